@@ -1,0 +1,108 @@
+//! The flash tier: what fell out of DRAM.
+//!
+//! Two engines share a device: [`soc`] for small objects (set-associative buckets), [`region`] for the rest
+//! (log-structured regions). Both speak the same language, defined here: an item on its way in, a value on its way
+//! out, and how to wait for the device.
+
+pub mod region;
+pub mod soc;
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use device::{Device, IoBuffer, Pending, Request};
+
+use crate::KeyHash;
+
+/// An item on its way to flash.
+#[derive(Debug, Clone, Copy)]
+pub struct FlashItem<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its hash.
+    pub hash: KeyHash,
+    /// The value, in pieces that follow each other (a chain of items is several).
+    pub value: &'a [&'a [u8]],
+    /// Unix second at which the item expires; 0 is never.
+    pub expiry_seconds: u32,
+    /// What the hybrid cache needs to make an item of the value again (chained or plain, pool). Opaque here.
+    pub tag: u16,
+}
+
+impl FlashItem<'_> {
+    /// Bytes of the value.
+    #[must_use]
+    pub fn value_len(&self) -> usize {
+        self.value.iter().map(|piece| piece.len()).sum()
+    }
+
+    /// Copies the value into `into`, which is exactly as long.
+    pub fn copy_value(&self, mut into: &mut [u8]) {
+        for piece in self.value {
+            let (head, tail) = into.split_at_mut(piece.len());
+            head.copy_from_slice(piece);
+            into = tail;
+        }
+    }
+}
+
+/// A value that came from flash: bytes inside the buffer they were read into.
+#[derive(Debug)]
+pub struct FlashValue {
+    bytes: Bytes,
+    range: Range<usize>,
+    /// Unix second at which the item expires; 0 is never.
+    pub expiry_seconds: u32,
+    /// As it was in [`FlashItem::tag`].
+    pub tag: u16,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Read(IoBuffer),
+    Memory(Arc<[u8]>),
+}
+
+impl FlashValue {
+    /// A value inside a buffer that was read.
+    #[must_use]
+    pub fn read(buffer: IoBuffer, range: Range<usize>, expiry_seconds: u32, tag: u16) -> Self {
+        Self { bytes: Bytes::Read(buffer), range, expiry_seconds, tag }
+    }
+
+    /// A value that had not left memory yet.
+    #[must_use]
+    pub fn in_memory(bytes: Arc<[u8]>, range: Range<usize>, expiry_seconds: u32, tag: u16) -> Self {
+        Self { bytes: Bytes::Memory(bytes), range, expiry_seconds, tag }
+    }
+}
+
+impl Deref for FlashValue {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Read(buffer) => &buffer[self.range.clone()],
+            Bytes::Memory(bytes) => &bytes[self.range.clone()],
+        }
+    }
+}
+
+/// How the caller waits for the device. The engine's code is the same for both: with [`Waiting::Thread`] a transfer
+/// has ended when `start` returns, so the future that contains it never pends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// The calling thread does the transfer itself: one system call, no hand-over.
+    Thread,
+    /// The caller is a task and awaits the transfer; many may be in flight.
+    Task,
+}
+
+impl Waiting {
+    /// Starts `request` on `device`.
+    pub fn start(self, device: &dyn Device, request: Request) -> Pending {
+        match self {
+            Self::Thread => Pending::ready(device.execute(request)),
+            Self::Task => device.start(request),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The region store: log-structured regions.

@@ -1,0 +1,1 @@
+//! Small objects: set-associative buckets.

@@ -1,0 +1,34 @@
+//! A key's hash, taken once a request.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// XXH3-64 of a key. Shards, indexes, filters and buckets all draw their bits from it, each from its own part; it is
+/// also what flash formats store, so it never changes between versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyHash(pub u64);
+
+impl KeyHash {
+    /// The hash of `key`.
+    #[must_use]
+    pub fn of(key: &[u8]) -> Self {
+        Self(xxh3_64(key))
+    }
+
+    /// One of `2^bits` shards, from the top bits.
+    #[must_use]
+    pub fn shard(self, bits: u32) -> usize {
+        if bits == 0 { 0 } else { (self.0 >> (64 - bits)) as usize }
+    }
+
+    /// An independent second hash (murmur's finaliser): for consumers whose bits must not repeat the shard's or the
+    /// index's.
+    #[must_use]
+    pub fn remix(self) -> u64 {
+        let mut x = self.0;
+        x ^= x >> 33;
+        x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
+        x ^= x >> 33;
+        x = x.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        x ^ (x >> 33)
+    }
+}

@@ -1,0 +1,124 @@
+//! Memory that a device can transfer to and from directly.
+#![allow(unsafe_code, reason = "aligned allocation: std has no safe owner of a Layout")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// A zero-filled heap buffer aligned to 4 KiB, whatever its length: what O_DIRECT asks of the strictest device.
+pub struct IoBuffer {
+    bytes: NonNull<u8>,
+    len: usize,
+}
+
+/// Alignment of every [`IoBuffer`].
+pub const ALIGNMENT: usize = 4096;
+
+impl IoBuffer {
+    /// A buffer of `len` zero bytes.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        if len == 0 {
+            return Self { bytes: NonNull::dangling(), len };
+        }
+        let layout = Self::layout(len);
+        // SAFETY: the layout has a non-zero size.
+        let bytes = unsafe { alloc_zeroed(layout) };
+        let Some(bytes) = NonNull::new(bytes) else { handle_alloc_error(layout) };
+        Self { bytes, len }
+    }
+
+    /// A buffer that holds a copy of `bytes`.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buffer = Self::zeroed(bytes.len());
+        buffer.copy_from_slice(bytes);
+        buffer
+    }
+
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len, ALIGNMENT).expect("buffers are far smaller than isize::MAX")
+    }
+}
+
+impl Drop for IoBuffer {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: allocated in `zeroed` with this very layout, freed once.
+            unsafe { dealloc(self.bytes.as_ptr(), Self::layout(self.len)) }
+        }
+    }
+}
+
+impl Deref for IoBuffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `bytes` points to `len` initialised bytes that this buffer owns (dangling only for len 0).
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for IoBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), self.len) }
+    }
+}
+
+// SAFETY: the buffer owns its bytes; shared access is read-only.
+unsafe impl Send for IoBuffer {}
+// SAFETY: as above.
+unsafe impl Sync for IoBuffer {}
+
+impl std::fmt::Debug for IoBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "IoBuffer({} bytes)", self.len)
+    }
+}
+
+/// A range of a shared buffer: what a write sends. Several writes may send parts of one buffer side by side
+/// while readers look into it.
+#[derive(Debug, Clone)]
+pub struct IoSlice {
+    buffer: Arc<IoBuffer>,
+    range: Range<usize>,
+}
+
+impl IoSlice {
+    /// The whole of `buffer`.
+    #[must_use]
+    pub fn whole(buffer: Arc<IoBuffer>) -> Self {
+        let range = 0..buffer.len();
+        Self { buffer, range }
+    }
+
+    /// `range` of `buffer`, in bytes.
+    ///
+    /// # Panics
+    /// If the range reaches past the buffer.
+    #[must_use]
+    pub fn new(buffer: Arc<IoBuffer>, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= buffer.len(), "slice outside its buffer");
+        Self { buffer, range }
+    }
+
+    /// The buffer behind the slice.
+    #[must_use]
+    pub fn into_buffer(self) -> Arc<IoBuffer> {
+        self.buffer
+    }
+}
+
+impl From<IoBuffer> for IoSlice {
+    fn from(buffer: IoBuffer) -> Self {
+        Self::whole(Arc::new(buffer))
+    }
+}
+
+impl Deref for IoSlice {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.buffer[self.range.clone()]
+    }
+}

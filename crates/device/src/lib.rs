@@ -1,0 +1,132 @@
+//! Where bytes go.
+//!
+//! A [`Device`] is a flat range of bytes that is read, written, trimmed and flushed asynchronously. Memory, a
+//! file, a block device and a stripe of several implement it; measuring, throttling, faults and crash images are
+//! wrappers of it ([`wrap`]). One conformance suite ([`conformance`]) runs on every implementation and wrapper.
+//!
+//! This room knows nothing of caches, policies or workloads. It also holds the two things that a simulated world
+//! needs besides a device: the [`clock`] and the seeded scheduler ([`sim`]).
+
+pub mod buffer;
+pub mod clock;
+pub mod error;
+pub mod request;
+
+pub use buffer::{IoBuffer, IoSlice};
+pub use clock::{Clock, SystemClock, VirtualClock};
+pub use error::{ErrorKind, IoError};
+pub use request::{Completion, Outcome, Pending, Request};
+
+/// A range of bytes that can be read, written, trimmed and flushed.
+///
+/// # Contract
+///
+/// * **Alignment.** Offsets and lengths of reads and writes are multiples of [`Geometry::block_bytes`], buffers
+///   are aligned to it ([`IoBuffer`] is), and no request is longer than [`Geometry::max_io_bytes`] or reaches
+///   past [`Geometry::capacity_bytes`]. Anything else is answered with [`ErrorKind::Invalid`]; nothing is touched.
+///   Callers split; a device never does so silently.
+/// * **Completion.** Every submitted request is completed exactly once, from any thread, perhaps before `submit`
+///   returns. `submit` itself never waits for the medium. A read is complete only when its whole buffer is
+///   filled, a write only when all of it is taken: short transfers are continued by the device, and a transfer
+///   that cannot be continued is an error.
+/// * **Cancellation.** The request owns its buffer until it completes. Whoever loses interest drops the
+///   [`Pending`]; the transfer still runs to its end, and the buffer is freed then.
+/// * **Ordering.** None between requests in flight at once. A request submitted after another completed sees it.
+/// * **Torn writes.** A write that a crash interrupts may leave any subset of its blocks written, each block whole.
+/// * **Durability.** A completed write survives the process at once, and a power cut after a later [`Request::Flush`]
+///   completed.
+/// * **Trim.** A trimmed range reads as zeros or as anything it held before; it never fails a read.
+/// * **Unwritten space** reads as zeros on files and in memory, and as anything on a raw block device.
+pub trait Device: Send + Sync {
+    /// What the device is like. Constant for its life.
+    fn geometry(&self) -> Geometry;
+
+    /// Starts `request`; `completion` is told how it ended.
+    fn submit(&self, request: Request, completion: Completion);
+
+    /// Runs `request` to its end on the calling thread. The default submits and waits; a device that has a
+    /// cheaper way for one blocking caller (a file: `pread`) takes it.
+    fn execute(&self, request: Request) -> Outcome {
+        let (completion, pending) = Completion::pair();
+        self.submit(request, completion);
+        pending.wait()
+    }
+
+    /// Bytes and requests so far.
+    fn counters(&self) -> Counters;
+
+    /// Hands out a placement handle for a consumer (for its name in reports). A device without placement, or
+    /// with none left, answers [`PlacementHandle::DEFAULT`].
+    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
+        let _ = consumer;
+        PlacementHandle::DEFAULT
+    }
+}
+
+/// Shorthands for the usual requests; all are [`Device::submit`] or [`Device::execute`].
+impl dyn Device + '_ {
+    /// Starts a read of `buffer.len()` bytes at `offset`.
+    pub fn read(&self, offset: u64, buffer: IoBuffer) -> Pending {
+        self.start(Request::Read { offset, buffer })
+    }
+
+    /// Starts a write of `data` at `offset`.
+    pub fn write(&self, offset: u64, data: IoSlice, placement: PlacementHandle) -> Pending {
+        self.start(Request::Write { offset, data, placement })
+    }
+
+    /// Starts `request`.
+    pub fn start(&self, request: Request) -> Pending {
+        let (completion, pending) = Completion::pair();
+        self.submit(request, completion);
+        pending
+    }
+}
+
+/// What a device is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes that can be addressed; a multiple of `block_bytes`.
+    pub capacity_bytes: u64,
+    /// Unit of offsets, lengths and buffer alignment: a power of two, at least 512.
+    pub block_bytes: u32,
+    /// Longest single read or write; a multiple of `block_bytes`.
+    pub max_io_bytes: u32,
+    /// The unit the medium rewrites internally (indirection unit); writes below it cost more. Equals
+    /// `block_bytes` where unknown.
+    pub indirection_bytes: u32,
+    /// Placement handles beside the default one; 0 without placement.
+    pub placement_handles: u16,
+    /// Whether transfers go through the page cache: figures then measure memory as well as the device.
+    pub buffered: bool,
+}
+
+/// Where a device that places data puts a write (NVMe Flexible Data Placement: a placement identifier).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PlacementHandle(pub u16);
+
+impl PlacementHandle {
+    /// The handle of everyone who has none of his own.
+    pub const DEFAULT: Self = Self(0);
+}
+
+/// Bytes and requests since the device was opened. `None` is unknown, never "zero".
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Bytes read by the host.
+    pub read_bytes: u64,
+    /// Bytes written by the host.
+    pub written_bytes: u64,
+    /// Bytes trimmed by the host.
+    pub trimmed_bytes: u64,
+    /// Reads completed.
+    pub reads: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Flushes completed.
+    pub flushes: u64,
+    /// Requests that ended in an error.
+    pub errors: u64,
+    /// Bytes the medium wrote, garbage collection included, where the device tells.
+    pub media_written_bytes: Option<u64>,
+}

@@ -1,0 +1,150 @@
+//! A request, how it ends, and the two ways to wait for it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{ErrorKind, IoBuffer, IoError, IoSlice, PlacementHandle};
+
+/// What a device is asked to do. The contract is in [`crate::Device`].
+#[derive(Debug)]
+pub enum Request {
+    /// Fill `buffer` from `offset` on.
+    Read {
+        /// First byte on the device.
+        offset: u64,
+        /// Filled whole; comes back in the [`Outcome`].
+        buffer: IoBuffer,
+    },
+    /// Write `data` from `offset` on.
+    Write {
+        /// First byte on the device.
+        offset: u64,
+        /// Written whole.
+        data: IoSlice,
+        /// Where a device with placement puts it.
+        placement: PlacementHandle,
+    },
+    /// Forget a range.
+    Trim {
+        /// First byte on the device.
+        offset: u64,
+        /// Length in bytes.
+        len: u64,
+    },
+    /// Make everything written so far survive a power cut.
+    Flush,
+}
+
+/// How a request ended: for a read its filled buffer, for the rest `None`.
+pub type Outcome = Result<Option<IoBuffer>, IoError>;
+
+/// The end of a request that the device holds: told once how it ended.
+pub struct Completion(Option<Box<dyn FnOnce(Outcome) + Send>>);
+
+impl Completion {
+    /// A completion that runs `then`. It may run on any thread, within `submit` too, and must not block.
+    pub fn new(then: impl FnOnce(Outcome) + Send + 'static) -> Self {
+        Self(Some(Box::new(then)))
+    }
+
+    /// A completion and the [`Pending`] that waits for it.
+    #[must_use]
+    pub fn pair() -> (Self, Pending) {
+        let shared = Arc::new(Shared { state: Mutex::new(State::Waiting(None)), arrived: Condvar::new() });
+        let pending = Pending { shared: Arc::clone(&shared) };
+        (Self::new(move |outcome| shared.arrive(outcome)), pending)
+    }
+
+    /// Tells how the request ended.
+    pub fn complete(mut self, outcome: Outcome) {
+        if let Some(then) = self.0.take() {
+            then(outcome);
+        }
+    }
+}
+
+impl Drop for Completion {
+    /// A device that loses a request must not leave its caller waiting for ever.
+    fn drop(&mut self) {
+        if let Some(then) = self.0.take() {
+            then(Err(IoError::new(ErrorKind::Closed, "the device dropped the request")));
+        }
+    }
+}
+
+impl std::fmt::Debug for Completion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Completion")
+    }
+}
+
+/// A request under way. Await it from any executor, or [`wait`](Self::wait) for it on a thread. Dropping it does
+/// not stop the transfer.
+#[must_use = "a request that nobody waits for may have failed"]
+pub struct Pending {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+enum State {
+    Waiting(Option<Waker>),
+    Arrived(Outcome),
+    Taken,
+}
+
+impl Shared {
+    fn arrive(&self, outcome: Outcome) {
+        let before = std::mem::replace(&mut *self.state.lock(), State::Arrived(outcome));
+        self.arrived.notify_one();
+        if let State::Waiting(Some(waker)) = before {
+            waker.wake();
+        }
+    }
+}
+
+impl Pending {
+    /// A request that has already ended.
+    pub fn ready(outcome: Outcome) -> Self {
+        let state = Mutex::new(State::Arrived(outcome));
+        Self { shared: Arc::new(Shared { state, arrived: Condvar::new() }) }
+    }
+
+    /// Blocks the thread until the request has ended.
+    pub fn wait(self) -> Outcome {
+        let mut state = self.shared.state.lock();
+        while matches!(*state, State::Waiting(_)) {
+            self.shared.arrived.wait(&mut state);
+        }
+        take(&mut state)
+    }
+}
+
+impl Future for Pending {
+    type Output = Outcome;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        let mut state = self.shared.state.lock();
+        match &mut *state {
+            State::Waiting(waker) => {
+                *waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+            _ => Poll::Ready(take(&mut state)),
+        }
+    }
+}
+
+fn take(state: &mut State) -> Outcome {
+    match std::mem::replace(state, State::Taken) {
+        State::Arrived(outcome) => outcome,
+        _ => panic!("a request's outcome can be taken once"),
+    }
+}

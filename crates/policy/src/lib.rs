@@ -1,0 +1,111 @@
+//! Who stays and who goes.
+//!
+//! A policy is told events and answers with a value: a victim, yes or no. It does no I/O, reads no clock and owns
+//! no data. Entries are [`Slot`]s, small dense numbers that the caller hands out; the same code therefore serves the
+//! DRAM tier, flash regions, block sets and the simulator.
+//!
+//! This room knows nothing of keys, devices or caches. One paper a file, under [`eviction`] and [`admission`].
+
+/// The place of an entry: a small dense number handed out by the caller, unique among the entries of one policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot(pub u32);
+
+/// What a policy learns of an entry when it comes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// Hash of the key: what ghosts and sketches remember an entry by.
+    pub hash: u64,
+    /// What the entry counts against the capacity: 1 where slots are counted, its size where bytes are.
+    pub weight: u32,
+}
+
+/// Decides which entry leaves.
+///
+/// # Contract
+/// * A slot is inserted once, then leaves by [`evict`](Self::evict) or [`remove`](Self::remove); only then may it come again.
+/// * `evict` answers `None` only when the policy holds nothing, and never a slot that it does not hold.
+/// * Times are whole seconds and never go back.
+/// * Memory: list nodes, marks and ghosts only; it grows with the highest slot seen.
+pub trait Eviction: Send {
+    /// A new entry took `slot`.
+    fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32);
+
+    /// The entry in `slot` was used. Which hits a policy must hear of is its [`hit_rule`](Self::hit_rule).
+    fn hit(&mut self, slot: Slot, now_seconds: u32);
+
+    /// Chooses the next to leave and takes it out.
+    fn evict(&mut self, now_seconds: u32) -> Option<Slot>;
+
+    /// The entry in `slot` left for another reason than eviction.
+    fn remove(&mut self, slot: Slot);
+
+    /// A victim could not leave after all (somebody reads it): back in, as if it had been hit.
+    fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.insert(slot, entry, now_seconds);
+    }
+
+    /// The sum of weights the policy may count on from now on. Segments are shares of it.
+    fn set_capacity(&mut self, capacity_weight: u64);
+
+    /// Entries held.
+    fn len(&self) -> usize;
+
+    /// Whether the policy holds nothing.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The entry that would be the next to leave if nothing were hit, where the policy can tell cheaply: its age is
+    /// what pools are rebalanced by.
+    fn oldest(&self) -> Option<Slot>;
+
+    /// Which hits must be told, and how.
+    fn hit_rule(&self) -> HitRule;
+}
+
+/// How hits reach a policy. A reader holds no lock on the policy, so most policies settle for less than every hit.
+#[derive(Clone)]
+pub enum HitRule {
+    /// Hits do not matter (FIFO).
+    Ignore,
+    /// Hits are counted in `marks`, without a lock, and read when a victim is chosen (S3-FIFO, SIEVE).
+    Mark(std::sync::Arc<Marks>),
+    /// A hit counts only if the last one that counted is at least `refresh_seconds` old (CacheLib's LRU family);
+    /// the caller keeps that time and calls [`Eviction::hit`].
+    Refresh {
+        /// Age below which a hit is not told, seconds.
+        refresh_seconds: u32,
+    },
+    /// Every hit must be told (SLRU-K, GDSF, exact LRU).
+    Every,
+}
+
+pub mod marks;
+pub use marks::Marks;
+
+/// What an admission policy is asked about.
+#[derive(Debug, Clone, Copy)]
+pub struct Candidate {
+    /// Hash of the key.
+    pub hash: u64,
+    /// Key and value, bytes.
+    pub size_bytes: u64,
+    /// Seconds the entry still has to live; `None` is for ever.
+    pub ttl_seconds: Option<u32>,
+    /// Seconds since the entry was last used.
+    pub idle_seconds: u32,
+}
+
+/// Decides who enters. Shared by all threads; a decision takes no lock that a device transfer is held under.
+pub trait Admission: Send + Sync {
+    /// Whether the candidate may enter.
+    fn admit(&self, candidate: &Candidate, now_ns: u64) -> bool;
+
+    /// Bytes the flash side has written since it was opened, as the device counts them. Called every second or so.
+    fn observe(&self, written_bytes: u64, now_ns: u64) {
+        let _ = (written_bytes, now_ns);
+    }
+
+    /// The policy's name in results.
+    fn name(&self) -> &'static str;
+}
