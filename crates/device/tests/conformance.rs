@@ -14,25 +14,25 @@ fn memory_keeps_the_contract() {
 #[test]
 fn a_direct_file_keeps_the_contract() {
     let scratch = tempfile::tempdir().unwrap();
-    conformance::run(|| temporary_file(&scratch, OpenOptions::default()));
+    conformance::run(|| temporary_file(&scratch, &OpenOptions::default()));
 }
 
 #[test]
 fn a_buffered_file_keeps_the_contract() {
     let scratch = tempfile::tempdir().unwrap();
-    conformance::run(|| temporary_file(&scratch, OpenOptions { buffered: true, ..Default::default() }));
+    conformance::run(|| temporary_file(&scratch, &OpenOptions { buffered: true, ..Default::default() }));
 }
 
 #[test]
 fn a_file_without_io_uring_keeps_the_contract() {
     let scratch = tempfile::tempdir().unwrap();
     let engine = Some(Engine::ThreadPool);
-    conformance::run(|| temporary_file(&scratch, OpenOptions { engine, ..Default::default() }));
+    conformance::run(|| temporary_file(&scratch, &OpenOptions { engine, ..Default::default() }));
 }
 
 /// The crate's own target directory may be anywhere; the system's temporary one usually allows direct I/O.
-fn temporary_file(scratch: &tempfile::TempDir, options: OpenOptions) -> Box<dyn Device> {
-    let options = OpenOptions { size_bytes: Some(CAPACITY_BYTES), ..options };
+fn temporary_file(scratch: &tempfile::TempDir, options: &OpenOptions) -> Box<dyn Device> {
+    let options = OpenOptions { size_bytes: Some(CAPACITY_BYTES), ..options.clone() };
     Box::new(
         FileDevice::create_temporary(scratch.path(), &options).expect("a file in the temporary directory"),
     )
