@@ -13,8 +13,11 @@ pub mod clock;
 pub mod conformance;
 pub mod error;
 pub mod file;
+mod join;
 pub mod memory;
 pub mod request;
+pub mod slice;
+pub mod stripe;
 pub mod tally;
 
 pub use buffer::{IoBuffer, IoSlice};
@@ -23,6 +26,8 @@ pub use error::{ErrorKind, IoError};
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
 pub use request::{Completion, Outcome, Pending, Request, RequestKind};
+pub use slice::SliceDevice;
+pub use stripe::StripeDevice;
 
 /// A range of bytes that can be read, written, trimmed and flushed.
 ///
