@@ -80,8 +80,17 @@ pub enum HitRule {
     Every,
 }
 
+pub mod admission;
+pub mod eviction;
+pub mod ghost;
+pub mod list;
 pub mod marks;
+pub mod name;
+pub mod simulate;
+pub mod weights;
+
 pub use marks::Marks;
+pub use name::UnknownName;
 
 /// What an admission policy is asked about.
 #[derive(Debug, Clone, Copy)]
