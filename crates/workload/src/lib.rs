@@ -1,1 +1,115 @@
-//! placeholder
+//! What is asked of a cache.
+//!
+//! A [`Workload`] hands out one [`Source`] a worker thread; a source is an endless or ending run of [`Request`]s.
+//! Requests come from distributions ([`generate`]) or from recorded traces ([`trace`]). Beside them stand the two
+//! things that every run needs too: value bytes that any reader can verify ([`payload`]) and pacing ([`pace`]).
+//!
+//! This room knows nothing of caches, devices or JSON, and reads no clock. Everything it produces follows from its
+//! configuration, the seed and the number of the worker: the same three give the same requests again.
+
+pub mod generate;
+
+pub use generate::error::ConfigError;
+
+/// One thing asked of the cache. Borrows from its source until the next one is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// What is asked.
+    pub kind: RequestKind,
+    /// The key's bytes.
+    pub key: &'a [u8],
+    /// Identity of the key: equal keys have equal ids, and different keys different ones (exactly so in generators; in
+    /// traces the id is a 64-bit hash). Says nothing of the value's version.
+    pub key_id: u64,
+    /// Length of the value. Traces say 0 where the recorded get missed.
+    pub value_bytes: u64,
+    /// Lengths of the chained items that belong to the key; empty where the workload has none.
+    pub chain_bytes: &'a [u32],
+    /// Seconds the value lives once it is set; `None` is for ever.
+    pub ttl_seconds: Option<u32>,
+    /// The cache pool that is asked.
+    pub pool: u16,
+    /// When the request was made, on the trace's own clock; `None` where the source has no time.
+    pub time_ns: Option<u64>,
+    /// How many times in a row the request is to be made; at least 1.
+    pub repeat: u32,
+    /// Who asked, where the trace tells.
+    pub tenant: Option<Tenant>,
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RequestKind {
+    /// Look the key up.
+    Get,
+    /// Store a value.
+    Set,
+    /// Remove the key.
+    Delete,
+    /// Look the key up, store it if absent, and hang the chained items on it.
+    AddChained,
+    /// Look up a key that nothing else ever asks for.
+    LoneGet,
+    /// Store a key that nothing else ever asks for.
+    LoneSet,
+    /// Look the key up and overwrite its value in place.
+    Update,
+    /// Ask whether the key may be there, without reading it.
+    CouldExist,
+}
+
+impl RequestKind {
+    /// All kinds, in the order in which CacheBench numbers them.
+    pub const ALL: [Self; 8] = [
+        Self::Set,
+        Self::Get,
+        Self::Delete,
+        Self::AddChained,
+        Self::LoneGet,
+        Self::LoneSet,
+        Self::Update,
+        Self::CouldExist,
+    ];
+
+    /// Whether the key lies outside of the key population.
+    #[must_use]
+    pub fn is_lone(self) -> bool {
+        matches!(self, Self::LoneGet | Self::LoneSet)
+    }
+}
+
+/// Who made a request: the tenant columns of a trace, numbers as they stand there, other text by its hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tenant {
+    /// The product or service.
+    pub usecase: u64,
+    /// A part of it; 0 where the trace has none.
+    pub sub_usecase: u64,
+}
+
+/// The requests of one worker thread.
+pub trait Source: Send {
+    /// The next request; `None` at the end of the trace. Generators never end.
+    fn next(&mut self) -> Option<Request<'_>>;
+}
+
+/// Something that can be asked for the requests of a whole run.
+pub trait Workload: Send + Sync {
+    /// One source for each of `workers` threads. Generators answer the same requests for the same `seed`.
+    ///
+    /// # Errors
+    /// A trace that cannot be opened.
+    fn sources(&self, workers: usize, seed: u64) -> Result<Vec<Box<dyn Source>>, WorkloadError>;
+
+    /// Keys that can be asked for, lone ones aside; `None` where only reading the whole trace would tell.
+    fn key_count(&self) -> Option<u64>;
+}
+
+/// Why a workload cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkloadError {
+    /// Its configuration makes no sense.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}

@@ -1,0 +1,83 @@
+//! What can be wrong with a workload's configuration.
+
+/// A configuration that describes no workload.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{what}: {problem}")]
+pub struct ConfigError {
+    /// The part of the configuration that is wrong, for example `pool 1: value_bytes`.
+    pub what: String,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What is wrong with a part of a configuration.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// A table's two columns do not belong together.
+    #[error(
+        "{range} range values with {weights} weights; there must be as many (single values) or one more (the edges of intervals)"
+    )]
+    Lengths {
+        /// Entries in the range column.
+        range: usize,
+        /// Entries in the weight column.
+        weights: usize,
+    },
+    /// Buckets and weights differ in number.
+    #[error("{buckets} buckets with {weights} weights; there must be as many")]
+    Buckets {
+        /// Popularity buckets.
+        buckets: usize,
+        /// Popularity weights.
+        weights: usize,
+    },
+    /// A number that must be finite and not negative is neither.
+    #[error("{0} is not a finite number that is at least 0")]
+    Number(f64),
+    /// Edges of intervals go down.
+    #[error("the edges must ascend, but {next} follows {edge}")]
+    Descending {
+        /// An edge.
+        edge: f64,
+        /// The one after it.
+        next: f64,
+    },
+    /// All weights are zero, so nothing can be drawn.
+    #[error("all weights are 0, so there is nothing to draw")]
+    NoWeight,
+    /// More entries than an index holds.
+    #[error("{0} entries; at most 65535 are supported")]
+    TooMany(usize),
+    /// There are no pools.
+    #[error("at least one pool is needed")]
+    NoPools,
+    /// A pool that is asked has no keys.
+    #[error("the pool gets operations but none of the {keys} keys")]
+    NoKeys {
+        /// Keys in all pools.
+        keys: u64,
+    },
+    /// More keys than are supported.
+    #[error("{0} keys; at most 2^56 are supported")]
+    TooManyKeys(u64),
+    /// Keys of more bytes than are supported.
+    #[error("keys of {0} bytes; at most 255 are supported")]
+    LongKey(u64),
+    /// Chains without lengths for their items.
+    #[error("chains are asked for, but the lengths of chained items are not given")]
+    NoChainSizes,
+    /// The operation mix adds to chains, but no lengths are given.
+    #[error("chained items are to be added, but the number of items in a chain is not given")]
+    NoChains,
+    /// A Zipf exponent below zero or not a number.
+    #[error("{0} is no Zipf exponent")]
+    Zipf(f64),
+}
+
+impl Problem {
+    /// The problem, named by the part of the configuration that has it.
+    pub(crate) fn of(self, what: impl Into<String>) -> ConfigError {
+        ConfigError { what: what.into(), problem: self }
+    }
+}

@@ -1,0 +1,169 @@
+//! The source that both generators share: draws a pool, a kind and a key, and looks up what belongs to the key.
+
+use std::sync::Arc;
+
+use rand::Rng;
+
+use super::error::{ConfigError, Problem};
+use super::guide::Guide;
+use super::keys::{KeyBuffer, LONE, MAX_KEYS, Spelling};
+use super::population::Population;
+use super::random::{At, Stream, below, scramble, stream};
+use super::{Distribution, GeneratorConfig};
+use crate::{Request, RequestKind, Source};
+
+/// The pools of a generator: what all its sources share.
+pub(super) struct Pools<S> {
+    by_op_share: Guide,
+    populations: Vec<Population<S>>,
+}
+
+impl<S: Spelling> Pools<S> {
+    /// The pools of `config`, whose keys are spelt by `spellings`, one a pool.
+    pub(super) fn new(config: &GeneratorConfig, spellings: Vec<S>) -> Result<Self, ConfigError> {
+        let shares: Vec<f64> = config.pools.iter().map(|pool| pool.op_share).collect();
+        let by_op_share = Guide::by_weight(&shares).map_err(|problem| problem.of("op_share"))?;
+        let populations = config.pools.iter().zip(spellings).enumerate();
+        let populations = populations
+            .map(|(number, (pool, spelling))| Population::new(&pool.distribution, spelling, number))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { by_op_share, populations })
+    }
+
+    pub(super) fn key_count(&self) -> u64 {
+        self.populations.iter().map(|population| population.spelling.keys()).sum()
+    }
+}
+
+/// Keys of each pool: contiguous ranges by share. A pool without keys gets one if it is never asked, so that it can
+/// exist at all.
+pub(super) fn keys_by_pool(config: &GeneratorConfig) -> Result<Vec<u64>, ConfigError> {
+    if config.pools.is_empty() {
+        return Err(Problem::NoPools.of("pools"));
+    }
+    if config.keys > MAX_KEYS {
+        return Err(Problem::TooManyKeys(config.keys).of("keys"));
+    }
+    let shares: Vec<f64> = config.pools.iter().map(|pool| pool.key_share).collect();
+    let total = super::guide::checked_sum(&shares).map_err(|problem| problem.of("key_share"))?;
+    let mut before = 0.0;
+    let mut first = 0;
+    let cut = |(number, pool): (usize, &super::PoolConfig)| {
+        before += pool.key_share;
+        // As CacheBench cuts: each edge rounded down on its own, so no key is lost between pools.
+        let end = ((config.keys as f64 * before / total) as u64).min(config.keys);
+        let keys = end - first;
+        first = end;
+        if keys == 0 && pool.op_share > 0.0 {
+            return Err(Problem::NoKeys { keys: config.keys }.of(format!("pool {number}: key_share")));
+        }
+        Ok(keys.max(1))
+    };
+    config.pools.iter().enumerate().map(cut).collect()
+}
+
+/// The checked table of a pool's key lengths.
+pub(super) fn key_lengths(
+    distribution: &Distribution,
+    pool: usize,
+) -> Result<super::sizes::Sizes, ConfigError> {
+    distribution.key_bytes.sizes().map_err(|problem| problem.of(format!("pool {pool}: key_bytes")))
+}
+
+/// How a source draws keys.
+pub(super) enum Accesses {
+    /// Each from the popularity itself.
+    Fresh,
+    /// Each from a list of that many accesses a pool, drawn from the popularity beforehand; entry by entry the list is
+    /// what [`At`] the entry's number says.
+    Prepared { seed: u64, entries: Arc<[u64]> },
+}
+
+/// The requests of one worker.
+pub(super) struct Generated<S> {
+    pools: Arc<Pools<S>>,
+    accesses: Accesses,
+    random: Stream,
+    key: KeyBuffer,
+    chain: Vec<u32>,
+    next_lone: u64,
+    /// Makes lone keys of other seeds other keys.
+    lone_mask: u64,
+}
+
+/// Lone keys that a worker can name.
+const LONE_BITS: u32 = 48;
+
+impl<S: Spelling> Generated<S> {
+    pub(super) fn new(pools: Arc<Pools<S>>, accesses: Accesses, seed: u64, worker: usize) -> Self {
+        assert!(worker < 1 << (63 - LONE_BITS), "lone keys are numbered for 32,768 workers");
+        Self {
+            pools,
+            accesses,
+            random: stream(seed, worker),
+            key: KeyBuffer::new(),
+            chain: Vec::new(),
+            next_lone: (worker as u64) << LONE_BITS,
+            lone_mask: scramble(!seed) | LONE,
+        }
+    }
+
+    #[inline]
+    fn draw_key(&mut self, pool: usize) -> u64 {
+        let popularity = &self.pools.populations[pool].popularity;
+        match &self.accesses {
+            Accesses::Fresh => popularity.draw(&mut self.random),
+            Accesses::Prepared { seed, entries } => {
+                let entry = below(self.random.next_u64(), entries[pool]);
+                popularity.draw(&mut At(scramble(seed ^ pool as u64).wrapping_add(entry)))
+            }
+        }
+    }
+}
+
+impl<S: Spelling> Source for Generated<S> {
+    #[inline]
+    fn next(&mut self) -> Option<Request<'_>> {
+        // One random number serves two choices of few alternatives each: 32 bits are plenty for both.
+        let choice = self.random.next_u64();
+        let pool = self.pools.by_op_share.find(choice << 32);
+        let kind = self.pools.populations[pool].kinds.at(choice & !0xffff_ffff);
+        let (index, key_id);
+        if kind.is_lone() {
+            index = self.next_lone ^ self.lone_mask;
+            key_id = index;
+            self.next_lone += 1;
+            self.pools.populations[pool].spelling.spell_lone(key_id, &mut self.key);
+        } else {
+            index = self.draw_key(pool);
+            key_id = self.pools.populations[pool].spelling.spell(index, &mut self.key);
+        }
+        let population = &self.pools.populations[pool];
+        population.write_chain(index, kind, &mut self.chain);
+        Some(request(population, kind, pool, index, key_id, &self.key, &self.chain))
+    }
+}
+
+#[inline]
+fn request<'a, S: Spelling>(
+    population: &Population<S>,
+    kind: RequestKind,
+    pool: usize,
+    index: u64,
+    key_id: u64,
+    key: &'a KeyBuffer,
+    chain_bytes: &'a [u32],
+) -> Request<'a> {
+    Request {
+        kind,
+        key: key.key(),
+        key_id,
+        value_bytes: population.value_bytes(index),
+        chain_bytes,
+        ttl_seconds: population.ttl_seconds(index),
+        pool: pool as u16,
+        time_ns: None,
+        repeat: 1,
+        tenant: None,
+    }
+}

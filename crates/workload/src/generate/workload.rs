@@ -1,0 +1,66 @@
+//! The `workload` generator: printable keys, and accesses from a list that was drawn beforehand.
+//!
+//! CacheBench draws all keys, removes equal ones, then draws a list of accesses a pool, as long as the run, and lets every
+//! thread take entries of it at random. So a key that missed the list is never asked for, one that is in it twice is asked for twice as
+//! often, and hits are more frequent than the popularity alone would make them. Both effects are kept here
+//! without the memory: [`super::keys::Letters`] counts what would remain of each key length, and entry `n` of the
+//! list is the access that a random stream started at `n` draws.
+//!
+//! Left out: CacheBench takes the key lengths of the first pool for all pools.
+
+use std::sync::Arc;
+
+use super::GeneratorConfig;
+use super::error::ConfigError;
+use super::keys::Letters;
+use super::random::scramble;
+use super::source::{Accesses, Generated, Pools, key_lengths, keys_by_pool};
+use crate::{Source, Workload, WorkloadError};
+
+/// The `workload` generator.
+pub struct PreparedAccesses {
+    pools: Arc<Pools<Letters>>,
+    /// Entries of each pool's list.
+    entries: Arc<[u64]>,
+}
+
+impl PreparedAccesses {
+    /// The generator that `config` describes, for a run of `operations` requests over all workers together: the length
+    /// of the list of accesses, of which each pool has its share.
+    ///
+    /// # Errors
+    /// A configuration that describes no workload.
+    pub fn new(config: &GeneratorConfig, operations: u64) -> Result<Self, ConfigError> {
+        let mut lengths = Vec::with_capacity(config.pools.len());
+        for (number, (pool, keys)) in config.pools.iter().zip(keys_by_pool(config)?).enumerate() {
+            lengths.push((keys, key_lengths(&pool.distribution, number)?));
+        }
+        let spellings = Letters::pools(&lengths).map_err(|problem| problem.of("key_bytes"))?;
+        let pools = Arc::new(Pools::new(config, spellings)?);
+        Ok(Self { pools, entries: entries_by_pool(config, operations) })
+    }
+}
+
+impl Workload for PreparedAccesses {
+    fn sources(&self, workers: usize, seed: u64) -> Result<Vec<Box<dyn Source>>, WorkloadError> {
+        let source = |worker| {
+            // The list is the same for all workers.
+            let accesses = Accesses::Prepared { seed: scramble(seed), entries: Arc::clone(&self.entries) };
+            Generated::new(Arc::clone(&self.pools), accesses, seed, worker)
+        };
+        Ok((0..workers).map(|worker| Box::new(source(worker)) as Box<dyn Source>).collect())
+    }
+
+    fn key_count(&self) -> Option<u64> {
+        Some(self.pools.key_count())
+    }
+}
+
+/// CacheBench numbers a list's entries by 32 bits and repeats it in longer runs.
+const MAX_ENTRIES: u64 = u32::MAX as u64;
+
+fn entries_by_pool(config: &GeneratorConfig, operations: u64) -> Arc<[u64]> {
+    let total: f64 = config.pools.iter().map(|pool| pool.op_share).sum();
+    let entries = |pool: &super::PoolConfig| (operations as f64 * pool.op_share / total) as u64;
+    config.pools.iter().map(|pool| entries(pool).clamp(1, MAX_ENTRIES)).collect()
+}
