@@ -1,0 +1,249 @@
+//! Reading a CacheBench config: one object, or a list of objects for several instances.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::check;
+use super::distribution_files;
+use super::keys::{CacheConfig, Distribution, PopularityFile, SizesFile, TestConfig};
+use super::knob::{Findings, Remark, Section, check_names};
+use super::overrides::{self, Override};
+use super::text;
+
+/// A config, read and checked.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The file, as named by the user.
+    pub file: PathBuf,
+    /// Its text, for `===JSON Config===`.
+    pub text: String,
+    /// One for each cache to run.
+    pub instances: Vec<InstanceConfig>,
+    /// Accepted, but the user should know.
+    pub warnings: Vec<Remark>,
+    /// What a run of it needs that is not here yet; empty where it can run.
+    pub later: Vec<Remark>,
+}
+
+/// One instance, as typed.
+#[derive(Debug, Clone)]
+pub struct InstanceConfig {
+    /// Where it stands in the JSON: empty, or `[0]`.
+    pub at: String,
+    /// The cache.
+    pub cache: CacheConfig,
+    /// The run.
+    pub test: TestConfig,
+    /// The distribution that stands in `test_config` itself.
+    pub distribution: Distribution,
+    /// The distributions in use, one shared or one a pool, with their files read into them.
+    pub pools: Vec<Distribution>,
+    /// Base of relative trace and distribution files.
+    pub directory: PathBuf,
+}
+
+/// What a file turned out to be.
+#[derive(Debug, Clone)]
+pub enum Loaded {
+    /// A config.
+    Config(Box<Config>),
+    /// A popularity or value size file, which configs refer to; checked, nothing to run. The words name its kind.
+    Part(&'static str, Vec<Remark>),
+}
+
+/// A config that cannot be used.
+#[derive(Debug, Clone)]
+pub struct ConfigError {
+    /// The file.
+    pub file: PathBuf,
+    /// Every mistake found in it.
+    pub problems: Vec<Remark>,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.problems.iter().enumerate() {
+            let newline = if i == 0 { "" } else { "\n" };
+            write!(f, "{newline}{}: {problem}", self.file.display())?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Reads and checks `file`, with `overrides` applied first.
+pub fn load(file: &Path, overrides: &[Override]) -> Result<Loaded, ConfigError> {
+    let text = std::fs::read_to_string(file).map_err(|error| ConfigError {
+        file: file.to_owned(),
+        problems: vec![Remark { at: String::new(), words: format!("cannot be read: {error}") }],
+    })?;
+    load_text(file, &text, overrides)
+}
+
+/// The same for a config that is already in memory; `file` gives it a name and a directory.
+pub fn load_text(file: &Path, text: &str, overrides: &[Override]) -> Result<Loaded, ConfigError> {
+    let mut findings = Findings::default();
+    let loaded =
+        text::parse(text, &mut findings).and_then(|value| read(file, text, value, overrides, &mut findings));
+    match loaded {
+        Some(loaded) if findings.problems.is_empty() => Ok(loaded),
+        _ => Err(ConfigError { file: file.to_owned(), problems: findings.problems }),
+    }
+}
+
+fn read(
+    file: &Path,
+    text: &str,
+    mut value: Value,
+    overrides: &[Override],
+    findings: &mut Findings,
+) -> Option<Loaded> {
+    if let Some(kind) = distribution_file_kind(&value) {
+        distribution_files::check_alone(&value, kind, findings);
+        return Some(Loaded::Part(kind, findings.warnings.clone()));
+    }
+    overrides::apply(overrides, &mut value, findings);
+    let instances = read_instances(file, &value, findings)?;
+    for instance in &instances {
+        check::instance(instance, findings);
+    }
+    check::together(&instances, findings);
+    Some(Loaded::Config(Box::new(Config {
+        file: file.to_owned(),
+        text: text.to_owned(),
+        instances,
+        warnings: findings.warnings.clone(),
+        later: distinct(&findings.later),
+    })))
+}
+
+/// A popularity or size file given in a config's place is told by its keys.
+fn distribution_file_kind(value: &Value) -> Option<&'static str> {
+    let object = value.as_object()?;
+    if object.contains_key("test_config") || object.contains_key("cache_config") {
+        return None;
+    }
+    let has = |key: &str| object.contains_key(key);
+    if has("popularityBuckets") {
+        return Some(PopularityFile::NAME);
+    }
+    has("valSizeRange").then_some(SizesFile::NAME)
+}
+
+fn read_instances(file: &Path, value: &Value, findings: &mut Findings) -> Option<Vec<InstanceConfig>> {
+    match value {
+        Value::Object(object) => Some(vec![read_instance(file, object, "", findings)]),
+        Value::Array(list) if !list.is_empty() => {
+            let mut instances = Vec::new();
+            for (i, element) in list.iter().enumerate() {
+                let at = format!("[{i}]");
+                match element.as_object() {
+                    Some(object) => instances.push(read_instance(file, object, &at, findings)),
+                    None => findings.problem(&at, "expected an object with cache_config and test_config"),
+                }
+            }
+            Some(instances)
+        }
+        _ => {
+            findings.problem(
+                "",
+                "expected an object with cache_config and test_config, or a list of such objects",
+            );
+            None
+        }
+    }
+}
+
+fn read_instance(
+    file: &Path,
+    object: &Map<String, Value>,
+    at: &str,
+    findings: &mut Findings,
+) -> InstanceConfig {
+    check_top_level(object, at, findings);
+    let cache_at = text::join(at, "cache_config");
+    let test_at = text::join(at, "test_config");
+    let empty = Map::new();
+    let cache_object = part(object, "cache_config", &cache_at, findings).unwrap_or(&empty);
+    let test_object = part(object, "test_config", &test_at, findings).unwrap_or(&empty);
+    check_names(cache_object, &[CacheConfig::KNOBS], &cache_at, findings);
+    check_names(test_object, &[TestConfig::KNOBS, Distribution::KNOBS], &test_at, findings);
+    let test = TestConfig::read(test_object, &test_at, findings);
+    let distribution = Distribution::read(test_object, &test_at, findings);
+    let directory = base_directory(file, &test);
+    let pools = distribution_files::resolve(&test, &distribution, &directory, &test_at, findings);
+    let cache = CacheConfig::read(cache_object, &cache_at, findings);
+    InstanceConfig { at: at.to_owned(), cache, test, distribution, pools, directory }
+}
+
+fn check_top_level(object: &Map<String, Value>, at: &str, findings: &mut Findings) {
+    const PARTS: [&str; 2] = ["cache_config", "test_config"];
+    for name in object.keys().filter(|name| !PARTS.contains(&name.as_str())) {
+        let words = match (super::keys::home_of(name), super::knob::nearest(name, PARTS.into_iter())) {
+            (Some(home), _) => format!("unknown key here: it belongs in {home}"),
+            (None, Some(near)) => format!("unknown key; did you mean `{near}`?"),
+            (None, None) => "unknown key; a config has cache_config and test_config".to_owned(),
+        };
+        findings.problem(&text::join(at, name), words);
+    }
+    if !object.contains_key("test_config") {
+        findings.problem(at, "test_config is missing");
+    }
+}
+
+fn part<'a>(
+    object: &'a Map<String, Value>,
+    name: &str,
+    at: &str,
+    findings: &mut Findings,
+) -> Option<&'a Map<String, Value>> {
+    let value = object.get(name)?;
+    if !value.is_object() {
+        findings.problem(at, "expected an object");
+    }
+    value.as_object()
+}
+
+fn base_directory(file: &Path, test: &TestConfig) -> PathBuf {
+    if test.config_path.is_empty() {
+        file.parent().map_or_else(PathBuf::new, Path::to_owned)
+    } else {
+        PathBuf::from(&test.config_path)
+    }
+}
+
+/// One line a feature, at the first key that asks for it.
+fn distinct(later: &[Remark]) -> Vec<Remark> {
+    let mut kept: Vec<Remark> = Vec::new();
+    for remark in later {
+        if !kept.iter().any(|seen| seen.words == remark.words) {
+            kept.push(remark.clone());
+        }
+    }
+    kept
+}
+
+impl Config {
+    /// The config as it runs, defaults and overrides included; a list where there are several instances.
+    #[must_use]
+    pub fn as_run(&self) -> Value {
+        let mut instances: Vec<Value> = self.instances.iter().map(InstanceConfig::as_run).collect();
+        if instances.len() == 1 { instances.remove(0) } else { Value::Array(instances) }
+    }
+}
+
+impl InstanceConfig {
+    fn as_run(&self) -> Value {
+        let mut cache = Map::new();
+        self.cache.write(&mut cache);
+        let mut test = Map::new();
+        self.test.write(&mut test);
+        if self.test.pool_distributions.is_empty() {
+            self.distribution.write(&mut test);
+        }
+        serde_json::json!({ "cache_config": cache, "test_config": test })
+    }
+}

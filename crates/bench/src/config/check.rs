@@ -1,0 +1,436 @@
+//! What a config cannot mean: lengths, sums, ranges and names.
+
+use super::cachebench::InstanceConfig;
+use super::keys::{CacheConfig, Distribution, TestConfig};
+use super::knob::{Findings, nearest};
+use super::text::join;
+
+/// Eviction policies by the names that `allocator` takes; CacheLib's four first.
+pub const ALLOCATORS: [&str; 10] =
+    ["LRU", "LRU2Q", "LRU5B", "LRU5B2Q", "FIFO", "SLRU", "TinyLFU", "WTinyLFU", "S3FIFO", "SIEVE"];
+/// What `generator` takes; the empty name is `workload`.
+pub const GENERATORS: [&str; 7] = [
+    "workload",
+    "online",
+    "replay",
+    "binary-replay",
+    "piecewise-replay",
+    "block-replay",
+    "simple-flash-benchmark",
+];
+const COMPONENTS: [&str; 3] = ["RAM", "flash", "consistent_flash"];
+const STRESSORS: [&str; 8] = [
+    "stressor",
+    "async",
+    "cache_component",
+    "object_cache",
+    "high_refcount",
+    "cachelib_map",
+    "cachelib_range_map",
+    "fast_shutdown",
+];
+const LARGEST_CLASS_BYTES: u64 = 4 << 20;
+
+/// Checks one instance.
+pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {
+    let cache_at = join(&instance.at, "cache_config");
+    let test_at = join(&instance.at, "test_config");
+    cache(&instance.cache, &instance.test, &cache_at, findings);
+    flash(&instance.cache, &cache_at, findings);
+    test(&instance.test, &instance.cache, &test_at, findings);
+    if runs_here(&instance.test) {
+        lengths(instance, &test_at, findings);
+        if instance.cache.cache_size_mib == 0 {
+            findings.problem(&join(&cache_at, "cacheSizeMB"), "is 0 or missing: a cache needs DRAM");
+        }
+    }
+    for (i, pool) in instance.pools.iter().enumerate() {
+        let alone = instance.test.pool_distributions.is_empty();
+        let at = if alone { test_at.clone() } else { format!("{test_at}.poolDistributions[{i}]") };
+        distribution(pool, needs_distribution(&instance.test), &at, findings);
+    }
+}
+
+/// Checks what instances must not share.
+pub fn together(instances: &[InstanceConfig], findings: &mut Findings) {
+    for (i, one) in instances.iter().enumerate() {
+        for path in one.cache.nvm_paths.iter().filter(|_| one.cache.nvm_size_mib > 0) {
+            if instances[..i].iter().any(|other| other.cache.nvm_paths.contains(path)) {
+                let at = join(&join(&one.at, "cache_config"), "nvmCachePaths");
+                findings.warning(&at, format!("{path} is shared by several instances: a directory gives each its own file, anything else is refused when it is opened twice"));
+            }
+        }
+    }
+}
+
+/// Whether the usual stressor and a generator that is here serve this run.
+pub fn runs_here(test: &TestConfig) -> bool {
+    let here = matches!(test.generator.as_str(), "" | "workload" | "online" | "replay");
+    usual_stressor(test) && here && test.replay.binary_file.is_empty()
+}
+
+/// CacheBench's usual stressor has no name; a shipped config calls it `stressor`.
+fn usual_stressor(test: &TestConfig) -> bool {
+    matches!(test.name.as_str(), "" | "stressor")
+}
+
+fn needs_distribution(test: &TestConfig) -> bool {
+    usual_stressor(test) && matches!(test.generator.as_str(), "" | "workload" | "online")
+}
+
+fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findings) {
+    if COMPONENTS.contains(&cache.allocator.as_str()) && test.name == "cache_component" {
+        findings.later(&join(at, "allocator"), "cache component stressor");
+    } else {
+        one_of(&cache.allocator, &ALLOCATORS, &join(at, "allocator"), findings);
+    }
+    if !cache.rebalance_strategy.is_empty() {
+        let strategies = ["tail-age", "hits", "random"];
+        one_of(&cache.rebalance_strategy, &strategies, &join(at, "rebalanceStrategy"), findings);
+    }
+    if !cache.shm_type.is_empty() {
+        one_of(&cache.shm_type, &["none", "tmp", "sysv", "posix"], &join(at, "shmType"), findings);
+    }
+    pools(cache, at, findings);
+    classes(cache, at, findings);
+    if cache.memory_tiers.len() > 1 {
+        findings.later(&join(at, "memoryTiers"), "several memory tiers");
+    }
+    if cache.lru2q_hot_percent + cache.lru2q_cold_percent > 99 {
+        findings.problem(
+            &join(at, "lru2qHotPct"),
+            "hot and cold together leave no room for the warm queue (at most 99)",
+        );
+    }
+}
+
+fn pools(cache: &CacheConfig, at: &str, findings: &mut Findings) {
+    let shares = &cache.pool_shares;
+    if cache.pool_count == 0 || cache.pool_count > 64 {
+        findings
+            .problem(&join(at, "numPools"), format!("is {}; a cache has 1 to 64 pools", cache.pool_count));
+    }
+    if shares.len() as u64 != cache.pool_count {
+        let words = format!("has {} share(s) for numPools {}", shares.len(), cache.pool_count);
+        findings.problem(&join(at, "poolSizes"), words);
+    }
+    let sum: f64 = shares.iter().sum();
+    if shares.iter().any(|share| *share <= 0.0) || sum > 1.000_001 {
+        findings.problem(
+            &join(at, "poolSizes"),
+            format!("shares must be above 0 and together at most 1; they are {sum}"),
+        );
+    }
+}
+
+fn classes(cache: &CacheConfig, at: &str, findings: &mut Findings) {
+    if cache.alloc_factor <= 1.0 {
+        findings.problem(&join(at, "allocFactor"), format!("is {}; it must be above 1", cache.alloc_factor));
+    }
+    let (min, max) = (cache.min_alloc_bytes, cache.max_alloc_bytes);
+    if min == 0 || min > max || max > LARGEST_CLASS_BYTES {
+        let words = format!(
+            "minAllocSize {min} to maxAllocSize {max} must rise from 1 to at most {LARGEST_CLASS_BYTES}"
+        );
+        findings.problem(&join(at, "maxAllocSize"), words);
+    }
+    let sizes = &cache.alloc_sizes_bytes;
+    if !sizes.is_sorted_by(|a, b| a < b) || sizes.iter().any(|size| *size == 0 || *size > LARGEST_CLASS_BYTES)
+    {
+        findings.problem(
+            &join(at, "allocSizes"),
+            format!("must rise and stay within 1 to {LARGEST_CLASS_BYTES}"),
+        );
+    }
+}
+
+fn flash(cache: &CacheConfig, at: &str, findings: &mut Findings) {
+    let mut refuse = |broken: bool, key: &str, words: &str| {
+        if broken {
+            findings.problem(&join(at, key), words);
+        }
+    };
+    let bucket = cache.navy_bucket_bytes;
+    let block = cache.navy_block_bytes;
+    refuse(!block.is_power_of_two() || block < 512, "navyBlockSize", "must be a power of two, at least 512");
+    refuse(!(1..=1024).contains(&cache.navy_region_mib), "navyRegionSizeMB", "must be 1 to 1024");
+    refuse(cache.navy_big_hash_percent > 100, "navyBigHashSizePct", "must be 0 to 100");
+    refuse(!bucket.is_power_of_two(), "navyBigHashBucketSize", "must be a power of two");
+    let small = cache.navy_small_item_max_bytes;
+    refuse(
+        cache.navy_big_hash_percent > 0 && small >= bucket,
+        "navySmallItemMaxSize",
+        "must be below navyBigHashBucketSize: a bucket holds whole items",
+    );
+    let both = cache.navy_hits_reinsertion > 0 && cache.navy_probability_reinsertion > 0;
+    refuse(both, "navyHitsReinsertionThreshold", "excludes navyProbabilityReinsertionThreshold");
+    refuse(
+        cache.navy_probability_reinsertion > 100,
+        "navyProbabilityReinsertionThreshold",
+        "must be 0 to 100",
+    );
+    let one_of_two = (cache.navy_max_reads == 0) != (cache.navy_max_writes == 0);
+    refuse(one_of_two, "navyMaxNumReads", "navyMaxNumReads and navyMaxNumWrites are both 0 or both above");
+    refuse(cache.navy_clean_regions == 0, "navyCleanRegions", "must be at least 1");
+    refuse(
+        cache.navy_segment_ratio.contains(&0),
+        "navySegmentedFifoSegmentRatio",
+        "a segment's share must be above 0",
+    );
+    refuse(cache.device_max_write_bytes == 0, "deviceMaxWriteSize", "must be above 0");
+    admission(cache, at, findings);
+    arenas(cache, at, findings);
+}
+
+fn admission(cache: &CacheConfig, at: &str, findings: &mut Findings) {
+    let at_key = join(at, "flashAdmission");
+    let (name, argument) = cache.flash_admission.split_once(':').unwrap_or((&cache.flash_admission, ""));
+    match name {
+        "" | "always" | "reject-first" => {}
+        "dynamic-random" => {
+            if cache.navy_admission_mib_per_second == 0 {
+                findings.problem(&at_key, "dynamic-random needs a rate in navyAdmissionWriteRateMB");
+            }
+        }
+        "probability" => {
+            if !argument.parse::<f64>().is_ok_and(|chance| (0.0..=1.0).contains(&chance)) {
+                findings.problem(&at_key, "expected probability:CHANCE with a chance of 0 to 1");
+            }
+        }
+        other => {
+            one_of(other, &["always", "probability", "dynamic-random", "reject-first"], &at_key, findings)
+        }
+    }
+}
+
+fn arenas(cache: &CacheConfig, at: &str, findings: &mut Findings) {
+    let arenas = &cache.navy_arenas;
+    if arenas.is_empty() {
+        return;
+    }
+    let at = join(at, "navyArenas");
+    let names_differ = arenas
+        .iter()
+        .enumerate()
+        .all(|(i, a)| !a.name.is_empty() && arenas[..i].iter().all(|b| a.name != b.name));
+    if arenas.len() < 2 || !names_differ {
+        findings.problem(&at, "needs two or more arenas with names of their own");
+    }
+    let sum: u64 = arenas.iter().map(|arena| arena.size_percent).sum();
+    if sum != 100 || arenas.iter().any(|arena| arena.size_percent == 0 || arena.big_hash_percent > 99) {
+        findings.problem(
+            &at,
+            format!("sizePct must be above 0 and add up to 100 (it is {sum}), bigHashPct at most 99"),
+        );
+    }
+}
+
+fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Findings) {
+    if !test.generator.is_empty() {
+        one_of(&test.generator, &GENERATORS, &join(at, "generator"), findings);
+    }
+    if !test.name.is_empty() {
+        one_of(&test.name, &STRESSORS, &join(at, "name"), findings);
+    }
+    let modes = ["strict", "relaxed", "none"];
+    one_of(
+        &test.replay.serialization,
+        &modes,
+        &join(at, "replayGeneratorConfig.replaySerializationMode"),
+        findings,
+    );
+    one_of(
+        &test.iterator_mode,
+        &["disabled", "regular", "lock_group"],
+        &join(at, "dramIteratorMode"),
+        findings,
+    );
+    missing_features(test, at, findings);
+    let mut refuse = |broken: bool, key: &str, words: &str| {
+        if broken {
+            findings.problem(&join(at, key), words);
+        }
+    };
+    let replay = test.generator.ends_with("replay");
+    let both = !test.trace_file.is_empty() && !test.trace_files.is_empty();
+    refuse(both, "traceFileName", "excludes traceFileNames");
+    refuse(
+        replay && test.trace_file.is_empty() && test.trace_files.is_empty(),
+        "traceFileName",
+        "is missing: there is nothing to replay",
+    );
+    refuse(
+        replay && test.check_consistency,
+        "checkConsistency",
+        "cannot be had in a replay: a trace says nothing of values",
+    );
+    refuse(test.timestamp_factor == 0, "timestampFactor", "must be above 0");
+    refuse(test.replay.amplification == 0, "replayGeneratorConfig.ampFactor", "must be at least 1");
+    refuse(!(0.0..=1.0).contains(&test.compressibility), "valueCompressibility", "must be 0 to 1");
+    if runs_here(test) {
+        refuse(test.threads == 0, "numThreads", "is 0 or missing: nothing would run");
+        refuse(test.ops_per_thread == 0, "numOps", "is 0 or missing: nothing would run");
+    }
+    let pools = cache.pool_count;
+    let pools_in_use = needs_distribution(test);
+    refuse(
+        pools_in_use && test.op_pools.len() as u64 != pools,
+        "opPoolDistribution",
+        &format!("has {} share(s) for numPools {pools}", test.op_pools.len()),
+    );
+    refuse(
+        pools_in_use && test.key_pools.len() as u64 != pools,
+        "keyPoolDistribution",
+        &format!("has {} share(s) for numPools {pools}", test.key_pools.len()),
+    );
+    refuse(pools_in_use && test.key_count == 0, "numKeys", "is 0 or missing: there is nothing to ask for");
+}
+
+fn missing_features(test: &TestConfig, at: &str, findings: &mut Findings) {
+    let feature = match test.generator.as_str() {
+        "binary-replay" => "binary trace replay",
+        "piecewise-replay" => "CDN replay",
+        "block-replay" => "block trace replay",
+        "simple-flash-benchmark" => "simple flash benchmark",
+        _ => "",
+    };
+    if !feature.is_empty() {
+        findings.later(&join(at, "generator"), feature);
+    }
+    let feature = match test.name.as_str() {
+        "async" => "asynchronous stressor",
+        "cache_component" => "cache component stressor",
+        "object_cache" => "object cache stressor",
+        "high_refcount" => "reference count stressor",
+        "cachelib_map" | "cachelib_range_map" => "map stressor",
+        "fast_shutdown" => "fast shutdown stressor",
+        _ => "",
+    };
+    if !feature.is_empty() {
+        findings.later(&join(at, "name"), feature);
+    }
+}
+
+fn lengths(instance: &InstanceConfig, at: &str, findings: &mut Findings) {
+    let count = instance.test.pool_distributions.len() as u64;
+    let pools = instance.cache.pool_count;
+    if count > 1 && count != pools {
+        let words =
+            format!("has {count} distributions for numPools {pools}; give one for all, or one for each");
+        findings.problem(&join(at, "poolDistributions"), words);
+    }
+}
+
+fn distribution(pool: &Distribution, needed: bool, at: &str, findings: &mut Findings) {
+    edges(&pool.key_sizes, &pool.key_size_weights, ("keySizeRange", "keySizeRangeProbability"), at, findings);
+    sizes(
+        &pool.value_sizes,
+        &pool.value_size_weights,
+        ("valSizeRange", "valSizeRangeProbability"),
+        at,
+        findings,
+    );
+    sizes(&pool.ttl_seconds, &pool.ttl_weights, ("ttlSecsRange", "ttlSecsRangeProbability"), at, findings);
+    let lengths = ("chainedItemLengthRange", "chainedItemLengthRangeProbability");
+    sizes(&pool.chain_lengths, &pool.chain_length_weights, lengths, at, findings);
+    let chained = ("chainedItemValSizeRange", "chainedItemValSizeRangeProbability");
+    sizes(&pool.chain_value_sizes, &pool.chain_value_size_weights, chained, at, findings);
+    if !pool.popularity_buckets.is_empty() || !pool.popularity_weights.is_empty() {
+        popularity(&pool.popularity_buckets, &pool.popularity_weights, at, findings);
+    }
+    if needed {
+        ratios(pool, at, findings);
+    }
+}
+
+fn ratios(pool: &Distribution, at: &str, findings: &mut Findings) {
+    let all = pool.ratios();
+    if all.iter().any(|ratio| *ratio < 0.0) || all.iter().sum::<f64>() <= 0.0 {
+        findings
+            .problem(at, "the ratios of operations (getRatio, setRatio, …) must be 0 or more, and not all 0");
+    }
+    if pool.key_sizes.is_empty() {
+        findings.problem(&join(at, "keySizeRange"), "is missing");
+    }
+    let sets = pool.set_ratio + pool.add_chained_ratio + pool.lone_set_ratio + pool.update_ratio;
+    if pool.value_sizes.is_empty() && sets > 0.0 {
+        findings.problem(&join(at, "valSizeRange"), "is missing, and there are sets");
+    }
+    if pool.add_chained_ratio > 0.0 && (pool.chain_lengths.is_empty() || pool.chain_value_sizes.is_empty()) {
+        let words =
+            "chainedItemLengthRange and chainedItemValSizeRange are needed where addChainedRatio is above 0";
+        findings.problem(&join(at, "addChainedRatio"), words);
+    }
+}
+
+impl Distribution {
+    /// The shares of the eight operations.
+    #[must_use]
+    pub fn ratios(&self) -> [f64; 8] {
+        [
+            self.get_ratio,
+            self.set_ratio,
+            self.delete_ratio,
+            self.add_chained_ratio,
+            self.lone_get_ratio,
+            self.lone_set_ratio,
+            self.update_ratio,
+            self.could_exist_ratio,
+        ]
+    }
+}
+
+/// Values or edges with their weights: as many, or one more.
+pub fn sizes(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, findings: &mut Findings) {
+    if values.len() == weights.len() {
+        weighted(values, weights, keys, at, findings);
+    } else {
+        edges(values, weights, keys, at, findings);
+    }
+}
+
+/// Edges of ranges, one more than there are weights, that do not fall.
+fn edges(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, findings: &mut Findings) {
+    if values.is_empty() && weights.is_empty() {
+        return;
+    }
+    if values.len() != weights.len() + 1 {
+        let words = format!("{} value(s) for {} weight(s) in {}", values.len(), weights.len(), keys.1);
+        findings.problem(&join(at, keys.0), words);
+    } else if !values.is_sorted() {
+        findings.problem(&join(at, keys.0), "the edges of ranges must not fall");
+    }
+    weighted(values, weights, keys, at, findings);
+}
+
+fn weighted(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, findings: &mut Findings) {
+    if values.iter().any(|value| *value < 0.0) {
+        findings.problem(&join(at, keys.0), "values must be 0 or more");
+    }
+    if !weights.is_empty()
+        && (weights.iter().any(|weight| *weight < 0.0) || weights.iter().sum::<f64>() <= 0.0)
+    {
+        findings.problem(&join(at, keys.1), "weights must be 0 or more, and not all 0");
+    }
+}
+
+/// Buckets of popularity with as many weights.
+pub fn popularity(buckets: &[f64], weights: &[f64], at: &str, findings: &mut Findings) {
+    if buckets.len() != weights.len() || buckets.is_empty() {
+        let words =
+            format!("{} bucket(s) for {} weight(s) in popularityWeights", buckets.len(), weights.len());
+        findings.problem(&join(at, "popularityBuckets"), words);
+    }
+    weighted(buckets, weights, ("popularityBuckets", "popularityWeights"), at, findings);
+}
+
+fn one_of(name: &str, names: &[&str], at: &str, findings: &mut Findings) {
+    if names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        return;
+    }
+    let words = match nearest(name, names.iter().copied()) {
+        Some(near) => format!("unknown name `{name}`; did you mean `{near}`?"),
+        None => format!("unknown name `{name}`; known are {}", names.join(", ")),
+    };
+    findings.problem(at, words);
+}

@@ -1,0 +1,79 @@
+//! What is asked of the cache: sizes, popularity and the mix of operations; and the two kinds of file they come from.
+
+use crate::config::knob::Status::Honoured;
+use crate::config::knob::section;
+
+section! {
+    /// Sizes, popularity and mix of one pool's requests.
+    Distribution: "test_config or test_config.poolDistributions[]" => {
+        "Edges of the ranges of key lengths.";
+        key_sizes: Vec<f64> = Vec::new(), "keySizeRange", "B", Honoured;
+        "Weight of each range.";
+        key_size_weights: Vec<f64> = Vec::new(), "keySizeRangeProbability", "", Honoured;
+        "Value sizes: as many as weights are the sizes themselves, one more are edges of ranges.";
+        value_sizes: Vec<f64> = Vec::new(), "valSizeRange", "B", Honoured;
+        "Weight of each value size or range.";
+        value_size_weights: Vec<f64> = Vec::new(), "valSizeRangeProbability", "", Honoured;
+        "File with the two keys above; it overrides them.";
+        value_sizes_file: String = String::new(), "valSizeDistFile", "path", Honoured;
+        "Lengths of chains, as value sizes.";
+        chain_lengths: Vec<f64> = Vec::new(), "chainedItemLengthRange", "items", Honoured;
+        "Weight of each.";
+        chain_length_weights: Vec<f64> = Vec::new(), "chainedItemLengthRangeProbability", "", Honoured;
+        "Sizes of chained items, as value sizes.";
+        chain_value_sizes: Vec<f64> = Vec::new(), "chainedItemValSizeRange", "B", Honoured;
+        "Weight of each.";
+        chain_value_size_weights: Vec<f64> = Vec::new(), "chainedItemValSizeRangeProbability", "", Honoured;
+        "Times to live, as value sizes; here every generator uses them.";
+        ttl_seconds: Vec<f64> = Vec::new(), "ttlSecsRange", "s", Honoured;
+        "Weight of each.";
+        ttl_weights: Vec<f64> = Vec::new(), "ttlSecsRangeProbability", "", Honoured;
+        "Objects in each bucket of popularity; none is a normal distribution around the middle key.";
+        popularity_buckets: Vec<f64> = Vec::new(), "popularityBuckets", "objects", Honoured;
+        "Share of requests of each bucket.";
+        popularity_weights: Vec<f64> = Vec::new(), "popularityWeights", "", Honoured;
+        "File with the two keys above; it overrides them.";
+        popularity_file: String = String::new(), "popDistFile", "path", Honoured;
+        "Share of gets.";
+        get_ratio: f64 = 0.0, "getRatio", "", Honoured;
+        "Share of sets.";
+        set_ratio: f64 = 0.0, "setRatio", "", Honoured;
+        "Share of deletes.";
+        delete_ratio: f64 = 0.0, "delRatio", "", Honoured;
+        "Share of sets of a chain.";
+        add_chained_ratio: f64 = 0.0, "addChainedRatio", "", Honoured;
+        "Share of gets of keys that nobody else asks for.";
+        lone_get_ratio: f64 = 0.0, "loneGetRatio", "", Honoured;
+        "Share of sets of keys that nobody asks for.";
+        lone_set_ratio: f64 = 0.0, "loneSetRatio", "", Honoured;
+        "Share of updates: a get for write, then the value is overwritten.";
+        update_ratio: f64 = 0.0, "updateRatio", "", Honoured;
+        "Share of questions whether a key could exist.";
+        could_exist_ratio: f64 = 0.0, "couldExistRatio", "", Honoured;
+        "Draw among the popularity file's objects and multiply, rather than scale the file first.";
+        legacy_key_generator: bool = false, "useLegacyKeyGen", "", Honoured;
+    }
+    legacy {}
+}
+
+section! {
+    /// A popularity file.
+    PopularityFile: "popularity file (popDistFile)" => {
+        "Objects in each bucket.";
+        buckets: Vec<f64> = Vec::new(), "popularityBuckets", "objects", Honoured;
+        "Share of requests of each bucket.";
+        weights: Vec<f64> = Vec::new(), "popularityWeights", "", Honoured;
+    }
+    legacy { "oneHits", "CacheBench does not read it; loneGetRatio says the same"; }
+}
+
+section! {
+    /// A file of value sizes.
+    SizesFile: "value size file (valSizeDistFile)" => {
+        "Value sizes, or edges of their ranges.";
+        sizes: Vec<f64> = Vec::new(), "valSizeRange", "B", Honoured;
+        "Weight of each.";
+        weights: Vec<f64> = Vec::new(), "valSizeRangeProbability", "", Honoured;
+    }
+    legacy {}
+}

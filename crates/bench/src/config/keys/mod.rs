@@ -1,0 +1,48 @@
+//! Every key that a config may hold, each defined once.
+
+mod cache;
+mod distribution;
+mod replay;
+mod test;
+
+pub use cache::{Arena, CacheConfig, MemoryTier, ObjectCacheConfig};
+pub use distribution::{Distribution, PopularityFile, SizesFile};
+pub use replay::{MlAdmission, ReplayConfig};
+pub use test::{TestConfig, WarmupPolicy};
+
+use serde_json::{Map, Value};
+
+use super::knob::{Knob, Section};
+
+/// A section's place, its keys, and their defaults as JSON.
+pub type Table = (&'static str, &'static [Knob], Map<String, Value>);
+
+/// All sections, in the order of the documentation.
+#[must_use]
+pub fn tables() -> Vec<Table> {
+    vec![
+        table::<CacheConfig>(),
+        table::<MemoryTier>(),
+        table::<Arena>(),
+        table::<ObjectCacheConfig>(),
+        table::<TestConfig>(),
+        table::<Distribution>(),
+        table::<WarmupPolicy>(),
+        table::<ReplayConfig>(),
+        table::<MlAdmission>(),
+        table::<PopularityFile>(),
+        table::<SizesFile>(),
+    ]
+}
+
+fn table<S: Section + Default>() -> Table {
+    let mut defaults = Map::new();
+    S::default().write(&mut defaults);
+    (S::NAME, S::KNOBS, defaults)
+}
+
+/// The section that `key` belongs in, where some section has it.
+#[must_use]
+pub fn home_of(key: &str) -> Option<&'static str> {
+    tables().iter().find(|(_, knobs, _)| knobs.iter().any(|knob| knob.key == key)).map(|(place, ..)| *place)
+}

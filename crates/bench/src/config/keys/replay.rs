@@ -1,0 +1,63 @@
+//! `replayGeneratorConfig`: how a trace is replayed.
+
+use serde_json::{Map, Value};
+
+use crate::config::knob::Status::{Honoured, Later, NoEffect};
+use crate::config::knob::section;
+
+const BINARY: &str = "binary trace replay";
+const CDN: &str = "CDN replay";
+const BLOCK: &str = "block trace replay";
+const ML: &str = "learned admission";
+
+section! {
+    /// How a trace is replayed.
+    ReplayConfig: "test_config.replayGeneratorConfig" => {
+        "Copies of the trace, each with keys of its own.";
+        amplification: u64 = 1, "ampFactor", "", Honoured;
+        "Multiplies value sizes.";
+        size_amplification: f64 = 1.0, "ampSizeFactor", "", Honoured;
+        "`strict`: requests of one key keep their order; `relaxed` and `none`: any thread takes any.";
+        serialization: String = "strict".to_owned(), "replaySerializationMode", "", Honoured;
+        "Interval of relaxed order.";
+        relaxed_interval_ms: u64 = 500, "relaxedSerialIntervalMs", "ms", NoEffect("CacheBench reads it and never uses it");
+        "Binary trace to write (`replay`) or read (`binary-replay`).";
+        binary_file: String = String::new(), "binaryFileName", "path", Later(BINARY);
+        "Requests to skip at the start.";
+        fast_forward: u64 = 0, "fastForwardCount", "requests", Honoured;
+        "Requests of a binary trace to load ahead.";
+        preload: u64 = 0, "preLoadReqs", "requests", Later(BINARY);
+        "Extra columns that figures are split by.";
+        aggregation_fields: u64 = 0, "numAggregationFields", "", Later(CDN);
+        "Extra columns.";
+        extra_fields: u64 = 0, "numExtraFields", "", Later(CDN);
+        "Values of the extra columns that get figures of their own.";
+        stats_per_field: Map<String, Value> = Map::new(), "statsPerAggField", "", Later(CDN);
+        "Block of a block trace.";
+        block_kib: u64 = 16384, "blockSizeKB", "KiB", Later(BLOCK);
+        "Chunk that a block is cached in.";
+        chunk_kib: u64 = 128, "chunkSizeKB", "KiB", Later(BLOCK);
+        "Learned admission.";
+        ml_admission: MlAdmission = MlAdmission::default(), "mlAdmissionConfig", "", Later(ML);
+        "Ours. Amplify as CacheBench does: a suffix that cuts long keys and so merges some.";
+        cachebench_amplification: bool = false, "ampKeysLikeCacheBench", "", Honoured;
+    }
+    legacy {}
+}
+
+section! {
+    /// Learned admission, of which CacheBench publishes only the keys.
+    MlAdmission: "test_config.replayGeneratorConfig.mlAdmissionConfig" => {
+        "The model.";
+        model: String = String::new(), "modelPath", "path", Later(ML);
+        "Numeric columns.";
+        numeric: Map<String, Value> = Map::new(), "numericFeatures", "", Later(ML);
+        "Categorical columns.";
+        categorical: Map<String, Value> = Map::new(), "categoricalFeatures", "", Later(ML);
+        "Recall aimed at.";
+        recall: f64 = 0.0, "targetRecall", "", Later(ML);
+        "Category that is admitted.";
+        category: u64 = 0, "admitCategory", "", Later(ML);
+    }
+    legacy {}
+}

@@ -1,0 +1,110 @@
+//! `test_config`: the run.
+
+use super::{Distribution, ReplayConfig};
+use crate::config::knob::Status::{Honoured, Later, NoEffect};
+use crate::config::knob::section;
+
+const CDN: &str = "CDN replay";
+const ITERATOR: &str = "DRAM iterator";
+const WARMUP: &str = "flash warm-up check";
+
+section! {
+    /// The run.
+    TestConfig: "test_config" => {
+        "Where requests come from: `workload`, `online`, `replay`; `binary-replay`, `piecewise-replay`, `block-replay` and `simple-flash-benchmark` are checked only.";
+        generator: String = String::new(), "generator", "", Honoured;
+        "The stressor; empty is the usual one. CacheBench runs the usual one for any name that it does not know; here such a name is refused.";
+        name: String = String::new(), "name", "", Honoured;
+        "Operations of each thread.";
+        ops_per_thread: u64 = 0, "numOps", "ops", Honoured;
+        "Threads.";
+        threads: u64 = 0, "numThreads", "threads", Honoured;
+        "Different keys.";
+        key_count: u64 = 0, "numKeys", "keys", Honoured;
+        "Whether a get that misses is followed by a set.";
+        lookaside: bool = false, "enableLookaside", "", Honoured;
+        "Whether a set is done only where the key is absent.";
+        only_set_if_miss: bool = false, "onlySetIfMiss", "", Honoured;
+        "Whether a trace's repeat counts are taken as 1.";
+        ignore_op_count: bool = false, "ignoreOpCount", "", Honoured;
+        "Whether values are written, or only allocated.";
+        populate_item: bool = true, "populateItem", "", Honoured;
+        "Whether a hit reads every byte of the value.";
+        touch_value: bool = false, "touchValue", "", Honoured;
+        "Whether every value found is checked against what was set.";
+        check_consistency: bool = false, "checkConsistency", "", Honoured;
+        "Inconsistencies that end the run.";
+        max_inconsistencies: u64 = 50, "maxInconsistencyCount", "", Honoured;
+        "Destructor errors that end the run.";
+        max_invalid_destructors: u64 = 50, "maxInvalidDestructorCount", "", NoEffect("item destructors are not checked");
+        "Say when flash is warm.";
+        check_warmup: bool = false, "checkNvmCacheWarmUp", "", Later(WARMUP);
+        "When flash counts as warm.";
+        warmup_policy: WarmupPolicy = WarmupPolicy { eviction_count: 1, timestamp: 0 }, "nvmCacheWarmupCheckPolicy", "", Later(WARMUP);
+        "Operations of a thread between two pauses.";
+        delay_batch: u64 = 0, "opDelayBatch", "ops", Honoured;
+        "Length of a pause.";
+        delay_ns: u64 = 0, "opDelayNs", "ns", Honoured;
+        "Operations a second of the instance; 0 is as many as it can.";
+        rate_per_second: u64 = 0, "opRatePerSec", "ops/s", Honoured;
+        "Operations that may come at once; 0 is one second's.";
+        rate_burst: u64 = 0, "opRateBurstSize", "ops", Honoured;
+        "Share of operations of each pool.";
+        op_pools: Vec<f64> = vec![1.0], "opPoolDistribution", "", Honoured;
+        "Share of keys of each pool.";
+        key_pools: Vec<f64> = vec![1.0], "keyPoolDistribution", "", Honoured;
+        "Distributions of the pools; without it the keys of a distribution stand in test_config itself.";
+        pool_distributions: Vec<Distribution> = Vec::new(), "poolDistributions", "", Honoured;
+        "The trace.";
+        trace_file: String = String::new(), "traceFileName", "path", Honoured;
+        "The traces, one after another.";
+        trace_files: Vec<String> = Vec::new(), "traceFileNames", "path", Honoured;
+        "Where relative traces and distribution files are looked for; empty is the config's own directory.";
+        config_path: String = String::new(), "configPath", "path", Honoured;
+        "Whether the trace starts again at its end.";
+        repeat_trace: bool = false, "repeatTraceReplay", "", Honoured;
+        "Units of trace time in a second.";
+        timestamp_factor: u64 = 1000, "timestampFactor", "", Honoured;
+        "How a trace is replayed.";
+        replay: ReplayConfig = ReplayConfig::default(), "replayGeneratorConfig", "", Honoured;
+        "Piece of a large CDN object.";
+        piece_bytes: u64 = 65536, "cachePieceSize", "B", Later(CDN);
+        "Pieces of an object that may be cached.";
+        max_pieces: u64 = 32000, "maxCachePieces", "", Later(CDN);
+        "Where the stream of misses is written.";
+        miss_trace: String = String::new(), "missTraceFile", "path", Later(CDN);
+        "Sampling interval.";
+        sampling_interval_ms: u64 = 1000, "samplingIntervalMs", "ms", NoEffect("CacheBench reads it and never uses it");
+        "Locking of eviction iterators.";
+        use_combined_lock_for_iterators: bool = false, "useCombinedLockForIterators", "", NoEffect("there is no such iterator");
+        "Background walk over DRAM: `disabled`, `regular`, `lock_group`.";
+        iterator_mode: String = "disabled".to_owned(), "dramIteratorMode", "", Later(ITERATOR);
+        "Time between two walks.";
+        iterator_interval_ms: u64 = 10000, "dramIteratorIntervalMs", "ms", Later(ITERATOR);
+        "Pause of a walk.";
+        iterator_sleep_ms: u64 = 0, "dramIteratorSleepMs", "ms", Later(ITERATOR);
+        "Time between two pauses of a walk.";
+        iterator_work_ms: u64 = 0, "dramIteratorWorkMs", "ms", Later(ITERATOR);
+        "Ours. Share of a value's bytes that a compressing drive can save, 0 to 1.";
+        compressibility: f64 = 0.0, "valueCompressibility", "", Honoured;
+    }
+    legacy {
+        "prepopulateCache", "CacheBench does not read it";
+        "preallocateCache", "CacheBench does not read it";
+        "repeatOpCount", "CacheBench does not read it; ignoreOpCount is the key";
+        "enableChainedItem", "CacheBench does not read it; addChainedRatio says so";
+        "distribution", "CacheBench does not read it; poolDistributions is the key";
+        "poolDistributionConfig", "CacheBench does not read it; poolDistributions is the key";
+    }
+}
+
+section! {
+    /// When flash counts as warm.
+    WarmupPolicy: "test_config.nvmCacheWarmupCheckPolicy" => {
+        "Evictions from flash.";
+        eviction_count: u64 = 0, "evictionCountThreshold", "items", Honoured;
+        "Time of the trace.";
+        timestamp: u64 = 0, "requestTimestampThreshold", "s", Honoured;
+    }
+    legacy {}
+}

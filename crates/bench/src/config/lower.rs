@@ -1,0 +1,260 @@
+//! From a config as typed to a plan as needed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use workload::generate::{self, BucketRule, GeneratorConfig, Mix, PoolConfig, Popularity, Table};
+
+use super::cachebench::{Config, ConfigError, InstanceConfig};
+use super::keys::{CacheConfig, Distribution, TestConfig};
+use super::knob::Remark;
+use super::plan::{
+    AdmissionPlan, CachePlan, ClassesPlan, EvictionPlan, FlashPlan, InstancePlan, OrderPlan, RebalancePlan,
+    RebalanceStrategy, ReinsertionPlan, ReplayPlan, RunPlan, RunSettings, WorkloadPlan,
+};
+
+const MIB: u64 = 1 << 20;
+
+/// Makes the plan of a checked config.
+///
+/// # Errors
+/// What the run would need and is not here: a feature, a trace file, a number beyond what the engine counts with.
+pub fn lower(config: &Config) -> Result<RunPlan, ConfigError> {
+    let refuse = |problems| ConfigError { file: config.file.clone(), problems };
+    if !config.later.is_empty() {
+        let missing = |remark: &Remark| Remark { at: remark.at.clone(), words: format!("needs {}, which is not here yet", remark.words) };
+        return Err(refuse(config.later.iter().map(missing).collect()));
+    }
+    let mut problems = Vec::new();
+    let instances = config.instances.iter().filter_map(|instance| {
+        lower_instance(instance).map_err(|words| problems.push(Remark { at: instance.at.clone(), words })).ok()
+    });
+    let instances: Vec<_> = instances.collect();
+    if problems.is_empty() { Ok(RunPlan { instances }) } else { Err(refuse(problems)) }
+}
+
+fn lower_instance(instance: &InstanceConfig) -> Result<InstancePlan, String> {
+    Ok(InstancePlan {
+        cache: cache(&instance.cache)?,
+        workload: workload(instance)?,
+        run: run(&instance.test, &instance.cache)?,
+    })
+}
+
+fn cache(typed: &CacheConfig) -> Result<CachePlan, String> {
+    let explicit: Result<Vec<u32>, String> =
+        typed.alloc_sizes_bytes.iter().map(|bytes| narrow(*bytes, "cache_config.allocSizes")).collect();
+    Ok(CachePlan {
+        dram_bytes: mib(typed.cache_size_mib, "cache_config.cacheSizeMB")?,
+        pool_shares: typed.pool_shares.clone(),
+        classes: ClassesPlan {
+            factor: typed.alloc_factor,
+            min_bytes: narrow(typed.min_alloc_bytes, "cache_config.minAllocSize")?,
+            max_bytes: narrow(typed.max_alloc_bytes, "cache_config.maxAllocSize")?,
+            explicit_bytes: explicit?,
+        },
+        eviction: EvictionPlan {
+            policy: typed.allocator.clone(),
+            refresh_seconds: narrow(typed.lru_refresh_seconds, "cache_config.lruRefreshSec")?,
+            update_on_read: typed.lru_update_on_read,
+            insertion_point: narrow(typed.lru_insertion_point, "cache_config.lruIpSpec")?,
+            hot_percent: narrow(typed.lru2q_hot_percent, "cache_config.lru2qHotPct")?,
+            cold_percent: narrow(typed.lru2q_cold_percent, "cache_config.lru2qColdPct")?,
+        },
+        rebalance: rebalance(typed)?,
+        flash: (typed.nvm_size_mib > 0).then(|| flash(typed)).transpose()?,
+        persist_dir: (!typed.cache_dir.is_empty()).then(|| PathBuf::from(&typed.cache_dir)),
+    })
+}
+
+fn rebalance(typed: &CacheConfig) -> Result<Option<RebalancePlan>, String> {
+    if typed.pool_rebalance_interval_seconds == 0 {
+        return Ok(None);
+    }
+    Ok(Some(RebalancePlan {
+        interval: Duration::from_secs(typed.pool_rebalance_interval_seconds),
+        strategy: match typed.rebalance_strategy.to_ascii_lowercase().as_str() {
+            "tail-age" => RebalanceStrategy::TailAge,
+            "hits" => RebalanceStrategy::Hits,
+            _ => RebalanceStrategy::Random,
+        },
+        min_slabs: narrow(typed.rebalance_min_slabs, "cache_config.rebalanceMinSlabs")?,
+        diff_ratio: typed.rebalance_diff_ratio,
+        move_items: typed.move_on_slab_release,
+    }))
+}
+
+fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
+    let region_bytes: u32 = narrow(typed.navy_region_mib * MIB, "cache_config.navyRegionSizeMB")?;
+    let mut paths: Vec<PathBuf> = typed.nvm_paths.iter().map(PathBuf::from).collect();
+    // As CacheBench: the order of the stripe does not depend on the order in the config.
+    paths.sort();
+    Ok(FlashPlan {
+        bytes_per_device: per_device_bytes(typed, region_bytes)?,
+        paths,
+        block_bytes: narrow(typed.navy_block_bytes, "cache_config.navyBlockSize")?,
+        region_bytes,
+        soc_percent: narrow(typed.navy_big_hash_percent, "cache_config.navyBigHashSizePct")?,
+        bucket_bytes: narrow(typed.navy_bucket_bytes, "cache_config.navyBigHashBucketSize")?,
+        filter_bytes: narrow(typed.navy_bloom_bytes, "cache_config.navyBloomFilterPerBucketSize")?,
+        small_item_max_bytes: narrow(typed.navy_small_item_max_bytes, "cache_config.navySmallItemMaxSize")?,
+        clean_regions: narrow(typed.navy_clean_regions, "cache_config.navyCleanRegions")?,
+        order: order(typed)?,
+        admission: admission(typed),
+        reinsertion: reinsertion(typed)?,
+        value_checksums: typed.navy_data_checksum,
+        max_write_bytes: narrow(typed.device_max_write_bytes, "cache_config.deviceMaxWriteSize")?,
+        min_ttl_seconds: narrow(typed.memory_only_ttl_seconds, "cache_config.memoryOnlyTTL")?,
+        retention_seconds: narrow(typed.retention_seconds, "cache_config.nvmAdmissionRetentionTimeThreshold")?,
+        allow_buffered: typed.flash_buffered,
+    })
+}
+
+/// One device is used as it is; each of several is cut to whole regions, since a stripe is one region.
+fn per_device_bytes(typed: &CacheConfig, region_bytes: u32) -> Result<u64, String> {
+    let bytes = mib(typed.nvm_size_mib, "cache_config.nvmCacheSizeMB")?;
+    let stripe = u64::from(region_bytes);
+    let bytes = if typed.nvm_paths.len() > 1 { bytes / stripe * stripe } else { bytes };
+    if bytes == 0 { Err("cache_config.nvmCacheSizeMB: is less than a region for each device".to_owned()) } else { Ok(bytes) }
+}
+
+fn order(typed: &CacheConfig) -> Result<OrderPlan, String> {
+    let shares = &typed.navy_segment_ratio;
+    Ok(match shares.len() {
+        0 => OrderPlan::Lru,
+        1 => OrderPlan::Fifo,
+        _ => {
+            let key = "cache_config.navySegmentedFifoSegmentRatio";
+            OrderPlan::SegmentedFifo(shares.iter().map(|share| narrow(*share, key)).collect::<Result<_, _>>()?)
+        }
+    })
+}
+
+fn admission(typed: &CacheConfig) -> AdmissionPlan {
+    let rate = typed.navy_admission_mib_per_second;
+    match typed.flash_admission.split_once(':').unwrap_or((&typed.flash_admission, "")) {
+        ("probability", chance) => AdmissionPlan::Probability(chance.parse().expect("checked when it was read")),
+        ("reject-first", _) => AdmissionPlan::RejectFirst,
+        ("" | "dynamic-random", _) if rate > 0 => AdmissionPlan::DynamicRandom { bytes_per_second: rate * MIB },
+        _ => AdmissionPlan::Always,
+    }
+}
+
+fn reinsertion(typed: &CacheConfig) -> Result<ReinsertionPlan, String> {
+    let (hits, percent) = (typed.navy_hits_reinsertion, typed.navy_probability_reinsertion);
+    Ok(match (hits, percent) {
+        (0, 0) => ReinsertionPlan::Never,
+        (0, percent) => ReinsertionPlan::Percent(narrow(percent, "cache_config.navyProbabilityReinsertionThreshold")?),
+        (hits, _) => ReinsertionPlan::Hits(narrow(hits, "cache_config.navyHitsReinsertionThreshold")?),
+    })
+}
+
+fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
+    let pause = Duration::from_nanos(test.delay_ns);
+    let burst = if test.rate_burst == 0 { test.rate_per_second } else { test.rate_burst };
+    Ok(RunSettings {
+        threads: narrow::<u32>(test.threads, "test_config.numThreads")? as usize,
+        ops_per_thread: test.ops_per_thread,
+        delay: (test.delay_batch > 0 && test.delay_ns > 0).then_some((test.delay_batch, pause)),
+        rate: (test.rate_per_second > 0).then_some((test.rate_per_second, burst)),
+        lookaside: test.lookaside,
+        only_set_if_miss: test.only_set_if_miss,
+        touch_value: test.touch_value,
+        populate: test.populate_item,
+        check_consistency: test.check_consistency,
+        max_inconsistencies: test.max_inconsistencies,
+        compressibility: test.compressibility,
+        print_flash_counters: cache.print_nvm_counters,
+    })
+}
+
+fn workload(instance: &InstanceConfig) -> Result<WorkloadPlan, String> {
+    let test = &instance.test;
+    match test.generator.as_str() {
+        "replay" => replay(instance).map(WorkloadPlan::Replay),
+        "online" => generator(instance).map(WorkloadPlan::Online),
+        _ => {
+            let ops = test.ops_per_thread.saturating_mul(test.threads);
+            Ok(WorkloadPlan::Prepared { config: generator(instance)?, ops })
+        }
+    }
+}
+
+fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
+    let test = &instance.test;
+    let single = std::slice::from_ref(&test.trace_file).iter().filter(|name| !name.is_empty());
+    let files: Vec<PathBuf> = single.chain(&test.trace_files).map(|name| instance.directory.join(name)).collect();
+    if let Some(absent) = files.iter().find(|file| !file.is_file()) {
+        return Err(format!("test_config.traceFileName: {} is not there", absent.display()));
+    }
+    Ok(ReplayPlan {
+        files,
+        amplification: test.replay.amplification,
+        cachebench_amplification: test.replay.cachebench_amplification,
+        size_amplification: test.replay.size_amplification,
+        fast_forward: test.replay.fast_forward,
+        repeat: test.repeat_trace,
+        ignore_op_count: test.ignore_op_count,
+        strict_order: test.replay.serialization == "strict",
+        time_units_per_second: test.timestamp_factor,
+    })
+}
+
+fn generator(instance: &InstanceConfig) -> Result<GeneratorConfig, String> {
+    let test = &instance.test;
+    let shares = test.op_pools.iter().zip(&test.key_pools).enumerate();
+    let pools = shares.map(|(i, (op_share, key_share))| PoolConfig {
+        op_share: *op_share,
+        key_share: *key_share,
+        distribution: distribution(instance.pools.get(i).unwrap_or(&instance.pools[0])),
+    });
+    Ok(GeneratorConfig { keys: test.key_count, pools: pools.collect() })
+}
+
+fn distribution(typed: &Distribution) -> generate::Distribution {
+    generate::Distribution {
+        key_bytes: table(&typed.key_sizes, &typed.key_size_weights),
+        value_bytes: optional_table(&typed.value_sizes, &typed.value_size_weights).unwrap_or_else(|| Table::constant(0)),
+        chain_items: optional_table(&typed.chain_lengths, &typed.chain_length_weights),
+        chain_value_bytes: optional_table(&typed.chain_value_sizes, &typed.chain_value_size_weights),
+        ttl_seconds: optional_table(&typed.ttl_seconds, &typed.ttl_weights),
+        popularity: popularity(typed),
+        mix: Mix {
+            get: typed.get_ratio,
+            set: typed.set_ratio,
+            delete: typed.delete_ratio,
+            add_chained: typed.add_chained_ratio,
+            lone_get: typed.lone_get_ratio,
+            lone_set: typed.lone_set_ratio,
+            update: typed.update_ratio,
+            could_exist: typed.could_exist_ratio,
+        },
+    }
+}
+
+fn popularity(typed: &Distribution) -> Popularity {
+    if typed.popularity_buckets.is_empty() {
+        return Popularity::Normal;
+    }
+    Popularity::Buckets {
+        counts: typed.popularity_buckets.clone(),
+        weights: typed.popularity_weights.clone(),
+        rule: if typed.legacy_key_generator { BucketRule::Legacy } else { BucketRule::Flattened },
+    }
+}
+
+fn table(range: &[f64], weights: &[f64]) -> Table {
+    Table { range: range.to_vec(), weights: weights.to_vec() }
+}
+
+fn optional_table(range: &[f64], weights: &[f64]) -> Option<Table> {
+    (!range.is_empty()).then(|| table(range, weights))
+}
+
+fn mib(count: u64, key: &str) -> Result<u64, String> {
+    count.checked_mul(MIB).ok_or_else(|| format!("{key}: {count} MiB is more than can be counted"))
+}
+
+fn narrow<T: TryFrom<u64>>(value: u64, key: &str) -> Result<T, String> {
+    T::try_from(value).map_err(|_| format!("{key}: {value} is more than can be used"))
+}

@@ -1,0 +1,198 @@
+//! `--set` and `--device`: changes to a config from the command line.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde_json::{Map, Value};
+
+use super::knob::Findings;
+
+/// A change to the JSON before it is read.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Override {
+    /// `--set [0].cache_config.cacheSizeMB=64`; without an index it holds for every instance.
+    Set {
+        /// The one instance that is meant.
+        instance: Option<usize>,
+        /// Names from the instance down.
+        path: Vec<String>,
+        /// The new value.
+        value: Value,
+    },
+    /// `--device SPEC`: where flash is, in place of the config's own paths.
+    Device(DeviceSpec),
+}
+
+/// What `--device` takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceSpec {
+    /// `memory:`
+    Memory,
+    /// `file:PATH` or `PATH`: a file, a directory or a block device.
+    Path(PathBuf),
+    /// `sim:CARD`
+    Simulated(String),
+}
+
+impl FromStr for DeviceSpec {
+    type Err = String;
+
+    fn from_str(words: &str) -> Result<Self, String> {
+        let (kind, rest) = words.split_once(':').unwrap_or(("", words));
+        match kind {
+            "memory" if rest.is_empty() => Ok(Self::Memory),
+            "memory" => Err(format!("`{words}`: nothing follows `memory:`; its size is nvmCacheSizeMB")),
+            "file" | "" if rest.is_empty() => Err(format!("`{words}` names no path")),
+            "file" => Ok(Self::Path(rest.into())),
+            "sim" => Ok(Self::Simulated(rest.to_owned())),
+            _ => Ok(Self::Path(words.into())),
+        }
+    }
+}
+
+/// `cache_config.cacheSizeMB=64`. The value is JSON; what is not JSON is taken as a string.
+impl FromStr for Override {
+    type Err = String;
+
+    fn from_str(words: &str) -> Result<Self, String> {
+        let form = "expected SECTION.KEY=VALUE, such as cache_config.cacheSizeMB=64";
+        let (place, value) = words.split_once('=').ok_or_else(|| format!("`{words}`: {form}"))?;
+        let (instance, path) = split_instance(place.trim())?;
+        let path: Vec<String> = path.split('.').map(str::to_owned).collect();
+        if path.len() < 2 || path.iter().any(String::is_empty) {
+            return Err(format!("`{words}`: {form}"));
+        }
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        Ok(Self::Set { instance, path, value })
+    }
+}
+
+fn split_instance(place: &str) -> Result<(Option<usize>, &str), String> {
+    let Some(rest) = place.strip_prefix('[') else { return Ok((None, place)) };
+    let parts = rest.split_once("].").and_then(|(index, path)| Some((index.parse().ok()?, path)));
+    parts
+        .map(|(index, path)| (Some(index), path))
+        .ok_or_else(|| format!("`{place}`: expected [INDEX].SECTION.KEY"))
+}
+
+/// Applies `overrides` in their order. Whether the names exist is found when the result is read.
+pub fn apply(overrides: &[Override], config: &mut Value, findings: &mut Findings) {
+    for change in overrides {
+        let wanted = match change {
+            Override::Set { instance, .. } => *instance,
+            Override::Device(_) => None,
+        };
+        let mut instances: Vec<&mut Value> = match &mut *config {
+            Value::Array(list) => list.iter_mut().collect(),
+            single => vec![single],
+        };
+        let count = instances.len();
+        match wanted {
+            Some(index) if index >= count => {
+                findings.problem(&format!("[{index}]"), format!("--set: the config has {count} instance(s)"));
+            }
+            Some(index) => apply_one(change, instances[index], findings),
+            None => instances.iter_mut().for_each(|instance| apply_one(change, instance, findings)),
+        }
+    }
+}
+
+fn apply_one(change: &Override, instance: &mut Value, findings: &mut Findings) {
+    match change {
+        Override::Set { path, value, .. } => set(instance, path, value.clone(), findings),
+        Override::Device(DeviceSpec::Simulated(card)) => {
+            findings.later("--device", format!("model SSD (sim:{card})"));
+        }
+        Override::Device(DeviceSpec::Memory) => set_paths(instance, Value::Array(Vec::new()), findings),
+        Override::Device(DeviceSpec::Path(path)) => {
+            set_paths(instance, Value::Array(vec![path.to_string_lossy().into()]), findings);
+        }
+    }
+}
+
+fn set_paths(instance: &mut Value, paths: Value, findings: &mut Findings) {
+    set(instance, &["cache_config".to_owned(), "nvmCachePaths".to_owned()], paths, findings);
+}
+
+/// Sets the value at `path`; a part of it that is a number goes into a list.
+fn set(root: &mut Value, path: &[String], value: Value, findings: &mut Findings) {
+    let mut here = root;
+    for name in path {
+        let next = match here {
+            Value::Object(map) => map.entry(name.clone()).or_insert_with(|| Value::Object(Map::new())),
+            Value::Array(list) => match name.parse::<usize>().ok().and_then(|index| list.get_mut(index)) {
+                Some(element) => element,
+                None => {
+                    return findings
+                        .problem(&path.join("."), format!("--set: the list has no element `{name}`"));
+                }
+            },
+            _ => {
+                return findings
+                    .problem(&path.join("."), format!("--set: `{name}` is inside neither object nor list"));
+            }
+        };
+        here = next;
+    }
+    *here = value;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn applied(mut config: Value, words: &str) -> (Value, Findings) {
+        let mut findings = Findings::default();
+        apply(&[words.parse().unwrap()], &mut config, &mut findings);
+        (config, findings)
+    }
+
+    #[test]
+    fn a_key_is_replaced_or_added() {
+        let (config, _) =
+            applied(json!({ "cache_config": { "cacheSizeMB": 512 } }), "cache_config.cacheSizeMB=64");
+        assert_eq!(config, json!({ "cache_config": { "cacheSizeMB": 64 } }));
+        let (config, _) = applied(json!({}), "cache_config.poolSizes=[0.5,0.5]");
+        assert_eq!(config, json!({ "cache_config": { "poolSizes": [0.5, 0.5] } }));
+        let (config, _) = applied(json!({}), "cache_config.allocator=LRU2Q");
+        assert_eq!(config, json!({ "cache_config": { "allocator": "LRU2Q" } }));
+    }
+
+    #[test]
+    fn without_an_index_all_instances_change_and_with_one_only_that() {
+        let two = json!([{ "test_config": { "numOps": 1 } }, { "test_config": { "numOps": 1 } }]);
+        let (config, _) = applied(two.clone(), "test_config.numOps=7");
+        assert_eq!(config[0]["test_config"]["numOps"], 7);
+        assert_eq!(config[1]["test_config"]["numOps"], 7);
+        let (config, _) = applied(two.clone(), "[1].test_config.numOps=7");
+        assert_eq!(config[0]["test_config"]["numOps"], 1);
+        assert_eq!(config[1]["test_config"]["numOps"], 7);
+        let (_, findings) = applied(two, "[2].test_config.numOps=7");
+        assert_eq!(findings.problems.len(), 1);
+    }
+
+    #[test]
+    fn an_element_of_a_list_is_named_by_its_number() {
+        let nested = json!({ "test_config": { "poolDistributions": [{ "getRatio": 0.5 }] } });
+        let (config, _) = applied(nested, "test_config.poolDistributions.0.getRatio=0.9");
+        assert_eq!(config["test_config"]["poolDistributions"][0]["getRatio"], 0.9);
+    }
+
+    #[test]
+    fn a_change_that_is_no_assignment_is_refused() {
+        for words in ["cacheSizeMB", "cacheSizeMB=3", "cache_config.=3", "[x].a.b=1"] {
+            assert!(words.parse::<Override>().is_err(), "{words}");
+        }
+    }
+
+    #[test]
+    fn device_words() {
+        assert_eq!("memory:".parse(), Ok(DeviceSpec::Memory));
+        assert_eq!("file:/a/b".parse(), Ok(DeviceSpec::Path("/a/b".into())));
+        assert_eq!("/dev/nvme0n1".parse(), Ok(DeviceSpec::Path("/dev/nvme0n1".into())));
+        assert_eq!("sim:pm9d3".parse(), Ok(DeviceSpec::Simulated("pm9d3".into())));
+        assert!("file:".parse::<DeviceSpec>().is_err());
+        assert!("".parse::<DeviceSpec>().is_err());
+    }
+}

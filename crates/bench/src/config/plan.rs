@@ -1,0 +1,254 @@
+//! What will be run: plain structs with units in their names, computed once from a config.
+//!
+//! Nothing behind this file knows what a config looks like or what its keys are called.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use workload::generate::GeneratorConfig;
+
+/// A whole run.
+#[derive(Debug, Clone)]
+pub struct RunPlan {
+    /// One for each cache, run side by side.
+    pub instances: Vec<InstancePlan>,
+}
+
+/// One cache and what is done to it.
+#[derive(Debug, Clone)]
+pub struct InstancePlan {
+    /// The cache.
+    pub cache: CachePlan,
+    /// What is asked of it.
+    pub workload: WorkloadPlan,
+    /// How it is asked.
+    pub run: RunSettings,
+}
+
+/// The cache.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CachePlan {
+    /// DRAM, everything included.
+    pub dram_bytes: u64,
+    /// Share of DRAM of each pool.
+    pub pool_shares: Vec<f64>,
+    /// Size classes.
+    pub classes: ClassesPlan,
+    /// Who leaves DRAM.
+    pub eviction: EvictionPlan,
+    /// How memory moves between size classes; `None` is never.
+    pub rebalance: Option<RebalancePlan>,
+    /// Flash; `None` is a cache without.
+    pub flash: Option<FlashPlan>,
+    /// Directory that makes the cache persistent.
+    pub persist_dir: Option<PathBuf>,
+}
+
+/// Size classes of DRAM.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClassesPlan {
+    /// Growth from one to the next.
+    pub factor: f64,
+    /// Smallest.
+    pub min_bytes: u32,
+    /// Largest.
+    pub max_bytes: u32,
+    /// The classes themselves, where they are given.
+    pub explicit_bytes: Vec<u32>,
+}
+
+/// Who leaves DRAM.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EvictionPlan {
+    /// The policy, by the name it was given; the policies' own table knows it.
+    pub policy: String,
+    /// LRU family: age of the last counted hit below which another is not counted.
+    pub refresh_seconds: u32,
+    /// LRU family: whether reads count.
+    pub update_on_read: bool,
+    /// LRU: where new items enter.
+    pub insertion_point: u8,
+    /// LRU2Q: share of the hot queue.
+    pub hot_percent: u8,
+    /// LRU2Q: share of the cold queue.
+    pub cold_percent: u8,
+}
+
+/// How memory moves between size classes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RebalancePlan {
+    /// How often.
+    pub interval: Duration,
+    /// From which class to which.
+    pub strategy: RebalanceStrategy,
+    /// Slabs that a class keeps.
+    pub min_slabs: u32,
+    /// Difference below which nothing moves.
+    pub diff_ratio: f64,
+    /// Whether items move rather than leave when their slab is released.
+    pub move_items: bool,
+}
+
+/// Which class gives memory and which takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RebalanceStrategy {
+    /// Any.
+    Random,
+    /// From the class whose oldest item is oldest.
+    TailAge,
+    /// From the class with the fewest hits a slab.
+    Hits,
+}
+
+/// The flash tier.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlashPlan {
+    /// Directories, files or block devices; none is memory.
+    pub paths: Vec<PathBuf>,
+    /// Bytes of each.
+    pub bytes_per_device: u64,
+    /// Unit of transfers.
+    pub block_bytes: u32,
+    /// Region of the large-object engine.
+    pub region_bytes: u32,
+    /// Share of the small-object engine, percent.
+    pub soc_percent: u8,
+    /// Its bucket.
+    pub bucket_bytes: u32,
+    /// Filter of each bucket.
+    pub filter_bytes: u32,
+    /// Largest key and value of the small-object engine.
+    pub small_item_max_bytes: u32,
+    /// Regions kept clean.
+    pub clean_regions: u32,
+    /// Region order.
+    pub order: OrderPlan,
+    /// Who enters.
+    pub admission: AdmissionPlan,
+    /// Which items of a reclaimed region stay.
+    pub reinsertion: ReinsertionPlan,
+    /// Checksum over values of the large-object engine.
+    pub value_checksums: bool,
+    /// Longest single write.
+    pub max_write_bytes: u32,
+    /// Items that live shorter stay in DRAM.
+    pub min_ttl_seconds: u32,
+    /// Items not used for longer stay out; 0 is no limit.
+    pub retention_seconds: u32,
+    /// Whether the page cache is accepted where direct I/O is refused.
+    pub allow_buffered: bool,
+}
+
+/// Region order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OrderPlan {
+    /// Least recently used first.
+    Lru,
+    /// Oldest first.
+    Fifo,
+    /// Segments of these shares.
+    SegmentedFifo(Vec<u32>),
+}
+
+/// Who enters flash.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum AdmissionPlan {
+    /// Everyone.
+    Always,
+    /// Everyone with this chance.
+    Probability(f64),
+    /// So many that the write rate comes to this, on average.
+    DynamicRandom {
+        /// Target.
+        bytes_per_second: u64,
+    },
+    /// Who comes a second time.
+    RejectFirst,
+}
+
+/// Which items of a reclaimed region stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReinsertionPlan {
+    /// None.
+    Never,
+    /// Those with so many hits.
+    Hits(u8),
+    /// A share, percent.
+    Percent(u8),
+}
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub enum WorkloadPlan {
+    /// Keys drawn at each request.
+    Online(GeneratorConfig),
+    /// Accesses drawn ahead; their list is as long as the run.
+    Prepared {
+        /// The distributions.
+        config: GeneratorConfig,
+        /// Operations of all threads.
+        ops: u64,
+    },
+    /// A trace.
+    Replay(ReplayPlan),
+}
+
+/// A trace and how it is replayed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplayPlan {
+    /// Files, one after another.
+    pub files: Vec<PathBuf>,
+    /// Copies with keys of their own.
+    pub amplification: u64,
+    /// Whether copies' keys are made as CacheBench makes them.
+    pub cachebench_amplification: bool,
+    /// Multiplies value sizes.
+    pub size_amplification: f64,
+    /// Requests to skip.
+    pub fast_forward: u64,
+    /// Whether it starts again at its end.
+    pub repeat: bool,
+    /// Whether repeat counts are taken as 1.
+    pub ignore_op_count: bool,
+    /// Whether requests of one key keep their order.
+    pub strict_order: bool,
+    /// Units of trace time in a second.
+    pub time_units_per_second: u64,
+}
+
+/// How it is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunSettings {
+    /// Threads.
+    pub threads: usize,
+    /// Operations of each.
+    pub ops_per_thread: u64,
+    /// A pause of this length after so many operations of a thread.
+    pub delay: Option<(u64, Duration)>,
+    /// Operations a second of all threads, and how many may come at once.
+    pub rate: Option<(u64, u64)>,
+    /// A get that misses is followed by a set.
+    pub lookaside: bool,
+    /// A set is done only where the key is absent.
+    pub only_set_if_miss: bool,
+    /// A hit reads every byte.
+    pub touch_value: bool,
+    /// Values are written, not only allocated.
+    pub populate: bool,
+    /// Every value found is checked against what was set.
+    pub check_consistency: bool,
+    /// Inconsistencies that end the run.
+    pub max_inconsistencies: u64,
+    /// Share of a value that a drive can compress away.
+    pub compressibility: f64,
+    /// Print flash counters at the end.
+    pub print_flash_counters: bool,
+}
+
+impl RunSettings {
+    /// Operations of all threads.
+    #[must_use]
+    pub fn total_ops(&self) -> u64 {
+        self.ops_per_thread.saturating_mul(self.threads as u64)
+    }
+}

@@ -1,0 +1,140 @@
+//! What is said of configs that cannot be meant.
+
+use std::path::Path;
+
+use flashwright_bench::config::cachebench::load_text;
+use flashwright_bench::config::{Config, Loaded, Override};
+
+/// A small config that is right, as the tests start from.
+const RIGHT: &str = r#"{
+  "cache_config": { "cacheSizeMB": 64 },
+  "test_config": { "numOps": 10, "numThreads": 1, "numKeys": 100, "keySizeRange": [8, 16], "keySizeRangeProbability": [1.0],
+    "valSizeRange": [1, 100], "valSizeRangeProbability": [1.0], "getRatio": 0.5, "setRatio": 0.5 }
+}"#;
+
+fn with(changes: &[&str]) -> Result<Config, String> {
+    let overrides: Vec<Override> = changes.iter().map(|change| change.parse().unwrap()).collect();
+    match load_text(Path::new("c.json"), RIGHT, &overrides) {
+        Ok(Loaded::Config(config)) => Ok(*config),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[track_caller]
+fn refused(changes: &[&str], words: &str) {
+    let said = with(changes).expect_err("must be refused");
+    assert!(said.contains(words), "{said}");
+}
+
+#[test]
+fn the_start_is_right() {
+    let config = with(&[]).unwrap();
+    assert!(config.warnings.is_empty() && config.later.is_empty());
+}
+
+#[test]
+fn an_unknown_key_names_its_nearest_neighbour() {
+    refused(
+        &["cache_config.cacheSizeMb=1"],
+        "c.json: cache_config.cacheSizeMb: unknown key; did you mean `cacheSizeMB`?",
+    );
+    refused(&["test_config.getRation=1"], "test_config.getRation: unknown key; did you mean `getRatio`?");
+    refused(&["test_config.xyzzy=1"], "c.json: test_config.xyzzy: unknown key");
+}
+
+#[test]
+fn a_key_in_the_wrong_section_is_sent_home() {
+    refused(
+        &["test_config.nvmCacheSizeMB=1"],
+        "test_config.nvmCacheSizeMB: unknown key here: it belongs in cache_config",
+    );
+    refused(&["cache_config.numOps=1"], "cache_config.numOps: unknown key here: it belongs in test_config");
+}
+
+#[test]
+fn a_wrong_type_is_told_with_its_path() {
+    refused(
+        &[r#"cache_config.cacheSizeMB="64""#],
+        r#"cache_config.cacheSizeMB: expected a whole number, 0 or more, found the string "64""#,
+    );
+    refused(&["cache_config.cacheSizeMB=-1"], "expected a whole number, 0 or more, found `-1`");
+    refused(
+        &["test_config.valSizeRange=[1,true]"],
+        "test_config.valSizeRange[1]: expected a number, found `true`",
+    );
+    refused(&["cache_config.moveOnSlabRelease=1"], "cache_config.moveOnSlabRelease: expected true or false");
+}
+
+#[test]
+fn a_misspelt_strategy_is_not_random() {
+    refused(
+        &["cache_config.rebalanceStrategy=tail_age"],
+        "unknown name `tail_age`; did you mean `tail-age`?",
+    );
+    refused(&["cache_config.allocator=S3-FIFO"], "unknown name `S3-FIFO`; did you mean `S3FIFO`?");
+    refused(&["test_config.generator=onlin"], "unknown name `onlin`; did you mean `online`?");
+}
+
+#[test]
+fn lists_that_do_not_fit_together_are_refused() {
+    refused(&["cache_config.numPools=2"], "cache_config.poolSizes: has 1 share(s) for numPools 2");
+    refused(&["cache_config.poolSizes=[1.5]"], "together at most 1");
+    refused(&["test_config.keySizeRange=[8]"], "test_config.keySizeRange: 1 value(s) for 1 weight(s)");
+    refused(
+        &["test_config.popularityBuckets=[1,2]"],
+        "test_config.popularityBuckets: 2 bucket(s) for 0 weight(s)",
+    );
+    refused(&["test_config.getRatio=0", "test_config.setRatio=0"], "not all 0");
+}
+
+#[test]
+fn flash_keys_that_exclude_each_other_are_refused() {
+    refused(&["cache_config.navyBigHashBucketSize=5000"], "must be a power of two");
+    let both =
+        ["cache_config.navyHitsReinsertionThreshold=1", "cache_config.navyProbabilityReinsertionThreshold=5"];
+    refused(&both, "excludes navyProbabilityReinsertionThreshold");
+    refused(&["cache_config.navySmallItemMaxSize=4096"], "must be below navyBigHashBucketSize");
+    refused(&["cache_config.flashAdmission=probability:2"], "a chance of 0 to 1");
+}
+
+#[test]
+fn every_mistake_is_told_at_once() {
+    let said = with(&["cache_config.nonsense=1", "test_config.numThreads=0"]).unwrap_err();
+    assert_eq!(said.lines().count(), 2, "{said}");
+}
+
+#[test]
+fn a_missing_file_of_sizes_is_named_with_the_key_that_wanted_it() {
+    refused(
+        &["test_config.valSizeDistFile=none.json"],
+        "test_config.valSizeDistFile: none.json cannot be read",
+    );
+}
+
+#[test]
+fn a_legacy_key_is_accepted_with_a_warning_that_names_it() {
+    let config = with(&["cache_config.rebalanceMinRatio=0.1"]).unwrap();
+    assert_eq!(config.warnings.len(), 1);
+    assert_eq!(config.warnings[0].at, "cache_config.rebalanceMinRatio");
+}
+
+#[test]
+fn a_feature_that_is_not_here_is_valid_and_listed() {
+    let config = with(&["cache_config.deviceEnableFDP=true"]).unwrap();
+    assert_eq!(config.later.len(), 1);
+    assert!(with(&["cache_config.deviceEnableFDP=false"]).unwrap().later.is_empty());
+}
+
+#[test]
+fn the_config_as_run_holds_defaults_and_overrides_and_reads_back_the_same() {
+    let config = with(&["cache_config.cacheSizeMB=128"]).unwrap();
+    let as_run = config.as_run();
+    assert_eq!(as_run["cache_config"]["cacheSizeMB"], 128);
+    assert_eq!(as_run["cache_config"]["navyRegionSizeMB"], 16);
+    let Ok(Loaded::Config(again)) = load_text(Path::new("c.json"), &as_run.to_string(), &[]) else {
+        panic!()
+    };
+    assert_eq!(again.as_run(), as_run);
+    assert!(again.later.is_empty(), "{:?}", again.later);
+}

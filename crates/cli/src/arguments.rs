@@ -1,0 +1,51 @@
+//! Flags as scripts for CacheBench write them: `-progress 5`, `--timeout_seconds=3`.
+
+use std::ffi::OsString;
+
+/// Turns a long flag with one dash into one with two, and `_` in its name into `-`. Values, single letters, negative
+/// numbers and everything after `--` stay as they are.
+pub fn normalise(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut rest_is_plain = false;
+    arguments
+        .enumerate()
+        .map(|(i, argument)| {
+            rest_is_plain |= argument == "--";
+            let program_name = i == 0;
+            match argument.to_str() {
+                Some(words) if !rest_is_plain && !program_name => flag(words).map_or(argument, OsString::from),
+                _ => argument,
+            }
+        })
+        .collect()
+}
+
+fn flag(words: &str) -> Option<String> {
+    let name = words.strip_prefix("--").or_else(|| words.strip_prefix('-'))?;
+    let (name, value) = match name.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (name, None),
+    };
+    let is_long = name.len() > 1 && name.starts_with(|letter: char| letter.is_ascii_alphabetic());
+    is_long.then(|| {
+        let name = name.replace('_', "-");
+        value.map_or_else(|| format!("--{name}"), |value| format!("--{name}={value}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_take_any_spelling_and_values_are_left_alone() {
+        let typed = ["a_b", "-json_test_config", "my_file.json", "--timeout_seconds=3", "-progress", "-q", "--json", "-", "-5", "--set", "a_b.c_d=e_f", "--", "-x_y"];
+        let expected = ["a_b", "--json-test-config", "my_file.json", "--timeout-seconds=3", "--progress", "-q", "--json", "-", "-5", "--set", "a_b.c_d=e_f", "--", "-x_y"];
+        assert_eq!(normalise(typed.iter().map(OsString::from)), expected.map(OsString::from));
+    }
+
+    #[test]
+    fn a_value_given_with_equals_keeps_its_underscores() {
+        let typed = ["p", "--progress_stats_file=/a_b/c_d"].map(OsString::from);
+        assert_eq!(normalise(typed.into_iter())[1], "--progress-stats-file=/a_b/c_d");
+    }
+}
