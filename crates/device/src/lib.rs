@@ -16,9 +16,11 @@ pub mod file;
 mod join;
 pub mod memory;
 pub mod request;
+pub mod sim;
 pub mod slice;
 pub mod stripe;
 pub mod tally;
+pub mod timer;
 
 pub use buffer::{IoBuffer, IoSlice};
 pub use clock::{Clock, SystemClock, VirtualClock};
@@ -26,6 +28,7 @@ pub use error::{ErrorKind, IoError};
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
 pub use request::{Completion, Outcome, Pending, Request, RequestKind};
+pub use sim::{SimulatedDevice, Simulation};
 pub use slice::SliceDevice;
 pub use stripe::StripeDevice;
 

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use flashwright_device::conformance::Subject;
 use flashwright_device::file::{Engine, OpenOptions};
-use flashwright_device::{Device, FileDevice, MemoryDevice, SliceDevice, StripeDevice, conformance};
+use flashwright_device::sim::LatencyModel;
+use flashwright_device::{
+    Device, FileDevice, MemoryDevice, SimulatedDevice, Simulation, SliceDevice, StripeDevice, conformance,
+};
 
 const CAPACITY_BYTES: u64 = 32 << 20;
 
@@ -46,6 +50,18 @@ fn a_stripe_keeps_the_contract() {
 fn a_slice_keeps_the_contract() {
     let range = 4096..CAPACITY_BYTES - 8192;
     conformance::run(|| Box::new(SliceDevice::new(memory(), range.clone()).unwrap()));
+}
+
+#[test]
+fn a_simulated_device_keeps_the_contract() {
+    for channels in [1, 7, 64] {
+        conformance::run_driven(|| {
+            let simulation = Simulation::new(channels as u64);
+            let latency = LatencyModel { channels, ..Default::default() };
+            let device = Arc::new(SimulatedDevice::new(simulation.world(), memory(), latency));
+            Subject { device, drive: Some(Box::new(move || simulation.run_until_idle())) }
+        });
+    }
 }
 
 fn memory() -> Arc<dyn Device> {
