@@ -9,6 +9,12 @@ macro_rules! counters {
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct RegionStats { $($(#[$doc])* pub $name: u64),* }
 
+        impl std::ops::AddAssign for RegionStats {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+
         #[derive(Default)]
         pub(crate) struct Counters { $(pub(crate) $name: AtomicU64),* }
 
