@@ -21,6 +21,7 @@ pub mod slice;
 pub mod stripe;
 pub mod tally;
 pub mod timer;
+pub mod wrap;
 
 pub use buffer::{IoBuffer, IoSlice};
 pub use clock::{Clock, SystemClock, VirtualClock};
