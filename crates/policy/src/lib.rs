@@ -81,13 +81,16 @@ pub enum HitRule {
 }
 
 pub mod admission;
+pub mod contract;
 pub mod eviction;
 pub mod ghost;
 pub mod list;
 pub mod marks;
 pub mod name;
+mod segments;
 pub mod simulate;
-pub mod weights;
+pub mod sketch;
+mod weights;
 
 pub use marks::Marks;
 pub use name::UnknownName;

@@ -5,20 +5,19 @@ use crate::Slot;
 /// A weight a slot. Where slots are counted every weight is 1, and nothing is stored: the table appears with the first
 /// weight that is not.
 #[derive(Default)]
-pub struct Weights {
+pub(crate) struct Weights {
     table: Vec<u32>,
 }
 
 impl Weights {
     /// All slots weigh 1.
-    #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Notes the weight of a slot.
     #[inline]
-    pub fn set(&mut self, slot: Slot, weight: u32) {
+    pub(crate) fn set(&mut self, slot: Slot, weight: u32) {
         if weight != 1 || !self.table.is_empty() {
             self.store(slot, weight);
         }
@@ -26,8 +25,7 @@ impl Weights {
 
     /// The weight of a slot that was set.
     #[inline]
-    #[must_use]
-    pub fn get(&self, slot: Slot) -> u64 {
+    pub(crate) fn get(&self, slot: Slot) -> u64 {
         self.table.get(slot.0 as usize).map_or(1, |&weight| u64::from(weight))
     }
 
@@ -37,11 +35,4 @@ impl Weights {
         }
         self.table[slot.0 as usize] = weight;
     }
-}
-
-/// A list and what its slots weigh together.
-#[derive(Default)]
-pub(crate) struct Segment {
-    pub(crate) list: crate::list::List,
-    pub(crate) weight: u64,
 }

@@ -11,7 +11,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use flashwright_policy::eviction::{EvictionConfig, Kind, build};
+use flashwright_policy::Eviction;
+use flashwright_policy::eviction::{Clairvoyant, EvictionConfig, Kind, build, clairvoyant};
 use flashwright_policy::simulate::{Counts, Request, Simulation};
 
 /// A row of the reference: trace, capacity, miss ratio by requests and by bytes.
@@ -58,8 +59,7 @@ fn requests(traces: &Path, file: &str) -> Vec<Request> {
     reader.records().map(|row| row.unwrap()).map(request).collect()
 }
 
-fn run(kind: Kind, capacity_bytes: u64, requests: &[Request]) -> Counts {
-    let policy = build(&EvictionConfig::new(kind), capacity_bytes);
+fn run(policy: Box<dyn Eviction>, capacity_bytes: u64, requests: &[Request]) -> Counts {
     let mut simulation = Simulation::new(policy, capacity_bytes);
     for request in requests {
         simulation.request(request);
@@ -67,12 +67,28 @@ fn run(kind: Kind, capacity_bytes: u64, requests: &[Request]) -> Counts {
     simulation.counts()
 }
 
-fn exact(reference: &Reference) -> Option<Kind> {
-    match reference.policy.as_str() {
-        "FIFO" => Some(Kind::Fifo),
-        "LRU" => Some(Kind::ExactLru),
-        _ => None,
+fn run_clairvoyant(capacity_bytes: u64, requests: &[Request]) -> Counts {
+    let next_uses = clairvoyant::next_uses(requests.iter().map(|request| request.key));
+    let (policy, next_use) = Clairvoyant::new();
+    let mut simulation = Simulation::new(Box::new(policy), capacity_bytes);
+    for (request, next) in requests.iter().zip(next_uses) {
+        next_use.set(next);
+        simulation.request(request);
     }
+    simulation.counts()
+}
+
+/// Our counts where the reference's policy is ours to the letter.
+fn ours(reference: &Reference, requests: &[Request]) -> Option<Counts> {
+    let kind = match reference.policy.as_str() {
+        "FIFO" => Kind::Fifo,
+        "LRU" => Kind::ExactLru,
+        "SIEVE" => Kind::Sieve,
+        "Belady" => return Some(run_clairvoyant(reference.capacity_bytes, requests)),
+        _ => return None,
+    };
+    let policy = build(&EvictionConfig::new(kind), reference.capacity_bytes);
+    Some(run(policy, reference.capacity_bytes, requests))
 }
 
 fn check(trace: &str, file: &str) {
@@ -83,8 +99,7 @@ fn check(trace: &str, file: &str) {
     let requests = requests(&traces, file);
     let mut compared = 0;
     for reference in references(&traces, trace) {
-        let Some(kind) = exact(&reference) else { continue };
-        let counts = run(kind, reference.capacity_bytes, &requests);
+        let Some(counts) = ours(&reference, &requests) else { continue };
         let ours = [counts.miss_ratio(), counts.weight_miss_ratio()].map(|ratio| format!("{ratio:.6}"));
         let Reference { trace, policy, capacity_bytes, printed } = &reference;
         assert_eq!(&ours, printed, "{trace}, {policy}, {capacity_bytes} bytes");

@@ -11,8 +11,9 @@
 use std::sync::Arc;
 
 use crate::ghost::Ghost;
-use crate::list::Nodes;
-use crate::weights::{Segment, Weights};
+use crate::list::{List, Nodes};
+use crate::segments::share;
+use crate::weights::Weights;
 use crate::{Entry, Eviction, HitRule, Marks, Slot};
 
 /// Hits are counted up to 3: two bits.
@@ -20,7 +21,7 @@ const FREQUENCY_AT_MOST: u8 = 3;
 /// Hits in the small queue that earn a place in the main one.
 const MOVE_TO_MAIN_AT: u8 = 2;
 /// The small queue's share of the capacity, percent.
-const SMALL_PERCENT: u64 = 10;
+const SMALL_PERCENT: u8 = 10;
 
 /// The queues S, M and G.
 pub struct S3Fifo {
@@ -32,6 +33,12 @@ pub struct S3Fifo {
     weights: Weights,
     hashes: Vec<Origin>,
     frequency: Arc<Marks>,
+}
+
+#[derive(Default)]
+struct Segment {
+    list: List,
+    weight: u64,
 }
 
 /// The hash a ghost is made of (31 bits of it are enough) and, lowest, whether the entry is in the main queue.
@@ -145,9 +152,7 @@ impl Eviction for S3Fifo {
     }
 
     fn set_capacity(&mut self, capacity_weight: u64) {
-        let small_capacity =
-            capacity_weight / 100 * SMALL_PERCENT + capacity_weight % 100 * SMALL_PERCENT / 100;
-        self.main_capacity = capacity_weight - small_capacity;
+        self.main_capacity = capacity_weight - share(capacity_weight, SMALL_PERCENT);
         self.ghost.set_window(self.main_capacity);
     }
 
