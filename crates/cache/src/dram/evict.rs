@@ -66,7 +66,7 @@ pub struct Victim<'a> {
 }
 
 impl<'a> Victim<'a> {
-    fn new(dram: &'a Dram, item: Item<'a>, now_seconds: u32) -> Self {
+    pub(super) fn new(dram: &'a Dram, item: Item<'a>, now_seconds: u32) -> Self {
         let pool = dram.pools.class_of(item.reference()).0.pool;
         Self { item, hash: KeyHash::of(item.key()), pool, now_seconds, value: [item.value()] }
     }
@@ -119,13 +119,22 @@ impl<'a> Victim<'a> {
         self.now_seconds.saturating_sub(self.item.header().touched_seconds())
     }
 
-    fn entry(&self) -> Entry {
+    pub(super) fn item_bytes(&self) -> u64 {
+        self.item.header().item_bytes()
+    }
+
+    pub(super) fn now_seconds(&self) -> u32 {
+        self.now_seconds
+    }
+
+    pub(super) fn entry(&self) -> Entry {
         Entry { hash: self.hash.0, weight: 1 }
     }
 }
 
 /// How an attempt ended.
-enum Attempt {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attempt {
     /// The item is gone; the chunk is the evictor's alone.
     Gone,
     /// Somebody uses it.
@@ -146,7 +155,10 @@ impl Dram {
             let item = match class.take(&self.pools, wanted) {
                 Taken::Free(item) => return Ok(item),
                 Taken::Victim(item) => item,
-                Taken::Nothing => return Err(AllocateError::NoMemory),
+                Taken::Nothing => {
+                    self.take_slab_from_others(class, spill)?;
+                    continue;
+                }
             };
             let victim = Victim::new(self, item, wanted.now_seconds);
             match self.evict(&victim, spill) {
@@ -166,7 +178,7 @@ impl Dram {
     }
 
     /// Tries to make an item leave that the caller marked `EVICTING` and holds a reference of.
-    fn evict<S: Spill>(&self, victim: &Victim<'_>, spill: &S) -> Attempt {
+    pub(super) fn evict<S: Spill>(&self, victim: &Victim<'_>, spill: &S) -> Attempt {
         let item = victim.item;
         let staged =
             if item.header().is_expired(victim.now_seconds) { Stage::Drop } else { spill.stage(victim) };

@@ -51,6 +51,10 @@ impl Index {
         self.shards[hash.shard(self.bits)].0.write()
     }
 
+    pub(super) fn write_shard(&self, shard: usize) -> RwLockWriteGuard<'_, Table> {
+        self.shards[shard].0.write()
+    }
+
     pub(super) fn read_shard(&self, shard: usize) -> RwLockReadGuard<'_, Table> {
         self.shards[shard].0.read()
     }
@@ -80,11 +84,6 @@ impl Table {
         Some(arena.item(*found))
     }
 
-    /// Whether the table still leads to exactly this item.
-    pub(super) fn holds(&self, item: Item<'_>, hash: KeyHash) -> bool {
-        self.items.find(self.turned(hash), |&entry| entry == item.reference()).is_some()
-    }
-
     /// Puts `item` in; what it replaced.
     pub(super) fn insert<'a>(&mut self, arena: &'a Arena, item: Item<'_>, hash: KeyHash) -> Option<Item<'a>> {
         let (turned, bits) = (self.turned(hash), self.shard_bits);
@@ -99,6 +98,12 @@ impl Table {
                 None
             }
         }
+    }
+
+    /// Puts `new` where exactly `old` is; whether it was there.
+    pub(super) fn replace_item(&mut self, old: Item<'_>, new: Item<'_>, hash: KeyHash) -> bool {
+        let found = self.items.find_mut(self.turned(hash), |&entry| entry == old.reference());
+        found.map(|entry| *entry = new.reference()).is_some()
     }
 
     /// Takes exactly this item out; whether it was there.

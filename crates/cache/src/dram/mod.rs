@@ -17,6 +17,10 @@ mod index;
 mod item;
 mod key_lock;
 mod pools;
+mod reaper;
+mod rebalance;
+mod release;
+mod scan;
 mod slab;
 mod stats;
 mod sync;
@@ -35,10 +39,18 @@ pub use evict::{Discard, Spill, Stage, Victim};
 pub use handle::{Draft, Handle};
 pub use item::HEADER_BYTES;
 pub use key_lock::KeyLock;
+pub use reaper::Reaped;
+pub use rebalance::{Rebalance, Released, Strategy};
+pub use release::ReleaseStats;
+pub use scan::Cursor;
+pub use stats::{ClassStats, MemoryStats, PoolStats};
 
 use index::Index;
 use pools::{Class, Pools, Wanted};
+use reaper::Reaper;
+use rebalance::Rebalancer;
 use slab::Item;
+use stats::Hits;
 
 /// Longest key, bytes.
 pub const MAX_KEY_BYTES: usize = u16::MAX as usize;
@@ -48,6 +60,9 @@ pub struct Dram {
     pools: Pools,
     index: Index,
     clock: Arc<dyn Clock>,
+    hits: Hits,
+    reaper: Reaper,
+    rebalancer: Rebalancer,
 }
 
 /// Why there is no memory for an item.
@@ -80,7 +95,9 @@ impl Dram {
     pub fn new(config: &DramConfig, clock: Arc<dyn Clock>) -> Result<Self, ConfigError> {
         let pools = Pools::new(config)?;
         let index = Index::new(pools.arena.bytes());
-        Ok(Self { pools, index, clock })
+        let hits = Hits::new(pools.classes.len());
+        let rebalancer = Rebalancer::new(pools.classes.len());
+        Ok(Self { pools, index, clock, hits, reaper: Reaper::default(), rebalancer })
     }
 
     /// The item of `key`, pinned, and the hit told to the policy. An expired item is removed and is no hit.
@@ -95,7 +112,7 @@ impl Dram {
             self.remove_expired(handle, hash);
             return None;
         }
-        self.touch(handle.item, now_seconds);
+        self.touch(handle.item, hash, now_seconds);
         Some(handle)
     }
 
@@ -145,8 +162,9 @@ impl Dram {
 
     /// Tells the policy of a hit, as its rule wants it.
     #[inline]
-    fn touch(&self, item: Item<'_>, now_seconds: u32) {
+    fn touch(&self, item: Item<'_>, hash: KeyHash, now_seconds: u32) {
         let (class, slot) = self.pools.class_of(item.reference());
+        self.hits.count(hash, class.index);
         let header = item.header();
         match class.rule() {
             HitRule::Ignore => header.set_touched_seconds(now_seconds),
@@ -167,15 +185,14 @@ impl Dram {
         }
     }
 
-    /// Takes an expired item out, unless its key leads elsewhere by now.
+    /// Takes an expired item out, unless its key leads elsewhere by now; whether it did.
     #[cold]
-    fn remove_expired(&self, handle: Handle<'_>, hash: KeyHash) {
+    fn remove_expired(&self, handle: Handle<'_>, hash: KeyHash) -> bool {
         let mut lock = self.lock(hash);
-        if handle.is_linked() && handle.item.header().is_expired(self.now_seconds()) {
-            drop(lock.unlink(handle.key()));
-        }
+        let still = handle.is_linked() && handle.item.header().is_expired(self.now_seconds());
+        let removed = if still { lock.unlink(handle.key()) } else { None };
         drop(lock);
-        drop(handle);
+        removed.is_some()
     }
 
     /// One reference less; the last frees the chunk.

@@ -41,20 +41,29 @@ pub(super) struct Class {
 #[derive(Default)]
 pub(super) struct Inner {
     policy: Option<Box<dyn Eviction>>,
-    free_head: Option<ItemRef>,
+    pub(super) free_head: Option<ItemRef>,
     /// Slabs by ordinal; `None` is an ordinal whose slab was given away.
-    slabs: Vec<Option<u32>>,
-    /// The slab whose chunks were not all handed out yet, and the first that was not. Memory behind it is untouched.
-    carving: Option<(u32, u32)>,
+    pub(super) slabs: Vec<Option<u32>>,
+    /// Slabs whose chunks were not all handed out yet, and the first that was not. Memory behind it is untouched.
+    pub(super) carving: Vec<(u32, u32)>,
     /// The slab that is being emptied: its chunks are not handed out any more.
-    releasing: Option<u32>,
+    pub(super) releasing: Option<Releasing>,
     pub counters: ClassCounters,
+}
+
+/// A slab on its way out of its class.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Releasing {
+    pub slab: u32,
+    /// Chunks that were ever handed out; the ones behind are untouched.
+    pub carved: u32,
 }
 
 /// Slabs that nobody uses, and how many each pool has.
 struct Supply {
     state: Mutex<SupplyState>,
     quotas: Vec<u32>,
+    releases: Vec<Mutex<()>>,
 }
 
 struct SupplyState {
@@ -120,6 +129,22 @@ impl Pools {
         class.lock().free(self, class, item);
     }
 
+    /// The classes of a pool, by ascending size.
+    pub(super) fn classes_of(&self, pool: PoolId) -> &[Class] {
+        let sizes = self.layout.sizes.len();
+        &self.classes[usize::from(pool.0) * sizes..][..sizes]
+    }
+
+    /// Makes an emptied slab the pool's to hand out again.
+    pub(super) fn give_back(&self, pool: PoolId, slab: u32) {
+        self.supply.give_back(pool, slab);
+    }
+
+    /// Lets one release at a time go on in a pool.
+    pub(super) fn one_release(&self, pool: PoolId) -> MutexGuard<'_, ()> {
+        self.supply.releases[usize::from(pool.0)].lock()
+    }
+
     pub(super) fn quota(&self, pool: PoolId) -> u32 {
         self.supply.quotas[usize::from(pool.0)]
     }
@@ -143,9 +168,11 @@ impl Supply {
     fn new(layout: &Layout) -> Self {
         let free = (0..layout.slab_count).rev().collect();
         let state = SupplyState { free, used: vec![0; layout.quotas.len()] };
-        Self { state: Mutex::new(state), quotas: layout.quotas.clone() }
+        let releases = layout.quotas.iter().map(|_| Mutex::new(())).collect();
+        Self { state: Mutex::new(state), quotas: layout.quotas.clone(), releases }
     }
 
+    /// A slab that nobody uses, counted as the pool's.
     fn take(&self, pool: PoolId) -> Option<u32> {
         let pool = usize::from(pool.0);
         let mut state = self.state.lock();
@@ -155,6 +182,12 @@ impl Supply {
         let slab = state.free.pop()?;
         state.used[pool] += 1;
         Some(slab)
+    }
+
+    fn give_back(&self, pool: PoolId, slab: u32) {
+        let mut state = self.state.lock();
+        state.used[usize::from(pool.0)] -= 1;
+        state.free.push(slab);
     }
 }
 
@@ -252,25 +285,29 @@ impl Inner {
         &mut **self.policy.as_mut().expect("a class gets its policy with its first slab")
     }
 
-    fn free_chunk<'a>(&mut self, pools: &'a Pools, class: &Class) -> Option<Item<'a>> {
+    pub(super) fn free_chunk<'a>(&mut self, pools: &'a Pools, class: &Class) -> Option<Item<'a>> {
         if let Some(head) = self.free_head {
             let item = pools.arena.item(head);
             let next = item.header().next_free();
             self.free_head = (next != ItemRef::NONE).then_some(next);
             return Some(item);
         }
-        if self.carving.is_none() {
-            self.grow(pools, class)?;
+        if self.carving.is_empty() {
+            let slab = pools.supply.take(class.pool)?;
+            self.adopt(pools, class, slab);
         }
-        let (slab, chunk) = self.carving?;
-        self.carving = (chunk + 1 < class.chunks_per_slab).then_some((slab, chunk + 1));
-        Some(pools.arena.item(pools.arena.reference(slab, chunk)))
+        let (slab, next) = self.carving.last_mut()?;
+        let item = pools.arena.item(pools.arena.reference(*slab, *next));
+        *next += 1;
+        if *next == class.chunks_per_slab {
+            self.carving.pop();
+        }
+        Some(item)
     }
 
-    /// Takes a slab from the pool's share.
+    /// Makes a slab of the pool's share one of the class's.
     #[cold]
-    fn grow(&mut self, pools: &Pools, class: &Class) -> Option<()> {
-        let slab = pools.supply.take(class.pool)?;
+    pub(super) fn adopt(&mut self, pools: &Pools, class: &Class, slab: u32) {
         if self.policy.is_none() {
             let policy = (pools.policy)();
             let _ = class.rule.set(policy.hit_rule());
@@ -287,13 +324,23 @@ impl Inner {
         pools
             .arena
             .set_slab_use(slab, SlabUse { chunk_bytes: class.chunk_bytes, class: class.index, ordinal });
-        self.carving = Some((slab, 0));
+        self.carving.push((slab, 0));
         self.counters.slabs += 1;
         self.tell_capacity(class);
-        Some(())
     }
 
-    fn tell_capacity(&mut self, class: &Class) {
+    /// Whether an item could be put without anything having to leave.
+    pub(super) fn free_chunks(&self, class: &Class) -> u64 {
+        u64::from(self.counters.slabs) * u64::from(class.chunks_per_slab) - self.counters.items
+    }
+
+    /// The item that would leave next.
+    pub(super) fn oldest<'a>(&self, pools: &'a Pools, class: &Class) -> Option<Item<'a>> {
+        let slot = self.policy.as_ref()?.oldest()?;
+        Some(self.item_at(pools, class, slot))
+    }
+
+    pub(super) fn tell_capacity(&mut self, class: &Class) {
         let capacity = u64::from(self.counters.slabs) * u64::from(class.chunks_per_slab);
         self.policy().set_capacity(capacity);
     }
@@ -316,7 +363,7 @@ impl Inner {
                 // On its way out already, or a draft, or another evictor's: who holds it brings it back if need be.
                 continue;
             }
-            if self.releasing == Some(pools.arena.slab_of(item.reference())) {
+            if self.is_releasing(pools, item) {
                 continue;
             }
             if item.header().begin_eviction() {
@@ -345,9 +392,17 @@ impl Inner {
         }
         item.header().set_state(State::FREE, 0);
         debug_assert_eq!(pools.class_of(item.reference()).0.index, class.index);
-        if self.releasing != Some(pools.arena.slab_of(item.reference())) {
-            item.header().set_next_free(self.free_head.unwrap_or(ItemRef::NONE));
-            self.free_head = Some(item.reference());
+        if !self.is_releasing(pools, item) {
+            self.push_free(item);
         }
+    }
+
+    pub(super) fn push_free(&mut self, item: Item<'_>) {
+        item.header().set_next_free(self.free_head.unwrap_or(ItemRef::NONE));
+        self.free_head = Some(item.reference());
+    }
+
+    pub(super) fn is_releasing(&self, pools: &Pools, item: Item<'_>) -> bool {
+        self.releasing.is_some_and(|releasing| releasing.slab == pools.arena.slab_of(item.reference()))
     }
 }

@@ -1,6 +1,9 @@
 //! Tests of the whole tier, and the small policies they run on.
 
 mod basics;
+mod model;
+mod slabs;
+mod threads;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -62,6 +65,40 @@ fn small(slabs: u64, rule: HitRule) -> (Dram, Arc<VirtualClock>) {
     config.alloc_sizes = vec![16 << 10, 32 << 10];
     let clock = Arc::new(VirtualClock::default());
     (Dram::new(&config, clock.clone()).unwrap(), clock)
+}
+
+/// Every chunk of every slab is exactly one of: an item, on the free list, never handed out.
+fn assert_accounted(dram: &Dram) {
+    for class in &dram.pools.classes {
+        let inner = class.lock();
+        let mut free = 0;
+        let mut next = inner.free_head;
+        while let Some(reference) = next {
+            let header = dram.pools.arena.item(reference).header();
+            assert!(header.state().has(item::State::FREE));
+            assert_eq!(header.state().references(), 0);
+            free += 1;
+            next = Some(header.next_free()).filter(|&next| next != item::ItemRef::NONE);
+        }
+        let untouched: u32 = inner.carving.iter().map(|&(_, next)| class.chunks_per_slab - next).sum();
+        let chunks = u64::from(inner.counters.slabs) * u64::from(class.chunks_per_slab);
+        assert_eq!(inner.counters.items + free + u64::from(untouched), chunks, "{} bytes", class.chunk_bytes);
+    }
+}
+
+/// Removes everything and shows that nothing is left behind.
+fn assert_all_comes_back(dram: &Dram) {
+    let mut keys = Vec::new();
+    assert!(dram.scan(Cursor::default(), usize::MAX, &mut |item| keys.push(item.key().to_vec())).is_none());
+    for key in keys {
+        assert!(remove(dram, &key));
+    }
+    assert!(dram.is_empty());
+    assert_accounted(dram);
+    for pool in dram.stats() {
+        assert_eq!(pool.total().items, 0);
+        assert_eq!(pool.total().requested_bytes, 0);
+    }
 }
 
 const POOL: PoolId = PoolId(0);
