@@ -1,6 +1,7 @@
 //! Tests of the whole tier, and the small policies they run on.
 
 mod basics;
+mod chains;
 mod model;
 mod slabs;
 mod threads;
