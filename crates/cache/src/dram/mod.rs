@@ -113,7 +113,7 @@ impl Dram {
         };
         let now_seconds = self.now_seconds();
         if handle.item.header().is_expired(now_seconds) {
-            self.remove_expired(handle, hash);
+            self.remove_expired(&handle, hash);
             return None;
         }
         let class = self.touch(handle.item, now_seconds);
@@ -203,7 +203,7 @@ impl Dram {
 
     /// Takes an expired item out, unless its key leads elsewhere by now; whether it did.
     #[cold]
-    fn remove_expired(&self, handle: Handle<'_>, hash: KeyHash) -> bool {
+    fn remove_expired(&self, handle: &Handle<'_>, hash: KeyHash) -> bool {
         let mut lock = self.lock(hash);
         let still = handle.is_linked() && handle.item.header().is_expired(self.now_seconds());
         let removed = if still { lock.unlink(handle.key()) } else { None };

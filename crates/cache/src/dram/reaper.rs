@@ -51,7 +51,7 @@ impl Dram {
         };
         for handle in expired {
             let hash = KeyHash::of(handle.key());
-            reaped.removed += u64::from(self.remove_expired(handle, hash));
+            reaped.removed += u64::from(self.remove_expired(&handle, hash));
         }
     }
 }
