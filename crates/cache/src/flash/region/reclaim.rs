@@ -14,6 +14,10 @@ use super::store::{Content, RegionStore};
 use super::supply::Claim;
 use super::table::{self, Filling, Record};
 
+/// Share of a region that may be written again, in eighths. The rest is what a reclaim gains: without it, a store of
+/// nothing but popular items would copy them for ever and take in nothing new.
+const MOST_KEPT_EIGHTHS: u64 = 7;
+
 /// A region between the policy and the clean ones. Where it goes when a reclaim ends, or is dropped half way.
 struct Victim<'a> {
     store: &'a RegionStore,
@@ -82,12 +86,16 @@ impl RegionStore {
 
     /// Sees every item out that is still the one readers find.
     async fn clear(&self, region: RegionId, filling: Filling, records: &[Record], waiting: Waiting) {
+        let most_kept = self.layout.units_per_region() * MOST_KEPT_EIGHTHS / 8;
+        let mut kept = 0;
         for record in records.iter().filter(|record| record.live) {
             let address = self.layout.address(region, record.unit);
             let Some(found) = self.index.get_at(record.hash, address) else { continue };
             let is_expired = expired(record.expiry_seconds, self.clock.unix_seconds());
             if !is_expired && self.is_kept(record, found, filling) {
-                if self.reinsert(region, filling, record, found, waiting).await {
+                let with_it = kept + u64::from(record.units);
+                if with_it <= most_kept && self.reinsert(region, filling, record, found, waiting).await {
+                    kept = with_it;
                     continue;
                 }
                 Counters::one(&self.counters.reinsertions_failed);

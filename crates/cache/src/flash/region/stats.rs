@@ -83,7 +83,7 @@ counters! {
     reinsertions,
     /// Keys and values written again, bytes.
     reinserted_bytes,
-    /// Items that were to be written again and could not: no room, damaged, or failed reads.
+    /// Items that were to be written again and could not: no room, too much of the region already, damage, failed reads.
     reinsertions_failed,
     /// Items dropped because their region was damaged or its write failed.
     items_lost,
