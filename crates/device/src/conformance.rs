@@ -39,7 +39,7 @@ pub fn run(make: impl Fn() -> Box<dyn Device>) {
 /// # Panics
 /// If the device breaks its contract.
 pub fn run_driven(make: impl Fn() -> Subject) {
-    let checks: &[(&str, fn(&Subject))] = &[
+    let checks: [(&str, Check); 12] = [
         ("geometry makes sense", access::geometry_makes_sense),
         ("requests that break the rules touch nothing", access::refusals_touch_nothing),
         ("empty requests end well", access::empty_requests_end_well),
@@ -63,6 +63,8 @@ pub fn run_driven(make: impl Fn() -> Subject) {
     }
     flight::told_once_even_if_the_device_goes(make());
 }
+
+type Check = fn(&Subject);
 
 /// Names the promise when its check panics.
 struct Broken(&'static str);

@@ -89,7 +89,6 @@ impl Completion {
     }
 
     /// A completion and the [`Pending`] that waits for it.
-    #[must_use]
     pub fn pair() -> (Self, Pending) {
         let shared = Arc::new(Shared { state: Mutex::new(State::Waiting(None)), arrived: Condvar::new() });
         let pending = Pending { shared: Arc::clone(&shared) };

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, FlockOperation};
 
 use super::discard::discard;
 use super::transfer::{Call, Kernel, Transfer, run};
@@ -42,6 +42,14 @@ impl Drop for Removal {
         if let Some(directory) = &self.directory {
             let _ = std::fs::remove_dir(directory);
         }
+    }
+}
+
+impl Drop for Medium {
+    /// A kernel thread that ended the last transfer may hold the file a moment longer than we do; the lock must not
+    /// wait for it.
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 

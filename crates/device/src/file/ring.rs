@@ -113,6 +113,15 @@ impl Drop for Ring {
     }
 }
 
+impl Drop for Shared {
+    /// The kernel takes a ring apart some time after it is closed. Let go of the file now, so that whoever opens
+    /// the device next does not find it in use.
+    fn drop(&mut self) {
+        let unregistered = self.ring.submitter().unregister_files();
+        debug_assert!(unregistered.is_ok(), "the file was registered in `Ring::new`");
+    }
+}
+
 impl Shared {
     /// Hands `request` to the ring; its box comes back by [`take`](Self::take). The queue must be locked.
     fn push(&self, mut request: Box<InFlight>) {
@@ -142,7 +151,7 @@ impl Shared {
     /// The reactor's life.
     fn react(&self) {
         let mut stopping = false;
-        let (mut ended, mut unfinished) = (Vec::new(), Vec::new());
+        let (mut ended, mut unfinished) = (Vec::new(), VecDeque::new());
         loop {
             self.sleep_until_something_ended();
             stopping |= self.take(&mut ended, &mut unfinished);
@@ -168,7 +177,7 @@ impl Shared {
     }
 
     /// Takes every completion there is. Whether the stop entry was among them.
-    fn take(&self, ended: &mut Vec<Ended>, unfinished: &mut Vec<Box<InFlight>>) -> bool {
+    fn take(&self, ended: &mut Vec<Ended>, unfinished: &mut VecDeque<Box<InFlight>>) -> bool {
         let mut stop = false;
         // SAFETY: only the reactor touches the completion queue.
         for entry in unsafe { self.ring.completion_shared() } {
@@ -181,14 +190,14 @@ impl Shared {
             let request: Box<InFlight> = unsafe { Box::from_raw(address) };
             match request.advance(result_of(entry.result()), &self.medium) {
                 Ok(request) => ended.push(request),
-                Err(request) => unfinished.push(request),
+                Err(request) => unfinished.push_back(request),
             }
         }
         stop
     }
 
     /// Pushes what goes on and what waited for room. How many are in flight now.
-    fn refill(&self, ended: usize, unfinished: &mut Vec<Box<InFlight>>) -> usize {
+    fn refill(&self, ended: usize, unfinished: &mut VecDeque<Box<InFlight>>) -> usize {
         let mut queue = self.queue.lock();
         queue.in_flight -= ended;
         for request in unfinished.drain(..) {
