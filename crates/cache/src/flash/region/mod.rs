@@ -26,6 +26,7 @@ mod layout;
 mod order;
 mod read;
 mod reclaim;
+mod recovery;
 mod stats;
 mod store;
 mod supply;
@@ -36,8 +37,9 @@ mod tests;
 pub use config::{ConfigError, MAX_POINTS, RegionConfig, Reinsertion};
 pub use entry::MAX_KEY_BYTES;
 pub use layout::{Layout, RegionId};
-pub use order::{Fifo, OrderConfig, RegionOrder, SegmentedFifo};
+pub use order::{ByEviction, OrderConfig, RegionOrder, SegmentedFifo};
 pub use read::Lookup;
+pub use recovery::RestoreError;
 pub use stats::{Memory, RegionStats};
 pub use store::{Progress, Refusal, RegionStore, Staged, StoreId};
 

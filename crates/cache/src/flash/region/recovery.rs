@@ -101,7 +101,9 @@ impl RegionStore {
         items.sort_unstable();
         let in_order = self.order.lock().in_order();
         let held = in_order.into_iter().filter_map(|(id, priority)| {
-            let Content::Flash { filling, entries, point } = *self.region(id).content.lock() else { return None };
+            let Content::Flash { filling, entries, point } = *self.region(id).content.lock() else {
+                return None;
+            };
             let addresses = self.layout.addresses(id);
             let first = items.partition_point(|item| item.0 < addresses.start);
             let end = items.partition_point(|item| item.0 < addresses.end);
@@ -141,7 +143,8 @@ impl RegionStore {
         let mut in_order = Vec::with_capacity(snapshot.held.len());
         for some in snapshot.held.chunks(TABLES_AT_ONCE) {
             let read = join_all(some.iter().map(|held| store.read_held(held, waiting))).await;
-            let kept = some.iter().zip(read).filter(|(held, records)| store.take_in(held, records.as_deref()));
+            let kept =
+                some.iter().zip(read).filter(|(held, records)| store.take_in(held, records.as_deref()));
             in_order.extend(kept.map(|(held, _)| (held.id, held.priority)));
         }
         store.order.lock().restore(&in_order);
@@ -163,19 +166,23 @@ impl RegionStore {
     /// Puts the live items of a region into the index; `false` if its table is lost.
     fn take_in(&self, held: &Held, records: Option<&[Record]>) -> bool {
         let Some(records) = records else {
-            Counters::add(&self.counters.items_lost, held.live.len());
+            Counters::add(&self.counters.items_unrestored, held.live.len());
             return false;
         };
         let mut records = records.iter();
+        let mut restored = 0;
         for &(unit, hits) in &held.live {
             // Both are in the order of their places; a live item that the table does not know is not believed.
             let Some(record) = records.by_ref().find(|record| record.unit >= unit) else { break };
             if record.unit == unit && record.live {
                 let address = self.layout.address(held.id, unit);
-                self.index.insert(record.hash, Found { address, size: SizeHint::of_units(record.units), hits });
-                Counters::one(&self.counters.items_restored);
+                self.index
+                    .insert(record.hash, Found { address, size: SizeHint::of_units(record.units), hits });
+                restored += 1;
             }
         }
+        Counters::add(&self.counters.items_restored, restored);
+        Counters::add(&self.counters.items_unrestored, held.live.len() - restored);
         let filling = Filling { store: self.id.0, sequence: held.sequence };
         let content = Content::Flash { filling, entries: held.entries, point: held.point };
         *self.region(held.id).content.lock() = content;
@@ -195,7 +202,8 @@ impl Snapshot {
                 return Err(RestoreError::Layout { setting, was, is });
             }
         }
-        let mut ids: Vec<_> = self.held.iter().map(|held| held.id).chain(self.retired.iter().copied()).collect();
+        let mut ids: Vec<_> =
+            self.held.iter().map(|held| held.id).chain(self.retired.iter().copied()).collect();
         let all = ids.len();
         ids.sort_unstable();
         ids.dedup();
@@ -237,7 +245,8 @@ impl Snapshot {
         let (store, next_sequence) = (reader.u64()?, reader.u64()?);
         let (held, retired) = (reader.u32()?, reader.u32()?);
         let held = (0..held).map(|_| Held::decode(&mut reader)).collect::<Result<_, _>>()?;
-        let retired = (0..retired).map(|_| Ok(RegionId(reader.u32()?))).collect::<Result<_, RestoreError>>()?;
+        let retired =
+            (0..retired).map(|_| Ok(RegionId(reader.u32()?))).collect::<Result<_, RestoreError>>()?;
         if reader.0.len() != 4 {
             return Err(RestoreError::Damaged("it is longer than its parts"));
         }
@@ -266,7 +275,8 @@ impl Held {
         let mut unit = 0_u32;
         let item = |_| {
             let code = reader.varint()?;
-            let gap = u32::try_from(code >> HITS_BITS).map_err(|_| RestoreError::Damaged("an item is too far"))?;
+            let gap =
+                u32::try_from(code >> HITS_BITS).map_err(|_| RestoreError::Damaged("an item is too far"))?;
             unit = unit.checked_add(gap).ok_or(RestoreError::Damaged("an item is too far"))?;
             Ok((unit, code as u8 & MAX_HITS))
         };

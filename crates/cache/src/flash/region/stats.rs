@@ -25,6 +25,10 @@ counters! {
     inserts,
     /// Their keys and values, bytes.
     inserted_bytes,
+    /// Items brought back by a restart.
+    items_restored,
+    /// Items that a restart could not bring back: their region's table was damaged.
+    items_unrestored,
     /// Items staged and then given up: dead space.
     abandoned,
     /// Commits that took the place of an item with the same key, or with a hash the index cannot tell apart.

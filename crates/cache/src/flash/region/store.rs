@@ -14,7 +14,7 @@ use super::config::{ConfigError, RegionConfig, Reinsertion};
 use super::entry;
 use super::index::{Found, Index};
 use super::layout::{Layout, RegionId, SizeHint};
-use super::order::RegionOrder;
+use super::order::Ranks;
 use super::stats::{Counters, Memory, RegionStats};
 use super::supply::{Claim, Supply};
 use super::table::{self, Filling};
@@ -34,7 +34,7 @@ pub struct RegionStore {
     pub(super) regions: Box<[Region]>,
     points: Box<[Point]>,
     pub(super) supply: Arc<Supply>,
-    pub(super) order: Mutex<Box<dyn RegionOrder>>,
+    pub(super) order: Mutex<Ranks>,
     pub(super) order_wants_hits: bool,
     pub(super) next_sequence: AtomicU64,
     pub(super) counters: Counters,
@@ -146,7 +146,7 @@ impl RegionStore {
         };
         let points = (0..config.points()).map(point).collect();
         let reserve = reserve(&config);
-        let order = config.order.build();
+        let order = Ranks::new(&config.order, regions);
         Ok(Self {
             supply: Arc::new(Supply::new(
                 layout.region_bytes as usize,

@@ -61,7 +61,7 @@ fn check(store: &RegionStore, versions: &HashMap<u64, u64>, key: u64, at: &str) 
     }
 }
 
-fn assert_model(config: RegionConfig, block_bytes: u32) {
+fn assert_model(config: &RegionConfig, block_bytes: u32) {
     for seed in 0..4 {
         let device = Arc::new(MemoryDevice::with_block_bytes(config.capacity_bytes, block_bytes));
         let store = open(device, config.clone());
@@ -80,25 +80,30 @@ fn assert_model(config: RegionConfig, block_bytes: u32) {
 
 #[test]
 fn readers_see_the_last_version_or_nothing_fifo() {
-    assert_model(small(), 512);
+    assert_model(&small(), 512);
+}
+
+#[test]
+fn readers_see_the_last_version_or_nothing_lru() {
+    assert_model(&RegionConfig { order: OrderConfig::Lru, ..small() }, 512);
 }
 
 #[test]
 fn readers_see_the_last_version_or_nothing_with_large_blocks_and_small_units() {
-    assert_model(RegionConfig { unit_bytes: 16, trim: true, ..small() }, 4096);
+    assert_model(&RegionConfig { unit_bytes: 16, trim: true, ..small() }, 4096);
 }
 
 #[test]
 fn readers_see_the_last_version_or_nothing_with_reinsertion_by_hits() {
     let order = OrderConfig::SegmentedFifo { shares: vec![2, 1, 1] };
     let reinsertion = Reinsertion::Hits { at_least: 1 };
-    assert_model(RegionConfig { order, reinsertion, buffers: 8, ..small() }, 512);
+    assert_model(&RegionConfig { order, reinsertion, buffers: 8, ..small() }, 512);
 }
 
 #[test]
 fn readers_see_the_last_version_or_nothing_with_reinsertion_by_chance() {
     let reinsertion = Reinsertion::Percent { percent: 30, seed: 1 };
-    assert_model(RegionConfig { reinsertion, separate_reinserted: true, ..small() }, 512);
+    assert_model(&RegionConfig { reinsertion, separate_reinserted: true, ..small() }, 512);
 }
 
 #[test]

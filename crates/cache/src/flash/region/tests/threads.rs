@@ -114,6 +114,7 @@ fn run(config: RegionConfig) {
 #[test]
 fn threads_see_the_last_version_or_nothing() {
     run(RegionConfig { clean_regions: 3, buffers: 6, ..small() });
+    run(RegionConfig { order: OrderConfig::Lru, ..small() });
 }
 
 #[test]
