@@ -79,6 +79,12 @@ impl Index {
         None
     }
 
+    /// Puts an item in that is certainly not there: at a restart, where all items come from one index.
+    pub(crate) fn insert_new(&self, hash: KeyHash, item: Found) {
+        let (shard, print) = self.locate(hash);
+        shard.lock().push(Record::new(print, item));
+    }
+
     /// Takes the item out.
     pub(crate) fn remove(&self, hash: KeyHash) -> Option<Address> {
         let (shard, print) = self.locate(hash);

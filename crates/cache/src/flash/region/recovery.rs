@@ -177,7 +177,7 @@ impl RegionStore {
             if record.unit == unit && record.live {
                 let address = self.layout.address(held.id, unit);
                 self.index
-                    .insert(record.hash, Found { address, size: SizeHint::of_units(record.units), hits });
+                    .insert_new(record.hash, Found { address, size: SizeHint::of_units(record.units), hits });
                 restored += 1;
             }
         }

@@ -38,7 +38,11 @@ pub struct RegionStore {
     pub(super) order_wants_hits: bool,
     pub(super) next_sequence: AtomicU64,
     pub(super) counters: Counters,
+    pub(super) on_eviction: Option<OnEviction>,
 }
+
+/// Told of an item that leaves because its region is reclaimed.
+pub type OnEviction = Arc<dyn Fn(&FlashItem<'_>) + Send + Sync>;
 
 /// Tells one life of a store from another on the same device. What an earlier store wrote is never believed, so each
 /// created store needs an identity of its own: a random number will do.
@@ -161,12 +165,21 @@ impl RegionStore {
             index: Index::new(),
             next_sequence: AtomicU64::new(1),
             counters: Counters::default(),
+            on_eviction: None,
             device,
             clock,
             config,
             layout,
             id,
         })
+    }
+
+    /// The same store, that tells `on_eviction` of every item that leaves with its region: expired or not, but not of
+    /// those forgotten, replaced or lost to a failing device. Reclaim then has to read every live item.
+    #[must_use]
+    pub fn with_eviction_callback(mut self, on_eviction: OnEviction) -> Self {
+        self.on_eviction = Some(on_eviction);
+        self
     }
 
     /// Copies an item into the open region. It is found by readers once it is [committed](Self::commit).

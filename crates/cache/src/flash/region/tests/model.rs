@@ -157,6 +157,30 @@ fn items_read_often_survive_reclaim() {
 }
 
 #[test]
+fn whoever_asks_is_told_of_every_item_that_leaves_and_of_no_other() {
+    let told = Arc::new(parking_lot::Mutex::new(HashMap::new()));
+    let sink = Arc::clone(&told);
+    let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
+    let store = open(device, small()).with_eviction_callback(Arc::new(move |item: &FlashItem<'_>| {
+        let key = u64::from_le_bytes(item.key.try_into().unwrap());
+        assert_eq!(*item.value, [&value(key, 0)[..]]);
+        assert!(sink.lock().insert(key, ()).is_none(), "key {key} left twice");
+    }));
+    for key in 0..1500 {
+        put_version(&store, key, 0);
+        if key % 10 == 0 {
+            forget(&store, key);
+        }
+        work_until_idle(&store);
+    }
+    assert!(told.lock().len() > 500);
+    for key in 0..1500 {
+        let left = told.lock().contains_key(&key);
+        assert_eq!(left, key % 10 != 0 && get(&store, key).found().is_none(), "key {key}");
+    }
+}
+
+#[test]
 fn an_expired_item_is_neither_found_nor_written_again() {
     let clock = Arc::new(VirtualClock::default());
     let reinsertion = Reinsertion::Percent { percent: 100, seed: 0 };
