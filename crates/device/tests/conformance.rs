@@ -8,8 +8,8 @@ use flashwright_device::sim::LatencyModel;
 use flashwright_device::timer::SystemTimer;
 use flashwright_device::wrap::{CrashDevice, FaultDevice, Faults, Limits, MeasureDevice, ThrottleDevice};
 use flashwright_device::{
-    Device, FileDevice, MemoryDevice, SimulatedDevice, Simulation, SliceDevice, StripeDevice, SystemClock,
-    conformance,
+    Completion, Counters, Device, FileDevice, Geometry, MemoryDevice, Request, SimulatedDevice, Simulation,
+    SliceDevice, StripeDevice, SystemClock, conformance,
 };
 
 const CAPACITY_BYTES: u64 = 32 << 20;
@@ -108,6 +108,69 @@ fn wrappers_of_wrappers_keep_the_contract() {
         let device = Arc::new(StripeDevice::new(vec![slice, memory()], 64 << 10).unwrap());
         Subject { device, drive: Some(Box::new(move || simulation.run_until_idle())) }
     });
+}
+
+/// The suite itself: a device that breaks one promise, now and then, is found out.
+#[test]
+fn devices_that_break_the_contract_are_found_out() {
+    let broken = [
+        Faults { flipped_reads: 0.01, ..Default::default() },
+        Faults { flipped_writes: 0.01, ..Default::default() },
+        Faults { failed_reads: 0.01, ..Default::default() },
+        Faults { failed_writes: 0.01, ..Default::default() },
+        Faults { failed_flushes: 0.3, ..Default::default() },
+    ];
+    for faults in broken {
+        let suite = || conformance::run(|| Box::new(FaultDevice::new(memory(), 1, faults)));
+        assert!(std::panic::catch_unwind(suite).is_err(), "{faults:?} went unnoticed");
+    }
+    for misbehave in [swallow_a_write, misplace_a_write, accept_anything] {
+        let suite = || conformance::run(|| Box::new(Misbehaving { inner: memory(), misbehave }));
+        assert!(std::panic::catch_unwind(suite).is_err(), "a broken device went unnoticed");
+    }
+}
+
+/// A device that does something else than it was asked to.
+struct Misbehaving {
+    inner: Arc<dyn Device>,
+    misbehave: fn(Request) -> Request,
+}
+
+impl Device for Misbehaving {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        self.inner.submit((self.misbehave)(request), completion);
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+}
+
+fn swallow_a_write(request: Request) -> Request {
+    match request {
+        Request::Write { offset, .. } if offset == 12 * 512 => Request::Flush,
+        other => other,
+    }
+}
+
+fn misplace_a_write(request: Request) -> Request {
+    match request {
+        Request::Write { offset, data, placement } if offset == 12 * 512 => {
+            Request::Write { offset: offset + 512, data, placement }
+        }
+        other => other,
+    }
+}
+
+fn accept_anything(request: Request) -> Request {
+    match request {
+        Request::Trim { offset, len } => Request::Trim { offset: offset / 512 * 512, len: len / 512 * 512 },
+        other => other,
+    }
 }
 
 fn memory() -> Arc<dyn Device> {
