@@ -1,55 +1,88 @@
 //! A device that fails and lies: what was damaged is noticed or harmless, never served.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::collections::HashMap;
 
-use device::{
-    Completion, Counters, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, MemoryDevice, PlacementHandle,
-    Request,
-};
+use device::wrap::{FaultDevice, Faults};
+use device::{IoBuffer, IoSlice, MemoryDevice, PlacementHandle};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 
 use super::*;
 
-/// Fails writes or reads while it is told to.
-struct Failing {
-    inner: MemoryDevice,
-    reads: AtomicBool,
-    /// Writes to fail from now on.
-    writes: AtomicU32,
+const NONE: Faults = Faults {
+    failed_reads: 0.0,
+    failed_writes: 0.0,
+    failed_flushes: 0.0,
+    flipped_reads: 0.0,
+    flipped_writes: 0.0,
+    stuck: 0.0,
+};
+const READS_FAIL: Faults = Faults { failed_reads: 1.0, ..NONE };
+const WRITES_FAIL: Faults = Faults { failed_writes: 1.0, ..NONE };
+
+fn faulty(seed: u64, faults: Faults) -> Arc<FaultDevice> {
+    let inner = Arc::new(MemoryDevice::new(small().capacity_bytes));
+    Arc::new(FaultDevice::new(inner, seed, faults))
 }
 
-impl Failing {
-    fn new(capacity_bytes: u64) -> Arc<Self> {
-        let inner = MemoryDevice::new(capacity_bytes);
-        Arc::new(Self { inner, reads: AtomicBool::new(false), writes: AtomicU32::new(0) })
+#[test]
+fn random_faults_never_serve_a_wrong_value() {
+    let config = RegionConfig {
+        order: OrderConfig::SegmentedFifo { shares: vec![3, 1] },
+        reinsertion: Reinsertion::Hits { at_least: 1 },
+        // Regions fail often here, and each of them must go on.
+        retire_after_failures: u8::MAX,
+        ..small()
+    };
+    let faults =
+        Faults { failed_reads: 0.02, failed_writes: 0.02, flipped_reads: 0.05, flipped_writes: 0.2, ..NONE };
+    let mut damaged_headers = 0;
+    for seed in 0..6 {
+        let device = faulty(seed, faults);
+        let store = open(Arc::clone(&device) as Arc<dyn Device>, config.clone());
+        let found = churn_with_faults(&store, seed);
+        let stats = store.stats();
+        assert!(device.injected() > 200 && found > 500, "seed {seed}: {found} found, {stats:?}");
+        assert!(
+            stats.header_checksum_errors > 0 && stats.value_checksum_errors > 0,
+            "seed {seed}: {stats:?}"
+        );
+        assert!(stats.table_checksum_errors > 0 && stats.write_errors > 0, "seed {seed}: {stats:?}");
+        assert_accounts_balance(&store);
+        damaged_headers += stats.header_checksum_errors;
     }
+    assert!(damaged_headers > 0, "headers are hit now and then too");
+}
 
-    fn fails(&self, request: &Request) -> bool {
-        let one_less = |left: u32| left.checked_sub(1);
-        match request {
-            Request::Read { .. } => self.reads.load(Ordering::SeqCst),
-            Request::Write { .. } => {
-                self.writes.try_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
+/// Writes, removes and reads at random; answers how many reads found what they should.
+fn churn_with_faults(store: &RegionStore, seed: u64) -> u64 {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut versions = HashMap::new();
+    let mut found = 0;
+    for version in 0..6_000 {
+        let key = random.random_range(0..500);
+        match random.random_range(0..10) {
+            0..5 => {
+                put_version(store, key, version);
+                versions.insert(key, version);
             }
-            _ => false,
+            5 => {
+                forget(store, key);
+                versions.remove(&key);
+            }
+            _ => match (get(store, key), versions.get(&key)) {
+                (Lookup::Found(seen), Some(&version)) => {
+                    assert_eq!(*seen, value(key, version), "seed {seed}");
+                    found += 1;
+                }
+                (Lookup::Found(_), None) => panic!("seed {seed}: key {key} was removed and is found"),
+                (Lookup::WrongKey | Lookup::Expired, _) => panic!("seed {seed}: believed a damaged entry"),
+                (Lookup::Miss | Lookup::Damaged | Lookup::Failed(_), _) => {}
+            },
         }
+        work_until_idle(store);
     }
-}
-
-impl Device for Failing {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn submit(&self, request: Request, completion: Completion) {
-        if self.fails(&request) {
-            return completion.complete(Err(IoError::new(ErrorKind::Medium, "told to fail")));
-        }
-        self.inner.submit(request, completion);
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
-    }
+    found
 }
 
 /// Flips a bit of what is stored.
@@ -63,23 +96,24 @@ fn flip(device: &MemoryDevice, offset: u64, bit: u8) {
 
 #[test]
 fn a_failed_write_is_tried_again() {
-    let device = Failing::new(small().capacity_bytes);
-    let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
+    let device = faulty(1, Faults { failed_writes: 0.5, ..NONE });
+    let config = RegionConfig { write_attempts: 50, ..small() };
+    let store = open(Arc::clone(&device) as Arc<dyn Device>, config);
     (0..10).for_each(|key| put_version(&store, key, 0));
-    device.writes.store(2, Ordering::SeqCst);
     drain(&store);
-    assert_eq!((store.stats().write_errors, store.stats().regions_lost), (2, 0));
+    assert!(store.stats().write_errors > 0);
+    assert_eq!((store.stats().regions_flushed, store.stats().regions_lost), (1, 0));
     (0..10).for_each(|key| assert_eq!(*get(&store, key).found().unwrap(), value(key, 0)));
 }
 
 #[test]
 fn a_region_that_cannot_be_written_takes_its_items_with_it() {
-    let device = Failing::new(small().capacity_bytes);
+    let device = faulty(0, NONE);
     let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
     (0..10).for_each(|key| put_version(&store, key, 0));
-    device.writes.store(1000, Ordering::SeqCst);
+    device.set_faults(WRITES_FAIL);
     drain(&store);
-    device.writes.store(0, Ordering::SeqCst);
+    device.set_faults(NONE);
     assert_eq!((store.stats().regions_lost, store.stats().items_lost), (1, 10));
     (0..10).for_each(|key| assert!(matches!(get(&store, key), Lookup::Miss)));
     assert_eq!(store.clean_regions(), 24, "the region gets another chance");
@@ -89,9 +123,9 @@ fn a_region_that_cannot_be_written_takes_its_items_with_it() {
 
 #[test]
 fn regions_that_keep_failing_are_retired_until_the_store_says_it_is_worn_out() {
-    let device = Failing::new(small().capacity_bytes);
+    let device = faulty(0, NONE);
     let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
-    device.writes.store(u32::MAX, Ordering::SeqCst);
+    device.set_faults(WRITES_FAIL);
     let bytes = [0; 60_000];
     let item = FlashItem { key: b"k", hash: KeyHash::of(b"k"), value: &[&bytes], expiry_seconds: 0, tag: 0 };
     let refusal = loop {
@@ -108,27 +142,27 @@ fn regions_that_keep_failing_are_retired_until_the_store_says_it_is_worn_out() {
 
 #[test]
 fn a_failed_read_is_told_and_the_next_may_succeed() {
-    let device = Failing::new(small().capacity_bytes);
+    let device = faulty(0, NONE);
     let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
     put_version(&store, 1, 0);
     drain(&store);
-    device.reads.store(true, Ordering::SeqCst);
+    device.set_faults(READS_FAIL);
     assert!(matches!(get(&store, 1), Lookup::Failed(_)));
-    device.reads.store(false, Ordering::SeqCst);
+    device.set_faults(NONE);
     assert!(get(&store, 1).found().is_some());
     assert_eq!(store.stats().read_errors, 1);
 }
 
 #[test]
 fn a_region_whose_table_cannot_be_read_is_reclaimed_all_the_same() {
-    let device = Failing::new(small().capacity_bytes);
+    let device = faulty(0, NONE);
     let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
-    device.reads.store(true, Ordering::SeqCst);
+    device.set_faults(READS_FAIL);
     for key in 0..1500 {
         put_version(&store, key, 0);
         work_until_idle(&store);
     }
-    device.reads.store(false, Ordering::SeqCst);
+    device.set_faults(NONE);
     let stats = store.stats();
     assert!(stats.items_lost > 500 && stats.evictions == 0, "{stats:?}");
     let found = (0..1500).filter(|&key| match get(&store, key) {
