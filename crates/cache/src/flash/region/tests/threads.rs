@@ -90,6 +90,11 @@ fn run(config: RegionConfig) {
     let store = &open(device, config);
     let keys = &Keys((0..KEYS).map(|_| Mutex::new(None)).collect());
     let stop = &AtomicBool::new(false);
+    // Readers find something however late the writers are.
+    for key in 0..KEYS {
+        put_version(store, key, 0);
+        *keys.0[key as usize].lock() = Some(0);
+    }
     std::thread::scope(|scope| {
         let writers = (1..=3).map(|seed| spawn(scope, "writer", move || write(store, keys, seed, 2_500)));
         let readers =
