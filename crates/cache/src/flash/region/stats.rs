@@ -31,6 +31,10 @@ counters! {
     inserts,
     /// Their keys and values, bytes.
     inserted_bytes,
+    /// Items brought back by a restart.
+    items_restored,
+    /// Items that a restart could not bring back: their region's table was damaged.
+    items_unrestored,
     /// Items staged and then given up: dead space.
     abandoned,
     /// Commits that took the place of an item with the same key, or with a hash the index cannot tell apart.
@@ -89,7 +93,7 @@ counters! {
     reinsertions,
     /// Keys and values written again, bytes.
     reinserted_bytes,
-    /// Items that were to be written again and could not: no room, damaged, or failed reads.
+    /// Items that were to be written again and could not: no room, too much of the region already, damage, failed reads.
     reinsertions_failed,
     /// Items dropped because their region was damaged or its write failed.
     items_lost,
