@@ -13,16 +13,27 @@ pub mod clock;
 pub mod conformance;
 pub mod error;
 pub mod file;
+mod join;
 pub mod memory;
+pub mod open;
 pub mod request;
+pub mod sim;
+pub mod slice;
+pub mod stripe;
 pub mod tally;
+pub mod timer;
+pub mod wrap;
 
 pub use buffer::{IoBuffer, IoSlice};
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{ErrorKind, IoError};
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
+pub use open::DeviceSpec;
 pub use request::{Completion, Outcome, Pending, Request, RequestKind};
+pub use sim::{SimulatedDevice, Simulation};
+pub use slice::SliceDevice;
+pub use stripe::StripeDevice;
 
 /// A range of bytes that can be read, written, trimmed and flushed.
 ///

@@ -1,8 +1,9 @@
 //! What a device counts while requests end on many threads.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::{Counters, Outcome, RequestKind};
+use crate::{Completion, Counters, Outcome, Request, RequestKind};
 
 /// [`Counters`] that threads add to. Each number is exact; together they are not one moment's picture.
 #[derive(Debug, Default)]
@@ -32,6 +33,15 @@ impl Tally {
         if let Some(moved) = moved {
             moved.fetch_add(bytes, Relaxed);
         }
+    }
+
+    /// `completion` of `request`, counted before it is told.
+    pub fn counting(self: &Arc<Self>, request: &Request, completion: Completion) -> Completion {
+        let (tally, kind, bytes) = (Arc::clone(self), request.kind(), request.len_bytes());
+        Completion::new(move |outcome| {
+            tally.count(kind, bytes, &outcome);
+            completion.complete(outcome);
+        })
     }
 
     /// The numbers so far; media bytes are unknown here.
