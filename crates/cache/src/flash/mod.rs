@@ -6,6 +6,7 @@
 
 pub mod region;
 pub mod soc;
+pub mod superblock;
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
