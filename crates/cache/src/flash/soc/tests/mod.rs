@@ -281,7 +281,7 @@ fn a_snapshot_brings_everything_back_and_one_of_another_shape_is_refused() {
     let other = soc_on(&device, config(101));
     assert!(matches!(other.restore(&snapshot), Err(RestoreError::Length { .. })));
     let other = soc_on(&device, config(100));
-    let mut changed = snapshot.clone();
+    let mut changed = snapshot;
     changed[0] += 1;
     assert!(matches!(other.restore(&changed), Err(RestoreError::Shape { found_buckets: 101, .. })));
     assert!((0..500).all(|n| get(&other, &format!("key-{n}")).is_none()));
@@ -367,7 +367,7 @@ fn wrong_configurations_are_refused_with_the_numbers() {
         SocConfig { soc_bytes: 4097, ..good },
         SocConfig { soc_bytes: 0, ..good },
         SocConfig { soc_bytes: 1 << 30, ..good },
-        SocConfig { soc_bytes: u64::MAX & !4095, ..good },
+        SocConfig { soc_bytes: !4095, ..good },
         SocConfig { filter_bytes_per_bucket: 12, ..good },
         SocConfig { filter_bytes_per_bucket: 136, ..good },
         SocConfig { writes_in_flight: 0, ..good },
