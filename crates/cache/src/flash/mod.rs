@@ -8,6 +8,7 @@ pub mod chain;
 pub mod region;
 pub mod soc;
 pub(crate) mod tier;
+pub mod superblock;
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
