@@ -8,6 +8,9 @@
 //! configuration, the seed and the number of the worker: the same three give the same requests again.
 
 pub mod generate;
+pub mod pace;
+pub mod payload;
+pub mod trace;
 
 pub use generate::error::ConfigError;
 
@@ -112,4 +115,15 @@ pub enum WorkloadError {
     /// Its configuration makes no sense.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A trace file cannot be opened.
+    #[error("cannot open the trace {path}: {source}")]
+    Open {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The thread that parses a trace cannot be started.
+    #[error("cannot start the trace parser: {0}")]
+    Thread(#[source] std::io::Error),
 }

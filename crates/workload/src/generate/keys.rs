@@ -141,6 +141,9 @@ impl Letters {
         let mut spellings = Vec::with_capacity(pools.len());
         for (drawn_keys, lengths) in pools {
             checked_length(lengths)?;
+            if lengths.at(0) == 0 {
+                return Err(Problem::EmptyKey);
+            }
             let spelling = Self::new(*drawn_keys, lengths, &mut used_words, first_long_id);
             first_long_id += spelling.keys;
             spellings.push(spelling);
@@ -216,24 +219,26 @@ fn checked_length(lengths: &Sizes) -> Result<(), Problem> {
 
 /// Different keys expected among `drawn` random ones, by length: of `n` draws from `w` words `w (1 - (1 - 1/w)^n)` remain.
 fn remaining_keys(drawn: u64, lengths: &[(u64, f64)]) -> Vec<(usize, u64)> {
-    let mut remaining = Vec::with_capacity(lengths.len());
+    let mut remaining: Vec<(usize, u64)> = Vec::with_capacity(lengths.len());
+    let (mut expected, mut given) = (0.0, 0);
     for &(length, share) in lengths {
+        let length = length as usize;
         let n = drawn as f64 * share;
-        // An empty key is no key: CacheBench would draw a single empty string and fail on it.
-        let length = (length as usize).max(1);
         let w = (LETTERS as f64).powi(length as i32);
-        let different = w * -f64::exp_m1(n * f64::ln_1p(-1.0 / w));
-        let keys = if length >= LONG { n } else { different }.round() as u64;
-        match remaining.last_mut() {
-            Some((last, sum)) if *last == length => *sum += keys,
-            _ => remaining.push((length, keys)),
-        }
+        let (different, most) = if length >= LONG {
+            (n, u64::MAX)
+        } else {
+            (w * -f64::exp_m1(n * f64::ln_1p(-1.0 / w)), words_of(length))
+        };
+        // The sum is rounded, not each part, so that a hundred lengths cannot add up to more keys than were drawn.
+        expected += different;
+        let keys = ((expected.round() as u64).min(drawn) - given).min(most);
+        given += keys;
+        remaining.push((length, keys));
     }
     remaining.retain(|(_, keys)| *keys > 0);
     if remaining.is_empty() {
-        // Fewer keys than lengths: the likeliest length takes them.
-        let likeliest = lengths.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or(1, |(length, _)| *length);
-        remaining.push(((likeliest as usize).max(1), drawn.min(LETTERS)));
+        remaining.push((lengths.last().map_or(1, |(length, _)| *length as usize), 1));
     }
     remaining
 }
