@@ -1,5 +1,10 @@
 //! What the generators promise, seen from outside.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failed unwrap is a failed test; the exception in clippy.toml covers test functions only"
+)]
+
 use std::collections::{HashMap, HashSet};
 
 use flashwright_workload::generate::{

@@ -3,8 +3,6 @@
 //! Recorded traces quote nothing, so neither does this: a comma always ends a field. That is what makes a row cost tens
 //! of nanoseconds.
 
-use memchr::memchr_iter;
-
 /// What is wrong with a row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -76,7 +74,7 @@ impl<const N: usize> Columns<N> {
     pub(super) fn split<'a>(&self, line: &'a [u8]) -> [&'a [u8]; N] {
         let mut found: [&[u8]; N] = [&[]; N];
         let mut start = 0;
-        let mut commas = memchr_iter(b',', line);
+        let mut commas = Commas::new(line);
         for field in &self.fields {
             let end = commas.next();
             if let Some(field) = field {
@@ -87,6 +85,49 @@ impl<const N: usize> Columns<N> {
         }
         found
     }
+}
+
+/// Positions of the commas of a line, found eight bytes at a time. Fields are a few bytes long: a call of `memchr` for
+/// each takes twice as long.
+struct Commas<'a> {
+    line: &'a [u8],
+    /// Where the next word begins.
+    next_word: usize,
+    /// Where the current word begins, and the top bit of each of its bytes that is a comma not yet handed out.
+    word: usize,
+    found: u64,
+}
+
+impl<'a> Commas<'a> {
+    #[inline]
+    fn new(line: &'a [u8]) -> Self {
+        Self { line, next_word: 0, word: 0, found: 0 }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        while self.found == 0 {
+            let rest = self.line.get(self.next_word..).filter(|rest| !rest.is_empty())?;
+            let bytes = match rest.first_chunk::<8>() {
+                Some(bytes) => *bytes,
+                None => std::array::from_fn(|at| rest.get(at).copied().unwrap_or(0)),
+            };
+            (self.word, self.found) = (self.next_word, commas_in(u64::from_le_bytes(bytes)));
+            self.next_word += 8;
+        }
+        let at = self.word + (self.found.trailing_zeros() / 8) as usize;
+        self.found &= self.found - 1;
+        Some(at)
+    }
+}
+
+/// The top bit of every byte that is a comma. Adding 127 to the low seven bits carries into the top bit unless they are
+/// all zero, and never into the next byte.
+#[inline]
+fn commas_in(word: u64) -> u64 {
+    const LOW_SEVEN: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let zero_where_comma = word ^ 0x2c2c_2c2c_2c2c_2c2c;
+    !(((zero_where_comma & LOW_SEVEN) + LOW_SEVEN) | zero_where_comma | LOW_SEVEN)
 }
 
 /// The number in a field, `None` if the field is empty.
@@ -138,6 +179,19 @@ mod tests {
         assert_eq!(columns.split(b",,,"), [b"", b""]);
         assert!(columns.has(0) && columns.has(1));
         assert!(Columns::from_header(b"GET,7,8", &["a", "b"]).is_none());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn commas_are_found_where_they_are(line in proptest::collection::vec(
+            proptest::prop_oneof![proptest::prelude::any::<u8>(), proptest::prelude::Just(b','), 0x2b..0x2eu8, 0xabu8..0xae],
+            0..70,
+        )) {
+            let mut commas = Commas::new(&line);
+            let found: Vec<usize> = std::iter::from_fn(|| commas.next()).collect();
+            let scanned: Vec<usize> = (0..line.len()).filter(|at| line[*at] == b',').collect();
+            proptest::prop_assert_eq!(found, scanned);
+        }
     }
 
     #[test]

@@ -114,8 +114,14 @@ fn write_key(raw: &[u8], recorded_bytes: u64, key: &mut Vec<u8>) -> Result<(), R
 }
 
 fn nanoseconds(units: u64, units_per_second: u64) -> u64 {
-    let wide = u128::from(units) * 1_000_000_000 / u128::from(units_per_second);
-    u64::try_from(wide).unwrap_or(u64::MAX)
+    const SECOND_NS: u64 = 1_000_000_000;
+    let (seconds, rest) = (units / units_per_second, units % units_per_second);
+    let rest_ns = if units_per_second <= SECOND_NS {
+        rest * SECOND_NS / units_per_second
+    } else {
+        (u128::from(rest) * u128::from(SECOND_NS) / u128::from(units_per_second)) as u64
+    };
+    seconds.saturating_mul(SECOND_NS).saturating_add(rest_ns)
 }
 
 fn tenant(usecase: &[u8], sub_usecase: &[u8]) -> Option<Tenant> {
@@ -212,6 +218,14 @@ mod tests {
         }
         let long = format!("{},GET,1", "k".repeat(257));
         assert_eq!(read(fresh().as_mut(), &long).unwrap_err(), RowError::LongKey(257));
+    }
+
+    #[test]
+    fn time_is_divided_by_the_factor() {
+        assert_eq!(nanoseconds(604_038_471_123, 1000), 604_038_471_123_000_000);
+        assert_eq!(nanoseconds(7, 3), 2_333_333_333);
+        assert_eq!(nanoseconds(12_345_678_901_234, 10_000_000_000), 1_234_567_890_123);
+        assert_eq!(nanoseconds(u64::MAX, 1), u64::MAX, "beyond 584 years: the end of time");
     }
 
     #[test]
