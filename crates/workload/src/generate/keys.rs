@@ -176,9 +176,17 @@ impl Letters {
         }
     }
 
-    fn pad(&self, index: u64, from: usize, length: usize, into: &mut KeyBuffer) {
-        let at = (scramble(index) % (PADDING_BYTES - MAX_KEY_BYTES) as u64) as usize;
-        into.bytes[from..length].copy_from_slice(&self.padding[at..at + length - from]);
+    /// Fills `into` from [`LONG`] to `length` with letters picked by `id`.
+    #[inline]
+    fn pad(&self, id: u64, length: usize, into: &mut KeyBuffer) {
+        let at = (scramble(id) % (PADDING_BYTES - MAX_KEY_BYTES) as u64) as usize;
+        // A copy of known length is a few instructions, one of unknown length a call; most keys are short.
+        const USUAL_BYTES: usize = 64;
+        into.bytes[LONG..LONG + USUAL_BYTES].copy_from_slice(&self.padding[at..at + USUAL_BYTES]);
+        if length > LONG + USUAL_BYTES {
+            into.bytes[LONG + USUAL_BYTES..length]
+                .copy_from_slice(&self.padding[at + USUAL_BYTES..at + length - LONG]);
+        }
         into.len = length;
     }
 }
@@ -196,7 +204,7 @@ impl Spelling for Letters {
             let id = self.first_long_id + index;
             into.bytes[..8].copy_from_slice(&nibbles((id >> 32) as u32, b'a'));
             into.bytes[8..LONG].copy_from_slice(&nibbles(id as u32, b'a'));
-            self.pad(id, LONG, class.length, into);
+            self.pad(id, class.length, into);
             return id;
         }
         let word = (class.first_word + (position - class.start)) % class.words;
@@ -209,7 +217,7 @@ impl Spelling for Letters {
         let length = self.classes[self.guide.find(id % self.keys)].length.max(LONG);
         into.bytes[..8].copy_from_slice(&nibbles((id >> 32) as u32, b'A'));
         into.bytes[8..LONG].copy_from_slice(&nibbles(id as u32, b'A'));
-        self.pad(id, LONG, length, into);
+        self.pad(id, length, into);
     }
 }
 
