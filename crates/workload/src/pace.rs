@@ -1,25 +1,26 @@
 //! How fast requests are made.
 //!
-//! Nothing here sleeps or reads a clock: each limiter is told the time and answers until when to wait. Who waits, and
-//! how, is the run's business.
+//! Nothing here sleeps or reads a clock: each limiter is told the time and answers until when to wait. Who
+//! waits, and how, is the run's business.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A token bucket that lends: whoever comes when it is empty takes a token of the future and waits until that is
-/// due. So every caller gets its turn in the order of asking, and the rate holds however many there are. Shared by all
-/// threads of an instance; without a lock.
+/// A token bucket that lends: whoever comes when it is empty takes a token of the future and waits until that
+/// is due. So every caller gets its turn in the order of asking, and the rate holds however many there are.
+/// Shared by all threads of an instance; without a lock.
 #[derive(Debug)]
 pub struct TokenBucket {
     /// Ticks that a token takes to come.
     ticks_per_token: f64,
     burst_ticks: u64,
     start_ns: u64,
-    /// When the bucket is, or was, empty: `burst_ticks` before it is full. In ticks since `burst_ticks` before the start.
+    /// When the bucket is, or was, empty: `burst_ticks` before it is full. In ticks since `burst_ticks` before
+    /// the start.
     empty_at: AtomicU64,
 }
 
-/// Fractions of a nanosecond that tokens are counted in: at ten million a second a token is 100 ns, and rounding that to
-/// whole nanoseconds could be off by half a percent. Leaves 834 days.
+/// Fractions of a nanosecond that tokens are counted in: at ten million a second a token is 100 ns, and
+/// rounding that to whole nanoseconds could be off by half a percent. Leaves 834 days.
 const TICKS_PER_NS: u64 = 256;
 
 impl TokenBucket {
@@ -81,9 +82,9 @@ impl Pause {
     }
 }
 
-/// Brings a trace's own time onto the clock of the run: its first request is due at the start, and the gaps between
-/// requests are kept, divided by `speed`. Measured from the due time, a latency includes the wait behind a slow request before it (no
-/// coordinated omission).
+/// Brings a trace's own time onto the clock of the run: its first request is due at the start, and the gaps
+/// between requests are kept, divided by `speed`. Measured from the due time, a latency includes the wait
+/// behind a slow request before it (no coordinated omission).
 #[derive(Debug, Clone, Copy)]
 pub struct TraceClock {
     start_ns: u64,

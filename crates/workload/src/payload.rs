@@ -1,21 +1,21 @@
 //! Value bytes that any reader can verify.
 //!
-//! Everything in a value follows from its key's hash, its version and its length, so a reader that knows the key can tell
-//! whether what it got is a whole value of that key, and of which version. The layout:
+//! Everything in a value follows from its key's hash, its version and its length, so a reader that knows the
+//! key can tell whether what it got is a whole value of that key, and of which version. The layout:
 //!
 //! ```text
 //! 0        4        8                16                       23     24            length
 //! | check  | length | key hash       | version (7 bytes)      | body | body ...    |
 //! ```
 //!
-//! `check` is a hash of the other 20 header bytes, `body` says how the body is made: the percentage of zeros, or
-//! [`NO_BODY`]. Values shorter than the header hold the low bytes of the version in their front half and a hash in the
-//! back half.
+//! `check` is a hash of the other 20 header bytes; `body` says how the body is made: the percentage of zeros, or 255
+//! where the rest was left as it was. Values shorter than the header hold the low bytes of the version in their front
+//! half and a hash in the back half.
 //!
-//! CacheBench fills values with an English sentence, which flatters drives that compress. The body here is random, but for
-//! the chosen share of zeros at the end of each 4 KiB of the value: a prepared block of random bytes, from a place picked
-//! by key and version, with every word XORed by a number of the key, the version and the 4 KiB. So no two blocks are alike either, and
-//! drives that deduplicate find nothing.
+//! CacheBench fills values with an English sentence, which flatters drives that compress. The body here is
+//! random, but for the chosen share of zeros at the end of each 4 KiB of the value: a prepared block of random
+//! bytes, from a place picked by key and version, with every word XORed by a number of the key, the version and
+//! the 4 KiB. So no two blocks are alike either, and drives that deduplicate find nothing.
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};

@@ -277,7 +277,8 @@ fn the_sample_traces_hold_what_their_manifest_says() {
     assert!(seen.iter().any(|seen| seen.key == first && seen.value_bytes == 87));
 }
 
-/// The folder of shared inputs, if there is one: where `FLASHWRIGHT_SHARED` says, or `shared` beside a parent folder.
+/// The folder of shared inputs, if there is one: where `FLASHWRIGHT_SHARED` says, or `shared` beside a parent
+/// folder.
 fn shared() -> Option<PathBuf> {
     let named = std::env::var_os("FLASHWRIGHT_SHARED").map(PathBuf::from);
     let beside = || {

@@ -36,8 +36,8 @@ impl<S: Spelling> Pools<S> {
     }
 }
 
-/// Keys of each pool: contiguous ranges by share. A pool without keys gets one if it is never asked, so that it can
-/// exist at all.
+/// Keys of each pool: contiguous ranges by share. A pool without keys gets one if it is never asked, so that it
+/// can exist at all.
 pub(super) fn keys_by_pool(config: &GeneratorConfig) -> Result<Vec<u64>, ConfigError> {
     if config.pools.is_empty() {
         return Err(Problem::NoPools.of("pools"));
@@ -75,8 +75,8 @@ pub(super) fn key_lengths(
 pub(super) enum Accesses {
     /// Each from the popularity itself.
     Fresh,
-    /// Each from a list of that many accesses a pool, drawn from the popularity beforehand; entry by entry the list is
-    /// what [`At`] the entry's number says.
+    /// Each from a list of that many accesses a pool, drawn from the popularity beforehand; entry by entry the
+    /// list is what [`At`] the entry's number says.
     Prepared(Arc<[PreparedList]>),
 }
 

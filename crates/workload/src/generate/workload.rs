@@ -1,10 +1,10 @@
 //! The `workload` generator: printable keys, and accesses from a list that was drawn beforehand.
 //!
-//! CacheBench draws all keys, removes equal ones, then draws a list of accesses a pool, as long as the run, and lets every
-//! thread take entries of it at random. So a key that missed the list is never asked for, one that is in it twice is asked for twice as
-//! often, and hits are more frequent than the popularity alone would make them. Both effects are kept here
-//! without the memory: [`super::keys::Letters`] counts what would remain of each key length, and entry `n` of the
-//! list is the access that a random stream started at `n` draws.
+//! CacheBench draws all keys, removes equal ones, then draws a list of accesses a pool, as long as the run, and
+//! lets every thread take entries of it at random. So a key that missed the list is never asked for, one that
+//! is in it twice is asked for twice as often, and hits are more frequent than the popularity alone would make
+//! them. Both effects are kept here without the memory: [`super::keys`] counts what would remain of
+//! each key length, and entry `n` of the list is the access that a random stream started at `n` draws.
 //!
 //! Left out: CacheBench takes the key lengths of the first pool for all pools.
 
@@ -25,8 +25,8 @@ pub struct PreparedAccesses {
 }
 
 impl PreparedAccesses {
-    /// The generator that `config` describes, for a run of `operations` requests over all workers together: the length
-    /// of the list of accesses, of which each pool has its share.
+    /// The generator that `config` describes, for a run of `operations` requests over all workers together: the
+    /// length of the list of accesses, of which each pool has its share.
     ///
     /// # Errors
     /// A configuration that describes no workload.

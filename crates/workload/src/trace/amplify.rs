@@ -20,11 +20,12 @@ impl Default for Amplify {
 /// How the keys of the copies are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SuffixRule {
-    /// The copy's number, at least four digits and always equally many, behind the key. The last digits name the copy and
-    /// the rest the key, so no two keys of the amplified trace are equal unless they were before.
+    /// The copy's number, at least four digits and always equally many, behind the key. The last digits name
+    /// the copy and the rest the key, so no two keys of the amplified trace are equal unless they were before.
     #[default]
     Append,
-    /// CacheBench's: up to four bytes of keys longer than 16 are cut off first. Keys that differ only there become one.
+    /// CacheBench's: up to four bytes of keys longer than 16 are cut off first. Keys that differ only there
+    /// become one.
     Truncate,
 }
 

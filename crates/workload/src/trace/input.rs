@@ -10,7 +10,8 @@ const BUFFER_BYTES: usize = 1 << 20;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// The lines of one file, decompressed as its first bytes ask for. Lines are handed out in place, without copying.
+/// The lines of one file, decompressed as its first bytes ask for. Lines are handed out in place, without
+/// copying.
 pub(super) struct Lines {
     reader: Box<dyn Read + Send>,
     buffer: Vec<u8>,

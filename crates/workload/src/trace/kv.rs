@@ -11,8 +11,8 @@
 //! | `op_time` | no | time in units of the configured factor |
 //! | `usecase`, `sub_usecase` | no | the tenant |
 //!
-//! Columns come in any order, named by a header. A first line that reads as data is data (CacheBench drops it); it is then
-//! in the order of the file before, or else `key, op, size, op_count, key_size, ttl`.
+//! Columns come in any order, named by a header. A first line that reads as data is data (CacheBench drops it);
+//! it is then in the order of the file before, or else `key, op, size, op_count, key_size, ttl`.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -55,8 +55,7 @@ impl RowReader for Reader {
             return Ok(false);
         }
         let Some(columns) = Columns::from_header(line, &NAMES) else {
-            // Neither header nor data: let the row itself be counted as wrong, in the usual order.
-            self.columns = Columns::positional(&HEADERLESS);
+            // Neither header nor data: the row itself will be counted as wrong.
             return Ok(false);
         };
         if let Some(missing) = [KEY, OP, SIZE].into_iter().find(|field| !columns.has(*field)) {

@@ -1,8 +1,8 @@
 //! Requests from recorded traces.
 //!
-//! A trace format is one file here and one line in [`FORMATS`]: it turns a line of text into a request. Everything else,
-//! decompression, several files, amplification, repetition, order and threads, is common to all and lives in
-//! [`replay`].
+//! A trace format is one file here and one line in [`FORMATS`]: it turns a line of text into a request.
+//! Everything else, decompression, several files, amplification, repetition, order and threads, is common to
+//! all and lives in [`replay`].
 
 pub mod amplify;
 mod columns;
@@ -66,8 +66,8 @@ struct Row {
 
 /// Turns lines of one format into rows.
 trait RowReader: Send {
-    /// Looks at the first line of a file, and answers whether it is a header (and then takes its order of columns over)
-    /// or already a row.
+    /// Looks at the first line of a file, and answers whether it is a header (and then takes its order of
+    /// columns over) or already a row.
     fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError>;
 
     /// Reads a row and appends its key to `key`. After an error, what was appended is to be thrown away.

@@ -1,8 +1,8 @@
 //! Plain traces: CSV with the header `ts,key,op,size`.
 //!
-//! The form that traces from elsewhere are brought into. `ts` is in seconds, with decimals; `op` is `GET`, `SET` or
-//! `DELETE` in any case; `size` is the value's length. A column `ttl` (seconds) may stand beside them. Columns come in any
-//! order, named by the header; without one they are `ts,key,op,size`.
+//! The form that traces from elsewhere are brought into. `ts` is in seconds, with decimals; `op` is `GET`,
+//! `SET` or `DELETE` in any case; `size` is the value's length. A column `ttl` (seconds) may stand beside them.
+//! Columns come in any order, named by the header; without one they are `ts,key,op,size`.
 
 use super::columns::{Columns, RowError, lossy, number, whole_number};
 use super::{ReaderOptions, Row, RowReader};
@@ -33,7 +33,6 @@ impl RowReader for Reader {
             return Ok(false);
         }
         let Some(columns) = Columns::from_header(line, &NAMES) else {
-            self.columns = Columns::positional(&HEADERLESS);
             return Ok(false);
         };
         if let Some(missing) = [KEY, OP, SIZE].into_iter().find(|field| !columns.has(*field)) {

@@ -1,8 +1,9 @@
 //! Replays a trace to several workers.
 //!
-//! One thread reads and parses, and hands each worker its rows in batches over a bounded queue; batches come back to be
-//! filled again, so a row costs no allocation. (Every worker parsing the whole file and skipping what is not its own would need no
-//! thread and no queue, but parses and decompresses the trace as many times as there are workers.)
+//! One thread reads and parses, and hands each worker its rows in batches over a bounded queue; batches come
+//! back to be filled again, so a row costs no allocation. (Every worker parsing the whole file and skipping
+//! what is not its own would need no thread and no queue, but parses and decompresses the trace as many times
+//! as there are workers.)
 //!
 //! The thread ends when the trace does, or when the last source is dropped.
 
@@ -29,14 +30,15 @@ pub struct ReplayConfig {
     pub files: Vec<PathBuf>,
     /// What is in them.
     pub format: &'static Format,
-    /// The trace's time units in a second (CacheBench's `timestampFactor`). Formats whose time has a unit ignore it.
+    /// The trace's time units in a second (CacheBench's `timestampFactor`). Formats whose time has a unit
+    /// ignore it.
     pub time_units_per_second: u64,
     /// Copies of each row.
     pub amplify: Amplify,
     /// Rows that are read and left out before the first request.
     pub skip_rows: u64,
-    /// Whether the trace begins again when it ends, its time going on. Then only `max_requests_per_worker` or dropping the
-    /// sources ends it.
+    /// Whether the trace begins again when it ends, its time going on. Then only `max_requests_per_worker` or
+    /// dropping the sources ends it.
     pub repeat: bool,
     /// Whether every row counts once, whatever its `op_count` says.
     pub ignore_op_count: bool,
@@ -67,8 +69,8 @@ impl ReplayConfig {
 /// Which worker gets which row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
-    /// A key always goes to the same worker, so requests for it are made in the trace's order. A worker that falls behind
-    /// holds the others up once its queue is full.
+    /// A key always goes to the same worker, so requests for it are made in the trace's order. A worker that
+    /// falls behind holds the others up once its queue is full.
     #[default]
     Strict,
     /// Batches go to whoever has room.
@@ -96,8 +98,8 @@ impl Replay {
 }
 
 impl Workload for Replay {
-    /// A source must be dropped as soon as its worker stops asking: in strict order the others wait for it otherwise. The
-    /// seed is not used; the trace has its own order.
+    /// A source must be dropped as soon as its worker stops asking: in strict order the others wait for it
+    /// otherwise. The seed is not used; the trace has its own order.
     fn sources(&self, workers: usize, _seed: u64) -> Result<Vec<Box<dyn Source>>, WorkloadError> {
         assert!(workers > 0, "a replay needs a worker");
         for path in &self.config.files {
@@ -142,8 +144,8 @@ impl Replay {
     }
 }
 
-/// Rows in a batch, and batches in a worker's queue: about as many requests ahead as CacheBench keeps (10,000), handed
-/// over a thousand times less often.
+/// Rows in a batch, and batches in a worker's queue: about as many requests ahead as CacheBench keeps (10,000),
+/// handed over a thousand times less often.
 const BATCH_ROWS: usize = 1024;
 const QUEUED_BATCHES: usize = 8;
 
@@ -168,7 +170,8 @@ impl Batch {
     }
 }
 
-/// Waits for the parser when the last source goes. By then all queues are closed, so the parser is on its way out.
+/// Waits for the parser when the last source goes. By then all queues are closed, so the parser is on its way
+/// out.
 struct ParserThread {
     handle: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,

@@ -11,8 +11,8 @@ use super::super::{ReaderOptions, Row, RowReader};
 use super::report::Report;
 use super::{BATCH_ROWS, Batch, Order, Queued, ReplayConfig};
 
-/// Reads the trace to its end, or until nobody listens any more. Closed queues say that; `stop` says it too, for long
-/// stretches of which nothing is queued.
+/// Reads the trace to its end, or until nobody listens any more. Closed queues say that; `stop` says it too,
+/// for long stretches of which nothing is queued.
 pub(super) fn run(
     config: ReplayConfig,
     senders: Vec<SyncSender<Batch>>,
@@ -202,8 +202,8 @@ impl Dealer {
         Ok(())
     }
 
-    /// Caches pick shards and buckets by the plain bits of this same hash. Scrambling it first keeps workers from each
-    /// having shards of their own, which would hide contention.
+    /// Caches pick shards and buckets by the plain bits of this same hash. Scrambling it first keeps workers
+    /// from each having shards of their own, which would hide contention.
     #[inline]
     fn lane_of(&self, key_id: u64) -> usize {
         let mixed = (key_id ^ (key_id >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -10,7 +10,8 @@ const KEPT_MESSAGES: usize = 8;
 /// How reading a trace goes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReplayStats {
-    /// Rows that became requests or were skipped on purpose, every pass counted. Brought up to date once a batch.
+    /// Rows that became requests or were skipped on purpose, every pass counted. Brought up to date once a
+    /// batch.
     pub rows: u64,
     /// Rows that describe no request, every pass counted.
     pub rejected_rows: u64,
