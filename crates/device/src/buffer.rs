@@ -103,6 +103,17 @@ impl IoSlice {
         Self { buffer, range }
     }
 
+    /// `range` of this slice, in bytes from its start.
+    ///
+    /// # Panics
+    /// If the range reaches past the slice.
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.range.len(), "part outside its slice");
+        let start = self.range.start;
+        Self { buffer: Arc::clone(&self.buffer), range: start + range.start..start + range.end }
+    }
+
     /// The buffer behind the slice.
     #[must_use]
     pub fn into_buffer(self) -> Arc<IoBuffer> {

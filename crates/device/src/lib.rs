@@ -8,14 +8,29 @@
 //! needs besides a device: the [`clock`] and the seeded scheduler ([`sim`]).
 
 pub mod buffer;
+pub mod check;
 pub mod clock;
+pub mod conformance;
 pub mod error;
+pub mod file;
+mod join;
+pub mod memory;
 pub mod request;
+pub mod sim;
+pub mod slice;
+pub mod stripe;
+pub mod tally;
+pub mod timer;
 
 pub use buffer::{IoBuffer, IoSlice};
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{ErrorKind, IoError};
-pub use request::{Completion, Outcome, Pending, Request};
+pub use file::FileDevice;
+pub use memory::MemoryDevice;
+pub use request::{Completion, Outcome, Pending, Request, RequestKind};
+pub use sim::{SimulatedDevice, Simulation};
+pub use slice::SliceDevice;
+pub use stripe::StripeDevice;
 
 /// A range of bytes that can be read, written, trimmed and flushed.
 ///
@@ -35,7 +50,7 @@ pub use request::{Completion, Outcome, Pending, Request};
 /// * **Torn writes.** A write that a crash interrupts may leave any subset of its blocks written, each block whole.
 /// * **Durability.** A completed write survives the process at once, and a power cut after a later [`Request::Flush`]
 ///   completed.
-/// * **Trim.** A trimmed range reads as zeros or as anything it held before; it never fails a read.
+/// * **Trim.** Aligned and inside the device like a write, but of any length. A trimmed range reads as zeros or as anything it held before; it never fails a read.
 /// * **Unwritten space** reads as zeros on files and in memory, and as anything on a raw block device.
 pub trait Device: Send + Sync {
     /// What the device is like. Constant for its life.
@@ -102,7 +117,7 @@ pub struct Geometry {
 }
 
 /// Where a device that places data puts a write (NVMe Flexible Data Placement: a placement identifier).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PlacementHandle(pub u16);
 
 impl PlacementHandle {
@@ -123,6 +138,8 @@ pub struct Counters {
     pub reads: u64,
     /// Writes completed.
     pub writes: u64,
+    /// Trims completed.
+    pub trims: u64,
     /// Flushes completed.
     pub flushes: u64,
     /// Requests that ended in an error.

@@ -39,6 +39,43 @@ pub enum Request {
     Flush,
 }
 
+/// What sort of request: for counting and measuring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RequestKind {
+    /// [`Request::Read`].
+    Read,
+    /// [`Request::Write`].
+    Write,
+    /// [`Request::Trim`].
+    Trim,
+    /// [`Request::Flush`].
+    Flush,
+}
+
+impl Request {
+    /// What sort of request this is.
+    #[must_use]
+    pub fn kind(&self) -> RequestKind {
+        match self {
+            Self::Read { .. } => RequestKind::Read,
+            Self::Write { .. } => RequestKind::Write,
+            Self::Trim { .. } => RequestKind::Trim,
+            Self::Flush => RequestKind::Flush,
+        }
+    }
+
+    /// Bytes asked for: the buffer's length, the trimmed range's, 0 for a flush.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        match self {
+            Self::Read { buffer, .. } => buffer.len() as u64,
+            Self::Write { data, .. } => data.len() as u64,
+            Self::Trim { len, .. } => *len,
+            Self::Flush => 0,
+        }
+    }
+}
+
 /// How a request ended: for a read its filled buffer, for the rest `None`.
 pub type Outcome = Result<Option<IoBuffer>, IoError>;
 
@@ -52,7 +89,6 @@ impl Completion {
     }
 
     /// A completion and the [`Pending`] that waits for it.
-    #[must_use]
     pub fn pair() -> (Self, Pending) {
         let shared = Arc::new(Shared { state: Mutex::new(State::Waiting(None)), arrived: Condvar::new() });
         let pending = Pending { shared: Arc::clone(&shared) };

@@ -80,8 +80,20 @@ pub enum HitRule {
     Every,
 }
 
+pub mod admission;
+pub mod contract;
+pub mod eviction;
+pub mod ghost;
+pub mod list;
 pub mod marks;
+pub mod name;
+mod segments;
+pub mod simulate;
+pub mod sketch;
+mod weights;
+
 pub use marks::Marks;
+pub use name::UnknownName;
 
 /// What an admission policy is asked about.
 #[derive(Debug, Clone, Copy)]

@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::Slot;
 
-const CHUNK: usize = 1 << 16;
-const CHUNKS: usize = 1 << 16;
+/// Slots of the first chunk; each chunk after it has as many as all before it.
+const FIRST_CHUNK: u32 = 1 << 10;
+/// The last chunk ends at slot 2^32.
+const CHUNKS: usize = 23;
 
-/// One small saturating counter a slot. Memory comes in chunks of 64 Ki slots as slots are first marked, so that
-/// readers never see the table move.
+/// One small saturating counter a slot. Memory comes in chunks as slots are first marked, so that readers never see
+/// the table move; chunks double, so that a policy with few slots stays small.
 pub struct Marks {
-    chunks: Box<[OnceLock<Box<[AtomicU8]>>]>,
+    chunks: [OnceLock<Box<[AtomicU8]>>; CHUNKS],
     saturate_at: u8,
 }
 
@@ -19,11 +21,11 @@ impl Marks {
     /// Counters that stop at `saturate_at`.
     #[must_use]
     pub fn new(saturate_at: u8) -> Self {
-        let chunks = std::iter::repeat_with(OnceLock::new).take(CHUNKS).collect();
-        Self { chunks, saturate_at }
+        Self { chunks: [const { OnceLock::new() }; CHUNKS], saturate_at }
     }
 
     /// Counts a hit.
+    #[inline]
     pub fn bump(&self, slot: Slot) {
         let mark = self.mark(slot);
         let seen = mark.load(Ordering::Relaxed);
@@ -34,20 +36,64 @@ impl Marks {
     }
 
     /// Hits counted.
+    #[inline]
     #[must_use]
     pub fn get(&self, slot: Slot) -> u8 {
         self.mark(slot).load(Ordering::Relaxed)
     }
 
     /// Sets the counter.
+    #[inline]
     pub fn set(&self, slot: Slot, count: u8) {
         self.mark(slot).store(count, Ordering::Relaxed);
     }
 
+    #[inline]
     fn mark(&self, slot: Slot) -> &AtomicU8 {
-        let slot = slot.0 as usize;
-        let chunk = self.chunks[slot / CHUNK]
-            .get_or_init(|| std::iter::repeat_with(|| AtomicU8::new(0)).take(CHUNK).collect());
-        &chunk[slot % CHUNK]
+        let (chunk, place) = chunk_and_place(slot);
+        let marks = self.chunks[chunk].get_or_init(|| {
+            let slots = FIRST_CHUNK << chunk.saturating_sub(1);
+            std::iter::repeat_with(|| AtomicU8::new(0)).take(slots as usize).collect()
+        });
+        &marks[place]
+    }
+}
+
+#[inline]
+fn chunk_and_place(slot: Slot) -> (usize, usize) {
+    let chunk = (slot.0 / FIRST_CHUNK).checked_ilog2().map_or(0, |log| log as usize + 1);
+    let start = if chunk == 0 { 0 } else { FIRST_CHUNK << (chunk - 1) };
+    (chunk, (slot.0 - start) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_cover_every_slot_once() {
+        let mut expected = (0, 0);
+        for slot in 0..FIRST_CHUNK * 9 {
+            assert_eq!(chunk_and_place(Slot(slot)), expected, "slot {slot}");
+            expected.1 += 1;
+            let slots = FIRST_CHUNK << usize::saturating_sub(expected.0, 1);
+            if expected.1 == slots as usize {
+                expected = (expected.0 + 1, 0);
+            }
+        }
+        assert_eq!(chunk_and_place(Slot(u32::MAX)), (CHUNKS - 1, (1 << 31) - 1));
+    }
+
+    #[test]
+    fn counters_stop_where_told_and_do_not_touch_their_neighbours() {
+        let marks = Marks::new(3);
+        for slot in [0, 1023, 1024, 2047, 2048, 500_000] {
+            for hits in 0..6 {
+                assert_eq!(marks.get(Slot(slot)), hits.min(3), "slot {slot}");
+                marks.bump(Slot(slot));
+            }
+            assert_eq!(marks.get(Slot(slot + 1)), 0, "beside slot {slot}");
+            marks.set(Slot(slot), 0);
+        }
     }
 }

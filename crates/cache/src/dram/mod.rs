@@ -1,1 +1,211 @@
-//! The DRAM tier.
+//! The DRAM tier: what is hot, read in place.
+//!
+//! Items live in slabs ([`slab`]), found through a sharded index ([`index`]), in pools of size classes that each have an
+//! eviction policy ([`pools`]). [`Dram::get`] hands out a [`Handle`] that pins the item and reads as its value.
+//! [`Dram::allocate`] hands out a [`Draft`] to be filled, and [`KeyLock::link`] makes it visible.
+//!
+//! # Invariants
+//! * A chunk is used anew only when its last reference is dropped. The index holds one, each handle one, an evictor one.
+//! * `LINKED` changes under the shard's write lock, `IN_POLICY` and `FREE` under the class lock.
+//! * Locks are taken in the order shard, class, supply. Nothing is called outside of this room under the class lock
+//!   but the policy, and under the shard's lock but [`Spill::commit`].
+
+mod config;
+mod evict;
+mod handle;
+mod index;
+mod item;
+mod key_lock;
+mod pools;
+mod reaper;
+mod rebalance;
+mod release;
+mod scan;
+mod slab;
+mod stats;
+mod sync;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use device::Clock;
+use policy::{Entry, HitRule};
+
+use crate::KeyHash;
+
+pub use config::{ConfigError, DramConfig, PolicyFactory, PoolConfig, PoolId};
+pub use evict::{Discard, Spill, Stage, Victim};
+pub use handle::{Draft, Handle};
+pub use item::HEADER_BYTES;
+pub use key_lock::KeyLock;
+pub use reaper::Reaped;
+pub use rebalance::{Rebalance, Released, Strategy};
+pub use release::ReleaseStats;
+pub use scan::Cursor;
+pub use stats::{ClassStats, MemoryStats, PoolStats};
+
+use index::Index;
+use pools::{Class, Pools, Wanted};
+use reaper::Reaper;
+use rebalance::Rebalancer;
+use slab::Item;
+use stats::Hits;
+
+/// Longest key, bytes.
+pub const MAX_KEY_BYTES: usize = u16::MAX as usize;
+
+/// The DRAM tier.
+pub struct Dram {
+    pools: Pools,
+    index: Index,
+    clock: Arc<dyn Clock>,
+    hits: Hits,
+    reaper: Reaper,
+    rebalancer: Rebalancer,
+}
+
+/// Why there is no memory for an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AllocateError {
+    /// No chunk is that large.
+    #[error("an item of {bytes} bytes, header and key included, is larger than the largest chunk of {max}")]
+    TooLarge {
+        /// Bytes the item takes, header and key included.
+        bytes: usize,
+        /// Bytes of the largest chunk.
+        max: usize,
+    },
+    /// Keys are at most [`MAX_KEY_BYTES`] long.
+    #[error("a key of {bytes} bytes is longer than {MAX_KEY_BYTES}")]
+    KeyTooLong {
+        /// Bytes of the key.
+        bytes: usize,
+    },
+    /// The spill cannot take what would have to leave.
+    #[error("what would have to leave cannot be taken in by the next tier now")]
+    Busy,
+    /// Every item that could leave is in use.
+    #[error("every item of this size class is in use, and its pool has no slab left")]
+    NoMemory,
+}
+
+impl Dram {
+    /// A tier as configured, empty.
+    pub fn new(config: &DramConfig, clock: Arc<dyn Clock>) -> Result<Self, ConfigError> {
+        let pools = Pools::new(config)?;
+        let index = Index::new(pools.arena.bytes());
+        let hits = Hits::new(pools.classes.len());
+        let rebalancer = Rebalancer::new(pools.classes.len());
+        Ok(Self { pools, index, clock, hits, reaper: Reaper::default(), rebalancer })
+    }
+
+    /// The item of `key`, pinned, and the hit told to the policy. An expired item is removed and is no hit.
+    #[inline]
+    pub fn get(&self, key: &[u8], hash: KeyHash) -> Option<Handle<'_>> {
+        let handle = {
+            let table = self.index.read(hash);
+            Handle::pin(self, table.find(&self.pools.arena, key, hash)?)
+        };
+        let now_seconds = self.now_seconds();
+        if handle.item.header().is_expired(now_seconds) {
+            self.remove_expired(handle, hash);
+            return None;
+        }
+        self.touch(handle.item, hash, now_seconds);
+        Some(handle)
+    }
+
+    /// The item of `key`, pinned, without the policy hearing of it. An expired item is none.
+    pub fn peek(&self, key: &[u8], hash: KeyHash) -> Option<Handle<'_>> {
+        let table = self.index.read(hash);
+        let item = table.find(&self.pools.arena, key, hash)?;
+        let expired = item.header().is_expired(self.now_seconds());
+        (!expired).then(|| Handle::pin(self, item))
+    }
+
+    /// Takes the sole right to change what the key of `hash` leads to.
+    pub fn lock(&self, hash: KeyHash) -> KeyLock<'_> {
+        KeyLock { dram: self, table: self.index.write(hash), hash }
+    }
+
+    /// Memory for an item of `pool`, to be filled and linked. Evicts through `spill` where there is no free chunk.
+    /// The caller holds no [`KeyLock`].
+    pub fn allocate<S: Spill>(
+        &self,
+        pool: PoolId,
+        key: &[u8],
+        hash: KeyHash,
+        value_len: usize,
+        expiry_seconds: u32,
+        spill: &S,
+    ) -> Result<Draft<'_>, AllocateError> {
+        let key_len = u16::try_from(key.len()).map_err(|_| AllocateError::KeyTooLong { bytes: key.len() })?;
+        let bytes = HEADER_BYTES.saturating_add(key.len()).saturating_add(value_len);
+        let class = self.pools.class_for(pool, bytes).ok_or_else(|| self.too_large(bytes))?;
+        let now_seconds = self.now_seconds();
+        let entry = Entry { hash: hash.0, weight: 1 };
+        let item = self.take_chunk(class, Wanted { entry, bytes: bytes as u64, now_seconds }, spill)?;
+        item.header().describe(key_len, value_len as u32, expiry_seconds, now_seconds);
+        item.write_key(key);
+        Ok(Draft { dram: self, item, hash })
+    }
+
+    fn too_large(&self, bytes: usize) -> AllocateError {
+        let max = *self.pools.layout.sizes.last().expect("a layout has sizes") as usize;
+        AllocateError::TooLarge { bytes, max }
+    }
+
+    fn now_seconds(&self) -> u32 {
+        self.clock.unix_seconds()
+    }
+
+    /// Tells the policy of a hit, as its rule wants it.
+    #[inline]
+    fn touch(&self, item: Item<'_>, hash: KeyHash, now_seconds: u32) {
+        let (class, slot) = self.pools.class_of(item.reference());
+        self.hits.count(hash, class.index);
+        let header = item.header();
+        match class.rule() {
+            HitRule::Ignore => header.set_touched_seconds(now_seconds),
+            HitRule::Mark(marks) => {
+                header.set_touched_seconds(now_seconds);
+                marks.bump(slot);
+            }
+            HitRule::Refresh { refresh_seconds } => {
+                if now_seconds.saturating_sub(header.touched_seconds()) >= *refresh_seconds {
+                    header.set_touched_seconds(now_seconds);
+                    class.hit(item, slot, now_seconds);
+                }
+            }
+            HitRule::Every => {
+                header.set_touched_seconds(now_seconds);
+                class.hit(item, slot, now_seconds);
+            }
+        }
+    }
+
+    /// Takes an expired item out, unless its key leads elsewhere by now; whether it did.
+    #[cold]
+    fn remove_expired(&self, handle: Handle<'_>, hash: KeyHash) -> bool {
+        let mut lock = self.lock(hash);
+        let still = handle.is_linked() && handle.item.header().is_expired(self.now_seconds());
+        let removed = if still { lock.unlink(handle.key()) } else { None };
+        drop(lock);
+        removed.is_some()
+    }
+
+    /// One reference less; the last frees the chunk.
+    #[inline]
+    fn release(&self, item: Item<'_>) {
+        if item.header().unpin() {
+            self.pools.free(item);
+        }
+    }
+}
+
+impl std::fmt::Debug for Dram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Dram({:?})", self.pools.arena)
+    }
+}

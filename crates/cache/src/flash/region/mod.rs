@@ -1,1 +1,52 @@
-//! The region store: log-structured regions.
+//! The region store: large objects in log-structured regions.
+//!
+//! Items are packed into a region in memory; a full region goes to flash as one sequential write; when clean regions
+//! run short, the region that the policy gives up is reclaimed. So flash sees only large sequential writes and the
+//! store writes each item once (plus what it chooses to write again).
+//!
+//! ```text
+//!            stage, commit                flush                        reclaim
+//!  item ──► open region (memory) ──► sealed ──► flash, in the order ──► clean ──► open again
+//!                 ▲                                                 │
+//!                 └───────── items worth keeping (reinsertion) ◄────┘
+//! ```
+//!
+//! [`RegionStore`] is the whole of it. A region's life is in [`buffer`](self) (in memory), `flush`, `reclaim`; its bytes
+//! are in `entry` and `table`; where items are is in `index`; which region leaves first is a [`RegionOrder`].
+//!
+//! This room knows nothing of DRAM, of small objects or of the order in which a key's writes arrive: the caller orders
+//! them, by calling `commit` and `forget` under the key's lock.
+
+mod buffer;
+mod config;
+mod entry;
+mod flush;
+mod index;
+mod layout;
+mod order;
+mod read;
+mod reclaim;
+mod stats;
+mod store;
+mod supply;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use config::{ConfigError, MAX_POINTS, RegionConfig, Reinsertion};
+pub use entry::MAX_KEY_BYTES;
+pub use layout::{Layout, RegionId};
+pub use order::{Fifo, OrderConfig, RegionOrder, SegmentedFifo};
+pub use read::Lookup;
+pub use stats::{Memory, RegionStats};
+pub use store::{Progress, Refusal, RegionStore, Staged, StoreId};
+
+/// Where items go in: each point fills a region of its own, of its own priority, written with its own placement handle.
+/// Point 0 is for new items; reinserted ones go to higher points where there are any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InsertionPoint(pub u8);
+
+impl InsertionPoint {
+    /// The point of items that come in.
+    pub const NEW: Self = Self(0);
+}

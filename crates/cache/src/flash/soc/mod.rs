@@ -1,1 +1,484 @@
-//! Small objects: set-associative buckets.
+//! The small-object cache: a hash table of buckets on the device, a filter a bucket in memory, and nothing else: no
+//! index, so an item costs memory only for its share of a filter.
+//!
+//! The idea is that of CacheLib's BigHash (Berg et al., "The CacheLib Caching Engine", OSDI 2020, §4.3): a key's
+//! hash names its bucket; a bucket is read and written whole; in it the oldest items make room. Where we deviate:
+//! an insert does not rewrite its bucket. Items wait in memory ([`pending`]), readable at once, and a background step
+//! ([`Soc::step`]) settles all that wait for a bucket, and for its neighbours, by one write. Fewer bytes are written an
+//! item, and no insert ever waits for the device.
+//!
+//! What a lookup may rely on: from [`commit`](Soc::commit) or [`forget`](Soc::forget) on, it sees that version of the
+//! key or a later one, or nothing. Three rules keep this. Pending entries stay visible until the write that contains them
+//! has completed. A bucket is rewritten by one writer at a time. A read that a rewrite has overtaken is repeated.
+//!
+//! A bucket is read only if it was written in this generation; that is known in memory, one bit a bucket, and kept by a
+//! clean shutdown's snapshot. Without the snapshot a store starts with a new generation, and everything old is
+//! empty.
+
+mod bits;
+pub mod bucket;
+pub mod config;
+mod filter;
+mod pending;
+mod persist;
+pub mod stats;
+mod write_back;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use device::{Device, IoBuffer, PlacementHandle, Request};
+use event_listener::{Event, Listener};
+use parking_lot::Mutex;
+
+pub use config::{SocConfig, SocConfigError};
+pub use persist::RestoreError;
+pub use stats::SocStats;
+pub use write_back::Progress;
+
+use super::{FlashItem, FlashValue, Waiting};
+use crate::KeyHash;
+use bits::Bits;
+use bucket::{Bucket, BucketId, Fingerprint, Identity, Unusable};
+use filter::Filters;
+use pending::{Known, Shard, Waiter, Witness};
+
+const SHARDS: usize = 64;
+
+/// How often a lookup that rewrites keep overtaking tries before it answers "not there".
+const READ_ATTEMPTS: usize = 8;
+
+/// A small-object cache on a range of a device.
+pub struct Soc {
+    device: Arc<dyn Device>,
+    placement: PlacementHandle,
+    config: SocConfig,
+    buckets: u32,
+    /// Most buckets that one device write holds.
+    group_buckets: u32,
+    filters: Filters,
+    /// Which buckets hold something of this generation. The others are not read: what lies there is not ours.
+    written: Bits,
+    shards: Box<[Mutex<Shard>]>,
+    pending_bytes: AtomicUsize,
+    turn: AtomicUsize,
+    room: Event,
+    work: Event,
+}
+
+/// Why an item was not staged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotStaged {
+    /// Too many bytes wait for their buckets to be written. [`Soc::wait_ready`] waits for room.
+    #[error("the memory for items on their way to flash is full")]
+    Full,
+    /// No bucket can hold the item ([`Soc::fits`]).
+    #[error("the item is larger than a bucket can hold")]
+    TooLarge,
+}
+
+/// An item copied to memory, not visible yet. Dropping it abandons it.
+#[must_use = "an item that is staged but not committed is never visible"]
+pub struct Staged<'soc> {
+    soc: &'soc Soc,
+    address: Address,
+    item: Option<Waiter>,
+}
+
+/// Where a key lives.
+#[derive(Debug, Clone, Copy)]
+struct Address {
+    bucket: BucketId,
+    fingerprint: Fingerprint,
+}
+
+impl Soc {
+    /// An empty cache on `device`.
+    ///
+    /// # Errors
+    /// The configuration does not fit the device.
+    pub fn new(device: Arc<dyn Device>, config: SocConfig) -> Result<Self, SocConfigError> {
+        let geometry = device.geometry();
+        config.check(&geometry)?;
+        let buckets = config.buckets();
+        Ok(Self {
+            placement: device.allocate_handle("soc"),
+            device,
+            config,
+            buckets,
+            group_buckets: (config.max_write_bytes.min(geometry.max_io_bytes) / config.bucket_bytes).max(1),
+            filters: Filters::new(buckets, config.filter_bytes_per_bucket),
+            written: Bits::new(buckets),
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
+            pending_bytes: AtomicUsize::new(0),
+            turn: AtomicUsize::new(0),
+            room: Event::new(),
+            work: Event::new(),
+        })
+    }
+
+    /// Whether an item of these sizes can be kept at all.
+    #[must_use]
+    pub fn fits(&self, key_bytes: usize, value_bytes: usize) -> bool {
+        self.config.fits(key_bytes, value_bytes)
+    }
+
+    /// Copies an item to memory. It becomes visible by [`commit`](Self::commit).
+    ///
+    /// # Errors
+    /// See [`NotStaged`]; nothing is kept then.
+    pub fn stage(&self, item: &FlashItem<'_>) -> Result<Staged<'_>, NotStaged> {
+        let value_len = item.value_len();
+        if !self.fits(item.key.len(), value_len) {
+            return Err(NotStaged::TooLarge);
+        }
+        let address = self.address(item.hash);
+        let len = item.key.len() + value_len;
+        self.take_room(pending::ENTRY_OVERHEAD_BYTES + len)?;
+        let item = Waiter {
+            fingerprint: address.fingerprint,
+            expiry_seconds: item.expiry_seconds,
+            tag: item.tag,
+            key_len: u8::try_from(item.key.len()).expect("checked by `fits`"),
+            bytes: Some(key_and_value(item, len)),
+        };
+        Ok(Staged { soc: self, address, item: Some(item) })
+    }
+
+    /// Makes a staged item visible, in place of an older version of its key. The caller holds the key's lock.
+    pub fn commit(&self, mut staged: Staged<'_>) {
+        let item = staged.item.take().expect("a staged item is committed once");
+        let bucket = staged.address.bucket;
+        let freed = {
+            let mut shard = self.shard(bucket).lock();
+            shard.stats.inserts += 1;
+            shard.stats.logical_written_bytes += item.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+            shard.insert(bucket, item)
+        };
+        if freed > 0 {
+            self.give_back(freed);
+        }
+        self.announce_work();
+    }
+
+    /// Gives a staged item up; the same as dropping it.
+    pub fn abandon(&self, staged: Staged<'_>) {
+        drop(staged);
+    }
+
+    /// Removes `key`: lookups miss from now on. Answers whether there may have been something to remove. Never
+    /// refused: a tombstone goes beyond the pending limit if it must, so who removes without end should
+    /// [wait](Self::wait_ready) as inserts do.
+    pub fn forget(&self, hash: KeyHash, key: &[u8]) -> bool {
+        let Address { bucket, fingerprint } = self.address(hash);
+        let removal = {
+            let mut shard = self.shard(bucket).lock();
+            let on_flash = self.may_be_on_flash(bucket, fingerprint);
+            let removal = shard.remove(bucket, fingerprint, key, on_flash);
+            shard.stats.removes += u64::from(removal.was_known);
+            removal
+        };
+        if removal.taken_bytes > 0 {
+            self.pending_bytes.fetch_add(removal.taken_bytes, Ordering::AcqRel);
+            self.announce_work();
+        }
+        if removal.freed_bytes > 0 {
+            self.give_back(removal.freed_bytes);
+        }
+        removal.was_known
+    }
+
+    /// Whether a key with this hash may be here. "No" is certain; costs no I/O.
+    #[must_use]
+    pub fn may_contain(&self, hash: KeyHash) -> bool {
+        let Address { bucket, fingerprint } = self.address(hash);
+        // The table first: an entry leaves it only after the filter knows of it.
+        let waits = self.shard(bucket).lock().waits(bucket, fingerprint);
+        waits.unwrap_or_else(|| self.may_be_on_flash(bucket, fingerprint))
+    }
+
+    /// Looks `key` up, by at most one read of the device (more only while its bucket is being rewritten).
+    pub async fn read(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        waiting: Waiting,
+        now_seconds: u32,
+    ) -> Option<FlashValue> {
+        let address = self.address(hash);
+        let lookup = Lookup { soc: self, address, key, now_seconds };
+        let mut before = match lookup.begin() {
+            Step::Done(answer) => return answer,
+            Step::ReadBucket(witness) => witness,
+        };
+        for _ in 0..READ_ATTEMPTS {
+            let read = self.read_bucket(address.bucket, waiting).await;
+            match lookup.conclude(before, read) {
+                Step::Done(answer) => return answer,
+                Step::ReadBucket(witness) => before = witness,
+            }
+        }
+        self.shard(address.bucket).lock().stats.lookups_given_up += 1;
+        None
+    }
+
+    /// Whether there is room to stage an item.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        self.pending_bytes() < self.config.pending_limit_bytes
+    }
+
+    /// Waits until there is [room](Self::ready). Somebody else must be stepping.
+    pub async fn wait_ready(&self, waiting: Waiting) {
+        while !self.ready() {
+            let listener = self.room.listen();
+            if self.ready() {
+                return;
+            }
+            match waiting {
+                Waiting::Thread => listener.wait(),
+                Waiting::Task => listener.await,
+            }
+        }
+    }
+
+    /// Whether enough waits for a [`step`](Self::step) to be worth its while: half of the pending memory. The
+    /// other half takes what comes while the step runs, and what is stepped over settles with later items.
+    #[must_use]
+    pub fn wants_step(&self) -> bool {
+        self.pending_bytes() >= self.config.pending_limit_bytes / 2
+    }
+
+    /// Waits until the cache [wants a step](Self::wants_step).
+    pub async fn wait_work(&self, waiting: Waiting) {
+        while !self.wants_step() {
+            let listener = self.work.listen();
+            if self.wants_step() {
+                return;
+            }
+            match waiting {
+                Waiting::Thread => listener.wait(),
+                Waiting::Task => listener.await,
+            }
+        }
+    }
+
+    /// Wakes everyone in [`wait_work`](Self::wait_work) and [`wait_ready`](Self::wait_ready) to look again.
+    pub fn wake(&self) {
+        self.work.notify(usize::MAX);
+        self.room.notify(usize::MAX);
+    }
+
+    /// Memory that waits for its bucket to be written, in bytes.
+    #[must_use]
+    pub fn pending_bytes(&self) -> usize {
+        self.pending_bytes.load(Ordering::Acquire)
+    }
+
+    /// Memory the cache takes at most: filters, bits and the pending limit (which tombstones alone may exceed).
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.filters.bytes() + self.written.bytes() + self.config.pending_limit_bytes
+    }
+
+    /// The configuration it was made with.
+    #[must_use]
+    pub fn config(&self) -> &SocConfig {
+        &self.config
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn stats(&self) -> SocStats {
+        let mut sum = SocStats::default();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            sum += &shard.stats;
+            sum.pending_entries += shard.entries() as u64;
+        }
+        sum.pending_bytes = self.pending_bytes() as u64;
+        sum
+    }
+
+    fn address(&self, hash: KeyHash) -> Address {
+        // Multiply and shift: any number of buckets, and neighbours share no more than chance wants.
+        let bucket = (u128::from(hash.0) * u128::from(self.buckets)) >> 64;
+        Address { bucket: BucketId(bucket as u32), fingerprint: Fingerprint::of(hash) }
+    }
+
+    fn shard(&self, bucket: BucketId) -> &Mutex<Shard> {
+        &self.shards[(bucket.0 >> pending::RUN_BITS) as usize % SHARDS]
+    }
+
+    fn identity(&self, id: BucketId) -> Identity {
+        Identity { generation: self.config.generation, id }
+    }
+
+    fn may_be_on_flash(&self, bucket: BucketId, fingerprint: Fingerprint) -> bool {
+        self.written.get(bucket) && self.filters.may_contain(bucket, fingerprint)
+    }
+
+    fn offset(&self, bucket: BucketId) -> u64 {
+        self.config.offset_bytes + u64::from(bucket.0) * u64::from(self.config.bucket_bytes)
+    }
+
+    async fn read_bucket(&self, bucket: BucketId, waiting: Waiting) -> Option<IoBuffer> {
+        let buffer = IoBuffer::zeroed(self.config.bucket_bytes as usize);
+        let request = Request::Read { offset: self.offset(bucket), buffer };
+        waiting.start(&*self.device, request).await.ok().flatten()
+    }
+
+    /// From now on the bucket is empty, whatever the device holds there. The caller has its shard locked or owns its
+    /// place.
+    fn disown(&self, bucket: BucketId) {
+        self.written.set(bucket, false);
+        self.filters.clear(bucket);
+    }
+
+    fn announce_work(&self) {
+        if self.wants_step() {
+            self.work.notify(1);
+        }
+    }
+
+    /// Takes pending memory if the limit is not reached yet. So the last one in may exceed it by an item: else a
+    /// limit below an item's size would refuse that item for ever.
+    fn take_room(&self, bytes: usize) -> Result<(), NotStaged> {
+        let limit = self.config.pending_limit_bytes;
+        let take = |pending: usize| (pending < limit).then_some(pending + bytes);
+        let taken = self.pending_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
+        taken.map(|_| ()).map_err(|_| NotStaged::Full)
+    }
+
+    fn give_back(&self, bytes: usize) {
+        let before = self.pending_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        debug_assert!(before >= bytes, "more pending memory given back than was taken");
+        self.room.notify(usize::MAX);
+    }
+}
+
+impl Drop for Staged<'_> {
+    fn drop(&mut self) {
+        if let Some(item) = self.item.take() {
+            self.soc.give_back(item.memory_bytes());
+        }
+    }
+}
+
+/// One lookup: what is asked in memory before and after the device is read.
+struct Lookup<'a> {
+    soc: &'a Soc,
+    address: Address,
+    key: &'a [u8],
+    now_seconds: u32,
+}
+
+enum Step {
+    Done(Option<FlashValue>),
+    ReadBucket(Witness),
+}
+
+impl Lookup<'_> {
+    fn begin(&self) -> Step {
+        let mut shard = self.soc.shard(self.address.bucket).lock();
+        shard.stats.lookups += 1;
+        self.ask_memory(&mut shard)
+    }
+
+    /// After a read. Memory is asked again: what came since wins, and a write-back that ended since may have torn the
+    /// read or made it old.
+    fn conclude(&self, before: Witness, read: Option<IoBuffer>) -> Step {
+        let bucket = self.address.bucket;
+        let mut shard = self.soc.shard(bucket).lock();
+        shard.stats.bucket_reads += 1;
+        let after = match self.ask_memory(&mut shard) {
+            Step::ReadBucket(after) if !before.overtaken(after) => after,
+            answered_or_overtaken => return answered_or_overtaken,
+        };
+        let Some(buffer) = read else {
+            shard.stats.read_errors += 1;
+            return Step::Done(None);
+        };
+        match Bucket::open(&buffer, self.soc.identity(bucket)) {
+            Ok(found) => {
+                let found = found.find(self.address.fingerprint, self.key);
+                let found = found.map(|e| (e.value_range(), e.expiry_seconds, e.tag));
+                Step::Done(self.answer(&mut shard, buffer, found))
+            }
+            Err(_) if before.writing || after.writing => Step::ReadBucket(after),
+            Err(why) => {
+                shard.stats.count_unusable(why);
+                self.soc.disown(bucket);
+                Step::Done(None)
+            }
+        }
+    }
+
+    /// The pending table, then whether the bucket may hold the key.
+    fn ask_memory(&self, shard: &mut Shard) -> Step {
+        let Address { bucket, fingerprint } = self.address;
+        match self.ask_table(shard) {
+            Step::ReadBucket(_) if !self.soc.may_be_on_flash(bucket, fingerprint) => Step::Done(None),
+            step => step,
+        }
+    }
+
+    fn ask_table(&self, shard: &mut Shard) -> Step {
+        let Address { bucket, fingerprint } = self.address;
+        let item = match shard.find(bucket, fingerprint, self.key) {
+            Known::Nothing(witness) => return Step::ReadBucket(witness),
+            Known::Removed => return Step::Done(None),
+            Known::Item(item) => item,
+        };
+        if bucket::expired(item.expiry_seconds, self.now_seconds) {
+            shard.stats.expired_lookups += 1;
+            return Step::Done(None);
+        }
+        shard.stats.hits += 1;
+        shard.stats.hits_pending += 1;
+        let bytes = item.bytes.expect("a known item has bytes");
+        let value = usize::from(item.key_len)..bytes.len();
+        Step::Done(Some(FlashValue::in_memory(bytes, value, item.expiry_seconds, item.tag)))
+    }
+
+    fn answer(
+        &self,
+        shard: &mut Shard,
+        buffer: IoBuffer,
+        found: Option<(std::ops::Range<usize>, u32, u16)>,
+    ) -> Option<FlashValue> {
+        let Some((value, expiry_seconds, tag)) = found else {
+            shard.stats.filter_false_positives += 1;
+            return None;
+        };
+        if bucket::expired(expiry_seconds, self.now_seconds) {
+            shard.stats.expired_lookups += 1;
+            return None;
+        }
+        shard.stats.hits += 1;
+        Some(FlashValue::read(buffer, value, expiry_seconds, tag))
+    }
+}
+
+impl SocStats {
+    fn count_unusable(&mut self, why: Unusable) {
+        match why {
+            Unusable::Stale => self.stale_buckets += 1,
+            Unusable::Checksum | Unusable::Malformed => self.checksum_errors += 1,
+        }
+    }
+}
+
+/// Key and value of an item in one allocation.
+fn key_and_value(item: &FlashItem<'_>, len: usize) -> Arc<[u8]> {
+    // An iterator of known length is collected straight into the shared allocation.
+    let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
+    let whole = Arc::get_mut(&mut bytes).expect("nobody else has it yet");
+    let (key, value) = whole.split_at_mut(item.key.len());
+    key.copy_from_slice(item.key);
+    item.copy_value(value);
+    bytes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! What the DRAM tier is told, and the layout computed from it once.
+
+use std::sync::Arc;
+
+use policy::Eviction;
+
+/// Makes the eviction policy of one slab class. It is told its capacity, in items, whenever the class gains or loses
+/// a slab.
+pub type PolicyFactory = Arc<dyn Fn() -> Box<dyn Eviction> + Send + Sync>;
+
+/// The DRAM tier, as its owner wants it.
+#[derive(Clone)]
+pub struct DramConfig {
+    /// Memory for items, bytes. Whole slabs of it are used: see [`DramConfig::slab_bytes`].
+    pub dram_bytes: u64,
+    /// Bytes of a slab, a power of two from 64 KiB on; `None` takes 4 MiB, or less where `dram_bytes` would make
+    /// fewer than 256 slabs (but never less than the largest allocation).
+    pub slab_bytes: Option<u32>,
+    /// Pools and their shares. One pool of everything by default.
+    pub pools: Vec<PoolConfig>,
+    /// Each chunk size is this much larger than the one below.
+    pub alloc_factor: f64,
+    /// Smallest chunk, bytes.
+    pub min_alloc_bytes: u32,
+    /// Largest chunk, bytes: an item with its header and key is never larger.
+    pub max_alloc_bytes: u32,
+    /// The chunk sizes themselves, ascending; overrides factor, smallest and largest where it is not empty. Each is
+    /// raised to a multiple of 8.
+    pub alloc_sizes: Vec<u32>,
+    /// The eviction policy.
+    pub policy: PolicyFactory,
+}
+
+impl DramConfig {
+    /// A tier of `dram_bytes` in one pool, with the usual sizes.
+    #[must_use]
+    pub fn new(dram_bytes: u64, policy: PolicyFactory) -> Self {
+        Self {
+            dram_bytes,
+            slab_bytes: None,
+            pools: vec![PoolConfig { name: "default".into(), share: 1.0 }],
+            alloc_factor: 1.08,
+            min_alloc_bytes: 64,
+            max_alloc_bytes: 1 << 20,
+            alloc_sizes: Vec::new(),
+            policy,
+        }
+    }
+}
+
+impl std::fmt::Debug for DramConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DramConfig")
+            .field("dram_bytes", &self.dram_bytes)
+            .field("slab_bytes", &self.slab_bytes)
+            .field("pools", &self.pools)
+            .field("alloc_factor", &self.alloc_factor)
+            .field("min_alloc_bytes", &self.min_alloc_bytes)
+            .field("max_alloc_bytes", &self.max_alloc_bytes)
+            .field("alloc_sizes", &self.alloc_sizes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A pool: items of one pool never push out items of another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PoolConfig {
+    /// Its name in reports.
+    pub name: String,
+    /// Its share of the slabs, 0 to 1.
+    pub share: f64,
+}
+
+/// A pool, by its place in [`DramConfig::pools`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PoolId(pub u8);
+
+/// Why a [`DramConfig`] cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Slabs are powers of two of at least 64 KiB.
+    #[error("slab_bytes is {0}: it must be a power of two, at least {MIN_SLAB_BYTES}")]
+    SlabBytes(u32),
+    /// The largest allocation must fit a slab.
+    #[error("the largest allocation is {largest} bytes, more than a slab of {slab_bytes}")]
+    LargestExceedsSlab {
+        /// Largest chunk, bytes.
+        largest: u32,
+        /// Bytes of a slab.
+        slab_bytes: u32,
+    },
+    /// Chunk sizes must ascend, hold a header, and number at most 256.
+    #[error("allocation sizes: {0}")]
+    AllocSizes(String),
+    /// Shares must be above 0 and sum to at most 1, of 1 to 64 pools.
+    #[error("pools: {0}")]
+    Pools(String),
+    /// Too little memory: every pool needs a slab.
+    #[error("dram_bytes {dram_bytes} makes {slabs} slabs of {slab_bytes} bytes; {what}")]
+    TooSmall {
+        /// As configured.
+        dram_bytes: u64,
+        /// Whole slabs in it.
+        slabs: u64,
+        /// Bytes of a slab.
+        slab_bytes: u32,
+        /// Who goes without.
+        what: String,
+    },
+    /// Items are named by 32 bits; larger smallest chunks reach further.
+    #[error(
+        "dram_bytes {dram_bytes} is more than the {max} that can be addressed with chunks from {smallest} bytes on; \
+         raise min_alloc_bytes"
+    )]
+    TooLarge {
+        /// As configured.
+        dram_bytes: u64,
+        /// What can be addressed.
+        max: u64,
+        /// Smallest chunk, bytes.
+        smallest: u32,
+    },
+    /// The system gave no memory.
+    #[error("mapping {bytes} bytes: {source}")]
+    Map {
+        /// Bytes asked for.
+        bytes: u64,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
+
+const MIN_SLAB_BYTES: u32 = 64 << 10;
+const USUAL_SLAB_BYTES: u32 = 4 << 20;
+/// With fewer slabs than that, classes that need little hold too much.
+const WANTED_SLABS: u64 = 256;
+const MAX_SIZES: usize = 256;
+const MAX_POOLS: usize = 64;
+
+/// Numbers computed from the config, each of them once.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    pub slab_bytes: u32,
+    pub slab_count: u32,
+    /// Bits of an item's reference that name the chunk in its slab.
+    pub chunk_bits: u32,
+    /// Chunk sizes, ascending, multiples of 8.
+    pub sizes: Vec<u32>,
+    /// Slabs of each pool.
+    pub quotas: Vec<u32>,
+}
+
+impl Layout {
+    pub(super) fn of(config: &DramConfig) -> Result<Self, ConfigError> {
+        check_pools(config)?;
+        let wanted = wanted_sizes(config)?;
+        let (smallest, largest) = (wanted[0], *wanted.last().expect("checked: there is a size"));
+        let slab_bytes = slab_bytes(config, largest)?;
+        let sizes = if config.alloc_sizes.is_empty() { widened(&wanted, slab_bytes) } else { wanted };
+        let slabs = config.dram_bytes / u64::from(slab_bytes);
+        let chunk_bits = (slab_bytes / smallest).next_power_of_two().trailing_zeros();
+        // A slab's number within its class has 16 bits too.
+        let max_slabs = ((1_u64 << (32 - chunk_bits)) - 1).min(1 << 16);
+        if slabs > max_slabs {
+            let max = max_slabs * u64::from(slab_bytes);
+            return Err(ConfigError::TooLarge { dram_bytes: config.dram_bytes, max, smallest });
+        }
+        let slab_count = slabs as u32;
+        let quotas = quotas(config, slab_count).map_err(|what| ConfigError::TooSmall {
+            dram_bytes: config.dram_bytes,
+            slabs,
+            slab_bytes,
+            what,
+        })?;
+        Ok(Self { slab_bytes, slab_count, chunk_bits, sizes, quotas })
+    }
+}
+
+fn wanted_sizes(config: &DramConfig) -> Result<Vec<u32>, ConfigError> {
+    let wrong = |what: String| Err(ConfigError::AllocSizes(what));
+    let sizes = if config.alloc_sizes.is_empty() {
+        let (min, max, factor) = (config.min_alloc_bytes, config.max_alloc_bytes, config.alloc_factor);
+        if !(factor > 1.0 && factor.is_finite()) {
+            return wrong(format!("alloc_factor is {factor}: it must be above 1"));
+        }
+        if min > max {
+            return wrong(format!("min_alloc_bytes {min} is above max_alloc_bytes {max}"));
+        }
+        geometric(min, max, factor)
+    } else {
+        config.alloc_sizes.iter().map(|&size| multiple_of_8(size)).collect()
+    };
+    if sizes.len() > MAX_SIZES {
+        return wrong(format!("{} sizes, at most {MAX_SIZES} are possible", sizes.len()));
+    }
+    if !sizes.is_sorted_by(|a, b| a < b) {
+        return wrong(format!("{sizes:?} do not ascend by at least 8"));
+    }
+    if sizes[0] < 64 {
+        return wrong(format!("the smallest is {} bytes; the least that makes sense is 64", sizes[0]));
+    }
+    Ok(sizes)
+}
+
+fn multiple_of_8(size: u32) -> u32 {
+    size.checked_next_multiple_of(8).unwrap_or(size & !7)
+}
+
+fn geometric(min: u32, max: u32, factor: f64) -> Vec<u32> {
+    let (mut sizes, max) = (vec![multiple_of_8(min)], multiple_of_8(max));
+    while let Some(&last) = sizes.last()
+        && last < max
+        && sizes.len() <= MAX_SIZES
+    {
+        let next = multiple_of_8((f64::from(last) * factor).ceil().min(f64::from(u32::MAX - 8)) as u32);
+        sizes.push(next.max(last + 8).min(max));
+    }
+    sizes
+}
+
+/// Raises each size as far as the number of chunks in a slab stays the same: what would be lost at a slab's end is
+/// shared out among its chunks.
+fn widened(sizes: &[u32], slab_bytes: u32) -> Vec<u32> {
+    let largest = *sizes.last().expect("checked: there is a size");
+    let mut wide: Vec<u32> = sizes.iter().map(|&size| (slab_bytes / (slab_bytes / size)) & !7).collect();
+    *wide.last_mut().expect("as many as sizes") = largest;
+    wide.retain(|&size| size <= largest);
+    wide.dedup();
+    wide
+}
+
+fn slab_bytes(config: &DramConfig, largest: u32) -> Result<u32, ConfigError> {
+    let least = largest.checked_next_power_of_two().unwrap_or(1 << 31).max(MIN_SLAB_BYTES);
+    let slab_bytes = match config.slab_bytes {
+        Some(bytes) if !bytes.is_power_of_two() || bytes < MIN_SLAB_BYTES => {
+            return Err(ConfigError::SlabBytes(bytes));
+        }
+        Some(bytes) => bytes,
+        None => {
+            let for_wanted = (config.dram_bytes / WANTED_SLABS).max(1);
+            let for_wanted = u32::try_from(for_wanted).map_or(u32::MAX, |bytes| 1 << bytes.ilog2());
+            for_wanted.min(USUAL_SLAB_BYTES).max(least)
+        }
+    };
+    if largest > slab_bytes {
+        return Err(ConfigError::LargestExceedsSlab { largest, slab_bytes });
+    }
+    Ok(slab_bytes)
+}
+
+fn check_pools(config: &DramConfig) -> Result<(), ConfigError> {
+    let wrong = |what: String| Err(ConfigError::Pools(what));
+    let count = config.pools.len();
+    if count == 0 || count > MAX_POOLS {
+        return wrong(format!("there are {count}; 1 to {MAX_POOLS} are possible"));
+    }
+    if let Some(pool) = config.pools.iter().find(|pool| !(pool.share > 0.0 && pool.share <= 1.0)) {
+        return wrong(format!(
+            "the share of {:?} is {}: it must be above 0 and at most 1",
+            pool.name, pool.share
+        ));
+    }
+    let sum: f64 = config.pools.iter().map(|pool| pool.share).sum();
+    if sum > 1.0 + 1e-6 {
+        return wrong(format!("the shares sum to {sum}, more than 1"));
+    }
+    Ok(())
+}
+
+/// Whole slabs for each pool. What rounding leaves over goes one by one to the first pools, if the shares sum to 1.
+fn quotas(config: &DramConfig, slab_count: u32) -> Result<Vec<u32>, String> {
+    if slab_count == 0 {
+        return Err("not one".into());
+    }
+    let shares = config.pools.iter().map(|pool| pool.share);
+    let mut quotas: Vec<u32> = shares.clone().map(|share| (share * f64::from(slab_count)) as u32).collect();
+    if shares.sum::<f64>() > 1.0 - 1e-6 {
+        let left = slab_count.saturating_sub(quotas.iter().sum());
+        quotas.iter_mut().take(left as usize).for_each(|quota| *quota += 1);
+    }
+    match quotas.iter().position(|&quota| quota == 0) {
+        Some(pool) => Err(format!("pool {:?} gets none", config.pools[pool].name)),
+        None => Ok(quotas),
+    }
+}

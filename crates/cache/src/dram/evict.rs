@@ -1,0 +1,208 @@
+//! How an item leaves for another: chosen under the class lock, offered to the spill with no lock held, taken out of
+//! the index under its shard's lock.
+
+use super::item::State;
+use super::pools::{Taken, Wanted};
+use super::slab::Item;
+use super::{AllocateError, Class, Dram};
+use crate::KeyHash;
+use policy::Entry;
+
+/// Where evicted items go.
+///
+/// An eviction calls [`stage`](Self::stage) once, with no lock held and the item still findable. What it staged is
+/// then either committed, under the lock of the item's shard in the instant the item leaves the index, or abandoned,
+/// because somebody used, replaced or removed the item meanwhile. A key is therefore always in DRAM or beyond the
+/// spill, without a gap between.
+pub trait Spill {
+    /// What is kept between staging and the end.
+    type Staged;
+
+    /// Prepares for the item to leave: copies it where it will go.
+    fn stage(&self, victim: &Victim<'_>) -> Stage<Self::Staged>;
+
+    /// The item leaves now. Called under its shard's lock: brief, and no calls back into the tier.
+    fn commit(&self, staged: Self::Staged, victim: &Victim<'_>);
+
+    /// The item stays, or was removed by somebody else: what was staged must not be seen.
+    fn abandon(&self, staged: Self::Staged);
+}
+
+/// The spill's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage<T> {
+    /// The item may go and leave nothing behind.
+    Drop,
+    /// The item may go; this stands for its copy.
+    Ready(T),
+    /// The spill cannot take more now. The item stays, and the allocation ends with [`AllocateError::Busy`].
+    Busy,
+}
+
+/// The spill of a tier with nothing behind it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Discard;
+
+impl Spill for Discard {
+    type Staged = ();
+
+    fn stage(&self, _: &Victim<'_>) -> Stage<()> {
+        Stage::Drop
+    }
+
+    fn commit(&self, (): (), _: &Victim<'_>) {}
+
+    fn abandon(&self, (): ()) {}
+}
+
+/// An item about to leave.
+#[derive(Debug)]
+pub struct Victim<'a> {
+    item: Item<'a>,
+    hash: KeyHash,
+    pool: super::PoolId,
+    now_seconds: u32,
+    value: [&'a [u8]; 1],
+}
+
+impl<'a> Victim<'a> {
+    pub(super) fn new(dram: &'a Dram, item: Item<'a>, now_seconds: u32) -> Self {
+        let pool = dram.pools.class_of(item.reference()).0.pool;
+        Self { item, hash: KeyHash::of(item.key()), pool, now_seconds, value: [item.value()] }
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &'a [u8] {
+        self.item.key()
+    }
+
+    /// The key's hash.
+    #[must_use]
+    pub fn hash(&self) -> KeyHash {
+        self.hash
+    }
+
+    /// The value, in pieces.
+    #[must_use]
+    pub fn value(&self) -> &[&'a [u8]] {
+        &self.value
+    }
+
+    /// Unix second at which the item expires; 0 is never.
+    #[must_use]
+    pub fn expiry_seconds(&self) -> u32 {
+        self.item.header().expiry_seconds()
+    }
+
+    /// The tag its owner gave it.
+    #[must_use]
+    pub fn tag(&self) -> u16 {
+        self.item.header().tag()
+    }
+
+    /// The pool it is in.
+    #[must_use]
+    pub fn pool(&self) -> super::PoolId {
+        self.pool
+    }
+
+    /// Whether the same value is known to be on flash.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.item.header().state().has(State::CLEAN)
+    }
+
+    /// Seconds since the item was last used, as far as the policy's hit rule made it known.
+    #[must_use]
+    pub fn idle_seconds(&self) -> u32 {
+        self.now_seconds.saturating_sub(self.item.header().touched_seconds())
+    }
+
+    pub(super) fn item_bytes(&self) -> u64 {
+        self.item.header().item_bytes()
+    }
+
+    pub(super) fn now_seconds(&self) -> u32 {
+        self.now_seconds
+    }
+
+    pub(super) fn entry(&self) -> Entry {
+        Entry { hash: self.hash.0, weight: 1 }
+    }
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// The item is gone; the chunk is the evictor's alone.
+    Gone,
+    /// Somebody uses it.
+    InUse,
+    /// The spill is full.
+    Busy,
+}
+
+impl Dram {
+    /// A chunk of `class`, as a draft, in the policy; evicts if it must.
+    pub(super) fn take_chunk<S: Spill>(
+        &self,
+        class: &Class,
+        wanted: Wanted,
+        spill: &S,
+    ) -> Result<Item<'_>, AllocateError> {
+        loop {
+            let item = match class.take(&self.pools, wanted) {
+                Taken::Free(item) => return Ok(item),
+                Taken::Victim(item) => item,
+                Taken::Nothing => {
+                    self.take_slab_from_others(class, spill)?;
+                    continue;
+                }
+            };
+            let victim = Victim::new(self, item, wanted.now_seconds);
+            match self.evict(&victim, spill) {
+                Attempt::Gone => {
+                    item.header().become_draft();
+                    return Ok(item);
+                }
+                refused => {
+                    class.take_back(&self.pools, item, victim.entry(), wanted);
+                    self.release(item);
+                    if matches!(refused, Attempt::Busy) {
+                        return Err(AllocateError::Busy);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tries to make an item leave that the caller marked `EVICTING` and holds a reference of.
+    pub(super) fn evict<S: Spill>(&self, victim: &Victim<'_>, spill: &S) -> Attempt {
+        let item = victim.item;
+        let staged =
+            if item.header().is_expired(victim.now_seconds) { Stage::Drop } else { spill.stage(victim) };
+        let staged = match staged {
+            Stage::Busy => return Attempt::Busy,
+            Stage::Ready(staged) => Some(staged),
+            Stage::Drop => None,
+        };
+        let mut table = self.index.write(victim.hash);
+        let state = item.header().state();
+        let (linked, references) = (state.has(State::LINKED), state.references());
+        if linked && references == 2 {
+            let removed = table.remove_item(item, victim.hash);
+            debug_assert!(removed, "a linked item is in the index");
+            if let Some(staged) = staged {
+                spill.commit(staged, victim);
+            }
+            return Attempt::Gone;
+        }
+        drop(table);
+        if let Some(staged) = staged {
+            spill.abandon(staged);
+        }
+        // Removed by its owner meanwhile, and nobody reads it any more: gone as well.
+        if !linked && references == 1 { Attempt::Gone } else { Attempt::InUse }
+    }
+}

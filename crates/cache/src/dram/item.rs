@@ -1,0 +1,206 @@
+//! The header in front of every item, and what its state word means.
+//!
+//! ```text
+//! chunk   | state u32 | value_len u32 | expiry u32 | touched u32 | key_len u16, tag u16 | key … | value … | unused |
+//!           0           4               8            12            16                     20
+//! state   | flags, 8 bits | references, 24 bits |
+//! ```
+//!
+//! Every word is atomic: headers are looked at by evictors and statistics while readers count themselves in and out.
+//! Key and value are written while the item is a draft, by its only owner, and never after.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::sync::step;
+
+/// Bytes in front of the key.
+pub const HEADER_BYTES: usize = size_of::<Header>();
+
+const _: () = assert!(HEADER_BYTES == 20, "the drawing above and the memory budget say 20");
+
+/// Where an item is: slab and chunk in one number. See [`super::slab::Arena`] for how the bits are shared out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ItemRef(pub(super) u32);
+
+impl ItemRef {
+    /// No item: ends a list. The arena never has that many chunks.
+    pub(super) const NONE: Self = Self(u32::MAX);
+}
+
+/// The state word: who refers to an item, and where it can be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct State(u32);
+
+impl State {
+    /// In the index (a child: in its parent's chain). Changes only under the shard's write lock.
+    pub(super) const LINKED: u32 = 1 << 24;
+    /// In its class's policy. Changes only under the class lock.
+    pub(super) const IN_POLICY: u32 = 1 << 25;
+    /// Being filled by the thread that allocated it.
+    pub(super) const DRAFT: u32 = 1 << 26;
+    /// An evictor works on it. Set under the class lock; cleared by that evictor.
+    pub(super) const EVICTING: u32 = 1 << 27;
+    /// The same value is on flash.
+    pub(super) const CLEAN: u32 = 1 << 28;
+    /// Has a chain of children.
+    pub(super) const CHAINED: u32 = 1 << 29;
+    /// Is a child in somebody's chain.
+    pub(super) const CHILD: u32 = 1 << 30;
+    /// On the class's free list. Changes only under the class lock.
+    pub(super) const FREE: u32 = 1 << 31;
+
+    const REFERENCES: u32 = (1 << 24) - 1;
+
+    /// References: one for the index, one for every handle, one for an evictor.
+    pub(super) fn references(self) -> u32 {
+        self.0 & Self::REFERENCES
+    }
+
+    /// Whether any of `flags` is set.
+    pub(super) fn has(self, flags: u32) -> bool {
+        self.0 & flags != 0
+    }
+}
+
+/// What stands in front of every key. Its drawing is in the module's comment.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Header {
+    state: AtomicU32,
+    value_len: AtomicU32,
+    expiry_seconds: AtomicU32,
+    touched_seconds: AtomicU32,
+    key_len_and_tag: AtomicU32,
+}
+
+impl Header {
+    pub(super) fn state(&self) -> State {
+        step();
+        State(self.state.load(Ordering::Acquire))
+    }
+
+    /// Overwrites the state of an item that nobody else can reach.
+    pub(super) fn set_state(&self, flags: u32, references: u32) {
+        self.state.store(flags | references, Ordering::Release);
+    }
+
+    /// Sets `flags`; the state before.
+    pub(super) fn set(&self, flags: u32) -> State {
+        step();
+        State(self.state.fetch_or(flags, Ordering::AcqRel))
+    }
+
+    /// Clears `flags`; the state before.
+    pub(super) fn clear(&self, flags: u32) -> State {
+        step();
+        State(self.state.fetch_and(!flags, Ordering::AcqRel))
+    }
+
+    /// Clears some flags and sets others in one step; the state before.
+    pub(super) fn exchange(&self, clear: u32, set: u32) -> State {
+        step();
+        let changed = |state| Some(state & !clear | set);
+        State(
+            self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).unwrap_or_else(|same| same),
+        )
+    }
+
+    /// One more reference. The caller knows that there is one already: it holds the shard's lock on a linked
+    /// item, or a reference of its own.
+    #[inline]
+    pub(super) fn pin(&self) {
+        step();
+        let before = State(self.state.fetch_add(1, Ordering::Relaxed));
+        debug_assert!(before.references() > 0, "pinned an item that nothing refers to");
+        assert!(before.references() < State::REFERENCES / 2, "handles leak: eight million on one item");
+    }
+
+    /// One reference less; whether it was the last. Then the caller frees the chunk.
+    #[inline]
+    pub(super) fn unpin(&self) -> bool {
+        step();
+        let before = State(self.state.fetch_sub(1, Ordering::AcqRel));
+        debug_assert!(before.references() > 0, "unpinned an item that nothing refers to");
+        before.references() == 1
+    }
+
+    /// An evictor takes hold of a linked item that only the index refers to. Under the class lock.
+    pub(super) fn begin_eviction(&self) -> bool {
+        let seen = self.state();
+        let free_to_go = seen.references() == 1 && seen.has(State::LINKED) && !seen.has(State::EVICTING);
+        let held = (seen.0 + 1) | State::EVICTING;
+        free_to_go && self.state.compare_exchange(seen.0, held, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// The item of the only owner becomes a draft, wherever the policy has it by now.
+    pub(super) fn become_draft(&self) {
+        step();
+        let draft = |state| Some(state & State::IN_POLICY | State::DRAFT | 1);
+        let done = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, draft);
+        debug_assert!(done.is_ok());
+    }
+
+    /// Writes what does not change while the item lives, but for expiry and tag.
+    pub(super) fn describe(&self, key_len: u16, value_len: u32, expiry_seconds: u32, now_seconds: u32) {
+        self.value_len.store(value_len, Ordering::Relaxed);
+        self.expiry_seconds.store(expiry_seconds, Ordering::Relaxed);
+        self.touched_seconds.store(now_seconds, Ordering::Relaxed);
+        self.key_len_and_tag.store(u32::from(key_len), Ordering::Relaxed);
+    }
+
+    pub(super) fn key_len(&self) -> usize {
+        (self.key_len_and_tag.load(Ordering::Relaxed) & 0xffff) as usize
+    }
+
+    pub(super) fn value_len(&self) -> usize {
+        self.value_len.load(Ordering::Relaxed) as usize
+    }
+
+    /// Bytes the item asked for, header included.
+    pub(super) fn item_bytes(&self) -> u64 {
+        (HEADER_BYTES + self.key_len() + self.value_len()) as u64
+    }
+
+    pub(super) fn tag(&self) -> u16 {
+        (self.key_len_and_tag.load(Ordering::Relaxed) >> 16) as u16
+    }
+
+    pub(super) fn set_tag(&self, tag: u16) {
+        let key_len = self.key_len_and_tag.load(Ordering::Relaxed) & 0xffff;
+        self.key_len_and_tag.store(u32::from(tag) << 16 | key_len, Ordering::Relaxed);
+    }
+
+    pub(super) fn expiry_seconds(&self) -> u32 {
+        self.expiry_seconds.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_expiry_seconds(&self, expiry_seconds: u32) {
+        self.expiry_seconds.store(expiry_seconds, Ordering::Relaxed);
+    }
+
+    /// Whether the item's time is over: from the expiry second on.
+    #[inline]
+    pub(super) fn is_expired(&self, now_seconds: u32) -> bool {
+        let expiry = self.expiry_seconds();
+        expiry != 0 && expiry <= now_seconds
+    }
+
+    /// When the item was last used, as far as the hit rule made it known.
+    pub(super) fn touched_seconds(&self) -> u32 {
+        self.touched_seconds.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn set_touched_seconds(&self, now_seconds: u32) {
+        self.touched_seconds.store(now_seconds, Ordering::Relaxed);
+    }
+
+    /// The next chunk of the free list. A free chunk has no value; its length's place keeps the link.
+    pub(super) fn next_free(&self) -> ItemRef {
+        ItemRef(self.value_len.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_next_free(&self, next: ItemRef) {
+        self.value_len.store(next.0, Ordering::Relaxed);
+    }
+}

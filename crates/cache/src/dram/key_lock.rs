@@ -1,0 +1,60 @@
+//! Changing what the index says of a key.
+
+use super::handle::{Draft, Handle};
+use super::index::Table;
+use super::item::State;
+use super::sync::RwLockWriteGuard;
+use super::{Dram, Entry};
+use crate::KeyHash;
+
+/// The sole right to say what is known of a key (and of all keys of its shard). Hold it briefly, and allocate before
+/// taking it: an allocation may have to evict from this very shard.
+pub struct KeyLock<'a> {
+    pub(super) dram: &'a Dram,
+    pub(super) table: RwLockWriteGuard<'a, Table>,
+    pub(super) hash: KeyHash,
+}
+
+impl<'a> KeyLock<'a> {
+    /// The item of `key`, unless it has expired. `key` has the hash that was locked.
+    #[must_use]
+    pub fn find(&self, key: &[u8]) -> Option<Handle<'a>> {
+        let item = self.table.find(&self.dram.pools.arena, key, self.hash)?;
+        let expired = item.header().is_expired(self.dram.now_seconds());
+        (!expired).then(|| Handle::pin(self.dram, item))
+    }
+
+    /// Makes `draft` what its key leads to; the item it replaced, which readers may still hold.
+    ///
+    /// # Panics
+    /// If the draft's hash is not the one that was locked.
+    pub fn link(&mut self, draft: Draft<'a>) -> Option<Handle<'a>> {
+        assert_eq!(draft.hash, self.hash, "a draft is linked under the lock of its own key");
+        let item = draft.into_item();
+        let before = item.header().exchange(State::DRAFT, State::LINKED);
+        let replaced = self.table.insert(&self.dram.pools.arena, item, self.hash).map(|old| {
+            old.header().clear(State::LINKED);
+            // The index's reference is the handle's now.
+            Handle::adopt(self.dram, old)
+        });
+        if !before.has(State::IN_POLICY) {
+            let (class, _) = self.dram.pools.class_of(item.reference());
+            let entry = Entry { hash: self.hash.0, weight: 1 };
+            class.enter_policy(&self.dram.pools, item, entry, self.dram.now_seconds());
+        }
+        replaced
+    }
+
+    /// Makes `key` lead nowhere; the item it led to, expired or not.
+    pub fn unlink(&mut self, key: &[u8]) -> Option<Handle<'a>> {
+        let item = self.table.remove_key(&self.dram.pools.arena, key, self.hash)?;
+        item.header().clear(State::LINKED);
+        Some(Handle::adopt(self.dram, item))
+    }
+}
+
+impl std::fmt::Debug for KeyLock<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "KeyLock({:x})", self.hash.0)
+    }
+}

@@ -1,0 +1,408 @@
+//! Pools, their slab classes, and the supply of slabs.
+//!
+//! A class cuts its slabs in chunks of one size and has one eviction policy over them. The class lock guards the
+//! free list, the policy and the `IN_POLICY` and `FREE` flags. Lock order: shard, class, supply.
+
+use std::sync::OnceLock;
+
+use policy::{Entry, Eviction, HitRule, Slot};
+
+use super::config::{ConfigError, DramConfig, Layout, PolicyFactory, PoolId};
+use super::item::{ItemRef, State};
+use super::slab::{Arena, Item, SlabUse};
+use super::stats::ClassCounters;
+use super::sync::{Mutex, MutexGuard};
+
+/// The arena with everything that hands out its chunks.
+pub(super) struct Pools {
+    pub arena: Arena,
+    pub layout: Layout,
+    /// The classes of pool 0 by ascending size, then those of pool 1, and so on.
+    pub classes: Box<[Class]>,
+    supply: Supply,
+    policy: PolicyFactory,
+    size_table: Box<[u8]>,
+}
+
+/// One chunk size in one pool.
+#[repr(align(64))]
+pub(super) struct Class {
+    pub pool: PoolId,
+    pub index: u16,
+    pub chunk_bytes: u32,
+    pub chunks_per_slab: u32,
+    /// `2^64 / chunks_per_slab`, rounded up: finds a slot's slab by multiplication.
+    reciprocal: u64,
+    rule: OnceLock<HitRule>,
+    inner: Mutex<Inner>,
+}
+
+/// What the class lock guards.
+#[derive(Default)]
+pub(super) struct Inner {
+    policy: Option<Box<dyn Eviction>>,
+    pub(super) free_head: Option<ItemRef>,
+    /// Slabs by ordinal; `None` is an ordinal whose slab was given away.
+    pub(super) slabs: Vec<Option<u32>>,
+    /// Slabs whose chunks were not all handed out yet, and the first that was not. Memory behind it is untouched.
+    pub(super) carving: Vec<(u32, u32)>,
+    /// The slab that is being emptied: its chunks are not handed out any more.
+    pub(super) releasing: Option<Releasing>,
+    pub counters: ClassCounters,
+}
+
+/// A slab on its way out of its class.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Releasing {
+    pub slab: u32,
+    /// Chunks that were ever handed out; the ones behind are untouched.
+    pub carved: u32,
+}
+
+/// Slabs that nobody uses, and how many each pool has.
+struct Supply {
+    state: Mutex<SupplyState>,
+    quotas: Vec<u32>,
+    releases: Vec<Mutex<()>>,
+}
+
+struct SupplyState {
+    free: Vec<u32>,
+    used: Vec<u32>,
+}
+
+/// What somebody wants a chunk for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    pub entry: Entry,
+    pub bytes: u64,
+    pub now_seconds: u32,
+}
+
+/// What a class can give.
+pub(super) enum Taken<'a> {
+    /// A chunk, a draft already.
+    Free(Item<'a>),
+    /// An item to be evicted. The caller holds a reference, and the chunk stands in the policy as the new entry's.
+    Victim(Item<'a>),
+    /// Nothing: no free chunk, no slab to be had, and of the items none that could leave.
+    Nothing,
+}
+
+impl Pools {
+    pub(super) fn new(config: &DramConfig) -> Result<Self, ConfigError> {
+        let layout = Layout::of(config)?;
+        let bytes = u64::from(layout.slab_count) * u64::from(layout.slab_bytes);
+        let arena = Arena::new(layout.slab_count, layout.slab_bytes.ilog2(), layout.chunk_bits)
+            .map_err(|source| ConfigError::Map { bytes, source })?;
+        let pools = 0..layout.quotas.len() as u8;
+        let sizes = || layout.sizes.iter().copied();
+        let cells = pools.flat_map(|pool| sizes().map(move |size| (PoolId(pool), size)));
+        let class = |(index, (pool, size))| Class::new(pool, index as u16, size, layout.slab_bytes);
+        let classes = cells.enumerate().map(class).collect();
+        let supply = Supply::new(&layout);
+        let size_table = size_table(&layout.sizes);
+        Ok(Self { arena, classes, supply, policy: config.policy.clone(), size_table, layout })
+    }
+
+    /// The class for items of `item_bytes` in `pool`; `None` if no chunk is that large.
+    #[inline]
+    pub(super) fn class_for(&self, pool: PoolId, item_bytes: usize) -> Option<&Class> {
+        let sizes = &self.layout.sizes;
+        let first = *self.size_table.get(item_bytes / SIZE_STEP)? as usize;
+        let class = first + sizes[first..].iter().position(|&size| size as usize >= item_bytes)?;
+        Some(&self.classes[usize::from(pool.0) * sizes.len() + class])
+    }
+
+    /// The class an item's slab belongs to, and the item's slot in its policy.
+    #[inline]
+    pub(super) fn class_of(&self, reference: ItemRef) -> (&Class, Slot) {
+        let slab_use = self.arena.slab_use(self.arena.slab_of(reference));
+        let class = &self.classes[usize::from(slab_use.class)];
+        (class, class.slot(slab_use, self.arena.chunk_of(reference)))
+    }
+
+    /// Gives back a chunk whose last reference was dropped.
+    #[cold]
+    pub(super) fn free(&self, item: Item<'_>) {
+        let (class, _) = self.class_of(item.reference());
+        class.lock().free(self, class, item);
+    }
+
+    /// The classes of a pool, by ascending size.
+    pub(super) fn classes_of(&self, pool: PoolId) -> &[Class] {
+        let sizes = self.layout.sizes.len();
+        &self.classes[usize::from(pool.0) * sizes..][..sizes]
+    }
+
+    /// Makes an emptied slab the pool's to hand out again.
+    pub(super) fn give_back(&self, pool: PoolId, slab: u32) {
+        self.supply.give_back(pool, slab);
+    }
+
+    /// Lets one release at a time go on in a pool.
+    pub(super) fn one_release(&self, pool: PoolId) -> MutexGuard<'_, ()> {
+        self.supply.releases[usize::from(pool.0)].lock()
+    }
+
+    pub(super) fn quota(&self, pool: PoolId) -> u32 {
+        self.supply.quotas[usize::from(pool.0)]
+    }
+
+    pub(super) fn slabs_used(&self, pool: PoolId) -> u32 {
+        self.supply.state.lock().used[usize::from(pool.0)]
+    }
+}
+
+const SIZE_STEP: usize = 64;
+
+/// For each multiple of 64 bytes, the first class that large; the class for a size is there or a few further.
+fn size_table(sizes: &[u32]) -> Box<[u8]> {
+    let largest = *sizes.last().expect("a layout has sizes") as usize;
+    let first_at =
+        |bytes: usize| sizes.iter().position(|&size| size as usize >= bytes).unwrap_or(sizes.len() - 1);
+    (0..=largest / SIZE_STEP).map(|step| first_at(step * SIZE_STEP) as u8).collect()
+}
+
+impl Supply {
+    fn new(layout: &Layout) -> Self {
+        let free = (0..layout.slab_count).rev().collect();
+        let state = SupplyState { free, used: vec![0; layout.quotas.len()] };
+        let releases = layout.quotas.iter().map(|_| Mutex::new(())).collect();
+        Self { state: Mutex::new(state), quotas: layout.quotas.clone(), releases }
+    }
+
+    /// A slab that nobody uses, counted as the pool's.
+    fn take(&self, pool: PoolId) -> Option<u32> {
+        let pool = usize::from(pool.0);
+        let mut state = self.state.lock();
+        if state.used[pool] >= self.quotas[pool] {
+            return None;
+        }
+        let slab = state.free.pop()?;
+        state.used[pool] += 1;
+        Some(slab)
+    }
+
+    fn give_back(&self, pool: PoolId, slab: u32) {
+        let mut state = self.state.lock();
+        state.used[usize::from(pool.0)] -= 1;
+        state.free.push(slab);
+    }
+}
+
+impl Class {
+    fn new(pool: PoolId, index: u16, chunk_bytes: u32, slab_bytes: u32) -> Self {
+        let chunks_per_slab = slab_bytes / chunk_bytes;
+        let reciprocal = (u64::MAX / u64::from(chunks_per_slab)).wrapping_add(1);
+        let (rule, inner) = (OnceLock::new(), Mutex::new(Inner::default()));
+        Self { pool, index, chunk_bytes, chunks_per_slab, reciprocal, rule, inner }
+    }
+
+    /// How hits reach the policy. A class that has items has a policy.
+    #[inline]
+    pub(super) fn rule(&self) -> &HitRule {
+        self.rule.get().unwrap_or(&HitRule::Ignore)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+
+    #[inline]
+    fn slot(&self, slab_use: SlabUse, chunk: u32) -> Slot {
+        Slot(u32::from(slab_use.ordinal) * self.chunks_per_slab + chunk)
+    }
+
+    /// Ordinal and chunk of a slot.
+    fn place(&self, slot: Slot) -> (usize, u32) {
+        if self.chunks_per_slab == 1 {
+            return (slot.0 as usize, 0);
+        }
+        let ordinal = ((u128::from(slot.0) * u128::from(self.reciprocal)) >> 64) as u32;
+        (ordinal as usize, slot.0 - ordinal * self.chunks_per_slab)
+    }
+
+    /// A chunk: a free one, one of a new slab, or one whose item has to be evicted first.
+    pub(super) fn take<'a>(&self, pools: &'a Pools, wanted: Wanted) -> Taken<'a> {
+        let mut inner = self.lock();
+        inner.counters.allocation_attempts += 1;
+        if let Some(item) = inner.free_chunk(pools, self) {
+            item.header().set_state(State::DRAFT | State::IN_POLICY, 1);
+            let (_, slot) = pools.class_of(item.reference());
+            inner.policy().insert(slot, wanted.entry, wanted.now_seconds);
+            inner.counters.items += 1;
+            inner.counters.requested_bytes += wanted.bytes;
+            return Taken::Free(item);
+        }
+        match inner.choose_victim(pools, self, wanted) {
+            Some(item) => Taken::Victim(item),
+            None => {
+                inner.counters.allocation_failures += 1;
+                Taken::Nothing
+            }
+        }
+    }
+
+    /// A victim could not leave: its slot is the old entry's again, as if that had been hit.
+    pub(super) fn take_back(&self, pools: &Pools, item: Item<'_>, entry: Entry, wanted: Wanted) {
+        let mut inner = self.lock();
+        let (_, slot) = pools.class_of(item.reference());
+        if item.header().clear(State::EVICTING).has(State::IN_POLICY) {
+            inner.policy().remove(slot);
+        }
+        inner.policy().restore(slot, entry, wanted.now_seconds);
+        item.header().set(State::IN_POLICY);
+        inner.counters.evictions -= 1;
+        inner.counters.eviction_failures += 1;
+        inner.counters.requested_bytes += item.header().item_bytes();
+        inner.counters.requested_bytes -= wanted.bytes;
+    }
+
+    /// An item that its policy let go of while it was a draft comes in again.
+    #[cold]
+    pub(super) fn enter_policy(&self, pools: &Pools, item: Item<'_>, entry: Entry, now_seconds: u32) {
+        let mut inner = self.lock();
+        let state = item.header().state();
+        if state.has(State::LINKED) && !state.has(State::IN_POLICY | State::EVICTING) {
+            let (_, slot) = pools.class_of(item.reference());
+            inner.policy().insert(slot, entry, now_seconds);
+            item.header().set(State::IN_POLICY);
+        }
+    }
+
+    /// Tells the policy of a hit, if it still has the item.
+    pub(super) fn hit(&self, item: Item<'_>, slot: Slot, now_seconds: u32) {
+        let mut inner = self.lock();
+        if item.header().state().has(State::IN_POLICY) {
+            inner.policy().hit(slot, now_seconds);
+        }
+    }
+}
+
+impl Inner {
+    pub(super) fn policy(&mut self) -> &mut dyn Eviction {
+        &mut **self.policy.as_mut().expect("a class gets its policy with its first slab")
+    }
+
+    pub(super) fn free_chunk<'a>(&mut self, pools: &'a Pools, class: &Class) -> Option<Item<'a>> {
+        if let Some(head) = self.free_head {
+            let item = pools.arena.item(head);
+            let next = item.header().next_free();
+            self.free_head = (next != ItemRef::NONE).then_some(next);
+            return Some(item);
+        }
+        if self.carving.is_empty() {
+            let slab = pools.supply.take(class.pool)?;
+            self.adopt(pools, class, slab);
+        }
+        let (slab, next) = self.carving.last_mut()?;
+        let item = pools.arena.item(pools.arena.reference(*slab, *next));
+        *next += 1;
+        if *next == class.chunks_per_slab {
+            self.carving.pop();
+        }
+        Some(item)
+    }
+
+    /// Makes a slab of the pool's share one of the class's.
+    #[cold]
+    pub(super) fn adopt(&mut self, pools: &Pools, class: &Class, slab: u32) {
+        if self.policy.is_none() {
+            let policy = (pools.policy)();
+            let _ = class.rule.set(policy.hit_rule());
+            self.policy = Some(policy);
+        }
+        let vacant = self.slabs.iter().position(Option::is_none);
+        let ordinal = vacant.unwrap_or_else(|| {
+            self.slabs.push(None);
+            self.slabs.len() - 1
+        });
+        self.slabs[ordinal] = Some(slab);
+        let ordinal =
+            u16::try_from(ordinal).expect("a class has no more slabs than the arena, at most 65,536");
+        pools
+            .arena
+            .set_slab_use(slab, SlabUse { chunk_bytes: class.chunk_bytes, class: class.index, ordinal });
+        self.carving.push((slab, 0));
+        self.counters.slabs += 1;
+        self.tell_capacity(class);
+    }
+
+    /// Whether an item could be put without anything having to leave.
+    pub(super) fn free_chunks(&self, class: &Class) -> u64 {
+        u64::from(self.counters.slabs) * u64::from(class.chunks_per_slab) - self.counters.items
+    }
+
+    /// The item that would leave next.
+    pub(super) fn oldest<'a>(&self, pools: &'a Pools, class: &Class) -> Option<Item<'a>> {
+        let slot = self.policy.as_ref()?.oldest()?;
+        Some(self.item_at(pools, class, slot))
+    }
+
+    pub(super) fn tell_capacity(&mut self, class: &Class) {
+        let capacity = u64::from(self.counters.slabs) * u64::from(class.chunks_per_slab);
+        self.policy().set_capacity(capacity);
+    }
+
+    fn item_at<'a>(&self, pools: &'a Pools, class: &Class, slot: Slot) -> Item<'a> {
+        let (ordinal, chunk) = class.place(slot);
+        let slab = self.slabs[ordinal].expect("a policy holds slots of slabs that the class has");
+        pools.arena.item(pools.arena.reference(slab, chunk))
+    }
+
+    /// Lets the policy choose, until it chooses an item that nobody uses. Its slot goes to the new entry at once,
+    /// which saves taking the lock again when the item has left.
+    fn choose_victim<'a>(&mut self, pools: &'a Pools, class: &Class, wanted: Wanted) -> Option<Item<'a>> {
+        let tries = self.policy.as_ref()?.len();
+        for _ in 0..tries {
+            let slot = self.policy().evict(wanted.now_seconds)?;
+            let item = self.item_at(pools, class, slot);
+            let state = item.header().clear(State::IN_POLICY);
+            if state.references() == 0 || !state.has(State::LINKED) || state.has(State::EVICTING) {
+                // On its way out already, or a draft, or another evictor's: who holds it brings it back if need be.
+                continue;
+            }
+            if self.is_releasing(pools, item) {
+                continue;
+            }
+            if item.header().begin_eviction() {
+                self.policy().insert(slot, wanted.entry, wanted.now_seconds);
+                item.header().set(State::IN_POLICY);
+                self.counters.evictions += 1;
+                self.counters.requested_bytes -= item.header().item_bytes();
+                self.counters.requested_bytes += wanted.bytes;
+                return Some(item);
+            }
+            let entry = Entry { hash: crate::KeyHash::of(item.key()).0, weight: 1 };
+            self.policy().restore(slot, entry, wanted.now_seconds);
+            item.header().set(State::IN_POLICY);
+            self.counters.eviction_failures += 1;
+        }
+        None
+    }
+
+    /// Puts a chunk on the free list.
+    pub(super) fn free(&mut self, pools: &Pools, class: &Class, item: Item<'_>) {
+        self.counters.items -= 1;
+        self.counters.requested_bytes -= item.header().item_bytes();
+        if item.header().state().has(State::IN_POLICY) {
+            let (_, slot) = pools.class_of(item.reference());
+            self.policy().remove(slot);
+        }
+        item.header().set_state(State::FREE, 0);
+        debug_assert_eq!(pools.class_of(item.reference()).0.index, class.index);
+        if !self.is_releasing(pools, item) {
+            self.push_free(item);
+        }
+    }
+
+    pub(super) fn push_free(&mut self, item: Item<'_>) {
+        item.header().set_next_free(self.free_head.unwrap_or(ItemRef::NONE));
+        self.free_head = Some(item.reference());
+    }
+
+    pub(super) fn is_releasing(&self, pools: &Pools, item: Item<'_>) -> bool {
+        self.releasing.is_some_and(|releasing| releasing.slab == pools.arena.slab_of(item.reference()))
+    }
+}

@@ -1,0 +1,54 @@
+//! Removing what has expired before anybody asks for it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Dram, Handle};
+use crate::KeyHash;
+
+/// Where the next step begins.
+#[derive(Debug, Default)]
+pub(super) struct Reaper {
+    next_shard: AtomicUsize,
+}
+
+/// What a step did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reaped {
+    /// Items looked at.
+    pub visited: u64,
+    /// Items removed.
+    pub removed: u64,
+    /// Whether the step came to the end of the index; the next one begins anew.
+    pub ended_round: bool,
+}
+
+impl Dram {
+    /// Looks at the next shards, at least one and until `budget_items` items were looked at, and removes what has
+    /// expired. Only one step at a time: a second one beside it would visit other shards, not the same.
+    pub fn reap_step(&self, budget_items: u64) -> Reaped {
+        let mut reaped = Reaped::default();
+        loop {
+            let shards = self.index.shard_count();
+            let shard = self.reaper.next_shard.fetch_add(1, Ordering::Relaxed) % shards;
+            self.reap_shard(shard, &mut reaped);
+            reaped.ended_round |= shard + 1 == shards;
+            if reaped.visited >= budget_items || reaped.ended_round {
+                return reaped;
+            }
+        }
+    }
+
+    fn reap_shard(&self, shard: usize, reaped: &mut Reaped) {
+        let now_seconds = self.now_seconds();
+        let expired: Vec<_> = {
+            let table = self.index.read_shard(shard);
+            reaped.visited += table.len() as u64;
+            let items = table.items(&self.pools.arena);
+            items.filter(|item| item.header().is_expired(now_seconds)).map(|item| Handle::pin(self, item)).collect()
+        };
+        for handle in expired {
+            let hash = KeyHash::of(handle.key());
+            reaped.removed += u64::from(self.remove_expired(handle, hash));
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Emptying a slab: every item of it is moved to a free chunk of its class, or evicted.
+//!
+//! Chunks of the slab stop being handed out first, then each item leaves by the same protocol as any victim. Items that
+//! somebody holds are tried again; if they are still held after a few rounds, the slab goes back to work.
+
+use policy::Entry;
+
+use super::evict::{Attempt, Spill, Victim};
+use super::item::State;
+use super::pools::{Class, Inner, Pools, Releasing};
+use super::slab::Item;
+use super::{AllocateError, Dram};
+
+/// Rounds over the items of a slab before it is given up.
+const ROUNDS: u32 = 3;
+
+/// How a slab's release went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReleaseStats {
+    /// Items that were to be moved.
+    pub move_attempts: u64,
+    /// Items moved.
+    pub moves: u64,
+    /// Items that were to be evicted.
+    pub eviction_attempts: u64,
+    /// Items evicted.
+    pub evictions: u64,
+}
+
+/// What is at a chunk of a slab that is being emptied.
+enum Occupant<'a> {
+    Nobody,
+    /// Ready to leave: marked `EVICTING`, one reference more, out of the policy.
+    Leaving(Item<'a>),
+    /// Held by somebody.
+    InUse,
+}
+
+impl Dram {
+    /// Gives a starving class a slab of its pool's richest neighbour.
+    #[cold]
+    pub(super) fn take_slab_from_others<S: Spill>(&self, class: &Class, spill: &S) -> Result<(), AllocateError> {
+        let _one_at_a_time = self.pools.one_release(class.pool);
+        if class.lock().free_chunks(class) > 0 || self.pools.slabs_used(class.pool) < self.pools.quota(class.pool) {
+            return Ok(()); // Somebody else's release helped while this one waited.
+        }
+        let mut donors: Vec<_> = self.pools.classes_of(class.pool).iter().collect();
+        donors.retain(|donor| donor.index != class.index && donor.lock().counters.slabs > 0);
+        donors.sort_by_key(|donor| std::cmp::Reverse(donor.lock().counters.slabs));
+        let mut refusal = AllocateError::NoMemory;
+        for donor in donors {
+            match self.release_slab(donor, false, spill) {
+                (Ok(slab), _) => {
+                    class.lock().adopt(&self.pools, class, slab);
+                    return Ok(());
+                }
+                (Err(AllocateError::Busy), _) => refusal = AllocateError::Busy,
+                (Err(_), _) => {}
+            }
+        }
+        Err(refusal)
+    }
+
+    /// Empties a slab of `class` and takes it out of the class: the slab of the item that would leave next.
+    /// The caller holds the pool's [`Pools::one_release`].
+    pub(super) fn release_slab<S: Spill>(
+        &self,
+        class: &Class,
+        move_items: bool,
+        spill: &S,
+    ) -> (Result<u32, AllocateError>, ReleaseStats) {
+        let mut stats = ReleaseStats::default();
+        let Some(releasing) = class.lock().begin_release(&self.pools, class) else {
+            return (Err(AllocateError::NoMemory), stats);
+        };
+        let mut refusal = AllocateError::NoMemory;
+        for _ in 0..ROUNDS {
+            refusal = AllocateError::NoMemory;
+            let mut left = 0;
+            for chunk in 0..releasing.carved {
+                let occupant = class.lock().occupant(&self.pools, releasing, chunk);
+                match occupant {
+                    Occupant::Nobody => {}
+                    Occupant::InUse => left += 1,
+                    Occupant::Leaving(item) => match self.make_leave(class, item, move_items, spill, &mut stats) {
+                        Attempt::Gone => {}
+                        Attempt::InUse => left += 1,
+                        Attempt::Busy => {
+                            left += 1;
+                            refusal = AllocateError::Busy;
+                        }
+                    },
+                }
+                if refusal == AllocateError::Busy {
+                    break;
+                }
+            }
+            if left == 0 || refusal == AllocateError::Busy {
+                break;
+            }
+        }
+        let mut inner = class.lock();
+        inner.counters.evictions += stats.evictions;
+        let done = inner.end_release(&self.pools, class, releasing, self.now_seconds());
+        (if done { Ok(releasing.slab) } else { Err(refusal) }, stats)
+    }
+
+    /// Moves or evicts an item that was marked as leaving.
+    fn make_leave<S: Spill>(
+        &self,
+        class: &Class,
+        item: Item<'_>,
+        move_item: bool,
+        spill: &S,
+        stats: &mut ReleaseStats,
+    ) -> Attempt {
+        let victim = Victim::new(self, item, self.now_seconds());
+        let chunk = if move_item { class.lock().chunk_for_move(&self.pools, class, &victim) } else { None };
+        let attempt = match chunk {
+            Some(chunk) => {
+                stats.move_attempts += 1;
+                let attempt = self.move_item(&victim, item, chunk);
+                stats.moves += u64::from(attempt == Attempt::Gone);
+                attempt
+            }
+            None => {
+                stats.eviction_attempts += 1;
+                let attempt = self.evict(&victim, spill);
+                stats.evictions += u64::from(attempt == Attempt::Gone);
+                attempt
+            }
+        };
+        match attempt {
+            Attempt::Gone => item.header().become_draft(),
+            Attempt::InUse | Attempt::Busy => drop(item.header().clear(State::EVICTING)),
+        }
+        self.release(item);
+        attempt
+    }
+
+    /// Copies an item to `chunk`, a draft, and lets the index lead there.
+    fn move_item(&self, victim: &Victim<'_>, old: Item<'_>, mut chunk: Item<'_>) -> Attempt {
+        let header = old.header();
+        chunk.header().describe(
+            header.key_len() as u16,
+            header.value_len() as u32,
+            header.expiry_seconds(),
+            header.touched_seconds(),
+        );
+        chunk.write_key(old.key());
+        chunk.value_mut().copy_from_slice(old.value());
+        let mut table = self.index.write(victim.hash());
+        let state = header.state();
+        if !(state.has(State::LINKED) && state.references() == 2) {
+            drop(table);
+            self.release(chunk);
+            return if !state.has(State::LINKED) && state.references() == 1 { Attempt::Gone } else { Attempt::InUse };
+        }
+        // Tag and expiry may have been changed through a handle that is gone by now.
+        chunk.header().set_tag(header.tag());
+        chunk.header().set_expiry_seconds(header.expiry_seconds());
+        let clean = if state.has(State::CLEAN) { State::CLEAN } else { 0 };
+        let before = chunk.header().exchange(State::DRAFT, State::LINKED | clean);
+        let replaced = table.replace_item(old, chunk, victim.hash());
+        debug_assert!(replaced, "a linked item is in the index");
+        if !before.has(State::IN_POLICY) {
+            let (class, _) = self.pools.class_of(chunk.reference());
+            class.enter_policy(&self.pools, chunk, victim.entry(), self.now_seconds());
+        }
+        Attempt::Gone
+    }
+}
+
+impl Inner {
+    /// Chooses the slab of the oldest item, or the last one, and stops handing out its chunks.
+    fn begin_release(&mut self, pools: &Pools, class: &Class) -> Option<Releasing> {
+        assert!(self.releasing.is_none(), "one release at a time in a pool");
+        let oldest = self.oldest(pools, class).map(|item| pools.arena.slab_of(item.reference()));
+        let slab = oldest.or_else(|| self.slabs.iter().rev().find_map(|&slab| slab))?;
+        let carving = self.carving.iter().position(|&(carved, _)| carved == slab);
+        let carved = carving.map_or(class.chunks_per_slab, |at| self.carving.remove(at).1);
+        let releasing = Releasing { slab, carved };
+        self.releasing = Some(releasing);
+        let mut next = self.free_head.take();
+        while let Some(free) = next {
+            let item = pools.arena.item(free);
+            let after = item.header().next_free();
+            next = (after != super::item::ItemRef::NONE).then_some(after);
+            if !self.is_releasing(pools, item) {
+                self.push_free(item);
+            }
+        }
+        Some(releasing)
+    }
+
+    fn occupant<'a>(&mut self, pools: &'a Pools, releasing: Releasing, chunk: u32) -> Occupant<'a> {
+        let item = pools.arena.item(pools.arena.reference(releasing.slab, chunk));
+        if item.header().state().has(State::FREE) {
+            return Occupant::Nobody;
+        }
+        if !item.header().begin_eviction() {
+            return Occupant::InUse;
+        }
+        if item.header().clear(State::IN_POLICY).has(State::IN_POLICY) {
+            let (_, slot) = pools.class_of(item.reference());
+            self.policy().remove(slot);
+        }
+        Occupant::Leaving(item)
+    }
+
+    /// A free chunk for an item of the same class that must move; none is no reason to evict another.
+    fn chunk_for_move<'a>(&mut self, pools: &'a Pools, class: &Class, victim: &Victim<'_>) -> Option<Item<'a>> {
+        let item = self.free_chunk(pools, class)?;
+        item.header().set_state(State::DRAFT | State::IN_POLICY, 1);
+        let (_, slot) = pools.class_of(item.reference());
+        self.policy().insert(slot, victim.entry(), victim.now_seconds());
+        self.counters.items += 1;
+        self.counters.requested_bytes += victim.item_bytes();
+        Some(item)
+    }
+
+    /// Takes the slab out of the class if it is empty, and puts it back to work if not; whether it was empty.
+    fn end_release(&mut self, pools: &Pools, class: &Class, releasing: Releasing, now_seconds: u32) -> bool {
+        self.releasing = None;
+        let Releasing { slab, carved } = releasing;
+        let items = || (0..carved).map(|chunk| pools.arena.item(pools.arena.reference(slab, chunk)));
+        if items().all(|item| item.header().state().has(State::FREE)) {
+            let ordinal = usize::from(pools.arena.slab_use(slab).ordinal);
+            self.slabs[ordinal] = None;
+            self.counters.slabs -= 1;
+            self.tell_capacity(class);
+            return true;
+        }
+        for item in items() {
+            let state = item.header().state();
+            if state.has(State::FREE) {
+                self.push_free(item);
+            } else if state.has(State::LINKED) && !state.has(State::IN_POLICY | State::EVICTING) {
+                let entry = Entry { hash: crate::KeyHash::of(item.key()).0, weight: 1 };
+                let (_, slot) = pools.class_of(item.reference());
+                self.policy().insert(slot, entry, now_seconds);
+                item.header().set(State::IN_POLICY);
+            }
+        }
+        if carved < class.chunks_per_slab {
+            self.carving.push((slab, carved));
+        }
+        false
+    }
+}

@@ -1,0 +1,33 @@
+//! Walking over all items, shard by shard.
+
+use super::{Dram, Handle};
+
+/// How far a walk has come. Starts with [`Cursor::default`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cursor {
+    shard: usize,
+}
+
+impl Dram {
+    /// Shows `visit` the items of the next shards, until at least `at_least` were shown; where to go on, or `None`
+    /// at the end. A shard is shown as it is at one instant; what comes, goes or moves between two shards is seen
+    /// once or never. No lock is held while `visit` runs. Expired items are not shown.
+    pub fn scan(&self, from: Cursor, at_least: usize, visit: &mut dyn FnMut(&Handle<'_>)) -> Option<Cursor> {
+        let mut shown = 0;
+        for shard in from.shard..self.index.shard_count() {
+            if shown >= at_least.max(1) {
+                return Some(Cursor { shard });
+            }
+            let now_seconds = self.now_seconds();
+            let handles: Vec<_> = {
+                let table = self.index.read_shard(shard);
+                let items = table.items(&self.pools.arena);
+                let live = items.filter(|item| !item.header().is_expired(now_seconds));
+                live.map(|item| Handle::pin(self, item)).collect()
+            };
+            shown += handles.len();
+            handles.iter().for_each(&mut *visit);
+        }
+        None
+    }
+}

@@ -1,0 +1,276 @@
+//! The arena: one stretch of memory, cut in slabs, each slab cut in chunks of one size.
+//!
+//! An [`ItemRef`] is a slab number and a chunk number in 32 bits. What a slab is cut into stands in a table of one
+//! word a slab, so an address is a load, a multiplication and an addition, and never a division.
+//!
+//! # Who may look into a chunk
+//! [`Item`] is a plain address. Its key and value may be read by whoever keeps the chunk from being used anew:
+//! the holder of a reference, of the shard's lock while the item is linked, or of the class lock while the item
+//! has references and is not marked `EVICTING` or `DRAFT`. They may be written by the owner of a draft alone.
+#![allow(
+    unsafe_code,
+    reason = "items live at computed places in one mapped arena; this file is all that knows"
+)]
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::item::{HEADER_BYTES, Header, ItemRef};
+
+/// The mapped memory and the table of slabs.
+pub(super) struct Arena {
+    base: NonNull<u8>,
+    mapping: mapping::Mapping,
+    slab_shift: u32,
+    chunk_bits: u32,
+    slabs: Box<[AtomicU64]>,
+}
+
+// SAFETY: the arena hands out addresses; who may use them when is the module's contract.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+/// What a slab is cut into, and whose it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SlabUse {
+    /// Bytes of a chunk; 0 for a slab that nobody has.
+    pub chunk_bytes: u32,
+    /// Index of the class that owns the slab.
+    pub class: u16,
+    /// Number of the slab among the slabs of its class.
+    pub ordinal: u16,
+}
+
+impl SlabUse {
+    fn pack(self) -> u64 {
+        u64::from(self.chunk_bytes) << 32 | u64::from(self.class) << 16 | u64::from(self.ordinal)
+    }
+
+    #[inline]
+    fn unpack(word: u64) -> Self {
+        Self { chunk_bytes: (word >> 32) as u32, class: (word >> 16) as u16, ordinal: word as u16 }
+    }
+}
+
+impl Arena {
+    /// Maps `slab_count` slabs of `1 << slab_shift` bytes. Pages cost memory only once touched.
+    pub(super) fn new(slab_count: u32, slab_shift: u32, chunk_bits: u32) -> std::io::Result<Self> {
+        let mapping = mapping::Mapping::new((slab_count as usize) << slab_shift)?;
+        let slabs = std::iter::repeat_with(|| AtomicU64::new(0)).take(slab_count as usize).collect();
+        Ok(Self { base: mapping.aligned_base(), mapping, slab_shift, chunk_bits, slabs })
+    }
+
+    /// Bytes of address space taken.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.slabs.len() as u64) << self.slab_shift
+    }
+
+    pub(super) fn slab_bytes(&self) -> u32 {
+        1 << self.slab_shift
+    }
+
+    /// The reference of chunk `chunk` of slab `slab`.
+    #[inline]
+    pub(super) fn reference(&self, slab: u32, chunk: u32) -> ItemRef {
+        ItemRef(slab << self.chunk_bits | chunk)
+    }
+
+    /// The slab of an item.
+    #[inline]
+    pub(super) fn slab_of(&self, reference: ItemRef) -> u32 {
+        reference.0 >> self.chunk_bits
+    }
+
+    /// The chunk of an item in its slab.
+    #[inline]
+    pub(super) fn chunk_of(&self, reference: ItemRef) -> u32 {
+        reference.0 & ((1 << self.chunk_bits) - 1)
+    }
+
+    /// Whose a slab is.
+    #[inline]
+    pub(super) fn slab_use(&self, slab: u32) -> SlabUse {
+        SlabUse::unpack(self.slabs[slab as usize].load(Ordering::Relaxed))
+    }
+
+    /// Gives a slab to a class. Under the class lock, and only while no item of it can be reached.
+    pub(super) fn set_slab_use(&self, slab: u32, slab_use: SlabUse) {
+        assert!(u64::from(slab_use.chunk_bytes) <= 1 << self.slab_shift);
+        self.slabs[slab as usize].store(slab_use.pack(), Ordering::Relaxed);
+    }
+
+    /// The item in a chunk. The reference comes from this arena, and its slab is in use.
+    #[inline]
+    pub(super) fn item(&self, reference: ItemRef) -> Item<'_> {
+        let slab = self.slab_of(reference);
+        let chunk_bytes = self.slab_use(slab).chunk_bytes as usize;
+        let offset = ((slab as usize) << self.slab_shift) + self.chunk_of(reference) as usize * chunk_bytes;
+        debug_assert!(offset < self.bytes() as usize);
+        // SAFETY: the index above checked `slab`; the chunk lies inside its slab, so the offset is in the mapping.
+        let address = unsafe { self.base.add(offset) };
+        Item { address: address.cast(), reference, arena: PhantomData }
+    }
+
+    /// Asks the processor to fetch an item's header and key.
+    #[inline]
+    pub(super) fn prefetch(&self, reference: ItemRef) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let address = self.item(reference).address.as_ptr().cast();
+            // SAFETY: prefetching has no effect that a program can see, at any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(address) }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = reference;
+    }
+}
+
+impl std::fmt::Debug for Arena {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Arena({} slabs of {} bytes in {:?})", self.slabs.len(), self.slab_bytes(), self.mapping)
+    }
+}
+
+/// The place of an item. Who may read what is the module's contract.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Item<'a> {
+    address: NonNull<Header>,
+    reference: ItemRef,
+    arena: PhantomData<&'a Arena>,
+}
+
+// SAFETY: an address; see the module's contract.
+unsafe impl Send for Item<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Item<'_> {}
+
+impl<'a> Item<'a> {
+    #[inline]
+    pub(super) fn reference(self) -> ItemRef {
+        self.reference
+    }
+
+    /// The header; all of it is atomic, so anyone may look.
+    #[inline]
+    pub(super) fn header(self) -> &'a Header {
+        // SAFETY: the chunk is at least a header long, zero-initialised memory that is a valid header, lives as
+        // long as the arena, is 4-byte aligned (chunk sizes are multiples of 8), and is only accessed atomically.
+        unsafe { self.address.as_ref() }
+    }
+
+    #[inline]
+    pub(super) fn key(self) -> &'a [u8] {
+        // SAFETY: `describe` was given lengths that fit the chunk, and by the module's contract nobody writes now.
+        unsafe { std::slice::from_raw_parts(self.bytes_at(0), self.header().key_len()) }
+    }
+
+    #[inline]
+    pub(super) fn value(self) -> &'a [u8] {
+        let header = self.header();
+        // SAFETY: as in `key`.
+        unsafe { std::slice::from_raw_parts(self.bytes_at(header.key_len()), header.value_len()) }
+    }
+
+    /// Writes the key of a draft.
+    pub(super) fn write_key(self, key: &[u8]) {
+        assert_eq!(key.len(), self.header().key_len());
+        // SAFETY: the draft's owner is the only one who touches the chunk; the key's place is `key_len` long.
+        unsafe { std::ptr::copy_nonoverlapping(key.as_ptr(), self.bytes_at(0), key.len()) }
+    }
+
+    /// The value of a draft, to be filled. `&mut` stands for the draft, of which there is one.
+    #[inline]
+    pub(super) fn value_mut(&mut self) -> &mut [u8] {
+        let header = self.header();
+        // SAFETY: the bytes are initialised (zeroed when mapped), inside the chunk, and the draft's alone.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes_at(header.key_len()), header.value_len()) }
+    }
+
+    #[inline]
+    fn bytes_at(self, offset: usize) -> *mut u8 {
+        // SAFETY: header, key and value lie inside the chunk: the allocation chose a class that holds them all.
+        unsafe { self.address.as_ptr().cast::<u8>().add(HEADER_BYTES + offset) }
+    }
+}
+
+#[cfg(not(miri))]
+mod mapping {
+    use std::ptr::NonNull;
+
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    /// Huge pages need their own alignment, and save the page walk that random access pays on every get.
+    const ALIGNMENT: usize = 2 << 20;
+
+    /// Anonymous pages, returned when dropped.
+    #[derive(Debug)]
+    pub(super) struct Mapping {
+        start: NonNull<std::ffi::c_void>,
+        bytes: usize,
+    }
+
+    impl Mapping {
+        pub(super) fn new(bytes: usize) -> std::io::Result<Self> {
+            let bytes = bytes + ALIGNMENT;
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            // SAFETY: a new mapping, at an address the kernel chooses, disturbs nothing.
+            let start = unsafe {
+                mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags)?
+            };
+            // SAFETY: the range was mapped just now. A kernel without huge pages refuses; small ones do as well.
+            let _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };
+            Ok(Self { start: NonNull::new(start).expect("the kernel never maps address 0 unasked"), bytes })
+        }
+
+        pub(super) fn aligned_base(&self) -> NonNull<u8> {
+            let start = self.start.cast::<u8>();
+            // SAFETY: less than ALIGNMENT is added, and the mapping has that much more than was asked.
+            unsafe { start.add(start.align_offset(ALIGNMENT)) }
+        }
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            // SAFETY: mapped in `new` with this length; the arena that knew addresses inside is gone.
+            let unmapped = unsafe { munmap(self.start.as_ptr(), self.bytes) };
+            debug_assert!(unmapped.is_ok());
+        }
+    }
+}
+
+#[cfg(miri)]
+mod mapping {
+    use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+    use std::ptr::NonNull;
+
+    /// Miri has no `mmap`: the same, from the allocator.
+    #[derive(Debug)]
+    pub(super) struct Mapping {
+        start: NonNull<u8>,
+        layout: Layout,
+    }
+
+    impl Mapping {
+        pub(super) fn new(bytes: usize) -> std::io::Result<Self> {
+            let layout = Layout::from_size_align(bytes, 4096).expect("test arenas are small");
+            // SAFETY: a config is refused without any slab, so the layout is not empty.
+            let start = unsafe { alloc_zeroed(layout) };
+            let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+            Ok(Self { start, layout })
+        }
+
+        pub(super) fn aligned_base(&self) -> NonNull<u8> {
+            self.start
+        }
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            // SAFETY: allocated in `new` with this layout.
+            unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What the DRAM tier did and holds.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Class, Dram, PoolId};
+use crate::KeyHash;
+
+/// Counters of one class, kept under its lock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ClassCounters {
+    pub slabs: u32,
+    pub items: u64,
+    pub requested_bytes: u64,
+    pub allocation_attempts: u64,
+    pub allocation_failures: u64,
+    pub evictions: u64,
+    pub eviction_failures: u64,
+}
+
+/// One slab class of a pool. Counts are since the tier was made; the rest is as of now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClassStats {
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Slabs it has.
+    pub slabs: u32,
+    /// Items in it: visible ones, drafts, children of chains, and removed ones that somebody still reads.
+    pub items: u64,
+    /// Bytes those items asked for, headers and keys included.
+    pub requested_bytes: u64,
+    /// Bytes of the chunks they are in.
+    pub allocated_bytes: u64,
+    /// Chunks asked for; another try after a victim that could not leave counts again.
+    pub allocation_attempts: u64,
+    /// Times that there was neither a free chunk nor a slab nor an item that could leave.
+    pub allocation_failures: u64,
+    /// Items evicted.
+    pub evictions: u64,
+    /// Items that the policy chose and that could not leave: in use, or the spill was full.
+    pub eviction_failures: u64,
+    /// Gets that found their item here.
+    pub hits: u64,
+    /// Seconds since the item that would leave next was used; `None` where there is none.
+    pub tail_age_seconds: Option<u32>,
+}
+
+/// One pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolStats {
+    /// The pool.
+    pub pool: PoolId,
+    /// Slabs it may have.
+    pub quota_slabs: u32,
+    /// Slabs its classes have.
+    pub used_slabs: u32,
+    /// Bytes of a slab.
+    pub slab_bytes: u32,
+    /// Its classes, by ascending chunk size.
+    pub classes: Vec<ClassStats>,
+}
+
+impl PoolStats {
+    /// All classes in one; tail age is the oldest, chunk size 0.
+    #[must_use]
+    pub fn total(&self) -> ClassStats {
+        self.classes.iter().fold(ClassStats::default(), |sum, class| ClassStats {
+            chunk_bytes: 0,
+            slabs: sum.slabs + class.slabs,
+            items: sum.items + class.items,
+            requested_bytes: sum.requested_bytes + class.requested_bytes,
+            allocated_bytes: sum.allocated_bytes + class.allocated_bytes,
+            allocation_attempts: sum.allocation_attempts + class.allocation_attempts,
+            allocation_failures: sum.allocation_failures + class.allocation_failures,
+            evictions: sum.evictions + class.evictions,
+            eviction_failures: sum.eviction_failures + class.eviction_failures,
+            hits: sum.hits + class.hits,
+            tail_age_seconds: sum.tail_age_seconds.max(class.tail_age_seconds),
+        })
+    }
+
+    /// The share of the pool's memory that chunks of items take: allocated bytes ÷ (quota × slab bytes).
+    #[must_use]
+    pub fn used_fraction(&self) -> f64 {
+        let capacity_bytes = u64::from(self.quota_slabs) * u64::from(self.slab_bytes);
+        self.total().allocated_bytes as f64 / capacity_bytes as f64
+    }
+}
+
+/// Where the tier's memory is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Slabs, in use or not.
+    pub arena_bytes: u64,
+    /// Slabs in use; only these cost memory.
+    pub used_slab_bytes: u64,
+    /// Hash tables.
+    pub index_bytes: u64,
+    /// Policies: an estimate of [`POLICY_BYTES_PER_SLOT`] for every chunk of every slab in use.
+    pub policy_bytes: u64,
+}
+
+/// What a policy keeps of a slot: links, mark, its share of a ghost.
+pub const POLICY_BYTES_PER_SLOT: u64 = 16;
+
+impl Dram {
+    /// Every pool with its classes.
+    #[must_use]
+    pub fn stats(&self) -> Vec<PoolStats> {
+        let pools = 0..self.pools.layout.quotas.len() as u8;
+        pools.map(|pool| self.pool_stats(PoolId(pool))).collect()
+    }
+
+    /// One pool with its classes.
+    ///
+    /// # Panics
+    /// If there is no such pool.
+    #[must_use]
+    pub fn pool_stats(&self, pool: PoolId) -> PoolStats {
+        PoolStats {
+            pool,
+            quota_slabs: self.pools.quota(pool),
+            used_slabs: self.pools.slabs_used(pool),
+            slab_bytes: self.pools.arena.slab_bytes(),
+            classes: self.pools.classes_of(pool).iter().map(|class| self.class_stats(class)).collect(),
+        }
+    }
+
+    pub(super) fn class_stats(&self, class: &Class) -> ClassStats {
+        let hits = self.hits.of(class.index);
+        let now_seconds = self.now_seconds();
+        let inner = class.lock();
+        let counters = inner.counters;
+        let oldest = inner.oldest(&self.pools, class);
+        ClassStats {
+            chunk_bytes: class.chunk_bytes,
+            slabs: counters.slabs,
+            items: counters.items,
+            requested_bytes: counters.requested_bytes,
+            allocated_bytes: counters.items * u64::from(class.chunk_bytes),
+            allocation_attempts: counters.allocation_attempts,
+            allocation_failures: counters.allocation_failures,
+            evictions: counters.evictions,
+            eviction_failures: counters.eviction_failures,
+            hits,
+            tail_age_seconds: oldest.map(|item| now_seconds.saturating_sub(item.header().touched_seconds())),
+        }
+    }
+
+    /// Items that can be found.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        (0..self.index.shard_count()).map(|shard| self.index.read_shard(shard).len()).sum()
+    }
+
+    /// Whether nothing can be found.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where the tier's memory is.
+    #[must_use]
+    pub fn memory(&self) -> MemoryStats {
+        let of_class = |class: &Class| {
+            let slabs = u64::from(class.lock().counters.slabs);
+            (slabs * u64::from(self.pools.arena.slab_bytes()), slabs * u64::from(class.chunks_per_slab))
+        };
+        let used = self.pools.classes.iter().map(of_class);
+        let (used_slab_bytes, slots) = used.fold((0, 0), |(bytes, slots), (b, s)| (bytes + b, slots + s));
+        MemoryStats {
+            arena_bytes: self.pools.arena.bytes(),
+            used_slab_bytes,
+            index_bytes: self.index.bytes(),
+            policy_bytes: slots * POLICY_BYTES_PER_SLOT,
+        }
+    }
+}
+
+/// Hits by class. Several stripes, chosen by the key's hash, so that cores do not fight for one counter.
+pub(super) struct Hits {
+    counts: Box<[AtomicU64]>,
+    stride: usize,
+}
+
+const STRIPES: usize = 16;
+const COUNTERS_PER_LINE: usize = 8;
+
+impl Hits {
+    pub(super) fn new(classes: usize) -> Self {
+        let stride = classes.next_multiple_of(COUNTERS_PER_LINE);
+        Self { counts: std::iter::repeat_with(AtomicU64::default).take(stride * STRIPES).collect(), stride }
+    }
+
+    #[inline]
+    pub(super) fn count(&self, hash: KeyHash, class: u16) {
+        let stripe = hash.0 as usize % STRIPES;
+        self.counts[stripe * self.stride + usize::from(class)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn of(&self, class: u16) -> u64 {
+        let stripes = self.counts[usize::from(class)..].iter().step_by(self.stride);
+        stripes.map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+}

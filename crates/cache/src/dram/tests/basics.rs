@@ -1,0 +1,90 @@
+//! What one thread sees.
+
+use super::*;
+
+#[test]
+fn what_was_put_is_read_in_place_until_removed() {
+    let (dram, _) = small(4, HitRule::Ignore);
+    put(&dram, b"key", b"value").unwrap();
+    assert_eq!(&*get(&dram, b"key").unwrap(), b"value");
+    assert!(get(&dram, b"other").is_none());
+    assert!(remove(&dram, b"key"));
+    assert!(!remove(&dram, b"key"));
+    assert!(get(&dram, b"key").is_none());
+}
+
+#[test]
+fn a_replaced_value_stays_readable_for_whom_holds_it() {
+    let (dram, _) = small(4, HitRule::Ignore);
+    put(&dram, b"key", b"old").unwrap();
+    let old = get(&dram, b"key").unwrap();
+    put(&dram, b"key", b"new").unwrap();
+    assert_eq!(&*old, b"old");
+    assert!(!old.is_linked());
+    assert_eq!(&*get(&dram, b"key").unwrap(), b"new");
+}
+
+#[test]
+fn a_full_class_evicts_in_the_policys_order() {
+    // One slab of four chunks.
+    let (dram, _) = small(1, HitRule::Every);
+    for key in [b"a", b"b", b"c", b"d"] {
+        put(&dram, key, key).unwrap();
+    }
+    drop(get(&dram, b"a"));
+    put(&dram, b"e", b"e").unwrap();
+    assert!(get(&dram, b"b").is_none(), "the least recently used went");
+    for key in [b"a", b"c", b"d", b"e"] {
+        assert_eq!(&*get(&dram, key).unwrap(), key);
+    }
+}
+
+#[test]
+fn a_pinned_item_is_passed_over_and_all_pinned_is_no_memory() {
+    let (dram, _) = small(1, HitRule::Ignore);
+    for key in [b"a", b"b", b"c", b"d"] {
+        put(&dram, key, key).unwrap();
+    }
+    let pins: Vec<_> = [b"a", b"b", b"c"].iter().map(|key| get(&dram, *key).unwrap()).collect();
+    put(&dram, b"e", b"e").unwrap();
+    assert!(get(&dram, b"d").is_none(), "the only one nobody held went");
+    let pin_e = get(&dram, b"e").unwrap();
+    assert_eq!(put(&dram, b"f", b"f"), Err(AllocateError::NoMemory));
+    drop(pin_e);
+    put(&dram, b"f", b"f").unwrap();
+    assert_eq!(pins.iter().map(|pin| pin[0]).collect::<Vec<_>>(), b"abc");
+}
+
+#[test]
+fn an_expired_item_is_a_miss_and_its_memory_comes_back() {
+    let (dram, clock) = small(1, HitRule::Ignore);
+    let soon = clock.unix_seconds() + 10;
+    put_through(&dram, b"key", b"value", soon, &Discard).unwrap();
+    clock.advance_by(9_000_000_000);
+    assert!(get(&dram, b"key").is_some());
+    clock.advance_by(1_000_000_000);
+    assert!(dram.peek(b"key", KeyHash::of(b"key")).is_none());
+    assert!(get(&dram, b"key").is_none());
+    let items: u64 = dram.pools.classes.iter().map(|class| class.lock().counters.items).sum();
+    assert_eq!(items, 0);
+}
+
+#[test]
+fn a_draft_that_is_dropped_was_never_there() {
+    let (dram, _) = small(1, HitRule::Ignore);
+    drop(dram.allocate(POOL, b"key", KeyHash::of(b"key"), 5, 0, &Discard).unwrap());
+    assert!(get(&dram, b"key").is_none());
+    for key in [b"a", b"b", b"c", b"d"] {
+        put(&dram, key, key).unwrap();
+    }
+    assert_eq!(&*get(&dram, b"a").unwrap(), b"a", "the draft's chunk was free again");
+}
+
+#[test]
+fn what_cannot_fit_is_refused_with_its_size() {
+    let (dram, _) = small(1, HitRule::Ignore);
+    let refused = put(&dram, b"key", &vec![0; 32 << 10]).unwrap_err();
+    assert_eq!(refused, AllocateError::TooLarge { bytes: (32 << 10) + 23, max: 32 << 10 });
+    let long = vec![0; MAX_KEY_BYTES + 1];
+    assert_eq!(put(&dram, &long, b""), Err(AllocateError::KeyTooLong { bytes: MAX_KEY_BYTES + 1 }));
+}

@@ -1,0 +1,72 @@
+//! How an insert can end, and why a cache does not open.
+
+use std::fmt;
+
+use device::IoError;
+
+/// How an insert ended: exactly one of these, and each is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inserted {
+    /// The next get finds it.
+    Stored,
+    /// It was not taken, and what the key held before is gone all the same.
+    Rejected(Refusal),
+}
+
+/// Why an item was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Key and value need more than the largest allocation class holds.
+    TooLarge {
+        /// Bytes asked for, header included.
+        bytes: usize,
+        /// Bytes of the largest class.
+        max_bytes: usize,
+    },
+    /// Keys are 1 to 255 bytes.
+    KeyLength(usize),
+    /// Everything that could make room is pinned by handles in use.
+    AllPinned,
+    /// There is no item under this key to chain to.
+    NoParent,
+    /// The pool does not exist.
+    NoSuchPool(u8),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { bytes, max_bytes } => {
+                write!(f, "the item needs {bytes} bytes, the largest allocation class has {max_bytes}")
+            }
+            Self::KeyLength(len) => write!(f, "keys are 1 to 255 bytes, this one has {len}"),
+            Self::AllPinned => f.write_str("everything that could make room is in use"),
+            Self::NoParent => f.write_str("there is no item to chain to"),
+            Self::NoSuchPool(pool) => write!(f, "there is no pool {pool}"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Why a cache could not be opened or closed.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// The configuration contradicts itself or the device.
+    #[error("{0}")]
+    Config(String),
+    /// The device holds something that is not this cache's and was not asked to be replaced.
+    #[error("{0}")]
+    Occupied(String),
+    /// The device failed.
+    #[error("{context}: {source}")]
+    Device {
+        /// What was being done.
+        context: &'static str,
+        /// What the device said.
+        source: IoError,
+    },
+    /// A background thread could not be started.
+    #[error("starting the background threads: {0}")]
+    Threads(std::io::Error),
+}

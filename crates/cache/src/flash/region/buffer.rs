@@ -1,0 +1,253 @@
+//! A region in memory: filled by many threads at once, read while it is filled, then written out.
+//!
+//! Space is handed out under a short lock, in order; the copying happens outside of it, each writer in its own part. A
+//! region goes out when it is full *and* every writer has said whether his entry counts.
+#![allow(
+    unsafe_code,
+    reason = "threads fill disjoint parts of one buffer, and read finished parts, without a lock"
+)]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use device::{IoBuffer, IoSlice};
+use parking_lot::Mutex;
+
+use crate::KeyHash;
+
+use super::InsertionPoint;
+use super::entry::Seal;
+use super::layout::{Layout, RegionId};
+use super::supply::Supply;
+use super::table::{self, Filling, Record};
+
+/// See the module.
+pub(crate) struct RegionBuffer {
+    pub(crate) region: RegionId,
+    pub(crate) point: InsertionPoint,
+    pub(crate) filling: Filling,
+    pub(crate) seal: Seal,
+    layout: Layout,
+    /// `None` only while it is dropped.
+    bytes: Option<Arc<IoBuffer>>,
+    /// First of the bytes; for writing while the `Arc` is shared by nobody but us.
+    start: *mut u8,
+    state: Mutex<State>,
+    supply: Arc<Supply>,
+}
+
+struct State {
+    slots: Vec<Slot>,
+    units: u32,
+    /// Reservations that are neither committed nor abandoned.
+    pending: u32,
+    full: bool,
+    /// What to write, once the table is in place.
+    to_write: Option<Vec<Range<usize>>>,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    record: Record,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Somebody is writing it.
+    Pending,
+    /// Complete; may be read.
+    Committed,
+    /// Given up.
+    Dead,
+}
+
+/// A part of a buffer that one writer owns until he commits or abandons it. Does so by itself when dropped.
+pub(crate) struct Reservation {
+    buffer: Arc<RegionBuffer>,
+    slot: usize,
+    pub(crate) unit: u32,
+    pub(crate) units: u32,
+    settled: bool,
+}
+
+impl RegionBuffer {
+    pub(crate) fn new(
+        region: RegionId,
+        point: InsertionPoint,
+        filling: Filling,
+        layout: Layout,
+        mut bytes: IoBuffer,
+        supply: Arc<Supply>,
+    ) -> Arc<Self> {
+        let start = bytes.as_mut_ptr();
+        let state = State { slots: Vec::new(), units: 0, pending: 0, full: false, to_write: None };
+        Arc::new(Self {
+            region,
+            point,
+            filling,
+            seal: Seal::of(filling.store, filling.sequence),
+            layout,
+            bytes: Some(Arc::new(bytes)),
+            start,
+            state: Mutex::new(state),
+            supply,
+        })
+    }
+
+    /// Space for `units`, or `None` if it does not fit beside the table; the buffer is full then, for good.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        hash: KeyHash,
+        units: u32,
+        expiry_seconds: u32,
+    ) -> Option<Reservation> {
+        let mut state = self.state.lock();
+        let end = (state.units as usize + units as usize) * self.layout.unit_bytes as usize;
+        let fits = end + table::table_bytes(state.slots.len() + 1) <= self.layout.region_bytes as usize;
+        if state.full || !fits {
+            drop(state);
+            self.close();
+            return None;
+        }
+        let unit = state.units;
+        let record = Record { hash, unit, units, expiry_seconds, live: true };
+        state.slots.push(Slot { record, phase: Phase::Pending });
+        state.units += units;
+        state.pending += 1;
+        let slot = state.slots.len() - 1;
+        Some(Reservation { buffer: Arc::clone(self), slot, unit, units, settled: false })
+    }
+
+    /// Takes no more entries. Goes to flush now, or with the last pending one.
+    pub(crate) fn close(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        let was_full = std::mem::replace(&mut state.full, true);
+        let complete = !was_full && state.pending == 0;
+        drop(state);
+        if complete {
+            self.supply.seal(Arc::clone(self));
+        }
+    }
+
+    fn settle(self: &Arc<Self>, slot: usize, phase: Phase) {
+        let mut state = self.state.lock();
+        state.slots[slot].phase = phase;
+        state.slots[slot].record.live = phase == Phase::Committed;
+        state.pending -= 1;
+        let complete = state.full && state.pending == 0;
+        drop(state);
+        if complete {
+            self.supply.seal(Arc::clone(self));
+        }
+    }
+
+    /// Shows the committed entry of `hash` that begins at `unit`, if there is one. An address may be older than this
+    /// filling of the region; then nothing, or another's entry, begins there.
+    pub(crate) fn entry<T>(&self, unit: u32, hash: KeyHash, show: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let state = self.state.lock();
+        let at = state.slots.binary_search_by_key(&unit, |slot| slot.record.unit).ok()?;
+        let Slot { record, phase } = state.slots[at];
+        drop(state);
+        if phase != Phase::Committed || record.hash != hash {
+            return None;
+        }
+        let range = self.byte_range(record.unit, record.units);
+        // SAFETY: a committed entry lies inside the buffer, is written by nobody any more (its reservation is used
+        // up), and the commit happened before the lock above was taken.
+        let bytes = unsafe { std::slice::from_raw_parts(self.start.add(range.start), range.len()) };
+        Some(show(bytes))
+    }
+
+    /// What was put in.
+    pub(crate) fn records(&self) -> Vec<Record> {
+        self.state.lock().slots.iter().map(|slot| slot.record).collect()
+    }
+
+    /// Completes a sealed region with its table and answers the byte ranges to write: entries and table, not the
+    /// hole between them.
+    pub(crate) fn finish(&self, records: &[Record]) -> Vec<Range<usize>> {
+        let mut state = self.state.lock();
+        assert!(state.full && state.pending == 0, "only complete regions are flushed");
+        if let Some(ranges) = &state.to_write {
+            return ranges.clone();
+        }
+        let region_bytes = self.layout.region_bytes as usize;
+        let data_end = state.units as usize * self.layout.unit_bytes as usize;
+        let table_start = region_bytes - table::table_bytes(records.len());
+        // SAFETY: from `data_end` on nothing was ever reserved, nobody can reserve in a full buffer, and committed
+        // entries, which others may be reading, lie before it. The state's lock and `to_write` make this happen once,
+        // before the device sees the bytes.
+        let tail =
+            unsafe { std::slice::from_raw_parts_mut(self.start.add(data_end), region_bytes - data_end) };
+        let data = self.layout.covering_blocks(&(0..data_end));
+        let table = self.layout.covering_blocks(&(table_start..region_bytes));
+        // What an earlier region left in the buffer must not reach flash beside this one.
+        tail[..data.end.max(data_end) - data_end].fill(0);
+        tail[table.start.max(data_end) - data_end..table_start - data_end].fill(0);
+        table::encode(records, self.filling, &mut tail[table_start - data_end..]);
+        let ranges = if table.start <= data.end { vec![0..region_bytes] } else { vec![data, table] };
+        state.to_write = Some(ranges.clone());
+        ranges
+    }
+
+    /// A part of a finished region, for the device.
+    pub(crate) fn slice(&self, range: Range<usize>) -> IoSlice {
+        IoSlice::new(Arc::clone(self.bytes.as_ref().expect("present until dropped")), range)
+    }
+
+    fn byte_range(&self, unit: u32, units: u32) -> Range<usize> {
+        let unit_bytes = self.layout.unit_bytes as usize;
+        let start = unit as usize * unit_bytes;
+        start..start + units as usize * unit_bytes
+    }
+}
+
+impl Drop for RegionBuffer {
+    fn drop(&mut self) {
+        let bytes = self.bytes.take().and_then(Arc::into_inner);
+        self.supply.give_buffer(bytes);
+    }
+}
+
+// SAFETY: `start` points into the heap buffer that `bytes` owns and keeps at its place; every access through it is to a
+// part that its reservation, its phase or the state's lock gives to one writer or to readers only.
+unsafe impl Send for RegionBuffer {}
+// SAFETY: as above.
+unsafe impl Sync for RegionBuffer {}
+
+impl Reservation {
+    /// The reserved bytes, to be filled.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        let range = self.buffer.byte_range(self.unit, self.units);
+        // SAFETY: `reserve` gives each part to one reservation, which is borrowed exclusively here; nobody reads it
+        // before it is committed, which uses the reservation up.
+        unsafe { std::slice::from_raw_parts_mut(self.buffer.start.add(range.start), range.len()) }
+    }
+
+    pub(crate) fn buffer(&self) -> &RegionBuffer {
+        &self.buffer
+    }
+
+    /// The entry counts if `publish` says so. From then on readers may come for it, so it is readable before.
+    pub(crate) fn commit(mut self, publish: impl FnOnce() -> bool) -> bool {
+        self.buffer.state.lock().slots[self.slot].phase = Phase::Committed;
+        let counts = publish();
+        self.settle(if counts { Phase::Committed } else { Phase::Dead });
+        counts
+    }
+
+    fn settle(&mut self, phase: Phase) {
+        self.settled = true;
+        self.buffer.settle(self.slot, phase);
+    }
+}
+
+impl Drop for Reservation {
+    /// A writer that never commits leaves dead space, not a region that is never complete.
+    fn drop(&mut self) {
+        if !self.settled {
+            self.settle(Phase::Dead);
+        }
+    }
+}

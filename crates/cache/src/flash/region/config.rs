@@ -1,0 +1,252 @@
+//! What a region store is told, and the check that it can be done.
+
+use device::Geometry;
+
+use super::entry::{HEADER_BYTES, MAX_HITS};
+use super::layout::{ADDRESS_UNITS, Layout};
+use super::order::OrderConfig;
+use super::table;
+
+/// Most insertion points a store may have.
+pub const MAX_POINTS: usize = 16;
+
+/// A region store as asked for. [`Layout`] is what becomes of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegionConfig {
+    /// First byte of the store on its device; a multiple of the device's block.
+    pub offset_bytes: u64,
+    /// Bytes the store may use. What is left over after whole regions stays unused.
+    pub capacity_bytes: u64,
+    /// Bytes a region; a multiple of the device's block, 1 GiB at most.
+    pub region_bytes: u32,
+    /// Entries begin at multiples of this; a power of two from 16 to 512. An entry wastes half of it on average,
+    /// and 2^40 units are what the store can address.
+    pub unit_bytes: u32,
+    /// Regions kept empty for what comes in while others are being reclaimed.
+    pub clean_regions: u32,
+    /// Region buffers in memory: those being filled and those on their way to flash.
+    pub buffers: u32,
+    /// Longest single write. A region goes out as several, side by side.
+    pub max_write_bytes: u32,
+    /// Whether values carry a checksum. Headers and keys always do.
+    pub value_checksums: bool,
+    /// Whether a reclaimed region is trimmed before it is filled again.
+    pub trim: bool,
+    /// Which region is given up first.
+    pub order: OrderConfig,
+    /// Which items of a reclaimed region are written again.
+    pub reinsertion: Reinsertion,
+    /// Whether reinserted items have regions (and a placement handle) of their own, under an order that knows one
+    /// priority only. They live longer than the rest, and a drive that places data profits from that.
+    pub separate_reinserted: bool,
+    /// How often a failed write is tried in all.
+    pub write_attempts: u8,
+    /// Failed flushes after which a region is never used again.
+    pub retire_after_failures: u8,
+}
+
+impl RegionConfig {
+    /// The defaults for a store of `capacity_bytes` at the start of a device.
+    #[must_use]
+    pub fn new(capacity_bytes: u64) -> Self {
+        Self {
+            offset_bytes: 0,
+            capacity_bytes,
+            region_bytes: 16 << 20,
+            unit_bytes: 64,
+            clean_regions: 2,
+            buffers: 4,
+            max_write_bytes: 1 << 20,
+            value_checksums: true,
+            trim: false,
+            order: OrderConfig::Fifo,
+            reinsertion: Reinsertion::Never,
+            separate_reinserted: false,
+            write_attempts: 2,
+            retire_after_failures: 3,
+        }
+    }
+
+    /// Insertion points the store has: one a priority, or a second one for reinserted items.
+    #[must_use]
+    pub fn points(&self) -> usize {
+        let second = usize::from(self.separate_reinserted && self.reinsertion != Reinsertion::Never);
+        self.order.priorities().max(1 + second)
+    }
+
+    /// Checks the whole against a device and computes the layout.
+    ///
+    /// # Errors
+    /// The first setting that cannot be honoured, and why. Nothing is rounded except that the rest behind the last
+    /// whole region stays unused.
+    pub fn check(&self, geometry: &Geometry) -> Result<Layout, ConfigError> {
+        self.check_sizes(geometry)?;
+        self.check_counts()?;
+        let regions = self.capacity_bytes / u64::from(self.region_bytes);
+        let units = regions * u64::from(self.region_bytes / self.unit_bytes);
+        require(units <= ADDRESS_UNITS, "unit_bytes", || {
+            format!("{units} units are more than the 2^40 that can be addressed; take a larger unit")
+        })?;
+        let region_count = u32::try_from(regions)
+            .map_err(|_| ConfigError::new("region_bytes", format!("{regions} regions are more than 2^32")))?;
+        let least = self.least_regions();
+        require(region_count >= least, "capacity_bytes", || {
+            format!(
+                "{region_count} regions fit; {least} are the least for this many clean regions and points"
+            )
+        })?;
+        Ok(Layout {
+            offset_bytes: self.offset_bytes,
+            region_bytes: self.region_bytes,
+            region_count,
+            unit_bytes: self.unit_bytes,
+            block_bytes: geometry.block_bytes,
+            max_read_bytes: geometry.max_io_bytes,
+            max_write_bytes: self.max_write_bytes.min(geometry.max_io_bytes),
+        })
+    }
+
+    /// Every point may hold an open region, and beside the clean ones there must be one full region to give up
+    /// while another is filled.
+    fn least_regions(&self) -> u32 {
+        u32::try_from(self.points()).expect("at most 16") + self.clean_regions + 2
+    }
+
+    fn check_sizes(&self, geometry: &Geometry) -> Result<(), ConfigError> {
+        let block = geometry.block_bytes;
+        let aligned = |bytes: u64| bytes.is_multiple_of(u64::from(block));
+        let not_a_multiple = || format!("not a multiple of the device's {block}-byte block");
+        require(aligned(self.offset_bytes), "offset_bytes", not_a_multiple)?;
+        require(aligned(u64::from(self.region_bytes)), "region_bytes", not_a_multiple)?;
+        require(aligned(u64::from(self.max_write_bytes)), "max_write_bytes", not_a_multiple)?;
+        require(self.max_write_bytes >= block, "max_write_bytes", || {
+            format!("below the {block}-byte block")
+        })?;
+        require(
+            self.unit_bytes.is_power_of_two() && (16..=512).contains(&self.unit_bytes),
+            "unit_bytes",
+            || format!("{} is not a power of two from 16 to 512", self.unit_bytes),
+        )?;
+        let least = HEADER_BYTES + table::RECORD_BYTES + table::TRAILER_BYTES + self.unit_bytes as usize;
+        require(self.region_bytes as usize >= least && self.region_bytes <= 1 << 30, "region_bytes", || {
+            format!("{} is not between {least} bytes and 1 GiB", self.region_bytes)
+        })?;
+        let end = self.offset_bytes.checked_add(self.capacity_bytes);
+        require(end.is_some_and(|end| end <= geometry.capacity_bytes), "capacity_bytes", || {
+            format!("reaches past the device's {} bytes", geometry.capacity_bytes)
+        })
+    }
+
+    fn check_counts(&self) -> Result<(), ConfigError> {
+        let points = self.points();
+        require(points <= MAX_POINTS, "order", || format!("{points} priorities; at most {MAX_POINTS}"))?;
+        require(self.order.is_sound(), "order", || "every segment needs a share of at least 1".into())?;
+        require(self.clean_regions >= 1, "clean_regions", || "at least 1".into())?;
+        require(self.write_attempts >= 1, "write_attempts", || "at least 1".into())?;
+        require(self.retire_after_failures >= 1, "retire_after_failures", || "at least 1".into())?;
+        require(self.buffers as usize > points, "buffers", || {
+            format!("{} for {points} insertion points: one more than points is the least", self.buffers)
+        })?;
+        match self.reinsertion {
+            Reinsertion::Hits { at_least } => {
+                require((1..=MAX_HITS).contains(&at_least), "reinsertion", || {
+                    format!("hits are counted from 1 to {MAX_HITS}, not to {at_least}")
+                })
+            }
+            Reinsertion::Percent { percent, .. } => {
+                require(percent <= 100, "reinsertion", || format!("{percent} percent"))
+            }
+            Reinsertion::Never => Ok(()),
+        }
+    }
+}
+
+fn require(holds: bool, setting: &'static str, why: impl FnOnce() -> String) -> Result<(), ConfigError> {
+    if holds { Ok(()) } else { Err(ConfigError::new(setting, why())) }
+}
+
+/// Which items of a region survive its reclaim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reinsertion {
+    /// None.
+    Never,
+    /// Those that were read at least so often since they were written.
+    Hits {
+        /// From 1 to 7.
+        at_least: u8,
+    },
+    /// A share of them, whoever they are.
+    Percent {
+        /// From 0 to 100.
+        percent: u8,
+        /// The same seed chooses the same items.
+        seed: u64,
+    },
+}
+
+/// A setting that cannot be honoured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("region store: {setting}: {why}")]
+pub struct ConfigError {
+    /// The field of [`RegionConfig`].
+    pub setting: &'static str,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl ConfigError {
+    fn new(setting: &'static str, why: String) -> Self {
+        Self { setting, why }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GEOMETRY: Geometry = Geometry {
+        capacity_bytes: 1 << 30,
+        block_bytes: 4096,
+        max_io_bytes: 1 << 20,
+        indirection_bytes: 4096,
+        placement_handles: 0,
+        buffered: false,
+    };
+
+    fn refused(change: impl FnOnce(&mut RegionConfig)) -> &'static str {
+        let mut config = RegionConfig::new(1 << 30);
+        change(&mut config);
+        config.check(&GEOMETRY).expect_err("must be refused").setting
+    }
+
+    #[test]
+    fn the_defaults_fit_a_device() {
+        let layout = RegionConfig::new(1 << 30).check(&GEOMETRY).unwrap();
+        assert_eq!(layout.region_count, 64);
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_refused_by_name() {
+        assert_eq!(refused(|c| c.offset_bytes = 512), "offset_bytes");
+        assert_eq!(refused(|c| c.capacity_bytes += 4096), "capacity_bytes");
+        assert_eq!(refused(|c| c.capacity_bytes = 64 << 20), "capacity_bytes");
+        assert_eq!(refused(|c| c.region_bytes = 5000), "region_bytes");
+        assert_eq!(refused(|c| c.region_bytes = (1 << 30) + 4096), "region_bytes");
+        assert_eq!(refused(|c| c.region_bytes = 0), "region_bytes");
+        assert_eq!(refused(|c| c.unit_bytes = 48), "unit_bytes");
+        assert_eq!(refused(|c| c.unit_bytes = 8), "unit_bytes");
+        assert_eq!(refused(|c| c.max_write_bytes = 0), "max_write_bytes");
+        assert_eq!(refused(|c| c.clean_regions = 0), "clean_regions");
+        assert_eq!(refused(|c| c.buffers = 1), "buffers");
+        assert_eq!(refused(|c| c.write_attempts = 0), "write_attempts");
+        assert_eq!(refused(|c| c.retire_after_failures = 0), "retire_after_failures");
+        assert_eq!(refused(|c| c.reinsertion = Reinsertion::Hits { at_least: 8 }), "reinsertion");
+        assert_eq!(
+            refused(|c| c.reinsertion = Reinsertion::Percent { percent: 101, seed: 0 }),
+            "reinsertion"
+        );
+        assert_eq!(refused(|c| c.order = OrderConfig::SegmentedFifo { shares: vec![1, 0] }), "order");
+        assert_eq!(refused(|c| c.order = OrderConfig::SegmentedFifo { shares: vec![] }), "order");
+        assert_eq!(refused(|c| c.order = OrderConfig::SegmentedFifo { shares: vec![1; 17] }), "order");
+    }
+}

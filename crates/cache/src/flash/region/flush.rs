@@ -1,0 +1,144 @@
+//! A sealed region goes to flash.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use device::{IoError, Pending, Request};
+use futures_util::future::join_all;
+
+use crate::flash::Waiting;
+
+use super::buffer::RegionBuffer;
+use super::layout::{Layout, RegionId};
+use super::stats::Counters;
+use super::store::{Content, RegionStore};
+use super::table::Record;
+
+/// Puts the region back in the queue if the flush is dropped half way.
+struct Unflushed<'a> {
+    store: &'a RegionStore,
+    buffer: Option<Arc<RegionBuffer>>,
+}
+
+impl Drop for Unflushed<'_> {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            self.store.supply.seal(buffer);
+        }
+    }
+}
+
+impl RegionStore {
+    /// Writes a sealed region. If the device refuses to the end, its items are forgotten.
+    pub(super) async fn flush(&self, buffer: Arc<RegionBuffer>, waiting: Waiting) {
+        let mut guard = Unflushed { store: self, buffer: Some(Arc::clone(&buffer)) };
+        let records = buffer.records();
+        let live = records.iter().any(|record| record.live);
+        let written = if live { self.write(&buffer, &records, waiting).await } else { Ok(()) };
+        guard.buffer = None;
+        match written {
+            Ok(()) if live => self.settle(&buffer, &records),
+            Ok(()) => self.give_back(buffer.region),
+            Err(_) => self.lose(&buffer, &records),
+        }
+    }
+
+    /// Entries and table, in pieces side by side; failed pieces again, as often as configured.
+    async fn write(
+        &self,
+        buffer: &Arc<RegionBuffer>,
+        records: &[Record],
+        waiting: Waiting,
+    ) -> Result<(), IoError> {
+        let ranges = buffer.finish(records);
+        let max_bytes = self.layout.max_write_bytes;
+        let mut pieces: Vec<_> =
+            ranges.into_iter().flat_map(|range| Layout::pieces(range, max_bytes)).collect();
+        let mut attempts_left = self.config.write_attempts;
+        loop {
+            attempts_left -= 1;
+            let (failed, last_error) = self.write_pieces(buffer, &pieces, waiting).await;
+            match last_error {
+                None => return Ok(()),
+                Some(error) if attempts_left == 0 => return Err(error),
+                Some(_) => pieces = failed,
+            }
+        }
+    }
+
+    /// Writes all pieces side by side; answers those that failed, and one of the errors.
+    async fn write_pieces(
+        &self,
+        buffer: &Arc<RegionBuffer>,
+        pieces: &[Range<usize>],
+        waiting: Waiting,
+    ) -> (Vec<Range<usize>>, Option<IoError>) {
+        let base = self.layout.region_offset(buffer.region);
+        let placement = self.placement(buffer.point);
+        let start = |piece: &Range<usize>| {
+            let data = buffer.slice(piece.clone());
+            self.device.start(Request::Write { offset: base + piece.start as u64, data, placement })
+        };
+        let started: Vec<Pending> = pieces.iter().map(start).collect();
+        let outcomes = match waiting {
+            Waiting::Thread => started.into_iter().map(Pending::wait).collect(),
+            Waiting::Task => join_all(started).await,
+        };
+        let mut failed = Vec::new();
+        let mut last_error = None;
+        for (piece, outcome) in pieces.iter().zip(outcomes) {
+            match outcome {
+                Ok(_) => Counters::add(&self.counters.written_bytes, piece.len()),
+                Err(error) => {
+                    Counters::one(&self.counters.write_errors);
+                    failed.push(piece.clone());
+                    last_error = Some(error);
+                }
+            }
+        }
+        (failed, last_error)
+    }
+
+    /// The region is on flash: readers go there from now on, and the policy may choose it.
+    fn settle(&self, buffer: &RegionBuffer, records: &[Record]) {
+        let entries = u32::try_from(records.len()).expect("a region has less than 2^32 entries");
+        let content = Content::Flash { filling: buffer.filling, entries, point: buffer.point };
+        *self.region(buffer.region).content.lock() = content;
+        self.order.lock().written(buffer.region, buffer.point.0);
+        self.supply.work.notify(usize::MAX);
+
+        let unit_bytes = self.layout.unit_bytes as usize;
+        let entry_bytes: usize = records.iter().map(|record| record.units as usize * unit_bytes).sum();
+        let table_bytes = super::table::table_bytes(records.len());
+        Counters::one(&self.counters.regions_flushed);
+        Counters::add(&self.counters.written_entry_bytes, entry_bytes);
+        let hole = self.layout.region_bytes as usize - entry_bytes - table_bytes;
+        Counters::add(&self.counters.hole_bytes, hole);
+    }
+
+    /// The region could not be written. What readers find must be on flash or in memory, and memory is needed.
+    fn lose(&self, buffer: &RegionBuffer, records: &[Record]) {
+        let lost = records
+            .iter()
+            .filter(|record| {
+                let address = self.layout.address(buffer.region, record.unit);
+                record.live && self.index.remove_at(record.hash, address).is_some()
+            })
+            .count();
+        Counters::add(&self.counters.items_lost, lost);
+        Counters::one(&self.counters.regions_lost);
+        if self.region(buffer.region).count_failure() >= self.config.retire_after_failures {
+            *self.region(buffer.region).content.lock() = Content::Retired;
+            Counters::one(&self.counters.regions_retired);
+            self.supply.retire_region();
+        } else {
+            self.give_back(buffer.region);
+        }
+    }
+
+    /// The region is clean from now on.
+    pub(super) fn give_back(&self, region: RegionId) {
+        *self.region(region).content.lock() = Content::Clean;
+        self.supply.give_region(region);
+    }
+}

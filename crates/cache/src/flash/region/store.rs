@@ -1,0 +1,409 @@
+//! The store: what goes in, what is forgotten, and the background step.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use device::{Clock, Device, PlacementHandle};
+use parking_lot::Mutex;
+
+use crate::KeyHash;
+use crate::flash::{FlashItem, Waiting};
+
+use super::buffer::{RegionBuffer, Reservation};
+use super::config::{ConfigError, RegionConfig, Reinsertion};
+use super::entry;
+use super::index::{Found, Index};
+use super::layout::{Layout, RegionId, SizeHint};
+use super::order::RegionOrder;
+use super::stats::{Counters, Memory, RegionStats};
+use super::supply::{Claim, Supply};
+use super::table::{self, Filling};
+use super::{InsertionPoint, MAX_KEY_BYTES};
+
+/// Log-structured regions on a device. Shared by all threads.
+///
+/// Nothing here waits for the device except [`read`](Self::read), [`step`](Self::step) and [`drain`](Self::drain).
+/// Somebody has to call `step` until it is idle, whenever [`wait_work`](Self::wait_work) says so; several may.
+pub struct RegionStore {
+    pub(super) device: Arc<dyn Device>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) config: RegionConfig,
+    pub(super) layout: Layout,
+    pub(super) id: StoreId,
+    pub(super) index: Index,
+    pub(super) regions: Box<[Region]>,
+    points: Box<[Point]>,
+    pub(super) supply: Arc<Supply>,
+    pub(super) order: Mutex<Box<dyn RegionOrder>>,
+    pub(super) order_wants_hits: bool,
+    pub(super) next_sequence: AtomicU64,
+    pub(super) counters: Counters,
+}
+
+/// Tells one life of a store from another on the same device. What an earlier store wrote is never believed, so each
+/// created store needs an identity of its own: a random number will do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreId(pub u64);
+
+/// A region of the store, and what is in it.
+pub(super) struct Region {
+    pub content: Mutex<Content>,
+    failures: AtomicU8,
+}
+
+impl Region {
+    fn new() -> Self {
+        Self { content: Mutex::new(Content::Clean), failures: AtomicU8::new(0) }
+    }
+
+    /// Counts a failed flush and answers how many there were.
+    pub(super) fn count_failure(&self) -> u8 {
+        self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+    }
+}
+
+/// What is in a region.
+#[derive(Clone)]
+pub(super) enum Content {
+    /// Nothing.
+    Clean,
+    /// Entries that have not reached flash.
+    Buffered(Arc<RegionBuffer>),
+    /// Entries on flash.
+    Flash { filling: Filling, entries: u32, point: InsertionPoint },
+    /// Nothing, and nothing will be: writes fail.
+    Retired,
+}
+
+struct Point {
+    open: Mutex<Option<Arc<RegionBuffer>>>,
+    placement: PlacementHandle,
+}
+
+/// An item that is in a buffer but not yet found by readers. Dropping it gives its space up.
+///
+/// Its region waits for it: keep it only as long as it takes to lock the key.
+#[must_use = "a staged item is not in the store before it is committed"]
+pub struct Staged {
+    pub(super) reservation: Reservation,
+    pub(super) hash: KeyHash,
+    pub(super) payload_bytes: usize,
+}
+
+/// Why an item was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No free buffer or no clean region; see [`RegionStore::wait_ready`].
+    #[error("no clean region or no free buffer")]
+    Full,
+    /// The item is larger than a region holds, or its key longer than [`MAX_KEY_BYTES`].
+    #[error("the item is larger than a region holds")]
+    TooLarge,
+    /// So many regions were retired that the store can take nothing any more.
+    #[error("too few regions are left that can be written")]
+    WornOut,
+}
+
+/// What a step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing: there was nothing to do.
+    Idle,
+    /// A region went to flash, or failed to.
+    Flushed,
+    /// A region was reclaimed.
+    Reclaimed,
+}
+
+impl RegionStore {
+    /// An empty store. Nothing is read or written.
+    ///
+    /// # Errors
+    /// If the configuration does not fit the device.
+    pub fn create(
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        config: RegionConfig,
+        id: StoreId,
+    ) -> Result<Self, ConfigError> {
+        let store = Self::assemble(device, clock, config, id)?;
+        (0..store.layout.region_count).for_each(|region| store.supply.give_region(RegionId(region)));
+        Ok(store)
+    }
+
+    /// A store that knows of no region yet, clean or not.
+    pub(super) fn assemble(
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        config: RegionConfig,
+        id: StoreId,
+    ) -> Result<Self, ConfigError> {
+        let layout = config.check(&device.geometry())?;
+        let regions = layout.region_count as usize;
+        let point = |number| {
+            let consumer = if number == 0 { "loc".to_owned() } else { format!("loc-reinserted-{number}") };
+            Point { open: Mutex::new(None), placement: device.allocate_handle(&consumer) }
+        };
+        let points = (0..config.points()).map(point).collect();
+        let reserve = reserve(&config);
+        let order = config.order.build();
+        Ok(Self {
+            supply: Arc::new(Supply::new(
+                layout.region_bytes as usize,
+                config.buffers as usize,
+                reserve,
+                regions,
+            )),
+            points,
+            regions: std::iter::repeat_with(Region::new).take(regions).collect(),
+            order_wants_hits: order.wants_hits(),
+            order: Mutex::new(order),
+            index: Index::new(),
+            next_sequence: AtomicU64::new(1),
+            counters: Counters::default(),
+            device,
+            clock,
+            config,
+            layout,
+            id,
+        })
+    }
+
+    /// Copies an item into the open region. It is found by readers once it is [committed](Self::commit).
+    ///
+    /// # Errors
+    /// A [`Refusal`]; nothing has happened then, except that a region too full for this item is closed.
+    pub fn stage(&self, item: &FlashItem<'_>) -> Result<Staged, Refusal> {
+        self.stage_at(item, InsertionPoint::NEW, Claim::New).inspect_err(|refusal| match refusal {
+            Refusal::TooLarge => Counters::one(&self.counters.refused_too_large),
+            Refusal::Full | Refusal::WornOut => Counters::one(&self.counters.refused_full),
+        })
+    }
+
+    pub(super) fn stage_at(
+        &self,
+        item: &FlashItem<'_>,
+        point: InsertionPoint,
+        claim: Claim,
+    ) -> Result<Staged, Refusal> {
+        let payload_bytes = item.key.len() + item.value_len();
+        if payload_bytes > self.max_item_bytes() || item.key.len() > MAX_KEY_BYTES {
+            return Err(Refusal::TooLarge);
+        }
+        let units = self.layout.units(entry::entry_bytes(item.key.len(), item.value_len()));
+        let mut reservation = self.reserve(item, units, point, claim)?;
+        let seal = reservation.buffer().seal;
+        entry::encode(item, self.config.value_checksums, seal, reservation.bytes());
+        Ok(Staged { reservation, hash: item.hash, payload_bytes })
+    }
+
+    fn reserve(
+        &self,
+        item: &FlashItem<'_>,
+        units: u32,
+        point: InsertionPoint,
+        claim: Claim,
+    ) -> Result<Reservation, Refusal> {
+        let mut open = self.points[usize::from(point.0)].open.lock();
+        if let Some(buffer) = open.as_ref() {
+            if let Some(reservation) = buffer.reserve(item.hash, units, item.expiry_seconds) {
+                return Ok(reservation);
+            }
+            *open = None;
+        }
+        let buffer = self.open_region(point, claim)?;
+        let reservation = buffer.reserve(item.hash, units, item.expiry_seconds);
+        *open = Some(buffer);
+        Ok(reservation.expect("an item that is not too large fits an empty region"))
+    }
+
+    fn open_region(&self, point: InsertionPoint, claim: Claim) -> Result<Arc<RegionBuffer>, Refusal> {
+        let Some((region, bytes)) = self.supply.take(claim) else {
+            return Err(if self.is_worn_out() { Refusal::WornOut } else { Refusal::Full });
+        };
+        let sequence = self.next_sequence.fetch_add(1, Ordering::Relaxed);
+        let filling = Filling { store: self.id.0, sequence };
+        let supply = Arc::clone(&self.supply);
+        let buffer = RegionBuffer::new(region, point, filling, self.layout, bytes, supply);
+        *self.region(region).content.lock() = Content::Buffered(Arc::clone(&buffer));
+        Ok(buffer)
+    }
+
+    /// Makes a staged item the one that readers find. Called under the key's lock.
+    pub fn commit(&self, staged: Staged) {
+        let Staged { reservation, hash, payload_bytes } = staged;
+        let item = self.found(&reservation);
+        reservation.commit(|| {
+            if self.index.insert(hash, item).is_some() {
+                Counters::one(&self.counters.overwritten);
+            }
+            true
+        });
+        Counters::one(&self.counters.inserts);
+        Counters::add(&self.counters.inserted_bytes, payload_bytes);
+    }
+
+    /// Gives the space of a staged item up. It stays in its region, dead.
+    pub fn abandon(&self, staged: Staged) {
+        Counters::one(&self.counters.abandoned);
+        drop(staged);
+    }
+
+    /// What the index will say of a reservation.
+    pub(super) fn found(&self, reservation: &Reservation) -> Found {
+        let address = self.layout.address(reservation.buffer().region, reservation.unit);
+        Found { address, size: SizeHint::of_units(reservation.units), hits: 0 }
+    }
+
+    /// Forgets an item; says whether there was one. Called under the key's lock.
+    pub fn forget(&self, hash: KeyHash) -> bool {
+        let there_was = self.index.remove(hash).is_some();
+        Counters::add(&self.counters.forgotten, usize::from(there_was));
+        there_was
+    }
+
+    /// Whether the store may hold an item of this hash. `false` is certain.
+    #[must_use]
+    pub fn may_contain(&self, hash: KeyHash) -> bool {
+        self.index.get(hash).is_some()
+    }
+
+    /// Whether an item that does not need a new region, or that can have one, would be taken now.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        self.points[0].open.lock().is_some() || self.supply.has(Claim::New)
+    }
+
+    /// Waits until the store is [`ready`](Self::ready), or can never be again: the next [`stage`](Self::stage) says which.
+    pub async fn wait_ready(&self) {
+        while !self.ready() && !self.is_worn_out() {
+            let came_back = self.supply.came_back.listen();
+            if self.ready() || self.is_worn_out() {
+                return;
+            }
+            came_back.await;
+        }
+    }
+
+    fn is_worn_out(&self) -> bool {
+        self.supply.in_service() <= self.points.len() + reserve(&self.config)
+    }
+
+    /// Does one piece of background work, the most urgent first: flushes a sealed region, or reclaims one.
+    ///
+    /// Dropping the future half way leaves the region as it was, to be flushed or reclaimed by a later step.
+    pub async fn step(&self, waiting: Waiting) -> Progress {
+        if let Some(buffer) = self.supply.next_sealed() {
+            self.flush(buffer, waiting).await;
+            return Progress::Flushed;
+        }
+        match self.supply.start_reclaim(self.clean_target()) {
+            Some(_reclaiming) if self.reclaim_one(waiting).await => Progress::Reclaimed,
+            _ => Progress::Idle,
+        }
+    }
+
+    /// Waits until there is something for [`step`](Self::step) to do.
+    pub async fn wait_work(&self) {
+        while !self.has_work() {
+            let work = self.supply.work.listen();
+            if self.has_work() {
+                return;
+            }
+            work.await;
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        self.supply.has_sealed()
+            || (self.supply.needs_reclaim(self.clean_target()) && !self.order.lock().is_empty())
+    }
+
+    fn clean_target(&self) -> usize {
+        self.config.clean_regions as usize + reserve(&self.config)
+    }
+
+    /// Closes the open regions and writes out everything that is in memory.
+    ///
+    /// For a clean shutdown; the device is not flushed. Items staged but not committed are not waited for.
+    pub async fn drain(&self, waiting: Waiting) {
+        for point in &self.points {
+            if let Some(buffer) = point.open.lock().take() {
+                buffer.close();
+            }
+        }
+        while let Some(buffer) = self.supply.next_sealed() {
+            self.flush(buffer, waiting).await;
+        }
+    }
+
+    pub(super) fn region(&self, region: RegionId) -> &Region {
+        &self.regions[region.0 as usize]
+    }
+
+    pub(super) fn placement(&self, point: InsertionPoint) -> PlacementHandle {
+        self.points[usize::from(point.0)].placement
+    }
+
+    pub(super) fn last_point(&self) -> InsertionPoint {
+        InsertionPoint(u8::try_from(self.points.len() - 1).expect("at most 16 points"))
+    }
+
+    /// Largest key and value together that a region holds.
+    #[must_use]
+    pub fn max_item_bytes(&self) -> usize {
+        let space = self.layout.region_bytes as usize - table::table_bytes(1);
+        space / self.layout.unit_bytes as usize * self.layout.unit_bytes as usize - entry::HEADER_BYTES
+    }
+
+    /// Items that readers find.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether there is nothing to find.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where regions are on the device.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Regions that are clean now.
+    #[must_use]
+    pub fn clean_regions(&self) -> usize {
+        self.supply.clean()
+    }
+
+    /// Counts so far.
+    #[must_use]
+    pub fn stats(&self) -> RegionStats {
+        self.counters.snapshot()
+    }
+
+    /// Memory taken.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        Memory {
+            index_bytes: self.index.memory_bytes(),
+            buffer_bytes: self.config.buffers as usize * self.layout.region_bytes as usize,
+            region_bytes: self.regions.len() * size_of::<Region>(),
+        }
+    }
+}
+
+/// Clean regions and buffers kept for reinsertion alone.
+fn reserve(config: &RegionConfig) -> usize {
+    usize::from(config.reinsertion != Reinsertion::Never)
+}
+
+impl Drop for RegionStore {
+    fn drop(&mut self) {
+        self.supply.close();
+    }
+}

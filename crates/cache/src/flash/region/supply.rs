@@ -1,0 +1,171 @@
+//! What circulates: clean regions and buffers go out to insertion points, come back through flush and reclaim.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use device::IoBuffer;
+use event_listener::Event;
+use parking_lot::Mutex;
+
+use super::buffer::RegionBuffer;
+use super::layout::RegionId;
+
+/// Who asks for a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// An item that comes in.
+    New,
+    /// An item on its way out of a region that is being reclaimed. It may take the reserve: without it, reclaim would
+    /// wait for what only reclaim provides.
+    Reinserted,
+}
+
+/// See the module. Shared by the store and its buffers, which find their own way back.
+pub(crate) struct Supply {
+    stock: Mutex<Stock>,
+    /// Something came back that an insertion may wait for.
+    pub(crate) came_back: Event,
+    /// There is something for [`super::RegionStore::step`] to do.
+    pub(crate) work: Event,
+    region_bytes: usize,
+}
+
+struct Stock {
+    clean: VecDeque<RegionId>,
+    /// Full regions, oldest first, whose writers are all done.
+    sealed: VecDeque<Arc<RegionBuffer>>,
+    spare: Vec<IoBuffer>,
+    /// Buffers that may still be allocated.
+    unallocated: usize,
+    /// Clean regions and buffers that only reinsertions may take.
+    reserve: usize,
+    /// Regions being reclaimed now.
+    reclaiming: usize,
+    /// Regions that were not given up as broken.
+    in_service: usize,
+}
+
+impl Supply {
+    pub(crate) fn new(region_bytes: usize, buffers: usize, reserve: usize, regions: usize) -> Self {
+        let stock = Stock {
+            clean: VecDeque::new(),
+            sealed: VecDeque::new(),
+            spare: Vec::new(),
+            unallocated: buffers,
+            reserve,
+            reclaiming: 0,
+            in_service: regions,
+        };
+        Self { stock: Mutex::new(stock), came_back: Event::new(), work: Event::new(), region_bytes }
+    }
+
+    /// A clean region and a buffer for it, or neither.
+    pub(crate) fn take(&self, claim: Claim) -> Option<(RegionId, IoBuffer)> {
+        let mut stock = self.stock.lock();
+        if !stock.has(claim) {
+            return None;
+        }
+        let region = stock.clean.pop_front()?;
+        let spare = stock.spare.pop();
+        if spare.is_none() {
+            stock.unallocated -= 1;
+        }
+        drop(stock);
+        self.work.notify(usize::MAX);
+        Some((region, spare.unwrap_or_else(|| IoBuffer::zeroed(self.region_bytes))))
+    }
+
+    /// Whether [`take`](Self::take) would answer.
+    pub(crate) fn has(&self, claim: Claim) -> bool {
+        self.stock.lock().has(claim)
+    }
+
+    /// A region is clean (again).
+    pub(crate) fn give_region(&self, region: RegionId) {
+        self.stock.lock().clean.push_back(region);
+        self.came_back.notify(usize::MAX);
+    }
+
+    /// A region is broken and will not come back.
+    pub(crate) fn retire_region(&self) {
+        self.stock.lock().in_service -= 1;
+        self.came_back.notify(usize::MAX);
+    }
+
+    /// Nobody needs the buffer any more. `None` if the device still holds it: then it is freed when the device lets go,
+    /// and a new one may be allocated in its place.
+    pub(crate) fn give_buffer(&self, buffer: Option<IoBuffer>) {
+        let mut stock = self.stock.lock();
+        match buffer {
+            Some(buffer) => stock.spare.push(buffer),
+            None => stock.unallocated += 1,
+        }
+        drop(stock);
+        self.came_back.notify(usize::MAX);
+    }
+
+    /// A region is full and complete: to be flushed.
+    pub(crate) fn seal(&self, buffer: Arc<RegionBuffer>) {
+        self.stock.lock().sealed.push_back(buffer);
+        self.work.notify(usize::MAX);
+    }
+
+    /// The next region to flush.
+    pub(crate) fn next_sealed(&self) -> Option<Arc<RegionBuffer>> {
+        self.stock.lock().sealed.pop_front()
+    }
+
+    /// Whether there are sealed regions that nobody flushes yet.
+    pub(crate) fn has_sealed(&self) -> bool {
+        !self.stock.lock().sealed.is_empty()
+    }
+
+    /// Whether fewer regions than `target` are clean or about to be.
+    pub(crate) fn needs_reclaim(&self, target: usize) -> bool {
+        self.stock.lock().needs_reclaim(target)
+    }
+
+    /// The same; if so, the caller counts as reclaiming a region as long as he holds what is answered.
+    pub(crate) fn start_reclaim(&self, target: usize) -> Option<Reclaiming<'_>> {
+        let mut stock = self.stock.lock();
+        let needed = stock.needs_reclaim(target);
+        stock.reclaiming += usize::from(needed);
+        needed.then_some(Reclaiming(self))
+    }
+
+    /// Regions that were not given up.
+    pub(crate) fn in_service(&self) -> usize {
+        self.stock.lock().in_service
+    }
+
+    /// Clean regions.
+    pub(crate) fn clean(&self) -> usize {
+        self.stock.lock().clean.len()
+    }
+
+    /// Forgets what is sealed: the end of the store. Sealed buffers hold the supply that holds them.
+    pub(crate) fn close(&self) {
+        let sealed = std::mem::take(&mut self.stock.lock().sealed);
+        drop(sealed);
+    }
+}
+
+/// A reclaim under way.
+pub(crate) struct Reclaiming<'a>(&'a Supply);
+
+impl Drop for Reclaiming<'_> {
+    fn drop(&mut self) {
+        self.0.stock.lock().reclaiming -= 1;
+    }
+}
+
+impl Stock {
+    fn needs_reclaim(&self, target: usize) -> bool {
+        self.clean.len() + self.reclaiming < target
+    }
+
+    fn has(&self, claim: Claim) -> bool {
+        let reserve = if claim == Claim::New { self.reserve } else { 0 };
+        self.clean.len() > reserve && self.spare.len() + self.unallocated > reserve
+    }
+}

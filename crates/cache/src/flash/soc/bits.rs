@@ -1,0 +1,43 @@
+//! One bit a bucket, set and asked without a lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::bucket::BucketId;
+
+pub struct Bits(Box<[AtomicU64]>);
+
+impl Bits {
+    pub fn new(buckets: u32) -> Self {
+        Self((0..buckets.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    pub fn get(&self, bucket: BucketId) -> bool {
+        let (word, bit) = self.place(bucket);
+        word.load(Ordering::Acquire) & bit != 0
+    }
+
+    pub fn set(&self, bucket: BucketId, value: bool) {
+        let (word, bit) = self.place(bucket);
+        if value {
+            word.fetch_or(bit, Ordering::AcqRel);
+        } else {
+            word.fetch_and(!bit, Ordering::AcqRel);
+        }
+    }
+
+    pub fn words(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
+        self.0.iter().map(|word| word.load(Ordering::Acquire))
+    }
+
+    pub fn restore_word(&self, index: usize, word: u64) {
+        self.0[index].store(word, Ordering::Release);
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.0.len() * size_of::<u64>()
+    }
+
+    fn place(&self, bucket: BucketId) -> (&AtomicU64, u64) {
+        (&self.0[bucket.0 as usize / 64], 1 << (bucket.0 % 64))
+    }
+}

@@ -1,0 +1,368 @@
+//! The on-flash format of a bucket: as many small items as fit into one block or a few, oldest first.
+//!
+//! ```text
+//!      0          4        6        8            16
+//!      +----------+--------+--------+------------+---------+---------+-- ··· --+ - - - - +
+//!      | checksum | format | used   | generation | entry 0 | entry 1 |         |  unused |
+//!      | u32      | u16    | u16    | u64        | oldest  |         |         |         |
+//!      +----------+--------+--------+------------+---------+---------+-- ··· --+ - - - - +
+//!                                                |<--------- `used` bytes ---->|
+//!
+//!      0             4          8           10      12        13
+//!      +-------------+----------+-----------+-------+---------+-- ··· --+-- ··· --+
+//!      | fingerprint | expiry   | value len | tag   | key len | key     | value   |
+//!      | u32         | u32      | u16       | u16   | u8      |         |         |
+//!      +-------------+----------+-----------+-------+---------+-- ··· --+-- ··· --+
+//! ```
+//!
+//! All numbers are little-endian. The checksum is CRC-32C (every burst of up to 32 bits is found) of everything
+//! from `format` to the last used byte, mixed with the bucket's number; bytes beyond `used` mean nothing.
+//!
+//! An entry keeps 32 bits of its key's hash. They spare comparing keys, and they are all that the bucket's filter is
+//! made of, so a filter is rebuilt without hashing a key again.
+
+use std::ops::Range;
+
+use crate::KeyHash;
+
+/// Bytes in front of the entries.
+pub const HEADER_BYTES: usize = GENERATION + 8;
+/// Bytes an entry takes beside its key and value.
+pub const ENTRY_BYTES: usize = ENTRY_KEY_LEN + 1;
+/// Smallest and largest bucket: `used` counts up to 65,535 and the smallest device block is 512.
+pub const BUCKET_BYTES: std::ops::RangeInclusive<u32> = 512..=65_536;
+/// Longest key an entry can name.
+pub const MAX_KEY_BYTES: usize = u8::MAX as usize;
+
+const FORMAT: u16 = 0xB501;
+
+const CHECKSUM: usize = 0;
+const FORMAT_AT: usize = CHECKSUM + 4;
+const USED: usize = FORMAT_AT + 2;
+const GENERATION: usize = USED + 2;
+
+const ENTRY_FINGERPRINT: usize = 0;
+const ENTRY_EXPIRY: usize = ENTRY_FINGERPRINT + 4;
+const ENTRY_VALUE_LEN: usize = ENTRY_EXPIRY + 4;
+const ENTRY_TAG: usize = ENTRY_VALUE_LEN + 2;
+const ENTRY_KEY_LEN: usize = ENTRY_TAG + 2;
+
+/// The 32 bits of a key's hash that a bucket and its filter keep. They are independent of the bits that choose the
+/// bucket, else all keys of a bucket would look alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(pub u32);
+
+impl Fingerprint {
+    /// The fingerprint of a key with this hash.
+    #[must_use]
+    pub fn of(hash: KeyHash) -> Self {
+        Self((hash.remix() >> 32) as u32)
+    }
+}
+
+/// Number of a bucket in its engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BucketId(pub u32);
+
+/// What a bucket must say of itself to be believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The store, and its life since it was last emptied. A bucket of another generation is empty, not corrupt.
+    pub generation: u64,
+    /// The bucket's number: a bucket that a device wrote to, or read from, the wrong place is found out.
+    pub id: BucketId,
+}
+
+/// Why a bucket's content cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unusable {
+    /// Whole and ours, but of an earlier generation: the last write to this place never arrived.
+    Stale,
+    /// The checksum does not hold.
+    Checksum,
+    /// The checksum holds, yet the content is not a bucket of this format: written by something else.
+    Malformed,
+}
+
+/// A bucket whose content has been verified.
+#[derive(Debug, Clone, Copy)]
+pub struct Bucket<'a>(&'a [u8]);
+
+/// One item in a bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Of its key's hash.
+    pub fingerprint: Fingerprint,
+    /// Unix second at which it expires; 0 is never.
+    pub expiry_seconds: u32,
+    /// Opaque.
+    pub tag: u16,
+    /// The key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+    /// Where in the bucket the entry starts.
+    start: usize,
+}
+
+impl<'a> Bucket<'a> {
+    /// Verifies `bytes`, one bucket as it was read.
+    ///
+    /// # Errors
+    /// See [`Unusable`].
+    pub fn open(bytes: &'a [u8], identity: Identity) -> Result<Self, Unusable> {
+        let bucket = Self(bytes);
+        // The length itself is covered by the checksum, so one that reaches outside cannot be from a sealed bucket.
+        if bucket.end() > bytes.len() || bucket.checksum(identity.id) != u32_at(bytes, CHECKSUM) {
+            return Err(Unusable::Checksum);
+        }
+        // After the checksum: whatever else is wrong from here on was written that way.
+        if u16_at(bytes, FORMAT_AT) != FORMAT {
+            return Err(Unusable::Malformed);
+        }
+        if u64_at(bytes, GENERATION) != identity.generation {
+            return Err(Unusable::Stale);
+        }
+        // Everything below slices by the entries' own lengths; one that lies must not become a panic.
+        if bucket.well_formed() { Ok(bucket) } else { Err(Unusable::Malformed) }
+    }
+
+    /// A bucket that this program has just sealed.
+    #[must_use]
+    pub fn sealed_here(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The fingerprints of all entries: what the bucket's filter is made of.
+    pub fn fingerprints(self) -> impl Iterator<Item = Fingerprint> + Clone + 'a {
+        self.entries().map(|entry| entry.fingerprint)
+    }
+
+    /// The entry of `key`.
+    #[must_use]
+    pub fn find(self, fingerprint: Fingerprint, key: &[u8]) -> Option<Entry<'a>> {
+        self.entries().find(|entry| entry.fingerprint == fingerprint && entry.key == key)
+    }
+
+    /// All entries, oldest first.
+    pub fn entries(self) -> impl Iterator<Item = Entry<'a>> + Clone + 'a {
+        let entry_from = move |start| (start < self.end()).then(|| self.entry_at(start));
+        std::iter::successors(entry_from(HEADER_BYTES), move |entry| entry_from(entry.end()))
+    }
+
+    fn entry_at(self, start: usize) -> Entry<'a> {
+        let head = &self.0[start..start + ENTRY_BYTES];
+        let key = start + ENTRY_BYTES..start + ENTRY_BYTES + usize::from(head[ENTRY_KEY_LEN]);
+        let value = key.end..key.end + usize::from(u16_at(head, ENTRY_VALUE_LEN));
+        Entry {
+            fingerprint: Fingerprint(u32_at(head, ENTRY_FINGERPRINT)),
+            expiry_seconds: u32_at(head, ENTRY_EXPIRY),
+            tag: u16_at(head, ENTRY_TAG),
+            key: &self.0[key],
+            value: &self.0[value],
+            start,
+        }
+    }
+
+    fn well_formed(self) -> bool {
+        let mut at = HEADER_BYTES;
+        while at < self.end() {
+            let Some(head) = self.0.get(at..at + ENTRY_BYTES) else { return false };
+            at += entry_bytes(usize::from(head[ENTRY_KEY_LEN]), usize::from(u16_at(head, ENTRY_VALUE_LEN)));
+        }
+        at == self.end()
+    }
+
+    fn checksum(self, id: BucketId) -> u32 {
+        crc_fast::crc32_iscsi(&self.0[FORMAT_AT..self.end()]) ^ id.0.wrapping_mul(0x9E37_79B1)
+    }
+
+    /// End of the last entry.
+    fn end(self) -> usize {
+        HEADER_BYTES + usize::from(u16_at(self.0, USED))
+    }
+}
+
+impl Entry<'_> {
+    /// Where in the bucket the value lies.
+    #[must_use]
+    pub fn value_range(&self) -> Range<usize> {
+        self.end() - self.value.len()..self.end()
+    }
+
+    /// Whether the item may no longer be returned at `now_seconds`.
+    #[must_use]
+    pub fn expired(&self, now_seconds: u32) -> bool {
+        expired(self.expiry_seconds, now_seconds)
+    }
+
+    fn end(&self) -> usize {
+        self.start + entry_bytes(self.key.len(), self.value.len())
+    }
+}
+
+/// Whether an item that expires at `expiry_seconds` (0: never) has done so.
+#[must_use]
+pub fn expired(expiry_seconds: u32, now_seconds: u32) -> bool {
+    expiry_seconds != 0 && expiry_seconds <= now_seconds
+}
+
+/// Bytes an entry takes in a bucket.
+#[must_use]
+pub fn entry_bytes(key_bytes: usize, value_bytes: usize) -> usize {
+    ENTRY_BYTES + key_bytes + value_bytes
+}
+
+/// Whether an item can be an entry of a bucket of `bucket_bytes` at all.
+#[must_use]
+pub fn fits(bucket_bytes: usize, key_bytes: usize, value_bytes: usize) -> bool {
+    key_bytes <= MAX_KEY_BYTES
+        && value_bytes <= usize::from(u16::MAX)
+        && entry_bytes(key_bytes, value_bytes) <= capacity(bucket_bytes)
+}
+
+fn capacity(bucket_bytes: usize) -> usize {
+    // A 64 KiB bucket has a few bytes more than `used` can count; they could only hold an entry's tail anyway.
+    (bucket_bytes - HEADER_BYTES).min(usize::from(u16::MAX))
+}
+
+/// An item to be put into a bucket.
+#[derive(Debug, Clone, Copy)]
+pub struct NewEntry<'a> {
+    /// Of its key's hash.
+    pub fingerprint: Fingerprint,
+    /// Unix second at which it expires; 0 is never.
+    pub expiry_seconds: u32,
+    /// Opaque.
+    pub tag: u16,
+    /// The key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+}
+
+/// A bucket being changed: [`seal`](Self::seal) makes it valid again.
+#[derive(Debug)]
+pub struct BucketMut<'a>(&'a mut [u8]);
+
+impl<'a> BucketMut<'a> {
+    /// Changes a bucket that [`Bucket::open`] found usable.
+    #[must_use]
+    pub fn verified(bytes: &'a mut [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// An empty bucket, whatever `bytes` held.
+    #[must_use]
+    pub fn empty(bytes: &'a mut [u8], generation: u64) -> Self {
+        bytes[FORMAT_AT..USED].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[USED..GENERATION].copy_from_slice(&0_u16.to_le_bytes());
+        bytes[GENERATION..HEADER_BYTES].copy_from_slice(&generation.to_le_bytes());
+        Self(bytes)
+    }
+
+    /// The content so far; verified or made here, so it needs no checksum to be read.
+    #[must_use]
+    pub fn view(&self) -> Bucket<'_> {
+        Bucket(self.0)
+    }
+
+    /// Appends an entry that [`fits`], dropping the oldest ones as far as needed. Answers how many. The caller has
+    /// removed an older entry of the same key.
+    pub fn insert(&mut self, new: &NewEntry<'_>) -> u32 {
+        let len = entry_bytes(new.key.len(), new.value.len());
+        let evicted = self.make_room(len);
+        let start = self.view().end();
+        self.encode(new, start..start + len);
+        self.set_end(start + len);
+        evicted
+    }
+
+    /// Drops the entry of `key`; without a key, every entry with the fingerprint. Answers how many there were.
+    pub fn remove(&mut self, fingerprint: Fingerprint, key: Option<&[u8]>) -> u32 {
+        self.retain(|entry| entry.fingerprint != fingerprint || key.is_some_and(|key| key != entry.key))
+    }
+
+    /// Drops every entry that has expired at `now_seconds`. Answers how many.
+    pub fn remove_expired(&mut self, now_seconds: u32) -> u32 {
+        self.retain(|entry| !entry.expired(now_seconds))
+    }
+
+    /// Makes the bucket valid: it can be written.
+    pub fn seal(self, id: BucketId) {
+        let checksum = self.view().checksum(id);
+        self.0[CHECKSUM..FORMAT_AT].copy_from_slice(&checksum.to_le_bytes());
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Entry<'_>) -> bool) -> u32 {
+        let (mut from, mut to, mut dropped) = (HEADER_BYTES, HEADER_BYTES, 0);
+        let end = self.view().end();
+        while from < end {
+            let entry = self.view().entry_at(from);
+            let (kept, next) = (keep(&entry), entry.end());
+            if !kept {
+                dropped += 1;
+            } else {
+                if to != from {
+                    self.0.copy_within(from..next, to);
+                }
+                to += next - from;
+            }
+            from = next;
+        }
+        self.set_end(to);
+        dropped
+    }
+
+    /// Drops the oldest entries until `len` bytes are free; answers how many.
+    fn make_room(&mut self, len: usize) -> u32 {
+        let end = self.view().end();
+        let room_end = HEADER_BYTES + capacity(self.0.len());
+        assert!(len <= capacity(self.0.len()), "the entry was checked to fit a bucket");
+        let mut first_kept = HEADER_BYTES;
+        let mut dropped = 0;
+        while end - (first_kept - HEADER_BYTES) + len > room_end {
+            first_kept = self.view().entry_at(first_kept).end();
+            dropped += 1;
+        }
+        if dropped > 0 {
+            self.0.copy_within(first_kept..end, HEADER_BYTES);
+            self.set_end(end - (first_kept - HEADER_BYTES));
+        }
+        dropped
+    }
+
+    fn encode(&mut self, new: &NewEntry<'_>, range: Range<usize>) {
+        let (head, body) = self.0[range].split_at_mut(ENTRY_BYTES);
+        let value_len = u16::try_from(new.value.len()).expect("an entry that fits has a short value");
+        head[ENTRY_FINGERPRINT..ENTRY_EXPIRY].copy_from_slice(&new.fingerprint.0.to_le_bytes());
+        head[ENTRY_EXPIRY..ENTRY_VALUE_LEN].copy_from_slice(&new.expiry_seconds.to_le_bytes());
+        head[ENTRY_VALUE_LEN..ENTRY_TAG].copy_from_slice(&value_len.to_le_bytes());
+        head[ENTRY_TAG..ENTRY_KEY_LEN].copy_from_slice(&new.tag.to_le_bytes());
+        head[ENTRY_KEY_LEN] = u8::try_from(new.key.len()).expect("an entry that fits has a short key");
+        let (key, value) = body.split_at_mut(new.key.len());
+        key.copy_from_slice(new.key);
+        value.copy_from_slice(new.value);
+    }
+
+    fn set_end(&mut self, end: usize) {
+        let used = u16::try_from(end - HEADER_BYTES).expect("a bucket holds no more than its capacity");
+        self.0[USED..GENERATION].copy_from_slice(&used.to_le_bytes());
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+#[cfg(test)]
+#[path = "bucket_tests.rs"]
+mod tests;

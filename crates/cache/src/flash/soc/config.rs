@@ -1,0 +1,145 @@
+//! What a small-object cache is configured with, checked once.
+
+use device::Geometry;
+
+use super::bucket::{self, BUCKET_BYTES, ENTRY_BYTES, HEADER_BYTES};
+use super::filter::MAX_BYTES_PER_BUCKET;
+
+/// Configuration of a [`Soc`](super::Soc).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocConfig {
+    /// Where on the device the buckets start; a multiple of the device's block.
+    pub offset_bytes: u64,
+    /// Bytes of the device for buckets. A rest smaller than a bucket is an error, not rounded away.
+    pub soc_bytes: u64,
+    /// Bytes of a bucket: a power of two, at least the device's block, 512 to 65,536.
+    pub bucket_bytes: u32,
+    /// Memory of a bucket's filter: a multiple of 8 up to 128; 0 is no filter.
+    pub filter_bytes_per_bucket: u32,
+    /// Memory for items that wait for their bucket to be written. More of it settles more of them per write.
+    pub pending_limit_bytes: usize,
+    /// Largest device write, if the device takes it: how many neighbouring buckets are written in one.
+    pub max_write_bytes: u32,
+    /// Device writes that one step keeps in flight.
+    pub writes_in_flight: usize,
+    /// Device writes after which one step ends.
+    pub writes_per_step: usize,
+    /// What tells this life of the store from all others on this device, earlier stores included
+    /// ([`Superblock::generation_mark`](crate::flash::superblock::Superblock::generation_mark)).
+    pub generation: u64,
+}
+
+impl SocConfig {
+    /// A configuration with the defaults: buckets of 4 KiB, filters of 8 bytes, 16 MiB pending.
+    #[must_use]
+    pub fn new(offset_bytes: u64, soc_bytes: u64, generation: u64) -> Self {
+        Self {
+            offset_bytes,
+            soc_bytes,
+            bucket_bytes: 4096,
+            filter_bytes_per_bucket: 8,
+            pending_limit_bytes: 16 << 20,
+            max_write_bytes: 128 << 10,
+            writes_in_flight: 16,
+            writes_per_step: 64,
+            generation,
+        }
+    }
+
+    /// Checks the configuration against the device.
+    ///
+    /// # Errors
+    /// The first thing that does not fit, with the numbers.
+    pub fn check(&self, device: &Geometry) -> Result<(), SocConfigError> {
+        use SocConfigError as E;
+        let block_bytes = u64::from(device.block_bytes);
+        let bucket_bytes = u64::from(self.bucket_bytes);
+        if !BUCKET_BYTES.contains(&self.bucket_bytes)
+            || !self.bucket_bytes.is_power_of_two()
+            || self.bucket_bytes < device.block_bytes
+            || self.bucket_bytes > device.max_io_bytes
+        {
+            return Err(E::BucketBytes { bucket_bytes, block_bytes, max_io_bytes: device.max_io_bytes });
+        }
+        if !self.offset_bytes.is_multiple_of(block_bytes) {
+            return Err(E::Offset { offset_bytes: self.offset_bytes, block_bytes });
+        }
+        if self.soc_bytes == 0 || !self.soc_bytes.is_multiple_of(bucket_bytes) {
+            return Err(E::SocBytes { soc_bytes: self.soc_bytes, bucket_bytes });
+        }
+        if self.soc_bytes / bucket_bytes > u64::from(u32::MAX) {
+            return Err(E::TooManyBuckets { soc_bytes: self.soc_bytes, bucket_bytes });
+        }
+        if self.offset_bytes.checked_add(self.soc_bytes).is_none_or(|end| end > device.capacity_bytes) {
+            return Err(E::BeyondDevice {
+                offset_bytes: self.offset_bytes,
+                soc_bytes: self.soc_bytes,
+                device_bytes: device.capacity_bytes,
+            });
+        }
+        if !self.filter_bytes_per_bucket.is_multiple_of(8)
+            || self.filter_bytes_per_bucket > MAX_BYTES_PER_BUCKET
+        {
+            return Err(E::FilterBytes(self.filter_bytes_per_bucket));
+        }
+        if self.writes_in_flight == 0 || self.writes_per_step == 0 || self.pending_limit_bytes == 0 {
+            return Err(E::Zero);
+        }
+        Ok(())
+    }
+
+    /// Number of buckets of a checked configuration.
+    #[must_use]
+    pub fn buckets(&self) -> u32 {
+        u32::try_from(self.soc_bytes / u64::from(self.bucket_bytes))
+            .expect("checked: buckets are counted by a u32")
+    }
+
+    /// Whether an item of these sizes can be kept at all.
+    #[must_use]
+    pub fn fits(&self, key_bytes: usize, value_bytes: usize) -> bool {
+        bucket::fits(self.bucket_bytes as usize, key_bytes, value_bytes)
+    }
+
+    /// Largest key and value together that [`fits`](Self::fits), were it not for the key's own limit.
+    #[must_use]
+    pub fn max_item_bytes(&self) -> usize {
+        (self.bucket_bytes as usize - HEADER_BYTES).min(usize::from(u16::MAX)) - ENTRY_BYTES
+    }
+
+    /// Bytes a snapshot takes.
+    #[must_use]
+    pub fn snapshot_bytes(&self) -> u64 {
+        super::persist::snapshot_bytes(
+            self.soc_bytes / u64::from(self.bucket_bytes),
+            self.filter_bytes_per_bucket,
+        )
+    }
+}
+
+/// What is wrong with a [`SocConfig`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum SocConfigError {
+    #[error(
+        "buckets of {bucket_bytes} bytes: must be a power of two from 512 to 65,536, not below the device's block \
+         ({block_bytes}) nor above its largest transfer ({max_io_bytes})"
+    )]
+    BucketBytes { bucket_bytes: u64, block_bytes: u64, max_io_bytes: u32 },
+    #[error(
+        "offset {offset_bytes} of the small-object cache is not a multiple of the device's block ({block_bytes})"
+    )]
+    Offset { offset_bytes: u64, block_bytes: u64 },
+    #[error("{soc_bytes} bytes for small objects are not one or more whole buckets of {bucket_bytes} bytes")]
+    SocBytes { soc_bytes: u64, bucket_bytes: u64 },
+    #[error(
+        "{soc_bytes} bytes are more than 4,294,967,295 buckets of {bucket_bytes} bytes: choose larger buckets"
+    )]
+    TooManyBuckets { soc_bytes: u64, bucket_bytes: u64 },
+    #[error("{soc_bytes} bytes from offset {offset_bytes} reach past the device's end ({device_bytes})")]
+    BeyondDevice { offset_bytes: u64, soc_bytes: u64, device_bytes: u64 },
+    #[error("a filter of {0} bytes a bucket: must be a multiple of 8 up to 128, or 0 for none")]
+    FilterBytes(u32),
+    #[error("the pending memory, the writes in flight and the writes per step must not be 0")]
+    Zero,
+}

@@ -1,0 +1,354 @@
+//! What waits in memory for its bucket to be written: items and tombstones, newest last, a list a bucket.
+//!
+//! An entry is visible to lookups from its commit until the write that contains it has completed, so a lookup that
+//! asks here first and the device second never misses what was committed and never finds what was removed.
+//! A bucket that is being written keeps what the write contains (`frozen`) apart from what came since (`fresh`).
+//!
+//! Buckets are spread over shards in runs of [`RUN`] neighbours, so that one lock finds the neighbours that can be
+//! written together. A shard queues its buckets by how many fresh entries they have: a write that settles three
+//! entries costs the drive no more than one that settles one. Nothing starves that matters: an entry passed over stays
+//! readable, and as such entries come to fill the table they become the fullest there are.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+
+use super::bucket::{BucketId, Fingerprint};
+use super::stats::SocStats;
+
+/// Buckets side by side that share a shard, and with that the most that one write can hold.
+pub const RUN: u32 = 1 << RUN_BITS;
+pub const RUN_BITS: u32 = 6;
+
+/// Memory a pending entry takes beside its key and value: the entry, the allocation's header, and its share of
+/// the bucket's list and map slot.
+pub const ENTRY_OVERHEAD_BYTES: usize = 96;
+
+/// Queues by number of fresh entries: 1, 2, 3, and 4 or more.
+const LEVELS: usize = 4;
+
+/// An item or tombstone that waits.
+#[derive(Debug, Clone)]
+pub struct Waiter {
+    pub fingerprint: Fingerprint,
+    pub expiry_seconds: u32,
+    pub tag: u16,
+    pub key_len: u8,
+    /// Key and value in one allocation; `None` is a tombstone. A tombstone knows only the fingerprint: it costs no
+    /// allocation, and that it drops a key with the same 32 bits too (one in four billion) costs a cache a miss.
+    pub bytes: Option<Arc<[u8]>>,
+}
+
+impl Waiter {
+    pub fn tombstone(fingerprint: Fingerprint) -> Self {
+        Self { fingerprint, expiry_seconds: 0, tag: 0, key_len: 0, bytes: None }
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        ENTRY_OVERHEAD_BYTES + self.bytes.as_ref().map_or(0, |bytes| bytes.len())
+    }
+
+    fn is_item(&self, fingerprint: Fingerprint, key: &[u8]) -> bool {
+        let len = usize::from(self.key_len);
+        self.fingerprint == fingerprint
+            && self.bytes.as_ref().is_some_and(|bytes| len == key.len() && &bytes[..len] == key)
+    }
+
+    fn concerns(&self, fingerprint: Fingerprint, key: &[u8]) -> bool {
+        self.fingerprint == fingerprint && (self.bytes.is_none() || self.is_item(fingerprint, key))
+    }
+}
+
+/// What the table knows of a key.
+pub enum Known {
+    /// The newest version waits here.
+    Item(Waiter),
+    /// It was removed.
+    Removed,
+    /// Nothing: ask the bucket.
+    Nothing(Witness),
+}
+
+/// A bucket's state when it was asked: equal before and after a read, the read saw one consistent content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Witness {
+    /// How often the bucket (or one that shares its counter) was written back.
+    writes: u32,
+    /// Whether it was being written.
+    pub writing: bool,
+}
+
+impl Witness {
+    /// Whether a write-back ended between `self` and `later`.
+    pub fn overtaken(self, later: Self) -> bool {
+        self.writes != later.writes
+    }
+}
+
+/// Buckets side by side that one device write settles. Whoever has it owns the buckets' place on the device.
+pub struct Group {
+    pub first: BucketId,
+    pub frozen: Vec<Arc<Vec<Waiter>>>,
+}
+
+/// The pending entries of the buckets of one shard, and what happened to them.
+#[derive(Default)]
+pub struct Shard {
+    buckets: HashMap<BucketId, Waitlist>,
+    queues: [VecDeque<BucketId>; LEVELS],
+    writes: Vec<u32>,
+    pub stats: SocStats,
+}
+
+#[derive(Default)]
+struct Waitlist {
+    fresh: Vec<Waiter>,
+    state: State,
+    /// In which queue the bucket stands, counted from 1; 0 is none. Places in other queues are out of date.
+    queued: usize,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Resting,
+    /// A write is under way that contains these.
+    Writing(Arc<Vec<Waiter>>),
+    /// A write may land at any time, because whoever waited for it went away. The place is not used again.
+    Retired,
+}
+
+impl Shard {
+    pub fn new() -> Self {
+        Self { writes: vec![0; RUN as usize], ..Self::default() }
+    }
+
+    /// What is known of `key` in `bucket`.
+    pub fn find(&self, bucket: BucketId, fingerprint: Fingerprint, key: &[u8]) -> Known {
+        let list = self.buckets.get(&bucket);
+        match list.and_then(|list| list.newest(|waiter| waiter.concerns(fingerprint, key))) {
+            Some(waiter) if waiter.bytes.is_some() => Known::Item(waiter.clone()),
+            Some(_) => Known::Removed,
+            None => Known::Nothing(self.witness(bucket)),
+        }
+    }
+
+    /// Whether an item with this fingerprint waits, or a tombstone: `None` is neither.
+    pub fn waits(&self, bucket: BucketId, fingerprint: Fingerprint) -> Option<bool> {
+        let newest = self.buckets.get(&bucket)?.newest(|waiter| waiter.fingerprint == fingerprint)?;
+        Some(newest.bytes.is_some())
+    }
+
+    /// Appends an item, replacing an older fresh one of the same key. Answers the memory set free by that, or, when the bucket
+    /// is retired, by not taking the item.
+    pub fn insert(&mut self, bucket: BucketId, item: Waiter) -> usize {
+        let list = self.buckets.entry(bucket).or_default();
+        if matches!(list.state, State::Retired) {
+            self.stats.lost_items += 1;
+            return item.memory_bytes();
+        }
+        let key = item.bytes.as_ref().map_or(&[][..], |bytes| &bytes[..usize::from(item.key_len)]);
+        let freed = list.drop_fresh(item.fingerprint, key);
+        list.fresh.push(item);
+        self.enqueue(bucket);
+        freed
+    }
+
+    /// Makes sure that `key` is not found from now on. `on_flash` says whether the bucket may contain it, asked only
+    /// while the shard is locked: the filter then speaks of the content that the frozen entries are not part of.
+    pub fn remove(
+        &mut self,
+        bucket: BucketId,
+        fingerprint: Fingerprint,
+        key: &[u8],
+        on_flash: bool,
+    ) -> Removal {
+        let mut removal = Removal::default();
+        let needed = match self.buckets.get_mut(&bucket) {
+            None => on_flash,
+            Some(list) => {
+                removal.freed_bytes = list.drop_fresh(fingerprint, key);
+                list.needs_tombstone(fingerprint, key, on_flash)
+            }
+        };
+        removal.was_known = needed || removal.freed_bytes > 0;
+        if needed {
+            let tombstone = Waiter::tombstone(fingerprint);
+            removal.taken_bytes = tombstone.memory_bytes();
+            self.buckets.entry(bucket).or_default().fresh.push(tombstone);
+            self.enqueue(bucket);
+        } else {
+            self.forget_if_idle(bucket);
+        }
+        removal
+    }
+
+    /// Takes the fullest bucket and its neighbours that wait too, up to `most` of them.
+    pub fn take_group(&mut self, most: u32) -> Option<Group> {
+        let seed = self.pop_fullest()?;
+        let (run_start, run_end) = (seed.0 & !(RUN - 1), seed.0 | (RUN - 1));
+        let (mut first, mut last) = (seed.0, seed.0);
+        while last < run_end && last - first + 1 < most && self.can_be_taken(BucketId(last + 1)) {
+            last += 1;
+        }
+        while first > run_start && last - first + 1 < most && self.can_be_taken(BucketId(first - 1)) {
+            first -= 1;
+        }
+        let frozen = (first..=last).map(|bucket| self.freeze(BucketId(bucket))).collect();
+        Some(Group { first: BucketId(first), frozen })
+    }
+
+    /// The write of `bucket` has ended, well or not: what it contained no longer waits. Answers the memory set free.
+    pub fn release(&mut self, bucket: BucketId) -> usize {
+        self.writes[(bucket.0 % RUN) as usize] = self.writes[(bucket.0 % RUN) as usize].wrapping_add(1);
+        let freed = match self.change_state(bucket, State::Resting) {
+            State::Writing(frozen) => frozen.iter().map(Waiter::memory_bytes).sum(),
+            _ => 0,
+        };
+        self.forget_if_idle(bucket);
+        self.enqueue(bucket);
+        freed
+    }
+
+    /// The write of `bucket` never began: what it would have contained waits on, in front of what came since.
+    pub fn put_back(&mut self, bucket: BucketId) {
+        if let State::Writing(frozen) = self.change_state(bucket, State::Resting) {
+            let list = self.buckets.entry(bucket).or_default();
+            let fresh = std::mem::take(&mut list.fresh);
+            list.fresh = frozen.iter().cloned().chain(fresh).collect();
+        }
+        self.enqueue(bucket);
+    }
+
+    /// The write of `bucket` is under way and nobody will learn of its end. Answers the memory set free.
+    pub fn retire(&mut self, bucket: BucketId) -> usize {
+        let frozen = self.change_state(bucket, State::Retired);
+        let list = self.buckets.entry(bucket).or_default();
+        let mut dropped = std::mem::take(&mut list.fresh);
+        if let State::Writing(frozen) = frozen {
+            dropped.extend(frozen.iter().cloned());
+        }
+        self.stats.lost_items += dropped.iter().filter(|waiter| waiter.bytes.is_some()).count() as u64;
+        dropped.iter().map(Waiter::memory_bytes).sum()
+    }
+
+    /// The bucket's state for comparing before and after a read.
+    pub fn witness(&self, bucket: BucketId) -> Witness {
+        let writing = self.buckets.get(&bucket).is_some_and(|list| !matches!(list.state, State::Resting));
+        Witness { writes: self.writes[(bucket.0 % RUN) as usize], writing }
+    }
+
+    /// Entries that wait, those being written included.
+    pub fn entries(&self) -> usize {
+        self.buckets.values().map(|list| list.fresh.len() + list.frozen().len()).sum()
+    }
+
+    /// Whether any bucket has entries that no write contains yet.
+    pub fn has_takeable(&self) -> bool {
+        self.buckets.keys().any(|&bucket| self.can_be_taken(bucket))
+    }
+
+    fn pop_fullest(&mut self) -> Option<BucketId> {
+        for level in (0..LEVELS).rev() {
+            while let Some(bucket) = self.queues[level].pop_front() {
+                let current = self.buckets.get(&bucket).is_some_and(|list| list.queued == level + 1);
+                if current && self.can_be_taken(bucket) {
+                    return Some(bucket);
+                }
+            }
+        }
+        None
+    }
+
+    fn can_be_taken(&self, bucket: BucketId) -> bool {
+        let list = self.buckets.get(&bucket);
+        list.is_some_and(|list| matches!(list.state, State::Resting) && !list.fresh.is_empty())
+    }
+
+    fn freeze(&mut self, bucket: BucketId) -> Arc<Vec<Waiter>> {
+        let list = self.buckets.get_mut(&bucket).expect("only buckets that wait are taken");
+        let frozen = Arc::new(std::mem::take(&mut list.fresh));
+        list.state = State::Writing(Arc::clone(&frozen));
+        list.queued = 0;
+        frozen
+    }
+
+    fn change_state(&mut self, bucket: BucketId, to: State) -> State {
+        let list = self.buckets.entry(bucket).or_default();
+        std::mem::replace(&mut list.state, to)
+    }
+
+    fn forget_if_idle(&mut self, bucket: BucketId) {
+        if let Entry::Occupied(entry) = self.buckets.entry(bucket)
+            && entry.get().fresh.is_empty()
+            && matches!(entry.get().state, State::Resting)
+        {
+            entry.remove();
+        }
+    }
+
+    fn enqueue(&mut self, bucket: BucketId) {
+        let Some(list) = self.buckets.get_mut(&bucket) else { return };
+        let level = list.fresh.len().min(LEVELS);
+        if !matches!(list.state, State::Resting) || level <= list.queued {
+            return;
+        }
+        list.queued = level;
+        let queue = &mut self.queues[level - 1];
+        queue.push_back(bucket);
+        // Places that went out of date are dropped when popped. A lower queue may never be: sweep it when most of
+        // it must be out of date.
+        if queue.len() > 64 + 2 * self.buckets.len() {
+            let buckets = &self.buckets;
+            queue.retain(|bucket| buckets.get(bucket).is_some_and(|list| list.queued == level));
+            let mut seen = hashbrown::HashSet::new();
+            queue.retain(|bucket| seen.insert(*bucket));
+        }
+    }
+}
+
+/// What a removal did to the table.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Removal {
+    /// Whether there may have been something to remove.
+    pub was_known: bool,
+    /// Memory of the pending item it dropped.
+    pub freed_bytes: usize,
+    /// Memory of the tombstone it left.
+    pub taken_bytes: usize,
+}
+
+impl Waitlist {
+    fn frozen(&self) -> &[Waiter] {
+        match &self.state {
+            State::Writing(frozen) => frozen,
+            _ => &[],
+        }
+    }
+
+    fn newest(&self, wanted: impl Fn(&Waiter) -> bool) -> Option<&Waiter> {
+        self.fresh.iter().rev().chain(self.frozen().iter().rev()).find(|waiter| wanted(waiter))
+    }
+
+    /// Drops the fresh item of `key`; answers the memory set free. Tombstones stay: one that was left for
+    /// another key with the same fingerprint must still do its work.
+    fn drop_fresh(&mut self, fingerprint: Fingerprint, key: &[u8]) -> usize {
+        let found = self.fresh.iter().position(|waiter| waiter.is_item(fingerprint, key));
+        found.map_or(0, |at| self.fresh.remove(at).memory_bytes())
+    }
+
+    /// Whether a removal of `key`, no fresh item of which is left, must leave a tombstone.
+    fn needs_tombstone(&self, fingerprint: Fingerprint, key: &[u8], on_flash: bool) -> bool {
+        if matches!(self.state, State::Retired) {
+            return false;
+        }
+        // A tombstone that waits already, or that is being written and nothing came after it, does the work. An item
+        // being written will be on flash, whatever the filter says of the content before.
+        match self.newest(|waiter| waiter.concerns(fingerprint, key)) {
+            Some(waiter) => waiter.bytes.is_some(),
+            None => on_flash,
+        }
+    }
+}

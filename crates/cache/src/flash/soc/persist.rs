@@ -1,0 +1,105 @@
+//! What a clean shutdown keeps of the small-object cache: which buckets hold something, and their filters.
+//!
+//! ```text
+//!      0         4                  8       16          16 + bits
+//!      +---------+------------------+-------+-----------+--------------+
+//!      | buckets | words per filter | items | one bit a | the filters' |
+//!      | u32     | u32              | i64   | bucket    | words        |
+//!      +---------+------------------+-------+-----------+--------------+
+//! ```
+//!
+//! Little-endian, bits in words of 64. Integrity is the snapshot's business, which this is a section of.
+
+use super::{Soc, SocStats};
+
+const HEADER_BYTES: usize = 16;
+/// Pieces a snapshot is handed out in, so that it is never in memory twice.
+const PIECE_WORDS: usize = 8192;
+
+/// Why a snapshot was not taken up. The cache is unchanged and empty.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// Not as long as a snapshot of this configuration is.
+    #[error("the small-object cache's snapshot has {found} bytes instead of {expected}")]
+    Length {
+        /// Bytes of the snapshot.
+        found: u64,
+        /// Bytes it should have.
+        expected: u64,
+    },
+    /// Of a cache with another number of buckets or size of filter.
+    #[error(
+        "the snapshot is of {found_buckets} buckets with filters of {found_words} words, the cache has {buckets} with {words}"
+    )]
+    Shape {
+        /// Buckets in the snapshot.
+        found_buckets: u32,
+        /// Words of a filter in the snapshot.
+        found_words: u32,
+        /// Buckets of the cache.
+        buckets: u32,
+        /// Words of a filter of the cache.
+        words: u32,
+    },
+}
+
+/// Bytes a snapshot takes.
+pub fn snapshot_bytes(buckets: u64, filter_bytes_per_bucket: u32) -> u64 {
+    HEADER_BYTES as u64 + buckets.div_ceil(64) * 8 + buckets * u64::from(filter_bytes_per_bucket)
+}
+
+impl Soc {
+    /// The snapshot, in pieces. [`drain`](Self::drain) first: what waits in memory is not part of it.
+    ///
+    /// # Panics
+    /// If something waits in memory. Its older version on flash would come back to life.
+    pub fn snapshot(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        assert_eq!(self.stats().pending_entries, 0, "a snapshot is taken of a drained cache");
+        let mut words = self.written.words().chain(self.filters.words());
+        let pieces = std::iter::from_fn(move || {
+            let piece: Vec<u8> = words.by_ref().take(PIECE_WORDS).flat_map(u64::to_le_bytes).collect();
+            (!piece.is_empty()).then_some(piece)
+        });
+        std::iter::once(self.snapshot_header()).chain(pieces)
+    }
+
+    /// Takes a snapshot up. The cache is new and has the generation that the snapshot was taken in.
+    ///
+    /// # Errors
+    /// The snapshot is of another shape.
+    pub fn restore(&self, snapshot: &[u8]) -> Result<(), RestoreError> {
+        let expected = self.config.snapshot_bytes();
+        if snapshot.len() as u64 != expected {
+            return Err(RestoreError::Length { found: snapshot.len() as u64, expected });
+        }
+        let (header, words) = snapshot.split_at(HEADER_BYTES);
+        let [found_buckets, found_words] =
+            [0, 4].map(|at| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes")));
+        let (buckets, filter_words) = (self.buckets, self.config.filter_bytes_per_bucket / 8);
+        if (found_buckets, found_words) != (buckets, filter_words) {
+            return Err(RestoreError::Shape { found_buckets, found_words, buckets, words: filter_words });
+        }
+        let (bits, filters) = words.split_at(self.written.bytes());
+        for (index, word) in words_of(bits).enumerate() {
+            self.written.restore_word(index, word);
+        }
+        for (index, word) in words_of(filters).enumerate() {
+            self.filters.restore_word(index, word);
+        }
+        let items = i64::from_le_bytes(header[8..].try_into().expect("eight bytes"));
+        self.shards[0].lock().stats += &SocStats { items, ..SocStats::default() };
+        Ok(())
+    }
+
+    fn snapshot_header(&self) -> Vec<u8> {
+        let mut header = Vec::with_capacity(HEADER_BYTES);
+        header.extend(self.buckets.to_le_bytes());
+        header.extend((self.config.filter_bytes_per_bucket / 8).to_le_bytes());
+        header.extend(self.stats().items.to_le_bytes());
+        header
+    }
+}
+
+fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
+}

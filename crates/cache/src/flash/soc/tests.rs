@@ -1,0 +1,1 @@
+//! The small-object cache as its caller sees it.

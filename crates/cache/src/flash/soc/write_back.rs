@@ -1,0 +1,331 @@
+//! The background step: buckets that have entries waiting are read, changed and written, neighbours together.
+
+use std::sync::Arc;
+
+use device::{IoBuffer, IoError, IoSlice, Request};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::bucket::{self, Bucket, BucketId, BucketMut, NewEntry, Unusable};
+use super::pending::{Group, Waiter};
+use super::{Soc, SocStats};
+use crate::flash::Waiting;
+
+/// What a step did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Buckets settled, those of failed writes included.
+    pub buckets: usize,
+    /// Items and tombstones that no longer wait.
+    pub entries: usize,
+}
+
+impl Progress {
+    /// Whether there was nothing to do.
+    #[must_use]
+    pub fn idle(&self) -> bool {
+        self.buckets == 0
+    }
+}
+
+impl Soc {
+    /// Writes back what waits, the fullest buckets first, until the configured number of writes has been made or
+    /// nothing is left. May be called by several tasks at once. Run it to its end: a step dropped while a write is in
+    /// flight costs the buckets of that write their place for good.
+    pub async fn step(&self, waiting: Waiting, now_seconds: u32) -> Progress {
+        let mut in_flight = FuturesUnordered::new();
+        let mut started = 0;
+        let mut progress = Progress::default();
+        loop {
+            while in_flight.len() < self.config.writes_in_flight && started < self.config.writes_per_step {
+                let Some(group) = self.take_group() else { break };
+                in_flight.push(self.write_back(group, waiting, now_seconds));
+                started += 1;
+            }
+            let Some(ended) = in_flight.next().await else { return progress };
+            progress.buckets += ended.buckets;
+            progress.entries += ended.entries;
+        }
+    }
+
+    /// Writes everything back that waits now, waiting for the steps of others too. It ends only when inserts pause.
+    pub async fn drain(&self, waiting: Waiting, now_seconds: u32) {
+        loop {
+            if !self.step(waiting, now_seconds).await.idle() {
+                continue;
+            }
+            // What still waits is in the hands of other steps; each of them announces the room it makes.
+            let listener = self.room.listen();
+            if self.pending_entries() == 0 {
+                return;
+            }
+            if self.anything_to_take() {
+                continue;
+            }
+            match waiting {
+                Waiting::Thread => event_listener::Listener::wait(listener),
+                Waiting::Task => listener.await,
+            }
+        }
+    }
+
+    fn pending_entries(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().entries()).sum()
+    }
+
+    fn anything_to_take(&self) -> bool {
+        self.shards.iter().any(|shard| shard.lock().has_takeable())
+    }
+
+    /// The shards take turns, so that steps side by side do not meet and no shard waits for ever.
+    fn take_group(&self) -> Option<Group> {
+        let most =
+            self.config.max_write_bytes.min(self.device.geometry().max_io_bytes) / self.config.bucket_bytes;
+        for _ in 0..self.shards.len() {
+            let turn = self.turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            if let Some(group) = self.shards[turn % self.shards.len()].lock().take_group(self.group_buckets) {
+                return Some(group);
+            }
+        }
+        None
+    }
+
+    async fn write_back(&self, group: Group, waiting: Waiting, now_seconds: u32) -> Progress {
+        let mut claim = Claim { soc: self, group, in_flight: false, settled: false };
+        let (mut buffer, mut changes) = self.read_group(&claim.group, waiting).await;
+        let bucket_bytes = self.config.bucket_bytes as usize;
+        for ((bytes, change), (id, waiters)) in
+            buffer.chunks_exact_mut(bucket_bytes).zip(&mut changes).zip(claim.group.members())
+        {
+            self.apply(bytes, id, waiters, now_seconds, change);
+        }
+        let buffer = Arc::new(buffer);
+        let outcome = if changes.iter().all(|change| change.items_after == 0) {
+            // Nothing would be written but empty buckets, and an empty bucket is one that counts as never written.
+            Ok(0)
+        } else {
+            claim.in_flight = true;
+            self.write_group(claim.group.first, Arc::clone(&buffer), waiting).await
+        };
+        claim.settle(&buffer, &changes, &outcome)
+    }
+
+    /// The group's buckets as they are on the device, with what was found wrong. Buckets that hold nothing of this
+    /// generation are not read, unless they lie between others.
+    async fn read_group(&self, group: &Group, waiting: Waiting) -> (IoBuffer, Vec<Change>) {
+        let mut changes: Vec<Change> =
+            group.members().map(|(id, _)| Change::of(self.written.get(id))).collect();
+        let whole = self.config.bucket_bytes as usize * group.frozen.len();
+        if changes.iter().all(|change| !change.has_content) {
+            return (IoBuffer::zeroed(whole), changes);
+        }
+        let request = Request::Read { offset: self.offset(group.first), buffer: IoBuffer::zeroed(whole) };
+        match waiting.start(&*self.device, request).await {
+            Ok(Some(buffer)) => (buffer, changes),
+            _ if changes.len() == 1 => {
+                changes[0].unreadable();
+                (IoBuffer::zeroed(whole), changes)
+            }
+            // One bad block must not cost its neighbours their items.
+            _ => (self.read_singly(group, &mut changes, waiting).await, changes),
+        }
+    }
+
+    async fn read_singly(&self, group: &Group, changes: &mut [Change], waiting: Waiting) -> IoBuffer {
+        let bucket_bytes = self.config.bucket_bytes as usize;
+        let mut whole = IoBuffer::zeroed(bucket_bytes * changes.len());
+        let places = whole.chunks_exact_mut(bucket_bytes).zip(changes).zip(group.members());
+        for ((place, change), (id, _)) in places.filter(|((_, change), _)| change.has_content) {
+            match self.read_bucket(id, waiting).await {
+                Some(one) => place.copy_from_slice(&one),
+                None => change.unreadable(),
+            }
+        }
+        whole
+    }
+
+    async fn write_group(
+        &self,
+        first: BucketId,
+        buffer: Arc<IoBuffer>,
+        waiting: Waiting,
+    ) -> Result<usize, IoError> {
+        let bytes = buffer.len();
+        let (data, placement) = (IoSlice::whole(buffer), self.placement);
+        let request = Request::Write { offset: self.offset(first), data, placement };
+        waiting.start(&*self.device, request).await.map(|_| bytes)
+    }
+
+    /// Settles all that waits for a bucket: `bytes` hold the old content before and the new one, sealed, after.
+    fn apply(
+        &self,
+        bytes: &mut [u8],
+        id: BucketId,
+        waiters: &[Waiter],
+        now_seconds: u32,
+        change: &mut Change,
+    ) {
+        if change.has_content
+            && let Err(why) = Bucket::open(bytes, self.identity(id))
+        {
+            change.has_content = false;
+            change.unusable = Some(why);
+        }
+        let mut bucket = if change.has_content {
+            BucketMut::verified(bytes)
+        } else {
+            BucketMut::empty(bytes, self.config.generation)
+        };
+        change.items_before = bucket.view().entries().count();
+        change.expired = bucket.remove_expired(now_seconds);
+        for waiter in waiters {
+            change.settle(&mut bucket, waiter, now_seconds);
+        }
+        change.items_after = bucket.view().entries().count();
+        bucket.seal(id);
+    }
+}
+
+/// What happened to one bucket of a group.
+#[derive(Default)]
+struct Change {
+    has_content: bool,
+    read_failed: bool,
+    unusable: Option<Unusable>,
+    items_before: usize,
+    items_after: usize,
+    evicted: u32,
+    expired: u32,
+}
+
+impl Change {
+    fn of(has_content: bool) -> Self {
+        Self { has_content, ..Self::default() }
+    }
+
+    fn unreadable(&mut self) {
+        self.has_content = false;
+        self.read_failed = true;
+    }
+
+    fn settle(&mut self, bucket: &mut BucketMut<'_>, waiter: &Waiter, now_seconds: u32) {
+        let Some(bytes) = &waiter.bytes else {
+            bucket.remove(waiter.fingerprint, None);
+            return;
+        };
+        let (key, value) = bytes.split_at(usize::from(waiter.key_len));
+        bucket.remove(waiter.fingerprint, Some(key));
+        if bucket::expired(waiter.expiry_seconds, now_seconds) {
+            self.expired += 1;
+            return;
+        }
+        let Waiter { fingerprint, expiry_seconds, tag, .. } = *waiter;
+        self.evicted += bucket.insert(&NewEntry { fingerprint, expiry_seconds, tag, key, value });
+    }
+
+    fn count(&self, stats: &mut SocStats) {
+        stats.read_errors += u64::from(self.read_failed);
+        if let Some(why) = self.unusable {
+            stats.count_unusable(why);
+        }
+        stats.evictions += u64::from(self.evicted);
+        stats.evictions_expired += u64::from(self.expired);
+    }
+}
+
+/// A group taken from the pending table, until it is given back: by [`settle`](Self::settle), or by being dropped
+/// because the step was.
+struct Claim<'soc> {
+    soc: &'soc Soc,
+    group: Group,
+    in_flight: bool,
+    settled: bool,
+}
+
+impl Claim<'_> {
+    /// The write has ended. Filters first, then the table: a key must be found in one of them all the time.
+    fn settle(mut self, buffer: &IoBuffer, changes: &[Change], outcome: &Result<usize, IoError>) -> Progress {
+        self.settled = true;
+        let soc = self.soc;
+        let bucket_bytes = soc.config.bucket_bytes as usize;
+        let mut progress = Progress::default();
+        let mut freed = 0;
+        for ((bytes, change), (id, waiters)) in
+            buffer.chunks_exact(bucket_bytes).zip(changes).zip(self.group.members())
+        {
+            let bucket = Bucket::sealed_here(bytes);
+            let kept = outcome.is_ok() && change.items_after > 0;
+            if kept {
+                soc.filters.rebuild(id, bucket.fingerprints());
+                soc.written.set(id, true);
+            } else {
+                soc.disown(id);
+            }
+            let mut shard = soc.shard(id).lock();
+            change.count(&mut shard.stats);
+            count_outcome(&mut shard.stats, change, waiters, outcome, bucket_bytes);
+            freed += shard.release(id);
+            progress.buckets += 1;
+            progress.entries += waiters.len();
+        }
+        self.count_write(outcome);
+        soc.give_back(freed);
+        progress
+    }
+
+    fn count_write(&self, outcome: &Result<usize, IoError>) {
+        let mut shard = self.soc.shard(self.group.first).lock();
+        match outcome {
+            Ok(0) => {}
+            Ok(_) => shard.stats.device_writes += 1,
+            Err(_) => shard.stats.write_errors += 1,
+        }
+    }
+}
+
+fn count_outcome(
+    stats: &mut SocStats,
+    change: &Change,
+    waiters: &[Waiter],
+    outcome: &Result<usize, IoError>,
+    bucket_bytes: usize,
+) {
+    let before = i64::try_from(change.items_before).expect("a bucket's items are few");
+    let after = i64::try_from(change.items_after).expect("a bucket's items are few");
+    match outcome {
+        Ok(written) => {
+            stats.items += after - before;
+            stats.written_entries += waiters.len() as u64;
+            stats.bucket_writes += u64::from(*written > 0);
+            stats.physical_written_bytes += if *written > 0 { bucket_bytes as u64 } else { 0 };
+        }
+        Err(_) => {
+            stats.items -= before;
+            stats.lost_items += change.items_after as u64;
+        }
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if self.settled {
+            return;
+        }
+        let mut freed = 0;
+        for (id, _) in self.group.members() {
+            let mut shard = self.soc.shard(id).lock();
+            if self.in_flight {
+                self.soc.disown(id);
+                freed += shard.retire(id);
+            } else {
+                shard.put_back(id);
+            }
+        }
+        self.soc.give_back(freed);
+    }
+}
+
+impl Group {
+    fn members(&self) -> impl Iterator<Item = (BucketId, &[Waiter])> {
+        (self.first.0..).map(BucketId).zip(self.frozen.iter().map(|waiters| waiters.as_slice()))
+    }
+}

@@ -1,0 +1,396 @@
+//! The whole story of a get, an insert and a remove.
+//!
+//! **get**: hash once → DRAM → the key's lock, where at most one caller becomes the fetcher → flash → back into
+//! DRAM, unless the key was overtaken meanwhile. **insert**: DRAM makes room, and each victim is offered to flash; then,
+//! under the key's lock, the new item replaces the old one and flash forgets its copy. **remove**: the same without
+//! the item.
+//!
+//! Two races could return something old. A promotion that lands after a newer write is prevented by [`crate::in_flight`].
+//! A flash write still under way when its key is removed is prevented by the engines, which answer from what is
+//! pending before they look at the device.
+//!
+//! Each call has an async and a blocking face over the same code: the blocking one lets its own thread do the
+//! transfers ([`Waiting::Thread`]).
+
+use std::future::Future;
+
+use crate::dram::{AllocateError, Draft, Dram, Handle, PoolId};
+use crate::error::{Inserted, Refusal};
+use crate::flash::tier::{self, FlashTier};
+use crate::flash::{FlashValue, Waiting, chain};
+use crate::in_flight::{InFlight, Joined, Turn};
+use crate::item::{Item, Layer};
+use crate::stats::Counters;
+use crate::{Cache, KeyHash};
+
+/// How an item is to be kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InsertOptions {
+    /// The pool it counts against.
+    pub pool: u8,
+    /// Seconds it may be returned for; `None` is for ever.
+    pub ttl_seconds: Option<u32>,
+}
+
+/// An item under construction: write its value through it, then insert it.
+pub struct NewItem<'a> {
+    draft: Draft<'a>,
+    hash: KeyHash,
+}
+
+impl std::ops::Deref for NewItem<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.draft
+    }
+}
+
+impl std::ops::DerefMut for NewItem<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.draft
+    }
+}
+
+impl Cache {
+    /// The item under `key`. A DRAM hit is answered without waiting or allocating.
+    pub async fn get(&self, key: &[u8]) -> Option<Item<'_>> {
+        self.engine.get(key, Waiting::Task).await
+    }
+
+    /// As [`get`](Self::get), on this thread.
+    #[must_use]
+    pub fn get_blocking(&self, key: &[u8]) -> Option<Item<'_>> {
+        let hash = KeyHash::of(key);
+        match self.engine.get_in_dram(key, hash) {
+            Some(item) => Some(item),
+            None if self.engine.flash.is_none() => None,
+            None => pollster::block_on(self.engine.get_from_flash(key, hash, Waiting::Thread)),
+        }
+    }
+
+    /// Room for an item of `value_len` bytes, not visible yet. Waits while flash is behind with its writes.
+    ///
+    /// # Errors
+    /// A [`Refusal`] if no room can be made; nothing was changed.
+    pub async fn allocate(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        options: &InsertOptions,
+    ) -> Result<NewItem<'_>, Refusal> {
+        self.engine.allocate(key, value_len, options).await
+    }
+
+    /// As [`allocate`](Self::allocate), on this thread.
+    ///
+    /// # Errors
+    /// As [`allocate`](Self::allocate).
+    pub fn allocate_blocking(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        options: &InsertOptions,
+    ) -> Result<NewItem<'_>, Refusal> {
+        pollster::block_on(self.engine.allocate(key, value_len, options))
+    }
+
+    /// Makes a new item visible in place of whatever its key held.
+    pub fn insert_new(&self, item: NewItem<'_>) {
+        self.engine.insert(item);
+    }
+
+    /// Makes a new item visible unless DRAM holds one under its key; says whether it did.
+    #[must_use]
+    pub fn insert_new_if_absent(&self, item: NewItem<'_>) -> bool {
+        self.engine.insert_if_absent(item)
+    }
+
+    /// Stores `value` under `key`.
+    pub async fn insert(&self, key: &[u8], value: &[u8], options: &InsertOptions) -> Inserted {
+        match self.allocate(key, value.len(), options).await {
+            Ok(mut item) => {
+                item.copy_from_slice(value);
+                self.insert_new(item);
+                Inserted::Stored
+            }
+            Err(refusal) => {
+                // The caller means to replace what is there; an old value must not outlive the attempt.
+                self.engine.remove(key);
+                Inserted::Rejected(refusal)
+            }
+        }
+    }
+
+    /// As [`insert`](Self::insert), on this thread.
+    pub fn insert_blocking(&self, key: &[u8], value: &[u8], options: &InsertOptions) -> Inserted {
+        pollster::block_on(self.insert(key, value, options))
+    }
+
+    /// Removes `key`; says whether it may have held something (certain for DRAM, a filter's word for flash).
+    pub fn remove(&self, key: &[u8]) -> bool {
+        self.engine.remove(key)
+    }
+
+    /// Whether a get would probably find `key`; no is certain. Reads no flash.
+    #[must_use]
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let hash = KeyHash::of(key);
+        self.engine.dram.peek(key, hash).is_some()
+            || self.engine.flash.as_ref().is_some_and(|flash| flash.may_contain(hash))
+    }
+
+    /// The item under `key`, or the one that `fetch` makes. Of many callers that miss at once one fetches and the others
+    /// wait for it. An error of `fetch` is the caller's; the next one tries again.
+    ///
+    /// # Errors
+    /// What `fetch` returned.
+    pub async fn get_or_insert_with<E>(
+        &self,
+        key: &[u8],
+        options: &InsertOptions,
+        fetch: impl AsyncFnOnce() -> Result<Vec<u8>, E>,
+    ) -> Result<Fetched<'_>, E> {
+        let hash = KeyHash::of(key);
+        loop {
+            if let Some(item) = self.get(key).await {
+                return Ok(Fetched::Found(item));
+            }
+            match self.loads.join(hash) {
+                Joined::Follow(load) => load.ended().await,
+                Joined::Lead(_turn) => {
+                    let value = fetch().await?;
+                    // A refused insert still serves its own caller.
+                    self.insert(key, &value, options).await;
+                    return Ok(Fetched::Made(value));
+                }
+            }
+        }
+    }
+
+    /// Chains a piece of `value_len` bytes to the item under `key`; `fill` writes it.
+    ///
+    /// # Errors
+    /// [`Refusal::NoParent`] if there is no such item, or why no room could be made.
+    pub fn add_chained_blocking(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Refusal> {
+        pollster::block_on(self.engine.add_chained(key, value_len, fill, Waiting::Thread))
+    }
+}
+
+/// What [`Cache::get_or_insert_with`] returned: both deref to the value.
+#[derive(Debug)]
+pub enum Fetched<'a> {
+    /// It was in the cache.
+    Found(Item<'a>),
+    /// It was made, and offered to the cache.
+    Made(Vec<u8>),
+}
+
+impl std::ops::Deref for Fetched<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Found(item) => item,
+            Self::Made(value) => value,
+        }
+    }
+}
+
+/// The tiers and what ties them together. Knows no threads.
+pub struct Engine {
+    pub(crate) dram: Dram,
+    pub(crate) flash: Option<FlashTier>,
+    pub(crate) in_flight: InFlight,
+    pub(crate) counters: Counters,
+}
+
+impl Engine {
+    async fn get(&self, key: &[u8], waiting: Waiting) -> Option<Item<'_>> {
+        let hash = KeyHash::of(key);
+        match self.get_in_dram(key, hash) {
+            Some(item) => Some(item),
+            None if self.flash.is_none() => None,
+            None => self.get_from_flash(key, hash, waiting).await,
+        }
+    }
+
+    /// The first look. Without a flash tier its miss is the request's miss.
+    #[inline]
+    fn get_in_dram(&self, key: &[u8], hash: KeyHash) -> Option<Item<'_>> {
+        let found = self.dram.get(key, hash);
+        match found {
+            Some(handle) => {
+                self.counters.hit_dram(hash);
+                Some(Item::in_dram(handle, Layer::Dram))
+            }
+            None => {
+                if self.flash.is_none() {
+                    self.counters.miss(hash);
+                }
+                None
+            }
+        }
+    }
+
+    /// DRAM missed; flash may have it.
+    async fn get_from_flash(&self, key: &[u8], hash: KeyHash, waiting: Waiting) -> Option<Item<'_>> {
+        let flash = self.flash.as_ref()?;
+        let turn = loop {
+            let fetch = {
+                let lock = self.dram.lock(hash);
+                if let Some(handle) = lock.find(key) {
+                    self.counters.hit_dram(hash);
+                    return Some(Item::in_dram(handle, Layer::Dram));
+                }
+                if !flash.may_contain(hash) {
+                    self.counters.miss(hash);
+                    return None;
+                }
+                match self.in_flight.join(hash) {
+                    Joined::Lead(turn) => break turn,
+                    Joined::Follow(fetch) => fetch,
+                }
+            };
+            self.counters.coalesced(hash);
+            fetch.ended().await;
+        };
+        let Some(value) = flash.read(hash, key, waiting).await else {
+            self.counters.miss(hash);
+            return None;
+        };
+        self.counters.hit_flash(hash);
+        Some(self.promote(key, hash, value, turn))
+    }
+
+    /// Takes a value read from flash into DRAM if there is room at once and nobody overtook the fetch; else the
+    /// caller gets the value alone.
+    fn promote<'a>(&'a self, key: &[u8], hash: KeyHash, value: FlashValue, turn: Turn<'_>) -> Item<'a> {
+        let pieces = if tier::is_chained(value.tag) { chain::pieces(&value) } else { None };
+        let pieces = pieces.unwrap_or_default();
+        let parent = pieces.first().cloned().unwrap_or(0..value.len());
+        let pool = PoolId(tier::pool_of(value.tag));
+        let Ok(mut draft) = self.allocate_for_promotion(pool, key, hash, parent.len(), value.expiry_seconds)
+        else {
+            return Item::from_flash(value, pieces);
+        };
+        draft.copy_from_slice(&value[parent]);
+        // Oldest first, as they were chained: the newest ends up in front again.
+        for link in pieces.iter().skip(1).rev() {
+            let chained = self.dram.chain_to_draft(&mut draft, link.len(), self);
+            let Ok(room) = chained else { return Item::from_flash(value, pieces) };
+            room.copy_from_slice(&value[link.clone()]);
+        }
+        draft.mark_clean();
+        let mut lock = self.dram.lock(hash);
+        if turn.overtaken() || lock.find(key).is_some() {
+            drop(lock);
+            return Item::from_flash(value, pieces);
+        }
+        let handle = lock.link(draft).now;
+        self.counters.promoted(hash);
+        Item::in_dram(handle, Layer::Flash)
+    }
+
+    fn allocate_for_promotion(
+        &self,
+        pool: PoolId,
+        key: &[u8],
+        hash: KeyHash,
+        value_len: usize,
+        expiry_seconds: u32,
+    ) -> Result<Draft<'_>, AllocateError> {
+        self.dram.allocate(pool, key, hash, value_len, expiry_seconds, self)
+    }
+}
+
+impl Engine {
+    async fn allocate(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        options: &InsertOptions,
+    ) -> Result<NewItem<'_>, Refusal> {
+        let hash = KeyHash::of(key);
+        let expiry_seconds = options.ttl_seconds.map_or(0, |ttl| self.clock.unix_seconds().saturating_add(ttl));
+        loop {
+            let room =
+                self.dram.allocate(PoolId(options.pool), key, hash, value_len, expiry_seconds, self);
+            match (room, &self.flash) {
+                (Ok(draft), _) => return Ok(NewItem { draft, hash }),
+                (Err(AllocateError::Busy), Some(flash)) => flash.wait_ready().await,
+                (Err(error), _) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn insert(&self, item: NewItem<'_>) {
+        let hash = item.hash;
+        let mut lock = self.dram.lock(hash);
+        self.displace(hash, item.draft.key());
+        let linked = lock.link(item.draft);
+        // The replaced item's memory is freed outside of the lock.
+        drop(lock);
+        drop(linked);
+    }
+
+    fn insert_if_absent(&self, item: NewItem<'_>) -> bool {
+        let hash = item.hash;
+        let mut lock = self.dram.lock(hash);
+        if lock.find(item.draft.key()).is_some() {
+            return false;
+        }
+        self.displace(hash, item.draft.key());
+        let linked = lock.link(item.draft);
+        drop(lock);
+        drop(linked);
+        true
+    }
+
+    fn remove(&self, key: &[u8]) -> bool {
+        let hash = KeyHash::of(key);
+        let mut lock = self.dram.lock(hash);
+        let on_flash = self.displace(hash, key);
+        let unlinked = lock.unlink(key);
+        drop(lock);
+        unlinked.is_some() || on_flash
+    }
+
+    /// Makes whatever flash holds or is about to deliver for the key unreachable. Called under the key's lock.
+    fn displace(&self, hash: KeyHash, key: &[u8]) -> bool {
+        let Some(flash) = &self.flash else { return false };
+        self.in_flight.overtake(hash);
+        flash.may_contain(hash) && flash.forget(hash, key)
+    }
+
+    async fn add_chained(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        fill: impl FnOnce(&mut [u8]),
+        waiting: Waiting,
+    ) -> Result<(), Refusal> {
+        let hash = KeyHash::of(key);
+        // The parent must be in DRAM and stay there; a get brings it back from flash.
+        let parent = self.get(key, waiting).await.ok_or(Refusal::NoParent)?;
+        let pool = parent.pool();
+        let mut link = loop {
+            match (self.dram.allocate_link(pool, value_len, self), &self.flash) {
+                (Ok(link), _) => break link,
+                (Err(AllocateError::Busy), Some(flash)) => flash.wait_ready().await,
+                (Err(error), _) => return Err(error.into()),
+            }
+        };
+        fill(&mut link);
+        let mut lock = self.dram.lock(hash);
+        if lock.chain(key, link) {
+            self.displace(hash, key);
+            Ok(())
+        } else {
+            Err(Refusal::NoParent)
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Work under way for a key: one flash read for many callers, and no late promotion.
+//!
+//! A flash read takes a thousand times as long as a DRAM access, so the key may be replaced or removed while it
+//! runs. Whoever replaces or removes a key *overtakes* the fetch in flight, and an overtaken fetch does not enter
+//! DRAM. Both sides decide under the key's lock, so there is no moment in between.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use event_listener::Event;
+use parking_lot::Mutex;
+
+use crate::KeyHash;
+
+const SHARD_BITS: u32 = 6;
+
+/// The fetches under way. All methods are called under the lock of the key they name.
+pub struct InFlight {
+    shards: Box<[Shard]>,
+}
+
+/// Padded to two cache lines: writers read `count` on every insert.
+#[derive(Default)]
+#[repr(align(128))]
+struct Shard {
+    count: AtomicUsize,
+    fetches: Mutex<Vec<Arc<Fetch>>>,
+}
+
+/// One fetch under way.
+pub struct Fetch {
+    hash: KeyHash,
+    overtaken: AtomicBool,
+    finished: AtomicBool,
+    done: Event,
+}
+
+/// What a caller who wants a key fetched is to do.
+pub enum Joined<'a> {
+    /// Nobody fetches it yet: fetch it, then drop the turn.
+    Lead(Turn<'a>),
+    /// Somebody does: wait, then look again.
+    Follow(Arc<Fetch>),
+}
+
+/// The right and duty to fetch a key. Ends when dropped, however the fetch went.
+pub struct Turn<'a> {
+    shard: &'a Shard,
+    fetch: Arc<Fetch>,
+}
+
+impl InFlight {
+    /// None under way.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { shards: std::iter::repeat_with(Shard::default).take(1 << SHARD_BITS).collect() }
+    }
+
+    /// Asks to fetch the key.
+    pub fn join(&self, hash: KeyHash) -> Joined<'_> {
+        let shard = self.shard(hash);
+        let mut fetches = shard.fetches.lock();
+        if let Some(fetch) = fetches.iter().find(|fetch| fetch.hash == hash) {
+            return Joined::Follow(Arc::clone(fetch));
+        }
+        let fetch = Arc::new(Fetch {
+            hash,
+            overtaken: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
+            done: Event::new(),
+        });
+        fetches.push(Arc::clone(&fetch));
+        shard.count.fetch_add(1, Ordering::Release);
+        Joined::Lead(Turn { shard, fetch })
+    }
+
+    /// The key has a new value, or none: what is being fetched is old.
+    pub fn overtake(&self, hash: KeyHash) {
+        let shard = self.shard(hash);
+        // The key's lock orders this load after the `join` of any fetch of this key.
+        if shard.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        for fetch in shard.fetches.lock().iter().filter(|fetch| fetch.hash == hash) {
+            fetch.overtaken.store(true, Ordering::Release);
+        }
+    }
+
+    fn shard(&self, hash: KeyHash) -> &Shard {
+        &self.shards[hash.shard(SHARD_BITS)]
+    }
+}
+
+impl Default for InFlight {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Turn<'_> {
+    /// Whether the key was replaced or removed since the turn began.
+    #[must_use]
+    pub fn overtaken(&self) -> bool {
+        self.fetch.overtaken.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.shard.fetches.lock().retain(|fetch| !Arc::ptr_eq(fetch, &self.fetch));
+        self.shard.count.fetch_sub(1, Ordering::Release);
+        self.fetch.finished.store(true, Ordering::Release);
+        self.fetch.done.notify(usize::MAX);
+    }
+}
+
+impl Fetch {
+    /// Waits, as a task, until the fetch has ended.
+    pub async fn ended(&self) {
+        while !self.finished.load(Ordering::Acquire) {
+            let listener = self.done.listen();
+            if !self.finished.load(Ordering::Acquire) {
+                listener.await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: KeyHash = KeyHash(7);
+
+    fn lead(in_flight: &InFlight) -> Turn<'_> {
+        match in_flight.join(KEY) {
+            Joined::Lead(turn) => turn,
+            Joined::Follow(_) => panic!("nobody else fetches the key"),
+        }
+    }
+
+    #[test]
+    fn the_second_caller_follows_and_is_told_when_the_first_is_done() {
+        let in_flight = InFlight::new();
+        let turn = lead(&in_flight);
+        let Joined::Follow(fetch) = in_flight.join(KEY) else { panic!("the key is being fetched") };
+        std::thread::scope(|scope| {
+            let follower = scope.spawn(|| pollster::block_on(fetch.ended()));
+            drop(turn);
+            follower.join().unwrap();
+        });
+        drop(lead(&in_flight));
+    }
+
+    #[test]
+    fn a_fetch_is_overtaken_by_its_own_key_only() {
+        let in_flight = InFlight::new();
+        let turn = lead(&in_flight);
+        in_flight.overtake(KeyHash(KEY.0 + 1));
+        assert!(!turn.overtaken());
+        in_flight.overtake(KEY);
+        assert!(turn.overtaken());
+    }
+
+    #[test]
+    fn a_turn_after_an_overtaken_one_starts_clean() {
+        let in_flight = InFlight::new();
+        let turn = lead(&in_flight);
+        in_flight.overtake(KEY);
+        drop(turn);
+        assert!(!lead(&in_flight).overtaken());
+    }
+}

@@ -1,0 +1,85 @@
+//! What a get hands out.
+
+use std::ops::{Deref, Range};
+
+use crate::dram::Handle;
+use crate::flash::FlashValue;
+
+/// Where an item was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// In DRAM, read in place.
+    Dram,
+    /// On flash, or on its way there.
+    Flash,
+}
+
+/// A found item; derefs to its value. While it lives the bytes stay where they are: an item in DRAM is pinned,
+/// one from flash owns its buffer.
+pub struct Item<'a> {
+    held: Held<'a>,
+    layer: Layer,
+}
+
+enum Held<'a> {
+    Dram(Handle<'a>),
+    /// Read from flash but not taken into DRAM. A plain value has one piece.
+    Flash(FlashValue, Vec<Range<usize>>),
+}
+
+impl<'a> Item<'a> {
+    pub(crate) fn in_dram(handle: Handle<'a>, layer: Layer) -> Self {
+        Self { held: Held::Dram(handle), layer }
+    }
+
+    pub(crate) fn from_flash(value: FlashValue, pieces: Vec<Range<usize>>) -> Self {
+        Self { held: Held::Flash(value, pieces), layer: Layer::Flash }
+    }
+
+    /// Where the item was found.
+    #[must_use]
+    pub fn layer(&self) -> Layer {
+        self.layer
+    }
+
+    /// Unix second at which the item expires; `None` is never.
+    #[must_use]
+    pub fn expiry_seconds(&self) -> Option<u32> {
+        let seconds = match &self.held {
+            Held::Dram(handle) => handle.expiry_seconds(),
+            Held::Flash(value, _) => value.expiry_seconds,
+        };
+        (seconds != 0).then_some(seconds)
+    }
+
+    /// The items chained to this one, newest first.
+    pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
+        let (dram, flash) = match &self.held {
+            Held::Dram(handle) => (Some(handle.chain()), None),
+            Held::Flash(value, pieces) => {
+                let links = pieces.get(1..).unwrap_or_default();
+                (None, Some(links.iter().map(|range| &value[range.clone()])))
+            }
+        };
+        dram.into_iter().flatten().chain(flash.into_iter().flatten())
+    }
+}
+
+impl Deref for Item<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.held {
+            Held::Dram(handle) => handle,
+            Held::Flash(value, pieces) => match pieces.first() {
+                Some(parent) => &value[parent.clone()],
+                None => value,
+            },
+        }
+    }
+}
+
+impl std::fmt::Debug for Item<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Item({} bytes, {:?})", self.len(), self.layer)
+    }
+}

@@ -1,0 +1,101 @@
+//! The contract of [`Device`], as a suite that every implementation and every wrapper runs.
+//!
+//! Each check gets a fresh device, writes self-describing blocks ([`pattern`]) and asserts; a failed check panics
+//! and says which promise was broken. The suite writes the whole device: never run it on one with data.
+
+mod access;
+mod flight;
+mod model;
+mod pattern;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::{Device, Outcome, Pending, Request};
+
+/// The smallest device that the suite can work on.
+pub const MIN_CAPACITY_BYTES: u64 = 4 << 20;
+
+/// A device to be checked, and what moves its world on.
+pub struct Subject {
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// For a device in a simulation: runs it until nothing is left to do. A device in the real world has none.
+    pub drive: Option<Box<dyn Fn()>>,
+}
+
+/// Runs the whole suite on devices in the real world, a fresh one from `make` for each check.
+///
+/// # Panics
+/// If the device breaks its contract.
+pub fn run(make: impl Fn() -> Box<dyn Device>) {
+    run_driven(|| Subject { device: make().into(), drive: None });
+}
+
+/// Runs the suite on devices whose pending requests move only when they are driven.
+///
+/// # Panics
+/// If the device breaks its contract.
+pub fn run_driven(make: impl Fn() -> Subject) {
+    let checks: [(&str, Check); 12] = [
+        ("geometry makes sense", access::geometry_makes_sense),
+        ("requests that break the rules touch nothing", access::refusals_touch_nothing),
+        ("empty requests end well", access::empty_requests_end_well),
+        ("the first and last bytes can be used, at every size", access::both_ends_at_every_size),
+        ("a completed write is read back, by either way", access::reads_see_completed_writes),
+        ("a trimmed range can be read and written again", access::trimmed_ranges_live_on),
+        ("flushes end and disturb nothing", access::flushes_disturb_nothing),
+        ("everything is counted", access::counters_add_up),
+        ("many requests at once find their own bytes", flight::many_at_once),
+        ("dropped requests still run to their end", flight::dropped_requests_run_on),
+        ("threads do not meet", flight::threads_do_not_meet),
+        ("a long random run agrees with a plain vector", model::agrees_with_a_vector),
+    ];
+    for (promise, check) in checks {
+        let subject = make();
+        let capacity = subject.device.geometry().capacity_bytes;
+        assert!(capacity >= MIN_CAPACITY_BYTES, "the suite needs {MIN_CAPACITY_BYTES} bytes, not {capacity}");
+        let broken = Broken(promise);
+        check(&subject);
+        std::mem::forget(broken);
+    }
+    flight::told_once_even_if_the_device_goes(make());
+}
+
+type Check = fn(&Subject);
+
+/// Names the promise when its check panics.
+struct Broken(&'static str);
+
+impl Drop for Broken {
+    #[allow(
+        clippy::print_stderr,
+        reason = "a test suite tells what it was at, beside the assertion's own words"
+    )]
+    fn drop(&mut self) {
+        eprintln!("conformance: broken: {}", self.0);
+    }
+}
+
+impl Subject {
+    /// Submits `request` and waits for its end.
+    fn submit(&self, request: Request) -> Outcome {
+        self.wait(self.device.start(request))
+    }
+
+    /// Waits for `pending`, driving the world where there is one.
+    fn wait(&self, pending: Pending) -> Outcome {
+        let Some(drive) = &self.drive else { return pending.wait() };
+        drive();
+        match pin!(pending).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => panic!("the world has come to rest and a request has not ended"),
+        }
+    }
+
+    fn block(&self) -> usize {
+        self.device.geometry().block_bytes as usize
+    }
+}

@@ -1,0 +1,174 @@
+//! One request at a time.
+
+use std::sync::Arc;
+
+use super::Subject;
+use super::pattern::{assert_version, blocks};
+use crate::{ErrorKind, IoBuffer, IoSlice, Outcome, PlacementHandle, Request};
+
+pub(super) fn geometry_makes_sense(subject: &Subject) {
+    let geometry = subject.device.geometry();
+    let block = geometry.block_bytes;
+    assert!(block.is_power_of_two() && block >= 512, "block size {block}");
+    assert!(geometry.capacity_bytes.is_multiple_of(u64::from(block)), "capacity in blocks");
+    assert!(geometry.max_io_bytes >= block && geometry.max_io_bytes.is_multiple_of(block), "largest request");
+    assert!(geometry.indirection_bytes >= block, "indirection unit");
+    assert_eq!(geometry, subject.device.geometry(), "geometry is constant");
+}
+
+pub(super) fn refusals_touch_nothing(subject: &Subject) {
+    let (block, geometry) = (subject.block(), subject.device.geometry());
+    let (end, wide) = (geometry.capacity_bytes, block as u64);
+    write(subject, 0, 4 * block, 1);
+    write(subject, end - 4 * wide, 4 * block, 1);
+
+    let too_long = geometry.max_io_bytes as usize + block;
+    let placed = [
+        (1, block),
+        (wide / 2, block),
+        (0, block - 1),
+        (0, block / 2),
+        (end, block),
+        (end - wide, 2 * block),
+        (end + wide, block),
+        (u64::MAX - wide + 1, block),
+        (u64::MAX - wide + 1, 2 * block),
+        (0, too_long),
+    ];
+    for (offset, len) in placed {
+        refused(subject, || read_request(offset, len));
+        refused(subject, || write_request(offset, IoBuffer::zeroed(len).into()));
+        if len != too_long {
+            refused(subject, || Request::Trim { offset, len: len as u64 });
+        }
+    }
+    let crooked = || IoSlice::new(Arc::new(IoBuffer::zeroed(2 * block)), 8..8 + block);
+    refused(subject, || write_request(0, crooked()));
+
+    check(subject, 0, 4 * block, 1);
+    check(subject, end - 4 * wide, 4 * block, 1);
+}
+
+fn refused(subject: &Subject, request: impl Fn() -> Request) {
+    let what = format!("{:?}", request());
+    for outcome in [subject.submit(request()), subject.device.execute(request())] {
+        let error = outcome.expect_err(&what);
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{what}: {error}");
+    }
+}
+
+pub(super) fn empty_requests_end_well(subject: &Subject) {
+    for offset in [0, subject.device.geometry().capacity_bytes] {
+        let read = subject.submit(read_request(offset, 0)).expect("an empty read");
+        assert_eq!(read.expect("a read gives its buffer back").len(), 0);
+        subject.submit(write_request(offset, IoBuffer::zeroed(0).into())).expect("an empty write");
+        subject.submit(Request::Trim { offset, len: 0 }).expect("an empty trim");
+    }
+}
+
+pub(super) fn both_ends_at_every_size(subject: &Subject) {
+    let (block, geometry) = (subject.block(), subject.device.geometry());
+    let largest = (geometry.max_io_bytes as usize).min(geometry.capacity_bytes as usize);
+    let mut sizes =
+        vec![block, 2 * block, 3 * block, 7 * block, 64 << 10, (64 << 10) + block, 1 << 20, largest];
+    sizes.retain(|&size| size <= largest && size.is_multiple_of(block));
+    for (version, len) in (1..).zip(sizes) {
+        let last = geometry.capacity_bytes - len as u64;
+        write(subject, 0, len, 2 * version);
+        check(subject, 0, len, 2 * version);
+        write(subject, last, len, 2 * version + 1);
+        check(subject, last, len, 2 * version + 1);
+    }
+}
+
+pub(super) fn reads_see_completed_writes(subject: &Subject) {
+    let block = subject.block();
+    let device = &subject.device;
+    for version in 1..=8 {
+        let offset = version * 3 * block as u64;
+        let data = || write_request(offset, blocks(block, offset / block as u64, 2 * block, version).into());
+        let written = if version % 2 == 0 { subject.submit(data()) } else { device.execute(data()) };
+        assert!(written.expect("a write").is_none(), "a write gives no buffer");
+        let submitted = subject.submit(read_request(offset, 2 * block));
+        let executed = device.execute(read_request(offset, 2 * block));
+        for read in [submitted, executed] {
+            assert_version(&buffer_of(read), block, offset / block as u64, version);
+        }
+    }
+}
+
+pub(super) fn trimmed_ranges_live_on(subject: &Subject) {
+    let block = subject.block();
+    let unit = 16 * block;
+    write(subject, 0, 3 * unit, 1);
+    let trimmed = subject.submit(Request::Trim { offset: unit as u64, len: unit as u64 });
+    if trimmed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unsupported) {
+        return;
+    }
+    trimmed.expect("a trim");
+    let read = buffer_of(subject.submit(read_request(unit as u64, unit)));
+    for (number, bytes) in (16..).zip(read.chunks_exact(block)) {
+        assert!(
+            super::pattern::version(bytes, number) <= 1,
+            "a trimmed block holds zeros or what it held before"
+        );
+    }
+    check(subject, 0, unit, 1);
+    check(subject, 2 * unit as u64, unit, 1);
+    write(subject, unit as u64, unit, 2);
+    check(subject, unit as u64, unit, 2);
+    // A trim may be as long as the device, whatever the longest transfer is.
+    let all = Request::Trim { offset: 0, len: subject.device.geometry().capacity_bytes };
+    subject.device.execute(all).expect("a trim of everything");
+}
+
+pub(super) fn flushes_disturb_nothing(subject: &Subject) {
+    let block = subject.block();
+    write(subject, 0, block, 1);
+    assert!(subject.submit(Request::Flush).expect("a flush").is_none());
+    subject.device.execute(Request::Flush).expect("a flush");
+    check(subject, 0, block, 1);
+}
+
+pub(super) fn counters_add_up(subject: &Subject) {
+    let block = subject.block();
+    let before = subject.device.counters();
+    write(subject, 0, 4 * block, 1);
+    check(subject, 0, 2 * block, 1);
+    subject.submit(Request::Flush).expect("a flush");
+    refused(subject, || read_request(1, block));
+    let after = subject.device.counters();
+    assert_eq!(after.written_bytes - before.written_bytes, 4 * block as u64, "bytes written");
+    assert_eq!(after.writes - before.writes, 1, "writes");
+    assert_eq!(after.read_bytes - before.read_bytes, 4 * block as u64, "bytes read, twice");
+    assert_eq!(after.reads - before.reads, 2, "reads");
+    assert_eq!(after.flushes - before.flushes, 1, "flushes");
+    assert_eq!(after.errors - before.errors, 2, "errors");
+}
+
+pub(super) fn read_request(offset: u64, len: usize) -> Request {
+    Request::Read { offset, buffer: IoBuffer::zeroed(len) }
+}
+
+pub(super) fn write_request(offset: u64, data: IoSlice) -> Request {
+    Request::Write { offset, data, placement: PlacementHandle::DEFAULT }
+}
+
+pub(super) fn buffer_of(outcome: Outcome) -> IoBuffer {
+    outcome.expect("a read").expect("a read gives its buffer back")
+}
+
+fn write(subject: &Subject, offset: u64, len: usize, version: u64) {
+    let block = subject.block();
+    let data = blocks(block, offset / block as u64, len, version);
+    subject.submit(write_request(offset, data.into())).expect("a write");
+}
+
+/// Both ways of reading find `version`.
+fn check(subject: &Subject, offset: u64, len: usize, version: u64) {
+    let block = subject.block();
+    let submitted = buffer_of(subject.submit(read_request(offset, len)));
+    assert_version(&submitted, block, offset / block as u64, version);
+    let executed = buffer_of(subject.device.execute(read_request(offset, len)));
+    assert_version(&executed, block, offset / block as u64, version);
+}

@@ -1,0 +1,89 @@
+//! Keeping others out, and saying who they are.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use crate::{ErrorKind, IoError};
+
+/// Takes the file for us alone until it is closed.
+pub(super) fn claim_file(file: &File, path: &Path) -> Result<(), IoError> {
+    let path_shown = path.display();
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => {
+            let holder = lock_holder(file).unwrap_or_else(|| "another process".into());
+            Err(IoError::new(ErrorKind::Busy, format!("{path_shown} is in use: {holder} has it locked")))
+        }
+        Err(errno) => {
+            Err(IoError::with_source(ErrorKind::Open, format!("cannot lock {path_shown}"), errno.into()))
+        }
+    }
+}
+
+/// Who has the file locked, if the system tells: `process 12 (name)`.
+fn lock_holder(file: &File) -> Option<String> {
+    let inode = file.metadata().ok()?.ino().to_string();
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let process = locks.lines().find_map(|line| flock_holder(line, &inode))?;
+    let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    Some(format!("process {process} ({})", name.trim_end()))
+}
+
+/// The process in a line of `/proc/locks` (`1: FLOCK  ADVISORY  WRITE 12 fe:00:34 0 EOF`) about `inode`.
+fn flock_holder<'a>(line: &'a str, inode: &str) -> Option<&'a str> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [_, "FLOCK", _, _, process, place, ..] = fields[..] else { return None };
+    (place.rsplit(':').next() == Some(inode)).then_some(process)
+}
+
+/// What the block device at `path` is used for, as far as the system tells: a mount of it or of a partition on it,
+/// or another device built upon it. Opening it exclusively would be refused all the same, but without a name.
+pub(super) fn holder_of_block_device(path: &Path) -> Option<String> {
+    let number = fs::metadata(path).ok()?.rdev();
+    let sysfs = sysfs_directory(number)?;
+    let partitions = partitions(&sysfs);
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    for (source, place) in mounts.lines().filter_map(mount) {
+        let mounted = fs::metadata(source).map_or(0, |metadata| metadata.rdev());
+        if mounted == number {
+            return Some(format!("mounted on {place}"));
+        }
+        if mounted != 0 && partitions.contains(&mounted) {
+            return Some(format!("its partition {source} is mounted on {place}"));
+        }
+    }
+    let upon = fs::read_dir(sysfs.join("holders")).ok()?.flatten().next()?;
+    Some(format!("device {} is built upon it", upon.file_name().to_string_lossy()))
+}
+
+/// Source and place in a line of `/proc/self/mounts`, if the source is a path.
+fn mount(line: &str) -> Option<(&str, &str)> {
+    let (source, rest) = line.split_once(' ')?;
+    let (place, _) = rest.split_once(' ')?;
+    source.starts_with('/').then_some((source, place))
+}
+
+fn sysfs_directory(number: u64) -> Option<PathBuf> {
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
+}
+
+/// Device numbers of the partitions of a disk: the directories in its own that have a partition number.
+fn partitions(disk: &Path) -> Vec<u64> {
+    let Ok(entries) = fs::read_dir(disk) else { return Vec::new() };
+    let directories = entries.flatten().map(|entry| entry.path());
+    directories
+        .filter(|path| path.join("partition").exists())
+        .filter_map(|path| device_number(&path))
+        .collect()
+}
+
+fn device_number(sysfs: &Path) -> Option<u64> {
+    let text = fs::read_to_string(sysfs.join("dev")).ok()?;
+    let (major, minor) = text.trim_end().split_once(':')?;
+    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+}

@@ -1,0 +1,212 @@
+//! Opening: from a path to something whose size, blocks and owner are known.
+
+use std::fs::{DirBuilder, File, Metadata};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+
+use super::claim::{self, claim_file};
+use super::medium::{Medium, Removal};
+use super::transfer::kind_of;
+use super::{Engine, probe};
+use crate::tally::Tally;
+use crate::{ErrorKind, Geometry, IoError};
+
+/// How to open a file or block device.
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    /// Size of the device in bytes, a multiple of its block size. Without it, all of what is there, in whole
+    /// blocks. What is there may be larger; a file that is smaller grows if `create` is set.
+    pub size_bytes: Option<u64>,
+    /// Make the file if there is none, and grow it to `size_bytes` if it is smaller. Never makes a block device.
+    pub create: bool,
+    /// Reserve the space when a file is made or grown, so that no later write can find the disk full. Otherwise
+    /// the file is sparse.
+    pub preallocate: bool,
+    /// Go through the page cache instead of directly to the device.
+    pub buffered: bool,
+    /// Remove the file when the device is dropped, if opening it has made it.
+    pub remove_on_drop: bool,
+    /// What is to carry submitted requests. Without it, io_uring, or threads where it is not permitted.
+    pub engine: Option<Engine>,
+}
+
+/// Opens `path`. `own_directory` was made for the file and goes with it.
+pub(super) fn open(
+    path: &Path,
+    options: &OpenOptions,
+    own_directory: Option<PathBuf>,
+) -> Result<Medium, IoError> {
+    match std::fs::metadata(path).map(|metadata| Kind::of(&metadata)) {
+        Ok(Kind::BlockDevice) => open_block_device(path, options),
+        Ok(Kind::File) => open_file(path, options, None),
+        Ok(Kind::Other(what)) => Err(unusable(path, &format!("is {what}, not a file or a block device"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && options.create => {
+            let removal = Removal { armed: true, file: path.into(), directory: own_directory };
+            open_file(path, options, Some(removal))
+        }
+        Err(error) => Err(system(ErrorKind::Open, format!("cannot open {}", path.display()), error)),
+    }
+}
+
+/// Makes `flashwright_<process>_<random>/flash` inside `parent`.
+pub(super) fn create_temporary(parent: &Path, options: &OpenOptions) -> Result<Medium, IoError> {
+    let unique = RandomState::new().hash_one(0) as u32;
+    let directory = parent.join(format!("flashwright_{}_{unique:08x}", std::process::id()));
+    DirBuilder::new().mode(0o700).create(&directory).map_err(|error| {
+        system(ErrorKind::Open, format!("cannot make the directory {}", directory.display()), error)
+    })?;
+    let options = OpenOptions { create: true, remove_on_drop: true, ..options.clone() };
+    open(&directory.join("flash"), &options, Some(directory))
+}
+
+/// `made` is there if the file is not: it removes the file again if it turns out to be unusable.
+fn open_file(path: &Path, options: &OpenOptions, mut made: Option<Removal>) -> Result<Medium, IoError> {
+    let create = if made.is_some() { OFlags::CREATE | OFlags::EXCL } else { OFlags::empty() };
+    let file = open_with(path, options, create)?;
+    claim_file(&file, path)?;
+    let present_bytes = length(&file, path)?;
+    let mut geometry = probe::file_geometry(&file, path, options.buffered)?;
+    geometry.capacity_bytes = capacity(path, options, present_bytes, geometry.block_bytes)?;
+    if geometry.capacity_bytes > present_bytes {
+        grow(&file, path, present_bytes, &geometry, options.preallocate)?;
+    }
+    if let Some(removal) = &mut made {
+        removal.armed = options.remove_on_drop;
+    }
+    Ok(Medium {
+        file,
+        path: path.into(),
+        geometry,
+        is_block_device: false,
+        tally: Tally::default(),
+        _removal: made,
+    })
+}
+
+fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Medium, IoError> {
+    if let Some(holder) = claim::holder_of_block_device(path) {
+        return Err(IoError::new(ErrorKind::Busy, format!("{} is in use: {holder}", path.display())));
+    }
+    // On a block device, O_EXCL keeps out mounts, swap, RAID and whoever else asks for it.
+    let file = open_with(path, options, OFlags::EXCL)?;
+    claim_file(&file, path)?;
+    let present_bytes = length(&file, path)?;
+    let mut geometry = probe::block_device_geometry(&file, path, options.buffered)?;
+    let never_grows = OpenOptions { create: false, ..options.clone() };
+    geometry.capacity_bytes = capacity(path, &never_grows, present_bytes, geometry.block_bytes)?;
+    Ok(Medium {
+        file,
+        path: path.into(),
+        geometry,
+        is_block_device: true,
+        tally: Tally::default(),
+        _removal: None,
+    })
+}
+
+fn open_with(path: &Path, options: &OpenOptions, extra: OFlags) -> Result<File, IoError> {
+    let direct = if options.buffered { OFlags::empty() } else { OFlags::DIRECT };
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | direct | extra;
+    let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR);
+    opened.map(File::from).map_err(|errno| open_error(path, errno, options.buffered))
+}
+
+fn open_error(path: &Path, errno: Errno, buffered: bool) -> IoError {
+    let path = path.display();
+    let (kind, context) = match errno {
+        Errno::INVAL if !buffered => (
+            ErrorKind::Unsupported,
+            format!(
+                "{path}: direct I/O is refused here; buffered I/O would work, and measure memory as well"
+            ),
+        ),
+        Errno::BUSY => (ErrorKind::Busy, format!("{path} is in use: mounted, or open exclusively elsewhere")),
+        Errno::NOSPC | Errno::DQUOT => (ErrorKind::NoSpace, format!("cannot make {path}")),
+        _ => (ErrorKind::Open, format!("cannot open {path}")),
+    };
+    system(kind, context, errno.into())
+}
+
+/// Files and block devices alike tell their length by their end.
+fn length(file: &File, path: &Path) -> Result<u64, IoError> {
+    rustix::fs::seek(file, SeekFrom::End(0)).map_err(|errno| {
+        system(ErrorKind::Open, format!("cannot tell the size of {}", path.display()), errno.into())
+    })
+}
+
+/// The size asked for, if it fits what is there; otherwise all of what is there, in whole blocks.
+fn capacity(
+    path: &Path,
+    options: &OpenOptions,
+    present_bytes: u64,
+    block_bytes: u32,
+) -> Result<u64, IoError> {
+    let block = u64::from(block_bytes);
+    let whole_blocks = present_bytes - present_bytes % block;
+    match options.size_bytes {
+        None if whole_blocks == 0 => {
+            Err(unusable(path, &format!("holds {present_bytes} bytes, not even a block; give a size")))
+        }
+        None => Ok(whole_blocks),
+        Some(size) if size == 0 || !size.is_multiple_of(block) => {
+            Err(unusable(path, &format!("cannot have {size} bytes: not in blocks of {block}")))
+        }
+        Some(size) if size > present_bytes && !options.create => {
+            Err(unusable(path, &format!("holds {present_bytes} bytes, and {size} are asked for")))
+        }
+        Some(size) => Ok(size),
+    }
+}
+
+fn grow(file: &File, path: &Path, from: u64, to: &Geometry, preallocate: bool) -> Result<(), IoError> {
+    let size = to.capacity_bytes;
+    let grown = if preallocate {
+        rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size)
+    } else {
+        rustix::fs::ftruncate(file, size)
+    };
+    grown.map_err(|errno| {
+        // A file that was there before is left as it was.
+        let _ = rustix::fs::ftruncate(file, from);
+        let free = rustix::fs::fstatvfs(file).map_or(0, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+        let kind = match kind_of(&errno.into()) {
+            ErrorKind::NoSpace => ErrorKind::NoSpace,
+            ErrorKind::Unsupported => ErrorKind::Unsupported,
+            _ => ErrorKind::Open,
+        };
+        let context = format!("cannot give {} {size} bytes; its disk has {free} free", path.display());
+        system(kind, context, errno.into())
+    })
+}
+
+enum Kind {
+    File,
+    BlockDevice,
+    Other(&'static str),
+}
+
+impl Kind {
+    fn of(metadata: &Metadata) -> Self {
+        let kind = metadata.file_type();
+        match () {
+            () if kind.is_file() => Self::File,
+            () if kind.is_block_device() => Self::BlockDevice,
+            () if kind.is_dir() => Self::Other("a directory"),
+            () if kind.is_char_device() => Self::Other("a character device"),
+            () => Self::Other("a pipe or a socket"),
+        }
+    }
+}
+
+fn unusable(path: &Path, why: &str) -> IoError {
+    IoError::new(ErrorKind::Open, format!("{} {why}", path.display()))
+}
+
+fn system(kind: ErrorKind, context: String, error: io::Error) -> IoError {
+    IoError::with_source(kind, context, error)
+}

@@ -1,0 +1,51 @@
+//! What a file or block device is like: its blocks, told by the system.
+
+use std::fs::File;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, StatxFlags};
+use rustix::io::Errno;
+
+use crate::check::MAX_IO_BYTES;
+use crate::{ErrorKind, Geometry, IoError};
+
+/// Block size of a file whose file system does not tell what direct I/O needs: no drive needs more.
+const DEFAULT_FILE_BLOCK_BYTES: u32 = 4096;
+
+/// The smallest block that a [`Geometry`] may have.
+const MIN_BLOCK_BYTES: u32 = 512;
+
+/// Geometry of a file, without its capacity.
+pub(super) fn file_geometry(file: &File, path: &Path, buffered: bool) -> Result<Geometry, IoError> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
+    let status = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted)
+        .map_err(|errno| unknown(path, "its blocks", errno))?;
+    // Zero where the kernel does not know, or where there is no direct I/O (and we are buffered then).
+    let told = status.stx_dio_offset_align.max(status.stx_dio_mem_align);
+    let block_bytes = if told == 0 { DEFAULT_FILE_BLOCK_BYTES } else { told.max(MIN_BLOCK_BYTES) };
+    Ok(geometry(block_bytes, status.stx_blksize, buffered))
+}
+
+/// Geometry of a block device, without its capacity.
+pub(super) fn block_device_geometry(file: &File, path: &Path, buffered: bool) -> Result<Geometry, IoError> {
+    let logical =
+        rustix::fs::ioctl_blksszget(file).map_err(|errno| unknown(path, "its logical blocks", errno))?;
+    let physical =
+        rustix::fs::ioctl_blkpbszget(file).map_err(|errno| unknown(path, "its physical blocks", errno))?;
+    Ok(geometry(logical.max(MIN_BLOCK_BYTES), physical, buffered))
+}
+
+fn geometry(block_bytes: u32, indirection_bytes: u32, buffered: bool) -> Geometry {
+    Geometry {
+        capacity_bytes: 0,
+        block_bytes,
+        max_io_bytes: MAX_IO_BYTES,
+        indirection_bytes: indirection_bytes.max(block_bytes),
+        placement_handles: 0,
+        buffered,
+    }
+}
+
+fn unknown(path: &Path, what: &str, errno: Errno) -> IoError {
+    IoError::with_source(ErrorKind::Open, format!("{}: cannot tell {what}", path.display()), errno.into())
+}

@@ -1,0 +1,156 @@
+//! A request on its way through the kernel: what to ask next, and when it has ended.
+//!
+//! The kernel may move fewer bytes than asked, or ask to be asked again. This is the one place that knows what to
+//! do then; the ring, the pool and the blocking path only carry calls and results back and forth.
+
+use std::io;
+use std::path::Path;
+
+use crate::{ErrorKind, IoError, Outcome, Request};
+
+/// Attempts in a row that move nothing before a transfer counts as failed. Interruptions and "try again" pass
+/// within a few; only a broken driver comes near this.
+const MAX_FRUITLESS_ATTEMPTS: u32 = 64;
+
+/// What the kernel is asked to do.
+#[derive(Debug)]
+pub(super) enum Call<'a> {
+    Read { offset: u64, into: &'a mut [u8] },
+    Write { offset: u64, from: &'a [u8] },
+    Trim { offset: u64, len: u64 },
+    Flush,
+}
+
+/// Carries out one call: the machine's kernel, or a test's.
+pub(super) trait Kernel {
+    /// Bytes moved (0 for trim and flush), perhaps fewer than asked.
+    fn call(&self, call: Call<'_>) -> io::Result<usize>;
+}
+
+/// A request and how far it came.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    request: Request,
+    done: usize,
+    fruitless: u32,
+    block_bytes: usize,
+}
+
+impl Transfer {
+    pub(super) fn new(request: Request, block_bytes: u32) -> Self {
+        Self { request, done: 0, fruitless: 0, block_bytes: block_bytes as usize }
+    }
+
+    pub(super) fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// The next call: the whole request, or what is left of it.
+    pub(super) fn next_call(&mut self) -> Call<'_> {
+        let done = self.done;
+        match &mut self.request {
+            Request::Read { offset, buffer } => {
+                Call::Read { offset: *offset + done as u64, into: &mut buffer[done..] }
+            }
+            Request::Write { offset, data, .. } => {
+                Call::Write { offset: *offset + done as u64, from: &data[done..] }
+            }
+            Request::Trim { offset, len } => Call::Trim { offset: *offset, len: *len },
+            Request::Flush => Call::Flush,
+        }
+    }
+
+    /// Takes in what the last call came to. `Some` when the request has ended; otherwise the next call is due.
+    pub(super) fn advance(&mut self, result: io::Result<usize>, path: &Path) -> Option<Outcome> {
+        match result {
+            Ok(moved) => self.moved(moved, path),
+            Err(error) if is_momentary(&error) => self.fruitless(path, Some(error)),
+            Err(error) => Some(Err(self.failed(path, error))),
+        }
+    }
+
+    fn moved(&mut self, moved: usize, path: &Path) -> Option<Outcome> {
+        let len = match self.request.kind() {
+            crate::RequestKind::Read | crate::RequestKind::Write => self.request.len_bytes() as usize,
+            crate::RequestKind::Trim | crate::RequestKind::Flush => return Some(Ok(None)),
+        };
+        let reached = self.done + moved;
+        if reached >= len {
+            return Some(Ok(self.take_buffer()));
+        }
+        if moved == 0 {
+            let what = self.describe(path);
+            return Some(Err(IoError::new(
+                ErrorKind::Medium,
+                format!("{what}: ended after {reached} bytes"),
+            )));
+        }
+        // Direct I/O goes on from whole blocks only; the part of a block that was moved is moved again.
+        let whole = reached - reached % self.block_bytes;
+        if whole == self.done {
+            return self.fruitless(path, None);
+        }
+        self.done = whole;
+        self.fruitless = 0;
+        None
+    }
+
+    fn fruitless(&mut self, path: &Path, error: Option<io::Error>) -> Option<Outcome> {
+        self.fruitless += 1;
+        if self.fruitless < MAX_FRUITLESS_ATTEMPTS {
+            return None;
+        }
+        let what = format!("{}: no progress in {} attempts", self.describe(path), self.fruitless);
+        Some(Err(match error {
+            Some(error) => IoError::with_source(ErrorKind::Medium, what, error),
+            None => IoError::new(ErrorKind::Medium, what),
+        }))
+    }
+
+    fn take_buffer(&mut self) -> Option<crate::IoBuffer> {
+        match std::mem::replace(&mut self.request, Request::Flush) {
+            Request::Read { buffer, .. } => Some(buffer),
+            _ => None,
+        }
+    }
+
+    fn failed(&self, path: &Path, error: io::Error) -> IoError {
+        IoError::with_source(kind_of(&error), self.describe(path), error)
+    }
+
+    fn describe(&self, path: &Path) -> String {
+        let (path, len) = (path.display(), self.request.len_bytes());
+        match &self.request {
+            Request::Read { offset, .. } => format!("{path}: read of {len} bytes at {offset}"),
+            Request::Write { offset, .. } => format!("{path}: write of {len} bytes at {offset}"),
+            Request::Trim { offset, .. } => format!("{path}: trim of {len} bytes at {offset}"),
+            Request::Flush => format!("{path}: flush"),
+        }
+    }
+}
+
+/// Runs `transfer` to its end on the calling thread.
+pub(super) fn run(kernel: &impl Kernel, mut transfer: Transfer, path: &Path) -> Outcome {
+    loop {
+        let result = kernel.call(transfer.next_call());
+        if let Some(outcome) = transfer.advance(result, path) {
+            return outcome;
+        }
+    }
+}
+
+fn is_momentary(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
+}
+
+/// The kind of a failed transfer, by the system's error.
+pub(super) fn kind_of(error: &io::Error) -> ErrorKind {
+    use rustix::io::Errno;
+    match Errno::from_io_error(error) {
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => ErrorKind::NoSpace,
+        Some(Errno::INVAL) => ErrorKind::Invalid,
+        Some(Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS) => ErrorKind::Unsupported,
+        Some(Errno::BUSY) => ErrorKind::Busy,
+        _ => ErrorKind::Medium,
+    }
+}

@@ -1,0 +1,52 @@
+//! One request made of several.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{Completion, IoBuffer, Outcome};
+
+/// Ends a request when all of its parts have ended: with the first error if there was one.
+pub(crate) struct Join {
+    state: Mutex<State>,
+}
+
+struct State {
+    parts_left: usize,
+    outcome: Outcome,
+    completion: Option<Completion>,
+}
+
+impl Join {
+    /// A request of `parts`, at least one. `buffer` is what the parts of a read are put together in.
+    pub(crate) fn new(parts: usize, buffer: Option<IoBuffer>, completion: Completion) -> Arc<Self> {
+        let state = State { parts_left: parts, outcome: Ok(buffer), completion: Some(completion) };
+        Arc::new(Self { state: Mutex::new(state) })
+    }
+
+    /// The end of a part; what a read part brings goes to `range` of the buffer.
+    pub(crate) fn part(self: &Arc<Self>, range: Range<usize>) -> Completion {
+        let join = Arc::clone(self);
+        Completion::new(move |outcome| join.arrive(range, outcome))
+    }
+
+    fn arrive(&self, range: Range<usize>, outcome: Outcome) {
+        let mut state = self.state.lock();
+        match (&mut state.outcome, outcome) {
+            (Ok(Some(buffer)), Ok(Some(part))) => buffer[range].copy_from_slice(&part),
+            (Ok(_), Err(error)) => state.outcome = Err(error),
+            _ => {}
+        }
+        state.parts_left -= 1;
+        if state.parts_left > 0 {
+            return;
+        }
+        let outcome = std::mem::replace(&mut state.outcome, Ok(None));
+        let completion = state.completion.take();
+        drop(state);
+        if let Some(completion) = completion {
+            completion.complete(outcome);
+        }
+    }
+}

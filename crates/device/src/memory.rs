@@ -1,0 +1,178 @@
+//! A device in memory: for tests, for the simulated world, and for what a cache costs without a drive.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use parking_lot::RwLock;
+
+use crate::check::MAX_IO_BYTES;
+use crate::tally::Tally;
+use crate::{Completion, Counters, Device, Geometry, Outcome, Request};
+
+/// Bytes kept in memory, sparse: a chunk exists from its first write on, so an unused terabyte costs nothing.
+pub struct MemoryDevice {
+    geometry: Geometry,
+    shards: Box<[RwLock<Chunks>]>,
+    tally: Tally,
+}
+
+/// Chunks by number. What is not there is zeros.
+type Chunks = HashMap<u64, Box<[u8]>>;
+
+/// Bytes that come into being together. Writers of one chunk exclude each other, which also keeps blocks whole.
+const CHUNK_BYTES: u64 = 64 << 10;
+
+/// Locks that the chunks share. Neighbours have different ones.
+const SHARDS: usize = 64;
+
+impl MemoryDevice {
+    /// Block size of [`new`](Self::new): the smallest that drives have.
+    pub const DEFAULT_BLOCK_BYTES: u32 = 512;
+
+    /// A device of `capacity_bytes` zeros, in blocks of [`DEFAULT_BLOCK_BYTES`](Self::DEFAULT_BLOCK_BYTES).
+    ///
+    /// # Panics
+    /// If the capacity is not in whole blocks.
+    #[must_use]
+    pub fn new(capacity_bytes: u64) -> Self {
+        Self::with_block_bytes(capacity_bytes, Self::DEFAULT_BLOCK_BYTES)
+    }
+
+    /// A device of `capacity_bytes` zeros in blocks of `block_bytes`, a power of two from 512 to 64 KiB.
+    ///
+    /// # Panics
+    /// If the block size is none of these or the capacity is not in whole blocks.
+    #[must_use]
+    pub fn with_block_bytes(capacity_bytes: u64, block_bytes: u32) -> Self {
+        let chunk_holds_block = (512..=CHUNK_BYTES).contains(&u64::from(block_bytes));
+        assert!(block_bytes.is_power_of_two() && chunk_holds_block, "block size {block_bytes}");
+        assert!(
+            capacity_bytes.is_multiple_of(u64::from(block_bytes)),
+            "capacity {capacity_bytes} in whole blocks"
+        );
+        let geometry = Geometry {
+            capacity_bytes,
+            block_bytes,
+            max_io_bytes: MAX_IO_BYTES,
+            indirection_bytes: block_bytes,
+            placement_handles: 0,
+            buffered: false,
+        };
+        Self { geometry, shards: (0..SHARDS).map(|_| RwLock::default()).collect(), tally: Tally::default() }
+    }
+
+    /// A device with the same bytes, of its own. Requests in flight may or may not be in it.
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        let shards = self.shards.iter().map(|shard| RwLock::new(shard.read().clone())).collect();
+        Self { geometry: self.geometry, shards, tally: Tally::default() }
+    }
+
+    /// Bytes of memory that the contents take.
+    #[must_use]
+    pub fn resident_bytes(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.read().len() as u64 * CHUNK_BYTES).sum()
+    }
+
+    fn perform(&self, request: Request) -> Outcome {
+        self.geometry.check(&request)?;
+        match request {
+            Request::Read { offset, mut buffer } => {
+                self.read_at(offset, &mut buffer);
+                Ok(Some(buffer))
+            }
+            Request::Write { offset, data, .. } => {
+                self.write_at(offset, &data);
+                Ok(None)
+            }
+            Request::Trim { offset, len } => {
+                self.trim_at(offset, len);
+                Ok(None)
+            }
+            Request::Flush => Ok(None),
+        }
+    }
+
+    fn read_at(&self, offset: u64, mut into: &mut [u8]) {
+        for (chunk, range) in pieces(offset, into.len() as u64) {
+            let (head, tail) = into.split_at_mut(range.len());
+            match self.shard(chunk).read().get(&chunk) {
+                Some(bytes) => head.copy_from_slice(&bytes[range]),
+                None => head.fill(0),
+            }
+            into = tail;
+        }
+    }
+
+    fn write_at(&self, offset: u64, mut from: &[u8]) {
+        for (chunk, range) in pieces(offset, from.len() as u64) {
+            let (head, tail) = from.split_at(range.len());
+            let mut chunks = self.shard(chunk).write();
+            let bytes = chunks.entry(chunk).or_insert_with(|| vec![0; CHUNK_BYTES as usize].into());
+            bytes[range].copy_from_slice(head);
+            from = tail;
+        }
+    }
+
+    /// Only chunks that exist are visited: trimming an empty terabyte is quick.
+    fn trim_at(&self, offset: u64, len: u64) {
+        let trimmed = offset..offset + len;
+        for shard in &self.shards {
+            shard.write().retain(|&chunk, bytes| {
+                let start = chunk * CHUNK_BYTES;
+                let from = trimmed.start.clamp(start, start + CHUNK_BYTES) - start;
+                let to = trimmed.end.clamp(start, start + CHUNK_BYTES) - start;
+                if from < to {
+                    bytes[from as usize..to as usize].fill(0);
+                }
+                to - from < CHUNK_BYTES
+            });
+        }
+    }
+
+    fn shard(&self, chunk: u64) -> &RwLock<Chunks> {
+        &self.shards[chunk as usize % SHARDS]
+    }
+}
+
+impl Device for MemoryDevice {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        completion.complete(self.execute(request));
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        let (kind, bytes) = (request.kind(), request.len_bytes());
+        let outcome = self.perform(request);
+        self.tally.count(kind, bytes, &outcome);
+        outcome
+    }
+
+    fn counters(&self) -> Counters {
+        self.tally.counters()
+    }
+}
+
+/// The chunks that `len` bytes at `offset` lie in, each with the range inside it.
+fn pieces(offset: u64, len: u64) -> impl Iterator<Item = (u64, Range<usize>)> {
+    let end = offset + len;
+    let mut at = offset;
+    std::iter::from_fn(move || {
+        let chunk = at / CHUNK_BYTES;
+        let start = chunk * CHUNK_BYTES;
+        let until = end.min(start + CHUNK_BYTES);
+        let range = (at - start) as usize..(until - start) as usize;
+        let more = at < end;
+        at = until;
+        more.then_some((chunk, range))
+    })
+}
+
+impl std::fmt::Debug for MemoryDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemoryDevice({} bytes, {} resident)", self.geometry.capacity_bytes, self.resident_bytes())
+    }
+}

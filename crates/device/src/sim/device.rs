@@ -1,0 +1,138 @@
+//! A device in virtual time.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::World;
+use crate::tally::Tally;
+use crate::timer::Timer;
+use crate::{Clock, Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request, RequestKind};
+
+/// How long requests take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LatencyModel {
+    /// A read, before its bytes.
+    pub read_ns: u64,
+    /// A write, before its bytes.
+    pub write_ns: u64,
+    /// A trim.
+    pub trim_ns: u64,
+    /// A flush.
+    pub flush_ns: u64,
+    /// Each 4096 bytes read or written take so much longer.
+    pub per_4k_ns: u64,
+    /// Up to so much is added to each, by chance.
+    pub jitter_ns: u64,
+    /// Requests that are served at once; the others queue. At least 1.
+    pub channels: usize,
+}
+
+impl Default for LatencyModel {
+    /// Round numbers of a data-centre NVMe drive.
+    fn default() -> Self {
+        Self {
+            read_ns: 80_000,
+            write_ns: 20_000,
+            trim_ns: 10_000,
+            flush_ns: 200_000,
+            per_4k_ns: 1_000,
+            jitter_ns: 20_000,
+            channels: 32,
+        }
+    }
+}
+
+/// Any device whose requests end later, as events of a simulation.
+///
+/// A write, trim or flush takes effect when it ends. A read takes effect when it starts or when it ends, by chance: an
+/// engine must live with a read that began before a write and is told after it.
+///
+/// [`execute`](Device::execute) makes the whole world wait: the request is served after those already queued, the clock
+/// moves to its end, and events that were due meanwhile run late. That is one blocking caller on one thread.
+pub struct SimulatedDevice {
+    world: World,
+    content: Arc<dyn Device>,
+    latency: LatencyModel,
+    /// When each channel is free again.
+    free_at_ns: Mutex<Vec<u64>>,
+    tally: Arc<Tally>,
+}
+
+impl SimulatedDevice {
+    /// `content`, which must complete requests at once (memory does), with `latency` in `world`.
+    pub fn new(world: World, content: Arc<dyn Device>, latency: LatencyModel) -> Self {
+        let free_at_ns = Mutex::new(vec![0; latency.channels.max(1)]);
+        Self { world, content, latency, free_at_ns, tally: Arc::default() }
+    }
+
+    /// When a request that comes now is served.
+    fn reserve(&self, request: &Request) -> u64 {
+        let duration_ns = self.duration_ns(request);
+        let now_ns = self.world.monotonic_ns();
+        let mut channels = self.free_at_ns.lock();
+        let channel = channels.iter_mut().min().expect("there is at least one channel");
+        *channel = now_ns.max(*channel) + duration_ns;
+        *channel
+    }
+
+    fn duration_ns(&self, request: &Request) -> u64 {
+        let latency = &self.latency;
+        let bytes_ns = request.len_bytes().div_ceil(4096) * latency.per_4k_ns;
+        let fixed_ns = match request.kind() {
+            RequestKind::Read => latency.read_ns + bytes_ns,
+            RequestKind::Write => latency.write_ns + bytes_ns,
+            RequestKind::Trim => latency.trim_ns,
+            RequestKind::Flush => latency.flush_ns,
+        };
+        fixed_ns + self.world.random() % (latency.jitter_ns + 1)
+    }
+
+    fn takes_effect_at_start(&self, request: &Request) -> bool {
+        request.kind() == RequestKind::Read && self.world.random() % 2 == 0
+    }
+}
+
+impl Device for SimulatedDevice {
+    fn geometry(&self) -> Geometry {
+        self.content.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        let completion = self.tally.counting(&request, completion);
+        if let Err(error) = self.geometry().check(&request) {
+            return completion.complete(Err(error));
+        }
+        let end_ns = self.reserve(&request);
+        if self.takes_effect_at_start(&request) {
+            let outcome = self.content.execute(request);
+            return self.world.schedule(end_ns, move || completion.complete(outcome));
+        }
+        let content = Arc::clone(&self.content);
+        self.world.schedule(end_ns, move || completion.complete(content.execute(request)));
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        let (kind, bytes) = (request.kind(), request.len_bytes());
+        let outcome = self.geometry().check(&request).and_then(|()| {
+            self.world.wait_until(self.reserve(&request));
+            self.content.execute(request)
+        });
+        self.tally.count(kind, bytes, &outcome);
+        outcome
+    }
+
+    fn counters(&self) -> Counters {
+        Counters { media_written_bytes: self.content.counters().media_written_bytes, ..self.tally.counters() }
+    }
+
+    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
+        self.content.allocate_handle(consumer)
+    }
+}
+
+impl std::fmt::Debug for SimulatedDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SimulatedDevice({} bytes)", self.geometry().capacity_bytes)
+    }
+}

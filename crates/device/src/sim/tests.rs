@@ -1,0 +1,158 @@
+//! The world's own behaviour.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use event_listener::{Event, listener};
+
+use super::*;
+use crate::{Device, IoBuffer, MemoryDevice, PlacementHandle};
+
+/// What each of three tasks did when, in the order it happened.
+fn diary(seed: u64) -> Vec<(u64, &'static str)> {
+    let simulation = Simulation::new(seed);
+    let diary = Rc::new(RefCell::new(Vec::new()));
+    for name in ["anna", "bert", "cleo"] {
+        let (world, diary) = (simulation.world(), Rc::clone(&diary));
+        simulation.spawn(async move {
+            for _ in 0..8 {
+                world.sleep(world.random() % 3).await;
+                diary.borrow_mut().push((world.monotonic_ns(), name));
+            }
+        });
+    }
+    simulation.run_until_idle();
+    diary.take()
+}
+
+#[test]
+fn one_seed_is_one_run_and_seeds_differ() {
+    assert_eq!(diary(1), diary(1));
+    assert!((2..20).any(|seed| diary(seed) != diary(1)));
+}
+
+#[test]
+fn the_clock_jumps_from_event_to_event() {
+    let simulation = Simulation::new(0);
+    let world = simulation.world();
+    let seen = simulation.block_on(async move {
+        let start_ns = world.monotonic_ns();
+        world.sleep(3_600_000_000_000).await;
+        (start_ns, world.monotonic_ns(), world.unix_seconds())
+    });
+    assert_eq!(seen, (0, 3_600_000_000_000, VirtualClock::EPOCH_UNIX_SECONDS + 3600));
+}
+
+#[test]
+fn run_until_stops_before_what_is_due_later() {
+    let simulation = Simulation::new(0);
+    let world = simulation.world();
+    let task = simulation.spawn(async move { world.sleep(100).await });
+    simulation.run_until(99);
+    assert_eq!((simulation.clock().monotonic_ns(), task.result()), (99, None));
+    simulation.run_until(100);
+    assert_eq!(task.result(), Some(()));
+}
+
+#[test]
+fn events_of_one_moment_come_in_any_order() {
+    let order = |seed| {
+        let simulation = Simulation::new(seed);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        for number in 0..4 {
+            let order = Arc::clone(&order);
+            simulation.world().schedule(10, move || order.lock().push(number));
+        }
+        simulation.run_until_idle();
+        order.lock().clone()
+    };
+    let orders: std::collections::BTreeSet<Vec<i32>> = (0..200).map(order).collect();
+    assert_eq!(orders.len(), 24, "each order of four events comes up");
+}
+
+#[test]
+fn tasks_wait_for_each_other_by_event_listeners() {
+    let simulation = Simulation::new(5);
+    let (event, ready) = (Rc::new(Event::new()), Rc::new(RefCell::new(false)));
+    let waiters: Vec<_> = (0..4)
+        .map(|_| {
+            let (event, ready) = (Rc::clone(&event), Rc::clone(&ready));
+            simulation.spawn(async move {
+                while !*ready.borrow() {
+                    listener!(event => listener);
+                    if !*ready.borrow() {
+                        listener.await;
+                    }
+                }
+            })
+        })
+        .collect();
+    simulation.run_until_idle();
+    assert!(waiters.iter().all(|waiter| waiter.result().is_none()));
+    *ready.borrow_mut() = true;
+    event.notify(usize::MAX);
+    simulation.run_until_idle();
+    assert!(waiters.iter().all(|waiter| waiter.result().is_some()));
+}
+
+#[test]
+fn a_task_can_await_another() {
+    let simulation = Simulation::new(5);
+    let world = simulation.world();
+    let inner = simulation.spawn(async move {
+        world.sleep(10).await;
+        6
+    });
+    assert_eq!(simulation.block_on(async move { inner.await * 7 }), 42);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn waiting_for_what_can_never_happen_is_told() {
+    Simulation::new(0).block_on(std::future::pending::<()>());
+}
+
+#[test]
+fn a_device_serves_as_many_at_once_as_it_has_channels() {
+    let simulation = Simulation::new(0);
+    let latency =
+        LatencyModel { read_ns: 100, per_4k_ns: 0, jitter_ns: 0, channels: 2, ..Default::default() };
+    let content = Arc::new(MemoryDevice::new(1 << 20));
+    let device: Arc<dyn Device> = Arc::new(SimulatedDevice::new(simulation.world(), content, latency));
+    let ends = Rc::new(RefCell::new(Vec::new()));
+    for _ in 0..5 {
+        let (device, world, ends) = (Arc::clone(&device), simulation.world(), Rc::clone(&ends));
+        simulation.spawn(async move {
+            device.read(0, IoBuffer::zeroed(512)).await.unwrap();
+            ends.borrow_mut().push(world.monotonic_ns());
+        });
+    }
+    simulation.run_until_idle();
+    assert_eq!(ends.take(), [100, 100, 200, 200, 300]);
+}
+
+#[test]
+fn a_read_beside_a_write_finds_the_old_or_the_new() {
+    let found = |seed| {
+        let simulation = Simulation::new(seed);
+        let content = Arc::new(MemoryDevice::new(1 << 20));
+        let device: Arc<dyn Device> =
+            Arc::new(SimulatedDevice::new(simulation.world(), content, LatencyModel::default()));
+        drop(device.write(0, IoBuffer::copy_of(&[1; 512]).into(), PlacementHandle::DEFAULT));
+        let read = simulation.block_on(device.read(0, IoBuffer::zeroed(512)));
+        read.unwrap().unwrap()[0]
+    };
+    let found: std::collections::BTreeSet<u8> = (0..50).map(found).collect();
+    assert_eq!(found.len(), 2);
+}
+
+#[test]
+fn a_blocking_caller_makes_the_world_wait() {
+    let simulation = Simulation::new(0);
+    let latency = LatencyModel { write_ns: 500, per_4k_ns: 10, jitter_ns: 0, ..Default::default() };
+    let content = Arc::new(MemoryDevice::new(1 << 20));
+    let device = SimulatedDevice::new(simulation.world(), content, latency);
+    let data = IoBuffer::zeroed(8192).into();
+    device.execute(crate::Request::Write { offset: 0, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    assert_eq!(simulation.clock().monotonic_ns(), 520);
+}

@@ -1,0 +1,110 @@
+//! A window of a device, as a device: engines that share a drive get a slice each.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::tally::Tally;
+use crate::{Completion, Counters, Device, ErrorKind, Geometry, IoError, Outcome, PlacementHandle, Request};
+
+/// A range of another device. Offsets count from the slice's start, and nothing outside of it can be reached.
+pub struct SliceDevice {
+    whole: Arc<dyn Device>,
+    start_bytes: u64,
+    geometry: Geometry,
+    tally: Arc<Tally>,
+}
+
+impl SliceDevice {
+    /// The bytes `range` of `whole`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the range is empty, reaches past the device, or is not in whole blocks.
+    pub fn new(whole: Arc<dyn Device>, range: Range<u64>) -> Result<Self, IoError> {
+        let geometry = whole.geometry();
+        let (block, capacity) = (u64::from(geometry.block_bytes), geometry.capacity_bytes);
+        let in_blocks = range.start.is_multiple_of(block) && range.end.is_multiple_of(block);
+        if !in_blocks || range.start >= range.end || range.end > capacity {
+            let context = format!("bytes {range:?} are no slice of {capacity} bytes in blocks of {block}");
+            return Err(IoError::new(ErrorKind::Invalid, context));
+        }
+        let geometry = Geometry { capacity_bytes: range.end - range.start, ..geometry };
+        Ok(Self { whole, start_bytes: range.start, geometry, tally: Arc::default() })
+    }
+
+    fn translate(&self, mut request: Request) -> Result<Request, IoError> {
+        self.geometry.check(&request)?;
+        match &mut request {
+            Request::Read { offset, .. } | Request::Write { offset, .. } | Request::Trim { offset, .. } => {
+                *offset += self.start_bytes;
+            }
+            Request::Flush => {}
+        }
+        Ok(request)
+    }
+}
+
+impl Device for SliceDevice {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        let completion = self.tally.counting(&request, completion);
+        match self.translate(request) {
+            Ok(request) => self.whole.submit(request, completion),
+            Err(error) => completion.complete(Err(error)),
+        }
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        let (kind, bytes) = (request.kind(), request.len_bytes());
+        let outcome = self.translate(request).and_then(|request| self.whole.execute(request));
+        self.tally.count(kind, bytes, &outcome);
+        outcome
+    }
+
+    /// The slice's own traffic. What of the media's writes is owed to it nobody can tell.
+    fn counters(&self) -> Counters {
+        self.tally.counters()
+    }
+
+    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
+        self.whole.allocate_handle(consumer)
+    }
+}
+
+impl std::fmt::Debug for SliceDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SliceDevice({} bytes from {})", self.geometry.capacity_bytes, self.start_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{IoBuffer, MemoryDevice};
+
+    #[test]
+    fn a_slice_reaches_its_own_bytes_and_counts_its_own_traffic() {
+        let whole: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20));
+        let slice = SliceDevice::new(Arc::clone(&whole), 8192..16384).unwrap();
+        let data = IoBuffer::copy_of(&[9; 8192]).into();
+        slice.execute(Request::Write { offset: 0, data, placement: PlacementHandle::DEFAULT }).unwrap();
+        let read =
+            whole.execute(Request::Read { offset: 0, buffer: IoBuffer::zeroed(32768) }).unwrap().unwrap();
+        for (at, &byte) in read.iter().enumerate() {
+            assert_eq!(byte == 9, (8192..16384).contains(&at), "byte {at}");
+        }
+        assert_eq!(slice.counters().written_bytes, 8192);
+        assert_eq!(slice.counters().reads, 0, "the read went past the slice");
+    }
+
+    #[test]
+    fn a_range_that_is_no_slice_is_refused() {
+        let whole: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20));
+        for range in [0..0, 100..8192, 0..8100, 0..(1 << 20) + 512, u64::MAX - 511..512] {
+            let refused = SliceDevice::new(Arc::clone(&whole), range.clone());
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid, "{range:?}");
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Several devices as one, striped (RAID 0).
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::join::Join;
+use crate::tally::Tally;
+use crate::{
+    Completion, Counters, Device, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, Outcome, PlacementHandle,
+    Request,
+};
+
+/// Devices side by side: stripe 0 on the first, stripe 1 on the second, and so on round.
+///
+/// A request inside one stripe goes to its device as it is. One that crosses stripes is split; when the stripe is a
+/// cache's region, that never happens.
+pub struct StripeDevice {
+    devices: Vec<Arc<dyn Device>>,
+    unit_bytes: u64,
+    geometry: Geometry,
+    tally: Arc<Tally>,
+    /// What each of our handles is on each device; ours are numbered from 1.
+    handles: RwLock<Vec<Vec<PlacementHandle>>>,
+}
+
+impl StripeDevice {
+    /// A stripe over `devices` in units of `unit_bytes`. Each device gives as many whole units as the smallest of
+    /// them has.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] without devices, with a unit that is not in blocks of every device, or with a device smaller
+    /// than a unit.
+    pub fn new(devices: Vec<Arc<dyn Device>>, unit_bytes: u64) -> Result<Self, IoError> {
+        let geometries: Vec<Geometry> = devices.iter().map(|device| device.geometry()).collect();
+        let geometry = joint_geometry(&geometries, unit_bytes)?;
+        Ok(Self { devices, unit_bytes, geometry, tally: Arc::default(), handles: RwLock::default() })
+    }
+
+    /// Where byte `offset` is: the device, and the offset there.
+    fn place(&self, offset: u64) -> (usize, u64) {
+        let (stripe, within) = (offset / self.unit_bytes, offset % self.unit_bytes);
+        let count = self.devices.len() as u64;
+        ((stripe % count) as usize, stripe / count * self.unit_bytes + within)
+    }
+
+    /// How many bytes of `device` lie before `offset`. Neighbouring stripes of one device are neighbours there, so
+    /// a range of ours is one range on each device, and these are its ends.
+    fn share(&self, device: usize, offset: u64) -> u64 {
+        let (at, within) = self.place(offset);
+        let round_start = within - offset % self.unit_bytes;
+        match device.cmp(&at) {
+            Ordering::Less => round_start + self.unit_bytes,
+            Ordering::Equal => within,
+            Ordering::Greater => round_start,
+        }
+    }
+
+    /// What is to be done on which device.
+    fn plan(&self, request: Request) -> Plan {
+        if let Err(error) = self.geometry.check(&request) {
+            return Plan::Ended(Err(error));
+        }
+        match request {
+            Request::Flush => Plan::Parts(
+                None,
+                (0..self.devices.len()).map(|device| Part::new(device, Request::Flush)).collect(),
+            ),
+            Request::Trim { offset, len } => self.plan_trim(offset, len),
+            Request::Read { offset, buffer } => self.plan_read(offset, buffer),
+            Request::Write { offset, data, placement } => self.plan_write(offset, &data, placement),
+        }
+    }
+
+    fn plan_trim(&self, offset: u64, len: u64) -> Plan {
+        let part = |device| {
+            let (start, end) = (self.share(device, offset), self.share(device, offset + len));
+            (start < end).then(|| Part::new(device, Request::Trim { offset: start, len: end - start }))
+        };
+        Plan::of(None, (0..self.devices.len()).filter_map(part).collect())
+    }
+
+    fn plan_read(&self, offset: u64, buffer: IoBuffer) -> Plan {
+        let pieces = self.pieces(offset, buffer.len());
+        if let [piece] = &pieces[..] {
+            let read = Request::Read { offset: piece.offset, buffer };
+            return Plan::Whole(Part::new(piece.device, read));
+        }
+        let read = |piece: Piece| Part {
+            device: piece.device,
+            request: Request::Read { offset: piece.offset, buffer: IoBuffer::zeroed(piece.range.len()) },
+            range: piece.range,
+        };
+        Plan::of(Some(buffer), pieces.into_iter().map(read).collect())
+    }
+
+    fn plan_write(&self, offset: u64, data: &IoSlice, placement: PlacementHandle) -> Plan {
+        let write = |piece: Piece| {
+            let placement = self.handle_on(piece.device, placement);
+            let write = Request::Write { offset: piece.offset, data: data.part(piece.range), placement };
+            Part::new(piece.device, write)
+        };
+        Plan::of(None, self.pieces(offset, data.len()).into_iter().map(write).collect())
+    }
+
+    fn pieces(&self, offset: u64, len: usize) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let mut done = 0;
+        while done < len {
+            let (device, offset) = self.place(offset + done as u64);
+            let left_in_stripe = self.unit_bytes - offset % self.unit_bytes;
+            let end = done + left_in_stripe.min((len - done) as u64) as usize;
+            pieces.push(Piece { device, offset, range: done..end });
+            done = end;
+        }
+        pieces
+    }
+
+    fn handle_on(&self, device: usize, ours: PlacementHandle) -> PlacementHandle {
+        let Some(index) = usize::from(ours.0).checked_sub(1) else { return PlacementHandle::DEFAULT };
+        self.handles.read().get(index).map_or(PlacementHandle::DEFAULT, |theirs| theirs[device])
+    }
+
+    fn perform(&self, part: Part) -> Outcome {
+        self.devices[part.device].execute(part.request)
+    }
+
+    fn start(&self, part: Part, completion: Completion) {
+        self.devices[part.device].submit(part.request, completion);
+    }
+}
+
+/// A part of a transfer that lies in one stripe.
+struct Piece {
+    device: usize,
+    offset: u64,
+    range: Range<usize>,
+}
+
+/// A request to one of the devices.
+struct Part {
+    device: usize,
+    request: Request,
+    /// Where what it reads goes in the buffer of the whole request.
+    range: Range<usize>,
+}
+
+impl Part {
+    fn new(device: usize, request: Request) -> Self {
+        Self { device, request, range: 0..0 }
+    }
+}
+
+enum Plan {
+    /// There is nothing to do.
+    Ended(Outcome),
+    /// One device does it, in the caller's own buffer.
+    Whole(Part),
+    /// Several requests, and the buffer that a read puts together.
+    Parts(Option<IoBuffer>, Vec<Part>),
+}
+
+impl Plan {
+    fn of(buffer: Option<IoBuffer>, mut parts: Vec<Part>) -> Self {
+        match parts.len() {
+            0 => Self::Ended(Ok(buffer)),
+            1 if buffer.is_none() => Self::Whole(parts.remove(0)),
+            _ => Self::Parts(buffer, parts),
+        }
+    }
+}
+
+impl Device for StripeDevice {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        let completion = self.tally.counting(&request, completion);
+        match self.plan(request) {
+            Plan::Ended(outcome) => completion.complete(outcome),
+            Plan::Whole(part) => self.start(part, completion),
+            Plan::Parts(buffer, parts) => {
+                let join = Join::new(parts.len(), buffer, completion);
+                for part in parts {
+                    let completion = join.part(part.range.clone());
+                    self.start(part, completion);
+                }
+            }
+        }
+    }
+
+    /// A request that crosses stripes is done piece by piece on the calling thread.
+    fn execute(&self, request: Request) -> Outcome {
+        let (kind, bytes) = (request.kind(), request.len_bytes());
+        let outcome = match self.plan(request) {
+            Plan::Ended(outcome) => outcome,
+            Plan::Whole(part) => self.perform(part),
+            Plan::Parts(buffer, parts) => parts.into_iter().try_fold(buffer, |mut buffer, part| {
+                let range = part.range.clone();
+                let read = self.perform(part)?;
+                if let (Some(buffer), Some(read)) = (&mut buffer, read) {
+                    buffer[range].copy_from_slice(&read);
+                }
+                Ok(buffer)
+            }),
+        };
+        self.tally.count(kind, bytes, &outcome);
+        outcome
+    }
+
+    /// Requests as they came to the stripe; media bytes of all devices, unknown if one does not tell.
+    fn counters(&self) -> Counters {
+        let media = self.devices.iter().map(|device| device.counters().media_written_bytes);
+        Counters { media_written_bytes: media.sum(), ..self.tally.counters() }
+    }
+
+    /// A handle here is one on every device; without one on some device there is none.
+    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
+        let mut handles = self.handles.write();
+        let theirs: Vec<_> = self.devices.iter().map(|device| device.allocate_handle(consumer)).collect();
+        if theirs.contains(&PlacementHandle::DEFAULT) {
+            return PlacementHandle::DEFAULT;
+        }
+        handles.push(theirs);
+        PlacementHandle(u16::try_from(handles.len()).expect("no device has more handles than a u16 counts"))
+    }
+}
+
+fn joint_geometry(each: &[Geometry], unit_bytes: u64) -> Result<Geometry, IoError> {
+    let invalid = |why: String| IoError::new(ErrorKind::Invalid, format!("cannot stripe: {why}"));
+    let joint = each.iter().copied().reduce(|a, b| Geometry {
+        capacity_bytes: a.capacity_bytes.min(b.capacity_bytes),
+        block_bytes: a.block_bytes.max(b.block_bytes),
+        max_io_bytes: a.max_io_bytes.min(b.max_io_bytes),
+        indirection_bytes: a.indirection_bytes.max(b.indirection_bytes),
+        placement_handles: a.placement_handles.min(b.placement_handles),
+        buffered: a.buffered || b.buffered,
+    });
+    let joint = joint.ok_or_else(|| invalid("no devices".into()))?;
+    let block = joint.block_bytes;
+    if unit_bytes == 0 || !unit_bytes.is_multiple_of(u64::from(block)) {
+        return Err(invalid(format!("units of {unit_bytes} bytes are not in blocks of {block}")));
+    }
+    let smallest = joint.capacity_bytes;
+    let share = smallest - smallest % unit_bytes;
+    if share == 0 {
+        return Err(invalid(format!("a device of {smallest} bytes is smaller than a unit of {unit_bytes}")));
+    }
+    let max_io_bytes = joint.max_io_bytes - joint.max_io_bytes % block;
+    Ok(Geometry { capacity_bytes: share * each.len() as u64, max_io_bytes, ..joint })
+}
+
+impl std::fmt::Debug for StripeDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "StripeDevice({} devices in units of {} bytes)", self.devices.len(), self.unit_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryDevice;
+
+    const UNIT: u64 = 4096;
+
+    fn stripe(sizes: &[u64]) -> (Vec<Arc<dyn Device>>, StripeDevice) {
+        let devices: Vec<Arc<dyn Device>> =
+            sizes.iter().map(|&size| Arc::new(MemoryDevice::new(size)) as Arc<dyn Device>).collect();
+        let stripe = StripeDevice::new(devices.clone(), UNIT).unwrap();
+        (devices, stripe)
+    }
+
+    fn write(device: &dyn Device, offset: u64, bytes: &[u8]) {
+        let data = IoBuffer::copy_of(bytes).into();
+        device.execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    }
+
+    fn read(device: &dyn Device, offset: u64, len: usize) -> IoBuffer {
+        device.execute(Request::Read { offset, buffer: IoBuffer::zeroed(len) }).unwrap().unwrap()
+    }
+
+    #[test]
+    fn every_device_gives_as_many_whole_units_as_the_smallest_has() {
+        let (_, stripe) = stripe(&[10 * UNIT, 7 * UNIT + 512, 9 * UNIT]);
+        assert_eq!(stripe.geometry().capacity_bytes, 3 * 7 * UNIT);
+    }
+
+    #[test]
+    fn stripes_go_round_the_devices() {
+        let (devices, stripe) = stripe(&[8 * UNIT, 8 * UNIT, 8 * UNIT]);
+        for number in 0..9 {
+            write(&stripe, number * UNIT, &[number as u8 + 1; UNIT as usize]);
+        }
+        for number in 0..9 {
+            let found = read(&*devices[number % 3], number as u64 / 3 * UNIT, UNIT as usize);
+            assert!(found.iter().all(|&byte| byte == number as u8 + 1), "stripe {number}");
+        }
+    }
+
+    #[test]
+    fn a_trim_forgets_its_own_bytes_on_every_device_and_no_others() {
+        let capacity = 15 * UNIT;
+        for start in (0..capacity).step_by(1536) {
+            for end in (start..=capacity).step_by(2560) {
+                let (_, stripe) = stripe(&[5 * UNIT, 5 * UNIT, 5 * UNIT]);
+                write(&stripe, 0, &vec![7; capacity as usize]);
+                stripe.execute(Request::Trim { offset: start, len: end - start }).unwrap();
+                for (at, &byte) in (0..).zip(read(&stripe, 0, capacity as usize).iter()) {
+                    assert_eq!(byte == 0, (start..end).contains(&at), "byte {at} of trim {start}..{end}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn devices_that_do_not_hold_a_whole_unit_are_refused() {
+        let small: Arc<dyn Device> = Arc::new(MemoryDevice::new(4 * UNIT));
+        assert_eq!(StripeDevice::new(vec![small.clone()], 3000).unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(StripeDevice::new(vec![small], 5 * UNIT).unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(StripeDevice::new(vec![], UNIT).unwrap_err().kind(), ErrorKind::Invalid);
+    }
+}

@@ -1,0 +1,117 @@
+//! The first time a key is offered it is turned away and remembered; offered again soon, it enters. What is used once only
+//! never costs a flash write.
+//!
+//! What is remembered is a set of hashes in several parts; when the newest part is full the oldest is dropped, so the
+//! memory is bounded and a key is remembered for at least all parts but one of it.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use parking_lot::Mutex;
+
+use crate::{Admission, Candidate};
+
+/// How much to remember.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RejectFirstConfig {
+    /// Keys remembered at most.
+    pub keys: usize,
+    /// Parts of the set.
+    pub parts: usize,
+}
+
+impl Default for RejectFirstConfig {
+    fn default() -> Self {
+        Self { keys: 10_000_000, parts: 10 }
+    }
+}
+
+/// The set of recent keys.
+pub struct RejectFirst {
+    seen: Mutex<VecDeque<Part>>,
+    part_keys: usize,
+    parts: usize,
+}
+
+type Part = HashSet<u64, BuildHasherDefault<AsItIs>>;
+
+impl RejectFirst {
+    /// Remembers nothing yet.
+    ///
+    /// # Panics
+    /// If there are no parts, or fewer keys than parts.
+    #[must_use]
+    pub fn new(config: RejectFirstConfig) -> Self {
+        let RejectFirstConfig { keys, parts } = config;
+        assert!(parts > 0 && keys >= parts, "{keys} keys cannot be remembered in {parts} parts");
+        Self { seen: Mutex::new(VecDeque::from([Part::default()])), part_keys: keys / parts, parts }
+    }
+}
+
+impl Admission for RejectFirst {
+    fn admit(&self, candidate: &Candidate, _now_ns: u64) -> bool {
+        let mut seen = self.seen.lock();
+        if seen.iter().any(|part| part.contains(&candidate.hash)) {
+            return true;
+        }
+        if seen[0].len() >= self.part_keys {
+            // The oldest part is cleared and becomes the newest: its memory is kept.
+            let mut part = if seen.len() < self.parts { None } else { seen.pop_back() }.unwrap_or_default();
+            part.clear();
+            seen.push_front(part);
+        }
+        seen[0].insert(candidate.hash);
+        false
+    }
+
+    fn name(&self) -> &'static str {
+        "reject-first"
+    }
+}
+
+/// The keys of the set are hashes already.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("only u64 are hashed");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(policy: &RejectFirst, hash: u64) -> bool {
+        policy.admit(&Candidate { hash, size_bytes: 1, ttl_seconds: None, idle_seconds: 0 }, 0)
+    }
+
+    #[test]
+    fn the_second_offer_enters_and_the_first_does_not() {
+        let policy = RejectFirst::new(RejectFirstConfig::default());
+        assert_eq!([7, 8, 7, 7, 8].map(|key| offer(&policy, key)), [false, false, true, true, true]);
+    }
+
+    #[test]
+    fn keys_are_forgotten_a_part_at_a_time() {
+        let policy = RejectFirst::new(RejectFirstConfig { keys: 6, parts: 3 });
+        // Parts of two, oldest first: [0 1] [2 3] [4 5].
+        assert!((0..6).all(|key| !offer(&policy, key)));
+        assert!((0..6).all(|key| offer(&policy, key)));
+        // 6 opens a new part, and [0 1] goes.
+        assert!(!offer(&policy, 6));
+        assert!((2..7).all(|key| offer(&policy, key)));
+        assert!(!offer(&policy, 0));
+        assert!(!offer(&policy, 1));
+        assert!(!offer(&policy, 2), "[2 3] went when 1 opened a new part");
+    }
+}

@@ -1,0 +1,218 @@
+//! The contract of [`Eviction`], as code: random calls by seed, what the policy holds kept in a plain map beside it.
+//!
+//! [`check`] asks of any policy what all must do. [`same_steps`] asks two policies the same and compares every
+//! answer: one is to be the real thing, the other the simplest thing that could be right.
+
+use std::collections::BTreeMap;
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::simulate::hash_of;
+use crate::{Entry, Eviction, HitRule, Slot};
+
+/// What the random calls are drawn from.
+#[derive(Debug, Clone, Copy)]
+pub struct Draw {
+    /// Chooses everything.
+    pub seed: u64,
+    /// Calls made.
+    pub steps: usize,
+    /// Capacity at first.
+    pub capacity_weight: u64,
+    /// Weights are 1 to this.
+    pub weight_at_most: u32,
+    /// Keys that entries are drawn from; more than fit, so that some come back.
+    pub keys: u64,
+    /// Whether the capacity grows now and then; otherwise it only shrinks.
+    pub grows: bool,
+}
+
+impl Draw {
+    /// Small capacities, and three keys for every entry that fits, differing by seed.
+    #[must_use]
+    pub fn from_seed(seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let capacity_weight = rng.random_range(1..150);
+        let weight_at_most = if rng.random() { 1 } else { rng.random_range(2..10) };
+        Self { seed, steps: 1500, capacity_weight, weight_at_most, keys: capacity_weight * 3, grows: false }
+    }
+}
+
+/// Makes random calls and holds the policy to its contract.
+///
+/// # Panics
+/// If the policy breaks it; the message tells the draw.
+pub fn check(policy: &mut dyn Eviction, draw: Draw) {
+    Session::new(draw).run(&mut [policy]);
+}
+
+/// Makes the same random calls of two policies and compares every answer, and holds both to the contract.
+///
+/// # Panics
+/// If an answer differs or the contract is broken; the message tells the draw.
+pub fn same_steps(policy: &mut dyn Eviction, twin: &mut dyn Eviction, draw: Draw) {
+    Session::new(draw).run(&mut [policy, twin]);
+}
+
+/// The caller of a policy: hands out slots and knows what is held.
+struct Session {
+    draw: Draw,
+    rng: StdRng,
+    now_seconds: u32,
+    capacity_weight: u64,
+    held: BTreeMap<Slot, Held>,
+    free: Vec<Slot>,
+}
+
+#[derive(Clone, Copy)]
+struct Held {
+    key: u64,
+    entry: Entry,
+    told_seconds: u32,
+}
+
+type Policies<'a, 'b> = &'a mut [&'b mut dyn Eviction];
+
+impl Session {
+    fn new(draw: Draw) -> Self {
+        let free = (0..2 * draw.capacity_weight as u32 + 2).rev().map(Slot).collect();
+        let rng = StdRng::seed_from_u64(draw.seed);
+        Self { draw, rng, now_seconds: 0, capacity_weight: draw.capacity_weight, held: BTreeMap::new(), free }
+    }
+
+    fn run(mut self, policies: Policies) {
+        policies.iter_mut().for_each(|policy| policy.set_capacity(self.capacity_weight));
+        for _ in 0..self.draw.steps {
+            self.now_seconds += self.rng.random_range(0..20);
+            match self.rng.random_range(0..100) {
+                0..75 => self.request(policies),
+                75..80 => self.remove(policies),
+                80..90 => drop(self.evict(policies)),
+                90..95 => self.evict_and_restore(policies),
+                95..98 => self.hit_some(policies),
+                _ => self.resize(policies),
+            }
+            self.check_counts(policies);
+        }
+        while self.evict(policies).is_some() {}
+        assert!(self.held.is_empty(), "{:?}: held but not evicted", self.draw);
+        self.check_counts(policies);
+    }
+
+    /// Asks for a key: a hit, or an insertion with room made before or after it.
+    fn request(&mut self, policies: Policies) {
+        let key = self.rng.random_range(0..self.draw.keys).min(self.rng.random_range(0..self.draw.keys));
+        if let Some((&slot, _)) = self.held.iter().find(|(_, held)| held.key == key) {
+            return self.hit(policies, slot);
+        }
+        let weight = self.rng.random_range(1..=self.draw.weight_at_most);
+        if u64::from(weight) > self.capacity_weight {
+            return;
+        }
+        let room_first = self.rng.random::<bool>();
+        if room_first {
+            self.make_room(policies, weight.into());
+        }
+        let slot = self.free.pop().expect("twice as many slots as fit");
+        let entry = Entry { hash: hash_of(key), weight };
+        self.held.insert(slot, Held { key, entry, told_seconds: self.now_seconds });
+        policies.iter_mut().for_each(|policy| policy.insert(slot, entry, self.now_seconds));
+        if !room_first {
+            self.make_room(policies, 0);
+        }
+    }
+
+    /// Tells a hit the way the policy wants to hear of it.
+    fn hit(&mut self, policies: Policies, slot: Slot) {
+        let held = self.held.get_mut(&slot).expect("only what is held is hit");
+        let idle_seconds = self.now_seconds - held.told_seconds;
+        for policy in policies.iter_mut() {
+            match policy.hit_rule() {
+                HitRule::Ignore => {}
+                HitRule::Mark(marks) => marks.bump(slot),
+                HitRule::Refresh { refresh_seconds } if idle_seconds < refresh_seconds => {}
+                HitRule::Refresh { .. } | HitRule::Every => {
+                    held.told_seconds = self.now_seconds;
+                    policy.hit(slot, self.now_seconds);
+                }
+            }
+        }
+    }
+
+    fn evict(&mut self, policies: Policies) -> Option<(Slot, Held)> {
+        let answers: Vec<_> = policies.iter_mut().map(|policy| policy.evict(self.now_seconds)).collect();
+        let victim = answers[0];
+        for &answer in &answers {
+            assert_eq!(answer, victim, "{:?}: the victims of two policies differ", self.draw);
+        }
+        let Some(slot) = victim else {
+            assert!(self.held.is_empty(), "{:?}: nothing evicted, but something held", self.draw);
+            return None;
+        };
+        let left = self.held.remove(&slot);
+        let left = left.unwrap_or_else(|| panic!("{:?}: evicted {slot:?}, which is not held", self.draw));
+        self.free.push(slot);
+        Some((slot, left))
+    }
+
+    fn remove(&mut self, policies: Policies) {
+        if let Some(slot) = self.any_held() {
+            self.held.remove(&slot);
+            self.free.push(slot);
+            policies.iter_mut().for_each(|policy| policy.remove(slot));
+        }
+    }
+
+    fn evict_and_restore(&mut self, policies: Policies) {
+        if let Some((slot, back)) = self.evict(policies) {
+            self.free.pop();
+            self.held.insert(slot, Held { told_seconds: self.now_seconds, ..back });
+            policies.iter_mut().for_each(|policy| policy.restore(slot, back.entry, self.now_seconds));
+        }
+    }
+
+    fn hit_some(&mut self, policies: Policies) {
+        for _ in 0..10 {
+            if let Some(slot) = self.any_held() {
+                self.hit(policies, slot);
+            }
+        }
+    }
+
+    fn resize(&mut self, policies: Policies) {
+        let at_most = if self.draw.grows { self.draw.capacity_weight } else { self.capacity_weight };
+        let at_least = at_most - at_most / 10;
+        self.capacity_weight = self.rng.random_range(at_least..=at_most);
+        policies.iter_mut().for_each(|policy| policy.set_capacity(self.capacity_weight));
+        self.make_room(policies, 0);
+    }
+
+    fn make_room(&mut self, policies: Policies, weight: u64) {
+        while self.held_weight() + weight > self.capacity_weight {
+            self.evict(policies).expect("something is held");
+        }
+    }
+
+    fn held_weight(&self) -> u64 {
+        self.held.values().map(|held| u64::from(held.entry.weight)).sum()
+    }
+
+    fn any_held(&mut self) -> Option<Slot> {
+        let number = self.rng.random_range(0..self.held.len().max(1));
+        self.held.keys().nth(number).copied()
+    }
+
+    fn check_counts(&self, policies: &[&mut dyn Eviction]) {
+        for policy in policies {
+            assert_eq!(policy.len(), self.held.len(), "{:?}: entries held", self.draw);
+            assert_eq!(policy.is_empty(), self.held.is_empty(), "{:?}", self.draw);
+            match policy.oldest() {
+                Some(oldest) => {
+                    assert!(self.held.contains_key(&oldest), "{:?}: oldest is not held", self.draw);
+                }
+                None => assert!(self.held.is_empty(), "{:?}: no oldest, but something held", self.draw),
+            }
+        }
+    }
+}

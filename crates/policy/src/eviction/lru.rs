@@ -1,0 +1,154 @@
+//! Least recently used, as CacheLib keeps it (MMLru): a hit moves an entry to the front, but only if the last move is
+//! some time ago, for a move takes a lock and a popular entry is far from the back anyway.
+//!
+//! With a refresh time of 0 every hit counts and this is LRU to the letter.
+
+use crate::eviction::refresh::{Clock, Refresh};
+use crate::list::{List, Nodes};
+use crate::{Entry, Eviction, HitRule, Slot};
+
+/// How an LRU is to behave.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LruConfig {
+    /// Which hits count.
+    pub refresh: Refresh,
+    /// New entries come in at 1/2^n of the entries from the back, so that those never hit leave sooner; 0 is the front.
+    pub insertion_point: u8,
+}
+
+/// The queue, in two lists: `tail` is what lies behind the insertion point.
+pub struct Lru {
+    nodes: Nodes,
+    main: List,
+    tail: List,
+    /// Slots in `tail`, one bit a slot; empty where the insertion point is the front.
+    in_tail: Bits,
+    insertion_point: u8,
+    clock: Clock,
+}
+
+impl Lru {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(config: LruConfig) -> Self {
+        Self {
+            nodes: Nodes::new(),
+            main: List::new(),
+            tail: List::new(),
+            in_tail: Bits::default(),
+            insertion_point: config.insertion_point,
+            clock: Clock::new(config.refresh),
+        }
+    }
+
+    /// LRU to the letter.
+    #[must_use]
+    pub fn exact() -> Self {
+        Self::new(LruConfig { refresh: Refresh::every_hit(), insertion_point: 0 })
+    }
+
+    fn unlink(&mut self, slot: Slot) {
+        if self.in_tail.take(slot) {
+            self.tail.unlink(&mut self.nodes, slot);
+        } else {
+            self.main.unlink(&mut self.nodes, slot);
+        }
+    }
+
+    /// Holds `tail` at its share, and at one entry at least: the insertion point lies before an entry.
+    fn settle_insertion_point(&mut self) {
+        if self.insertion_point == 0 {
+            return;
+        }
+        let share = self.len().checked_shr(self.insertion_point.into()).unwrap_or(0).max(1);
+        while self.tail.len() < share
+            && let Some(slot) = self.main.pop_back(&mut self.nodes)
+        {
+            self.tail.push_front(&mut self.nodes, slot);
+            self.in_tail.set(slot);
+        }
+        while self.tail.len() > share
+            && let Some(slot) = self.tail.front()
+        {
+            self.tail.unlink(&mut self.nodes, slot);
+            self.in_tail.take(slot);
+            self.main.push_back(&mut self.nodes, slot);
+        }
+    }
+}
+
+impl Eviction for Lru {
+    fn insert(&mut self, slot: Slot, _entry: Entry, now_seconds: u32) {
+        if self.insertion_point == 0 {
+            self.main.push_front(&mut self.nodes, slot);
+        } else {
+            self.main.push_back(&mut self.nodes, slot);
+        }
+        self.clock.touch(slot, now_seconds);
+        self.settle_insertion_point();
+    }
+
+    fn hit(&mut self, slot: Slot, now_seconds: u32) {
+        self.unlink(slot);
+        self.main.push_front(&mut self.nodes, slot);
+        self.clock.touch(slot, now_seconds);
+        self.clock.tune(self.oldest(), now_seconds);
+        self.settle_insertion_point();
+    }
+
+    fn evict(&mut self, now_seconds: u32) -> Option<Slot> {
+        self.clock.tune(self.oldest(), now_seconds);
+        let victim = self.oldest()?;
+        self.remove(victim);
+        Some(victim)
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        self.unlink(slot);
+        self.settle_insertion_point();
+    }
+
+    fn restore(&mut self, slot: Slot, _entry: Entry, now_seconds: u32) {
+        self.main.push_front(&mut self.nodes, slot);
+        self.clock.touch(slot, now_seconds);
+        self.settle_insertion_point();
+    }
+
+    fn set_capacity(&mut self, _capacity_weight: u64) {}
+
+    fn len(&self) -> usize {
+        self.main.len() + self.tail.len()
+    }
+
+    fn oldest(&self) -> Option<Slot> {
+        self.tail.back().or_else(|| self.main.back())
+    }
+
+    fn hit_rule(&self) -> HitRule {
+        self.clock.hit_rule()
+    }
+}
+
+/// A set of slots.
+#[derive(Default)]
+struct Bits {
+    words: Vec<u64>,
+}
+
+impl Bits {
+    fn set(&mut self, slot: Slot) {
+        let word = slot.0 as usize / 64;
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << (slot.0 % 64);
+    }
+
+    /// Takes the slot out; whether it was in.
+    fn take(&mut self, slot: Slot) -> bool {
+        let Some(word) = self.words.get_mut(slot.0 as usize / 64) else { return false };
+        let was = *word >> (slot.0 % 64) & 1 == 1;
+        *word &= !(1 << (slot.0 % 64));
+        was
+    }
+}

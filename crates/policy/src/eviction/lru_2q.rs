@@ -1,0 +1,128 @@
+//! LRU-2Q as CacheLib keeps it (MM2Q): new entries must prove themselves before they may push out proven ones. They
+//! enter a hot queue, fall from there to a cold one, and only a hit in the cold queue lifts them to the warm queue, so
+//! a scan passes through hot and cold and leaves the warm queue alone.
+//!
+//! After Johnson, Shasha: "2Q: A Low Overhead High Performance Buffer Management Replacement Algorithm", VLDB'94,
+//! whose A1in is hot and whose Am is warm. CacheLib's cold queue stands for the paper's A1out, but holds entries, not
+//! ghosts, and what falls from the warm queue passes it too. A hit in the hot queue moves the entry to its front,
+//! which the paper's FIFO A1in does not.
+
+use crate::eviction::refresh::{Clock, Refresh};
+use crate::segments::{Queue, Segments, share};
+use crate::{Entry, Eviction, HitRule, Slot};
+
+const WARM: Queue = 0;
+const HOT: Queue = 1;
+const COLD: Queue = 2;
+
+/// How an LRU-2Q is to behave.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Lru2qConfig {
+    /// Which hits count.
+    pub refresh: Refresh,
+    /// The hot queue's share of what is held, percent.
+    pub hot_percent: u8,
+    /// The cold queue's share, percent. The warm queue has the rest.
+    pub cold_percent: u8,
+}
+
+impl Default for Lru2qConfig {
+    fn default() -> Self {
+        Self { refresh: Refresh::default(), hot_percent: 20, cold_percent: 20 }
+    }
+}
+
+/// The three queues.
+pub struct Lru2q {
+    queues: Segments,
+    hot_percent: u8,
+    warm_percent: u8,
+    clock: Clock,
+}
+
+impl Lru2q {
+    /// Empty queues.
+    ///
+    /// # Panics
+    /// If hot and cold together are more than 100 percent.
+    #[must_use]
+    pub fn new(config: Lru2qConfig) -> Self {
+        let Lru2qConfig { refresh, hot_percent, cold_percent } = config;
+        let warm_percent = 100_u8.checked_sub(hot_percent.saturating_add(cold_percent));
+        let warm_percent = warm_percent.unwrap_or_else(|| {
+            panic!("hot queue {hot_percent} % and cold queue {cold_percent} % are more than all of an LRU-2Q")
+        });
+        Self { queues: Segments::new(3), hot_percent, warm_percent, clock: Clock::new(refresh) }
+    }
+
+    fn enter(&mut self, queue: Queue, slot: Slot, weight: u32, now_seconds: u32) {
+        self.queues.push_front(queue, slot, weight);
+        self.clock.touch(slot, now_seconds);
+        self.settle();
+    }
+
+    /// What the warm and the hot queue hold above their shares falls to the cold one.
+    fn settle(&mut self) {
+        let held = self.queues.total_weight();
+        for (queue, percent) in [(WARM, self.warm_percent), (HOT, self.hot_percent)] {
+            let share = share(held, percent);
+            while self.queues.weight(queue) > share
+                && let Some(slot) = self.queues.back(queue)
+            {
+                self.queues.move_to_front(COLD, slot);
+            }
+        }
+    }
+}
+
+impl Eviction for Lru2q {
+    fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.enter(HOT, slot, entry.weight, now_seconds);
+    }
+
+    fn hit(&mut self, slot: Slot, now_seconds: u32) {
+        match self.queues.queue_of(slot) {
+            HOT => self.queues.move_to_front(HOT, slot),
+            COLD => {
+                self.queues.move_to_front(WARM, slot);
+                self.settle();
+            }
+            _ => self.queues.move_to_front(WARM, slot),
+        }
+        self.clock.touch(slot, now_seconds);
+        self.clock.tune(self.oldest(), now_seconds);
+    }
+
+    fn evict(&mut self, now_seconds: u32) -> Option<Slot> {
+        // Where much is evicted in a row the cold queue must not run dry; between an eviction and an insertion
+        // there is nothing to do here.
+        self.settle();
+        self.clock.tune(self.oldest(), now_seconds);
+        let victim = self.oldest()?;
+        self.queues.remove(victim);
+        Some(victim)
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        self.queues.remove(slot);
+        self.settle();
+    }
+
+    fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.enter(WARM, slot, entry.weight, now_seconds);
+    }
+
+    fn set_capacity(&mut self, _capacity_weight: u64) {}
+
+    fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    fn oldest(&self) -> Option<Slot> {
+        [COLD, HOT, WARM].into_iter().find_map(|queue| self.queues.back(queue))
+    }
+
+    fn hit_rule(&self) -> HitRule {
+        self.clock.hit_rule()
+    }
+}

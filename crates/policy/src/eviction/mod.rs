@@ -1,0 +1,174 @@
+//! Eviction policies, one paper a file, and the table of their names.
+
+pub mod clairvoyant;
+pub mod fifo;
+pub mod lru;
+pub mod lru_2q;
+pub mod refresh;
+pub mod s3_fifo;
+pub mod sieve;
+pub mod slru;
+pub mod tiny_lfu;
+pub mod w_tiny_lfu;
+
+use std::fmt;
+use std::num::NonZeroU8;
+use std::str::FromStr;
+
+pub use clairvoyant::Clairvoyant;
+pub use fifo::Fifo;
+pub use lru::{Lru, LruConfig};
+pub use lru_2q::{Lru2q, Lru2qConfig};
+pub use refresh::Refresh;
+pub use s3_fifo::S3Fifo;
+pub use sieve::Sieve;
+pub use slru::Slru;
+pub use tiny_lfu::TinyLfu;
+pub use w_tiny_lfu::WTinyLfu;
+
+use crate::Eviction;
+use crate::name::{UnknownName, plain};
+
+/// The policies that a name chooses. [`clairvoyant`] is not among them: it must be told the future.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// [`Fifo`].
+    Fifo,
+    /// [`Lru`] with CacheLib's refresh time.
+    Lru,
+    /// [`Lru`] that hears of every hit.
+    ExactLru,
+    /// [`Lru2q`].
+    Lru2q,
+    /// [`Slru`] with this many segments, at least one.
+    Slru(NonZeroU8),
+    /// [`TinyLfu`].
+    TinyLfu,
+    /// [`WTinyLfu`].
+    WTinyLfu,
+    /// [`S3Fifo`].
+    S3Fifo,
+    /// [`Sieve`].
+    Sieve,
+}
+
+const FOUR: NonZeroU8 = NonZeroU8::new(4).expect("not zero");
+
+/// Names as they are printed, first of their kind, and as they are understood. Case, `-` and `_` do not matter.
+const NAMES: &[(&str, Kind)] = &[
+    ("fifo", Kind::Fifo),
+    ("lru", Kind::Lru),
+    ("exact-lru", Kind::ExactLru),
+    ("lru2q", Kind::Lru2q),
+    ("slru-4", Kind::Slru(FOUR)),
+    ("slru", Kind::Slru(FOUR)),
+    ("tinylfu", Kind::TinyLfu),
+    ("wtinylfu", Kind::WTinyLfu),
+    ("s3fifo", Kind::S3Fifo),
+    ("sieve", Kind::Sieve),
+    // CacheBench's: "5B" is how it compresses pointers.
+    ("LRU5B", Kind::Lru),
+    ("LRU5B2Q", Kind::Lru2q),
+];
+
+impl Kind {
+    /// One of each, segmented LRU with four segments.
+    pub const ALL: [Self; 9] = [
+        Self::Fifo,
+        Self::Lru,
+        Self::ExactLru,
+        Self::Lru2q,
+        Self::Slru(FOUR),
+        Self::TinyLfu,
+        Self::WTinyLfu,
+        Self::S3Fifo,
+        Self::Sieve,
+    ];
+
+    /// The names of all policies, for help texts.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMES.iter().map(|&(name, _)| name)
+    }
+}
+
+impl FromStr for Kind {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        let name_plain = plain(name);
+        let known = NAMES.iter().find(|(known, _)| plain(known) == name_plain).map(|&(_, kind)| kind);
+        let segmented = || name_plain.strip_prefix("slru")?.parse().ok().map(Self::Slru);
+        known.or_else(segmented).ok_or_else(|| UnknownName::new("eviction policy", name, Self::names()))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Slru(segments) = self {
+            return write!(out, "slru-{segments}");
+        }
+        let (name, _) = NAMES.iter().find(|(_, kind)| kind == self).expect("every other kind has a name");
+        out.write_str(name)
+    }
+}
+
+/// A policy and its settings. Settings of other policies are ignored, so that one configuration can be run with each.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EvictionConfig {
+    /// Which policy.
+    pub kind: Kind,
+    /// LRU, LRU-2Q, TinyLFU: which hits count.
+    pub refresh: Refresh,
+    /// LRU, LRU-2Q, TinyLFU: whether reads count as use.
+    pub update_on_read: bool,
+    /// LRU, LRU-2Q, TinyLFU: whether writes over an entry count as use.
+    pub update_on_write: bool,
+    /// LRU: see [`LruConfig::insertion_point`].
+    pub insertion_point: u8,
+    /// LRU-2Q: the hot queue's share, percent.
+    pub hot_percent: u8,
+    /// LRU-2Q: the cold queue's share, percent. The warm queue has the rest.
+    pub cold_percent: u8,
+}
+
+impl Default for EvictionConfig {
+    fn default() -> Self {
+        Self {
+            kind: Kind::Lru,
+            refresh: Refresh::default(),
+            update_on_read: true,
+            update_on_write: false,
+            insertion_point: 0,
+            hot_percent: 20,
+            cold_percent: 20,
+        }
+    }
+}
+
+impl EvictionConfig {
+    /// The policy with its default settings.
+    #[must_use]
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, ..Self::default() }
+    }
+}
+
+/// Builds a policy that shares out `capacity_weight`.
+///
+/// # Panics
+/// If an LRU-2Q's hot and cold percentages are more than 100 together.
+#[must_use]
+pub fn build(config: &EvictionConfig, capacity_weight: u64) -> Box<dyn Eviction> {
+    let &EvictionConfig { refresh, insertion_point, hot_percent, cold_percent, .. } = config;
+    match config.kind {
+        Kind::Fifo => Box::new(Fifo::new()),
+        Kind::Lru => Box::new(Lru::new(LruConfig { refresh, insertion_point })),
+        Kind::ExactLru => Box::new(Lru::exact()),
+        Kind::Lru2q => Box::new(Lru2q::new(Lru2qConfig { refresh, hot_percent, cold_percent })),
+        Kind::Slru(segments) => Box::new(Slru::new(segments.get(), capacity_weight)),
+        Kind::TinyLfu => Box::new(TinyLfu::new(refresh)),
+        Kind::WTinyLfu => Box::new(WTinyLfu::new(capacity_weight)),
+        Kind::S3Fifo => Box::new(S3Fifo::new(capacity_weight)),
+        Kind::Sieve => Box::new(Sieve::new()),
+    }
+}

@@ -1,0 +1,172 @@
+//! S3-FIFO: most entries are never used again, so a small queue sorts them out before they reach the main one.
+//! New entries enter the small queue; one hit often enough there moves on to the main queue, any other leaves but for a
+//! ghost, and an entry whose ghost is still there when it comes back goes to the main queue at once.
+//!
+//! Yang, Zhang, Qiu, Yue, Vigfusson: "FIFO queues are all you need for cache eviction", SOSP'23, section 4, algorithm 1.
+//!
+//! Where we deviate: the main queue is evicted from when it is over its share (as the authors' simulator does), not when
+//! the small one is under its own; in a full cache of equal entries that is the same, and with weights it does not let
+//! one large newcomer decide. An entry heavier than the small queue is not refused: who comes in is not ours to say.
+
+use std::sync::Arc;
+
+use crate::ghost::Ghost;
+use crate::list::{List, Nodes};
+use crate::segments::share;
+use crate::weights::Weights;
+use crate::{Entry, Eviction, HitRule, Marks, Slot};
+
+/// Hits are counted up to 3: two bits.
+const FREQUENCY_AT_MOST: u8 = 3;
+/// Hits in the small queue that earn a place in the main one.
+const MOVE_TO_MAIN_AT: u8 = 2;
+/// The small queue's share of the capacity, percent.
+const SMALL_PERCENT: u8 = 10;
+
+/// The queues S, M and G.
+pub struct S3Fifo {
+    nodes: Nodes,
+    small: Segment,
+    main: Segment,
+    ghost: Ghost,
+    main_capacity: u64,
+    weights: Weights,
+    hashes: Vec<Origin>,
+    frequency: Arc<Marks>,
+}
+
+#[derive(Default)]
+struct Segment {
+    list: List,
+    weight: u64,
+}
+
+/// The hash a ghost is made of (31 bits of it are enough) and, lowest, whether the entry is in the main queue.
+type Origin = u32;
+const IN_MAIN: Origin = 1;
+
+impl S3Fifo {
+    /// Empty queues that share `capacity_weight`.
+    #[must_use]
+    pub fn new(capacity_weight: u64) -> Self {
+        let mut policy = Self {
+            nodes: Nodes::new(),
+            small: Segment::default(),
+            main: Segment::default(),
+            ghost: Ghost::new(0),
+            main_capacity: 0,
+            weights: Weights::new(),
+            hashes: Vec::new(),
+            frequency: Arc::new(Marks::new(FREQUENCY_AT_MOST)),
+        };
+        policy.set_capacity(capacity_weight);
+        policy
+    }
+
+    fn enter(&mut self, slot: Slot, entry: Entry, to_main: bool) {
+        if slot.0 as usize >= self.hashes.len() {
+            self.hashes.resize(slot.0 as usize + 1, 0);
+        }
+        self.hashes[slot.0 as usize] = (entry.hash >> 32) as u32 & !IN_MAIN | u32::from(to_main);
+        self.weights.set(slot, entry.weight);
+        self.frequency.set(slot, 0);
+        let queue = if to_main { &mut self.main } else { &mut self.small };
+        queue.list.push_front(&mut self.nodes, slot);
+        queue.weight += u64::from(entry.weight);
+    }
+
+    fn evict_small(&mut self) -> Option<Slot> {
+        while let Some(slot) = self.small.list.pop_back(&mut self.nodes) {
+            let weight = self.weights.get(slot);
+            self.small.weight -= weight;
+            if self.frequency.get(slot) < MOVE_TO_MAIN_AT {
+                self.ghost.insert(ghost_hash(self.hashes[slot.0 as usize]), weight as u32);
+                return Some(slot);
+            }
+            self.frequency.set(slot, 0);
+            self.hashes[slot.0 as usize] |= IN_MAIN;
+            self.main.list.push_front(&mut self.nodes, slot);
+            self.main.weight += weight;
+        }
+        None
+    }
+
+    fn evict_main(&mut self) -> Option<Slot> {
+        // Ends: each round takes a hit from an entry, unless readers add them faster than we go round; a round and a
+        // bit per counter value is then enough looking.
+        let patience = self.main.list.len() * (usize::from(FREQUENCY_AT_MOST) + 1);
+        for _ in 0..patience {
+            let slot = self.main.list.back()?;
+            let frequency = self.frequency.get(slot);
+            if frequency == 0 {
+                break;
+            }
+            self.frequency.set(slot, frequency - 1);
+            self.main.list.move_to_front(&mut self.nodes, slot);
+        }
+        let slot = self.main.list.pop_back(&mut self.nodes)?;
+        self.main.weight -= self.weights.get(slot);
+        Some(slot)
+    }
+
+    fn main_is_next(&self) -> bool {
+        self.main.weight > self.main_capacity || self.small.list.is_empty()
+    }
+}
+
+/// The stored bits spread over the 64 that a ghost takes its line and its fingerprint from.
+fn ghost_hash(origin: Origin) -> u64 {
+    u64::from(origin | IN_MAIN).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32)
+}
+
+impl Eviction for S3Fifo {
+    fn insert(&mut self, slot: Slot, entry: Entry, _now_seconds: u32) {
+        let to_main = self.ghost.take(ghost_hash((entry.hash >> 32) as u32));
+        self.enter(slot, entry, to_main);
+    }
+
+    fn hit(&mut self, slot: Slot, _now_seconds: u32) {
+        self.frequency.bump(slot);
+    }
+
+    fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
+        self.ghost.reserve(self.len());
+        if self.main_is_next() {
+            self.evict_main()
+        } else {
+            // All of the small queue may have moved on.
+            self.evict_small().or_else(|| self.evict_main())
+        }
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        let in_main = self.hashes[slot.0 as usize] & IN_MAIN == IN_MAIN;
+        let queue = if in_main { &mut self.main } else { &mut self.small };
+        queue.list.unlink(&mut self.nodes, slot);
+        queue.weight -= self.weights.get(slot);
+    }
+
+    fn restore(&mut self, slot: Slot, entry: Entry, _now_seconds: u32) {
+        self.ghost.take(ghost_hash((entry.hash >> 32) as u32));
+        self.enter(slot, entry, true);
+    }
+
+    fn set_capacity(&mut self, capacity_weight: u64) {
+        self.main_capacity = capacity_weight - share(capacity_weight, SMALL_PERCENT);
+        self.ghost.set_window(self.main_capacity);
+    }
+
+    fn len(&self) -> usize {
+        self.small.list.len() + self.main.list.len()
+    }
+
+    fn oldest(&self) -> Option<Slot> {
+        let (next, other) =
+            if self.main_is_next() { (&self.main, &self.small) } else { (&self.small, &self.main) };
+        next.list.back().or_else(|| other.list.back())
+    }
+
+    fn hit_rule(&self) -> HitRule {
+        HitRule::Mark(Arc::clone(&self.frequency))
+    }
+}

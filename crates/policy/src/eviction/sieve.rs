@@ -1,0 +1,87 @@
+//! SIEVE: a FIFO queue and a hand that goes from its old end to its new one, sparing once what was used since it last
+//! came by and evicting what was not. Spared entries keep their place, so newcomers, which the hand meets soon, must
+//! prove themselves quickly, and the rest are left in peace.
+//!
+//! Zhang, Yang, Yue, Vigfusson, Rashmi: "SIEVE is Simpler than LRU", NSDI'24, section 3, algorithm 1.
+
+use std::sync::Arc;
+
+use crate::list::{List, Nodes};
+use crate::{Entry, Eviction, HitRule, Marks, Slot};
+
+/// The queue, the hand and the visited bits.
+pub struct Sieve {
+    nodes: Nodes,
+    queue: List,
+    /// Where the next search begins; `None` is the old end.
+    hand: Option<Slot>,
+    visited: Arc<Marks>,
+}
+
+impl Default for Sieve {
+    fn default() -> Self {
+        Self { nodes: Nodes::new(), queue: List::new(), hand: None, visited: Arc::new(Marks::new(1)) }
+    }
+}
+
+impl Sieve {
+    /// An empty queue.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Eviction for Sieve {
+    fn insert(&mut self, slot: Slot, _entry: Entry, _now_seconds: u32) {
+        self.visited.set(slot, 0);
+        self.queue.push_front(&mut self.nodes, slot);
+    }
+
+    fn hit(&mut self, slot: Slot, _now_seconds: u32) {
+        self.visited.bump(slot);
+    }
+
+    fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
+        let oldest = self.queue.back()?;
+        let mut victim = self.hand.unwrap_or(oldest);
+        // One round clears every bit. Readers may set them again behind the hand, so after a round it takes what
+        // it has come to.
+        for _ in 0..self.queue.len() {
+            if self.visited.get(victim) == 0 {
+                break;
+            }
+            self.visited.set(victim, 0);
+            victim = self.nodes.newer(victim).unwrap_or(oldest);
+        }
+        self.hand = Some(victim);
+        self.remove(victim);
+        Some(victim)
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        if self.hand == Some(slot) {
+            self.hand = self.nodes.newer(slot);
+        }
+        self.queue.unlink(&mut self.nodes, slot);
+    }
+
+    fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.insert(slot, entry, now_seconds);
+        self.visited.bump(slot);
+    }
+
+    fn set_capacity(&mut self, _capacity_weight: u64) {}
+
+    fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn oldest(&self) -> Option<Slot> {
+        self.hand.or_else(|| self.queue.back())
+    }
+
+    fn hit_rule(&self) -> HitRule {
+        HitRule::Mark(Arc::clone(&self.visited))
+    }
+}

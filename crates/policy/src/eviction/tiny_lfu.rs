@@ -1,0 +1,123 @@
+//! TinyLFU as CacheLib keeps it (MMTinyLFU): newcomers wait in a tiny queue; when one must leave, the oldest of the
+//! tiny queue and the oldest of the main queue are compared by how often their keys were seen, and the rarer one goes.
+//!
+//! Einziger, Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM ToS 13(4), 2017.
+//!
+//! Where we deviate from CacheLib: counters have 4 bits, not 32, and eight an entry, so that the sketch takes 4 to 8
+//! bytes an entry.
+
+use crate::eviction::refresh::{Clock, Refresh};
+use crate::segments::{Queue, Segments, share};
+use crate::sketch::Sketch;
+use crate::{Entry, Eviction, HitRule, Slot};
+
+const MAIN: Queue = 0;
+const TINY: Queue = 1;
+/// The tiny queue's share of what is held.
+const TINY_PERCENT: u8 = 1;
+/// Counts an entry between two halvings.
+const SAMPLE_PER_ENTRY: usize = 32;
+
+/// Both queues and the sketch.
+pub struct TinyLfu {
+    queues: Segments,
+    sketch: Sketch,
+    hashes: Vec<u64>,
+    clock: Clock,
+}
+
+impl TinyLfu {
+    /// Empty queues.
+    #[must_use]
+    pub fn new(refresh: Refresh) -> Self {
+        Self {
+            queues: Segments::new(2),
+            sketch: Sketch::new(SAMPLE_PER_ENTRY),
+            hashes: Vec::new(),
+            clock: Clock::new(refresh),
+        }
+    }
+
+    fn frequency(&self, slot: Slot) -> u8 {
+        self.sketch.estimate(self.hashes[slot.0 as usize])
+    }
+
+    /// Whether the tiny queue's oldest deserves the main queue's oldest's place: the newcomer does if they are equal.
+    fn newcomer_wins(&self, newcomer: Slot, resident: Slot) -> bool {
+        self.frequency(newcomer) >= self.frequency(resident)
+    }
+
+    fn swap_oldest(&mut self) {
+        let (Some(resident), Some(newcomer)) = (self.queues.back(MAIN), self.queues.back(TINY)) else {
+            return;
+        };
+        if self.newcomer_wins(newcomer, resident) {
+            self.queues.move_to_front(MAIN, newcomer);
+            self.queues.move_to_back(TINY, resident);
+        } else {
+            // A popular entry must not bar the way of all newcomers: the next is compared with another.
+            self.queues.move_to_front(MAIN, resident);
+        }
+    }
+}
+
+impl Eviction for TinyLfu {
+    fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        if slot.0 as usize >= self.hashes.len() {
+            self.hashes.resize(slot.0 as usize + 1, 0);
+        }
+        self.hashes[slot.0 as usize] = entry.hash;
+        self.queues.push_front(TINY, slot, entry.weight);
+        self.sketch.reserve(self.queues.len());
+        self.sketch.count(entry.hash);
+        self.clock.touch(slot, now_seconds);
+        let tiny_share = share(self.queues.total_weight(), TINY_PERCENT);
+        if self.queues.weight(TINY) > tiny_share {
+            let oldest = self.queues.back(TINY).expect("it is over its share");
+            self.queues.move_to_front(MAIN, oldest);
+        } else {
+            self.swap_oldest();
+        }
+    }
+
+    fn hit(&mut self, slot: Slot, now_seconds: u32) {
+        self.queues.move_to_front(self.queues.queue_of(slot), slot);
+        self.sketch.count(self.hashes[slot.0 as usize]);
+        self.clock.touch(slot, now_seconds);
+        self.clock.tune(self.queues.back(MAIN), now_seconds);
+    }
+
+    fn evict(&mut self, now_seconds: u32) -> Option<Slot> {
+        self.clock.tune(self.queues.back(MAIN), now_seconds);
+        let victim = self.oldest()?;
+        self.queues.remove(victim);
+        Some(victim)
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        self.queues.remove(slot);
+    }
+
+    fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.insert(slot, entry, now_seconds);
+        self.hit(slot, now_seconds);
+    }
+
+    fn set_capacity(&mut self, _capacity_weight: u64) {}
+
+    fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    fn oldest(&self) -> Option<Slot> {
+        match (self.queues.back(TINY), self.queues.back(MAIN)) {
+            (Some(newcomer), Some(resident)) if self.newcomer_wins(newcomer, resident) => Some(resident),
+            (Some(newcomer), _) => Some(newcomer),
+            (None, resident) => resident,
+        }
+    }
+
+    fn hit_rule(&self) -> HitRule {
+        self.clock.hit_rule()
+    }
+}

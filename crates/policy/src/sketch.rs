@@ -1,0 +1,162 @@
+//! How often keys were seen lately, by estimate: a count-min sketch of 4-bit counters that are halved now and then.
+//!
+//! Cormode, Muthukrishnan: "An improved data stream summary", J. Algorithms 55, 2005 (the sketch); Einziger, Friedman,
+//! Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM ToS 13(4), 2017, section 3 (small counters, the
+//! reset). All four counters of a key lie in one cache line: a key can then collide with its line's neighbours only,
+//! which costs a little precision and saves three misses of the processor's cache.
+
+/// Words of 16 counters in a cache line.
+const WORDS: usize = 8;
+/// Counters of a key; each has two words of the line to itself.
+const ROWS: u32 = 4;
+const COUNTER_AT_MOST: u64 = 15;
+/// 8 counters an entry, two of each row: 4 bytes.
+const ENTRIES_PER_LINE: usize = 16;
+const LINES_AT_LEAST: usize = 4;
+/// Clears what halving shifts from a counter into its neighbour.
+const HALVES: u64 = 0x7777_7777_7777_7777;
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line([u64; WORDS]);
+
+/// The counters.
+pub struct Sketch {
+    lines: Vec<Line>,
+    sample_per_entry: usize,
+    additions: usize,
+}
+
+impl Sketch {
+    /// A sketch that halves its counters each time it has counted `sample_per_entry` times as often as it has
+    /// room for entries.
+    #[must_use]
+    pub fn new(sample_per_entry: usize) -> Self {
+        Self { lines: vec![Line([0; WORDS]); LINES_AT_LEAST], sample_per_entry, additions: 0 }
+    }
+
+    /// Makes room for this many entries. Estimates stay.
+    pub fn reserve(&mut self, entries: usize) {
+        while self.lines.len() * ENTRIES_PER_LINE < entries {
+            // One more bit of the hash now chooses the line: both lines that it may choose start with what was known.
+            self.lines.extend_from_within(..);
+        }
+    }
+
+    /// The key was seen.
+    pub fn count(&mut self, hash: u64) {
+        let line = self.line_of(hash);
+        let mut counted = false;
+        for row in 0..ROWS {
+            let (word, shift) = counter(hash, row);
+            let word = &mut self.lines[line].0[word];
+            if *word >> shift & COUNTER_AT_MOST < COUNTER_AT_MOST {
+                *word += 1 << shift;
+                counted = true;
+            }
+        }
+        self.additions += usize::from(counted);
+        if self.additions >= self.lines.len() * ENTRIES_PER_LINE * self.sample_per_entry {
+            self.halve();
+        }
+    }
+
+    /// How often the key was seen: never too few since the last halving, up to 15, too many where keys collide.
+    #[must_use]
+    pub fn estimate(&self, hash: u64) -> u8 {
+        let line = &self.lines[self.line_of(hash)];
+        let counts = (0..ROWS).map(|row| {
+            let (word, shift) = counter(hash, row);
+            line.0[word] >> shift & COUNTER_AT_MOST
+        });
+        counts.min().expect("a key has counters") as u8
+    }
+
+    /// Bytes of memory.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.lines.len() * size_of::<Line>()
+    }
+
+    fn line_of(&self, hash: u64) -> usize {
+        hash as usize & (self.lines.len() - 1)
+    }
+
+    fn halve(&mut self) {
+        for word in self.lines.iter_mut().flat_map(|line| &mut line.0) {
+            *word = *word >> 1 & HALVES;
+        }
+        self.additions /= 2;
+    }
+}
+
+/// The word in the line, and the counter's shift in the word: five bits of the hash a row, from the top.
+fn counter(hash: u64, row: u32) -> (usize, u32) {
+    let chosen = (hash >> (64 - 5 * (row + 1))) as u32 & 31;
+    ((row * 2 + chosen / 16) as usize, chosen % 16 * 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use rand::rngs::StdRng;
+    use rand::{RngExt as _, SeedableRng as _};
+
+    use super::*;
+    use crate::simulate::hash_of;
+
+    #[test]
+    fn never_estimates_too_few_and_rarely_too_many() {
+        for seed in 0..5 {
+            let mut rng = StdRng::seed_from_u64(seed);
+            let mut sketch = Sketch::new(1_000_000);
+            sketch.reserve(1000);
+            let mut seen = HashMap::new();
+            for _ in 0..3000 {
+                let key = rng.random_range(0..1000_u64);
+                sketch.count(hash_of(key));
+                *seen.entry(key).or_insert(0_u8) += 1;
+            }
+            let too_many = seen.iter().filter(|&(&key, &count)| {
+                let estimate = sketch.estimate(hash_of(key));
+                assert!(
+                    estimate >= count.min(15),
+                    "seed {seed}: key {key} seen {count} times, not {estimate}"
+                );
+                estimate > count + 1
+            });
+            assert!(too_many.count() < 100, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn counters_stop_at_15_and_halve_after_the_sample() {
+        let mut sketch = Sketch::new(1);
+        let room = sketch.lines.len() * ENTRIES_PER_LINE;
+        for _ in 0..40 {
+            sketch.count(hash_of(1));
+        }
+        assert_eq!(sketch.estimate(hash_of(1)), 15);
+        // 15 of the 40 counted, the others found their counters full.
+        for other in 0..room as u64 - 16 {
+            sketch.count(hash_of(1000 + other));
+        }
+        assert_eq!(sketch.estimate(hash_of(1)), 15);
+        sketch.count(hash_of(99_999));
+        assert_eq!(sketch.estimate(hash_of(1)), 7);
+    }
+
+    #[test]
+    fn growing_keeps_the_estimates() {
+        let mut sketch = Sketch::new(100);
+        for key in 0..40 {
+            (0..=key % 10).for_each(|_| sketch.count(hash_of(key)));
+        }
+        let before: Vec<u8> = (0..40).map(|key| sketch.estimate(hash_of(key))).collect();
+        sketch.reserve(5000);
+        let after: Vec<u8> = (0..40).map(|key| sketch.estimate(hash_of(key))).collect();
+        assert_eq!(before, after);
+        assert_eq!(sketch.memory_bytes(), 512 * 64);
+    }
+}

@@ -1,0 +1,156 @@
+//! Every eviction policy beside its naive twin: the paper written down in vectors and maps, with no care for speed. Both
+//! get the same random calls and must give the same answers.
+
+#![expect(clippy::unwrap_used, reason = "a twin: what is missing fails the test")]
+
+mod queues;
+mod sketched;
+
+use flashwright_policy::contract::{self, Draw};
+use flashwright_policy::eviction::{self, Clairvoyant, Lru, Lru2q, Lru2qConfig, LruConfig, Refresh, Slru};
+use flashwright_policy::{Entry, Eviction, HitRule, Slot};
+
+const SEEDS: std::ops::Range<u64> = 0..60;
+
+fn compare<P: Eviction, T: Eviction>(policy: impl Fn(u64) -> P, twin: impl Fn(u64) -> T) {
+    for seed in SEEDS {
+        let draw = Draw::from_seed(seed);
+        contract::same_steps(&mut policy(draw.capacity_weight), &mut twin(draw.capacity_weight), draw);
+    }
+}
+
+const REFRESHES: [Refresh; 3] = [
+    Refresh { seconds: 0, ratio: 0.1, tune_every_seconds: 60 },
+    Refresh { seconds: 60, ratio: 0.0, tune_every_seconds: 60 },
+    Refresh { seconds: 60, ratio: 0.1, tune_every_seconds: 60 },
+];
+
+#[test]
+fn fifo_equals_its_twin() {
+    compare(|_| eviction::Fifo::new(), |_| queues::Fifo::default());
+}
+
+#[test]
+fn lru_equals_its_twin_for_every_refresh_and_insertion_point() {
+    for refresh in REFRESHES {
+        for insertion_point in [0, 1, 2, 5, 64] {
+            let config = LruConfig { refresh, insertion_point };
+            compare(|_| Lru::new(config), |_| queues::Lru::new(config));
+        }
+    }
+}
+
+#[test]
+fn lru_2q_equals_its_twin_for_every_share() {
+    for refresh in REFRESHES {
+        for (hot_percent, cold_percent) in [(20, 20), (30, 30), (0, 100), (100, 0), (0, 0), (50, 50)] {
+            let config = Lru2qConfig { refresh, hot_percent, cold_percent };
+            compare(|_| Lru2q::new(config), |_| queues::Lru2q::new(config));
+        }
+    }
+}
+
+#[test]
+fn slru_equals_its_twin_for_one_to_eight_segments() {
+    for segments in [1, 2, 4, 8] {
+        compare(|capacity| Slru::new(segments, capacity), |_| queues::Slru::new(segments));
+    }
+}
+
+#[test]
+fn slru_of_one_segment_is_exact_lru() {
+    compare(|capacity| Slru::new(1, capacity), |_| Lru::exact());
+}
+
+#[test]
+fn sieve_equals_its_twin() {
+    compare(|_| eviction::Sieve::new(), |_| queues::Sieve::default());
+}
+
+#[test]
+fn s3_fifo_equals_its_twin() {
+    compare(eviction::S3Fifo::new, |_| queues::S3Fifo::default());
+}
+
+#[test]
+fn tiny_lfu_equals_its_twin() {
+    for refresh in REFRESHES {
+        compare(|_| eviction::TinyLfu::new(refresh), |_| sketched::TinyLfu::new(refresh));
+    }
+}
+
+#[test]
+fn w_tiny_lfu_equals_its_twin() {
+    compare(eviction::WTinyLfu::new, |_| sketched::WTinyLfu::default());
+}
+
+#[test]
+fn every_policy_keeps_the_contract_while_capacity_shrinks_and_grows() {
+    for kind in eviction::Kind::ALL {
+        for seed in SEEDS {
+            let draw = Draw { grows: true, ..Draw::from_seed(seed) };
+            let mut policy = eviction::build(&eviction::EvictionConfig::new(kind), draw.capacity_weight);
+            contract::check(policy.as_mut(), draw);
+        }
+    }
+}
+
+#[test]
+fn clairvoyant_keeps_the_contract() {
+    for seed in SEEDS {
+        let (mut policy, next_use) = Clairvoyant::new();
+        next_use.set(seed);
+        contract::check(&mut policy, Draw::from_seed(seed));
+    }
+}
+
+/// A policy that forgets an entry, one that invents one: the suite must see both.
+struct Broken {
+    inner: eviction::Fifo,
+    loses: bool,
+}
+
+impl Eviction for Broken {
+    fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.inner.insert(slot, entry, now_seconds);
+    }
+    fn hit(&mut self, _: Slot, _: u32) {}
+    fn evict(&mut self, now_seconds: u32) -> Option<Slot> {
+        let victim = self.inner.evict(now_seconds)?;
+        let invented = Slot(victim.0 + 1000);
+        Some(if self.loses { self.inner.evict(now_seconds).unwrap_or(victim) } else { invented })
+    }
+    fn remove(&mut self, slot: Slot) {
+        self.inner.remove(slot);
+    }
+    fn set_capacity(&mut self, _: u64) {}
+    fn len(&self) -> usize {
+        self.inner.len()
+    }
+    fn oldest(&self) -> Option<Slot> {
+        self.inner.oldest()
+    }
+    fn hit_rule(&self) -> HitRule {
+        HitRule::Ignore
+    }
+}
+
+#[test]
+#[should_panic(expected = "entries held")]
+fn the_contract_catches_a_policy_that_loses_entries() {
+    contract::check(&mut Broken { inner: eviction::Fifo::new(), loses: true }, Draw::from_seed(1));
+}
+
+#[test]
+#[should_panic(expected = "which is not held")]
+fn the_contract_catches_a_policy_that_evicts_what_it_does_not_hold() {
+    let draw = Draw { capacity_weight: 3, keys: 100, weight_at_most: 1, ..Draw::from_seed(1) };
+    contract::check(&mut Broken { inner: eviction::Fifo::new(), loses: false }, draw);
+}
+
+#[test]
+#[should_panic(expected = "the victims of two policies differ")]
+fn the_comparison_tells_fifo_from_lru() {
+    let draw = Draw { capacity_weight: 20, keys: 60, weight_at_most: 1, ..Draw::from_seed(1) };
+    contract::same_steps(&mut eviction::Fifo::new(), &mut Lru::exact(), draw);
+}

@@ -1,0 +1,422 @@
+//! Twins that are queues: a `Vec` a queue, the newest first, every share computed from scratch.
+
+use std::sync::Arc;
+
+use flashwright_policy::eviction::{Lru2qConfig, LruConfig, Refresh};
+use flashwright_policy::{Entry, Eviction, HitRule, Marks, Slot};
+
+#[derive(Clone, Copy)]
+pub struct Item {
+    pub slot: Slot,
+    pub entry: Entry,
+    pub used_seconds: u32,
+}
+
+impl Item {
+    pub fn new(slot: Slot, entry: Entry, used_seconds: u32) -> Self {
+        Self { slot, entry, used_seconds }
+    }
+}
+
+pub fn weight(queue: &[Item]) -> u64 {
+    queue.iter().map(|item| u64::from(item.entry.weight)).sum()
+}
+
+pub fn take(queue: &mut Vec<Item>, slot: Slot) -> Option<Item> {
+    let place = queue.iter().position(|item| item.slot == slot)?;
+    Some(queue.remove(place))
+}
+
+/// The refresh time as CacheLib's documentation describes it: looked at on hits and evictions.
+pub struct Refreshing {
+    config: Refresh,
+    now: u32,
+    next: u32,
+}
+
+impl Refreshing {
+    pub fn new(config: Refresh) -> Self {
+        Self { config, now: config.seconds, next: 0 }
+    }
+
+    pub fn tune(&mut self, oldest: Option<&Item>, now_seconds: u32) {
+        if self.config.seconds == 0 || self.config.ratio == 0.0 || now_seconds < self.next {
+            return;
+        }
+        self.next = now_seconds + self.config.tune_every_seconds;
+        let age = oldest.map_or(0, |item| now_seconds - item.used_seconds);
+        self.now = ((f64::from(age) * self.config.ratio) as u32).max(self.config.seconds).min(900);
+    }
+
+    pub fn rule(&self) -> HitRule {
+        if self.now == 0 { HitRule::Every } else { HitRule::Refresh { refresh_seconds: self.now } }
+    }
+}
+
+/// The parts of a twin that are the same for all: they differ in what they do, not in how they are asked.
+#[macro_export]
+macro_rules! plain_counts {
+    ($($queue:ident),+) => {
+        fn len(&self) -> usize {
+            0 $(+ self.$queue.len())+
+        }
+        fn oldest(&self) -> Option<Slot> {
+            None $(.or(self.$queue.last()))+.map(|item| item.slot)
+        }
+    };
+}
+
+#[derive(Default)]
+pub struct Fifo {
+    queue: Vec<Item>,
+}
+
+impl Eviction for Fifo {
+    fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.queue.insert(0, Item::new(slot, entry, now_seconds));
+    }
+    fn hit(&mut self, _: Slot, _: u32) {}
+    fn evict(&mut self, _: u32) -> Option<Slot> {
+        self.queue.pop().map(|item| item.slot)
+    }
+    fn remove(&mut self, slot: Slot) {
+        take(&mut self.queue, slot).unwrap();
+    }
+    fn set_capacity(&mut self, _: u64) {}
+    plain_counts!(queue);
+    fn hit_rule(&self) -> HitRule {
+        HitRule::Ignore
+    }
+}
+
+/// One queue and the number of entries behind the insertion point.
+pub struct Lru {
+    queue: Vec<Item>,
+    behind: usize,
+    config: LruConfig,
+    refreshing: Refreshing,
+}
+
+impl Lru {
+    pub fn new(config: LruConfig) -> Self {
+        Self { queue: Vec::new(), behind: 0, config, refreshing: Refreshing::new(config.refresh) }
+    }
+
+    fn settle(&mut self) {
+        let len = self.queue.len() as u128;
+        let share = len.checked_shr(self.config.insertion_point.into()).unwrap_or(0) as usize;
+        self.behind = share.max(1).min(self.queue.len());
+    }
+}
+
+impl Eviction for Lru {
+    fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        let place = if self.config.insertion_point == 0 { 0 } else { self.queue.len() - self.behind };
+        self.queue.insert(place, Item::new(slot, entry, now_seconds));
+        self.settle();
+    }
+    fn hit(&mut self, slot: Slot, now_seconds: u32) {
+        let item = take(&mut self.queue, slot).unwrap();
+        self.queue.insert(0, Item { used_seconds: now_seconds, ..item });
+        self.refreshing.tune(self.queue.last(), now_seconds);
+        self.settle();
+    }
+    fn evict(&mut self, now_seconds: u32) -> Option<Slot> {
+        self.refreshing.tune(self.queue.last(), now_seconds);
+        let victim = self.queue.pop();
+        self.settle();
+        victim.map(|item| item.slot)
+    }
+    fn remove(&mut self, slot: Slot) {
+        take(&mut self.queue, slot).unwrap();
+        self.settle();
+    }
+    fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.queue.insert(0, Item::new(slot, entry, now_seconds));
+        self.settle();
+    }
+    fn set_capacity(&mut self, _: u64) {}
+    plain_counts!(queue);
+    fn hit_rule(&self) -> HitRule {
+        self.refreshing.rule()
+    }
+}
+
+pub struct Lru2q {
+    hot: Vec<Item>,
+    warm: Vec<Item>,
+    cold: Vec<Item>,
+    config: Lru2qConfig,
+    refreshing: Refreshing,
+}
+
+impl Lru2q {
+    pub fn new(config: Lru2qConfig) -> Self {
+        let refreshing = Refreshing::new(config.refresh);
+        Self { hot: Vec::new(), warm: Vec::new(), cold: Vec::new(), config, refreshing }
+    }
+
+    fn settle(&mut self) {
+        let held = weight(&self.hot) + weight(&self.warm) + weight(&self.cold);
+        let (hot, cold) = (u64::from(self.config.hot_percent), u64::from(self.config.cold_percent));
+        while weight(&self.warm) > held * (100 - hot - cold) / 100 {
+            self.cold.insert(0, self.warm.pop().unwrap());
+        }
+        while weight(&self.hot) > held * hot / 100 {
+            self.cold.insert(0, self.hot.pop().unwrap());
+        }
+    }
+
+    fn tune(&mut self, now_seconds: u32) {
+        let oldest = self.cold.last().or(self.hot.last()).or(self.warm.last());
+        self.refreshing.tune(oldest, now_seconds);
+    }
+}
+
+impl Eviction for Lru2q {
+    fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.hot.insert(0, Item::new(slot, entry, now_seconds));
+        self.settle();
+    }
+    fn hit(&mut self, slot: Slot, now_seconds: u32) {
+        if let Some(item) = take(&mut self.hot, slot) {
+            self.hot.insert(0, Item { used_seconds: now_seconds, ..item });
+        } else if let Some(item) = take(&mut self.warm, slot) {
+            self.warm.insert(0, Item { used_seconds: now_seconds, ..item });
+        } else {
+            let item = take(&mut self.cold, slot).unwrap();
+            self.warm.insert(0, Item { used_seconds: now_seconds, ..item });
+            self.settle();
+        }
+        self.tune(now_seconds);
+    }
+    fn evict(&mut self, now_seconds: u32) -> Option<Slot> {
+        self.settle();
+        self.tune(now_seconds);
+        let victim = self.cold.pop().or_else(|| self.hot.pop()).or_else(|| self.warm.pop());
+        victim.map(|item| item.slot)
+    }
+    fn remove(&mut self, slot: Slot) {
+        let queues = [&mut self.hot, &mut self.warm, &mut self.cold];
+        queues.into_iter().find_map(|queue| take(queue, slot)).unwrap();
+        self.settle();
+    }
+    fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.warm.insert(0, Item::new(slot, entry, now_seconds));
+        self.settle();
+    }
+    fn set_capacity(&mut self, _: u64) {}
+    plain_counts!(cold, hot, warm);
+    fn hit_rule(&self) -> HitRule {
+        self.refreshing.rule()
+    }
+}
+
+pub struct Slru {
+    segments: Vec<Vec<Item>>,
+    capacity: u64,
+}
+
+impl Slru {
+    pub fn new(segments: u8) -> Self {
+        Self { segments: vec![Vec::new(); segments.into()], capacity: 0 }
+    }
+
+    fn settle(&mut self) {
+        let each = self.capacity / self.segments.len() as u64;
+        for segment in (1..self.segments.len()).rev() {
+            while weight(&self.segments[segment]) > each {
+                let falls = self.segments[segment].pop().unwrap();
+                self.segments[segment - 1].insert(0, falls);
+            }
+        }
+    }
+}
+
+impl Eviction for Slru {
+    fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.segments[0].insert(0, Item::new(slot, entry, now_seconds));
+    }
+    fn hit(&mut self, slot: Slot, _: u32) {
+        let holder =
+            self.segments.iter().position(|segment| segment.iter().any(|item| item.slot == slot)).unwrap();
+        let item = take(&mut self.segments[holder], slot).unwrap();
+        let above = (holder + 1).min(self.segments.len() - 1);
+        self.segments[above].insert(0, item);
+        self.settle();
+    }
+    fn evict(&mut self, _: u32) -> Option<Slot> {
+        self.segments.iter_mut().find_map(Vec::pop).map(|item| item.slot)
+    }
+    fn remove(&mut self, slot: Slot) {
+        self.segments.iter_mut().find_map(|segment| take(segment, slot)).unwrap();
+    }
+    fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.insert(slot, entry, now_seconds);
+        self.hit(slot, now_seconds);
+    }
+    fn set_capacity(&mut self, capacity_weight: u64) {
+        self.capacity = capacity_weight;
+        self.settle();
+    }
+    fn len(&self) -> usize {
+        self.segments.iter().map(Vec::len).sum()
+    }
+    fn oldest(&self) -> Option<Slot> {
+        self.segments.iter().find_map(|segment| segment.last()).map(|item| item.slot)
+    }
+    fn hit_rule(&self) -> HitRule {
+        HitRule::Every
+    }
+}
+
+/// Algorithm 1 of the SIEVE paper; the hand is a place in the queue, counted from the old end.
+pub struct Sieve {
+    queue: Vec<Item>,
+    hand_from_back: usize,
+    visited: Arc<Marks>,
+}
+
+impl Default for Sieve {
+    fn default() -> Self {
+        Self { queue: Vec::new(), hand_from_back: 0, visited: Arc::new(Marks::new(1)) }
+    }
+}
+
+impl Sieve {
+    fn place(&self) -> usize {
+        self.queue.len() - 1 - self.hand_from_back
+    }
+
+    fn wrap(&mut self) {
+        if self.hand_from_back >= self.queue.len() {
+            self.hand_from_back = 0;
+        }
+    }
+}
+
+impl Eviction for Sieve {
+    fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.visited.set(slot, 0);
+        self.queue.insert(0, Item::new(slot, entry, now_seconds));
+    }
+    fn hit(&mut self, _: Slot, _: u32) {}
+    fn evict(&mut self, _: u32) -> Option<Slot> {
+        if self.queue.is_empty() {
+            return None;
+        }
+        while self.visited.get(self.queue[self.place()].slot) == 1 {
+            self.visited.set(self.queue[self.place()].slot, 0);
+            self.hand_from_back += 1;
+            self.wrap();
+        }
+        // What was newer moves to the victim's place, and the hand is on it.
+        let victim = self.queue.remove(self.place());
+        self.wrap();
+        Some(victim.slot)
+    }
+    fn remove(&mut self, slot: Slot) {
+        let place = self.queue.iter().position(|item| item.slot == slot).unwrap();
+        let from_back = self.queue.len() - 1 - place;
+        self.queue.remove(place);
+        if from_back < self.hand_from_back {
+            self.hand_from_back -= 1;
+        }
+        self.wrap();
+    }
+    fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.insert(slot, entry, now_seconds);
+        self.visited.set(slot, 1);
+    }
+    fn set_capacity(&mut self, _: u64) {}
+    plain_counts!(queue);
+    fn hit_rule(&self) -> HitRule {
+        HitRule::Mark(Arc::clone(&self.visited))
+    }
+}
+
+/// Algorithm 1 of the S3-FIFO paper, with the ghost queue as a list of all that ever left the small queue.
+pub struct S3Fifo {
+    small: Vec<Item>,
+    main: Vec<Item>,
+    ghosts: Vec<Entry>,
+    capacity: u64,
+    frequency: Arc<Marks>,
+}
+
+impl Default for S3Fifo {
+    fn default() -> Self {
+        let frequency = Arc::new(Marks::new(3));
+        Self { small: Vec::new(), main: Vec::new(), ghosts: Vec::new(), capacity: 0, frequency }
+    }
+}
+
+impl S3Fifo {
+    fn main_share(&self) -> u64 {
+        self.capacity - self.capacity * 10 / 100
+    }
+
+    /// A ghost is there while less than the main queue's share has come in after it; back, it is marked by weight 0
+    /// under a hash that no key has, as its weight still pushes older ones out.
+    fn take_ghost(&mut self, hash: u64) -> bool {
+        let Some(place) = self.ghosts.iter().rposition(|ghost| ghost.hash == hash) else { return false };
+        let after: u64 = self.ghosts[place + 1..].iter().map(|ghost| u64::from(ghost.weight)).sum();
+        self.ghosts[place].hash = 0;
+        after < self.main_share()
+    }
+
+    fn evict_small(&mut self) -> Option<Slot> {
+        while let Some(item) = self.small.pop() {
+            if self.frequency.get(item.slot) > 1 {
+                self.frequency.set(item.slot, 0);
+                self.main.insert(0, item);
+            } else {
+                self.ghosts.push(item.entry);
+                return Some(item.slot);
+            }
+        }
+        None
+    }
+
+    fn evict_main(&mut self) -> Option<Slot> {
+        while let Some(item) = self.main.pop() {
+            match self.frequency.get(item.slot) {
+                0 => return Some(item.slot),
+                frequency => self.frequency.set(item.slot, frequency - 1),
+            }
+            self.main.insert(0, item);
+        }
+        None
+    }
+}
+
+impl Eviction for S3Fifo {
+    fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.frequency.set(slot, 0);
+        let queue = if self.take_ghost(entry.hash) { &mut self.main } else { &mut self.small };
+        queue.insert(0, Item::new(slot, entry, now_seconds));
+    }
+    fn hit(&mut self, _: Slot, _: u32) {}
+    fn evict(&mut self, _: u32) -> Option<Slot> {
+        if weight(&self.main) > self.main_share() || self.small.is_empty() {
+            self.evict_main()
+        } else {
+            self.evict_small().or_else(|| self.evict_main())
+        }
+    }
+    fn remove(&mut self, slot: Slot) {
+        take(&mut self.small, slot).or_else(|| take(&mut self.main, slot)).unwrap();
+    }
+    fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.take_ghost(entry.hash);
+        self.frequency.set(slot, 0);
+        self.main.insert(0, Item::new(slot, entry, now_seconds));
+    }
+    fn set_capacity(&mut self, capacity_weight: u64) {
+        self.capacity = capacity_weight;
+    }
+    plain_counts!(small, main);
+    fn hit_rule(&self) -> HitRule {
+        HitRule::Mark(Arc::clone(&self.frequency))
+    }
+}
