@@ -1,5 +1,13 @@
 //! Runs a workload against an engine: configs, runs, figures, reports.
 //!
-//! [`config`] reads what to run; the rest follows.
+//! [`config`] reads what to run and makes a plan of it, [`run`] does it, [`consistency`] judges what was found on the way,
+//! and [`report`] says how it went. [`environment`] and [`progress`] are what the report and the user want to know besides.
+//!
+//! This room does not know how the engine keeps its promises: the loop sees a [`run::target::Target`].
 
 pub mod config;
+pub mod consistency;
+pub mod environment;
+pub mod progress;
+pub mod report;
+pub mod run;

@@ -1,0 +1,139 @@
+//! What the user sees while a run lasts: a bar on a terminal, plain lines elsewhere, and the stats file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use device::Clock;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::report::interval::Last;
+use crate::run::{Observable, Watcher};
+
+/// What to show.
+#[derive(Debug, Clone, Default)]
+pub struct ProgressOptions {
+    /// Time between two lines or blocks; zero is never.
+    pub interval: Duration,
+    /// Where the blocks go; the lines go there too then. With several instances each has its own file.
+    pub stats_file: Option<PathBuf>,
+    /// Show nothing on the terminal.
+    pub quiet: bool,
+}
+
+/// Shows how far a run is. The lines go to `lines`, which is standard output, or standard error where that is taken.
+pub struct Progress<W> {
+    options: ProgressOptions,
+    clock: Arc<dyn Clock>,
+    lines: W,
+    files: Vec<File>,
+    last: Vec<Last>,
+    shown: Duration,
+    bar: Option<ProgressBar>,
+}
+
+impl<W: Write> Progress<W> {
+    /// A display for `instances` instances.
+    ///
+    /// # Errors
+    /// The stats file cannot be written.
+    pub fn new(options: ProgressOptions, instances: usize, clock: Arc<dyn Clock>, lines: W) -> std::io::Result<Self> {
+        let mut files = Vec::new();
+        if let Some(path) = &options.stats_file {
+            for number in 0..instances {
+                let path = if instances == 1 { path.clone() } else { numbered(path, number) };
+                let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+                writeln!(file, "=== Starting new run ===")?;
+                files.push(file);
+            }
+        }
+        let bar = (!options.quiet && std::io::stderr().is_terminal()).then(bar);
+        let last = std::iter::repeat_with(Last::default).take(instances).collect();
+        Ok(Self { options, clock, lines, files, last, shown: Duration::ZERO, bar })
+    }
+
+    /// Appends the final results to the stats files and takes the bar away.
+    ///
+    /// # Errors
+    /// A stats file cannot be written.
+    pub fn finish(mut self, results: &[String]) -> std::io::Result<()> {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        for (file, words) in self.files.iter_mut().zip(results) {
+            file.write_all(words.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn show_interval(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+        let seconds = (elapsed - self.shown).as_secs_f64();
+        self.shown = elapsed;
+        let now = self.clock.unix_seconds();
+        for (number, instance) in instances.iter().enumerate() {
+            let interval = self.last[number].advance(*instance);
+            let line = interval.progress_line(number, now);
+            match self.files.get_mut(number) {
+                // A full disk must not end the run; the final write reports it.
+                Some(file) => drop(file.write_all(interval.block(&line, seconds).as_bytes())),
+                None if self.options.quiet => {}
+                None => self.print(&line),
+            }
+        }
+    }
+
+    fn print(&mut self, line: &str) {
+        let lines = &mut self.lines;
+        let mut write = || drop(writeln!(lines, "{line}"));
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+}
+
+impl<W: Write> Watcher for Progress<W> {
+    fn look(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+        if let Some(bar) = &self.bar {
+            update(bar, instances, elapsed);
+        }
+        if !self.options.interval.is_zero() && elapsed - self.shown >= self.options.interval {
+            self.show_interval(instances, elapsed);
+        }
+    }
+}
+
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{wide_bar} {percent:>3}%  {msg}").expect("the template is a constant");
+    ProgressBar::new(0).with_style(style)
+}
+
+fn update(bar: &ProgressBar, instances: &[&dyn Observable], elapsed: Duration) {
+    let total: u64 = instances.iter().map(|it| it.total_ops()).sum();
+    let (mut ops, mut gets, mut misses) = (0, 0, 0);
+    for counts in instances.iter().map(|it| it.counts()) {
+        ops += counts.ops;
+        gets += counts.gets;
+        misses += counts.get_misses;
+    }
+    let rate = ops as f64 / elapsed.as_secs_f64().max(1e-9);
+    let hits = if gets == 0 { 0.0 } else { (gets - misses) as f64 / gets as f64 };
+    let left = if rate > 0.0 { (total.saturating_sub(ops)) as f64 / rate } else { 0.0 };
+    bar.set_length(total);
+    bar.set_position(ops);
+    bar.set_message(format!("{:.0}k ops/s  hit ratio {:.1}%  {} left", rate / 1e3, hits * 100.0, clock_words(left)));
+}
+
+fn clock_words(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// `stats.log` for instance 2 is `stats_2.log`.
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = path.extension().map_or_else(String::new, |it| format!(".{}", it.to_string_lossy()));
+    path.with_file_name(format!("{stem}_{number}{extension}"))
+}

@@ -1,0 +1,101 @@
+//! The one table of figures: name, unit, formula, and how it is computed from counters. Text, JSON and whatever comes
+//! later only render it.
+
+use serde_json::{Number, Value};
+
+use crate::run::InstanceReport;
+use crate::run::counts::ratio;
+use crate::run::target::FlashCounts;
+
+/// A figure of the report.
+pub struct Figure {
+    /// Its name, which does not change between versions.
+    pub name: &'static str,
+    /// Its unit; `ratio` is 0 to 1.
+    pub unit: &'static str,
+    /// What it is, in terms of what is counted.
+    pub formula: &'static str,
+    /// Its value; `None` is unknown.
+    pub value: fn(&InstanceReport) -> Option<Reading>,
+}
+
+/// A figure's value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Reading {
+    /// A count.
+    Whole(u64),
+    /// A measure.
+    Real(f64),
+}
+
+impl Reading {
+    /// As JSON; what is no number (a ratio of nothing) is `null`.
+    #[must_use]
+    pub fn to_json(self) -> Value {
+        match self {
+            Self::Whole(count) => Value::from(count),
+            Self::Real(measure) => Number::from_f64(measure).map_or(Value::Null, Value::Number),
+        }
+    }
+}
+
+macro_rules! figures {
+    ($($name:literal, $unit:literal, $formula:literal, $value:expr;)*) => {
+        /// All figures, in the order of the result file.
+        pub const FIGURES: &[Figure] = &[$(Figure { name: $name, unit: $unit, formula: $formula, value: $value },)*];
+    };
+}
+
+figures! {
+    "ops", "ops", "requests of the workload that were done", |r| whole(r.counts.ops);
+    "seconds", "s", "first thread's start to last thread's end", |r| Some(Reading::Real(r.seconds));
+    "throughput_ops_per_second", "ops/s", "ops / seconds", |r| per_second(r.counts.ops, r);
+    "hit_ratio", "ratio", "gets that found something / gets", |r| real(r.counts.hit_ratio());
+    "hit_ratio_dram", "ratio", "gets that found it in DRAM / gets", |r| real(r.counts.hit_ratio_dram());
+    "hit_ratio_flash", "ratio", "gets that found it on flash / gets that DRAM did not answer", |r| flash(r).and_then(|_| real(r.counts.hit_ratio_flash()));
+    "gets", "gets", "gets, those of updates included", |r| whole(r.counts.gets);
+    "sets", "sets", "sets tried, those after a missed get included", |r| whole(r.counts.sets);
+    "deletes", "deletes", "deletes", |r| whole(r.counts.deletes);
+    "items_dram", "items", "items in DRAM at the end", |r| r.snapshot.dram.items.map(Reading::Whole);
+    "items_flash", "items", "items on flash at the end", |r| of_flash(r, |flash| flash.items);
+    "alloc_attempts", "", "allocations tried in DRAM", |r| r.snapshot.dram.alloc_attempts.map(Reading::Whole);
+    "evictions_dram", "items", "items evicted from DRAM", |r| r.snapshot.dram.evictions.map(Reading::Whole);
+    "flash_bytes_logical", "B", "keys and values that flash took", |r| of_flash(r, |flash| flash.logical_bytes);
+    "flash_bytes_host", "B", "bytes written to the device", |r| of_flash(r, |flash| flash.host_bytes);
+    "flash_bytes_media", "B", "bytes the medium wrote, where it tells", |r| of_flash(r, |flash| flash.media_bytes);
+    "alwa", "ratio", "flash_bytes_host / flash_bytes_logical", |r| flash_ratio(r, |flash| (flash.host_bytes, flash.logical_bytes));
+    "dlwa", "ratio", "flash_bytes_media / flash_bytes_host", |r| flash_ratio(r, |flash| (flash.media_bytes, flash.host_bytes));
+    "gc_relocated_bytes", "B", "flash_bytes_media - flash_bytes_host", |r| of_flash(r, |flash| Some(flash.media_bytes?.saturating_sub(flash.host_bytes?)));
+    "inconsistencies", "", "values found that should not have been", |r| whole(r.counts.inconsistencies);
+    "io_errors", "", "transfers that failed", |r| flash(r).map_or(whole(0), |flash| flash.io_errors.map(Reading::Whole));
+    "checksum_errors", "", "things read from flash that were damaged", |r| flash(r).map_or(whole(0), |flash| flash.checksum_errors.map(Reading::Whole));
+}
+
+fn whole(count: u64) -> Option<Reading> {
+    Some(Reading::Whole(count))
+}
+
+fn real(measure: Option<f64>) -> Option<Reading> {
+    measure.map(Reading::Real)
+}
+
+fn per_second(count: u64, report: &InstanceReport) -> Option<Reading> {
+    (report.seconds > 0.0).then(|| Reading::Real(count as f64 / report.seconds))
+}
+
+fn flash(report: &InstanceReport) -> Option<&FlashCounts> {
+    report.snapshot.flash.as_ref()
+}
+
+/// A counter of flash: 0 where there is no flash, unknown where flash does not tell.
+fn of_flash(report: &InstanceReport, read: fn(&FlashCounts) -> Option<u64>) -> Option<Reading> {
+    match flash(report) {
+        Some(flash) => read(flash).map(Reading::Whole),
+        None => whole(0),
+    }
+}
+
+fn flash_ratio(report: &InstanceReport, read: fn(&FlashCounts) -> (Option<u64>, Option<u64>)) -> Option<Reading> {
+    let (part, of) = read(flash(report)?);
+    real(ratio(part?, of?))
+}

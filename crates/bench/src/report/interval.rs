@@ -1,0 +1,87 @@
+//! What is said in between: CacheBench's progress line, and the detailed block of `--progress_stats_file`.
+
+use super::text::{allocator, grouped, line, percent, throughput};
+use crate::run::Observable;
+use crate::run::counts::Counts;
+use crate::run::latency::{Histogram, Latencies};
+use crate::run::target::Snapshot;
+
+/// What one instance had counted at the last interval.
+#[derive(Debug, Default)]
+pub struct Last {
+    counts: Counts,
+    latencies: Latencies,
+    device: Option<(Histogram, Histogram)>,
+}
+
+/// An interval of one instance: what changed since the last.
+#[derive(Debug)]
+pub struct Interval {
+    /// Counters since the start.
+    pub total: Counts,
+    /// Counters since the last interval.
+    pub since: Counts,
+    /// Latencies since the last interval.
+    pub latencies: Latencies,
+    /// The target's counters since the start; the device's latencies since the last interval.
+    pub snapshot: Snapshot,
+}
+
+impl Last {
+    /// Looks at `instance` and remembers it for the next time.
+    pub fn advance(&mut self, instance: &dyn Observable) -> Interval {
+        let total = instance.counts();
+        let all_latencies = instance.latencies();
+        let mut snapshot = instance.snapshot();
+        let since = total.since(&self.counts);
+        let latencies = all_latencies.since(&self.latencies);
+        if let Some(flash) = &mut snapshot.flash {
+            let now = flash.device_latency.clone();
+            if let (Some((reads, writes)), Some(before)) = (&mut flash.device_latency, &self.device) {
+                *reads = reads.since(&before.0);
+                *writes = writes.since(&before.1);
+            }
+            self.device = now;
+        }
+        (self.counts, self.latencies) = (total, all_latencies);
+        Interval { total, since, latencies, snapshot }
+    }
+}
+
+impl Interval {
+    /// CacheBench's line, for instance `number` at Unix time `unix_seconds` (shown as UTC).
+    #[must_use]
+    pub fn progress_line(&self, number: usize, unix_seconds: u32) -> String {
+        let (hours, minutes, seconds) = (unix_seconds / 3600 % 24, unix_seconds / 60 % 60, unix_seconds % 60);
+        let unknown = |count: Option<u64>| count.map_or_else(|| "unknown".to_owned(), grouped);
+        let flash = self.snapshot.flash.as_ref();
+        let of_flash = |read: fn(&crate::run::target::FlashCounts) -> Option<u64>| flash.map_or_else(|| "0".to_owned(), |it| unknown(read(it)));
+        format!(
+            "Instance {number:>3}: {hours:02}:{minutes:02}:{seconds:02} {:>10.2}M ops completed. {} items in cache. {} items in nvm \
+             cache. {} items evicted from nvm cache. Hit Ratio {:>7} (RAM {:>7}, NVM {:>7}).",
+            self.total.ops as f64 / 1e6,
+            unknown(self.snapshot.dram.items),
+            of_flash(|flash| flash.items),
+            of_flash(|flash| flash.evictions),
+            percent(self.since.hit_ratio()),
+            percent(self.since.hit_ratio_dram()),
+            percent(self.since.hit_ratio_flash()),
+        )
+    }
+
+    /// The block of the stats file.
+    #[must_use]
+    pub fn block(&self, progress_line: &str, seconds: f64) -> String {
+        let mut out = format!("{progress_line}\n== Allocator Stats ==\n");
+        out += &allocator(&self.snapshot, &self.total, None);
+        out += "== Hit Ratio Stats Since Last ==\n";
+        line(&mut out, format_args!("Cache Gets    : {}", grouped(self.since.gets)));
+        line(&mut out, format_args!("Hit Ratio     : {:>6}", percent(self.since.hit_ratio())));
+        line(&mut out, format_args!("RAM Hit Ratio : {:>6}", percent(self.since.hit_ratio_dram())));
+        line(&mut out, format_args!("NVM Hit Ratio : {:>6}", percent(self.since.hit_ratio_flash())));
+        out += "== Throughput Stats ==\n";
+        out += &throughput(&self.since, seconds);
+        out.push('\n');
+        out
+    }
+}

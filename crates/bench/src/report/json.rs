@@ -1,0 +1,111 @@
+//! The result file. Names are stable; ratios are 0 to 1; what is not known is `null`.
+
+use serde_json::{Map, Value, json};
+
+use super::figures::FIGURES;
+use super::{RunReport, totals};
+use crate::run::InstanceReport;
+use crate::run::latency::{Histogram, Timed};
+use crate::run::stop::StopReason;
+use crate::run::worker::SAMPLE_EVERY;
+
+/// The result of a run.
+#[must_use]
+pub fn render(report: &RunReport) -> Value {
+    let instances: Vec<Value> = report.instances.iter().map(|it| instance(it, &report.warnings)).collect();
+    json!({
+        "flashwright": env!("CARGO_PKG_VERSION"),
+        "command": "bench",
+        "config": report.config,
+        "environment": report.environment,
+        "seed": report.seed,
+        "world": "real",
+        "instances": instances,
+        "totals": instance(&totals(&report.instances), &report.warnings),
+        "verdict": {
+            "passed": report.passed(),
+            "failures": report.failures(),
+            "stopped": report.instances.iter().find_map(|it| it.stopped).map(reason),
+        },
+    })
+}
+
+fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
+    let mut fields = Map::new();
+    for figure in FIGURES {
+        let value = (figure.value)(report).map_or(Value::Null, super::figures::Reading::to_json);
+        fields.insert(figure.name.to_owned(), value);
+    }
+    fields.insert("latency_ns".to_owned(), latencies(report));
+    fields.insert("counts".to_owned(), counts(report));
+    if let Some(flash) = &report.snapshot.flash {
+        fields.insert("flash_buffered".to_owned(), flash.buffered.into());
+        fields.insert("flash_recovered".to_owned(), flash.recovered.into());
+    }
+    let details = report.snapshot.details.iter();
+    let details: Map<String, Value> = details.map(|(name, value)| (name.clone(), number(*value))).collect();
+    fields.insert("details".to_owned(), Value::Object(details));
+    let found = report.inconsistencies.iter().map(ToString::to_string);
+    fields.insert("inconsistencies_found".to_owned(), found.collect());
+    fields.insert("warnings".to_owned(), json!(warnings));
+    Value::Object(fields)
+}
+
+/// Whole numbers as such: counters are read by scripts that expect them so.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && (0.0..9e15).contains(&value) { Value::from(value as u64) } else { Value::from(value) }
+}
+
+fn counts(report: &InstanceReport) -> Value {
+    let counts = &report.counts;
+    json!({
+        "get_misses": counts.get_misses,
+        "get_hits_dram": counts.get_hits_dram,
+        "get_hits_flash": counts.get_hits_flash,
+        "set_failures": counts.set_failures,
+        "sets_skipped": counts.sets_skipped,
+        "delete_misses": counts.delete_misses,
+        "add_chained": counts.add_chained,
+        "add_chained_failures": counts.add_chained_failures,
+        "updates": counts.updates,
+        "update_misses": counts.update_misses,
+        "could_exist": counts.could_exist,
+        "could_exist_misses": counts.could_exist_misses,
+    })
+}
+
+fn latencies(report: &InstanceReport) -> Value {
+    let mut cache = Map::new();
+    cache.insert("get".to_owned(), percentiles(&report.latencies.gets()));
+    for timed in Timed::ALL {
+        let histogram = report.latencies.of(timed);
+        if histogram.count() > 0 {
+            cache.insert(timed.name().to_owned(), percentiles(&histogram));
+        }
+    }
+    let device = report.snapshot.flash.as_ref().and_then(|flash| flash.device_latency.as_ref());
+    let device = device.map(|(reads, writes)| json!({ "read": percentiles(reads), "write": percentiles(writes) }));
+    let sampled = if report.timed_all { 1 } else { SAMPLE_EVERY };
+    json!({ "timed_one_in": sampled, "cache": cache, "device": device })
+}
+
+fn percentiles(histogram: &Histogram) -> Value {
+    json!({
+        "count": histogram.count(),
+        "mean": histogram.mean_ns(),
+        "p50": histogram.quantile_ns(0.5),
+        "p90": histogram.quantile_ns(0.9),
+        "p99": histogram.quantile_ns(0.99),
+        "p999": histogram.quantile_ns(0.999),
+        "p9999": histogram.quantile_ns(0.9999),
+        "max": histogram.max_ns(),
+    })
+}
+
+fn reason(stopped: StopReason) -> &'static str {
+    match stopped {
+        StopReason::Interrupt => "interrupt",
+        StopReason::Timeout => "timeout",
+        StopReason::Inconsistencies => "inconsistencies",
+    }
+}

@@ -1,0 +1,56 @@
+//! How a run went: one table of figures, and the forms it is given in.
+
+pub mod figures;
+pub mod interval;
+pub mod json;
+pub mod text;
+mod totals;
+
+pub use totals::totals;
+
+use crate::run::InstanceReport;
+
+/// Everything a report is made of.
+#[derive(Debug, Clone)]
+pub struct RunReport {
+    /// The instances, in the config's order.
+    pub instances: Vec<InstanceReport>,
+    /// What the user was warned of.
+    pub warnings: Vec<String>,
+    /// The seed it all followed from.
+    pub seed: u64,
+    /// The config as it ran.
+    pub config: serde_json::Value,
+    /// Where it ran.
+    pub environment: serde_json::Value,
+}
+
+impl RunReport {
+    /// Which checks the run failed, in CacheBench's words; none is a pass.
+    #[must_use]
+    pub fn failures(&self) -> Vec<String> {
+        let mut failures = Vec::new();
+        for report in &self.instances {
+            if report.counts.inconsistencies > 0 {
+                failures.push(format!("Found {} inconsistent cases", report.counts.inconsistencies));
+            }
+            let flash = report.snapshot.flash.as_ref();
+            let errors = [
+                ("io_errors", flash.and_then(|flash| flash.io_errors)),
+                ("checksum_errors", flash.and_then(|flash| flash.checksum_errors)),
+            ];
+            for (name, count) in errors {
+                if let Some(count) = count.filter(|count| *count > 0) {
+                    failures.push(format!("NVM error. {name} : {count}"));
+                }
+            }
+        }
+        failures
+    }
+
+    /// Whether every check passed.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.failures().is_empty()
+    }
+}

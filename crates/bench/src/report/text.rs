@@ -1,0 +1,213 @@
+//! CacheBench's result lines, so that scripts written for them go on working. Where it prints 0 for what it does not
+//! know, `unknown` stands here.
+
+use std::fmt::Write;
+
+use super::RunReport;
+use crate::run::InstanceReport;
+use crate::run::counts::{Counts, ratio};
+use crate::run::latency::Histogram;
+use crate::run::target::{FlashCounts, Snapshot};
+
+const GIB: f64 = (1_u64 << 30) as f64;
+const PERCENTILES: [(&str, f64); 8] = [
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p99", 0.99),
+    ("p999", 0.999),
+    ("p9999", 0.9999),
+    ("p99999", 0.999_99),
+    ("p999999", 0.999_999),
+    ("p100", 1.0),
+];
+
+/// What is printed besides.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TextOptions {
+    /// Percentiles of finds and allocations.
+    pub api_latency: bool,
+}
+
+/// Results of one instance.
+#[must_use]
+pub fn results(report: &InstanceReport, options: TextOptions) -> String {
+    let mut out = String::from("== Test Results ==\n== Allocator Stats ==\n");
+    out += &allocator(&report.snapshot, &report.counts, Some(report).filter(|_| options.api_latency));
+    if report.settings.print_flash_counters {
+        out += &flash_counters(&report.snapshot);
+    }
+    out += "\n== Throughput for ==\n";
+    out += &throughput(&report.counts, report.seconds);
+    out
+}
+
+/// The last lines: what failed, and the verdict.
+#[must_use]
+pub fn verdict(report: &RunReport) -> String {
+    let mut out = String::new();
+    for failure in report.failures() {
+        line(&mut out, format_args!("{failure}"));
+    }
+    for found in report.instances.iter().flat_map(|it| &it.inconsistencies).take(5) {
+        line(&mut out, format_args!("  {found}"));
+    }
+    out += if report.passed() { "Finished!\n" } else { "Failed.\n" };
+    out
+}
+
+/// The allocator's block, in CacheBench's order.
+pub fn allocator(snapshot: &Snapshot, counts: &Counts, api: Option<&InstanceReport>) -> String {
+    let mut out = String::new();
+    let dram = &snapshot.dram;
+    let flash = snapshot.flash.as_ref();
+    line(&mut out, format_args!("Items in RAM  : {}", number(dram.items)));
+    line(&mut out, format_args!("Items in NVM  : {}", number(flash.map_or(Some(0), |flash| flash.items))));
+    let succeeded = |attempts: Option<u64>, failures: Option<u64>| ratio(attempts?.saturating_sub(failures?), attempts?).or(Some(1.0));
+    line(&mut out, format_args!("Alloc Attempts: {} Success: {}", number(dram.alloc_attempts), percent(succeeded(dram.alloc_attempts, dram.alloc_failures))));
+    let evicted = dram.evict_attempts.zip(dram.evictions).and_then(|(attempts, done)| ratio(done, attempts).or(Some(1.0)));
+    line(&mut out, format_args!("Evict Attempts: {} Success: {}", number(dram.evict_attempts), percent(evicted)));
+    line(&mut out, format_args!("RAM Evictions : {}", number(dram.evictions)));
+    for (pool, used) in dram.pool_usage.iter().enumerate() {
+        line(&mut out, format_args!("Fraction of pool {pool} used : {used:.2}"));
+    }
+    line(&mut out, format_args!("Cache Gets    : {}", grouped(counts.gets)));
+    line(&mut out, format_args!("Hit Ratio     : {:>6}", percent(counts.hit_ratio())));
+    if let Some(report) = api {
+        api_latency(&mut out, "Cache Find API latency", &report.latencies.gets());
+        api_latency(&mut out, "Cache Allocate API latency", &report.latencies.of(crate::run::latency::Timed::Set));
+    }
+    if let Some(flash) = flash {
+        flash_block(&mut out, flash, counts);
+    }
+    slabs(&mut out, snapshot);
+    out
+}
+
+fn flash_block(out: &mut String, flash: &FlashCounts, counts: &Counts) {
+    line(out, format_args!("RAM Hit Ratio : {:>6}", percent(counts.hit_ratio_dram())));
+    line(out, format_args!("NVM Hit Ratio : {:>6}", percent(counts.hit_ratio_flash())));
+    line(out, format_args!("RAM eviction rejects expiry : {}", number(flash.puts_expired)));
+    line(out, format_args!("RAM eviction rejects clean : {}", number(flash.puts_clean)));
+    device_latency(out, "NVM Read  Latency", flash.device_latency.as_ref().map(|(reads, _)| reads));
+    device_latency(out, "NVM Write Latency", flash.device_latency.as_ref().map(|(_, writes)| writes));
+    line(out, format_args!("NVM bytes written (physical)  : {} GB", gib(flash.host_bytes)));
+    line(out, format_args!("NVM bytes written (logical)   : {} GB", gib(flash.logical_bytes)));
+    line(out, format_args!("NVM bytes written (nand)      : {} GB", gib(flash.media_bytes)));
+    let of = |part: Option<u64>, whole: Option<u64>| part.zip(whole).and_then(|(part, whole)| ratio(part, whole));
+    line(out, format_args!("NVM app write amplification   : {}", plain(of(flash.host_bytes, flash.logical_bytes))));
+    line(out, format_args!("NVM dev write amplification   : {}", plain(of(flash.media_bytes, flash.host_bytes))));
+    let gets = flash.gets.or(Some(counts.gets - counts.get_hits_dram));
+    line(out, format_args!("NVM Gets      : {}, Coalesced : {}", number(gets), percent(of(flash.gets_coalesced, gets))));
+    line(out, format_args!(
+        "NVM Puts      : {}, Success   : {}, Clean   : {}, AbortsFromDel   : {}, AbortsFromGet   : {}",
+        number(flash.puts),
+        percent(of(flash.puts_stored, flash.puts)),
+        percent(of(flash.puts_clean, flash.puts)),
+        number(flash.puts_overtaken),
+        number(None),
+    ));
+    line(out, format_args!("NVM Evicts    : {}, Clean   : unknown, Unclean   : unknown, Double    : unknown", number(flash.evictions)));
+    line(out, format_args!("NVM Deletes   : {} Skipped Deletes: unknown", number(flash.deletes)));
+    if flash.buffered {
+        line(out, format_args!("NVM transfers went through the page cache: latencies are not the device's"));
+    }
+}
+
+fn slabs(out: &mut String, snapshot: &Snapshot) {
+    let dram = &snapshot.dram;
+    if dram.slabs_released.is_none_or(|count| count == 0) {
+        return;
+    }
+    line(out, format_args!("Released {} slabs", number(dram.slabs_released)));
+    for (name, pair) in [("Moves    ", dram.slab_moves), ("Evictions", dram.slab_evictions)] {
+        let attempts = pair.map(|(done, failed)| done + failed);
+        let success = pair.and_then(|(done, failed)| ratio(done, done + failed).or(Some(1.0)));
+        line(out, format_args!("  {name} : attempts: {:>10}, success: {:>6}", number(attempts), percent(success)));
+    }
+}
+
+/// Throughput, in CacheBench's order.
+pub fn throughput(counts: &Counts, seconds: f64) -> String {
+    let mut out = String::new();
+    line(&mut out, format_args!("{:10}: {:.2} million", "Total Ops", counts.ops as f64 / 1e6));
+    line(&mut out, format_args!("{:10}: {}", "Total sets", grouped(counts.sets)));
+    let mut rate = |name: &str, count: u64, word: &str, missed: u64| {
+        let per_second = if seconds > 0.0 { (count as f64 / seconds) as u64 } else { 0 };
+        let share = ratio(count - missed, count);
+        line(&mut out, format_args!("{name:10}: {:>9}/s, {word:10}: {:>7}", grouped(per_second), percent(share)));
+    };
+    rate("get", counts.gets, "success", counts.get_misses);
+    rate("couldExist", counts.could_exist, "success", counts.could_exist_misses);
+    rate("set", counts.sets, "success", counts.set_failures);
+    rate("del", counts.deletes, "found", counts.delete_misses);
+    if counts.updates > 0 {
+        rate("update", counts.updates, "success", counts.update_misses);
+    }
+    if counts.add_chained > 0 {
+        rate("addChained", counts.add_chained, "success", counts.add_chained_failures);
+    }
+    out
+}
+
+fn flash_counters(snapshot: &Snapshot) -> String {
+    let mut out = String::from("== NVM Counters Map ==\n");
+    for (name, value) in &snapshot.details {
+        line(&mut out, format_args!("{name}  :  {value}"));
+    }
+    out
+}
+
+/// Eight lines, of which the sixth word is the number: `extract_latency.sh` counts on both.
+fn device_latency(out: &mut String, name: &str, histogram: Option<&Histogram>) {
+    for (label, share) in PERCENTILES {
+        let microseconds = histogram.and_then(|it| it.quantile_ns(share)).map(|ns| ns as f64 / 1e3);
+        match microseconds {
+            Some(value) => line(out, format_args!("{name:20} {label:8} : {value:>10.2} us")),
+            None => line(out, format_args!("{name:20} {label:8} : {:>10} us", "unknown")),
+        }
+    }
+}
+
+fn api_latency(out: &mut String, name: &str, histogram: &Histogram) {
+    for (label, share) in PERCENTILES {
+        match histogram.quantile_ns(share) {
+            Some(value) => line(out, format_args!("{name:20} {label:8} : {value:>10} ns")),
+            None => line(out, format_args!("{name:20} {label:8} : {:>10} ns", "unknown")),
+        }
+    }
+}
+
+/// Writing to a string cannot fail.
+pub(super) fn line(out: &mut String, words: std::fmt::Arguments<'_>) {
+    let _ = writeln!(out, "{words}");
+}
+
+fn number(count: Option<u64>) -> String {
+    count.map_or_else(|| "unknown".to_owned(), grouped)
+}
+
+/// `1234567` as `1,234,567`.
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A ratio of nothing is printed as 0, as CacheBench does: it is not unknown, there was nothing.
+pub(super) fn percent(ratio: Option<f64>) -> String {
+    format!("{:.2}%", ratio.unwrap_or(0.0) * 100.0)
+}
+
+fn plain(value: Option<f64>) -> String {
+    value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:6.2}"))
+}
+
+fn gib(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "unknown".to_owned(), |bytes| format!("{:6.2}", bytes as f64 / GIB))
+}

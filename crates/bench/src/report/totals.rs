@@ -1,0 +1,88 @@
+//! Several instances as one: counters and histograms added up, the time that of the longest.
+
+use crate::run::InstanceReport;
+use crate::run::target::{DramCounts, FlashCounts, Snapshot};
+
+/// All instances together. What one of them does not know, the sum does not know either.
+///
+/// # Panics
+/// Without instances.
+#[must_use]
+pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
+    let (first, rest) = instances.split_first().expect("a run has instances");
+    let mut sum = first.clone();
+    for report in rest {
+        sum.settings.threads += report.settings.threads;
+        sum.seconds = sum.seconds.max(report.seconds);
+        sum.counts.add(&report.counts);
+        sum.latencies.merge(&report.latencies);
+        sum.snapshot = add_snapshots(&sum.snapshot, &report.snapshot);
+        sum.inconsistencies.extend(&report.inconsistencies);
+        sum.stopped = sum.stopped.or(report.stopped);
+    }
+    sum
+}
+
+fn add_snapshots(a: &Snapshot, b: &Snapshot) -> Snapshot {
+    let flash = match (&a.flash, &b.flash) {
+        (Some(a), Some(b)) => Some(add_flash(a, b)),
+        (one, other) => one.clone().or_else(|| other.clone()),
+    };
+    // Details and usage by pool belong to one cache.
+    Snapshot { dram: add_dram(&a.dram, &b.dram), flash, details: Vec::new() }
+}
+
+fn add_dram(a: &DramCounts, b: &DramCounts) -> DramCounts {
+    DramCounts {
+        items: add(a.items, b.items),
+        alloc_attempts: add(a.alloc_attempts, b.alloc_attempts),
+        alloc_failures: add(a.alloc_failures, b.alloc_failures),
+        evict_attempts: add(a.evict_attempts, b.evict_attempts),
+        evictions: add(a.evictions, b.evictions),
+        pool_usage: Vec::new(),
+        slabs_released: add(a.slabs_released, b.slabs_released),
+        slab_moves: add_pairs(a.slab_moves, b.slab_moves),
+        slab_evictions: add_pairs(a.slab_evictions, b.slab_evictions),
+    }
+}
+
+fn add_flash(a: &FlashCounts, b: &FlashCounts) -> FlashCounts {
+    FlashCounts {
+        items: add(a.items, b.items),
+        gets: add(a.gets, b.gets),
+        gets_coalesced: add(a.gets_coalesced, b.gets_coalesced),
+        puts: add(a.puts, b.puts),
+        puts_stored: add(a.puts_stored, b.puts_stored),
+        puts_clean: add(a.puts_clean, b.puts_clean),
+        puts_overtaken: add(a.puts_overtaken, b.puts_overtaken),
+        puts_expired: add(a.puts_expired, b.puts_expired),
+        evictions: add(a.evictions, b.evictions),
+        deletes: add(a.deletes, b.deletes),
+        logical_bytes: add(a.logical_bytes, b.logical_bytes),
+        host_bytes: add(a.host_bytes, b.host_bytes),
+        host_read_bytes: add(a.host_read_bytes, b.host_read_bytes),
+        media_bytes: add(a.media_bytes, b.media_bytes),
+        io_errors: add(a.io_errors, b.io_errors),
+        checksum_errors: add(a.checksum_errors, b.checksum_errors),
+        buffered: a.buffered || b.buffered,
+        recovered: a.recovered && b.recovered,
+        device_latency: match (&a.device_latency, &b.device_latency) {
+            (Some((reads, writes)), Some(other)) => {
+                let (mut reads, mut writes) = (reads.clone(), writes.clone());
+                reads.merge(&other.0);
+                writes.merge(&other.1);
+                Some((reads, writes))
+            }
+            _ => None,
+        },
+    }
+}
+
+fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    Some(a? + b?)
+}
+
+fn add_pairs(a: Option<(u64, u64)>, b: Option<(u64, u64)>) -> Option<(u64, u64)> {
+    let ((a, b), (c, d)) = (a?, b?);
+    Some((a + c, b + d))
+}

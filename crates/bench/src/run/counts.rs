@@ -1,0 +1,120 @@
+//! What the worker threads counted: each writes its own block, anybody may read the sum.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Declares the counters twice, from one list: the atomics that count, the plain numbers that are shown.
+macro_rules! counts {
+    ($($(#[doc = $doc:literal])+ $name:ident,)*) => {
+        /// What a thread asked and how it ended.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub struct Counting { $($(#[doc = $doc])+ pub $name: Count,)* }
+
+        /// The same as plain numbers, of one thread or of all.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Counts { $($(#[doc = $doc])+ pub $name: u64,)* }
+
+        impl Counting {
+            /// The numbers now.
+            #[must_use]
+            pub fn read(&self) -> Counts {
+                Counts { $($name: self.$name.get(),)* }
+            }
+        }
+
+        impl Counts {
+            /// Adds all of `other`.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+            }
+
+            /// Takes away what `earlier`, a former state, had.
+            #[must_use]
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self { $($name: self.$name - earlier.$name,)* }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Requests of the workload that were done.
+    ops,
+    /// Gets.
+    gets,
+    /// Gets that found nothing.
+    get_misses,
+    /// Gets that found their key in DRAM.
+    get_hits_dram,
+    /// Gets that found their key on flash.
+    get_hits_flash,
+    /// Sets tried, those after a missed get included.
+    sets,
+    /// Sets that found no room.
+    set_failures,
+    /// Sets left out because the key was there.
+    sets_skipped,
+    /// Deletes.
+    deletes,
+    /// Deletes that found nothing.
+    delete_misses,
+    /// Requests to hang a chain on an item.
+    add_chained,
+    /// Of these, chains that were cut short for want of room or parent.
+    add_chained_failures,
+    /// Updates.
+    updates,
+    /// Updates of keys that were not there.
+    update_misses,
+    /// Questions whether a key could exist.
+    could_exist,
+    /// Of these, answered no.
+    could_exist_misses,
+    /// Values that should not have been found.
+    inconsistencies,
+}
+
+/// A counter with one writer: it adds without a locked instruction.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Adds one. Only the thread that owns the block may.
+    #[inline]
+    pub fn one(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// The number now.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Counts {
+    /// Hits over gets; `None` before the first get.
+    #[must_use]
+    pub fn hit_ratio(&self) -> Option<f64> {
+        ratio(self.gets - self.get_misses, self.gets)
+    }
+
+    /// DRAM hits over gets; `None` before the first get.
+    #[must_use]
+    pub fn hit_ratio_dram(&self) -> Option<f64> {
+        ratio(self.get_hits_dram, self.gets)
+    }
+
+    /// Flash hits over the gets that DRAM did not answer; `None` before the first of these.
+    #[must_use]
+    pub fn hit_ratio_flash(&self) -> Option<f64> {
+        ratio(self.get_hits_flash, self.gets - self.get_hits_dram)
+    }
+}
+
+/// `part / whole`; `None` where there is no whole.
+#[must_use]
+pub fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}

@@ -1,0 +1,186 @@
+//! How long operations took: one set of histograms a thread, merged when somebody asks.
+
+use hdrhistogram::Histogram as Hdr;
+
+/// Nanoseconds, up to an hour, to within 1 part in 100.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Histogram(Hdr<u64>);
+
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self(Hdr::new_with_bounds(1, LONGEST_NS, 2).expect("the bounds are in order and two digits are possible"))
+    }
+}
+
+impl Histogram {
+    /// Counts one operation.
+    pub fn record(&mut self, latency_ns: u64) {
+        self.0.saturating_record(latency_ns.max(1));
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.0.add(&other.0).expect("all histograms have the same bounds");
+    }
+
+    /// Takes away what `earlier`, a former state of this one, had.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut difference = self.clone();
+        difference.0.subtract(&earlier.0).expect("the earlier state is contained in the later");
+        difference
+    }
+
+    /// Operations counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The latency that `share` of all operations did not exceed, nanoseconds; `None` before the first.
+    #[must_use]
+    pub fn quantile_ns(&self, share: f64) -> Option<u64> {
+        (self.count() > 0).then(|| self.0.value_at_quantile(share).min(self.0.max()))
+    }
+
+    /// The mean, nanoseconds; `None` before the first.
+    #[must_use]
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.count() > 0).then(|| self.0.mean())
+    }
+
+    /// The longest, nanoseconds; `None` before the first.
+    #[must_use]
+    pub fn max_ns(&self) -> Option<u64> {
+        (self.count() > 0).then(|| self.0.max())
+    }
+}
+
+/// What is timed at the cache's face.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timed {
+    /// A get that found its key in DRAM.
+    GetDram,
+    /// A get that found its key on flash.
+    GetFlash,
+    /// A get that found nothing.
+    GetMiss,
+    /// A set, the copy of the value included.
+    Set,
+    /// A delete.
+    Delete,
+    /// A link hung on an item.
+    AddChained,
+    /// A question whether a key could exist.
+    CouldExist,
+}
+
+impl Timed {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::GetDram,
+        Self::GetFlash,
+        Self::GetMiss,
+        Self::Set,
+        Self::Delete,
+        Self::AddChained,
+        Self::CouldExist,
+    ];
+
+    /// Its name in the result.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GetDram => "get_dram",
+            Self::GetFlash => "get_flash",
+            Self::GetMiss => "get_miss",
+            Self::Set => "set",
+            Self::Delete => "delete",
+            Self::AddChained => "add_chained",
+            Self::CouldExist => "could_exist",
+        }
+    }
+}
+
+/// One histogram for each timed operation; an operation that never came costs no memory.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Latencies([Option<Box<Histogram>>; Timed::ALL.len()]);
+
+impl Latencies {
+    /// Counts one operation.
+    pub fn record(&mut self, what: Timed, latency_ns: u64) {
+        self.0[what as usize].get_or_insert_default().record(latency_ns);
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            if let Some(theirs) = theirs {
+                mine.get_or_insert_default().merge(theirs);
+            }
+        }
+    }
+
+    /// Takes away what `earlier`, a former state of this one, had.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut difference = self.clone();
+        for (mine, theirs) in difference.0.iter_mut().zip(&earlier.0) {
+            if let (Some(mine), Some(theirs)) = (mine, theirs) {
+                **mine = mine.since(theirs);
+            }
+        }
+        difference
+    }
+
+    /// The histogram of `what`; empty if it never came.
+    #[must_use]
+    pub fn of(&self, what: Timed) -> Histogram {
+        self.0[what as usize].as_deref().cloned().unwrap_or_default()
+    }
+
+    /// All gets, however they ended.
+    #[must_use]
+    pub fn gets(&self) -> Histogram {
+        let mut all = self.of(Timed::GetDram);
+        all.merge(&self.of(Timed::GetFlash));
+        all.merge(&self.of(Timed::GetMiss));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_histogram_knows_nothing_rather_than_zero() {
+        let empty = Histogram::default();
+        assert_eq!((empty.quantile_ns(0.99), empty.max_ns()), (None, None));
+        assert_eq!(empty.mean_ns(), None);
+    }
+
+    #[test]
+    fn quantiles_are_right_to_two_digits_and_the_maximum_is_never_exceeded() {
+        let mut histogram = Histogram::default();
+        (1..=10_000).for_each(|ns| histogram.record(ns * 100));
+        let p50 = histogram.quantile_ns(0.5).unwrap();
+        assert!((495_000..=505_000).contains(&p50), "{p50}");
+        assert_eq!(histogram.quantile_ns(1.0), histogram.max_ns());
+    }
+
+    #[test]
+    fn an_interval_is_the_difference_of_two_states() {
+        let mut latencies = Latencies::default();
+        latencies.record(Timed::Set, 1_000);
+        let earlier = latencies.clone();
+        latencies.record(Timed::Set, 9_000);
+        latencies.record(Timed::GetMiss, 70);
+        let interval = latencies.since(&earlier);
+        assert_eq!(interval.of(Timed::Set).count(), 1);
+        assert!(interval.of(Timed::Set).quantile_ns(0.5).unwrap() >= 8_900);
+        assert_eq!(interval.gets().count(), 1);
+    }
+}

@@ -1,0 +1,146 @@
+//! What can be stressed: the few operations that the loop needs, and the counters that the report is made of.
+
+use std::ops::Deref;
+
+/// Something that keeps values under keys and may lose them.
+pub trait Target: Send + Sync {
+    /// A found value, which stays readable while it is held.
+    type Item<'a>: Found
+    where
+        Self: 'a;
+
+    /// Looks `key` up.
+    fn get(&self, key: &[u8]) -> Option<Self::Item<'_>>;
+
+    /// Stores a value of `value_bytes` that `fill` writes.
+    fn set(&self, key: &[u8], value_bytes: usize, how: SetHow, fill: impl FnOnce(&mut [u8])) -> SetOutcome;
+
+    /// Hangs another piece on the item under `key`; no where there is none, or no room.
+    fn chain(&self, key: &[u8], value_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool;
+
+    /// Removes `key`; whether it held something.
+    fn delete(&self, key: &[u8]) -> bool;
+
+    /// Whether `key` may be there, without reading it.
+    fn could_exist(&self, key: &[u8]) -> bool;
+
+    /// What was counted so far.
+    fn snapshot(&self) -> Snapshot;
+}
+
+/// A value that was found.
+pub trait Found: Deref<Target = [u8]> {
+    /// Where.
+    fn layer(&self) -> Layer;
+
+    /// Shows the chained pieces, in any order.
+    fn each_link(&self, show: &mut dyn FnMut(&[u8]));
+}
+
+/// Where a value was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// In memory.
+    Dram,
+    /// On flash, or on its way there.
+    Flash,
+}
+
+/// How a value is to be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SetHow {
+    /// The pool it counts against.
+    pub pool: u16,
+    /// Seconds it lives; `None` is for ever.
+    pub ttl_seconds: Option<u32>,
+    /// Leave alone what is there.
+    pub only_if_absent: bool,
+}
+
+/// How a set ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetOutcome {
+    /// The value is there.
+    Stored,
+    /// Something else was, and it was to be left alone.
+    Kept,
+    /// No room; what was there before is still there.
+    Refused,
+}
+
+/// Counters of a target since it was opened: what figures are computed from. `None` is unknown, never zero.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Snapshot {
+    /// DRAM.
+    pub dram: DramCounts,
+    /// Flash; `None` where there is none.
+    pub flash: Option<FlashCounts>,
+    /// Everything else a target counts, for `printNvmCounters` and the JSON: name and value.
+    pub details: Vec<(String, f64)>,
+}
+
+/// DRAM's counters.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DramCounts {
+    /// Items now.
+    pub items: Option<u64>,
+    /// Allocations tried.
+    pub alloc_attempts: Option<u64>,
+    /// Allocations refused.
+    pub alloc_failures: Option<u64>,
+    /// Evictions tried.
+    pub evict_attempts: Option<u64>,
+    /// Evictions.
+    pub evictions: Option<u64>,
+    /// Share of each pool's memory in use, 0 to 1.
+    pub pool_usage: Vec<f64>,
+    /// Slabs moved between classes.
+    pub slabs_released: Option<u64>,
+    /// Items moved for that, and those that could not be.
+    pub slab_moves: Option<(u64, u64)>,
+    /// Items evicted for that, and those that could not be.
+    pub slab_evictions: Option<(u64, u64)>,
+}
+
+/// Flash's counters.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FlashCounts {
+    /// Items now.
+    pub items: Option<u64>,
+    /// Lookups.
+    pub gets: Option<u64>,
+    /// Lookups that waited for another's.
+    pub gets_coalesced: Option<u64>,
+    /// Items offered.
+    pub puts: Option<u64>,
+    /// Of them, taken.
+    pub puts_stored: Option<u64>,
+    /// Of them, not written since flash held them already.
+    pub puts_clean: Option<u64>,
+    /// Of them, given up since the key was changed meanwhile.
+    pub puts_overtaken: Option<u64>,
+    /// Of them, expired.
+    pub puts_expired: Option<u64>,
+    /// Items that left.
+    pub evictions: Option<u64>,
+    /// Deletes that reached flash.
+    pub deletes: Option<u64>,
+    /// Bytes of keys and values taken.
+    pub logical_bytes: Option<u64>,
+    /// Bytes written to the device.
+    pub host_bytes: Option<u64>,
+    /// Bytes read from the device.
+    pub host_read_bytes: Option<u64>,
+    /// Bytes the medium wrote.
+    pub media_bytes: Option<u64>,
+    /// Transfers that failed.
+    pub io_errors: Option<u64>,
+    /// Things read that were damaged.
+    pub checksum_errors: Option<u64>,
+    /// Whether transfers went through the page cache.
+    pub buffered: bool,
+    /// Whether it came back with what an earlier run left.
+    pub recovered: bool,
+    /// Latency of device reads and writes so far, where they are measured.
+    pub device_latency: Option<(super::latency::Histogram, super::latency::Histogram)>,
+}

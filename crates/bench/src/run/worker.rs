@@ -1,0 +1,420 @@
+//! One thread of the stress loop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use device::Clock;
+use parking_lot::{Mutex, RwLock};
+use workload::{Request, RequestKind, Source};
+
+use super::counts::Counting;
+use super::latency::{Latencies, Timed};
+use super::pace::{self, TokenBucket};
+use super::stop::Stop;
+use super::target::{Found, Layer, SetHow, SetOutcome, Target};
+use super::value::{STAMP_BYTES, Stamp, Values};
+use crate::config::plan::RunSettings;
+use crate::consistency::{Checker, Inconsistency, Version};
+
+/// One in so many operations is timed, unless all are asked for: two clock readings cost a quarter of a DRAM hit.
+pub const SAMPLE_EVERY: u32 = 16;
+
+/// What all threads of a run share.
+pub struct Shared<T> {
+    /// What is stressed.
+    pub target: T,
+    /// How.
+    pub settings: RunSettings,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Value bytes.
+    pub values: Values,
+    /// Set when the run is to end early.
+    pub stop: Stop,
+    /// For a rate of all threads together.
+    pub bucket: Option<TokenBucket>,
+    /// For a run that checks.
+    pub checking: Option<Checking>,
+    /// Whether every operation is timed.
+    pub time_all: bool,
+}
+
+/// What a run that checks consistency needs besides.
+pub struct Checking {
+    /// Judges what is found.
+    pub checker: Checker,
+    /// Mark of this run in every version, so that what an earlier run left is told apart.
+    pub run_mark: u16,
+    /// Chains grow in several steps, which only their own lock makes one. `None` where nothing is chained.
+    pub chain_locks: Option<Box<[RwLock<()>]>>,
+    /// The first inconsistencies, in words.
+    pub found: Mutex<Vec<Inconsistency>>,
+}
+
+/// Inconsistencies kept for the report; all are counted.
+const KEPT_INCONSISTENCIES: usize = 20;
+/// Power of two.
+pub const CHAIN_LOCKS: usize = 4096;
+
+/// What a thread hands to whoever watches.
+#[derive(Debug, Default)]
+pub struct Board {
+    /// Its counters.
+    pub counting: Counting,
+    /// Its histograms; nobody else locks them but to add them up.
+    pub latencies: Mutex<Latencies>,
+}
+
+/// One thread's loop and its state.
+pub struct Worker<'a, T> {
+    shared: &'a Shared<T>,
+    board: &'a Board,
+    /// The thread's part of a version.
+    number: u16,
+    sets_done: u64,
+    until_timed: u32,
+    until_pause: u64,
+}
+
+impl<'a, T: Target> Worker<'a, T> {
+    /// Worker `number` of a run.
+    pub fn new(shared: &'a Shared<T>, board: &'a Board, number: u16) -> Self {
+        let until_pause = shared.settings.delay.map_or(0, |(batch, _)| batch);
+        Self { shared, board, number, sets_done: 0, until_timed: 1, until_pause }
+    }
+
+    /// Does what `source` asks until it ends, the thread's operations are done, or the run is stopped.
+    pub fn run(&mut self, source: &mut dyn Source) {
+        let limit = self.shared.settings.ops_per_thread;
+        let mut done = 0;
+        while done < limit {
+            let Some(request) = source.next() else { return };
+            for _ in 0..u64::from(request.repeat).min(limit - done) {
+                if self.shared.stop.is_set() {
+                    return;
+                }
+                self.hold_back();
+                self.perform(&request);
+                self.board.counting.ops.one();
+                done += 1;
+            }
+        }
+    }
+
+    fn hold_back(&mut self) {
+        if let Some(bucket) = &self.shared.bucket {
+            let wait_ns = bucket.book(self.shared.clock.monotonic_ns());
+            if wait_ns > 0 {
+                pace::wait(&*self.shared.clock, Duration::from_nanos(wait_ns));
+            }
+        }
+        if let Some((batch, pause)) = self.shared.settings.delay {
+            if self.until_pause == 0 {
+                pace::wait(&*self.shared.clock, pause);
+                self.until_pause = batch;
+            }
+            self.until_pause -= 1;
+        }
+    }
+
+    #[inline]
+    fn perform(&mut self, request: &Request<'_>) {
+        match request.kind {
+            RequestKind::Get | RequestKind::LoneGet => self.get(request),
+            RequestKind::Set | RequestKind::LoneSet => {
+                let how = self.how(request, self.shared.settings.only_set_if_miss);
+                self.set(request, how);
+            }
+            RequestKind::Delete => self.delete(request),
+            RequestKind::AddChained => self.add_chained(request),
+            RequestKind::Update => self.update(request),
+            RequestKind::CouldExist => self.could_exist(request),
+        }
+    }
+
+    fn how(&self, request: &Request<'_>, only_if_absent: bool) -> SetHow {
+        SetHow { pool: request.pool, ttl_seconds: request.ttl_seconds, only_if_absent }
+    }
+
+    fn get(&mut self, request: &Request<'_>) {
+        if !self.find(request) && self.shared.settings.lookaside {
+            let how = self.how(request, false);
+            self.set(request, how);
+            self.chain_after_miss(request);
+        }
+    }
+
+    /// One counted get; whether it found something.
+    fn find(&mut self, request: &Request<'_>) -> bool {
+        let _chain = self.chain_lock(request.key_id).map(RwLock::read);
+        let (shared, board) = (self.shared, self.board);
+        let counting = &board.counting;
+        counting.gets.one();
+        let checked = shared.checking.as_ref().map(|checking| checking.checker.begin_get(request.key_id));
+        let started = self.start_timing();
+        let item = shared.target.get(request.key);
+        let what = match item.as_ref().map(Found::layer) {
+            Some(Layer::Dram) => Timed::GetDram,
+            Some(Layer::Flash) => Timed::GetFlash,
+            None => Timed::GetMiss,
+        };
+        self.end_timing(what, started);
+        match what {
+            Timed::GetDram => counting.get_hits_dram.one(),
+            Timed::GetFlash => counting.get_hits_flash.one(),
+            _ => counting.get_misses.one(),
+        }
+        if let (Some(checking), Some(begun)) = (&shared.checking, checked) {
+            let verdict = self.judge(checking, request.key_id, item.as_ref(), begun);
+            self.report(checking, verdict);
+        } else if let Some(item) = &item
+            && self.shared.settings.touch_value
+        {
+            touch(item);
+        }
+        item.is_some()
+    }
+
+    /// One counted set; whether the value is there now.
+    fn set(&mut self, request: &Request<'_>, how: SetHow) -> bool {
+        let _chain = self.chain_lock(request.key_id).map(RwLock::read);
+        self.set_locked(request, how)
+    }
+
+    fn set_locked(&mut self, request: &Request<'_>, how: SetHow) -> bool {
+        let version = self.next_version();
+        let shared = self.shared;
+        let checking = shared.checking.as_ref();
+        let begun = checking.map(|checking| checking.checker.begin_set(request.key_id, fold(&[version])));
+        let (values, populate) = (&shared.values, shared.settings.populate);
+        let stamp = Stamp { key_id: request.key_id, version };
+        let started = self.start_timing();
+        let outcome = self.shared.target.set(request.key, self.value_bytes(request.value_bytes), how, |value| {
+            if populate {
+                values.fill(stamp, value);
+            }
+        });
+        self.end_timing(Timed::Set, started);
+        if let (Some(checking), Some(begun)) = (checking, begun) {
+            match outcome {
+                SetOutcome::Stored => checking.checker.end_set(request.key_id, begun, fold(&[version])),
+                _ => checking.checker.abort_set(request.key_id, begun, fold(&[version])),
+            }
+        }
+        let counting = &self.board.counting;
+        match outcome {
+            SetOutcome::Stored => counting.sets.one(),
+            SetOutcome::Kept => counting.sets_skipped.one(),
+            SetOutcome::Refused => {
+                counting.sets.one();
+                counting.set_failures.one();
+            }
+        }
+        outcome == SetOutcome::Stored
+    }
+
+    fn delete(&mut self, request: &Request<'_>) {
+        let _chain = self.chain_lock(request.key_id).map(RwLock::read);
+        self.board.counting.deletes.one();
+        let started = self.start_timing();
+        let found = self.delete_checked(request);
+        self.end_timing(Timed::Delete, started);
+        if !found {
+            self.board.counting.delete_misses.one();
+        }
+    }
+
+    fn delete_checked(&self, request: &Request<'_>) -> bool {
+        let checking = self.shared.checking.as_ref();
+        let begun = checking.map(|checking| checking.checker.begin_delete(request.key_id));
+        let found = self.shared.target.delete(request.key);
+        if let (Some(checking), Some(begun)) = (checking, begun) {
+            checking.checker.end_delete(request.key_id, begun);
+        }
+        found
+    }
+
+    /// A get for write and a new value in its place.
+    fn update(&mut self, request: &Request<'_>) {
+        self.board.counting.updates.one();
+        if self.find(request) {
+            let how = self.how(request, false);
+            self.set(request, how);
+        } else {
+            self.board.counting.update_misses.one();
+        }
+    }
+
+    fn could_exist(&mut self, request: &Request<'_>) {
+        self.board.counting.could_exist.one();
+        let started = self.start_timing();
+        let may_be = self.shared.target.could_exist(request.key);
+        self.end_timing(Timed::CouldExist, started);
+        if !may_be {
+            self.board.counting.could_exist_misses.one();
+        }
+    }
+}
+
+/// Chains.
+impl<'a, T: Target> Worker<'a, T> {
+    /// The parent, set if it is not there, and the request's links behind it.
+    fn add_chained(&mut self, request: &Request<'_>) {
+        let _chain = self.chain_lock(request.key_id).map(RwLock::write);
+        self.board.counting.add_chained.one();
+        // A checked chain starts afresh: what it consists of is then known without reading it back.
+        let checked = self.shared.checking.is_some();
+        let present = !checked && self.shared.target.get(request.key).is_some();
+        let how = self.how(request, false);
+        if (present || self.set_locked(request, how)) && self.hang(request) {
+            return;
+        }
+        self.board.counting.add_chained_failures.one();
+    }
+
+    /// A chained item that a get missed comes back with its chain.
+    fn chain_after_miss(&mut self, request: &Request<'_>) {
+        if request.chain_bytes.is_empty() || self.shared.checking.is_some() {
+            return;
+        }
+        if !self.hang(request) {
+            self.board.counting.add_chained_failures.one();
+        }
+    }
+
+    /// Hangs the request's links on its item. In a checked run each step is a version of its own: the parent's stamp and
+    /// those of the links so far.
+    fn hang(&mut self, request: &Request<'_>) -> bool {
+        let mut stamps = vec![self.version_now()];
+        for link_bytes in request.chain_bytes {
+            let version = self.next_version();
+            stamps.push(version);
+            let now = fold(&stamps);
+            let shared = self.shared;
+            let checking = shared.checking.as_ref();
+            let begun = checking.map(|checking| checking.checker.begin_set(request.key_id, now));
+            let (values, populate) = (&shared.values, shared.settings.populate);
+            let stamp = Stamp { key_id: request.key_id, version };
+            let link_bytes = self.value_bytes(u64::from(*link_bytes));
+            let started = self.start_timing();
+            let hung = self.shared.target.chain(request.key, link_bytes, |link| {
+                if populate {
+                    values.fill(stamp, link);
+                }
+            });
+            self.end_timing(Timed::AddChained, started);
+            match (checking, begun) {
+                (Some(checking), Some(begun)) if hung => checking.checker.end_set(request.key_id, begun, now),
+                (Some(checking), Some(begun)) => checking.checker.abort_set(request.key_id, begun, now),
+                _ => {}
+            }
+            if !hung {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn chain_lock(&self, key_id: u64) -> Option<&'a RwLock<()>> {
+        let locks = self.shared.checking.as_ref()?.chain_locks.as_ref()?;
+        Some(&locks[key_id as usize % CHAIN_LOCKS])
+    }
+}
+
+/// Checking.
+impl<T: Target> Worker<'_, T> {
+    /// Versions are unique in a run: its mark, the thread, and a count; never 0.
+    fn next_version(&mut self) -> u64 {
+        self.sets_done += 1;
+        self.version_now()
+    }
+
+    fn version_now(&self) -> u64 {
+        let mark = self.shared.checking.as_ref().map_or(0, |checking| checking.run_mark);
+        u64::from(mark) << 48 | u64::from(self.number) << 36 | (self.sets_done & ((1 << 36) - 1))
+    }
+
+    /// A checked value must have room for its stamp.
+    fn value_bytes(&self, asked: u64) -> usize {
+        let floor = if self.shared.checking.is_some() { STAMP_BYTES as u64 } else { 0 };
+        usize::try_from(asked.max(floor)).unwrap_or(usize::MAX)
+    }
+
+    fn judge(
+        &self,
+        checking: &Checking,
+        key_id: u64,
+        item: Option<&T::Item<'_>>,
+        begun: crate::consistency::Begun,
+    ) -> Result<(), Inconsistency> {
+        let Some(item) = item else { return checking.checker.end_get(key_id, begun, None, false) };
+        let mut stamps = Vec::new();
+        let mut intact = true;
+        let populated = self.shared.settings.populate;
+        let mut look = |piece: &[u8]| match Stamp::of(piece) {
+            Some(stamp) if stamp.key_id == key_id || !populated => {
+                intact &= !populated || self.shared.values.is_intact(stamp, piece);
+                stamps.push(stamp.version);
+            }
+            _ => intact = false,
+        };
+        look(item);
+        item.each_link(&mut look);
+        let inherited = stamps.first().is_some_and(|version| (version >> 48) as u16 != checking.run_mark);
+        let found = populated.then(|| fold(&stamps));
+        checking.checker.end_get(key_id, begun, found, inherited)?;
+        if intact { Ok(()) } else { Err(checking.checker.damaged(key_id)) }
+    }
+
+    fn report(&self, checking: &Checking, verdict: Result<(), Inconsistency>) {
+        let Err(inconsistency) = verdict else { return };
+        self.board.counting.inconsistencies.one();
+        let mut found = checking.found.lock();
+        if found.len() < KEPT_INCONSISTENCIES {
+            found.push(inconsistency);
+        }
+        self.shared.stop.count_inconsistency(self.shared.settings.max_inconsistencies);
+    }
+}
+
+/// Timing.
+impl<T: Target> Worker<'_, T> {
+    #[inline]
+    fn start_timing(&mut self) -> Option<u64> {
+        self.until_timed -= 1;
+        if self.until_timed > 0 {
+            return None;
+        }
+        self.until_timed = if self.shared.time_all { 1 } else { SAMPLE_EVERY };
+        Some(self.shared.clock.monotonic_ns())
+    }
+
+    #[inline]
+    fn end_timing(&self, what: Timed, started: Option<u64>) {
+        if let Some(started) = started {
+            let ended = self.shared.clock.monotonic_ns();
+            self.board.latencies.lock().record(what, ended - started);
+        }
+    }
+}
+
+/// The version of an item: of its own stamp and those of its links, in any order.
+fn fold(stamps: &[u64]) -> Version {
+    match stamps {
+        [single] => Version(*single),
+        several => {
+            let mix = |stamp: &u64| (stamp ^ (stamp >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(31);
+            // Bit 63 keeps a chain apart from any single version.
+            Version(several.iter().map(mix).fold(0, u64::wrapping_add) | 1 << 63)
+        }
+    }
+}
+
+/// Reads every byte.
+fn touch(item: &impl Found) {
+    let mut sum = 0_u64;
+    let mut add = |piece: &[u8]| sum = piece.iter().fold(sum, |sum, byte| sum.wrapping_add(u64::from(*byte)));
+    add(item);
+    item.each_link(&mut add);
+    std::hint::black_box(sum);
+}

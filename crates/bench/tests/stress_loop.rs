@@ -1,0 +1,134 @@
+//! The stress loop over the simplest target: it does what the config says, and notices a target that does not.
+
+mod twin;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use device::SystemClock;
+use flashwright_bench::config::cachebench::load_text;
+use flashwright_bench::config::lower::lower;
+use flashwright_bench::config::plan::WorkloadPlan;
+use flashwright_bench::config::{Loaded, Override};
+use flashwright_bench::run::stop::{Stop, StopReason};
+use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, Observable, Watcher, run_all};
+use twin::MapTarget;
+use workload::Workload;
+use workload::generate::{Online, PreparedAccesses};
+
+const CONFIG: &str = r#"{
+  "cache_config": { "cacheSizeMB": 64 },
+  "test_config": { "numOps": 20000, "numThreads": 3, "numKeys": 500,
+    "keySizeRange": [8, 16], "keySizeRangeProbability": [1.0], "valSizeRange": [1, 300], "valSizeRangeProbability": [1.0],
+    "chainedItemLengthRange": [1, 4], "chainedItemLengthRangeProbability": [1.0],
+    "chainedItemValSizeRange": [1, 100], "chainedItemValSizeRangeProbability": [1.0],
+    "getRatio": 0.6, "setRatio": 0.3, "delRatio": 0.1 }
+}"#;
+
+struct Nobody;
+impl Watcher for Nobody {
+    fn look(&mut self, _: &[&dyn Observable], _: Duration) {}
+}
+
+fn run(target: MapTarget, changes: &[&str], timeout: Option<Duration>) -> InstanceReport {
+    let overrides: Vec<Override> = changes.iter().map(|change| change.parse().unwrap()).collect();
+    let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), CONFIG, &overrides) else { panic!("bad config") };
+    let plan = lower(&config).unwrap().instances.remove(0);
+    let workload: Box<dyn Workload> = match &plan.workload {
+        WorkloadPlan::Online(config) => Box::new(Online::new(config).unwrap()),
+        WorkloadPlan::Prepared { config, ops } => Box::new(PreparedAccesses::new(config, *ops).unwrap()),
+        WorkloadPlan::Replay(_) => panic!("not here"),
+    };
+    let options = InstanceOptions {
+        seed: 5,
+        clock: Arc::new(SystemClock),
+        stop: Stop::default(),
+        time_all: false,
+        inherits: false,
+        chains: true,
+    };
+    let instance = Instance::new(target, plan.run, workload, options);
+    run_all(&[instance], timeout, &mut Nobody).unwrap().remove(0)
+}
+
+fn sound() -> MapTarget {
+    MapTarget { capacity_items: 300, ..MapTarget::default() }
+}
+
+#[test]
+fn the_operations_asked_for_are_done_in_the_mix_asked_for() {
+    let counts = run(sound(), &[], None).counts;
+    assert_eq!(counts.ops, 60_000);
+    assert_eq!(counts.gets + counts.sets + counts.deletes, 60_000);
+    assert!((0.59..0.61).contains(&(counts.gets as f64 / 60_000.0)), "{counts:?}");
+    assert!((0.09..0.11).contains(&(counts.deletes as f64 / 60_000.0)), "{counts:?}");
+    assert_eq!(counts.get_hits_dram + counts.get_misses, counts.gets);
+}
+
+#[test]
+fn a_sound_target_passes_the_consistency_check() {
+    for generator in ["workload", "online"] {
+        let changes = ["test_config.checkConsistency=true".to_owned(), format!("test_config.generator={generator}"), "test_config.addChainedRatio=0.2".into(), "test_config.updateRatio=0.1".into()];
+        let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
+        let report = run(sound(), &changes, None);
+        assert_eq!(report.counts.inconsistencies, 0, "{:?}", report.inconsistencies);
+        assert!(report.counts.add_chained > 1000 && report.counts.get_hits_dram > 1000);
+        assert_eq!(report.stopped, None);
+    }
+}
+
+#[test]
+fn a_target_that_loses_sets_or_deletes_is_found_out_and_the_run_ends() {
+    let check = ["test_config.checkConsistency=true"];
+    let losing = MapTarget { lose_every: Some(50), ..sound() };
+    let report = run(losing, &check, None);
+    assert!(report.counts.inconsistencies >= 50, "{:?}", report.counts);
+    assert_eq!(report.stopped, Some(StopReason::Inconsistencies));
+    assert!(!report.inconsistencies.is_empty());
+    let stubborn = MapTarget { ignore_deletes: true, ..sound() };
+    assert!(run(stubborn, &check, None).counts.inconsistencies >= 50);
+}
+
+#[test]
+fn a_flipped_byte_is_found_out() {
+    let flipping = MapTarget { flip_every: Some(1000), ..sound() };
+    let report = run(flipping, &["test_config.checkConsistency=true"], None);
+    assert!(report.counts.inconsistencies > 0);
+}
+
+#[test]
+fn lookaside_sets_what_a_get_missed() {
+    let report = run(sound(), &["test_config.enableLookaside=true", "test_config.setRatio=0", "test_config.delRatio=0"], None);
+    assert_eq!(report.counts.sets, report.counts.get_misses);
+    assert!(report.counts.get_hits_dram > 0);
+}
+
+#[test]
+fn only_set_if_miss_leaves_what_is_there() {
+    let report = run(sound(), &["test_config.onlySetIfMiss=true"], None);
+    assert!(report.counts.sets_skipped > 0 && report.counts.sets > 0);
+}
+
+#[test]
+fn could_exist_is_asked_and_answered() {
+    let report = run(sound(), &["test_config.couldExistRatio=0.5"], None);
+    assert!(report.counts.could_exist > 0 && report.counts.could_exist_misses < report.counts.could_exist);
+}
+
+#[test]
+fn one_operation_in_sixteen_is_timed() {
+    let report = run(sound(), &[], None);
+    let timed = report.latencies.gets().count() + report.latencies.of(flashwright_bench::run::latency::Timed::Set).count();
+    let deletes = report.latencies.of(flashwright_bench::run::latency::Timed::Delete).count();
+    let all = (timed + deletes) as f64 / 60_000.0;
+    assert!((0.9 / 16.0..1.1 / 16.0).contains(&all), "{all}");
+}
+
+#[test]
+fn a_run_whose_time_is_over_ends_with_a_report() {
+    let endless = ["test_config.numOps=1000000000000", "test_config.opDelayBatch=1", "test_config.opDelayNs=1000000"];
+    let report = run(sound(), &endless, Some(Duration::from_millis(1)));
+    assert_eq!(report.stopped, Some(StopReason::Timeout));
+    assert!(report.counts.ops > 0);
+}
