@@ -170,6 +170,19 @@ impl Cache {
             }
         }
     }
+
+    /// Chains a piece of `value_len` bytes to the item under `key`; `fill` writes it.
+    ///
+    /// # Errors
+    /// [`Refusal::NoParent`] if there is no such item, or why no room could be made.
+    pub fn add_chained_blocking(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Refusal> {
+        pollster::block_on(self.engine.add_chained(key, value_len, fill, Waiting::Thread))
+    }
 }
 
 /// What [`Cache::get_or_insert_with`] returned: both deref to the value.
@@ -273,7 +286,9 @@ impl Engine {
             return Item::from_flash(value, pieces);
         };
         draft.copy_from_slice(&value[parent]);
-        draft.mark_clean();
+        let Some(links) = self.promote_links(pool, hash, &value, &pieces) else {
+            return Item::from_flash(value, pieces);
+        };
         let mut lock = self.dram.lock(hash);
         if turn.overtaken() || lock.find(key).is_some() {
             drop(lock);
@@ -281,9 +296,33 @@ impl Engine {
         }
         let replaced = lock.link(draft);
         debug_assert!(replaced.is_none(), "nothing was linked under this lock");
+        for link in links {
+            // The parent is linked and locked, so it takes them all, unless it has expired this very second.
+            drop(lock.add_child(key, link));
+        }
         let Some(handle) = lock.find(key) else { return Item::from_flash(value, pieces) };
+        handle.mark_clean();
         self.counters.promoted(hash);
         Item::in_dram(handle, Layer::Flash)
+    }
+
+    /// The pieces of a chain behind its parent, as drafts, oldest first: so the newest ends up in front again.
+    fn promote_links(
+        &self,
+        pool: PoolId,
+        hash: KeyHash,
+        value: &FlashValue,
+        pieces: &[std::ops::Range<usize>],
+    ) -> Option<Vec<Draft<'_>>> {
+        let crossing = Crossing(self.flash.as_ref());
+        let links = pieces.iter().skip(1).rev();
+        links
+            .map(|link| {
+                let mut draft = self.dram.allocate_child(pool, hash, link.len(), &crossing).ok()?;
+                draft.copy_from_slice(&value[link.clone()]);
+                Some(draft)
+            })
+            .collect()
     }
 
     fn allocate_for_promotion(
@@ -366,6 +405,33 @@ impl Engine {
         let Some(flash) = &self.flash else { return false };
         self.in_flight.overtake(hash);
         flash.may_contain(hash) && flash.forget(hash, key)
+    }
+
+    async fn add_chained(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        fill: impl FnOnce(&mut [u8]),
+        waiting: Waiting,
+    ) -> Result<(), Refusal> {
+        let hash = KeyHash::of(key);
+        // The parent must be in DRAM and stay there; a get brings it back from flash.
+        let parent = self.get(key, waiting).await.ok_or(Refusal::NoParent)?;
+        let pool = parent.pool();
+        let crossing = Crossing(self.flash.as_ref());
+        let mut link = loop {
+            match (self.dram.allocate_child(pool, hash, value_len, &crossing), &self.flash) {
+                (Ok(link), _) => break link,
+                (Err(AllocateError::Busy), Some(flash)) => flash.wait_ready().await,
+                (Err(error), _) => return Err(error.into()),
+            }
+        };
+        fill(&mut link);
+        let mut lock = self.dram.lock(hash);
+        lock.add_child(key, link).map_err(|_| Refusal::NoParent)?;
+        // What flash holds lacks the new link.
+        self.displace(hash, key);
+        Ok(())
     }
 
     pub(crate) fn stats(&self) -> Stats {

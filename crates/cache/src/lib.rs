@@ -31,7 +31,7 @@ pub use stats::Stats;
 /// A cache of bytes under keys, in DRAM and on flash. Shared by all threads.
 pub struct Cache {
     // Dropped first: its threads use the engine.
-    _background: Option<background::Background>,
+    background: Option<background::Background>,
     engine: Arc<hybrid::Engine>,
     loads: in_flight::InFlight,
 }

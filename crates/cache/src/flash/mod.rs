@@ -5,6 +5,7 @@
 //! out, and how to wait for the device.
 
 pub mod chain;
+pub(crate) mod home;
 pub mod region;
 pub mod soc;
 pub(crate) mod tier;

@@ -32,7 +32,7 @@ use event_listener::{Event, Listener};
 use parking_lot::Mutex;
 
 pub use config::{SocConfig, SocConfigError};
-pub use persist::RestoreError;
+pub use persist::{RestoreError, snapshot_bytes};
 pub use stats::SocStats;
 pub use write_back::Progress;
 
