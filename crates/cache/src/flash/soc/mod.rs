@@ -3,7 +3,7 @@
 //!
 //! The idea is that of CacheLib's BigHash (Berg et al., "The CacheLib Caching Engine", OSDI 2020, §4.3): a key's
 //! hash names its bucket; a bucket is read and written whole; in it the oldest items make room. Where we deviate:
-//! an insert does not rewrite its bucket. Items wait in memory ([`pending`]), readable at once, and a background step
+//! an insert does not rewrite its bucket. Items wait in memory (`pending.rs`), readable at once, and a background step
 //! ([`Soc::step`]) settles all that wait for a bucket, and for its neighbours, by one write. Fewer bytes are written an
 //! item, and no insert ever waits for the device.
 //!
@@ -16,13 +16,13 @@
 //! empty.
 
 mod bits;
-pub mod bucket;
-pub mod config;
+mod bucket;
+mod config;
 mod filter;
 mod lookup;
 mod pending;
 mod persist;
-pub mod stats;
+mod stats;
 mod write_back;
 
 use std::sync::Arc;
