@@ -185,6 +185,17 @@ fn the_last_owner_may_be_a_completion() {
 }
 
 #[test]
+fn a_completion_that_panics_harms_nobody_else() {
+    let scratch = tempfile::tempdir().unwrap();
+    for engine in [None, Some(Engine::ThreadPool)] {
+        let path = scratch.path().join("flash");
+        let device = FileDevice::open(&path, &OpenOptions { engine, ..sized() }).unwrap();
+        device.submit(Request::Flush, Completion::new(|_| panic!("on purpose")));
+        (&device as &dyn Device).start(Request::Flush).wait().unwrap();
+    }
+}
+
+#[test]
 fn a_refused_direct_opening_says_so() {
     let error = open::open_error(Path::new("/some/where"), rustix::io::Errno::INVAL, false);
     assert_eq!(error.kind(), ErrorKind::Unsupported);
