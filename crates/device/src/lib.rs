@@ -6,6 +6,17 @@
 //! implementation and wrapper.
 //! Who writes another device finds the contract's rules in [`check`] and its counting in [`tally`].
 //!
+//! ```
+//! use flashwright_device::{Device, IoBuffer, MemoryDevice, PlacementHandle};
+//!
+//! let device: Box<dyn Device> = Box::new(MemoryDevice::new(1 << 20));
+//! let write = device.write(4096, IoBuffer::copy_of(&[7; 512]).into(), PlacementHandle::DEFAULT);
+//! write.wait()?; // or `.await` it
+//! let read = device.read(4096, IoBuffer::zeroed(512)).wait()?;
+//! assert_eq!(read.expect("a read gives its buffer back")[..], [7; 512]);
+//! # Ok::<(), flashwright_device::IoError>(())
+//! ```
+//!
 //! This room knows nothing of caches, policies or workloads. It also holds what a simulated world needs besides a
 //! device: the [`clock`], the [`timer`] and the seeded scheduler ([`sim`]).
 
