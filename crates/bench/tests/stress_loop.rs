@@ -1,4 +1,5 @@
 //! The stress loop over the simplest target: it does what the config says, and notices a target that does not.
+#![allow(clippy::unwrap_used, reason = "a test may panic, and says what it skips")]
 
 mod twin;
 

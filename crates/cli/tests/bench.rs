@@ -1,4 +1,5 @@
 //! The command as scripts use it: exit codes, what goes where, and that the JSON can be read.
+#![allow(clippy::unwrap_used, reason = "a test may panic, and says what it skips")]
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
