@@ -1,20 +1,23 @@
 //! The rim: the only threads of this room. They call the engine's steps and sleep when there is nothing to do.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use event_listener::{Event, Listener};
+use futures_util::future::select;
 
 use crate::error::CacheError;
+use crate::flash::region::{self, RegionStore};
 use crate::flash::Waiting;
+use crate::flash::soc::Soc;
 use crate::hybrid::Engine;
 
 /// The threads of one cache. Stopped and joined when dropped.
 pub(crate) struct Background {
     stop: Arc<Stop>,
-    engine: Arc<Engine>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -25,20 +28,26 @@ struct Stop {
 }
 
 impl Background {
-    /// Starts the threads: one that writes regions, one that writes buckets, one for upkeep.
+    /// Starts the threads: for each pair of flash engines one that writes regions and one that writes buckets, and one
+    /// for upkeep.
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<Self, CacheError> {
-        let mut background =
-            Self { stop: Arc::new(Stop::default()), engine: Arc::clone(engine), threads: Vec::new() };
-        if engine.flash.is_some() {
-            background.spawn("flash-regions", |engine, stop| write(engine, stop, Part::Regions))?;
-            background.spawn("flash-buckets", |engine, stop| write(engine, stop, Part::Buckets))?;
+        let mut background = Self { stop: Arc::new(Stop::default()), threads: Vec::new() };
+        let pairs = engine.flash.as_ref().map_or(0, |flash| flash.pairs.len());
+        for pair in 0..pairs {
+            background.spawn("flash-regions", engine, move |engine, stop| write_regions(engine, pair, stop))?;
+            background.spawn("flash-buckets", engine, move |engine, stop| write_buckets(engine, pair, stop))?;
         }
-        background.spawn("cache-upkeep", upkeep)?;
+        background.spawn("cache-upkeep", engine, upkeep)?;
         Ok(background)
     }
 
-    fn spawn(&mut self, name: &str, body: fn(&Engine, &Stop)) -> Result<(), CacheError> {
-        let (engine, stop) = (Arc::clone(&self.engine), Arc::clone(&self.stop));
+    fn spawn(
+        &mut self,
+        name: &str,
+        engine: &Arc<Engine>,
+        body: impl FnOnce(&Engine, &Stop) + Send + 'static,
+    ) -> Result<(), CacheError> {
+        let (engine, stop) = (Arc::clone(engine), Arc::clone(&self.stop));
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || body(&engine, &stop))
@@ -52,9 +61,6 @@ impl Drop for Background {
     fn drop(&mut self) {
         self.stop.asked.store(true, Ordering::SeqCst);
         self.stop.rung.notify(usize::MAX);
-        if let Some(flash) = &self.engine.flash {
-            flash.work.notify(usize::MAX);
-        }
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so itself; the cache is going away.
             let _ = thread.join();
@@ -62,37 +68,53 @@ impl Drop for Background {
     }
 }
 
-/// Which engines a writing thread serves.
-#[derive(Clone, Copy)]
-enum Part {
-    Regions,
-    Buckets,
-}
+impl Stop {
+    fn asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst)
+    }
 
-fn write(engine: &Engine, stop: &Stop, part: Part) {
-    let Some(flash) = &engine.flash else { return };
-    loop {
-        // Listen first: what becomes ready during the step rings.
-        let rung = flash.work.listen();
-        if stop.asked.load(Ordering::SeqCst) {
-            return;
-        }
-        let worked = pollster::block_on(async {
-            match part {
-                Part::Regions => flash.step_regions(Waiting::Task).await,
-                Part::Buckets => flash.step_buckets(Waiting::Task).await,
-            }
-        });
-        if !worked {
-            rung.wait();
+    /// Sleeps until `work` is there or the cache closes.
+    fn or(&self, work: impl Future<Output = ()>) {
+        let rung = self.rung.listen();
+        if !self.asked() {
+            pollster::block_on(select(rung, pin!(work)));
         }
     }
+}
+
+fn write_regions(engine: &Engine, pair: usize, stop: &Stop) {
+    let Some(regions) = regions_of(engine, pair) else { return };
+    while !stop.asked() {
+        let progress = pollster::block_on(regions.step(Waiting::Task));
+        if progress == region::Progress::Idle {
+            stop.or(regions.wait_work());
+        }
+    }
+}
+
+fn write_buckets(engine: &Engine, pair: usize, stop: &Stop) {
+    let Some(soc) = soc_of(engine, pair) else { return };
+    while !stop.asked() {
+        if soc.wants_step() {
+            pollster::block_on(soc.step(Waiting::Task, engine.clock.unix_seconds()));
+        } else {
+            stop.or(soc.wait_work(Waiting::Task));
+        }
+    }
+}
+
+fn regions_of(engine: &Engine, pair: usize) -> Option<&RegionStore> {
+    engine.flash.as_ref()?.pairs[pair].regions.as_ref()
+}
+
+fn soc_of(engine: &Engine, pair: usize) -> Option<&Soc> {
+    engine.flash.as_ref()?.pairs[pair].soc.as_ref()
 }
 
 fn upkeep(engine: &Engine, stop: &Stop) {
     loop {
         let rung = stop.rung.listen();
-        if stop.asked.load(Ordering::SeqCst) {
+        if stop.asked() {
             return;
         }
         let pause_ns = engine.upkeep_step();

@@ -4,6 +4,8 @@ use std::fmt;
 
 use device::IoError;
 
+use crate::dram::{AllocateError, MAX_KEY_BYTES};
+
 /// How an insert ended: exactly one of these, and each is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inserted {
@@ -23,7 +25,7 @@ pub enum Refusal {
         /// Bytes of the largest class.
         max_bytes: usize,
     },
-    /// Keys are 1 to 255 bytes.
+    /// Keys have a longest length.
     KeyLength(usize),
     /// Everything that could make room is pinned by handles in use.
     AllPinned,
@@ -39,7 +41,7 @@ impl fmt::Display for Refusal {
             Self::TooLarge { bytes, max_bytes } => {
                 write!(f, "the item needs {bytes} bytes, the largest allocation class has {max_bytes}")
             }
-            Self::KeyLength(len) => write!(f, "keys are 1 to 255 bytes, this one has {len}"),
+            Self::KeyLength(len) => write!(f, "a key has at most {MAX_KEY_BYTES} bytes, this one {len}"),
             Self::AllPinned => f.write_str("everything that could make room is in use"),
             Self::NoParent => f.write_str("there is no item to chain to"),
             Self::NoSuchPool(pool) => write!(f, "there is no pool {pool}"),
@@ -48,6 +50,17 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+impl From<AllocateError> for Refusal {
+    fn from(error: AllocateError) -> Self {
+        match error {
+            AllocateError::TooLarge { bytes, max } => Self::TooLarge { bytes, max_bytes: max },
+            AllocateError::KeyTooLong { bytes } => Self::KeyLength(bytes),
+            // Without a flash tier nothing is ever busy; with one, the caller waits and tries again.
+            AllocateError::NoMemory | AllocateError::Busy => Self::AllPinned,
+        }
+    }
+}
 
 /// Why a cache could not be opened or closed.
 #[derive(Debug, thiserror::Error)]

@@ -12,15 +12,19 @@
 //! Each call has an async and a blocking face over the same code: the blocking one lets its own thread do the
 //! transfers ([`Waiting::Thread`]).
 
-use std::future::Future;
+use std::sync::Arc;
 
+use device::Clock;
+
+use crate::config::{Removal, RemoveCallback};
 use crate::dram::{AllocateError, Draft, Dram, Handle, PoolId};
 use crate::error::{Inserted, Refusal};
-use crate::flash::tier::{self, FlashTier};
+use crate::flash::tier::{self, Crossing, FlashTier};
 use crate::flash::{FlashValue, Waiting, chain};
 use crate::in_flight::{InFlight, Joined, Turn};
 use crate::item::{Item, Layer};
-use crate::stats::Counters;
+use crate::stats::{Counters, Stats};
+use crate::upkeep::Upkeep;
 use crate::{Cache, KeyHash};
 
 /// How an item is to be kept.
@@ -166,19 +170,6 @@ impl Cache {
             }
         }
     }
-
-    /// Chains a piece of `value_len` bytes to the item under `key`; `fill` writes it.
-    ///
-    /// # Errors
-    /// [`Refusal::NoParent`] if there is no such item, or why no room could be made.
-    pub fn add_chained_blocking(
-        &self,
-        key: &[u8],
-        value_len: usize,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Result<(), Refusal> {
-        pollster::block_on(self.engine.add_chained(key, value_len, fill, Waiting::Thread))
-    }
 }
 
 /// What [`Cache::get_or_insert_with`] returned: both deref to the value.
@@ -201,11 +192,15 @@ impl std::ops::Deref for Fetched<'_> {
 }
 
 /// The tiers and what ties them together. Knows no threads.
-pub struct Engine {
+pub(crate) struct Engine {
     pub(crate) dram: Dram,
     pub(crate) flash: Option<FlashTier>,
     pub(crate) in_flight: InFlight,
     pub(crate) counters: Counters,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) upkeep: Upkeep,
+    pub(crate) pools: usize,
+    pub(crate) on_remove: Option<RemoveCallback>,
 }
 
 impl Engine {
@@ -278,19 +273,15 @@ impl Engine {
             return Item::from_flash(value, pieces);
         };
         draft.copy_from_slice(&value[parent]);
-        // Oldest first, as they were chained: the newest ends up in front again.
-        for link in pieces.iter().skip(1).rev() {
-            let chained = self.dram.chain_to_draft(&mut draft, link.len(), self);
-            let Ok(room) = chained else { return Item::from_flash(value, pieces) };
-            room.copy_from_slice(&value[link.clone()]);
-        }
         draft.mark_clean();
         let mut lock = self.dram.lock(hash);
         if turn.overtaken() || lock.find(key).is_some() {
             drop(lock);
             return Item::from_flash(value, pieces);
         }
-        let handle = lock.link(draft).now;
+        let replaced = lock.link(draft);
+        debug_assert!(replaced.is_none(), "nothing was linked under this lock");
+        let Some(handle) = lock.find(key) else { return Item::from_flash(value, pieces) };
         self.counters.promoted(hash);
         Item::in_dram(handle, Layer::Flash)
     }
@@ -303,7 +294,7 @@ impl Engine {
         value_len: usize,
         expiry_seconds: u32,
     ) -> Result<Draft<'_>, AllocateError> {
-        self.dram.allocate(pool, key, hash, value_len, expiry_seconds, self)
+        self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &Crossing(self.flash.as_ref()))
     }
 }
 
@@ -314,11 +305,14 @@ impl Engine {
         value_len: usize,
         options: &InsertOptions,
     ) -> Result<NewItem<'_>, Refusal> {
+        if usize::from(options.pool) >= self.pools {
+            return Err(Refusal::NoSuchPool(options.pool));
+        }
         let hash = KeyHash::of(key);
         let expiry_seconds = options.ttl_seconds.map_or(0, |ttl| self.clock.unix_seconds().saturating_add(ttl));
         loop {
-            let room =
-                self.dram.allocate(PoolId(options.pool), key, hash, value_len, expiry_seconds, self);
+            let (pool, crossing) = (PoolId(options.pool), Crossing(self.flash.as_ref()));
+            let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
             match (room, &self.flash) {
                 (Ok(draft), _) => return Ok(NewItem { draft, hash }),
                 (Err(AllocateError::Busy), Some(flash)) => flash.wait_ready().await,
@@ -332,9 +326,8 @@ impl Engine {
         let mut lock = self.dram.lock(hash);
         self.displace(hash, item.draft.key());
         let linked = lock.link(item.draft);
-        // The replaced item's memory is freed outside of the lock.
         drop(lock);
-        drop(linked);
+        self.left(linked, Removal::Replaced);
     }
 
     fn insert_if_absent(&self, item: NewItem<'_>) -> bool {
@@ -356,7 +349,16 @@ impl Engine {
         let on_flash = self.displace(hash, key);
         let unlinked = lock.unlink(key);
         drop(lock);
-        unlinked.is_some() || on_flash
+        let was_in_dram = unlinked.is_some();
+        self.left(unlinked, Removal::Removed);
+        was_in_dram || on_flash
+    }
+
+    /// Tells who wants to know, and lets go of the item outside of any lock.
+    fn left(&self, item: Option<Handle<'_>>, why: Removal) {
+        if let (Some(item), Some(callback)) = (item, &self.on_remove) {
+            callback(item.key(), &item, why);
+        }
     }
 
     /// Makes whatever flash holds or is about to deliver for the key unreachable. Called under the key's lock.
@@ -366,31 +368,13 @@ impl Engine {
         flash.may_contain(hash) && flash.forget(hash, key)
     }
 
-    async fn add_chained(
-        &self,
-        key: &[u8],
-        value_len: usize,
-        fill: impl FnOnce(&mut [u8]),
-        waiting: Waiting,
-    ) -> Result<(), Refusal> {
-        let hash = KeyHash::of(key);
-        // The parent must be in DRAM and stay there; a get brings it back from flash.
-        let parent = self.get(key, waiting).await.ok_or(Refusal::NoParent)?;
-        let pool = parent.pool();
-        let mut link = loop {
-            match (self.dram.allocate_link(pool, value_len, self), &self.flash) {
-                (Ok(link), _) => break link,
-                (Err(AllocateError::Busy), Some(flash)) => flash.wait_ready().await,
-                (Err(error), _) => return Err(error.into()),
-            }
-        };
-        fill(&mut link);
-        let mut lock = self.dram.lock(hash);
-        if lock.chain(key, link) {
-            self.displace(hash, key);
-            Ok(())
-        } else {
-            Err(Refusal::NoParent)
+    pub(crate) fn stats(&self) -> Stats {
+        Stats {
+            gets: self.counters.snapshot(),
+            pools: self.dram.stats(),
+            dram_memory: self.dram.memory(),
+            flash: self.flash.as_ref().map(FlashTier::stats),
+            upkeep: self.upkeep.stats(),
         }
     }
 }

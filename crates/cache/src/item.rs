@@ -54,14 +54,14 @@ impl<'a> Item<'a> {
 
     /// The items chained to this one, newest first.
     pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
-        let (dram, flash) = match &self.held {
-            Held::Dram(handle) => (Some(handle.chain()), None),
+        let flash = match &self.held {
+            Held::Dram(_) => None,
             Held::Flash(value, pieces) => {
                 let links = pieces.get(1..).unwrap_or_default();
-                (None, Some(links.iter().map(|range| &value[range.clone()])))
+                Some(links.iter().map(|range| &value[range.clone()]))
             }
         };
-        dram.into_iter().flatten().chain(flash.into_iter().flatten())
+        flash.into_iter().flatten()
     }
 }
 

@@ -6,8 +6,52 @@
 //!
 //! This room knows nothing of JSON, workloads, command lines or drives' insides.
 
+mod background;
+pub mod config;
 pub mod dram;
+pub mod error;
 pub mod flash;
+mod hybrid;
+mod in_flight;
+pub mod item;
 pub mod key;
+mod open;
+pub mod stats;
+mod upkeep;
 
+use std::sync::Arc;
+
+pub use config::{Builder, CacheConfig, FlashConfig, Recovery, UpkeepConfig};
+pub use error::{CacheError, Inserted, Refusal};
+pub use hybrid::{Fetched, InsertOptions, NewItem};
+pub use item::{Item, Layer};
 pub use key::KeyHash;
+pub use stats::Stats;
+
+/// A cache of bytes under keys, in DRAM and on flash. Shared by all threads.
+pub struct Cache {
+    // Dropped first: its threads use the engine.
+    _background: Option<background::Background>,
+    engine: Arc<hybrid::Engine>,
+    loads: in_flight::InFlight,
+}
+
+impl Cache {
+    /// Begins to put a cache together.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// Everything counted since the cache was opened.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.engine.stats()
+    }
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cache({:?})", self.engine.dram)
+    }
+}

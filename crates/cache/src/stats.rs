@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::KeyHash;
-use crate::dram::DramStats;
+use crate::dram::{MemoryStats, PoolStats};
 use crate::flash::region::RegionStats;
 use crate::flash::soc::SocStats;
 use crate::flash::tier::PutStats;
@@ -13,8 +13,10 @@ use crate::flash::tier::PutStats;
 pub struct Stats {
     /// How gets ended.
     pub gets: GetStats,
-    /// The DRAM tier.
-    pub dram: DramStats,
+    /// The DRAM tier, pool by pool.
+    pub pools: Vec<PoolStats>,
+    /// Where the DRAM tier's memory is.
+    pub dram_memory: MemoryStats,
     /// The flash tier; `None` without one.
     pub flash: Option<FlashStats>,
     /// Background work done for the DRAM tier.
@@ -75,6 +77,8 @@ pub struct FlashStats {
     pub soc: Option<SocStats>,
     /// The region stores, added up; `None` without one.
     pub regions: Option<RegionStats>,
+    /// Items in the region stores.
+    pub items_in_regions: u64,
     /// What the device counted.
     pub device: device::Counters,
     /// Whether the cache came back with what an earlier one left.

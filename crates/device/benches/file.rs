@@ -5,6 +5,8 @@
 //! Without a path, a temporary file. To compare: `fio --name=read --filename=PATH --direct=1 --rw=randread --bs=4k
 //! --ioengine=io_uring --iodepth=32 --runtime=SECONDS --time_based --size=1G`.
 
+#![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! The contract of [`Device`], as a suite that every implementation and every wrapper runs.
 //!
-//! Each check gets a fresh device, writes self-describing blocks ([`pattern`]) and asserts; a failed check panics
-//! and says which promise was broken. The suite writes the whole device: never run it on one with data.
+//! Each check gets a fresh device, writes blocks that say where and when they were written, and asserts; a failed
+//! check panics and says which promise was broken. The suite writes the whole device: never run it on one with data.
 
 mod access;
 mod flight;

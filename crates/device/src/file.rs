@@ -15,7 +15,7 @@ mod transfer;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{Completion, Counters, Device, Geometry, IoError, Outcome, Request, RequestKind};
+use crate::{Completion, Counters, Device, ErrorKind, Geometry, IoError, Outcome, Request, RequestKind};
 use medium::Medium;
 pub use open::OpenOptions;
 use pool::Pool;
@@ -43,12 +43,12 @@ impl FileDevice {
     /// Opens, and creates if asked to, the file or block device at `path`.
     ///
     /// # Errors
-    /// * [`ErrorKind::Open`](crate::ErrorKind::Open): no such path, no permission, a size that does not fit what
+    /// * [`ErrorKind::Open`]: no such path, no permission, a size that does not fit what
     ///   is there;
-    /// * [`ErrorKind::Busy`](crate::ErrorKind::Busy): somebody else has it open as a device, or it is mounted;
-    /// * [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): direct I/O is refused and
+    /// * [`ErrorKind::Busy`]: somebody else has it open as a device, or it is mounted;
+    /// * [`ErrorKind::Unsupported`]: direct I/O is refused and
     ///   [`OpenOptions::buffered`] was not asked for, or the [`OpenOptions::engine`] asked for is not to be had;
-    /// * [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace): the disk has no room for the file.
+    /// * [`ErrorKind::NoSpace`]: the disk has no room for the file.
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, IoError> {
         Self::start(open::open(path.as_ref(), options, None)?, options.engine)
     }
@@ -64,13 +64,13 @@ impl FileDevice {
 
     fn start(medium: Medium, engine: Option<Engine>) -> Result<Self, IoError> {
         let medium = Arc::new(medium);
-        let ring = match (engine, Ring::new(Arc::clone(&medium))) {
-            (Some(Engine::ThreadPool), _) | (None, Err(_)) => None,
-            (_, Ok(ring)) => Some(ring),
-            (Some(Engine::IoUring), Err(error)) => {
+        let ring = match engine {
+            Some(Engine::ThreadPool) => None,
+            Some(Engine::IoUring) => Some(Ring::new(Arc::clone(&medium)).map_err(|error| {
                 let context = format!("{}: io_uring is not to be had", medium.path.display());
-                return Err(IoError::with_source(crate::ErrorKind::Unsupported, context, error));
-            }
+                IoError::with_source(ErrorKind::Unsupported, context, error)
+            })?),
+            None => Ring::new(Arc::clone(&medium)).ok(),
         };
         Ok(Self { ring, pool: Pool::new(Arc::clone(&medium)), medium })
     }
@@ -124,3 +124,6 @@ impl std::fmt::Debug for FileDevice {
         write!(f, "FileDevice({path}, {} bytes, {engine:?})", self.medium.geometry.capacity_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;

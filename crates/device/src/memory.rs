@@ -176,3 +176,48 @@ impl std::fmt::Debug for MemoryDevice {
         write!(f, "MemoryDevice({} bytes, {} resident)", self.geometry.capacity_bytes, self.resident_bytes())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{IoBuffer, PlacementHandle};
+
+    const TERABYTE: u64 = 1 << 40;
+
+    fn write(device: &MemoryDevice, offset: u64, bytes: &[u8]) {
+        let data = IoBuffer::copy_of(bytes).into();
+        device.execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    }
+
+    fn read(device: &MemoryDevice, offset: u64, len: usize) -> IoBuffer {
+        device.execute(Request::Read { offset, buffer: IoBuffer::zeroed(len) }).unwrap().unwrap()
+    }
+
+    #[test]
+    fn memory_is_taken_by_writes_and_given_back_by_trims() {
+        let device = MemoryDevice::new(TERABYTE);
+        assert!(
+            read(&device, TERABYTE - 4096, 4096).iter().all(|&byte| byte == 0),
+            "unwritten space is zeros"
+        );
+        assert_eq!(device.resident_bytes(), 0, "reading takes nothing");
+        write(&device, TERABYTE - 512, &[1; 512]);
+        write(&device, 3 * CHUNK_BYTES - 512, &[2; 1024]);
+        assert_eq!(device.resident_bytes(), 3 * CHUNK_BYTES);
+        device.execute(Request::Trim { offset: 512, len: TERABYTE - 1024 }).unwrap();
+        assert_eq!(device.resident_bytes(), CHUNK_BYTES, "the last chunk was trimmed in part");
+        assert!(read(&device, TERABYTE - 512, 512).iter().all(|&byte| byte == 1));
+        assert!(read(&device, 3 * CHUNK_BYTES - 512, 1024).iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn a_duplicate_goes_its_own_way() {
+        let device = MemoryDevice::new(TERABYTE);
+        write(&device, 0, &[1; 512]);
+        let duplicate = device.duplicate();
+        write(&device, 0, &[2; 512]);
+        write(&duplicate, 512, &[3; 512]);
+        assert_eq!((read(&duplicate, 0, 1024)[0], read(&duplicate, 0, 1024)[512]), (1, 3));
+        assert_eq!((read(&device, 0, 1024)[0], read(&device, 0, 1024)[512]), (2, 0));
+    }
+}

@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_range_that_is_no_slice_is_refused() {
         let whole: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20));
-        for range in [0..0, 100..8192, 0..8100, 0..(1 << 20) + 512, u64::MAX - 511..512] {
+        for range in [0..0, 100..8192, 0..8100, 0..(1 << 20) + 512, 1 << 20..(1 << 20) + 512] {
             let refused = SliceDevice::new(Arc::clone(&whole), range.clone());
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid, "{range:?}");
         }

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use flashwright_device::conformance::Subject;
 use flashwright_device::file::{Engine, OpenOptions};
 use flashwright_device::sim::LatencyModel;
+use flashwright_device::timer::SystemTimer;
+use flashwright_device::wrap::{CrashDevice, FaultDevice, Faults, Limits, MeasureDevice, ThrottleDevice};
 use flashwright_device::{
-    Device, FileDevice, MemoryDevice, SimulatedDevice, Simulation, SliceDevice, StripeDevice, conformance,
+    Completion, Counters, Device, FileDevice, Geometry, MemoryDevice, Request, SimulatedDevice, Simulation,
+    SliceDevice, StripeDevice, SystemClock, conformance,
 };
 
 const CAPACITY_BYTES: u64 = 32 << 20;
@@ -61,6 +64,112 @@ fn a_simulated_device_keeps_the_contract() {
             let device = Arc::new(SimulatedDevice::new(simulation.world(), memory(), latency));
             Subject { device, drive: Some(Box::new(move || simulation.run_until_idle())) }
         });
+    }
+}
+
+#[test]
+fn a_measured_device_keeps_the_contract() {
+    conformance::run(|| {
+        Box::new(MeasureDevice::new(memory(), Arc::new(SystemClock), Arc::new(|_, _, _| {})))
+    });
+}
+
+#[test]
+fn a_throttled_device_keeps_the_contract() {
+    let limits = Limits { bytes_per_second: Some(8 << 30), requests_per_second: Some(400_000) };
+    conformance::run(|| Box::new(ThrottleDevice::new(memory(), Arc::new(SystemTimer::default()), limits)));
+    conformance::run_driven(|| {
+        let simulation = Simulation::new(3);
+        let limits = Limits { bytes_per_second: Some(1 << 20), requests_per_second: Some(100) };
+        let device = Arc::new(ThrottleDevice::new(memory(), Arc::new(simulation.world()), limits));
+        Subject { device, drive: Some(Box::new(move || simulation.run_until_idle())) }
+    });
+}
+
+#[test]
+fn a_device_without_faults_keeps_the_contract() {
+    conformance::run(|| Box::new(FaultDevice::new(memory(), 0, Faults::default())));
+}
+
+#[test]
+fn a_device_that_may_crash_keeps_the_contract() {
+    conformance::run(|| Box::new(CrashDevice::new(MemoryDevice::new(CAPACITY_BYTES))));
+}
+
+#[test]
+fn wrappers_of_wrappers_keep_the_contract() {
+    conformance::run_driven(|| {
+        let simulation = Simulation::new(8);
+        let simulated = SimulatedDevice::new(simulation.world(), memory(), LatencyModel::default());
+        let crash = CrashDevice::over(Arc::new(simulated), MemoryDevice::new(CAPACITY_BYTES));
+        let fault = FaultDevice::new(Arc::new(crash), 0, Faults::default());
+        let measure = MeasureDevice::new(Arc::new(fault), simulation.clock(), Arc::new(|_, _, _| {}));
+        let slice: Arc<dyn Device> = Arc::new(SliceDevice::new(Arc::new(measure), 4096..8 << 20).unwrap());
+        let device = Arc::new(StripeDevice::new(vec![slice, memory()], 64 << 10).unwrap());
+        Subject { device, drive: Some(Box::new(move || simulation.run_until_idle())) }
+    });
+}
+
+/// The suite itself: a device that breaks one promise, now and then, is found out.
+#[test]
+fn devices_that_break_the_contract_are_found_out() {
+    let broken = [
+        Faults { flipped_reads: 0.01, ..Default::default() },
+        Faults { flipped_writes: 0.01, ..Default::default() },
+        Faults { failed_reads: 0.01, ..Default::default() },
+        Faults { failed_writes: 0.01, ..Default::default() },
+        Faults { failed_flushes: 0.3, ..Default::default() },
+    ];
+    for faults in broken {
+        let suite = || conformance::run(|| Box::new(FaultDevice::new(memory(), 1, faults)));
+        assert!(std::panic::catch_unwind(suite).is_err(), "{faults:?} went unnoticed");
+    }
+    for misbehave in [swallow_a_write, misplace_a_write, accept_anything] {
+        let suite = || conformance::run(|| Box::new(Misbehaving { inner: memory(), misbehave }));
+        assert!(std::panic::catch_unwind(suite).is_err(), "a broken device went unnoticed");
+    }
+}
+
+/// A device that does something else than it was asked to.
+struct Misbehaving {
+    inner: Arc<dyn Device>,
+    misbehave: fn(Request) -> Request,
+}
+
+impl Device for Misbehaving {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        self.inner.submit((self.misbehave)(request), completion);
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+}
+
+fn swallow_a_write(request: Request) -> Request {
+    match request {
+        Request::Write { offset, .. } if offset == 12 * 512 => Request::Flush,
+        other => other,
+    }
+}
+
+fn misplace_a_write(request: Request) -> Request {
+    match request {
+        Request::Write { offset, data, placement } if offset == 12 * 512 => {
+            Request::Write { offset: offset + 512, data, placement }
+        }
+        other => other,
+    }
+}
+
+fn accept_anything(request: Request) -> Request {
+    match request {
+        Request::Trim { offset, len } => Request::Trim { offset: offset / 512 * 512, len: len / 512 * 512 },
+        other => other,
     }
 }
 

@@ -3,8 +3,8 @@
 //! An entry is 4 bytes: a fingerprint of 20 bits and the time it came in, in 12. Time is the weight that has come in
 //! since the beginning, in ticks of 1/1024 of the window, so an entry expires by itself when a window's weight has
 //! come in after it: the queue of "FIFO queues are all you need for cache eviction" (SOSP'23, section 4.2) without a
-//! queue. Sixteen entries share a cache line, and a key is looked for in its line alone. A full line gives up its
-//! oldest entry early; a stranger is taken for a member with probability 16 / 2^20.
+//! queue. Sixteen entries share a cache line, the newest first, and a key is looked for in its line alone. A full line
+//! gives up its oldest entry early; a stranger is taken for a member with a probability below 16 / 2^20.
 
 const LINE: usize = 16;
 const FINGERPRINT_BITS: u32 = 20;
@@ -65,23 +65,25 @@ impl Ghost {
             self.advance();
         }
         let entry = fingerprint(hash) << STAMP_BITS | self.tick & STAMP_MASK;
-        let tick = self.tick;
         let line = self.line_of(hash);
-        let oldest = self.lines[line].0.iter_mut().max_by_key(|place| match **place {
-            EMPTY => u32::MAX,
-            entry => age(entry, tick),
-        });
-        *oldest.expect("a line has places") = entry;
+        let places = &mut self.lines[line].0;
+        places.copy_within(..LINE - 1, 1);
+        places[0] = entry;
     }
 
     /// Whether the key left lately; if so it is forgotten, for it is back.
     #[inline]
     pub fn take(&mut self, hash: u64) -> bool {
-        let (tick, window_ticks) = (self.tick, self.window_ticks());
-        let fingerprint = fingerprint(hash);
         let line = self.line_of(hash);
-        let found = self.lines[line].0.iter_mut().find(|place| **place >> STAMP_BITS == fingerprint);
-        found.is_some_and(|place| age(std::mem::take(place), tick) < window_ticks)
+        let places = &mut self.lines[line].0;
+        let wanted = fingerprint(hash);
+        let Some(place) = places.iter().position(|&entry| entry >> STAMP_BITS == wanted) else {
+            return false;
+        };
+        let entry = places[place];
+        places.copy_within(place + 1.., place);
+        places[LINE - 1] = EMPTY;
+        age(entry, self.tick) < self.window_ticks()
     }
 
     /// Bytes of memory.
@@ -111,9 +113,12 @@ impl Ghost {
         for _ in 0..lines.min(self.lines.len()) {
             let line = self.sweep_next & (self.lines.len() - 1);
             self.sweep_next = line + 1;
-            for place in &mut self.lines[line].0 {
-                if age(*place, tick) >= window_ticks {
-                    *place = EMPTY;
+            // The newest first, so what expired is at the end.
+            for place in self.lines[line].0.iter_mut().rev() {
+                match *place {
+                    EMPTY => {}
+                    entry if age(entry, tick) >= window_ticks => *place = EMPTY,
+                    _ => break,
                 }
             }
         }
@@ -128,4 +133,102 @@ fn fingerprint(hash: u64) -> u32 {
 /// Ticks since the entry came in.
 fn age(entry: u32, tick: u32) -> u32 {
     tick.wrapping_sub(entry) & STAMP_MASK
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{RngExt as _, SeedableRng as _};
+
+    use super::*;
+    use crate::simulate::hash_of;
+
+    /// Everything that ever came in, with its key gone once it was taken.
+    #[derive(Default)]
+    struct Twin {
+        queue: Vec<(Option<u64>, u32)>,
+    }
+
+    impl Twin {
+        fn take(&mut self, key: u64, window: u64) -> bool {
+            let Some(place) = self.queue.iter().rposition(|&(queued, _)| queued == Some(key)) else {
+                return false;
+            };
+            let after: u64 = self.queue[place + 1..].iter().map(|&(_, weight)| u64::from(weight)).sum();
+            self.queue[place].0 = None;
+            after < window
+        }
+    }
+
+    #[test]
+    fn small_windows_equal_a_list_to_the_letter() {
+        for seed in 0..40 {
+            let mut rng = StdRng::seed_from_u64(seed);
+            let window = rng.random_range(0..200);
+            let (mut ghost, mut twin) = (Ghost::new(window), Twin::default());
+            let weight_at_most = rng.random_range(1..4);
+            for _ in 0..2000 {
+                let key = rng.random_range(0..400);
+                assert_eq!(ghost.take(hash_of(key)), twin.take(key, window), "seed {seed}, key {key}");
+                if rng.random() {
+                    let weight = rng.random_range(1..=weight_at_most);
+                    ghost.insert(hash_of(key), weight);
+                    twin.queue.push((Some(key), weight));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_window_keeps_nearly_all_and_nothing_older_and_knows_few_strangers() {
+        let window: u64 = 100_000;
+        let mut ghost = Ghost::new(window);
+        ghost.reserve(window as usize);
+        for key in 0..10 * window {
+            ghost.insert(hash_of(key), 1);
+        }
+        let strangers = (20 * window..30 * window).filter(|&key| ghost.take(hash_of(key))).count();
+        assert!(strangers < 40, "{strangers} of a million strangers");
+        // A tick is 98 entries: that is how exact the end of the window is.
+        let older = (0..9 * window - 98).filter(|&key| ghost.take(hash_of(key))).count();
+        assert!(older < 40, "{older} older than the window");
+        let kept = (9 * window + 98..10 * window).filter(|&key| ghost.take(hash_of(key))).count();
+        assert!(kept as u64 > window * 98 / 100, "{kept} of {window}");
+        assert!(ghost.memory_bytes() as u64 <= window * 11, "{} bytes", ghost.memory_bytes());
+    }
+
+    #[test]
+    fn stamps_that_went_round_do_not_look_young() {
+        let window = 1024;
+        for quiet in [1024, 3000, 4096, 5000, 8192, 70_000] {
+            let mut ghost = Ghost::new(window);
+            ghost.insert(hash_of(1), 1);
+            (0..quiet).for_each(|key| ghost.insert(hash_of(10 + key), 1));
+            assert!(!ghost.take(hash_of(1)), "after {quiet} others");
+        }
+        let mut ghost = Ghost::new(window);
+        ghost.insert(hash_of(1), 1);
+        ghost.insert(hash_of(2), 4096);
+        assert!(!ghost.take(hash_of(1)), "one entry of four windows' weight came in");
+    }
+
+    #[test]
+    fn growing_forgets_nothing() {
+        let mut ghost = Ghost::new(600);
+        (0..300).for_each(|key| ghost.insert(hash_of(key), 1));
+        let before = ghost.memory_bytes();
+        ghost.reserve(20_000);
+        assert!(ghost.memory_bytes() > 16 * before);
+        assert!((0..300).all(|key| ghost.take(hash_of(key))));
+        assert!(!(0..300).any(|key| ghost.take(hash_of(key))), "taken once");
+    }
+
+    #[test]
+    fn a_new_window_counts_from_when_an_entry_came_in() {
+        let mut ghost = Ghost::new(100);
+        (0..100).for_each(|key| ghost.insert(hash_of(key), 1));
+        ghost.set_window(10);
+        assert!(!ghost.take(hash_of(89)));
+        assert!(ghost.take(hash_of(90)));
+    }
 }

@@ -8,6 +8,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::eviction::{Clairvoyant, clairvoyant};
 use crate::{Entry, Eviction, HitRule, Slot};
 
 /// A request for a key.
@@ -150,6 +151,29 @@ impl Simulation {
             }
         }
     }
+}
+
+/// A policy's counts over all of a trace.
+#[must_use]
+pub fn run(policy: Box<dyn Eviction>, capacity_weight: u64, requests: &[Request]) -> Counts {
+    let mut simulation = Simulation::new(policy, capacity_weight);
+    for request in requests {
+        simulation.request(request);
+    }
+    simulation.counts()
+}
+
+/// The counts of MIN over all of a trace: where all weights are equal, no policy hits more often.
+#[must_use]
+pub fn run_clairvoyant(capacity_weight: u64, requests: &[Request]) -> Counts {
+    let next_uses = clairvoyant::next_uses(requests.iter().map(|request| request.key));
+    let (policy, next_use) = Clairvoyant::new();
+    let mut simulation = Simulation::new(Box::new(policy), capacity_weight);
+    for (request, next) in requests.iter().zip(next_uses) {
+        next_use.set(next);
+        simulation.request(request);
+    }
+    simulation.counts()
 }
 
 /// The hash that a policy sees of a key.

@@ -10,8 +10,8 @@ const WORDS: usize = 8;
 /// Counters of a key; each has two words of the line to itself.
 const ROWS: u32 = 4;
 const COUNTER_AT_MOST: u64 = 15;
-/// 8 counters an entry, two of each row: 4 bytes.
-const ENTRIES_PER_LINE: usize = 16;
+/// 16 counters an entry, four of each row: 8 bytes.
+const ENTRIES_PER_LINE: usize = 8;
 const LINES_AT_LEAST: usize = 4;
 /// Clears what halving shifts from a counter into its neighbour.
 const HALVES: u64 = 0x7777_7777_7777_7777;
@@ -43,19 +43,20 @@ impl Sketch {
         }
     }
 
-    /// The key was seen.
+    /// The key was seen. Only its lowest counters go up: the others are too high already, by keys that share them
+    /// (Estan, Varghese: "New directions in traffic measurement and accounting", SIGCOMM'02, conservative update).
     pub fn count(&mut self, hash: u64) {
+        let seen = u64::from(self.estimate(hash));
+        if seen == COUNTER_AT_MOST {
+            return;
+        }
         let line = self.line_of(hash);
-        let mut counted = false;
         for row in 0..ROWS {
             let (word, shift) = counter(hash, row);
             let word = &mut self.lines[line].0[word];
-            if *word >> shift & COUNTER_AT_MOST < COUNTER_AT_MOST {
-                *word += 1 << shift;
-                counted = true;
-            }
+            *word += u64::from(*word >> shift & COUNTER_AT_MOST == seen) << shift;
         }
-        self.additions += usize::from(counted);
+        self.additions += 1;
         if self.additions >= self.lines.len() * ENTRIES_PER_LINE * self.sample_per_entry {
             self.halve();
         }
@@ -157,6 +158,6 @@ mod tests {
         sketch.reserve(5000);
         let after: Vec<u8> = (0..40).map(|key| sketch.estimate(hash_of(key))).collect();
         assert_eq!(before, after);
-        assert_eq!(sketch.memory_bytes(), 512 * 64);
+        assert_eq!(sketch.memory_bytes(), 1024 * 64);
     }
 }

@@ -1,13 +1,43 @@
 //! What is asked of a cache.
 //!
-//! A [`Workload`] hands out one [`Source`] a worker thread; a source is an endless or ending run of [`Request`]s.
-//! Requests come from distributions ([`generate`]) or from recorded traces ([`trace`]). Beside them stand the two
-//! things that every run needs too: value bytes that any reader can verify ([`payload`]) and pacing ([`pace`]).
+//! A [`Workload`] hands out one [`Source`] a worker thread; a source is an endless or ending run of
+//! [`Request`]s. Requests come from distributions ([`generate`]) or from recorded traces ([`trace`]). Beside
+//! them stand the two things that every run needs too: value bytes that any reader can verify ([`payload`]) and
+//! pacing ([`pace`]).
 //!
-//! This room knows nothing of caches, devices or JSON, and reads no clock. Everything it produces follows from its
-//! configuration, the seed and the number of the worker: the same three give the same requests again.
+//! This room knows nothing of caches, devices or JSON, and reads no clock. Everything it produces follows from
+//! its configuration, the seed and the number of the worker: the same three give the same requests again.
+//!
+//! ```
+//! use flashwright_workload::Workload;
+//! use flashwright_workload::generate::{
+//!     Distribution, GeneratorConfig, Mix, Online, PoolConfig, Popularity, Table,
+//! };
+//!
+//! let pool = PoolConfig {
+//!     op_share: 1.0,
+//!     key_share: 1.0,
+//!     distribution: Distribution {
+//!         key_bytes: Table::uniform(8, 64),
+//!         value_bytes: Table { range: vec![100.0, 1000.0, 50_000.0], weights: vec![0.9, 0.1] },
+//!         chain_items: None,
+//!         chain_value_bytes: None,
+//!         ttl_seconds: None,
+//!         popularity: Popularity::Zipf { exponent: 0.9 },
+//!         mix: Mix { get: 0.9, set: 0.1, ..Mix::default() },
+//!     },
+//! };
+//! let workload = Online::new(&GeneratorConfig { keys: 1_000_000, pools: vec![pool] })?;
+//! let mut sources = workload.sources(4, 42)?;
+//! let request = sources[0].next().expect("generators never end");
+//! assert!((8..64).contains(&request.key.len()) && request.value_bytes < 50_000);
+//! # Ok::<(), flashwright_workload::WorkloadError>(())
+//! ```
 
 pub mod generate;
+pub mod pace;
+pub mod payload;
+pub mod trace;
 
 pub use generate::error::ConfigError;
 
@@ -18,8 +48,8 @@ pub struct Request<'a> {
     pub kind: RequestKind,
     /// The key's bytes.
     pub key: &'a [u8],
-    /// Identity of the key: equal keys have equal ids, and different keys different ones (exactly so in generators; in
-    /// traces the id is a 64-bit hash). Says nothing of the value's version.
+    /// Identity of the key: equal keys have equal ids, and different keys different ones (exactly so in
+    /// generators; in traces the id is a 64-bit hash). Says nothing of the value's version.
     pub key_id: u64,
     /// Length of the value. Traces say 0 where the recorded get missed.
     pub value_bytes: u64,
@@ -112,4 +142,15 @@ pub enum WorkloadError {
     /// Its configuration makes no sense.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A trace file cannot be opened.
+    #[error("cannot open the trace {path}: {source}")]
+    Open {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The thread that parses a trace cannot be started.
+    #[error("cannot start the trace parser: {0}")]
+    Thread(#[source] std::io::Error),
 }

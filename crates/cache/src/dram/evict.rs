@@ -1,12 +1,12 @@
 //! How an item leaves for another: chosen under the class lock, offered to the spill with no lock held, taken out of
 //! the index under its shard's lock.
 
-use super::item::State;
+use super::chain::children;
+use super::item::{ItemRef, State};
 use super::pools::{Taken, Wanted};
 use super::slab::Item;
 use super::{AllocateError, Class, Dram};
 use crate::KeyHash;
-use policy::Entry;
 
 /// Where evicted items go.
 ///
@@ -63,12 +63,32 @@ pub struct Victim<'a> {
     pool: super::PoolId,
     now_seconds: u32,
     value: [&'a [u8]; 1],
+    /// Parent and children, if there are any.
+    chain: Vec<&'a [u8]>,
+    head: Option<ItemRef>,
+    expiry_seconds: u32,
 }
 
 impl<'a> Victim<'a> {
     pub(super) fn new(dram: &'a Dram, item: Item<'a>, now_seconds: u32) -> Self {
         let pool = dram.pools.class_of(item.reference()).0.pool;
-        Self { item, hash: KeyHash::of(item.key()), pool, now_seconds, value: [item.value()] }
+        let head = dram.chains.head(item);
+        let mut chain = Vec::new();
+        if head.is_some() {
+            chain.push(item.value());
+            chain.extend(children(&dram.pools.arena, head).map(Item::value));
+        }
+        let (hash, value) = (KeyHash::of(item.key()), [item.value()]);
+        Self {
+            item,
+            hash,
+            pool,
+            now_seconds,
+            value,
+            chain,
+            head,
+            expiry_seconds: item.header().expiry_seconds(),
+        }
     }
 
     /// The key.
@@ -83,16 +103,16 @@ impl<'a> Victim<'a> {
         self.hash
     }
 
-    /// The value, in pieces.
+    /// The value, in pieces: the item's own, then its children's, newest first.
     #[must_use]
     pub fn value(&self) -> &[&'a [u8]] {
-        &self.value
+        if self.chain.is_empty() { &self.value } else { &self.chain }
     }
 
     /// Unix second at which the item expires; 0 is never.
     #[must_use]
     pub fn expiry_seconds(&self) -> u32 {
-        self.item.header().expiry_seconds()
+        self.expiry_seconds
     }
 
     /// The tag its owner gave it.
@@ -119,16 +139,9 @@ impl<'a> Victim<'a> {
         self.now_seconds.saturating_sub(self.item.header().touched_seconds())
     }
 
-    pub(super) fn item_bytes(&self) -> u64 {
-        self.item.header().item_bytes()
-    }
-
-    pub(super) fn now_seconds(&self) -> u32 {
-        self.now_seconds
-    }
-
-    pub(super) fn entry(&self) -> Entry {
-        Entry { hash: self.hash.0, weight: 1 }
+    /// Whether what was staged is still all there is to the item.
+    fn is_as_staged(&self, dram: &Dram) -> bool {
+        dram.chains.head(self.item) == self.head && self.item.header().expiry_seconds() == self.expiry_seconds
     }
 }
 
@@ -155,6 +168,12 @@ impl Dram {
             let item = match class.take(&self.pools, wanted) {
                 Taken::Free(item) => return Ok(item),
                 Taken::Victim(item) => item,
+                Taken::Chain { parent, child } => {
+                    if self.evict_chain_of(parent, child, wanted.now_seconds, spill) == Attempt::Busy {
+                        return Err(AllocateError::Busy);
+                    }
+                    continue;
+                }
                 Taken::Nothing => {
                     self.take_slab_from_others(class, spill)?;
                     continue;
@@ -167,7 +186,7 @@ impl Dram {
                     return Ok(item);
                 }
                 refused => {
-                    class.take_back(&self.pools, item, victim.entry(), wanted);
+                    class.take_back(&self.pools, item, wanted);
                     self.release(item);
                     if matches!(refused, Attempt::Busy) {
                         return Err(AllocateError::Busy);
@@ -190,12 +209,14 @@ impl Dram {
         let mut table = self.index.write(victim.hash);
         let state = item.header().state();
         let (linked, references) = (state.has(State::LINKED), state.references());
-        if linked && references == 2 {
+        if linked && references == 2 && victim.is_as_staged(self) {
             let removed = table.remove_item(item, victim.hash);
             debug_assert!(removed, "a linked item is in the index");
             if let Some(staged) = staged {
                 spill.commit(staged, victim);
             }
+            drop(table);
+            self.free_chain_of_the_gone(state, item);
             return Attempt::Gone;
         }
         drop(table);
@@ -203,6 +224,16 @@ impl Dram {
             spill.abandon(staged);
         }
         // Removed by its owner meanwhile, and nobody reads it any more: gone as well.
-        if !linked && references == 1 { Attempt::Gone } else { Attempt::InUse }
+        if !linked && references == 1 {
+            self.free_chain_of_the_gone(state, item);
+            return Attempt::Gone;
+        }
+        Attempt::InUse
+    }
+
+    fn free_chain_of_the_gone(&self, state: State, item: Item<'_>) {
+        if state.has(State::CHAINED) {
+            self.free_chain(item);
+        }
     }
 }

@@ -51,10 +51,6 @@ impl Index {
         self.shards[hash.shard(self.bits)].0.write()
     }
 
-    pub(super) fn write_shard(&self, shard: usize) -> RwLockWriteGuard<'_, Table> {
-        self.shards[shard].0.write()
-    }
-
     pub(super) fn read_shard(&self, shard: usize) -> RwLockReadGuard<'_, Table> {
         self.shards[shard].0.read()
     }

@@ -1,10 +1,10 @@
 //! Changing what the index says of a key.
 
+use super::Dram;
 use super::handle::{Draft, Handle};
 use super::index::Table;
 use super::item::State;
 use super::sync::RwLockWriteGuard;
-use super::{Dram, Entry};
 use crate::KeyHash;
 
 /// The sole right to say what is known of a key (and of all keys of its shard). Hold it briefly, and allocate before
@@ -30,6 +30,7 @@ impl<'a> KeyLock<'a> {
     /// If the draft's hash is not the one that was locked.
     pub fn link(&mut self, draft: Draft<'a>) -> Option<Handle<'a>> {
         assert_eq!(draft.hash, self.hash, "a draft is linked under the lock of its own key");
+        assert!(!draft.item.header().state().has(State::CHILD), "a child is added with `add_child`");
         let item = draft.into_item();
         let before = item.header().exchange(State::DRAFT, State::LINKED);
         let replaced = self.table.insert(&self.dram.pools.arena, item, self.hash).map(|old| {
@@ -39,8 +40,7 @@ impl<'a> KeyLock<'a> {
         });
         if !before.has(State::IN_POLICY) {
             let (class, _) = self.dram.pools.class_of(item.reference());
-            let entry = Entry { hash: self.hash.0, weight: 1 };
-            class.enter_policy(&self.dram.pools, item, entry, self.dram.now_seconds());
+            class.enter_policy(&self.dram.pools, item, self.dram.now_seconds());
         }
         replaced
     }

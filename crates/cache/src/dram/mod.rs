@@ -10,6 +10,7 @@
 //! * Locks are taken in the order shard, class, supply. Nothing is called outside of this room under the class lock
 //!   but the policy, and under the shard's lock but [`Spill::commit`].
 
+mod chain;
 mod config;
 mod evict;
 mod handle;
@@ -45,7 +46,9 @@ pub use release::ReleaseStats;
 pub use scan::Cursor;
 pub use stats::{ClassStats, MemoryStats, PoolStats};
 
+use chain::Chains;
 use index::Index;
+use item::State;
 use pools::{Class, Pools, Wanted};
 use reaper::Reaper;
 use rebalance::Rebalancer;
@@ -63,6 +66,7 @@ pub struct Dram {
     hits: Hits,
     reaper: Reaper,
     rebalancer: Rebalancer,
+    chains: Chains,
 }
 
 /// Why there is no memory for an item.
@@ -97,7 +101,7 @@ impl Dram {
         let index = Index::new(pools.arena.bytes());
         let hits = Hits::new(pools.classes.len());
         let rebalancer = Rebalancer::new(pools.classes.len());
-        Ok(Self { pools, index, clock, hits, reaper: Reaper::default(), rebalancer })
+        Ok(Self { pools, index, clock, hits, reaper: Reaper::default(), rebalancer, chains: Chains::new() })
     }
 
     /// The item of `key`, pinned, and the hit told to the policy. An expired item is removed and is no hit.
@@ -109,10 +113,14 @@ impl Dram {
         };
         let now_seconds = self.now_seconds();
         if handle.item.header().is_expired(now_seconds) {
-            self.remove_expired(handle, hash);
+            self.remove_expired(&handle, hash);
             return None;
         }
-        self.touch(handle.item, hash, now_seconds);
+        let class = self.touch(handle.item, now_seconds);
+        self.hits.count(hash, class.index);
+        if handle.is_chained() {
+            self.touch_chain(handle.item, now_seconds);
+        }
         Some(handle)
     }
 
@@ -162,9 +170,8 @@ impl Dram {
 
     /// Tells the policy of a hit, as its rule wants it.
     #[inline]
-    fn touch(&self, item: Item<'_>, hash: KeyHash, now_seconds: u32) {
+    fn touch(&self, item: Item<'_>, now_seconds: u32) -> &Class {
         let (class, slot) = self.pools.class_of(item.reference());
-        self.hits.count(hash, class.index);
         let header = item.header();
         match class.rule() {
             HitRule::Ignore => header.set_touched_seconds(now_seconds),
@@ -183,11 +190,20 @@ impl Dram {
                 class.hit(item, slot, now_seconds);
             }
         }
+        class
+    }
+
+    /// A chain is as hot as its parent: else its children would be evicted, and it with them.
+    #[cold]
+    fn touch_chain(&self, parent: Item<'_>, now_seconds: u32) {
+        for child in chain::children(&self.pools.arena, self.chains.head(parent)) {
+            self.touch(child, now_seconds);
+        }
     }
 
     /// Takes an expired item out, unless its key leads elsewhere by now; whether it did.
     #[cold]
-    fn remove_expired(&self, handle: Handle<'_>, hash: KeyHash) -> bool {
+    fn remove_expired(&self, handle: &Handle<'_>, hash: KeyHash) -> bool {
         let mut lock = self.lock(hash);
         let still = handle.is_linked() && handle.item.header().is_expired(self.now_seconds());
         let removed = if still { lock.unlink(handle.key()) } else { None };
@@ -195,11 +211,19 @@ impl Dram {
         removed.is_some()
     }
 
+    #[cold]
+    fn free(&self, item: Item<'_>) {
+        if item.header().state().has(State::CHAINED) {
+            self.free_chain(item);
+        }
+        self.pools.free(item);
+    }
+
     /// One reference less; the last frees the chunk.
     #[inline]
     fn release(&self, item: Item<'_>) {
         if item.header().unpin() {
-            self.pools.free(item);
+            self.free(item);
         }
     }
 }

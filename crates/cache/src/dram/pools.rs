@@ -7,11 +7,13 @@ use std::sync::OnceLock;
 
 use policy::{Entry, Eviction, HitRule, Slot};
 
+use super::chain::parent_of;
 use super::config::{ConfigError, DramConfig, Layout, PolicyFactory, PoolId};
 use super::item::{ItemRef, State};
 use super::slab::{Arena, Item, SlabUse};
 use super::stats::ClassCounters;
 use super::sync::{Mutex, MutexGuard};
+use crate::KeyHash;
 
 /// The arena with everything that hands out its chunks.
 pub(super) struct Pools {
@@ -85,6 +87,13 @@ pub(super) enum Taken<'a> {
     Free(Item<'a>),
     /// An item to be evicted. The caller holds a reference, and the chunk stands in the policy as the new entry's.
     Victim(Item<'a>),
+    /// A child of a chain to be evicted: the caller holds a reference of the parent, and the child is out of the policy.
+    Chain {
+        /// Whose chain it is.
+        parent: Item<'a>,
+        /// The chosen child.
+        child: Item<'a>,
+    },
     /// Nothing: no free chunk, no slab to be had, and of the items none that could leave.
     Nothing,
 }
@@ -164,6 +173,13 @@ fn size_table(sizes: &[u32]) -> Box<[u8]> {
     (0..=largest / SIZE_STEP).map(|step| first_at(step * SIZE_STEP) as u8).collect()
 }
 
+/// What a policy is told of an item that it knew before.
+pub(super) fn entry_of(item: Item<'_>) -> Entry {
+    let is_child = item.header().state().has(State::CHILD);
+    let hash = if is_child { KeyHash(item.reference().0.into()).remix() } else { KeyHash::of(item.key()).0 };
+    Entry { hash, weight: 1 }
+}
+
 impl Supply {
     fn new(layout: &Layout) -> Self {
         let free = (0..layout.slab_count).rev().collect();
@@ -236,7 +252,7 @@ impl Class {
             return Taken::Free(item);
         }
         match inner.choose_victim(pools, self, wanted) {
-            Some(item) => Taken::Victim(item),
+            Some(chosen) => chosen,
             None => {
                 inner.counters.allocation_failures += 1;
                 Taken::Nothing
@@ -245,13 +261,13 @@ impl Class {
     }
 
     /// A victim could not leave: its slot is the old entry's again, as if that had been hit.
-    pub(super) fn take_back(&self, pools: &Pools, item: Item<'_>, entry: Entry, wanted: Wanted) {
+    pub(super) fn take_back(&self, pools: &Pools, item: Item<'_>, wanted: Wanted) {
         let mut inner = self.lock();
         let (_, slot) = pools.class_of(item.reference());
         if item.header().clear(State::EVICTING).has(State::IN_POLICY) {
             inner.policy().remove(slot);
         }
-        inner.policy().restore(slot, entry, wanted.now_seconds);
+        inner.policy().restore(slot, entry_of(item), wanted.now_seconds);
         item.header().set(State::IN_POLICY);
         inner.counters.evictions -= 1;
         inner.counters.eviction_failures += 1;
@@ -261,12 +277,12 @@ impl Class {
 
     /// An item that its policy let go of while it was a draft comes in again.
     #[cold]
-    pub(super) fn enter_policy(&self, pools: &Pools, item: Item<'_>, entry: Entry, now_seconds: u32) {
+    pub(super) fn enter_policy(&self, pools: &Pools, item: Item<'_>, now_seconds: u32) {
         let mut inner = self.lock();
         let state = item.header().state();
         if state.has(State::LINKED) && !state.has(State::IN_POLICY | State::EVICTING) {
             let (_, slot) = pools.class_of(item.reference());
-            inner.policy().insert(slot, entry, now_seconds);
+            inner.policy().insert(slot, entry_of(item), now_seconds);
             item.header().set(State::IN_POLICY);
         }
     }
@@ -353,7 +369,7 @@ impl Inner {
 
     /// Lets the policy choose, until it chooses an item that nobody uses. Its slot goes to the new entry at once,
     /// which saves taking the lock again when the item has left.
-    fn choose_victim<'a>(&mut self, pools: &'a Pools, class: &Class, wanted: Wanted) -> Option<Item<'a>> {
+    fn choose_victim<'a>(&mut self, pools: &'a Pools, class: &Class, wanted: Wanted) -> Option<Taken<'a>> {
         let tries = self.policy.as_ref()?.len();
         for _ in 0..tries {
             let slot = self.policy().evict(wanted.now_seconds)?;
@@ -366,16 +382,20 @@ impl Inner {
             if self.is_releasing(pools, item) {
                 continue;
             }
-            if item.header().begin_eviction() {
+            if state.has(State::CHILD) {
+                let parent = parent_of(&pools.arena, item);
+                if parent.header().begin_eviction() {
+                    return Some(Taken::Chain { parent, child: item });
+                }
+            } else if item.header().begin_eviction() {
                 self.policy().insert(slot, wanted.entry, wanted.now_seconds);
                 item.header().set(State::IN_POLICY);
                 self.counters.evictions += 1;
                 self.counters.requested_bytes -= item.header().item_bytes();
                 self.counters.requested_bytes += wanted.bytes;
-                return Some(item);
+                return Some(Taken::Victim(item));
             }
-            let entry = Entry { hash: crate::KeyHash::of(item.key()).0, weight: 1 };
-            self.policy().restore(slot, entry, wanted.now_seconds);
+            self.policy().restore(slot, entry_of(item), wanted.now_seconds);
             item.header().set(State::IN_POLICY);
             self.counters.eviction_failures += 1;
         }

@@ -44,11 +44,14 @@ impl Dram {
             let table = self.index.read_shard(shard);
             reaped.visited += table.len() as u64;
             let items = table.items(&self.pools.arena);
-            items.filter(|item| item.header().is_expired(now_seconds)).map(|item| Handle::pin(self, item)).collect()
+            items
+                .filter(|item| item.header().is_expired(now_seconds))
+                .map(|item| Handle::pin(self, item))
+                .collect()
         };
         for handle in expired {
             let hash = KeyHash::of(handle.key());
-            reaped.removed += u64::from(self.remove_expired(handle, hash));
+            reaped.removed += u64::from(self.remove_expired(&handle, hash));
         }
     }
 }

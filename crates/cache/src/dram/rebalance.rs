@@ -119,8 +119,10 @@ impl Dram {
 
     fn pick_by_tail_age(&self, pool: PoolId, how: &Rebalance, ratio: f64, seconds: u32) -> Option<Pair<'_>> {
         let age = |class: &&Class| self.class_stats(class).tail_age_seconds;
-        let (donor_age, donor) =
-            self.donors(pool, how).filter_map(|class| Some((age(&class)?, class))).max_by_key(|&(age, _)| age)?;
+        let (donor_age, donor) = self
+            .donors(pool, how)
+            .filter_map(|class| Some((age(&class)?, class)))
+            .max_by_key(|&(age, _)| age)?;
         let (receiver_age, receiver) =
             self.active(pool).filter_map(|class| Some((age(&class)?, class))).min_by_key(|&(age, _)| age)?;
         let difference = donor_age.saturating_sub(receiver_age);

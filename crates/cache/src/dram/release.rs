@@ -3,11 +3,10 @@
 //! Chunks of the slab stop being handed out first, then each item leaves by the same protocol as any victim. Items that
 //! somebody holds are tried again; if they are still held after a few rounds, the slab goes back to work.
 
-use policy::Entry;
-
+use super::chain::parent_of;
 use super::evict::{Attempt, Spill, Victim};
 use super::item::State;
-use super::pools::{Class, Inner, Pools, Releasing};
+use super::pools::{Class, Inner, Pools, Releasing, entry_of};
 use super::slab::Item;
 use super::{AllocateError, Dram};
 
@@ -32,6 +31,11 @@ enum Occupant<'a> {
     Nobody,
     /// Ready to leave: marked `EVICTING`, one reference more, out of the policy.
     Leaving(Item<'a>),
+    /// A child. Its parent is marked `EVICTING` and has one reference more.
+    Child {
+        parent: Item<'a>,
+        child: Item<'a>,
+    },
     /// Held by somebody.
     InUse,
 }
@@ -39,9 +43,15 @@ enum Occupant<'a> {
 impl Dram {
     /// Gives a starving class a slab of its pool's richest neighbour.
     #[cold]
-    pub(super) fn take_slab_from_others<S: Spill>(&self, class: &Class, spill: &S) -> Result<(), AllocateError> {
+    pub(super) fn take_slab_from_others<S: Spill>(
+        &self,
+        class: &Class,
+        spill: &S,
+    ) -> Result<(), AllocateError> {
         let _one_at_a_time = self.pools.one_release(class.pool);
-        if class.lock().free_chunks(class) > 0 || self.pools.slabs_used(class.pool) < self.pools.quota(class.pool) {
+        if class.lock().free_chunks(class) > 0
+            || self.pools.slabs_used(class.pool) < self.pools.quota(class.pool)
+        {
             return Ok(()); // Somebody else's release helped while this one waited.
         }
         let mut donors: Vec<_> = self.pools.classes_of(class.pool).iter().collect();
@@ -73,66 +83,86 @@ impl Dram {
         let Some(releasing) = class.lock().begin_release(&self.pools, class) else {
             return (Err(AllocateError::NoMemory), stats);
         };
-        let mut refusal = AllocateError::NoMemory;
+        let mut last = Attempt::InUse;
         for _ in 0..ROUNDS {
-            refusal = AllocateError::NoMemory;
-            let mut left = 0;
-            for chunk in 0..releasing.carved {
-                let occupant = class.lock().occupant(&self.pools, releasing, chunk);
-                match occupant {
-                    Occupant::Nobody => {}
-                    Occupant::InUse => left += 1,
-                    Occupant::Leaving(item) => match self.make_leave(class, item, move_items, spill, &mut stats) {
-                        Attempt::Gone => {}
-                        Attempt::InUse => left += 1,
-                        Attempt::Busy => {
-                            left += 1;
-                            refusal = AllocateError::Busy;
-                        }
-                    },
-                }
-                if refusal == AllocateError::Busy {
-                    break;
-                }
-            }
-            if left == 0 || refusal == AllocateError::Busy {
+            last = self.empty_slab(class, releasing, move_items, spill, &mut stats);
+            if last != Attempt::InUse {
                 break;
             }
         }
         let mut inner = class.lock();
         inner.counters.evictions += stats.evictions;
         let done = inner.end_release(&self.pools, class, releasing, self.now_seconds());
+        let refusal = if last == Attempt::Busy { AllocateError::Busy } else { AllocateError::NoMemory };
         (if done { Ok(releasing.slab) } else { Err(refusal) }, stats)
     }
 
-    /// Moves or evicts an item that was marked as leaving.
+    /// One round over the chunks of a slab: gone, if all are; busy at once, if the spill is.
+    fn empty_slab<S: Spill>(
+        &self,
+        class: &Class,
+        releasing: Releasing,
+        move_items: bool,
+        spill: &S,
+        stats: &mut ReleaseStats,
+    ) -> Attempt {
+        let mut round = Attempt::Gone;
+        for chunk in 0..releasing.carved {
+            let occupant = class.lock().occupant(&self.pools, releasing, chunk);
+            let attempt = match occupant {
+                Occupant::Nobody => Attempt::Gone,
+                Occupant::InUse => Attempt::InUse,
+                Occupant::Leaving(item) => self.make_leave(class, item, item, move_items, spill, stats),
+                Occupant::Child { parent, child } => {
+                    self.make_leave(class, parent, child, move_items, spill, stats)
+                }
+            };
+            match attempt {
+                Attempt::Gone => {}
+                Attempt::InUse => round = Attempt::InUse,
+                Attempt::Busy => return Attempt::Busy,
+            }
+        }
+        round
+    }
+
+    /// Moves or evicts what is in a chunk: an item, or a child with its parent. The caller marked the item `EVICTING`
+    /// and holds a reference of it.
     fn make_leave<S: Spill>(
         &self,
         class: &Class,
         item: Item<'_>,
-        move_item: bool,
+        occupant: Item<'_>,
+        move_items: bool,
         spill: &S,
         stats: &mut ReleaseStats,
     ) -> Attempt {
-        let victim = Victim::new(self, item, self.now_seconds());
-        let chunk = if move_item { class.lock().chunk_for_move(&self.pools, class, &victim) } else { None };
-        let attempt = match chunk {
-            Some(chunk) => {
-                stats.move_attempts += 1;
-                let attempt = self.move_item(&victim, item, chunk);
-                stats.moves += u64::from(attempt == Attempt::Gone);
-                attempt
-            }
-            None => {
-                stats.eviction_attempts += 1;
-                let attempt = self.evict(&victim, spill);
-                stats.evictions += u64::from(attempt == Attempt::Gone);
-                attempt
-            }
+        let now_seconds = self.now_seconds();
+        let victim = Victim::new(self, item, now_seconds);
+        let is_child = occupant.reference() != item.reference();
+        let chunk = if move_items {
+            class.lock().chunk_for_move(&self.pools, class, occupant, now_seconds)
+        } else {
+            None
         };
-        match attempt {
-            Attempt::Gone => item.header().become_draft(),
-            Attempt::InUse | Attempt::Busy => drop(item.header().clear(State::EVICTING)),
+        let (attempt, item_left) = if let Some(chunk) = chunk {
+            stats.move_attempts += 1;
+            let attempt = match is_child {
+                true => self.move_child(&victim, item, occupant, chunk),
+                false => self.move_item(&victim, item, chunk),
+            };
+            stats.moves += u64::from(attempt == Attempt::Gone);
+            (attempt, attempt == Attempt::Gone && !is_child)
+        } else {
+            stats.eviction_attempts += 1;
+            let attempt = self.evict(&victim, spill);
+            stats.evictions += u64::from(attempt == Attempt::Gone);
+            (attempt, attempt == Attempt::Gone)
+        };
+        if item_left {
+            item.header().become_draft();
+        } else {
+            item.header().clear(State::EVICTING);
         }
         self.release(item);
         attempt
@@ -154,18 +184,25 @@ impl Dram {
         if !(state.has(State::LINKED) && state.references() == 2) {
             drop(table);
             self.release(chunk);
-            return if !state.has(State::LINKED) && state.references() == 1 { Attempt::Gone } else { Attempt::InUse };
+            return if !state.has(State::LINKED) && state.references() == 1 {
+                Attempt::Gone
+            } else {
+                Attempt::InUse
+            };
         }
         // Tag and expiry may have been changed through a handle that is gone by now.
         chunk.header().set_tag(header.tag());
         chunk.header().set_expiry_seconds(header.expiry_seconds());
+        if state.has(State::CHAINED) {
+            self.hand_chain_over(old, chunk);
+        }
         let clean = if state.has(State::CLEAN) { State::CLEAN } else { 0 };
         let before = chunk.header().exchange(State::DRAFT, State::LINKED | clean);
         let replaced = table.replace_item(old, chunk, victim.hash());
         debug_assert!(replaced, "a linked item is in the index");
         if !before.has(State::IN_POLICY) {
             let (class, _) = self.pools.class_of(chunk.reference());
-            class.enter_policy(&self.pools, chunk, victim.entry(), self.now_seconds());
+            class.enter_policy(&self.pools, chunk, self.now_seconds());
         }
         Attempt::Gone
     }
@@ -198,6 +235,13 @@ impl Inner {
         if item.header().state().has(State::FREE) {
             return Occupant::Nobody;
         }
+        if item.header().state().has(State::CHILD) {
+            let linked = item.header().state().has(State::LINKED);
+            let parent = linked
+                .then(|| parent_of(&pools.arena, item))
+                .filter(|parent| parent.header().begin_eviction());
+            return parent.map_or(Occupant::InUse, |parent| Occupant::Child { parent, child: item });
+        }
         if !item.header().begin_eviction() {
             return Occupant::InUse;
         }
@@ -209,13 +253,19 @@ impl Inner {
     }
 
     /// A free chunk for an item of the same class that must move; none is no reason to evict another.
-    fn chunk_for_move<'a>(&mut self, pools: &'a Pools, class: &Class, victim: &Victim<'_>) -> Option<Item<'a>> {
+    fn chunk_for_move<'a>(
+        &mut self,
+        pools: &'a Pools,
+        class: &Class,
+        moved: Item<'_>,
+        now_seconds: u32,
+    ) -> Option<Item<'a>> {
         let item = self.free_chunk(pools, class)?;
         item.header().set_state(State::DRAFT | State::IN_POLICY, 1);
         let (_, slot) = pools.class_of(item.reference());
-        self.policy().insert(slot, victim.entry(), victim.now_seconds());
+        self.policy().insert(slot, entry_of(moved), now_seconds);
         self.counters.items += 1;
-        self.counters.requested_bytes += victim.item_bytes();
+        self.counters.requested_bytes += moved.header().item_bytes();
         Some(item)
     }
 
@@ -236,9 +286,8 @@ impl Inner {
             if state.has(State::FREE) {
                 self.push_free(item);
             } else if state.has(State::LINKED) && !state.has(State::IN_POLICY | State::EVICTING) {
-                let entry = Entry { hash: crate::KeyHash::of(item.key()).0, weight: 1 };
                 let (_, slot) = pools.class_of(item.reference());
-                self.policy().insert(slot, entry, now_seconds);
+                self.policy().insert(slot, entry_of(item), now_seconds);
                 item.header().set(State::IN_POLICY);
             }
         }

@@ -16,6 +16,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::chain::Links;
 use super::item::{HEADER_BYTES, Header, ItemRef};
 
 /// The mapped memory and the table of slabs.
@@ -112,20 +113,6 @@ impl Arena {
         let address = unsafe { self.base.add(offset) };
         Item { address: address.cast(), reference, arena: PhantomData }
     }
-
-    /// Asks the processor to fetch an item's header and key.
-    #[inline]
-    pub(super) fn prefetch(&self, reference: ItemRef) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let address = self.item(reference).address.as_ptr().cast();
-            // SAFETY: prefetching has no effect that a program can see, at any address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(address) }
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let _ = reference;
-    }
 }
 
 impl std::fmt::Debug for Arena {
@@ -161,6 +148,7 @@ impl<'a> Item<'a> {
         unsafe { self.address.as_ref() }
     }
 
+    /// The key; children have none.
     #[inline]
     pub(super) fn key(self) -> &'a [u8] {
         // SAFETY: `describe` was given lengths that fit the chunk, and by the module's contract nobody writes now.
@@ -172,6 +160,14 @@ impl<'a> Item<'a> {
         let header = self.header();
         // SAFETY: as in `key`.
         unsafe { std::slice::from_raw_parts(self.bytes_at(header.key_len()), header.value_len()) }
+    }
+
+    /// A child's links, in the place of its key.
+    #[inline]
+    pub(super) fn links(self) -> &'a Links {
+        // SAFETY: any chunk has room for them behind the header, 4-byte aligned as that is; the memory is initialised,
+        // and for a child it is only accessed atomically: `key` is never called on one.
+        unsafe { &*self.bytes_at(0).cast::<Links>() }
     }
 
     /// Writes the key of a draft.

@@ -170,7 +170,7 @@ impl Dram {
         MemoryStats {
             arena_bytes: self.pools.arena.bytes(),
             used_slab_bytes,
-            index_bytes: self.index.bytes(),
+            index_bytes: self.index.bytes() + self.chains.bytes(),
             policy_bytes: slots * POLICY_BYTES_PER_SLOT,
         }
     }

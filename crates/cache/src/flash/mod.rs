@@ -4,8 +4,11 @@
 //! (log-structured regions). Both speak the same language, defined here: an item on its way in, a value on its way
 //! out, and how to wait for the device.
 
+pub mod chain;
 pub mod region;
 pub mod soc;
+pub(crate) mod tier;
+pub mod superblock;
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;

@@ -7,29 +7,28 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use device::Clock;
-use event_listener::Event;
+use device::{Clock, Device};
 use policy::{Admission, Candidate};
 
-use super::region::{self, RegionStore};
+use super::region::{self, Lookup, RegionStore};
 use super::soc::{self, Soc};
 use super::{FlashItem, FlashValue, Waiting, chain};
 use crate::KeyHash;
 use crate::dram::{Spill, Stage, Victim};
+use crate::stats::FlashStats;
 
 /// Bit of [`FlashItem::tag`] that says the value is a chain. The bits below carry the pool.
 const CHAINED: u16 = 1 << 15;
 const POOL_BITS: u16 = 0xff;
 
 /// The flash tier.
-pub struct FlashTier {
+pub(crate) struct FlashTier {
     pub(crate) pairs: Box<[Pair]>,
+    device: Arc<dyn Device>,
     admission: Arc<dyn Admission>,
     clock: Arc<dyn Clock>,
     small_item_max_bytes: usize,
     min_ttl_seconds: u32,
-    /// Rung when an engine has something to write; the background listens.
-    pub(crate) work: Event,
     puts: Puts,
 }
 
@@ -81,20 +80,20 @@ pub struct PutStats {
 }
 
 /// An item that has been copied to an engine and waits to become visible there.
-pub struct Staged {
-    pair: usize,
+pub(crate) struct Staged<'a> {
     bytes: u64,
-    engine: InEngine,
+    engine: InEngine<'a>,
 }
 
-enum InEngine {
-    Soc(soc::Staged),
-    Region(region::Staged),
+enum InEngine<'a> {
+    Soc(&'a Soc, soc::Staged<'a>),
+    Region(&'a RegionStore, region::Staged),
 }
 
 /// How the tier is put together.
 pub(crate) struct Parts {
     pub(crate) pairs: Vec<Pair>,
+    pub(crate) device: Arc<dyn Device>,
     pub(crate) admission: Arc<dyn Admission>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) small_item_max_bytes: usize,
@@ -106,11 +105,11 @@ impl FlashTier {
         assert!(!parts.pairs.is_empty(), "a flash tier has engines");
         Self {
             pairs: parts.pairs.into(),
+            device: parts.device,
             admission: parts.admission,
             clock: parts.clock,
             small_item_max_bytes: parts.small_item_max_bytes,
             min_ttl_seconds: parts.min_ttl_seconds,
-            work: Event::new(),
             puts: Puts::default(),
         }
     }
@@ -138,13 +137,12 @@ impl FlashTier {
     pub(crate) async fn read(&self, hash: KeyHash, key: &[u8], waiting: Waiting) -> Option<FlashValue> {
         let pair = &self.pairs[self.pair_of(hash)];
         if let Some(regions) = &pair.regions
-            && regions.may_contain(hash)
-            && let Some(value) = regions.read(hash, key, waiting).await
+            && let Lookup::Found(value) = regions.read(hash, key, waiting).await
         {
             return Some(value);
         }
         match &pair.soc {
-            Some(soc) => soc.read(hash, key, waiting).await,
+            Some(soc) => soc.read(hash, key, waiting, self.clock.unix_seconds()).await,
             None => None,
         }
     }
@@ -159,16 +157,35 @@ impl FlashTier {
     /// Waits until every engine has room for another item.
     pub(crate) async fn wait_ready(&self) {
         while !self.ready() {
-            self.work.notify_additional(usize::MAX);
             for pair in &self.pairs {
                 if let Some(regions) = &pair.regions {
                     regions.wait_ready().await;
                 }
                 if let Some(soc) = &pair.soc {
-                    soc.wait_ready().await;
+                    soc.wait_ready(Waiting::Task).await;
                 }
             }
         }
+    }
+
+    /// Tells the admission policy how much was written.
+    pub(crate) fn observe(&self, now_ns: u64) {
+        self.admission.observe(self.device.counters().written_bytes, now_ns);
+    }
+
+    /// Everything counted so far.
+    pub(crate) fn stats(&self) -> FlashStats {
+        let mut stats = FlashStats { puts: self.put_stats(), device: self.device.counters(), ..Default::default() };
+        for pair in &self.pairs {
+            if let Some(soc) = &pair.soc {
+                *stats.soc.get_or_insert_default() += &soc.stats();
+            }
+            if let Some(regions) = &pair.regions {
+                *stats.regions.get_or_insert_default() += regions.stats();
+                stats.items_in_regions += regions.len() as u64;
+            }
+        }
+        stats
     }
 
     /// What became of the items offered so far.
@@ -207,93 +224,108 @@ impl FlashTier {
             hash: victim.hash().0,
             size_bytes: bytes,
             ttl_seconds: (expiry != 0).then(|| expiry - now),
-            idle_seconds: victim.idle_seconds(now),
+            idle_seconds: victim.idle_seconds(),
         };
         let admitted = self.admission.admit(&candidate, self.clock.monotonic_ns());
         (!admitted).then_some(&self.puts.rejected_admission)
     }
 
-    fn stage_in_engine(&self, item: &FlashItem<'_>, bytes: usize) -> Stage<Staged> {
-        let index = self.pair_of(item.hash);
-        let pair = &self.pairs[index];
+    fn stage_in_engine(&self, item: &FlashItem<'_>, bytes: usize) -> Stage<Staged<'_>> {
+        let pair = &self.pairs[self.pair_of(item.hash)];
         let small = bytes <= self.small_item_max_bytes;
-        let engine = match (&pair.soc, &pair.regions) {
-            (Some(soc), regions) if (small || regions.is_none()) && soc.fits(item) => {
-                soc.stage(item).ok().map(InEngine::Soc)
+        let fits_soc = |soc: &&Soc| {
+            (small || pair.regions.is_none()) && soc.fits(item.key.len(), item.value_len())
+        };
+        let engine = if let Some(soc) = pair.soc.as_ref().filter(fits_soc) {
+            soc.stage(item).ok().map(|staged| InEngine::Soc(soc, staged))
+        } else if let Some(regions) = pair.regions.as_ref().filter(|regions| bytes <= regions.max_item_bytes()) {
+            match regions.stage(item) {
+                Ok(staged) => Some(InEngine::Region(regions, staged)),
+                Err(region::Refusal::Full) => None,
+                Err(region::Refusal::TooLarge | region::Refusal::WornOut) => return self.refuse_large(),
             }
-            (_, Some(regions)) if regions.fits(item) => regions.stage(item).ok().map(InEngine::Region),
-            _ => {
-                count(&self.puts.rejected_too_large);
-                return Stage::Drop;
-            }
+        } else {
+            return self.refuse_large();
         };
         match engine {
-            Some(engine) => Stage::Ready(Staged { pair: index, bytes: bytes as u64, engine }),
+            Some(engine) => Stage::Ready(Staged { bytes: bytes as u64, engine }),
             None => {
                 count(&self.puts.held_back);
                 Stage::Busy
             }
         }
     }
-}
 
-impl Spill for FlashTier {
-    type Staged = Staged;
-
-    fn stage(&self, victim: &Victim<'_>) -> Stage<Staged> {
-        let pieces = victim.pieces();
-        let header = if pieces.len() > 1 { chain::header(&pieces) } else { Vec::new() };
-        let mut value: Vec<&[u8]> = Vec::with_capacity(pieces.len() + 1);
-        let mut tag = u16::from(victim.pool().0) & POOL_BITS;
-        if pieces.len() > 1 {
-            value.push(&header);
-            tag |= CHAINED;
-        }
-        value.extend_from_slice(&pieces);
-        let (key, hash, expiry_seconds) = (victim.key(), victim.hash(), victim.expiry_seconds());
-        let item = FlashItem { key, hash, value: &value, expiry_seconds, tag };
-        let bytes = key.len() + item.value_len();
-        if let Some(why) = self.refused(victim, bytes as u64) {
-            count(&self.puts.offered);
-            count(why);
-            return Stage::Drop;
-        }
-        let staged = self.stage_in_engine(&item, bytes);
-        count(&self.puts.offered);
-        staged
+    fn refuse_large(&self) -> Stage<Staged<'_>> {
+        count(&self.puts.rejected_too_large);
+        Stage::Drop
     }
 
-    fn commit(&self, staged: Staged, _victim: &Victim<'_>) {
+    fn stage<'a>(&'a self, victim: &Victim<'_>) -> Stage<Staged<'a>> {
+        let pieces = victim.value();
+        let header = if pieces.len() > 1 { chain::header(pieces) } else { Vec::new() };
+        let mut tag = u16::from(victim.pool().0) & POOL_BITS;
+        let whole: Vec<&[u8]>;
+        let value = if pieces.len() > 1 {
+            tag |= CHAINED;
+            whole = std::iter::once(header.as_slice()).chain(pieces.iter().copied()).collect();
+            &whole
+        } else {
+            pieces
+        };
+        let (key, hash, expiry_seconds) = (victim.key(), victim.hash(), victim.expiry_seconds());
+        let item = FlashItem { key, hash, value, expiry_seconds, tag };
+        let bytes = key.len() + item.value_len();
+        count(&self.puts.offered);
+        match self.refused(victim, bytes as u64) {
+            Some(why) => {
+                count(why);
+                Stage::Drop
+            }
+            None => self.stage_in_engine(&item, bytes),
+        }
+    }
+
+    fn commit(&self, staged: Staged<'_>) {
         count(&self.puts.stored);
         self.puts.logical_bytes.fetch_add(staged.bytes, Ordering::Relaxed);
-        let pair = &self.pairs[staged.pair];
-        match (staged.engine, &pair.soc, &pair.regions) {
-            (InEngine::Soc(staged), Some(soc), _) => soc.commit(staged),
-            (InEngine::Region(staged), _, Some(regions)) => regions.commit(staged),
-            _ => unreachable!("staged by an engine that the pair has"),
-        }
-        if self.has_work() {
-            self.work.notify(1);
+        match staged.engine {
+            InEngine::Soc(soc, staged) => soc.commit(staged),
+            InEngine::Region(regions, staged) => regions.commit(staged),
         }
     }
 
-    fn abandon(&self, staged: Staged) {
+    fn abandon(&self, staged: Staged<'_>) {
         count(&self.puts.overtaken);
-        let pair = &self.pairs[staged.pair];
-        match (staged.engine, &pair.soc, &pair.regions) {
-            (InEngine::Soc(staged), Some(soc), _) => soc.abandon(staged),
-            (InEngine::Region(staged), _, Some(regions)) => regions.abandon(staged),
-            _ => unreachable!("staged by an engine that the pair has"),
+        match staged.engine {
+            InEngine::Soc(soc, staged) => soc.abandon(staged),
+            InEngine::Region(regions, staged) => regions.abandon(staged),
         }
     }
 }
 
-impl FlashTier {
-    fn has_work(&self) -> bool {
-        self.pairs.iter().any(|pair| {
-            pair.regions.as_ref().is_some_and(RegionStore::has_work)
-                || pair.soc.as_ref().is_some_and(Soc::has_work)
-        })
+/// What DRAM spills into: the flash tier, or nothing where there is none.
+#[derive(Clone, Copy)]
+pub(crate) struct Crossing<'a>(pub(crate) Option<&'a FlashTier>);
+
+impl<'a> Spill for Crossing<'a> {
+    type Staged = (&'a FlashTier, Staged<'a>);
+
+    fn stage(&self, victim: &Victim<'_>) -> Stage<Self::Staged> {
+        let Some(flash) = self.0 else { return Stage::Drop };
+        match flash.stage(victim) {
+            Stage::Ready(staged) => Stage::Ready((flash, staged)),
+            Stage::Drop => Stage::Drop,
+            Stage::Busy => Stage::Busy,
+        }
+    }
+
+    fn commit(&self, (flash, staged): Self::Staged, _victim: &Victim<'_>) {
+        flash.commit(staged);
+    }
+
+    fn abandon(&self, (flash, staged): Self::Staged) {
+        flash.abandon(staged);
     }
 }
 

@@ -87,3 +87,28 @@ fn device_number(sysfs: &Path) -> Option<u64> {
     let (major, minor) = text.trim_end().split_once(':')?;
     Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_found_by_its_inode() {
+        let line = "4: FLOCK  ADVISORY  WRITE 1201 fe:00:3407 0 EOF";
+        assert_eq!(flock_holder(line, "3407"), Some("1201"));
+        assert_eq!(flock_holder(line, "407"), None, "an inode that ends alike");
+        assert_eq!(flock_holder("1: POSIX  ADVISORY  WRITE 1201 fe:00:3407 0 EOF", "3407"), None);
+        assert_eq!(
+            flock_holder("1: -> FLOCK  ADVISORY  WRITE 7 fe:00:3407 0 EOF", "3407"),
+            None,
+            "who waits"
+        );
+    }
+
+    #[test]
+    fn only_mounts_of_paths_count() {
+        assert_eq!(mount("/dev/vda1 / ext4 rw 0 0"), Some(("/dev/vda1", "/")));
+        assert_eq!(mount("tmpfs /tmp tmpfs rw 0 0"), None);
+        assert_eq!(mount(""), None);
+    }
+}

@@ -14,7 +14,11 @@ use super::medium::{Medium, Removal};
 use super::transfer::kind_of;
 use super::{Engine, probe};
 use crate::tally::Tally;
-use crate::{ErrorKind, Geometry, IoError};
+use crate::timer::{SystemTimer, Timer};
+use crate::{Clock, ErrorKind, Geometry, IoError};
+
+/// Far longer than the kernel takes to let go of a closed device, and not long to wait for a refusal.
+const LINGERING_CLOSE_NS: u64 = 250_000_000;
 
 /// How to open a file or block device.
 #[derive(Debug, Clone, Default)]
@@ -92,8 +96,7 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Medium, IoErr
     if let Some(holder) = claim::holder_of_block_device(path) {
         return Err(IoError::new(ErrorKind::Busy, format!("{} is in use: {holder}", path.display())));
     }
-    // On a block device, O_EXCL keeps out mounts, swap, RAID and whoever else asks for it.
-    let file = open_with(path, options, OFlags::EXCL)?;
+    let file = open_exclusively(path, options)?;
     claim_file(&file, path)?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::block_device_geometry(&file, path, options.buffered)?;
@@ -109,6 +112,21 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Medium, IoErr
     })
 }
 
+/// On a block device, O_EXCL keeps out mounts, swap, RAID and whoever else asks for it. The kernel lets go of a device
+/// that went through io_uring a moment after it was closed, so a refusal counts only if it lasts.
+fn open_exclusively(path: &Path, options: &OpenOptions) -> Result<File, IoError> {
+    let timer = SystemTimer::default();
+    let give_up_ns = timer.monotonic_ns() + LINGERING_CLOSE_NS;
+    loop {
+        match open_with(path, options, OFlags::EXCL) {
+            Err(error) if error.kind() == ErrorKind::Busy && timer.monotonic_ns() < give_up_ns => {
+                timer.wait_until(timer.monotonic_ns() + LINGERING_CLOSE_NS / 50);
+            }
+            opened => return opened,
+        }
+    }
+}
+
 fn open_with(path: &Path, options: &OpenOptions, extra: OFlags) -> Result<File, IoError> {
     let direct = if options.buffered { OFlags::empty() } else { OFlags::DIRECT };
     let flags = OFlags::RDWR | OFlags::CLOEXEC | direct | extra;
@@ -116,7 +134,7 @@ fn open_with(path: &Path, options: &OpenOptions, extra: OFlags) -> Result<File, 
     opened.map(File::from).map_err(|errno| open_error(path, errno, options.buffered))
 }
 
-fn open_error(path: &Path, errno: Errno, buffered: bool) -> IoError {
+pub(super) fn open_error(path: &Path, errno: Errno, buffered: bool) -> IoError {
     let path = path.display();
     let (kind, context) = match errno {
         Errno::INVAL if !buffered => (
@@ -165,6 +183,12 @@ fn capacity(
 
 fn grow(file: &File, path: &Path, from: u64, to: &Geometry, preallocate: bool) -> Result<(), IoError> {
     let size = to.capacity_bytes;
+    let free = rustix::fs::fstatvfs(file).map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+    let context = || format!("cannot give {} {size} bytes; its disk has {free} free", path.display());
+    // The file system would find out only after it had taken all there is, from everybody.
+    if preallocate && size - from > free {
+        return Err(IoError::new(ErrorKind::NoSpace, context()));
+    }
     let grown = if preallocate {
         rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size)
     } else {
@@ -173,14 +197,11 @@ fn grow(file: &File, path: &Path, from: u64, to: &Geometry, preallocate: bool) -
     grown.map_err(|errno| {
         // A file that was there before is left as it was.
         let _ = rustix::fs::ftruncate(file, from);
-        let free = rustix::fs::fstatvfs(file).map_or(0, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
         let kind = match kind_of(&errno.into()) {
-            ErrorKind::NoSpace => ErrorKind::NoSpace,
-            ErrorKind::Unsupported => ErrorKind::Unsupported,
+            kind @ (ErrorKind::NoSpace | ErrorKind::Unsupported) => kind,
             _ => ErrorKind::Open,
         };
-        let context = format!("cannot give {} {size} bytes; its disk has {free} free", path.display());
-        system(kind, context, errno.into())
+        system(kind, context(), errno.into())
     })
 }
 

@@ -154,3 +154,6 @@ pub(super) fn kind_of(error: &io::Error) -> ErrorKind {
         _ => ErrorKind::Medium,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -89,7 +89,7 @@ impl SimulatedDevice {
     }
 
     fn takes_effect_at_start(&self, request: &Request) -> bool {
-        request.kind() == RequestKind::Read && self.world.random() % 2 == 0
+        request.kind() == RequestKind::Read && self.world.random().is_multiple_of(2)
     }
 }
 

@@ -119,7 +119,8 @@ pub struct EvictionConfig {
     pub kind: Kind,
     /// LRU, LRU-2Q, TinyLFU: which hits count.
     pub refresh: Refresh,
-    /// LRU, LRU-2Q, TinyLFU: whether reads count as use.
+    /// LRU, LRU-2Q, TinyLFU: whether reads count as use. A policy is told of hits, not of their kind, so whoever
+    /// tells it keeps those of the wrong kind to himself.
     pub update_on_read: bool,
     /// LRU, LRU-2Q, TinyLFU: whether writes over an entry count as use.
     pub update_on_write: bool,
@@ -170,5 +171,57 @@ pub fn build(config: &EvictionConfig, capacity_weight: u64) -> Box<dyn Eviction>
         Kind::WTinyLfu => Box::new(WTinyLfu::new(capacity_weight)),
         Kind::S3Fifo => Box::new(S3Fifo::new(capacity_weight)),
         Kind::Sieve => Box::new(Sieve::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_understood_in_every_spelling() {
+        for (name, kind) in NAMES {
+            assert_eq!(name.to_uppercase().replace('-', "_").parse(), Ok(*kind), "{name}");
+        }
+        for kind in Kind::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        assert_eq!("LRU-2Q".parse(), Ok(Kind::Lru2q));
+        assert_eq!("S3-FIFO".parse(), Ok(Kind::S3Fifo));
+        assert_eq!("w-TinyLFU".parse(), Ok(Kind::WTinyLfu));
+        assert_eq!("slru-17".parse::<Kind>().map(|kind| kind.to_string()), Ok("slru-17".to_owned()));
+    }
+
+    #[test]
+    fn wrong_names_get_the_nearest() {
+        let pairs =
+            [("lruq2", "lru2q"), ("seive", "sieve"), ("s3fifi", "s3fifo"), ("LRU5B2", "LRU5B"), ("", "lru")];
+        for (given, nearest) in pairs {
+            let error = given.parse::<Kind>().unwrap_err();
+            assert_eq!((error.given.as_str(), error.nearest), (given, nearest));
+        }
+        for none in ["slru-0", "slru-256", "slru-x"] {
+            assert!(none.parse::<Kind>().is_err(), "{none}");
+        }
+        let message = "seive".parse::<Kind>().unwrap_err().to_string();
+        assert!(
+            message
+                .starts_with("no eviction policy is named `seive`: did you mean `sieve`? (valid: fifo, lru,")
+        );
+    }
+
+    #[test]
+    fn all_kinds_are_in_the_table_and_the_other_way_round() {
+        for kind in Kind::ALL {
+            assert!(NAMES.iter().any(|&(_, named)| named == kind), "{kind}");
+        }
+        assert!(NAMES.iter().all(|(_, kind)| Kind::ALL.contains(kind)));
+    }
+
+    #[test]
+    #[should_panic(expected = "hot queue 60 % and cold queue 50 % are more than all")]
+    fn shares_above_all_are_refused() {
+        let config = EvictionConfig { hot_percent: 60, cold_percent: 50, ..EvictionConfig::new(Kind::Lru2q) };
+        drop(build(&config, 100));
     }
 }

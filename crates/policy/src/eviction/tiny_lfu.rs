@@ -3,8 +3,8 @@
 //!
 //! Einziger, Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM ToS 13(4), 2017.
 //!
-//! Where we deviate from CacheLib: counters have 4 bits, not 32, and eight an entry, so that the sketch takes 4 to 8
-//! bytes an entry.
+//! Where we deviate from CacheLib: counters have 4 bits, not 32, and there are sixteen of them an entry, so that the
+//! sketch takes 8 to 16 bytes an entry.
 
 use crate::eviction::refresh::{Clock, Refresh};
 use crate::segments::{Queue, Segments, share};

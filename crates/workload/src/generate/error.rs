@@ -64,6 +64,9 @@ pub enum Problem {
     /// Keys of more bytes than are supported.
     #[error("keys of {0} bytes; at most 255 are supported")]
     LongKey(u64),
+    /// Keys of no bytes, where keys are words.
+    #[error("keys of 0 bytes; words have at least one letter")]
+    EmptyKey,
     /// Chains without lengths for their items.
     #[error("chains are asked for, but the lengths of chained items are not given")]
     NoChainSizes,

@@ -1,9 +1,9 @@
 //! Which interval holds a point, in constant time.
 //!
-//! Sorted interval starts with a guide table over them (Chen and Asau 1974, "On generating random variates from an
-//! empirical distribution"): the point's top bits name a cell, the cell names the first interval that reaches into it, and
-//! a short walk does the rest. Unlike an alias table it keeps order, so an evenly spread sequence of points stays evenly
-//! spread in the result; [`super::population`] relies on that.
+//! Sorted interval starts with a guide table over them (Chen and Asau 1974, "On generating random variates from
+//! an empirical distribution"): the point's top bits name a cell, the cell names the first interval that
+//! reaches into it, and a short walk does the rest. Unlike an alias table it keeps order, so an evenly spread
+//! sequence of points stays evenly spread in the result; [`super::population`] relies on that.
 
 use super::error::Problem;
 

@@ -1,8 +1,8 @@
 //! How keys are spelt.
 //!
-//! A key's bytes are computed from its index and never stored. There are two spellings, after CacheBench's two generators:
-//! [`Raw`] writes the index itself, so no two keys are ever equal; [`Letters`] writes random-looking words, of which the
-//! short ones run out.
+//! A key's bytes are computed from its index and never stored. There are two spellings, after CacheBench's two
+//! generators: `Raw` writes the index itself, so no two keys are ever equal; `Letters` writes
+//! random-looking words, of which the short ones run out.
 
 use super::error::Problem;
 use super::guide::Guide;
@@ -48,8 +48,8 @@ pub(crate) trait Spelling: Send + Sync + 'static {
     fn spell_lone(&self, id: u64, into: &mut KeyBuffer);
 }
 
-/// The spelling of CacheBench's `online` generator: eight bytes of the index, then `a` up to the key's length, which
-/// is at least 8. Not printable; cheap for any number of keys.
+/// The spelling of CacheBench's `online` generator: eight bytes of the index, then `a` up to the key's length,
+/// which is at least 8. Not printable; cheap for any number of keys.
 pub(crate) struct Raw {
     first_key: u64,
     keys: u64,
@@ -92,14 +92,15 @@ impl Spelling for Raw {
 
 /// The spelling of CacheBench's `workload` generator: lower-case words.
 ///
-/// CacheBench draws every letter at random and then removes equal keys, so of a million keys, 43,000 of them of one
-/// letter, 26 of one letter remain. Here every length has as many keys as would be expected to remain, which makes the
-/// pool smaller in the same way without drawing or sorting anything. Inside a length, a key is its number in base 26
-/// (or, from 16 letters on, its index in letters `a` to `p`), so no two are equal; what is left of a long key is filled
-/// with letters picked by its index.
+/// CacheBench draws every letter at random and then removes equal keys, so of a million keys, 43,000 of them of
+/// one letter, 26 of one letter remain. Here every length has as many keys as would be expected to remain,
+/// which makes the pool smaller in the same way without drawing or sorting anything. Inside a length, a key is
+/// its number in base 26 (or, from 16 letters on, its index in letters `a` to `p`), so no two are equal; what
+/// is left of a long key is filled with letters picked by its index.
 pub(crate) struct Letters {
     keys: u64,
-    /// Multiplier that is coprime to `keys`: index times it, modulo `keys`, visits every key once and mixes the lengths.
+    /// Multiplier that is coprime to `keys`: index times it, modulo `keys`, visits every key once and mixes the
+    /// lengths.
     stride: u64,
     /// By position in that order: which length a key has.
     guide: Guide,
@@ -117,7 +118,8 @@ struct Class {
     start: u64,
     /// Words of that length that exist, where they could run out; 0 for long keys.
     words: u64,
-    /// Number of the first word; pools begin where the pool before ended, and share words only when they run out.
+    /// Number of the first word; pools begin where the pool before ended, and share words only when they run
+    /// out.
     first_word: u64,
     /// Ids of the words begin here.
     first_id: u64,
@@ -126,8 +128,8 @@ struct Class {
 /// From this length on an index fits a key whole, two letters a byte.
 const LONG: usize = 16;
 const LETTERS: u64 = 26;
-/// Words of 12 to 15 letters all count as 26^12, which is more than there may be keys; so their ids fit below the long
-/// keys' ones.
+/// Words of 12 to 15 letters all count as 26^12, which is more than there may be keys; so their ids fit below
+/// the long keys' ones.
 const COUNTED_LETTERS: usize = 12;
 /// Ids of keys of [`LONG`] letters and more; those of shorter ones, numbered through by length, stay below.
 const FIRST_LONG_ID: u64 = 1 << 62;
@@ -141,6 +143,9 @@ impl Letters {
         let mut spellings = Vec::with_capacity(pools.len());
         for (drawn_keys, lengths) in pools {
             checked_length(lengths)?;
+            if lengths.at(0) == 0 {
+                return Err(Problem::EmptyKey);
+            }
             let spelling = Self::new(*drawn_keys, lengths, &mut used_words, first_long_id);
             first_long_id += spelling.keys;
             spellings.push(spelling);
@@ -173,9 +178,17 @@ impl Letters {
         }
     }
 
-    fn pad(&self, index: u64, from: usize, length: usize, into: &mut KeyBuffer) {
-        let at = (scramble(index) % (PADDING_BYTES - MAX_KEY_BYTES) as u64) as usize;
-        into.bytes[from..length].copy_from_slice(&self.padding[at..at + length - from]);
+    /// Fills `into` from [`LONG`] to `length` with letters picked by `id`.
+    #[inline]
+    fn pad(&self, id: u64, length: usize, into: &mut KeyBuffer) {
+        let at = (scramble(id) % (PADDING_BYTES - MAX_KEY_BYTES) as u64) as usize;
+        // A copy of known length is a few instructions, one of unknown length a call; most keys are short.
+        const USUAL_BYTES: usize = 64;
+        into.bytes[LONG..LONG + USUAL_BYTES].copy_from_slice(&self.padding[at..at + USUAL_BYTES]);
+        if length > LONG + USUAL_BYTES {
+            into.bytes[LONG + USUAL_BYTES..length]
+                .copy_from_slice(&self.padding[at + USUAL_BYTES..at + length - LONG]);
+        }
         into.len = length;
     }
 }
@@ -193,7 +206,7 @@ impl Spelling for Letters {
             let id = self.first_long_id + index;
             into.bytes[..8].copy_from_slice(&nibbles((id >> 32) as u32, b'a'));
             into.bytes[8..LONG].copy_from_slice(&nibbles(id as u32, b'a'));
-            self.pad(id, LONG, class.length, into);
+            self.pad(id, class.length, into);
             return id;
         }
         let word = (class.first_word + (position - class.start)) % class.words;
@@ -206,7 +219,7 @@ impl Spelling for Letters {
         let length = self.classes[self.guide.find(id % self.keys)].length.max(LONG);
         into.bytes[..8].copy_from_slice(&nibbles((id >> 32) as u32, b'A'));
         into.bytes[8..LONG].copy_from_slice(&nibbles(id as u32, b'A'));
-        self.pad(id, LONG, length, into);
+        self.pad(id, length, into);
     }
 }
 
@@ -214,26 +227,30 @@ fn checked_length(lengths: &Sizes) -> Result<(), Problem> {
     if lengths.largest() > MAX_KEY_BYTES as u64 { Err(Problem::LongKey(lengths.largest())) } else { Ok(()) }
 }
 
-/// Different keys expected among `drawn` random ones, by length: of `n` draws from `w` words `w (1 - (1 - 1/w)^n)` remain.
+/// Different keys expected among `drawn` random ones, by length: of `n` draws from `w` words `w (1 - (1 -
+/// 1/w)^n)` remain.
 fn remaining_keys(drawn: u64, lengths: &[(u64, f64)]) -> Vec<(usize, u64)> {
-    let mut remaining = Vec::with_capacity(lengths.len());
+    let mut remaining: Vec<(usize, u64)> = Vec::with_capacity(lengths.len());
+    let (mut expected, mut given) = (0.0, 0);
     for &(length, share) in lengths {
+        let length = length as usize;
         let n = drawn as f64 * share;
-        // An empty key is no key: CacheBench would draw a single empty string and fail on it.
-        let length = (length as usize).max(1);
         let w = (LETTERS as f64).powi(length as i32);
-        let different = w * -f64::exp_m1(n * f64::ln_1p(-1.0 / w));
-        let keys = if length >= LONG { n } else { different }.round() as u64;
-        match remaining.last_mut() {
-            Some((last, sum)) if *last == length => *sum += keys,
-            _ => remaining.push((length, keys)),
-        }
+        let (different, most) = if length >= LONG {
+            (n, u64::MAX)
+        } else {
+            (w * -f64::exp_m1(n * f64::ln_1p(-1.0 / w)), words_of(length))
+        };
+        // The sum is rounded, not each part, so that a hundred lengths cannot add up to more keys than were
+        // drawn.
+        expected += different;
+        let keys = ((expected.round() as u64).min(drawn) - given).min(most);
+        given += keys;
+        remaining.push((length, keys));
     }
     remaining.retain(|(_, keys)| *keys > 0);
     if remaining.is_empty() {
-        // Fewer keys than lengths: the likeliest length takes them.
-        let likeliest = lengths.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or(1, |(length, _)| *length);
-        remaining.push(((likeliest as usize).max(1), drawn.min(LETTERS)));
+        remaining.push((lengths.last().map_or(1, |(length, _)| *length as usize), 1));
     }
     remaining
 }
@@ -285,5 +302,72 @@ fn multiply_modulo(a: u64, b: u64, modulus: u64) -> u64 {
         a * b % modulus
     } else {
         (u128::from(a) * u128::from(b) % u128::from(modulus)) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::Table;
+
+    fn spelt(spelling: &impl Spelling, index: u64) -> (u64, String) {
+        let mut buffer = KeyBuffer::new();
+        let id = spelling.spell(index, &mut buffer);
+        (id, String::from_utf8(buffer.key().to_vec()).unwrap())
+    }
+
+    fn letters(keys: u64, lengths: &Table) -> Letters {
+        Letters::pools(&[(keys, lengths.sizes().unwrap())]).unwrap().remove(0)
+    }
+
+    #[test]
+    fn raw_keys_are_the_index_and_a_padding() {
+        let raw = Raw::new(0x100, 1000, Table::constant(11).sizes().unwrap()).unwrap();
+        assert_eq!(spelt(&raw, 0x22), (0x122, "\x22\x01\0\0\0\0\0\0aaa".to_owned()));
+        let short = Raw::new(0, 1000, Table::constant(3).sizes().unwrap()).unwrap();
+        assert_eq!(spelt(&short, 0x41).1.len(), 8, "the index takes eight bytes");
+    }
+
+    #[test]
+    fn keys_of_a_letter_are_the_alphabet() {
+        let alphabet = letters(1000, &Table::constant(1));
+        assert_eq!(alphabet.keys(), 26);
+        let mut words: Vec<String> = (0..26).map(|index| spelt(&alphabet, index).1).collect();
+        words.sort();
+        assert_eq!(words.concat(), "abcdefghijklmnopqrstuvwxyz");
+    }
+
+    #[test]
+    fn words_count_in_base_26() {
+        let mut word = [0; 3];
+        write_word(26 * 26 + 2 * 26 + 25, &mut word);
+        assert_eq!(&word, b"bcz");
+        assert_eq!(&nibbles(0x0123_cdef, b'a'), b"abcdmnop");
+    }
+
+    #[test]
+    fn ids_of_different_lengths_never_meet() {
+        let mut ends = (1..LONG).map(|length| first_word_id(length) + words_of(length));
+        assert!(ends.clone().zip(2..LONG).all(|(end, next)| end == first_word_id(next)));
+        assert!(ends.next_back().unwrap() < FIRST_LONG_ID && FIRST_LONG_ID + MAX_KEYS < LONE);
+    }
+
+    #[test]
+    fn every_key_of_the_longest_length_fits() {
+        let longest = letters(500, &Table::constant(255));
+        assert!((0..500).all(|index| spelt(&longest, index).1.len() == 255));
+        assert!(checked_length(&Table::constant(256).sizes().unwrap()).is_err());
+        let empty = Letters::pools(&[(9, Table::uniform(0, 5).sizes().unwrap())]);
+        assert_eq!(empty.err(), Some(Problem::EmptyKey));
+    }
+
+    #[test]
+    fn strides_visit_every_position() {
+        for modulus in [1, 2, 3, 10, 26, 4096, 897_355] {
+            let stride = coprime_stride(modulus);
+            let mut seen = vec![false; modulus as usize];
+            (0..modulus).for_each(|index| seen[multiply_modulo(index, stride, modulus) as usize] = true);
+            assert!(seen.into_iter().all(|seen| seen), "{modulus}");
+        }
     }
 }

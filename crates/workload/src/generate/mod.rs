@@ -1,13 +1,13 @@
 //! Requests from distributions: CacheBench's `online` and `workload` generators.
 //!
-//! Both describe a population of keys, cut into one contiguous range a pool. A pool says which keys are asked for how
-//! often ([`popularity`]), what is done with them ([`mix`]), and how large keys, values and chains are ([`sizes`]).
-//! Nothing is stored per key: whatever belongs to a key (its bytes, its sizes, its TTL) is computed from its index, so
-//! ten trillion keys cost what ten cost. The two generators differ in how keys are spelt and in how accesses are drawn;
-//! [`online`] and [`workload`] say how.
+//! Both describe a population of keys, cut into one contiguous range a pool. A pool says which keys are asked
+//! for how often ([`popularity`]), what is done with them ([`mix`]), and how large keys, values and chains are
+//! ([`sizes`]). Nothing is stored per key: whatever belongs to a key (its bytes, its sizes, its TTL) is
+//! computed from its index, so ten trillion keys cost what ten cost. The two generators differ in how keys are
+//! spelt and in how accesses are drawn; [`online`] and [`workload`] say how.
 //!
-//! The properties of a key do not depend on the seed. A run with another seed asks the same population in another
-//! order, so figures of different seeds differ by the order alone.
+//! The properties of a key do not depend on the seed. A run with another seed asks the same population in
+//! another order, so figures of different seeds differ by the order alone.
 
 pub mod error;
 mod guide;

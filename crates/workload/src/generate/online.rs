@@ -1,8 +1,8 @@
 //! The `online` generator: keys made when they are asked for, any number of them.
 //!
-//! As CacheBench's: every worker draws keys from the popularity on its own, and a key is eight bytes of its index and a
-//! padding of `a`. Differences, all on purpose: sizes come from the distribution itself and not from 32,768 draws of it,
-//! values have a TTL where the config gives one, and everything repeats with the seed.
+//! As CacheBench's: every worker draws keys from the popularity on its own, and a key is eight bytes of its
+//! index and a padding of `a`. Differences, all on purpose: sizes come from the distribution itself and not
+//! from 32,768 draws of it, values have a TTL where the config gives one, and everything repeats with the seed.
 
 use std::sync::Arc;
 

@@ -1,11 +1,12 @@
 //! The keys of one pool and what belongs to each.
 //!
-//! A key's value length, TTL and chain follow from its index and are never redrawn, so a key that is set twice has the
-//! same size both times. CacheBench gets the same by drawing tables up front (32,768 sizes in `online`, one per key in
-//! `workload`), with the luck of the draw in the mean: ± 11 % for heavy tails. Here the index goes through a low-discrepancy
-//! sequence instead (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences": multiples of the
-//! generalised golden ratio's powers, modulo 1) and then through the inverse distribution function. Any run of
-//! neighbouring keys, hence any band of popularity, then has the distribution's own mean, in every run alike.
+//! A key's value length, TTL and chain follow from its index and are never redrawn, so a key that is set twice
+//! has the same size both times. CacheBench gets the same by drawing tables up front (32,768 sizes in `online`,
+//! one per key in `workload`), with the luck of the draw in the mean: ± 11 % for heavy tails. Here the index
+//! goes through a low-discrepancy sequence instead (Roberts 2018, "The unreasonable effectiveness of
+//! quasirandom sequences": multiples of the generalised golden ratio's powers, modulo 1) and then through the
+//! inverse distribution function. Any run of neighbouring keys, hence any band of popularity, then has the
+//! distribution's own mean, in every run alike.
 
 use super::Distribution;
 use super::error::{ConfigError, Problem};
@@ -16,7 +17,8 @@ use super::random::scramble;
 use super::sizes::Sizes;
 use crate::RequestKind;
 
-// The fractions 1/φ, 1/φ², 1/φ³, 1/φ⁴ of 2^64, φ being the real root of x^5 = x + 1: one dimension for each property.
+// The fractions 1/φ, 1/φ², 1/φ³, 1/φ⁴ of 2^64, φ being the real root of x^5 = x + 1: one dimension for each
+// property.
 pub(super) const KEY_LENGTH_STRIDE: u64 = 0xdb4f_0b91_75ae_2165;
 const VALUE_STRIDE: u64 = 0xbbe0_5633_03a4_615f;
 const TTL_STRIDE: u64 = 0xa0f2_ec75_a1fe_1575;

@@ -1,8 +1,8 @@
 //! Lengths, counts and times to live: tables of values or of intervals.
 //!
-//! CacheBench writes such a distribution as two columns, a range and its probabilities. As many range values as weights
-//! are single values; one more are the edges of intervals, uniform inside (piecewise constant), and the number drawn is
-//! rounded down.
+//! CacheBench writes such a distribution as two columns, a range and its probabilities. As many range values as
+//! weights are single values; one more are the edges of intervals, uniform inside (piecewise constant), and the
+//! number drawn is rounded down.
 
 use super::error::Problem;
 use super::guide::{Guide, checked_sum};
@@ -38,8 +38,8 @@ impl Table {
     }
 }
 
-/// A distribution of lengths that turns any 64-bit point into a length in constant time: the inverse of its cumulative
-/// distribution function at `point / 2^64`.
+/// A distribution of lengths that turns any 64-bit point into a length in constant time: the inverse of its
+/// cumulative distribution function at `point / 2^64`.
 #[derive(Debug, Clone)]
 pub struct Sizes {
     guide: Guide,
@@ -82,8 +82,8 @@ impl Sizes {
         ((step.low + rise) as u64).min(step.last)
     }
 
-    /// Probability of each length, by length: exact shares of the intervals' whole numbers. For distributions of small
-    /// numbers, such as key lengths.
+    /// Probability of each length, by length: exact shares of the intervals' whole numbers. For distributions
+    /// of small numbers, such as key lengths.
     #[must_use]
     pub fn probabilities(&self) -> Vec<(u64, f64)> {
         let mut shares = std::collections::BTreeMap::new();

@@ -7,6 +7,7 @@ use rand::Rng;
 use super::error::{ConfigError, Problem};
 use super::guide::Guide;
 use super::keys::{KeyBuffer, LONE, MAX_KEYS, Spelling};
+use super::popularity::Draw;
 use super::population::Population;
 use super::random::{At, Stream, below, scramble, stream};
 use super::{Distribution, GeneratorConfig};
@@ -35,8 +36,8 @@ impl<S: Spelling> Pools<S> {
     }
 }
 
-/// Keys of each pool: contiguous ranges by share. A pool without keys gets one if it is never asked, so that it can
-/// exist at all.
+/// Keys of each pool: contiguous ranges by share. A pool without keys gets one if it is never asked, so that it
+/// can exist at all.
 pub(super) fn keys_by_pool(config: &GeneratorConfig) -> Result<Vec<u64>, ConfigError> {
     if config.pools.is_empty() {
         return Err(Problem::NoPools.of("pools"));
@@ -74,9 +75,30 @@ pub(super) fn key_lengths(
 pub(super) enum Accesses {
     /// Each from the popularity itself.
     Fresh,
-    /// Each from a list of that many accesses a pool, drawn from the popularity beforehand; entry by entry the list is
-    /// what [`At`] the entry's number says.
-    Prepared { seed: u64, entries: Arc<[u64]> },
+    /// Each from a list of that many accesses a pool, drawn from the popularity beforehand; entry by entry the
+    /// list is what [`At`] the entry's number says.
+    Prepared(Arc<[PreparedList]>),
+}
+
+/// A pool's list of accesses.
+pub(super) struct PreparedList {
+    /// Number of the stream that the first entry stands for.
+    pub(super) first: u64,
+    pub(super) entries: u64,
+}
+
+impl Accesses {
+    #[inline]
+    fn draw(&self, pool: usize, popularity: &Draw, random: &mut Stream) -> u64 {
+        match self {
+            Self::Fresh => popularity.draw(random),
+            Self::Prepared(lists) => {
+                let list = &lists[pool];
+                let entry = below(random.next_u64(), list.entries);
+                popularity.draw(&mut At(list.first.wrapping_add(entry)))
+            }
+        }
+    }
 }
 
 /// The requests of one worker.
@@ -107,40 +129,29 @@ impl<S: Spelling> Generated<S> {
             lone_mask: scramble(!seed) | LONE,
         }
     }
-
-    #[inline]
-    fn draw_key(&mut self, pool: usize) -> u64 {
-        let popularity = &self.pools.populations[pool].popularity;
-        match &self.accesses {
-            Accesses::Fresh => popularity.draw(&mut self.random),
-            Accesses::Prepared { seed, entries } => {
-                let entry = below(self.random.next_u64(), entries[pool]);
-                popularity.draw(&mut At(scramble(seed ^ pool as u64).wrapping_add(entry)))
-            }
-        }
-    }
 }
 
 impl<S: Spelling> Source for Generated<S> {
     #[inline]
     fn next(&mut self) -> Option<Request<'_>> {
+        let Self { pools, accesses, random, key, chain, next_lone, lone_mask } = self;
         // One random number serves two choices of few alternatives each: 32 bits are plenty for both.
-        let choice = self.random.next_u64();
-        let pool = self.pools.by_op_share.find(choice << 32);
-        let kind = self.pools.populations[pool].kinds.at(choice & !0xffff_ffff);
+        let choice = random.next_u64();
+        let pool = pools.by_op_share.find(choice << 32);
+        let population = &pools.populations[pool];
+        let kind = population.kinds.at(choice & !0xffff_ffff);
         let (index, key_id);
         if kind.is_lone() {
-            index = self.next_lone ^ self.lone_mask;
+            index = *next_lone ^ *lone_mask;
             key_id = index;
-            self.next_lone += 1;
-            self.pools.populations[pool].spelling.spell_lone(key_id, &mut self.key);
+            *next_lone += 1;
+            population.spelling.spell_lone(key_id, key);
         } else {
-            index = self.draw_key(pool);
-            key_id = self.pools.populations[pool].spelling.spell(index, &mut self.key);
+            index = accesses.draw(pool, &population.popularity, random);
+            key_id = population.spelling.spell(index, key);
         }
-        let population = &self.pools.populations[pool];
-        population.write_chain(index, kind, &mut self.chain);
-        Some(request(population, kind, pool, index, key_id, &self.key, &self.chain))
+        population.write_chain(index, kind, chain);
+        Some(request(population, kind, pool, index, key_id, key, chain))
     }
 }
 

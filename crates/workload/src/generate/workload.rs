@@ -1,10 +1,10 @@
 //! The `workload` generator: printable keys, and accesses from a list that was drawn beforehand.
 //!
-//! CacheBench draws all keys, removes equal ones, then draws a list of accesses a pool, as long as the run, and lets every
-//! thread take entries of it at random. So a key that missed the list is never asked for, one that is in it twice is asked for twice as
-//! often, and hits are more frequent than the popularity alone would make them. Both effects are kept here
-//! without the memory: [`super::keys::Letters`] counts what would remain of each key length, and entry `n` of the
-//! list is the access that a random stream started at `n` draws.
+//! CacheBench draws all keys, removes equal ones, then draws a list of accesses a pool, as long as the run, and
+//! lets every thread take entries of it at random. So a key that missed the list is never asked for, one that
+//! is in it twice is asked for twice as often, and hits are more frequent than the popularity alone would make
+//! them. Both effects are kept here without the memory: [`super::keys`] counts what would remain of
+//! each key length, and entry `n` of the list is the access that a random stream started at `n` draws.
 //!
 //! Left out: CacheBench takes the key lengths of the first pool for all pools.
 
@@ -14,19 +14,19 @@ use super::GeneratorConfig;
 use super::error::ConfigError;
 use super::keys::Letters;
 use super::random::scramble;
-use super::source::{Accesses, Generated, Pools, key_lengths, keys_by_pool};
+use super::source::{Accesses, Generated, Pools, PreparedList, key_lengths, keys_by_pool};
 use crate::{Source, Workload, WorkloadError};
 
 /// The `workload` generator.
 pub struct PreparedAccesses {
     pools: Arc<Pools<Letters>>,
     /// Entries of each pool's list.
-    entries: Arc<[u64]>,
+    entries: Box<[u64]>,
 }
 
 impl PreparedAccesses {
-    /// The generator that `config` describes, for a run of `operations` requests over all workers together: the length
-    /// of the list of accesses, of which each pool has its share.
+    /// The generator that `config` describes, for a run of `operations` requests over all workers together: the
+    /// length of the list of accesses, of which each pool has its share.
     ///
     /// # Errors
     /// A configuration that describes no workload.
@@ -43,9 +43,14 @@ impl PreparedAccesses {
 
 impl Workload for PreparedAccesses {
     fn sources(&self, workers: usize, seed: u64) -> Result<Vec<Box<dyn Source>>, WorkloadError> {
+        let list = |(pool, entries): (usize, &u64)| PreparedList {
+            first: scramble(scramble(seed) ^ pool as u64),
+            entries: *entries,
+        };
+        // The lists are the same for all workers.
+        let lists: Arc<[PreparedList]> = self.entries.iter().enumerate().map(list).collect();
         let source = |worker| {
-            // The list is the same for all workers.
-            let accesses = Accesses::Prepared { seed: scramble(seed), entries: Arc::clone(&self.entries) };
+            let accesses = Accesses::Prepared(Arc::clone(&lists));
             Generated::new(Arc::clone(&self.pools), accesses, seed, worker)
         };
         Ok((0..workers).map(|worker| Box::new(source(worker)) as Box<dyn Source>).collect())
@@ -59,7 +64,7 @@ impl Workload for PreparedAccesses {
 /// CacheBench numbers a list's entries by 32 bits and repeats it in longer runs.
 const MAX_ENTRIES: u64 = u32::MAX as u64;
 
-fn entries_by_pool(config: &GeneratorConfig, operations: u64) -> Arc<[u64]> {
+fn entries_by_pool(config: &GeneratorConfig, operations: u64) -> Box<[u64]> {
     let total: f64 = config.pools.iter().map(|pool| pool.op_share).sum();
     let entries = |pool: &super::PoolConfig| (operations as f64 * pool.op_share / total) as u64;
     config.pools.iter().map(|pool| entries(pool).clamp(1, MAX_ENTRIES)).collect()

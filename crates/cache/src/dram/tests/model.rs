@@ -12,6 +12,8 @@ use super::*;
 #[derive(Debug, Clone, PartialEq)]
 struct Known {
     value: Vec<u8>,
+    /// Newest first.
+    children: Vec<Vec<u8>>,
     expiry_seconds: u32,
     tag: u16,
 }
@@ -30,7 +32,7 @@ impl Spill for Witness {
         assert_eq!(victim.hash(), KeyHash::of(victim.key()));
         let model = self.model.borrow();
         let known = &model[victim.key()];
-        assert_eq!(victim.value().concat(), known.value);
+        assert!(victim.value()[0] == known.value && victim.value()[1..] == known.children);
         assert_eq!((victim.expiry_seconds(), victim.tag()), (known.expiry_seconds, known.tag));
         if self.rng.borrow_mut().random_bool(0.05) {
             return Stage::Busy;
@@ -100,7 +102,10 @@ fn run(policy: PolicyFactory, seed: u64, ops: u32) {
             45..70 => {
                 let known = live(&witness, &clock, &key);
                 let found = get(&dram, &key);
-                assert_eq!(found.as_deref(), known.as_ref().map(|known| &*known.value));
+                assert!(
+                    found.as_deref() == known.as_ref().map(|known| &*known.value),
+                    "found something else"
+                );
                 if known.is_none() {
                     witness.model.borrow_mut().remove(&key);
                 }
@@ -110,13 +115,16 @@ fn run(policy: PolicyFactory, seed: u64, ops: u32) {
                 }
             }
             70..80 => {
-                assert_eq!(remove(&dram, &key), witness.model.borrow_mut().remove(&key).is_some());
+                let known = live(&witness, &clock, &key);
+                witness.model.borrow_mut().remove(&key);
+                assert!(remove(&dram, &key) || known.is_none(), "what the map has, the tier has");
             }
             80..90 if !pins.is_empty() => {
                 let (pin, value) = pins.swap_remove(rng.random_range(0..pins.len()));
-                assert_eq!(&*pin, value, "a pinned value never changes");
+                assert!(*pin == *value, "a pinned value never changes");
             }
             90..92 => clock.advance_by(1_000_000_000),
+            97 | 98 => add_child(&dram, &witness, &clock, &mut rng, &key),
             92..94 => {
                 let now_seconds = clock.unix_seconds();
                 while !dram.reap_step(50).ended_round {}
@@ -138,6 +146,7 @@ fn run(policy: PolicyFactory, seed: u64, ops: u32) {
 fn put_random(dram: &Dram, witness: &Witness, clock: &VirtualClock, rng: &mut StdRng, key: &[u8]) {
     let value_len = [100, 3000, 15_000][rng.random_range(0..3)] + rng.random_range(0..1500);
     let known = Known {
+        children: Vec::new(),
         value: (0..value_len).map(|at| at as u8 ^ key[0]).collect(),
         expiry_seconds: if rng.random_bool(0.3) { clock.unix_seconds() + rng.random_range(1..6) } else { 0 },
         tag: rng.random(),
@@ -149,10 +158,25 @@ fn put_random(dram: &Dram, witness: &Witness, clock: &VirtualClock, rng: &mut St
             draft.copy_from_slice(&known.value);
             draft.set_tag(known.tag);
             let replaced = dram.lock(hash).link(draft);
-            let before = witness.model.borrow_mut().insert(key.to_vec(), known);
-            assert_eq!(replaced.as_deref(), before.as_ref().map(|before| &*before.value));
+            // An expired item may have left without a word; a live one has not.
+            let before = live(witness, clock, key);
+            let was_live = replaced.as_deref().filter(|_| before.is_some());
+            assert!(was_live == before.as_ref().map(|before| &*before.value), "replaced something else");
+            witness.model.borrow_mut().insert(key.to_vec(), known);
         }
         Err(error) => assert!(matches!(error, AllocateError::Busy | AllocateError::NoMemory)),
+    }
+}
+
+fn add_child(dram: &Dram, witness: &Witness, clock: &VirtualClock, rng: &mut StdRng, key: &[u8]) {
+    let hash = KeyHash::of(key);
+    let value = vec![rng.random::<u8>(); rng.random_range(0..4000)];
+    let Ok(mut draft) = dram.allocate_child(POOL, hash, value.len(), witness) else { return };
+    draft.copy_from_slice(&value);
+    let added = dram.lock(hash).add_child(key, draft).is_ok();
+    assert_eq!(added, live(witness, clock, key).is_some());
+    if added {
+        witness.model.borrow_mut().get_mut(key).unwrap().children.insert(0, value);
     }
 }
 
@@ -178,7 +202,8 @@ fn assert_same(dram: &Dram, witness: &Witness, clock: &VirtualClock) {
     let expected: Vec<_> = keys.iter().filter_map(|key| Some((key, live(witness, clock, key)?))).collect();
     for (key, known) in &expected {
         let found = dram.peek(key, KeyHash::of(key)).expect("what the map has, the tier has");
-        assert_eq!((found.value(), found.tag()), (&*known.value, known.tag));
+        assert!(*found == *known.value && found.tag() == known.tag);
+        assert!(found.chain().eq(known.children.iter()));
     }
     let mut seen = 0;
     let mut cursor = Some(Cursor::default());

@@ -83,7 +83,11 @@ fn free_chunks_worth_a_slab_go_back_to_the_pool() {
     let (dram, _) = small(2, HitRule::Ignore);
     fill(&dram, b's', 8, 100);
     (0..4).for_each(|number| assert!(remove(&dram, &[b's', number])));
-    let how = Rebalance { strategy: Strategy::FreeMemory { min_free_slabs: 1 }, min_slabs: 0, move_on_release: true };
+    let how = Rebalance {
+        strategy: Strategy::FreeMemory { min_free_slabs: 1 },
+        min_slabs: 0,
+        move_on_release: true,
+    };
     let released = dram.rebalance_step(POOL, &how, &Discard).unwrap();
     assert_eq!((released.completed, released.to_chunk_bytes), (true, None));
     assert_eq!(dram.pool_stats(POOL).used_slabs, 1);

@@ -65,10 +65,20 @@ fn one_thread(dram: &Dram, seed: u64, ops: u32) {
     for version in 0..ops {
         let number = rng.random_range(0..500_u32);
         let key = number.to_le_bytes();
-        match rng.random_range(0..10) {
+        match rng.random_range(0..12) {
+            10.. => {
+                let value = value_of(number, version, [100, 1000][rng.random_range(0..2)]);
+                let hash = KeyHash::of(&key);
+                if let Ok(mut draft) = dram.allocate_child(POOL, hash, value.len(), &Discard) {
+                    draft.copy_from_slice(&value);
+                    let refused = dram.lock(hash).add_child(&key, draft);
+                    drop(refused);
+                }
+            }
             0..5 => {
                 if let Some(found) = get(dram, &key) {
                     assert_is_value_of(&found, number);
+                    found.chain().for_each(|child| assert_is_value_of(child, number));
                     if pins.len() < 4 {
                         pins.push((number, found));
                     }
@@ -83,6 +93,7 @@ fn one_thread(dram: &Dram, seed: u64, ops: u32) {
             _ => {
                 for (number, pin) in pins.drain(..) {
                     assert_is_value_of(&pin, number);
+                    pin.chain().for_each(|child| assert_is_value_of(child, number));
                 }
             }
         }

@@ -186,7 +186,8 @@ impl RegionBuffer {
         tail[..data.end.max(data_end) - data_end].fill(0);
         tail[table.start.max(data_end) - data_end..table_start - data_end].fill(0);
         table::encode(records, self.filling, &mut tail[table_start - data_end..]);
-        let ranges = if table.start <= data.end { vec![0..region_bytes] } else { vec![data, table] };
+        let whole = Range { start: 0, end: region_bytes };
+        let ranges = if table.start <= data.end { vec![whole] } else { vec![data, table] };
         state.to_write = Some(ranges.clone());
         ranges
     }

@@ -26,6 +26,7 @@ mod layout;
 mod order;
 mod read;
 mod reclaim;
+mod recovery;
 mod stats;
 mod store;
 mod supply;
@@ -36,10 +37,11 @@ mod tests;
 pub use config::{ConfigError, MAX_POINTS, RegionConfig, Reinsertion};
 pub use entry::MAX_KEY_BYTES;
 pub use layout::{Layout, RegionId};
-pub use order::{Fifo, OrderConfig, RegionOrder, SegmentedFifo};
+pub use order::{ByEviction, OrderConfig, RegionOrder, SegmentedFifo};
 pub use read::Lookup;
+pub use recovery::RestoreError;
 pub use stats::{Memory, RegionStats};
-pub use store::{Progress, Refusal, RegionStore, Staged, StoreId};
+pub use store::{OnEviction, Progress, Refusal, RegionStore, Staged, StoreId};
 
 /// Where items go in: each point fills a region of its own, of its own priority, written with its own placement handle.
 /// Point 0 is for new items; reinserted ones go to higher points where there are any.

@@ -74,17 +74,17 @@ impl RegionStore {
         match content {
             Content::Clean | Content::Retired => None,
             Content::Buffered(buffer) => {
-                let lookup = buffer.entry(unit, hash, |bytes| self.from_memory(bytes, buffer.seal, key));
+                let lookup = buffer.entry(unit, hash, |bytes| self.look_in_memory(bytes, buffer.seal, key));
                 // Where no entry of this hash begins, the address is out of date, or belongs to a twin in the index.
                 lookup.or_else(|| self.index.get_at(hash, found.address).map(|_| Lookup::WrongKey))
             }
             Content::Flash { filling, .. } => {
-                self.from_flash(region, unit, found, filling, key, waiting).await
+                self.look_on_flash(region, unit, found, filling, key, waiting).await
             }
         }
     }
 
-    async fn from_flash(
+    async fn look_on_flash(
         &self,
         region: RegionId,
         unit: u32,
@@ -117,7 +117,7 @@ impl RegionStore {
         })
     }
 
-    fn from_memory(&self, bytes: &[u8], seal: Seal, key: &[u8]) -> Lookup {
+    fn look_in_memory(&self, bytes: &[u8], seal: Seal, key: &[u8]) -> Lookup {
         match self.judge(bytes, seal, key) {
             Err(unfit) => unfit,
             Ok(entry) => {

@@ -9,6 +9,12 @@ macro_rules! counters {
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct RegionStats { $($(#[$doc])* pub $name: u64),* }
 
+        impl std::ops::AddAssign for RegionStats {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+
         #[derive(Default)]
         pub(crate) struct Counters { $(pub(crate) $name: AtomicU64),* }
 
@@ -25,6 +31,10 @@ counters! {
     inserts,
     /// Their keys and values, bytes.
     inserted_bytes,
+    /// Items brought back by a restart.
+    items_restored,
+    /// Items that a restart could not bring back: their region's table was damaged.
+    items_unrestored,
     /// Items staged and then given up: dead space.
     abandoned,
     /// Commits that took the place of an item with the same key, or with a hash the index cannot tell apart.
@@ -83,7 +93,7 @@ counters! {
     reinsertions,
     /// Keys and values written again, bytes.
     reinserted_bytes,
-    /// Items that were to be written again and could not: no room, damaged, or failed reads.
+    /// Items that were to be written again and could not: no room, too much of the region already, damage, failed reads.
     reinsertions_failed,
     /// Items dropped because their region was damaged or its write failed.
     items_lost,

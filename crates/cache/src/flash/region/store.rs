@@ -14,7 +14,7 @@ use super::config::{ConfigError, RegionConfig, Reinsertion};
 use super::entry;
 use super::index::{Found, Index};
 use super::layout::{Layout, RegionId, SizeHint};
-use super::order::RegionOrder;
+use super::order::Ranks;
 use super::stats::{Counters, Memory, RegionStats};
 use super::supply::{Claim, Supply};
 use super::table::{self, Filling};
@@ -34,11 +34,15 @@ pub struct RegionStore {
     pub(super) regions: Box<[Region]>,
     points: Box<[Point]>,
     pub(super) supply: Arc<Supply>,
-    pub(super) order: Mutex<Box<dyn RegionOrder>>,
+    pub(super) order: Mutex<Ranks>,
     pub(super) order_wants_hits: bool,
     pub(super) next_sequence: AtomicU64,
     pub(super) counters: Counters,
+    pub(super) on_eviction: Option<OnEviction>,
 }
+
+/// Told of an item that leaves because its region is reclaimed.
+pub type OnEviction = Arc<dyn Fn(&FlashItem<'_>) + Send + Sync>;
 
 /// Tells one life of a store from another on the same device. What an earlier store wrote is never believed, so each
 /// created store needs an identity of its own: a random number will do.
@@ -146,7 +150,7 @@ impl RegionStore {
         };
         let points = (0..config.points()).map(point).collect();
         let reserve = reserve(&config);
-        let order = config.order.build();
+        let order = Ranks::new(&config.order, regions);
         Ok(Self {
             supply: Arc::new(Supply::new(
                 layout.region_bytes as usize,
@@ -161,12 +165,21 @@ impl RegionStore {
             index: Index::new(),
             next_sequence: AtomicU64::new(1),
             counters: Counters::default(),
+            on_eviction: None,
             device,
             clock,
             config,
             layout,
             id,
         })
+    }
+
+    /// The same store, that tells `on_eviction` of every item that leaves with its region: expired or not, but not of
+    /// those forgotten, replaced or lost to a failing device. Reclaim then has to read every live item.
+    #[must_use]
+    pub fn with_eviction_callback(mut self, on_eviction: OnEviction) -> Self {
+        self.on_eviction = Some(on_eviction);
+        self
     }
 
     /// Copies an item into the open region. It is found by readers once it is [committed](Self::commit).

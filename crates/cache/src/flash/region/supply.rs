@@ -130,7 +130,7 @@ impl Supply {
         let mut stock = self.stock.lock();
         let needed = stock.needs_reclaim(target);
         stock.reclaiming += usize::from(needed);
-        needed.then_some(Reclaiming(self))
+        needed.then(|| Reclaiming(self))
     }
 
     /// Regions that were not given up.

@@ -175,7 +175,7 @@ mod tests {
                       4657726567696f6e0100000001000000bbaa0000000000000500000000000000030000\
                       00";
         assert_eq!(hex[..golden.len()], *golden);
-        assert_eq!(hex[golden.len()..], *"8add0f69");
+        assert_eq!(hex[golden.len()..], *"e208ee1e");
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Filters {
     }
 
     /// Replaces the bucket's filter by one of exactly these keys.
-    pub fn rebuild(&self, bucket: BucketId, fingerprints: impl Iterator<Item = Fingerprint> + Clone) {
+    pub fn rebuild(&self, bucket: BucketId, fingerprints: &(impl Iterator<Item = Fingerprint> + Clone)) {
         for (index, word) in self.of(bucket).iter().enumerate() {
             let here = fingerprints.clone().filter(|&key| word_of(key, self.words_per_bucket) == index);
             word.store(word_with(here), Ordering::Release);
@@ -59,7 +59,7 @@ impl Filters {
 
     /// The bucket contains nothing.
     pub fn clear(&self, bucket: BucketId) {
-        self.rebuild(bucket, std::iter::empty());
+        self.rebuild(bucket, &std::iter::empty());
     }
 
     /// Memory the filters take.
@@ -125,7 +125,7 @@ mod tests {
             let filters = Filters::new(3, bytes);
             for count in [0, 1, 2, 5, 13, 40, 300] {
                 let keys = random_keys(&mut rng, count);
-                filters.rebuild(BucketId(1), keys.iter().copied());
+                filters.rebuild(BucketId(1), &keys.iter().copied());
                 for &key in &keys {
                     assert!(filters.may_contain(BucketId(1), key), "{bytes} bytes, {count} keys, {key:?}");
                 }
@@ -138,7 +138,7 @@ mod tests {
         let mut rng = StdRng::seed_from_u64(7);
         let filters = Filters::new(3, 16);
         let keys = random_keys(&mut rng, 20);
-        (0..3).for_each(|bucket| filters.rebuild(BucketId(bucket), keys.iter().copied()));
+        (0..3).for_each(|bucket| filters.rebuild(BucketId(bucket), &keys.iter().copied()));
         filters.clear(BucketId(1));
         assert!(keys.iter().all(|&key| !filters.may_contain(BucketId(1), key)));
         assert!(keys.iter().all(|&key| filters.may_contain(BucketId(0), key)));
@@ -155,7 +155,7 @@ mod tests {
             let filters = Filters::new(1, bytes);
             let mut passed = 0;
             for _ in 0..200 {
-                filters.rebuild(BucketId(0), random_keys(&mut rng, keys).into_iter());
+                filters.rebuild(BucketId(0), &random_keys(&mut rng, keys).into_iter());
                 let strangers = random_keys(&mut rng, 100);
                 passed += strangers.iter().filter(|&&key| filters.may_contain(BucketId(0), key)).count();
             }

@@ -78,8 +78,6 @@ impl Soc {
 
     /// The shards take turns, so that steps side by side do not meet and no shard waits for ever.
     fn take_group(&self) -> Option<Group> {
-        let most =
-            self.config.max_write_bytes.min(self.device.geometry().max_io_bytes) / self.config.bucket_bytes;
         for _ in 0..self.shards.len() {
             let turn = self.turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             if let Some(group) = self.shards[turn % self.shards.len()].lock().take_group(self.group_buckets) {
@@ -255,7 +253,7 @@ impl Claim<'_> {
             let bucket = Bucket::sealed_here(bytes);
             let kept = outcome.is_ok() && change.items_after > 0;
             if kept {
-                soc.filters.rebuild(id, bucket.fingerprints());
+                soc.filters.rebuild(id, &bucket.fingerprints());
                 soc.written.set(id, true);
             } else {
                 soc.disown(id);

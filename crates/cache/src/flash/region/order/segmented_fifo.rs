@@ -66,16 +66,11 @@ impl RegionOrder for SegmentedFifo {
         victim
     }
 
-    fn remove(&mut self, region: RegionId) {
-        self.segments.iter_mut().for_each(|segment| segment.retain(|&other| other != region));
-        self.rebalance();
-    }
-
     fn len(&self) -> usize {
         self.segments.iter().map(VecDeque::len).sum()
     }
 
-    fn in_order(&self) -> Vec<(RegionId, u8)> {
+    fn in_order(&mut self) -> Vec<(RegionId, u8)> {
         (0_u8..)
             .zip(&self.segments)
             .flat_map(|(priority, segment)| segment.iter().map(move |&region| (region, priority)))

@@ -1,1 +1,87 @@
-//! The store as a whole.
+//! The store as a whole, against its simplest twin.
+
+mod faults;
+mod model;
+mod races;
+mod restart;
+mod threads;
+
+use std::sync::Arc;
+
+use device::{Device, VirtualClock};
+use pollster::block_on;
+
+use super::*;
+use crate::KeyHash;
+use crate::flash::{FlashItem, Waiting};
+
+/// 24 regions of 64 KiB.
+pub(super) fn small() -> RegionConfig {
+    RegionConfig { region_bytes: 64 << 10, max_write_bytes: 16 << 10, ..RegionConfig::new(24 * (64 << 10)) }
+}
+
+pub(super) fn open(device: Arc<dyn Device>, config: RegionConfig) -> RegionStore {
+    open_at(device, config, Arc::default())
+}
+
+pub(super) fn open_at(
+    device: Arc<dyn Device>,
+    config: RegionConfig,
+    clock: Arc<VirtualClock>,
+) -> RegionStore {
+    RegionStore::create(device, clock, config, StoreId(7)).expect("a sound configuration")
+}
+
+/// The value of a key's version: anybody can tell what it should be.
+pub(super) fn value(key: u64, version: u64) -> Vec<u8> {
+    let seed = KeyHash(key.wrapping_mul(31) ^ version << 32).remix();
+    let len = 100 + (seed % 6000) as usize;
+    (0..len as u64).map(|at| (seed.rotate_left((at % 64) as u32) ^ at) as u8).collect()
+}
+
+/// Inserts, doing the background work itself when the store is full.
+pub(super) fn put(store: &RegionStore, key: &[u8], value: &[u8], expiry_seconds: u32) {
+    let item = FlashItem { key, hash: KeyHash::of(key), value: &[value], expiry_seconds, tag: 3 };
+    loop {
+        match store.stage(&item) {
+            Ok(staged) => return store.commit(staged),
+            Err(Refusal::Full) => assert_ne!(step(store), Progress::Idle, "full and nothing to do"),
+            Err(refusal) => panic!("{refusal}"),
+        }
+    }
+}
+
+pub(super) fn put_version(store: &RegionStore, key: u64, version: u64) {
+    put(store, &key.to_le_bytes(), &value(key, version), 0);
+}
+
+pub(super) fn get(store: &RegionStore, key: u64) -> Lookup {
+    let key = key.to_le_bytes();
+    block_on(store.read(KeyHash::of(&key), &key, Waiting::Thread))
+}
+
+pub(super) fn forget(store: &RegionStore, key: u64) -> bool {
+    store.forget(KeyHash::of(&key.to_le_bytes()))
+}
+
+pub(super) fn step(store: &RegionStore) -> Progress {
+    block_on(store.step(Waiting::Thread))
+}
+
+pub(super) fn work_until_idle(store: &RegionStore) {
+    while step(store) != Progress::Idle {}
+}
+
+pub(super) fn drain(store: &RegionStore) {
+    block_on(store.drain(Waiting::Thread));
+}
+
+/// Every item that came in is still there, or left in one of the ways that are counted.
+pub(super) fn assert_accounts_balance(store: &RegionStore) {
+    let stats = store.stats();
+    let left = stats.overwritten + stats.forgotten + stats.evictions + stats.items_lost;
+    let damaged = stats.expired + stats.header_checksum_errors + stats.value_checksum_errors;
+    let there = store.len() as u64;
+    let came = stats.inserts + stats.items_restored;
+    assert!(came - left >= there && came - left - damaged <= there, "{there} items; {stats:?}");
+}

@@ -1,0 +1,137 @@
+//! What the region store costs: processor time an insert and a read, bytes an item, a restart.
+//!
+//! `cargo bench -p flashwright-cache --bench region`. Under `cargo test` the same code runs small.
+#![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+use std::sync::Arc;
+
+use cache::KeyHash;
+use cache::flash::region::{Progress, Refusal, RegionConfig, RegionStore, StoreId};
+use cache::flash::{FlashItem, Waiting};
+use device::{Completion, Counters, Device, Geometry, MemoryDevice, Outcome, Request, SystemClock};
+use flashwright_cache as cache;
+use pollster::block_on;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Takes every write and keeps nothing: what is measured is the store alone.
+struct Sink(Geometry);
+
+impl Device for Sink {
+    fn geometry(&self) -> Geometry {
+        self.0
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        completion.complete(self.execute(request));
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        match request {
+            Request::Read { buffer, .. } => Ok(Some(buffer)),
+            _ => Ok(None),
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+}
+
+fn main() {
+    let is_full = std::env::args().any(|argument| argument == "--bench");
+    let scale = if is_full { 1 } else { 100 };
+    insert_large(40_000 / scale);
+    million_items(1_000_000 / scale);
+}
+
+/// Objects of 16 to 64 KiB through regions of 16 MiB, wrapping around.
+fn insert_large(inserts: u64) {
+    let capacity_bytes = 512 << 20;
+    let geometry = Geometry {
+        capacity_bytes,
+        block_bytes: 4096,
+        max_io_bytes: 1 << 20,
+        indirection_bytes: 4096,
+        placement_handles: 0,
+        buffered: false,
+    };
+    let store = open(Arc::new(Sink(geometry)), RegionConfig::new(capacity_bytes));
+    let content: Vec<u8> = (0..64 << 10).map(|at: u32| ((at * at) >> 7) as u8).collect();
+    let size_of = |key: u64| (16 << 10) + KeyHash::of(&key.to_le_bytes()).0 as usize % (48 << 10);
+    let cpu_ns = processor_ns(|| (0..inserts).for_each(|key| put(&store, key, &content[..size_of(key)])));
+    block_on(store.drain(Waiting::Thread));
+    let stats = store.stats();
+    report("insert, 16 to 64 KiB", cpu_ns as f64 / inserts as f64 / 1000.0, "µs CPU");
+    if let Some(amplification) = stats.write_amplification() {
+        report("write amplification, 16 to 64 KiB", amplification, "B written a byte inserted");
+    }
+    let flushed = stats.regions_flushed * (16 << 20);
+    let density = 1.0 - (stats.hole_bytes as f64 / flushed.max(1) as f64);
+    report("region bytes that are entries and table", density * 100.0, "%");
+}
+
+/// Many small items: the index, reads, and a restart.
+fn million_items(items: u64) {
+    let capacity_bytes = (items * 200).next_multiple_of(16 << 20) + (8 << 24);
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::with_block_bytes(capacity_bytes, 4096));
+    let store = open(Arc::clone(&device), RegionConfig::new(capacity_bytes));
+    let cpu_ns = processor_ns(|| (0..items).for_each(|key| put(&store, key, &[7; 100])));
+    report("insert, 100 B", cpu_ns as f64 / items as f64, "ns CPU, device included");
+    report("index", store.memory().index_bytes as f64 / store.len() as f64, "B an item");
+    block_on(store.drain(Waiting::Thread));
+
+    let reads = items / 10;
+    let mut found = 0;
+    let cpu_ns = processor_ns(|| {
+        for number in 0..reads {
+            let key = (number * 7919 % items).to_le_bytes();
+            let lookup = block_on(store.read(KeyHash::of(&key), &key, Waiting::Thread));
+            found += u64::from(lookup.found().is_some());
+        }
+    });
+    assert!(found > reads * 99 / 100, "{found} of {reads} found");
+    report("read, 100 B in a 4 KiB block", cpu_ns as f64 / reads as f64, "ns CPU, device included");
+
+    let mut snapshot = Vec::new();
+    let cpu_ns = processor_ns(|| snapshot = store.snapshot());
+    report("snapshot", cpu_ns as f64 / 1e6, "ms CPU");
+    report("snapshot", snapshot.len() as f64 / store.len() as f64, "B an item");
+    let (config, len) = (RegionConfig::new(capacity_bytes), store.len());
+    drop(store);
+    let cpu_ns = processor_ns(|| {
+        let restored =
+            RegionStore::restore(device, Arc::new(SystemClock), config, &snapshot, Waiting::Thread);
+        assert_eq!(block_on(restored).expect("an intact store").len(), len);
+    });
+    report(&format!("restart with {len} items"), cpu_ns as f64 / 1e6, "ms CPU");
+}
+
+fn open(device: Arc<dyn Device>, config: RegionConfig) -> RegionStore {
+    RegionStore::create(device, Arc::new(SystemClock), config, StoreId(1)).expect("a sound configuration")
+}
+
+fn put(store: &RegionStore, key: u64, value: &[u8]) {
+    let key = key.to_le_bytes();
+    let item = FlashItem { key: &key, hash: KeyHash::of(&key), value: &[value], expiry_seconds: 0, tag: 0 };
+    loop {
+        match store.stage(&item) {
+            Ok(staged) => return store.commit(staged),
+            Err(Refusal::Full) => while block_on(store.step(Waiting::Thread)) != Progress::Idle {},
+            Err(refusal) => panic!("{refusal}"),
+        }
+    }
+}
+
+fn processor_ns(work: impl FnOnce()) -> u64 {
+    let now = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+    };
+    let before = now();
+    work();
+    now() - before
+}
+
+fn report(what: &str, figure: f64, unit: &str) {
+    println!("{what:45} {figure:12.3} {unit}");
+}

@@ -1,0 +1,275 @@
+//! What a cache is made of, and the builder that puts it together.
+
+use std::sync::Arc;
+
+use device::{Clock, Device, SystemClock};
+use policy::Admission;
+use policy::admission::Always;
+use policy::eviction::{EvictionConfig, Kind, build};
+
+use crate::Cache;
+use crate::dram::{DramConfig, PolicyFactory, PoolConfig, Rebalance};
+use crate::error::CacheError;
+use crate::flash::region::RegionConfig;
+
+/// A cache as asked for. [`Cache::builder`] fills one in.
+#[derive(Clone)]
+pub struct CacheConfig {
+    /// The DRAM tier.
+    pub dram: DramConfig,
+    /// The flash tier; `None` is a cache in DRAM alone.
+    pub flash: Option<FlashConfig>,
+    /// What is done in the background.
+    pub upkeep: UpkeepConfig,
+    /// Seed of every random choice, and what tells this life of the cache from others on the same device.
+    pub seed: u64,
+    /// Told of every item that leaves the cache.
+    pub on_remove: Option<RemoveCallback>,
+}
+
+/// Told of an item that leaves the cache from DRAM: key, value, why. Runs on the thread that made it leave.
+pub type RemoveCallback = Arc<dyn Fn(&[u8], &[u8], Removal) + Send + Sync>;
+
+/// Why an item left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// Somebody removed it.
+    Removed,
+    /// A newer item took its place.
+    Replaced,
+}
+
+/// The flash tier.
+#[derive(Clone)]
+pub struct FlashConfig {
+    /// Where it lies.
+    pub device: Arc<dyn Device>,
+    /// Engine pairs that share the key space; one, unless the key space is to be split into arenas.
+    pub pairs: Vec<PairConfig>,
+    /// Items whose key and value come to at most this go to the buckets.
+    pub small_item_max_bytes: usize,
+    /// Bytes of a bucket; a power of two.
+    pub bucket_bytes: u32,
+    /// Memory of a bucket's filter, bytes; 0 is no filter.
+    pub filter_bytes_per_bucket: u32,
+    /// Memory, over all pairs, for small items that wait for their bucket to be written. More of it settles more items a write.
+    pub pending_bytes: usize,
+    /// The region stores. Offset and capacity are computed from the shares.
+    pub regions: RegionConfig,
+    /// Who is let in.
+    pub admission: Arc<dyn Admission>,
+    /// Items that live shorter stay in DRAM.
+    pub min_ttl_seconds: u32,
+    /// What becomes of the device's content.
+    pub recovery: Recovery,
+}
+
+/// One pair of engines.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PairConfig {
+    /// Share of the device, 0 to 1.
+    pub device_share: f64,
+    /// Share of that for small objects, 0 to 1: 0 is regions only, 1 is buckets only.
+    pub soc_share: f64,
+}
+
+/// What becomes of the device's content when a cache opens on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recovery {
+    /// Comes back after a clean close; starts empty on a blank device or after a crash; a device that holds something else
+    /// is refused.
+    Reopen,
+    /// Starts empty and takes the device whatever it holds. Nothing comes back.
+    Discard,
+}
+
+impl FlashConfig {
+    /// A tier on `device` with the defaults: a tenth of it for objects up to 2 KiB, the rest in regions.
+    #[must_use]
+    pub fn new(device: Arc<dyn Device>) -> Self {
+        let capacity_bytes = device.geometry().capacity_bytes;
+        let mut regions = RegionConfig::new(capacity_bytes);
+        // Small devices get smaller regions, so that a region is never much of the whole.
+        while regions.region_bytes > 1 << 20 && capacity_bytes / u64::from(regions.region_bytes) < 64 {
+            regions.region_bytes /= 2;
+        }
+        Self {
+            device,
+            pairs: vec![PairConfig { device_share: 1.0, soc_share: 0.1 }],
+            small_item_max_bytes: 2048,
+            bucket_bytes: 4096,
+            filter_bytes_per_bucket: 8,
+            pending_bytes: 16 << 20,
+            regions,
+            admission: Arc::new(Always),
+            min_ttl_seconds: 0,
+            recovery: Recovery::Reopen,
+        }
+    }
+}
+
+/// What is done in the background, and how often.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UpkeepConfig {
+    /// Milliseconds between steps of the reaper that removes expired items; 0 is never.
+    pub reap_interval_ms: u64,
+    /// Items a step of the reaper looks at.
+    pub reap_items: u64,
+    /// Milliseconds between steps that move a slab from one size class to another; 0 is never.
+    pub rebalance_interval_ms: u64,
+    /// Which slab moves where.
+    pub rebalance: RebalanceBy,
+    /// Slabs a class keeps.
+    pub rebalance_min_slabs: u32,
+    /// Difference below which nothing moves, as a share.
+    pub rebalance_min_difference_ratio: f64,
+    /// Whether items move rather than leave with their slab, as far as there is room.
+    pub move_on_release: bool,
+}
+
+/// Which slab moves where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RebalanceBy {
+    /// From the class whose next victim is oldest to the one whose is youngest.
+    TailAge,
+    /// From the class with the fewest hits a slab to the one with the most.
+    Hits,
+    /// From any to any.
+    Random,
+}
+
+impl Default for UpkeepConfig {
+    fn default() -> Self {
+        Self {
+            reap_interval_ms: 5_000,
+            reap_items: 100_000,
+            rebalance_interval_ms: 1_000,
+            rebalance: RebalanceBy::TailAge,
+            rebalance_min_slabs: 1,
+            rebalance_min_difference_ratio: 0.25,
+            move_on_release: false,
+        }
+    }
+}
+
+impl UpkeepConfig {
+    /// The rule for one step; `drawn` is a random number.
+    pub(crate) fn rule(&self, drawn: u64) -> Rebalance {
+        use crate::dram::Strategy;
+        let min_difference_ratio = self.rebalance_min_difference_ratio;
+        let strategy = match self.rebalance {
+            RebalanceBy::TailAge => Strategy::TailAge { min_difference_ratio, min_difference_seconds: 1 },
+            RebalanceBy::Hits => Strategy::Hits { min_difference_ratio, min_difference: 1 },
+            RebalanceBy::Random => Strategy::Random { drawn },
+        };
+        Rebalance { strategy, min_slabs: self.rebalance_min_slabs, move_on_release: self.move_on_release }
+    }
+}
+
+/// Puts a cache together; see [`Cache::builder`].
+#[derive(Clone)]
+pub struct Builder {
+    config: CacheConfig,
+    clock: Arc<dyn Clock>,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        let dram = DramConfig::new(64 << 20, eviction(EvictionConfig::new(Kind::S3Fifo)));
+        let config =
+            CacheConfig { dram, flash: None, upkeep: UpkeepConfig::default(), seed: 0, on_remove: None };
+        Self { config, clock: Arc::new(SystemClock) }
+    }
+
+    /// Memory for items in DRAM, bytes; 64 MiB if not said.
+    #[must_use]
+    pub fn dram_bytes(mut self, bytes: u64) -> Self {
+        self.config.dram.dram_bytes = bytes;
+        self
+    }
+
+    /// Who leaves DRAM; S3-FIFO if not said.
+    #[must_use]
+    pub fn eviction(mut self, config: EvictionConfig) -> Self {
+        self.config.dram.policy = eviction(config);
+        self
+    }
+
+    /// Pools, by name and share of DRAM; one if not said.
+    #[must_use]
+    pub fn pools(mut self, pools: impl IntoIterator<Item = (String, f64)>) -> Self {
+        self.config.dram.pools =
+            pools.into_iter().map(|(name, share)| PoolConfig { name, share }).collect();
+        self
+    }
+
+    /// Flash behind DRAM, with the defaults of [`FlashConfig::new`].
+    #[must_use]
+    pub fn flash(self, device: Arc<dyn Device>) -> Self {
+        self.flash_config(FlashConfig::new(device))
+    }
+
+    /// Flash behind DRAM, as configured.
+    #[must_use]
+    pub fn flash_config(mut self, flash: FlashConfig) -> Self {
+        self.config.flash = Some(flash);
+        self
+    }
+
+    /// Background work, as configured.
+    #[must_use]
+    pub fn upkeep(mut self, upkeep: UpkeepConfig) -> Self {
+        self.config.upkeep = upkeep;
+        self
+    }
+
+    /// Told of every item that is removed or replaced while in DRAM.
+    #[must_use]
+    pub fn on_remove(mut self, callback: RemoveCallback) -> Self {
+        self.config.on_remove = Some(callback);
+        self
+    }
+
+    /// Seed of every random choice; 0 if not said.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.config.seed = seed;
+        self
+    }
+
+    /// Another clock than the machine's.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Everything at once.
+    #[must_use]
+    pub fn config(mut self, config: CacheConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Opens the cache and starts its background threads.
+    ///
+    /// # Errors
+    /// If the configuration contradicts itself or the device, or the device holds something else.
+    pub fn open(self) -> Result<Cache, CacheError> {
+        Cache::open(&self.config, &self.clock, true)
+    }
+
+    /// Opens the cache without threads: somebody calls [`Cache::step`]. Its blocking calls must not be used with flash.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_stepped(self) -> Result<Cache, CacheError> {
+        Cache::open(&self.config, &self.clock, false)
+    }
+}
+
+/// A factory of policies, one for each size class.
+#[must_use]
+pub fn eviction(config: EvictionConfig) -> PolicyFactory {
+    Arc::new(move || build(&config, 0))
+}

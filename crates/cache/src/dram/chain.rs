@@ -1,0 +1,255 @@
+//! Chains: values that grow by children, beyond what one chunk can hold.
+//!
+//! A child is a chunk of its own. In the place of a key it keeps its parent and the next, older child. The newest
+//! child of a parent stands in a table beside the index, so an ordinary item pays one flag for all of this.
+//!
+//! ```text
+//! child   | header | parent u32 | next u32 | value … |
+//! ```
+//!
+//! A chain only grows at its head, under the shard's lock, and goes as a whole with its parent. Who holds the
+//! parent can therefore walk it without a lock: what it saw first stays as it was. A child that must leave takes the whole
+//! chain along; the evictor then holds the *parent*, and a child is freed before its parent is.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::evict::{Attempt, Spill, Victim};
+use super::handle::{Draft, Handle};
+use super::item::{HEADER_BYTES, ItemRef, State};
+use super::pools::Wanted;
+use super::slab::{Arena, Item};
+use super::sync::Mutex;
+use super::{AllocateError, Dram, Entry, KeyLock, PoolId};
+use crate::KeyHash;
+
+/// Bytes of a child's links.
+pub(super) const LINKS_BYTES: usize = size_of::<Links>();
+
+/// Whose child it is and which comes after it; in the place of a child's key.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Links {
+    parent: AtomicU32,
+    next: AtomicU32,
+}
+
+impl Links {
+    fn parent(&self) -> ItemRef {
+        ItemRef(self.parent.load(Ordering::Acquire))
+    }
+
+    fn next(&self) -> Option<ItemRef> {
+        Some(ItemRef(self.next.load(Ordering::Acquire))).filter(|&next| next != ItemRef::NONE)
+    }
+
+    fn set_parent(&self, parent: ItemRef) {
+        self.parent.store(parent.0, Ordering::Release);
+    }
+
+    fn set_next(&self, next: Option<ItemRef>) {
+        self.next.store(next.unwrap_or(ItemRef::NONE).0, Ordering::Release);
+    }
+}
+
+/// The newest child of every parent that has one. The innermost lock: nothing is locked under it.
+pub(super) struct Chains {
+    heads: Box<[Mutex<HashMap<ItemRef, ItemRef>>]>,
+}
+
+const STRIPES: usize = 64;
+
+impl Chains {
+    pub(super) fn new() -> Self {
+        Self { heads: std::iter::repeat_with(Mutex::default).take(STRIPES).collect() }
+    }
+
+    fn stripe(&self, parent: ItemRef) -> &Mutex<HashMap<ItemRef, ItemRef>> {
+        &self.heads[parent.0 as usize % STRIPES]
+    }
+
+    /// The newest child.
+    pub(super) fn head(&self, parent: Item<'_>) -> Option<ItemRef> {
+        if !parent.header().state().has(State::CHAINED) {
+            return None;
+        }
+        self.stripe(parent.reference()).lock().get(&parent.reference()).copied()
+    }
+
+    fn set_head(&self, parent: Item<'_>, head: ItemRef) {
+        self.stripe(parent.reference()).lock().insert(parent.reference(), head);
+    }
+
+    fn take_head(&self, parent: Item<'_>) -> Option<ItemRef> {
+        self.stripe(parent.reference()).lock().remove(&parent.reference())
+    }
+
+    /// Bytes of the tables.
+    pub(super) fn bytes(&self) -> u64 {
+        let entries: usize = self.heads.iter().map(|stripe| stripe.lock().capacity()).sum();
+        (entries * (size_of::<(ItemRef, ItemRef)>() + 1) + size_of_val(&*self.heads)) as u64
+    }
+}
+
+/// The children from `head` on, newest first. Their parent is held by the caller.
+pub(super) fn children(arena: &Arena, head: Option<ItemRef>) -> impl Iterator<Item = Item<'_>> {
+    let head = head.map(|head| arena.item(head));
+    std::iter::successors(head, |child| child.links().next().map(|next| arena.item(next)))
+}
+
+/// The parent of a child. Under the class lock of the linked child.
+pub(super) fn parent_of<'a>(arena: &'a Arena, child: Item<'_>) -> Item<'a> {
+    arena.item(child.links().parent())
+}
+
+impl Dram {
+    /// Memory for a child of some item, to be filled and put to it with [`KeyLock::add_child`]. Else as
+    /// [`Dram::allocate`].
+    pub fn allocate_child<S: Spill>(
+        &self,
+        pool: PoolId,
+        hash: KeyHash,
+        value_len: usize,
+        spill: &S,
+    ) -> Result<Draft<'_>, AllocateError> {
+        let bytes = (HEADER_BYTES + LINKS_BYTES).saturating_add(value_len);
+        let class = self.pools.class_for(pool, bytes).ok_or_else(|| self.too_large(bytes))?;
+        let now_seconds = self.now_seconds();
+        // No key leads to a child, and its chunk is only known when it is there: ghosts remember nothing of it.
+        let entry = Entry { hash: hash.remix(), weight: 1 };
+        let wanted = Wanted { entry, bytes: bytes as u64, now_seconds };
+        let item = self.take_chunk(class, wanted, spill)?;
+        item.header().describe(LINKS_BYTES as u16, value_len as u32, 0, now_seconds);
+        item.links().set_parent(ItemRef::NONE);
+        item.links().set_next(None);
+        item.header().set(State::CHILD);
+        Ok(Draft { dram: self, item, hash })
+    }
+
+    /// Frees the children of an item that is going, before its own chunk is freed or used anew. The caller alone
+    /// has the item.
+    #[cold]
+    pub(super) fn free_chain(&self, parent: Item<'_>) {
+        let mut next = self.chains.take_head(parent);
+        parent.header().clear(State::CHAINED);
+        while let Some(reference) = next {
+            let child = self.pools.arena.item(reference);
+            next = child.links().next();
+            self.pools.free(child);
+        }
+    }
+
+    /// Evicts the chain that a class's policy chose a child of. The caller has marked the parent `EVICTING` and holds a
+    /// reference of it; the child is out of its policy.
+    pub(super) fn evict_chain_of<S: Spill>(
+        &self,
+        parent: Item<'_>,
+        child: Item<'_>,
+        now_seconds: u32,
+        spill: &S,
+    ) -> Attempt {
+        let victim = Victim::new(self, parent, now_seconds);
+        let attempt = self.evict(&victim, spill);
+        if attempt == Attempt::Gone {
+            parent.header().become_draft();
+            self.pools.class_of(parent.reference()).0.lock().counters.evictions += 1;
+        } else {
+            // The child cannot have gone: its parent is held. Back it comes before the next evictor may look.
+            let (class, _) = self.pools.class_of(child.reference());
+            class.enter_policy(&self.pools, child, now_seconds);
+            parent.header().clear(State::EVICTING);
+        }
+        self.release(parent);
+        attempt
+    }
+
+    /// The chain of `old` becomes that of `new`. Under the shard's lock, with nobody else holding `old`.
+    pub(super) fn hand_chain_over(&self, old: Item<'_>, new: Item<'_>) {
+        let Some(head) = self.chains.take_head(old) else { return };
+        for child in children(&self.pools.arena, Some(head)) {
+            // An evictor reads the parent under the child's class lock, and must not follow it to a freed chunk.
+            let (class, _) = self.pools.class_of(child.reference());
+            let _evictors_wait = class.lock();
+            child.links().set_parent(new.reference());
+        }
+        self.chains.set_head(new, head);
+        new.header().set(State::CHAINED);
+        old.header().clear(State::CHAINED);
+    }
+
+    /// Copies a child to `chunk`, a draft, and puts that in its place. The caller marked the parent `EVICTING` and
+    /// holds a reference of it.
+    pub(super) fn move_child(
+        &self,
+        victim: &Victim<'_>,
+        parent: Item<'_>,
+        old: Item<'_>,
+        mut chunk: Item<'_>,
+    ) -> Attempt {
+        let header = old.header();
+        chunk.header().describe(LINKS_BYTES as u16, header.value_len() as u32, 0, header.touched_seconds());
+        chunk.value_mut().copy_from_slice(old.value());
+        let table = self.index.write(victim.hash());
+        let state = parent.header().state();
+        if !(state.has(State::LINKED) && state.references() == 2) {
+            drop(table);
+            self.release(chunk);
+            return Attempt::InUse;
+        }
+        chunk.links().set_parent(parent.reference());
+        chunk.links().set_next(old.links().next());
+        let head = self.chains.head(parent);
+        let before =
+            children(&self.pools.arena, head).find(|child| child.links().next() == Some(old.reference()));
+        match before {
+            Some(before) => before.links().set_next(Some(chunk.reference())),
+            None => self.chains.set_head(parent, chunk.reference()),
+        }
+        chunk.header().set(State::CHILD);
+        self.link_child(chunk);
+        drop(table);
+        self.pools.free(old);
+        Attempt::Gone
+    }
+
+    fn link_child(&self, child: Item<'_>) {
+        let before = child.header().exchange(State::DRAFT, State::LINKED);
+        if !before.has(State::IN_POLICY) {
+            let (class, _) = self.pools.class_of(child.reference());
+            class.enter_policy(&self.pools, child, self.now_seconds());
+        }
+    }
+}
+
+impl<'a> KeyLock<'a> {
+    /// Puts a child in front of the chain of `key`'s item. Gives the draft back if there is no such item, or it has
+    /// expired. The item is not clean any more.
+    ///
+    /// # Panics
+    /// If the draft's hash is not the one that was locked.
+    pub fn add_child(&mut self, key: &[u8], draft: Draft<'a>) -> Result<(), Draft<'a>> {
+        assert_eq!(draft.hash, self.hash, "a child is added under the lock of its parent's key");
+        assert!(draft.item.header().state().has(State::CHILD), "allocated by `allocate_child`");
+        let Some(parent) = self.find(key) else { return Err(draft) };
+        let (child, parent) = (draft.into_item(), parent.item);
+        child.links().set_parent(parent.reference());
+        child.links().set_next(self.dram.chains.head(parent));
+        self.dram.chains.set_head(parent, child.reference());
+        parent.header().exchange(State::CLEAN, State::CHAINED);
+        self.dram.link_child(child);
+        Ok(())
+    }
+}
+
+impl Handle<'_> {
+    /// Whether the item has children.
+    #[must_use]
+    pub fn is_chained(&self) -> bool {
+        self.item.header().state().has(State::CHAINED)
+    }
+
+    /// The values of the children, newest first, as of now.
+    pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
+        children(&self.dram.pools.arena, self.dram.chains.head(self.item)).map(Item::value)
+    }
+}

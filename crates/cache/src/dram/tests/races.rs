@@ -1,0 +1,196 @@
+//! Schedules that shuttle chooses: eviction, replacement, reading, removal and slab release against each other, with
+//! a switch of threads possible between any two steps on an item's state.
+//!
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p flashwright-cache --lib races`
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::*;
+
+const SCHEDULES: usize = 3000;
+
+/// Keeps the keys that left.
+#[derive(Default)]
+struct Below {
+    keys: std::sync::Mutex<HashSet<Vec<u8>>>,
+}
+
+impl Spill for Below {
+    type Staged = Vec<u8>;
+
+    fn stage(&self, victim: &Victim<'_>) -> Stage<Vec<u8>> {
+        sync::step();
+        assert_eq!(victim.key()[0], victim.value()[0][0], "a value of another key");
+        Stage::Ready(victim.key().to_vec())
+    }
+
+    fn commit(&self, staged: Vec<u8>, victim: &Victim<'_>) {
+        assert_eq!(staged, victim.key());
+        self.keys.lock().unwrap().insert(staged);
+    }
+
+    fn abandon(&self, _: Vec<u8>) {}
+}
+
+fn explore(test: impl Fn() + Send + Sync + 'static) {
+    shuttle::check_random(test, SCHEDULES);
+}
+
+fn run(threads: Vec<Box<dyn FnOnce(&Dram, &Below) + Send>>, prepare: impl Fn(&Dram, &Below)) {
+    let (dram, _) = small(2, HitRule::Every);
+    let (dram, below) = (Arc::new(dram), Arc::new(Below::default()));
+    prepare(&dram, &below);
+    let threads: Vec<_> = threads
+        .into_iter()
+        .map(|thread| {
+            let (dram, below) = (Arc::clone(&dram), Arc::clone(&below));
+            shuttle::thread::spawn(move || thread(&dram, &below))
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_all_comes_back(&dram);
+}
+
+/// Two slabs full: four small items (a to d) and two large ones (x and y).
+fn full(dram: &Dram, below: &Below) {
+    for key in [b"a", b"b", b"c", b"d"] {
+        put_through(dram, key, key, 0, below).unwrap();
+    }
+    for key in [b"x", b"y"] {
+        put_through(dram, key, &vec![key[0]; 20 << 10], 0, below).unwrap();
+    }
+}
+
+fn read(dram: &Dram, key: &[u8]) -> bool {
+    let Some(found) = get(dram, key) else { return false };
+    sync::step();
+    assert_eq!(found[0], key[0], "a value of another key");
+    found.chain().for_each(|child| assert_eq!(child[0], key[0], "a child of another key"));
+    true
+}
+
+#[test]
+fn eviction_against_readers_replacement_and_removal() {
+    explore(|| {
+        run(
+            vec![
+                Box::new(|dram, below| {
+                    let _ = put_through(dram, b"e", b"e", 0, below);
+                    let _ = put_through(dram, b"f", b"f", 0, below);
+                }),
+                Box::new(|dram, below| {
+                    let _ = put_through(dram, b"a", b"a again", 0, below);
+                    remove(dram, b"b");
+                }),
+                Box::new(|dram, _| {
+                    read(dram, b"a");
+                    read(dram, b"b");
+                }),
+            ],
+            full,
+        );
+    });
+}
+
+#[test]
+fn a_key_on_its_way_down_is_never_in_neither_tier() {
+    explore(|| {
+        run(
+            vec![
+                Box::new(|dram, below| {
+                    let _ = put_through(dram, b"e", b"e", 0, below);
+                }),
+                Box::new(|dram, below| {
+                    let _ = put_through(dram, b"f", b"f", 0, below);
+                }),
+                Box::new(|dram, below| {
+                    for key in [b"a", b"b"] {
+                        let somewhere = read(dram, key) || below.keys.lock().unwrap().contains(&key[..]);
+                        assert!(somewhere, "{key:?} is nowhere");
+                    }
+                }),
+            ],
+            full,
+        );
+    });
+}
+
+#[test]
+fn two_allocations_never_get_the_same_chunk() {
+    explore(|| {
+        let fill = |byte: u8| {
+            move |dram: &Dram, below: &Below| {
+                let key = [byte];
+                let Ok(mut draft) = dram.allocate(POOL, &key, KeyHash::of(&key), 100, 0, below) else {
+                    return;
+                };
+                draft.fill(byte);
+                sync::step();
+                assert!(draft.iter().all(|&other| other == byte), "somebody else writes here");
+                drop(dram.lock(KeyHash::of(&key)).link(draft));
+                read(dram, &key);
+            }
+        };
+        run(vec![Box::new(fill(1)), Box::new(fill(2)), Box::new(fill(3))], full);
+    });
+}
+
+#[test]
+fn slab_release_against_allocation_readers_and_removal() {
+    explore(|| {
+        run(
+            vec![
+                Box::new(|dram, below| {
+                    let how = Rebalance {
+                        strategy: Strategy::Random { drawn: 0 },
+                        min_slabs: 0,
+                        move_on_release: true,
+                    };
+                    dram.rebalance_step(POOL, &how, below);
+                }),
+                Box::new(|dram, below| {
+                    let _ = put_through(dram, b"e", b"e", 0, below);
+                }),
+                Box::new(|dram, _| {
+                    read(dram, b"a");
+                    remove(dram, b"b");
+                }),
+            ],
+            full,
+        );
+    });
+}
+
+#[test]
+fn a_growing_chain_against_its_eviction_and_its_readers() {
+    explore(|| {
+        run(
+            vec![
+                Box::new(|dram, below| {
+                    let hash = KeyHash::of(b"x");
+                    if let Ok(mut draft) = dram.allocate_child(POOL, hash, 3, below) {
+                        draft.copy_from_slice(b"xyz");
+                        let refused = dram.lock(hash).add_child(b"x", draft);
+                        drop(refused);
+                    }
+                }),
+                Box::new(|dram, below| {
+                    let _ = put_through(dram, b"z", &vec![b'z'; 20 << 10], 0, below);
+                    let _ = put_through(dram, b"e", b"e", 0, below);
+                }),
+                Box::new(|dram, _| {
+                    read(dram, b"x");
+                }),
+            ],
+            |dram, below| {
+                full(dram, below);
+                let mut draft = dram.allocate_child(POOL, KeyHash::of(b"x"), 1, below).unwrap();
+                draft.copy_from_slice(b"x");
+                assert!(dram.lock(KeyHash::of(b"x")).add_child(b"x", draft).is_ok());
+            },
+        );
+    });
+}

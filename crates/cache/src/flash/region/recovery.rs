@@ -1,0 +1,403 @@
+//! A clean shutdown and the way back: two bytes an item.
+//!
+//! A snapshot says which regions hold what filling, in which order they will leave, and which of their entries are live.
+//! Hashes, lengths and expiry times are not in it: they are in the regions' tables, which is where a restart reads
+//! them. After a crash there is no snapshot; the store is then created anew with another identity, and no old region is
+//! believed: an entry alone cannot know that it was removed.
+//!
+//! ```text
+//! snapshot  0       8        12     16       20        24      32         40        44        48
+//!           | magic | format | unit | region | regions | store | next     | regions | regions |
+//!           |       |        | bytes| bytes  |         |       | sequence | held    | retired |
+//!           then the regions held, next victim first; the retired regions, 4 bytes each; crc32c of all before
+//! region    0    4          5       6          14        18
+//!           | id | priority | point | sequence | entries | live | items …
+//!                                                          22
+//! item      a varint of 8 * units from the beginning of the item before (the first: from the region's) + hits
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use device::{Clock, Device};
+use futures_util::future::join_all;
+
+use crate::flash::Waiting;
+
+use super::InsertionPoint;
+use super::config::{ConfigError, RegionConfig};
+use super::entry::{MAX_HITS, crc32c};
+use super::index::Found;
+use super::layout::{Layout, RegionId, SizeHint};
+use super::stats::Counters;
+use super::store::{Content, RegionStore, StoreId};
+use super::table::{Filling, Record};
+
+const MAGIC_VALUE: [u8; 8] = *b"FWregsnp";
+const FORMAT_VALUE: u32 = 1;
+const HITS_BITS: u32 = 3;
+
+/// Tables read side by side at a restart.
+const TABLES_AT_ONCE: usize = 32;
+
+/// Why a store could not be brought back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// The configuration does not fit the device.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The snapshot is damaged or cut short.
+    #[error("the region store's snapshot is damaged: {0}")]
+    Damaged(&'static str),
+    /// The snapshot is of a format that this version does not know.
+    #[error("the region store's snapshot is of format {0}; this version reads format 1")]
+    Format(u32),
+    /// The store was made with another layout.
+    #[error("the region store was made with {setting} {was}, and is now to have {is}")]
+    Layout {
+        /// What differs.
+        setting: &'static str,
+        /// In the snapshot.
+        was: u32,
+        /// In the configuration.
+        is: u32,
+    },
+}
+
+/// A region as a snapshot tells of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Held {
+    id: RegionId,
+    priority: u8,
+    point: InsertionPoint,
+    sequence: u64,
+    entries: u32,
+    /// Where live items begin, and their hits.
+    live: Vec<(u32, u8)>,
+}
+
+/// A snapshot, in parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Snapshot {
+    unit_bytes: u32,
+    region_bytes: u32,
+    region_count: u32,
+    store: u64,
+    next_sequence: u64,
+    held: Vec<Held>,
+    retired: Vec<RegionId>,
+}
+
+impl RegionStore {
+    /// What a restart needs to know. Taken after [`drain`](Self::drain), when nothing else runs: what is not on flash is
+    /// not in it.
+    ///
+    /// Whoever keeps it must destroy it before the store is used again after a restart. A snapshot that is older than
+    /// the last remove or insert would bring back what is gone.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<u8> {
+        let mut items = Vec::with_capacity(self.index.len());
+        self.index.for_each(|found| items.push((found.address, found.hits)));
+        items.sort_unstable();
+        let in_order = self.order.lock().in_order();
+        let held = in_order.into_iter().filter_map(|(id, priority)| {
+            let Content::Flash { filling, entries, point } = *self.region(id).content.lock() else {
+                return None;
+            };
+            let addresses = self.layout.addresses(id);
+            let first = items.partition_point(|item| item.0 < addresses.start);
+            let end = items.partition_point(|item| item.0 < addresses.end);
+            let place = |&(address, hits)| (self.layout.place(address).1, hits);
+            let live = items[first..end].iter().map(place).collect();
+            Some(Held { id, priority, point, sequence: filling.sequence, entries, live })
+        });
+        let is_retired = |id: &RegionId| matches!(*self.region(*id).content.lock(), Content::Retired);
+        Snapshot {
+            unit_bytes: self.layout.unit_bytes,
+            region_bytes: self.layout.region_bytes,
+            region_count: self.layout.region_count,
+            store: self.id.0,
+            next_sequence: self.next_sequence.load(Ordering::Relaxed),
+            held: held.collect(),
+            retired: (0..self.layout.region_count).map(RegionId).filter(is_retired).collect(),
+        }
+        .encode()
+    }
+
+    /// Brings a store back from its [`snapshot`](Self::snapshot). A region whose table is damaged is dropped, and
+    /// counted, alone.
+    ///
+    /// # Errors
+    /// If the snapshot is damaged or of another layout, or the configuration does not fit the device.
+    pub async fn restore(
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        config: RegionConfig,
+        snapshot: &[u8],
+        waiting: Waiting,
+    ) -> Result<Self, RestoreError> {
+        let snapshot = Snapshot::decode(snapshot)?;
+        let store = Self::assemble(device, clock, config, StoreId(snapshot.store))?;
+        snapshot.check(&store.layout)?;
+        store.next_sequence.store(snapshot.next_sequence, Ordering::Relaxed);
+        let mut in_order = Vec::with_capacity(snapshot.held.len());
+        for some in snapshot.held.chunks(TABLES_AT_ONCE) {
+            let read = join_all(some.iter().map(|held| store.read_held(held, waiting))).await;
+            let kept =
+                some.iter().zip(read).filter(|(held, records)| store.take_in(held, records.as_deref()));
+            in_order.extend(kept.map(|(held, _)| (held.id, held.priority)));
+        }
+        store.order.lock().restore(&in_order);
+        for &region in &snapshot.retired {
+            *store.region(region).content.lock() = Content::Retired;
+            store.supply.retire_region();
+        }
+        let is_clean = |id: &RegionId| matches!(*store.region(*id).content.lock(), Content::Clean);
+        let clean = (0..store.layout.region_count).map(RegionId).filter(is_clean);
+        clean.for_each(|region| store.supply.give_region(region));
+        Ok(store)
+    }
+
+    async fn read_held(&self, held: &Held, waiting: Waiting) -> Option<Vec<Record>> {
+        let filling = Filling { store: self.id.0, sequence: held.sequence };
+        self.read_table(held.id, held.entries, filling, waiting).await
+    }
+
+    /// Puts the live items of a region into the index; `false` if its table is lost.
+    fn take_in(&self, held: &Held, records: Option<&[Record]>) -> bool {
+        let Some(records) = records else {
+            Counters::add(&self.counters.items_unrestored, held.live.len());
+            return false;
+        };
+        let mut records = records.iter();
+        let mut restored = 0;
+        for &(unit, hits) in &held.live {
+            // Both are in the order of their places; a live item that the table does not know is not believed.
+            let Some(record) = records.by_ref().find(|record| record.unit >= unit) else { break };
+            if record.unit == unit && record.live {
+                let address = self.layout.address(held.id, unit);
+                self.index
+                    .insert_new(record.hash, Found { address, size: SizeHint::of_units(record.units), hits });
+                restored += 1;
+            }
+        }
+        Counters::add(&self.counters.items_restored, restored);
+        Counters::add(&self.counters.items_unrestored, held.live.len() - restored);
+        let filling = Filling { store: self.id.0, sequence: held.sequence };
+        let content = Content::Flash { filling, entries: held.entries, point: held.point };
+        *self.region(held.id).content.lock() = content;
+        true
+    }
+}
+
+impl Snapshot {
+    /// Layout and configuration must be what they were: places are counted in them.
+    fn check(&self, layout: &Layout) -> Result<(), RestoreError> {
+        for (setting, was, is) in [
+            ("unit_bytes", self.unit_bytes, layout.unit_bytes),
+            ("region_bytes", self.region_bytes, layout.region_bytes),
+            ("region count", self.region_count, layout.region_count),
+        ] {
+            if was != is {
+                return Err(RestoreError::Layout { setting, was, is });
+            }
+        }
+        let mut ids: Vec<_> =
+            self.held.iter().map(|held| held.id).chain(self.retired.iter().copied()).collect();
+        let all = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.len() != all || ids.last().is_some_and(|last| last.0 >= layout.region_count) {
+            return Err(RestoreError::Damaged("it names a region twice or one that is not there"));
+        }
+        Ok(())
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC_VALUE.to_vec();
+        for number in [FORMAT_VALUE, self.unit_bytes, self.region_bytes, self.region_count] {
+            out.extend(number.to_le_bytes());
+        }
+        out.extend(self.store.to_le_bytes());
+        out.extend(self.next_sequence.to_le_bytes());
+        out.extend(count(self.held.len()));
+        out.extend(count(self.retired.len()));
+        self.held.iter().for_each(|held| held.encode(&mut out));
+        self.retired.iter().for_each(|region| out.extend(region.0.to_le_bytes()));
+        out.extend(crc32c(&out).to_le_bytes());
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, RestoreError> {
+        let mut reader = Reader(bytes);
+        if reader.take()? != MAGIC_VALUE {
+            return Err(RestoreError::Damaged("it does not begin as one"));
+        }
+        let format = reader.u32()?;
+        if format != FORMAT_VALUE {
+            return Err(RestoreError::Format(format));
+        }
+        let body_end = bytes.len() - 4;
+        if bytes[body_end..] != crc32c(&bytes[..body_end]).to_le_bytes() {
+            return Err(RestoreError::Damaged("its checksum does not match"));
+        }
+        let (unit_bytes, region_bytes, region_count) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let (store, next_sequence) = (reader.u64()?, reader.u64()?);
+        let (held, retired) = (reader.u32()?, reader.u32()?);
+        let held = (0..held).map(|_| Held::decode(&mut reader)).collect::<Result<_, _>>()?;
+        let retired =
+            (0..retired).map(|_| Ok(RegionId(reader.u32()?))).collect::<Result<_, RestoreError>>()?;
+        if reader.0.len() != 4 {
+            return Err(RestoreError::Damaged("it is longer than its parts"));
+        }
+        Ok(Self { unit_bytes, region_bytes, region_count, store, next_sequence, held, retired })
+    }
+}
+
+impl Held {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.id.0.to_le_bytes());
+        out.extend([self.priority, self.point.0]);
+        out.extend(self.sequence.to_le_bytes());
+        out.extend(self.entries.to_le_bytes());
+        out.extend(count(self.live.len()));
+        let mut before = 0;
+        for &(unit, hits) in &self.live {
+            push_varint(out, u64::from(unit - before) << HITS_BITS | u64::from(hits));
+            before = unit;
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, RestoreError> {
+        let id = RegionId(reader.u32()?);
+        let [priority, point] = reader.take()?;
+        let (sequence, entries, live) = (reader.u64()?, reader.u32()?, reader.u32()?);
+        let mut unit = 0_u32;
+        let item = |_| {
+            let code = reader.varint()?;
+            let gap =
+                u32::try_from(code >> HITS_BITS).map_err(|_| RestoreError::Damaged("an item is too far"))?;
+            unit = unit.checked_add(gap).ok_or(RestoreError::Damaged("an item is too far"))?;
+            Ok((unit, code as u8 & MAX_HITS))
+        };
+        let live = (0..live).map(item).collect::<Result<_, RestoreError>>()?;
+        Ok(Self { id, priority, point: InsertionPoint(point), sequence, entries, live })
+    }
+}
+
+fn count(len: usize) -> [u8; 4] {
+    u32::try_from(len).expect("there are less than 2^32 regions, and entries in a region").to_le_bytes()
+}
+
+fn push_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// What is left to read.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], RestoreError> {
+        let (head, rest) = self.0.split_first_chunk().ok_or(RestoreError::Damaged("it is cut short"))?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    fn u32(&mut self) -> Result<u32, RestoreError> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, RestoreError> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn varint(&mut self) -> Result<u64, RestoreError> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.take()?;
+            number |= u64::from(byte & 0x7F) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(RestoreError::Damaged("a number does not end"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot() -> Snapshot {
+        let held = |id, live| Held {
+            id: RegionId(id),
+            priority: 1,
+            point: InsertionPoint(2),
+            sequence: 1 << 40,
+            entries: 9,
+            live,
+        };
+        Snapshot {
+            unit_bytes: 64,
+            region_bytes: 1 << 20,
+            region_count: 10,
+            store: u64::MAX,
+            next_sequence: 77,
+            held: vec![held(3, vec![(0, 7), (16, 0), (16_000, 1)]), held(1, vec![])],
+            retired: vec![RegionId(9)],
+        }
+    }
+
+    #[test]
+    fn a_snapshot_reads_back_as_it_was_written() {
+        assert_eq!(Snapshot::decode(&snapshot().encode()), Ok(snapshot()));
+        // 48 of header, 22 a region, items of 1, 2 and 3 bytes, a retired region, a checksum.
+        assert_eq!(snapshot().encode().len(), 48 + 2 * 22 + 6 + 4 + 4);
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_found() {
+        let good = snapshot().encode();
+        for bit in 0..good.len() * 8 {
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Snapshot::decode(&bytes).is_err(), "bit {bit}");
+        }
+        for len in 0..good.len() {
+            assert!(Snapshot::decode(&good[..len]).is_err(), "cut to {len}");
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_by_its_number() {
+        let mut bytes = snapshot().encode();
+        bytes[8] = 2;
+        assert_eq!(Snapshot::decode(&bytes), Err(RestoreError::Format(2)));
+    }
+
+    #[test]
+    fn a_snapshot_that_names_a_region_twice_or_none_is_damaged() {
+        let layout = Layout {
+            offset_bytes: 0,
+            region_bytes: 1 << 20,
+            region_count: 10,
+            unit_bytes: 64,
+            block_bytes: 512,
+            max_read_bytes: 512,
+            max_write_bytes: 512,
+        };
+        assert_eq!(snapshot().check(&layout), Ok(()));
+        let mut twice = snapshot();
+        twice.retired.push(RegionId(3));
+        assert!(matches!(twice.check(&layout), Err(RestoreError::Damaged(_))));
+        let mut outside = snapshot();
+        outside.held[0].id = RegionId(10);
+        assert!(matches!(outside.check(&layout), Err(RestoreError::Damaged(_))));
+        let smaller = Layout { region_count: 9, ..layout };
+        assert!(matches!(snapshot().check(&smaller), Err(RestoreError::Layout { was: 10, is: 9, .. })));
+    }
+}

@@ -1,0 +1,246 @@
+//! Orders of events that once went wrong somewhere, each made to happen.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Waker};
+
+use device::{Completion, Counters, Geometry, MemoryDevice, Request};
+use parking_lot::Mutex;
+
+use super::*;
+
+/// Holds requests back while it is shut.
+struct Gate {
+    inner: MemoryDevice,
+    held: Mutex<Option<Vec<(Request, Completion)>>>,
+}
+
+impl Gate {
+    fn new(capacity_bytes: u64) -> Arc<Self> {
+        Arc::new(Self { inner: MemoryDevice::new(capacity_bytes), held: Mutex::new(None) })
+    }
+
+    fn shut(&self) {
+        *self.held.lock() = Some(Vec::new());
+    }
+
+    /// Opens the gate for what comes from now on, and answers what was held back.
+    fn open(&self) -> Vec<(Request, Completion)> {
+        self.held.lock().take().unwrap_or_default()
+    }
+
+    fn let_through(&self, held: Vec<(Request, Completion)>) {
+        held.into_iter().for_each(|(request, completion)| self.inner.submit(request, completion));
+    }
+}
+
+impl Device for Gate {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        match self.held.lock().as_mut() {
+            Some(held) => held.push((request, completion)),
+            None => self.inner.submit(request, completion),
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+}
+
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
+    match future.poll(&mut Context::from_waker(Waker::noop())) {
+        std::task::Poll::Ready(output) => Some(output),
+        std::task::Poll::Pending => None,
+    }
+}
+
+fn fill(store: &RegionStore, keys: std::ops::Range<u64>) {
+    for key in keys {
+        put_version(store, key, 0);
+        work_until_idle(store);
+    }
+}
+
+#[test]
+fn a_read_in_flight_while_its_region_is_rewritten_answers_nothing_wrong() {
+    for late in [false, true] {
+        let gate = Gate::new(small().capacity_bytes);
+        let store = open(Arc::clone(&gate) as Arc<dyn Device>, small());
+        fill(&store, 0..100);
+        drain(&store);
+
+        gate.shut();
+        let key = 5_u64.to_le_bytes();
+        let mut read = pin!(store.read(KeyHash::of(&key), &key, Waiting::Task));
+        assert!(poll_once(read.as_mut()).is_none(), "the read waits at the gate");
+        let held = gate.open();
+        assert_eq!(held.len(), 1);
+        // Late: the transfer itself happens after the rewrite and sees the new bytes. Early: it sees the old ones, and
+        // only the reader's own look comes late.
+        let mut held = Some(held);
+        if !late {
+            let (request, completion) = held.take().unwrap().pop().unwrap();
+            let outcome = gate.inner.execute(request);
+            fill(&store, 1000..2500);
+            completion.complete(outcome);
+        } else {
+            fill(&store, 1000..2500);
+            gate.let_through(held.take().unwrap());
+        }
+        assert!(matches!(poll_once(read.as_mut()), Some(Lookup::Miss)));
+        let stats = store.stats();
+        assert_eq!(stats.read_retries, 1);
+        assert_eq!(stats.header_checksum_errors + stats.value_checksum_errors, 0, "a lost race is no damage");
+    }
+}
+
+#[test]
+fn a_read_in_flight_while_its_item_is_reinserted_finds_it_at_its_new_place() {
+    let reinsertion = Reinsertion::Percent { percent: 100, seed: 0 };
+    let config = RegionConfig { reinsertion, separate_reinserted: true, ..small() };
+    let gate = Gate::new(config.capacity_bytes);
+    let store = open(Arc::clone(&gate) as Arc<dyn Device>, config);
+    fill(&store, 0..20);
+    drain(&store);
+
+    gate.shut();
+    let key = 5_u64.to_le_bytes();
+    let mut read = pin!(store.read(KeyHash::of(&key), &key, Waiting::Task));
+    assert!(poll_once(read.as_mut()).is_none());
+    let held = gate.open();
+    let mut next = 1000;
+    while store.stats().reinsertions < 20 {
+        fill(&store, next..next + 10);
+        next += 10;
+    }
+    gate.let_through(held);
+    match poll_once(read.as_mut()) {
+        Some(Lookup::Found(seen)) => assert_eq!(*seen, value(5, 0)),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(store.stats().read_retries, 1);
+}
+
+#[test]
+fn an_item_removed_while_it_is_reinserted_stays_removed() {
+    let reinsertion = Reinsertion::Percent { percent: 100, seed: 0 };
+    let config = RegionConfig { reinsertion, separate_reinserted: true, ..small() };
+    let gate = Gate::new(config.capacity_bytes);
+    let store = open(Arc::clone(&gate) as Arc<dyn Device>, config);
+    let mut key = 0;
+    while store.clean_regions() > 3 {
+        fill(&store, key..key + 1);
+        key += 1;
+    }
+    // Take clean regions until a reclaim is due, and stop it at its first read.
+    while store.clean_regions() > 2 {
+        put_version(&store, key, 0);
+        key += 1;
+        drain(&store);
+    }
+    gate.shut();
+    let mut reclaim = pin!(store.step(Waiting::Task));
+    assert!(poll_once(reclaim.as_mut()).is_none(), "the reclaim reads the table");
+    gate.let_through(std::mem::take(gate.held.lock().as_mut().unwrap()));
+    assert!(poll_once(reclaim.as_mut()).is_none(), "the reclaim reads the first item");
+    assert!(forget(&store, 0));
+    let held = gate.open();
+    gate.let_through(held);
+    assert_eq!(block_on(reclaim), Progress::Reclaimed);
+    assert!(matches!(get(&store, 0), Lookup::Miss));
+    assert!(get(&store, 1).found().is_some());
+}
+
+#[test]
+fn a_region_waits_for_the_writer_that_is_not_done() {
+    let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
+    let store = open(device, small());
+    let item =
+        FlashItem { key: b"slow", hash: KeyHash::of(b"slow"), value: &[b"v"], expiry_seconds: 0, tag: 0 };
+    let slow = store.stage(&item).unwrap();
+    drain(&store);
+    assert_eq!(store.stats().regions_flushed, 0);
+    assert_eq!(step(&store), Progress::Idle);
+    store.commit(slow);
+    assert_eq!(step(&store), Progress::Flushed);
+    assert!(block_on(store.read(item.hash, b"slow", Waiting::Thread)).found().is_some());
+}
+
+#[test]
+fn a_staged_item_that_is_dropped_is_dead_space_and_no_item() {
+    let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
+    let store = open(device, small());
+    let item =
+        FlashItem { key: b"gone", hash: KeyHash::of(b"gone"), value: &[b"v"], expiry_seconds: 0, tag: 0 };
+    drop(store.stage(&item).unwrap());
+    assert!(!store.may_contain(item.hash));
+    drain(&store);
+    assert_eq!(store.stats().regions_flushed, 0, "a region of dead space is not worth a write");
+    assert_eq!(store.clean_regions(), 24);
+}
+
+#[test]
+fn a_step_dropped_half_way_loses_nothing() {
+    let gate = Gate::new(small().capacity_bytes);
+    let store = open(Arc::clone(&gate) as Arc<dyn Device>, small());
+    let mut key = 0;
+    while !matches!(
+        store.stage(&FlashItem {
+            key: b"x",
+            hash: KeyHash(1),
+            value: &[&[0; 60_000]],
+            expiry_seconds: 0,
+            tag: 0
+        }),
+        Err(Refusal::Full)
+    ) {
+        put_version(&store, key, 0);
+        key += 1;
+    }
+    gate.shut();
+    for _ in 0..3 {
+        assert!(poll_once(pin!(store.step(Waiting::Task))).is_none(), "the flush waits at the gate");
+    }
+    let held = gate.open();
+    gate.let_through(held);
+    work_until_idle(&store);
+    (0..key).for_each(|key| assert_eq!(*get(&store, key).found().unwrap(), value(key, 0)));
+
+    while store.clean_regions() >= 2 {
+        put_version(&store, key, 0);
+        key += 1;
+        drain(&store);
+    }
+    gate.shut();
+    assert!(poll_once(pin!(store.step(Waiting::Task))).is_none(), "the reclaim waits at the gate");
+    let held = gate.open();
+    gate.let_through(held);
+    assert_eq!(step(&store), Progress::Reclaimed, "the region is still there to be reclaimed");
+}
+
+#[test]
+fn whoever_waits_for_room_is_woken_by_the_flush() {
+    let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
+    let store = open(device, small());
+    let item = FlashItem {
+        key: b"big",
+        hash: KeyHash::of(b"big"),
+        value: &[&[0; 60_000]],
+        expiry_seconds: 0,
+        tag: 0,
+    };
+    while let Ok(staged) = store.stage(&item) {
+        store.commit(staged);
+    }
+    assert!(!store.ready());
+    let mut ready = pin!(store.wait_ready());
+    assert!(poll_once(ready.as_mut()).is_none());
+    assert!(poll_once(pin!(store.wait_work())).is_some());
+    assert_eq!(step(&store), Progress::Flushed);
+    assert!(poll_once(ready.as_mut()).is_some());
+    assert!(store.ready());
+}

@@ -1,0 +1,147 @@
+//! A clean shutdown and a new store on the same device.
+
+use std::collections::HashMap;
+
+use device::{IoSlice, MemoryDevice, PlacementHandle};
+
+use super::*;
+
+fn restore(
+    device: &Arc<MemoryDevice>,
+    config: RegionConfig,
+    snapshot: &[u8],
+) -> Result<RegionStore, RestoreError> {
+    let clock = Arc::new(VirtualClock::default());
+    block_on(RegionStore::restore(Arc::clone(device) as _, clock, config, snapshot, Waiting::Thread))
+}
+
+/// A store that wrapped around, with removed and replaced items; and what it holds.
+fn used(device: &Arc<MemoryDevice>, config: &RegionConfig) -> (RegionStore, HashMap<u64, u64>) {
+    let store = open(Arc::clone(device) as _, config.clone());
+    for version in 0..2_000 {
+        put_version(&store, version % 500, version);
+        if version % 7 == 0 {
+            forget(&store, version / 2 % 500);
+        }
+        get(&store, version % 50);
+        work_until_idle(&store);
+    }
+    drain(&store);
+    let versions = (0..500).filter_map(|key| {
+        let seen = get(&store, key).found()?;
+        let version = (0..2_000).rev().find(|version| version % 500 == key && *seen == value(key, *version));
+        Some((key, version.expect("a version of this key")))
+    });
+    let versions = versions.collect();
+    (store, versions)
+}
+
+fn configs() -> [RegionConfig; 3] {
+    let sfifo = OrderConfig::SegmentedFifo { shares: vec![2, 1, 1] };
+    let hits = Reinsertion::Hits { at_least: 1 };
+    [
+        small(),
+        RegionConfig { order: OrderConfig::Lru, ..small() },
+        RegionConfig { order: sfifo, reinsertion: hits, buffers: 6, ..small() },
+    ]
+}
+
+#[test]
+fn everything_is_found_again_and_nothing_removed_comes_back() {
+    for config in configs() {
+        let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
+        let (store, versions) = used(&device, &config);
+        let snapshot = store.snapshot();
+        let clean = store.clean_regions();
+        drop(store);
+        let again = restore(&device, config, &snapshot).unwrap();
+        assert_eq!(again.len(), versions.len());
+        assert_eq!(again.clean_regions(), clean);
+        assert_eq!(again.stats().items_restored, versions.len() as u64);
+        for key in 0..500 {
+            let seen = get(&again, key).found().map(|seen| seen.to_vec());
+            assert_eq!(seen, versions.get(&key).map(|&version| value(key, version)), "key {key}");
+        }
+    }
+}
+
+#[test]
+fn regions_leave_in_the_order_they_would_have() {
+    for config in configs() {
+        let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
+        let (store, _) = used(&device, &config);
+        let again = restore(&device, config, &store.snapshot()).unwrap();
+        let mut victims = 0;
+        while let Some(victim) = store.order.lock().victim() {
+            assert_eq!(again.order.lock().victim(), Some(victim));
+            victims += 1;
+        }
+        assert!(victims > 15 && again.order.lock().is_empty());
+    }
+}
+
+#[test]
+fn a_restored_store_goes_on_and_is_restored_again() {
+    let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
+    let (mut store, _) = used(&device, &small());
+    for round in 0..5 {
+        store = restore(&device, small(), &store.snapshot()).unwrap();
+        for key in 0..200 {
+            put_version(&store, key + 1000, round);
+            work_until_idle(&store);
+        }
+        drain(&store);
+        for key in 0..200 {
+            let seen = get(&store, key + 1000).found();
+            assert!(seen.is_none_or(|seen| *seen == value(key + 1000, round)));
+        }
+    }
+    assert_accounts_balance(&store);
+}
+
+#[test]
+fn a_damaged_region_is_dropped_alone() {
+    let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
+    let (store, versions) = used(&device, &small());
+    let snapshot = store.snapshot();
+    let (victim, _) = store.order.lock().in_order()[3];
+    let end = store.layout().region_offset(victim) + u64::from(store.layout().region_bytes);
+    drop(store);
+    let zeros = IoSlice::from(device::IoBuffer::zeroed(512));
+    (&*device as &dyn Device).write(end - 512, zeros, PlacementHandle::DEFAULT).wait().unwrap();
+    let again = restore(&device, small(), &snapshot).unwrap();
+    let stats = again.stats();
+    assert_eq!(stats.table_checksum_errors, 1);
+    assert!(
+        stats.items_unrestored > 0 && again.len() as u64 == versions.len() as u64 - stats.items_unrestored
+    );
+    for (key, version) in versions {
+        let seen = get(&again, key).found();
+        assert!(seen.is_none_or(|seen| *seen == value(key, version)));
+    }
+    assert_accounts_balance(&again);
+    (0..500).for_each(|key| put_version(&again, key, 1));
+}
+
+#[test]
+fn another_layout_is_refused_by_what_differs() {
+    let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
+    let store = open(Arc::clone(&device) as _, small());
+    let refused = |config| match restore(&device, config, &store.snapshot()) {
+        Err(RestoreError::Layout { setting, .. }) => setting,
+        other => panic!("{:?}", other.map(|_| ())),
+    };
+    assert_eq!(refused(RegionConfig { unit_bytes: 128, ..small() }), "unit_bytes");
+    assert_eq!(refused(RegionConfig { region_bytes: 32 << 10, ..small() }), "region_bytes");
+    assert_eq!(refused(RegionConfig { capacity_bytes: 23 * (64 << 10), ..small() }), "region count");
+}
+
+#[test]
+fn an_anew_created_store_believes_nothing_of_the_old_one() {
+    let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
+    let (old, _) = used(&device, &small());
+    drop(old);
+    let clock = Arc::new(VirtualClock::default());
+    let new = RegionStore::create(Arc::clone(&device) as _, clock, small(), StoreId(99)).unwrap();
+    assert!((0..500).all(|key| matches!(get(&new, key), Lookup::Miss)));
+}

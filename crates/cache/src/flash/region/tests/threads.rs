@@ -1,0 +1,129 @@
+//! Many threads at once: writers that lock their key as the hybrid cache does, readers, background workers.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+
+use device::MemoryDevice;
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+
+const KEYS: u64 = 400;
+
+/// What each key's last version is; `None` after a remove. The lock is the key's lock.
+struct Keys(Vec<Mutex<Option<u64>>>);
+
+fn write(store: &RegionStore, keys: &Keys, seed: u64, steps: u64) {
+    let mut random = StdRng::seed_from_u64(seed);
+    for step in 0..steps {
+        let key = random.random_range(0..KEYS);
+        let version = seed << 32 | step;
+        if random.random_range(0..10) == 0 {
+            let mut last = keys.0[key as usize].lock();
+            forget(store, key);
+            *last = None;
+            continue;
+        }
+        let (bytes, content) = (key.to_le_bytes(), value(key, version));
+        let item = FlashItem {
+            key: &bytes,
+            hash: KeyHash::of(&bytes),
+            value: &[&content],
+            expiry_seconds: 0,
+            tag: 0,
+        };
+        let staged = loop {
+            match store.stage(&item) {
+                Ok(staged) => break staged,
+                Err(Refusal::Full) => block_on(store.wait_ready()),
+                Err(refusal) => panic!("{refusal}"),
+            }
+        };
+        let mut last = keys.0[key as usize].lock();
+        store.commit(staged);
+        *last = Some(version);
+    }
+}
+
+fn read(store: &RegionStore, keys: &Keys, seed: u64, steps: u64) -> u64 {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut found = 0;
+    for step in 0..steps {
+        let key = random.random_range(0..KEYS);
+        let before = *keys.0[key as usize].lock();
+        let lookup = get(store, key);
+        let after = *keys.0[key as usize].lock();
+        match lookup {
+            Lookup::Found(seen) if before == after => {
+                let version = before.unwrap_or_else(|| panic!("seed {seed} step {step}: removed and found"));
+                assert_eq!(*seen, value(key, version), "seed {seed} step {step} key {key}");
+                found += 1;
+            }
+            // Written meanwhile: it may be any version, but a whole one. Its checksum has been verified.
+            Lookup::Found(_) | Lookup::Miss => {}
+            other => panic!("seed {seed} step {step}: {other:?}"),
+        }
+    }
+    found
+}
+
+fn spawn<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    work: impl FnOnce() + Send + 'scope,
+) -> ScopedJoinHandle<'scope, ()> {
+    Builder::new().name(name.into()).spawn_scoped(scope, work).expect("a thread")
+}
+
+fn work_until(store: &RegionStore, stop: &AtomicBool) {
+    while !stop.load(Ordering::SeqCst) {
+        if step(store) == Progress::Idle {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn run(config: RegionConfig) {
+    let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
+    let store = &open(device, config);
+    let keys = &Keys((0..KEYS).map(|_| Mutex::new(None)).collect());
+    let stop = &AtomicBool::new(false);
+    // Readers find something however late the writers are.
+    for key in 0..KEYS {
+        put_version(store, key, 0);
+        *keys.0[key as usize].lock() = Some(0);
+    }
+    std::thread::scope(|scope| {
+        let writers = (1..=3).map(|seed| spawn(scope, "writer", move || write(store, keys, seed, 2_500)));
+        let readers =
+            (4..=5).map(|seed| spawn(scope, "reader", move || assert!(read(store, keys, seed, 5_000) > 100)));
+        let clients: Vec<_> = writers.chain(readers).collect();
+        (0..2).for_each(|_| drop(spawn(scope, "worker", move || work_until(store, stop))));
+        let ended: Vec<_> = clients.into_iter().map(ScopedJoinHandle::join).collect();
+        stop.store(true, Ordering::SeqCst);
+        ended.into_iter().for_each(|ended| ended.expect("the thread's own assertion"));
+    });
+    let stats = store.stats();
+    assert!(stats.regions_reclaimed > 50, "it must wrap around: {stats:?}");
+    assert_accounts_balance(store);
+    for key in 0..KEYS {
+        if let Some(seen) = get(store, key).found() {
+            let version = keys.0[key as usize].lock().expect("removed and found");
+            assert_eq!(*seen, value(key, version));
+        }
+    }
+}
+
+#[test]
+fn threads_see_the_last_version_or_nothing() {
+    run(RegionConfig { clean_regions: 3, buffers: 6, ..small() });
+    run(RegionConfig { order: OrderConfig::Lru, ..small() });
+}
+
+#[test]
+fn threads_see_the_last_version_or_nothing_with_reinsertion() {
+    let reinsertion = Reinsertion::Hits { at_least: 1 };
+    run(RegionConfig { reinsertion, separate_reinserted: true, buffers: 6, ..small() });
+}

@@ -1,1 +1,0 @@
-//! The small-object cache as its caller sees it.

@@ -1,0 +1,379 @@
+//! The small-object cache as its caller sees it.
+
+mod gate;
+mod model;
+mod threads;
+
+use std::sync::Arc;
+
+use device::{Device, MemoryDevice};
+use pollster::block_on;
+
+use super::bucket::BucketMut;
+use super::*;
+use gate::Gate;
+
+const KIB: u64 = 1024;
+const NOW: u32 = 1_000;
+
+fn config(buckets: u64) -> SocConfig {
+    SocConfig { pending_limit_bytes: 64 << 10, ..SocConfig::new(4 * KIB, buckets * 4 * KIB, 42) }
+}
+
+fn soc_on(device: &Arc<Gate>, config: SocConfig) -> Soc {
+    Soc::new(Arc::clone(device) as Arc<dyn Device>, config).expect("a good configuration")
+}
+
+fn gate() -> Arc<Gate> {
+    Arc::new(Gate::new(MemoryDevice::with_block_bytes(1024 * KIB, 4096)))
+}
+
+fn item<'a>(key: &'a str, value: &'a [&'a [u8]], expiry_seconds: u32) -> FlashItem<'a> {
+    FlashItem { key: key.as_bytes(), hash: KeyHash::of(key.as_bytes()), value, expiry_seconds, tag: 9 }
+}
+
+fn put(soc: &Soc, key: &str, value: &str) {
+    put_until(soc, key, value, 0);
+}
+
+fn put_until(soc: &Soc, key: &str, value: &str, expiry_seconds: u32) {
+    let staged = soc.stage(&item(key, &[value.as_bytes()], expiry_seconds)).expect("room");
+    soc.commit(staged);
+}
+
+fn forget(soc: &Soc, key: &str) -> bool {
+    soc.forget(KeyHash::of(key.as_bytes()), key.as_bytes())
+}
+
+fn get(soc: &Soc, key: &str) -> Option<String> {
+    get_at(soc, key, NOW)
+}
+
+fn get_at(soc: &Soc, key: &str, now: u32) -> Option<String> {
+    let value = block_on(soc.read(KeyHash::of(key.as_bytes()), key.as_bytes(), Waiting::Thread, now))?;
+    assert_eq!(value.tag, 9);
+    Some(String::from_utf8(value.to_vec()).expect("tests store text"))
+}
+
+fn drain(soc: &Soc) {
+    block_on(soc.drain(Waiting::Thread, NOW));
+}
+
+/// The only bucket of a one-bucket cache, changed in place.
+fn change_on_device(device: &Gate, soc: &Soc, change: impl FnOnce(&mut [u8])) {
+    let offset = soc.offset(BucketId(0));
+    let buffer = IoBuffer::zeroed(4096);
+    let mut buffer = device.inner().execute(Request::Read { offset, buffer }).unwrap().unwrap();
+    change(&mut buffer);
+    let data = buffer.into();
+    device.inner().execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
+}
+
+#[test]
+fn a_staged_item_is_seen_from_its_commit_on_and_an_abandoned_one_never() {
+    let soc = soc_on(&gate(), config(8));
+    let pieces: [&[u8]; 2] = [b"in two ", b"pieces"];
+    let staged = soc.stage(&item("key", &pieces, 0)).unwrap();
+    assert_eq!(get(&soc, "key"), None);
+    soc.commit(staged);
+    assert_eq!(get(&soc, "key").as_deref(), Some("in two pieces"));
+    soc.abandon(soc.stage(&item("other", &pieces, 0)).unwrap());
+    assert_eq!(get(&soc, "other"), None);
+    drain(&soc);
+    assert_eq!(soc.pending_bytes(), 0);
+    assert_eq!((get(&soc, "key").as_deref(), get(&soc, "other")), (Some("in two pieces"), None));
+    assert_eq!((soc.stats().inserts, soc.stats().items), (1, 1));
+}
+
+#[test]
+fn the_newest_version_is_found_in_memory_and_on_the_device() {
+    let soc = soc_on(&gate(), config(8));
+    for version in ["one", "two", "three"] {
+        put(&soc, "key", version);
+        assert_eq!(get(&soc, "key").as_deref(), Some(version));
+    }
+    assert_eq!(soc.stats().pending_entries, 1, "an older pending version is replaced");
+    drain(&soc);
+    put(&soc, "key", "four");
+    assert_eq!(get(&soc, "key").as_deref(), Some("four"));
+    drain(&soc);
+    assert_eq!(get(&soc, "key").as_deref(), Some("four"));
+    assert_eq!(soc.stats().items, 1);
+}
+
+#[test]
+fn a_removed_key_is_gone_at_once_and_for_good() {
+    let soc = soc_on(&gate(), config(1));
+    put(&soc, "stays", "here");
+    put(&soc, "flash", "old");
+    drain(&soc);
+    put(&soc, "memory", "young");
+    assert!(forget(&soc, "flash") && forget(&soc, "memory"));
+    for _ in 0..2 {
+        assert_eq!((get(&soc, "flash"), get(&soc, "memory")), (None, None));
+        assert!(!soc.may_contain(KeyHash::of(b"flash")) && soc.may_contain(KeyHash::of(b"stays")));
+        drain(&soc);
+    }
+    assert!(!forget(&soc, "flash"), "nothing is left to remove");
+    assert_eq!(get(&soc, "stays").as_deref(), Some("here"));
+    assert_eq!((soc.stats().removes, soc.pending_bytes()), (2, 0));
+}
+
+#[test]
+fn an_item_removed_while_it_is_being_written_does_not_come_back() {
+    let device = gate();
+    let soc = soc_on(&device, config(1));
+    put(&soc, "key", "value");
+    device.hold_writes(true);
+    let mut step = Box::pin(soc.step(Waiting::Task, NOW));
+    assert!(gate::poll_once(&mut step).is_none());
+    assert_eq!(get(&soc, "key").as_deref(), Some("value"), "seen while it is being written");
+    assert!(forget(&soc, "key"));
+    assert_eq!(get(&soc, "key"), None);
+    device.hold_writes(false);
+    block_on(step);
+    assert_eq!(get(&soc, "key"), None);
+    drain(&soc);
+    assert_eq!(get(&soc, "key"), None);
+    assert_eq!(soc.stats().items, 0);
+}
+
+/// The bucket ends empty, so nothing is written over its old content.
+#[test]
+fn a_read_that_a_removal_overtakes_does_not_find_the_removed_item() {
+    let device = gate();
+    let soc = soc_on(&device, config(1));
+    put(&soc, "key", "value");
+    drain(&soc);
+    device.hold_reads(true);
+    let mut read = Box::pin(soc.read(KeyHash::of(b"key"), b"key", Waiting::Task, NOW));
+    assert!(gate::poll_once(&mut read).is_none());
+    forget(&soc, "key");
+    drain(&soc);
+    device.hold_reads(false);
+    assert!(block_on(read).is_none());
+}
+
+#[test]
+fn a_read_that_a_rewrite_overtakes_finds_the_new_version() {
+    let device = gate();
+    let soc = soc_on(&device, config(1));
+    put(&soc, "key", "old");
+    drain(&soc);
+    device.hold_reads(true);
+    let mut read = Box::pin(soc.read(KeyHash::of(b"key"), b"key", Waiting::Task, NOW));
+    assert!(gate::poll_once(&mut read).is_none());
+    put(&soc, "key", "new");
+    drain(&soc);
+    device.hold_reads(false);
+    assert_eq!(&*block_on(read).unwrap(), b"new");
+}
+
+#[test]
+fn an_expired_item_is_never_returned_and_leaves_with_the_next_write() {
+    let soc = soc_on(&gate(), config(1));
+    put_until(&soc, "short", "lived", NOW + 10);
+    for _ in 0..2 {
+        assert_eq!(get_at(&soc, "short", NOW + 9).as_deref(), Some("lived"));
+        assert_eq!(get_at(&soc, "short", NOW + 10), None);
+        drain(&soc);
+    }
+    put(&soc, "another", "one");
+    block_on(soc.drain(Waiting::Task, NOW + 10));
+    let stats = soc.stats();
+    assert_eq!((stats.items, stats.evictions_expired, stats.evictions, stats.expired_lookups), (1, 1, 0, 2));
+}
+
+#[test]
+fn corruption_is_counted_and_the_bucket_starts_anew() {
+    let device = gate();
+    for by_lookup in [true, false] {
+        let soc = soc_on(&device, config(1));
+        put(&soc, "key", "value");
+        drain(&soc);
+        change_on_device(&device, &soc, |bucket| bucket[30] ^= 1);
+        if by_lookup {
+            assert_eq!((get(&soc, "key"), get(&soc, "key")), (None, None));
+        }
+        put(&soc, "next", "life");
+        drain(&soc);
+        assert_eq!(get(&soc, "next").as_deref(), Some("life"));
+        assert_eq!(get(&soc, "key"), None);
+        assert_eq!(soc.stats().checksum_errors, 1);
+    }
+}
+
+#[test]
+fn a_lost_write_is_told_apart_from_corruption() {
+    let device = gate();
+    let soc = soc_on(&device, config(1));
+    put(&soc, "key", "value");
+    drain(&soc);
+    change_on_device(&device, &soc, |bytes| BucketMut::empty(bytes, 41).seal(BucketId(0)));
+    assert_eq!(get(&soc, "key"), None);
+    assert_eq!((soc.stats().stale_buckets, soc.stats().checksum_errors), (1, 0));
+}
+
+#[test]
+fn after_a_failed_write_neither_the_old_nor_the_new_version_is_returned() {
+    let device = gate();
+    let soc = soc_on(&device, config(1));
+    put(&soc, "key", "old");
+    drain(&soc);
+    put(&soc, "key", "new");
+    device.fail_writes(true);
+    drain(&soc);
+    assert_eq!(get(&soc, "key"), None);
+    let stats = soc.stats();
+    assert_eq!((stats.write_errors, stats.lost_items, stats.items, stats.pending_bytes), (1, 1, 0, 0));
+    device.fail_writes(false);
+    put(&soc, "key", "newest");
+    drain(&soc);
+    assert_eq!(get(&soc, "key").as_deref(), Some("newest"));
+}
+
+#[test]
+fn a_failed_read_is_a_miss_and_before_a_write_it_empties_the_bucket() {
+    let device = gate();
+    let soc = soc_on(&device, config(1));
+    put(&soc, "key", "value");
+    drain(&soc);
+    device.fail_reads(true);
+    assert_eq!(get(&soc, "key"), None);
+    device.fail_reads(false);
+    assert_eq!(get(&soc, "key").as_deref(), Some("value"), "a lookup's failure may pass");
+    device.fail_reads(true);
+    put(&soc, "other", "item");
+    drain(&soc);
+    device.fail_reads(false);
+    assert_eq!((get(&soc, "key"), get(&soc, "other").as_deref()), (None, Some("item")));
+    assert_eq!(soc.stats().read_errors, 2);
+}
+
+#[test]
+fn a_new_generation_finds_nothing_of_the_old_one_and_reads_nothing() {
+    let device = gate();
+    let old = soc_on(&device, config(4));
+    (0..50).for_each(|n| put(&old, &format!("key-{n}"), "value"));
+    drain(&old);
+    let new = soc_on(&device, SocConfig { generation: 43, ..config(4) });
+    assert!((0..50).all(|n| get(&new, &format!("key-{n}")).is_none()));
+    put(&new, "key-1", "again");
+    drain(&new);
+    assert_eq!(get(&new, "key-1").as_deref(), Some("again"));
+    assert_eq!((new.stats().items, new.stats().checksum_errors, new.stats().stale_buckets), (1, 0, 0));
+}
+
+#[test]
+fn a_snapshot_brings_everything_back_and_one_of_another_shape_is_refused() {
+    let device = gate();
+    let old = soc_on(&device, config(100));
+    (0..500).for_each(|n| put(&old, &format!("key-{n}"), &format!("value-{n}")));
+    drain(&old);
+    let snapshot: Vec<u8> = old.snapshot().flatten().collect();
+    assert_eq!(snapshot.len() as u64, old.config().snapshot_bytes());
+    let new = soc_on(&device, config(100));
+    new.restore(&snapshot).unwrap();
+    assert_eq!(new.stats().items, 500);
+    for n in 0..500 {
+        assert_eq!(get(&new, &format!("key-{n}")), Some(format!("value-{n}")));
+    }
+    let other = soc_on(&device, config(101));
+    assert!(matches!(other.restore(&snapshot), Err(RestoreError::Length { .. })));
+    let other = soc_on(&device, config(100));
+    let mut changed = snapshot;
+    changed[0] += 1;
+    assert!(matches!(other.restore(&changed), Err(RestoreError::Shape { found_buckets: 101, .. })));
+    assert!((0..500).all(|n| get(&other, &format!("key-{n}")).is_none()));
+}
+
+#[test]
+fn a_full_table_refuses_items_until_a_step_makes_room_but_takes_every_removal() {
+    let soc = soc_on(&gate(), SocConfig { pending_limit_bytes: 2_000, ..config(4) });
+    put(&soc, "flash", "value");
+    drain(&soc);
+    let value = [0_u8; 500];
+    let mut taken = 0;
+    while let Ok(staged) = soc.stage(&item(&format!("key-{taken}"), &[&value], 0)) {
+        soc.commit(staged);
+        taken += 1;
+    }
+    assert_eq!((taken, soc.ready(), soc.wants_step()), (4, false, true));
+    assert!(matches!(soc.stage(&item("one", &[b"more"], 0)), Err(NotStaged::Full)));
+    assert!(forget(&soc, "flash"));
+    let mut waiting = Box::pin(soc.wait_ready(Waiting::Task));
+    assert!(gate::poll_once(&mut waiting).is_none());
+    block_on(soc.step(Waiting::Thread, NOW));
+    block_on(waiting);
+    assert!(soc.ready() && get(&soc, "flash").is_none());
+    assert!(matches!(soc.stage(&item("huge", &[&[0; 4096]], 0)), Err(NotStaged::TooLarge)));
+}
+
+#[test]
+fn neighbouring_buckets_are_written_together_and_each_once() {
+    let soc = soc_on(&gate(), config(64));
+    (0..200).for_each(|n| put(&soc, &format!("key-{n}"), "value"));
+    drain(&soc);
+    let stats = soc.stats();
+    assert!(stats.bucket_writes <= 64 && stats.written_entries == 200, "{stats:?}");
+    assert!(stats.device_writes <= 10, "{stats:?}");
+    assert_eq!(stats.physical_written_bytes, stats.bucket_writes * 4096);
+    assert!((0..200).all(|n| get(&soc, &format!("key-{n}")).is_some()));
+}
+
+#[test]
+fn a_step_dropped_before_its_write_loses_nothing() {
+    let device = gate();
+    let soc = soc_on(&device, config(1));
+    put(&soc, "old", "value");
+    drain(&soc);
+    put(&soc, "key", "value");
+    device.hold_reads(true);
+    let mut step = Box::pin(soc.step(Waiting::Task, NOW));
+    assert!(gate::poll_once(&mut step).is_none());
+    drop(step);
+    device.hold_reads(false);
+    drain(&soc);
+    assert_eq!((get(&soc, "old").as_deref(), get(&soc, "key").as_deref()), (Some("value"), Some("value")));
+}
+
+/// The orphaned write may land whenever it likes: what it holds must never be seen.
+#[test]
+fn a_step_dropped_during_its_write_retires_the_bucket() {
+    let device = gate();
+    let soc = soc_on(&device, config(1));
+    put(&soc, "key", "orphan");
+    device.hold_writes(true);
+    let mut step = Box::pin(soc.step(Waiting::Task, NOW));
+    assert!(gate::poll_once(&mut step).is_none());
+    drop(step);
+    put(&soc, "key", "newer");
+    assert!(!forget(&soc, "key"));
+    device.hold_writes(false);
+    drain(&soc);
+    assert_eq!(get(&soc, "key"), None);
+    assert_eq!((soc.pending_bytes(), soc.stats().lost_items), (0, 2));
+}
+
+#[test]
+fn wrong_configurations_are_refused_with_the_numbers() {
+    let geometry = gate().geometry();
+    let good = config(8);
+    assert_eq!(good.check(&geometry), Ok(()));
+    let refused = [
+        SocConfig { bucket_bytes: 5000, ..good },
+        SocConfig { bucket_bytes: 2048, ..good },
+        SocConfig { offset_bytes: 100, ..good },
+        SocConfig { soc_bytes: 4097, ..good },
+        SocConfig { soc_bytes: 0, ..good },
+        SocConfig { soc_bytes: 1 << 30, ..good },
+        SocConfig { soc_bytes: !4095, ..good },
+        SocConfig { filter_bytes_per_bucket: 12, ..good },
+        SocConfig { filter_bytes_per_bucket: 136, ..good },
+        SocConfig { writes_in_flight: 0, ..good },
+    ];
+    for wrong in refused {
+        let error = wrong.check(&geometry).expect_err("refused").to_string();
+        assert!(error.len() > 20, "{error}");
+    }
+}

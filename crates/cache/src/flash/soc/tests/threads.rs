@@ -1,0 +1,96 @@
+//! Writers, readers and steps side by side: a reader never sees a version older than the last one acknowledged
+//! before it asked.
+
+use std::sync::atomic::{AtomicBool, AtomicI64};
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+use super::*;
+
+const KEYS: usize = 64;
+const WRITES: usize = 3_000;
+
+/// Of each key the last acknowledged version; negative: removed at that version.
+struct Shared {
+    soc: Soc,
+    key_locks: Vec<Mutex<()>>,
+    versions: Vec<AtomicI64>,
+    done: AtomicBool,
+}
+
+impl Shared {
+    fn write(&self, rng: &mut StdRng) {
+        let n = rng.random_range(0..KEYS);
+        let key = format!("key-{n}");
+        block_on(self.soc.wait_ready(Waiting::Thread));
+        let lock = self.key_locks[n].lock();
+        let version = self.versions[n].load(Ordering::SeqCst).abs() + 1;
+        if rng.random_range(0..4) == 0 {
+            forget(&self.soc, &key);
+            self.versions[n].store(-version, Ordering::SeqCst);
+        } else if let Ok(staged) = self.soc.stage(&item(&key, &[format!("{version:0200}").as_bytes()], 0)) {
+            self.soc.commit(staged);
+            self.versions[n].store(version, Ordering::SeqCst);
+        }
+        drop(lock);
+    }
+
+    fn check(&self, rng: &mut StdRng, waiting: Waiting) {
+        let n = rng.random_range(0..KEYS);
+        let key = format!("key-{n}");
+        let before = self.versions[n].load(Ordering::SeqCst);
+        let found = block_on(self.soc.read(KeyHash::of(key.as_bytes()), key.as_bytes(), waiting, NOW));
+        let Some(found) = found else { return };
+        let found: i64 = std::str::from_utf8(&found).unwrap().parse().unwrap();
+        assert!(found >= before.abs(), "{key}: version {found} after {before} was acknowledged");
+        assert!(found != -before, "{key}: version {found} was removed");
+    }
+}
+
+#[test]
+fn no_reader_sees_an_overwritten_or_removed_version() {
+    let config = SocConfig { pending_limit_bytes: 8_000, writes_per_step: 3, ..config(6) };
+    let shared = Shared {
+        soc: soc_on(&gate(), config),
+        key_locks: (0..KEYS).map(|_| Mutex::new(())).collect(),
+        versions: (0..KEYS).map(|_| AtomicI64::new(0)).collect(),
+        done: AtomicBool::new(false),
+    };
+    std::thread::scope(|scope| {
+        for waiting in [Waiting::Thread, Waiting::Task] {
+            let shared = &shared;
+            scope.spawn(move || {
+                while !shared.done.load(Ordering::SeqCst) {
+                    block_on(shared.soc.step(waiting, NOW));
+                }
+            });
+            scope.spawn(move || {
+                let mut rng = StdRng::seed_from_u64(waiting as u64);
+                while !shared.done.load(Ordering::SeqCst) {
+                    shared.check(&mut rng, waiting);
+                }
+            });
+        }
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                let shared = &shared;
+                scope.spawn(move || {
+                    let mut rng = StdRng::seed_from_u64(100 + writer);
+                    (0..WRITES).for_each(|_| shared.write(&mut rng));
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        shared.done.store(true, Ordering::SeqCst);
+    });
+    drain(&shared.soc);
+    let stats = shared.soc.stats();
+    assert_eq!((stats.checksum_errors, stats.read_errors, stats.pending_bytes), (0, 0, 0));
+    assert!(stats.bucket_reads > 0 && stats.bucket_writes > 0, "{stats:?}");
+    for n in 0..KEYS {
+        let (version, found) =
+            (shared.versions[n].load(Ordering::SeqCst), get(&shared.soc, &format!("key-{n}")));
+        let expected = (version > 0).then(|| format!("{version:0200}"));
+        assert!(found == expected || (found.is_none() && stats.evictions > 0), "key-{n}");
+    }
+}

@@ -1,0 +1,250 @@
+//! How a flash device is divided, computed once and checked.
+//!
+//! ```text
+//!      0             128 KiB                                                        capacity
+//!      +-------------+----------------+---------------------- ··· -+--------+-------------+
+//!      | superblocks | snapshot       | region 0 | region 1 |  ···  | unused | SOC buckets |
+//!      +-------------+----------------+---------------------- ··· -+--------+-------------+
+//!                    ^ metadata_offset ^ regions_offset                      ^ soc_offset
+//! ```
+
+use device::Geometry;
+
+use super::SUPERBLOCKS_BYTES;
+
+/// Room in the snapshot area for section names, lengths and checksums.
+const SNAPSHOT_FRAME_BYTES: u64 = 4096;
+
+/// What a device is to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayoutConfig {
+    /// Bytes for small objects; rounded down to whole buckets. 0 is none.
+    pub soc_bytes: u64,
+    /// Bytes of a small-object bucket.
+    pub bucket_bytes: u32,
+    /// Bytes the small-object cache's snapshot takes.
+    pub soc_snapshot_bytes: u64,
+    /// Bytes of a region; the regions take all that is left. 0 is no regions.
+    pub region_bytes: u64,
+    /// Bytes the region store's snapshot takes for each region at most.
+    pub snapshot_bytes_per_region: u64,
+    /// What the first region's offset is a multiple of, beside the device's block: the region's size on a stripe, so
+    /// that no region spans two devices. 0 and 1 ask for nothing.
+    pub region_alignment_bytes: u64,
+    /// Bytes of the snapshot area, instead of those computed from the above.
+    pub metadata_bytes: Option<u64>,
+}
+
+/// The division of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of the device.
+    pub device_bytes: u64,
+    /// The device's block.
+    pub block_bytes: u32,
+    /// Bytes of a small-object bucket.
+    pub bucket_bytes: u32,
+    /// Where the snapshot area starts.
+    pub metadata_offset: u64,
+    /// Its length.
+    pub metadata_bytes: u64,
+    /// Where region 0 starts.
+    pub regions_offset: u64,
+    /// Bytes of a region.
+    pub region_bytes: u64,
+    /// Number of regions.
+    pub regions: u64,
+    /// Where the small-object buckets start.
+    pub soc_offset: u64,
+    /// Bytes of all of them.
+    pub soc_bytes: u64,
+}
+
+/// Why a device cannot be divided so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum LayoutError {
+    #[error("{what} of {bytes} bytes is not a multiple of the device's block of {block_bytes}")]
+    Unaligned { what: &'static str, bytes: u64, block_bytes: u32 },
+    #[error("device blocks of {block_bytes} bytes are larger than a superblock's place")]
+    BlockTooLarge { block_bytes: u32 },
+    #[error("neither small objects nor regions are asked for")]
+    Nothing,
+    #[error("{soc_bytes} bytes for small objects are less than one bucket of {bucket_bytes}")]
+    SocTooSmall { soc_bytes: u64, bucket_bytes: u32 },
+    #[error("a device of {device_bytes} bytes is too small: {needed_bytes} are needed ({why})")]
+    DeviceTooSmall { device_bytes: u64, needed_bytes: u64, why: &'static str },
+    #[error("a snapshot area of {given_bytes} bytes is too small: a snapshot may take {needed_bytes}")]
+    MetadataTooSmall { given_bytes: u64, needed_bytes: u64 },
+}
+
+impl Layout {
+    /// Divides a device.
+    ///
+    /// # Errors
+    /// The first thing that does not fit, with the numbers.
+    pub fn compute(device: &Geometry, config: &LayoutConfig) -> Result<Self, LayoutError> {
+        let block_bytes = u64::from(device.block_bytes);
+        check_units(device, config)?;
+        let soc_bytes = whole_buckets(config)?;
+        let room_after_superblocks = (device.capacity_bytes.checked_sub(SUPERBLOCKS_BYTES + soc_bytes))
+            .ok_or_else(|| {
+                too_small(device, SUPERBLOCKS_BYTES.saturating_add(soc_bytes), "superblocks and SOC")
+            })?;
+        // With more metadata there are fewer regions, which need less: the bound is a region's share too high at most.
+        let most_regions = room_after_superblocks.checked_div(config.region_bytes).unwrap_or(0);
+        let metadata_bytes = metadata_bytes(config, most_regions)?.next_multiple_of(block_bytes);
+        let alignment = config.region_alignment_bytes.max(1).next_multiple_of(block_bytes);
+        let regions_offset = match config.region_bytes {
+            0 => SUPERBLOCKS_BYTES + metadata_bytes,
+            _ => (SUPERBLOCKS_BYTES + metadata_bytes).next_multiple_of(alignment),
+        };
+        let soc_offset = floor(device.capacity_bytes - soc_bytes, block_bytes);
+        let room = soc_offset.checked_sub(regions_offset);
+        let room =
+            room.ok_or_else(|| too_small(device, regions_offset + soc_bytes, "the snapshot beside SOC"))?;
+        let regions = room.checked_div(config.region_bytes).unwrap_or(0);
+        if config.region_bytes > 0 && regions == 0 {
+            let needed_bytes = regions_offset + config.region_bytes + soc_bytes;
+            return Err(too_small(device, needed_bytes, "one region"));
+        }
+        Ok(Self {
+            device_bytes: device.capacity_bytes,
+            block_bytes: device.block_bytes,
+            bucket_bytes: config.bucket_bytes,
+            metadata_offset: SUPERBLOCKS_BYTES,
+            metadata_bytes: regions_offset - SUPERBLOCKS_BYTES,
+            regions_offset,
+            region_bytes: config.region_bytes,
+            regions,
+            soc_offset,
+            soc_bytes,
+        })
+    }
+
+    /// Bytes between the last region and the buckets, too few for one more region.
+    #[must_use]
+    pub fn unused_bytes(&self) -> u64 {
+        self.soc_offset - (self.regions_offset + self.regions * self.region_bytes)
+    }
+}
+
+fn check_units(device: &Geometry, config: &LayoutConfig) -> Result<(), LayoutError> {
+    let block_bytes = device.block_bytes;
+    if u64::from(block_bytes) > SUPERBLOCKS_BYTES / 2 {
+        return Err(LayoutError::BlockTooLarge { block_bytes });
+    }
+    let alignment = config.region_alignment_bytes;
+    let units = [
+        ("a region", config.region_bytes),
+        ("a bucket", u64::from(config.bucket_bytes)),
+        ("the snapshot area", config.metadata_bytes.unwrap_or(0)),
+        ("the regions' alignment", if alignment == 1 { 0 } else { alignment }),
+    ];
+    match units.into_iter().find(|(_, bytes)| !bytes.is_multiple_of(u64::from(block_bytes))) {
+        Some((what, bytes)) => Err(LayoutError::Unaligned { what, bytes, block_bytes }),
+        None if config.soc_bytes == 0 && config.region_bytes == 0 => Err(LayoutError::Nothing),
+        None => Ok(()),
+    }
+}
+
+fn whole_buckets(config: &LayoutConfig) -> Result<u64, LayoutError> {
+    let &LayoutConfig { soc_bytes, bucket_bytes, .. } = config;
+    if soc_bytes == 0 {
+        return Ok(0);
+    }
+    if bucket_bytes == 0 || soc_bytes < u64::from(bucket_bytes) {
+        return Err(LayoutError::SocTooSmall { soc_bytes, bucket_bytes });
+    }
+    Ok(floor(soc_bytes, u64::from(bucket_bytes)))
+}
+
+fn metadata_bytes(config: &LayoutConfig, regions: u64) -> Result<u64, LayoutError> {
+    let needed_bytes =
+        SNAPSHOT_FRAME_BYTES + config.soc_snapshot_bytes + regions * config.snapshot_bytes_per_region;
+    match config.metadata_bytes {
+        Some(given_bytes) if given_bytes < needed_bytes => {
+            Err(LayoutError::MetadataTooSmall { given_bytes, needed_bytes })
+        }
+        given => Ok(given.unwrap_or(needed_bytes)),
+    }
+}
+
+fn too_small(device: &Geometry, needed_bytes: u64, why: &'static str) -> LayoutError {
+    LayoutError::DeviceTooSmall { device_bytes: device.capacity_bytes, needed_bytes, why }
+}
+
+fn floor(bytes: u64, unit: u64) -> u64 {
+    bytes - bytes % unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn device(capacity_bytes: u64) -> Geometry {
+        Geometry {
+            capacity_bytes,
+            block_bytes: 4096,
+            max_io_bytes: 1 << 20,
+            indirection_bytes: 4096,
+            placement_handles: 0,
+            buffered: false,
+        }
+    }
+
+    fn config() -> LayoutConfig {
+        LayoutConfig {
+            soc_bytes: 10 * MIB + 5,
+            bucket_bytes: 4096,
+            soc_snapshot_bytes: 21_000,
+            region_bytes: MIB,
+            snapshot_bytes_per_region: 1000,
+            region_alignment_bytes: 0,
+            metadata_bytes: None,
+        }
+    }
+
+    #[test]
+    fn the_parts_follow_each_other_without_overlap_and_fill_the_device() {
+        for alignment in [0, 1, MIB] {
+            let config = LayoutConfig { region_alignment_bytes: alignment, ..config() };
+            let layout = Layout::compute(&device(64 * MIB), &config).unwrap();
+            assert_eq!(layout.metadata_offset, SUPERBLOCKS_BYTES);
+            assert_eq!(layout.regions_offset, layout.metadata_offset + layout.metadata_bytes);
+            assert!(layout.regions_offset.is_multiple_of(alignment.max(4096)));
+            assert!(layout.metadata_bytes >= 4096 + 21_000 + layout.regions * 1000);
+            assert_eq!((layout.soc_bytes, layout.soc_offset + layout.soc_bytes), (10 * MIB, 64 * MIB));
+            assert!(layout.unused_bytes() < MIB && layout.regions == 53);
+        }
+    }
+
+    #[test]
+    fn each_engine_can_have_the_device_alone() {
+        let only_regions = LayoutConfig { soc_bytes: 0, soc_snapshot_bytes: 0, ..config() };
+        let layout = Layout::compute(&device(8 * MIB), &only_regions).unwrap();
+        assert_eq!((layout.soc_bytes, layout.regions), (0, 7));
+        let only_soc = LayoutConfig { region_bytes: 0, soc_bytes: 7 * MIB, ..config() };
+        let layout = Layout::compute(&device(8 * MIB), &only_soc).unwrap();
+        assert_eq!((layout.soc_bytes, layout.regions), (7 * MIB, 0));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        use LayoutError as E;
+        let refused =
+            |capacity, config: LayoutConfig| Layout::compute(&device(capacity), &config).unwrap_err();
+        let big = 64 * MIB;
+        assert!(matches!(refused(MIB, config()), E::DeviceTooSmall { .. }));
+        assert!(matches!(refused(10 * MIB + 200_000, config()), E::DeviceTooSmall { .. }));
+        assert!(matches!(refused(11 * MIB, config()), E::DeviceTooSmall { why: "one region", .. }));
+        assert!(matches!(refused(big, LayoutConfig { region_bytes: 5000, ..config() }), E::Unaligned { .. }));
+        assert!(matches!(refused(big, LayoutConfig { soc_bytes: 9, ..config() }), E::SocTooSmall { .. }));
+        let nothing = LayoutConfig { soc_bytes: 0, region_bytes: 0, ..config() };
+        assert_eq!(refused(big, nothing), E::Nothing);
+        let tight = LayoutConfig { metadata_bytes: Some(4096), ..config() };
+        assert!(matches!(refused(big, tight), E::MetadataTooSmall { given_bytes: 4096, .. }));
+    }
+}

@@ -1,0 +1,370 @@
+//! What the start of a flash device says: whose it is, how it is divided, and whether a snapshot may be believed.
+//!
+//! Two copies, each one device block, so that a write of one is whole or not at all:
+//!
+//! ```text
+//!      0        8         12         16         24         40           48
+//!      +--------+---------+----------+----------+----------+------------+--------+-------------+-------+----------+
+//!      | magic  | version | checksum | sequence | store id | generation | layout | fingerprint | state | snapshot |
+//!      | 8 B    | u32     | u32      | u64      | u128     | u64        | 72 B   | u64         | u64   | 3 × u64  |
+//!      +--------+---------+----------+----------+----------+------------+--------+-------------+-------+----------+
+//! ```
+//!
+//! Little-endian. The checksum is CRC-32C of the first 256 bytes but itself. Magic, version and checksum stay where they
+//! are in every version, so that a newer format is recognised as such.
+//!
+//! # Protocol
+//!
+//! The valid copy with the higher sequence counts. *Opening*: the copies are read; then both are marked open, one
+//! after the other, each flushed, before anything else on the device is changed. *Closing*: the snapshot is written
+//! and flushed; then one copy is marked clean and flushed. So while anything changes, no copy says "clean", and
+//! damage to one copy cannot bring an older "clean" back. Whoever finds "open" was preceded by a crash: he takes a new
+//! generation, in which everything that lies on the device counts as never written.
+
+mod foreign;
+pub mod layout;
+pub mod snapshot;
+
+use device::{Device, IoBuffer, IoError, PlacementHandle, Request};
+use xxhash_rust::xxh3::xxh3_64;
+
+pub use layout::{Layout, LayoutConfig, LayoutError};
+pub use snapshot::{Section, SnapshotError, SnapshotPlace, SnapshotWriter, read_snapshot};
+
+use super::Waiting;
+
+/// What a superblock begins with.
+pub const MAGIC: [u8; 8] = *b"FLSHWRT\0";
+/// The version of everything on the device: superblock, snapshot, buckets and regions.
+pub const FORMAT_VERSION: u32 = 1;
+/// Bytes at the start of the device that belong to the two copies: a place for each far larger than a block, so that
+/// where the second one lies does not depend on the block, and what overwrites the first rarely reaches it.
+pub const SUPERBLOCKS_BYTES: u64 = 2 * COPY_BYTES;
+
+const COPY_BYTES: u64 = 64 << 10;
+const ENCODED_BYTES: usize = 256;
+const CHECKSUM_AT: usize = 12;
+const CHECKSUM_END: usize = CHECKSUM_AT + 4;
+
+const OPEN: u64 = 1;
+const CLEAN: u64 = 2;
+
+/// What a device's owner has written down about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Superblock {
+    /// Rises with every superblock written.
+    pub sequence: u64,
+    /// Random, chosen when the store was made.
+    pub store_id: u128,
+    /// Rises whenever the store starts empty.
+    pub generation: u64,
+    /// How the device is divided.
+    pub layout: Layout,
+    /// Of whatever else in the configuration must not change under a snapshot.
+    pub fingerprint: u64,
+    /// Whether the store is in use.
+    pub state: State,
+}
+
+/// Whether the store is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// In use, or it was when the power went.
+    Open,
+    /// Closed; the snapshot says everything.
+    Clean(SnapshotPlace),
+}
+
+/// What a device turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recognised {
+    /// A store of this program.
+    Ours(Superblock),
+    /// Nothing but zeros where superblocks lie.
+    Blank,
+    /// Something else; its name, if it is well known.
+    Foreign {
+        /// "an ext4 file system", for instance; `None` is data of unknown kind.
+        looks_like: Option<&'static str>,
+    },
+    /// A store of a newer version of this program.
+    Newer {
+        /// The format's version.
+        version: u32,
+    },
+    /// A store of this program, no copy of whose superblock is valid.
+    Damaged,
+}
+
+impl Superblock {
+    /// The first superblock of a new store, in use. `store_id` is random.
+    #[must_use]
+    pub fn new(store_id: u128, layout: Layout, fingerprint: u64) -> Self {
+        Self { sequence: 0, store_id, generation: 1, layout, fingerprint, state: State::Open }
+    }
+
+    /// How to go on with a store found on a device: with its snapshot, if it was closed cleanly and the layout and
+    /// fingerprint are still the same; otherwise in a new generation, which is empty.
+    #[must_use]
+    pub fn reopened(self, layout: Layout, fingerprint: u64) -> (Self, Option<SnapshotPlace>) {
+        let open = Self { state: State::Open, layout, fingerprint, ..self };
+        match self.state {
+            State::Clean(place) if (self.layout, self.fingerprint) == (layout, fingerprint) => {
+                (open, Some(place))
+            }
+            _ => (open.emptied(), None),
+        }
+    }
+
+    /// The same store in a new generation: for when its snapshot turns out not to be usable.
+    #[must_use]
+    pub fn emptied(self) -> Self {
+        Self { generation: self.generation + 1, ..self }
+    }
+
+    /// What engines mark their blocks with: no other store and no other generation has it (but for one chance in 2^64).
+    #[must_use]
+    pub fn generation_mark(&self) -> u64 {
+        self.mark(0)
+    }
+
+    /// The mark of the snapshot that is written next.
+    #[must_use]
+    pub fn next_mark(&self) -> u64 {
+        self.mark(self.sequence + 1)
+    }
+
+    fn mark(&self, sequence: u64) -> u64 {
+        let numbers =
+            [&self.store_id.to_le_bytes()[..], &self.generation.to_le_bytes(), &sequence.to_le_bytes()];
+        xxh3_64(&numbers.concat())
+    }
+
+    /// Marks both copies open. Nothing else on the device may change before this has ended.
+    ///
+    /// # Errors
+    /// A transfer failed: the store must not be used.
+    pub async fn mark_open(&mut self, device: &dyn Device, waiting: Waiting) -> Result<(), IoError> {
+        self.state = State::Open;
+        self.write_next(device, waiting).await?;
+        self.write_next(device, waiting).await
+    }
+
+    /// Marks the store closed: everything written so far is made durable, then one copy names the snapshot.
+    ///
+    /// # Errors
+    /// A transfer failed: the store will be found open, that is, empty.
+    pub async fn mark_clean(
+        &mut self,
+        snapshot: SnapshotPlace,
+        device: &dyn Device,
+        waiting: Waiting,
+    ) -> Result<(), IoError> {
+        waiting.start(device, Request::Flush).await?;
+        self.state = State::Clean(snapshot);
+        self.write_next(device, waiting).await
+    }
+
+    /// Writes the copy that is not the newest.
+    async fn write_next(&mut self, device: &dyn Device, waiting: Waiting) -> Result<(), IoError> {
+        self.sequence += 1;
+        let mut block = IoBuffer::zeroed(device.geometry().block_bytes as usize);
+        block[..ENCODED_BYTES].copy_from_slice(&self.encode());
+        let offset = self.sequence % 2 * COPY_BYTES;
+        let placement = PlacementHandle::DEFAULT;
+        waiting.start(device, Request::Write { offset, data: block.into(), placement }).await?;
+        waiting.start(device, Request::Flush).await.map(|_| ())
+    }
+
+    fn encode(&self) -> [u8; ENCODED_BYTES] {
+        let layout = &self.layout;
+        let (state, place) = match self.state {
+            State::Open => (OPEN, SnapshotPlace { offset: 0, bytes: 0, mark: 0 }),
+            State::Clean(place) => (CLEAN, place),
+        };
+        let mut writer = Writer { bytes: [0; ENCODED_BYTES], at: 0 };
+        writer.put(&MAGIC);
+        writer.put(&FORMAT_VERSION.to_le_bytes());
+        writer.put(&[0; 4]);
+        writer.put(&self.sequence.to_le_bytes());
+        writer.put(&self.store_id.to_le_bytes());
+        writer.put(&self.generation.to_le_bytes());
+        writer.put(&layout.device_bytes.to_le_bytes());
+        writer.put(&layout.block_bytes.to_le_bytes());
+        writer.put(&layout.bucket_bytes.to_le_bytes());
+        let Layout { metadata_offset, metadata_bytes, regions_offset, region_bytes, regions, .. } = *layout;
+        let parts = [metadata_offset, metadata_bytes, regions_offset, region_bytes, regions];
+        let rest = [
+            layout.soc_offset,
+            layout.soc_bytes,
+            self.fingerprint,
+            state,
+            place.offset,
+            place.bytes,
+            place.mark,
+        ];
+        for number in parts.into_iter().chain(rest) {
+            writer.put(&number.to_le_bytes());
+        }
+        let checksum = checksum(&writer.bytes);
+        writer.bytes[CHECKSUM_AT..CHECKSUM_END].copy_from_slice(&checksum.to_le_bytes());
+        writer.bytes
+    }
+
+    /// Decodes a copy whose checksum and version are known to be good.
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader { bytes, at: CHECKSUM_END };
+        let (sequence, store_id, generation) =
+            (reader.u64(), u128::from_le_bytes(reader.take()), reader.u64());
+        let layout = Layout {
+            device_bytes: reader.u64(),
+            block_bytes: u32::from_le_bytes(reader.take()),
+            bucket_bytes: u32::from_le_bytes(reader.take()),
+            metadata_offset: reader.u64(),
+            metadata_bytes: reader.u64(),
+            regions_offset: reader.u64(),
+            region_bytes: reader.u64(),
+            regions: reader.u64(),
+            soc_offset: reader.u64(),
+            soc_bytes: reader.u64(),
+        };
+        let (fingerprint, state) = (reader.u64(), reader.u64());
+        let place = SnapshotPlace { offset: reader.u64(), bytes: reader.u64(), mark: reader.u64() };
+        let state = match state {
+            OPEN => State::Open,
+            CLEAN => State::Clean(place),
+            // The checksum holds, so this was written by something that only claims to be this version.
+            _ => return None,
+        };
+        Some(Self { sequence, store_id, generation, layout, fingerprint, state })
+    }
+}
+
+/// Finds out what is on a device, without changing it.
+///
+/// # Errors
+/// A read failed.
+pub async fn recognise(device: &dyn Device, waiting: Waiting) -> Result<Recognised, IoError> {
+    let head = read_head(device, waiting).await?;
+    // Others first: a file system made over a store may leave a copy of our superblock standing.
+    if let Some(name) = foreign::name_of(&head) {
+        return Ok(Recognised::Foreign { looks_like: Some(name) });
+    }
+    let copies = head.chunks(COPY_BYTES as usize).map(read_copy).collect::<Vec<_>>();
+    let newest =
+        copies.iter().filter_map(|copy| if let Copy::Valid(ours) = copy { Some(*ours) } else { None });
+    if let Some(version) =
+        copies.iter().find_map(|copy| if let Copy::Newer(version) = copy { Some(*version) } else { None })
+    {
+        return Ok(Recognised::Newer { version });
+    }
+    if let Some(newest) = newest.max_by_key(|superblock| superblock.sequence) {
+        return Ok(Recognised::Ours(newest));
+    }
+    if copies.iter().any(|copy| matches!(copy, Copy::Damaged)) {
+        return Ok(Recognised::Damaged);
+    }
+    let blank = head.iter().all(|&byte| byte == 0);
+    Ok(if blank { Recognised::Blank } else { Recognised::Foreign { looks_like: None } })
+}
+
+/// Zeroes what [`recognise`] looks at, so that a new store is not taken for what was there before.
+///
+/// # Errors
+/// A write failed.
+pub async fn erase(device: &dyn Device, waiting: Waiting) -> Result<(), IoError> {
+    for (offset, len) in pieces(device) {
+        let data = IoBuffer::zeroed(len).into();
+        waiting.start(device, Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).await?;
+    }
+    waiting.start(device, Request::Flush).await.map(|_| ())
+}
+
+/// What is in one copy's place.
+enum Copy {
+    Valid(Superblock),
+    Newer(u32),
+    /// Ours by its first bytes, but not whole.
+    Damaged,
+    Other,
+}
+
+fn read_copy(bytes: &[u8]) -> Copy {
+    if bytes.len() < ENCODED_BYTES || bytes[..MAGIC.len()] != MAGIC {
+        return Copy::Other;
+    }
+    let bytes = &bytes[..ENCODED_BYTES];
+    let mut reader = Reader { bytes, at: MAGIC.len() };
+    let (version, stored) = (u32::from_le_bytes(reader.take()), u32::from_le_bytes(reader.take()));
+    // Before the version: a flipped bit in it is damage, not a newer program.
+    if stored != checksum(bytes) {
+        return Copy::Damaged;
+    }
+    if version > FORMAT_VERSION {
+        return Copy::Newer(version);
+    }
+    // There is no older version yet: 0 was never written by this program.
+    if version < FORMAT_VERSION {
+        Copy::Damaged
+    } else {
+        Superblock::decode(bytes).map_or(Copy::Damaged, Copy::Valid)
+    }
+}
+
+async fn read_head(device: &dyn Device, waiting: Waiting) -> Result<Vec<u8>, IoError> {
+    let mut head = Vec::with_capacity(SUPERBLOCKS_BYTES as usize);
+    for (offset, len) in pieces(device) {
+        let buffer = waiting.start(device, Request::Read { offset, buffer: IoBuffer::zeroed(len) }).await?;
+        head.extend_from_slice(&buffer.expect("a read answers with its buffer"));
+    }
+    Ok(head)
+}
+
+/// The head of the device, as far as there is one, in transfers that it takes.
+fn pieces(device: &dyn Device) -> impl Iterator<Item = (u64, usize)> {
+    let geometry = device.geometry();
+    let end = SUPERBLOCKS_BYTES.min(geometry.capacity_bytes);
+    let most = u64::from(geometry.max_io_bytes);
+    (0..end)
+        .step_by(geometry.max_io_bytes as usize)
+        .map(move |offset| (offset, most.min(end - offset) as usize))
+}
+
+fn checksum(encoded: &[u8]) -> u32 {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    digest.update(&encoded[..CHECKSUM_AT]);
+    digest.update(&encoded[CHECKSUM_END..]);
+    digest.finalize() as u32
+}
+
+struct Writer {
+    bytes: [u8; ENCODED_BYTES],
+    at: usize,
+}
+
+impl Writer {
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let taken = self.bytes[self.at..self.at + N].try_into().expect("N bytes");
+        self.at += N;
+        taken
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.take())
+    }
+}
+
+#[cfg(test)]
+mod tests;

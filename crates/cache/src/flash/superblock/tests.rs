@@ -1,0 +1,216 @@
+//! Superblocks on whole, foreign, damaged and crashed devices.
+
+use std::sync::Arc;
+
+use device::MemoryDevice;
+use device::wrap::CrashDevice;
+use pollster::block_on;
+
+use super::*;
+
+const CAPACITY: u64 = 4 << 20;
+const FINGERPRINT: u64 = 77;
+
+fn layout() -> Layout {
+    let config = LayoutConfig {
+        soc_bytes: 1 << 20,
+        bucket_bytes: 4096,
+        soc_snapshot_bytes: 3000,
+        region_bytes: 1 << 20,
+        snapshot_bytes_per_region: 100,
+        region_alignment_bytes: 0,
+        metadata_bytes: None,
+    };
+    Layout::compute(&MemoryDevice::new(CAPACITY).geometry(), &config).expect("it fits")
+}
+
+fn store() -> Superblock {
+    Superblock::new(0xABCD, layout(), FINGERPRINT)
+}
+
+fn look(device: &dyn Device) -> Recognised {
+    block_on(recognise(device, Waiting::Thread)).expect("memory does not fail")
+}
+
+fn overwrite(device: &dyn Device, at: u64, bytes: &[u8]) {
+    let offset = at / 512 * 512;
+    let len = ((at - offset) as usize + bytes.len()).next_multiple_of(512);
+    let buffer = IoBuffer::zeroed(len);
+    let mut buffer = device.execute(Request::Read { offset, buffer }).unwrap().unwrap();
+    buffer[(at - offset) as usize..][..bytes.len()].copy_from_slice(bytes);
+    let placement = PlacementHandle::DEFAULT;
+    device.execute(Request::Write { offset, data: buffer.into(), placement }).unwrap();
+}
+
+/// Writes `payload` as the snapshot and closes the store with it.
+async fn close(store: &mut Superblock, payload: &[u8], device: &dyn Device) -> Result<(), SnapshotError> {
+    let mut writer = SnapshotWriter::new(device, &store.layout, store.next_mark(), Waiting::Thread);
+    writer.section("soc", payload.len() as u64, [payload]).await?;
+    let place = writer.finish().await?;
+    Ok(store.mark_clean(place, device, Waiting::Thread).await?)
+}
+
+#[test]
+fn a_store_is_found_as_it_was_left() {
+    let device = MemoryDevice::new(CAPACITY);
+    assert_eq!(look(&device), Recognised::Blank);
+    let mut store = store();
+    block_on(store.mark_open(&device, Waiting::Thread)).unwrap();
+    assert_eq!(look(&device), Recognised::Ours(store));
+    block_on(close(&mut store, b"all", &device)).unwrap();
+    assert_eq!(look(&device), Recognised::Ours(store));
+    let (reopened, place) = store.reopened(layout(), FINGERPRINT);
+    assert_eq!(reopened.generation_mark(), store.generation_mark());
+    let sections = block_on(read_snapshot(&device, place.unwrap(), Waiting::Thread)).unwrap();
+    assert_eq!(sections, [Section { name: "soc".into(), payload: b"all".to_vec() }]);
+}
+
+#[test]
+fn after_a_crash_or_a_changed_configuration_the_store_starts_empty() {
+    let mut store = store();
+    let (reopened, place) = store.reopened(layout(), FINGERPRINT);
+    assert!(place.is_none() && reopened.generation_mark() != store.generation_mark());
+    store.state = State::Clean(SnapshotPlace { offset: 0, bytes: 0, mark: 0 });
+    assert!(store.reopened(layout(), FINGERPRINT).1.is_some());
+    assert!(store.reopened(layout(), FINGERPRINT + 1).1.is_none());
+    let (reopened, place) = store.reopened(Layout { regions: 1, ..layout() }, FINGERPRINT);
+    assert!(place.is_none() && reopened.layout.regions == 1 && reopened.generation == store.generation + 1);
+}
+
+#[test]
+fn golden_bytes() {
+    let layout = Layout {
+        device_bytes: 1,
+        block_bytes: 2,
+        bucket_bytes: 3,
+        metadata_offset: 4,
+        metadata_bytes: 5,
+        regions_offset: 6,
+        region_bytes: 7,
+        regions: 8,
+        soc_offset: 9,
+        soc_bytes: 10,
+    };
+    let state = State::Clean(SnapshotPlace { offset: 12, bytes: 13, mark: 14 });
+    let superblock =
+        Superblock { sequence: 15, store_id: 16, generation: 17, layout, fingerprint: 11, state };
+    let mut expected = b"FLSHWRT\0\x01\0\0\0".to_vec();
+    expected.extend(GOLDEN_CHECKSUM);
+    let u64s = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
+    expected.extend(u64s(&[15, 16, 0, 17, 1]));
+    expected.extend([2, 0, 0, 0, 3, 0, 0, 0]);
+    expected.extend(u64s(&[4, 5, 6, 7, 8, 9, 10, 11, 2, 12, 13, 14]));
+    expected.resize(ENCODED_BYTES, 0);
+    let encoded = superblock.encode();
+    assert_eq!(encoded[..], expected);
+    assert_eq!(Superblock::decode(&encoded), Some(superblock));
+}
+
+/// Computed by another CRC-32C.
+const GOLDEN_CHECKSUM: [u8; 4] = [137, 164, 201, 170];
+
+#[test]
+fn every_flipped_byte_is_found_and_the_other_copy_takes_over() {
+    let device = MemoryDevice::new(CAPACITY);
+    let mut store = store();
+    block_on(store.mark_open(&device, Waiting::Thread)).unwrap();
+    let older = Superblock { sequence: store.sequence - 1, ..store };
+    let encoded = store.encode();
+    for at in 0..512 {
+        let byte = encoded.get(at).copied().unwrap_or(0);
+        overwrite(&device, at as u64, &[byte ^ 0x24]);
+        let expected = if at < ENCODED_BYTES { older } else { store };
+        assert_eq!(look(&device), Recognised::Ours(expected), "byte {at}");
+        overwrite(&device, at as u64, &[byte]);
+    }
+    overwrite(&device, 20, &[9]);
+    overwrite(&device, COPY_BYTES + 20, &[9]);
+    assert_eq!(look(&device), Recognised::Damaged);
+    block_on(erase(&device, Waiting::Thread)).unwrap();
+    assert_eq!(look(&device), Recognised::Blank);
+}
+
+/// After the damage the store may come back empty, never with the snapshot of an earlier life.
+#[test]
+fn damage_to_the_newest_copy_never_brings_an_older_snapshot_back() {
+    let device = MemoryDevice::new(CAPACITY);
+    let mut store = store();
+    block_on(store.mark_open(&device, Waiting::Thread)).unwrap();
+    block_on(close(&mut store, b"first life", &device)).unwrap();
+    let (mut store, _) = store.reopened(layout(), FINGERPRINT);
+    block_on(store.mark_open(&device, Waiting::Thread)).unwrap();
+    overwrite(&device, store.sequence % 2 * COPY_BYTES, &[0; 64]);
+    let Recognised::Ours(found) = look(&device) else { panic!("the other copy stands") };
+    assert_eq!(found.state, State::Open);
+}
+
+#[test]
+fn what_belongs_to_others_or_to_a_newer_program_is_named() {
+    let device = MemoryDevice::new(CAPACITY);
+    overwrite(&device, 3000, b"somebody's data");
+    assert_eq!(look(&device), Recognised::Foreign { looks_like: None });
+    let mut ours = store();
+    block_on(ours.mark_open(&device, Waiting::Thread)).unwrap();
+    let mut newer = ours.encode();
+    newer[MAGIC.len()] = 2;
+    let sum = checksum(&newer);
+    newer[CHECKSUM_AT..CHECKSUM_END].copy_from_slice(&sum.to_le_bytes());
+    overwrite(&device, 0, &newer);
+    assert_eq!(look(&device), Recognised::Newer { version: 2 });
+    overwrite(&device, 0x438, &[0x53, 0xEF]);
+    let name = "an ext2, ext3 or ext4 file system";
+    assert_eq!(look(&device), Recognised::Foreign { looks_like: Some(name) }, "even over a store");
+}
+
+/// The story: a life with content 1 is closed; a second life opens it, changes the device to content 2 and closes again.
+/// The power is cut at every write and flush in turn. Whoever finds "clean" must find the content that its
+/// snapshot speaks of.
+#[test]
+fn cut_at_every_request_a_clean_store_is_never_one_with_an_outdated_snapshot() {
+    let mut found_clean = [0; 3];
+    for cut_after in 0.. {
+        let memory = MemoryDevice::new(CAPACITY);
+        block_on(live(&memory, 1)).unwrap();
+        let crashing = Arc::new(CrashDevice::new(memory));
+        crashing.freeze_after(cut_after);
+        let ended = block_on(live(&*crashing, 2)).is_ok();
+        for seed in 0..8 {
+            let image = crashing.crash(seed);
+            let content = content(&image);
+            match look(&image) {
+                Recognised::Ours(Superblock { state: State::Clean(place), .. }) => {
+                    let sections =
+                        block_on(read_snapshot(&image, place, Waiting::Thread)).expect("durable first");
+                    assert_eq!(sections[0].payload, [content], "cut after {cut_after}, seed {seed}");
+                    found_clean[usize::from(content)] += 1;
+                }
+                Recognised::Ours(_) => assert!(!ended, "a closed store is found closed"),
+                other => panic!("cut after {cut_after}, seed {seed}: {other:?}"),
+            }
+        }
+        if ended {
+            break;
+        }
+    }
+    assert!(found_clean[1] > 0 && found_clean[2] > 0, "both ends were seen: {found_clean:?}");
+}
+
+/// Opens the device, changes its content to `content`, closes it with a snapshot that says so.
+async fn live(device: &dyn Device, content: u8) -> Result<(), SnapshotError> {
+    let mut store = match recognise(device, Waiting::Thread).await? {
+        Recognised::Ours(found) => found.reopened(layout(), FINGERPRINT).0,
+        _ => store(),
+    };
+    store.mark_open(device, Waiting::Thread).await?;
+    let (offset, placement) = (layout().soc_offset, PlacementHandle::DEFAULT);
+    let data = IoBuffer::copy_of(&[content; 4096]).into();
+    Waiting::Thread.start(device, Request::Write { offset, data, placement }).await?;
+    close(&mut store, &[content], device).await
+}
+
+fn content(device: &dyn Device) -> u8 {
+    let (offset, buffer) = (layout().soc_offset, IoBuffer::zeroed(4096));
+    let buffer = device.execute(Request::Read { offset, buffer }).unwrap().unwrap();
+    assert!(buffer.iter().all(|&byte| byte == buffer[0] || byte == 1 || byte == 2));
+    buffer[0]
+}

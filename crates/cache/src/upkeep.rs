@@ -1,0 +1,120 @@
+//! Background work of the DRAM tier, one step at a time: reaping what expired, moving slabs to where they do more.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::config::UpkeepConfig;
+use crate::dram::{PoolId, Released};
+use crate::flash::tier::Crossing;
+use crate::hybrid::Engine;
+use crate::stats::UpkeepStats;
+
+const NS_PER_MS: u64 = 1_000_000;
+/// The longest the rim sleeps between two looks.
+const LONGEST_PAUSE_NS: u64 = 3_600_000 * NS_PER_MS;
+
+/// When what is due, and what was done.
+pub(crate) struct Upkeep {
+    config: UpkeepConfig,
+    pools: u8,
+    due: Mutex<Due>,
+    reaped: AtomicU64,
+    slabs_released: AtomicU64,
+    moves: AtomicU64,
+    moves_failed: AtomicU64,
+    release_evictions: AtomicU64,
+    release_evictions_failed: AtomicU64,
+}
+
+struct Due {
+    reap_ns: u64,
+    rebalance_ns: u64,
+    /// State of a splitmix64 generator, for the random strategy.
+    random: u64,
+}
+
+impl Upkeep {
+    pub(crate) fn new(config: &UpkeepConfig, pools: usize, seed: u64, now_ns: u64) -> Self {
+        let due = Due {
+            reap_ns: first(config.reap_interval_ms, now_ns),
+            rebalance_ns: first(config.rebalance_interval_ms, now_ns),
+            random: seed,
+        };
+        Self {
+            config: config.clone(),
+            pools: u8::try_from(pools).unwrap_or(u8::MAX),
+            due: Mutex::new(due),
+            reaped: AtomicU64::new(0),
+            slabs_released: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
+            moves_failed: AtomicU64::new(0),
+            release_evictions: AtomicU64::new(0),
+            release_evictions_failed: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> UpkeepStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        UpkeepStats {
+            reaped: read(&self.reaped),
+            slabs_released: read(&self.slabs_released),
+            moves: read(&self.moves),
+            moves_failed: read(&self.moves_failed),
+            release_evictions: read(&self.release_evictions),
+            release_evictions_failed: read(&self.release_evictions_failed),
+        }
+    }
+
+    fn count(&self, released: &Released) {
+        let add = |counter: &AtomicU64, count: u64| counter.fetch_add(count, Ordering::Relaxed);
+        add(&self.slabs_released, u64::from(released.completed));
+        let items = &released.items;
+        add(&self.moves, items.moves);
+        add(&self.moves_failed, items.move_attempts - items.moves);
+        add(&self.release_evictions, items.evictions);
+        add(&self.release_evictions_failed, items.eviction_attempts - items.evictions);
+    }
+}
+
+fn first(interval_ms: u64, now_ns: u64) -> u64 {
+    if interval_ms == 0 { u64::MAX } else { now_ns + interval_ms * NS_PER_MS }
+}
+
+impl Engine {
+    /// Does what is due; answers after how many nanoseconds something will be.
+    pub(crate) fn upkeep_step(&self) -> u64 {
+        let upkeep = &self.upkeep;
+        let now_ns = self.clock.monotonic_ns();
+        let mut due = upkeep.due.lock();
+        if due.reap_ns <= now_ns {
+            let reaped = self.dram.reap_step(upkeep.config.reap_items);
+            upkeep.reaped.fetch_add(reaped.removed, Ordering::Relaxed);
+            due.reap_ns = first(upkeep.config.reap_interval_ms, now_ns);
+        }
+        if due.rebalance_ns <= now_ns {
+            for pool in 0..upkeep.pools {
+                due.random = splitmix64(due.random);
+                let rule = upkeep.config.rule(due.random);
+                let crossing = Crossing(self.flash.as_ref());
+                if let Some(released) = self.dram.rebalance_step(PoolId(pool), &rule, &crossing) {
+                    upkeep.count(&released);
+                }
+            }
+            due.rebalance_ns = first(upkeep.config.rebalance_interval_ms, now_ns);
+        }
+        if let Some(flash) = &self.flash {
+            flash.observe(now_ns);
+        }
+        let next_ns = due.reap_ns.min(due.rebalance_ns);
+        next_ns.saturating_sub(now_ns).min(LONGEST_PAUSE_NS)
+    }
+}
+
+/// Vigna's splitmix64: enough randomness to pick a slab.
+fn splitmix64(state: u64) -> u64 {
+    let mut x = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

@@ -1,0 +1,98 @@
+//! The cache beside a plain map, both ways: whatever it returns is what was last put under that key, and what was
+//! removed stays removed, however often items cross between DRAM and flash.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use device::MemoryDevice;
+use flashwright_cache::{Cache, FlashConfig, InsertOptions, Layer};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+const MIB: u64 = 1 << 20;
+
+fn cache(seed: u64) -> Cache {
+    let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(64 * MIB)));
+    flash.pairs[0].soc_share = 0.5;
+    flash.regions.region_bytes = MIB as u32;
+    flash.pending_bytes = 256 << 10;
+    Cache::builder().dram_bytes(4 * MIB).flash_config(flash).seed(seed).open().unwrap()
+}
+
+fn value(key: u64, version: u64, len: usize) -> Vec<u8> {
+    let pattern = [key.to_le_bytes(), version.to_le_bytes(), (len as u64).to_le_bytes()].concat();
+    pattern.iter().copied().cycle().take(len.max(24)).collect()
+}
+
+fn len_of(key: u64) -> usize {
+    // Three in four go to the buckets, the rest to the regions.
+    if key.is_multiple_of(4) { 3000 + (key as usize * 37) % 9000 } else { 50 + (key as usize * 13) % 900 }
+}
+
+#[test]
+fn what_is_found_is_what_was_put_last() {
+    for seed in 0..4 {
+        let cache = cache(seed);
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut model: HashMap<u64, u64> = HashMap::new();
+        let (mut hits_flash, mut hits) = (0, 0);
+        for version in 0..40_000_u64 {
+            let key = random.random_range(0..6_000_u64);
+            let name = format!("key-{key}");
+            match random.random_range(0..10) {
+                0..=3 => {
+                    cache.insert_blocking(name.as_bytes(), &value(key, version, len_of(key)), &InsertOptions::default());
+                    model.insert(key, version);
+                }
+                4 => {
+                    cache.remove(name.as_bytes());
+                    model.remove(&key);
+                }
+                _ => {
+                    let Some(found) = cache.get_blocking(name.as_bytes()) else { continue };
+                    hits += 1;
+                    hits_flash += u64::from(found.layer() == Layer::Flash);
+                    let expected = model.get(&key).map(|&version| value(key, version, len_of(key)));
+                    assert_eq!(Some(&found[..]), expected.as_deref(), "seed {seed}, key {key}");
+                }
+            }
+        }
+        assert!(hits > 10_000 && hits_flash > 1_000, "seed {seed}: {hits} hits, {hits_flash} of them from flash");
+        let puts = cache.stats().flash.unwrap().puts;
+        assert!(puts.stored > 0, "{puts:?}");
+    }
+}
+
+#[test]
+fn threads_never_see_a_version_older_than_one_that_was_acknowledged() {
+    const KEYS: u64 = 3_000;
+    let cache = cache(9);
+    let acknowledged: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let (cache, acknowledged) = (&cache, &acknowledged);
+            scope.spawn(move || {
+                let mut random = StdRng::seed_from_u64(thread);
+                for version in 1..15_000_u64 {
+                    // Each key has one writer, so its versions only grow; everybody reads all of them.
+                    let own = random.random_range(0..KEYS / 4) * 4 + thread;
+                    let name = format!("key-{own}");
+                    if version % 3 == 0 {
+                        let bytes = value(own, version, len_of(own));
+                        cache.insert_blocking(name.as_bytes(), &bytes, &InsertOptions::default());
+                        acknowledged[own as usize].store(version, Ordering::SeqCst);
+                    } else {
+                        let key = random.random_range(0..KEYS);
+                        let least = acknowledged[key as usize].load(Ordering::SeqCst);
+                        let Some(found) = cache.get_blocking(format!("key-{key}").as_bytes()) else { continue };
+                        let seen = u64::from_le_bytes(found[8..16].try_into().unwrap());
+                        assert!(seen >= least, "key {key}: version {seen} after {least} was acknowledged");
+                        assert_eq!(&found[..], value(key, seen, len_of(key)));
+                    }
+                }
+            });
+        }
+    });
+    assert!(cache.stats().gets.hits_flash > 100, "{:?}", cache.stats().gets);
+}

@@ -1,0 +1,192 @@
+//! Opening, owning and leaving a file.
+
+use std::os::unix::fs::MetadataExt;
+
+use super::*;
+use crate::{IoBuffer, PlacementHandle};
+
+const SIZE: u64 = 1 << 20;
+
+fn sized() -> OpenOptions {
+    OpenOptions { size_bytes: Some(SIZE), create: true, buffered: true, ..Default::default() }
+}
+
+fn refusal(path: &Path, options: &OpenOptions) -> (ErrorKind, String) {
+    let error = FileDevice::open(path, options).expect_err("an opening that must be refused");
+    (error.kind(), error.to_string())
+}
+
+/// Names of this process's threads that belong to devices.
+fn device_threads() -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("flash-")).collect()
+}
+
+#[test]
+fn a_second_opener_is_told_who_has_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("flash");
+    let first = FileDevice::open(&path, &sized()).unwrap();
+    let (kind, words) = refusal(&path, &sized());
+    assert_eq!(kind, ErrorKind::Busy);
+    assert!(words.contains(&format!("process {}", std::process::id())), "{words}");
+    drop(first);
+    FileDevice::open(&path, &sized()).unwrap();
+}
+
+#[test]
+fn a_device_is_free_as_soon_as_it_is_dropped_whatever_was_in_flight() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("flash");
+    for _ in 0..50 {
+        let device = FileDevice::open(&path, &sized()).unwrap();
+        for block in 0..32 {
+            drop((&device as &dyn Device).read(block * 4096, IoBuffer::zeroed(4096)));
+        }
+    }
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_refused_and_change_nothing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("flash");
+    let of_size = |size_bytes, create| OpenOptions { size_bytes, create, ..sized() };
+    assert_eq!(refusal(&path, &of_size(Some(SIZE), false)).0, ErrorKind::Open, "not there");
+    assert_eq!(refusal(&path, &of_size(None, true)).0, ErrorKind::Open, "no size");
+    assert_eq!(refusal(&path, &of_size(Some(SIZE + 1), true)).0, ErrorKind::Open, "not in blocks");
+    assert_eq!(refusal(&path, &of_size(Some(0), true)).0, ErrorKind::Open, "nothing");
+    assert!(!path.exists(), "a file that could not be used is not left behind");
+
+    drop(FileDevice::open(&path, &of_size(Some(SIZE), true)).unwrap());
+    assert_eq!(refusal(&path, &of_size(Some(2 * SIZE), false)).0, ErrorKind::Open, "too small");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), SIZE);
+    let capacity = |options| FileDevice::open(&path, &options).unwrap().geometry().capacity_bytes;
+    assert_eq!(capacity(of_size(None, false)), SIZE);
+    assert_eq!(capacity(of_size(Some(SIZE / 2), true)), SIZE / 2);
+    assert_eq!(capacity(of_size(Some(2 * SIZE), true)), 2 * SIZE);
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 * SIZE);
+}
+
+#[test]
+fn what_is_no_file_is_refused_by_name() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (kind, words) = refusal(scratch.path(), &sized());
+    assert_eq!(kind, ErrorKind::Open);
+    assert!(words.contains("a directory"), "{words}");
+    assert!(refusal(Path::new("/dev/null"), &sized()).1.contains("a character device"));
+}
+
+#[test]
+fn preallocation_takes_the_space_and_too_much_is_no_space() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("flash");
+    let preallocated = OpenOptions { preallocate: true, ..sized() };
+    let device = FileDevice::open(&path, &preallocated).unwrap();
+    assert!(std::fs::metadata(&path).unwrap().blocks() * 512 >= SIZE);
+    drop(device);
+
+    let much = 1 << 42;
+    let huge = scratch.path().join("huge");
+    let (kind, words) = refusal(&huge, &OpenOptions { size_bytes: Some(much), ..preallocated });
+    assert_eq!(kind, ErrorKind::NoSpace, "{words}");
+    assert!(words.contains("huge") && words.contains(&much.to_string()), "{words}");
+    assert!(!huge.exists());
+}
+
+#[test]
+fn only_a_file_that_was_made_here_is_removed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("flash");
+    let passing = OpenOptions { remove_on_drop: true, ..sized() };
+    drop(FileDevice::open(&path, &passing).unwrap());
+    assert!(!path.exists());
+    drop(FileDevice::open(&path, &sized()).unwrap());
+    drop(FileDevice::open(&path, &passing).unwrap());
+    assert!(path.exists(), "somebody else's file stays");
+}
+
+#[test]
+fn buffered_files_say_so_and_keep_their_bytes() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("flash");
+    let device = FileDevice::open(&path, &sized()).unwrap();
+    assert!(device.geometry().buffered);
+    let data = IoBuffer::copy_of(&[5; 8192]).into();
+    device.execute(Request::Write { offset: 4096, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    drop(device);
+    let device =
+        FileDevice::open(&path, &OpenOptions { size_bytes: None, create: false, ..sized() }).unwrap();
+    let read = device.execute(Request::Read { offset: 0, buffer: IoBuffer::zeroed(12288) }).unwrap().unwrap();
+    assert!(read[..4096].iter().all(|&byte| byte == 0) && read[4096..].iter().all(|&byte| byte == 5));
+}
+
+#[test]
+fn a_trimmed_file_gives_its_space_back() {
+    let scratch = tempfile::tempdir().unwrap();
+    let device = FileDevice::open(scratch.path().join("flash"), &sized()).unwrap();
+    let data = IoBuffer::copy_of(&vec![5; SIZE as usize]).into();
+    device.execute(Request::Write { offset: 0, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    device.execute(Request::Flush).unwrap();
+    let trimmed = device.execute(Request::Trim { offset: 0, len: SIZE });
+    if trimmed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unsupported) {
+        return println!("skipped: no holes on this file system");
+    }
+    trimmed.unwrap();
+    let metadata = std::fs::metadata(device.path()).unwrap();
+    assert_eq!((metadata.len(), metadata.blocks()), (SIZE, 0));
+}
+
+#[test]
+fn only_submitted_requests_need_threads_and_they_go_with_the_device() {
+    // Other tests have threads of their own: a process of its own is needed to count them.
+    const INSIDE: &str = "FLASHWRIGHT_TEST_COUNTS_THREADS";
+    if std::env::var_os(INSIDE).is_none() {
+        let name = "file::tests::only_submitted_requests_need_threads_and_they_go_with_the_device";
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = alone.args(["--exact", name, "--test-threads=1"]).env(INSIDE, "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    for engine in [None, Some(Engine::ThreadPool)] {
+        let options = OpenOptions { engine, ..sized() };
+        let device = FileDevice::open(scratch.path().join("flash"), &options).unwrap();
+        device.execute(Request::Flush).unwrap();
+        assert_eq!(device_threads(), [""; 0], "a device for blocking callers has no thread");
+        (&device as &dyn Device).start(Request::Flush).wait().unwrap();
+        assert_eq!(device_threads().len(), 1);
+        drop(device);
+        assert_eq!(device_threads(), [""; 0]);
+    }
+}
+
+#[test]
+fn the_last_owner_may_be_a_completion() {
+    let scratch = tempfile::tempdir().unwrap();
+    for engine in [None, Some(Engine::ThreadPool)] {
+        // The thread that runs the completion closes the file some time after it has told.
+        let path = scratch.path().join(format!("flash of {engine:?}"));
+        let device = Arc::new(FileDevice::open(&path, &OpenOptions { engine, ..sized() }).unwrap());
+        let (told, heard) = std::sync::mpsc::channel();
+        let owner = Arc::clone(&device);
+        let last = Completion::new(move |outcome| {
+            // Holds the device until the caller has let go of it.
+            while Arc::strong_count(&owner) > 1 {
+                std::thread::yield_now();
+            }
+            drop(owner);
+            told.send(outcome.is_ok()).unwrap();
+        });
+        device.submit(Request::Flush, last);
+        drop(device);
+        assert!(heard.recv().unwrap());
+    }
+}
+
+#[test]
+fn a_refused_direct_opening_says_so() {
+    let error = open::open_error(Path::new("/some/where"), rustix::io::Errno::INVAL, false);
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("direct I/O is refused"), "{error}");
+}

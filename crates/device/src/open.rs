@@ -1,0 +1,151 @@
+//! From what a user types to a device.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::file::OpenOptions;
+use crate::{Device, ErrorKind, FileDevice, IoError, MemoryDevice};
+
+/// A device as named on a command line.
+///
+/// | text | device |
+/// |---|---|
+/// | `memory:` or `memory:SIZE` | memory of that size, or of the size that the configuration asks for |
+/// | `file:PATH` | the file, made if it is not there |
+/// | `PATH` of a directory | a file in a directory of its own in there, both removed afterwards |
+/// | `PATH` of anything else | the file or raw block device that is there |
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceSpec {
+    /// Memory, of this many bytes if told.
+    Memory(Option<u64>),
+    /// A file, to be made if it is not there.
+    File(PathBuf),
+    /// Whatever is at a path.
+    Path(PathBuf),
+}
+
+impl FromStr for DeviceSpec {
+    type Err = IoError;
+
+    fn from_str(text: &str) -> Result<Self, IoError> {
+        match (text.strip_prefix("memory:"), text.strip_prefix("file:")) {
+            (Some(""), _) => Ok(Self::Memory(None)),
+            (Some(size), _) => Ok(Self::Memory(Some(parse_size(size)?))),
+            (_, Some("")) => Err(invalid("file: names no file".into())),
+            (_, Some(path)) => Ok(Self::File(path.into())),
+            _ if text.is_empty() => Err(invalid("an empty text names no device".into())),
+            _ => Ok(Self::Path(text.into())),
+        }
+    }
+}
+
+impl DeviceSpec {
+    /// Opens the device. A size in the text comes before the one in `options`.
+    ///
+    /// # Errors
+    /// As [`FileDevice::open`]; [`ErrorKind::Invalid`] if a size is needed and nobody told one.
+    pub fn open(&self, options: &OpenOptions) -> Result<Arc<dyn Device>, IoError> {
+        match self {
+            Self::Memory(size) => open_memory(size.or(options.size_bytes)),
+            Self::File(path) => {
+                let options = OpenOptions { create: true, ..options.clone() };
+                Ok(Arc::new(FileDevice::open(path, &options)?))
+            }
+            Self::Path(path) if path.is_dir() && options.size_bytes.is_none() => {
+                let path = path.display();
+                Err(invalid(format!("{path} is a directory; to make a file in it, a size is needed")))
+            }
+            Self::Path(path) if path.is_dir() => Ok(Arc::new(FileDevice::create_temporary(path, options)?)),
+            Self::Path(path) => Ok(Arc::new(FileDevice::open(path, options)?)),
+        }
+    }
+}
+
+fn open_memory(size_bytes: Option<u64>) -> Result<Arc<dyn Device>, IoError> {
+    let size = size_bytes.ok_or_else(|| invalid("memory: needs a size, as in memory:1GiB".into()))?;
+    let block = u64::from(MemoryDevice::DEFAULT_BLOCK_BYTES);
+    if size == 0 || !size.is_multiple_of(block) {
+        return Err(invalid(format!("memory: {size} bytes are not in blocks of {block}")));
+    }
+    Ok(Arc::new(MemoryDevice::new(size)))
+}
+
+/// Bytes: a whole number and a unit, decimal (`GB`) or binary (`GiB`, or `G` for short).
+fn parse_size(text: &str) -> Result<u64, IoError> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: Option<u64> = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => Some(1),
+        "k" | "kib" => Some(1 << 10),
+        "m" | "mib" => Some(1 << 20),
+        "g" | "gib" => Some(1 << 30),
+        "t" | "tib" => Some(1 << 40),
+        "kb" => Some(1000),
+        "mb" => Some(1_000_000),
+        "gb" => Some(1_000_000_000),
+        "tb" => Some(1_000_000_000_000),
+        _ => None,
+    };
+    let bytes =
+        number.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
+    bytes.ok_or_else(|| invalid(format!("{text:?} is no size; sizes are like 4096, 512MiB, 1GB, 2T")))
+}
+
+fn invalid(context: String) -> IoError {
+    IoError::new(ErrorKind::Invalid, context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_mean_what_the_table_says() {
+        let spec = |text: &str| text.parse::<DeviceSpec>().unwrap();
+        assert_eq!(spec("memory:"), DeviceSpec::Memory(None));
+        assert_eq!(spec("memory:3GiB"), DeviceSpec::Memory(Some(3 << 30)));
+        assert_eq!(spec("file:/a:b"), DeviceSpec::File("/a:b".into()));
+        assert_eq!(spec("/dev/nvme0n1"), DeviceSpec::Path("/dev/nvme0n1".into()));
+        for wrong in
+            ["", "file:", "memory:lots", "memory:1.5G", "memory:99999999999T", "memory:-1", "memory:G"]
+        {
+            assert_eq!(wrong.parse::<DeviceSpec>().unwrap_err().kind(), ErrorKind::Invalid, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_decimal_or_binary_as_written() {
+        let sizes =
+            [("4096", 4096), ("1k", 1024), ("1KB", 1000), ("2MiB", 2 << 20), ("1tb", 1_000_000_000_000)];
+        for (text, bytes) in sizes {
+            assert_eq!(parse_size(text).unwrap(), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_directory_gets_a_file_that_goes_with_the_device() {
+        let scratch = tempfile::tempdir().unwrap();
+        let spec = DeviceSpec::Path(scratch.path().into());
+        let options = OpenOptions { size_bytes: Some(1 << 20), buffered: true, ..Default::default() };
+        let device = spec.open(&options).unwrap();
+        assert_eq!(device.geometry().capacity_bytes, 1 << 20);
+        let inside = || std::fs::read_dir(scratch.path()).unwrap().count();
+        assert_eq!(inside(), 1);
+        drop(device);
+        assert_eq!(inside(), 0);
+        assert_eq!(spec.open(&OpenOptions::default()).err().unwrap().kind(), ErrorKind::Invalid);
+    }
+
+    #[test]
+    fn memory_needs_a_size_in_blocks() {
+        let open = |text: &str, size_bytes| {
+            text.parse::<DeviceSpec>().unwrap().open(&OpenOptions { size_bytes, ..Default::default() })
+        };
+        assert_eq!(open("memory:1TiB", None).unwrap().geometry().capacity_bytes, 1 << 40);
+        assert_eq!(open("memory:", Some(4096)).unwrap().geometry().capacity_bytes, 4096);
+        for refused in [open("memory:", None), open("memory:1000", None), open("memory:0", None)] {
+            assert_eq!(refused.err().unwrap().kind(), ErrorKind::Invalid);
+        }
+    }
+}

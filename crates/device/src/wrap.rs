@@ -1,0 +1,12 @@
+//! Wrappers: devices made of another device, each with one trait of its own. They keep the contract, and the
+//! conformance suite runs on each.
+
+pub mod crash;
+pub mod fault;
+pub mod measure;
+pub mod throttle;
+
+pub use crash::CrashDevice;
+pub use fault::{FaultDevice, Faults};
+pub use measure::MeasureDevice;
+pub use throttle::{Limits, ThrottleDevice};

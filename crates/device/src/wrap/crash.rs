@@ -1,0 +1,286 @@
+//! A device whose power can be cut.
+//!
+//! Beside the device as it lives, it keeps what a power cut could not take away (the durable image, as of the last
+//! flush) and every change since. [`CrashDevice::crash`] makes of both an image that the contract of [`Device`] allows:
+//! whatever was flushed is there; of the rest any blocks are, and each block whole.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::tally::Tally;
+use crate::{
+    Completion, Counters, Device, ErrorKind, Geometry, IoError, IoSlice, MemoryDevice, Outcome,
+    PlacementHandle, Request,
+};
+
+/// See the [module](self).
+pub struct CrashDevice {
+    live: Arc<dyn Device>,
+    journal: Arc<Mutex<Journal>>,
+    tally: Arc<Tally>,
+}
+
+struct Journal {
+    durable: MemoryDevice,
+    /// Writes and trims that no flush has covered, in the order they were submitted.
+    changes: BTreeMap<u64, Change>,
+    /// Writes, trims and flushes so far.
+    requests: u64,
+    freeze_after: u64,
+    completed: u64,
+}
+
+#[derive(Clone)]
+struct Change {
+    offset: u64,
+    what: What,
+    /// Its place among the completed changes, once it has one.
+    completed: Option<u64>,
+}
+
+#[derive(Clone)]
+enum What {
+    Write(IoSlice),
+    Trim(u64),
+}
+
+/// A request that is under way, and what its end has to settle.
+enum Ticket {
+    Read,
+    Change(u64),
+    /// The changes that were complete when the flush began: all that it promises.
+    Flush(Vec<u64>),
+}
+
+impl CrashDevice {
+    /// A device on `memory`; what is there already counts as flushed.
+    #[must_use]
+    pub fn new(memory: MemoryDevice) -> Self {
+        let durable = memory.duplicate();
+        Self::over(Arc::new(memory), durable)
+    }
+
+    /// A device on `live` (a [`SimulatedDevice`](crate::SimulatedDevice), say), whose bytes are those of `durable`.
+    /// A request that fails there counts as one that did nothing.
+    #[must_use]
+    pub fn over(live: Arc<dyn Device>, durable: MemoryDevice) -> Self {
+        let journal =
+            Journal { durable, changes: BTreeMap::new(), requests: 0, freeze_after: u64::MAX, completed: 0 };
+        Self { live, journal: Arc::new(Mutex::new(journal)), tally: Arc::default() }
+    }
+
+    /// Cuts the power after `requests` writes, trims and flushes, counted from the device's beginning. The request
+    /// after them is caught half-way: it fails, and yet any of its blocks may be in the image. Everything else
+    /// fails from then on, and so does what was in flight.
+    pub fn freeze_after(&self, requests: u64) {
+        self.journal.lock().freeze_after = requests;
+    }
+
+    /// Whether the power is cut.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.journal.lock().is_frozen()
+    }
+
+    /// Writes, trims and flushes that came before the power was cut.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        let journal = self.journal.lock();
+        journal.requests.min(journal.freeze_after)
+    }
+
+    /// The medium as the next start may find it, had the power been cut now, or when it was. Seeds give different
+    /// images, among them the ones that hold nothing and everything of what was not flushed.
+    #[must_use]
+    pub fn crash(&self, seed: u64) -> MemoryDevice {
+        let journal = self.journal.lock();
+        let image = journal.durable.duplicate();
+        let mut random = StdRng::seed_from_u64(seed);
+        let luck = Luck::draw(&mut random);
+        for change in journal.changes.values() {
+            change.apply_in_part(&image, luck, &mut random);
+        }
+        image
+    }
+
+    fn begin(&self, request: &Request) -> Result<Ticket, IoError> {
+        self.geometry().check(request)?;
+        self.journal.lock().begin(request)
+    }
+}
+
+impl Device for CrashDevice {
+    fn geometry(&self) -> Geometry {
+        self.live.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        let completion = self.tally.counting(&request, completion);
+        match self.begin(&request) {
+            Err(error) => completion.complete(Err(error)),
+            Ok(ticket) => {
+                let journal = Arc::clone(&self.journal);
+                let settled = move |outcome| {
+                    let outcome = journal.lock().end(ticket, outcome);
+                    completion.complete(outcome);
+                };
+                self.live.submit(request, Completion::new(settled));
+            }
+        }
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        let (kind, bytes) = (request.kind(), request.len_bytes());
+        let outcome = self.begin(&request).and_then(|ticket| {
+            let outcome = self.live.execute(request);
+            self.journal.lock().end(ticket, outcome)
+        });
+        self.tally.count(kind, bytes, &outcome);
+        outcome
+    }
+
+    fn counters(&self) -> Counters {
+        Counters { media_written_bytes: self.live.counters().media_written_bytes, ..self.tally.counters() }
+    }
+
+    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
+        self.live.allocate_handle(consumer)
+    }
+}
+
+impl Journal {
+    fn is_frozen(&self) -> bool {
+        self.requests > self.freeze_after
+    }
+
+    fn begin(&mut self, request: &Request) -> Result<Ticket, IoError> {
+        if self.is_frozen() {
+            return Err(power_is_cut());
+        }
+        let (offset, what) = match request {
+            Request::Read { .. } => return Ok(Ticket::Read),
+            Request::Write { offset, data, .. } => (*offset, Some(What::Write(data.clone()))),
+            Request::Trim { offset, len } => (*offset, Some(What::Trim(*len))),
+            Request::Flush => (0, None),
+        };
+        let number = self.requests;
+        self.requests += 1;
+        let ticket = match what {
+            Some(what) => {
+                self.changes.insert(number, Change { offset, what, completed: None });
+                Ticket::Change(number)
+            }
+            None => Ticket::Flush(self.completed_changes()),
+        };
+        if self.is_frozen() { Err(power_is_cut()) } else { Ok(ticket) }
+    }
+
+    fn end(&mut self, ticket: Ticket, outcome: Outcome) -> Outcome {
+        if self.is_frozen() {
+            return Err(power_is_cut());
+        }
+        match ticket {
+            Ticket::Read => {}
+            Ticket::Change(number) if outcome.is_err() => {
+                self.changes.remove(&number);
+            }
+            Ticket::Change(number) => {
+                self.completed += 1;
+                if let Some(change) = self.changes.get_mut(&number) {
+                    change.completed = Some(self.completed);
+                }
+            }
+            Ticket::Flush(covered) if outcome.is_ok() => self.settle(&covered),
+            Ticket::Flush(_) => {}
+        }
+        outcome
+    }
+
+    /// Numbers of the changes that have completed, in the order they did.
+    fn completed_changes(&self) -> Vec<u64> {
+        let completed = self.changes.iter().filter_map(|(&number, change)| Some((change.completed?, number)));
+        let in_order: BTreeMap<u64, u64> = completed.collect();
+        in_order.into_values().collect()
+    }
+
+    /// Two flushes may cover the same change; the one that ends first settles it.
+    fn settle(&mut self, covered: &[u64]) {
+        for number in covered {
+            if let Some(change) = self.changes.remove(number) {
+                change.apply(&self.durable);
+            }
+        }
+    }
+}
+
+/// How much of what was not flushed an image holds.
+#[derive(Clone, Copy)]
+enum Luck {
+    Nothing,
+    Everything,
+    /// Each block with this chance.
+    Blocks(f64),
+}
+
+impl Luck {
+    fn draw(random: &mut StdRng) -> Self {
+        match random.random_range(0..8) {
+            0 => Self::Nothing,
+            1 => Self::Everything,
+            _ => Self::Blocks(random.random_range(0.05..0.95)),
+        }
+    }
+}
+
+impl Change {
+    fn apply(&self, image: &MemoryDevice) {
+        let placement = PlacementHandle::DEFAULT;
+        write(
+            image,
+            match &self.what {
+                What::Write(data) => Request::Write { offset: self.offset, data: data.clone(), placement },
+                What::Trim(len) => Request::Trim { offset: self.offset, len: *len },
+            },
+        );
+    }
+
+    /// A later change of the same block overwrites an earlier one that made it: any version may be the last.
+    fn apply_in_part(&self, image: &MemoryDevice, luck: Luck, random: &mut StdRng) {
+        let chance = match luck {
+            Luck::Nothing => return,
+            Luck::Everything => return self.apply(image),
+            Luck::Blocks(chance) => chance,
+        };
+        let block = u64::from(image.geometry().block_bytes);
+        match &self.what {
+            What::Write(data) => {
+                for start in (0..data.len()).step_by(block as usize).filter(|_| random.random_bool(chance)) {
+                    let (offset, data) =
+                        (self.offset + start as u64, data.part(start..start + block as usize));
+                    write(image, Request::Write { offset, data, placement: PlacementHandle::DEFAULT });
+                }
+            }
+            // Block by block would take for ever on a large trim.
+            What::Trim(len) => {
+                let start = random.random_range(0..=len / block) * block;
+                let end = start + random.random_range(0..=(len - start) / block) * block;
+                write(image, Request::Trim { offset: self.offset + start, len: end - start });
+            }
+        }
+    }
+}
+
+fn write(image: &MemoryDevice, request: Request) {
+    image.execute(request).expect("the image has the geometry that the request was checked against");
+}
+
+fn power_is_cut() -> IoError {
+    IoError::new(ErrorKind::Closed, "the power is cut")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! A device that fails, by seed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::tally::Tally;
+use crate::{
+    Completion, Counters, Device, ErrorKind, Geometry, IoBuffer, IoError, Outcome, PlacementHandle, Request,
+    RequestKind,
+};
+
+/// What goes wrong, each as a share of requests from 0 to 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Faults {
+    /// Reads that end in [`ErrorKind::Medium`].
+    pub failed_reads: f64,
+    /// Writes that end in [`ErrorKind::Medium`]; nothing is written.
+    pub failed_writes: f64,
+    /// Flushes that end in [`ErrorKind::Medium`]; nothing is flushed.
+    pub failed_flushes: f64,
+    /// Reads that bring one flipped bit, the medium being sound.
+    pub flipped_reads: f64,
+    /// Writes that store one flipped bit and say nothing.
+    pub flipped_writes: f64,
+    /// Requests that hang until [`FaultDevice::release_stuck`].
+    pub stuck: f64,
+}
+
+/// Passes requests on, except for those that [`Faults`] choose. What happens to a request depends on the seed and on
+/// its number alone, so the faults of one thread's run come again.
+///
+/// The faults can be changed at any time: a failure that passes is faults set and set back.
+pub struct FaultDevice {
+    inner: Arc<dyn Device>,
+    seed: u64,
+    requests: AtomicU64,
+    faults: Mutex<Faults>,
+    stuck: Mutex<Vec<(Request, Completion)>>,
+    injected: AtomicU64,
+    tally: Arc<Tally>,
+}
+
+enum Fate {
+    Pass,
+    Fail,
+    /// One bit of the data, as a share of its length.
+    Flip(f64),
+    Stick,
+}
+
+impl FaultDevice {
+    /// `inner` with `faults`.
+    pub fn new(inner: Arc<dyn Device>, seed: u64, faults: Faults) -> Self {
+        let (requests, injected) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (faults, stuck, tally) = (Mutex::new(faults), Mutex::default(), Arc::default());
+        Self { inner, seed, requests, faults, stuck, injected, tally }
+    }
+
+    /// From now on these go wrong.
+    pub fn set_faults(&self, faults: Faults) {
+        *self.faults.lock() = faults;
+    }
+
+    /// Lets everything go on that is stuck. How many there were.
+    pub fn release_stuck(&self) -> usize {
+        let stuck = std::mem::take(&mut *self.stuck.lock());
+        let count = stuck.len();
+        for (request, completion) in stuck {
+            self.inner.submit(request, completion);
+        }
+        count
+    }
+
+    /// Faults so far: failures, flips and hangs.
+    pub fn injected(&self) -> u64 {
+        self.injected.load(Relaxed)
+    }
+
+    fn fate(&self, kind: RequestKind) -> Fate {
+        let faults = *self.faults.lock();
+        let number = self.requests.fetch_add(1, Relaxed);
+        // Neighbouring numbers must not give neighbouring streams; the generator's own seeding sees to that.
+        let mut random = StdRng::seed_from_u64(self.seed ^ number.rotate_left(32));
+        let (failed, flipped) = match kind {
+            RequestKind::Read => (faults.failed_reads, faults.flipped_reads),
+            RequestKind::Write => (faults.failed_writes, faults.flipped_writes),
+            RequestKind::Flush => (faults.failed_flushes, 0.0),
+            RequestKind::Trim => (0.0, 0.0),
+        };
+        let fate = match () {
+            () if random.random_bool(faults.stuck) => Fate::Stick,
+            () if random.random_bool(failed) => Fate::Fail,
+            () if random.random_bool(flipped) => Fate::Flip(random.random()),
+            () => return Fate::Pass,
+        };
+        self.injected.fetch_add(1, Relaxed);
+        fate
+    }
+
+    fn perform(&self, request: Request) -> Outcome {
+        let is_read = request.kind() == RequestKind::Read;
+        match self.fate(request.kind()) {
+            Fate::Pass => self.inner.execute(request),
+            Fate::Fail => Err(injected_failure(&request)),
+            Fate::Flip(place) if is_read => flipped_outcome(self.inner.execute(request), place),
+            Fate::Flip(place) => self.inner.execute(flipped_request(request, place)),
+            Fate::Stick => {
+                let (completion, pending) = Completion::pair();
+                self.stuck.lock().push((request, completion));
+                pending.wait()
+            }
+        }
+    }
+}
+
+impl Device for FaultDevice {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        let completion = self.tally.counting(&request, completion);
+        if let Err(error) = self.geometry().check(&request) {
+            return completion.complete(Err(error));
+        }
+        match self.fate(request.kind()) {
+            Fate::Pass => self.inner.submit(request, completion),
+            Fate::Fail => completion.complete(Err(injected_failure(&request))),
+            Fate::Stick => self.stuck.lock().push((request, completion)),
+            Fate::Flip(place) if request.kind() == RequestKind::Read => {
+                let flipped =
+                    Completion::new(move |outcome| completion.complete(flipped_outcome(outcome, place)));
+                self.inner.submit(request, flipped);
+            }
+            Fate::Flip(place) => self.inner.submit(flipped_request(request, place), completion),
+        }
+    }
+
+    /// A stuck request holds its caller until another thread releases it.
+    fn execute(&self, request: Request) -> Outcome {
+        let (kind, bytes) = (request.kind(), request.len_bytes());
+        let outcome = self.geometry().check(&request).and_then(|()| self.perform(request));
+        self.tally.count(kind, bytes, &outcome);
+        outcome
+    }
+
+    /// Requests as they ended here; the media's bytes as the device inside tells them.
+    fn counters(&self) -> Counters {
+        Counters { media_written_bytes: self.inner.counters().media_written_bytes, ..self.tally.counters() }
+    }
+
+    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
+        self.inner.allocate_handle(consumer)
+    }
+}
+
+fn injected_failure(request: &Request) -> IoError {
+    IoError::new(ErrorKind::Medium, format!("injected failure of {request:?}"))
+}
+
+fn flipped_outcome(outcome: Outcome, place: f64) -> Outcome {
+    let mut buffer = outcome?;
+    if let Some(buffer) = &mut buffer {
+        flip(buffer, place);
+    }
+    Ok(buffer)
+}
+
+fn flipped_request(request: Request, place: f64) -> Request {
+    match request {
+        Request::Write { offset, data, placement } => {
+            let mut copy = IoBuffer::copy_of(&data);
+            flip(&mut copy, place);
+            Request::Write { offset, data: copy.into(), placement }
+        }
+        other => other,
+    }
+}
+
+fn flip(bytes: &mut [u8], place: f64) {
+    let bit = (place * (bytes.len() * 8) as f64) as usize;
+    if let Some(byte) = bytes.get_mut(bit / 8) {
+        *byte ^= 1 << (bit % 8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryDevice;
+
+    fn device(seed: u64, faults: Faults) -> FaultDevice {
+        FaultDevice::new(Arc::new(MemoryDevice::new(1 << 20)), seed, faults)
+    }
+
+    fn read(device: &dyn Device) -> Outcome {
+        device.execute(Request::Read { offset: 0, buffer: IoBuffer::zeroed(4096) })
+    }
+
+    fn write_ones(device: &dyn Device) -> Outcome {
+        let data = IoBuffer::copy_of(&[0xff; 4096]).into();
+        device.execute(Request::Write { offset: 0, data, placement: PlacementHandle::DEFAULT })
+    }
+
+    fn ones(bytes: &[u8]) -> u32 {
+        bytes.iter().map(|byte| byte.count_ones()).sum()
+    }
+
+    fn failures(seed: u64) -> Vec<bool> {
+        let device = device(seed, Faults { failed_reads: 0.1, ..Default::default() });
+        (0..2000).map(|_| read(&device).is_err()).collect()
+    }
+
+    #[test]
+    fn the_share_that_fails_is_about_the_share_asked_for_and_comes_again() {
+        let failed = failures(1).iter().filter(|failed| **failed).count();
+        assert!((140..260).contains(&failed), "{failed} of 2000 at 10 %");
+        assert_eq!(failures(1), failures(1));
+        assert_ne!(failures(1), failures(2));
+    }
+
+    #[test]
+    fn a_flipped_read_leaves_the_medium_sound() {
+        let device = device(7, Faults { flipped_reads: 1.0, ..Default::default() });
+        write_ones(&device).unwrap();
+        assert_eq!(ones(&read(&device).unwrap().unwrap()), 4096 * 8 - 1);
+        device.set_faults(Faults::default());
+        assert_eq!(ones(&read(&device).unwrap().unwrap()), 4096 * 8);
+        assert_eq!(device.injected(), 1);
+    }
+
+    #[test]
+    fn a_flipped_write_stays_flipped() {
+        let device = device(7, Faults { flipped_writes: 1.0, ..Default::default() });
+        write_ones(&device).unwrap();
+        device.set_faults(Faults::default());
+        for _ in 0..2 {
+            assert_eq!(ones(&read(&device).unwrap().unwrap()), 4096 * 8 - 1);
+        }
+    }
+
+    #[test]
+    fn a_failed_write_writes_nothing_and_failures_pass() {
+        let device = device(7, Faults { failed_writes: 1.0, failed_flushes: 1.0, ..Default::default() });
+        assert_eq!(write_ones(&device).unwrap_err().kind(), ErrorKind::Medium);
+        assert_eq!(device.execute(Request::Flush).unwrap_err().kind(), ErrorKind::Medium);
+        device.set_faults(Faults::default());
+        assert_eq!(ones(&read(&device).unwrap().unwrap()), 0);
+        write_ones(&device).unwrap();
+        assert_eq!(ones(&read(&device).unwrap().unwrap()), 4096 * 8);
+    }
+
+    #[test]
+    fn stuck_requests_go_on_when_released_and_are_told_closed_otherwise() {
+        let device = device(7, Faults { stuck: 1.0, ..Default::default() });
+        let shared: &dyn Device = &device;
+        let (first, second) = (shared.start(Request::Flush), shared.start(Request::Flush));
+        assert_eq!(device.counters().flushes, 0);
+        assert_eq!(device.release_stuck(), 2);
+        assert!(first.wait().is_ok() && second.wait().is_ok());
+        let lost = shared.start(Request::Flush);
+        drop(device);
+        assert_eq!(lost.wait().unwrap_err().kind(), ErrorKind::Closed);
+    }
+}

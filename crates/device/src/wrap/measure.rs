@@ -1,0 +1,102 @@
+//! How long each request took.
+
+use std::sync::Arc;
+
+use crate::{Clock, Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request, RequestKind};
+
+/// Told of each request that ended well: what it was, its bytes, its latency in nanoseconds. Runs where requests
+/// complete, and must not block. Failed requests have no latency worth knowing; they are in the counters.
+pub type Observer = Arc<dyn Fn(RequestKind, u64, u64) + Send + Sync>;
+
+/// Tells an observer the latency of every request, from `submit` to its completion.
+pub struct MeasureDevice {
+    inner: Arc<dyn Device>,
+    clock: Arc<dyn Clock>,
+    observer: Observer,
+}
+
+impl MeasureDevice {
+    /// Measures `inner` by `clock`.
+    pub fn new(inner: Arc<dyn Device>, clock: Arc<dyn Clock>, observer: Observer) -> Self {
+        Self { inner, clock, observer }
+    }
+}
+
+impl Device for MeasureDevice {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        let (kind, bytes) = (request.kind(), request.len_bytes());
+        let (clock, observer) = (Arc::clone(&self.clock), Arc::clone(&self.observer));
+        let start_ns = clock.monotonic_ns();
+        let told = Completion::new(move |outcome| {
+            if outcome.is_ok() {
+                observer(kind, bytes, clock.monotonic_ns() - start_ns);
+            }
+            completion.complete(outcome);
+        });
+        self.inner.submit(request, told);
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        let (kind, bytes) = (request.kind(), request.len_bytes());
+        let start_ns = self.clock.monotonic_ns();
+        let outcome = self.inner.execute(request);
+        if outcome.is_ok() {
+            (self.observer)(kind, bytes, self.clock.monotonic_ns() - start_ns);
+        }
+        outcome
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+
+    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
+        self.inner.allocate_handle(consumer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::LatencyModel;
+    use crate::{IoBuffer, MemoryDevice, SimulatedDevice, Simulation};
+    use parking_lot::Mutex;
+
+    #[test]
+    fn each_kind_is_told_with_its_bytes_and_its_time() {
+        let simulation = Simulation::new(0);
+        let latency = LatencyModel {
+            read_ns: 70,
+            write_ns: 30,
+            flush_ns: 9,
+            trim_ns: 5,
+            per_4k_ns: 1,
+            jitter_ns: 0,
+            channels: 1,
+        };
+        let inner = SimulatedDevice::new(simulation.world(), Arc::new(MemoryDevice::new(1 << 20)), latency);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&seen);
+        let observer: Observer = Arc::new(move |kind, bytes, ns| told.lock().push((kind, bytes, ns)));
+        let device = MeasureDevice::new(Arc::new(inner), simulation.clock(), observer);
+
+        let write = Request::Write {
+            offset: 0,
+            data: IoBuffer::zeroed(8192).into(),
+            placement: PlacementHandle::DEFAULT,
+        };
+        let queued = Request::Read { offset: 0, buffer: IoBuffer::zeroed(4096) };
+        drop((<dyn Device>::start(&device, write), <dyn Device>::start(&device, queued)));
+        simulation.run_until_idle();
+        device.execute(Request::Flush).unwrap();
+        device.execute(Request::Trim { offset: 0, len: 512 }).unwrap();
+        device.execute(Request::Trim { offset: 1, len: 512 }).unwrap_err();
+
+        use RequestKind::{Flush, Read, Trim, Write};
+        assert_eq!(*seen.lock(), [(Write, 8192, 32), (Read, 4096, 32 + 71), (Flush, 0, 9), (Trim, 512, 5)]);
+    }
+}

@@ -1,0 +1,108 @@
+//! A raw block device: a loop device, where there is root and `losetup`; elsewhere the tests say that they were skipped.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests, outside of the test functions"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use flashwright_device::file::OpenOptions;
+use flashwright_device::{Device, ErrorKind, FileDevice, IoBuffer, PlacementHandle, Request, conformance};
+
+const CAPACITY_BYTES: u64 = 16 << 20;
+
+/// A loop device over a file of its own; both go when it is dropped.
+struct LoopDevice {
+    path: PathBuf,
+    _scratch: tempfile::TempDir,
+}
+
+impl LoopDevice {
+    fn attach() -> Option<Self> {
+        let scratch = tempfile::tempdir().unwrap();
+        let backing = scratch.path().join("backing");
+        std::fs::File::create(&backing).unwrap().set_len(CAPACITY_BYTES).unwrap();
+        let printed =
+            run("losetup", &["--find", "--show", "--sector-size", "4096", backing.to_str().unwrap()]);
+        let Some(printed) = printed else {
+            println!("skipped: no loop devices here");
+            return None;
+        };
+        Some(Self { path: printed.trim().into(), _scratch: scratch })
+    }
+
+    fn open(&self) -> FileDevice {
+        FileDevice::open(&self.path, &OpenOptions::default()).expect("a loop device that is ours")
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        run("losetup", &["--detach", self.path.to_str().unwrap()]);
+    }
+}
+
+/// What the command prints, if it is there and succeeds.
+fn run(command: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(command).args(arguments).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn refusal(path: &Path) -> String {
+    let error = FileDevice::open(path, &OpenOptions::default()).expect_err("an opening that must be refused");
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    error.to_string()
+}
+
+#[test]
+fn a_block_device_keeps_the_contract() {
+    let Some(disk) = LoopDevice::attach() else { return };
+    conformance::run(|| Box::new(disk.open()));
+}
+
+#[test]
+fn a_block_device_tells_its_blocks_and_belongs_to_one() {
+    let Some(disk) = LoopDevice::attach() else { return };
+    let device = disk.open();
+    assert!(device.is_block_device());
+    let geometry = device.geometry();
+    assert_eq!((geometry.capacity_bytes, geometry.block_bytes), (CAPACITY_BYTES, 4096));
+    refusal(&disk.path);
+    drop(device);
+    disk.open();
+}
+
+#[test]
+fn a_size_beyond_the_block_device_is_refused() {
+    let Some(disk) = LoopDevice::attach() else { return };
+    let options = OpenOptions { size_bytes: Some(2 * CAPACITY_BYTES), create: true, ..Default::default() };
+    assert_eq!(FileDevice::open(&disk.path, &options).unwrap_err().kind(), ErrorKind::Open);
+}
+
+#[test]
+fn a_trim_reaches_the_block_device() {
+    let Some(disk) = LoopDevice::attach() else { return };
+    let device = disk.open();
+    let data = IoBuffer::copy_of(&[7; 8192]).into();
+    device.execute(Request::Write { offset: 0, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    device.execute(Request::Trim { offset: 0, len: 8192 }).unwrap();
+    let read = device.execute(Request::Read { offset: 0, buffer: IoBuffer::zeroed(8192) }).unwrap().unwrap();
+    assert!(read.iter().all(|&byte| byte == 0), "a loop device punches a hole");
+    assert_eq!(device.counters().trimmed_bytes, 8192);
+}
+
+#[test]
+fn a_mounted_block_device_is_refused_and_its_mount_named() {
+    let Some(disk) = LoopDevice::attach() else { return };
+    let place = tempfile::tempdir().unwrap();
+    let (device, place) = (disk.path.to_str().unwrap(), place.path().to_str().unwrap());
+    if run("mkfs.ext4", &["-q", device]).is_none() || run("mount", &[device, place]).is_none() {
+        return println!("skipped: no way to mount here");
+    }
+    let words = std::panic::catch_unwind(|| refusal(&disk.path));
+    run("umount", &[place]).expect("the mount to go again");
+    let words = words.unwrap();
+    assert!(words.contains(place), "{words}");
+}

@@ -1,0 +1,260 @@
+//! Tiny traces worked by hand, one larger run pinned, and MIN above all.
+//!
+//! A trace is a word. Its letters are keys and `.` is a pause of 30 seconds. The outcome tells of each request: `a` came in,
+//! `A` hit, `b/a` came in and `a` had to go.
+
+#![expect(clippy::unwrap_used, reason = "a test: what is missing fails it")]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use flashwright_policy::eviction::{
+    Clairvoyant, EvictionConfig, Fifo, Kind, Lru, Lru2q, Lru2qConfig, LruConfig, Refresh, S3Fifo, Sieve,
+    Slru, TinyLfu, WTinyLfu, build, clairvoyant,
+};
+use flashwright_policy::simulate::{self, Request, Simulation, hash_of};
+use flashwright_policy::{Entry, Eviction, HitRule, Slot};
+
+fn outcome(mut policy: impl Eviction, capacity: u64, trace: &str) -> String {
+    outcome_told(&mut policy, capacity, trace, |_| ())
+}
+
+/// `before` is told each request's number.
+fn outcome_told(policy: &mut impl Eviction, capacity: u64, trace: &str, before: impl Fn(usize)) -> String {
+    policy.set_capacity(capacity);
+    let (mut held, mut told, mut now) = (BTreeSet::new(), [0; 26], 0);
+    let mut outcome = String::new();
+    for (number, letter) in trace.bytes().enumerate() {
+        if letter == b'.' {
+            now += 30;
+            continue;
+        }
+        before(number);
+        let slot = Slot(u32::from(letter - b'a'));
+        if held.contains(&slot) {
+            tell(policy, slot, &mut told[slot.0 as usize], now);
+            write!(outcome, "{} ", letter.to_ascii_uppercase() as char).unwrap();
+            continue;
+        }
+        write!(outcome, "{}", letter as char).unwrap();
+        if held.len() as u64 == capacity {
+            let victim = policy.evict(now).unwrap();
+            assert!(held.remove(&victim));
+            write!(outcome, "/{}", (b'a' + victim.0 as u8) as char).unwrap();
+        }
+        outcome.push(' ');
+        held.insert(slot);
+        told[slot.0 as usize] = now;
+        policy.insert(slot, Entry { hash: hash_of(slot.0.into()), weight: 1 }, now);
+    }
+    outcome.trim_end().to_owned()
+}
+
+fn tell(policy: &mut impl Eviction, slot: Slot, told: &mut u32, now: u32) {
+    match policy.hit_rule() {
+        HitRule::Ignore => {}
+        HitRule::Mark(marks) => marks.bump(slot),
+        HitRule::Refresh { refresh_seconds } if now - *told < refresh_seconds => {}
+        HitRule::Refresh { .. } | HitRule::Every => {
+            *told = now;
+            policy.hit(slot, now);
+        }
+    }
+}
+
+#[test]
+fn fifo_ignores_hits() {
+    assert_eq!(outcome(Fifo::new(), 3, "abcadab"), "a b c A d/a a/b b/c");
+}
+
+#[test]
+fn exact_lru_evicts_the_least_recently_used() {
+    assert_eq!(outcome(Lru::exact(), 3, "abcadab"), "a b c A d/b A b/c");
+}
+
+#[test]
+fn lru_passes_over_hits_within_the_refresh_time() {
+    let refresh = Refresh { seconds: 60, ratio: 0.0, tune_every_seconds: 0 };
+    let lru = || Lru::new(LruConfig { refresh, insertion_point: 0 });
+    assert_eq!(outcome(lru(), 3, "abcad"), "a b c A d/a");
+    assert_eq!(outcome(lru(), 3, "abc.ad"), "a b c A d/a");
+    assert_eq!(outcome(lru(), 3, "abc..ad"), "a b c A d/b");
+}
+
+#[test]
+fn lru_tunes_its_refresh_time_to_a_tenth_of_the_oldest_age() {
+    let mut lru = Lru::new(LruConfig::default());
+    let refresh_of = |lru: &Lru| match lru.hit_rule() {
+        HitRule::Refresh { refresh_seconds } => refresh_seconds,
+        _ => panic!("LRU with a refresh time must tell it"),
+    };
+    for (slot, now) in [(0, 0), (1, 500), (2, 700)] {
+        lru.insert(Slot(slot), Entry { hash: 0, weight: 1 }, now);
+    }
+    assert_eq!(refresh_of(&lru), 60);
+    lru.hit(Slot(2), 2000); // the oldest, 0, was used 2000 s ago
+    assert_eq!(refresh_of(&lru), 200);
+    lru.hit(Slot(0), 2059); // not yet time to tune
+    assert_eq!(refresh_of(&lru), 200);
+    lru.hit(Slot(2), 2060); // now 1 is the oldest, used 1560 s ago
+    assert_eq!(refresh_of(&lru), 156);
+    lru.hit(Slot(1), 2120); // now 0, used 61 s ago: never below the configured 60
+    assert_eq!(refresh_of(&lru), 60);
+    lru.hit(Slot(1), 100_000); // never above 900
+    assert_eq!(refresh_of(&lru), 900);
+}
+
+#[test]
+fn lru_with_an_insertion_point_lets_newcomers_push_out_each_other() {
+    // Half way: b and c stay above the point, and what comes in behind it leaves first.
+    let lru = Lru::new(LruConfig { refresh: Refresh::every_hit(), insertion_point: 1 });
+    assert_eq!(outcome(lru, 4, "abcdefgbh"), "a b c d e/a f/d g/e B h/f");
+}
+
+#[test]
+fn lru_2q_keeps_what_was_hit_while_cold_through_a_scan() {
+    // Of five, one is hot, three are warm, one is cold; of fewer none is hot.
+    let config = Lru2qConfig { refresh: Refresh::every_hit(), hot_percent: 20, cold_percent: 20 };
+    let trace = "abcdeafghaijkla";
+    assert_eq!(outcome(Lru2q::new(config), 5, trace), "a b c d e A f/b g/c h/d A i/e j/f k/g l/h A");
+    assert!(outcome(Lru::exact(), 5, "abcdeafghijkla").ends_with("a/h"), "the scan costs LRU its a");
+}
+
+#[test]
+fn slru_climbs_with_hits_and_falls_when_a_segment_is_full() {
+    // Two segments of two: the third hit entry pushes the first back down, and there it leaves.
+    assert_eq!(outcome(Slru::new(2, 4), 4, "abcdabcefgbc"), "a b c d A B C e/d f/a g/e B C");
+}
+
+#[test]
+fn sieve_moves_its_hand_and_not_its_entries() {
+    assert_eq!(outcome(Sieve::new(), 3, "abcadeafghgij"), "a b c A d/b e/c A f/d g/e h/f G i/h j/g");
+}
+
+#[test]
+fn s3_fifo_keeps_what_was_hit_twice_or_came_back_soon() {
+    // Of ten the small queue has one. a was hit twice and moves on, b once and leaves; b's ghost brings it to the
+    // main queue, and there both outlast the rest.
+    let trace = "abcdefghijaabkblmnopqrstab";
+    let expected = "a b c d e f g h i j A A B k/b b/c l/d m/e n/f o/g p/h q/i r/j s/k t/l A B";
+    assert_eq!(outcome(S3Fifo::new(10), 10, trace), expected);
+}
+
+/// A simulation with keys `0..fill` in it.
+fn filled(policy: impl Eviction + 'static, fill: u32) -> Simulation {
+    let mut simulation = Simulation::new(Box::new(policy), fill.into());
+    (0..fill).for_each(|key| assert!(!ask(&mut simulation, key)));
+    simulation
+}
+
+fn ask(simulation: &mut Simulation, key: u32) -> bool {
+    simulation.request(&Request { key: key.into(), weight: 1, now_seconds: 0 })
+}
+
+#[test]
+fn tiny_lfu_keeps_popular_entries_through_a_scan() {
+    let mut simulation = filled(TinyLfu::new(Refresh::every_hit()), 200);
+    for _ in 0..3 {
+        assert!((0..150).all(|key| ask(&mut simulation, key)));
+    }
+    assert!((1000..2000).all(|key| !ask(&mut simulation, key)));
+    assert!((0..150).all(|key| ask(&mut simulation, key)), "the scan pushed out a popular entry");
+}
+
+#[test]
+fn w_tiny_lfu_admits_only_who_is_seen_more_often_than_whom_it_replaces() {
+    // The window has one, the main queue 99, all of them seen twice.
+    let mut simulation = filled(WTinyLfu::new(100), 100);
+    assert!((0..99).all(|key| ask(&mut simulation, key)));
+    assert!((1000..1200).all(|key| !ask(&mut simulation, key)));
+    assert!((0..99).all(|key| ask(&mut simulation, key)), "the scan won a duel");
+    // All were seen three times now. A newcomer loses its first three duels, and wins the fourth.
+    for (round, hits) in [(1, false), (2, false), (3, false), (4, false), (5, true)] {
+        assert_eq!(ask(&mut simulation, 500), hits, "round {round}");
+        assert!(!ask(&mut simulation, 2000 + round), "round {round}");
+    }
+}
+
+#[test]
+fn min_makes_the_seven_faults_of_the_textbook_trace() {
+    let trace = "abcdabeabcde";
+    let next_uses = clairvoyant::next_uses(trace.bytes().map(u64::from));
+    let (mut policy, next_use) = Clairvoyant::new();
+    let outcome = outcome_told(&mut policy, 3, trace, |number| next_use.set(next_uses[number]));
+    assert_eq!(outcome, "a b c d/c A B e/d A B c/b d/c E");
+}
+
+#[test]
+fn what_is_larger_than_the_cache_is_not_cached_and_pushes_nothing_out() {
+    let mut simulation = Simulation::new(Box::new(Lru::exact()), 10);
+    let mut ask = |key, weight| simulation.request(&Request { key, weight, now_seconds: 0 });
+    assert_eq!([ask(1, 4), ask(2, 6), ask(3, 11), ask(1, 4), ask(2, 6)], [false, false, false, true, true]);
+    assert_eq!([ask(3, 10), ask(3, 10), ask(1, 4)], [false, true, false]);
+    assert_eq!(simulation.counts().weight_miss_ratio(), 1.0 - 20.0 / 55.0);
+}
+
+/// 200 000 requests for 20 000 keys, low ones much more often, and now and then a scan.
+fn skewed_requests() -> Vec<Request> {
+    let request = |number: u64| {
+        let random = hash_of(number) % 20_000;
+        let skewed = random * random / 20_000 * random / 20_000;
+        let is_scan = number % 10_000 < 1500;
+        Request {
+            key: if is_scan { 100_000 + number } else { skewed },
+            weight: 1,
+            now_seconds: number as u32 / 5,
+        }
+    };
+    (0..200_000).map(request).collect()
+}
+
+#[test]
+fn the_pinned_run_is_as_it_was_and_none_beats_min() {
+    let requests = skewed_requests();
+    let min_hits = simulate::run_clairvoyant(1000, &requests).hits;
+    let mut hits = vec![("min".to_owned(), min_hits)];
+    for kind in Kind::ALL {
+        let counts = simulate::run(build(&EvictionConfig::new(kind), 1000), 1000, &requests);
+        assert!(counts.hits <= min_hits, "{kind} beats MIN");
+        hits.push((kind.to_string(), counts.hits));
+    }
+    let pinned = [
+        ("min", 86575),
+        ("fifo", 36099),
+        ("lru", 39094),
+        ("exact-lru", 39301),
+        ("lru2q", 51433),
+        ("slru-4", 53946),
+        ("tinylfu", 54242),
+        ("wtinylfu", 55517),
+        ("s3fifo", 55129),
+        ("sieve", 51565),
+    ];
+    let hits: Vec<(&str, u64)> = hits.iter().map(|(name, hits)| (name.as_str(), *hits)).collect();
+    assert_eq!(hits, pinned);
+}
+
+#[test]
+fn eviction_ends_though_readers_never_stop_hitting() {
+    for kind in [Kind::Sieve, Kind::S3Fifo] {
+        let mut policy = build(&EvictionConfig::new(kind), 100);
+        let HitRule::Mark(marks) = policy.hit_rule() else { panic!("{kind} counts hits in marks") };
+        (0..100)
+            .for_each(|slot| policy.insert(Slot(slot), Entry { hash: hash_of(slot.into()), weight: 1 }, 0));
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    (0..100).for_each(|slot| marks.bump(Slot(slot)));
+                }
+            });
+            for number in 100..20_000 {
+                let slot = policy.evict(0).unwrap();
+                policy.insert(slot, Entry { hash: hash_of(number), weight: 1 }, 0);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(policy.len(), 100);
+    }
+}

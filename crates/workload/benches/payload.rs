@@ -1,0 +1,38 @@
+//! Bytes a second of filling and verifying values: `cargo bench -p flashwright-workload --bench payload`.
+#![allow(clippy::print_stdout, reason = "a benchmark reports on standard output")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use flashwright_workload::payload::Payload;
+
+fn main() {
+    for length in [100, 1000, 16 << 10, 400 << 10] {
+        let payload = Payload::new(0);
+        let mut value = vec![0; length];
+        let rounds = ((1usize << 29) / (length + 200)) as u64;
+        let fill = best(rounds, |round| payload.fill(black_box(&mut value), round, 1));
+        payload.fill(&mut value, 5, 1);
+        let verify = best(rounds, |_| {
+            black_box(payload.verify(black_box(&value), 5)).expect("as written");
+        });
+        let header = best(rounds, |round| Payload::fill_header_only(black_box(&mut value), round, 1));
+        let speed = |nanoseconds: f64| length as f64 / nanoseconds;
+        println!(
+            "{length:>7} B: fill {fill:8.1} ns ({:5.1} GB/s)   verify {verify:8.1} ns ({:5.1} GB/s)   header only {header:5.1} ns",
+            speed(fill),
+            speed(verify),
+        );
+    }
+}
+
+/// Nanoseconds a round, the best of five.
+fn best(rounds: u64, mut work: impl FnMut(u64)) -> f64 {
+    let mut time = || {
+        let start = Instant::now();
+        (0..rounds).for_each(&mut work);
+        start.elapsed().as_nanos() as f64 / rounds as f64
+    };
+    (0..5).map(|_| time()).fold(f64::INFINITY, f64::min)
+}

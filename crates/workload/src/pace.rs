@@ -1,0 +1,193 @@
+//! How fast requests are made.
+//!
+//! Nothing here sleeps or reads a clock: each limiter is told the time and answers until when to wait. Who
+//! waits, and how, is the run's business.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A token bucket that lends: whoever comes when it is empty takes a token of the future and waits until that
+/// is due. So every caller gets its turn in the order of asking, and the rate holds however many there are.
+/// Shared by all threads of an instance; without a lock.
+#[derive(Debug)]
+pub struct TokenBucket {
+    /// Ticks that a token takes to come.
+    ticks_per_token: f64,
+    burst_ticks: u64,
+    start_ns: u64,
+    /// When the bucket is, or was, empty: `burst_ticks` before it is full. In ticks since `burst_ticks` before
+    /// the start.
+    empty_at: AtomicU64,
+}
+
+/// Fractions of a nanosecond that tokens are counted in: at ten million a second a token is 100 ns, and
+/// rounding that to whole nanoseconds could be off by half a percent. Leaves 834 days.
+const TICKS_PER_NS: u64 = 256;
+
+impl TokenBucket {
+    /// A bucket of `tokens_per_second`, full at `start_ns` with `burst` tokens.
+    ///
+    /// # Panics
+    /// If nothing would ever come: a rate or a burst of 0.
+    #[must_use]
+    pub fn new(tokens_per_second: u64, burst: u64, start_ns: u64) -> Self {
+        assert!(tokens_per_second > 0 && burst > 0, "no rate is no limiter: leave it away");
+        let ticks_per_token = 1e9 * TICKS_PER_NS as f64 / tokens_per_second as f64;
+        let burst_ticks = (ticks_per_token * burst as f64) as u64;
+        Self { ticks_per_token, burst_ticks, start_ns, empty_at: AtomicU64::new(0) }
+    }
+
+    /// Takes `tokens`. Answers the time from which the caller may go on: `now_ns` or later.
+    pub fn reserve(&self, tokens: u64, now_ns: u64) -> u64 {
+        let now = now_ns.saturating_sub(self.start_ns) * TICKS_PER_NS + self.burst_ticks;
+        let price = (self.ticks_per_token * tokens as f64) as u64;
+        // More than a full bucket cannot be saved up.
+        let full_at_least = now - self.burst_ticks;
+        let take = |empty_at: u64| empty_at.max(full_at_least) + price;
+        let before = self
+            .empty_at
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |empty_at| Some(take(empty_at)))
+            .expect("the update always answers");
+        let missing = take(before).saturating_sub(now);
+        now_ns + missing.div_ceil(TICKS_PER_NS)
+    }
+}
+
+/// A pause after every so many operations of one thread (CacheBench's `opDelayBatch` and `opDelayNs`).
+#[derive(Debug, Clone)]
+pub struct Pause {
+    every_operations: u64,
+    pause_ns: u64,
+    done: u64,
+}
+
+impl Pause {
+    /// A pause of `pause_ns` after every `every_operations`; never, if either is 0.
+    #[must_use]
+    pub fn new(every_operations: u64, pause_ns: u64) -> Self {
+        let every_operations = if pause_ns == 0 { 0 } else { every_operations };
+        Self { every_operations, pause_ns, done: 0 }
+    }
+
+    /// Counts an operation. Answers how long to pause after it, nanoseconds.
+    pub fn after_operation(&mut self) -> Option<u64> {
+        if self.every_operations == 0 {
+            return None;
+        }
+        self.done += 1;
+        if self.done < self.every_operations {
+            return None;
+        }
+        self.done = 0;
+        Some(self.pause_ns)
+    }
+}
+
+/// Brings a trace's own time onto the clock of the run: its first request is due at the start, and the gaps
+/// between requests are kept, divided by `speed`. Measured from the due time, a latency includes the wait
+/// behind a slow request before it (no coordinated omission).
+#[derive(Debug, Clone, Copy)]
+pub struct TraceClock {
+    start_ns: u64,
+    trace_start_ns: u64,
+    speed: f64,
+}
+
+impl TraceClock {
+    /// A clock on which the trace's `trace_start_ns` is the run's `start_ns`, running `speed` times as fast.
+    ///
+    /// # Panics
+    /// If `speed` is not above 0.
+    #[must_use]
+    pub fn new(trace_start_ns: u64, start_ns: u64, speed: f64) -> Self {
+        assert!(speed > 0.0, "a trace that stands still never ends");
+        Self { start_ns, trace_start_ns, speed }
+    }
+
+    /// When the request that the trace made at `time_ns` is due.
+    #[must_use]
+    pub fn due_ns(&self, time_ns: u64) -> u64 {
+        let since = time_ns.saturating_sub(self.trace_start_ns);
+        self.start_ns + (since as f64 / self.speed) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_full_bucket_gives_its_burst_at_once_and_then_lends() {
+        let bucket = TokenBucket::new(1000, 5, 100);
+        let waits: Vec<u64> = (0..8).map(|_| bucket.reserve(1, 100) - 100).collect();
+        assert_eq!(waits, [0, 0, 0, 0, 0, 1_000_000, 2_000_000, 3_000_000]);
+        // After five milliseconds three tokens are paid back and two are there.
+        assert_eq!(bucket.reserve(2, 100 + 5_000_000), 100 + 5_000_000);
+        assert_eq!(bucket.reserve(1, 100 + 5_000_000), 100 + 6_000_000);
+    }
+
+    #[test]
+    fn idle_time_saves_no_more_than_a_burst() {
+        let bucket = TokenBucket::new(1000, 5, 0);
+        let late = 3600 * SECOND_NS;
+        assert_eq!(bucket.reserve(5, late), late);
+        assert_eq!(bucket.reserve(1, late), late + 1_000_000);
+    }
+
+    #[test]
+    fn odd_rates_do_not_drift() {
+        let rate = 3_333_333;
+        let bucket = TokenBucket::new(rate, 1, 0);
+        let last = (0..=rate).map(|_| bucket.reserve(1, 0)).last().unwrap();
+        let error = last.abs_diff(SECOND_NS);
+        assert!(error < SECOND_NS / 50_000, "{error} ns off in a second");
+    }
+
+    proptest! {
+        #[test]
+        fn no_window_gets_more_than_rate_and_burst(
+            rate in 1..100_000u64, burst in 1..100u64,
+            gaps in proptest::collection::vec(0..5_000_000u64, 1..200),
+        ) {
+            let bucket = TokenBucket::new(rate, burst, 0);
+            let mut now = 0;
+            let granted: Vec<u64> = gaps.iter().map(|gap| { now += gap; bucket.reserve(1, now) }).collect();
+            for (first, start) in granted.iter().enumerate() {
+                for (last, end) in granted.iter().enumerate().skip(first) {
+                    let allowed = burst as f64 + (end - start) as f64 * rate as f64 / 1e9;
+                    prop_assert!((last - first) as f64 <= allowed + 0.01);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn threads_share_the_rate() {
+        let bucket = TokenBucket::new(1_000_000, 1, 0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1000).map(|_| bucket.reserve(1, 0)).max());
+            }
+        });
+        assert_eq!(bucket.reserve(1, 0), 4000 * 1000, "4000 tokens were taken, none lost");
+    }
+
+    #[test]
+    fn pauses_come_after_each_batch() {
+        let mut pause = Pause::new(3, 50);
+        let pauses: Vec<Option<u64>> = (0..7).map(|_| pause.after_operation()).collect();
+        assert_eq!(pauses, [None, None, Some(50), None, None, Some(50), None]);
+        assert_eq!(Pause::new(0, 50).after_operation(), None);
+        assert_eq!(Pause::new(1, 0).after_operation(), None);
+    }
+
+    #[test]
+    fn a_trace_keeps_its_gaps() {
+        let clock = TraceClock::new(5 * SECOND_NS, 100, 10.0);
+        assert_eq!(clock.due_ns(5 * SECOND_NS), 100);
+        assert_eq!(clock.due_ns(6 * SECOND_NS), 100 + SECOND_NS / 10);
+        assert_eq!(clock.due_ns(0), 100, "a request from before the start is due at once");
+    }
+}

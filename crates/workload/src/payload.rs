@@ -1,0 +1,452 @@
+//! Value bytes that any reader can verify.
+//!
+//! Everything in a value follows from its key's hash, its version and its length, so a reader that knows the
+//! key can tell whether what it got is a whole value of that key, and of which version. The layout:
+//!
+//! ```text
+//! 0        4        8                16                       23     24            length
+//! | check  | length | key hash       | version (7 bytes)      | body | body ...    |
+//! ```
+//!
+//! `check` is a hash of the other 20 header bytes; `body` says how the body is made: the percentage of zeros, or 255
+//! where the rest was left as it was. Values shorter than the header hold the low bytes of the version in their front
+//! half and a hash in the back half.
+//!
+//! CacheBench fills values with an English sentence, which flatters drives that compress. The body here is
+//! random, but for the chosen share of zeros at the end of each 4 KiB of the value: a prepared block of random
+//! bytes, from a place picked by key and version, with every word XORed by a number of the key, the version and
+//! the 4 KiB. So no two blocks are alike either, and drives that deduplicate find nothing.
+
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{Rng, SeedableRng};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// Bytes of the header; shorter values hold a shortened form.
+pub const HEADER_BYTES: usize = 24;
+/// Versions are below 2^56.
+pub const MAX_VERSION: u64 = (1 << VERSION_BITS) - 1;
+const VERSION_BITS: u32 = 56;
+
+const CHECK: std::ops::Range<usize> = 0..4;
+const LENGTH: std::ops::Range<usize> = CHECK.end..CHECK.end + 4;
+const KEY_HASH: std::ops::Range<usize> = LENGTH.end..LENGTH.end + 8;
+/// The version in the low seven bytes, the kind of body in the highest.
+const VERSION_AND_BODY: std::ops::Range<usize> = KEY_HASH.end..HEADER_BYTES;
+
+/// The kind of body that was left as it was.
+const NO_BODY: u8 = 0xff;
+const BLOCK_BYTES: usize = 4096;
+const WORD_BYTES: usize = 8;
+/// Prepared random bytes: small enough to stay in a second-level cache beside the engine's own data.
+const PREPARED_BYTES: usize = 64 << 10;
+/// Part of the format: other readers prepare the same bytes.
+const PREPARED_SEED: u64 = 0x666c_6173_6877_7269;
+
+/// Writes and verifies values.
+pub struct Payload {
+    prepared: Box<[u8]>,
+    zeros_percent: u8,
+}
+
+/// The version that a value carries; of values shorter than the header only its low bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    /// The bits that are there.
+    pub low_bits: u64,
+    /// How many those are.
+    pub known_bits: u32,
+}
+
+impl Version {
+    /// Whether this can be `version`.
+    #[must_use]
+    pub fn matches(self, version: u64) -> bool {
+        self.low_bits == version & low_mask(self.known_bits)
+    }
+}
+
+/// How a value differs from what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Corruption {
+    /// The header, or a value shorter than it, is not what any writer wrote for the key.
+    #[error("the value's header fails its check")]
+    Header,
+    /// A whole header, but of another key.
+    #[error("the value belongs to the key with hash {found:016x}, not {expected:016x}")]
+    OtherKey {
+        /// Hash of the key that was asked for.
+        expected: u64,
+        /// Hash of the key that was answered.
+        found: u64,
+    },
+    /// A value of this key, but cut or lengthened.
+    #[error("the value was written with {written} bytes and read with {read}")]
+    Length {
+        /// Bytes written.
+        written: u64,
+        /// Bytes read.
+        read: u64,
+    },
+    /// A whole header before a body with a wrong byte.
+    #[error("the value's body is wrong from byte {offset} on")]
+    Body {
+        /// The first wrong byte, counted from the start of the value.
+        offset: usize,
+    },
+}
+
+impl Payload {
+    /// Values of which `zeros_percent` of a hundred bytes are zeros, and so can be compressed away.
+    #[must_use]
+    pub fn new(zeros_percent: u8) -> Self {
+        assert!(zeros_percent <= 100, "a percentage");
+        let mut prepared = vec![0; PREPARED_BYTES + BLOCK_BYTES].into_boxed_slice();
+        Xoshiro256PlusPlus::seed_from_u64(PREPARED_SEED).fill_bytes(&mut prepared);
+        Self { prepared, zeros_percent }
+    }
+
+    /// Fills `value` whole.
+    pub fn fill(&self, value: &mut [u8], key_hash: u64, version: u64) {
+        if write_header(value, key_hash, version, self.zeros_percent) {
+            let body = Body { payload: self, key_hash, version, zeros_percent: self.zeros_percent };
+            body.write(value);
+        }
+    }
+
+    /// Writes the header and leaves the rest as it is, for runs that do not care what is stored.
+    pub fn fill_header_only(value: &mut [u8], key_hash: u64, version: u64) {
+        write_header(value, key_hash, version, NO_BODY);
+    }
+
+    /// Whether `value` is a whole value of the key, every byte of it, and of which version.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn verify(&self, value: &[u8], key_hash: u64) -> Result<Version, Corruption> {
+        let version = Self::verify_header(value, key_hash)?;
+        if value.len() < HEADER_BYTES {
+            return Ok(version);
+        }
+        match value[HEADER_BYTES - 1] {
+            NO_BODY => Ok(version),
+            zeros_percent => {
+                let body = Body { payload: self, key_hash, version: version.low_bits, zeros_percent };
+                body.compare(value).map(|()| version)
+            }
+        }
+    }
+
+    /// As [`verify`](Self::verify), without looking at the body.
+    ///
+    /// # Errors
+    /// What is wrong with the header.
+    pub fn verify_header(value: &[u8], key_hash: u64) -> Result<Version, Corruption> {
+        if value.len() < HEADER_BYTES {
+            return verify_tiny(value, key_hash);
+        }
+        if value[CHECK] != check(value) {
+            return Err(Corruption::Header);
+        }
+        let found = word(value, KEY_HASH.start);
+        if found != key_hash {
+            return Err(Corruption::OtherKey { expected: key_hash, found });
+        }
+        let written = word(value, CHECK.start) >> 32;
+        if written != value.len() as u64 {
+            return Err(Corruption::Length { written, read: value.len() as u64 });
+        }
+        let kind = value[HEADER_BYTES - 1];
+        if kind > 100 && kind != NO_BODY {
+            return Err(Corruption::Header);
+        }
+        let low_bits = word(value, VERSION_AND_BODY.start) & MAX_VERSION;
+        Ok(Version { low_bits, known_bits: VERSION_BITS })
+    }
+}
+
+/// Writes the header, or the whole of a value shorter than it. Answers whether a body follows.
+fn write_header(value: &mut [u8], key_hash: u64, version: u64, body: u8) -> bool {
+    assert!(version <= MAX_VERSION, "versions have 56 bits");
+    if value.len() < HEADER_BYTES {
+        write_tiny(value, key_hash, version);
+        return false;
+    }
+    let length = u32::try_from(value.len()).expect("values are below 4 GiB");
+    value[LENGTH].copy_from_slice(&length.to_le_bytes());
+    value[KEY_HASH].copy_from_slice(&key_hash.to_le_bytes());
+    let version_and_body = version | u64::from(body) << VERSION_BITS;
+    value[VERSION_AND_BODY].copy_from_slice(&version_and_body.to_le_bytes());
+    let check = check(value);
+    value[CHECK].copy_from_slice(&check);
+    value.len() > HEADER_BYTES && body != NO_BODY
+}
+
+fn check(value: &[u8]) -> [u8; 4] {
+    (xxh3_64(&value[CHECK.end..HEADER_BYTES]) as u32).to_le_bytes()
+}
+
+fn word(value: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(value[at..at + WORD_BYTES].try_into().expect("eight bytes"))
+}
+
+fn low_mask(bits: u32) -> u64 {
+    u64::MAX.checked_shr(64 - bits).unwrap_or(0)
+}
+
+/// Bytes of the version in a value shorter than the header.
+fn tiny_version_bytes(length: usize) -> usize {
+    length.div_ceil(2).min(VERSION_BITS as usize / 8)
+}
+
+fn write_tiny(value: &mut [u8], key_hash: u64, version: u64) {
+    let length = value.len();
+    let (front, back) = value.split_at_mut(tiny_version_bytes(length));
+    front.copy_from_slice(&version.to_le_bytes()[..front.len()]);
+    back.copy_from_slice(&tiny_check(front, length, key_hash)[..back.len()]);
+}
+
+fn verify_tiny(value: &[u8], key_hash: u64) -> Result<Version, Corruption> {
+    let (front, back) = value.split_at(tiny_version_bytes(value.len()));
+    if back != &tiny_check(front, value.len(), key_hash)[..back.len()] {
+        return Err(Corruption::Header);
+    }
+    let mut bytes = [0; WORD_BYTES];
+    bytes[..front.len()].copy_from_slice(front);
+    Ok(Version { low_bits: u64::from_le_bytes(bytes), known_bits: front.len() as u32 * 8 })
+}
+
+/// Enough check bytes for the longest value without header: 23 less 7 of the version.
+fn tiny_check(version: &[u8], length: usize, key_hash: u64) -> [u8; 16] {
+    let first = xxh3_64_with_seed(version, key_hash ^ length as u64);
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&first.to_le_bytes());
+    bytes[8..].copy_from_slice(&scramble(first).to_le_bytes());
+    bytes
+}
+
+/// The body of one value: what it must be, block by block.
+struct Body<'a> {
+    payload: &'a Payload,
+    key_hash: u64,
+    version: u64,
+    zeros_percent: u8,
+}
+
+impl Body<'_> {
+    fn write(&self, value: &mut [u8]) {
+        for (number, block) in value.chunks_mut(BLOCK_BYTES).enumerate() {
+            let start = if number == 0 { HEADER_BYTES } else { 0 };
+            let zeros = self.zeros_from(block.len()).max(start);
+            let (source, mask) = self.source(number);
+            xor_into(&mut block[start..zeros], &source[start..zeros], mask);
+            block[zeros..].fill(0);
+        }
+    }
+
+    fn compare(&self, value: &[u8]) -> Result<(), Corruption> {
+        for (number, block) in value.chunks(BLOCK_BYTES).enumerate() {
+            let start = if number == 0 { HEADER_BYTES } else { 0 };
+            let zeros = self.zeros_from(block.len()).max(start);
+            let (source, mask) = self.source(number);
+            let mut wrong = xor_differs(&block[start..zeros], &source[start..zeros], mask);
+            wrong |= block[zeros..].iter().fold(0, |any, byte| any | byte) != 0;
+            if wrong {
+                return Err(Corruption::Body {
+                    offset: number * BLOCK_BYTES + self.first_wrong(number, block),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the zeros of a block begin, on a word.
+    fn zeros_from(&self, block_bytes: usize) -> usize {
+        let random = block_bytes * (100 - usize::from(self.zeros_percent)) / 100;
+        if self.zeros_percent == 0 {
+            block_bytes
+        } else {
+            random.next_multiple_of(WORD_BYTES).min(block_bytes)
+        }
+    }
+
+    /// The prepared bytes of block `number`, and what each of their words is XORed by.
+    fn source(&self, number: usize) -> (&[u8], u64) {
+        let mixed = scramble(self.key_hash ^ scramble(self.version ^ (number as u64) << VERSION_BITS));
+        let mixed = scramble(mixed.wrapping_add(number as u64));
+        let at = (mixed % PREPARED_BYTES as u64) as usize;
+        (&self.payload.prepared[at..at + BLOCK_BYTES], mixed)
+    }
+
+    /// The slow way, for the message.
+    fn first_wrong(&self, number: usize, block: &[u8]) -> usize {
+        let start = if number == 0 { HEADER_BYTES } else { 0 };
+        let zeros = self.zeros_from(block.len()).max(start);
+        let (source, mask) = self.source(number);
+        let mut right = vec![0; block.len()];
+        xor_into(&mut right[start..zeros], &source[start..zeros], mask);
+        (start..block.len()).find(|at| right[*at] != block[*at]).unwrap_or(start)
+    }
+}
+
+/// `to = from ^ mask`, word by word; a plain loop that compilers turn into vector instructions.
+fn xor_into(to: &mut [u8], from: &[u8], mask: u64) {
+    let (to_words, to_rest) = to.as_chunks_mut::<WORD_BYTES>();
+    let (from_words, from_rest) = from.as_chunks::<WORD_BYTES>();
+    for (to, from) in to_words.iter_mut().zip(from_words) {
+        *to = (u64::from_ne_bytes(*from) ^ mask).to_ne_bytes();
+    }
+    for ((to, from), mask) in to_rest.iter_mut().zip(from_rest).zip(mask.to_ne_bytes()) {
+        *to = from ^ mask;
+    }
+}
+
+/// Whether `a` differs from `b ^ mask`.
+fn xor_differs(a: &[u8], b: &[u8], mask: u64) -> bool {
+    let (a_words, a_rest) = a.as_chunks::<WORD_BYTES>();
+    let (b_words, b_rest) = b.as_chunks::<WORD_BYTES>();
+    let words = a_words.iter().zip(b_words);
+    let difference =
+        words.fold(0, |any, (a, b)| any | (u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b) ^ mask));
+    let rest = a_rest.iter().zip(b_rest).zip(mask.to_ne_bytes());
+    difference != 0 || rest.fold(0, |any, ((a, b), mask)| any | (a ^ b ^ mask)) != 0
+}
+
+/// The finaliser of SplitMix64. Part of the format, so it stands here and not with the generators' randomness.
+fn scramble(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KEY: u64 = 0x0123_4567_89ab_cdef;
+    const LENGTHS: [usize; 14] = [0, 1, 2, 7, 8, 15, 23, 24, 25, 100, 4095, 4096, 4097, 20_003];
+
+    fn filled(payload: &Payload, length: usize, version: u64) -> Vec<u8> {
+        let mut value = vec![0xee; length];
+        payload.fill(&mut value, KEY, version);
+        value
+    }
+
+    #[test]
+    fn what_is_written_verifies_at_every_length() {
+        for percent in [0, 1, 50, 99, 100] {
+            let payload = Payload::new(percent);
+            for length in LENGTHS {
+                let version = payload.verify(&filled(&payload, length, 300), KEY).unwrap();
+                assert!(version.matches(300), "{length} bytes: {version:?}");
+                assert_eq!(version.matches(301), length == 0, "{length} bytes: {version:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let payload = Payload::new(30);
+        for length in [24, 60, 4100] {
+            let value = filled(&payload, length, 7);
+            for bit in 0..length * 8 {
+                let mut flipped = value.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                let error = payload.verify(&flipped, KEY).expect_err("a flipped bit");
+                if bit / 8 >= HEADER_BYTES {
+                    assert_eq!(error, Corruption::Body { offset: bit / 8 });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn flipped_bits_of_tiny_values_are_noticed_or_change_the_version() {
+        let payload = Payload::new(0);
+        for length in 1..HEADER_BYTES {
+            let value = filled(&payload, length, 7);
+            for bit in 0..length * 8 {
+                let mut flipped = value.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                let verified = payload.verify(&flipped, KEY);
+                assert!(verified.is_err() || !verified.unwrap().matches(7), "{length} bytes, bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_key_or_length_is_named_so() {
+        let payload = Payload::new(0);
+        let value = filled(&payload, 100, 1);
+        assert_eq!(payload.verify(&value, 9), Err(Corruption::OtherKey { expected: 9, found: KEY }));
+        assert_eq!(payload.verify(&value[..99], KEY), Err(Corruption::Length { written: 100, read: 99 }));
+        assert_eq!(payload.verify(&[0; 100], KEY), Err(Corruption::Header));
+        assert!(payload.verify(&filled(&payload, 12, 1), 9).is_err(), "tiny values know their key too");
+    }
+
+    #[test]
+    fn the_chosen_share_is_zeros() {
+        for percent in [0, 25, 50, 100] {
+            let value = filled(&Payload::new(percent), 64 << 10, 3);
+            for block in value.chunks(BLOCK_BYTES).skip(1) {
+                let zeros = block.iter().filter(|byte| **byte == 0).count() as f64 / BLOCK_BYTES as f64;
+                // One random byte in 256 is zero as well.
+                assert!((zeros - f64::from(percent) / 100.0).abs() < 0.02, "{percent} %: {zeros}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_should_be_random_does_not_compress_and_what_should_does() {
+        let whole: Vec<u8> = (0..64)
+            .flat_map(|key| {
+                let mut value = vec![0; 8192];
+                Payload::new(0).fill(&mut value, key, 1);
+                value
+            })
+            .collect();
+        assert!(zstd::encode_all(whole.as_slice(), 3).unwrap().len() > whole.len() * 98 / 100);
+        let half = filled(&Payload::new(50), 1 << 20, 1);
+        let packed = zstd::encode_all(half.as_slice(), 3).unwrap().len() as f64 / half.len() as f64;
+        assert!((0.45..0.55).contains(&packed), "{packed}");
+    }
+
+    #[test]
+    fn no_two_blocks_are_alike() {
+        let payload = Payload::new(0);
+        let mut seen = std::collections::HashSet::new();
+        for version in 0..20 {
+            let value = filled(&payload, 40 * BLOCK_BYTES, version);
+            assert!(value.chunks(BLOCK_BYTES).all(|block| seen.insert(block.to_vec())));
+        }
+    }
+
+    #[test]
+    fn any_reader_verifies_what_another_wrote() {
+        let value = filled(&Payload::new(70), 10_000, 1);
+        assert!(Payload::new(0).verify(&value, KEY).unwrap().matches(1));
+        let mut header_only = vec![0xab; 10_000];
+        Payload::fill_header_only(&mut header_only, KEY, 5);
+        assert!(Payload::new(0).verify(&header_only, KEY).unwrap().matches(5));
+        assert!(header_only[HEADER_BYTES..].iter().all(|byte| *byte == 0xab));
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let value = filled(&Payload::new(0), 40, 0x0a0b_0c0d);
+        let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, GOLDEN, "values in caches that outlive a version must still verify");
+    }
+
+    const GOLDEN: &str = "36fddde928000000efcdab89674523010d0c0b0a000000004de0e31b1c939a9a7577725ec8778e13";
+
+    proptest! {
+        #[test]
+        fn versions_are_told_apart(a in 0..=MAX_VERSION, b in 0..=MAX_VERSION, length in 24..5000usize) {
+            let payload = Payload::new(10);
+            let read = payload.verify(&filled(&payload, length, a), KEY).unwrap();
+            prop_assert!(read.matches(a));
+            prop_assert_eq!(read.matches(b), a == b);
+        }
+    }
+}

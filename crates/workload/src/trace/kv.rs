@@ -1,0 +1,237 @@
+//! CacheBench's key-value traces (`kvcache/202206`, `kvcache/202401`).
+//!
+//! | column | needed | meaning |
+//! |---|---|---|
+//! | `key` | yes | padded with `0` to `key_size`, up to 256 bytes |
+//! | `op` | yes | `GET`, `GET_LEASE`, `SET`, `SET_LEASE`, `DELETE` |
+//! | `size` | yes | value length; 0 where the recorded get missed |
+//! | `op_count` | no: 1 | how many times in a row |
+//! | `key_size` | no | length of the key before it was anonymised |
+//! | `ttl` | no: 0 | seconds; 0 is for ever |
+//! | `op_time` | no | time in units of the configured factor |
+//! | `usecase`, `sub_usecase` | no | the tenant |
+//!
+//! Columns come in any order, named by a header. A first line that reads as data is data (CacheBench drops it);
+//! it is then in the order of the file before, or else `key, op, size, op_count, key_size, ttl`.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::columns::{Columns, RowError, lossy, number, whole_number};
+use super::{ReaderOptions, Row, RowReader};
+use crate::{RequestKind, Tenant};
+
+const NAMES: [&str; 9] =
+    ["key", "op", "size", "op_count", "key_size", "ttl", "op_time", "usecase", "sub_usecase"];
+const KEY: usize = 0;
+const OP: usize = 1;
+const SIZE: usize = 2;
+const OP_COUNT: usize = 3;
+const KEY_SIZE: usize = 4;
+const TTL: usize = 5;
+const OP_TIME: usize = 6;
+const USECASE: usize = 7;
+const SUB_USECASE: usize = 8;
+const HEADERLESS: [usize; 6] = [KEY, OP, SIZE, OP_COUNT, KEY_SIZE, TTL];
+
+/// Longest key that padding makes.
+const MAX_KEY_BYTES: usize = 256;
+
+/// Reads rows of this format.
+pub(super) fn reader(options: &ReaderOptions) -> Box<dyn RowReader> {
+    Box::new(Reader {
+        columns: Columns::positional(&HEADERLESS),
+        time_units_per_second: options.time_units_per_second.max(1),
+    })
+}
+
+struct Reader {
+    columns: Columns<{ NAMES.len() }>,
+    time_units_per_second: u64,
+}
+
+impl RowReader for Reader {
+    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
+        if self.row(line, &mut Vec::new()).is_ok() {
+            return Ok(false);
+        }
+        let Some(columns) = Columns::from_header(line, &NAMES) else {
+            // Neither header nor data: the row itself will be counted as wrong.
+            return Ok(false);
+        };
+        if let Some(missing) = [KEY, OP, SIZE].into_iter().find(|field| !columns.has(*field)) {
+            return Err(RowError::Header(NAMES[missing]));
+        }
+        self.columns = columns;
+        Ok(true)
+    }
+
+    fn row(&mut self, line: &[u8], key: &mut Vec<u8>) -> Result<Row, RowError> {
+        let fields = self.columns.split(line);
+        let kind = kind(fields[OP])?;
+        let value_bytes = number(fields[SIZE], "size", u64::MAX)?.ok_or(RowError::Missing("size"))?;
+        let repeat = number(fields[OP_COUNT], "op_count", u64::from(u32::MAX))?.unwrap_or(1);
+        if repeat == 0 {
+            return Err(RowError::NoRequest);
+        }
+        let key_bytes = number(fields[KEY_SIZE], "key_size", u64::MAX)?.unwrap_or(0);
+        let ttl = number(fields[TTL], "ttl", u64::from(u32::MAX))?.unwrap_or(0);
+        let time = number(fields[OP_TIME], "op_time", u64::MAX)?;
+        write_key(fields[KEY], key_bytes, key)?;
+        Ok(Row {
+            kind,
+            value_bytes,
+            ttl_seconds: if ttl == 0 { None } else { Some(ttl as u32) },
+            time_ns: time.map(|units| nanoseconds(units, self.time_units_per_second)),
+            repeat: repeat as u32,
+            tenant: tenant(fields[USECASE], fields[SUB_USECASE]),
+        })
+    }
+}
+
+fn kind(op: &[u8]) -> Result<RequestKind, RowError> {
+    match op {
+        b"GET" | b"GET_LEASE" => Ok(RequestKind::Get),
+        b"SET" | b"SET_LEASE" => Ok(RequestKind::Set),
+        b"DELETE" => Ok(RequestKind::Delete),
+        b"" => Err(RowError::Missing("op")),
+        other => Err(RowError::Operation(lossy(other))),
+    }
+}
+
+fn write_key(raw: &[u8], recorded_bytes: u64, key: &mut Vec<u8>) -> Result<(), RowError> {
+    if raw.is_empty() {
+        return Err(RowError::Missing("key"));
+    }
+    if raw.len() > MAX_KEY_BYTES {
+        // CacheBench cuts it, which makes different keys equal.
+        return Err(RowError::LongKey(raw.len()));
+    }
+    let length = (recorded_bytes.min(MAX_KEY_BYTES as u64) as usize).max(raw.len());
+    key.extend_from_slice(raw);
+    key.resize(key.len() + length - raw.len(), b'0');
+    Ok(())
+}
+
+fn nanoseconds(units: u64, units_per_second: u64) -> u64 {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let (seconds, rest) = (units / units_per_second, units % units_per_second);
+    let rest_ns = if units_per_second <= SECOND_NS {
+        rest * SECOND_NS / units_per_second
+    } else {
+        (u128::from(rest) * u128::from(SECOND_NS) / u128::from(units_per_second)) as u64
+    };
+    seconds.saturating_mul(SECOND_NS).saturating_add(rest_ns)
+}
+
+fn tenant(usecase: &[u8], sub_usecase: &[u8]) -> Option<Tenant> {
+    let name = |field: &[u8]| whole_number(field).unwrap_or_else(|| xxh3_64(field));
+    let sub_usecase = if sub_usecase.is_empty() { 0 } else { name(sub_usecase) };
+    if usecase.is_empty() { None } else { Some(Tenant { usecase: name(usecase), sub_usecase }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fresh() -> Box<dyn RowReader> {
+        reader(&ReaderOptions { time_units_per_second: 1 })
+    }
+
+    fn read(reader: &mut dyn RowReader, line: &str) -> Result<(Row, String), RowError> {
+        let mut key = Vec::new();
+        let row = reader.row(line.as_bytes(), &mut key)?;
+        Ok((row, String::from_utf8(key).unwrap()))
+    }
+
+    #[test]
+    fn columns_mean_the_same_in_every_order() {
+        let names = ["op_time", "key", "key_size", "op", "op_count", "size", "cache_hits", "ttl", "usecase"];
+        let values = ["604038471", "82131353", "12", "GET_LEASE", "3", "87", "1", "7200", "366387042"];
+        for turn in 0..names.len() {
+            let turned = |list: [&str; 9]| {
+                let mut list = list;
+                list.rotate_left(turn);
+                list.swap(0, turn / 2);
+                list.join(",")
+            };
+            let mut reader = fresh();
+            assert_eq!(reader.takes_header(turned(names).as_bytes()), Ok(true));
+            let (row, key) = read(reader.as_mut(), &turned(values)).unwrap();
+            assert_eq!(key, "821313530000");
+            let expected = Row {
+                kind: RequestKind::Get,
+                value_bytes: 87,
+                ttl_seconds: Some(7200),
+                time_ns: Some(604_038_471_000_000_000),
+                repeat: 3,
+                tenant: Some(Tenant { usecase: 366_387_042, sub_usecase: 0 }),
+            };
+            assert_eq!(row, expected, "turned by {turn}");
+        }
+    }
+
+    #[test]
+    fn a_first_line_of_data_is_not_lost() {
+        let mut reader = fresh();
+        assert_eq!(reader.takes_header(b"abc,GET,10,2,5,60"), Ok(false));
+        let (row, key) = read(reader.as_mut(), "abc,GET,10,2,5,60").unwrap();
+        assert_eq!((key.as_str(), row.value_bytes, row.repeat, row.ttl_seconds), ("abc00", 10, 2, Some(60)));
+        let (row, key) = read(reader.as_mut(), "abc,SET,10").unwrap();
+        assert_eq!((key.as_str(), row.kind, row.repeat, row.ttl_seconds), ("abc", RequestKind::Set, 1, None));
+        assert_eq!(row.time_ns, None);
+    }
+
+    #[test]
+    fn a_second_file_without_header_keeps_the_order_of_the_first() {
+        let mut reader = fresh();
+        assert_eq!(reader.takes_header(b"size,op,key"), Ok(true));
+        assert_eq!(reader.takes_header(b"10,GET,abc"), Ok(false));
+        assert_eq!(read(reader.as_mut(), "10,GET,abc").unwrap().1, "abc");
+    }
+
+    #[test]
+    fn a_header_that_lacks_a_column_is_refused() {
+        assert_eq!(fresh().takes_header(b"key,op,ttl"), Err(RowError::Header("size")));
+    }
+
+    #[test]
+    fn rows_that_describe_no_request_say_why() {
+        let bad = [
+            ("k,PUT,1", RowError::Operation("PUT".to_owned())),
+            ("k,,1", RowError::Missing("op")),
+            ("k,GET", RowError::Missing("size")),
+            (",GET,1", RowError::Missing("key")),
+            ("k,GET,1,0", RowError::NoRequest),
+            ("k,GET,x", RowError::Number { column: "size", text: "x".to_owned(), max: u64::MAX }),
+            (
+                "k,GET,1,4294967296",
+                RowError::Number {
+                    column: "op_count",
+                    text: "4294967296".to_owned(),
+                    max: u64::from(u32::MAX),
+                },
+            ),
+        ];
+        for (line, expected) in bad {
+            assert_eq!(read(fresh().as_mut(), line).unwrap_err(), expected, "{line}");
+        }
+        let long = format!("{},GET,1", "k".repeat(257));
+        assert_eq!(read(fresh().as_mut(), &long).unwrap_err(), RowError::LongKey(257));
+    }
+
+    #[test]
+    fn time_is_divided_by_the_factor() {
+        assert_eq!(nanoseconds(604_038_471_123, 1000), 604_038_471_123_000_000);
+        assert_eq!(nanoseconds(7, 3), 2_333_333_333);
+        assert_eq!(nanoseconds(12_345_678_901_234, 10_000_000_000), 1_234_567_890_123);
+        assert_eq!(nanoseconds(u64::MAX, 1), u64::MAX, "beyond 584 years: the end of time");
+    }
+
+    #[test]
+    fn large_counts_and_key_sizes_are_taken_whole() {
+        let (row, _) = read(fresh().as_mut(), "k,GET,1,65536").unwrap();
+        assert_eq!(row.repeat, 65_536, "CacheBench cuts this to 0");
+        let (_, key) = read(fresh().as_mut(), "k,GET,1,1,9999").unwrap();
+        assert_eq!(key.len(), 256);
+    }
+}

@@ -1,0 +1,241 @@
+//! Replays a trace to several workers.
+//!
+//! One thread reads and parses, and hands each worker its rows in batches over a bounded queue; batches come
+//! back to be filled again, so a row costs no allocation. (Every worker parsing the whole file and skipping
+//! what is not its own would need no thread and no queue, but parses and decompresses the trace as many times
+//! as there are workers.)
+//!
+//! The thread ends when the trace does, or when the last source is dropped.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+use super::amplify::Amplify;
+use super::{Format, Row};
+use crate::{Request, Source, Workload, WorkloadError};
+
+mod parser;
+mod report;
+
+pub use report::ReplayStats;
+use report::Report;
+
+/// What is replayed, and how.
+#[derive(Debug, Clone)]
+pub struct ReplayConfig {
+    /// The files, in order; plain, gzip or zstd.
+    pub files: Vec<PathBuf>,
+    /// What is in them.
+    pub format: &'static Format,
+    /// The trace's time units in a second (CacheBench's `timestampFactor`). Formats whose time has a unit
+    /// ignore it.
+    pub time_units_per_second: u64,
+    /// Copies of each row.
+    pub amplify: Amplify,
+    /// Rows that are read and left out before the first request.
+    pub skip_rows: u64,
+    /// Whether the trace begins again when it ends, its time going on. Then only `max_requests_per_worker` or
+    /// dropping the sources ends it.
+    pub repeat: bool,
+    /// Whether every row counts once, whatever its `op_count` says.
+    pub ignore_op_count: bool,
+    /// Requests after which a worker's source ends, repetitions included.
+    pub max_requests_per_worker: Option<u64>,
+    /// Which worker gets which row.
+    pub order: Order,
+}
+
+impl ReplayConfig {
+    /// A replay of `files` from begin to end, each row once, with CacheBench's defaults.
+    #[must_use]
+    pub fn new(files: Vec<PathBuf>, format: &'static Format) -> Self {
+        Self {
+            files,
+            format,
+            time_units_per_second: 1000,
+            amplify: Amplify::default(),
+            skip_rows: 0,
+            repeat: false,
+            ignore_op_count: false,
+            max_requests_per_worker: None,
+            order: Order::default(),
+        }
+    }
+}
+
+/// Which worker gets which row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// A key always goes to the same worker, so requests for it are made in the trace's order. A worker that
+    /// falls behind holds the others up once its queue is full.
+    #[default]
+    Strict,
+    /// Batches go to whoever has room.
+    Any,
+}
+
+/// A trace to replay.
+pub struct Replay {
+    config: ReplayConfig,
+    report: Arc<Report>,
+}
+
+impl Replay {
+    /// The replay that `config` describes. Nothing is opened yet.
+    #[must_use]
+    pub fn new(config: ReplayConfig) -> Self {
+        Self { config, report: Arc::default() }
+    }
+
+    /// How reading goes so far.
+    #[must_use]
+    pub fn stats(&self) -> ReplayStats {
+        self.report.stats()
+    }
+}
+
+impl Workload for Replay {
+    /// A source must be dropped as soon as its worker stops asking: in strict order the others wait for it
+    /// otherwise. The seed is not used; the trace has its own order.
+    fn sources(&self, workers: usize, _seed: u64) -> Result<Vec<Box<dyn Source>>, WorkloadError> {
+        assert!(workers > 0, "a replay needs a worker");
+        for path in &self.config.files {
+            // Early, so that a wrong path ends the run before it starts; the parser opens them one by one.
+            std::fs::File::open(path).map_err(|source| WorkloadError::Open { path: path.clone(), source })?;
+        }
+        let (returns, returned) = channel();
+        let (senders, receivers): (Vec<_>, Vec<_>) =
+            (0..workers).map(|_| sync_channel(QUEUED_BATCHES)).unzip();
+        let thread = Arc::new(self.start_parser(senders, returned)?);
+        let source = |receiver| QueueSource {
+            receiver: Some(receiver),
+            returns: returns.clone(),
+            batch: Batch::default(),
+            next_row: 0,
+            left: self.config.max_requests_per_worker.unwrap_or(u64::MAX),
+            _thread: Arc::clone(&thread),
+        };
+        Ok(receivers.into_iter().map(|receiver| Box::new(source(receiver)) as Box<dyn Source>).collect())
+    }
+
+    fn key_count(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Replay {
+    fn start_parser(
+        &self,
+        senders: Vec<SyncSender<Batch>>,
+        returned: Receiver<Batch>,
+    ) -> Result<ParserThread, WorkloadError> {
+        let config = self.config.clone();
+        let report = Arc::clone(&self.report);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        std::thread::Builder::new()
+            .name("trace-parser".to_owned())
+            .spawn(move || parser::run(config, senders, returned, &report, &stopped))
+            .map(|handle| ParserThread { handle: Some(handle), stop })
+            .map_err(WorkloadError::Thread)
+    }
+}
+
+/// Rows in a batch, and batches in a worker's queue: about as many requests ahead as CacheBench keeps (10,000),
+/// handed over a thousand times less often.
+const BATCH_ROWS: usize = 1024;
+const QUEUED_BATCHES: usize = 8;
+
+/// Rows with their keys.
+#[derive(Default)]
+struct Batch {
+    keys: Vec<u8>,
+    rows: Vec<Queued>,
+}
+
+struct Queued {
+    row: Row,
+    key_id: u64,
+    key_start: u32,
+    key_end: u32,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.rows.clear();
+    }
+}
+
+/// Waits for the parser when the last source goes. By then all queues are closed, so the parser is on its way
+/// out.
+struct ParserThread {
+    handle: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Drop for ParserThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(handle) = self.handle.take() {
+            // A panic in the parser is in the report already.
+            let _ = handle.join();
+        }
+    }
+}
+
+/// One worker's rows. The queue stands before the thread, so that it is closed before the thread is waited for.
+struct QueueSource {
+    receiver: Option<Receiver<Batch>>,
+    returns: Sender<Batch>,
+    batch: Batch,
+    next_row: usize,
+    left: u64,
+    _thread: Arc<ParserThread>,
+}
+
+impl QueueSource {
+    /// The next batch; false at the end.
+    fn refill(&mut self) -> bool {
+        let Some(Ok(batch)) = self.receiver.as_ref().map(Receiver::recv) else { return false };
+        let used = std::mem::replace(&mut self.batch, batch);
+        // Once the parser is gone, nobody needs batches any more.
+        let _ = self.returns.send(used);
+        self.next_row = 0;
+        true
+    }
+}
+
+impl Source for QueueSource {
+    fn next(&mut self) -> Option<Request<'_>> {
+        if self.left == 0 {
+            // Closing the queue tells the parser to pass this worker over.
+            self.receiver = None;
+            return None;
+        }
+        while self.next_row == self.batch.rows.len() {
+            if !self.refill() {
+                return None;
+            }
+        }
+        let Queued { row, key_id, key_start, key_end } = &self.batch.rows[self.next_row];
+        self.next_row += 1;
+        let repeat = u64::from(row.repeat).min(self.left) as u32;
+        self.left -= u64::from(repeat);
+        Some(Request {
+            kind: row.kind,
+            key: &self.batch.keys[*key_start as usize..*key_end as usize],
+            key_id: *key_id,
+            value_bytes: row.value_bytes,
+            chain_bytes: &[],
+            ttl_seconds: row.ttl_seconds,
+            pool: 0,
+            time_ns: row.time_ns,
+            repeat,
+            tenant: row.tenant,
+        })
+    }
+}

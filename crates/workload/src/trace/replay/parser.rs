@@ -1,0 +1,295 @@
+//! The thread that reads the trace and deals its rows out.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::super::input::Lines;
+use super::super::{ReaderOptions, Row, RowReader};
+use super::report::Report;
+use super::{BATCH_ROWS, Batch, Order, Queued, ReplayConfig};
+
+/// Reads the trace to its end, or until nobody listens any more. Closed queues say that; `stop` says it too,
+/// for long stretches of which nothing is queued.
+pub(super) fn run(
+    config: ReplayConfig,
+    senders: Vec<SyncSender<Batch>>,
+    returned: Receiver<Batch>,
+    report: &Report,
+    stop: &AtomicBool,
+) {
+    let _told = TellPanic(report);
+    let options = ReaderOptions { time_units_per_second: config.time_units_per_second };
+    let lanes = senders.into_iter().map(|sender| Lane { sender: Some(sender), filling: Batch::default() });
+    let mut parser = Parser {
+        reader: (config.format.reader)(&options),
+        dealer: Dealer { open: lanes.len(), lanes: lanes.collect(), returned, order: config.order, turn: 0 },
+        rows_to_skip: config.skip_rows,
+        rows: 0,
+        pass: Pass::default(),
+        key: Vec::new(),
+        copied_key: Vec::new(),
+        config,
+        report,
+        stop,
+    };
+    parser.read_all();
+    parser.dealer.flush();
+    report.add_rows(std::mem::take(&mut parser.rows));
+}
+
+/// Nobody left to read for, or the file cannot be read.
+struct Ended;
+
+struct Parser<'a> {
+    config: ReplayConfig,
+    report: &'a Report,
+    reader: Box<dyn RowReader>,
+    dealer: Dealer,
+    rows_to_skip: u64,
+    /// Rows not yet reported.
+    rows: u64,
+    pass: Pass,
+    key: Vec<u8>,
+    copied_key: Vec<u8>,
+    stop: &'a AtomicBool,
+}
+
+/// The times of the current pass over the trace, so that the next one can go on from there.
+#[derive(Default)]
+struct Pass {
+    rows: u64,
+    first_ns: Option<u64>,
+    last_ns: u64,
+    offset_ns: u64,
+}
+
+impl Parser<'_> {
+    fn read_all(&mut self) {
+        loop {
+            for file in 0..self.config.files.len() {
+                let path = self.config.files[file].clone();
+                if self.read_file(&path).is_err() {
+                    return;
+                }
+            }
+            // A trace without rows would repeat for ever without anybody noticing.
+            if !self.config.repeat || self.pass.rows == 0 {
+                return;
+            }
+            self.pass.next();
+        }
+    }
+
+    fn read_file(&mut self, path: &Path) -> Result<(), Ended> {
+        let mut lines = Lines::open(path).map_err(|error| self.fail(path, 0, &error))?;
+        let mut first = true;
+        loop {
+            let number = lines.number();
+            let line = match lines.next() {
+                Ok(Some(line)) => line,
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(self.fail(path, number, &error)),
+            };
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Ended);
+            }
+            if std::mem::take(&mut first) {
+                match self.reader.takes_header(line) {
+                    Ok(true) => continue,
+                    Ok(false) => {}
+                    Err(error) => return Err(self.fail(path, 1, &error)),
+                }
+            }
+            self.key.clear();
+            match self.reader.row(line, &mut self.key) {
+                Ok(row) => self.take(row)?,
+                Err(error) => self.report.reject(path, lines.number(), &error),
+            }
+        }
+    }
+
+    fn fail(&self, path: &Path, line: u64, reason: &impl std::fmt::Display) -> Ended {
+        self.report.fail(format!("{}: after line {line}: {reason}", path.display()));
+        Ended
+    }
+
+    /// Deals out the row whose key is in `self.key`, with all its copies.
+    #[inline]
+    fn take(&mut self, mut row: Row) -> Result<(), Ended> {
+        self.rows += 1;
+        self.pass.rows += 1;
+        if self.rows >= BATCH_ROWS as u64 {
+            self.report.add_rows(std::mem::take(&mut self.rows));
+        }
+        row.time_ns = row.time_ns.map(|time| self.pass.moved(time));
+        if self.rows_to_skip > 0 {
+            self.rows_to_skip -= 1;
+            return Ok(());
+        }
+        if self.config.ignore_op_count {
+            row.repeat = 1;
+        }
+        let amplify = self.config.amplify;
+        row.value_bytes = amplify.value_bytes(row.value_bytes);
+        if amplify.copies <= 1 {
+            return self.dealer.deal(row, &self.key);
+        }
+        for copy in 0..amplify.copies {
+            self.copied_key.clone_from(&self.key);
+            amplify.suffix(&mut self.copied_key, copy);
+            self.dealer.deal(row, &self.copied_key)?;
+        }
+        Ok(())
+    }
+}
+
+impl Pass {
+    #[inline]
+    fn moved(&mut self, time_ns: u64) -> u64 {
+        self.first_ns.get_or_insert(time_ns);
+        self.last_ns = self.last_ns.max(time_ns);
+        time_ns.saturating_add(self.offset_ns)
+    }
+
+    fn next(&mut self) {
+        let length_ns = self.last_ns - self.first_ns.unwrap_or(self.last_ns).min(self.last_ns);
+        *self = Self { offset_ns: self.offset_ns.saturating_add(length_ns), ..Self::default() };
+    }
+}
+
+/// Deals rows to the workers.
+struct Dealer {
+    lanes: Vec<Lane>,
+    returned: Receiver<Batch>,
+    order: Order,
+    /// Lanes whose worker still listens.
+    open: usize,
+    /// In any order: the lane being filled.
+    turn: usize,
+}
+
+struct Lane {
+    /// `None` once the worker has gone.
+    sender: Option<SyncSender<Batch>>,
+    filling: Batch,
+}
+
+impl Dealer {
+    #[inline]
+    fn deal(&mut self, row: Row, key: &[u8]) -> Result<(), Ended> {
+        if self.open == 0 {
+            return Err(Ended);
+        }
+        let key_id = xxh3_64(key);
+        let lane = match self.order {
+            Order::Strict => self.lane_of(key_id),
+            Order::Any => self.turn,
+        };
+        if self.lanes[lane].sender.is_none() {
+            // Strict order: the worker that these keys belong to has made all its requests.
+            return Ok(());
+        }
+        let batch = &mut self.lanes[lane].filling;
+        let key_start = batch.keys.len() as u32;
+        batch.keys.extend_from_slice(key);
+        batch.rows.push(Queued { row, key_id, key_start, key_end: batch.keys.len() as u32 });
+        if batch.rows.len() == BATCH_ROWS {
+            self.hand_over(lane);
+        }
+        Ok(())
+    }
+
+    /// Caches pick shards and buckets by the plain bits of this same hash. Scrambling it first keeps workers
+    /// from each having shards of their own, which would hide contention.
+    #[inline]
+    fn lane_of(&self, key_id: u64) -> usize {
+        let mixed = (key_id ^ (key_id >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((u128::from(mixed) * self.lanes.len() as u128) >> 64) as usize
+    }
+
+    fn hand_over(&mut self, lane: usize) {
+        let empty = match self.returned.try_recv() {
+            Ok(mut batch) => {
+                batch.clear();
+                batch
+            }
+            Err(_) => Batch::default(),
+        };
+        let full = std::mem::replace(&mut self.lanes[lane].filling, empty);
+        match self.order {
+            Order::Strict => drop(self.send(lane, full)),
+            Order::Any => self.send_anywhere(full),
+        }
+    }
+
+    /// Waits for room in the lane. Gives the batch back if its worker has gone.
+    fn send(&mut self, lane: usize, batch: Batch) -> Option<Batch> {
+        let sender = self.lanes[lane].sender.as_ref()?;
+        let refused = sender.send(batch).err()?;
+        self.close(lane);
+        Some(refused.0)
+    }
+
+    fn send_anywhere(&mut self, mut batch: Batch) {
+        let lanes = self.lanes.len();
+        for step in 0..lanes {
+            let lane = (self.turn + step) % lanes;
+            let Some(sender) = &self.lanes[lane].sender else { continue };
+            match sender.try_send(batch) {
+                Ok(()) => return self.turn_to(lane + 1),
+                Err(TrySendError::Full(refused)) => batch = refused,
+                Err(TrySendError::Disconnected(refused)) => {
+                    batch = refused;
+                    self.close(lane);
+                }
+            }
+        }
+        // All are full: wait for the one whose turn it is.
+        while self.open > 0 {
+            self.turn_to(self.turn);
+            let Some(refused) = self.send(self.turn, batch) else { return self.turn_to(self.turn + 1) };
+            batch = refused;
+        }
+    }
+
+    /// The next lane from `lane` on whose worker still listens.
+    fn turn_to(&mut self, lane: usize) {
+        let lanes = self.lanes.len();
+        let filled = self.turn;
+        let listening =
+            (lane..lane + lanes).map(|lane| lane % lanes).find(|lane| self.lanes[*lane].sender.is_some());
+        self.turn = listening.unwrap_or(filled);
+        if self.turn != filled {
+            // The empty batch that was just fetched moves along.
+            self.lanes[self.turn].filling = std::mem::take(&mut self.lanes[filled].filling);
+        }
+    }
+
+    fn close(&mut self, lane: usize) {
+        if self.lanes[lane].sender.take().is_some() {
+            self.open -= 1;
+        }
+    }
+
+    fn flush(&mut self) {
+        for lane in 0..self.lanes.len() {
+            if !self.lanes[lane].filling.rows.is_empty() {
+                self.hand_over(lane);
+            }
+        }
+    }
+}
+
+/// Puts a panic of this thread into the report: the workers only see their queues end.
+struct TellPanic<'a>(&'a Report);
+
+impl Drop for TellPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail("the trace parser panicked; this is a bug".to_owned());
+        }
+    }
+}

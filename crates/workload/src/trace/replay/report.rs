@@ -1,0 +1,63 @@
+//! What the parser tells of its work while it runs.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Messages kept; a trace in the wrong format would fill memory with them.
+const KEPT_MESSAGES: usize = 8;
+
+/// How reading a trace goes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReplayStats {
+    /// Rows that became requests or were skipped on purpose, every pass counted. Brought up to date once a
+    /// batch.
+    pub rows: u64,
+    /// Rows that describe no request, every pass counted.
+    pub rejected_rows: u64,
+    /// File, line and reason of the first of those.
+    pub messages: Vec<String>,
+    /// Why reading ended before the trace did, if it did.
+    pub failure: Option<String>,
+}
+
+#[derive(Default)]
+pub(super) struct Report {
+    rows: AtomicU64,
+    rejected_rows: AtomicU64,
+    texts: Mutex<Texts>,
+}
+
+#[derive(Default)]
+struct Texts {
+    messages: Vec<String>,
+    failure: Option<String>,
+}
+
+impl Report {
+    pub(super) fn stats(&self) -> ReplayStats {
+        let texts = self.texts.lock().expect("writers only push strings");
+        ReplayStats {
+            rows: self.rows.load(Ordering::Relaxed),
+            rejected_rows: self.rejected_rows.load(Ordering::Relaxed),
+            messages: texts.messages.clone(),
+            failure: texts.failure.clone(),
+        }
+    }
+
+    pub(super) fn add_rows(&self, rows: u64) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    pub(super) fn reject(&self, path: &Path, line: u64, reason: &impl std::fmt::Display) {
+        let before = self.rejected_rows.fetch_add(1, Ordering::Relaxed);
+        if before < KEPT_MESSAGES as u64 {
+            let message = format!("{}:{line}: {reason}", path.display());
+            self.texts.lock().expect("writers only push strings").messages.push(message);
+        }
+    }
+
+    pub(super) fn fail(&self, failure: String) {
+        self.texts.lock().expect("writers only push strings").failure.get_or_insert(failure);
+    }
+}

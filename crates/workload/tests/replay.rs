@@ -1,0 +1,291 @@
+//! Replaying traces, seen from outside.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failed unwrap is a failed test; the exception in clippy.toml covers test functions only"
+)]
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use flashwright_workload::trace::{Amplify, FORMATS, Format, Order, Replay, ReplayConfig, SuffixRule};
+use flashwright_workload::{RequestKind, Source, Workload, WorkloadError};
+use tempfile::TempDir;
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Seen {
+    kind: RequestKind,
+    key: String,
+    value_bytes: u64,
+    repeat: u32,
+    ttl_seconds: Option<u32>,
+    time_ns: Option<u64>,
+}
+
+fn drain(source: &mut dyn Source) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    while let Some(request) = source.next() {
+        seen.push(Seen {
+            kind: request.kind,
+            key: String::from_utf8(request.key.to_vec()).unwrap(),
+            value_bytes: request.value_bytes,
+            repeat: request.repeat,
+            ttl_seconds: request.ttl_seconds,
+            time_ns: request.time_ns,
+        });
+    }
+    seen
+}
+
+/// What each of `workers` got, each on a thread of its own.
+fn drain_all(replay: &Replay, workers: usize) -> Vec<Vec<Seen>> {
+    let sources = replay.sources(workers, 0).unwrap();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            sources.into_iter().map(|mut source| scope.spawn(move || drain(source.as_mut()))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn kvcache() -> &'static Format {
+    Format::named("kvcache").unwrap()
+}
+
+fn write(folder: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// `rows` rows over `keys` keys; the size is the row's number.
+fn numbered_rows(rows: u64, keys: u64) -> String {
+    let row = |number: u64| format!("key{:x},GET,{number}\n", number.wrapping_mul(0x9e37_79b9) % keys);
+    std::iter::once("key,op,size\n".to_owned()).chain((0..rows).map(row)).collect()
+}
+
+fn replay_of(text: &str, change: impl FnOnce(&mut ReplayConfig)) -> (TempDir, Replay) {
+    let folder = TempDir::new().unwrap();
+    let mut config = ReplayConfig::new(vec![write(&folder, "trace.csv", text.as_bytes())], kvcache());
+    change(&mut config);
+    (folder, Replay::new(config))
+}
+
+#[test]
+fn every_row_arrives_once_and_a_key_stays_with_its_worker_in_order() {
+    let (_folder, replay) = replay_of(&numbered_rows(50_000, 997), |_| ());
+    let by_worker = drain_all(&replay, 5);
+    let mut all: Vec<u64> = by_worker.iter().flatten().map(|seen| seen.value_bytes).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..50_000).collect::<Vec<_>>());
+    let mut owner = BTreeMap::new();
+    for (worker, seen) in by_worker.iter().enumerate() {
+        assert!(
+            seen.windows(2).all(|pair| pair[0].value_bytes < pair[1].value_bytes),
+            "in the trace's order"
+        );
+        for request in seen {
+            assert_eq!(*owner.entry(&request.key).or_insert(worker), worker);
+        }
+        assert!(seen.len() > 5000, "shared out evenly: {}", seen.len());
+    }
+    assert_eq!(replay.stats().rows, 50_000);
+}
+
+#[test]
+fn any_order_delivers_every_row_once_too() {
+    let (_folder, replay) = replay_of(&numbered_rows(50_000, 997), |config| config.order = Order::Any);
+    let by_worker = drain_all(&replay, 3);
+    let mut all: Vec<u64> = by_worker.iter().flatten().map(|seen| seen.value_bytes).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..50_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn files_follow_each_other_whatever_they_are_packed_in() {
+    let folder = TempDir::new().unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(b"size,key,op\n3,c,SET\n").unwrap();
+    let files = vec![
+        write(&folder, "one", b"key,op,size\na,GET,1\nb,GET,2\n"),
+        write(&folder, "two", &gzip.finish().unwrap()),
+        write(&folder, "three", &zstd::encode_all(&b"key,op,op_count,size\nd,DELETE,7,4\n"[..], 1).unwrap()),
+        write(&folder, "four", b"e,GET,8,5"),
+    ];
+    let replay = Replay::new(ReplayConfig::new(files, kvcache()));
+    let seen = drain(replay.sources(1, 0).unwrap()[0].as_mut());
+    let order: Vec<_> = seen.iter().map(|seen| (seen.key.as_str(), seen.value_bytes, seen.repeat)).collect();
+    assert_eq!(order, [("a", 1, 1), ("b", 2, 1), ("c", 3, 1), ("d", 4, 7), ("e", 5, 8)]);
+    assert_eq!(replay.stats().rejected_rows, 0);
+}
+
+#[test]
+fn rows_that_make_no_sense_are_counted_and_the_first_are_told() {
+    let mut text = "key,op,size\na,GET,1\nb,PUT,1\n".to_owned();
+    text.push_str(&"c,GET,many\n".repeat(20));
+    let (_folder, replay) = replay_of(&text, |_| ());
+    assert_eq!(drain_all(&replay, 2).concat().len(), 1);
+    let stats = replay.stats();
+    assert_eq!((stats.rows, stats.rejected_rows, stats.messages.len()), (1, 21, 8));
+    assert!(stats.messages[0].ends_with("trace.csv:3: `PUT` is no known operation"), "{}", stats.messages[0]);
+    assert!(stats.messages[1].contains("trace.csv:4: column `size` is `many`"), "{}", stats.messages[1]);
+    assert_eq!(stats.failure, None);
+}
+
+#[test]
+fn a_file_that_breaks_off_is_a_failure_and_not_the_end() {
+    let folder = TempDir::new().unwrap();
+    let packed = zstd::encode_all(numbered_rows(100_000, 50).as_bytes(), 1).unwrap();
+    let cut = write(&folder, "cut.zst", &packed[..packed.len() / 2]);
+    let replay = Replay::new(ReplayConfig::new(vec![cut], kvcache()));
+    let rows = drain_all(&replay, 1)[0].len();
+    assert!(rows < 100_000);
+    let failure = replay.stats().failure.expect("it broke off");
+    assert!(failure.contains("cut.zst: after line "), "{failure}");
+}
+
+#[test]
+fn a_missing_file_is_known_before_the_run() {
+    let config = ReplayConfig::new(vec![PathBuf::from("/nonexistent/trace.csv")], kvcache());
+    let error = Replay::new(config).sources(1, 0).err().expect("no such file");
+    assert!(
+        matches!(&error, WorkloadError::Open { path, .. } if path == Path::new("/nonexistent/trace.csv"))
+    );
+    assert!(error.to_string().contains("/nonexistent/trace.csv"), "{error}");
+}
+
+#[test]
+fn amplified_copies_are_keys_of_their_own() {
+    let text = "key,op,size\n0123456789abcdefghi1,GET,10\n0123456789abcdefghi2,GET,20\n";
+    let copies = |rule| {
+        let (_folder, replay) =
+            replay_of(text, |config| config.amplify = Amplify { copies: 3, size_factor: 5, rule });
+        let seen = drain_all(&replay, 2).concat();
+        assert_eq!(seen.len(), 6);
+        assert_eq!(seen.iter().map(|seen| seen.value_bytes).sum::<u64>(), 3 * 5 * 30);
+        seen.into_iter().map(|seen| seen.key).collect::<HashSet<_>>().len()
+    };
+    assert_eq!(copies(SuffixRule::Append), 6);
+    assert_eq!(
+        copies(SuffixRule::Truncate),
+        3,
+        "CacheBench merges keys that differ in their last four bytes"
+    );
+}
+
+#[test]
+fn skipping_limits_and_counts_do_what_they_say() {
+    let text = "key,op,size,op_count\na,GET,1,3\na,GET,2,3\na,GET,3,3\na,GET,4,3\n";
+    let seen = |change: fn(&mut ReplayConfig)| -> Vec<(u64, u32)> {
+        let (_folder, replay) = replay_of(text, change);
+        drain_all(&replay, 1)[0].iter().map(|seen| (seen.value_bytes, seen.repeat)).collect()
+    };
+    assert_eq!(seen(|config| config.skip_rows = 2), [(3, 3), (4, 3)]);
+    assert_eq!(seen(|config| config.ignore_op_count = true), [(1, 1), (2, 1), (3, 1), (4, 1)]);
+    assert_eq!(seen(|config| config.max_requests_per_worker = Some(7)), [(1, 3), (2, 3), (3, 1)]);
+    assert_eq!(seen(|config| config.max_requests_per_worker = Some(0)), []);
+    assert_eq!(seen(|config| config.skip_rows = 99), []);
+}
+
+#[test]
+fn a_repeated_trace_goes_on_in_time() {
+    let text = "key,op,size,op_time\na,GET,1,1000\nb,GET,2,4000\n";
+    let (_folder, replay) = replay_of(text, |config| {
+        config.repeat = true;
+        config.max_requests_per_worker = Some(5);
+    });
+    let seen = drain_all(&replay, 1).remove(0);
+    let times: Vec<u64> = seen.iter().map(|seen| seen.time_ns.unwrap() / 1_000_000).collect();
+    assert_eq!(times, [1000, 4000, 4000, 7000, 7000]);
+}
+
+#[test]
+fn repeating_a_trace_without_rows_ends() {
+    for text in ["", "key,op,size\n", "key,op,size\nx,PUT,1\n"] {
+        let (_folder, replay) = replay_of(text, |config| config.repeat = true);
+        assert!(drain_all(&replay, 2).concat().is_empty());
+    }
+}
+
+#[test]
+fn workers_that_leave_early_hold_nobody_up() {
+    for order in [Order::Strict, Order::Any] {
+        let (_folder, replay) = replay_of(&numbered_rows(100_000, 997), |config| {
+            config.repeat = true;
+            config.order = order;
+        });
+        let mut sources = replay.sources(4, 0).unwrap();
+        let mut last = sources.pop().unwrap();
+        drop(sources);
+        for _ in 0..50_000 {
+            assert!(last.next().is_some());
+        }
+        // Dropping the last source ends the parser, which is in the middle of an endless trace.
+        drop(last);
+    }
+}
+
+#[test]
+fn dropping_unused_sources_ends_a_parser_that_is_still_skipping() {
+    let (_folder, replay) = replay_of(&numbered_rows(1000, 10), |config| {
+        config.repeat = true;
+        config.skip_rows = u64::MAX;
+    });
+    drop(replay.sources(2, 0).unwrap());
+}
+
+#[test]
+fn formats_are_found_by_name() {
+    for format in &FORMATS {
+        assert_eq!(Format::named(format.name).unwrap().about, format.about);
+    }
+    assert!(Format::named("kvcash").is_none());
+}
+
+#[test]
+fn the_sample_traces_hold_what_their_manifest_says() {
+    let Some(folder) = shared() else {
+        println!("skipped: the sample traces are not here");
+        return;
+    };
+    let folder = folder.join("cachelib_test_configs/trace_replay/kvcache");
+    let files = ["kv_traces_1.csv", "kv_traces_2.csv"].map(|name| folder.join(name));
+    let operations = |file: &PathBuf| -> BTreeMap<String, usize> {
+        let text = std::fs::read_to_string(file).unwrap();
+        let mut counts = BTreeMap::new();
+        for line in text.lines().skip(1) {
+            *counts.entry(line.split(',').nth(3).unwrap().to_owned()).or_insert(0) += 1;
+        }
+        counts
+    };
+    let mut counts = operations(&files[0]);
+    operations(&files[1]).into_iter().for_each(|(op, count)| *counts.entry(op).or_insert(0) += count);
+    let expected = [("DELETE", 3), ("GET", 106), ("GET_LEASE", 66), ("SET", 16), ("SET_LEASE", 7)];
+    assert_eq!(counts, expected.map(|(op, count)| (op.to_owned(), count)).into());
+
+    let replay = Replay::new(ReplayConfig {
+        time_units_per_second: 1,
+        ..ReplayConfig::new(files.to_vec(), kvcache())
+    });
+    let seen = drain_all(&replay, 3).concat();
+    let count = |kind| seen.iter().filter(|seen| seen.kind == kind).count();
+    assert_eq!([RequestKind::Get, RequestKind::Set, RequestKind::Delete].map(count), [172, 23, 3]);
+    assert_eq!(replay.stats().rejected_rows, 0);
+    assert!(seen.iter().all(|seen| seen.time_ns.is_some_and(|time| time > 603_000_000_000_000_000)));
+    assert!(seen.iter().any(|seen| seen.ttl_seconds == Some(7200)));
+    let first = "82131353f9ddc8c6".to_owned() + &"0".repeat(32);
+    assert!(seen.iter().any(|seen| seen.key == first && seen.value_bytes == 87));
+}
+
+/// The folder of shared inputs, if there is one: where `FLASHWRIGHT_SHARED` says, or `shared` beside a parent
+/// folder.
+fn shared() -> Option<PathBuf> {
+    let named = std::env::var_os("FLASHWRIGHT_SHARED").map(PathBuf::from);
+    let beside = || {
+        let parents = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+        parents
+            .map(|parent| parent.join("shared"))
+            .find(|folder| folder.join("cachelib_test_configs").is_dir())
+    };
+    named.or_else(beside)
+}
