@@ -56,9 +56,17 @@ pub enum Inconsistency {
 impl fmt::Display for Inconsistency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stale { key_id, found } => write!(f, "key {key_id}: version {} is older than what a finished set, delete or get left", found.0),
-            Self::Unknown { key_id, found } => write!(f, "key {key_id}: version {} was never set, or overwritten long ago", found.0),
-            Self::Damaged { key_id } => write!(f, "key {key_id}: the value's bytes are not those that were set"),
+            Self::Stale { key_id, found } => write!(
+                f,
+                "key {key_id}: version {} is older than what a finished set, delete or get left",
+                found.0
+            ),
+            Self::Unknown { key_id, found } => {
+                write!(f, "key {key_id}: version {} was never set, or overwritten long ago", found.0)
+            }
+            Self::Damaged { key_id } => {
+                write!(f, "key {key_id}: the value's bytes are not those that were set")
+            }
         }
     }
 }
@@ -96,7 +104,13 @@ impl Checker {
     ///
     /// # Errors
     /// What is wrong with it; the key is not checked any further.
-    pub fn end_get(&self, key_id: u64, get: Begun, found: Option<Version>, inherited: bool) -> Result<(), Inconsistency> {
+    pub fn end_get(
+        &self,
+        key_id: u64,
+        get: Begun,
+        found: Option<Version>,
+        inherited: bool,
+    ) -> Result<(), Inconsistency> {
         self.with(key_id, |history| {
             let version = if inherited { found.map(|_| PRIOR) } else { found };
             let verdict = history.judge(key_id, get, version);
@@ -366,7 +380,10 @@ mod tests {
         assert_eq!(inherited(&checker), Ok(()));
         set(&checker, 1);
         assert!(inherited(&checker).is_err());
-        assert!(inherited(&Checker::new(false)).is_err(), "a cache that began empty holds nothing from before");
+        assert!(
+            inherited(&Checker::new(false)).is_err(),
+            "a cache that began empty holds nothing from before"
+        );
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! [`config`] reads what to run and makes a plan of it, [`run`] does it, [`consistency`] judges what was found on the way,
 //! and [`report`] says how it went. [`environment`] and [`progress`] are what the report and the user want to know besides.
 //!
+//! [`session`] ties them together.
+//!
 //! This room does not know how the engine keeps its promises: the loop sees a [`run::target::Target`].
 
 pub mod config;
@@ -11,3 +13,4 @@ pub mod environment;
 pub mod progress;
 pub mod report;
 pub mod run;
+pub mod session;

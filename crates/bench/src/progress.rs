@@ -3,10 +3,9 @@
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use device::Clock;
+use device::{Clock, SystemClock};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::report::interval::Last;
@@ -26,7 +25,6 @@ pub struct ProgressOptions {
 /// Shows how far a run is. The lines go to `lines`, which is standard output, or standard error where that is taken.
 pub struct Progress<W> {
     options: ProgressOptions,
-    clock: Arc<dyn Clock>,
     lines: W,
     files: Vec<File>,
     last: Vec<Last>,
@@ -39,7 +37,7 @@ impl<W: Write> Progress<W> {
     ///
     /// # Errors
     /// The stats file cannot be written.
-    pub fn new(options: ProgressOptions, instances: usize, clock: Arc<dyn Clock>, lines: W) -> std::io::Result<Self> {
+    pub fn new(options: ProgressOptions, instances: usize, lines: W) -> std::io::Result<Self> {
         let mut files = Vec::new();
         if let Some(path) = &options.stats_file {
             for number in 0..instances {
@@ -51,7 +49,7 @@ impl<W: Write> Progress<W> {
         }
         let bar = (!options.quiet && std::io::stderr().is_terminal()).then(bar);
         let last = std::iter::repeat_with(Last::default).take(instances).collect();
-        Ok(Self { options, clock, lines, files, last, shown: Duration::ZERO, bar })
+        Ok(Self { options, lines, files, last, shown: Duration::ZERO, bar })
     }
 
     /// Appends the final results to the stats files and takes the bar away.
@@ -71,7 +69,7 @@ impl<W: Write> Progress<W> {
     fn show_interval(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         let seconds = (elapsed - self.shown).as_secs_f64();
         self.shown = elapsed;
-        let now = self.clock.unix_seconds();
+        let now = SystemClock.unix_seconds();
         for (number, instance) in instances.iter().enumerate() {
             let interval = self.last[number].advance(*instance);
             let line = interval.progress_line(number, now);
@@ -106,7 +104,8 @@ impl<W: Write> Watcher for Progress<W> {
 }
 
 fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{wide_bar} {percent:>3}%  {msg}").expect("the template is a constant");
+    let style =
+        ProgressStyle::with_template("{wide_bar} {percent:>3}%  {msg}").expect("the template is a constant");
     ProgressBar::new(0).with_style(style)
 }
 
@@ -123,7 +122,12 @@ fn update(bar: &ProgressBar, instances: &[&dyn Observable], elapsed: Duration) {
     let left = if rate > 0.0 { (total.saturating_sub(ops)) as f64 / rate } else { 0.0 };
     bar.set_length(total);
     bar.set_position(ops);
-    bar.set_message(format!("{:.0}k ops/s  hit ratio {:.1}%  {} left", rate / 1e3, hits * 100.0, clock_words(left)));
+    bar.set_message(format!(
+        "{:.0}k ops/s  hit ratio {:.1}%  {} left",
+        rate / 1e3,
+        hits * 100.0,
+        clock_words(left)
+    ));
 }
 
 fn clock_words(seconds: f64) -> String {

@@ -1,4 +1,5 @@
 //! What is said of configs that cannot be meant.
+#![allow(clippy::unwrap_used, reason = "a test may panic, and says what it skips")]
 
 use std::path::Path;
 

@@ -2,6 +2,7 @@
 //!
 //! They are looked for at `$FLASHWRIGHT_SHARED/cachelib_test_configs`, or in a directory `shared` beside some parent of this
 //! crate; where they are absent the tests say so and pass.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and says what it skips")]
 
 use std::path::{Path, PathBuf};
 

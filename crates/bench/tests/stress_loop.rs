@@ -1,4 +1,5 @@
 //! The stress loop over the simplest target: it does what the config says, and notices a target that does not.
+#![allow(clippy::unwrap_used, reason = "a test may panic, and says what it skips")]
 
 mod twin;
 
@@ -33,7 +34,9 @@ impl Watcher for Nobody {
 
 fn run(target: MapTarget, changes: &[&str], timeout: Option<Duration>) -> InstanceReport {
     let overrides: Vec<Override> = changes.iter().map(|change| change.parse().unwrap()).collect();
-    let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), CONFIG, &overrides) else { panic!("bad config") };
+    let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), CONFIG, &overrides) else {
+        panic!("bad config")
+    };
     let plan = lower(&config).unwrap().instances.remove(0);
     let workload: Box<dyn Workload> = match &plan.workload {
         WorkloadPlan::Online(config) => Box::new(Online::new(config).unwrap()),
@@ -69,7 +72,12 @@ fn the_operations_asked_for_are_done_in_the_mix_asked_for() {
 #[test]
 fn a_sound_target_passes_the_consistency_check() {
     for generator in ["workload", "online"] {
-        let changes = ["test_config.checkConsistency=true".to_owned(), format!("test_config.generator={generator}"), "test_config.addChainedRatio=0.2".into(), "test_config.updateRatio=0.1".into()];
+        let changes = [
+            "test_config.checkConsistency=true".to_owned(),
+            format!("test_config.generator={generator}"),
+            "test_config.addChainedRatio=0.2".into(),
+            "test_config.updateRatio=0.1".into(),
+        ];
         let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
         let report = run(sound(), &changes, None);
         assert_eq!(report.counts.inconsistencies, 0, "{:?}", report.inconsistencies);
@@ -99,7 +107,11 @@ fn a_flipped_byte_is_found_out() {
 
 #[test]
 fn lookaside_sets_what_a_get_missed() {
-    let report = run(sound(), &["test_config.enableLookaside=true", "test_config.setRatio=0", "test_config.delRatio=0"], None);
+    let report = run(
+        sound(),
+        &["test_config.enableLookaside=true", "test_config.setRatio=0", "test_config.delRatio=0"],
+        None,
+    );
     assert_eq!(report.counts.sets, report.counts.get_misses);
     assert!(report.counts.get_hits_dram > 0);
 }
@@ -119,7 +131,8 @@ fn could_exist_is_asked_and_answered() {
 #[test]
 fn one_operation_in_sixteen_is_timed() {
     let report = run(sound(), &[], None);
-    let timed = report.latencies.gets().count() + report.latencies.of(flashwright_bench::run::latency::Timed::Set).count();
+    let timed = report.latencies.gets().count()
+        + report.latencies.of(flashwright_bench::run::latency::Timed::Set).count();
     let deletes = report.latencies.of(flashwright_bench::run::latency::Timed::Delete).count();
     let all = (timed + deletes) as f64 / 60_000.0;
     assert!((0.9 / 16.0..1.1 / 16.0).contains(&all), "{all}");
@@ -127,7 +140,8 @@ fn one_operation_in_sixteen_is_timed() {
 
 #[test]
 fn a_run_whose_time_is_over_ends_with_a_report() {
-    let endless = ["test_config.numOps=1000000000000", "test_config.opDelayBatch=1", "test_config.opDelayNs=1000000"];
+    let endless =
+        ["test_config.numOps=1000000000000", "test_config.opDelayBatch=1", "test_config.opDelayNs=1000000"];
     let report = run(sound(), &endless, Some(Duration::from_millis(1)));
     assert_eq!(report.stopped, Some(StopReason::Timeout));
     assert!(report.counts.ops > 0);

@@ -12,7 +12,9 @@ pub fn normalise(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
             rest_is_plain |= argument == "--";
             let program_name = i == 0;
             match argument.to_str() {
-                Some(words) if !rest_is_plain && !program_name => flag(words).map_or(argument, OsString::from),
+                Some(words) if !rest_is_plain && !program_name => {
+                    flag(words).map_or(argument, OsString::from)
+                }
                 _ => argument,
             }
         })
@@ -38,8 +40,36 @@ mod tests {
 
     #[test]
     fn flags_take_any_spelling_and_values_are_left_alone() {
-        let typed = ["a_b", "-json_test_config", "my_file.json", "--timeout_seconds=3", "-progress", "-q", "--json", "-", "-5", "--set", "a_b.c_d=e_f", "--", "-x_y"];
-        let expected = ["a_b", "--json-test-config", "my_file.json", "--timeout-seconds=3", "--progress", "-q", "--json", "-", "-5", "--set", "a_b.c_d=e_f", "--", "-x_y"];
+        let typed = [
+            "a_b",
+            "-json_test_config",
+            "my_file.json",
+            "--timeout_seconds=3",
+            "-progress",
+            "-q",
+            "--json",
+            "-",
+            "-5",
+            "--set",
+            "a_b.c_d=e_f",
+            "--",
+            "-x_y",
+        ];
+        let expected = [
+            "a_b",
+            "--json-test-config",
+            "my_file.json",
+            "--timeout-seconds=3",
+            "--progress",
+            "-q",
+            "--json",
+            "-",
+            "-5",
+            "--set",
+            "a_b.c_d=e_f",
+            "--",
+            "-x_y",
+        ];
         assert_eq!(normalise(typed.iter().map(OsString::from)), expected.map(OsString::from));
     }
 

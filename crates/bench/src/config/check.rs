@@ -198,7 +198,7 @@ fn admission(cache: &CacheConfig, at: &str, findings: &mut Findings) {
             }
         }
         other => {
-            one_of(other, &["always", "probability", "dynamic-random", "reject-first"], &at_key, findings)
+            one_of(other, &["always", "probability", "dynamic-random", "reject-first"], &at_key, findings);
         }
     }
 }

@@ -22,12 +22,17 @@ const MIB: u64 = 1 << 20;
 pub fn lower(config: &Config) -> Result<RunPlan, ConfigError> {
     let refuse = |problems| ConfigError { file: config.file.clone(), problems };
     if !config.later.is_empty() {
-        let missing = |remark: &Remark| Remark { at: remark.at.clone(), words: format!("needs {}, which is not here yet", remark.words) };
+        let missing = |remark: &Remark| Remark {
+            at: remark.at.clone(),
+            words: format!("needs {}, which is not here yet", remark.words),
+        };
         return Err(refuse(config.later.iter().map(missing).collect()));
     }
     let mut problems = Vec::new();
     let instances = config.instances.iter().filter_map(|instance| {
-        lower_instance(instance).map_err(|words| problems.push(Remark { at: instance.at.clone(), words })).ok()
+        lower_instance(instance)
+            .map_err(|words| problems.push(Remark { at: instance.at.clone(), words }))
+            .ok()
     });
     let instances: Vec<_> = instances.collect();
     if problems.is_empty() { Ok(RunPlan { instances }) } else { Err(refuse(problems)) }
@@ -105,7 +110,10 @@ fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
         value_checksums: typed.navy_data_checksum,
         max_write_bytes: narrow(typed.device_max_write_bytes, "cache_config.deviceMaxWriteSize")?,
         min_ttl_seconds: narrow(typed.memory_only_ttl_seconds, "cache_config.memoryOnlyTTL")?,
-        retention_seconds: narrow(typed.retention_seconds, "cache_config.nvmAdmissionRetentionTimeThreshold")?,
+        retention_seconds: narrow(
+            typed.retention_seconds,
+            "cache_config.nvmAdmissionRetentionTimeThreshold",
+        )?,
         allow_buffered: typed.flash_buffered,
     })
 }
@@ -115,7 +123,11 @@ fn per_device_bytes(typed: &CacheConfig, region_bytes: u32) -> Result<u64, Strin
     let bytes = mib(typed.nvm_size_mib, "cache_config.nvmCacheSizeMB")?;
     let stripe = u64::from(region_bytes);
     let bytes = if typed.nvm_paths.len() > 1 { bytes / stripe * stripe } else { bytes };
-    if bytes == 0 { Err("cache_config.nvmCacheSizeMB: is less than a region for each device".to_owned()) } else { Ok(bytes) }
+    if bytes == 0 {
+        Err("cache_config.nvmCacheSizeMB: is less than a region for each device".to_owned())
+    } else {
+        Ok(bytes)
+    }
 }
 
 fn order(typed: &CacheConfig) -> Result<OrderPlan, String> {
@@ -125,7 +137,9 @@ fn order(typed: &CacheConfig) -> Result<OrderPlan, String> {
         1 => OrderPlan::Fifo,
         _ => {
             let key = "cache_config.navySegmentedFifoSegmentRatio";
-            OrderPlan::SegmentedFifo(shares.iter().map(|share| narrow(*share, key)).collect::<Result<_, _>>()?)
+            OrderPlan::SegmentedFifo(
+                shares.iter().map(|share| narrow(*share, key)).collect::<Result<_, _>>()?,
+            )
         }
     })
 }
@@ -133,9 +147,13 @@ fn order(typed: &CacheConfig) -> Result<OrderPlan, String> {
 fn admission(typed: &CacheConfig) -> AdmissionPlan {
     let rate = typed.navy_admission_mib_per_second;
     match typed.flash_admission.split_once(':').unwrap_or((&typed.flash_admission, "")) {
-        ("probability", chance) => AdmissionPlan::Probability(chance.parse().expect("checked when it was read")),
+        ("probability", chance) => {
+            AdmissionPlan::Probability(chance.parse().expect("checked when it was read"))
+        }
         ("reject-first", _) => AdmissionPlan::RejectFirst,
-        ("" | "dynamic-random", _) if rate > 0 => AdmissionPlan::DynamicRandom { bytes_per_second: rate * MIB },
+        ("" | "dynamic-random", _) if rate > 0 => {
+            AdmissionPlan::DynamicRandom { bytes_per_second: rate * MIB }
+        }
         _ => AdmissionPlan::Always,
     }
 }
@@ -144,18 +162,19 @@ fn reinsertion(typed: &CacheConfig) -> Result<ReinsertionPlan, String> {
     let (hits, percent) = (typed.navy_hits_reinsertion, typed.navy_probability_reinsertion);
     Ok(match (hits, percent) {
         (0, 0) => ReinsertionPlan::Never,
-        (0, percent) => ReinsertionPlan::Percent(narrow(percent, "cache_config.navyProbabilityReinsertionThreshold")?),
+        (0, percent) => {
+            ReinsertionPlan::Percent(narrow(percent, "cache_config.navyProbabilityReinsertionThreshold")?)
+        }
         (hits, _) => ReinsertionPlan::Hits(narrow(hits, "cache_config.navyHitsReinsertionThreshold")?),
     })
 }
 
 fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
-    let pause = Duration::from_nanos(test.delay_ns);
     let burst = if test.rate_burst == 0 { test.rate_per_second } else { test.rate_burst };
     Ok(RunSettings {
         threads: narrow::<u32>(test.threads, "test_config.numThreads")? as usize,
         ops_per_thread: test.ops_per_thread,
-        delay: (test.delay_batch > 0 && test.delay_ns > 0).then_some((test.delay_batch, pause)),
+        delay: (test.delay_batch > 0 && test.delay_ns > 0).then_some((test.delay_batch, test.delay_ns)),
         rate: (test.rate_per_second > 0).then_some((test.rate_per_second, burst)),
         lookaside: test.lookaside,
         only_set_if_miss: test.only_set_if_miss,
@@ -163,7 +182,7 @@ fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
         populate: test.populate_item,
         check_consistency: test.check_consistency,
         max_inconsistencies: test.max_inconsistencies,
-        compressibility: test.compressibility,
+        zeros_percent: (test.compressibility * 100.0).round() as u8,
         print_flash_counters: cache.print_nvm_counters,
     })
 }
@@ -183,15 +202,19 @@ fn workload(instance: &InstanceConfig) -> Result<WorkloadPlan, String> {
 fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
     let test = &instance.test;
     let single = std::slice::from_ref(&test.trace_file).iter().filter(|name| !name.is_empty());
-    let files: Vec<PathBuf> = single.chain(&test.trace_files).map(|name| instance.directory.join(name)).collect();
+    let files: Vec<PathBuf> =
+        single.chain(&test.trace_files).map(|name| instance.directory.join(name)).collect();
     if let Some(absent) = files.iter().find(|file| !file.is_file()) {
         return Err(format!("test_config.traceFileName: {} is not there", absent.display()));
     }
     Ok(ReplayPlan {
         files,
-        amplification: test.replay.amplification,
+        amplification: narrow(test.replay.amplification, "test_config.replayGeneratorConfig.ampFactor")?,
         cachebench_amplification: test.replay.cachebench_amplification,
-        size_amplification: test.replay.size_amplification,
+        size_amplification: narrow(
+            test.replay.size_amplification,
+            "test_config.replayGeneratorConfig.ampSizeFactor",
+        )?,
         fast_forward: test.replay.fast_forward,
         repeat: test.repeat_trace,
         ignore_op_count: test.ignore_op_count,
@@ -214,7 +237,8 @@ fn generator(instance: &InstanceConfig) -> Result<GeneratorConfig, String> {
 fn distribution(typed: &Distribution) -> generate::Distribution {
     generate::Distribution {
         key_bytes: table(&typed.key_sizes, &typed.key_size_weights),
-        value_bytes: optional_table(&typed.value_sizes, &typed.value_size_weights).unwrap_or_else(|| Table::constant(0)),
+        value_bytes: optional_table(&typed.value_sizes, &typed.value_size_weights)
+            .unwrap_or_else(|| Table::constant(0)),
         chain_items: optional_table(&typed.chain_lengths, &typed.chain_length_weights),
         chain_value_bytes: optional_table(&typed.chain_value_sizes, &typed.chain_value_size_weights),
         ttl_seconds: optional_table(&typed.ttl_seconds, &typed.ttl_weights),

@@ -199,11 +199,11 @@ pub struct ReplayPlan {
     /// Files, one after another.
     pub files: Vec<PathBuf>,
     /// Copies with keys of their own.
-    pub amplification: u64,
+    pub amplification: u32,
     /// Whether copies' keys are made as CacheBench makes them.
     pub cachebench_amplification: bool,
     /// Multiplies value sizes.
-    pub size_amplification: f64,
+    pub size_amplification: u32,
     /// Requests to skip.
     pub fast_forward: u64,
     /// Whether it starts again at its end.
@@ -223,8 +223,8 @@ pub struct RunSettings {
     pub threads: usize,
     /// Operations of each.
     pub ops_per_thread: u64,
-    /// A pause of this length after so many operations of a thread.
-    pub delay: Option<(u64, Duration)>,
+    /// After so many operations of a thread, a pause of so many nanoseconds.
+    pub delay: Option<(u64, u64)>,
     /// Operations a second of all threads, and how many may come at once.
     pub rate: Option<(u64, u64)>,
     /// A get that misses is followed by a set.
@@ -239,8 +239,8 @@ pub struct RunSettings {
     pub check_consistency: bool,
     /// Inconsistencies that end the run.
     pub max_inconsistencies: u64,
-    /// Share of a value that a drive can compress away.
-    pub compressibility: f64,
+    /// Share of a value that a drive can compress away, percent.
+    pub zeros_percent: u8,
     /// Print flash counters at the end.
     pub print_flash_counters: bool,
 }

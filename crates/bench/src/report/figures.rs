@@ -95,7 +95,10 @@ fn of_flash(report: &InstanceReport, read: fn(&FlashCounts) -> Option<u64>) -> O
     }
 }
 
-fn flash_ratio(report: &InstanceReport, read: fn(&FlashCounts) -> (Option<u64>, Option<u64>)) -> Option<Reading> {
+fn flash_ratio(
+    report: &InstanceReport,
+    read: fn(&FlashCounts) -> (Option<u64>, Option<u64>),
+) -> Option<Reading> {
     let (part, of) = read(flash(report)?);
     real(ratio(part?, of?))
 }

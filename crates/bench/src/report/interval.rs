@@ -55,7 +55,9 @@ impl Interval {
         let (hours, minutes, seconds) = (unix_seconds / 3600 % 24, unix_seconds / 60 % 60, unix_seconds % 60);
         let unknown = |count: Option<u64>| count.map_or_else(|| "unknown".to_owned(), grouped);
         let flash = self.snapshot.flash.as_ref();
-        let of_flash = |read: fn(&crate::run::target::FlashCounts) -> Option<u64>| flash.map_or_else(|| "0".to_owned(), |it| unknown(read(it)));
+        let of_flash = |read: fn(&crate::run::target::FlashCounts) -> Option<u64>| {
+            flash.map_or_else(|| "0".to_owned(), |it| unknown(read(it)))
+        };
         format!(
             "Instance {number:>3}: {hours:02}:{minutes:02}:{seconds:02} {:>10.2}M ops completed. {} items in cache. {} items in nvm \
              cache. {} items evicted from nvm cache. Hit Ratio {:>7} (RAM {:>7}, NVM {:>7}).",

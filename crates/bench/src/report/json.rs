@@ -53,7 +53,11 @@ fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
 
 /// Whole numbers as such: counters are read by scripts that expect them so.
 fn number(value: f64) -> Value {
-    if value.fract() == 0.0 && (0.0..9e15).contains(&value) { Value::from(value as u64) } else { Value::from(value) }
+    if value.fract() == 0.0 && (0.0..9e15).contains(&value) {
+        Value::from(value as u64)
+    } else {
+        Value::from(value)
+    }
 }
 
 fn counts(report: &InstanceReport) -> Value {
@@ -84,7 +88,8 @@ fn latencies(report: &InstanceReport) -> Value {
         }
     }
     let device = report.snapshot.flash.as_ref().and_then(|flash| flash.device_latency.as_ref());
-    let device = device.map(|(reads, writes)| json!({ "read": percentiles(reads), "write": percentiles(writes) }));
+    let device =
+        device.map(|(reads, writes)| json!({ "read": percentiles(reads), "write": percentiles(writes) }));
     let sampled = if report.timed_all { 1 } else { SAMPLE_EVERY };
     json!({ "timed_one_in": sampled, "cache": cache, "device": device })
 }

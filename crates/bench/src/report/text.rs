@@ -62,10 +62,25 @@ pub fn allocator(snapshot: &Snapshot, counts: &Counts, api: Option<&InstanceRepo
     let flash = snapshot.flash.as_ref();
     line(&mut out, format_args!("Items in RAM  : {}", number(dram.items)));
     line(&mut out, format_args!("Items in NVM  : {}", number(flash.map_or(Some(0), |flash| flash.items))));
-    let succeeded = |attempts: Option<u64>, failures: Option<u64>| ratio(attempts?.saturating_sub(failures?), attempts?).or(Some(1.0));
-    line(&mut out, format_args!("Alloc Attempts: {} Success: {}", number(dram.alloc_attempts), percent(succeeded(dram.alloc_attempts, dram.alloc_failures))));
-    let evicted = dram.evict_attempts.zip(dram.evictions).and_then(|(attempts, done)| ratio(done, attempts).or(Some(1.0)));
-    line(&mut out, format_args!("Evict Attempts: {} Success: {}", number(dram.evict_attempts), percent(evicted)));
+    let succeeded = |attempts: Option<u64>, failures: Option<u64>| {
+        ratio(attempts?.saturating_sub(failures?), attempts?).or(Some(1.0))
+    };
+    line(
+        &mut out,
+        format_args!(
+            "Alloc Attempts: {} Success: {}",
+            number(dram.alloc_attempts),
+            percent(succeeded(dram.alloc_attempts, dram.alloc_failures))
+        ),
+    );
+    let evicted = dram
+        .evict_attempts
+        .zip(dram.evictions)
+        .and_then(|(attempts, done)| ratio(done, attempts).or(Some(1.0)));
+    line(
+        &mut out,
+        format_args!("Evict Attempts: {} Success: {}", number(dram.evict_attempts), percent(evicted)),
+    );
     line(&mut out, format_args!("RAM Evictions : {}", number(dram.evictions)));
     for (pool, used) in dram.pool_usage.iter().enumerate() {
         line(&mut out, format_args!("Fraction of pool {pool} used : {used:.2}"));
@@ -74,7 +89,11 @@ pub fn allocator(snapshot: &Snapshot, counts: &Counts, api: Option<&InstanceRepo
     line(&mut out, format_args!("Hit Ratio     : {:>6}", percent(counts.hit_ratio())));
     if let Some(report) = api {
         api_latency(&mut out, "Cache Find API latency", &report.latencies.gets());
-        api_latency(&mut out, "Cache Allocate API latency", &report.latencies.of(crate::run::latency::Timed::Set));
+        api_latency(
+            &mut out,
+            "Cache Allocate API latency",
+            &report.latencies.of(crate::run::latency::Timed::Set),
+        );
     }
     if let Some(flash) = flash {
         flash_block(&mut out, flash, counts);
@@ -93,20 +112,43 @@ fn flash_block(out: &mut String, flash: &FlashCounts, counts: &Counts) {
     line(out, format_args!("NVM bytes written (physical)  : {} GB", gib(flash.host_bytes)));
     line(out, format_args!("NVM bytes written (logical)   : {} GB", gib(flash.logical_bytes)));
     line(out, format_args!("NVM bytes written (nand)      : {} GB", gib(flash.media_bytes)));
-    let of = |part: Option<u64>, whole: Option<u64>| part.zip(whole).and_then(|(part, whole)| ratio(part, whole));
-    line(out, format_args!("NVM app write amplification   : {}", plain(of(flash.host_bytes, flash.logical_bytes))));
-    line(out, format_args!("NVM dev write amplification   : {}", plain(of(flash.media_bytes, flash.host_bytes))));
+    let of =
+        |part: Option<u64>, whole: Option<u64>| part.zip(whole).and_then(|(part, whole)| ratio(part, whole));
+    line(
+        out,
+        format_args!("NVM app write amplification   : {}", plain(of(flash.host_bytes, flash.logical_bytes))),
+    );
+    line(
+        out,
+        format_args!("NVM dev write amplification   : {}", plain(of(flash.media_bytes, flash.host_bytes))),
+    );
     let gets = flash.gets.or(Some(counts.gets - counts.get_hits_dram));
-    line(out, format_args!("NVM Gets      : {}, Coalesced : {}", number(gets), percent(of(flash.gets_coalesced, gets))));
-    line(out, format_args!(
-        "NVM Puts      : {}, Success   : {}, Clean   : {}, AbortsFromDel   : {}, AbortsFromGet   : {}",
-        number(flash.puts),
-        percent(of(flash.puts_stored, flash.puts)),
-        percent(of(flash.puts_clean, flash.puts)),
-        number(flash.puts_overtaken),
-        number(None),
-    ));
-    line(out, format_args!("NVM Evicts    : {}, Clean   : unknown, Unclean   : unknown, Double    : unknown", number(flash.evictions)));
+    line(
+        out,
+        format_args!(
+            "NVM Gets      : {}, Coalesced : {}",
+            number(gets),
+            percent(of(flash.gets_coalesced, gets))
+        ),
+    );
+    line(
+        out,
+        format_args!(
+            "NVM Puts      : {}, Success   : {}, Clean   : {}, AbortsFromDel   : {}, AbortsFromGet   : {}",
+            number(flash.puts),
+            percent(of(flash.puts_stored, flash.puts)),
+            percent(of(flash.puts_clean, flash.puts)),
+            number(flash.puts_overtaken),
+            number(None),
+        ),
+    );
+    line(
+        out,
+        format_args!(
+            "NVM Evicts    : {}, Clean   : unknown, Unclean   : unknown, Double    : unknown",
+            number(flash.evictions)
+        ),
+    );
     line(out, format_args!("NVM Deletes   : {} Skipped Deletes: unknown", number(flash.deletes)));
     if flash.buffered {
         line(out, format_args!("NVM transfers went through the page cache: latencies are not the device's"));
@@ -122,7 +164,10 @@ fn slabs(out: &mut String, snapshot: &Snapshot) {
     for (name, pair) in [("Moves    ", dram.slab_moves), ("Evictions", dram.slab_evictions)] {
         let attempts = pair.map(|(done, failed)| done + failed);
         let success = pair.and_then(|(done, failed)| ratio(done, done + failed).or(Some(1.0)));
-        line(out, format_args!("  {name} : attempts: {:>10}, success: {:>6}", number(attempts), percent(success)));
+        line(
+            out,
+            format_args!("  {name} : attempts: {:>10}, success: {:>6}", number(attempts), percent(success)),
+        );
     }
 }
 
@@ -134,7 +179,10 @@ pub fn throughput(counts: &Counts, seconds: f64) -> String {
     let mut rate = |name: &str, count: u64, word: &str, missed: u64| {
         let per_second = if seconds > 0.0 { (count as f64 / seconds) as u64 } else { 0 };
         let share = ratio(count - missed, count);
-        line(&mut out, format_args!("{name:10}: {:>9}/s, {word:10}: {:>7}", grouped(per_second), percent(share)));
+        line(
+            &mut out,
+            format_args!("{name:10}: {:>9}/s, {word:10}: {:>7}", grouped(per_second), percent(share)),
+        );
     };
     rate("get", counts.gets, "success", counts.get_misses);
     rate("couldExist", counts.could_exist, "success", counts.could_exist_misses);

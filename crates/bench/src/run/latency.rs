@@ -10,7 +10,10 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self(Hdr::new_with_bounds(1, LONGEST_NS, 2).expect("the bounds are in order and two digits are possible"))
+        Self(
+            Hdr::new_with_bounds(1, LONGEST_NS, 2)
+                .expect("the bounds are in order and two digits are possible"),
+        )
     }
 }
 

@@ -4,11 +4,12 @@
 //! [`run_all`] starts the threads of all instances, lets a [`Watcher`] look in between, and ends with a report each.
 
 pub mod counts;
+pub mod engine;
 pub mod latency;
+pub mod open;
 pub mod pace;
 pub mod stop;
 pub mod target;
-pub mod value;
 pub mod worker;
 
 use std::sync::Arc;
@@ -17,17 +18,17 @@ use std::time::Duration;
 
 use device::Clock;
 use parking_lot::{Condvar, Mutex};
+use workload::pace::TokenBucket;
+use workload::payload::Payload;
 use workload::{Source, Workload, WorkloadError};
 
 use crate::config::plan::RunSettings;
 use crate::consistency::{Checker, Inconsistency};
 use counts::Counts;
 use latency::Latencies;
-use pace::TokenBucket;
 use stop::{Stop, StopReason};
 use target::{Snapshot, Target};
-use value::Values;
-use worker::{Board, CHAIN_LOCKS, Checking, Shared, Worker};
+use worker::{Board, CHAIN_LOCKS, Checking, MARK_BITS, Shared, Worker};
 
 /// How often the watcher looks.
 const TICK: Duration = Duration::from_millis(200);
@@ -107,7 +108,12 @@ pub struct InstanceReport {
 
 impl<T: Target> Instance<T> {
     /// An instance, ready to run.
-    pub fn new(target: T, settings: RunSettings, workload: Box<dyn Workload>, options: InstanceOptions) -> Self {
+    pub fn new(
+        target: T,
+        settings: RunSettings,
+        workload: Box<dyn Workload>,
+        options: InstanceOptions,
+    ) -> Self {
         let InstanceOptions { seed, clock, stop, time_all, inherits, chains } = options;
         let now_ns = clock.monotonic_ns();
         let checking = settings.check_consistency.then(|| Checking {
@@ -118,8 +124,8 @@ impl<T: Target> Instance<T> {
         });
         let boards = std::iter::repeat_with(Board::default).take(settings.threads).collect();
         let bucket = settings.rate.map(|(rate, burst)| TokenBucket::new(rate, burst, now_ns));
-        let values = Values::new(seed, settings.compressibility);
-        let shared = Shared { target, settings, clock, values, stop, bucket, checking, time_all };
+        let payload = Payload::new(settings.zeros_percent);
+        let shared = Shared { target, settings, clock, payload, stop, bucket, checking, time_all };
         Self { shared, boards, workload, seed, progress: Progress::default() }
     }
 
@@ -143,7 +149,12 @@ impl<T: Target> Instance<T> {
             latencies: self.latencies(),
             timed_all: self.shared.time_all,
             snapshot: self.snapshot(),
-            inconsistencies: self.shared.checking.as_ref().map(|it| it.found.lock().clone()).unwrap_or_default(),
+            inconsistencies: self
+                .shared
+                .checking
+                .as_ref()
+                .map(|it| it.found.lock().clone())
+                .unwrap_or_default(),
             stopped: self.shared.stop.reason(),
         }
     }
@@ -158,9 +169,9 @@ impl<T: Target> Instance<T> {
 }
 
 /// Tells this run's values from those of another; never 0, so that no version is.
-fn run_mark(clock: &dyn Clock) -> u16 {
+fn run_mark(clock: &dyn Clock) -> u64 {
     let mixed = (u64::from(clock.unix_seconds()) ^ clock.monotonic_ns()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    ((mixed >> 49) as u16).max(1)
+    (mixed >> (64 - MARK_BITS)).max(1)
 }
 
 impl<T: Target> Observable for Instance<T> {
@@ -234,10 +245,16 @@ pub fn run_all<T: Target>(
     Ok(instances.iter().map(Instance::report).collect())
 }
 
-fn watch<T: Target>(instances: &[Instance<T>], timeout: Option<Duration>, watcher: &mut dyn Watcher, finish: &Finish) {
+fn watch<T: Target>(
+    instances: &[Instance<T>],
+    timeout: Option<Duration>,
+    watcher: &mut dyn Watcher,
+    finish: &Finish,
+) {
     let Some(first) = instances.first() else { return };
     let (clock, stop) = (&first.shared.clock, &first.shared.stop);
-    let observables: Vec<&dyn Observable> = instances.iter().map(|instance| instance as &dyn Observable).collect();
+    let observables: Vec<&dyn Observable> =
+        instances.iter().map(|instance| instance as &dyn Observable).collect();
     let started_ns = clock.monotonic_ns();
     while !finish.wait(TICK) {
         let elapsed = Duration::from_nanos(clock.monotonic_ns() - started_ns);

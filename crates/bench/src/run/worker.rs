@@ -1,20 +1,26 @@
 //! One thread of the stress loop.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use device::Clock;
 use parking_lot::{Mutex, RwLock};
+use workload::pace::{Pause, TokenBucket};
+use workload::payload::{self, Payload};
 use workload::{Request, RequestKind, Source};
 
 use super::counts::Counting;
 use super::latency::{Latencies, Timed};
-use super::pace::{self, TokenBucket};
+use super::pace::wait_until;
 use super::stop::Stop;
 use super::target::{Found, Layer, SetHow, SetOutcome, Target};
-use super::value::{STAMP_BYTES, Stamp, Values};
 use crate::config::plan::RunSettings;
 use crate::consistency::{Checker, Inconsistency, Version};
+
+/// A version's 56 bits: mark of the run, thread, count of the thread's sets.
+const THREAD_SHIFT: u32 = 32;
+const MARK_SHIFT: u32 = 44;
+/// Bits of a run's mark.
+pub const MARK_BITS: u32 = 56 - MARK_SHIFT;
 
 /// One in so many operations is timed, unless all are asked for: two clock readings cost a quarter of a DRAM hit.
 pub const SAMPLE_EVERY: u32 = 16;
@@ -28,7 +34,7 @@ pub struct Shared<T> {
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Value bytes.
-    pub values: Values,
+    pub payload: Payload,
     /// Set when the run is to end early.
     pub stop: Stop,
     /// For a rate of all threads together.
@@ -44,7 +50,7 @@ pub struct Checking {
     /// Judges what is found.
     pub checker: Checker,
     /// Mark of this run in every version, so that what an earlier run left is told apart.
-    pub run_mark: u16,
+    pub run_mark: u64,
     /// Chains grow in several steps, which only their own lock makes one. `None` where nothing is chained.
     pub chain_locks: Option<Box<[RwLock<()>]>>,
     /// The first inconsistencies, in words.
@@ -73,14 +79,14 @@ pub struct Worker<'a, T> {
     number: u16,
     sets_done: u64,
     until_timed: u32,
-    until_pause: u64,
+    pause: Pause,
 }
 
 impl<'a, T: Target> Worker<'a, T> {
     /// Worker `number` of a run.
     pub fn new(shared: &'a Shared<T>, board: &'a Board, number: u16) -> Self {
-        let until_pause = shared.settings.delay.map_or(0, |(batch, _)| batch);
-        Self { shared, board, number, sets_done: 0, until_timed: 1, until_pause }
+        let (batch, pause_ns) = shared.settings.delay.unwrap_or_default();
+        Self { shared, board, number, sets_done: 0, until_timed: 1, pause: Pause::new(batch, pause_ns) }
     }
 
     /// Does what `source` asks until it ends, the thread's operations are done, or the run is stopped.
@@ -97,23 +103,26 @@ impl<'a, T: Target> Worker<'a, T> {
                 self.perform(&request);
                 self.board.counting.ops.one();
                 done += 1;
+                self.pause();
             }
         }
     }
 
-    fn hold_back(&mut self) {
+    /// Waits for the run's turn.
+    fn hold_back(&self) {
         if let Some(bucket) = &self.shared.bucket {
-            let wait_ns = bucket.book(self.shared.clock.monotonic_ns());
-            if wait_ns > 0 {
-                pace::wait(&*self.shared.clock, Duration::from_nanos(wait_ns));
+            let now_ns = self.shared.clock.monotonic_ns();
+            let due_ns = bucket.reserve(1, now_ns);
+            if due_ns > now_ns {
+                wait_until(&*self.shared.clock, due_ns);
             }
         }
-        if let Some((batch, pause)) = self.shared.settings.delay {
-            if self.until_pause == 0 {
-                pace::wait(&*self.shared.clock, pause);
-                self.until_pause = batch;
-            }
-            self.until_pause -= 1;
+    }
+
+    /// Pauses where the batch is full.
+    fn pause(&mut self) {
+        if let Some(pause_ns) = self.pause.after_operation() {
+            wait_until(&*self.shared.clock, self.shared.clock.monotonic_ns() + pause_ns);
         }
     }
 
@@ -186,14 +195,14 @@ impl<'a, T: Target> Worker<'a, T> {
         let shared = self.shared;
         let checking = shared.checking.as_ref();
         let begun = checking.map(|checking| checking.checker.begin_set(request.key_id, fold(&[version])));
-        let (values, populate) = (&shared.values, shared.settings.populate);
-        let stamp = Stamp { key_id: request.key_id, version };
+        let (payload, populate) = (&shared.payload, shared.settings.populate);
         let started = self.start_timing();
-        let outcome = self.shared.target.set(request.key, self.value_bytes(request.value_bytes), how, |value| {
-            if populate {
-                values.fill(stamp, value);
-            }
-        });
+        let outcome =
+            self.shared.target.set(request.key, self.value_bytes(request.value_bytes), how, |value| {
+                if populate {
+                    payload.fill(value, request.key_id, version);
+                }
+            });
         self.end_timing(Timed::Set, started);
         if let (Some(checking), Some(begun)) = (checking, begun) {
             match outcome {
@@ -282,24 +291,23 @@ impl<'a, T: Target> Worker<'a, T> {
         }
     }
 
-    /// Hangs the request's links on its item. In a checked run each step is a version of its own: the parent's stamp and
+    /// Hangs the request's links on its item. In a checked run each step is a version of its own: the parent's and
     /// those of the links so far.
     fn hang(&mut self, request: &Request<'_>) -> bool {
-        let mut stamps = vec![self.version_now()];
+        let mut versions = vec![self.version_now()];
         for link_bytes in request.chain_bytes {
             let version = self.next_version();
-            stamps.push(version);
-            let now = fold(&stamps);
+            versions.push(version);
+            let now = fold(&versions);
             let shared = self.shared;
             let checking = shared.checking.as_ref();
             let begun = checking.map(|checking| checking.checker.begin_set(request.key_id, now));
-            let (values, populate) = (&shared.values, shared.settings.populate);
-            let stamp = Stamp { key_id: request.key_id, version };
+            let (payload, populate) = (&shared.payload, shared.settings.populate);
             let link_bytes = self.value_bytes(u64::from(*link_bytes));
             let started = self.start_timing();
             let hung = self.shared.target.chain(request.key, link_bytes, |link| {
                 if populate {
-                    values.fill(stamp, link);
+                    payload.fill(link, request.key_id, version);
                 }
             });
             self.end_timing(Timed::AddChained, started);
@@ -331,12 +339,14 @@ impl<T: Target> Worker<'_, T> {
 
     fn version_now(&self) -> u64 {
         let mark = self.shared.checking.as_ref().map_or(0, |checking| checking.run_mark);
-        u64::from(mark) << 48 | u64::from(self.number) << 36 | (self.sets_done & ((1 << 36) - 1))
+        mark << MARK_SHIFT
+            | u64::from(self.number) << THREAD_SHIFT
+            | (self.sets_done & ((1 << THREAD_SHIFT) - 1))
     }
 
-    /// A checked value must have room for its stamp.
+    /// A checked value must have room for the payload's header.
     fn value_bytes(&self, asked: u64) -> usize {
-        let floor = if self.shared.checking.is_some() { STAMP_BYTES as u64 } else { 0 };
+        let floor = if self.shared.checking.is_some() { payload::HEADER_BYTES as u64 } else { 0 };
         usize::try_from(asked.max(floor)).unwrap_or(usize::MAX)
     }
 
@@ -348,22 +358,25 @@ impl<T: Target> Worker<'_, T> {
         begun: crate::consistency::Begun,
     ) -> Result<(), Inconsistency> {
         let Some(item) = item else { return checking.checker.end_get(key_id, begun, None, false) };
-        let mut stamps = Vec::new();
+        if !self.shared.settings.populate {
+            // There is nothing to read in what nobody wrote.
+            return checking.checker.end_get(key_id, begun, None, false);
+        }
+        let mut versions = Vec::new();
         let mut intact = true;
-        let populated = self.shared.settings.populate;
-        let mut look = |piece: &[u8]| match Stamp::of(piece) {
-            Some(stamp) if stamp.key_id == key_id || !populated => {
-                intact &= !populated || self.shared.values.is_intact(stamp, piece);
-                stamps.push(stamp.version);
-            }
-            _ => intact = false,
+        let mut look = |piece: &[u8]| match self.shared.payload.verify(piece, key_id) {
+            Ok(version) => versions.push(version.low_bits),
+            Err(_) => intact = false,
         };
         look(item);
         item.each_link(&mut look);
-        let inherited = stamps.first().is_some_and(|version| (version >> 48) as u16 != checking.run_mark);
-        let found = populated.then(|| fold(&stamps));
-        checking.checker.end_get(key_id, begun, found, inherited)?;
-        if intact { Ok(()) } else { Err(checking.checker.damaged(key_id)) }
+        if !intact {
+            // What it was is not known: the get ends as one that saw nothing.
+            let _ = checking.checker.end_get(key_id, begun, None, false);
+            return Err(checking.checker.damaged(key_id));
+        }
+        let inherited = versions.first().is_some_and(|version| version >> MARK_SHIFT != checking.run_mark);
+        checking.checker.end_get(key_id, begun, Some(fold(&versions)), inherited)
     }
 
     fn report(&self, checking: &Checking, verdict: Result<(), Inconsistency>) {
@@ -398,12 +411,14 @@ impl<T: Target> Worker<'_, T> {
     }
 }
 
-/// The version of an item: of its own stamp and those of its links, in any order.
-fn fold(stamps: &[u64]) -> Version {
-    match stamps {
+/// The version of an item: of its own value and those of its links, in any order.
+fn fold(versions: &[u64]) -> Version {
+    match versions {
         [single] => Version(*single),
         several => {
-            let mix = |stamp: &u64| (stamp ^ (stamp >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(31);
+            let mix = |version: &u64| {
+                (version ^ (version >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(31)
+            };
             // Bit 63 keeps a chain apart from any single version.
             Version(several.iter().map(mix).fold(0, u64::wrapping_add) | 1 << 63)
         }

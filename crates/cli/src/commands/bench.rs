@@ -3,9 +3,15 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bench::config::cachebench::{load, load_text};
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
+use bench::progress::{Progress, ProgressOptions};
+use bench::report::text::{self, TextOptions};
+use bench::report::{RunReport, json, totals};
+use bench::run::stop::Stop;
+use bench::session::{Session, SessionOptions};
 use clap::Args;
 
 /// The config that runs when none is named.
@@ -13,6 +19,7 @@ const EXAMPLE: &str = include_str!("../../../../examples/hybrid.json");
 const EXAMPLE_NAME: &str = "examples/hybrid.json";
 
 const PASSED: u8 = 0;
+const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 
 /// The command line of `bench`. Flags may be written with one dash or two, with `-` or `_`.
@@ -69,15 +76,133 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn load_config(arguments: &Arguments) -> Result<Loaded, ConfigError> {
     let mut overrides = arguments.set.clone();
-    overrides.extend(arguments.device.clone().map(Override::Device));
-    match arguments.config.as_ref().or(arguments.json_test_config.as_ref()) {
+    let file = arguments.config.as_ref().or(arguments.json_test_config.as_ref());
+    // The example must leave nothing behind where the user happens to stand.
+    let example = file.is_none().then(|| DeviceSpec::Path(std::env::temp_dir()));
+    overrides.extend(arguments.device.clone().or(example).map(Override::Device));
+    match file {
         Some(file) => load(file, &overrides),
         None => load_text(Path::new(EXAMPLE_NAME), EXAMPLE, &overrides),
     }
 }
 
-fn execute(_config: &Config, _arguments: &Arguments) -> ExitCode {
-    ExitCode::from(USAGE)
+fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
+    let stop = Stop::default();
+    if let Err(error) = stop_on_signals(&stop) {
+        return usage_error(&error);
+    }
+    let options = SessionOptions {
+        seed: arguments.seed,
+        timeout: (arguments.timeout_seconds > 0).then(|| Duration::from_secs(arguments.timeout_seconds)),
+        time_all: arguments.report_api_latency,
+        stop,
+    };
+    greet(config, arguments);
+    let session = match Session::open(config, options) {
+        Ok(session) => session,
+        Err(error) => return usage_error(&error),
+    };
+    match run_session(session, config, arguments) {
+        Ok(report) if report.passed() => ExitCode::from(PASSED),
+        Ok(_) => ExitCode::from(FAILED),
+        Err(error) => usage_error(&*error),
+    }
+}
+
+fn run_session(
+    session: Session,
+    config: &Config,
+    arguments: &Arguments,
+) -> Result<RunReport, Box<dyn std::error::Error>> {
+    let options = ProgressOptions {
+        interval: Duration::from_secs(arguments.progress),
+        stats_file: arguments.progress_stats_file.clone(),
+        quiet: arguments.quiet,
+    };
+    let lines = Lines { to_stderr: arguments.json_on_stdout() };
+    let mut progress = Progress::new(options, config.instances.len(), lines)?;
+    let report = session.run(config, &mut progress)?;
+    let text_options = TextOptions { api_latency: arguments.report_api_latency };
+    let results: Vec<String> = report.instances.iter().map(|it| text::results(it, text_options)).collect();
+    progress.finish(&results)?;
+    print_results(&report, &results, arguments, text_options);
+    if let Some(file) = &arguments.json {
+        write_json(file, &report)?;
+    }
+    Ok(report)
+}
+
+/// The first signal ends the run with a full report; the second ends the process.
+fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let flag = stop.interrupt_flag();
+        // Registered first, so that it sees the flag only from the second signal on.
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, std::sync::Arc::clone(&flag))?;
+        signal_hook::flag::register(signal, flag)?;
+    }
+    Ok(())
+}
+
+fn greet(config: &Config, arguments: &Arguments) {
+    if arguments.quiet {
+        return;
+    }
+    let mut out = Lines { to_stderr: arguments.json_on_stdout() };
+    let instances = config.instances.len();
+    let ops: u64 =
+        config.instances.iter().map(|it| it.test.ops_per_thread.saturating_mul(it.test.threads)).sum();
+    let _ = writeln!(out, "===JSON Config===\n{}", config.text.trim_end());
+    let _ = writeln!(out, "Running {instances} cachebench instance(s)");
+    let _ = writeln!(out, "Total {:.2}M ops to be run", ops as f64 / 1e6);
+}
+
+fn print_results(report: &RunReport, results: &[String], arguments: &Arguments, options: TextOptions) {
+    if arguments.quiet {
+        return;
+    }
+    let mut out = Lines { to_stderr: arguments.json_on_stdout() };
+    for (number, words) in results.iter().enumerate() {
+        if results.len() > 1 {
+            let _ = writeln!(out, "== Instance {number} ==");
+        }
+        let _ = write!(out, "{words}");
+    }
+    if results.len() > 1 {
+        let _ = write!(out, "== All instances ==\n{}", text::results(&totals(&report.instances), options));
+    }
+    let _ = write!(out, "{}", text::verdict(report));
+}
+
+fn write_json(file: &Path, report: &RunReport) -> std::io::Result<()> {
+    let mut words = serde_json::to_string_pretty(&json::render(report))?;
+    words.push('\n');
+    if file == Path::new("-") {
+        return std::io::stdout().write_all(words.as_bytes());
+    }
+    std::fs::write(file, words)
+        .map_err(|error| std::io::Error::new(error.kind(), format!("writing {}: {error}", file.display())))
+}
+
+impl Arguments {
+    /// Then everything for humans goes to standard error.
+    fn json_on_stdout(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+}
+
+/// Where lines for humans go.
+struct Lines {
+    to_stderr: bool,
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.to_stderr { std::io::stderr().write(bytes) } else { std::io::stdout().write(bytes) }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        if self.to_stderr { std::io::stderr().flush() } else { std::io::stdout().flush() }
+    }
 }
 
 fn warn(config: &Config, arguments: &Arguments) {
@@ -92,10 +217,19 @@ fn warn(config: &Config, arguments: &Arguments) {
 fn validated(config: &Config, arguments: &Arguments) -> ExitCode {
     if !arguments.quiet {
         for feature in &config.later {
-            say(format_args!("{}: {}: a run needs {}, which is not here yet", config.file.display(), feature.at, feature.words));
+            say(format_args!(
+                "{}: {}: a run needs {}, which is not here yet",
+                config.file.display(),
+                feature.at,
+                feature.words
+            ));
         }
         let instances = config.instances.len();
-        say(format_args!("{}: valid, {instances} instance(s), {} warning(s)", config.file.display(), config.warnings.len()));
+        say(format_args!(
+            "{}: valid, {instances} instance(s), {} warning(s)",
+            config.file.display(),
+            config.warnings.len()
+        ));
     }
     ExitCode::from(PASSED)
 }

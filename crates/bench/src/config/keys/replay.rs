@@ -16,7 +16,7 @@ section! {
         "Copies of the trace, each with keys of its own.";
         amplification: u64 = 1, "ampFactor", "", Honoured;
         "Multiplies value sizes.";
-        size_amplification: f64 = 1.0, "ampSizeFactor", "", Honoured;
+        size_amplification: u64 = 1, "ampSizeFactor", "", Honoured;
         "`strict`: requests of one key keep their order; `relaxed` and `none`: any thread takes any.";
         serialization: String = "strict".to_owned(), "replaySerializationMode", "", Honoured;
         "Interval of relaxed order.";

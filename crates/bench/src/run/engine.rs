@@ -1,0 +1,228 @@
+//! The hybrid cache as a target.
+
+use std::sync::Arc;
+
+use cache::{Cache, InsertOptions, Item};
+use parking_lot::Mutex;
+
+use super::latency::Histogram;
+use super::target::{DramCounts, FlashCounts, Found, Layer, SetHow, SetOutcome, Snapshot, Target};
+
+/// A cache and what was measured of its device.
+pub struct EngineTarget {
+    cache: Cache,
+    device_latency: Option<Arc<DeviceLatency>>,
+    buffered: bool,
+}
+
+/// Latencies of a device's transfers. Several stripes, so that threads seldom meet.
+#[derive(Default)]
+pub struct DeviceLatency {
+    stripes: [Stripe; STRIPES],
+}
+
+const STRIPES: usize = 8;
+
+#[derive(Default)]
+#[repr(align(128))]
+struct Stripe {
+    reads: Mutex<Histogram>,
+    writes: Mutex<Histogram>,
+}
+
+impl DeviceLatency {
+    /// Counts a read.
+    pub fn read(&self, latency_ns: u64) {
+        self.stripe(latency_ns).reads.lock().record(latency_ns);
+    }
+
+    /// Counts a write.
+    pub fn write(&self, latency_ns: u64) {
+        self.stripe(latency_ns).writes.lock().record(latency_ns);
+    }
+
+    /// The low bits of a latency are as good as random.
+    fn stripe(&self, latency_ns: u64) -> &Stripe {
+        &self.stripes[latency_ns as usize % STRIPES]
+    }
+
+    /// Reads and writes so far.
+    #[must_use]
+    pub fn read_and_write(&self) -> (Histogram, Histogram) {
+        let (mut reads, mut writes) = (Histogram::default(), Histogram::default());
+        for stripe in &self.stripes {
+            reads.merge(&stripe.reads.lock());
+            writes.merge(&stripe.writes.lock());
+        }
+        (reads, writes)
+    }
+}
+
+impl EngineTarget {
+    /// A target of `cache`.
+    #[must_use]
+    pub fn new(cache: Cache, device_latency: Option<Arc<DeviceLatency>>, buffered: bool) -> Self {
+        Self { cache, device_latency, buffered }
+    }
+
+    /// The cache, when the run is over.
+    #[must_use]
+    pub fn into_cache(self) -> Cache {
+        self.cache
+    }
+}
+
+impl Found for Item<'_> {
+    fn layer(&self) -> Layer {
+        match Item::layer(self) {
+            cache::Layer::Dram => Layer::Dram,
+            cache::Layer::Flash => Layer::Flash,
+        }
+    }
+
+    fn each_link(&self, show: &mut dyn FnMut(&[u8])) {
+        self.chain().for_each(show);
+    }
+}
+
+impl Target for EngineTarget {
+    type Item<'a> = Item<'a>;
+
+    #[inline]
+    fn get(&self, key: &[u8]) -> Option<Item<'_>> {
+        self.cache.get_blocking(key)
+    }
+
+    fn set(&self, key: &[u8], value_bytes: usize, how: SetHow, fill: impl FnOnce(&mut [u8])) -> SetOutcome {
+        let Ok(pool) = u8::try_from(how.pool) else { return SetOutcome::Refused };
+        let options = InsertOptions { pool, ttl_seconds: how.ttl_seconds };
+        // Spares the room for a value that would be thrown away again.
+        if how.only_if_absent && self.cache.contains(key) && self.cache.get_blocking(key).is_some() {
+            return SetOutcome::Kept;
+        }
+        let Ok(mut item) = self.cache.allocate_blocking(key, value_bytes, &options) else {
+            return SetOutcome::Refused;
+        };
+        fill(&mut item);
+        if !how.only_if_absent {
+            self.cache.insert_new(item);
+            return SetOutcome::Stored;
+        }
+        if self.cache.insert_new_if_absent(item) { SetOutcome::Stored } else { SetOutcome::Kept }
+    }
+
+    /// The engine has no chains yet: each link counts as one that found no room.
+    fn chain(&self, _key: &[u8], _value_bytes: usize, _fill: impl FnOnce(&mut [u8])) -> bool {
+        false
+    }
+
+    fn delete(&self, key: &[u8]) -> bool {
+        self.cache.remove(key)
+    }
+
+    fn could_exist(&self, key: &[u8]) -> bool {
+        self.cache.contains(key)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let stats = self.cache.stats();
+        Snapshot { dram: dram(&stats), flash: self.flash(&stats), details: details(&stats) }
+    }
+}
+
+fn dram(stats: &cache::Stats) -> DramCounts {
+    let sum = |of: fn(&cache::dram::ClassStats) -> u64| {
+        Some(stats.pools.iter().map(|pool| of(&pool.total())).sum())
+    };
+    DramCounts {
+        items: sum(|class| class.items),
+        alloc_attempts: sum(|class| class.allocation_attempts),
+        alloc_failures: sum(|class| class.allocation_failures),
+        evict_attempts: sum(|class| class.evictions + class.eviction_failures),
+        evictions: sum(|class| class.evictions),
+        pool_usage: stats.pools.iter().map(cache::dram::PoolStats::used_fraction).collect(),
+        slabs_released: Some(stats.upkeep.slabs_released),
+        slab_moves: Some((stats.upkeep.moves, stats.upkeep.moves_failed)),
+        slab_evictions: Some((stats.upkeep.release_evictions, stats.upkeep.release_evictions_failed)),
+    }
+}
+
+impl EngineTarget {
+    fn flash(&self, stats: &cache::Stats) -> Option<FlashCounts> {
+        let flash = stats.flash.as_ref()?;
+        let soc = flash.soc.as_ref();
+        let regions = flash.regions.as_ref();
+        let both = |of_soc: fn(&cache::flash::soc::SocStats) -> u64,
+                    of_regions: fn(&cache::flash::region::RegionStats) -> u64| {
+            Some(soc.map_or(0, of_soc) + regions.map_or(0, of_regions))
+        };
+        Some(FlashCounts {
+            items: Some(soc.map_or(0, |soc| soc.items.max(0).cast_unsigned()) + flash.items_in_regions),
+            gets: Some(stats.gets.hits_flash + stats.gets.misses),
+            gets_coalesced: Some(stats.gets.coalesced),
+            puts: Some(flash.puts.offered),
+            puts_stored: Some(flash.puts.stored),
+            puts_clean: Some(flash.puts.clean),
+            puts_overtaken: Some(flash.puts.overtaken),
+            puts_expired: Some(flash.puts.rejected_expired),
+            evictions: both(|soc| soc.evictions, |regions| regions.evictions),
+            deletes: both(|soc| soc.removes, |regions| regions.forgotten),
+            logical_bytes: Some(flash.puts.logical_bytes),
+            host_bytes: Some(flash.device.written_bytes),
+            host_read_bytes: Some(flash.device.read_bytes),
+            media_bytes: flash.device.media_written_bytes,
+            io_errors: Some(flash.device.errors),
+            checksum_errors: both(
+                |soc| soc.checksum_errors,
+                |regions| {
+                    regions.header_checksum_errors
+                        + regions.value_checksum_errors
+                        + regions.table_checksum_errors
+                },
+            ),
+            buffered: self.buffered,
+            recovered: flash.recovered,
+            device_latency: self.device_latency.as_ref().map(|latency| latency.read_and_write()),
+        })
+    }
+}
+
+/// The engine's own counters by CacheBench's kind of names.
+fn details(stats: &cache::Stats) -> Vec<(String, f64)> {
+    let mut out = Vec::new();
+    let mut add = |name: &str, value: u64| out.push((name.to_owned(), value as f64));
+    add("dram_used_slab_bytes", stats.dram_memory.used_slab_bytes);
+    add("dram_index_bytes", stats.dram_memory.index_bytes);
+    add("promotions", stats.gets.promotions);
+    add("reaped", stats.upkeep.reaped);
+    let Some(flash) = &stats.flash else { return out };
+    add("flash_rejected_admission", flash.puts.rejected_admission);
+    add("flash_rejected_short_lived", flash.puts.rejected_short_lived);
+    add("flash_rejected_too_large", flash.puts.rejected_too_large);
+    add("flash_held_back", flash.puts.held_back);
+    if let Some(soc) = &flash.soc {
+        add("navy_bh_items", soc.items.max(0).cast_unsigned());
+        add("navy_bh_inserts", soc.inserts);
+        add("navy_bh_lookups", soc.lookups);
+        add("navy_bh_succ_lookups", soc.hits);
+        add("navy_bh_evictions", soc.evictions);
+        add("navy_bh_logical_written", soc.logical_written_bytes);
+        add("navy_bh_physical_written", soc.physical_written_bytes);
+        add("navy_bh_checksum_errors", soc.checksum_errors);
+        add("navy_bh_bf_false_positives", soc.filter_false_positives);
+    }
+    if let Some(regions) = &flash.regions {
+        add("navy_bc_items", flash.items_in_regions);
+        add("navy_bc_inserts", regions.inserts);
+        add("navy_bc_lookups", regions.reads);
+        add("navy_bc_succ_lookups", regions.hits);
+        add("navy_bc_evictions", regions.evictions);
+        add("navy_bc_reinsertions", regions.reinsertions);
+        add("navy_bc_reclaim", regions.regions_reclaimed);
+        add("navy_bc_logical_written", regions.inserted_bytes);
+        add("navy_bc_physical_written", regions.written_bytes);
+        add("navy_bc_hole_bytes", regions.hole_bytes);
+        add("navy_bc_regions_flushed", regions.regions_flushed);
+    }
+    out
+}

@@ -1,0 +1,264 @@
+//! From a plan to what runs: the device, the cache on it, the workload.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cache::config::{PairConfig, RebalanceBy};
+use cache::dram::DramConfig;
+use cache::flash::region::{OrderConfig, RegionConfig, Reinsertion};
+use cache::{Cache, CacheConfig, CacheError, FlashConfig, Recovery, UpkeepConfig};
+use device::file::OpenOptions;
+use device::wrap::MeasureDevice;
+use device::{Clock, Device, FileDevice, IoError, MemoryDevice, RequestKind, StripeDevice};
+use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirstConfig};
+use policy::eviction::{EvictionConfig, Refresh};
+use workload::Workload;
+use workload::generate::{Online, PreparedAccesses};
+use workload::trace::{Amplify, Format, Order, Replay, SuffixRule};
+
+use super::engine::{DeviceLatency, EngineTarget};
+use crate::config::plan::{
+    AdmissionPlan, CachePlan, EvictionPlan, FlashPlan, OrderPlan, RebalancePlan, RebalanceStrategy,
+    ReinsertionPlan, ReplayPlan, WorkloadPlan,
+};
+
+/// Why something could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The device.
+    #[error("flash: {0}")]
+    Device(#[from] IoError),
+    /// The cache on it.
+    #[error("cache: {0}")]
+    Cache(#[from] CacheError),
+    /// The workload.
+    #[error("workload: {0}")]
+    Workload(#[from] workload::ConfigError),
+    /// A directory for flash or its state.
+    #[error("{path}: {source}", path = path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Something that was checked when the config was read, and turned out otherwise.
+    #[error("{0}")]
+    Config(String),
+}
+
+/// Opens the cache that `plan` describes.
+///
+/// # Errors
+/// What of it cannot be had.
+pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<EngineTarget, OpenError> {
+    let mut config = CacheConfig {
+        dram: dram(plan)?,
+        flash: None,
+        upkeep: upkeep(plan.rebalance.as_ref()),
+        seed,
+        on_remove: None,
+    };
+    let (mut latency, mut buffered) = (None, false);
+    if let Some(plan_flash) = &plan.flash {
+        let device = device(plan_flash, plan.persist_dir.is_some())?;
+        buffered = device.geometry().buffered;
+        let measured = Arc::new(DeviceLatency::default());
+        latency = Some(Arc::clone(&measured));
+        let device = Arc::new(MeasureDevice::new(device, Arc::clone(clock), observer(measured)));
+        config.flash = Some(flash(plan_flash, device, plan.persist_dir.is_some(), seed));
+    }
+    let cache = Cache::builder().config(config).clock(Arc::clone(clock)).open()?;
+    Ok(EngineTarget::new(cache, latency, buffered))
+}
+
+fn observer(latency: Arc<DeviceLatency>) -> device::wrap::measure::Observer {
+    Arc::new(move |kind, _bytes, latency_ns| match kind {
+        RequestKind::Read => latency.read(latency_ns),
+        RequestKind::Write => latency.write(latency_ns),
+        _ => {}
+    })
+}
+
+fn dram(plan: &CachePlan) -> Result<DramConfig, OpenError> {
+    let mut config = DramConfig::new(plan.dram_bytes, cache::config::eviction(eviction(&plan.eviction)?));
+    let share = |(number, share): (usize, &f64)| cache::dram::PoolConfig {
+        name: format!("pool_{number}"),
+        share: *share,
+    };
+    config.pools = plan.pool_shares.iter().enumerate().map(share).collect();
+    config.alloc_factor = plan.classes.factor;
+    config.min_alloc_bytes = plan.classes.min_bytes;
+    config.max_alloc_bytes = plan.classes.max_bytes;
+    config.alloc_sizes = plan.classes.explicit_bytes.clone();
+    Ok(config)
+}
+
+fn eviction(plan: &EvictionPlan) -> Result<EvictionConfig, OpenError> {
+    let kind =
+        plan.policy.parse().map_err(|error| OpenError::Config(format!("cache_config.allocator: {error}")))?;
+    Ok(EvictionConfig {
+        kind,
+        // Fixed: CacheBench reads a tuning interval and never uses it.
+        refresh: Refresh { seconds: plan.refresh_seconds, ratio: 0.0, tune_every_seconds: 0 },
+        update_on_read: plan.update_on_read,
+        update_on_write: false,
+        insertion_point: plan.insertion_point,
+        hot_percent: plan.hot_percent,
+        cold_percent: plan.cold_percent,
+    })
+}
+
+fn upkeep(plan: Option<&RebalancePlan>) -> UpkeepConfig {
+    let Some(plan) = plan else {
+        return UpkeepConfig { rebalance_interval_ms: 0, ..UpkeepConfig::default() };
+    };
+    UpkeepConfig {
+        rebalance_interval_ms: u64::try_from(plan.interval.as_millis()).unwrap_or(u64::MAX),
+        rebalance: match plan.strategy {
+            RebalanceStrategy::Random => RebalanceBy::Random,
+            RebalanceStrategy::TailAge => RebalanceBy::TailAge,
+            RebalanceStrategy::Hits => RebalanceBy::Hits,
+        },
+        rebalance_min_slabs: plan.min_slabs,
+        rebalance_min_difference_ratio: plan.diff_ratio,
+        move_on_release: plan.move_items,
+        ..UpkeepConfig::default()
+    }
+}
+
+/// The device: memory, one path, or a stripe of several with the region as its unit.
+fn device(plan: &FlashPlan, persistent: bool) -> Result<Arc<dyn Device>, OpenError> {
+    if plan.paths.is_empty() {
+        return Ok(Arc::new(MemoryDevice::new(plan.bytes_per_device)));
+    }
+    let mut devices: Vec<Arc<dyn Device>> = Vec::new();
+    for path in &plan.paths {
+        devices.push(Arc::new(open_path(path, plan, persistent)?));
+    }
+    if devices.len() == 1 {
+        return Ok(devices.remove(0));
+    }
+    Ok(Arc::new(StripeDevice::new(devices, u64::from(plan.region_bytes))?))
+}
+
+/// A directory gets a file of its own, which a persistent cache finds again and any other removes at its end. What is
+/// not there is made, and goes the same way.
+fn open_path(path: &Path, plan: &FlashPlan, persistent: bool) -> Result<FileDevice, OpenError> {
+    let options = OpenOptions {
+        size_bytes: Some(plan.bytes_per_device),
+        create: true,
+        buffered: false,
+        remove_on_drop: !persistent,
+        ..OpenOptions::default()
+    };
+    if !path.exists()
+        && let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(parent)
+            .map_err(|source| OpenError::Directory { path: parent.into(), source })?;
+    }
+    let open = |options: &OpenOptions| match (path.is_dir(), persistent) {
+        (true, false) => FileDevice::create_temporary(path, options),
+        (true, true) => FileDevice::open(path.join("flashwright_cache"), options),
+        (false, _) => FileDevice::open(path, options),
+    };
+    match open(&options) {
+        Err(error) if error.kind() == device::ErrorKind::Unsupported && plan.allow_buffered => {
+            Ok(open(&OpenOptions { buffered: true, ..options })?)
+        }
+        opened => Ok(opened?),
+    }
+}
+
+fn flash(plan: &FlashPlan, device: Arc<dyn Device>, persistent: bool, seed: u64) -> FlashConfig {
+    let mut config = FlashConfig::new(device);
+    config.pairs = vec![PairConfig { device_share: 1.0, soc_share: f64::from(plan.soc_percent) / 100.0 }];
+    config.small_item_max_bytes = plan.small_item_max_bytes as usize;
+    config.bucket_bytes = plan.bucket_bytes;
+    config.filter_bytes_per_bucket = plan.filter_bytes;
+    config.regions = regions(plan, &config.regions, seed);
+    config.admission = Arc::from(policy::admission::build(&admission(plan, seed)));
+    config.min_ttl_seconds = plan.min_ttl_seconds;
+    config.recovery = if persistent { Recovery::Reopen } else { Recovery::Discard };
+    config
+}
+
+fn regions(plan: &FlashPlan, defaults: &RegionConfig, seed: u64) -> RegionConfig {
+    let mut regions = defaults.clone();
+    regions.region_bytes = plan.region_bytes;
+    regions.clean_regions = plan.clean_regions.max(defaults.clean_regions);
+    regions.max_write_bytes = plan.max_write_bytes.next_multiple_of(plan.block_bytes);
+    regions.value_checksums = plan.value_checksums;
+    regions.order = match &plan.order {
+        OrderPlan::Lru => OrderConfig::Lru,
+        OrderPlan::Fifo => OrderConfig::Fifo,
+        OrderPlan::SegmentedFifo(shares) => OrderConfig::SegmentedFifo { shares: shares.clone() },
+    };
+    regions.reinsertion = match plan.reinsertion {
+        ReinsertionPlan::Never => Reinsertion::Never,
+        ReinsertionPlan::Hits(at_least) => Reinsertion::Hits { at_least },
+        ReinsertionPlan::Percent(percent) => Reinsertion::Percent { percent, seed },
+    };
+    // As CacheBench: twice the clean regions; never fewer than the store needs.
+    let points = u32::try_from(regions.points()).unwrap_or(u32::MAX);
+    regions.buffers = (2 * regions.clean_regions).max(points + 1).max(defaults.buffers);
+    regions
+}
+
+fn admission(plan: &FlashPlan, seed: u64) -> Vec<AdmissionConfig> {
+    let mut all = Vec::new();
+    match plan.admission {
+        AdmissionPlan::Always => {}
+        AdmissionPlan::Probability(probability) => {
+            all.push(AdmissionConfig::Probability { probability, chance: Chance::EachTime { seed } });
+        }
+        AdmissionPlan::DynamicRandom { bytes_per_second } => {
+            all.push(AdmissionConfig::DynamicRandom(DynamicRandomConfig::new(bytes_per_second)));
+        }
+        AdmissionPlan::RejectFirst => all.push(AdmissionConfig::RejectFirst(RejectFirstConfig::default())),
+    }
+    if plan.retention_seconds > 0 {
+        all.push(AdmissionConfig::Retention { idle_at_most_seconds: plan.retention_seconds });
+    }
+    all
+}
+
+/// Makes the workload that `plan` describes.
+///
+/// # Errors
+/// Distributions that describe none.
+pub fn workload(plan: &WorkloadPlan) -> Result<Box<dyn Workload>, OpenError> {
+    Ok(match plan {
+        WorkloadPlan::Online(config) => Box::new(Online::new(config)?),
+        WorkloadPlan::Prepared { config, ops } => Box::new(PreparedAccesses::new(config, *ops)?),
+        WorkloadPlan::Replay(plan) => Box::new(Replay::new(replay(plan))),
+    })
+}
+
+fn replay(plan: &ReplayPlan) -> workload::trace::ReplayConfig {
+    let format = Format::named("kvcache").expect("the format is in the table");
+    let mut config = workload::trace::ReplayConfig::new(plan.files.clone(), format);
+    config.time_units_per_second = plan.time_units_per_second;
+    config.amplify = Amplify {
+        copies: plan.amplification,
+        size_factor: plan.size_amplification,
+        rule: if plan.cachebench_amplification { SuffixRule::Truncate } else { SuffixRule::Append },
+    };
+    config.skip_rows = plan.fast_forward;
+    config.repeat = plan.repeat;
+    config.ignore_op_count = plan.ignore_op_count;
+    config.order = if plan.strict_order { Order::Strict } else { Order::Any };
+    config
+}
+
+/// Whether a workload hangs chains on items.
+#[must_use]
+pub fn has_chains(plan: &WorkloadPlan) -> bool {
+    match plan {
+        WorkloadPlan::Online(config) | WorkloadPlan::Prepared { config, .. } => {
+            config.pools.iter().any(|pool| pool.distribution.mix.add_chained > 0.0)
+        }
+        WorkloadPlan::Replay(_) => false,
+    }
+}

@@ -1,0 +1,120 @@
+//! A whole run: open everything, stress it, say how it went.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use device::{Clock, SystemClock};
+
+use crate::config::cachebench::{Config, ConfigError};
+use crate::config::lower::lower;
+use crate::config::plan::{InstancePlan, RunPlan};
+use crate::environment;
+use crate::report::RunReport;
+use crate::run::engine::EngineTarget;
+use crate::run::open::{self, OpenError};
+use crate::run::stop::Stop;
+use crate::run::{Instance, InstanceOptions, RunError, Watcher, run_all};
+
+/// How a session is run, besides what the config says.
+#[derive(Debug, Clone, Default)]
+pub struct SessionOptions {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Ends the run, with a full report.
+    pub timeout: Option<Duration>,
+    /// Times every operation.
+    pub time_all: bool,
+    /// Ends the run when it is set.
+    pub stop: Stop,
+}
+
+/// Everything opened, nothing run yet.
+pub struct Session {
+    instances: Vec<Instance<EngineTarget>>,
+    options: SessionOptions,
+    flash_paths: Vec<PathBuf>,
+    clock: Arc<dyn Clock>,
+}
+
+/// Why a session could not be.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The config cannot run.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Something that it names cannot be opened.
+    #[error("instance {instance}: {source}")]
+    Open {
+        /// Which of several.
+        instance: usize,
+        /// What.
+        source: OpenError,
+    },
+    /// The run could not start.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl Session {
+    /// Opens what `config` describes.
+    ///
+    /// # Errors
+    /// A feature that is not here, or something that cannot be opened.
+    pub fn open(config: &Config, options: SessionOptions) -> Result<Self, SessionError> {
+        let plan = lower(config)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let flash_paths = flash_paths(&plan);
+        let mut instances = Vec::new();
+        for (number, plan) in plan.instances.into_iter().enumerate() {
+            let opened = open_instance(plan, number, &options, &clock);
+            instances.push(opened.map_err(|source| SessionError::Open { instance: number, source })?);
+        }
+        Ok(Self { instances, options, flash_paths, clock })
+    }
+
+    /// Runs it to its end and closes the caches.
+    ///
+    /// # Errors
+    /// A workload or thread that cannot start.
+    pub fn run(self, config: &Config, watcher: &mut dyn Watcher) -> Result<RunReport, SessionError> {
+        let environment = environment::capture(&self.flash_paths, self.clock.unix_seconds());
+        let instances = run_all(&self.instances, self.options.timeout, watcher)?;
+        Ok(RunReport {
+            instances,
+            warnings: config.warnings.iter().map(ToString::to_string).collect(),
+            seed: self.options.seed,
+            config: config.as_run(),
+            environment,
+        })
+    }
+}
+
+fn open_instance(
+    plan: InstancePlan,
+    number: usize,
+    options: &SessionOptions,
+    clock: &Arc<dyn Clock>,
+) -> Result<Instance<EngineTarget>, OpenError> {
+    // Instances of one run must not ask for the same keys in the same order.
+    let seed = options.seed.wrapping_add(number as u64);
+    let workload = open::workload(&plan.workload)?;
+    let target = open::cache(&plan.cache, seed, clock)?;
+    let instance_options = InstanceOptions {
+        seed,
+        clock: Arc::clone(clock),
+        stop: options.stop.clone(),
+        time_all: options.time_all,
+        inherits: plan.cache.persist_dir.is_some(),
+        chains: open::has_chains(&plan.workload),
+    };
+    Ok(Instance::new(target, plan.run, workload, instance_options))
+}
+
+fn flash_paths(plan: &RunPlan) -> Vec<PathBuf> {
+    plan.instances
+        .iter()
+        .filter_map(|it| it.cache.flash.as_ref())
+        .flat_map(|flash| flash.paths.clone())
+        .collect()
+}

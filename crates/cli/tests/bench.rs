@@ -1,0 +1,174 @@
+//! The command as scripts use it: exit codes, what goes where, and that the JSON can be read.
+#![allow(clippy::unwrap_used, reason = "a test may panic, and says what it skips")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn flashwright(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flashwright")).args(arguments).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A config in a directory of its own.
+fn config(name: &str, text: &str) -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let file: PathBuf = directory.path().join(name);
+    std::fs::write(&file, text).unwrap();
+    (directory, file.to_str().unwrap().to_owned())
+}
+
+const SMALL: &str = r#"{
+  "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 32, "navyRegionSizeMB": 1, "navyBlockSize": 4096 },
+  "test_config": { "numOps": 4000, "numThreads": 2, "numKeys": 5000, "checkConsistency": true, "enableLookaside": true,
+    "keySizeRange": [8, 16], "keySizeRangeProbability": [1.0], "valSizeRange": [100, 8000], "valSizeRangeProbability": [1.0],
+    "getRatio": 0.8, "setRatio": 0.15, "delRatio": 0.05 }
+}"#;
+
+#[test]
+fn a_run_passes_and_its_json_on_standard_output_is_all_there_is() {
+    let (_directory, file) = config("small.json", SMALL);
+    let output = flashwright(&["bench", &file, "--json", "-", "--seed", "7"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let result: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(result["command"], "bench");
+    assert_eq!(result["seed"], 7);
+    assert_eq!(result["world"], "real");
+    assert_eq!(result["verdict"]["passed"], true);
+    assert_eq!(result["totals"]["ops"], 8000);
+    assert_eq!(result["instances"].as_array().unwrap().len(), 1);
+    assert!(
+        result["totals"]["flash_bytes_host"].as_u64().unwrap() > 0,
+        "DRAM is small: something went to flash"
+    );
+    assert_eq!(
+        result["totals"]["flash_bytes_media"],
+        Value::Null,
+        "memory does not tell what its medium wrote"
+    );
+    assert!(err(&output).contains("== Test Results =="), "lines for humans go to standard error then");
+}
+
+#[test]
+fn the_spellings_of_cachebench_are_understood_and_its_lines_printed() {
+    let (directory, file) = config("small.json", SMALL);
+    let stats = directory.path().join("stats.log");
+    let stats = stats.to_str().unwrap();
+    let flags = [
+        "bench",
+        "-json_test_config",
+        &file,
+        "--progress_stats_file",
+        stats,
+        "-progress",
+        "1",
+        "--timeout_seconds=60",
+    ];
+    let output = flashwright(&flags);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let lines = out(&output);
+    for line in [
+        "===JSON Config===",
+        "== Allocator Stats ==",
+        "Cache Gets    : ",
+        "NVM Read  Latency    p50      : ",
+        "Finished!",
+    ] {
+        assert!(lines.contains(line), "{line} is missing in:\n{lines}");
+    }
+    let stats = std::fs::read_to_string(stats).unwrap();
+    assert!(
+        stats.starts_with("=== Starting new run ===\n") && stats.contains("== Test Results =="),
+        "{stats}"
+    );
+}
+
+#[test]
+fn quiet_is_quiet() {
+    let (_directory, file) = config("small.json", SMALL);
+    let output = flashwright(&["bench", &file, "-q"]);
+    assert_eq!((output.status.code(), out(&output), err(&output)), (Some(0), String::new(), String::new()));
+}
+
+#[test]
+fn validate_checks_and_stops() {
+    let (_directory, file) = config("small.json", SMALL);
+    let output = flashwright(&["bench", &file, "--validate"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(out(&output).contains("valid, 1 instance(s)"));
+    assert!(!out(&output).contains("Test Results"));
+}
+
+#[test]
+fn a_mistake_in_the_config_is_exit_2_with_file_key_and_nearest_name() {
+    let (_directory, file) = config("bad.json", &SMALL.replace("numThreads", "numThread"));
+    let output = flashwright(&["bench", &file]);
+    assert_eq!(output.status.code(), Some(2));
+    let words = err(&output);
+    assert!(
+        words.contains("bad.json: test_config.numThread: unknown key; did you mean `numThreads`?"),
+        "{words}"
+    );
+    assert!(out(&output).is_empty());
+}
+
+#[test]
+fn a_feature_that_is_not_here_validates_and_does_not_run() {
+    let (_directory, file) = config("small.json", SMALL);
+    let fdp = "--set=cache_config.deviceEnableFDP=true";
+    let checked = flashwright(&["bench", &file, fdp, "--validate"]);
+    assert_eq!(checked.status.code(), Some(0));
+    assert!(out(&checked).contains("a run needs NVMe placement (FDP), which is not here yet"));
+    let run = flashwright(&["bench", &file, fdp]);
+    assert_eq!(run.status.code(), Some(2));
+    assert!(err(&run).contains("deviceEnableFDP: needs NVMe placement (FDP)"), "{}", err(&run));
+}
+
+#[test]
+fn a_wrong_flag_and_a_missing_file_are_exit_2() {
+    assert_eq!(flashwright(&["bench", "--nonsense"]).status.code(), Some(2));
+    let output = flashwright(&["bench", "/nowhere/none.json"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("/nowhere/none.json: cannot be read"));
+}
+
+#[test]
+fn the_built_in_example_is_valid() {
+    let output = flashwright(&["bench", "--validate"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(out(&output).contains("examples/hybrid.json: valid"));
+}
+
+#[test]
+fn an_interrupt_ends_the_run_with_a_full_report() {
+    let (directory, file) = config("small.json", SMALL);
+    let result = directory.path().join("result.json");
+    let endless = [
+        "--set",
+        "test_config.numOps=1000000000",
+        "--set",
+        "test_config.opDelayBatch=1",
+        "--set",
+        "test_config.opDelayNs=2000000",
+    ];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_flashwright"))
+        .args(["bench", &file, "--quiet", "--json", result.to_str().unwrap()])
+        .args(endless)
+        .spawn()
+        .unwrap();
+    // Signals are handled before anything is opened; the run itself is recognised by time passing only.
+    std::thread::park_timeout(std::time::Duration::from_millis(1500));
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let result: Value = serde_json::from_str(&std::fs::read_to_string(result).unwrap()).unwrap();
+    assert_eq!(result["verdict"]["stopped"], "interrupt");
+}
