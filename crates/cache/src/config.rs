@@ -204,8 +204,7 @@ impl Builder {
     /// Pools, by name and share of DRAM; one if not said.
     #[must_use]
     pub fn pools(mut self, pools: impl IntoIterator<Item = (String, f64)>) -> Self {
-        self.config.dram.pools =
-            pools.into_iter().map(|(name, share)| PoolConfig { name, share }).collect();
+        self.config.dram.pools = pools.into_iter().map(|(name, share)| PoolConfig { name, share }).collect();
         self
     }
 

@@ -20,7 +20,7 @@ use crate::config::{Removal, RemoveCallback};
 use crate::dram::{AllocateError, Draft, Dram, Handle, PoolId};
 use crate::error::{Inserted, Refusal};
 use crate::flash::tier::{self, Crossing, FlashTier};
-use crate::flash::{FlashValue, Waiting, chain};
+use crate::flash::{FlashValue, Waiting, chain, region};
 use crate::in_flight::{InFlight, Joined, Turn};
 use crate::item::{Item, Layer};
 use crate::stats::{Counters, Stats};
@@ -271,12 +271,12 @@ impl Engine {
             return None;
         };
         self.counters.hit_flash(hash);
-        Some(self.promote(key, hash, value, turn))
+        Some(self.promote(key, hash, value, &turn))
     }
 
     /// Takes a value read from flash into DRAM if there is room at once and nobody overtook the fetch; else the
     /// caller gets the value alone.
-    fn promote<'a>(&'a self, key: &[u8], hash: KeyHash, value: FlashValue, turn: Turn<'_>) -> Item<'a> {
+    fn promote<'a>(&'a self, key: &[u8], hash: KeyHash, value: FlashValue, turn: &Turn<'_>) -> Item<'a> {
         let pieces = if tier::is_chained(value.tag) { chain::pieces(&value) } else { None };
         let pieces = pieces.unwrap_or_default();
         let parent = pieces.first().cloned().unwrap_or(0..value.len());
@@ -348,7 +348,8 @@ impl Engine {
             return Err(Refusal::NoSuchPool(options.pool));
         }
         let hash = KeyHash::of(key);
-        let expiry_seconds = options.ttl_seconds.map_or(0, |ttl| self.clock.unix_seconds().saturating_add(ttl));
+        let expiry_seconds =
+            options.ttl_seconds.map_or(0, |ttl| self.clock.unix_seconds().saturating_add(ttl));
         loop {
             let (pool, crossing) = (PoolId(options.pool), Crossing(self.flash.as_ref()));
             let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
@@ -432,6 +433,25 @@ impl Engine {
         // What flash holds lacks the new link.
         self.displace(hash, key);
         Ok(())
+    }
+
+    /// One piece of background work of every kind that is due; says whether there was any for flash.
+    pub(crate) async fn step(&self, waiting: Waiting) -> bool {
+        self.upkeep_step();
+        let Some(flash) = &self.flash else { return false };
+        let mut worked = false;
+        for pair in &flash.pairs {
+            if let Some(regions) = &pair.regions {
+                worked |= regions.step(waiting).await != region::Progress::Idle;
+            }
+            if let Some(soc) = &pair.soc
+                && soc.wants_step()
+            {
+                soc.step(waiting, self.clock.unix_seconds()).await;
+                worked = true;
+            }
+        }
+        worked
     }
 
     pub(crate) fn stats(&self) -> Stats {

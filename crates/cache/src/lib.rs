@@ -43,6 +43,12 @@ impl Cache {
         Builder::new()
     }
 
+    /// Does one piece of background work of every kind that is due; says whether there was any for flash. For caches
+    /// opened by [`Builder::open_stepped`]: where there are threads, they do this.
+    pub async fn step(&self) -> bool {
+        self.engine.step(flash::Waiting::Task).await
+    }
+
     /// Everything counted since the cache was opened.
     #[must_use]
     pub fn stats(&self) -> Stats {

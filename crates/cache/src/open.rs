@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use device::{Clock, Device, SliceDevice};
 
-use crate::{Cache, KeyHash};
 use crate::background::Background;
 use crate::config::{CacheConfig, FlashConfig, PairConfig};
 use crate::dram::Dram;
@@ -17,6 +16,7 @@ use crate::hybrid::Engine;
 use crate::in_flight::InFlight;
 use crate::stats::Counters;
 use crate::upkeep::Upkeep;
+use crate::{Cache, KeyHash};
 
 impl Cache {
     pub(crate) fn open(
@@ -114,6 +114,7 @@ fn slice(config: &FlashConfig, range: Range<u64>) -> Result<Arc<dyn Device>, Cac
     Ok(Arc::new(slice))
 }
 
-fn wrong(error: impl ToString) -> CacheError {
-    CacheError::Config(error.to_string())
+#[expect(clippy::needless_pass_by_value, reason = "so that it can stand in map_err")]
+fn wrong(error: impl std::fmt::Display) -> CacheError {
+    CacheError::Config(format!("{error}"))
 }

@@ -110,15 +110,14 @@ impl Settlement<'_> {
             .map_err(|source| CacheError::Device { context: "reading the superblock", source })?;
         let discard = self.config.recovery == Recovery::Discard;
         match recognised {
-            Recognised::Ours(superblock) if !discard => {
-                Ok(superblock.reopened(layout, self.fingerprint()))
-            }
+            Recognised::Ours(superblock) if !discard => Ok(superblock.reopened(layout, self.fingerprint())),
             // The sequence goes on, so that the newest copy is ours at once.
             Recognised::Ours(old) => Ok((Superblock { sequence: old.sequence, ..fresh() }, None)),
             Recognised::Blank => Ok((fresh(), None)),
             _ if discard => {
                 let erased = super::superblock::erase(&*self.device, waiting).await;
-                erased.map_err(|source| CacheError::Device { context: "erasing the old superblock", source })?;
+                erased
+                    .map_err(|source| CacheError::Device { context: "erasing the old superblock", source })?;
                 Ok((fresh(), None))
             }
             // A store of ours whose superblock was damaged can only be empty.
@@ -160,7 +159,8 @@ impl Settlement<'_> {
         let (device, clock) = (Arc::clone(&self.device), Arc::clone(self.clock));
         if let Some(section) = sections.iter().find(|section| section.name == REGIONS_SECTION) {
             let (device, clock) = (Arc::clone(&device), Arc::clone(&clock));
-            let restored = RegionStore::restore(device, clock, config.clone(), &section.payload, waiting).await;
+            let restored =
+                RegionStore::restore(device, clock, config.clone(), &section.payload, waiting).await;
             if let Ok(store) = restored {
                 return Ok(Some(store));
             }

@@ -8,8 +8,8 @@ pub mod chain;
 pub(crate) mod home;
 pub mod region;
 pub mod soc;
-pub(crate) mod tier;
 pub mod superblock;
+pub(crate) mod tier;
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;

@@ -177,7 +177,12 @@ impl FlashTier {
 
     /// Everything counted so far.
     pub(crate) fn stats(&self) -> FlashStats {
-        let mut stats = FlashStats { puts: self.put_stats(), device: self.device.counters(), recovered: self.pairs.iter().all(|pair| pair.home.recovered), ..Default::default() };
+        let mut stats = FlashStats {
+            puts: self.put_stats(),
+            device: self.device.counters(),
+            recovered: self.pairs.iter().all(|pair| pair.home.recovered),
+            ..Default::default()
+        };
         for pair in &self.pairs {
             if let Some(soc) = &pair.soc {
                 *stats.soc.get_or_insert_default() += &soc.stats();
@@ -235,12 +240,13 @@ impl FlashTier {
     fn stage_in_engine(&self, item: &FlashItem<'_>, bytes: usize) -> Stage<Staged<'_>> {
         let pair = &self.pairs[self.pair_of(item.hash)];
         let small = bytes <= self.small_item_max_bytes;
-        let fits_soc = |soc: &&Soc| {
-            (small || pair.regions.is_none()) && soc.fits(item.key.len(), item.value_len())
-        };
+        let fits_soc =
+            |soc: &&Soc| (small || pair.regions.is_none()) && soc.fits(item.key.len(), item.value_len());
         let engine = if let Some(soc) = pair.soc.as_ref().filter(fits_soc) {
             soc.stage(item).ok().map(|staged| InEngine::Soc(soc, staged))
-        } else if let Some(regions) = pair.regions.as_ref().filter(|regions| bytes <= regions.max_item_bytes()) {
+        } else if let Some(regions) =
+            pair.regions.as_ref().filter(|regions| bytes <= regions.max_item_bytes())
+        {
             match regions.stage(item) {
                 Ok(staged) => Some(InEngine::Region(regions, staged)),
                 Err(region::Refusal::Full) => None,
