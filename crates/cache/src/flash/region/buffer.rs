@@ -226,7 +226,7 @@ impl Reservation {
         unsafe { std::slice::from_raw_parts_mut(self.buffer.start.add(range.start), range.len()) }
     }
 
-    pub(crate) fn buffer(&self) -> &RegionBuffer {
+    pub(crate) fn buffer(&self) -> &Arc<RegionBuffer> {
         &self.buffer
     }
 

@@ -79,13 +79,18 @@ impl RegionStore {
                 lookup.or_else(|| self.index.get_at(hash, found.address).map(|_| Lookup::WrongKey))
             }
             Content::Flash { filling, .. } => {
-                self.look_on_flash(region, unit, found, filling, key, waiting).await
+                self.look_on_flash(hash, region, unit, found, filling, key, waiting).await
             }
         }
     }
 
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what the index, the region and the caller know, once each"
+    )]
     async fn look_on_flash(
         &self,
+        hash: KeyHash,
         region: RegionId,
         unit: u32,
         found: Found,
@@ -98,7 +103,9 @@ impl RegionStore {
         let end = (start + found.size.units() as usize * unit_bytes).min(self.layout.region_bytes as usize);
         let blocks = self.layout.covering_blocks(&(start..end));
         let read = self.read_blocks(region, blocks.clone(), waiting).await;
-        if !self.holds(region, filling) {
+        // In this order: the address may be older than the filling, but one that was still in the index while the
+        // filling stood belongs to it.
+        if self.index.get_at(hash, found.address).is_none() || !self.holds(region, filling) {
             return None;
         }
         let buffer = match read {

@@ -244,3 +244,42 @@ fn whoever_waits_for_room_is_woken_by_the_flush() {
     assert!(poll_once(ready.as_mut()).is_some());
     assert!(store.ready());
 }
+
+#[test]
+fn a_read_that_meets_the_trim_of_its_region_is_a_miss_and_no_damage() {
+    let config = RegionConfig { trim: true, ..small() };
+    let gate = Gate::new(config.capacity_bytes);
+    let store = open(Arc::clone(&gate) as Arc<dyn Device>, config);
+    fill(&store, 0..100);
+    drain(&store);
+    gate.shut();
+    let key = 5_u64.to_le_bytes();
+    let mut read = pin!(store.read(KeyHash::of(&key), &key, Waiting::Task));
+    assert!(poll_once(read.as_mut()).is_none());
+    let held = gate.open();
+    let mut next = 1000;
+    while store.may_contain(KeyHash::of(&key)) {
+        fill(&store, next..next + 1);
+        next += 1;
+    }
+    gate.let_through(held);
+    assert!(matches!(poll_once(read.as_mut()), Some(Lookup::Miss)));
+    assert_eq!(store.stats().header_checksum_errors, 0);
+}
+
+#[test]
+fn an_address_from_an_earlier_filling_finds_nothing_in_the_new_one() {
+    let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
+    let store = open(device, small());
+    let item = FlashItem { key: b"k", hash: KeyHash(5), value: &[b"v"], expiry_seconds: 0, tag: 0 };
+    let staged = store.stage(&item).unwrap();
+    let dead = store.stage(&item).unwrap();
+    let buffer = Arc::clone(staged.reservation.buffer());
+    assert!(buffer.entry(0, KeyHash(5), |_| ()).is_none(), "still being written");
+    store.commit(staged);
+    drop(dead);
+    assert!(buffer.entry(0, KeyHash(5), |_| ()).is_some());
+    assert!(buffer.entry(0, KeyHash(6), |_| ()).is_none(), "another's");
+    assert!(buffer.entry(1, KeyHash(5), |_| ()).is_none(), "given up");
+    assert!(buffer.entry(2, KeyHash(5), |_| ()).is_none(), "nothing begins there");
+}

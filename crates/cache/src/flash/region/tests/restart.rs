@@ -1,6 +1,7 @@
 //! A clean shutdown and a new store on the same device.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 use device::{IoSlice, MemoryDevice, PlacementHandle};
 
@@ -53,8 +54,10 @@ fn everything_is_found_again_and_nothing_removed_comes_back() {
         let (store, versions) = used(&device, &config);
         let snapshot = store.snapshot();
         let clean = store.clean_regions();
+        let next_sequence = store.next_sequence.load(Ordering::Relaxed);
         drop(store);
         let again = restore(&device, config, &snapshot).unwrap();
+        assert_eq!(again.next_sequence.load(Ordering::Relaxed), next_sequence, "no filling is named twice");
         assert_eq!(again.len(), versions.len());
         assert_eq!(again.clean_regions(), clean);
         assert_eq!(again.stats().items_restored, versions.len() as u64);

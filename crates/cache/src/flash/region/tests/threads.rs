@@ -12,8 +12,21 @@ use super::*;
 
 const KEYS: u64 = 400;
 
-/// What each key's last version is; `None` after a remove. The lock is the key's lock.
-struct Keys(Vec<Mutex<Option<u64>>>);
+/// What each key's last version is, `None` after a remove. The lock is the key's lock.
+struct Keys(Vec<Mutex<Last>>);
+
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Last {
+    version: Option<u64>,
+    /// Tells "removed" from "written and removed again".
+    changes: u64,
+}
+
+impl Last {
+    fn set(&mut self, version: Option<u64>) {
+        *self = Self { version, changes: self.changes + 1 };
+    }
+}
 
 fn write(store: &RegionStore, keys: &Keys, seed: u64, steps: u64) {
     let mut random = StdRng::seed_from_u64(seed);
@@ -23,7 +36,7 @@ fn write(store: &RegionStore, keys: &Keys, seed: u64, steps: u64) {
         if random.random_range(0..10) == 0 {
             let mut last = keys.0[key as usize].lock();
             forget(store, key);
-            *last = None;
+            last.set(None);
             continue;
         }
         let (bytes, content) = (key.to_le_bytes(), value(key, version));
@@ -43,7 +56,7 @@ fn write(store: &RegionStore, keys: &Keys, seed: u64, steps: u64) {
         };
         let mut last = keys.0[key as usize].lock();
         store.commit(staged);
-        *last = Some(version);
+        last.set(Some(version));
     }
 }
 
@@ -57,7 +70,8 @@ fn read(store: &RegionStore, keys: &Keys, seed: u64, steps: u64) -> u64 {
         let after = *keys.0[key as usize].lock();
         match lookup {
             Lookup::Found(seen) if before == after => {
-                let version = before.unwrap_or_else(|| panic!("seed {seed} step {step}: removed and found"));
+                let version =
+                    before.version.unwrap_or_else(|| panic!("seed {seed} step {step}: removed and found"));
                 assert_eq!(*seen, value(key, version), "seed {seed} step {step} key {key}");
                 found += 1;
             }
@@ -88,12 +102,12 @@ fn work_until(store: &RegionStore, stop: &AtomicBool) {
 fn run(config: RegionConfig) {
     let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
     let store = &open(device, config);
-    let keys = &Keys((0..KEYS).map(|_| Mutex::new(None)).collect());
+    let keys = &Keys((0..KEYS).map(|_| Mutex::default()).collect());
     let stop = &AtomicBool::new(false);
     // Readers find something however late the writers are.
     for key in 0..KEYS {
         put_version(store, key, 0);
-        *keys.0[key as usize].lock() = Some(0);
+        keys.0[key as usize].lock().set(Some(0));
     }
     std::thread::scope(|scope| {
         let writers = (1..=3).map(|seed| spawn(scope, "writer", move || write(store, keys, seed, 2_500)));
@@ -110,7 +124,7 @@ fn run(config: RegionConfig) {
     assert_accounts_balance(store);
     for key in 0..KEYS {
         if let Some(seen) = get(store, key).found() {
-            let version = keys.0[key as usize].lock().expect("removed and found");
+            let version = keys.0[key as usize].lock().version.expect("removed and found");
             assert_eq!(*seen, value(key, version));
         }
     }
