@@ -48,7 +48,9 @@ fn cargo(arguments: &[&str]) -> Result<(), String> {
 }
 
 fn documentation() -> Result<(), String> {
-    run(Command::new(env!("CARGO")).args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"))
+    run(Command::new(env!("CARGO"))
+        .args(["doc", "--workspace", "--no-deps", "--quiet"])
+        .env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 fn run(command: &mut Command) -> Result<(), String> {

@@ -16,9 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// The only files that may hold `unsafe`, and why.
-const UNSAFE: &[(&str, &str)] = &[
-    ("crates/device/src/buffer.rs", "aligned allocation"),
-];
+const UNSAFE: &[(&str, &str)] = &[("crates/device/src/buffer.rs", "aligned allocation")];
 
 const LONGEST_FILE_LINES: usize = 600;
 

@@ -10,8 +10,8 @@ use event_listener::{Event, Listener};
 use futures_util::future::select;
 
 use crate::error::CacheError;
-use crate::flash::region::{self, RegionStore};
 use crate::flash::Waiting;
+use crate::flash::region::{self, RegionStore};
 use crate::flash::soc::Soc;
 use crate::hybrid::Engine;
 
@@ -34,8 +34,10 @@ impl Background {
         let mut background = Self { stop: Arc::new(Stop::default()), threads: Vec::new() };
         let pairs = engine.flash.as_ref().map_or(0, |flash| flash.pairs.len());
         for pair in 0..pairs {
-            background.spawn("flash-regions", engine, move |engine, stop| write_regions(engine, pair, stop))?;
-            background.spawn("flash-buckets", engine, move |engine, stop| write_buckets(engine, pair, stop))?;
+            background
+                .spawn("flash-regions", engine, move |engine, stop| write_regions(engine, pair, stop))?;
+            background
+                .spawn("flash-buckets", engine, move |engine, stop| write_buckets(engine, pair, stop))?;
         }
         background.spawn("cache-upkeep", engine, upkeep)?;
         Ok(background)

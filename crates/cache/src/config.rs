@@ -62,6 +62,10 @@ pub struct FlashConfig {
     pub min_ttl_seconds: u32,
     /// What becomes of the device's content.
     pub recovery: Recovery,
+    /// What the first region's offset is a multiple of: a stripe's unit, so that no region spans two devices. 0 asks for nothing.
+    pub region_alignment_bytes: u64,
+    /// Bytes of the area for the snapshot of a clean close, instead of those computed.
+    pub metadata_bytes: Option<u64>,
 }
 
 /// One pair of engines.
@@ -104,6 +108,8 @@ impl FlashConfig {
             admission: Arc::new(Always),
             min_ttl_seconds: 0,
             recovery: Recovery::Reopen,
+            region_alignment_bytes: 0,
+            metadata_bytes: None,
         }
     }
 }
@@ -198,8 +204,7 @@ impl Builder {
     /// Pools, by name and share of DRAM; one if not said.
     #[must_use]
     pub fn pools(mut self, pools: impl IntoIterator<Item = (String, f64)>) -> Self {
-        self.config.dram.pools =
-            pools.into_iter().map(|(name, share)| PoolConfig { name, share }).collect();
+        self.config.dram.pools = pools.into_iter().map(|(name, share)| PoolConfig { name, share }).collect();
         self
     }
 

@@ -79,6 +79,9 @@ pub enum CacheError {
         /// What the device said.
         source: IoError,
     },
+    /// What a restart needs could not be written: the cache will come back empty.
+    #[error("writing the snapshot: {0}")]
+    Snapshot(#[from] crate::flash::superblock::SnapshotError),
     /// A background thread could not be started.
     #[error("starting the background threads: {0}")]
     Threads(std::io::Error),

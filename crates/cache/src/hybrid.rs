@@ -20,7 +20,7 @@ use crate::config::{Removal, RemoveCallback};
 use crate::dram::{AllocateError, Draft, Dram, Handle, PoolId};
 use crate::error::{Inserted, Refusal};
 use crate::flash::tier::{self, Crossing, FlashTier};
-use crate::flash::{FlashValue, Waiting, chain};
+use crate::flash::{FlashValue, Waiting, chain, region};
 use crate::in_flight::{InFlight, Joined, Turn};
 use crate::item::{Item, Layer};
 use crate::stats::{Counters, Stats};
@@ -170,6 +170,19 @@ impl Cache {
             }
         }
     }
+
+    /// Chains a piece of `value_len` bytes to the item under `key`; `fill` writes it.
+    ///
+    /// # Errors
+    /// [`Refusal::NoParent`] if there is no such item, or why no room could be made.
+    pub fn add_chained_blocking(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Refusal> {
+        pollster::block_on(self.engine.add_chained(key, value_len, fill, Waiting::Thread))
+    }
 }
 
 /// What [`Cache::get_or_insert_with`] returned: both deref to the value.
@@ -258,12 +271,12 @@ impl Engine {
             return None;
         };
         self.counters.hit_flash(hash);
-        Some(self.promote(key, hash, value, turn))
+        Some(self.promote(key, hash, value, &turn))
     }
 
     /// Takes a value read from flash into DRAM if there is room at once and nobody overtook the fetch; else the
     /// caller gets the value alone.
-    fn promote<'a>(&'a self, key: &[u8], hash: KeyHash, value: FlashValue, turn: Turn<'_>) -> Item<'a> {
+    fn promote<'a>(&'a self, key: &[u8], hash: KeyHash, value: FlashValue, turn: &Turn<'_>) -> Item<'a> {
         let pieces = if tier::is_chained(value.tag) { chain::pieces(&value) } else { None };
         let pieces = pieces.unwrap_or_default();
         let parent = pieces.first().cloned().unwrap_or(0..value.len());
@@ -273,7 +286,9 @@ impl Engine {
             return Item::from_flash(value, pieces);
         };
         draft.copy_from_slice(&value[parent]);
-        draft.mark_clean();
+        let Some(links) = self.promote_links(pool, hash, &value, &pieces) else {
+            return Item::from_flash(value, pieces);
+        };
         let mut lock = self.dram.lock(hash);
         if turn.overtaken() || lock.find(key).is_some() {
             drop(lock);
@@ -281,9 +296,33 @@ impl Engine {
         }
         let replaced = lock.link(draft);
         debug_assert!(replaced.is_none(), "nothing was linked under this lock");
+        for link in links {
+            // The parent is linked and locked, so it takes them all, unless it has expired this very second.
+            drop(lock.add_child(key, link));
+        }
         let Some(handle) = lock.find(key) else { return Item::from_flash(value, pieces) };
+        handle.mark_clean();
         self.counters.promoted(hash);
         Item::in_dram(handle, Layer::Flash)
+    }
+
+    /// The pieces of a chain behind its parent, as drafts, oldest first: so the newest ends up in front again.
+    fn promote_links(
+        &self,
+        pool: PoolId,
+        hash: KeyHash,
+        value: &FlashValue,
+        pieces: &[std::ops::Range<usize>],
+    ) -> Option<Vec<Draft<'_>>> {
+        let crossing = Crossing(self.flash.as_ref());
+        let links = pieces.iter().skip(1).rev();
+        links
+            .map(|link| {
+                let mut draft = self.dram.allocate_child(pool, hash, link.len(), &crossing).ok()?;
+                draft.copy_from_slice(&value[link.clone()]);
+                Some(draft)
+            })
+            .collect()
     }
 
     fn allocate_for_promotion(
@@ -309,7 +348,8 @@ impl Engine {
             return Err(Refusal::NoSuchPool(options.pool));
         }
         let hash = KeyHash::of(key);
-        let expiry_seconds = options.ttl_seconds.map_or(0, |ttl| self.clock.unix_seconds().saturating_add(ttl));
+        let expiry_seconds =
+            options.ttl_seconds.map_or(0, |ttl| self.clock.unix_seconds().saturating_add(ttl));
         loop {
             let (pool, crossing) = (PoolId(options.pool), Crossing(self.flash.as_ref()));
             let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
@@ -366,6 +406,52 @@ impl Engine {
         let Some(flash) = &self.flash else { return false };
         self.in_flight.overtake(hash);
         flash.may_contain(hash) && flash.forget(hash, key)
+    }
+
+    async fn add_chained(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        fill: impl FnOnce(&mut [u8]),
+        waiting: Waiting,
+    ) -> Result<(), Refusal> {
+        let hash = KeyHash::of(key);
+        // The parent must be in DRAM and stay there; a get brings it back from flash.
+        let parent = self.get(key, waiting).await.ok_or(Refusal::NoParent)?;
+        let pool = parent.pool();
+        let crossing = Crossing(self.flash.as_ref());
+        let mut link = loop {
+            match (self.dram.allocate_child(pool, hash, value_len, &crossing), &self.flash) {
+                (Ok(link), _) => break link,
+                (Err(AllocateError::Busy), Some(flash)) => flash.wait_ready().await,
+                (Err(error), _) => return Err(error.into()),
+            }
+        };
+        fill(&mut link);
+        let mut lock = self.dram.lock(hash);
+        lock.add_child(key, link).map_err(|_| Refusal::NoParent)?;
+        // What flash holds lacks the new link.
+        self.displace(hash, key);
+        Ok(())
+    }
+
+    /// One piece of background work of every kind that is due; says whether there was any for flash.
+    pub(crate) async fn step(&self, waiting: Waiting) -> bool {
+        self.upkeep_step();
+        let Some(flash) = &self.flash else { return false };
+        let mut worked = false;
+        for pair in &flash.pairs {
+            if let Some(regions) = &pair.regions {
+                worked |= regions.step(waiting).await != region::Progress::Idle;
+            }
+            if let Some(soc) = &pair.soc
+                && soc.wants_step()
+            {
+                soc.step(waiting, self.clock.unix_seconds()).await;
+                worked = true;
+            }
+        }
+        worked
     }
 
     pub(crate) fn stats(&self) -> Stats {

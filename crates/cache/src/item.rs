@@ -2,8 +2,9 @@
 
 use std::ops::{Deref, Range};
 
-use crate::dram::Handle;
+use crate::dram::{Handle, PoolId};
 use crate::flash::FlashValue;
+use crate::flash::tier::pool_of;
 
 /// Where an item was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +43,15 @@ impl<'a> Item<'a> {
         self.layer
     }
 
+    /// The pool it counts against.
+    #[must_use]
+    pub fn pool(&self) -> PoolId {
+        match &self.held {
+            Held::Dram(handle) => handle.pool(),
+            Held::Flash(value, _) => PoolId(pool_of(value.tag)),
+        }
+    }
+
     /// Unix second at which the item expires; `None` is never.
     #[must_use]
     pub fn expiry_seconds(&self) -> Option<u32> {
@@ -54,14 +64,14 @@ impl<'a> Item<'a> {
 
     /// The items chained to this one, newest first.
     pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
-        let flash = match &self.held {
-            Held::Dram(_) => None,
+        let (dram, flash) = match &self.held {
+            Held::Dram(handle) => (Some(handle.chain()), None),
             Held::Flash(value, pieces) => {
                 let links = pieces.get(1..).unwrap_or_default();
-                Some(links.iter().map(|range| &value[range.clone()]))
+                (None, Some(links.iter().map(|range| &value[range.clone()])))
             }
         };
-        flash.into_iter().flatten()
+        dram.into_iter().flatten().chain(flash.into_iter().flatten())
     }
 }
 

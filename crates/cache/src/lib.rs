@@ -31,7 +31,7 @@ pub use stats::Stats;
 /// A cache of bytes under keys, in DRAM and on flash. Shared by all threads.
 pub struct Cache {
     // Dropped first: its threads use the engine.
-    _background: Option<background::Background>,
+    background: Option<background::Background>,
     engine: Arc<hybrid::Engine>,
     loads: in_flight::InFlight,
 }
@@ -41,6 +41,12 @@ impl Cache {
     #[must_use]
     pub fn builder() -> Builder {
         Builder::new()
+    }
+
+    /// Does one piece of background work of every kind that is due; says whether there was any for flash. For caches
+    /// opened by [`Builder::open_stepped`]: where there are threads, they do this.
+    pub async fn step(&self) -> bool {
+        self.engine.step(flash::Waiting::Task).await
     }
 
     /// Everything counted since the cache was opened.

@@ -1,21 +1,22 @@
-//! Opening a cache: every device region gets its place, every engine its identity.
+//! Opening and closing a cache.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use device::{Clock, Device, SliceDevice};
 
-use crate::Cache;
 use crate::background::Background;
 use crate::config::{CacheConfig, FlashConfig, PairConfig};
 use crate::dram::Dram;
 use crate::error::CacheError;
-use crate::flash::region::{RegionStore, StoreId};
-use crate::flash::soc::{Soc, SocConfig};
-use crate::flash::tier::{FlashTier, Pair, Parts};
+use crate::flash::Waiting;
+use crate::flash::home::Settlement;
+use crate::flash::tier::{FlashTier, Parts};
 use crate::hybrid::Engine;
 use crate::in_flight::InFlight;
 use crate::stats::Counters;
 use crate::upkeep::Upkeep;
+use crate::{Cache, KeyHash};
 
 impl Cache {
     pub(crate) fn open(
@@ -40,7 +41,21 @@ impl Cache {
             on_remove: config.on_remove.clone(),
         });
         let background = if threads { Some(Background::start(&engine)?) } else { None };
-        Ok(Self { loads: InFlight::new(), _background: background, engine })
+        Ok(Self { loads: InFlight::new(), background, engine })
+    }
+}
+
+impl Cache {
+    /// Closes the cache so that the next one on the device comes back with what flash holds.
+    ///
+    /// # Errors
+    /// A transfer failed; the next cache on the device starts empty.
+    pub fn close(mut self) -> Result<(), CacheError> {
+        // Its threads must be gone before the engines are drained for good.
+        self.background = None;
+        let Some(flash) = &self.engine.flash else { return Ok(()) };
+        let now_seconds = self.engine.clock.unix_seconds();
+        flash.pairs.iter().try_for_each(|pair| pollster::block_on(pair.close(now_seconds, Waiting::Thread)))
     }
 }
 
@@ -48,10 +63,16 @@ fn open_flash(config: &FlashConfig, clock: &Arc<dyn Clock>, seed: u64) -> Result
     let mut offset_bytes = 0;
     let mut pairs = Vec::with_capacity(config.pairs.len());
     for (number, pair) in config.pairs.iter().enumerate() {
-        let place = Place::of(config, pair, offset_bytes)?;
-        offset_bytes = place.end();
-        let life = generation(clock, seed, number);
-        pairs.push(open_pair(config, &place, clock, life)?);
+        let place = place(config, pair, offset_bytes)?;
+        offset_bytes = place.end;
+        let settlement = Settlement {
+            device: slice(config, place)?,
+            config,
+            soc_share: pair.soc_share,
+            clock,
+            store_id: store_id(clock, seed, number),
+        };
+        pairs.push(pollster::block_on(settlement.open(Waiting::Thread))?);
     }
     Ok(FlashTier::new(Parts {
         pairs,
@@ -63,77 +84,36 @@ fn open_flash(config: &FlashConfig, clock: &Arc<dyn Clock>, seed: u64) -> Result
     }))
 }
 
-/// What tells this life of an engine from all others on the device.
-fn generation(clock: &Arc<dyn Clock>, seed: u64, pair: usize) -> u64 {
+/// A name for a store that is made now; no other has it.
+fn store_id(clock: &Arc<dyn Clock>, seed: u64, pair: usize) -> u128 {
     let moment = (u64::from(clock.unix_seconds()) << 32) ^ clock.monotonic_ns();
-    crate::KeyHash(moment ^ seed.rotate_left(17) ^ pair as u64).remix()
+    let low = KeyHash(moment ^ seed.rotate_left(17) ^ pair as u64).remix();
+    let high = KeyHash(low ^ seed).remix();
+    u128::from(high) << 64 | u128::from(low)
 }
 
-/// Where a pair lies on the device.
-struct Place {
-    offset_bytes: u64,
-    regions_bytes: u64,
-    soc_bytes: u64,
-}
-
-impl Place {
-    fn of(config: &FlashConfig, pair: &PairConfig, offset_bytes: u64) -> Result<Self, CacheError> {
-        let shares = [pair.device_share, pair.soc_share];
-        if shares.iter().any(|share| !(0.0..=1.0).contains(share)) {
-            return Err(wrong(format!("shares of flash are between 0 and 1, not {shares:?}")));
-        }
-        let geometry = config.device.geometry();
-        let unit = u64::from(config.bucket_bytes.max(geometry.block_bytes));
-        let whole = (geometry.capacity_bytes as f64 * pair.device_share) as u64;
-        let whole = whole.min(geometry.capacity_bytes.saturating_sub(offset_bytes)) / unit * unit;
-        let soc_bytes = (whole as f64 * pair.soc_share) as u64 / unit * unit;
-        Ok(Self { offset_bytes, regions_bytes: whole - soc_bytes, soc_bytes })
+/// A pair's share of the device, which begins at `offset_bytes`.
+fn place(config: &FlashConfig, pair: &PairConfig, offset_bytes: u64) -> Result<Range<u64>, CacheError> {
+    let shares = [pair.device_share, pair.soc_share];
+    if shares.iter().any(|share| !(0.0..=1.0).contains(share)) {
+        return Err(wrong(format!("shares of flash are between 0 and 1, not {shares:?}")));
     }
-
-    fn end(&self) -> u64 {
-        self.offset_bytes + self.regions_bytes + self.soc_bytes
-    }
+    let geometry = config.device.geometry();
+    let unit = u64::from(config.bucket_bytes.max(geometry.block_bytes)).max(config.region_alignment_bytes);
+    let wanted = (geometry.capacity_bytes as f64 * pair.device_share) as u64;
+    let bytes = wanted.min(geometry.capacity_bytes.saturating_sub(offset_bytes)) / unit * unit;
+    Ok(offset_bytes..offset_bytes + bytes)
 }
 
-fn open_pair(
-    config: &FlashConfig,
-    place: &Place,
-    clock: &Arc<dyn Clock>,
-    life: u64,
-) -> Result<Pair, CacheError> {
-    let regions = if place.regions_bytes > 0 {
-        let end = place.offset_bytes + place.regions_bytes;
-        let device = slice(config, place.offset_bytes..end)?;
-        let mut settings = config.regions.clone();
-        settings.offset_bytes = 0;
-        settings.capacity_bytes = place.regions_bytes;
-        Some(RegionStore::create(device, Arc::clone(clock), settings, StoreId(life)).map_err(wrong)?)
-    } else {
-        None
-    };
-    let soc = if place.soc_bytes > 0 {
-        let start = place.offset_bytes + place.regions_bytes;
-        let device = slice(config, start..start + place.soc_bytes)?;
-        let mut settings = SocConfig::new(0, place.soc_bytes, life);
-        settings.bucket_bytes = config.bucket_bytes;
-        settings.filter_bytes_per_bucket = config.filter_bytes_per_bucket;
-        settings.pending_limit_bytes = (config.pending_bytes / config.pairs.len()).max(1);
-        Some(Soc::new(device, settings).map_err(wrong)?)
-    } else {
-        None
-    };
-    if regions.is_none() && soc.is_none() {
-        return Err(wrong("a flash tier of no bytes"));
+fn slice(config: &FlashConfig, range: Range<u64>) -> Result<Arc<dyn Device>, CacheError> {
+    if range == (0..config.device.geometry().capacity_bytes) {
+        return Ok(Arc::clone(&config.device));
     }
-    Ok(Pair { soc, regions })
-}
-
-fn slice(config: &FlashConfig, range: std::ops::Range<u64>) -> Result<Arc<dyn Device>, CacheError> {
     let slice = SliceDevice::new(Arc::clone(&config.device), range)
         .map_err(|source| CacheError::Device { context: "dividing the flash device", source })?;
     Ok(Arc::new(slice))
 }
 
-fn wrong(error: impl ToString) -> CacheError {
-    CacheError::Config(error.to_string())
+fn wrong(error: impl std::fmt::Display) -> CacheError {
+    CacheError::Config(format!("{error}"))
 }

@@ -17,7 +17,12 @@ fn cache(seed: u64) -> Cache {
     flash.pairs[0].soc_share = 0.5;
     flash.regions.region_bytes = MIB as u32;
     flash.pending_bytes = 256 << 10;
-    Cache::builder().dram_bytes(4 * MIB).flash_config(flash).seed(seed).open().unwrap()
+    Cache::builder()
+        .dram_bytes(4 * MIB)
+        .flash_config(flash)
+        .seed(seed)
+        .open()
+        .expect("the configuration fits")
 }
 
 fn value(key: u64, version: u64, len: usize) -> Vec<u8> {
@@ -42,7 +47,11 @@ fn what_is_found_is_what_was_put_last() {
             let name = format!("key-{key}");
             match random.random_range(0..10) {
                 0..=3 => {
-                    cache.insert_blocking(name.as_bytes(), &value(key, version, len_of(key)), &InsertOptions::default());
+                    cache.insert_blocking(
+                        name.as_bytes(),
+                        &value(key, version, len_of(key)),
+                        &InsertOptions::default(),
+                    );
                     model.insert(key, version);
                 }
                 4 => {
@@ -58,7 +67,10 @@ fn what_is_found_is_what_was_put_last() {
                 }
             }
         }
-        assert!(hits > 10_000 && hits_flash > 1_000, "seed {seed}: {hits} hits, {hits_flash} of them from flash");
+        assert!(
+            hits > 10_000 && hits_flash > 1_000,
+            "seed {seed}: {hits} hits, {hits_flash} of them from flash"
+        );
         let puts = cache.stats().flash.unwrap().puts;
         assert!(puts.stored > 0, "{puts:?}");
     }
@@ -85,7 +97,9 @@ fn threads_never_see_a_version_older_than_one_that_was_acknowledged() {
                     } else {
                         let key = random.random_range(0..KEYS);
                         let least = acknowledged[key as usize].load(Ordering::SeqCst);
-                        let Some(found) = cache.get_blocking(format!("key-{key}").as_bytes()) else { continue };
+                        let Some(found) = cache.get_blocking(format!("key-{key}").as_bytes()) else {
+                            continue;
+                        };
                         let seen = u64::from_le_bytes(found[8..16].try_into().unwrap());
                         assert!(seen >= least, "key {key}: version {seen} after {least} was acknowledged");
                         assert_eq!(&found[..], value(key, seen, len_of(key)));

@@ -15,8 +15,11 @@ use std::task::{Context, Poll, Waker};
 
 use crate::{Device, Outcome, Pending, Request};
 
-/// The smallest device that the suite can work on.
+/// The smallest device that the suite can work on; it must also have [`MIN_BLOCKS`].
 pub const MIN_CAPACITY_BYTES: u64 = 4 << 20;
+
+/// The fewest blocks that the suite can work on.
+pub const MIN_BLOCKS: u64 = 256;
 
 /// A device to be checked, and what moves its world on.
 pub struct Subject {
@@ -39,7 +42,7 @@ pub fn run(make: impl Fn() -> Box<dyn Device>) {
 /// # Panics
 /// If the device breaks its contract.
 pub fn run_driven(make: impl Fn() -> Subject) {
-    let checks: [(&str, Check); 12] = [
+    let checks: [(&str, Check); 13] = [
         ("geometry makes sense", access::geometry_makes_sense),
         ("requests that break the rules touch nothing", access::refusals_touch_nothing),
         ("empty requests end well", access::empty_requests_end_well),
@@ -50,13 +53,15 @@ pub fn run_driven(make: impl Fn() -> Subject) {
         ("everything is counted", access::counters_add_up),
         ("many requests at once find their own bytes", flight::many_at_once),
         ("dropped requests still run to their end", flight::dropped_requests_run_on),
+        ("requests outlive the thread that submitted them", flight::requests_outlive_their_thread),
         ("threads do not meet", flight::threads_do_not_meet),
         ("a long random run agrees with a plain vector", model::agrees_with_a_vector),
     ];
     for (promise, check) in checks {
         let subject = make();
         let capacity = subject.device.geometry().capacity_bytes;
-        assert!(capacity >= MIN_CAPACITY_BYTES, "the suite needs {MIN_CAPACITY_BYTES} bytes, not {capacity}");
+        let needed = MIN_CAPACITY_BYTES.max(MIN_BLOCKS * subject.block() as u64);
+        assert!(capacity >= needed, "the suite needs {needed} bytes, not {capacity}");
         let broken = Broken(promise);
         check(&subject);
         std::mem::forget(broken);

@@ -1,11 +1,24 @@
 //! Where bytes go.
 //!
 //! A [`Device`] is a flat range of bytes that is read, written, trimmed and flushed asynchronously. Memory, a
-//! file, a block device and a stripe of several implement it; measuring, throttling, faults and crash images are
-//! wrappers of it ([`wrap`]). One conformance suite ([`conformance`]) runs on every implementation and wrapper.
+//! [file](mod@file) or block device, a [`stripe`] of several and a [slice](mod@slice) of one implement it; measuring,
+//! throttling, faults and crash images are wrappers of it ([`wrap`]). One [`conformance`] suite runs on every
+//! implementation and wrapper.
+//! Who writes another device finds the contract's rules in [`check`] and its counting in [`tally`].
 //!
-//! This room knows nothing of caches, policies or workloads. It also holds the two things that a simulated world
-//! needs besides a device: the [`clock`] and the seeded scheduler ([`sim`]).
+//! ```
+//! use flashwright_device::{Device, IoBuffer, MemoryDevice, PlacementHandle};
+//!
+//! let device: Box<dyn Device> = Box::new(MemoryDevice::new(1 << 20));
+//! let write = device.write(4096, IoBuffer::copy_of(&[7; 512]).into(), PlacementHandle::DEFAULT);
+//! write.wait()?; // or `.await` it
+//! let read = device.read(4096, IoBuffer::zeroed(512)).wait()?;
+//! assert_eq!(read.expect("a read gives its buffer back")[..], [7; 512]);
+//! # Ok::<(), flashwright_device::IoError>(())
+//! ```
+//!
+//! This room knows nothing of caches, policies or workloads. It also holds what a simulated world needs besides a
+//! device: the [`clock`], the [`timer`] and the seeded scheduler ([`sim`]).
 
 pub mod buffer;
 pub mod check;
@@ -53,7 +66,8 @@ pub use stripe::StripeDevice;
 /// * **Torn writes.** A write that a crash interrupts may leave any subset of its blocks written, each block whole.
 /// * **Durability.** A completed write survives the process at once, and a power cut after a later [`Request::Flush`]
 ///   completed.
-/// * **Trim.** Aligned and inside the device like a write, but of any length. A trimmed range reads as zeros or as anything it held before; it never fails a read.
+/// * **Trim.** Aligned and inside the device like a write, but of any length. A trimmed range reads as zeros or as
+///   anything it held before; it never fails a read.
 /// * **Unwritten space** reads as zeros on files and in memory, and as anything on a raw block device.
 pub trait Device: Send + Sync {
     /// What the device is like. Constant for its life.

@@ -8,9 +8,9 @@
 //! | check  | length | key hash       | version (7 bytes)      | body | body ...    |
 //! ```
 //!
-//! `check` is a hash of the other 20 header bytes; `body` says how the body is made: the percentage of zeros, or 255
-//! where the rest was left as it was. Values shorter than the header hold the low bytes of the version in their front
-//! half and a hash in the back half.
+//! `check` is a hash of the other 20 header bytes; `body` says how the body is made: the percentage of zeros,
+//! or 255 where the rest was left as it was. Values shorter than the header hold the low bytes of the version
+//! in their front half and a hash in the back half.
 //!
 //! CacheBench fills values with an English sentence, which flatters drives that compress. The body here is
 //! random, but for the chosen share of zeros at the end of each 4 KiB of the value: a prepared block of random

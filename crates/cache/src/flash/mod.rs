@@ -5,10 +5,11 @@
 //! out, and how to wait for the device.
 
 pub mod chain;
+pub(crate) mod home;
 pub mod region;
 pub mod soc;
-pub(crate) mod tier;
 pub mod superblock;
+pub(crate) mod tier;
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use device::{Clock, Device};
 use policy::{Admission, Candidate};
 
+use super::home::Home;
 use super::region::{self, Lookup, RegionStore};
 use super::soc::{self, Soc};
 use super::{FlashItem, FlashValue, Waiting, chain};
@@ -36,6 +37,7 @@ pub(crate) struct FlashTier {
 pub(crate) struct Pair {
     pub(crate) soc: Option<Soc>,
     pub(crate) regions: Option<RegionStore>,
+    pub(crate) home: Home,
 }
 
 /// What became of the items that DRAM evicted.
@@ -175,7 +177,12 @@ impl FlashTier {
 
     /// Everything counted so far.
     pub(crate) fn stats(&self) -> FlashStats {
-        let mut stats = FlashStats { puts: self.put_stats(), device: self.device.counters(), ..Default::default() };
+        let mut stats = FlashStats {
+            puts: self.put_stats(),
+            device: self.device.counters(),
+            recovered: self.pairs.iter().all(|pair| pair.home.recovered),
+            ..Default::default()
+        };
         for pair in &self.pairs {
             if let Some(soc) = &pair.soc {
                 *stats.soc.get_or_insert_default() += &soc.stats();
@@ -233,12 +240,13 @@ impl FlashTier {
     fn stage_in_engine(&self, item: &FlashItem<'_>, bytes: usize) -> Stage<Staged<'_>> {
         let pair = &self.pairs[self.pair_of(item.hash)];
         let small = bytes <= self.small_item_max_bytes;
-        let fits_soc = |soc: &&Soc| {
-            (small || pair.regions.is_none()) && soc.fits(item.key.len(), item.value_len())
-        };
+        let fits_soc =
+            |soc: &&Soc| (small || pair.regions.is_none()) && soc.fits(item.key.len(), item.value_len());
         let engine = if let Some(soc) = pair.soc.as_ref().filter(fits_soc) {
             soc.stage(item).ok().map(|staged| InEngine::Soc(soc, staged))
-        } else if let Some(regions) = pair.regions.as_ref().filter(|regions| bytes <= regions.max_item_bytes()) {
+        } else if let Some(regions) =
+            pair.regions.as_ref().filter(|regions| bytes <= regions.max_item_bytes())
+        {
             match regions.stage(item) {
                 Ok(staged) => Some(InEngine::Region(regions, staged)),
                 Err(region::Refusal::Full) => None,

@@ -65,6 +65,20 @@ pub(super) fn threads_do_not_meet(subject: &Subject) {
     });
 }
 
+pub(super) fn requests_outlive_their_thread(subject: &Subject) {
+    let (device, block) = (&subject.device, subject.block() as u64);
+    let request = |number: u64| match number % 12 {
+        0 => Request::Flush,
+        1..6 => write_request(number * block, blocks(block as usize, number, block as usize, 5).into()),
+        _ => read_request(number * block, block as usize),
+    };
+    let submit = || (0..192).map(|number| device.start(request(number))).collect::<Vec<_>>();
+    let pending = std::thread::scope(|scope| scope.spawn(submit).join());
+    for pending in pending.expect("a thread that only submits") {
+        subject.wait(pending).expect("a request of a thread that has ended");
+    }
+}
+
 /// Works on every fourth block.
 fn one_thread(device: &dyn Device, thread: u64) {
     let block = device.geometry().block_bytes as usize;

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
@@ -85,11 +86,12 @@ impl Medium {
         outcome
     }
 
-    /// Counts and tells how a request ended.
-    pub(super) fn finish(&self, in_flight: Ended) {
-        let Ended { kind, bytes, outcome, completion } = in_flight;
+    /// Counts and tells how a request ended. A caller who panics on being told is reported by the panic itself; the
+    /// thread that tells him serves others too and goes on.
+    pub(super) fn finish(&self, ended: Ended) {
+        let Ended { kind, bytes, outcome, completion } = ended;
         self.tally.count(kind, bytes, &outcome);
-        completion.complete(outcome);
+        let _ = catch_unwind(AssertUnwindSafe(|| completion.complete(outcome)));
     }
 
     fn check(&self, request: Request) -> Result<Transfer, Outcome> {

@@ -1,5 +1,6 @@
 //! Opening: from a path to something whose size, blocks and owner are known.
 
+use std::error::Error;
 use std::fs::{DirBuilder, File, Metadata};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -69,9 +70,17 @@ pub(super) fn create_temporary(parent: &Path, options: &OpenOptions) -> Result<M
 }
 
 /// `made` is there if the file is not: it removes the file again if it turns out to be unusable.
-fn open_file(path: &Path, options: &OpenOptions, mut made: Option<Removal>) -> Result<Medium, IoError> {
+pub(super) fn open_file(
+    path: &Path,
+    options: &OpenOptions,
+    mut made: Option<Removal>,
+) -> Result<Medium, IoError> {
     let create = if made.is_some() { OFlags::CREATE | OFlags::EXCL } else { OFlags::empty() };
-    let file = open_with(path, options, create)?;
+    let file = open_with(path, options, create).inspect_err(|error| {
+        if let Some(removal) = &mut made {
+            removal.armed = !existed_already(error);
+        }
+    })?;
     claim_file(&file, path)?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::file_geometry(&file, path, options.buffered)?;
@@ -90,6 +99,12 @@ fn open_file(path: &Path, options: &OpenOptions, mut made: Option<Removal>) -> R
         tally: Tally::default(),
         _removal: made,
     })
+}
+
+/// Somebody else made the file since we looked: it is not ours to remove.
+fn existed_already(error: &IoError) -> bool {
+    let system = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    system.is_some_and(|system| system.kind() == io::ErrorKind::AlreadyExists)
 }
 
 fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Medium, IoError> {

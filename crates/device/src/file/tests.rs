@@ -107,6 +107,16 @@ fn only_a_file_that_was_made_here_is_removed() {
 }
 
 #[test]
+fn a_file_that_somebody_made_meanwhile_is_left_alone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("flash");
+    std::fs::write(&path, "precious").unwrap();
+    let removal = medium::Removal { armed: true, file: path.clone(), directory: None };
+    open::open_file(&path, &sized(), Some(removal)).unwrap_err();
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+}
+
+#[test]
 fn buffered_files_say_so_and_keep_their_bytes() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("flash");
@@ -181,6 +191,17 @@ fn the_last_owner_may_be_a_completion() {
         device.submit(Request::Flush, last);
         drop(device);
         assert!(heard.recv().unwrap());
+    }
+}
+
+#[test]
+fn a_completion_that_panics_harms_nobody_else() {
+    let scratch = tempfile::tempdir().unwrap();
+    for engine in [None, Some(Engine::ThreadPool)] {
+        let path = scratch.path().join("flash");
+        let device = FileDevice::open(&path, &OpenOptions { engine, ..sized() }).unwrap();
+        device.submit(Request::Flush, Completion::new(|_| panic!("on purpose")));
+        (&device as &dyn Device).start(Request::Flush).wait().unwrap();
     }
 }
 

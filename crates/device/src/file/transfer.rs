@@ -6,7 +6,9 @@
 use std::io;
 use std::path::Path;
 
-use crate::{ErrorKind, IoError, Outcome, Request};
+use rustix::io::Errno;
+
+use crate::{ErrorKind, IoError, Outcome, Request, RequestKind};
 
 /// Attempts in a row that move nothing before a transfer counts as failed. Interruptions and "try again" pass
 /// within a few; only a broken driver comes near this.
@@ -71,8 +73,8 @@ impl Transfer {
 
     fn moved(&mut self, moved: usize, path: &Path) -> Option<Outcome> {
         let len = match self.request.kind() {
-            crate::RequestKind::Read | crate::RequestKind::Write => self.request.len_bytes() as usize,
-            crate::RequestKind::Trim | crate::RequestKind::Flush => return Some(Ok(None)),
+            RequestKind::Read | RequestKind::Write => self.request.len_bytes() as usize,
+            RequestKind::Trim | RequestKind::Flush => return Some(Ok(None)),
         };
         let reached = self.done + moved;
         if reached >= len {
@@ -139,13 +141,13 @@ pub(super) fn run(kernel: &impl Kernel, mut transfer: Transfer, path: &Path) -> 
     }
 }
 
+/// Passes by itself. Cancelled is what may become of a request when the thread that submitted it ends.
 fn is_momentary(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
+    matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN | Errno::CANCELED))
 }
 
 /// The kind of a failed transfer, by the system's error.
 pub(super) fn kind_of(error: &io::Error) -> ErrorKind {
-    use rustix::io::Errno;
     match Errno::from_io_error(error) {
         Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => ErrorKind::NoSpace,
         Some(Errno::INVAL) => ErrorKind::Invalid,

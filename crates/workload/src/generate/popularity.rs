@@ -60,17 +60,15 @@ pub(crate) enum Draw {
     Uniform { keys: u64 },
     Normal { middle: f64, deviation: f64, last: f64 },
     Zipf { ranks: Zipf<f64>, last: u64 },
-    Flat { buckets: Box<[Bucket]> },
-    Spread { buckets: Box<[Bucket]>, keys_per_object: f64, last: u64 },
-    Exact { guide: Guide, buckets: Box<[Bucket]> },
+    Flat { buckets: Buckets },
+    Spread { buckets: Buckets, keys_per_object: f64, last: u64 },
+    Exact { guide: Guide, buckets: Buckets },
 }
 
-/// Equally popular numbers `start..start + width`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bucket {
-    start: u64,
-    width: u64,
-}
+/// Runs of equally popular numbers, side by side. Only their edges are kept, one more than there are buckets:
+/// the table is read at random for every request and competes with the engine for the nearest cache.
+#[derive(Debug, Clone)]
+pub(crate) struct Buckets(Box<[u64]>);
 
 impl Draw {
     pub(crate) fn new(popularity: &Popularity, keys: u64) -> Result<Self, Problem> {
@@ -97,15 +95,15 @@ impl Draw {
         checked_sum(counts)?;
         checked_sum(weights)?;
         Ok(match rule {
-            BucketRule::Flattened => Self::Flat { buckets: lay_out(&flatten(counts, weights), keys) },
+            BucketRule::Flattened => Self::Flat { buckets: Buckets::over(&flatten(counts, weights), keys) },
             BucketRule::Exact => {
-                Self::Exact { guide: Guide::by_weight(weights)?, buckets: lay_out(counts, keys) }
+                Self::Exact { guide: Guide::by_weight(weights)?, buckets: Buckets::over(counts, keys) }
             }
             BucketRule::Legacy => {
                 let flat = flatten(counts, weights);
                 let objects = flat.iter().sum::<f64>().ceil() as u64;
                 let keys_per_object = keys as f64 / objects as f64;
-                Self::Spread { buckets: lay_out(&flat, objects), keys_per_object, last: keys - 1 }
+                Self::Spread { buckets: Buckets::over(&flat, objects), keys_per_object, last: keys - 1 }
             }
         })
     }
@@ -114,29 +112,20 @@ impl Draw {
     #[inline]
     pub(crate) fn draw(&self, random: &mut impl Rng) -> u64 {
         match self {
-            Self::Flat { buckets } => draw_flat(buckets, random.next_u64()),
+            Self::Flat { buckets } => buckets.draw(random.next_u64()),
             Self::Uniform { keys } => below(random.next_u64(), *keys),
             Self::Normal { middle, deviation, last } => draw_normal(*middle, *deviation, *last, random),
             Self::Spread { buckets, keys_per_object, last } => {
-                let object = draw_flat(buckets, random.next_u64());
+                let object = buckets.draw(random.next_u64());
                 ((object as f64 * keys_per_object) as u64).min(*last)
             }
             Self::Exact { guide, buckets } => {
-                let bucket = &buckets[guide.find(random.next_u64())];
-                bucket.start + below(random.next_u64(), bucket.width)
+                let bucket = guide.find(random.next_u64());
+                buckets.draw_in(bucket, random.next_u64())
             }
             Self::Zipf { ranks, last } => (ranks.sample(random) as u64 - 1).min(*last),
         }
     }
-}
-
-/// One random number for both choices: its product with the number of buckets is the bucket above the point and
-/// the place inside below it.
-#[inline]
-fn draw_flat(buckets: &[Bucket], random: u64) -> u64 {
-    let product = u128::from(random) * buckets.len() as u128;
-    let bucket = &buckets[(product >> 64) as usize];
-    bucket.start + below(product as u64, bucket.width)
 }
 
 fn draw_normal(middle: f64, deviation: f64, last: f64, random: &mut impl Rng) -> u64 {
@@ -174,18 +163,35 @@ fn flatten(counts: &[f64], weights: &[f64]) -> Vec<f64> {
     flat
 }
 
-/// Buckets side by side over `0..keys`, as wide as their counts. Where there are fewer keys than objects,
-/// neighbours share a key.
-fn lay_out(counts: &[f64], keys: u64) -> Box<[Bucket]> {
-    let scale = keys as f64 / counts.iter().sum::<f64>();
-    let mut before = 0.0;
-    let edge = |objects: f64| ((objects * scale) as u64).min(keys);
-    let bucket = |count: &f64| {
-        let start = edge(before).min(keys - 1);
-        before += count;
-        Bucket { start, width: edge(before).saturating_sub(start).max(1) }
-    };
-    counts.iter().map(bucket).collect()
+impl Buckets {
+    /// Buckets over `0..keys`, as wide as their counts. Where there are fewer keys than objects, neighbours
+    /// share a key.
+    fn over(counts: &[f64], keys: u64) -> Self {
+        let scale = keys as f64 / counts.iter().sum::<f64>();
+        let mut before = 0.0;
+        let start = |count: &f64| {
+            let start = ((before * scale) as u64).min(keys - 1);
+            before += count;
+            start
+        };
+        let starts: Vec<u64> = counts.iter().map(start).collect();
+        Self(starts.into_iter().chain([keys]).collect())
+    }
+
+    /// A number of any bucket, all buckets alike. One random number serves both choices: its product with the
+    /// number of buckets is the bucket above the point and the place inside below it.
+    #[inline]
+    fn draw(&self, random: u64) -> u64 {
+        let product = u128::from(random) * (self.0.len() - 1) as u128;
+        self.draw_in((product >> 64) as usize, product as u64)
+    }
+
+    /// A number of that bucket.
+    #[inline]
+    fn draw_in(&self, bucket: usize, random: u64) -> u64 {
+        let (start, end) = (self.0[bucket], self.0[bucket + 1]);
+        start + below(random, (end - start).max(1))
+    }
 }
 
 #[cfg(test)]

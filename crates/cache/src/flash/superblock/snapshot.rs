@@ -324,7 +324,7 @@ mod tests {
     fn sections_of_any_length_come_back() {
         let device = MemoryDevice::new(8 << 20);
         for len in [0, 1, 511, 512, 70_000, (1 << 20) - 30, 2 << 20] {
-            let payload: Vec<u8> = (0..len).map(|n| (n * 31 >> 3) as u8).collect();
+            let payload: Vec<u8> = (0..len).map(|n| ((n * 31) >> 3) as u8).collect();
             let sections = [("soc", payload), ("regions", b"small".to_vec())];
             let place = written(&device, 5, &sections).unwrap();
             assert_eq!(

@@ -3,7 +3,6 @@
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use rustix::io::Errno;
 
 use super::*;
 use crate::tally::Tally;
@@ -36,10 +35,11 @@ impl WearyKernel {
     /// How much of `len` it does this time.
     fn effort(&self, len: usize) -> io::Result<usize> {
         let mut random = self.random.lock();
-        match random.random_range(0..6) {
+        match random.random_range(0..8) {
             0 => Err(Errno::INTR.into()),
             1 => Err(Errno::AGAIN.into()),
-            2 | 3 => Ok(random.random_range(1..=len)),
+            2 => Err(Errno::CANCELED.into()),
+            3 | 4 => Ok(random.random_range(1..=len)),
             _ => Ok(len),
         }
     }

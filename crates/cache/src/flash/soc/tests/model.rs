@@ -112,7 +112,8 @@ fn run(seed: u64, filter_bytes_per_bucket: u32) {
                 soc.restore(&snapshot).expect("its own snapshot");
             }
             _ => {
-                assert_eq!(get_at(&soc, key, now), twin.get(bucket, key, now), "seed {seed} at {now}: {key}")
+                let found = get_at(&soc, key, now);
+                assert_eq!(found, twin.get(bucket, key, now), "seed {seed} at {now}: {key}");
             }
         }
     }

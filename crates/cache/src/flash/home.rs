@@ -1,0 +1,225 @@
+//! Where a pair of engines lives on a device, and how it gets there: by its superblock.
+//!
+//! A pair owns a slice of the device: superblocks, snapshot area, regions, buckets. Opening it finds out what the slice holds,
+//! takes up the snapshot of a clean close, and marks the store open before anything else is written; so a crash from
+//! then on leaves a store that comes back empty, in a new generation. Closing writes a snapshot and marks it clean.
+
+use std::sync::Arc;
+
+use device::{Clock, Device};
+use parking_lot::Mutex;
+
+use super::Waiting;
+use super::region::{RegionConfig, RegionStore, StoreId};
+use super::soc::{Soc, SocConfig, snapshot_bytes};
+use super::superblock::{
+    Layout, LayoutConfig, Recognised, Section, SnapshotPlace, SnapshotWriter, Superblock, read_snapshot,
+    recognise,
+};
+use super::tier::Pair;
+use crate::KeyHash;
+use crate::config::{FlashConfig, Recovery};
+use crate::error::CacheError;
+
+const SOC_SECTION: &str = "soc";
+const REGIONS_SECTION: &str = "regions";
+
+/// Items that go to regions though there are no buckets are seldom smaller; the snapshot area is sized by it.
+const SMALL_REGION_ITEM_BYTES: u64 = 256;
+/// Bytes a region and an item take in the region store's snapshot at most.
+const SNAPSHOT_BYTES_A_REGION: u64 = 64;
+const SNAPSHOT_BYTES_AN_ITEM: u64 = 2;
+
+/// A pair's place on its device.
+pub(crate) struct Home {
+    device: Arc<dyn Device>,
+    superblock: Mutex<Superblock>,
+    /// Whether the pair came back with what an earlier cache left.
+    pub(crate) recovered: bool,
+}
+
+/// The pair's share of the device and what is to live there.
+pub(crate) struct Settlement<'a> {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) config: &'a FlashConfig,
+    pub(crate) soc_share: f64,
+    pub(crate) clock: &'a Arc<dyn Clock>,
+    /// Random: names the store if it is made now.
+    pub(crate) store_id: u128,
+}
+
+impl Settlement<'_> {
+    /// Opens the pair.
+    pub(crate) async fn open(self, waiting: Waiting) -> Result<Pair, CacheError> {
+        let layout = self.layout()?;
+        let (mut superblock, place) = self.found(layout, waiting).await?;
+        let mut sections = match place {
+            Some(place) => read_snapshot(&*self.device, place, waiting).await.ok(),
+            None => None,
+        };
+        if place.is_some() && sections.is_none() {
+            superblock = superblock.emptied();
+        }
+        // From here on a crash leaves nothing to be believed.
+        let marked = superblock.mark_open(&*self.device, waiting).await;
+        marked.map_err(|source| CacheError::Device { context: "writing the superblock", source })?;
+        let recovered = sections.is_some();
+        let taken = sections.take().unwrap_or_default();
+        let regions = self.open_regions(&layout, &superblock, &taken, waiting).await?;
+        let soc = self.open_soc(&layout, &superblock, &taken)?;
+        let home = Home { device: self.device, superblock: Mutex::new(superblock), recovered };
+        Ok(Pair { soc, regions, home })
+    }
+
+    fn layout(&self) -> Result<Layout, CacheError> {
+        let geometry = self.device.geometry();
+        let (soc_share, bucket_bytes) = (self.soc_share, self.config.bucket_bytes);
+        let soc_bytes = (geometry.capacity_bytes as f64 * soc_share) as u64;
+        let buckets = soc_bytes / u64::from(bucket_bytes.max(1));
+        let region_bytes = if soc_share < 1.0 { u64::from(self.config.regions.region_bytes) } else { 0 };
+        let least_item_bytes =
+            if soc_bytes > 0 { self.config.small_item_max_bytes as u64 } else { SMALL_REGION_ITEM_BYTES };
+        let items = region_bytes / least_item_bytes.max(SMALL_REGION_ITEM_BYTES);
+        let mut config = LayoutConfig {
+            soc_bytes,
+            bucket_bytes,
+            soc_snapshot_bytes: snapshot_bytes(buckets, self.config.filter_bytes_per_bucket),
+            region_bytes,
+            snapshot_bytes_per_region: SNAPSHOT_BYTES_A_REGION + items * SNAPSHOT_BYTES_AN_ITEM,
+            region_alignment_bytes: self.config.region_alignment_bytes,
+            metadata_bytes: self.config.metadata_bytes,
+        };
+        if soc_share >= 1.0 {
+            // All that superblocks and snapshot leave.
+            let room = geometry.capacity_bytes.saturating_sub(1 << 20);
+            let kept = room.saturating_sub(config.soc_snapshot_bytes + (1 << 20));
+            config.soc_bytes = kept / u64::from(bucket_bytes.max(1)) * u64::from(bucket_bytes.max(1));
+        }
+        Layout::compute(&geometry, &config).map_err(|error| CacheError::Config(error.to_string()))
+    }
+
+    /// The superblock to go on with, and the snapshot to take up.
+    async fn found(
+        &self,
+        layout: Layout,
+        waiting: Waiting,
+    ) -> Result<(Superblock, Option<SnapshotPlace>), CacheError> {
+        let fresh = || Superblock::new(self.store_id, layout, self.fingerprint());
+        let recognised = recognise(&*self.device, waiting)
+            .await
+            .map_err(|source| CacheError::Device { context: "reading the superblock", source })?;
+        let discard = self.config.recovery == Recovery::Discard;
+        match recognised {
+            Recognised::Ours(superblock) if !discard => Ok(superblock.reopened(layout, self.fingerprint())),
+            // The sequence goes on, so that the newest copy is ours at once.
+            Recognised::Ours(old) => Ok((Superblock { sequence: old.sequence, ..fresh() }, None)),
+            Recognised::Blank => Ok((fresh(), None)),
+            _ if discard => {
+                let erased = super::superblock::erase(&*self.device, waiting).await;
+                erased
+                    .map_err(|source| CacheError::Device { context: "erasing the old superblock", source })?;
+                Ok((fresh(), None))
+            }
+            // A store of ours whose superblock was damaged can only be empty.
+            Recognised::Damaged => Ok((fresh(), None)),
+            Recognised::Foreign { looks_like } => Err(CacheError::Occupied(format!(
+                "the flash device holds {}, not a cache; to use it all the same, discard its content",
+                looks_like.unwrap_or("data of unknown kind")
+            ))),
+            Recognised::Newer { version } => Err(CacheError::Occupied(format!(
+                "the flash device holds a cache of format {version}, newer than this version's {}",
+                super::superblock::FORMAT_VERSION
+            ))),
+        }
+    }
+
+    /// Of everything that must not change under a snapshot beside the layout.
+    fn fingerprint(&self) -> u64 {
+        let regions = &self.config.regions;
+        let words = [self.config.filter_bytes_per_bucket, regions.unit_bytes, regions.region_bytes];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        KeyHash::of(&bytes).0
+    }
+
+    async fn open_regions(
+        &self,
+        layout: &Layout,
+        superblock: &Superblock,
+        sections: &[Section],
+        waiting: Waiting,
+    ) -> Result<Option<RegionStore>, CacheError> {
+        if layout.regions == 0 {
+            return Ok(None);
+        }
+        let config = RegionConfig {
+            offset_bytes: layout.regions_offset,
+            capacity_bytes: layout.regions * layout.region_bytes,
+            ..self.config.regions.clone()
+        };
+        let (device, clock) = (Arc::clone(&self.device), Arc::clone(self.clock));
+        if let Some(section) = sections.iter().find(|section| section.name == REGIONS_SECTION) {
+            let (device, clock) = (Arc::clone(&device), Arc::clone(&clock));
+            let restored =
+                RegionStore::restore(device, clock, config.clone(), &section.payload, waiting).await;
+            if let Ok(store) = restored {
+                return Ok(Some(store));
+            }
+        }
+        let id = StoreId(superblock.next_mark());
+        let store = RegionStore::create(device, clock, config, id);
+        store.map(Some).map_err(|error| CacheError::Config(error.to_string()))
+    }
+
+    fn open_soc(
+        &self,
+        layout: &Layout,
+        superblock: &Superblock,
+        sections: &[Section],
+    ) -> Result<Option<Soc>, CacheError> {
+        if layout.soc_bytes == 0 {
+            return Ok(None);
+        }
+        let mut config = SocConfig::new(layout.soc_offset, layout.soc_bytes, superblock.generation_mark());
+        config.bucket_bytes = self.config.bucket_bytes;
+        config.filter_bytes_per_bucket = self.config.filter_bytes_per_bucket;
+        config.pending_limit_bytes = (self.config.pending_bytes / self.config.pairs.len().max(1)).max(1);
+        let soc = Soc::new(Arc::clone(&self.device), config)
+            .map_err(|error| CacheError::Config(error.to_string()))?;
+        if let Some(section) = sections.iter().find(|section| section.name == SOC_SECTION) {
+            // Refused only if the shape differs, which the fingerprint rules out; then it starts empty.
+            let _ = soc.restore(&section.payload);
+        }
+        Ok(Some(soc))
+    }
+}
+
+impl Pair {
+    /// Writes out what waits, then what a restart needs, then that the store is closed.
+    pub(crate) async fn close(&self, now_seconds: u32, waiting: Waiting) -> Result<(), CacheError> {
+        if let Some(regions) = &self.regions {
+            regions.drain(waiting).await;
+        }
+        if let Some(soc) = &self.soc {
+            soc.drain(waiting, now_seconds).await;
+        }
+        let home = &self.home;
+        let mut superblock = *home.superblock.lock();
+        let mut writer =
+            SnapshotWriter::new(&*home.device, &superblock.layout, superblock.next_mark(), waiting);
+        if let Some(soc) = &self.soc {
+            let config = soc.config();
+            let buckets = config.soc_bytes / u64::from(config.bucket_bytes);
+            let bytes = snapshot_bytes(buckets, config.filter_bytes_per_bucket);
+            writer.section(SOC_SECTION, bytes, soc.snapshot()).await?;
+        }
+        if let Some(regions) = &self.regions {
+            let snapshot = regions.snapshot();
+            writer.section(REGIONS_SECTION, snapshot.len() as u64, [snapshot]).await?;
+        }
+        let place = writer.finish().await?;
+        let marked = superblock.mark_clean(place, &*home.device, waiting).await;
+        marked.map_err(|source| CacheError::Device { context: "marking the cache closed", source })?;
+        *home.superblock.lock() = superblock;
+        Ok(())
+    }
+}
