@@ -89,6 +89,7 @@ fn report(instance: InstanceReport) -> RunReport {
     RunReport {
         instances: vec![instance],
         warnings: vec!["w".into()],
+        errors: Vec::new(),
         seed: 1,
         config: serde_json::json!({}),
         environment: serde_json::json!({}),

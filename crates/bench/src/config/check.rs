@@ -93,6 +93,12 @@ fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findin
     if !cache.shm_type.is_empty() {
         one_of(&cache.shm_type, &["none", "tmp", "sysv", "posix"], &join(at, "shmType"), findings);
     }
+    if !cache.cache_dir.is_empty() && (cache.nvm_size_mib == 0 || cache.nvm_paths.is_empty()) {
+        findings.warning(
+            &join(at, "cacheDir"),
+            "nothing survives the run: only flash on a path does, DRAM starts empty",
+        );
+    }
     pools(cache, at, findings);
     classes(cache, at, findings);
     if cache.memory_tiers.len() > 1 {
