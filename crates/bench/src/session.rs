@@ -32,6 +32,8 @@ pub struct SessionOptions {
 /// Everything opened, nothing run yet.
 pub struct Session {
     instances: Vec<Instance<EngineTarget>>,
+    /// Which of them a later run is to find again.
+    persistent: Vec<bool>,
     options: SessionOptions,
     flash_paths: Vec<PathBuf>,
     clock: Arc<dyn Clock>,
@@ -65,12 +67,13 @@ impl Session {
         let plan = lower(config)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let flash_paths = flash_paths(&plan);
+        let persistent = plan.instances.iter().map(|it| it.cache.persist_dir.is_some()).collect();
         let mut instances = Vec::new();
         for (number, plan) in plan.instances.into_iter().enumerate() {
             let opened = open_instance(plan, number, &options, &clock);
             instances.push(opened.map_err(|source| SessionError::Open { instance: number, source })?);
         }
-        Ok(Self { instances, options, flash_paths, clock })
+        Ok(Self { instances, persistent, options, flash_paths, clock })
     }
 
     /// Runs it to its end and closes the caches.
@@ -78,15 +81,29 @@ impl Session {
     /// # Errors
     /// A workload or thread that cannot start.
     pub fn run(self, config: &Config, watcher: &mut dyn Watcher) -> Result<RunReport, SessionError> {
+        let seed = self.options.seed;
         let environment = environment::capture(&self.flash_paths, self.clock.unix_seconds());
         let instances = run_all(&self.instances, self.options.timeout, watcher)?;
+        let errors = self.close();
         Ok(RunReport {
+            errors,
             instances,
             warnings: config.warnings.iter().map(ToString::to_string).collect(),
-            seed: self.options.seed,
+            seed,
             config: config.as_run(),
             environment,
         })
+    }
+
+    /// A persistent cache is closed, so that the next run finds it; any other is only dropped, and its file goes with it.
+    fn close(self) -> Vec<String> {
+        let mut errors = Vec::new();
+        for (instance, persistent) in self.instances.into_iter().zip(self.persistent) {
+            if persistent && let Err(error) = instance.into_target().into_cache().close() {
+                errors.push(format!("The cache could not be closed and will start empty: {error}"));
+            }
+        }
+        errors
     }
 }
 

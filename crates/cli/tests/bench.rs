@@ -172,3 +172,39 @@ fn an_interrupt_ends_the_run_with_a_full_report() {
     let result: Value = serde_json::from_str(&std::fs::read_to_string(result).unwrap()).unwrap();
     assert_eq!(result["verdict"]["stopped"], "interrupt");
 }
+
+#[test]
+fn a_persistent_cache_is_found_again_by_the_next_run() {
+    let (directory, file) =
+        config("small.json", &SMALL.replace("\"checkConsistency\": true,", "\"onlySetIfMiss\": true,"));
+    let paths =
+        format!("cache_config.nvmCachePaths=[{:?}]", directory.path().join("flash").to_str().unwrap());
+    let state = format!("cache_config.cacheDir={}", directory.path().join("state").display());
+    let run = || {
+        let sets = ["--set", &paths, "--set", &state, "--set", "cache_config.flashBuffered=true"];
+        let output = flashwright(&[&["bench", &file, "--quiet", "--json", "-"][..], &sets].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        serde_json::from_str::<Value>(&out(&output)).unwrap()["totals"].clone()
+    };
+    let (first, second) = (run(), run());
+    assert_eq!(
+        (&first["flash_recovered"], &second["flash_recovered"]),
+        (&Value::Bool(false), &Value::Bool(true))
+    );
+    assert!(second["hit_ratio_flash"].as_f64() > first["hit_ratio_flash"].as_f64(), "{first} {second}");
+}
+
+#[test]
+fn chains_are_checked_across_flash() {
+    let chained = SMALL.replace("\"getRatio\"", "\"addChainedRatio\": 0.2, \"chainedItemLengthRange\": [1, 5], \"chainedItemLengthRangeProbability\": [1.0], \"chainedItemValSizeRange\": [50, 3000], \"chainedItemValSizeRangeProbability\": [1.0], \"getRatio\"");
+    let (_directory, file) = config("chained.json", &chained);
+    let output = flashwright(&["bench", &file, "--quiet", "--json", "-"]);
+    assert_eq!(output.status.code(), Some(0), "{}", out(&output));
+    let result: Value = serde_json::from_str(&out(&output)).unwrap();
+    let counts = &result["totals"]["counts"];
+    assert!(
+        counts["add_chained"].as_u64() > Some(1000) && counts["get_hits_flash"].as_u64() > Some(100),
+        "{counts}"
+    );
+    assert_eq!(counts["add_chained_failures"], 0);
+}

@@ -40,10 +40,26 @@ pub fn lower(config: &Config) -> Result<RunPlan, ConfigError> {
 
 fn lower_instance(instance: &InstanceConfig) -> Result<InstancePlan, String> {
     Ok(InstancePlan {
-        cache: cache(&instance.cache)?,
+        cache: cache(&component_as_cache(&instance.cache))?,
         workload: workload(instance)?,
         run: run(&instance.test, &instance.cache)?,
     })
+}
+
+/// CacheBench's cache components are one tier each. `RAM` is a cache without flash; in the flash ones `cacheSizeMB` is
+/// flash, and the DRAM that the engine needs in front of it is kept small.
+fn component_as_cache(typed: &CacheConfig) -> CacheConfig {
+    let mut cache = typed.clone();
+    match typed.allocator.as_str() {
+        "RAM" => cache.allocator = "LRU".to_owned(),
+        "flash" | "consistent_flash" => {
+            cache.allocator = "LRU".to_owned();
+            cache.nvm_size_mib = typed.cache_size_mib;
+            cache.cache_size_mib = (typed.cache_size_mib / 64).max(64);
+        }
+        _ => {}
+    }
+    cache
 }
 
 fn cache(typed: &CacheConfig) -> Result<CachePlan, String> {
@@ -99,7 +115,7 @@ fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
         paths,
         block_bytes: narrow(typed.navy_block_bytes, "cache_config.navyBlockSize")?,
         region_bytes,
-        soc_percent: narrow(typed.navy_big_hash_percent, "cache_config.navyBigHashSizePct")?,
+        pairs: pairs(typed)?,
         bucket_bytes: narrow(typed.navy_bucket_bytes, "cache_config.navyBigHashBucketSize")?,
         filter_bytes: narrow(typed.navy_bloom_bytes, "cache_config.navyBloomFilterPerBucketSize")?,
         small_item_max_bytes: narrow(typed.navy_small_item_max_bytes, "cache_config.navySmallItemMaxSize")?,
@@ -116,6 +132,19 @@ fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
         )?,
         allow_buffered: typed.flash_buffered,
     })
+}
+
+/// The arenas; without them one pair with everything.
+fn pairs(typed: &CacheConfig) -> Result<Vec<(u8, u8)>, String> {
+    if typed.navy_arenas.is_empty() {
+        return Ok(vec![(100, narrow(typed.navy_big_hash_percent, "cache_config.navyBigHashSizePct")?)]);
+    }
+    let key = "cache_config.navyArenas";
+    typed
+        .navy_arenas
+        .iter()
+        .map(|it| Ok((narrow(it.size_percent, key)?, narrow(it.big_hash_percent, key)?)))
+        .collect()
 }
 
 /// One device is used as it is; each of several is cut to whole regions, since a stripe is one region.

@@ -111,8 +111,8 @@ pub struct FlashPlan {
     pub block_bytes: u32,
     /// Region of the large-object engine.
     pub region_bytes: u32,
-    /// Share of the small-object engine, percent.
-    pub soc_percent: u8,
+    /// Engine pairs that share the key space: share of flash and, of that, of the small-object engine, both percent.
+    pub pairs: Vec<(u8, u8)>,
     /// Its bucket.
     pub bucket_bytes: u32,
     /// Filter of each bucket.

@@ -17,6 +17,8 @@ pub struct RunReport {
     pub instances: Vec<InstanceReport>,
     /// What the user was warned of.
     pub warnings: Vec<String>,
+    /// What went wrong after the run: caches that could not be closed.
+    pub errors: Vec<String>,
     /// The seed it all followed from.
     pub seed: u64,
     /// The config as it ran.
@@ -29,7 +31,7 @@ impl RunReport {
     /// Which checks the run failed, in CacheBench's words; none is a pass.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
-        let mut failures = Vec::new();
+        let mut failures = self.errors.clone();
         for report in &self.instances {
             if report.counts.inconsistencies > 0 {
                 failures.push(format!("Found {} inconsistent cases", report.counts.inconsistencies));

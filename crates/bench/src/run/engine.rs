@@ -111,9 +111,8 @@ impl Target for EngineTarget {
         if self.cache.insert_new_if_absent(item) { SetOutcome::Stored } else { SetOutcome::Kept }
     }
 
-    /// The engine has no chains yet: each link counts as one that found no room.
-    fn chain(&self, _key: &[u8], _value_bytes: usize, _fill: impl FnOnce(&mut [u8])) -> bool {
-        false
+    fn chain(&self, key: &[u8], value_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        self.cache.add_chained_blocking(key, value_bytes, fill).is_ok()
     }
 
     fn delete(&self, key: &[u8]) -> bool {

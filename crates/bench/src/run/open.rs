@@ -173,7 +173,9 @@ fn open_path(path: &Path, plan: &FlashPlan, persistent: bool) -> Result<FileDevi
 
 fn flash(plan: &FlashPlan, device: Arc<dyn Device>, persistent: bool, seed: u64) -> FlashConfig {
     let mut config = FlashConfig::new(device);
-    config.pairs = vec![PairConfig { device_share: 1.0, soc_share: f64::from(plan.soc_percent) / 100.0 }];
+    let share = |percent: u8| f64::from(percent) / 100.0;
+    let pair = |&(size, soc): &(u8, u8)| PairConfig { device_share: share(size), soc_share: share(soc) };
+    config.pairs = plan.pairs.iter().map(pair).collect();
     config.small_item_max_bytes = plan.small_item_max_bytes as usize;
     config.bucket_bytes = plan.bucket_bytes;
     config.filter_bytes_per_bucket = plan.filter_bytes;

@@ -82,7 +82,7 @@ section! {
         "Region of the large-object engine; at most 1024.";
         navy_region_mib: u64 = 16, "navyRegionSizeMB", "MiB", Honoured;
         "Several engine pairs on one device.";
-        navy_arenas: Vec<Arena> = Vec::new(), "navyArenas", "", Later("flash arenas");
+        navy_arenas: Vec<Arena> = Vec::new(), "navyArenas", "", Honoured;
         "Region order: none is LRU, one value FIFO, several a segmented FIFO of these shares.";
         navy_segment_ratio: Vec<u64> = Vec::new(), "navySegmentedFifoSegmentRatio", "", Honoured;
         "Shards of request ordering.";

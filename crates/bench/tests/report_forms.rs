@@ -1,0 +1,259 @@
+//! The result's names and lines are promises: this is what they look like.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::time::Duration;
+
+use flashwright_bench::config::plan::RunSettings;
+use flashwright_bench::report::interval::Last;
+use flashwright_bench::report::text::{TextOptions, results, verdict};
+use flashwright_bench::report::{RunReport, json, totals};
+use flashwright_bench::run::counts::Counts;
+use flashwright_bench::run::latency::{Histogram, Latencies, Timed};
+use flashwright_bench::run::target::{DramCounts, FlashCounts, Snapshot};
+use flashwright_bench::run::{InstanceReport, Observable};
+
+fn settings() -> RunSettings {
+    RunSettings {
+        threads: 32,
+        ops_per_thread: 100_000,
+        delay: None,
+        rate: None,
+        lookaside: false,
+        only_set_if_miss: false,
+        touch_value: false,
+        populate: true,
+        check_consistency: false,
+        max_inconsistencies: 50,
+        zeros_percent: 0,
+        print_flash_counters: false,
+    }
+}
+
+fn counts() -> Counts {
+    Counts {
+        ops: 3_200_000,
+        gets: 480_592,
+        get_misses: 427_871,
+        get_hits_dram: 40_000,
+        get_hits_flash: 12_721,
+        sets: 2_559_176,
+        deletes: 160_232,
+        delete_misses: 142_878,
+        ..Counts::default()
+    }
+}
+
+fn snapshot() -> Snapshot {
+    let mut reads = Histogram::default();
+    (0..100).for_each(|_| reads.record(132_000));
+    let flash = FlashCounts {
+        items: Some(1_000),
+        puts: Some(2_000),
+        puts_stored: Some(1_900),
+        logical_bytes: Some(1 << 30),
+        host_bytes: Some(3 << 29),
+        io_errors: Some(0),
+        checksum_errors: Some(0),
+        device_latency: Some((reads, Histogram::default())),
+        ..FlashCounts::default()
+    };
+    let dram = DramCounts {
+        items: Some(96_995),
+        alloc_attempts: Some(2_559_176),
+        alloc_failures: Some(0),
+        evictions: Some(2_163_672),
+        slabs_released: Some(21),
+        slab_moves: Some((0, 0)),
+        slab_evictions: Some((3_027, 13)),
+        ..DramCounts::default()
+    };
+    Snapshot { dram, flash: Some(flash), details: vec![("navy_bc_items".into(), 5.0)] }
+}
+
+fn instance() -> InstanceReport {
+    let mut latencies = Latencies::default();
+    latencies.record(Timed::GetDram, 255);
+    InstanceReport {
+        settings: settings(),
+        seconds: 10.0,
+        counts: counts(),
+        latencies,
+        timed_all: false,
+        snapshot: snapshot(),
+        inconsistencies: Vec::new(),
+        stopped: None,
+    }
+}
+
+fn report(instance: InstanceReport) -> RunReport {
+    RunReport {
+        instances: vec![instance],
+        warnings: vec!["w".into()],
+        errors: Vec::new(),
+        seed: 1,
+        config: serde_json::json!({}),
+        environment: serde_json::json!({}),
+    }
+}
+
+#[test]
+fn the_lines_are_cachebenchs() {
+    let text = results(&instance(), TextOptions::default());
+    let expected = "\
+== Test Results ==
+== Allocator Stats ==
+Items in RAM  : 96,995
+Items in NVM  : 1,000
+Alloc Attempts: 2,559,176 Success: 100.00%
+Evict Attempts: unknown Success: 0.00%
+RAM Evictions : 2,163,672
+Cache Gets    : 480,592
+Hit Ratio     : 10.97%
+";
+    assert!(text.starts_with(expected), "{text}");
+    for line in [
+        "NVM bytes written (physical)  :   1.50 GB",
+        "NVM bytes written (nand)      : unknown GB",
+        "NVM app write amplification   :   1.50",
+        "NVM dev write amplification   : unknown",
+        "Released 21 slabs",
+        "  Evictions : attempts:      3,040, success: 99.57%",
+        "== Throughput for ==",
+        "Total Ops : 3.20 million",
+        "Total sets: 2,559,176",
+        "get       :    48,059/s, success   :  10.97%",
+        "set       :   255,917/s, success   : 100.00%",
+        "del       :    16,023/s, found     :  10.83%",
+    ] {
+        assert!(text.lines().any(|it| it == line), "`{line}` is missing in:\n{text}");
+    }
+}
+
+#[test]
+fn extract_latency_finds_eight_numbers_in_the_sixth_word() {
+    let text = results(&instance(), TextOptions::default());
+    let sixth = |label: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.contains(label));
+        lines.map(|line| line.split_whitespace().nth(5).unwrap().to_owned()).collect()
+    };
+    let reads = sixth("NVM Read  Latency");
+    assert_eq!(reads.len(), 8);
+    assert!(reads.iter().all(|it| (131.0..133.0).contains(&it.parse::<f64>().unwrap())), "{reads:?}");
+    assert_eq!(sixth("NVM Write Latency"), vec!["unknown"; 8]);
+}
+
+#[test]
+fn the_json_has_the_names_of_the_design() {
+    let result = json::render(&report(instance()));
+    let names = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let top = [
+        "flashwright",
+        "command",
+        "config",
+        "environment",
+        "seed",
+        "world",
+        "instances",
+        "totals",
+        "verdict",
+    ];
+    assert_eq!(names(&result), top);
+    let figures = [
+        "ops",
+        "seconds",
+        "throughput_ops_per_second",
+        "hit_ratio",
+        "hit_ratio_dram",
+        "hit_ratio_flash",
+        "gets",
+        "sets",
+        "deletes",
+        "items_dram",
+        "items_flash",
+        "alloc_attempts",
+        "evictions_dram",
+        "flash_bytes_logical",
+        "flash_bytes_host",
+        "flash_bytes_media",
+        "alwa",
+        "dlwa",
+        "gc_relocated_bytes",
+        "inconsistencies",
+        "io_errors",
+        "checksum_errors",
+        "latency_ns",
+        "warnings",
+    ];
+    for part in [&result["instances"][0], &result["totals"]] {
+        for name in figures {
+            assert!(part.get(name).is_some(), "{name} is missing");
+        }
+        assert_eq!(part["flash_bytes_media"], serde_json::Value::Null);
+        assert_eq!(part["dlwa"], serde_json::Value::Null);
+        assert_eq!(part["alwa"], 1.5);
+        let hit_ratio = part["hit_ratio"].as_f64().unwrap();
+        assert!((0.109..0.110).contains(&hit_ratio), "a ratio is 0 to 1, not percent: {hit_ratio}");
+        let get = &part["latency_ns"]["cache"]["get"];
+        assert_eq!(names(get), ["count", "mean", "p50", "p90", "p99", "p999", "p9999", "max"]);
+    }
+}
+
+#[test]
+fn what_failed_is_said_and_fails() {
+    assert!(verdict(&report(instance())).ends_with("Finished!\n"));
+    let mut bad = instance();
+    bad.counts.inconsistencies = 3;
+    bad.snapshot.flash.as_mut().unwrap().checksum_errors = Some(2);
+    let bad = report(bad);
+    assert!(!bad.passed());
+    assert_eq!(verdict(&bad), "Found 3 inconsistent cases\nNVM error. checksum_errors : 2\nFailed.\n");
+}
+
+#[test]
+fn instances_add_up() {
+    let both = totals(&[instance(), instance()]);
+    assert_eq!(both.counts.ops, 6_400_000);
+    assert_eq!(both.snapshot.dram.items, Some(2 * 96_995));
+    assert!((both.seconds - 10.0).abs() < 1e-9, "they ran side by side");
+    assert_eq!(both.snapshot.flash.unwrap().media_bytes, None);
+}
+
+struct Frozen(Counts);
+
+impl Observable for Frozen {
+    fn counts(&self) -> Counts {
+        self.0
+    }
+    fn latencies(&self) -> Latencies {
+        Latencies::default()
+    }
+    fn snapshot(&self) -> Snapshot {
+        snapshot()
+    }
+    fn total_ops(&self) -> u64 {
+        10_000_000
+    }
+}
+
+#[test]
+fn the_progress_line_counts_from_the_start_and_its_ratios_from_the_last_line() {
+    let mut last = Last::default();
+    last.advance(&Frozen(counts()));
+    let mut later = counts();
+    later.ops += 800_000;
+    later.gets += 100;
+    later.get_hits_dram += 75;
+    later.get_misses += 25;
+    let interval = last.advance(&Frozen(later));
+    let line = interval.progress_line(3, 12 * 3600 + 7 * 60 + 12);
+    assert_eq!(
+        line,
+        "Instance   3: 12:07:12       4.00M ops completed. 96,995 items in cache. 1,000 items in nvm cache. unknown items \
+         evicted from nvm cache. Hit Ratio  75.00% (RAM  75.00%, NVM   0.00%)."
+    );
+    let block = interval.block(&line, Duration::from_secs(1).as_secs_f64());
+    assert!(
+        block.contains("== Hit Ratio Stats Since Last ==\nCache Gets    : 100\nHit Ratio     : 75.00%\n"),
+        "{block}"
+    );
+}
