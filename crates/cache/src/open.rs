@@ -114,7 +114,6 @@ fn slice(config: &FlashConfig, range: Range<u64>) -> Result<Arc<dyn Device>, Cac
     Ok(Arc::new(slice))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "so that it can stand in map_err")]
 fn wrong(error: impl std::fmt::Display) -> CacheError {
     CacheError::Config(format!("{error}"))
 }

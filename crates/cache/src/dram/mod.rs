@@ -25,6 +25,7 @@ mod scan;
 mod slab;
 mod stats;
 mod sync;
+mod table;
 #[cfg(test)]
 mod tests;
 
