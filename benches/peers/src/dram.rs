@@ -1,0 +1,255 @@
+//! Caches in memory: processor time, hit ratio, memory on top of the payload.
+//!
+//! One million objects, Zipf, a cache of a tenth of their bytes. Two rules make sizes comparable, and both are shown:
+//! *same setting* gives every constructor the same number (peers count key and value; ours counts its headers and
+//! the rounding of its chunks in it too), *same memory* lets every peer weigh its measured overhead as well, so
+//! that all of them really take the same.
+
+use std::process::Command;
+
+use crate::dram_peers::{Dram, Peer};
+use crate::measure::{Spent, Start, median, resident_bytes};
+use crate::population::{Population, zipf};
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct Arguments {
+    /// Objects in the world.
+    #[arg(long, default_value_t = 1_000_000)]
+    objects: usize,
+    /// Requests of a round.
+    #[arg(long, default_value_t = 2_000_000)]
+    requests: usize,
+    /// Rounds; each runs every peer once.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Exponent of the Zipf law.
+    #[arg(long, default_value_t = 0.99)]
+    zipf: f64,
+    /// Only these peers.
+    #[arg(long, value_enum)]
+    peers: Vec<Peer>,
+    /// Measures one peer's memory and prints it: what the run does in processes of their own.
+    #[arg(long, hide = true)]
+    memory_of: Option<Peer>,
+}
+
+impl Arguments {
+    fn population(&self) -> Population {
+        Population::new(self.objects, 100..=1000, 1)
+    }
+
+    fn peers(&self) -> Vec<Peer> {
+        if self.peers.is_empty() { Peer::ALL.to_vec() } else { self.peers.clone() }
+    }
+}
+
+pub fn run(arguments: &Arguments) {
+    if let Some(peer) = arguments.memory_of {
+        print_memory(arguments, peer);
+        return;
+    }
+    let population = arguments.population();
+    let total_bytes = population.total_bytes();
+    let budget = Budget { bytes: total_bytes / 10, entries: arguments.objects / 10 };
+    println!(
+        "dram: {} objects of 100 to 1000 B, Zipf {}, a cache of {} bytes",
+        arguments.objects, arguments.zipf, budget.bytes
+    );
+    let memory: Vec<(Peer, Memory)> =
+        arguments.peers().into_iter().map(|peer| (peer, measure_memory(arguments, peer))).collect();
+    print_overheads(&memory);
+    for threads in [1, 2] {
+        let open = |&(peer, _): &(Peer, Memory)| (peer, peer.open(budget.bytes, budget.entries, 0));
+        let caches: Vec<_> = memory.iter().map(open).collect();
+        compare("get or insert, same setting", arguments, &population, &caches, threads);
+    }
+    let same_memory = |&(peer, ref memory): &(Peer, Memory)| {
+        (peer, peer.open(budget.bytes, budget.entries, memory.beyond_setting(peer)))
+    };
+    let caches: Vec<_> = memory.iter().map(same_memory).collect();
+    compare("get or insert, same memory", arguments, &population, &caches, 1);
+    drop(caches);
+    let open = |&(peer, _): &(Peer, Memory)| (peer, peer.open(total_bytes * 2, arguments.objects, 0));
+    let caches: Vec<_> = memory.iter().map(open).collect();
+    for (_, cache) in &caches {
+        (0..population.len() as u64).for_each(|key| cache.insert(key, population.value(key)));
+        cache.settle();
+    }
+    for threads in [1, 2] {
+        compare("get, all of them hits", arguments, &population, &caches, threads);
+    }
+}
+
+struct Budget {
+    bytes: u64,
+    entries: usize,
+}
+
+/// What a filled cache takes.
+#[derive(Debug, Clone, Copy)]
+struct Memory {
+    resident_bytes: u64,
+    accounted_bytes: u64,
+    setting_bytes: u64,
+    payload_bytes: u64,
+    entries: u64,
+}
+
+impl Memory {
+    fn overhead_per_entry(&self) -> f64 {
+        (self.resident_bytes as f64 - self.payload_bytes as f64) / self.entries as f64
+    }
+
+    fn accounted_overhead_per_entry(&self) -> f64 {
+        (self.accounted_bytes as f64 - self.payload_bytes as f64) / self.entries as f64
+    }
+
+    /// Bytes an entry that the cache takes beyond what it was allowed.
+    fn beyond_setting(&self, peer: Peer) -> u64 {
+        let counted_bytes = if peer == Peer::Ours { self.setting_bytes } else { self.payload_bytes };
+        self.resident_bytes.saturating_sub(counted_bytes) / self.entries
+    }
+}
+
+/// In this process, which must be a fresh one: fills the cache and prints what that took.
+fn print_memory(arguments: &Arguments, peer: Peer) {
+    let population = arguments.population();
+    let setting_bytes = population.total_bytes() / 10;
+    let requests = zipf(arguments.objects, arguments.zipf, arguments.requests, 2);
+    let before = resident_bytes();
+    let cache = peer.open(setting_bytes, arguments.objects / 10, 0);
+    for &key in &requests {
+        get_or_insert(&*cache, &population, u64::from(key));
+    }
+    cache.settle();
+    let resident_bytes = resident_bytes() - before;
+    let accounted_bytes = cache.accounted_bytes().unwrap_or(0);
+    let held = (0..population.len() as u64).filter(|&key| cache.get(key).is_some());
+    let (entries, payload) = held.fold((0_u64, 0), |(entries, bytes), key| (entries + 1, bytes + population.weight(key)));
+    println!("{resident_bytes} {accounted_bytes} {setting_bytes} {payload} {entries}");
+}
+
+fn measure_memory(arguments: &Arguments, peer: Peer) -> Memory {
+    use clap::ValueEnum as _;
+    let myself = std::env::current_exe().expect("a running program has a path");
+    let name = peer.to_possible_value().expect("no peer is hidden");
+    let (objects, requests) = (arguments.objects.to_string(), arguments.requests.to_string());
+    let arguments = ["dram", "--memory-of", name.get_name(), "--objects", &objects, "--requests", &requests];
+    let output = Command::new(myself).args(arguments).output().expect("this program can be run again");
+    let text = String::from_utf8(output.stdout).expect("it prints numbers");
+    let numbers: Vec<u64> = text.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+    let [resident_bytes, accounted_bytes, setting_bytes, payload_bytes, entries] = numbers[..] else {
+        panic!("{} printed {text:?}: {}", peer.name(), String::from_utf8_lossy(&output.stderr))
+    };
+    Memory { resident_bytes, accounted_bytes, setting_bytes, payload_bytes, entries }
+}
+
+fn print_overheads(memory: &[(Peer, Memory)]) {
+    println!("\nmemory beyond key and value, bytes an entry (each in a process of its own)");
+    println!("{:<16}{:>10}{:>12}{:>12}{:>14}", "", "entries", "resident", "accounted", "payload MB");
+    for (peer, memory) in memory {
+        let accounted = match memory.accounted_bytes {
+            0 => "-".to_owned(),
+            _ => format!("{:.1}", memory.accounted_overhead_per_entry()),
+        };
+        println!(
+            "{:<16}{:>10}{:>12.1}{:>12}{:>14.1}",
+            peer.name(),
+            memory.entries,
+            memory.overhead_per_entry(),
+            accounted,
+            memory.payload_bytes as f64 / 1e6
+        );
+    }
+}
+
+/// One peer's rounds.
+#[derive(Default)]
+struct Rounds {
+    cpu_ns: Vec<f64>,
+    hits: usize,
+    requests: usize,
+}
+
+fn compare(
+    what: &str,
+    arguments: &Arguments,
+    population: &Population,
+    caches: &[(Peer, Box<dyn Dram>)],
+    threads: usize,
+) {
+    let mut rounds: Vec<Rounds> = caches.iter().map(|_| Rounds::default()).collect();
+    // The first round fills the caches and is not counted.
+    for round in 0..=arguments.rounds {
+        let traces: Vec<Vec<u32>> = (0..threads)
+            .map(|thread| {
+                let requests = arguments.requests / threads;
+                rotated(zipf(arguments.objects, arguments.zipf, requests, 2), round, thread)
+            })
+            .collect();
+        for ((_, cache), rounds) in caches.iter().zip(&mut rounds) {
+            let (spent, hits) = one_round(&**cache, population, &traces);
+            if round > 0 {
+                let requests = traces.iter().map(Vec::len).sum();
+                rounds.cpu_ns.push(spent.cpu_ns_per(requests));
+                rounds.hits += hits;
+                rounds.requests += requests;
+            }
+        }
+    }
+    print_comparison(what, caches, &rounds, threads);
+}
+
+/// The same popularity, another order: begins elsewhere.
+fn rotated(mut requests: Vec<u32>, round: usize, thread: usize) -> Vec<u32> {
+    let by = (round * 7919 + thread * 104_729) * 31 % requests.len();
+    requests.rotate_left(by);
+    requests
+}
+
+fn one_round(cache: &dyn Dram, population: &Population, traces: &[Vec<u32>]) -> (Spent, usize) {
+    let start = Start::now();
+    let hits = std::thread::scope(|scope| {
+        let work = |trace: &'_ Vec<u32>| -> usize {
+            trace.iter().filter(|&&key| get_or_insert(cache, population, u64::from(key))).count()
+        };
+        let threads: Vec<_> = traces.iter().map(|trace| scope.spawn(move || work(trace))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no peer panics")).sum()
+    });
+    (start.spent(), hits)
+}
+
+/// Whether it was a hit.
+#[inline]
+fn get_or_insert(cache: &dyn Dram, population: &Population, key: u64) -> bool {
+    match cache.get(key) {
+        Some(first) => {
+            assert_eq!(first, population.value(key)[0], "another object's value");
+            true
+        }
+        None => {
+            cache.insert(key, population.value(key));
+            false
+        }
+    }
+}
+
+fn print_comparison(what: &str, caches: &[(Peer, Box<dyn Dram>)], rounds: &[Rounds], threads: usize) {
+    println!("\n{what}, {threads} thread(s): CPU ns an operation, median and least of the rounds; hit ratio");
+    let ours = caches.iter().position(|(peer, _)| *peer == Peer::Ours);
+    println!("{:<16}{:>10}{:>10}{:>14}{:>10}", "", "median", "least", "ours / it", "hits");
+    for ((peer, _), of_peer) in caches.iter().zip(rounds) {
+        // Round by round, so that a loaded moment slows both.
+        let ratios = ours.map(|ours| {
+            rounds[ours].cpu_ns.iter().zip(&of_peer.cpu_ns).map(|(ours, its)| ours / its).collect::<Vec<_>>()
+        });
+        println!(
+            "{:<16}{:>10.0}{:>10.0}{:>14.2}{:>10.4}",
+            peer.name(),
+            median(of_peer.cpu_ns.clone()),
+            of_peer.cpu_ns.iter().copied().fold(f64::INFINITY, f64::min),
+            ratios.map_or(f64::NAN, median),
+            of_peer.hits as f64 / of_peer.requests as f64
+        );
+    }
+}

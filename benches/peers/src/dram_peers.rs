@@ -1,0 +1,174 @@
+//! Five caches in memory behind one face. Keys are 8 bytes; a value is bytes that the cache owns.
+
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+
+use cache::{Cache, InsertOptions};
+
+/// A cache in memory.
+pub trait Dram: Send + Sync {
+    /// The value's first byte: what makes the reader really touch it.
+    fn get(&self, key: u64) -> Option<u8>;
+    fn insert(&self, key: u64, value: &[u8]);
+    /// Lets work that the cache put off be done.
+    fn settle(&self) {}
+    /// Bytes it says it takes, if it says.
+    fn accounted_bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Which cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Peer {
+    Ours,
+    QuickCache,
+    FoyerS3Fifo,
+    FoyerLru,
+    Moka,
+}
+
+impl Peer {
+    pub const ALL: [Self; 5] = [Self::Ours, Self::QuickCache, Self::FoyerS3Fifo, Self::FoyerLru, Self::Moka];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "flashwright",
+            Self::QuickCache => "quick_cache",
+            Self::FoyerS3Fifo => "foyer S3-FIFO",
+            Self::FoyerLru => "foyer LRU",
+            Self::Moka => "moka",
+        }
+    }
+
+    /// A cache that keeps to `bytes`. Peers weigh key and value and `overhead_bytes` on top; ours counts its headers
+    /// and the rounding of its chunks by itself, so `overhead_bytes` (of the rest: index and policy) go off the top.
+    pub fn open(self, bytes: u64, entries: usize, overhead_bytes: u64) -> Box<dyn Dram> {
+        match self {
+            Self::Ours => Box::new(Ours::open(bytes - overhead_bytes * entries as u64)),
+            Self::QuickCache => Box::new(Quick::open(bytes, entries, overhead_bytes)),
+            Self::FoyerS3Fifo => Box::new(Foyer::open(bytes, overhead_bytes, foyer::S3FifoConfig::default().into())),
+            Self::FoyerLru => Box::new(Foyer::open(bytes, overhead_bytes, foyer::LruConfig::default().into())),
+            Self::Moka => Box::new(Moka::open(bytes, overhead_bytes)),
+        }
+    }
+}
+
+struct Ours(Cache);
+
+impl Ours {
+    fn open(bytes: u64) -> Self {
+        Self(Cache::builder().dram_bytes(bytes).open().expect("a cache in memory opens"))
+    }
+}
+
+impl Dram for Ours {
+    #[inline]
+    fn get(&self, key: u64) -> Option<u8> {
+        self.0.get_blocking(&key.to_le_bytes()).map(|item| item[0])
+    }
+
+    #[inline]
+    fn insert(&self, key: u64, value: &[u8]) {
+        self.0.insert_blocking(&key.to_le_bytes(), value, &InsertOptions::default());
+    }
+
+    fn accounted_bytes(&self) -> Option<u64> {
+        let memory = self.0.stats().dram_memory;
+        Some(memory.used_slab_bytes + memory.index_bytes + memory.policy_bytes)
+    }
+}
+
+type Value = Arc<[u8]>;
+
+#[derive(Clone)]
+struct Weigh {
+    overhead_bytes: u64,
+}
+
+impl Weigh {
+    fn of(&self, value: &Value) -> u64 {
+        (size_of::<u64>() + value.len()) as u64 + self.overhead_bytes
+    }
+}
+
+struct Quick(quick_cache::sync::Cache<u64, Value, Weigh>);
+
+impl quick_cache::Weighter<u64, Value> for Weigh {
+    fn weight(&self, _: &u64, value: &Value) -> u64 {
+        self.of(value)
+    }
+}
+
+impl Quick {
+    fn open(bytes: u64, entries: usize, overhead_bytes: u64) -> Self {
+        Self(quick_cache::sync::Cache::with_weighter(entries, bytes, Weigh { overhead_bytes }))
+    }
+}
+
+impl Dram for Quick {
+    #[inline]
+    fn get(&self, key: u64) -> Option<u8> {
+        self.0.get(&key).map(|value| value[0])
+    }
+
+    #[inline]
+    fn insert(&self, key: u64, value: &[u8]) {
+        self.0.insert(key, value.into());
+    }
+}
+
+struct Foyer(foyer::Cache<u64, Value>);
+
+impl Foyer {
+    fn open(bytes: u64, overhead_bytes: u64, eviction: foyer::EvictionConfig) -> Self {
+        let weigh = Weigh { overhead_bytes };
+        let builder = foyer::CacheBuilder::new(bytes as usize)
+            .with_eviction_config(eviction)
+            .with_weighter(move |_, value: &Value| weigh.of(value) as usize);
+        Self(builder.build())
+    }
+}
+
+impl Dram for Foyer {
+    #[inline]
+    fn get(&self, key: u64) -> Option<u8> {
+        self.0.get(&key).map(|entry| entry.value()[0])
+    }
+
+    #[inline]
+    fn insert(&self, key: u64, value: &[u8]) {
+        self.0.insert(key, value.into());
+    }
+}
+
+// SipHash, which is moka's default, would be held against it: it gets foyer's and quick_cache's kind of hasher.
+type FastHash = BuildHasherDefault<rapidhash::fast::RapidHasher<'static>>;
+
+struct Moka(moka::sync::Cache<u64, Value, FastHash>);
+
+impl Moka {
+    fn open(bytes: u64, overhead_bytes: u64) -> Self {
+        let weigh = Weigh { overhead_bytes };
+        let builder = moka::sync::Cache::builder()
+            .max_capacity(bytes)
+            .weigher(move |_: &u64, value: &Value| weigh.of(value) as u32);
+        Self(builder.build_with_hasher(FastHash::default()))
+    }
+}
+
+impl Dram for Moka {
+    #[inline]
+    fn get(&self, key: u64) -> Option<u8> {
+        self.0.get(&key).map(|value| value[0])
+    }
+
+    #[inline]
+    fn insert(&self, key: u64, value: &[u8]) {
+        self.0.insert(key, value.into());
+    }
+
+    fn settle(&self) {
+        self.0.run_pending_tasks();
+    }
+}

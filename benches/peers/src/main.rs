@@ -1,0 +1,21 @@
+//! Flashwright beside its Rust peers: the same objects, the same requests, one process, by turns.
+
+mod dram;
+mod dram_peers;
+mod measure;
+mod population;
+
+use clap::Parser;
+
+#[derive(Debug, Parser)]
+#[command(about = "Flashwright beside foyer, moka and quick_cache")]
+enum Command {
+    /// Caches in memory: CPU, hit ratio, memory an entry.
+    Dram(dram::Arguments),
+}
+
+fn main() {
+    match Command::parse() {
+        Command::Dram(arguments) => dram::run(&arguments),
+    }
+}

@@ -1,0 +1,66 @@
+//! The objects, and who asks for them: the same for every peer.
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _, seq::SliceRandom as _};
+use rand_distr::{Distribution as _, Zipf};
+
+/// Bytes of every key.
+pub const KEY_BYTES: usize = 8;
+
+/// Objects numbered from 0, each with a size of its own.
+pub struct Population {
+    sizes: Vec<u32>,
+    bytes: Vec<u8>,
+}
+
+impl Population {
+    /// `count` objects whose values have `sizes` bytes, evenly spread.
+    pub fn new(count: usize, sizes: std::ops::RangeInclusive<u32>, seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let largest = *sizes.end() as usize;
+        let sizes = (0..count).map(|_| rng.random_range(sizes.clone())).collect();
+        // Twice the largest value, so that values begin at different places.
+        let bytes = (0..2 * largest).map(|_| rng.random()).collect();
+        Self { sizes, bytes }
+    }
+
+    pub fn len(&self) -> usize {
+        self.sizes.len()
+    }
+
+    pub fn value_len(&self, object: u64) -> usize {
+        self.sizes[object as usize] as usize
+    }
+
+    /// Bytes of key and value.
+    pub fn weight(&self, object: u64) -> u64 {
+        (KEY_BYTES + self.value_len(object)) as u64
+    }
+
+    /// The value; its first bytes differ from object to object, so that a mix-up shows.
+    pub fn value(&self, object: u64) -> &[u8] {
+        let len = self.value_len(object);
+        let start = object as usize % (self.bytes.len() / 2);
+        &self.bytes[start..start + len]
+    }
+
+    /// Bytes of all keys and values.
+    pub fn total_bytes(&self) -> u64 {
+        (0..self.len() as u64).map(|object| self.weight(object)).sum()
+    }
+}
+
+/// `requests` objects by a Zipf law, the popular ones anywhere in the numbering.
+pub fn zipf(objects: usize, exponent: f64, requests: usize, seed: u64) -> Vec<u32> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut by_rank: Vec<u32> = (0..objects as u32).collect();
+    by_rank.shuffle(&mut rng);
+    let law = Zipf::new(objects as f64, exponent).expect("the exponent is positive");
+    (0..requests).map(|_| by_rank[(law.sample(&mut rng) as usize - 1).min(objects - 1)]).collect()
+}
+
+/// `requests` objects, each as likely as the others.
+pub fn uniform(objects: std::ops::Range<u64>, requests: usize, seed: u64) -> Vec<u64> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    (0..requests).map(|_| rng.random_range(objects.clone())).collect()
+}
