@@ -77,8 +77,9 @@ fn tier(policy: PolicyFactory) -> (Dram, Arc<VirtualClock>) {
 
 #[test]
 fn the_tier_holds_exactly_what_a_map_holds_but_for_what_the_spill_was_given() {
-    let (seeds, ops) = if cfg!(miri) { (1, 60) } else { (6, 3000) };
-    for policy in policies() {
+    let (seeds, ops) = if cfg!(miri) { (1, 40) } else { (6, 3000) };
+    // Miri runs a thousand times slower: one policy there.
+    for policy in policies().into_iter().take(if cfg!(miri) { 1 } else { usize::MAX }) {
         for seed in 0..seeds {
             println!("seed {seed}");
             run(policy.clone(), seed, ops);
