@@ -115,7 +115,7 @@ fn open_instance(
 ) -> Result<Instance<EngineTarget>, OpenError> {
     // Instances of one run must not ask for the same keys in the same order.
     let seed = options.seed.wrapping_add(number as u64);
-    let workload = open::workload(&plan.workload)?;
+    let (workload, trace) = open::workload(&plan.workload)?;
     let target = open::cache(&plan.cache, seed, clock)?;
     let instance_options = InstanceOptions {
         seed,
@@ -124,6 +124,7 @@ fn open_instance(
         time_all: options.time_all,
         inherits: plan.cache.persist_dir.is_some(),
         chains: open::has_chains(&plan.workload),
+        trace,
     };
     Ok(Instance::new(target, plan.run, workload, instance_options))
 }

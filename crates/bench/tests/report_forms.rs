@@ -82,6 +82,7 @@ fn instance() -> InstanceReport {
         snapshot: snapshot(),
         inconsistencies: Vec::new(),
         stopped: None,
+        trace: None,
     }
 }
 

@@ -50,6 +50,7 @@ fn run(target: MapTarget, changes: &[&str], timeout: Option<Duration>) -> Instan
         time_all: false,
         inherits: false,
         chains: true,
+        trace: None,
     };
     let instance = Instance::new(target, plan.run, workload, options);
     run_all(&[instance], timeout, &mut Nobody).unwrap().remove(0)

@@ -208,3 +208,22 @@ fn chains_are_checked_across_flash() {
     );
     assert_eq!(counts["add_chained_failures"], 0);
 }
+
+#[test]
+fn rows_of_a_trace_that_cannot_be_read_are_counted_and_named() {
+    let replay = r#"{ "cache_config": { "cacheSizeMB": 8 }, "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2,
+      "traceFileName": "trace.csv", "enableLookaside": true } }"#;
+    let (directory, file) = config("replay.json", replay);
+    let trace = "key,op,size,op_count,key_size\na,GET,10,3,16\nb,JUMP,10,1,16\nc,SET,20,1,16\n";
+    std::fs::write(directory.path().join("trace.csv"), trace).unwrap();
+    let output = flashwright(&["bench", &file, "--json", "-"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let result: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(result["totals"]["ops"], 4, "op_count repeats a request");
+    assert_eq!(
+        (&result["totals"]["trace"]["rows"], &result["totals"]["trace"]["rejected_rows"]),
+        (&2.into(), &1.into())
+    );
+    assert!(result["totals"]["trace"]["messages"][0].as_str().unwrap().contains("trace.csv:3"));
+    assert!(err(&output).contains("(parse error: 1)"));
+}

@@ -42,6 +42,10 @@ fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
         fields.insert("flash_buffered".to_owned(), flash.buffered.into());
         fields.insert("flash_recovered".to_owned(), flash.recovered.into());
     }
+    if let Some(trace) = &report.trace {
+        let read = json!({ "rows": trace.rows, "rejected_rows": trace.rejected_rows, "messages": trace.messages, "failure": trace.failure });
+        fields.insert("trace".to_owned(), read);
+    }
     let details = report.snapshot.details.iter();
     let details: Map<String, Value> = details.map(|(name, value)| (name.clone(), number(*value))).collect();
     fields.insert("details".to_owned(), Value::Object(details));

@@ -36,6 +36,9 @@ impl RunReport {
             if report.counts.inconsistencies > 0 {
                 failures.push(format!("Found {} inconsistent cases", report.counts.inconsistencies));
             }
+            if let Some(failure) = report.trace.as_ref().and_then(|trace| trace.failure.as_ref()) {
+                failures.push(format!("The trace could not be read to its end: {failure}"));
+            }
             let flash = report.snapshot.flash.as_ref();
             let errors = [
                 ("io_errors", flash.and_then(|flash| flash.io_errors)),

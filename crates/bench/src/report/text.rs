@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use workload::trace::ReplayStats;
+
 use super::RunReport;
 use crate::run::InstanceReport;
 use crate::run::counts::{Counts, ratio};
@@ -38,6 +40,23 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
     }
     out += "\n== Throughput for ==\n";
     out += &throughput(&report.counts, report.seconds);
+    if let Some(trace) = &report.trace {
+        out += &generator(trace);
+    }
+    out
+}
+
+/// How reading the trace went, in CacheBench's words, and the first rows that could not be read.
+fn generator(trace: &ReplayStats) -> String {
+    let mut out = String::from("\n== KVReplayGenerator Stats ==\n");
+    let million = (trace.rows + trace.rejected_rows) as f64 / 1e6;
+    line(
+        &mut out,
+        format_args!("Total Processed Samples: {million} million (parse error: {})", trace.rejected_rows),
+    );
+    for message in trace.messages.iter().take(5) {
+        line(&mut out, format_args!("  {message}"));
+    }
     out
 }
 

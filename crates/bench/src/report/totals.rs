@@ -1,5 +1,7 @@
 //! Several instances as one: counters and histograms added up, the time that of the longest.
 
+use workload::trace::ReplayStats;
+
 use crate::run::InstanceReport;
 use crate::run::target::{DramCounts, FlashCounts, Snapshot};
 
@@ -19,8 +21,18 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
         sum.snapshot = add_snapshots(&sum.snapshot, &report.snapshot);
         sum.inconsistencies.extend(&report.inconsistencies);
         sum.stopped = sum.stopped.or(report.stopped);
+        sum.trace = add_traces(sum.trace.take(), report.trace.as_ref());
     }
     sum
+}
+
+fn add_traces(a: Option<ReplayStats>, b: Option<&ReplayStats>) -> Option<ReplayStats> {
+    let (Some(mut sum), Some(b)) = (a.clone(), b) else { return a.or_else(|| b.cloned()) };
+    sum.rows += b.rows;
+    sum.rejected_rows += b.rejected_rows;
+    sum.messages.extend(b.messages.iter().cloned());
+    sum.failure = sum.failure.or_else(|| b.failure.clone());
+    Some(sum)
 }
 
 fn add_snapshots(a: &Snapshot, b: &Snapshot) -> Snapshot {

@@ -20,6 +20,7 @@ use device::Clock;
 use parking_lot::{Condvar, Mutex};
 use workload::pace::TokenBucket;
 use workload::payload::Payload;
+use workload::trace::{Replay, ReplayStats};
 use workload::{Source, Workload, WorkloadError};
 
 use crate::config::plan::RunSettings;
@@ -47,6 +48,8 @@ pub struct InstanceOptions {
     pub inherits: bool,
     /// The workload hangs chains on items.
     pub chains: bool,
+    /// The trace behind the workload, where there is one: it knows which rows it could not read.
+    pub trace: Option<Arc<Replay>>,
 }
 
 /// One target under one workload.
@@ -55,6 +58,7 @@ pub struct Instance<T> {
     boards: Vec<Board>,
     workload: Box<dyn Workload>,
     seed: u64,
+    trace: Option<Arc<Replay>>,
     progress: Progress,
 }
 
@@ -104,6 +108,8 @@ pub struct InstanceReport {
     pub inconsistencies: Vec<Inconsistency>,
     /// Why it ended early, where it did.
     pub stopped: Option<StopReason>,
+    /// How reading the trace went; `None` where there was none.
+    pub trace: Option<ReplayStats>,
 }
 
 impl<T: Target> Instance<T> {
@@ -114,7 +120,7 @@ impl<T: Target> Instance<T> {
         workload: Box<dyn Workload>,
         options: InstanceOptions,
     ) -> Self {
-        let InstanceOptions { seed, clock, stop, time_all, inherits, chains } = options;
+        let InstanceOptions { seed, clock, stop, time_all, inherits, chains, trace } = options;
         let now_ns = clock.monotonic_ns();
         let checking = settings.check_consistency.then(|| Checking {
             checker: Checker::new(inherits),
@@ -126,7 +132,7 @@ impl<T: Target> Instance<T> {
         let bucket = settings.rate.map(|(rate, burst)| TokenBucket::new(rate, burst, now_ns));
         let payload = Payload::new(settings.zeros_percent);
         let shared = Shared { target, settings, clock, payload, stop, bucket, checking, time_all };
-        Self { shared, boards, workload, seed, progress: Progress::default() }
+        Self { shared, boards, workload, seed, trace, progress: Progress::default() }
     }
 
     /// The target.
@@ -156,6 +162,7 @@ impl<T: Target> Instance<T> {
                 .map(|it| it.found.lock().clone())
                 .unwrap_or_default(),
             stopped: self.shared.stop.reason(),
+            trace: self.trace.as_ref().map(|trace| trace.stats()),
         }
     }
 

@@ -12,9 +12,9 @@ use device::wrap::MeasureDevice;
 use device::{Clock, Device, FileDevice, IoError, MemoryDevice, RequestKind, StripeDevice};
 use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirstConfig};
 use policy::eviction::{EvictionConfig, Refresh};
-use workload::Workload;
 use workload::generate::{Online, PreparedAccesses};
 use workload::trace::{Amplify, Format, Order, Replay, SuffixRule};
+use workload::{Source, Workload, WorkloadError};
 
 use super::engine::{DeviceLatency, EngineTarget};
 use crate::config::plan::{
@@ -226,16 +226,35 @@ fn admission(plan: &FlashPlan, seed: u64) -> Vec<AdmissionConfig> {
     all
 }
 
+/// A workload, and the trace behind it that tells how reading went.
+pub type OpenWorkload = (Box<dyn Workload>, Option<Arc<Replay>>);
+
 /// Makes the workload that `plan` describes.
 ///
 /// # Errors
 /// Distributions that describe none.
-pub fn workload(plan: &WorkloadPlan) -> Result<Box<dyn Workload>, OpenError> {
+pub fn workload(plan: &WorkloadPlan) -> Result<OpenWorkload, OpenError> {
     Ok(match plan {
-        WorkloadPlan::Online(config) => Box::new(Online::new(config)?),
-        WorkloadPlan::Prepared { config, ops } => Box::new(PreparedAccesses::new(config, *ops)?),
-        WorkloadPlan::Replay(plan) => Box::new(Replay::new(replay(plan))),
+        WorkloadPlan::Online(config) => (Box::new(Online::new(config)?), None),
+        WorkloadPlan::Prepared { config, ops } => (Box::new(PreparedAccesses::new(config, *ops)?), None),
+        WorkloadPlan::Replay(plan) => {
+            let trace = Arc::new(Replay::new(replay(plan)));
+            (Box::new(Watched(Arc::clone(&trace))), Some(trace))
+        }
     })
+}
+
+/// A replay that somebody else looks at too.
+struct Watched(Arc<Replay>);
+
+impl Workload for Watched {
+    fn sources(&self, workers: usize, seed: u64) -> Result<Vec<Box<dyn Source>>, WorkloadError> {
+        self.0.sources(workers, seed)
+    }
+
+    fn key_count(&self) -> Option<u64> {
+        self.0.key_count()
+    }
 }
 
 fn replay(plan: &ReplayPlan) -> workload::trace::ReplayConfig {
