@@ -12,6 +12,7 @@ mod probe;
 use std::path::Path;
 
 use crate::carry::{Carrier, Open};
+use crate::nvme::wear::MediaProbe;
 use crate::placement::HandleAllocator;
 use crate::{Completion, Counters, Device, Geometry, IoError, Outcome, PlacementHandle, Request};
 use medium::OpenFile;
@@ -24,6 +25,8 @@ pub(crate) use open::open_exclusively;
 pub struct FileDevice {
     carrier: Carrier<OpenFile>,
     handles: HandleAllocator,
+    /// For an NVMe block device that counts, and lets us see.
+    media: Option<MediaProbe>,
 }
 
 /// What carries submitted requests.
@@ -62,7 +65,8 @@ impl FileDevice {
         // A plain write cannot name a stream: there, only the ring will do.
         let engine = if open.medium.write_streams > 0 { Some(Engine::IoUring) } else { engine };
         let handles = HandleAllocator::new(open.geometry.placement_handles);
-        Ok(Self { carrier: Carrier::start(open, engine)?, handles })
+        let media = open.medium.is_block_device.then(|| MediaProbe::open(&open.path)).flatten();
+        Ok(Self { carrier: Carrier::start(open, engine)?, handles, media })
     }
 
     /// What carries submitted requests: io_uring, unless it is not permitted or was not wanted.
@@ -111,8 +115,11 @@ impl Device for FileDevice {
         }
     }
 
+    /// On an NVMe block device, media bytes are those of its whole endurance group since opening. To know them costs a
+    /// command to the drive.
     fn counters(&self) -> Counters {
-        self.carrier.counters()
+        let media_written_bytes = self.media.as_ref().and_then(MediaProbe::bytes);
+        Counters { media_written_bytes, ..self.carrier.counters() }
     }
 
     fn allocate_handle(&self, consumer: &str) -> PlacementHandle {

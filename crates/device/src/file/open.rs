@@ -67,6 +67,9 @@ pub(super) fn open(
 
 /// Makes `flashwright_<process>_<random>/flash` inside `parent`.
 pub(super) fn create_temporary(parent: &Path, options: &OpenOptions) -> Result<Open<OpenFile>, IoError> {
+    if options.placement {
+        return Err(streams::none_on_files(parent));
+    }
     let unique = RandomState::new().hash_one(0) as u32;
     let directory = parent.join(format!("flashwright_{}_{unique:08x}", std::process::id()));
     DirBuilder::new().mode(0o700).create(&directory).map_err(|error| {

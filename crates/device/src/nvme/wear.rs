@@ -6,7 +6,9 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
+use super::readiness::endurance_group;
 use super::{Drive, Transport};
 
 /// What a drive tells about its wear. `None` is unknown.
@@ -158,6 +160,28 @@ impl MediaCounter {
     pub(crate) fn bytes<T: Transport>(&self, drive: &Drive<T>) -> Option<u64> {
         let now = media_bytes(drive, self.source, self.group)?;
         u64::try_from(now.checked_sub(self.start_bytes)?).ok()
+    }
+}
+
+/// A block device's way to its media bytes.
+#[derive(Debug)]
+pub(crate) struct MediaProbe {
+    drive: Drive,
+    counter: MediaCounter,
+}
+
+impl MediaProbe {
+    /// None where the block device at `path` is no NVMe namespace, does not count, or does not tell us.
+    pub(crate) fn open(path: &Path) -> Option<Self> {
+        let drive = Drive::open(path).ok()?;
+        let group = endurance_group(&drive.controller().ok()?, &drive.namespace().ok()?);
+        let counter = MediaCounter::find(&drive, group)?;
+        Some(Self { drive, counter })
+    }
+
+    /// Bytes since then.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        self.counter.bytes(&self.drive)
     }
 }
 
