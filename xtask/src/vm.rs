@@ -9,21 +9,35 @@ mod guest;
 mod machine;
 mod packages;
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use packages::{Packages, Unavailable};
 
-/// A kernel to boot: what it stands for, and the Debian suite whose cloud kernel it is.
+/// A kernel to boot: what it stands for, the Debian suite whose cloud kernel it is, and the releases that will do.
 struct Kernel {
     stands_for: &'static str,
     suite: &'static str,
+    releases: RangeInclusive<(u32, u32)>,
 }
 
 const KERNELS: &[Kernel] = &[
-    Kernel { stands_for: "6.1: passing commands through takes root", suite: "bookworm" },
-    Kernel { stands_for: "6.12: everyone may, no write streams", suite: "trixie" },
-    Kernel { stands_for: "6.16 or later: write streams", suite: "trixie-backports" },
+    Kernel {
+        stands_for: "6.1: passing commands through takes root",
+        suite: "bookworm",
+        releases: (6, 1)..=(6, 1),
+    },
+    Kernel {
+        stands_for: "6.12: everyone may, no write streams",
+        suite: "trixie",
+        releases: (6, 2)..=(6, 15),
+    },
+    Kernel {
+        stands_for: "6.16 or later: write streams",
+        suite: "trixie-backports",
+        releases: (6, 16)..=(u32::MAX, 0),
+    },
 ];
 
 /// The suite whose QEMU emulates placement (10 or later).
@@ -49,9 +63,8 @@ pub fn run() -> Result<(), String> {
             Ok(image) => {
                 let initramfs = guest::initramfs(&folder, &packages.busybox, &programs)?;
                 let console = machine::boot(&folder, &packages, kernel.suite, &image, &initramfs)?;
-                failures.extend(
-                    guest::verdict(&console).err().map(|why| format!("{}: {why}", kernel.stands_for)),
-                );
+                let verdict = guest::verdict(&console, &kernel.releases);
+                failures.extend(verdict.err().map(|why| format!("{}: {why}", kernel.stands_for)));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -60,20 +61,30 @@ fn pack(folder: &Path, busybox: &Path, programs: &[PathBuf]) -> std::io::Result<
     if status.success() { Ok(archive) } else { Err(std::io::Error::other(format!("cpio: {status}"))) }
 }
 
-/// Prints what the probe said. An error, unless it came to its end and nothing failed.
-pub fn verdict(console: &str) -> Result<(), String> {
+/// Prints what the probe said. An error, unless it ran on one of `releases`, came to its end and nothing failed.
+pub fn verdict(console: &str, releases: &RangeInclusive<(u32, u32)>) -> Result<(), String> {
     let said: Vec<&str> = console.lines().filter_map(|line| line.trim().strip_prefix("PROBE ")).collect();
     for line in &said {
         println!("vm:   {line}");
     }
+    let kernel = said.iter().find_map(|line| release(line.strip_prefix("kernel ")?));
+    if let Some(kernel) = kernel.filter(|kernel| !releases.contains(kernel)) {
+        return Err(format!("the guest ran on {kernel:?}, which is none of {releases:?}"));
+    }
     let failed = said.iter().filter(|line| line.starts_with("FAILED")).count();
     let ended = console.lines().any(|line| line.trim() == "GUEST-RC=0");
-    if ended && failed == 0 && said.last().is_some_and(|line| line.starts_with("done")) {
+    if ended && failed == 0 && kernel.is_some() && said.last().is_some_and(|line| line.starts_with("done")) {
         return Ok(());
     }
     let last: Vec<&str> = console.lines().rev().take(30).collect();
     let last: Vec<&str> = last.into_iter().rev().collect();
     Err(format!("{failed} checks failed; the console's last lines:\n{}", last.join("\n")))
+}
+
+/// Major and minor number of `6.12.57+deb13-cloud-amd64`.
+fn release(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split(['.', '-', '+']).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 #[cfg(test)]
@@ -82,7 +93,10 @@ mod tests {
 
     #[test]
     fn only_a_probe_that_came_to_its_end_without_failures_has_passed() {
-        assert!(verdict("PROBE ok a\r\nPROBE done: 1 checks\r\nGUEST-RC=0\r\n").is_ok());
+        let verdict = |console: &str| verdict(console, &((6, 12)..=(6, 15)));
+        let kernel = "PROBE kernel 6.12.57+deb13\n";
+        let passed = "PROBE ok a\r\nPROBE done: 1 checks\r\nGUEST-RC=0\r\n";
+        assert_eq!(verdict(&format!("{kernel}{passed}")), Ok(()));
         for broken in [
             "",
             "PROBE ok a\nGUEST-RC=0\n",
@@ -90,7 +104,9 @@ mod tests {
             "PROBE FAILED a\nPROBE done: 1 checks\nGUEST-RC=0\n",
             "PROBE done: 1 checks\nGUEST-RC=1\n",
         ] {
-            assert!(verdict(broken).is_err(), "{broken:?}");
+            assert!(verdict(&format!("{kernel}{broken}")).is_err(), "{broken:?}");
         }
+        assert!(verdict(passed).is_err(), "which kernel was it?");
+        assert!(verdict(&format!("PROBE kernel 7.3.4\n{passed}")).is_err(), "another kernel than was wanted");
     }
 }

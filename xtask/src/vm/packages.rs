@@ -4,6 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The package that depends on the latest cloud kernel of its suite.
+const CLOUD_KERNEL: &str = "linux-image-cloud-amd64";
+
 /// Why the packages cannot be had. No fault of ours, and no proof of anything.
 pub struct Unavailable(pub String);
 
@@ -48,11 +51,9 @@ impl Packages {
     pub fn kernel(&self, suite: &str) -> Result<PathBuf, Unavailable> {
         let name = format!("kernel-{suite}");
         self.unpacked(&name, || {
-            let latest = self.names_after(
-                "apt-cache",
-                &["show", "-t", suite, "linux-image-cloud-amd64"],
-                "linux-image-",
-            )?;
+            let version = self.version_in(suite, CLOUD_KERNEL)?;
+            let meta = format!("{CLOUD_KERNEL}={version}");
+            let latest = self.names_after("apt-cache", &["show", &meta], "linux-image-")?;
             let Some(image) = latest.first() else {
                 return Err(Unavailable(format!("{suite} has no cloud kernel")));
             };
@@ -92,6 +93,19 @@ impl Packages {
         }
         fs::remove_dir_all(&archives)?;
         Ok(fs::write(done, "")?)
+    }
+
+    /// The version of a package in one suite: its candidate is the newest of all suites.
+    fn version_in(&self, suite: &str, package: &str) -> Result<String, Unavailable> {
+        let table = output(self.apt("apt-cache").args(["madison", package]))?;
+        let version = table.lines().find_map(|line| {
+            let [_, version, origin] = line.split('|').map(str::trim).collect::<Vec<_>>()[..] else {
+                return None;
+            };
+            let here = origin.split_whitespace().any(|word| word.split('/').next() == Some(suite));
+            here.then(|| version.to_owned())
+        });
+        version.ok_or_else(|| Unavailable(format!("{suite} has no package {package}")))
     }
 
     fn refresh_lists(&self) -> Result<(), Unavailable> {
