@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     match load_config(arguments) {
         Ok(Loaded::Part(kind, warnings)) => validated_part(arguments, kind, &warnings),
         Ok(Loaded::Config(config)) => {
-            warn(&config, arguments);
+            warn(&config, &config.warnings, arguments);
             if arguments.validate { validated(&config, arguments) } else { execute(&config, arguments) }
         }
         Err(error) => usage_error(&error),
@@ -102,6 +102,7 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
         Ok(session) => session,
         Err(error) => return usage_error(&error),
     };
+    warn(config, session.warnings(), arguments);
     match run_session(session, config, arguments) {
         Ok(report) if report.passed() => ExitCode::from(PASSED),
         Ok(_) => ExitCode::from(FAILED),
@@ -205,11 +206,11 @@ impl Write for Lines {
     }
 }
 
-fn warn(config: &Config, arguments: &Arguments) {
+fn warn(config: &Config, warnings: &[impl std::fmt::Display], arguments: &Arguments) {
     if arguments.quiet {
         return;
     }
-    for warning in &config.warnings {
+    for warning in warnings {
         say_error(format_args!("warning: {}: {warning}", config.file.display()));
     }
 }
