@@ -298,7 +298,8 @@ impl RegionStore {
         }
     }
 
-    fn is_worn_out(&self) -> bool {
+    /// Whether so many regions failed that there is no room for new items ever again.
+    pub(crate) fn is_worn_out(&self) -> bool {
         self.supply.in_service() <= self.points.len() + reserve(&self.config)
     }
 
