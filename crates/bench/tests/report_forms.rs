@@ -51,6 +51,7 @@ fn snapshot() -> Snapshot {
         puts: Some(2_000),
         puts_stored: Some(1_900),
         logical_bytes: Some(1 << 30),
+        waiting_bytes: Some(0),
         host_bytes: Some(3 << 29),
         io_errors: Some(0),
         checksum_errors: Some(0),

@@ -246,6 +246,8 @@ impl RegionStore {
     pub fn commit(&self, staged: Staged) {
         let Staged { reservation, hash, payload_bytes } = staged;
         let item = self.found(&reservation);
+        // Before the commit: afterwards the region may be on flash already.
+        reservation.buffer().payload_bytes.fetch_add(payload_bytes, Ordering::Relaxed);
         reservation.commit(|| {
             if self.index.insert(hash, item).is_some() {
                 Counters::one(&self.counters.overwritten);
