@@ -10,7 +10,8 @@ use crate::config::cachebench::{Config, ConfigError};
 use crate::config::lower::lower;
 use crate::config::plan::{InstancePlan, RunPlan};
 use crate::environment;
-use crate::report::RunReport;
+use crate::report::series::Recorder;
+use crate::report::{RunReport, totals};
 use crate::run::engine::EngineTarget;
 use crate::run::open::{self, OpenError};
 use crate::run::stop::Stop;
@@ -92,10 +93,14 @@ impl Session {
     pub fn run(self, config: &Config, watcher: &mut dyn Watcher) -> Result<RunReport, SessionError> {
         let seed = self.options.seed;
         let environment = environment::capture(&self.flash_paths, self.clock.unix_seconds());
-        let instances = run_all(&self.instances, self.options.timeout, watcher)?;
+        let mut recorder = Recorder::new(watcher);
+        let instances = run_all(&self.instances, self.options.timeout, &mut recorder)?;
+        let mut series = recorder.series;
+        let all = totals(&instances);
+        series.end(all.seconds, all.counts);
         let warnings = config.warnings.iter().map(ToString::to_string).chain(self.warnings.clone()).collect();
         let errors = self.close();
-        Ok(RunReport { errors, instances, warnings, seed, config: config.as_run(), environment })
+        Ok(RunReport { errors, instances, series, warnings, seed, config: config.as_run(), environment })
     }
 
     /// A persistent cache is closed, so that the next run finds it; any other is only dropped, and its file goes with it.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use flashwright_bench::config::plan::RunSettings;
 use flashwright_bench::report::interval::Last;
+use flashwright_bench::report::series::Series;
 use flashwright_bench::report::text::{TextOptions, results, verdict};
 use flashwright_bench::report::{RunReport, json, totals};
 use flashwright_bench::run::counts::Counts;
@@ -92,6 +93,7 @@ fn report(instance: InstanceReport) -> RunReport {
         instances: vec![instance],
         warnings: vec!["w".into()],
         errors: Vec::new(),
+        series: Series::default(),
         seed: 1,
         config: serde_json::json!({}),
         environment: serde_json::json!({}),
