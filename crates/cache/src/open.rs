@@ -46,11 +46,14 @@ impl Cache {
 }
 
 impl Cache {
-    /// Closes the cache so that the next one on the device comes back with what flash holds.
+    /// Closes the cache so that the next one on the device comes back with everything that flash can hold: what is in
+    /// DRAM goes there first, as if it were evicted.
     ///
     /// # Errors
     /// A transfer failed; the next cache on the device starts empty.
     pub fn close(mut self) -> Result<(), CacheError> {
+        let alone = self.background.is_none();
+        pollster::block_on(self.engine.empty_dram(Waiting::Thread, alone));
         // Its threads must be gone before the engines are drained for good.
         self.background = None;
         let Some(flash) = &self.engine.flash else { return Ok(()) };

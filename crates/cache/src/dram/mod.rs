@@ -12,6 +12,7 @@
 
 mod chain;
 mod config;
+mod empty;
 mod evict;
 mod handle;
 mod index;
@@ -37,6 +38,7 @@ use policy::{Entry, HitRule};
 use crate::KeyHash;
 
 pub use config::{ConfigError, DramConfig, PolicyFactory, PoolConfig, PoolId};
+pub use empty::Emptied;
 pub use evict::{Discard, Spill, Stage, Victim};
 pub use handle::{Draft, Handle};
 pub use item::HEADER_BYTES;

@@ -149,11 +149,12 @@ impl FlashTier {
         }
     }
 
-    /// Whether every engine has room for another item.
+    /// Whether every engine has room for another item, or will never have.
     fn ready(&self) -> bool {
-        self.pairs.iter().all(|pair| {
-            pair.regions.as_ref().is_none_or(RegionStore::ready) && pair.soc.as_ref().is_none_or(Soc::ready)
-        })
+        let settled = |regions: &RegionStore| regions.ready() || regions.is_worn_out();
+        self.pairs
+            .iter()
+            .all(|pair| pair.regions.as_ref().is_none_or(settled) && pair.soc.as_ref().is_none_or(Soc::ready))
     }
 
     /// Waits until every engine has room for another item.
@@ -167,6 +168,13 @@ impl FlashTier {
                     soc.wait_ready(Waiting::Task).await;
                 }
             }
+        }
+    }
+
+    /// Writes out everything that waits in memory.
+    pub(crate) async fn drain(&self, waiting: Waiting, now_seconds: u32) {
+        for pair in &self.pairs {
+            pair.drain(waiting, now_seconds).await;
         }
     }
 
