@@ -35,13 +35,14 @@ impl Cache {
             dram,
             flash,
             in_flight: InFlight::new(),
+            loads: InFlight::new(),
             counters: Counters::new(),
             clock: Arc::clone(clock),
             pools,
             on_remove: config.on_remove.clone(),
         });
         let background = if threads { Some(Background::start(&engine)?) } else { None };
-        Ok(Self { loads: InFlight::new(), background, engine })
+        Ok(Self { background, engine })
     }
 }
 
