@@ -412,8 +412,8 @@ impl Engine {
             if let Some(soc) = &pair.soc
                 && soc.wants_step()
             {
-                soc.step(waiting, self.clock.unix_seconds()).await;
-                worked = true;
+                // What waits may be in the hands of another step: then this one had nothing to do.
+                worked |= !soc.step(waiting, self.clock.unix_seconds()).await.idle();
             }
         }
         worked
