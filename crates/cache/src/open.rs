@@ -51,12 +51,28 @@ impl Cache {
     ///
     /// # Errors
     /// A transfer failed; the next cache on the device starts empty.
-    pub fn close(mut self) -> Result<(), CacheError> {
+    pub fn close(self) -> Result<(), CacheError> {
+        pollster::block_on(self.close_waiting(Waiting::Thread))
+    }
+
+    /// As [`close`](Self::close), as a task: what a cache in a simulated world needs, where a thread that waits stops
+    /// the world.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub async fn close_async(self) -> Result<(), CacheError> {
+        self.close_waiting(Waiting::Task).await
+    }
+
+    async fn close_waiting(mut self, waiting: Waiting) -> Result<(), CacheError> {
         // Its threads must be gone before the engines are drained for good.
         self.background = None;
         let Some(flash) = &self.engine.flash else { return Ok(()) };
         let now_seconds = self.engine.clock.unix_seconds();
-        flash.pairs.iter().try_for_each(|pair| pollster::block_on(pair.close(now_seconds, Waiting::Thread)))
+        for pair in &flash.pairs {
+            pair.close(now_seconds, waiting).await?;
+        }
+        Ok(())
     }
 }
 
