@@ -5,6 +5,9 @@
 
 mod clients;
 mod ledger;
+mod life;
 mod setup;
 
+mod crash;
+mod flips;
 mod simulated;
