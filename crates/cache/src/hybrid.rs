@@ -300,6 +300,16 @@ impl Engine {
         value_len: usize,
         options: &InsertOptions,
     ) -> Result<NewItem<'_>, Refusal> {
+        let room = self.make_room(key, value_len, options).await;
+        room.inspect_err(|&refusal| self.counters.rejected(refusal))
+    }
+
+    async fn make_room(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        options: &InsertOptions,
+    ) -> Result<NewItem<'_>, Refusal> {
         if usize::from(options.pool) >= self.pools {
             return Err(Refusal::NoSuchPool(options.pool));
         }
@@ -326,11 +336,12 @@ impl Engine {
         let hash = item.hash;
         let mut lock = self.dram.lock(hash);
         if too_late() {
-            return;
+            return self.counters.overtaken();
         }
         self.displace(hash, item.draft.key());
         let linked = lock.link(item.draft);
         drop(lock);
+        self.counters.stored(hash);
         self.left(linked, Removal::Replaced);
     }
 
@@ -338,11 +349,13 @@ impl Engine {
         let hash = item.hash;
         let mut lock = self.dram.lock(hash);
         if lock.find(item.draft.key()).is_some() {
+            self.counters.present();
             return false;
         }
         self.displace(hash, item.draft.key());
         let linked = lock.link(item.draft);
         drop(lock);
+        self.counters.stored(hash);
         drop(linked);
         true
     }
@@ -422,6 +435,7 @@ impl Engine {
     pub(crate) fn stats(&self) -> Stats {
         Stats {
             gets: self.counters.snapshot(),
+            inserts: self.counters.inserts(),
             pools: self.dram.stats(),
             dram_memory: self.dram.memory(),
             flash: self.flash.as_ref().map(FlashTier::stats),
