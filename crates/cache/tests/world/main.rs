@@ -9,5 +9,6 @@ mod life;
 mod setup;
 
 mod crash;
+mod faults;
 mod flips;
 mod simulated;
