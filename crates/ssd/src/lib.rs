@@ -5,6 +5,7 @@
 //!
 //! This room sees `device` and nothing else of ours; it knows nothing of caches, JSON or command lines.
 
+pub mod as_device;
 mod collect;
 mod ftl;
 pub mod gc;
@@ -17,6 +18,7 @@ pub mod run;
 pub mod stats;
 pub mod wear;
 
+pub use as_device::{Assignment, Namespace, Payload, SsdDevice};
 pub use ftl::{Ftl, Upkeep};
 pub use gc::VictimPolicy;
 pub use geometry::{Layout, LogicalPage, PhysicalPage, Shape, ShapeError, UnitId};

@@ -51,6 +51,31 @@ impl Stats {
         self.host_pages + self.relocated_pages + self.levelled_pages + self.padded_pages
     }
 
+    /// What was counted since `earlier`, of the same drive.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut streams = self.streams.clone();
+        for (stream, before) in streams.iter_mut().zip(&earlier.streams) {
+            stream.host_pages -= before.host_pages;
+            stream.relocated_pages -= before.relocated_pages;
+        }
+        Self {
+            host_bytes: self.host_bytes - earlier.host_bytes,
+            host_pages: self.host_pages - earlier.host_pages,
+            partial_pages: self.partial_pages - earlier.partial_pages,
+            relocated_pages: self.relocated_pages - earlier.relocated_pages,
+            levelled_pages: self.levelled_pages - earlier.levelled_pages,
+            padded_pages: self.padded_pages - earlier.padded_pages,
+            trimmed_pages: self.trimmed_pages - earlier.trimmed_pages,
+            gc_events: self.gc_events - earlier.gc_events,
+            erases: self.erases - earlier.erases,
+            unit_switches: self.unit_switches - earlier.unit_switches,
+            invalid_placements: self.invalid_placements - earlier.invalid_placements,
+            group_overflows: self.group_overflows - earlier.group_overflows,
+            streams,
+        }
+    }
+
     /// Device-level write amplification: bytes programmed / bytes the host wrote. `None` before the first write.
     #[must_use]
     pub fn dlwa(&self, page_bytes: u32) -> Option<f64> {
