@@ -6,6 +6,7 @@
 //! This room sees `device` and nothing else of ours; it knows nothing of caches, JSON or command lines.
 
 pub mod as_device;
+pub mod card;
 mod collect;
 mod ftl;
 pub mod gc;
@@ -19,6 +20,7 @@ pub mod stats;
 pub mod wear;
 
 pub use as_device::{Assignment, Namespace, Payload, SsdDevice};
+pub use card::{Card, CardError};
 pub use ftl::{Ftl, Upkeep};
 pub use gc::VictimPolicy;
 pub use geometry::{Layout, LogicalPage, PhysicalPage, Shape, ShapeError, UnitId};
