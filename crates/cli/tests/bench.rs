@@ -92,6 +92,20 @@ fn the_spellings_of_cachebench_are_understood_and_its_lines_printed() {
 }
 
 #[test]
+fn a_run_can_be_drawn() {
+    let (directory, file) = config("small.json", SMALL);
+    let picture = directory.path().join("run.svg");
+    let output = flashwright(&["bench", &file, "--quiet", "--plot", picture.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let picture = std::fs::read_to_string(picture).unwrap();
+    assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"));
+    for words in ["8,000 operations in ", "Hit ratio", "DRAM alone", "get dram", "device write", "99 %"] {
+        assert!(picture.contains(words), "{words} is missing");
+    }
+    assert!(!picture.contains("NaN") && !picture.contains("inf"), "every coordinate is a number");
+}
+
+#[test]
 fn quiet_is_quiet() {
     let (_directory, file) = config("small.json", SMALL);
     let output = flashwright(&["bench", &file, "-q"]);

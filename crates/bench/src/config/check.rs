@@ -96,7 +96,7 @@ fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findin
     if !cache.cache_dir.is_empty() && (cache.nvm_size_mib == 0 || cache.nvm_paths.is_empty()) {
         findings.warning(
             &join(at, "cacheDir"),
-            "nothing survives the run: only flash on a path does, DRAM starts empty",
+            "nothing survives the run: what is in DRAM survives on flash, and there is no flash path",
         );
     }
     pools(cache, at, findings);

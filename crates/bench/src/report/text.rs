@@ -135,7 +135,10 @@ fn flash_block(out: &mut String, flash: &FlashCounts, counts: &Counts) {
         |part: Option<u64>, whole: Option<u64>| part.zip(whole).and_then(|(part, whole)| ratio(part, whole));
     line(
         out,
-        format_args!("NVM app write amplification   : {}", plain(of(flash.host_bytes, flash.logical_bytes))),
+        format_args!(
+            "NVM app write amplification   : {}",
+            plain(of(flash.host_bytes, flash.settled_bytes()))
+        ),
     );
     line(
         out,

@@ -71,6 +71,7 @@ fn add_flash(a: &FlashCounts, b: &FlashCounts) -> FlashCounts {
         evictions: add(a.evictions, b.evictions),
         deletes: add(a.deletes, b.deletes),
         logical_bytes: add(a.logical_bytes, b.logical_bytes),
+        waiting_bytes: add(a.waiting_bytes, b.waiting_bytes),
         host_bytes: add(a.host_bytes, b.host_bytes),
         host_read_bytes: add(a.host_read_bytes, b.host_read_bytes),
         media_bytes: add(a.media_bytes, b.media_bytes),

@@ -167,6 +167,7 @@ impl EngineTarget {
             evictions: both(|soc| soc.evictions, |regions| regions.evictions),
             deletes: both(|soc| soc.removes, |regions| regions.forgotten),
             logical_bytes: Some(flash.puts.logical_bytes),
+            waiting_bytes: Some(flash.waiting_bytes()),
             host_bytes: Some(flash.device.written_bytes),
             host_read_bytes: Some(flash.device.read_bytes),
             media_bytes: flash.device.media_written_bytes,

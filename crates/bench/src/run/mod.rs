@@ -5,6 +5,7 @@
 
 pub mod counts;
 pub mod engine;
+mod fit;
 pub mod latency;
 pub mod open;
 pub mod pace;

@@ -17,6 +17,7 @@ use workload::trace::{Amplify, Format, Order, Replay, SuffixRule};
 use workload::{Source, Workload, WorkloadError};
 
 use super::engine::{DeviceLatency, EngineTarget};
+use super::fit;
 use crate::config::plan::{
     AdmissionPlan, CachePlan, EvictionPlan, FlashPlan, OrderPlan, RebalancePlan, RebalanceStrategy,
     ReinsertionPlan, ReplayPlan, WorkloadPlan,
@@ -51,7 +52,7 @@ pub enum OpenError {
 ///
 /// # Errors
 /// What of it cannot be had.
-pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<EngineTarget, OpenError> {
+pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<OpenCache, OpenError> {
     let mut config = CacheConfig {
         dram: dram(plan)?,
         flash: None,
@@ -59,17 +60,38 @@ pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<Engi
         seed,
         on_remove: None,
     };
-    let (mut latency, mut buffered) = (None, false);
+    let (mut latency, mut buffered, mut warnings) = (None, false, Vec::new());
     if let Some(plan_flash) = &plan.flash {
         let device = device(plan_flash, plan.persist_dir.is_some())?;
         buffered = device.geometry().buffered;
         let measured = Arc::new(DeviceLatency::default());
         latency = Some(Arc::clone(&measured));
         let device = Arc::new(MeasureDevice::new(device, Arc::clone(clock), observer(measured)));
-        config.flash = Some(flash(plan_flash, device, plan.persist_dir.is_some(), seed));
+        let flash = flash(plan_flash, device, plan.persist_dir.is_some(), seed);
+        if flash.regions.region_bytes != plan_flash.region_bytes {
+            warnings.push(smaller_regions(plan_flash.region_bytes, flash.regions.region_bytes));
+        }
+        config.flash = Some(flash);
     }
     let cache = Cache::builder().config(config).clock(Arc::clone(clock)).open()?;
-    Ok(EngineTarget::new(cache, latency, buffered))
+    Ok(OpenCache { target: EngineTarget::new(cache, latency, buffered), warnings })
+}
+
+/// A cache that is open.
+pub struct OpenCache {
+    /// It.
+    pub target: EngineTarget,
+    /// Where it is not as asked for.
+    pub warnings: Vec<String>,
+}
+
+fn smaller_regions(asked_bytes: u32, used_bytes: u32) -> String {
+    let kib = |bytes: u32| bytes >> 10;
+    format!(
+        "cache_config.navyRegionSizeMB: flash holds too few regions of {} KiB; they have {} KiB",
+        kib(asked_bytes),
+        kib(used_bytes)
+    )
 }
 
 fn observer(latency: Arc<DeviceLatency>) -> device::wrap::measure::Observer {
@@ -180,6 +202,12 @@ fn flash(plan: &FlashPlan, device: Arc<dyn Device>, persistent: bool, seed: u64)
     config.bucket_bytes = plan.bucket_bytes;
     config.filter_bytes_per_bucket = plan.filter_bytes;
     config.regions = regions(plan, &config.regions, seed);
+    let capacity_bytes = config.device.geometry().capacity_bytes;
+    config.regions.region_bytes = fit::region_bytes(plan, capacity_bytes, config.regions.least_regions());
+    if plan.paths.len() > 1 {
+        // A region of a stripe lies on one device.
+        config.region_alignment_bytes = u64::from(config.regions.region_bytes);
+    }
     config.admission = Arc::from(policy::admission::build(&admission(plan, seed)));
     config.min_ttl_seconds = plan.min_ttl_seconds;
     config.recovery = if persistent { Recovery::Reopen } else { Recovery::Discard };

@@ -127,6 +127,8 @@ pub struct FlashCounts {
     pub deletes: Option<u64>,
     /// Bytes of keys and values taken.
     pub logical_bytes: Option<u64>,
+    /// Of these, bytes that wait in memory to be written.
+    pub waiting_bytes: Option<u64>,
     /// Bytes written to the device.
     pub host_bytes: Option<u64>,
     /// Bytes read from the device.
@@ -143,4 +145,13 @@ pub struct FlashCounts {
     pub recovered: bool,
     /// Latency of device reads and writes so far, where they are measured.
     pub device_latency: Option<(super::latency::Histogram, super::latency::Histogram)>,
+}
+
+impl FlashCounts {
+    /// Bytes of keys and values that were written: those taken but for those that wait. What the cache writes for each of
+    /// them is its write amplification; without this, a short run would seem to write less than it took.
+    #[must_use]
+    pub fn settled_bytes(&self) -> Option<u64> {
+        Some(self.logical_bytes?.saturating_sub(self.waiting_bytes?))
+    }
 }

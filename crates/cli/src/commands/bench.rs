@@ -9,7 +9,7 @@ use bench::config::cachebench::{load, load_text};
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
 use bench::progress::{Progress, ProgressOptions};
 use bench::report::text::{self, TextOptions};
-use bench::report::{RunReport, json, totals};
+use bench::report::{RunReport, json, plot, totals};
 use bench::run::stop::Stop;
 use bench::session::{Session, SessionOptions};
 use clap::Args;
@@ -33,6 +33,9 @@ pub struct Arguments {
     /// Write the result as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Draw throughput, hit ratio and latencies as an SVG picture
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
     /// Seed of everything random; recorded in the result
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -42,8 +45,11 @@ pub struct Arguments {
     /// Check the config and stop
     #[arg(long)]
     validate: bool,
-    /// Override a key, such as cache_config.cacheSizeMB=64 or [1].test_config.numOps=1000
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        help = "Override a key, such as cache_config.cacheSizeMB=64 or [1].test_config.numOps=1000"
+    )]
     set: Vec<Override>,
     /// Put flash here instead: `memory:`, `file:PATH`, `PATH`
     #[arg(long, value_name = "SPEC")]
@@ -67,7 +73,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     match load_config(arguments) {
         Ok(Loaded::Part(kind, warnings)) => validated_part(arguments, kind, &warnings),
         Ok(Loaded::Config(config)) => {
-            warn(&config, arguments);
+            warn(&config, &config.warnings, arguments);
             if arguments.validate { validated(&config, arguments) } else { execute(&config, arguments) }
         }
         Err(error) => usage_error(&error),
@@ -102,6 +108,7 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
         Ok(session) => session,
         Err(error) => return usage_error(&error),
     };
+    warn(config, session.warnings(), arguments);
     match run_session(session, config, arguments) {
         Ok(report) if report.passed() => ExitCode::from(PASSED),
         Ok(_) => ExitCode::from(FAILED),
@@ -128,6 +135,9 @@ fn run_session(
     print_results(&report, &results, arguments, text_options);
     if let Some(file) = &arguments.json {
         write_json(file, &report)?;
+    }
+    if let Some(file) = &arguments.plot {
+        write_file(file, plot::render(&report, &config.file.display().to_string())?.as_bytes())?;
     }
     Ok(report)
 }
@@ -179,7 +189,11 @@ fn write_json(file: &Path, report: &RunReport) -> std::io::Result<()> {
     if file == Path::new("-") {
         return std::io::stdout().write_all(words.as_bytes());
     }
-    std::fs::write(file, words)
+    write_file(file, words.as_bytes())
+}
+
+fn write_file(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    std::fs::write(file, bytes)
         .map_err(|error| std::io::Error::new(error.kind(), format!("writing {}: {error}", file.display())))
 }
 
@@ -205,11 +219,11 @@ impl Write for Lines {
     }
 }
 
-fn warn(config: &Config, arguments: &Arguments) {
+fn warn(config: &Config, warnings: &[impl std::fmt::Display], arguments: &Arguments) {
     if arguments.quiet {
         return;
     }
-    for warning in &config.warnings {
+    for warning in warnings {
         say_error(format_args!("warning: {}: {warning}", config.file.display()));
     }
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use io_uring::{cqueue, opcode, squeue, types};
 use rustix::fs::{FallocateFlags, FlockOperation};
@@ -39,11 +39,21 @@ impl Drop for Removal {
         if !self.armed {
             return;
         }
+        let _ = unite_extents(&self.file);
         let _ = std::fs::remove_file(&self.file);
         if let Some(directory) = &self.directory {
             let _ = std::fs::remove_dir(directory);
         }
     }
+}
+
+/// Makes a file that is about to be removed one range of zeros again. Random writes to preallocated space leave it in
+/// hundreds of thousands of extents, and a file system that discards (`mount -o discard`) would free each by a
+/// request of its own: minutes for 4 GiB.
+fn unite_extents(path: &Path) -> io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    let length = file.metadata()?.len();
+    Ok(rustix::fs::fallocate(&file, FallocateFlags::ZERO_RANGE, 0, length)?)
 }
 
 impl Drop for OpenFile {
