@@ -131,6 +131,7 @@ fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
             "cache_config.nvmAdmissionRetentionTimeThreshold",
         )?,
         allow_buffered: typed.flash_buffered,
+        placement: typed.device_fdp,
     })
 }
 

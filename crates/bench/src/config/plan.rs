@@ -137,6 +137,8 @@ pub struct FlashPlan {
     pub retention_seconds: u32,
     /// Whether the page cache is accepted where direct I/O is refused.
     pub allow_buffered: bool,
+    /// Whether the device must place data by handles.
+    pub placement: bool,
 }
 
 /// Region order.

@@ -13,6 +13,7 @@ pub struct EngineTarget {
     cache: Cache,
     device_latency: Option<Arc<DeviceLatency>>,
     buffered: bool,
+    placement: Vec<(String, u16)>,
 }
 
 /// Latencies of a device's transfers. Several stripes, so that threads seldom meet.
@@ -62,7 +63,13 @@ impl EngineTarget {
     /// A target of `cache`.
     #[must_use]
     pub fn new(cache: Cache, device_latency: Option<Arc<DeviceLatency>>, buffered: bool) -> Self {
-        Self { cache, device_latency, buffered }
+        Self { cache, device_latency, buffered, placement: Vec::new() }
+    }
+
+    /// The same, whose consumers of flash were given these placement handles.
+    #[must_use]
+    pub fn placed(self, placement: Vec<(String, u16)>) -> Self {
+        Self { placement, ..self }
     }
 
     /// The cache, when the run is over.
@@ -181,6 +188,7 @@ impl EngineTarget {
                 },
             ),
             buffered: self.buffered,
+            placement: self.placement.clone(),
             recovered: flash.recovered,
             device_latency: self.device_latency.as_ref().map(|latency| latency.read_and_write()),
         })

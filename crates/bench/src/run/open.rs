@@ -9,7 +9,7 @@ use cache::flash::region::{OrderConfig, RegionConfig, Reinsertion};
 use cache::{Cache, CacheConfig, CacheError, FlashConfig, Recovery, UpkeepConfig};
 use device::file::OpenOptions;
 use device::wrap::MeasureDevice;
-use device::{Clock, Device, FileDevice, IoError, MemoryDevice, RequestKind, StripeDevice};
+use device::{Clock, Device, DeviceSpec, FileDevice, IoError, MemoryDevice, RequestKind, StripeDevice};
 use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirstConfig};
 use policy::eviction::{EvictionConfig, Refresh};
 use workload::generate::{Online, PreparedAccesses};
@@ -61,12 +61,14 @@ pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<Open
         on_remove: None,
     };
     let (mut latency, mut buffered, mut warnings) = (None, false, Vec::new());
+    let mut measured_device = None;
     if let Some(plan_flash) = &plan.flash {
         let device = device(plan_flash, plan.persist_dir.is_some())?;
         buffered = device.geometry().buffered;
         let measured = Arc::new(DeviceLatency::default());
         latency = Some(Arc::clone(&measured));
         let device = Arc::new(MeasureDevice::new(device, Arc::clone(clock), observer(measured)));
+        measured_device = plan_flash.placement.then(|| Arc::clone(&device));
         let flash = flash(plan_flash, device, plan.persist_dir.is_some(), seed);
         if flash.regions.region_bytes != plan_flash.region_bytes {
             warnings.push(smaller_regions(plan_flash.region_bytes, flash.regions.region_bytes));
@@ -74,7 +76,10 @@ pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<Open
         config.flash = Some(flash);
     }
     let cache = Cache::builder().config(config).clock(Arc::clone(clock)).open()?;
-    Ok(OpenCache { target: EngineTarget::new(cache, latency, buffered), warnings })
+    let placement = measured_device.map_or_else(Vec::new, |device| device.consumers());
+    let placement = placement.into_iter().map(|(consumer, handle)| (consumer, handle.0)).collect();
+    let target = EngineTarget::new(cache, latency, buffered).placed(placement);
+    Ok(OpenCache { target, warnings })
 }
 
 /// A cache that is open.
@@ -152,11 +157,16 @@ fn upkeep(plan: Option<&RebalancePlan>) -> UpkeepConfig {
 /// The device: memory, one path, or a stripe of several with the region as its unit.
 fn device(plan: &FlashPlan, persistent: bool) -> Result<Arc<dyn Device>, OpenError> {
     if plan.paths.is_empty() {
+        if plan.placement {
+            let words =
+                "deviceEnableFDP: no placement: memory has none; name an NVMe namespace in nvmCachePaths";
+            return Err(OpenError::Config(words.into()));
+        }
         return Ok(Arc::new(MemoryDevice::new(plan.bytes_per_device)));
     }
     let mut devices: Vec<Arc<dyn Device>> = Vec::new();
     for path in &plan.paths {
-        devices.push(Arc::new(open_path(path, plan, persistent)?));
+        devices.push(open_path(path, plan, persistent)?);
     }
     if devices.len() == 1 {
         return Ok(devices.remove(0));
@@ -166,28 +176,45 @@ fn device(plan: &FlashPlan, persistent: bool) -> Result<Arc<dyn Device>, OpenErr
 
 /// A directory gets a file of its own, which a persistent cache finds again and any other removes at its end. What is
 /// not there is made, and goes the same way.
-fn open_path(path: &Path, plan: &FlashPlan, persistent: bool) -> Result<FileDevice, OpenError> {
+fn open_path(path: &Path, plan: &FlashPlan, persistent: bool) -> Result<Arc<dyn Device>, OpenError> {
     let options = OpenOptions {
         size_bytes: Some(plan.bytes_per_device),
         create: true,
         buffered: false,
         remove_on_drop: !persistent,
+        placement: plan.placement,
         ..OpenOptions::default()
     };
+    if path.exists() && !path.is_dir() {
+        // A file, a block device, or a namespace's generic device.
+        return open_or_buffered(plan, &options, |options| DeviceSpec::Path(path.into()).open(options));
+    }
     if !path.exists()
         && let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
     {
         std::fs::create_dir_all(parent)
             .map_err(|source| OpenError::Directory { path: parent.into(), source })?;
     }
-    let open = |options: &OpenOptions| match (path.is_dir(), persistent) {
-        (true, false) => FileDevice::create_temporary(path, options),
-        (true, true) => FileDevice::open(path.join("flashwright_cache"), options),
-        (false, _) => FileDevice::open(path, options),
-    };
-    match open(&options) {
-        Err(error) if error.kind() == device::ErrorKind::Unsupported && plan.allow_buffered => {
-            Ok(open(&OpenOptions { buffered: true, ..options })?)
+    open_or_buffered(plan, &options, |options| {
+        Ok(Arc::new(match (path.is_dir(), persistent) {
+            (true, false) => FileDevice::create_temporary(path, options)?,
+            (true, true) => FileDevice::open(path.join("flashwright_cache"), options)?,
+            (false, _) => FileDevice::open(path, options)?,
+        }))
+    })
+}
+
+/// Goes through the page cache where direct I/O is refused, if the plan accepts that.
+fn open_or_buffered(
+    plan: &FlashPlan,
+    options: &OpenOptions,
+    open: impl Fn(&OpenOptions) -> Result<Arc<dyn Device>, IoError>,
+) -> Result<Arc<dyn Device>, OpenError> {
+    match open(options) {
+        Err(error)
+            if error.kind() == device::ErrorKind::Unsupported && plan.allow_buffered && !plan.placement =>
+        {
+            Ok(open(&OpenOptions { buffered: true, ..options.clone() })?)
         }
         opened => Ok(opened?),
     }
