@@ -16,7 +16,7 @@ use workload::generate::{Online, PreparedAccesses};
 use workload::trace::{Amplify, Format, Order, Replay, SuffixRule};
 use workload::{Source, Workload, WorkloadError};
 
-use super::engine::{DeviceLatency, EngineTarget};
+use super::engine::{DeviceLatency, EngineTarget, Face};
 use super::fit;
 use crate::config::plan::{
     AdmissionPlan, CachePlan, EvictionPlan, FlashPlan, OrderPlan, RebalancePlan, RebalanceStrategy,
@@ -74,7 +74,7 @@ pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<Open
         config.flash = Some(flash);
     }
     let cache = Cache::builder().config(config).clock(Arc::clone(clock)).open()?;
-    Ok(OpenCache { target: EngineTarget::new(cache, latency, buffered), warnings })
+    Ok(OpenCache { target: EngineTarget::new(cache, Face::Blocking, latency, buffered), warnings })
 }
 
 /// A cache that is open.
