@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use bench::config::cachebench::{load, load_text};
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
@@ -13,6 +14,8 @@ use bench::report::{RunReport, json, plot, totals};
 use bench::run::stop::Stop;
 use bench::session::{Session, SessionOptions};
 use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 /// The config that runs when none is named.
 const EXAMPLE: &str = include_str!("../../../../examples/hybrid.json");
@@ -159,14 +162,31 @@ fn run_session(
     Ok(report)
 }
 
-/// The first signal ends the run with a full report; the second ends the process.
+/// Signals that come so soon after the first are the same wish: `timeout` and some shells send two.
+const ONE_WISH: Duration = Duration::from_millis(500);
+
+/// The first signal ends the run with a full report; another one ends the process.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command line is the rim: it has signals, threads and the time"
+)]
 fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        let flag = stop.interrupt_flag();
-        // Registered first, so that it sees the flag only from the second signal on.
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, std::sync::Arc::clone(&flag))?;
-        signal_hook::flag::register(signal, flag)?;
-    }
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let flag = stop.interrupt_flag();
+    let wait = move || {
+        let mut first = None;
+        for signal in signals.forever() {
+            match first {
+                None => {
+                    flag.store(true, Ordering::Relaxed);
+                    first = Some(Instant::now());
+                }
+                Some(first) if first.elapsed() > ONE_WISH => std::process::exit(128 + signal),
+                Some(_) => {}
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
     Ok(())
 }
 
