@@ -143,34 +143,6 @@ impl Cache {
             || self.engine.flash.as_ref().is_some_and(|flash| flash.may_contain(hash))
     }
 
-    /// The item under `key`, or the one that `fetch` makes. Of many callers that miss at once one fetches and the others
-    /// wait for it. An error of `fetch` is the caller's; the next one tries again.
-    ///
-    /// # Errors
-    /// What `fetch` returned.
-    pub async fn get_or_insert_with<E>(
-        &self,
-        key: &[u8],
-        options: &InsertOptions,
-        fetch: impl AsyncFnOnce() -> Result<Vec<u8>, E>,
-    ) -> Result<Fetched<'_>, E> {
-        let hash = KeyHash::of(key);
-        loop {
-            if let Some(item) = self.get(key).await {
-                return Ok(Fetched::Found(item));
-            }
-            match self.loads.join(hash) {
-                Joined::Follow(load) => load.ended().await,
-                Joined::Lead(_turn) => {
-                    let value = fetch().await?;
-                    // A refused insert still serves its own caller.
-                    self.insert(key, &value, options).await;
-                    return Ok(Fetched::Made(value));
-                }
-            }
-        }
-    }
-
     /// Chains a piece of `value_len` bytes to the item under `key`; `fill` writes it.
     ///
     /// # Errors
@@ -185,30 +157,14 @@ impl Cache {
     }
 }
 
-/// What [`Cache::get_or_insert_with`] returned: both deref to the value.
-#[derive(Debug)]
-pub enum Fetched<'a> {
-    /// It was in the cache.
-    Found(Item<'a>),
-    /// It was made, and offered to the cache.
-    Made(Vec<u8>),
-}
-
-impl std::ops::Deref for Fetched<'_> {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Found(item) => item,
-            Self::Made(value) => value,
-        }
-    }
-}
-
 /// The tiers and what ties them together. Knows no threads.
 pub(crate) struct Engine {
     pub(crate) dram: Dram,
     pub(crate) flash: Option<FlashTier>,
+    /// Reads of flash under way.
     pub(crate) in_flight: InFlight,
+    /// Fetches of callers under way.
+    pub(crate) loads: InFlight,
     pub(crate) counters: Counters,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) upkeep: Upkeep,
@@ -338,7 +294,17 @@ impl Engine {
 }
 
 impl Engine {
-    async fn allocate(
+    pub(crate) async fn allocate(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        options: &InsertOptions,
+    ) -> Result<NewItem<'_>, Refusal> {
+        let room = self.make_room(key, value_len, options).await;
+        room.inspect_err(|&refusal| self.counters.rejected(refusal))
+    }
+
+    async fn make_room(
         &self,
         key: &[u8],
         value_len: usize,
@@ -362,11 +328,20 @@ impl Engine {
     }
 
     fn insert(&self, item: NewItem<'_>) {
+        self.insert_unless(item, || false);
+    }
+
+    /// Makes a new item visible, unless `too_late` says so under the key's lock.
+    pub(crate) fn insert_unless(&self, item: NewItem<'_>, too_late: impl FnOnce() -> bool) {
         let hash = item.hash;
         let mut lock = self.dram.lock(hash);
+        if too_late() {
+            return self.counters.overtaken();
+        }
         self.displace(hash, item.draft.key());
         let linked = lock.link(item.draft);
         drop(lock);
+        self.counters.stored(hash);
         self.left(linked, Removal::Replaced);
     }
 
@@ -374,11 +349,13 @@ impl Engine {
         let hash = item.hash;
         let mut lock = self.dram.lock(hash);
         if lock.find(item.draft.key()).is_some() {
+            self.counters.present();
             return false;
         }
         self.displace(hash, item.draft.key());
         let linked = lock.link(item.draft);
         drop(lock);
+        self.counters.stored(hash);
         drop(linked);
         true
     }
@@ -403,6 +380,7 @@ impl Engine {
 
     /// Makes whatever flash holds or is about to deliver for the key unreachable. Called under the key's lock.
     fn displace(&self, hash: KeyHash, key: &[u8]) -> bool {
+        self.loads.overtake(hash);
         let Some(flash) = &self.flash else { return false };
         self.in_flight.overtake(hash);
         flash.may_contain(hash) && flash.forget(hash, key)
@@ -447,8 +425,8 @@ impl Engine {
             if let Some(soc) = &pair.soc
                 && soc.wants_step()
             {
-                soc.step(waiting, self.clock.unix_seconds()).await;
-                worked = true;
+                // What waits may be in the hands of another step: then this one had nothing to do.
+                worked |= !soc.step(waiting, self.clock.unix_seconds()).await.idle();
             }
         }
         worked
@@ -457,6 +435,7 @@ impl Engine {
     pub(crate) fn stats(&self) -> Stats {
         Stats {
             gets: self.counters.snapshot(),
+            inserts: self.counters.inserts(),
             pools: self.dram.stats(),
             dram_memory: self.dram.memory(),
             flash: self.flash.as_ref().map(FlashTier::stats),

@@ -15,6 +15,7 @@ mod hybrid;
 mod in_flight;
 pub mod item;
 pub mod key;
+mod load;
 mod open;
 pub mod stats;
 mod upkeep;
@@ -23,9 +24,10 @@ use std::sync::Arc;
 
 pub use config::{Builder, CacheConfig, FlashConfig, Recovery, UpkeepConfig};
 pub use error::{CacheError, Inserted, Refusal};
-pub use hybrid::{Fetched, InsertOptions, NewItem};
+pub use hybrid::{InsertOptions, NewItem};
 pub use item::{Item, Layer};
 pub use key::KeyHash;
+pub use load::Fetched;
 pub use stats::Stats;
 
 /// A cache of bytes under keys, in DRAM and on flash. Shared by all threads.
@@ -33,7 +35,6 @@ pub struct Cache {
     // Dropped first: its threads use the engine.
     background: Option<background::Background>,
     engine: Arc<hybrid::Engine>,
-    loads: in_flight::InFlight,
 }
 
 impl Cache {

@@ -48,8 +48,11 @@ pub struct Arguments {
     /// Check the config and stop
     #[arg(long)]
     validate: bool,
-    /// Override a key, such as cache_config.cacheSizeMB=64 or [1].test_config.numOps=1000
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        help = "Override a key, such as cache_config.cacheSizeMB=64 or [1].test_config.numOps=1000"
+    )]
     set: Vec<Override>,
     /// Put flash here instead: `memory:`, `file:PATH`, `PATH`
     #[arg(long, value_name = "SPEC")]

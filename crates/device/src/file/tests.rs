@@ -1,9 +1,10 @@
 //! Opening, owning and leaving a file.
 
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 
 use super::*;
-use crate::{IoBuffer, PlacementHandle};
+use crate::{ErrorKind, IoBuffer};
 
 const SIZE: u64 = 1 << 20;
 
