@@ -105,7 +105,7 @@ impl Sharing {
                 .map_err(|source| OpenError::Directory { path: parent.into(), source })?;
         }
         let open = |options: &OpenOptions| match (path.is_dir(), self.persistent) {
-            (true, false) => FileDevice::create_temporary(path, options).inspect(forget_name),
+            (true, false) => FileDevice::create_temporary(path, options),
             (true, true) => FileDevice::open(path.join("flashwright_cache"), options),
             (false, _) => FileDevice::open(path, options),
         };
@@ -115,14 +115,5 @@ impl Sharing {
             }
             opened => Ok(opened?),
         }
-    }
-}
-
-/// An open file needs no name: without one it is gone with the process, however that ends.
-fn forget_name(file: &FileDevice) {
-    // Best effort: where a name cannot go while the file is open, the device removes it at its end.
-    let _ = std::fs::remove_file(file.path());
-    if let Some(directory) = file.path().parent() {
-        let _ = std::fs::remove_dir(directory);
     }
 }
