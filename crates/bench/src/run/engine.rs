@@ -6,7 +6,7 @@ use cache::{Cache, InsertOptions, Item};
 use parking_lot::Mutex;
 
 use super::latency::Histogram;
-use super::target::{DramCounts, FlashCounts, Found, Layer, SetHow, SetOutcome, Snapshot, Target};
+use super::target::{ClassUse, DramCounts, FlashCounts, Found, Layer, SetHow, SetOutcome, Snapshot, Target};
 
 /// A cache and what was measured of its device.
 pub struct EngineTarget {
@@ -170,10 +170,22 @@ fn dram(stats: &cache::Stats) -> DramCounts {
         evict_attempts: sum(|class| class.evictions + class.eviction_failures),
         evictions: sum(|class| class.evictions),
         pool_usage: stats.pools.iter().map(cache::dram::PoolStats::used_fraction).collect(),
+        classes: stats.pools.iter().flat_map(classes).collect(),
         slabs_released: Some(stats.upkeep.slabs_released),
         slab_moves: Some((stats.upkeep.moves, stats.upkeep.moves_failed)),
         slab_evictions: Some((stats.upkeep.release_evictions, stats.upkeep.release_evictions_failed)),
     }
+}
+
+fn classes(pool: &cache::dram::PoolStats) -> impl Iterator<Item = ClassUse> {
+    let with_memory = pool.classes.iter().enumerate().filter(|(_, class)| class.slabs > 0);
+    with_memory.map(|(number, class)| ClassUse {
+        pool: pool.pool.0,
+        class: number,
+        chunk_bytes: class.chunk_bytes,
+        slab_bytes: u64::from(class.slabs) * u64::from(pool.slab_bytes),
+        used_bytes: class.allocated_bytes,
+    })
 }
 
 impl EngineTarget {

@@ -4,6 +4,7 @@
 //! [`run_all`] starts the threads of all instances, lets a [`Watcher`] look in between, and ends with a report each.
 
 pub mod counts;
+pub mod devices;
 pub mod engine;
 mod fit;
 pub mod latency;

@@ -1,21 +1,21 @@
 //! From a plan to what runs: the device, the cache on it, the workload.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use cache::config::{PairConfig, RebalanceBy};
 use cache::dram::DramConfig;
 use cache::flash::region::{OrderConfig, RegionConfig, Reinsertion};
 use cache::{Cache, CacheConfig, CacheError, FlashConfig, Recovery, UpkeepConfig};
-use device::file::OpenOptions;
 use device::wrap::MeasureDevice;
-use device::{Clock, Device, FileDevice, IoError, MemoryDevice, RequestKind, StripeDevice};
+use device::{Clock, Device, IoError, RequestKind};
 use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirstConfig};
 use policy::eviction::{EvictionConfig, Refresh};
 use workload::generate::{Online, PreparedAccesses};
 use workload::trace::{Amplify, Format, Order, Replay, SuffixRule};
 use workload::{Source, Workload, WorkloadError};
 
+use super::devices::Devices;
 use super::engine::{DeviceLatency, EngineTarget, Face};
 use super::fit;
 use crate::config::plan::{
@@ -52,7 +52,12 @@ pub enum OpenError {
 ///
 /// # Errors
 /// What of it cannot be had.
-pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<OpenCache, OpenError> {
+pub fn cache(
+    plan: &CachePlan,
+    devices: &mut Devices,
+    seed: u64,
+    clock: &Arc<dyn Clock>,
+) -> Result<OpenCache, OpenError> {
     let mut config = CacheConfig {
         dram: dram(plan)?,
         flash: None,
@@ -62,7 +67,7 @@ pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<Open
     };
     let (mut latency, mut buffered, mut warnings) = (None, false, Vec::new());
     if let Some(plan_flash) = &plan.flash {
-        let device = device(plan_flash, plan.persist_dir.is_some())?;
+        let device = devices.open(plan_flash)?;
         buffered = device.geometry().buffered;
         let measured = Arc::new(DeviceLatency::default());
         latency = Some(Arc::clone(&measured));
@@ -146,50 +151,6 @@ fn upkeep(plan: Option<&RebalancePlan>) -> UpkeepConfig {
         rebalance_min_difference_ratio: plan.diff_ratio,
         move_on_release: plan.move_items,
         ..UpkeepConfig::default()
-    }
-}
-
-/// The device: memory, one path, or a stripe of several with the region as its unit.
-fn device(plan: &FlashPlan, persistent: bool) -> Result<Arc<dyn Device>, OpenError> {
-    if plan.paths.is_empty() {
-        return Ok(Arc::new(MemoryDevice::new(plan.bytes_per_device)));
-    }
-    let mut devices: Vec<Arc<dyn Device>> = Vec::new();
-    for path in &plan.paths {
-        devices.push(Arc::new(open_path(path, plan, persistent)?));
-    }
-    if devices.len() == 1 {
-        return Ok(devices.remove(0));
-    }
-    Ok(Arc::new(StripeDevice::new(devices, u64::from(plan.region_bytes))?))
-}
-
-/// A directory gets a file of its own, which a persistent cache finds again and any other removes at its end. What is
-/// not there is made, and goes the same way.
-fn open_path(path: &Path, plan: &FlashPlan, persistent: bool) -> Result<FileDevice, OpenError> {
-    let options = OpenOptions {
-        size_bytes: Some(plan.bytes_per_device),
-        create: true,
-        buffered: false,
-        remove_on_drop: !persistent,
-        ..OpenOptions::default()
-    };
-    if !path.exists()
-        && let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
-    {
-        std::fs::create_dir_all(parent)
-            .map_err(|source| OpenError::Directory { path: parent.into(), source })?;
-    }
-    let open = |options: &OpenOptions| match (path.is_dir(), persistent) {
-        (true, false) => FileDevice::create_temporary(path, options),
-        (true, true) => FileDevice::open(path.join("flashwright_cache"), options),
-        (false, _) => FileDevice::open(path, options),
-    };
-    match open(&options) {
-        Err(error) if error.kind() == device::ErrorKind::Unsupported && plan.allow_buffered => {
-            Ok(open(&OpenOptions { buffered: true, ..options })?)
-        }
-        opened => Ok(opened?),
     }
 }
 

@@ -106,12 +106,29 @@ pub struct DramCounts {
     pub evictions: Option<u64>,
     /// Share of each pool's memory in use, 0 to 1.
     pub pool_usage: Vec<f64>,
+    /// The size classes that have memory, pool by pool.
+    pub classes: Vec<ClassUse>,
     /// Slabs moved between classes.
     pub slabs_released: Option<u64>,
     /// Items moved for that, and those that could not be.
     pub slab_moves: Option<(u64, u64)>,
     /// Items evicted for that, and those that could not be.
     pub slab_evictions: Option<(u64, u64)>,
+}
+
+/// Memory of a size class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClassUse {
+    /// Its pool.
+    pub pool: u8,
+    /// Its number in the pool.
+    pub class: usize,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Bytes of its slabs.
+    pub slab_bytes: u64,
+    /// Of these, bytes of chunks that hold items.
+    pub used_bytes: u64,
 }
 
 /// Flash's counters.

@@ -65,7 +65,7 @@ pub(super) fn open(
     }
 }
 
-/// Makes `flashwright_<process>_<random>/flash` inside `parent`.
+/// Makes `flashwright_<process>_<random>/flash` inside `parent`, and forgets that name as soon as it is open.
 pub(super) fn create_temporary(parent: &Path, options: &OpenOptions) -> Result<Open<OpenFile>, IoError> {
     if options.placement {
         return Err(streams::none_on_files(parent));
@@ -76,7 +76,12 @@ pub(super) fn create_temporary(parent: &Path, options: &OpenOptions) -> Result<O
         system(ErrorKind::Open, format!("cannot make the directory {}", directory.display()), error)
     })?;
     let options = OpenOptions { create: true, remove_on_drop: true, ..options.clone() };
-    open(&directory.join("flash"), &options, Some(directory))
+    let mut opened = open(&directory.join("flash"), &options, Some(directory))?;
+    // An open file needs no name: without one it is gone with the process, however that ends.
+    if let Some(removal) = &mut opened.medium.removal {
+        removal.remove();
+    }
+    Ok(opened)
 }
 
 /// `made` is there if the file is not: it removes the file again if it turns out to be unusable.
@@ -101,7 +106,8 @@ pub(super) fn open_file(
     if let Some(removal) = &mut made {
         removal.armed = options.remove_on_drop;
     }
-    let medium = OpenFile { file, is_block_device: false, write_streams: 0, _removal: made };
+    let is_temporary = made.as_ref().is_some_and(|removal| removal.armed);
+    let medium = OpenFile { file, is_block_device: false, write_streams: 0, is_temporary, removal: made };
     Ok(Open::new(medium, path.into(), geometry))
 }
 
@@ -123,7 +129,7 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
     geometry.capacity_bytes = capacity(path, &never_grows, present_bytes, geometry.block_bytes)?;
     let write_streams = if options.placement { streams::required(&file, path)? } else { 0 };
     geometry.placement_handles = write_streams.saturating_sub(1);
-    let medium = OpenFile { file, is_block_device: true, write_streams, _removal: None };
+    let medium = OpenFile { file, is_block_device: true, write_streams, is_temporary: false, removal: None };
     Ok(Open::new(medium, path.into(), geometry))
 }
 
