@@ -13,6 +13,7 @@ mod stage;
 mod crash;
 mod faults;
 mod flips;
+mod kill;
 mod loads;
 mod races;
 mod simulated;
