@@ -195,11 +195,7 @@ impl SsdDevice {
 /// A page and how many of its bytes are written.
 type Part = (LogicalPage, u32);
 
-fn check(
-    namespaces: &[Namespace],
-    layout: &Layout,
-    page_bytes: u64,
-) -> Result<Vec<Range<u32>>, ShapeError> {
+fn check(namespaces: &[Namespace], layout: &Layout, page_bytes: u64) -> Result<Vec<Range<u32>>, ShapeError> {
     let mut first = 0;
     let mut ranges = Vec::new();
     for (number, Namespace { bytes, handles }) in namespaces.iter().enumerate() {
@@ -213,7 +209,10 @@ fn check(
         }
         let count = layout.handles().len();
         if handles.is_empty() || handles.iter().any(|&handle| usize::from(handle) >= count) {
-            return refuse("namespaces", format!("{number}: its handles are some of the drive's {count}, not {handles:?}"));
+            return refuse(
+                "namespaces",
+                format!("{number}: its handles are some of the drive's {count}, not {handles:?}"),
+            );
         }
         ranges.push(first as u32..end as u32);
         first = end;

@@ -165,7 +165,10 @@ impl Card {
     /// The built-in cards.
     #[must_use]
     pub fn built_in() -> Vec<Self> {
-        BUILT_IN.iter().map(|(name, text)| Self::parse(name, text).expect("tests parse every built-in card")).collect()
+        BUILT_IN
+            .iter()
+            .map(|(name, text)| Self::parse(name, text).expect("tests parse every built-in card"))
+            .collect()
     }
 
     /// The built-in card of that name, or the one in the file of that path.
@@ -177,11 +180,15 @@ impl Card {
             return Self::parse(name, text);
         }
         let path = Path::new(name_or_path);
-        let looks_like_a_name = path.extension().is_none() && path.components().count() == 1 && !path.exists();
+        let looks_like_a_name =
+            path.extension().is_none() && path.components().count() == 1 && !path.exists();
         let refuse = |reason| Err(CardError { card: name_or_path.to_owned(), key: None, reason });
         if looks_like_a_name {
             let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-            return refuse(format!("no such card; there are {}, or the path of a TOML file", names.join(", ")));
+            return refuse(format!(
+                "no such card; there are {}, or the path of a TOML file",
+                names.join(", ")
+            ));
         }
         match std::fs::read_to_string(path) {
             Ok(text) => Self::parse(name_or_path, &text),
@@ -220,7 +227,9 @@ impl Card {
             return Err(CardError {
                 card: self.name.clone(),
                 key: Some("space.unit_bytes".into()),
-                reason: format!("at 1/{divisor} a unit has {unit_pages} pages, fewer than {MIN_SCALED_PAGES}: scale by 1/{most} at most"),
+                reason: format!(
+                    "at 1/{divisor} a unit has {unit_pages} pages, fewer than {MIN_SCALED_PAGES}: scale by 1/{most} at most"
+                ),
             });
         }
         let mut card = self.clone();
@@ -229,7 +238,8 @@ impl Card {
         card.space.raw_bytes = units * card.space.unit_bytes;
         // The share of the medium, not of the bytes, so that rounding the unit leaves the over-provisioning alone.
         let share = self.space.usable_bytes as f64 / (units * self.space.unit_bytes) as f64;
-        card.space.usable_bytes = (share * card.space.raw_bytes as f64 / page_bytes as f64) as u64 * page_bytes;
+        card.space.usable_bytes =
+            (share * card.space.raw_bytes as f64 / page_bytes as f64) as u64 * page_bytes;
         card.controller.write_buffer_bytes = (self.controller.write_buffer_bytes / divisor).max(page_bytes);
         Ok(card)
     }

@@ -52,7 +52,8 @@ impl Ftl {
         let mut groups: Vec<u16> = (0..self.groups.len() as u16).collect();
         groups.sort_by_key(|&group| (bound != Some(group), self.groups[usize::from(group)].closed));
         let found = groups.into_iter().find(|&group| self.make_room(group, medium));
-        let group = found.expect("less is live than the groups may hold, so that one of them can give up a page");
+        let group =
+            found.expect("less is live than the groups may hold, so that one of them can give up a page");
         self.stats.group_overflows += u64::from(bound.is_some_and(|bound| bound != group));
         group
     }
@@ -151,12 +152,7 @@ impl Ftl {
     }
 
     /// Moves pages and counts them for their streams.
-    fn move_pages<M: Medium>(
-        &mut self,
-        from: (u32, u32),
-        to: (u32, u32),
-        medium: &mut M,
-    ) -> (u32, u32) {
+    fn move_pages<M: Medium>(&mut self, from: (u32, u32), to: (u32, u32), medium: &mut M) -> (u32, u32) {
         let streams = &mut self.stats.streams;
         match self.origins.table() {
             Err(only) => {

@@ -91,7 +91,10 @@ impl Ftl {
             plan,
             origins: Origins::new(shape.logical_pages),
             wear,
-            stats: Stats { streams: vec![StreamStats::default(); layout.handles().len()], ..Stats::default() },
+            stats: Stats {
+                streams: vec![StreamStats::default(); layout.handles().len()],
+                ..Stats::default()
+            },
             events: EventLog::default(),
             now: 0,
             layout,
@@ -263,7 +266,8 @@ impl Ftl {
         let unit = mapping.unit_of(physical);
         units[unit as usize].live += count;
         if count > 1 {
-            mapping.place_run(logical, physical, count, |old, dead| invalidate(units, groups, old, dead, *now));
+            mapping
+                .place_run(logical, physical, count, |old, dead| invalidate(units, groups, old, dead, *now));
             return;
         }
         let old = mapping.place(logical, physical);

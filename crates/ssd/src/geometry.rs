@@ -135,7 +135,10 @@ impl Shape {
         let least = self.least_reserve_units();
         if self.reserve_units < least {
             let units = self.reserve_units;
-            return refuse("reserve_units", format!("{units} are too few: open units and collection need {least}"));
+            return refuse(
+                "reserve_units",
+                format!("{units} are too few: open units and collection need {least}"),
+            );
         }
         Ok(())
     }
@@ -146,7 +149,10 @@ impl Shape {
         if pages > MAX_PAGES {
             return refuse(
                 "page_bytes",
-                format!("{pages} pages of {} bytes are more than {MAX_PAGES}: choose larger pages", self.page_bytes),
+                format!(
+                    "{pages} pages of {} bytes are more than {MAX_PAGES}: choose larger pages",
+                    self.page_bytes
+                ),
             );
         }
         let logical = u64::from(self.logical_pages);

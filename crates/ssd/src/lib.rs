@@ -7,6 +7,7 @@
 
 pub mod as_device;
 pub mod card;
+mod check;
 mod collect;
 mod ftl;
 pub mod gc;

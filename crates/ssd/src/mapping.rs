@@ -178,7 +178,10 @@ mod tests {
         died.clear();
         mapping.forget_run(2, 6, |unit, count| died.push((unit, count)));
         assert_eq!(died, [(3, 2), (2, 1)]);
-        assert_eq!((mapping.locate(LogicalPage(1)), mapping.locate(LogicalPage(2))), (Some(PhysicalPage(13)), None));
+        assert_eq!(
+            (mapping.locate(LogicalPage(1)), mapping.locate(LogicalPage(2))),
+            (Some(PhysicalPage(13)), None)
+        );
     }
 
     #[test]

@@ -114,7 +114,8 @@ impl Plan {
         let groups = usize::from(groups);
         let handles = isolation.handles().len();
         let host_rows = if groups > 1 { groups + 1 } else { 1 };
-        let mut plan = Self { handles, host_rows, groups, class_of: vec![0], classes: 0, is_conventional: true };
+        let mut plan =
+            Self { handles, host_rows, groups, class_of: vec![0], classes: 0, is_conventional: true };
         if *isolation == Isolation::CONVENTIONAL {
             plan.classes = 1;
         }

@@ -19,7 +19,8 @@ fn every_built_in_card_is_a_drive_with_and_without_placement() {
 #[test]
 fn every_figure_of_a_built_in_card_has_a_source() {
     for name in ["pm9d3", "tlc", "qlc", "test"] {
-        let text = std::fs::read_to_string(format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let text =
+            std::fs::read_to_string(format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"))).unwrap();
         let card: toml::Table = text.parse().unwrap();
         let sources = card["sources"].as_table().unwrap();
         let mut figures = 0;
@@ -75,11 +76,23 @@ fn impossible_cards_are_refused_in_a_line_that_names_the_key() {
     let cases = [
         ("block_bytes = 4096", "block_bytes = 4000", "mine: space.block_bytes: 4000 is no power of two"),
         ("block_bytes = 4096", "block_bytes = 8192", "mine: space.page_bytes: 4096 is less than a block"),
-        ("unit_bytes = 262_144", "unit_bytes = 262_145", "mine: space.unit_bytes: 262145 bytes are not in pages"),
+        (
+            "unit_bytes = 262_144",
+            "unit_bytes = 262_145",
+            "mine: space.unit_bytes: 262145 bytes are not in pages",
+        ),
         ("unit_bytes = 262_144", "unit_bytes = 4096", "mine: space.unit_bytes: 1 pages are fewer than 2"),
         ("unit_bytes = 262_144", "unit_bytes = 0", "mine: space.unit_bytes: is 0"),
-        ("usable_bytes = 503_709_696", "usable_bytes = 538_968_064", "mine: space.raw_bytes: 538968064 bytes are no more"),
-        ("usable_bytes = 503_709_696", "usable_bytes = 538_900_000", "mine: space.usable_bytes: 131567 pages leave no spare unit"),
+        (
+            "usable_bytes = 503_709_696",
+            "usable_bytes = 538_968_064",
+            "mine: space.raw_bytes: 538968064 bytes are no more",
+        ),
+        (
+            "usable_bytes = 503_709_696",
+            "usable_bytes = 538_900_000",
+            "mine: space.usable_bytes: 131567 pages leave no spare unit",
+        ),
         ("raw_bytes = 538_968_064", "raw_bytes = 900_000_000_000_000", "mine: space.page_bytes: "),
         ("groups = 1", "groups = 0", "mine: space.groups: "),
         ("groups = 1", "groups = 3", "mine: space.raw_bytes: 2056 units cannot be divided among 3"),
