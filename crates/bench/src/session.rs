@@ -12,8 +12,10 @@ use crate::config::plan::{InstancePlan, RunPlan};
 use crate::environment;
 use crate::report::series::Recorder;
 use crate::report::{RunReport, totals};
+use crate::run::devices::Devices;
 use crate::run::engine::EngineTarget;
 use crate::run::open::{self, OpenError};
+use crate::run::pace::Waiter;
 use crate::run::stop::Stop;
 use crate::run::{Instance, InstanceOptions, RunError, Watcher, run_all};
 
@@ -70,9 +72,10 @@ impl Session {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let flash_paths = flash_paths(&plan);
         let persistent = plan.instances.iter().map(|it| it.cache.persist_dir.is_some()).collect();
+        let mut devices = Devices::of(plan.instances.iter().map(|it| &it.cache));
         let (mut instances, mut warnings) = (Vec::new(), Vec::new());
         for (number, plan) in plan.instances.into_iter().enumerate() {
-            let (instance, warned) = open_instance(plan, number, &options, &clock)
+            let (instance, warned) = open_instance(plan, &mut devices, number, &options, &clock)
                 .map_err(|source| SessionError::Open { instance: number, source })?;
             instances.push(instance);
             warnings.extend(warned);
@@ -117,6 +120,7 @@ impl Session {
 
 fn open_instance(
     plan: InstancePlan,
+    devices: &mut Devices,
     number: usize,
     options: &SessionOptions,
     clock: &Arc<dyn Clock>,
@@ -124,10 +128,11 @@ fn open_instance(
     // Instances of one run must not ask for the same keys in the same order.
     let seed = options.seed.wrapping_add(number as u64);
     let (workload, trace) = open::workload(&plan.workload)?;
-    let open::OpenCache { target, warnings } = open::cache(&plan.cache, seed, clock)?;
+    let open::OpenCache { target, warnings } = open::cache(&plan.cache, devices, seed, clock)?;
     let instance_options = InstanceOptions {
         seed,
         clock: Arc::clone(clock),
+        waiter: Waiter::Thread(Arc::clone(clock)),
         stop: options.stop.clone(),
         time_all: options.time_all,
         inherits: plan.cache.persist_dir.is_some(),

@@ -122,7 +122,7 @@ Hit Ratio     : 10.97%
         "NVM dev write amplification   : unknown",
         "Released 21 slabs",
         "  Evictions : attempts:      3,040, success: 99.57%",
-        "== Throughput for ==",
+        "== Throughput Stats ==",
         "Total Ops : 3.20 million",
         "Total sets: 2,559,176",
         "get       :    48,059/s, success   :  10.97%",

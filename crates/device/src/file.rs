@@ -52,8 +52,8 @@ impl FileDevice {
         Self::start(open::open(path.as_ref(), options, None)?, options.engine)
     }
 
-    /// Makes a file of `options.size_bytes` in a directory of its own inside `directory`. Both are removed when the
-    /// device is dropped.
+    /// Makes a file of `options.size_bytes` in a directory of its own inside `directory`. Both lose their names as soon as
+    /// the file is open, so that nothing is left behind by a process that was killed.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -52,6 +52,7 @@ fn add_dram(a: &DramCounts, b: &DramCounts) -> DramCounts {
         evict_attempts: add(a.evict_attempts, b.evict_attempts),
         evictions: add(a.evictions, b.evictions),
         pool_usage: Vec::new(),
+        classes: Vec::new(),
         slabs_released: add(a.slabs_released, b.slabs_released),
         slab_moves: add_pairs(a.slab_moves, b.slab_moves),
         slab_evictions: add_pairs(a.slab_evictions, b.slab_evictions),

@@ -1,22 +1,22 @@
 //! From a plan to what runs: the device, the cache on it, the workload.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use cache::config::{PairConfig, RebalanceBy};
 use cache::dram::DramConfig;
 use cache::flash::region::{OrderConfig, RegionConfig, Reinsertion};
 use cache::{Cache, CacheConfig, CacheError, FlashConfig, Recovery, UpkeepConfig};
-use device::file::OpenOptions;
 use device::wrap::MeasureDevice;
-use device::{Clock, Device, DeviceSpec, FileDevice, IoError, MemoryDevice, RequestKind, StripeDevice};
+use device::{Clock, Device, IoError, RequestKind};
 use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirstConfig};
 use policy::eviction::{EvictionConfig, Refresh};
 use workload::generate::{Online, PreparedAccesses};
 use workload::trace::{Amplify, Format, Order, Replay, SuffixRule};
 use workload::{Source, Workload, WorkloadError};
 
-use super::engine::{DeviceLatency, EngineTarget};
+use super::devices::Devices;
+use super::engine::{DeviceLatency, EngineTarget, Face};
 use super::fit;
 use crate::config::plan::{
     AdmissionPlan, CachePlan, EvictionPlan, FlashPlan, OrderPlan, RebalancePlan, RebalanceStrategy,
@@ -48,11 +48,21 @@ pub enum OpenError {
     Config(String),
 }
 
+/// Rebalancing moves a slab at a time, so a config means slabs of CacheLib's size: with smaller ones, random rebalancing
+/// would take memory from the classes that need little. In a small cache they would be too few for its classes.
+const CACHELIB_SLAB_BYTES: u32 = 4 << 20;
+const CACHELIB_SLABS_FROM_BYTES: u64 = 128 * CACHELIB_SLAB_BYTES as u64;
+
 /// Opens the cache that `plan` describes.
 ///
 /// # Errors
 /// What of it cannot be had.
-pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<OpenCache, OpenError> {
+pub fn cache(
+    plan: &CachePlan,
+    devices: &mut Devices,
+    seed: u64,
+    clock: &Arc<dyn Clock>,
+) -> Result<OpenCache, OpenError> {
     let mut config = CacheConfig {
         dram: dram(plan)?,
         flash: None,
@@ -63,7 +73,7 @@ pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<Open
     let (mut latency, mut buffered, mut warnings) = (None, false, Vec::new());
     let mut measured_device = None;
     if let Some(plan_flash) = &plan.flash {
-        let device = device(plan_flash, plan.persist_dir.is_some())?;
+        let device = devices.open(plan_flash)?;
         buffered = device.geometry().buffered;
         let measured = Arc::new(DeviceLatency::default());
         latency = Some(Arc::clone(&measured));
@@ -78,7 +88,7 @@ pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<Open
     let cache = Cache::builder().config(config).clock(Arc::clone(clock)).open()?;
     let placement = measured_device.map_or_else(Vec::new, |device| device.consumers());
     let placement = placement.into_iter().map(|(consumer, handle)| (consumer, handle.0)).collect();
-    let target = EngineTarget::new(cache, latency, buffered).placed(placement);
+    let target = EngineTarget::new(cache, Face::Blocking, latency, buffered).placed(placement);
     Ok(OpenCache { target, warnings })
 }
 
@@ -114,6 +124,7 @@ fn dram(plan: &CachePlan) -> Result<DramConfig, OpenError> {
         share: *share,
     };
     config.pools = plan.pool_shares.iter().enumerate().map(share).collect();
+    config.slab_bytes = (plan.dram_bytes >= CACHELIB_SLABS_FROM_BYTES).then_some(CACHELIB_SLAB_BYTES);
     config.alloc_factor = plan.classes.factor;
     config.min_alloc_bytes = plan.classes.min_bytes;
     config.max_alloc_bytes = plan.classes.max_bytes;
@@ -151,72 +162,6 @@ fn upkeep(plan: Option<&RebalancePlan>) -> UpkeepConfig {
         rebalance_min_difference_ratio: plan.diff_ratio,
         move_on_release: plan.move_items,
         ..UpkeepConfig::default()
-    }
-}
-
-/// The device: memory, one path, or a stripe of several with the region as its unit.
-fn device(plan: &FlashPlan, persistent: bool) -> Result<Arc<dyn Device>, OpenError> {
-    if plan.paths.is_empty() {
-        if plan.placement {
-            let words =
-                "deviceEnableFDP: no placement: memory has none; name an NVMe namespace in nvmCachePaths";
-            return Err(OpenError::Config(words.into()));
-        }
-        return Ok(Arc::new(MemoryDevice::new(plan.bytes_per_device)));
-    }
-    let mut devices: Vec<Arc<dyn Device>> = Vec::new();
-    for path in &plan.paths {
-        devices.push(open_path(path, plan, persistent)?);
-    }
-    if devices.len() == 1 {
-        return Ok(devices.remove(0));
-    }
-    Ok(Arc::new(StripeDevice::new(devices, u64::from(plan.region_bytes))?))
-}
-
-/// A directory gets a file of its own, which a persistent cache finds again and any other removes at its end. What is
-/// not there is made, and goes the same way.
-fn open_path(path: &Path, plan: &FlashPlan, persistent: bool) -> Result<Arc<dyn Device>, OpenError> {
-    let options = OpenOptions {
-        size_bytes: Some(plan.bytes_per_device),
-        create: true,
-        buffered: false,
-        remove_on_drop: !persistent,
-        placement: plan.placement,
-        ..OpenOptions::default()
-    };
-    if path.exists() && !path.is_dir() {
-        // A file, a block device, or a namespace's generic device.
-        return open_or_buffered(plan, &options, |options| DeviceSpec::Path(path.into()).open(options));
-    }
-    if !path.exists()
-        && let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
-    {
-        std::fs::create_dir_all(parent)
-            .map_err(|source| OpenError::Directory { path: parent.into(), source })?;
-    }
-    open_or_buffered(plan, &options, |options| {
-        Ok(Arc::new(match (path.is_dir(), persistent) {
-            (true, false) => FileDevice::create_temporary(path, options)?,
-            (true, true) => FileDevice::open(path.join("flashwright_cache"), options)?,
-            (false, _) => FileDevice::open(path, options)?,
-        }))
-    })
-}
-
-/// Goes through the page cache where direct I/O is refused, if the plan accepts that.
-fn open_or_buffered(
-    plan: &FlashPlan,
-    options: &OpenOptions,
-    open: impl Fn(&OpenOptions) -> Result<Arc<dyn Device>, IoError>,
-) -> Result<Arc<dyn Device>, OpenError> {
-    match open(options) {
-        Err(error)
-            if error.kind() == device::ErrorKind::Unsupported && plan.allow_buffered && !plan.placement =>
-        {
-            Ok(open(&OpenOptions { buffered: true, ..options.clone() })?)
-        }
-        opened => Ok(opened?),
     }
 }
 

@@ -3,16 +3,19 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use bench::config::cachebench::{load, load_text};
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
 use bench::progress::{Progress, ProgressOptions};
-use bench::report::text::{self, TextOptions};
+use bench::report::text::{self, SizeForm, TextOptions};
 use bench::report::{RunReport, json, plot, totals};
 use bench::run::stop::Stop;
 use bench::session::{Session, SessionOptions};
 use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 /// The config that runs when none is named.
 const EXAMPLE: &str = include_str!("../../../../examples/hybrid.json");
@@ -66,6 +69,19 @@ pub struct Arguments {
     /// Time every operation, not one in sixteen, and print percentiles of finds and allocations
     #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value_t = false, require_equals = true)]
     report_api_latency: bool,
+    /// Print the memory of each size class
+    #[arg(long, value_name = "FORM", num_args = 0..=1, default_missing_value = "human_readable")]
+    report_ac_memory_usage_stats: Option<ClassMemory>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ClassMemory {
+    /// In B, KB, MB and GB
+    #[value(name = "human_readable")]
+    HumanReadable,
+    /// In bytes
+    #[value(name = "raw")]
+    Raw,
 }
 
 /// Runs the command.
@@ -103,6 +119,13 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
         time_all: arguments.report_api_latency,
         stop,
     };
+    // A run of hours must not end with a result that cannot be written.
+    let results = [&arguments.json, &arguments.plot];
+    for file in results.into_iter().flatten().filter(|file| *file != Path::new("-")) {
+        if let Err(error) = check_writable(file) {
+            return usage_error(&error);
+        }
+    }
     greet(config, arguments);
     let session = match Session::open(config, options) {
         Ok(session) => session,
@@ -129,7 +152,7 @@ fn run_session(
     let lines = Lines { to_stderr: arguments.json_on_stdout() };
     let mut progress = Progress::new(options, config.instances.len(), lines)?;
     let report = session.run(config, &mut progress)?;
-    let text_options = TextOptions { api_latency: arguments.report_api_latency };
+    let text_options = arguments.text_options();
     let results: Vec<String> = report.instances.iter().map(|it| text::results(it, text_options)).collect();
     progress.finish(&results)?;
     print_results(&report, &results, arguments, text_options);
@@ -142,14 +165,31 @@ fn run_session(
     Ok(report)
 }
 
-/// The first signal ends the run with a full report; the second ends the process.
+/// Signals that come so soon after the first are the same wish: `timeout` and some shells send two.
+const ONE_WISH: Duration = Duration::from_millis(500);
+
+/// The first signal ends the run with a full report; another one ends the process.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command line is the rim: it has signals, threads and the time"
+)]
 fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        let flag = stop.interrupt_flag();
-        // Registered first, so that it sees the flag only from the second signal on.
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, std::sync::Arc::clone(&flag))?;
-        signal_hook::flag::register(signal, flag)?;
-    }
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let flag = stop.interrupt_flag();
+    let wait = move || {
+        let mut first = None;
+        for signal in signals.forever() {
+            match first {
+                None => {
+                    flag.store(true, Ordering::Relaxed);
+                    first = Some(Instant::now());
+                }
+                Some(first) if first.elapsed() > ONE_WISH => std::process::exit(128 + signal),
+                Some(_) => {}
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
     Ok(())
 }
 
@@ -192,12 +232,28 @@ fn write_json(file: &Path, report: &RunReport) -> std::io::Result<()> {
     write_file(file, words.as_bytes())
 }
 
+fn check_writable(file: &Path) -> std::io::Result<()> {
+    let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
+    opened.map(drop).map_err(|error| cannot_write(file, &error))
+}
+
+fn cannot_write(file: &Path, error: &std::io::Error) -> std::io::Error {
+    std::io::Error::new(error.kind(), format!("writing {}: {error}", file.display()))
+}
+
 fn write_file(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    std::fs::write(file, bytes)
-        .map_err(|error| std::io::Error::new(error.kind(), format!("writing {}: {error}", file.display())))
+    std::fs::write(file, bytes).map_err(|error| cannot_write(file, &error))
 }
 
 impl Arguments {
+    fn text_options(&self) -> TextOptions {
+        let class_memory = self.report_ac_memory_usage_stats.map(|form| match form {
+            ClassMemory::HumanReadable => SizeForm::HumanReadable,
+            ClassMemory::Raw => SizeForm::Raw,
+        });
+        TextOptions { api_latency: self.report_api_latency, class_memory }
+    }
+
     /// Then everything for humans goes to standard error.
     fn json_on_stdout(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))

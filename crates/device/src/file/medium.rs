@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use io_uring::{cqueue, opcode, squeue, types};
 use rustix::fs::{FallocateFlags, FlockOperation};
@@ -20,8 +20,10 @@ pub(super) struct OpenFile {
     pub(super) is_block_device: bool,
     /// Write streams that the block device has; 0 without placement, or where nobody asked for it.
     pub(super) write_streams: u16,
+    /// Nobody reads it when it is closed.
+    pub(super) is_temporary: bool,
     /// Closed after `file`: fields drop in order.
-    pub(super) _removal: Option<Removal>,
+    pub(super) removal: Option<Removal>,
 }
 
 /// Removes the file, and the directory made for it, when dropped.
@@ -36,10 +38,16 @@ impl Drop for Removal {
     /// Best effort: a file that somebody removed already, or a directory with something else in it, is no
     /// concern of a device that is going away.
     fn drop(&mut self) {
-        if !self.armed {
+        self.remove();
+    }
+}
+
+impl Removal {
+    /// Removes the names, once. The file itself lives while it is open.
+    pub(super) fn remove(&mut self) {
+        if !std::mem::take(&mut self.armed) {
             return;
         }
-        let _ = unite_extents(&self.file);
         let _ = std::fs::remove_file(&self.file);
         if let Some(directory) = &self.directory {
             let _ = std::fs::remove_dir(directory);
@@ -50,16 +58,18 @@ impl Drop for Removal {
 /// Makes a file that is about to be removed one range of zeros again. Random writes to preallocated space leave it in
 /// hundreds of thousands of extents, and a file system that discards (`mount -o discard`) would free each by a
 /// request of its own: minutes for 4 GiB.
-fn unite_extents(path: &Path) -> io::Result<()> {
-    let file = File::options().write(true).open(path)?;
+fn unite_extents(file: &File) -> io::Result<()> {
     let length = file.metadata()?.len();
-    Ok(rustix::fs::fallocate(&file, FallocateFlags::ZERO_RANGE, 0, length)?)
+    Ok(rustix::fs::fallocate(file, FallocateFlags::ZERO_RANGE, 0, length)?)
 }
 
 impl Drop for OpenFile {
     /// A kernel thread that ended the last transfer may hold the file a moment longer than we do; the lock must not
     /// wait for it.
     fn drop(&mut self) {
+        if self.is_temporary {
+            let _ = unite_extents(&self.file);
+        }
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }

@@ -65,7 +65,7 @@ pub(super) fn open(
     }
 }
 
-/// Makes `flashwright_<process>_<random>/flash` inside `parent`.
+/// Makes `flashwright_<process>_<random>/flash` inside `parent`, and forgets that name as soon as it is open.
 pub(super) fn create_temporary(parent: &Path, options: &OpenOptions) -> Result<Open<OpenFile>, IoError> {
     if options.placement {
         return Err(streams::none_on_files(parent));
@@ -76,7 +76,12 @@ pub(super) fn create_temporary(parent: &Path, options: &OpenOptions) -> Result<O
         system(ErrorKind::Open, format!("cannot make the directory {}", directory.display()), error)
     })?;
     let options = OpenOptions { create: true, remove_on_drop: true, ..options.clone() };
-    open(&directory.join("flash"), &options, Some(directory))
+    let mut opened = open(&directory.join("flash"), &options, Some(directory))?;
+    // An open file needs no name: without one it is gone with the process, however that ends.
+    if let Some(removal) = &mut opened.medium.removal {
+        removal.remove();
+    }
+    Ok(opened)
 }
 
 /// `made` is there if the file is not: it removes the file again if it turns out to be unusable.
@@ -91,7 +96,7 @@ pub(super) fn open_file(
             removal.armed = !existed_already(error);
         }
     })?;
-    claim_file(&file, path)?;
+    once_let_go(|| claim_file(&file, path))?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::file_geometry(&file, path, options.buffered)?;
     geometry.capacity_bytes = capacity(path, options, present_bytes, geometry.block_bytes)?;
@@ -101,7 +106,8 @@ pub(super) fn open_file(
     if let Some(removal) = &mut made {
         removal.armed = options.remove_on_drop;
     }
-    let medium = OpenFile { file, is_block_device: false, write_streams: 0, _removal: made };
+    let is_temporary = made.as_ref().is_some_and(|removal| removal.armed);
+    let medium = OpenFile { file, is_block_device: false, write_streams: 0, is_temporary, removal: made };
     Ok(Open::new(medium, path.into(), geometry))
 }
 
@@ -115,29 +121,35 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
     if let Some(holder) = claim::holder_of_block_device(path) {
         return Err(IoError::new(ErrorKind::Busy, format!("{} is in use: {holder}", path.display())));
     }
+    // O_EXCL keeps out mounts, swap, RAID and whoever else asks for it.
     let file = open_exclusively(path, options)?;
-    claim_file(&file, path)?;
+    once_let_go(|| claim_file(&file, path))?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::block_device_geometry(&file, path, options.buffered)?;
     let never_grows = OpenOptions { create: false, ..options.clone() };
     geometry.capacity_bytes = capacity(path, &never_grows, present_bytes, geometry.block_bytes)?;
     let write_streams = if options.placement { streams::required(&file, path)? } else { 0 };
     geometry.placement_handles = write_streams.saturating_sub(1);
-    let medium = OpenFile { file, is_block_device: true, write_streams, _removal: None };
+    let medium = OpenFile { file, is_block_device: true, write_streams, is_temporary: false, removal: None };
     Ok(Open::new(medium, path.into(), geometry))
 }
 
-/// On a block device, O_EXCL keeps out mounts, swap, RAID and whoever else asks for it. The kernel lets go of a device
-/// that went through io_uring a moment after it was closed, so a refusal counts only if it lasts.
+/// On a block device, O_EXCL keeps out mounts, swap, RAID and whoever else asks for it.
 pub(crate) fn open_exclusively(path: &Path, options: &OpenOptions) -> Result<File, IoError> {
+    once_let_go(|| open_with(path, options, OFlags::EXCL))
+}
+
+/// The kernel lets go of what went through io_uring a moment after it was closed, or after the process that had it was
+/// killed and reaped. So a refusal counts only if it lasts.
+fn once_let_go<T>(attempt: impl Fn() -> Result<T, IoError>) -> Result<T, IoError> {
     let timer = SystemTimer::default();
     let give_up_ns = timer.monotonic_ns() + LINGERING_CLOSE_NS;
     loop {
-        match open_with(path, options, OFlags::EXCL) {
+        match attempt() {
             Err(error) if error.kind() == ErrorKind::Busy && timer.monotonic_ns() < give_up_ns => {
                 timer.wait_until(timer.monotonic_ns() + LINGERING_CLOSE_NS / 50);
             }
-            opened => return opened,
+            ended => return ended,
         }
     }
 }
