@@ -94,6 +94,12 @@ impl Location {
         Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
     }
 
+    /// Who uses the block device, as far as the system tells: a mount, or another device built upon it.
+    #[must_use]
+    pub fn holder(&self) -> Option<String> {
+        crate::file::claim::holder_of(self.block_number()?)
+    }
+
     /// A number in the block device's `queue` directory; none where this kernel does not have it.
     #[must_use]
     pub fn queue_limit(&self, name: &str) -> Option<u64> {

@@ -286,8 +286,10 @@ impl<T: Transport + AsFd + 'static> Medium for OpenNamespace<T> {
 /// or we may not open it, the list of mounts must do.
 fn claim_block_device(location: &Location) -> Result<Option<File>, IoError> {
     let path = location.block_path();
-    let Some(number) = location.block_number() else { return Ok(None) };
-    if let Some(holder) = claim::holder_of(number) {
+    if location.block_number().is_none() {
+        return Ok(None);
+    }
+    if let Some(holder) = location.holder() {
         return Err(IoError::new(ErrorKind::Busy, format!("{} is in use: {holder}", path.display())));
     }
     match open_exclusively(&path, &OpenOptions::default()) {
