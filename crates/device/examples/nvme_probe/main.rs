@@ -11,6 +11,7 @@ mod back_ends;
 mod drives;
 mod failures;
 mod placement;
+mod programs;
 mod unprivileged;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +35,8 @@ fn main() -> ExitCode {
     let drives = Drives::find();
     println!("PROBE kernel {}", drives::kernel());
     let checks: Vec<Check> =
-        [placement::CHECKS, back_ends::CHECKS, failures::CHECKS, unprivileged::CHECKS].concat();
+        [placement::CHECKS, back_ends::CHECKS, failures::CHECKS, unprivileged::CHECKS, programs::CHECKS]
+            .concat();
     let failed = checks.iter().filter(|(name, check)| !holds(name, || check(&drives))).count();
     println!("PROBE done: {} checks, {failed} failed", checks.len());
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
