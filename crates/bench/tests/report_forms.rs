@@ -90,6 +90,7 @@ fn instance() -> InstanceReport {
 
 fn report(instance: InstanceReport) -> RunReport {
     RunReport {
+        drive: None,
         instances: vec![instance],
         warnings: vec!["w".into()],
         errors: Vec::new(),

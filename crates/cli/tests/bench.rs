@@ -174,13 +174,13 @@ fn a_mistake_in_the_config_is_exit_2_with_file_key_and_nearest_name() {
 #[test]
 fn a_feature_that_is_not_here_validates_and_does_not_run() {
     let (_directory, file) = config("small.json", SMALL);
-    let fdp = "--set=cache_config.deviceEnableFDP=true";
-    let checked = flashwright(&["bench", &file, fdp, "--validate"]);
+    let destructors = "--set=cache_config.enableItemDestructor=true";
+    let checked = flashwright(&["bench", &file, destructors, "--validate"]);
     assert_eq!(checked.status.code(), Some(0));
-    assert!(out(&checked).contains("a run needs NVMe placement (FDP), which is not here yet"));
-    let run = flashwright(&["bench", &file, fdp]);
+    assert!(out(&checked).contains("a run needs item destructors, which is not here yet"));
+    let run = flashwright(&["bench", &file, destructors]);
     assert_eq!(run.status.code(), Some(2));
-    assert!(err(&run).contains("deviceEnableFDP: needs NVMe placement (FDP)"), "{}", err(&run));
+    assert!(err(&run).contains("enableItemDestructor: needs item destructors"), "{}", err(&run));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::file::OpenOptions;
-use device::{Device, ErrorKind, FileDevice, MemoryDevice, SliceDevice, StripeDevice};
+use device::{Device, DeviceSpec, ErrorKind, SliceDevice, StripeDevice};
 
 use super::open::OpenError;
 use crate::config::plan::{CachePlan, FlashPlan};
@@ -21,9 +21,19 @@ struct Sharing {
     /// Bytes of all parts.
     bytes: u64,
     allow_buffered: bool,
+    placement: bool,
     persistent: bool,
     opened: Option<Arc<dyn Device>>,
     given_bytes: u64,
+}
+
+/// Where each instance's flash comes from.
+pub trait Supply {
+    /// The device of the next instance.
+    ///
+    /// # Errors
+    /// What cannot be opened.
+    fn open(&mut self, plan: &FlashPlan) -> Result<Arc<dyn Device>, OpenError>;
 }
 
 impl Devices {
@@ -36,34 +46,18 @@ impl Devices {
                 let sharing = devices.by_path.entry(path.clone()).or_insert(Sharing {
                     bytes: 0,
                     allow_buffered: true,
+                    placement: false,
                     persistent: false,
                     opened: None,
                     given_bytes: 0,
                 });
                 sharing.bytes += flash.bytes_per_device;
                 sharing.allow_buffered &= flash.allow_buffered;
+                sharing.placement |= flash.placement;
                 sharing.persistent |= cache.persist_dir.is_some();
             }
         }
         devices
-    }
-
-    /// The device of one instance: memory, its part of one path, or a stripe of several with the region as its unit.
-    ///
-    /// # Errors
-    /// What cannot be opened.
-    pub fn open(&mut self, plan: &FlashPlan) -> Result<Arc<dyn Device>, OpenError> {
-        if plan.paths.is_empty() {
-            return Ok(Arc::new(MemoryDevice::new(plan.bytes_per_device)));
-        }
-        let mut devices = Vec::new();
-        for path in &plan.paths {
-            devices.push(self.part(path, plan.bytes_per_device)?);
-        }
-        if devices.len() == 1 {
-            return Ok(devices.remove(0));
-        }
-        Ok(Arc::new(StripeDevice::new(devices, u64::from(plan.region_bytes))?))
     }
 
     fn part(&mut self, path: &Path, bytes: u64) -> Result<Arc<dyn Device>, OpenError> {
@@ -71,11 +65,11 @@ impl Devices {
         let is_shared = sharing.bytes > bytes;
         if path.is_dir() && !(sharing.persistent && is_shared) {
             // Each instance makes a file of its own.
-            return Ok(Arc::new(sharing.open_path(path, bytes)?));
+            return sharing.open_path(path, bytes);
         }
         let whole = match &sharing.opened {
             Some(whole) => Arc::clone(whole),
-            None => Arc::new(sharing.open_path(path, sharing.bytes)?) as Arc<dyn Device>,
+            None => sharing.open_path(path, sharing.bytes)?,
         };
         if !is_shared {
             return Ok(whole);
@@ -87,14 +81,33 @@ impl Devices {
     }
 }
 
+impl Supply for Devices {
+    /// Memory, its part of one path, or a stripe of several with the region as its unit.
+    fn open(&mut self, plan: &FlashPlan) -> Result<Arc<dyn Device>, OpenError> {
+        if plan.paths.is_empty() {
+            let spec = DeviceSpec::Memory(Some(plan.bytes_per_device));
+            return Ok(spec.open(&OpenOptions { placement: plan.placement, ..OpenOptions::default() })?);
+        }
+        let mut devices = Vec::new();
+        for path in &plan.paths {
+            devices.push(self.part(path, plan.bytes_per_device)?);
+        }
+        if devices.len() == 1 {
+            return Ok(devices.remove(0));
+        }
+        Ok(Arc::new(StripeDevice::new(devices, u64::from(plan.region_bytes))?))
+    }
+}
+
 impl Sharing {
     /// A directory gets a file of its own, which a persistent cache finds again and any other removes at its end. What is
     /// not there is made, and goes the same way.
-    fn open_path(&self, path: &Path, bytes: u64) -> Result<FileDevice, OpenError> {
+    fn open_path(&self, path: &Path, bytes: u64) -> Result<Arc<dyn Device>, OpenError> {
         let options = OpenOptions {
             size_bytes: Some(bytes),
             create: true,
             buffered: false,
+            placement: self.placement,
             remove_on_drop: !self.persistent,
             ..OpenOptions::default()
         };
@@ -104,11 +117,10 @@ impl Sharing {
             std::fs::create_dir_all(parent)
                 .map_err(|source| OpenError::Directory { path: parent.into(), source })?;
         }
-        let open = |options: &OpenOptions| match (path.is_dir(), self.persistent) {
-            (true, false) => FileDevice::create_temporary(path, options),
-            (true, true) => FileDevice::open(path.join("flashwright_cache"), options),
-            (false, _) => FileDevice::open(path, options),
-        };
+        let path =
+            if path.is_dir() && self.persistent { path.join("flashwright_cache") } else { path.to_owned() };
+        let spec = DeviceSpec::Path(path);
+        let open = |options: &OpenOptions| spec.open(options);
         match open(&options) {
             Err(error) if error.kind() == ErrorKind::Unsupported && self.allow_buffered => {
                 Ok(open(&OpenOptions { buffered: true, ..options })?)

@@ -61,6 +61,7 @@ mod tests {
             min_ttl_seconds: 0,
             retention_seconds: 0,
             allow_buffered: false,
+            placement: false,
         }
     }
 
