@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the terminal")]
 
 mod rules;
+mod vm;
 
 use std::process::{Command, ExitCode};
 
@@ -28,8 +29,9 @@ fn main() -> ExitCode {
         "ci" => CI,
         "lint" => &CI[..3],
         "rules" => &CI[1..2],
+        "vm" => &[Step { name: "emulated drives", run: vm::run }],
         _ => {
-            eprintln!("usage: cargo xtask ci | lint | rules");
+            eprintln!("usage: cargo xtask ci | lint | rules | vm");
             return ExitCode::from(2);
         }
     };

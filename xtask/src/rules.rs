@@ -11,8 +11,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("policy", &[]),
     ("workload", &[]),
     ("cache", &["device", "policy"]),
-    ("bench", &["cache", "device", "policy", "workload"]),
-    ("cli", &["bench"]),
+    ("ssd", &["device"]),
+    ("bench", &["cache", "device", "policy", "ssd", "workload"]),
+    ("cli", &["bench", "ssd"]),
 ];
 
 /// The only files that may hold `unsafe`, and why.

@@ -147,7 +147,8 @@ fn print_memory(arguments: &Arguments, peer: Peer) {
     let resident_bytes = resident_bytes() - before;
     let accounted_bytes = cache.accounted_bytes().unwrap_or(0);
     let held = (0..population.len() as u64).filter(|&key| cache.get(key).is_some());
-    let (entries, payload) = held.fold((0_u64, 0), |(entries, bytes), key| (entries + 1, bytes + population.weight(key)));
+    let (entries, payload) =
+        held.fold((0_u64, 0), |(entries, bytes), key| (entries + 1, bytes + population.weight(key)));
     println!("{resident_bytes} {accounted_bytes} {setting_bytes} {payload} {entries}");
 }
 
@@ -209,7 +210,8 @@ fn compare(
         .collect();
     // The first round fills the caches and is not counted.
     for round in 0..=arguments.rounds {
-        let traces: Vec<_> = streams.iter_mut().map(|stream| stream.take(arguments.requests / threads)).collect();
+        let traces: Vec<_> =
+            streams.iter_mut().map(|stream| stream.take(arguments.requests / threads)).collect();
         for ((_, cache), rounds) in caches.iter().zip(&mut rounds) {
             let (spent, hits) = one_round(&**cache, population, &traces);
             if round > 0 {

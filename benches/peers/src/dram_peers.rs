@@ -81,18 +81,26 @@ impl Peer {
         }
         match self {
             Self::QuickCache => Box::new(Quick::open(bytes, entries, overhead_bytes)),
-            Self::FoyerS3Fifo => Box::new(Foyer::open(bytes, overhead_bytes, foyer::S3FifoConfig::default().into())),
-            Self::FoyerLru => Box::new(Foyer::open(bytes, overhead_bytes, foyer::LruConfig::default().into())),
+            Self::FoyerS3Fifo => {
+                Box::new(Foyer::open(bytes, overhead_bytes, foyer::S3FifoConfig::default().into()))
+            }
+            Self::FoyerLru => {
+                Box::new(Foyer::open(bytes, overhead_bytes, foyer::LruConfig::default().into()))
+            }
             _ => Box::new(Moka::open(bytes, overhead_bytes)),
         }
     }
 }
 
+const LARGEST_ITEM_BYTES: u32 = 4096;
+
 struct Ours(Cache);
 
 impl Ours {
     fn open(bytes: u64, kind: Kind) -> Self {
-        let builder = Cache::builder().dram_bytes(bytes).eviction(EvictionConfig::new(kind));
+        // As the others are told how many items to expect, ours is told how large they get.
+        let builder = Cache::builder().dram_bytes(bytes).max_item_bytes(LARGEST_ITEM_BYTES);
+        let builder = builder.eviction(EvictionConfig::new(kind));
         Self(builder.open().expect("a cache in memory opens"))
     }
 }

@@ -15,6 +15,7 @@ use crate::report::{RunReport, totals};
 use crate::run::devices::Devices;
 use crate::run::engine::EngineTarget;
 use crate::run::open::{self, OpenError};
+use crate::run::pace::Waiter;
 use crate::run::stop::Stop;
 use crate::run::{Instance, InstanceOptions, RunError, Watcher, run_all};
 
@@ -131,6 +132,7 @@ fn open_instance(
     let instance_options = InstanceOptions {
         seed,
         clock: Arc::clone(clock),
+        waiter: Waiter::Thread(Arc::clone(clock)),
         stop: options.stop.clone(),
         time_all: options.time_all,
         inherits: plan.cache.persist_dir.is_some(),

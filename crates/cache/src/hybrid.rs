@@ -23,7 +23,7 @@ use crate::flash::tier::{self, Crossing, FlashTier};
 use crate::flash::{FlashValue, Waiting, chain, region};
 use crate::in_flight::{InFlight, Joined, Turn};
 use crate::item::{Item, Layer};
-use crate::stats::{Counters, Stats};
+use crate::stats::{Counters, GetStats, Stats};
 use crate::upkeep::Upkeep;
 use crate::{Cache, KeyHash};
 
@@ -95,7 +95,11 @@ impl Cache {
         value_len: usize,
         options: &InsertOptions,
     ) -> Result<NewItem<'_>, Refusal> {
-        pollster::block_on(self.engine.allocate(key, value_len, options))
+        // Nearly always there is room at once, and then nothing has to be made that can be woken.
+        match self.engine.allocate_now(key, value_len, options)? {
+            Some(item) => Ok(item),
+            None => pollster::block_on(self.engine.allocate(key, value_len, options)),
+        }
     }
 
     /// Makes a new item visible in place of whatever its key held.
@@ -111,7 +115,16 @@ impl Cache {
 
     /// Stores `value` under `key`.
     pub async fn insert(&self, key: &[u8], value: &[u8], options: &InsertOptions) -> Inserted {
-        match self.allocate(key, value.len(), options).await {
+        self.fill(self.allocate(key, value.len(), options).await, key, value)
+    }
+
+    /// As [`insert`](Self::insert), on this thread.
+    pub fn insert_blocking(&self, key: &[u8], value: &[u8], options: &InsertOptions) -> Inserted {
+        self.fill(self.allocate_blocking(key, value.len(), options), key, value)
+    }
+
+    fn fill(&self, room: Result<NewItem<'_>, Refusal>, key: &[u8], value: &[u8]) -> Inserted {
+        match room {
             Ok(mut item) => {
                 item.copy_from_slice(value);
                 self.insert_new(item);
@@ -123,11 +136,6 @@ impl Cache {
                 Inserted::Rejected(refusal)
             }
         }
-    }
-
-    /// As [`insert`](Self::insert), on this thread.
-    pub fn insert_blocking(&self, key: &[u8], value: &[u8], options: &InsertOptions) -> Inserted {
-        pollster::block_on(self.insert(key, value, options))
     }
 
     /// Removes `key`; says whether it may have held something (certain for DRAM, a filter's word for flash).
@@ -147,6 +155,19 @@ impl Cache {
     ///
     /// # Errors
     /// [`Refusal::NoParent`] if there is no such item, or why no room could be made.
+    pub async fn add_chained(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Refusal> {
+        self.engine.add_chained(key, value_len, fill, Waiting::Task).await
+    }
+
+    /// As [`add_chained`](Self::add_chained), on this thread.
+    ///
+    /// # Errors
+    /// As [`add_chained`](Self::add_chained).
     pub fn add_chained_blocking(
         &self,
         key: &[u8],
@@ -187,10 +208,8 @@ impl Engine {
     fn get_in_dram(&self, key: &[u8], hash: KeyHash) -> Option<Item<'_>> {
         let found = self.dram.get(key, hash);
         match found {
-            Some(handle) => {
-                self.counters.hit_dram(hash);
-                Some(Item::in_dram(handle, Layer::Dram))
-            }
+            // DRAM counted it.
+            Some(handle) => Some(Item::in_dram(handle, Layer::Dram)),
             None => {
                 if self.flash.is_none() {
                     self.counters.miss(hash);
@@ -310,20 +329,34 @@ impl Engine {
         value_len: usize,
         options: &InsertOptions,
     ) -> Result<NewItem<'_>, Refusal> {
+        loop {
+            if let Some(item) = self.allocate_now(key, value_len, options)? {
+                return Ok(item);
+            }
+            if let Some(flash) = &self.flash {
+                flash.wait_ready().await;
+            }
+        }
+    }
+
+    /// Room for an item; `None` while flash is behind with its writes.
+    fn allocate_now(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        options: &InsertOptions,
+    ) -> Result<Option<NewItem<'_>>, Refusal> {
         if usize::from(options.pool) >= self.pools {
             return Err(Refusal::NoSuchPool(options.pool));
         }
         let hash = KeyHash::of(key);
         let expiry_seconds =
             options.ttl_seconds.map_or(0, |ttl| self.clock.unix_seconds().saturating_add(ttl));
-        loop {
-            let (pool, crossing) = (PoolId(options.pool), Crossing(self.flash.as_ref()));
-            let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
-            match (room, &self.flash) {
-                (Ok(draft), _) => return Ok(NewItem { draft, hash }),
-                (Err(AllocateError::Busy), Some(flash)) => flash.wait_ready().await,
-                (Err(error), _) => return Err(error.into()),
-            }
+        let (pool, crossing) = (PoolId(options.pool), Crossing(self.flash.as_ref()));
+        match self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing) {
+            Ok(draft) => Ok(Some(NewItem { draft, hash })),
+            Err(AllocateError::Busy) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -432,9 +465,16 @@ impl Engine {
         worked
     }
 
+    /// A DRAM hit at the first look is counted by DRAM alone, one at the second by us: a get counts once.
+    fn gets(&self) -> GetStats {
+        let mut gets = self.counters.snapshot();
+        gets.hits_dram += self.dram.hits();
+        gets
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         Stats {
-            gets: self.counters.snapshot(),
+            gets: self.gets(),
             inserts: self.counters.inserts(),
             pools: self.dram.stats(),
             dram_memory: self.dram.memory(),

@@ -2,6 +2,8 @@
 
 mod arguments;
 mod commands;
+mod output;
+mod quantity;
 
 use std::process::ExitCode;
 
@@ -19,11 +21,19 @@ struct Cli {
 enum Command {
     /// Run a CacheBench config against the cache and print the verdict.
     Bench(commands::bench::Arguments),
+    /// The model SSD: run it alone, list its cards.
+    #[command(subcommand)]
+    Ssd(commands::ssd::Command),
+    /// Closed forms: write amplification, carbon, years of life.
+    #[command(subcommand)]
+    Model(commands::model::Command),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse_from(arguments::normalise(std::env::args_os()));
     match cli.command {
         Command::Bench(arguments) => commands::bench::run(&arguments),
+        Command::Ssd(command) => commands::ssd::run(&command),
+        Command::Model(command) => commands::model::run(&command),
     }
 }

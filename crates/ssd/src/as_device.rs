@@ -2,21 +2,31 @@
 //!
 //! Payload is a memory device beside the mapping, by logical address: where a page lies on the medium makes no
 //! difference to what is in it. A study that only writes need not keep any ([`Payload::Discarded`]).
+//!
+//! It lives in one of two worlds. By itself requests take effect and end at once, and only counting is slow. In a
+//! [`Simulation`](device::Simulation) ([`SsdDevice::in_world`]) they end when the drive's [`timing`](crate::timing) says:
+//! the mapping changes when a request is submitted, bytes are there when it ends.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use device::sim::World;
 use device::tally::Tally;
+use device::timer::Timer;
 use device::{
-    Completion, Counters, Device, Geometry, IoBuffer, MemoryDevice, Outcome, PlacementHandle, Request,
+    Clock, Completion, Counters, Device, Geometry, IoBuffer, MemoryDevice, Outcome, PlacementHandle, Request,
+    RequestKind,
 };
 use parking_lot::Mutex;
 
+use crate::card::Card;
+use crate::drive::{is_any_begun, is_begun};
 use crate::ftl::{Ftl, Upkeep};
-use crate::geometry::{Layout, LogicalPage, ShapeError, refuse};
+use crate::geometry::{Layout, LogicalPage, Shape, ShapeError, refuse};
 use crate::medium::{Medium, Untimed};
 use crate::placement::{Isolation, Placement};
 use crate::stats::Stats;
+use crate::timing::Timing;
 
 /// What becomes of the bytes that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,36 +58,58 @@ pub struct Assignment {
     pub is_shared: bool,
 }
 
-/// One namespace of a model drive. Requests take effect and end at once; only counting is slow here.
+/// One namespace of a model drive.
 pub struct SsdDevice {
-    drive: Arc<Drive>,
+    drive: Arc<Shared>,
     geometry: Geometry,
     /// Its pages on the drive.
     pages: Range<u32>,
     handles: Vec<u16>,
     is_whole_drive: bool,
-    content: Option<MemoryDevice>,
+    content: Option<Arc<MemoryDevice>>,
     assignments: Mutex<Vec<Assignment>>,
-    tally: Tally,
+    tally: Arc<Tally>,
 }
 
-struct Drive {
-    ftl: Mutex<Ftl>,
+/// What the namespaces of a drive share.
+struct Shared {
+    state: Mutex<State>,
+    world: Option<World>,
     page_bytes: u64,
 }
 
+struct State {
+    ftl: Ftl,
+    timing: Option<Timing>,
+}
+
 impl SsdDevice {
-    /// A drive with one namespace that has all pages and all handles.
+    /// A drive with one namespace that has all pages and all handles. Requests end at once.
     #[must_use]
     pub fn new(layout: Layout, upkeep: Upkeep, payload: Payload) -> Self {
-        let handles = (0..layout.handles().len() as u16).collect();
-        let all = Namespace { bytes: layout.capacity_bytes(), handles };
+        let all = Namespace::whole(&layout);
         let devices = Self::namespaces(layout, upkeep, payload, &[all]);
         let device = devices.ok().and_then(|mut devices| devices.pop());
         device.expect("one namespace of the drive's own size and handles is sound")
     }
 
-    /// A drive with several namespaces, one after the other.
+    /// The same in a simulation: requests end when a drive with the flash of `card` would end them.
+    ///
+    /// # Errors
+    /// If the shape cannot be.
+    pub fn in_world(
+        world: World,
+        card: &Card,
+        shape: &Shape,
+        upkeep: Upkeep,
+        payload: Payload,
+    ) -> Result<Self, ShapeError> {
+        let all = Namespace::whole(&shape.clone().layout()?);
+        let mut devices = Self::namespaces_in_world(world, card, shape, upkeep, payload, &[all])?;
+        Ok(devices.pop().expect("a device for the namespace"))
+    }
+
+    /// A drive with several namespaces, one after the other. Requests end at once.
     ///
     /// # Errors
     /// A namespace that does not fit, or that names a handle that the drive does not have.
@@ -87,28 +119,52 @@ impl SsdDevice {
         payload: Payload,
         namespaces: &[Namespace],
     ) -> Result<Vec<Self>, ShapeError> {
-        let page_bytes = u64::from(layout.shape().page_bytes);
-        let ranges = check(namespaces, &layout, page_bytes)?;
+        Self::build(layout, upkeep, payload, namespaces, None)
+    }
+
+    /// A drive with several namespaces in a simulation.
+    ///
+    /// # Errors
+    /// As [`namespaces`](Self::namespaces), or if the shape cannot be.
+    pub fn namespaces_in_world(
+        world: World,
+        card: &Card,
+        shape: &Shape,
+        upkeep: Upkeep,
+        payload: Payload,
+        namespaces: &[Namespace],
+    ) -> Result<Vec<Self>, ShapeError> {
+        let timing = Timing::new(card, shape);
+        Self::build(shape.clone().layout()?, upkeep, payload, namespaces, Some((world, timing)))
+    }
+
+    fn build(
+        layout: Layout,
+        upkeep: Upkeep,
+        payload: Payload,
+        namespaces: &[Namespace],
+        world: Option<(World, Timing)>,
+    ) -> Result<Vec<Self>, ShapeError> {
+        let page_bytes = layout.shape().page_bytes;
+        let ranges = check(namespaces, &layout)?;
         let block_bytes = layout.shape().block_bytes;
-        let placement = matches!(layout.shape().isolation, Isolation::Handles(_));
-        let drive = Arc::new(Drive { ftl: Mutex::new(Ftl::new(layout, upkeep)), page_bytes });
+        let has_placement = matches!(layout.shape().isolation, Isolation::Handles(_));
+        let (world, timing) = world.unzip();
+        let state = Mutex::new(State { ftl: Ftl::new(layout, upkeep), timing });
+        let drive = Arc::new(Shared { state, world, page_bytes: u64::from(page_bytes) });
         let devices = namespaces.iter().zip(ranges).map(|(namespace, pages)| {
             let content = MemoryDevice::with_block_bytes(namespace.bytes, block_bytes);
             let others = namespace.handles.len() as u16 - 1;
-            let geometry = Geometry {
-                indirection_bytes: page_bytes as u32,
-                placement_handles: if placement { others } else { 0 },
-                ..content.geometry()
-            };
+            let placement_handles = if has_placement { others } else { 0 };
             Self {
                 drive: Arc::clone(&drive),
-                geometry,
+                geometry: Geometry { indirection_bytes: page_bytes, placement_handles, ..content.geometry() },
                 pages,
                 handles: namespace.handles.clone(),
                 is_whole_drive: namespaces.len() == 1,
-                content: (payload == Payload::Kept).then_some(content),
+                content: (payload == Payload::Kept).then(|| Arc::new(content)),
                 assignments: Mutex::default(),
-                tally: Tally::default(),
+                tally: Arc::default(),
             }
         });
         Ok(devices.collect())
@@ -117,12 +173,12 @@ impl SsdDevice {
     /// The whole drive's counts so far, other namespaces included.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.drive.ftl.lock().stats().clone()
+        self.drive.state.lock().ftl.stats().clone()
     }
 
     /// Looks into the translation layer.
     pub fn inspect<T>(&self, look: impl FnOnce(&Ftl) -> T) -> T {
-        look(&self.drive.ftl.lock())
+        look(&self.drive.state.lock().ftl)
     }
 
     /// Which consumer was given which handle, in the order they asked.
@@ -131,19 +187,38 @@ impl SsdDevice {
         self.assignments.lock().clone()
     }
 
-    fn perform(&self, request: Request) -> Outcome {
-        self.geometry.check(&request)?;
-        self.account(&request, &mut Untimed);
-        self.transfer(request)
+    /// Does to the drive what a checked request does, and says when it ends: 0 where there is no time.
+    fn perform(&self, request: &Request) -> u64 {
+        let mut state = self.drive.state.lock();
+        let State { ftl, timing } = &mut *state;
+        let (Some(timing), Some(world)) = (timing, &self.drive.world) else {
+            self.change(request, ftl, &mut Untimed);
+            return 0;
+        };
+        timing.arrive(world.monotonic_ns());
+        match request {
+            Request::Read { offset, buffer } => {
+                let pages = self.pages_of(*offset, buffer.len() as u64);
+                let places = pages.filter_map(|page| ftl.locate(LogicalPage(page)));
+                timing.read_for_host(places, |timing, place| is_begun(ftl, timing, place));
+                timing.cross_link(buffer.len() as u64);
+            }
+            Request::Flush => timing.flush(is_any_begun(ftl, timing)),
+            Request::Write { data, .. } => {
+                timing.cross_link(data.len() as u64);
+                self.change(request, ftl, timing);
+            }
+            Request::Trim { .. } => self.change(request, ftl, timing),
+        }
+        timing.ends_ns()
     }
 
     /// Does to the mapping what `request` does.
-    fn account<M: Medium>(&self, request: &Request, medium: &mut M) {
+    fn change<M: Medium>(&self, request: &Request, ftl: &mut Ftl, medium: &mut M) {
         match request {
             Request::Read { .. } | Request::Flush => (),
             Request::Write { offset, data, placement } => {
                 let placement = self.placement(*placement);
-                let mut ftl = self.drive.ftl.lock();
                 let (head, whole, tail) = self.divide(*offset, data.len() as u64);
                 for (page, bytes) in head.into_iter().chain(tail) {
                     ftl.write_part(page, bytes, placement, medium);
@@ -153,20 +228,23 @@ impl SsdDevice {
             Request::Trim { offset, len } => {
                 // A page that is trimmed in part still holds the rest.
                 let (_, whole, _) = self.divide(*offset, *len);
-                self.drive.ftl.lock().trim(LogicalPage(whole.start), whole.end - whole.start);
+                ftl.trim(LogicalPage(whole.start), whole.end - whole.start);
             }
         }
     }
 
-    /// Moves the bytes of a checked request.
-    fn transfer(&self, request: Request) -> Outcome {
-        match &self.content {
-            Some(content) => content.execute(request),
-            None => Ok(match request {
-                Request::Read { buffer, .. } => Some(IoBuffer::zeroed(buffer.len())),
-                _ => None,
-            }),
-        }
+    /// A read takes effect when it begins or when it ends, by chance: an engine must live with both.
+    fn is_read_early(&self, request: &Request) -> bool {
+        let world = self.drive.world.as_ref();
+        request.kind() == RequestKind::Read && world.is_some_and(|world| world.random().is_multiple_of(2))
+    }
+
+    /// All pages that a range touches.
+    fn pages_of(&self, offset: u64, len: u64) -> Range<u32> {
+        let page_bytes = self.drive.page_bytes;
+        let first = self.pages.start;
+        let (from, until) = (offset / page_bytes, (offset + len).div_ceil(page_bytes));
+        if len == 0 { first..first } else { first + from as u32..first + until as u32 }
     }
 
     fn placement(&self, handle: PlacementHandle) -> Placement {
@@ -195,7 +273,27 @@ impl SsdDevice {
 /// A page and how many of its bytes are written.
 type Part = (LogicalPage, u32);
 
-fn check(namespaces: &[Namespace], layout: &Layout, page_bytes: u64) -> Result<Vec<Range<u32>>, ShapeError> {
+/// Moves the bytes of a checked request.
+fn transfer(content: Option<&MemoryDevice>, request: Request) -> Outcome {
+    match content {
+        Some(content) => content.execute(request),
+        None => Ok(match request {
+            Request::Read { buffer, .. } => Some(IoBuffer::zeroed(buffer.len())),
+            _ => None,
+        }),
+    }
+}
+
+impl Namespace {
+    /// All of a drive.
+    fn whole(layout: &Layout) -> Self {
+        let handles = (0..layout.handles().len() as u16).collect();
+        Self { bytes: layout.capacity_bytes(), handles }
+    }
+}
+
+fn check(namespaces: &[Namespace], layout: &Layout) -> Result<Vec<Range<u32>>, ShapeError> {
+    let page_bytes = u64::from(layout.shape().page_bytes);
     let mut first = 0;
     let mut ranges = Vec::new();
     for (number, Namespace { bytes, handles }) in namespaces.iter().enumerate() {
@@ -226,19 +324,39 @@ impl Device for SsdDevice {
     }
 
     fn submit(&self, request: Request, completion: Completion) {
-        completion.complete(self.execute(request));
+        let Some(world) = &self.drive.world else {
+            return completion.complete(self.execute(request));
+        };
+        let completion = self.tally.counting(&request, completion);
+        if let Err(error) = self.geometry.check(&request) {
+            return completion.complete(Err(error));
+        }
+        let end_ns = self.perform(&request);
+        if self.is_read_early(&request) {
+            let outcome = transfer(self.content.as_deref(), request);
+            return world.schedule(end_ns, move || completion.complete(outcome));
+        }
+        let content = self.content.clone();
+        world.schedule(end_ns, move || completion.complete(transfer(content.as_deref(), request)));
     }
 
+    /// In a simulation the whole world waits.
     fn execute(&self, request: Request) -> Outcome {
         let (kind, bytes) = (request.kind(), request.len_bytes());
-        let outcome = self.perform(request);
+        let outcome = self.geometry.check(&request).and_then(|()| {
+            let end_ns = self.perform(&request);
+            if let Some(world) = &self.drive.world {
+                world.wait_until(end_ns);
+            }
+            transfer(self.content.as_deref(), request)
+        });
         self.tally.count(kind, bytes, &outcome);
         outcome
     }
 
     /// What the medium wrote is known of the drive; of one namespace among several it is not.
     fn counters(&self) -> Counters {
-        let media_bytes = || self.drive.ftl.lock().stats().media_pages() * self.drive.page_bytes;
+        let media_bytes = || self.drive.state.lock().ftl.stats().media_pages() * self.drive.page_bytes;
         Counters { media_written_bytes: self.is_whole_drive.then(media_bytes), ..self.tally.counters() }
     }
 

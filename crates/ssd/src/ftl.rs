@@ -175,6 +175,14 @@ impl Ftl {
         self.plan.host(placement).map(|frontier| self.frontiers[frontier].room())
     }
 
+    /// The next page of each open unit.
+    pub(crate) fn open_pages(&self) -> impl Iterator<Item = PhysicalPage> {
+        self.frontiers
+            .iter()
+            .filter(|frontier| frontier.room() > 0)
+            .map(|frontier| PhysicalPage(frontier.next))
+    }
+
     /// The layout it was made with.
     #[must_use]
     pub fn layout(&self) -> &Layout {

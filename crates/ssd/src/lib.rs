@@ -7,7 +7,9 @@
 
 pub mod as_device;
 pub mod card;
+mod check;
 mod collect;
+pub mod drive;
 mod ftl;
 pub mod gc;
 pub mod geometry;
@@ -17,14 +19,17 @@ pub mod model;
 pub mod placement;
 pub mod run;
 pub mod stats;
+pub mod timing;
 pub mod wear;
 
 pub use as_device::{Assignment, Namespace, Payload, SsdDevice};
 pub use card::{Card, CardError};
+pub use drive::Drive;
 pub use ftl::{Ftl, Upkeep};
 pub use gc::VictimPolicy;
 pub use geometry::{Layout, LogicalPage, PhysicalPage, Shape, ShapeError, UnitId};
 pub use medium::{Medium, Untimed};
 pub use placement::{HandleKind, Isolation, Placement};
 pub use stats::Stats;
+pub use timing::Timing;
 pub use wear::Levelling;

@@ -1,7 +1,11 @@
 //! The model drive keeps the contract of every device.
 
-use device::{Device, conformance};
-use flashwright_ssd::{Isolation, Payload, Shape, SsdDevice, Upkeep};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use device::conformance::{self, Subject};
+use device::{Device, Simulation};
+use flashwright_ssd::{Card, Isolation, Payload, Shape, SsdDevice, Upkeep};
 
 fn shape(block_bytes: u32, page_bytes: u32) -> Shape {
     let unit_pages = 64;
@@ -25,4 +29,21 @@ fn it_keeps_the_contract_with_pages_of_a_block_and_larger_ones() {
             Box::new(SsdDevice::new(layout, Upkeep::default(), Payload::Kept)) as Box<dyn Device>
         });
     }
+}
+
+#[test]
+fn it_keeps_the_contract_in_a_simulation() {
+    let card = Card::load("test").unwrap();
+    conformance::run_driven(|| {
+        let simulation = Rc::new(Simulation::new(7));
+        let device = SsdDevice::in_world(
+            simulation.world(),
+            &card,
+            &shape(4096, 4096),
+            Upkeep::default(),
+            Payload::Kept,
+        );
+        let driver = Rc::clone(&simulation);
+        Subject { device: Arc::new(device.unwrap()), drive: Some(Box::new(move || driver.run_until_idle())) }
+    });
 }

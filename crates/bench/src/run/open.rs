@@ -16,7 +16,7 @@ use workload::trace::{Amplify, Format, Order, Replay, SuffixRule};
 use workload::{Source, Workload, WorkloadError};
 
 use super::devices::Devices;
-use super::engine::{DeviceLatency, EngineTarget};
+use super::engine::{DeviceLatency, EngineTarget, Face};
 use super::fit;
 use crate::config::plan::{
     AdmissionPlan, CachePlan, EvictionPlan, FlashPlan, OrderPlan, RebalancePlan, RebalanceStrategy,
@@ -47,6 +47,11 @@ pub enum OpenError {
     #[error("{0}")]
     Config(String),
 }
+
+/// Rebalancing moves a slab at a time, so a config means slabs of CacheLib's size: with smaller ones, random rebalancing
+/// would take memory from the classes that need little. In a small cache they would be too few for its classes.
+const CACHELIB_SLAB_BYTES: u32 = 4 << 20;
+const CACHELIB_SLABS_FROM_BYTES: u64 = 128 * CACHELIB_SLAB_BYTES as u64;
 
 /// Opens the cache that `plan` describes.
 ///
@@ -79,7 +84,7 @@ pub fn cache(
         config.flash = Some(flash);
     }
     let cache = Cache::builder().config(config).clock(Arc::clone(clock)).open()?;
-    Ok(OpenCache { target: EngineTarget::new(cache, latency, buffered), warnings })
+    Ok(OpenCache { target: EngineTarget::new(cache, Face::Blocking, latency, buffered), warnings })
 }
 
 /// A cache that is open.
@@ -114,6 +119,7 @@ fn dram(plan: &CachePlan) -> Result<DramConfig, OpenError> {
         share: *share,
     };
     config.pools = plan.pool_shares.iter().enumerate().map(share).collect();
+    config.slab_bytes = (plan.dram_bytes >= CACHELIB_SLABS_FROM_BYTES).then_some(CACHELIB_SLAB_BYTES);
     config.alloc_factor = plan.classes.factor;
     config.min_alloc_bytes = plan.classes.min_bytes;
     config.max_alloc_bytes = plan.classes.max_bytes;

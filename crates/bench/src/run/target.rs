@@ -2,7 +2,8 @@
 
 use std::ops::Deref;
 
-/// Something that keeps values under keys and may lose them.
+/// Something that keeps values under keys and may lose them. In the real world its futures end at once: the thread that
+/// asks does the waiting. In the simulated world they wait as tasks.
 pub trait Target: Send + Sync {
     /// A found value, which stays readable while it is held.
     type Item<'a>: Found
@@ -10,13 +11,24 @@ pub trait Target: Send + Sync {
         Self: 'a;
 
     /// Looks `key` up.
-    fn get(&self, key: &[u8]) -> Option<Self::Item<'_>>;
+    fn get(&self, key: &[u8]) -> impl Future<Output = Option<Self::Item<'_>>>;
 
     /// Stores a value of `value_bytes` that `fill` writes.
-    fn set(&self, key: &[u8], value_bytes: usize, how: SetHow, fill: impl FnOnce(&mut [u8])) -> SetOutcome;
+    fn set(
+        &self,
+        key: &[u8],
+        value_bytes: usize,
+        how: SetHow,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> impl Future<Output = SetOutcome>;
 
     /// Hangs another piece on the item under `key`; no where there is none, or no room.
-    fn chain(&self, key: &[u8], value_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool;
+    fn chain(
+        &self,
+        key: &[u8],
+        value_bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> impl Future<Output = bool>;
 
     /// Removes `key`; whether it held something.
     fn delete(&self, key: &[u8]) -> bool;

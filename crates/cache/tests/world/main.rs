@@ -4,11 +4,16 @@
 //! All chance comes from seeds, and a failure names its seed. `FLASHWRIGHT_TEST_SEEDS=20` runs twenty times as many.
 
 mod clients;
+mod gate;
 mod ledger;
 mod life;
 mod setup;
+mod stage;
 
 mod crash;
 mod faults;
 mod flips;
+mod kill;
+mod loads;
+mod races;
 mod simulated;

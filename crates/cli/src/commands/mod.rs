@@ -1,3 +1,5 @@
 //! One command a file.
 
 pub mod bench;
+pub mod model;
+pub mod ssd;

@@ -96,7 +96,7 @@ pub(super) fn open_file(
             removal.armed = !existed_already(error);
         }
     })?;
-    claim_file(&file, path)?;
+    once_let_go(|| claim_file(&file, path))?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::file_geometry(&file, path, options.buffered)?;
     geometry.capacity_bytes = capacity(path, options, present_bytes, geometry.block_bytes)?;
@@ -121,8 +121,9 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
     if let Some(holder) = claim::holder_of_block_device(path) {
         return Err(IoError::new(ErrorKind::Busy, format!("{} is in use: {holder}", path.display())));
     }
+    // O_EXCL keeps out mounts, swap, RAID and whoever else asks for it.
     let file = open_exclusively(path, options)?;
-    claim_file(&file, path)?;
+    once_let_go(|| claim_file(&file, path))?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::block_device_geometry(&file, path, options.buffered)?;
     let never_grows = OpenOptions { create: false, ..options.clone() };
@@ -133,17 +134,22 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
     Ok(Open::new(medium, path.into(), geometry))
 }
 
-/// On a block device, O_EXCL keeps out mounts, swap, RAID and whoever else asks for it. The kernel lets go of a device
-/// that went through io_uring a moment after it was closed, so a refusal counts only if it lasts.
+/// On a block device, O_EXCL keeps out mounts, swap, RAID and whoever else asks for it.
 pub(crate) fn open_exclusively(path: &Path, options: &OpenOptions) -> Result<File, IoError> {
+    once_let_go(|| open_with(path, options, OFlags::EXCL))
+}
+
+/// The kernel lets go of what went through io_uring a moment after it was closed, or after the process that had it was
+/// killed and reaped. So a refusal counts only if it lasts.
+fn once_let_go<T>(attempt: impl Fn() -> Result<T, IoError>) -> Result<T, IoError> {
     let timer = SystemTimer::default();
     let give_up_ns = timer.monotonic_ns() + LINGERING_CLOSE_NS;
     loop {
-        match open_with(path, options, OFlags::EXCL) {
+        match attempt() {
             Err(error) if error.kind() == ErrorKind::Busy && timer.monotonic_ns() < give_up_ns => {
                 timer.wait_until(timer.monotonic_ns() + LINGERING_CLOSE_NS / 50);
             }
-            opened => return opened,
+            ended => return ended,
         }
     }
 }

@@ -1,0 +1,233 @@
+//! `flashwright model`: the closed forms, with their formula, source and inputs.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+use ssd::Card;
+use ssd::model::carbon::Deployment;
+use ssd::model::dlwa;
+use ssd::model::lifetime::{Endurance, dwpd_bytes_per_second};
+
+use crate::output::{Common, Finding};
+use crate::quantity;
+
+/// Which form.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Write amplification of a cache whose small objects are separated from its large ones.
+    Dlwa(DlwaArguments),
+    /// Embodied carbon of drive and DRAM.
+    Carbon(CarbonArguments),
+    /// Years of life, or what may be written to reach them.
+    Lifetime(LifetimeArguments),
+}
+
+/// The command line of `model dlwa`.
+#[derive(Debug, Args)]
+pub struct DlwaArguments {
+    /// Space of small objects, a share of what the host sees; 100% is uniform writes over the whole drive
+    #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
+    soc: f64,
+    /// Over-provisioning, (P - S) / S of the whole drive
+    #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
+    op: f64,
+    /// Greedy victims in units of so many pages, instead of units without end
+    #[arg(long, value_name = "N")]
+    pages_per_block: Option<u32>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The command line of `model carbon`.
+#[derive(Debug, Args)]
+pub struct CarbonArguments {
+    /// Device-level write amplification
+    #[arg(long, value_name = "X", value_parser = quantity::positive)]
+    dlwa: f64,
+    /// DRAM in GB
+    #[arg(long, value_name = "GB", default_value_t = 0.0)]
+    dram_gb: f64,
+    /// Physical capacity of the drive in GB
+    #[arg(long, value_name = "GB", value_parser = quantity::positive, default_value = "2048")]
+    drive_gb: f64,
+    /// Years that the system is in use
+    #[arg(long, value_name = "YEARS", value_parser = quantity::positive, default_value = "5")]
+    system_years: f64,
+    /// Years that the drive lasts at a write amplification of 1
+    #[arg(long, value_name = "YEARS", value_parser = quantity::positive, default_value = "5")]
+    drive_years: f64,
+    /// kg CO2e of a GB of SSD
+    #[arg(long, value_name = "KG", default_value_t = Deployment::SSD_KG_PER_GB)]
+    ssd_kg_per_gb: f64,
+    /// kg CO2e of a GB of DRAM
+    #[arg(long, value_name = "KG", default_value_t = Deployment::DRAM_KG_PER_GB)]
+    dram_kg_per_gb: f64,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The command line of `model lifetime`.
+#[derive(Debug, Args)]
+pub struct LifetimeArguments {
+    /// A drive card: its capacity, DWPD and warranty
+    #[arg(long, value_name = "CARD", conflicts_with_all = ["capacity_gb", "dwpd", "tbw"])]
+    drive: Option<String>,
+    /// Usable capacity in GB, with --dwpd
+    #[arg(long, value_name = "GB", value_parser = quantity::positive, requires = "dwpd")]
+    capacity_gb: Option<f64>,
+    /// Drive writes a day that it is rated for
+    #[arg(long, value_name = "X", value_parser = quantity::positive, requires = "capacity_gb", conflicts_with = "tbw")]
+    dwpd: Option<f64>,
+    /// Years that the rating is for
+    #[arg(long, value_name = "YEARS", value_parser = quantity::positive, default_value = "5")]
+    warranty_years: f64,
+    /// Terabytes written that it is rated for
+    #[arg(long, value_name = "TB", value_parser = quantity::positive)]
+    tbw: Option<f64>,
+    /// Write amplification that the rating assumes
+    #[arg(long, value_name = "X", value_parser = quantity::positive, default_value = "1")]
+    rated_dlwa: f64,
+    /// Megabytes (of 1000000 bytes) that the host writes each second
+    #[arg(long, value_name = "MB", value_parser = quantity::positive, required_unless_present = "years")]
+    host_mb_per_second: Option<f64>,
+    /// Years to reach: answers what the host may write
+    #[arg(long, value_name = "YEARS", value_parser = quantity::positive, conflicts_with = "host_mb_per_second")]
+    years: Option<f64>,
+    /// Device-level write amplification
+    #[arg(long, value_name = "X", value_parser = quantity::positive, default_value = "1")]
+    dlwa: f64,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs the command.
+pub fn run(command: &Command) -> ExitCode {
+    match command {
+        Command::Dlwa(arguments) => conclude(&arguments.common, "model dlwa", dlwa(arguments)),
+        Command::Carbon(arguments) => conclude(&arguments.common, "model carbon", Ok(carbon(arguments))),
+        Command::Lifetime(arguments) => conclude(&arguments.common, "model lifetime", lifetime(arguments)),
+    }
+}
+
+/// An answer of a closed form.
+struct Answer {
+    inputs: Value,
+    formula: &'static str,
+    source: &'static str,
+    result: Value,
+}
+
+fn conclude(common: &Common, command: &str, answer: Result<Answer, String>) -> ExitCode {
+    let inputs = answer.as_ref().map_or(Value::Null, |answer| answer.inputs.clone());
+    let found = answer.map(|Answer { inputs, formula, source, result }| {
+        let text = format!("{}formula  {formula}\nsource   {source}\n{}", lines(&result), lines(&inputs));
+        let result = json!({ "inputs": inputs, "formula": formula, "source": source, "result": result });
+        Finding { result, text, failures: Vec::new() }
+    });
+    common.conclude(command, &inputs, found)
+}
+
+fn lines(values: &Value) -> String {
+    let empty = Map::new();
+    let values = values.as_object().unwrap_or(&empty).iter();
+    values.map(|(name, value)| format!("{name:24} {value}\n")).collect()
+}
+
+fn dlwa(arguments: &DlwaArguments) -> Result<Answer, String> {
+    let (written, physical) = (arguments.soc, arguments.soc + arguments.op);
+    let (answer, formula, source) = match arguments.pages_per_block {
+        None => (
+            dlwa::theorem_1(written, physical),
+            "delta = -(S/P) W(-(P/S) e^(-P/S)), DLWA = 1 / (1 - delta), S = soc, P = soc + op",
+            "Allison et al., EuroSys '25, Theorem 1; Desnoyers, SYSTOR '12",
+        ),
+        Some(pages) => (
+            dlwa::greedy(written, physical, pages),
+            "X0 = 1/2 - (Np/a) W(-b e^(-b)), b = (1 + 1/(2 Np)) a, DLWA = Np / (Np - (X0 - 1)), a = (soc + op) / soc",
+            "Desnoyers, SYSTOR '12: greedy, finite units",
+        ),
+    };
+    let answer = answer.map_err(|reason| format!("--op: {reason}"))?;
+    Ok(Answer {
+        inputs: json!({ "soc": arguments.soc, "op": arguments.op, "pages_per_block": arguments.pages_per_block }),
+        formula,
+        source,
+        result: json!({ "dlwa": answer.dlwa, "delta": answer.delta }),
+    })
+}
+
+fn carbon(arguments: &CarbonArguments) -> Answer {
+    let deployment = Deployment {
+        drive_gb: arguments.drive_gb,
+        dram_gb: arguments.dram_gb,
+        dlwa: arguments.dlwa,
+        system_years: arguments.system_years,
+        drive_years: arguments.drive_years,
+        ssd_kg_per_gb: arguments.ssd_kg_per_gb,
+        dram_kg_per_gb: arguments.dram_kg_per_gb,
+    };
+    Answer {
+        inputs: json!({
+            "dlwa": arguments.dlwa,
+            "drive_gb": arguments.drive_gb,
+            "dram_gb": arguments.dram_gb,
+            "system_years": arguments.system_years,
+            "drive_years": arguments.drive_years,
+            "ssd_kg_per_gb": arguments.ssd_kg_per_gb,
+            "dram_kg_per_gb": arguments.dram_kg_per_gb,
+        }),
+        formula: "DLWA x capacity x T / L x C_SSD + DRAM x C_DRAM",
+        source: "Allison et al., EuroSys '25, Theorem 2 and Table 2",
+        result: json!({
+            "kgco2e": deployment.total_kg(),
+            "kgco2e_ssd": deployment.ssd_kg(),
+            "kgco2e_dram": deployment.dram_kg(),
+        }),
+    }
+}
+
+fn lifetime(arguments: &LifetimeArguments) -> Result<Answer, String> {
+    let endurance = endurance(arguments)?;
+    let result = match (arguments.years, arguments.host_mb_per_second) {
+        (Some(years), _) => {
+            json!({ "host_mb_per_second": endurance.host_bytes_per_second(years, arguments.dlwa) / 1e6 })
+        }
+        (None, Some(mb)) => json!({
+            "years": endurance.years(mb * 1e6, arguments.dlwa),
+            "nand_mb_per_second": mb * arguments.dlwa,
+        }),
+        (None, None) => return Err("--host-mb-per-second or --years is needed".into()),
+    };
+    Ok(Answer {
+        inputs: json!({
+            "drive": arguments.drive,
+            "rated_host_tb": endurance.host_bytes / 1e12,
+            "rated_dlwa": endurance.rated_dlwa,
+            "rated_mb_per_second": arguments.capacity_gb.zip(arguments.dwpd)
+                .map(|(gb, dwpd)| dwpd_bytes_per_second(gb * 1e9, dwpd) / 1e6),
+            "host_mb_per_second": arguments.host_mb_per_second,
+            "years": arguments.years,
+            "dlwa": arguments.dlwa,
+        }),
+        formula: "years = rated bytes x rated DLWA / (host bytes a second x DLWA) / 86400 / 365; rated bytes = capacity x DWPD x 365 x warranty years",
+        source: "JEDEC JESD218/219: DWPD and TBW",
+        result,
+    })
+}
+
+fn endurance(arguments: &LifetimeArguments) -> Result<Endurance, String> {
+    let rated = arguments.rated_dlwa;
+    if let Some(tbw) = arguments.tbw {
+        return Ok(Endurance::from_tbw(tbw, rated));
+    }
+    if let Some(name) = &arguments.drive {
+        let card = Card::load(name).map_err(|error| error.to_string())?;
+        let (bytes, rating) = (card.space.usable_bytes as f64, &card.endurance);
+        return Ok(Endurance::from_dwpd(bytes, rating.dwpd, rating.warranty_years, rated));
+    }
+    match arguments.capacity_gb.zip(arguments.dwpd) {
+        Some((gb, dwpd)) => Ok(Endurance::from_dwpd(gb * 1e9, dwpd, arguments.warranty_years, rated)),
+        None => Err("--drive, --tbw, or --capacity-gb with --dwpd is needed".into()),
+    }
+}

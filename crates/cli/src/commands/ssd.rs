@@ -1,0 +1,339 @@
+//! `flashwright ssd`: the model drive alone, and the cards of drives.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+use ssd::model::dlwa;
+use ssd::run::{self, Length, Order, Pattern};
+use ssd::{Card, Ftl, Isolation, Levelling, Shape, Stats, Untimed, Upkeep, VictimPolicy};
+
+use crate::output::{Common, Finding};
+use crate::quantity;
+
+/// What to do with a drive.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the drive cards, or one card with the source of each figure.
+    Cards(CardsArguments),
+    /// Run a pattern of writes on the model of a drive, without a cache.
+    Run(RunArguments),
+}
+
+/// The command line of `ssd cards`.
+#[derive(Debug, Args)]
+pub struct CardsArguments {
+    /// A card's name, or the path of a TOML file
+    card: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The command line of `ssd run`.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// A card's name, or the path of a TOML file
+    card: String,
+    /// What is written
+    #[arg(long, value_enum, default_value = "uniform")]
+    pattern: PatternName,
+    /// Over-provisioning, (P - S) / S, instead of the card's; the medium stays as large
+    #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
+    op: Option<f64>,
+    /// Victim policy: greedy, cost-benefit, fifo, d-choices or d-choices:N
+    #[arg(long, value_name = "POLICY", default_value = "greedy")]
+    gc: VictimPolicy,
+    /// Pages of a reclaim unit instead of the card's; there are as many units
+    #[arg(long, value_name = "N")]
+    pages_per_block: Option<u32>,
+    /// Reclaim units instead of the card's
+    #[arg(long, value_name = "N")]
+    units: Option<u32>,
+    /// Divide the drive's bytes; it keeps its units and handles
+    #[arg(long, value_name = "1/N", value_parser = quantity::scale, default_value = "1")]
+    scale: u32,
+    /// Whether streams are placed by handle: off is a conventional drive, on is as the card says
+    #[arg(long, value_enum, default_value = "off")]
+    placement: PlacementName,
+    /// Where moved data goes on a conventional drive
+    #[arg(long, value_enum, default_value = "apart")]
+    collection_frontier: CollectionFrontier,
+    /// mixed: share of the space that is written at random
+    #[arg(long, value_name = "SHARE", value_parser = quantity::share, default_value = "4%")]
+    random_space: f64,
+    /// mixed: share of the writes that go there; the rest go round and round through the rest
+    #[arg(long, value_name = "SHARE", value_parser = quantity::share, default_value = "50%")]
+    random_writes: f64,
+    /// zipf: the exponent
+    #[arg(long, value_name = "X", value_parser = quantity::positive, default_value = "0.99")]
+    zipf_exponent: f64,
+    /// Drive capacities written before counting begins, beside the first filling
+    #[arg(long, value_name = "X", value_parser = quantity::positive, default_value = "6")]
+    warm_up: f64,
+    /// Drive capacities written while counting
+    #[arg(long, value_name = "X", value_parser = quantity::positive, default_value = "4")]
+    measure: f64,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum PatternName {
+    Uniform,
+    Sequential,
+    Zipf,
+    Mixed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum PlacementName {
+    Off,
+    On,
+    InitiallyIsolated,
+    PersistentlyIsolated,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum CollectionFrontier {
+    Apart,
+    WithHost,
+}
+
+/// Runs the command.
+pub fn run(command: &Command) -> ExitCode {
+    match command {
+        Command::Cards(arguments) => {
+            let config = json!({ "card": arguments.card });
+            arguments.common.conclude("ssd cards", &config, cards(arguments))
+        }
+        Command::Run(arguments) => {
+            let (config, found) = match prepare(arguments) {
+                Ok((card, shape)) => {
+                    let config = arguments.describe(&card, &shape);
+                    (config, execute(arguments, shape))
+                }
+                Err(error) => (Value::Null, Err(error)),
+            };
+            arguments.common.conclude("ssd run", &config, found)
+        }
+    }
+}
+
+fn cards(arguments: &CardsArguments) -> Result<Finding, String> {
+    let cards = match &arguments.card {
+        Some(name) => vec![Card::load(name).map_err(|error| error.to_string())?],
+        None => Card::built_in(),
+    };
+    let mut text = String::new();
+    for card in &cards {
+        let shape = card.shape(true);
+        let handles = card.placement.as_ref().map_or(0, |placement| placement.handles);
+        let _ = writeln!(
+            text,
+            "{:8} {}\n         {:.2} TB usable, over-provisioning {:.1} %, {} units of {:.2} GiB, pages of {} KiB, {handles} handles, {} DWPD",
+            card.name,
+            card.title,
+            card.space.usable_bytes as f64 / 1e12,
+            shape.op_ratio() * 100.0,
+            shape.units,
+            card.space.unit_bytes as f64 / f64::from(1 << 30),
+            card.space.page_bytes / 1024,
+            card.endurance.dwpd,
+        );
+    }
+    if arguments.card.is_some() {
+        text.push_str(&sources(&cards[0]));
+    }
+    Ok(Finding { result: json!({ "cards": cards }), text, failures: Vec::new() })
+}
+
+/// Each figure of a card with its source.
+fn sources(card: &Card) -> String {
+    let figures = serde_json::to_value(card).unwrap_or_default();
+    let mut text = String::new();
+    for (key, source) in &card.sources {
+        let value = key.split('.').try_fold(&figures, |at, name| at.get(name));
+        let value = value.map_or_else(String::new, ToString::to_string);
+        let _ = writeln!(text, "  {key} = {value}\n      {source}");
+    }
+    text
+}
+
+fn prepare(arguments: &RunArguments) -> Result<(Card, Shape), String> {
+    let card = Card::load(&arguments.card).and_then(|card| card.scaled(arguments.scale));
+    let card = card.map_err(|error| error.to_string())?;
+    let mut shape = card.shape(true);
+    let handles = shape.isolation.handles().len();
+    let op_ratio = arguments.op.unwrap_or_else(|| shape.op_ratio());
+    shape.isolation = match (arguments.placement, &card.placement) {
+        (PlacementName::Off, _) => Isolation::Conventional {
+            collection_apart: arguments.collection_frontier == CollectionFrontier::Apart,
+        },
+        (_, None) => return Err(format!("--placement: {} has no placement handles", card.name)),
+        (PlacementName::On, Some(_)) => shape.isolation,
+        (PlacementName::InitiallyIsolated, Some(_)) => Isolation::initially_isolated(handles),
+        (PlacementName::PersistentlyIsolated, Some(_)) => Isolation::persistently_isolated(handles),
+    };
+    shape.unit_pages = arguments.pages_per_block.unwrap_or(shape.unit_pages);
+    shape.units = arguments.units.unwrap_or(shape.units);
+    if arguments.op.is_some() || arguments.pages_per_block.is_some() || arguments.units.is_some() {
+        shape.logical_pages = (shape.data_pages() as f64 / (1.0 + op_ratio)).round() as u32;
+    }
+    Ok((card, shape))
+}
+
+impl RunArguments {
+    fn pattern(&self) -> Pattern {
+        match self.pattern {
+            PatternName::Uniform => Pattern::one(Order::Uniform),
+            PatternName::Sequential => Pattern::one(Order::Ring),
+            PatternName::Zipf => Pattern::one(Order::Zipf(self.zipf_exponent)),
+            PatternName::Mixed => Pattern::mixed(self.random_space, self.random_writes),
+        }
+    }
+
+    fn describe(&self, card: &Card, shape: &Shape) -> Value {
+        let streams = self.pattern().streams;
+        let streams = streams.iter().map(|stream| {
+            json!({ "space": stream.space, "writes": stream.writes, "order": format!("{:?}", stream.order).to_lowercase() })
+        });
+        json!({
+            "card": card,
+            "scale": format!("1/{}", self.scale),
+            "page_bytes": shape.page_bytes,
+            "pages_per_block": shape.unit_pages,
+            "units": shape.units,
+            "logical_pages": shape.logical_pages,
+            "placement": self.placement.to_possible_value().map(|value| value.get_name().to_owned()),
+            "collection_frontier": self.collection_frontier.to_possible_value().map(|value| value.get_name().to_owned()),
+            "gc": self.gc.to_string(),
+            "streams": streams.collect::<Vec<Value>>(),
+            "warm_up_capacities": self.warm_up,
+            "measured_capacities": self.measure,
+        })
+    }
+}
+
+fn execute(arguments: &RunArguments, shape: Shape) -> Result<Finding, String> {
+    let pattern = arguments.pattern();
+    pattern.check(shape.logical_pages).map_err(|error| format!("--pattern: {error}"))?;
+    let layout = shape.clone().layout().map_err(|error| error.to_string())?;
+    let upkeep = Upkeep { victims: arguments.gc, levelling: Levelling::Dynamic, seed: arguments.common.seed };
+    let mut ftl = Ftl::new(layout, upkeep);
+    let length = Length { warm_up: arguments.warm_up, measured: arguments.measure };
+    let mut progress = Progress::new(arguments.common.shows_progress());
+    run::run(&mut ftl, &pattern, length, arguments.common.seed, &mut Untimed, |done, total| {
+        progress.show(done, total);
+        true
+    });
+    progress.clear();
+    let failures = ftl.check().err().into_iter().map(|error| format!("the model's state: {error}")).collect();
+    let closed_form = closed_form(arguments, &shape);
+    let result = result(arguments, &shape, ftl.stats(), closed_form);
+    let text = words(&result);
+    Ok(Finding { result, text, failures })
+}
+
+/// The value of the closed form, where there is one for the pattern.
+fn closed_form(arguments: &RunArguments, shape: &Shape) -> Option<(&'static str, f64)> {
+    let (written, physical) = (f64::from(shape.logical_pages), shape.data_pages() as f64);
+    let form = match (arguments.pattern, arguments.gc) {
+        (PatternName::Sequential, _) => return Some(("a ring writes each page once", 1.0)),
+        (PatternName::Uniform, VictimPolicy::Fifo) => ("theorem 1", dlwa::theorem_1(written, physical)),
+        (PatternName::Uniform, VictimPolicy::Greedy) => {
+            ("greedy, finite units", dlwa::greedy(written, physical, shape.unit_pages))
+        }
+        _ => return None,
+    };
+    form.1.ok().map(|value| (form.0, value.dlwa))
+}
+
+fn result(
+    arguments: &RunArguments,
+    shape: &Shape,
+    stats: &Stats,
+    closed_form: Option<(&'static str, f64)>,
+) -> Value {
+    let dlwa = stats.dlwa(shape.page_bytes);
+    let streams =
+        stats.streams.iter().zip(arguments.pattern().streams).enumerate().map(|(handle, (stream, order))| {
+            json!({
+                "handle": handle,
+                "order": format!("{:?}", order.order).to_lowercase(),
+                "host_pages": stream.host_pages,
+                "relocated_pages": stream.relocated_pages,
+                "dlwa": stream.dlwa(),
+            })
+        });
+    let closed_form = closed_form.map(|(formula, value)| {
+        json!({ "formula": formula, "dlwa": value, "difference": dlwa.map(|dlwa| dlwa / value - 1.0) })
+    });
+    json!({
+        "pattern": arguments.pattern.to_possible_value().map(|value| value.get_name().to_owned()),
+        "op_ratio": shape.op_ratio(),
+        "host_pages": stats.host_pages,
+        "media_pages": stats.media_pages(),
+        "dlwa": dlwa,
+        "gc_events": stats.gc_events,
+        "relocated_pages": stats.relocated_pages,
+        "erases": stats.erases,
+        "latency_ns": Value::Null,
+        "streams": streams.collect::<Vec<Value>>(),
+        "closed_form": closed_form,
+    })
+}
+
+fn words(result: &Value) -> String {
+    let mut text = String::new();
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+    let _ = writeln!(text, "write amplification  {:.4}", number(&result["dlwa"]));
+    if let Some(form) = result["closed_form"].as_object() {
+        let (value, difference) = (number(&form["dlwa"]), number(&form["difference"]) * 100.0);
+        let _ = writeln!(
+            text,
+            "closed form          {value:.4} ({}), {difference:+.2} %",
+            form["formula"].as_str().unwrap_or("")
+        );
+    }
+    for stream in result["streams"].as_array().filter(|streams| streams.len() > 1).into_iter().flatten() {
+        let order = stream["order"].as_str().unwrap_or("");
+        let _ = writeln!(text, "  stream {} ({order})  {:.4}", stream["handle"], number(&stream["dlwa"]));
+    }
+    let _ = writeln!(
+        text,
+        "over-provisioning    {:.2} %\nhost pages           {}\nmedia pages          {}\nunits collected      {} with live pages, {} erased",
+        number(&result["op_ratio"]) * 100.0,
+        result["host_pages"],
+        result["media_pages"],
+        result["gc_events"],
+        result["erases"],
+    );
+    text
+}
+
+/// A line that is written over, on a terminal.
+struct Progress {
+    is_shown: bool,
+    percent: u64,
+}
+
+impl Progress {
+    fn new(is_shown: bool) -> Self {
+        Self { is_shown, percent: 0 }
+    }
+
+    fn show(&mut self, done: u64, total: u64) {
+        let percent = done * 100 / total.max(1);
+        if self.is_shown && percent > self.percent {
+            self.percent = percent;
+            let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("\r{percent:3} % "));
+        }
+    }
+
+    fn clear(&self) {
+        if self.is_shown && self.percent > 0 {
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\r       \r");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Quantities as people type them.
+
+/// A share: `7%` or `0.07`. A plain number above 1 is refused, since it may mean either.
+pub fn share(text: &str) -> Result<f64, String> {
+    let (number, factor) = match text.strip_suffix('%') {
+        Some(number) => (number, 100.0),
+        None => (text, 1.0),
+    };
+    let value = number.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
+    match value {
+        Some(value) if factor > 1.0 || value <= 1.0 => Ok(value / factor),
+        Some(_) => Err(format!("{text} is more than the whole: write {text}% or a number up to 1")),
+        None => Err(format!("{text:?} is no share: write 7% or 0.07")),
+    }
+}
+
+/// A scale: `1/64`, or `1`.
+pub fn scale(text: &str) -> Result<u32, String> {
+    let divisor = text.strip_prefix("1/").unwrap_or(text).trim();
+    let is_whole = text == divisor && divisor != "1";
+    match divisor.parse::<u32>() {
+        Ok(divisor) if divisor > 0 && !is_whole => Ok(divisor),
+        _ => Err(format!("{text:?} is no scale: write 1/64")),
+    }
+}
+
+/// A number above 0.
+pub fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
+        _ => Err(format!("{text:?} is no number above 0")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_percent_or_fractions_and_never_in_doubt() {
+        assert_eq!(share("7%"), Ok(0.07));
+        assert_eq!(share("0.07"), Ok(0.07));
+        assert_eq!(share("150%"), Ok(1.5));
+        for wrong in ["7", "-1%", "x%", "", "nan", "inf"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn scales_are_one_by_something() {
+        assert_eq!((scale("1/64"), scale("1")), (Ok(64), Ok(1)));
+        for wrong in ["64", "1/0", "2/3", "1/x", ""] {
+            assert!(scale(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What must hold of the whole state between any two operations. Tests ask after every step; it looks at every page.
+
+use crate::ftl::{Ftl, Unit, UnitState};
+use crate::geometry::{LogicalPage, PhysicalPage};
+
+impl Ftl {
+    /// Checks every invariant.
+    ///
+    /// # Errors
+    /// The first that is broken, in words.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_mapping()?;
+        self.check_units()?;
+        self.check_frontiers()?;
+        self.check_groups()?;
+        self.check_counts()
+    }
+
+    /// Each logical page that lies somewhere is what lives there, and units count right what lives in them. With both
+    /// sums equal, no two logical pages lie in one place and nothing lives that nobody points to.
+    fn check_mapping(&self) -> Result<(), String> {
+        let mut live = vec![0_u32; self.units.len()];
+        for page in (0..self.mapping.logical_pages()).map(LogicalPage) {
+            let Some(at) = self.mapping.locate(page) else { continue };
+            let resident = self.mapping.resident(at);
+            ensure(resident == Some(page), || format!("{page:?} lies in {at:?}, where {resident:?} lives"))?;
+            live[self.mapping.unit_of(at.0) as usize] += 1;
+        }
+        for (unit, (counted, state)) in live.iter().zip(&self.units).enumerate() {
+            let believed = state.live;
+            ensure(*counted == believed, || format!("unit {unit} has {counted} live pages, not {believed}"))?;
+        }
+        Ok(())
+    }
+
+    /// Each unit is in the one place that its state says.
+    fn check_units(&self) -> Result<(), String> {
+        let mut free = vec![0; self.units.len()];
+        for unit in self.groups.iter().flat_map(|group| group.free.iter()) {
+            free[unit as usize] += 1;
+        }
+        for (number, &Unit { live, group, state, .. }) in self.units.iter().enumerate() {
+            let at = &self.groups[usize::from(group)];
+            let believed = at.victims.believes(number as u32 - at.first_unit);
+            let is_closed = state == UnitState::Closed;
+            ensure(free[number] == i32::from(state == UnitState::Free), || {
+                format!("unit {number} is {state:?} and {} times among the free", free[number])
+            })?;
+            ensure(believed.is_some() == is_closed, || {
+                format!("unit {number} is {state:?}; victims: {believed:?}")
+            })?;
+            ensure(believed.flatten().is_none_or(|believed| believed == live), || {
+                format!("unit {number} has {live} live pages; victims believe in {believed:?}")
+            })?;
+            ensure(state != UnitState::Free || live == 0, || {
+                format!("unit {number} is free and {live} pages live")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Open units are those of frontiers, each of one, and nothing lives where they have not come to.
+    fn check_frontiers(&self) -> Result<(), String> {
+        let unit_pages = self.layout.shape().unit_pages;
+        let mut open = vec![false; self.units.len()];
+        for (number, frontier) in
+            self.frontiers.iter().enumerate().filter(|(_, frontier)| frontier.room() > 0)
+        {
+            let unit = self.mapping.unit_of(frontier.next) as usize;
+            ensure(!open[unit], || format!("unit {unit} is open twice"))?;
+            open[unit] = true;
+            let end = (unit as u32 + 1) * unit_pages;
+            ensure(frontier.end == end, || format!("frontier {number} ends at {}, not {end}", frontier.end))?;
+            let alive =
+                (frontier.next..end).find(|&page| self.mapping.resident(PhysicalPage(page)).is_some());
+            ensure(alive.is_none(), || format!("{alive:?} was not written yet and lives"))?;
+        }
+        for (unit, is_open) in open.iter().enumerate() {
+            let state = self.units[unit].state;
+            ensure(*is_open == (state == UnitState::Open), || {
+                format!("unit {unit} is {state:?}, open: {is_open}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// No group runs out: what stands closed stays within what may, but for the units that were filled since.
+    fn check_groups(&self) -> Result<(), String> {
+        for (number, group) in self.groups.iter().enumerate() {
+            let units = self.units.iter().filter(|unit| usize::from(unit.group) == number);
+            let closed = units.filter(|unit| unit.state == UnitState::Closed).count() as u32;
+            ensure(closed == group.closed, || {
+                format!("group {number}: {closed} closed, not {}", group.closed)
+            })?;
+            let frontiers = self.frontiers.len() as u32;
+            ensure(closed <= group.limit + frontiers, || {
+                format!("group {number}: {closed} units are closed, and {} may be", group.limit)
+            })?;
+            ensure(group.free.len() > 0, || format!("group {number} has no free unit"))?;
+        }
+        Ok(())
+    }
+
+    /// Sums agree with their parts.
+    fn check_counts(&self) -> Result<(), String> {
+        let stats = &self.stats;
+        let host: u64 = stats.streams.iter().map(|stream| stream.host_pages).sum();
+        ensure(host == stats.host_pages, || {
+            format!("streams wrote {host} pages, the host {}", stats.host_pages)
+        })?;
+        let moved: u64 = stats.streams.iter().map(|stream| stream.relocated_pages).sum();
+        let all = stats.relocated_pages + stats.levelled_pages;
+        ensure(moved == all, || format!("{moved} pages of streams were moved, and {all} in all"))?;
+        ensure(stats.gc_events <= stats.erases, || {
+            format!("{} collections, {} erases", stats.gc_events, stats.erases)
+        })
+    }
+}
+
+fn ensure(holds: bool, words: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(words()) }
+}

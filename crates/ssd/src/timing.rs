@@ -1,0 +1,440 @@
+//! When things end: dies and channels as queues, the write buffer, and how collection's work is spread.
+//!
+//! * **Units are stripes.** A reclaim unit runs over the dies in chunks of what a die programs at once (all planes, all
+//!   pages of a word line). A chunk is programmed when its last page is there.
+//! * **A die does one thing at a time.** Programs, erases and collection's reads wait for each other in turn. A read of the
+//!   host goes before them: it suspends what is under way, which costs `suspend_ns` and puts everything behind it off.
+//!   A die that cannot suspend makes the read wait for all that was sent to it before.
+//! * **A channel transfers one thing at a time**, in the order asked, and so does the host's link.
+//! * **The write buffer** acknowledges a write when its pages are in; a page leaves it when its chunk is programmed. When it is
+//!   full, writes wait for chunks. It is volatile: a flush waits for all chunks under way, and for one more program where
+//!   a chunk is begun. What is in the buffer is read from there.
+//! * **Collection is paced.** The mapping empties a victim in one step; its reads, programs and erases are a debt
+//!   that is paid in equal parts with each page that the host writes into the next unit, and faster while the dies are idle.
+//!   Drives do so, since otherwise a write now and then would wait for seconds. A write that meets collection waits
+//!   because dies are busy, not because of a rule.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use crate::card::Card;
+use crate::geometry::{PhysicalPage, Shape, UnitId};
+use crate::mapping::Divisor;
+use crate::medium::{Cause, Medium};
+
+/// The parts of a drive that take time, and until when each is taken.
+pub struct Timing {
+    figures: Figures,
+    dies: Box<[Die]>,
+    channel_free_ns: Box<[u64]>,
+    link_free_ns: u64,
+    buffer: Buffer,
+    debt: Debt,
+    /// When the request that is being worked on has come as far as it has.
+    at_ns: u64,
+}
+
+/// A card's figures in the units that are reckoned in.
+struct Figures {
+    chunk_pages: u32,
+    chunk_of: Divisor,
+    /// Pages of the mapping in a page of the flash, as a power of two.
+    nand_page_shift: u32,
+    dies_in_a_unit: u64,
+    unit_pages: u32,
+    read_ns: u64,
+    program_ns: u64,
+    erase_ns: u64,
+    suspend_ns: u64,
+    command_ns: u64,
+    chunk_transfer_ns: u64,
+    /// Collection reads all planes of a die at once.
+    planes: u64,
+    planes_transfer_ns: u64,
+    page_bytes: u64,
+    channel_bytes_per_second: u64,
+    link_bytes_per_second: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Die {
+    /// Until when programs, erases and collection's reads keep it.
+    busy_until_ns: u64,
+    /// Until when reads of the host keep it.
+    reading_until_ns: u64,
+}
+
+/// Pages on their way to the flash.
+struct Buffer {
+    capacity_pages: u64,
+    used_pages: u64,
+    /// Chunks being programmed, by their end.
+    under_way: BinaryHeap<Reverse<(u64, u32)>>,
+    ends_ns: HashMap<u32, u64>,
+}
+
+/// What collection still has to do, and how much of it comes with each page of the host.
+#[derive(Default)]
+struct Debt {
+    reads: Work,
+    programs: Work,
+    erases: Work,
+    last_nand_page: u32,
+    next_die: usize,
+}
+
+#[derive(Default)]
+struct Work {
+    left: u64,
+    parts: u64,
+    a_page: f64,
+    due: f64,
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+impl Timing {
+    /// A drive at rest, with the flash of `card` under the units of `shape`.
+    #[must_use]
+    pub fn new(card: &Card, shape: &Shape) -> Self {
+        let figures = Figures::new(card, shape);
+        let capacity_pages = (card.controller.write_buffer_bytes / u64::from(shape.page_bytes)).max(1);
+        Self {
+            figures,
+            dies: vec![Die::default(); card.nand.dies as usize].into(),
+            channel_free_ns: vec![0; card.nand.channels as usize].into(),
+            link_free_ns: 0,
+            buffer: Buffer {
+                capacity_pages,
+                used_pages: 0,
+                under_way: BinaryHeap::new(),
+                ends_ns: HashMap::new(),
+            },
+            debt: Debt::default(),
+            at_ns: 0,
+        }
+    }
+
+    /// A request comes at `now_ns`. Requests come in the order of time.
+    pub(crate) fn arrive(&mut self, now_ns: u64) {
+        self.pay_while_idle(now_ns);
+        self.at_ns = now_ns + self.figures.command_ns;
+    }
+
+    /// The request's `bytes` cross the host's link.
+    pub(crate) fn cross_link(&mut self, bytes: u64) {
+        let takes_ns = bytes * SECOND_NS / self.figures.link_bytes_per_second;
+        self.link_free_ns = self.link_free_ns.max(self.at_ns) + takes_ns;
+        self.at_ns = self.link_free_ns;
+    }
+
+    /// When the request that came last ends.
+    pub(crate) fn ends_ns(&self) -> u64 {
+        self.at_ns
+    }
+
+    /// The host reads these places; runs within a page of the flash are read at once. `is_buffered` says of which chunks
+    /// the last page has not come yet.
+    pub(crate) fn read_for_host(
+        &mut self,
+        places: impl Iterator<Item = PhysicalPage>,
+        is_buffered: impl Fn(&Self, PhysicalPage) -> bool,
+    ) {
+        let begin_ns = self.at_ns;
+        let mut end_ns = begin_ns;
+        let mut before = None;
+        for place in places {
+            let nand_page = place.0 >> self.figures.nand_page_shift;
+            let is_same = before.replace(nand_page) == Some(nand_page);
+            if is_buffered(self, place) || self.is_under_way(place, begin_ns) {
+                continue;
+            }
+            let die = self.die_of(place);
+            let sensed_ns = if is_same { self.dies[die].reading_until_ns } else { self.sense(die, begin_ns) };
+            end_ns = end_ns.max(self.transfer(die, sensed_ns, self.figures.page_bytes));
+        }
+        self.at_ns = end_ns;
+    }
+
+    /// Everything that was written is on the flash.
+    pub(crate) fn flush(&mut self, is_a_chunk_begun: bool) {
+        let last = self.buffer.under_way.iter().map(|Reverse((end_ns, _))| *end_ns).max();
+        self.at_ns = self.at_ns.max(last.unwrap_or(0));
+        if is_a_chunk_begun {
+            self.at_ns += self.figures.chunk_transfer_ns + self.figures.program_ns;
+        }
+    }
+
+    /// The chunk that a page belongs to.
+    pub(crate) fn chunk_of(&self, page: PhysicalPage) -> u32 {
+        self.figures.chunk_of.divide(page.0)
+    }
+
+    fn die_of(&self, page: PhysicalPage) -> usize {
+        self.chunk_of(page) as usize % self.dies.len()
+    }
+
+    fn is_under_way(&self, page: PhysicalPage, now_ns: u64) -> bool {
+        self.buffer.ends_ns.get(&self.chunk_of(page)).is_some_and(|&end_ns| end_ns > now_ns)
+    }
+
+    /// Reads a page of the flash before everything else that the die has to do.
+    fn sense(&mut self, die: usize, now_ns: u64) -> u64 {
+        let Figures { read_ns, suspend_ns, .. } = self.figures;
+        let die = &mut self.dies[die];
+        let free_ns = now_ns.max(die.reading_until_ns);
+        if die.busy_until_ns <= free_ns {
+            die.reading_until_ns = free_ns + read_ns;
+        } else if suspend_ns == 0 {
+            die.reading_until_ns = die.busy_until_ns + read_ns;
+        } else {
+            // The first of several reads suspends, and those behind it find the die suspended.
+            let is_suspended = die.reading_until_ns > now_ns;
+            let takes_ns = read_ns + if is_suspended { 0 } else { suspend_ns };
+            die.reading_until_ns = free_ns + takes_ns;
+            die.busy_until_ns += takes_ns;
+        }
+        die.reading_until_ns
+    }
+
+    /// The die works for so long, after what it has to do already.
+    fn occupy(&mut self, die: usize, from_ns: u64, takes_ns: u64) -> u64 {
+        let die = &mut self.dies[die];
+        die.busy_until_ns = die.busy_until_ns.max(die.reading_until_ns).max(from_ns) + takes_ns;
+        die.busy_until_ns
+    }
+
+    fn transfer(&mut self, die: usize, from_ns: u64, bytes: u64) -> u64 {
+        self.transfer_for(die, from_ns, bytes * SECOND_NS / self.figures.channel_bytes_per_second)
+    }
+
+    fn transfer_for(&mut self, die: usize, from_ns: u64, takes_ns: u64) -> u64 {
+        let channel = die % self.channel_free_ns.len();
+        let free_ns = &mut self.channel_free_ns[channel];
+        *free_ns = from_ns.max(*free_ns) + takes_ns;
+        *free_ns
+    }
+
+    fn program_chunk(&mut self, chunk: u32) {
+        let die = chunk as usize % self.dies.len();
+        let sent_ns = self.transfer_for(die, self.at_ns, self.figures.chunk_transfer_ns);
+        let end_ns = self.occupy(die, sent_ns, self.figures.program_ns);
+        self.buffer.under_way.push(Reverse((end_ns, chunk)));
+        self.buffer.ends_ns.insert(chunk, end_ns);
+    }
+
+    /// `pages` enter the buffer, as soon as there is room.
+    #[inline]
+    fn enter_buffer(&mut self, pages: u32) {
+        self.buffer.used_pages += u64::from(pages);
+        while self.buffer.used_pages > self.buffer.capacity_pages {
+            // Nothing under way: only begun chunks are in the buffer, and they must be finished to leave.
+            let Some(end_ns) = self.buffer.take_earliest(self.figures.chunk_pages) else { break };
+            self.at_ns = self.at_ns.max(end_ns);
+        }
+    }
+
+    /// Pays for `pages` pages of the host.
+    #[inline]
+    fn pay(&mut self, pages: u32) {
+        if self.debt.is_clear() {
+            return;
+        }
+        let now_ns = self.at_ns;
+        for _ in 0..self.debt.reads.falls_due(pages) {
+            self.collect_read(now_ns);
+        }
+        for _ in 0..self.debt.programs.falls_due(pages) {
+            self.collect_program(now_ns);
+        }
+        for _ in 0..self.debt.erases.falls_due(pages) {
+            self.collect_erase(now_ns);
+        }
+    }
+
+    /// What the dies could do since they fell idle is done.
+    fn pay_while_idle(&mut self, now_ns: u64) {
+        while !self.debt.is_clear() {
+            let die = self.debt.next_die;
+            let free_ns = self.dies[die].busy_until_ns.max(self.dies[die].reading_until_ns);
+            if free_ns + IDLE_NS >= now_ns {
+                return;
+            }
+            // After an idle moment, so that the next request of a burst does not meet it.
+            let from_ns = free_ns + IDLE_NS;
+            if self.debt.reads.take_one() {
+                self.collect_read(from_ns);
+            } else if self.debt.programs.take_one() {
+                self.collect_program(from_ns);
+            } else if self.debt.erases.take_one() {
+                self.collect_erase(from_ns);
+            }
+        }
+    }
+
+    fn collect_read(&mut self, now_ns: u64) {
+        let die = self.debt.turn(self.dies.len());
+        let sensed_ns = self.occupy(die, now_ns, self.figures.read_ns);
+        self.transfer_for(die, sensed_ns, self.figures.planes_transfer_ns);
+    }
+
+    fn collect_program(&mut self, now_ns: u64) {
+        let die = self.debt.turn(self.dies.len());
+        let sent_ns = self.transfer_for(die, now_ns, self.figures.chunk_transfer_ns);
+        self.occupy(die, sent_ns, self.figures.program_ns);
+    }
+
+    fn collect_erase(&mut self, now_ns: u64) {
+        let die = self.debt.turn(self.dies.len());
+        self.occupy(die, now_ns, self.figures.erase_ns);
+    }
+}
+
+/// How long a die must have been idle before collection takes it without being asked to pay.
+const IDLE_NS: u64 = 1_000_000;
+
+impl Medium for Timing {
+    #[inline]
+    fn program(&mut self, first: PhysicalPage, count: u32, cause: Cause) {
+        let chunk_pages = self.figures.chunk_pages;
+        if cause == Cause::Collection {
+            let chunks = self.figures.chunk_of.divide(first.0 + count) - self.chunk_of(first);
+            self.debt.programs.add(u64::from(chunks), self.figures.unit_pages);
+            return;
+        }
+        self.pay(count);
+        let (mut page, end) = (first.0, first.0 + count);
+        while page < end {
+            let chunk = self.figures.chunk_of.divide(page);
+            let chunk_end = (chunk + 1) * chunk_pages;
+            let until = end.min(chunk_end);
+            self.enter_buffer(until - page);
+            if until == chunk_end {
+                self.program_chunk(chunk);
+            }
+            page = until;
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, page: PhysicalPage, cause: Cause) {
+        if cause == Cause::Host {
+            // The rest of a page that is written in part: the write is acknowledged before, but the die is busy.
+            let die = self.die_of(page);
+            let sensed_ns = self.sense(die, self.at_ns);
+            self.transfer(die, sensed_ns, self.figures.page_bytes);
+            return;
+        }
+        let nand_page = page.0 >> self.figures.nand_page_shift;
+        if nand_page != self.debt.last_nand_page {
+            self.debt.last_nand_page = nand_page;
+            self.debt.reads.add_part(self.figures.planes);
+        }
+    }
+
+    fn erase(&mut self, _: UnitId) {
+        let unit_pages = self.figures.unit_pages;
+        self.debt.reads.settle(unit_pages);
+        self.debt.erases.add(self.figures.dies_in_a_unit, unit_pages);
+    }
+}
+
+impl Buffer {
+    /// Frees the chunk that ends first.
+    fn take_earliest(&mut self, chunk_pages: u32) -> Option<u64> {
+        let Reverse((end_ns, chunk)) = self.under_way.pop()?;
+        self.used_pages = self.used_pages.saturating_sub(u64::from(chunk_pages));
+        // The place may have been erased and programmed again meanwhile; then the later end is the one that counts.
+        if self.ends_ns.get(&chunk) == Some(&end_ns) {
+            self.ends_ns.remove(&chunk);
+        }
+        Some(end_ns)
+    }
+}
+
+impl Debt {
+    #[inline]
+    fn is_clear(&self) -> bool {
+        self.reads.left + self.programs.left + self.erases.left == 0
+    }
+
+    /// Work is even over the dies, since units are stripes: each takes its turn.
+    fn turn(&mut self, dies: usize) -> usize {
+        let die = self.next_die;
+        self.next_die = if die + 1 == dies { 0 } else { die + 1 };
+        die
+    }
+}
+
+impl Work {
+    /// More work, to be done by the time that the host has written `pages` pages.
+    fn add(&mut self, work: u64, pages: u32) {
+        self.left += work;
+        self.settle(pages);
+    }
+
+    /// One of `parts` that make a piece of work.
+    #[inline]
+    fn add_part(&mut self, parts: u64) {
+        self.parts += 1;
+        if self.parts == parts {
+            self.parts = 0;
+            self.left += 1;
+        }
+    }
+
+    fn settle(&mut self, pages: u32) {
+        self.a_page = self.left as f64 / f64::from(pages);
+    }
+
+    /// Pieces that fall due with `pages` pages.
+    #[inline]
+    fn falls_due(&mut self, pages: u32) -> u64 {
+        self.due += self.a_page * f64::from(pages);
+        let pieces = (self.due as u64).min(self.left);
+        self.due -= pieces as f64;
+        self.left -= pieces;
+        pieces
+    }
+
+    fn take_one(&mut self) -> bool {
+        let is_there = self.left > 0;
+        self.left -= u64::from(is_there);
+        is_there
+    }
+}
+
+impl Figures {
+    fn new(card: &Card, shape: &Shape) -> Self {
+        let nand = &card.nand;
+        let page_bytes = u64::from(shape.page_bytes);
+        let whole = (nand.program_bytes() / page_bytes).max(1);
+        // A unit of a scaled drive may not divide into chunks of this size; smaller ones then take less time.
+        let chunk_pages = (1..=whole.min(u64::from(shape.unit_pages)))
+            .rev()
+            .find(|pages| u64::from(shape.unit_pages).is_multiple_of(*pages))
+            .unwrap_or(1)
+            .max(2) as u32;
+        let part = |ns: u64| ns * u64::from(chunk_pages) / whole;
+        let channel = nand.channel_bytes_per_second;
+        let nand_page_bytes = u64::from(nand.page_bytes);
+        Self {
+            chunk_pages,
+            chunk_of: Divisor::new(chunk_pages),
+            nand_page_shift: (nand_page_bytes / page_bytes).max(1).ilog2(),
+            dies_in_a_unit: u64::from(nand.dies).min(u64::from(shape.unit_pages / chunk_pages).max(1)),
+            unit_pages: shape.unit_pages,
+            read_ns: nand.read_ns,
+            program_ns: part(nand.program_ns).max(1),
+            erase_ns: nand.erase_ns,
+            suspend_ns: nand.suspend_ns,
+            command_ns: card.controller.command_ns,
+            chunk_transfer_ns: u64::from(chunk_pages) * page_bytes * SECOND_NS / channel,
+            planes: u64::from(nand.planes),
+            planes_transfer_ns: u64::from(nand.planes) * nand_page_bytes * SECOND_NS / channel,
+            page_bytes,
+            channel_bytes_per_second: channel,
+            link_bytes_per_second: card.controller.host_bytes_per_second,
+        }
+    }
+}
