@@ -172,11 +172,6 @@ impl UpkeepConfig {
     }
 }
 
-/// Size classes from the smallest item to the largest: as many as a factor of 1.05 makes up to 1 MiB.
-const SIZE_CLASSES: f64 = 200.0;
-/// Classes nearer to each other would round less, but each would have too few items to choose a victim from.
-const FINEST_FACTOR: f64 = 1.03;
-
 /// Puts a cache together; see [`Cache::builder`].
 #[derive(Clone)]
 pub struct Builder {
@@ -200,14 +195,11 @@ impl Builder {
     }
 
     /// Largest item, bytes, header and key included; 1 MiB if not said. Memory is handed to size classes in slabs no
-    /// smaller than this, and the classes are shared out up to here, so a cache that is told that its items are small
-    /// is cut finer: of a cache of 55 MB it holds a tenth more.
+    /// smaller than this, so a cache that is told that its items are small is cut finer: one of 55 MB then holds
+    /// an eighth more.
     #[must_use]
     pub fn max_item_bytes(mut self, bytes: u32) -> Self {
-        let dram = &mut self.config.dram;
-        dram.max_alloc_bytes = bytes;
-        let range = f64::from(bytes) / f64::from(dram.min_alloc_bytes);
-        dram.alloc_factor = range.powf(1.0 / SIZE_CLASSES).max(FINEST_FACTOR);
+        self.config.dram.max_alloc_bytes = bytes;
         self
     }
 
