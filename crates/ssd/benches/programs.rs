@@ -12,12 +12,9 @@ use rustix::time::{ClockId, clock_gettime};
 fn main() {
     let is_full = std::env::args().any(|argument| argument == "--bench");
     let capacities = if is_full { 100 } else { 1 };
-    for victims in [
-        VictimPolicy::Greedy,
-        VictimPolicy::Fifo,
-        VictimPolicy::DChoices(10),
-        VictimPolicy::CostBenefit,
-    ] {
+    for victims in
+        [VictimPolicy::Greedy, VictimPolicy::Fifo, VictimPolicy::DChoices(10), VictimPolicy::CostBenefit]
+    {
         random_pages(victims, capacities);
     }
     two_streams(capacities);
