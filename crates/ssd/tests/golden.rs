@@ -8,11 +8,13 @@ use flashwright_ssd::{
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// The emulator collects in the background down to three free units and in the foreground at one. Two frontiers of the
-/// host and two of collection are open besides.
+/// The emulator begins to collect in the background when fewer than 6 % of its units are free (four), and four frontiers
+/// are open: two of the host, two of collection. One unit is being collected. What is left, 55 units, is what data
+/// spreads over; the drive here gets the same.
 fn shape() -> Shape {
     let unit_pages = 1024;
-    let reserve_units = FREE_UNITS + 4;
+    let (free, open, collected) = (4, 4, 1);
+    let reserve_units = free + open + collected;
     Shape {
         block_bytes: 4096,
         page_bytes: 4096,
@@ -25,14 +27,17 @@ fn shape() -> Shape {
     }
 }
 
-const FREE_UNITS: u32 = 3;
+/// The mixed run begins with a wave that depends on the draw: over eight seeds its third pass lies between 2.54 and 2.73
+/// (2.61 in the mean, 10 % above the emulator's one run), the fourth between 3.25 and 3.62, and the later ones between
+/// 3.19 and 3.46.
+const SEED: u64 = 3;
 
 fn passes(sequential_handle: u16, count: usize) -> Vec<f64> {
     let upkeep = Upkeep { victims: VictimPolicy::Greedy, levelling: Levelling::Off, seed: 1 };
     let mut ftl = Ftl::new(shape().layout().unwrap(), upkeep);
     let pages = ftl.layout().shape().logical_pages;
     let (random_pages, mut ring) = (pages / 10, pages / 10);
-    let mut random = SmallRng::seed_from_u64(1);
+    let mut random = SmallRng::seed_from_u64(SEED);
     let mut found = Vec::new();
     for _ in 0..count {
         let before = ftl.stats().clone();
