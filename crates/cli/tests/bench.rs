@@ -174,13 +174,29 @@ fn a_mistake_in_the_config_is_exit_2_with_file_key_and_nearest_name() {
 #[test]
 fn a_feature_that_is_not_here_validates_and_does_not_run() {
     let (_directory, file) = config("small.json", SMALL);
-    let destructors = "--set=cache_config.enableItemDestructor=true";
-    let checked = flashwright(&["bench", &file, destructors, "--validate"]);
+    let later = "--set=cache_config.enableItemDestructor=true";
+    let checked = flashwright(&["bench", &file, later, "--validate"]);
     assert_eq!(checked.status.code(), Some(0));
-    assert!(out(&checked).contains("a run needs item destructors, which is not here yet"));
-    let run = flashwright(&["bench", &file, destructors]);
+    assert!(
+        out(&checked).contains("a run needs item destructors, which is not here yet"),
+        "{}",
+        out(&checked)
+    );
+    let run = flashwright(&["bench", &file, later]);
     assert_eq!(run.status.code(), Some(2));
     assert!(err(&run).contains("enableItemDestructor: needs item destructors"), "{}", err(&run));
+}
+
+#[test]
+fn placement_where_there_is_none_is_exit_2_and_says_what_is_missing() {
+    let (directory, file) = config("small.json", SMALL);
+    let fdp = "--set=cache_config.deviceEnableFDP=true";
+    let path = directory.path().join("flash").display().to_string();
+    for (device, words) in [("memory:", "memory has none"), (&*path, "a file has none")] {
+        let run = flashwright(&["bench", &file, fdp, "--device", device]);
+        assert_eq!(run.status.code(), Some(2));
+        assert!(err(&run).contains("no placement") && err(&run).contains(words), "{}", err(&run));
+    }
 }
 
 #[test]

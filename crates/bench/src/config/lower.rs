@@ -133,6 +133,7 @@ fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
         )?,
         allow_buffered: typed.flash_buffered,
         placement: typed.device_fdp,
+        pending_divisor: 1,
     })
 }
 

@@ -139,6 +139,8 @@ pub struct FlashPlan {
     pub retention_seconds: u32,
     /// Whether the page cache is accepted where direct I/O is refused.
     pub allow_buffered: bool,
+    /// The engine's usual limit of small items that wait for their bucket is divided by this.
+    pub pending_divisor: u32,
     /// Whether consumers ask for placement handles of their own; a device without placement is then refused.
     pub placement: bool,
 }

@@ -38,6 +38,8 @@ fn scale_cache(cache: &mut CachePlan, divisor: u32) {
 fn scale_flash(flash: &mut FlashPlan, divisor: u32) {
     let block = u64::from(flash.block_bytes.max(flash.bucket_bytes));
     flash.bytes_per_device = flash.bytes_per_device / u64::from(divisor) / block * block;
+    // As many of the buckets have something that waits: fewer would be settled together on a larger drive.
+    flash.pending_divisor = divisor;
     let region = (flash.region_bytes / divisor).max(LEAST_REGION_BYTES.min(flash.region_bytes));
     flash.region_bytes = region.next_multiple_of(flash.block_bytes);
     flash.max_write_bytes = flash.max_write_bytes.min(flash.region_bytes);

@@ -42,6 +42,8 @@ fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
     if let Some(flash) = &report.snapshot.flash {
         fields.insert("flash_buffered".to_owned(), flash.buffered.into());
         fields.insert("flash_recovered".to_owned(), flash.recovered.into());
+        let given = |(consumer, handle): &(String, u16)| json!({ "consumer": consumer, "handle": handle });
+        fields.insert("placement".to_owned(), flash.placement.iter().map(given).collect());
     }
     if let Some(trace) = &report.trace {
         let read = json!({ "rows": trace.rows, "rejected_rows": trace.rejected_rows, "messages": trace.messages, "failure": trace.failure });

@@ -221,6 +221,10 @@ fn flash_block(out: &mut String, flash: &FlashCounts, counts: &Counts) {
         ),
     );
     line(out, format_args!("NVM Deletes   : {} Skipped Deletes: unknown", number(flash.deletes)));
+    for (consumer, handle) in &flash.placement {
+        let role = if *handle == 0 { " (the default: no handle was left)" } else { "" };
+        line(out, format_args!("NVM placement : {consumer} writes with handle {handle}{role}"));
+    }
     if flash.buffered {
         line(out, format_args!("NVM transfers went through the page cache: latencies are not the device's"));
     }

@@ -107,8 +107,8 @@ impl Sharing {
             size_bytes: Some(bytes),
             create: true,
             buffered: false,
-            placement: self.placement,
             remove_on_drop: !self.persistent,
+            placement: self.placement,
             ..OpenOptions::default()
         };
         if !path.exists()
@@ -121,8 +121,9 @@ impl Sharing {
             if path.is_dir() && self.persistent { path.join("flashwright_cache") } else { path.to_owned() };
         let spec = DeviceSpec::Path(path);
         let open = |options: &OpenOptions| spec.open(options);
+        let may_buffer = self.allow_buffered && !self.placement;
         match open(&options) {
-            Err(error) if error.kind() == ErrorKind::Unsupported && self.allow_buffered => {
+            Err(error) if error.kind() == ErrorKind::Unsupported && may_buffer => {
                 Ok(open(&OpenOptions { buffered: true, ..options })?)
             }
             opened => Ok(opened?),

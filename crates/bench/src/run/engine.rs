@@ -14,6 +14,7 @@ pub struct EngineTarget {
     face: Face,
     device_latency: Option<Arc<DeviceLatency>>,
     buffered: bool,
+    placement: Vec<(String, u16)>,
 }
 
 /// Which of the cache's two faces is asked.
@@ -72,7 +73,13 @@ impl EngineTarget {
     /// A target of `cache`.
     #[must_use]
     pub fn new(cache: Cache, face: Face, device_latency: Option<Arc<DeviceLatency>>, buffered: bool) -> Self {
-        Self { cache, face, device_latency, buffered }
+        Self { cache, face, device_latency, buffered, placement: Vec::new() }
+    }
+
+    /// The same, whose consumers of flash were given these placement handles.
+    #[must_use]
+    pub fn placed(self, placement: Vec<(String, u16)>) -> Self {
+        Self { placement, ..self }
     }
 
     /// The cache.
@@ -223,6 +230,7 @@ impl EngineTarget {
                 },
             ),
             buffered: self.buffered,
+            placement: self.placement.clone(),
             recovered: flash.recovered,
             device_latency: self.device_latency.as_ref().map(|latency| latency.read_and_write()),
         })

@@ -11,6 +11,7 @@ use super::open::OpenError;
 use crate::config::plan::{CachePlan, FlashPlan};
 
 /// A model drive cut into namespaces, which are handed out in order.
+#[derive(Clone)]
 pub struct ModelDrive {
     namespaces: Vec<Arc<SsdDevice>>,
     given: usize,

@@ -56,6 +56,9 @@ pub enum OpenError {
 const CACHELIB_SLAB_BYTES: u32 = 4 << 20;
 const CACHELIB_SLABS_FROM_BYTES: u64 = 128 * CACHELIB_SLAB_BYTES as u64;
 
+/// Room for small items that wait is not scaled below this.
+const LEAST_PENDING_BYTES: usize = 64 << 10;
+
 /// Opens the cache that `plan` describes.
 ///
 /// # Errors
@@ -75,12 +78,14 @@ pub fn cache(
         on_remove: None,
     };
     let (mut latency, mut buffered, mut warnings) = (None, false, Vec::new());
+    let mut measured_device = None;
     if let Some(plan_flash) = &plan.flash {
         let device = devices.open(plan_flash)?;
         buffered = device.geometry().buffered;
         let measured = Arc::new(DeviceLatency::default());
         latency = Some(Arc::clone(&measured));
         let device = Arc::new(MeasureDevice::new(device, Arc::clone(clock), observer(measured)));
+        measured_device = plan_flash.placement.then(|| Arc::clone(&device));
         let flash = flash(plan_flash, device, plan.persist_dir.is_some(), seed);
         if flash.regions.region_bytes != plan_flash.region_bytes {
             warnings.push(smaller_regions(plan_flash.region_bytes, flash.regions.region_bytes));
@@ -92,7 +97,10 @@ pub fn cache(
         World::Real(_) => (builder.open()?, Face::Blocking),
         World::Simulated(simulation) => (open_in(simulation, builder)?, Face::Task),
     };
-    Ok(OpenCache { target: EngineTarget::new(cache, face, latency, buffered), warnings })
+    let placement = measured_device.map_or_else(Vec::new, |device| device.consumers());
+    let placement = placement.into_iter().map(|(consumer, handle)| (consumer, handle.0)).collect();
+    let target = EngineTarget::new(cache, face, latency, buffered).placed(placement);
+    Ok(OpenCache { target, warnings })
 }
 
 /// A cache whose background work is tasks of `simulation`.
@@ -228,6 +236,7 @@ fn flash(plan: &FlashPlan, device: Arc<dyn Device>, persistent: bool, seed: u64)
         config.region_alignment_bytes = u64::from(config.regions.region_bytes);
     }
     config.admission = Arc::from(policy::admission::build(&admission(plan, seed)));
+    config.pending_bytes = (config.pending_bytes / plan.pending_divisor as usize).max(LEAST_PENDING_BYTES);
     config.min_ttl_seconds = plan.min_ttl_seconds;
     config.recovery = if persistent { Recovery::Reopen } else { Recovery::Discard };
     config

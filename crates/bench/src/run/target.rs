@@ -170,6 +170,8 @@ pub struct FlashCounts {
     pub checksum_errors: Option<u64>,
     /// Whether transfers went through the page cache.
     pub buffered: bool,
+    /// Who asked for a placement handle, and what each was given; 0 is everybody's default. Empty without placement.
+    pub placement: Vec<(String, u16)>,
     /// Whether it came back with what an earlier run left.
     pub recovered: bool,
     /// Latency of device reads and writes so far, where they are measured.
