@@ -10,9 +10,12 @@ use crate::config::cachebench::{Config, ConfigError};
 use crate::config::lower::lower;
 use crate::config::plan::{InstancePlan, RunPlan};
 use crate::environment;
-use crate::report::RunReport;
+use crate::report::series::Recorder;
+use crate::report::{RunReport, totals};
+use crate::run::devices::Devices;
 use crate::run::engine::EngineTarget;
 use crate::run::open::{self, OpenError};
+use crate::run::pace::Waiter;
 use crate::run::stop::Stop;
 use crate::run::{Instance, InstanceOptions, RunError, Watcher, run_all};
 
@@ -37,6 +40,7 @@ pub struct Session {
     options: SessionOptions,
     flash_paths: Vec<PathBuf>,
     clock: Arc<dyn Clock>,
+    warnings: Vec<String>,
 }
 
 /// Why a session could not be.
@@ -68,12 +72,21 @@ impl Session {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let flash_paths = flash_paths(&plan);
         let persistent = plan.instances.iter().map(|it| it.cache.persist_dir.is_some()).collect();
-        let mut instances = Vec::new();
+        let mut devices = Devices::of(plan.instances.iter().map(|it| &it.cache));
+        let (mut instances, mut warnings) = (Vec::new(), Vec::new());
         for (number, plan) in plan.instances.into_iter().enumerate() {
-            let opened = open_instance(plan, number, &options, &clock);
-            instances.push(opened.map_err(|source| SessionError::Open { instance: number, source })?);
+            let (instance, warned) = open_instance(plan, &mut devices, number, &options, &clock)
+                .map_err(|source| SessionError::Open { instance: number, source })?;
+            instances.push(instance);
+            warnings.extend(warned);
         }
-        Ok(Self { instances, persistent, options, flash_paths, clock })
+        Ok(Self { instances, persistent, options, flash_paths, clock, warnings })
+    }
+
+    /// Where what was opened is not as the config asks for.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Runs it to its end and closes the caches.
@@ -83,16 +96,14 @@ impl Session {
     pub fn run(self, config: &Config, watcher: &mut dyn Watcher) -> Result<RunReport, SessionError> {
         let seed = self.options.seed;
         let environment = environment::capture(&self.flash_paths, self.clock.unix_seconds());
-        let instances = run_all(&self.instances, self.options.timeout, watcher)?;
+        let mut recorder = Recorder::new(watcher);
+        let instances = run_all(&self.instances, self.options.timeout, &mut recorder)?;
+        let mut series = recorder.series;
+        let all = totals(&instances);
+        series.end(all.seconds, all.counts);
+        let warnings = config.warnings.iter().map(ToString::to_string).chain(self.warnings.clone()).collect();
         let errors = self.close();
-        Ok(RunReport {
-            errors,
-            instances,
-            warnings: config.warnings.iter().map(ToString::to_string).collect(),
-            seed,
-            config: config.as_run(),
-            environment,
-        })
+        Ok(RunReport { errors, instances, series, warnings, seed, config: config.as_run(), environment })
     }
 
     /// A persistent cache is closed, so that the next run finds it; any other is only dropped, and its file goes with it.
@@ -109,24 +120,26 @@ impl Session {
 
 fn open_instance(
     plan: InstancePlan,
+    devices: &mut Devices,
     number: usize,
     options: &SessionOptions,
     clock: &Arc<dyn Clock>,
-) -> Result<Instance<EngineTarget>, OpenError> {
+) -> Result<(Instance<EngineTarget>, Vec<String>), OpenError> {
     // Instances of one run must not ask for the same keys in the same order.
     let seed = options.seed.wrapping_add(number as u64);
     let (workload, trace) = open::workload(&plan.workload)?;
-    let target = open::cache(&plan.cache, seed, clock)?;
+    let open::OpenCache { target, warnings } = open::cache(&plan.cache, devices, seed, clock)?;
     let instance_options = InstanceOptions {
         seed,
         clock: Arc::clone(clock),
+        waiter: Waiter::Thread(Arc::clone(clock)),
         stop: options.stop.clone(),
         time_all: options.time_all,
         inherits: plan.cache.persist_dir.is_some(),
         chains: open::has_chains(&plan.workload),
         trace,
     };
-    Ok(Instance::new(target, plan.run, workload, instance_options))
+    Ok((Instance::new(target, plan.run, workload, instance_options), warnings))
 }
 
 fn flash_paths(plan: &RunPlan) -> Vec<PathBuf> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use flashwright_bench::config::plan::RunSettings;
 use flashwright_bench::report::interval::Last;
+use flashwright_bench::report::series::Series;
 use flashwright_bench::report::text::{TextOptions, results, verdict};
 use flashwright_bench::report::{RunReport, json, totals};
 use flashwright_bench::run::counts::Counts;
@@ -51,6 +52,7 @@ fn snapshot() -> Snapshot {
         puts: Some(2_000),
         puts_stored: Some(1_900),
         logical_bytes: Some(1 << 30),
+        waiting_bytes: Some(0),
         host_bytes: Some(3 << 29),
         io_errors: Some(0),
         checksum_errors: Some(0),
@@ -91,6 +93,7 @@ fn report(instance: InstanceReport) -> RunReport {
         instances: vec![instance],
         warnings: vec!["w".into()],
         errors: Vec::new(),
+        series: Series::default(),
         seed: 1,
         config: serde_json::json!({}),
         environment: serde_json::json!({}),
@@ -119,7 +122,7 @@ Hit Ratio     : 10.97%
         "NVM dev write amplification   : unknown",
         "Released 21 slabs",
         "  Evictions : attempts:      3,040, success: 99.57%",
-        "== Throughput for ==",
+        "== Throughput Stats ==",
         "Total Ops : 3.20 million",
         "Total sets: 2,559,176",
         "get       :    48,059/s, success   :  10.97%",

@@ -147,6 +147,19 @@ impl Cache {
     ///
     /// # Errors
     /// [`Refusal::NoParent`] if there is no such item, or why no room could be made.
+    pub async fn add_chained(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Refusal> {
+        self.engine.add_chained(key, value_len, fill, Waiting::Task).await
+    }
+
+    /// As [`add_chained`](Self::add_chained), on this thread.
+    ///
+    /// # Errors
+    /// As [`add_chained`](Self::add_chained).
     pub fn add_chained_blocking(
         &self,
         key: &[u8],

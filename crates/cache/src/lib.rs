@@ -22,6 +22,7 @@ mod upkeep;
 
 use std::sync::Arc;
 
+pub use background::Task as BackgroundTask;
 pub use config::{Builder, CacheConfig, FlashConfig, Recovery, UpkeepConfig};
 pub use error::{CacheError, Inserted, Refusal};
 pub use hybrid::{InsertOptions, NewItem};
@@ -48,6 +49,13 @@ impl Cache {
     /// opened by [`Builder::open_stepped`]: where there are threads, they do this.
     pub async fn step(&self) -> bool {
         self.engine.step(flash::Waiting::Task).await
+    }
+
+    /// The background work of a cache opened by [`Builder::open_stepped`], as endless tasks for an executor; `timer`
+    /// tells when upkeep is due. They keep the cache's memory until they are dropped.
+    #[must_use]
+    pub fn background_tasks(&self, timer: &Arc<dyn device::timer::Timer>) -> Vec<BackgroundTask> {
+        background::tasks(&self.engine, timer)
     }
 
     /// Everything counted since the cache was opened.

@@ -47,7 +47,8 @@ impl Cache {
 }
 
 impl Cache {
-    /// Closes the cache so that the next one on the device comes back with what flash holds.
+    /// Closes the cache so that the next one on the device comes back with everything that flash can hold: what is in
+    /// DRAM goes there first, as if it were evicted.
     ///
     /// # Errors
     /// A transfer failed; the next cache on the device starts empty.
@@ -65,6 +66,8 @@ impl Cache {
     }
 
     async fn close_waiting(mut self, waiting: Waiting) -> Result<(), CacheError> {
+        let alone = self.background.is_none();
+        self.engine.empty_dram(waiting, alone).await;
         // Its threads must be gone before the engines are drained for good.
         self.background = None;
         let Some(flash) = &self.engine.flash else { return Ok(()) };

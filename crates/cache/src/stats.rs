@@ -125,11 +125,18 @@ pub struct FlashStats {
 }
 
 impl FlashStats {
-    /// Bytes the cache wrote to the device over the bytes of the items it stored (application-level write
-    /// amplification); `None` before the first item.
+    /// Of [`PutStats::logical_bytes`], those that wait in memory to be written.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> u64 {
+        let soc = self.soc.as_ref().map_or(0, SocStats::waiting_bytes);
+        soc + self.regions.as_ref().map_or(0, RegionStats::waiting_bytes)
+    }
+
+    /// Bytes the cache wrote to the device over the bytes of the items that it took and that wait no longer
+    /// (application-level write amplification); `None` before the first.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
-        ratio(self.device.written_bytes, self.puts.logical_bytes)
+        ratio(self.device.written_bytes, self.puts.logical_bytes.saturating_sub(self.waiting_bytes()))
     }
 }
 

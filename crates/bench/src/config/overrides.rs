@@ -103,11 +103,20 @@ fn apply_one(change: &Override, instance: &mut Value, findings: &mut Findings) {
         Override::Device(DeviceSpec::Simulated(card)) => {
             findings.later("--device", format!("model SSD (sim:{card})"));
         }
+        Override::Device(_) if !has_flash(instance) => {
+            findings.warning("--device", "no effect: nvmCacheSizeMB is 0, there is no flash");
+        }
         Override::Device(DeviceSpec::Memory) => set_paths(instance, Value::Array(Vec::new()), findings),
         Override::Device(DeviceSpec::Path(path)) => {
             set_paths(instance, Value::Array(vec![path.to_string_lossy().into()]), findings);
         }
     }
+}
+
+fn has_flash(instance: &Value) -> bool {
+    let cache = &instance["cache_config"];
+    let is_component = cache["allocator"].as_str().is_some_and(|it| it.ends_with("flash"));
+    is_component || cache["nvmCacheSizeMB"].as_f64().is_some_and(|mib| mib > 0.0)
 }
 
 fn set_paths(instance: &mut Value, paths: Value, findings: &mut Findings) {

@@ -3,6 +3,8 @@
 pub mod figures;
 pub mod interval;
 pub mod json;
+pub mod plot;
+pub mod series;
 pub mod text;
 mod totals;
 
@@ -15,6 +17,8 @@ use crate::run::InstanceReport;
 pub struct RunReport {
     /// The instances, in the config's order.
     pub instances: Vec<InstanceReport>,
+    /// How all of them together went over time.
+    pub series: series::Series,
     /// What the user was warned of.
     pub warnings: Vec<String>,
     /// What went wrong after the run: caches that could not be closed.

@@ -1,22 +1,23 @@
 //! From a plan to what runs: the device, the cache on it, the workload.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use cache::config::{PairConfig, RebalanceBy};
 use cache::dram::DramConfig;
 use cache::flash::region::{OrderConfig, RegionConfig, Reinsertion};
 use cache::{Cache, CacheConfig, CacheError, FlashConfig, Recovery, UpkeepConfig};
-use device::file::OpenOptions;
 use device::wrap::MeasureDevice;
-use device::{Clock, Device, FileDevice, IoError, MemoryDevice, RequestKind, StripeDevice};
+use device::{Clock, Device, IoError, RequestKind};
 use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirstConfig};
 use policy::eviction::{EvictionConfig, Refresh};
 use workload::generate::{Online, PreparedAccesses};
 use workload::trace::{Amplify, Format, Order, Replay, SuffixRule};
 use workload::{Source, Workload, WorkloadError};
 
-use super::engine::{DeviceLatency, EngineTarget};
+use super::devices::Devices;
+use super::engine::{DeviceLatency, EngineTarget, Face};
+use super::fit;
 use crate::config::plan::{
     AdmissionPlan, CachePlan, EvictionPlan, FlashPlan, OrderPlan, RebalancePlan, RebalanceStrategy,
     ReinsertionPlan, ReplayPlan, WorkloadPlan,
@@ -51,7 +52,12 @@ pub enum OpenError {
 ///
 /// # Errors
 /// What of it cannot be had.
-pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<EngineTarget, OpenError> {
+pub fn cache(
+    plan: &CachePlan,
+    devices: &mut Devices,
+    seed: u64,
+    clock: &Arc<dyn Clock>,
+) -> Result<OpenCache, OpenError> {
     let mut config = CacheConfig {
         dram: dram(plan)?,
         flash: None,
@@ -59,17 +65,38 @@ pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<Engi
         seed,
         on_remove: None,
     };
-    let (mut latency, mut buffered) = (None, false);
+    let (mut latency, mut buffered, mut warnings) = (None, false, Vec::new());
     if let Some(plan_flash) = &plan.flash {
-        let device = device(plan_flash, plan.persist_dir.is_some())?;
+        let device = devices.open(plan_flash)?;
         buffered = device.geometry().buffered;
         let measured = Arc::new(DeviceLatency::default());
         latency = Some(Arc::clone(&measured));
         let device = Arc::new(MeasureDevice::new(device, Arc::clone(clock), observer(measured)));
-        config.flash = Some(flash(plan_flash, device, plan.persist_dir.is_some(), seed));
+        let flash = flash(plan_flash, device, plan.persist_dir.is_some(), seed);
+        if flash.regions.region_bytes != plan_flash.region_bytes {
+            warnings.push(smaller_regions(plan_flash.region_bytes, flash.regions.region_bytes));
+        }
+        config.flash = Some(flash);
     }
     let cache = Cache::builder().config(config).clock(Arc::clone(clock)).open()?;
-    Ok(EngineTarget::new(cache, latency, buffered))
+    Ok(OpenCache { target: EngineTarget::new(cache, Face::Blocking, latency, buffered), warnings })
+}
+
+/// A cache that is open.
+pub struct OpenCache {
+    /// It.
+    pub target: EngineTarget,
+    /// Where it is not as asked for.
+    pub warnings: Vec<String>,
+}
+
+fn smaller_regions(asked_bytes: u32, used_bytes: u32) -> String {
+    let kib = |bytes: u32| bytes >> 10;
+    format!(
+        "cache_config.navyRegionSizeMB: flash holds too few regions of {} KiB; they have {} KiB",
+        kib(asked_bytes),
+        kib(used_bytes)
+    )
 }
 
 fn observer(latency: Arc<DeviceLatency>) -> device::wrap::measure::Observer {
@@ -127,50 +154,6 @@ fn upkeep(plan: Option<&RebalancePlan>) -> UpkeepConfig {
     }
 }
 
-/// The device: memory, one path, or a stripe of several with the region as its unit.
-fn device(plan: &FlashPlan, persistent: bool) -> Result<Arc<dyn Device>, OpenError> {
-    if plan.paths.is_empty() {
-        return Ok(Arc::new(MemoryDevice::new(plan.bytes_per_device)));
-    }
-    let mut devices: Vec<Arc<dyn Device>> = Vec::new();
-    for path in &plan.paths {
-        devices.push(Arc::new(open_path(path, plan, persistent)?));
-    }
-    if devices.len() == 1 {
-        return Ok(devices.remove(0));
-    }
-    Ok(Arc::new(StripeDevice::new(devices, u64::from(plan.region_bytes))?))
-}
-
-/// A directory gets a file of its own, which a persistent cache finds again and any other removes at its end. What is
-/// not there is made, and goes the same way.
-fn open_path(path: &Path, plan: &FlashPlan, persistent: bool) -> Result<FileDevice, OpenError> {
-    let options = OpenOptions {
-        size_bytes: Some(plan.bytes_per_device),
-        create: true,
-        buffered: false,
-        remove_on_drop: !persistent,
-        ..OpenOptions::default()
-    };
-    if !path.exists()
-        && let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
-    {
-        std::fs::create_dir_all(parent)
-            .map_err(|source| OpenError::Directory { path: parent.into(), source })?;
-    }
-    let open = |options: &OpenOptions| match (path.is_dir(), persistent) {
-        (true, false) => FileDevice::create_temporary(path, options),
-        (true, true) => FileDevice::open(path.join("flashwright_cache"), options),
-        (false, _) => FileDevice::open(path, options),
-    };
-    match open(&options) {
-        Err(error) if error.kind() == device::ErrorKind::Unsupported && plan.allow_buffered => {
-            Ok(open(&OpenOptions { buffered: true, ..options })?)
-        }
-        opened => Ok(opened?),
-    }
-}
-
 fn flash(plan: &FlashPlan, device: Arc<dyn Device>, persistent: bool, seed: u64) -> FlashConfig {
     let mut config = FlashConfig::new(device);
     let share = |percent: u8| f64::from(percent) / 100.0;
@@ -180,6 +163,12 @@ fn flash(plan: &FlashPlan, device: Arc<dyn Device>, persistent: bool, seed: u64)
     config.bucket_bytes = plan.bucket_bytes;
     config.filter_bytes_per_bucket = plan.filter_bytes;
     config.regions = regions(plan, &config.regions, seed);
+    let capacity_bytes = config.device.geometry().capacity_bytes;
+    config.regions.region_bytes = fit::region_bytes(plan, capacity_bytes, config.regions.least_regions());
+    if plan.paths.len() > 1 {
+        // A region of a stripe lies on one device.
+        config.region_alignment_bytes = u64::from(config.regions.region_bytes);
+    }
     config.admission = Arc::from(policy::admission::build(&admission(plan, seed)));
     config.min_ttl_seconds = plan.min_ttl_seconds;
     config.recovery = if persistent { Recovery::Reopen } else { Recovery::Discard };

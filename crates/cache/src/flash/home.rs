@@ -194,14 +194,19 @@ impl Settlement<'_> {
 }
 
 impl Pair {
-    /// Writes out what waits, then what a restart needs, then that the store is closed.
-    pub(crate) async fn close(&self, now_seconds: u32, waiting: Waiting) -> Result<(), CacheError> {
+    /// Writes out what waits.
+    pub(crate) async fn drain(&self, waiting: Waiting, now_seconds: u32) {
         if let Some(regions) = &self.regions {
             regions.drain(waiting).await;
         }
         if let Some(soc) = &self.soc {
             soc.drain(waiting, now_seconds).await;
         }
+    }
+
+    /// Writes out what waits, then what a restart needs, then that the store is closed.
+    pub(crate) async fn close(&self, now_seconds: u32, waiting: Waiting) -> Result<(), CacheError> {
+        self.drain(waiting, now_seconds).await;
         let home = &self.home;
         let mut superblock = *home.superblock.lock();
         let mut writer =

@@ -165,6 +165,13 @@ impl FlashTier {
         }
     }
 
+    /// Writes out everything that waits in memory.
+    pub(crate) async fn drain(&self, waiting: Waiting, now_seconds: u32) {
+        for pair in &self.pairs {
+            pair.drain(waiting, now_seconds).await;
+        }
+    }
+
     /// Tells the admission policy how much was written.
     pub(crate) fn observe(&self, now_ns: u64) {
         self.admission.observe(self.device.counters().written_bytes, now_ns);

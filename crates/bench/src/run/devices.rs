@@ -1,0 +1,119 @@
+//! The flash devices of a run. Instances that name the same file or block device get a part of it each.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use device::file::OpenOptions;
+use device::{Device, ErrorKind, FileDevice, MemoryDevice, SliceDevice, StripeDevice};
+
+use super::open::OpenError;
+use crate::config::plan::{CachePlan, FlashPlan};
+
+/// What is open, and how much of it is given away.
+#[derive(Default)]
+pub struct Devices {
+    by_path: HashMap<PathBuf, Sharing>,
+}
+
+/// A path and those who want a part of it.
+struct Sharing {
+    /// Bytes of all parts.
+    bytes: u64,
+    allow_buffered: bool,
+    persistent: bool,
+    opened: Option<Arc<dyn Device>>,
+    given_bytes: u64,
+}
+
+impl Devices {
+    /// The devices that `caches` will ask for; none is opened yet.
+    pub fn of<'a>(caches: impl IntoIterator<Item = &'a CachePlan>) -> Self {
+        let mut devices = Self::default();
+        for cache in caches {
+            let Some(flash) = &cache.flash else { continue };
+            for path in &flash.paths {
+                let sharing = devices.by_path.entry(path.clone()).or_insert(Sharing {
+                    bytes: 0,
+                    allow_buffered: true,
+                    persistent: false,
+                    opened: None,
+                    given_bytes: 0,
+                });
+                sharing.bytes += flash.bytes_per_device;
+                sharing.allow_buffered &= flash.allow_buffered;
+                sharing.persistent |= cache.persist_dir.is_some();
+            }
+        }
+        devices
+    }
+
+    /// The device of one instance: memory, its part of one path, or a stripe of several with the region as its unit.
+    ///
+    /// # Errors
+    /// What cannot be opened.
+    pub fn open(&mut self, plan: &FlashPlan) -> Result<Arc<dyn Device>, OpenError> {
+        if plan.paths.is_empty() {
+            return Ok(Arc::new(MemoryDevice::new(plan.bytes_per_device)));
+        }
+        let mut devices = Vec::new();
+        for path in &plan.paths {
+            devices.push(self.part(path, plan.bytes_per_device)?);
+        }
+        if devices.len() == 1 {
+            return Ok(devices.remove(0));
+        }
+        Ok(Arc::new(StripeDevice::new(devices, u64::from(plan.region_bytes))?))
+    }
+
+    fn part(&mut self, path: &Path, bytes: u64) -> Result<Arc<dyn Device>, OpenError> {
+        let sharing = self.by_path.get_mut(path).expect("every path of every plan was told");
+        let is_shared = sharing.bytes > bytes;
+        if path.is_dir() && !(sharing.persistent && is_shared) {
+            // Each instance makes a file of its own.
+            return Ok(Arc::new(sharing.open_path(path, bytes)?));
+        }
+        let whole = match &sharing.opened {
+            Some(whole) => Arc::clone(whole),
+            None => Arc::new(sharing.open_path(path, sharing.bytes)?) as Arc<dyn Device>,
+        };
+        if !is_shared {
+            return Ok(whole);
+        }
+        sharing.opened = Some(Arc::clone(&whole));
+        let start_bytes = sharing.given_bytes;
+        sharing.given_bytes += bytes;
+        Ok(Arc::new(SliceDevice::new(whole, start_bytes..sharing.given_bytes)?))
+    }
+}
+
+impl Sharing {
+    /// A directory gets a file of its own, which a persistent cache finds again and any other removes at its end. What is
+    /// not there is made, and goes the same way.
+    fn open_path(&self, path: &Path, bytes: u64) -> Result<FileDevice, OpenError> {
+        let options = OpenOptions {
+            size_bytes: Some(bytes),
+            create: true,
+            buffered: false,
+            remove_on_drop: !self.persistent,
+            ..OpenOptions::default()
+        };
+        if !path.exists()
+            && let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
+        {
+            std::fs::create_dir_all(parent)
+                .map_err(|source| OpenError::Directory { path: parent.into(), source })?;
+        }
+        let open = |options: &OpenOptions| match (path.is_dir(), self.persistent) {
+            (true, false) => FileDevice::create_temporary(path, options),
+            (true, true) => FileDevice::open(path.join("flashwright_cache"), options),
+            (false, _) => FileDevice::open(path, options),
+        };
+        match open(&options) {
+            Err(error) if error.kind() == ErrorKind::Unsupported && self.allow_buffered => {
+                Ok(open(&OpenOptions { buffered: true, ..options })?)
+            }
+            opened => Ok(opened?),
+        }
+    }
+}

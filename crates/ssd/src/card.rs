@@ -1,0 +1,388 @@
+//! Drive cards: what there is to know of a drive, in a TOML file, each figure with its source.
+//!
+//! Four are built in (`crates/ssd/cards`); a user names a file of his own in the same form. Scaling a card keeps the
+//! number of reclaim units and handles and divides the bytes: that is what write amplification depends on.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::geometry::{Shape, ShapeError};
+use crate::placement::{HandleKind, Isolation};
+
+/// A drive as its card tells it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Card {
+    /// What it is called on command lines.
+    pub name: String,
+    /// What it is.
+    pub title: String,
+    /// How its space is divided.
+    pub space: Space,
+    /// Flexible Data Placement; none on a conventional drive.
+    pub placement: Option<PlacementCard>,
+    /// The flash chips.
+    pub nand: Nand,
+    /// What stands between host and flash.
+    pub controller: Controller,
+    /// What it is rated for.
+    pub endurance: Rated,
+    /// What it costs.
+    pub cost: Cost,
+    /// Where each figure comes from, by `table.key`.
+    #[serde(default)]
+    pub sources: BTreeMap<String, String>,
+}
+
+/// Space of a [`Card`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Space {
+    /// Flash that data may spread over: usable space and over-provisioning, without the units that are open or in
+    /// reserve for collection.
+    pub raw_bytes: u64,
+    /// What the host sees.
+    pub usable_bytes: u64,
+    /// Logical block.
+    pub block_bytes: u32,
+    /// Indirection unit.
+    pub page_bytes: u32,
+    /// Reclaim unit.
+    pub unit_bytes: u64,
+    /// Reclaim groups.
+    pub groups: u16,
+    /// Units in reserve; without it as few as the drive can work with.
+    #[serde(default)]
+    pub reserve_units: u32,
+}
+
+/// Placement of a [`Card`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlacementCard {
+    /// Reclaim-unit handles, the default one included.
+    pub handles: u16,
+    /// Their kind.
+    pub kind: Kind,
+    /// Namespaces that it can be divided into.
+    pub namespaces: u16,
+}
+
+/// Kind of all handles of a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// [`HandleKind::InitiallyIsolated`].
+    InitiallyIsolated,
+    /// [`HandleKind::PersistentlyIsolated`].
+    PersistentlyIsolated,
+}
+
+/// Flash of a [`Card`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nand {
+    /// What the cells are: SLC, MLC, TLC, QLC.
+    pub cell: String,
+    /// Channels between controller and dies.
+    pub channels: u32,
+    /// Dies; a multiple of the channels.
+    pub dies: u32,
+    /// Planes of a die, which work together.
+    pub planes: u32,
+    /// A page of one plane.
+    pub page_bytes: u32,
+    /// Pages of a plane that are programmed together (the bits of a cell).
+    pub pages_at_once: u32,
+    /// Sensing a page.
+    pub read_ns: u64,
+    /// Programming `pages_at_once` pages on all planes of a die.
+    pub program_ns: u64,
+    /// Erasing a block on all planes of a die.
+    pub erase_ns: u64,
+    /// Suspending a program or erase for a read; 0 is a die that cannot.
+    pub suspend_ns: u64,
+    /// Transfer on a channel.
+    pub channel_bytes_per_second: u64,
+    /// Erases that a block stands.
+    pub rated_erases: u32,
+}
+
+/// Controller of a [`Card`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Controller {
+    /// Handling a command.
+    pub command_ns: u64,
+    /// Volatile buffer that writes are acknowledged from.
+    pub write_buffer_bytes: u64,
+    /// The host's link.
+    pub host_bytes_per_second: u64,
+}
+
+/// Endurance of a [`Card`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rated {
+    /// Drive writes a day.
+    pub dwpd: f64,
+    /// For so many years.
+    pub warranty_years: f64,
+}
+
+/// Cost of a [`Card`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// Price of a usable GB.
+    pub usd_per_gb: f64,
+    /// Embodied carbon of a raw GB.
+    pub kgco2e_per_gb: f64,
+}
+
+/// What is wrong with a card.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CardError {
+    /// The card's name or file.
+    pub card: String,
+    /// The key, if it is one key.
+    pub key: Option<String>,
+    /// What is wrong.
+    pub reason: String,
+}
+
+const BUILT_IN: [(&str, &str); 4] = [
+    ("pm9d3", include_str!("../cards/pm9d3.toml")),
+    ("tlc", include_str!("../cards/tlc.toml")),
+    ("qlc", include_str!("../cards/qlc.toml")),
+    ("test", include_str!("../cards/test.toml")),
+];
+
+impl Card {
+    /// The built-in cards.
+    #[must_use]
+    pub fn built_in() -> Vec<Self> {
+        BUILT_IN
+            .iter()
+            .map(|(name, text)| Self::parse(name, text).expect("tests parse every built-in card"))
+            .collect()
+    }
+
+    /// The built-in card of that name, or the one in the file of that path.
+    ///
+    /// # Errors
+    /// If it is neither, cannot be read, or cannot be a drive.
+    pub fn load(name_or_path: &str) -> Result<Self, CardError> {
+        if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == name_or_path) {
+            return Self::parse(name, text);
+        }
+        let path = Path::new(name_or_path);
+        let looks_like_a_name =
+            path.extension().is_none() && path.components().count() == 1 && !path.exists();
+        let refuse = |reason| Err(CardError { card: name_or_path.to_owned(), key: None, reason });
+        if looks_like_a_name {
+            let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+            return refuse(format!(
+                "no such card; there are {}, or the path of a TOML file",
+                names.join(", ")
+            ));
+        }
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(name_or_path, &text),
+            Err(error) => refuse(error.to_string()),
+        }
+    }
+
+    /// Reads and checks a card; `origin` is what errors call it.
+    ///
+    /// # Errors
+    /// If the text is no card or the card cannot be a drive.
+    pub fn parse(origin: &str, text: &str) -> Result<Self, CardError> {
+        let card: Self = toml::from_str(text).map_err(|error| CardError {
+            card: origin.to_owned(),
+            key: error.span().map(|span| format!("line {}", text[..span.start].matches('\n').count() + 1)),
+            reason: error.message().replace('\n', " "),
+        })?;
+        card.check().map_err(|(key, reason)| CardError {
+            card: origin.to_owned(),
+            key: Some(key.to_owned()),
+            reason,
+        })?;
+        Ok(card)
+    }
+
+    /// The same drive with its bytes divided: as many units and handles, each unit so much smaller.
+    ///
+    /// # Errors
+    /// If a unit would have fewer than [`MIN_SCALED_PAGES`] pages.
+    pub fn scaled(&self, divisor: u32) -> Result<Self, CardError> {
+        let divisor = u64::from(divisor.max(1));
+        let page_bytes = u64::from(self.space.page_bytes);
+        let unit_pages = self.space.unit_bytes / page_bytes / divisor;
+        if unit_pages < MIN_SCALED_PAGES {
+            let most = self.space.unit_bytes / page_bytes / MIN_SCALED_PAGES;
+            return Err(CardError {
+                card: self.name.clone(),
+                key: Some("space.unit_bytes".into()),
+                reason: format!(
+                    "at 1/{divisor} a unit has {unit_pages} pages, fewer than {MIN_SCALED_PAGES}: scale by 1/{most} at most"
+                ),
+            });
+        }
+        let mut card = self.clone();
+        let units = self.space.raw_bytes / self.space.unit_bytes;
+        card.space.unit_bytes = unit_pages * page_bytes;
+        card.space.raw_bytes = units * card.space.unit_bytes;
+        // The share of the medium, not of the bytes, so that rounding the unit leaves the over-provisioning alone.
+        let share = self.space.usable_bytes as f64 / (units * self.space.unit_bytes) as f64;
+        card.space.usable_bytes =
+            (share * card.space.raw_bytes as f64 / page_bytes as f64) as u64 * page_bytes;
+        card.controller.write_buffer_bytes = (self.controller.write_buffer_bytes / divisor).max(page_bytes);
+        Ok(card)
+    }
+
+    /// The shape that the model takes; with `placement` off, or on a drive that has none, conventional.
+    #[must_use]
+    pub fn shape(&self, placement: bool) -> Shape {
+        let space = &self.space;
+        let page_bytes = u64::from(space.page_bytes);
+        let isolation = match &self.placement {
+            Some(card) if placement => Isolation::Handles(vec![card.kind.into(); usize::from(card.handles)]),
+            _ => Isolation::CONVENTIONAL,
+        };
+        Shape {
+            block_bytes: space.block_bytes,
+            page_bytes: space.page_bytes,
+            unit_pages: fit(space.unit_bytes / page_bytes),
+            units: fit(space.raw_bytes / space.unit_bytes),
+            reserve_units: space.reserve_units,
+            logical_pages: fit(space.usable_bytes / page_bytes),
+            groups: space.groups,
+            isolation,
+        }
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        let space = &self.space;
+        for (key, bytes) in [
+            ("space.raw_bytes", space.raw_bytes),
+            ("space.usable_bytes", space.usable_bytes),
+            ("space.unit_bytes", space.unit_bytes),
+            ("space.page_bytes", u64::from(space.page_bytes)),
+            ("controller.write_buffer_bytes", self.controller.write_buffer_bytes),
+            ("controller.host_bytes_per_second", self.controller.host_bytes_per_second),
+            ("nand.channel_bytes_per_second", self.nand.channel_bytes_per_second),
+            ("nand.rated_erases", u64::from(self.nand.rated_erases)),
+        ] {
+            if bytes == 0 {
+                return Err((key, "is 0".into()));
+            }
+        }
+        if !space.unit_bytes.is_multiple_of(u64::from(space.page_bytes)) {
+            let (unit, page) = (space.unit_bytes, space.page_bytes);
+            return Err(("space.unit_bytes", format!("{unit} bytes are not in pages of {page}")));
+        }
+        if space.raw_bytes <= space.usable_bytes {
+            let (raw, usable) = (space.raw_bytes, space.usable_bytes);
+            return Err(("space.raw_bytes", format!("{raw} bytes are no more than the usable {usable}")));
+        }
+        self.nand.check()?;
+        self.check_ratings()?;
+        self.shape(true).layout().map(drop).map_err(|ShapeError { key, reason }| (table_of(key), reason))
+    }
+
+    fn check_ratings(&self) -> Result<(), (&'static str, String)> {
+        for (key, value) in [
+            ("endurance.dwpd", self.endurance.dwpd),
+            ("endurance.warranty_years", self.endurance.warranty_years),
+            ("cost.usd_per_gb", self.cost.usd_per_gb),
+            ("cost.kgco2e_per_gb", self.cost.kgco2e_per_gb),
+        ] {
+            if !(value > 0.0 && value.is_finite()) {
+                return Err((key, format!("{value} is not above 0")));
+            }
+        }
+        match &self.placement {
+            Some(placement) if placement.namespaces == 0 => {
+                Err(("placement.namespaces", "a drive has at least one namespace".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Fewest pages a unit may be scaled down to: below, the number of pages begins to matter (3.3 instead of 3.5 for the
+/// paper's mix).
+pub const MIN_SCALED_PAGES: u64 = 64;
+
+impl Nand {
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        for (key, count) in [
+            ("nand.channels", self.channels),
+            ("nand.dies", self.dies),
+            ("nand.planes", self.planes),
+            ("nand.pages_at_once", self.pages_at_once),
+        ] {
+            if count == 0 {
+                return Err((key, "is 0".into()));
+            }
+        }
+        if !self.dies.is_multiple_of(self.channels) {
+            let (dies, channels) = (self.dies, self.channels);
+            return Err(("nand.dies", format!("{dies} dies cannot be divided among {channels} channels")));
+        }
+        if !self.page_bytes.is_power_of_two() || self.page_bytes < 4096 {
+            return Err(("nand.page_bytes", format!("{} is no power of two from 4096 on", self.page_bytes)));
+        }
+        Ok(())
+    }
+
+    /// Bytes that a die programs at once.
+    #[must_use]
+    pub fn program_bytes(&self) -> u64 {
+        u64::from(self.planes) * u64::from(self.page_bytes) * u64::from(self.pages_at_once)
+    }
+}
+
+/// A shape's key as the card calls it.
+fn table_of(key: &'static str) -> &'static str {
+    match key {
+        "block_bytes" => "space.block_bytes",
+        "page_bytes" => "space.page_bytes",
+        "unit_pages" => "space.unit_bytes",
+        "units" => "space.raw_bytes",
+        "reserve_units" => "space.reserve_units",
+        "logical_pages" => "space.usable_bytes",
+        "groups" => "space.groups",
+        "handles" => "placement.handles",
+        other => other,
+    }
+}
+
+/// What does not fit becomes too many, which the layout refuses with words.
+fn fit(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+impl From<Kind> for HandleKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::InitiallyIsolated => Self::InitiallyIsolated,
+            Kind::PersistentlyIsolated => Self::PersistentlyIsolated,
+        }
+    }
+}
+
+impl fmt::Display for CardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.key {
+            Some(key) => write!(f, "{}: {key}: {}", self.card, self.reason),
+            None => write!(f, "{}: {}", self.card, self.reason),
+        }
+    }
+}
+
+impl std::error::Error for CardError {}

@@ -1,0 +1,30 @@
+//! FIFO: the unit that closed first, whatever lives in it.
+//!
+//! The policy that the closed form of [`model::dlwa`](crate::model::dlwa) describes: each unit has the same time for its
+//! pages to die. Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012, calls it LRU cleaning.
+
+use std::collections::VecDeque;
+
+#[derive(Default)]
+pub(crate) struct Fifo {
+    closed: VecDeque<u32>,
+}
+
+impl Fifo {
+    pub(super) fn close(&mut self, unit: u32) {
+        self.closed.push_back(unit);
+    }
+
+    pub(super) fn choose(&self) -> Option<u32> {
+        self.closed.front().copied()
+    }
+
+    pub(super) fn remove(&mut self, unit: u32) {
+        let at = self.closed.iter().position(|&closed| closed == unit);
+        self.closed.remove(at.expect("a unit that is removed was closed"));
+    }
+
+    pub(super) fn holds(&self, unit: u32) -> bool {
+        self.closed.contains(&unit)
+    }
+}

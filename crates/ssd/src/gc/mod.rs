@@ -1,0 +1,158 @@
+//! Which unit is collected next. A policy is told what happens to closed units and names a victim; it moves nothing.
+
+mod buckets;
+mod cost_benefit;
+mod d_choices;
+mod fifo;
+mod greedy;
+
+use std::fmt;
+use std::str::FromStr;
+
+use cost_benefit::CostBenefit;
+use d_choices::DChoices;
+use fifo::Fifo;
+use greedy::Greedy;
+
+/// How victims are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VictimPolicy {
+    /// The unit with the fewest live pages.
+    Greedy,
+    /// The unit that gains most for its cost, old ones preferred.
+    CostBenefit,
+    /// The unit that closed first.
+    Fifo,
+    /// The emptiest of so many drawn by chance.
+    DChoices(u8),
+}
+
+impl VictimPolicy {
+    /// What `d-choices` without a number draws.
+    pub const DEFAULT_CHOICES: u8 = 2;
+
+    /// Names that [`from_str`](Self::from_str) takes.
+    pub const NAMES: [&'static str; 4] = ["greedy", "cost-benefit", "fifo", "d-choices"];
+}
+
+impl fmt::Display for VictimPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Greedy => f.write_str("greedy"),
+            Self::CostBenefit => f.write_str("cost-benefit"),
+            Self::Fifo => f.write_str("fifo"),
+            Self::DChoices(choices) => write!(f, "d-choices:{choices}"),
+        }
+    }
+}
+
+impl FromStr for VictimPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "greedy" => Ok(Self::Greedy),
+            "cost-benefit" => Ok(Self::CostBenefit),
+            "fifo" => Ok(Self::Fifo),
+            "d-choices" => Ok(Self::DChoices(Self::DEFAULT_CHOICES)),
+            _ => match text.strip_prefix("d-choices:").and_then(|number| number.parse().ok()) {
+                Some(choices) if choices > 0 => Ok(Self::DChoices(choices)),
+                _ => Err(format!("{text:?} is no victim policy; there are {}", Self::NAMES.join(", "))),
+            },
+        }
+    }
+}
+
+/// The closed units of one reclaim group, ordered as a policy needs them. Units are numbered within the group; `now` is
+/// the count of pages that the host has written.
+pub(crate) enum Victims {
+    Greedy(Greedy),
+    CostBenefit(CostBenefit),
+    Fifo(Fifo),
+    DChoices(DChoices),
+}
+
+impl Victims {
+    pub(crate) fn new(policy: VictimPolicy, units: u32, unit_pages: u32, seed: u64) -> Self {
+        match policy {
+            VictimPolicy::Greedy => Self::Greedy(Greedy::new(units, unit_pages)),
+            VictimPolicy::CostBenefit => Self::CostBenefit(CostBenefit::new(units, unit_pages)),
+            VictimPolicy::Fifo => Self::Fifo(Fifo::default()),
+            VictimPolicy::DChoices(choices) => Self::DChoices(DChoices::new(choices, units, seed)),
+        }
+    }
+
+    /// `unit` was closed with so many live pages.
+    pub(crate) fn close(&mut self, unit: u32, live: u32, now: u64) {
+        match self {
+            Self::Greedy(greedy) => greedy.close(unit, live),
+            Self::CostBenefit(benefit) => benefit.close(unit, live, now),
+            Self::Fifo(fifo) => fifo.close(unit),
+            Self::DChoices(choices) => choices.close(unit, live),
+        }
+    }
+
+    /// Pages of the closed `unit` died; so many live on.
+    #[inline]
+    pub(crate) fn invalidate(&mut self, unit: u32, live: u32, now: u64) {
+        match self {
+            Self::Greedy(greedy) => greedy.invalidate(unit, live),
+            Self::CostBenefit(benefit) => benefit.invalidate(unit, live, now),
+            Self::Fifo(_) => (),
+            Self::DChoices(choices) => choices.invalidate(unit, live),
+        }
+    }
+
+    /// The next victim, which stays among the closed units until it is [removed](Self::remove).
+    pub(crate) fn choose(&mut self, now: u64) -> Option<u32> {
+        match self {
+            Self::Greedy(greedy) => greedy.choose(),
+            Self::CostBenefit(benefit) => benefit.choose(now),
+            Self::Fifo(fifo) => fifo.choose(),
+            Self::DChoices(choices) => choices.choose(),
+        }
+    }
+
+    /// `unit` is closed no more.
+    pub(crate) fn remove(&mut self, unit: u32) {
+        match self {
+            Self::Greedy(greedy) => greedy.remove(unit),
+            Self::CostBenefit(benefit) => benefit.remove(unit),
+            Self::Fifo(fifo) => fifo.remove(unit),
+            Self::DChoices(choices) => choices.remove(unit),
+        }
+    }
+
+    /// What the policy holds of `unit`, for the checker: `None` if it holds nothing, else the live pages it believes in
+    /// (`None` again for a policy that does not care).
+    pub(crate) fn believes(&self, unit: u32) -> Option<Option<u32>> {
+        match self {
+            Self::Greedy(greedy) => greedy.believes(unit).map(Some),
+            Self::CostBenefit(benefit) => benefit.believes(unit).map(Some),
+            Self::Fifo(fifo) => fifo.holds(unit).then_some(None),
+            Self::DChoices(choices) => choices.believes(unit).map(Some),
+        }
+    }
+
+    /// Whether a victim that is wholly alive means that nothing can be gained.
+    pub(crate) fn takes_the_emptiest(&self) -> bool {
+        matches!(self, Self::Greedy(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_go_both_ways_and_typos_are_refused() {
+        for name in ["greedy", "cost-benefit", "fifo", "d-choices:2", "d-choices:7"] {
+            assert_eq!(name.parse::<VictimPolicy>().unwrap().to_string(), name);
+        }
+        assert_eq!("d-choices".parse(), Ok(VictimPolicy::DChoices(2)));
+        for wrong in ["", "greddy", "d-choices:0", "d-choices:", "d-choices:300", "FIFO"] {
+            let error = wrong.parse::<VictimPolicy>().unwrap_err();
+            assert!(error.contains("cost-benefit"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The model SSD: what a workload does to a drive, without the drive.
+//!
+//! [`Ftl`] is a page-mapped flash translation layer: reclaim units, garbage collection, placement handles, wear. It
+//! counts and keeps no payload.
+//!
+//! This room sees `device` and nothing else of ours; it knows nothing of caches, JSON or command lines.
+
+pub mod as_device;
+pub mod card;
+mod collect;
+mod ftl;
+pub mod gc;
+pub mod geometry;
+mod mapping;
+pub mod medium;
+pub mod model;
+pub mod placement;
+pub mod run;
+pub mod stats;
+pub mod wear;
+
+pub use as_device::{Assignment, Namespace, Payload, SsdDevice};
+pub use card::{Card, CardError};
+pub use ftl::{Ftl, Upkeep};
+pub use gc::VictimPolicy;
+pub use geometry::{Layout, LogicalPage, PhysicalPage, Shape, ShapeError, UnitId};
+pub use medium::{Medium, Untimed};
+pub use placement::{HandleKind, Isolation, Placement};
+pub use stats::Stats;
+pub use wear::Levelling;

@@ -1,0 +1,233 @@
+//! Which data is kept apart from which: reclaim-unit handles, and the open units they point to.
+//!
+//! A *frontier* is an open reclaim unit and the next page in it. The host has one per handle (and one more per handle
+//! and reclaim group, for writes that name a group). Collection has its own, by the rule of the handle type (paper
+//! §3.2.1; NVMe 2.1 §3.2.4): what was written through **initially isolated** handles may be moved together, so all of
+//! these share one frontier a group; what was written through a **persistently isolated** handle stays alone, so each of
+//! these has one a group. A conventional drive has one frontier for all that the host writes.
+
+use crate::geometry::{ShapeError, refuse};
+
+/// What a reclaim-unit handle promises about data that collection moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandleKind {
+    /// Apart when written; moved data of all such handles may meet.
+    InitiallyIsolated,
+    /// Apart for ever.
+    PersistentlyIsolated,
+}
+
+/// How a drive keeps data apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Isolation {
+    /// Not at all: all that the host writes goes to one frontier. What a drive does with placement switched off.
+    Conventional {
+        /// Whether data that collection moves has a frontier of its own, as on most drives, or joins what the host writes.
+        collection_apart: bool,
+    },
+    /// Flexible Data Placement with these handles; the first is the default.
+    Handles(Vec<HandleKind>),
+}
+
+/// Where a write is to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Placement {
+    /// The handle. One that the drive does not have is the default handle, and an event (NVMe event type 3).
+    /// A conventional drive puts everything in one place and uses the handle to count the stream.
+    pub handle: u16,
+    /// The reclaim group; `None` leaves it to the drive, which takes the group with the most free units.
+    pub group: Option<u16>,
+}
+
+impl Placement {
+    /// The placement of writes that name none.
+    pub const DEFAULT: Self = Self { handle: 0, group: None };
+
+    /// `handle`, in whichever group.
+    #[must_use]
+    pub fn handle(handle: u16) -> Self {
+        Self { handle, group: None }
+    }
+}
+
+/// Most handles that a drive may have: a stream's number is one byte in the table of streams.
+pub const MAX_HANDLES: usize = 128;
+
+impl Isolation {
+    /// A drive with placement switched off, as most are built.
+    pub const CONVENTIONAL: Self = Self::Conventional { collection_apart: true };
+
+    /// So many initially isolated handles.
+    #[must_use]
+    pub fn initially_isolated(handles: usize) -> Self {
+        Self::Handles(vec![HandleKind::InitiallyIsolated; handles])
+    }
+
+    /// So many persistently isolated handles.
+    #[must_use]
+    pub fn persistently_isolated(handles: usize) -> Self {
+        Self::Handles(vec![HandleKind::PersistentlyIsolated; handles])
+    }
+
+    /// The handles that the host can choose among.
+    #[must_use]
+    pub fn handles(&self) -> &[HandleKind] {
+        match self {
+            Self::Conventional { .. } => &[HandleKind::InitiallyIsolated],
+            Self::Handles(kinds) => kinds,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+        match self.handles().len() {
+            0 => refuse("handles", "a drive with placement has at least one handle".into()),
+            count if count > MAX_HANDLES => {
+                refuse("handles", format!("{count} handles are more than {MAX_HANDLES}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Frontiers that may be open in one group at once: the host's may all come to meet in it when the others are full.
+    pub(crate) fn frontiers_in_a_group(&self, groups: u16) -> u32 {
+        let plan = Plan::new(self, groups);
+        (plan.host_rows * plan.handles + plan.classes) as u32
+    }
+}
+
+/// How the frontiers are numbered: host frontiers first, a row of handles for each group (preceded, if there are
+/// several groups, by a row for "any group"), then the frontiers of collection, group by group.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    handles: usize,
+    host_rows: usize,
+    groups: usize,
+    /// Collection class of each handle: 0 is shared by all initially isolated ones.
+    class_of: Vec<u16>,
+    /// 0 where collection writes to the host's frontier.
+    classes: usize,
+    is_conventional: bool,
+}
+
+impl Plan {
+    pub(crate) fn new(isolation: &Isolation, groups: u16) -> Self {
+        let groups = usize::from(groups);
+        let handles = isolation.handles().len();
+        let host_rows = if groups > 1 { groups + 1 } else { 1 };
+        let mut plan =
+            Self { handles, host_rows, groups, class_of: vec![0], classes: 0, is_conventional: true };
+        if *isolation == Isolation::CONVENTIONAL {
+            plan.classes = 1;
+        }
+        if let Isolation::Handles(kinds) = isolation {
+            plan.is_conventional = false;
+            plan.class_of.clear();
+            plan.classes = 1;
+            for kind in kinds {
+                let class = match kind {
+                    HandleKind::InitiallyIsolated => 0,
+                    HandleKind::PersistentlyIsolated => {
+                        plan.classes += 1;
+                        plan.classes as u16 - 1
+                    }
+                };
+                plan.class_of.push(class);
+            }
+        }
+        plan
+    }
+
+    /// All frontiers.
+    pub(crate) fn len(&self) -> usize {
+        self.host_rows * self.handles + self.groups * self.classes
+    }
+
+    /// The frontier of a host write and its handle as placed, `None` if the drive has no such handle or group.
+    #[inline]
+    pub(crate) fn host(&self, placement: Placement) -> Option<usize> {
+        let handle = usize::from(placement.handle);
+        if self.is_conventional && placement.group.is_none() {
+            return Some(0);
+        }
+        if handle >= self.handles {
+            return None;
+        }
+        match placement.group {
+            None => Some(handle),
+            Some(group) if usize::from(group) >= self.groups => None,
+            Some(_) if self.groups == 1 => Some(handle),
+            Some(group) => Some((1 + usize::from(group)) * self.handles + handle),
+        }
+    }
+
+    /// The group that a host frontier is bound to; `None` for one that goes anywhere.
+    pub(crate) fn bound_group(&self, frontier: usize) -> Option<u16> {
+        match frontier / self.handles {
+            _ if self.groups == 1 => Some(0),
+            0 => None,
+            row => Some(row as u16 - 1),
+        }
+    }
+
+    /// The collection class of what a host frontier writes.
+    pub(crate) fn class_of(&self, frontier: usize) -> u16 {
+        self.class_of[frontier % self.handles]
+    }
+
+    /// Where collection in `group` moves data of `class`.
+    pub(crate) fn collection(&self, group: u16, class: u16) -> usize {
+        let group = usize::from(group);
+        match self.classes {
+            0 if self.groups == 1 => 0,
+            0 => (1 + group) * self.handles,
+            classes => self.host_rows * self.handles + group * classes + usize::from(class),
+        }
+    }
+}
+
+/// An open unit and the next page in it; `next == end` is none open.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Frontier {
+    pub(crate) next: u32,
+    pub(crate) end: u32,
+}
+
+impl Frontier {
+    pub(crate) fn room(self) -> u32 {
+        self.end - self.next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conventional_drive_has_one_frontier_for_the_host() {
+        let plan = Plan::new(&Isolation::CONVENTIONAL, 1);
+        assert_eq!((plan.len(), plan.host(Placement::handle(5)), plan.collection(0, 0)), (2, Some(0), 1));
+        let plan = Plan::new(&Isolation::Conventional { collection_apart: false }, 1);
+        assert_eq!((plan.len(), plan.host(Placement::handle(5)), plan.collection(0, 0)), (1, Some(0), 0));
+    }
+
+    #[test]
+    fn initially_isolated_handles_share_a_frontier_of_collection_and_persistent_ones_do_not() {
+        use HandleKind::{InitiallyIsolated, PersistentlyIsolated};
+        let kinds = vec![InitiallyIsolated, PersistentlyIsolated, InitiallyIsolated, PersistentlyIsolated];
+        let plan = Plan::new(&Isolation::Handles(kinds), 1);
+        let moved_to: Vec<usize> = (0..4).map(|handle| plan.collection(0, plan.class_of(handle))).collect();
+        assert_eq!(moved_to, [4, 5, 4, 6]);
+        assert_eq!(plan.len(), 7);
+        assert_eq!(plan.host(Placement::handle(4)), None);
+    }
+
+    #[test]
+    fn each_group_has_frontiers_of_its_own_and_there_is_a_row_for_any() {
+        let plan = Plan::new(&Isolation::initially_isolated(2), 2);
+        let at = |handle, group| plan.host(Placement { handle, group }).unwrap();
+        assert_eq!([at(0, None), at(1, None), at(0, Some(0)), at(1, Some(1))], [0, 1, 2, 5]);
+        assert_eq!([plan.bound_group(1), plan.bound_group(2), plan.bound_group(5)], [None, Some(0), Some(1)]);
+        assert_eq!([plan.collection(0, 0), plan.collection(1, 0), plan.len()], [6, 7, 8]);
+        assert_eq!(plan.host(Placement { handle: 0, group: Some(2) }), None);
+    }
+}

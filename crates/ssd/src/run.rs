@@ -1,0 +1,226 @@
+//! The model alone under a pattern of writes: fill, warm up, measure.
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use rand_distr::{Distribution, Zipf};
+
+use crate::ftl::Ftl;
+use crate::geometry::LogicalPage;
+use crate::medium::Medium;
+use crate::placement::Placement;
+
+/// Streams of one-page writes, each to a part of the address space of its own and with a handle of its own (the first
+/// with handle 0, the second with handle 1, …).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pattern {
+    /// The streams, in the order of their parts.
+    pub streams: Vec<Stream>,
+}
+
+/// One stream of a [`Pattern`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stream {
+    /// Its share of the pages.
+    pub space: f64,
+    /// Its share of the writes.
+    pub writes: f64,
+    /// The order in which it goes through its part.
+    pub order: Order,
+}
+
+/// Which page of its part a stream writes next.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Order {
+    /// Any, all alike.
+    Uniform,
+    /// The next one, round and round.
+    Ring,
+    /// Any, page k with a weight of 1/k^exponent; popular pages are scattered.
+    Zipf(f64),
+}
+
+impl Pattern {
+    /// One stream over the whole drive.
+    #[must_use]
+    pub fn one(order: Order) -> Self {
+        Self { streams: vec![Stream { space: 1.0, writes: 1.0, order }] }
+    }
+
+    /// What a flash cache does to a drive: random rewrites of a small part (small objects), and a ring through the rest
+    /// (large ones).
+    #[must_use]
+    pub fn mixed(random_space: f64, random_writes: f64) -> Self {
+        let random = Stream { space: random_space, writes: random_writes, order: Order::Uniform };
+        let ring = Stream { space: 1.0 - random_space, writes: 1.0 - random_writes, order: Order::Ring };
+        Self { streams: vec![random, ring] }
+    }
+
+    /// Checks the shares.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn check(&self, logical_pages: u32) -> Result<(), String> {
+        for (share, words) in [(0, "space"), (1, "writes")] {
+            let shares = self.streams.iter().map(|stream| [stream.space, stream.writes][share]);
+            let sum: f64 = shares.clone().sum();
+            if (sum - 1.0).abs() > 1e-9 || shares.clone().any(|share| !(share > 0.0)) {
+                let shares: Vec<f64> = shares.collect();
+                return Err(format!("shares of {words} are above 0 and add up to 1, not {shares:?}"));
+            }
+        }
+        match self.parts(logical_pages).iter().position(|&(_, pages)| pages == 0) {
+            Some(stream) => Err(format!("stream {stream} has no page of the drive's {logical_pages}")),
+            None => Ok(()),
+        }
+    }
+
+    /// First page and number of pages of each stream.
+    fn parts(&self, logical_pages: u32) -> Vec<(u32, u32)> {
+        let mut first = 0;
+        let mut space = 0.0;
+        let ends = self.streams.iter().map(|stream| {
+            space += stream.space;
+            (f64::from(logical_pages) * space).round() as u32
+        });
+        let parts = ends.map(|end| (std::mem::replace(&mut first, end), end));
+        parts.map(|(from, end)| (from, end - from)).collect()
+    }
+}
+
+/// How long a run takes, in drive capacities that the host writes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Length {
+    /// Before counting begins, beside the first filling.
+    pub warm_up: f64,
+    /// While counting.
+    pub measured: f64,
+}
+
+impl Default for Length {
+    fn default() -> Self {
+        Self { warm_up: 6.0, measured: 4.0 }
+    }
+}
+
+/// A pattern that goes on for ever.
+pub struct Writer {
+    lanes: Vec<Lane>,
+    random: SmallRng,
+}
+
+struct Lane {
+    first: u32,
+    pages: u32,
+    /// Where this lane begins in the draw of 32 bits that chooses among lanes.
+    below: u32,
+    next: u32,
+    order: Order,
+    zipf: Option<Zipf<f64>>,
+}
+
+impl Writer {
+    /// The writes of `pattern`, which must have been [checked](Pattern::check), on a drive of `logical_pages`.
+    #[must_use]
+    pub fn new(pattern: &Pattern, logical_pages: u32, seed: u64) -> Self {
+        let mut share = 0.0;
+        let parts = pattern.parts(logical_pages);
+        let lanes = pattern.streams.iter().zip(parts).map(|(stream, (first, pages))| {
+            share += stream.writes;
+            let below = (share * f64::from(u32::MAX)).round() as u32;
+            let zipf = match stream.order {
+                Order::Zipf(exponent) => Zipf::new(f64::from(pages), exponent).ok(),
+                _ => None,
+            };
+            Lane { first, pages, below, next: 0, order: stream.order, zipf }
+        });
+        Self { lanes: lanes.collect(), random: SmallRng::seed_from_u64(seed) }
+    }
+
+    /// The next page, and the number of its stream.
+    #[inline]
+    pub fn next_write(&mut self) -> (LogicalPage, u16) {
+        let stream = match &self.lanes[..] {
+            [_] => 0,
+            lanes => {
+                let draw = self.random.next_u32();
+                lanes.iter().position(|lane| draw < lane.below).unwrap_or(lanes.len() - 1)
+            }
+        };
+        let Self { lanes, random } = self;
+        (LogicalPage(lanes[stream].next_page(random)), stream as u16)
+    }
+}
+
+impl Lane {
+    #[inline]
+    fn next_page(&mut self, random: &mut SmallRng) -> u32 {
+        let at = match self.order {
+            Order::Uniform => ((u64::from(random.next_u32()) * u64::from(self.pages)) >> 32) as u32,
+            Order::Ring => {
+                let at = self.next;
+                self.next = if at + 1 == self.pages { 0 } else { at + 1 };
+                at
+            }
+            Order::Zipf(_) => self.scattered(random),
+        };
+        self.first + at
+    }
+
+    /// Ranks are spread over the part by a multiplication modulo its size, which is a permutation if the two share no
+    /// factor; otherwise ranks meet on a page here and there, and the popularity stays as good as a Zipf's.
+    fn scattered(&self, random: &mut SmallRng) -> u32 {
+        let rank = self.zipf.map_or(1.0, |zipf| zipf.sample(random)) as u64 - 1;
+        const PRIME: u64 = 2_654_435_761;
+        (rank * PRIME % u64::from(self.pages)) as u32
+    }
+}
+
+/// Fills the drive once, in order, stream by stream.
+pub fn fill<M: Medium>(ftl: &mut Ftl, pattern: &Pattern, medium: &mut M) {
+    let parts = pattern.parts(ftl.layout().shape().logical_pages);
+    for (stream, (first, pages)) in parts.into_iter().enumerate() {
+        ftl.write(LogicalPage(first), pages, Placement::handle(stream as u16), medium);
+    }
+}
+
+/// Writes `pages` pages of a pattern.
+pub fn drive<M: Medium>(ftl: &mut Ftl, writer: &mut Writer, pages: u64, medium: &mut M) {
+    for _ in 0..pages {
+        let (page, stream) = writer.next_write();
+        ftl.write(page, 1, Placement::handle(stream), medium);
+    }
+}
+
+/// Fills, warms up and measures: afterwards the drive's counts are those of the measured part. `progress` is told, now
+/// and then, how many pages of how many are written; it may end the run by answering false.
+pub fn run<M: Medium>(
+    ftl: &mut Ftl,
+    pattern: &Pattern,
+    length: Length,
+    seed: u64,
+    medium: &mut M,
+    mut progress: impl FnMut(u64, u64) -> bool,
+) -> bool {
+    let logical_pages = ftl.layout().shape().logical_pages;
+    let times = |capacities: f64| (capacities * f64::from(logical_pages)).round() as u64;
+    let (warm_up, total) = (times(length.warm_up), times(length.warm_up) + times(length.measured));
+    let mut writer = Writer::new(pattern, logical_pages, seed);
+    fill(ftl, pattern, medium);
+    let mut done = 0;
+    while done < total {
+        if done == warm_up {
+            ftl.reset_stats();
+        }
+        let until = if done < warm_up { warm_up } else { total };
+        let step = (until - done).min(STEP_PAGES);
+        drive(ftl, &mut writer, step, medium);
+        done += step;
+        if !progress(done, total) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Between two words of progress: some tens of milliseconds.
+const STEP_PAGES: u64 = 1 << 18;

@@ -1,0 +1,119 @@
+//! The built-in cards are drives, each figure has a source, and a wrong card is refused in one line that names the key.
+
+use flashwright_ssd::{Card, Isolation};
+
+const SMALL: &str = include_str!("../cards/test.toml");
+
+#[test]
+fn every_built_in_card_is_a_drive_with_and_without_placement() {
+    for card in Card::built_in() {
+        for placement in [true, false] {
+            let layout = card.shape(placement).layout();
+            let layout = layout.unwrap_or_else(|error| panic!("{}: {error}", card.name));
+            assert!(layout.shape().op_ratio() > 0.06, "{}: {}", card.name, layout.shape().op_ratio());
+        }
+        assert_eq!(Card::load(&card.name).unwrap(), card);
+    }
+}
+
+#[test]
+fn every_figure_of_a_built_in_card_has_a_source() {
+    for name in ["pm9d3", "tlc", "qlc", "test"] {
+        let text =
+            std::fs::read_to_string(format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let card: toml::Table = text.parse().unwrap();
+        let sources = card["sources"].as_table().unwrap();
+        let mut figures = 0;
+        for (table, keys) in card.iter().filter(|(table, _)| *table != "sources") {
+            for key in keys.as_table().into_iter().flat_map(toml::Table::keys) {
+                let figure = format!("{table}.{key}");
+                let source = sources.get(&figure).and_then(toml::Value::as_str);
+                assert!(source.is_some_and(|source| !source.is_empty()), "{name}: {figure} has no source");
+                figures += 1;
+            }
+        }
+        assert_eq!(figures, sources.len(), "{name}: a source of something that is not there");
+    }
+}
+
+#[test]
+fn the_papers_drive_is_as_the_paper_says() {
+    let card = Card::load("pm9d3").unwrap();
+    let shape = card.shape(true);
+    assert_eq!(shape.isolation, Isolation::initially_isolated(8));
+    assert_eq!((shape.units, shape.groups), (341, 1));
+    assert!((shape.op_ratio() - 0.17).abs() < 0.005, "{}", shape.op_ratio());
+    assert_eq!(card.shape(false).isolation, Isolation::CONVENTIONAL);
+}
+
+#[test]
+fn a_scaled_card_keeps_units_handles_and_over_provisioning() {
+    let card = Card::load("pm9d3").unwrap();
+    for divisor in [16, 64, 1024, 24_576] {
+        let small = card.scaled(divisor).unwrap();
+        let (from, to) = (card.shape(true), small.shape(true));
+        assert_eq!((to.units, &to.isolation), (from.units, &from.isolation), "1/{divisor}");
+        assert_eq!(to.unit_pages, from.unit_pages / divisor);
+        assert!((to.op_ratio() / from.op_ratio() - 1.0).abs() < 1e-3, "1/{divisor}: {}", to.op_ratio());
+    }
+    let error = card.scaled(24_577).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "pm9d3: space.unit_bytes: at 1/24577 a unit has 63 pages, fewer than 64: scale by 1/24576 at most"
+    );
+}
+
+/// The test card with one line changed.
+fn refusal(from: &str, to: &str) -> String {
+    assert!(SMALL.contains(from), "{from}");
+    let error = Card::parse("mine", &SMALL.replacen(from, to, 1)).unwrap_err().to_string();
+    assert_eq!(error.lines().count(), 1, "{error}");
+    error
+}
+
+#[test]
+fn impossible_cards_are_refused_in_a_line_that_names_the_key() {
+    let cases = [
+        ("block_bytes = 4096", "block_bytes = 4000", "mine: space.block_bytes: 4000 is no power of two"),
+        ("block_bytes = 4096", "block_bytes = 8192", "mine: space.page_bytes: 4096 is less than a block"),
+        (
+            "unit_bytes = 262_144",
+            "unit_bytes = 262_145",
+            "mine: space.unit_bytes: 262145 bytes are not in pages",
+        ),
+        ("unit_bytes = 262_144", "unit_bytes = 4096", "mine: space.unit_bytes: 1 pages are fewer than 2"),
+        ("unit_bytes = 262_144", "unit_bytes = 0", "mine: space.unit_bytes: is 0"),
+        (
+            "usable_bytes = 503_709_696",
+            "usable_bytes = 538_968_064",
+            "mine: space.raw_bytes: 538968064 bytes are no more",
+        ),
+        (
+            "usable_bytes = 503_709_696",
+            "usable_bytes = 538_900_000",
+            "mine: space.usable_bytes: 131567 pages leave no spare unit",
+        ),
+        ("raw_bytes = 538_968_064", "raw_bytes = 900_000_000_000_000", "mine: space.page_bytes: "),
+        ("groups = 1", "groups = 0", "mine: space.groups: "),
+        ("groups = 1", "groups = 3", "mine: space.raw_bytes: 2056 units cannot be divided among 3"),
+        ("groups = 1", "groups = 1\nreserve_units = 3", "mine: space.reserve_units: 3 are too few"),
+        ("handles = 8", "handles = 0", "mine: placement.handles: "),
+        ("handles = 8", "handles = 200", "mine: placement.handles: 200 handles are more than 128"),
+        ("dies = 4", "dies = 3", "mine: nand.dies: 3 dies cannot be divided among 2 channels"),
+        ("dwpd = 1.0", "dwpd = -1.0", "mine: endurance.dwpd: -1 is not above 0"),
+        ("groups = 1", "group = 1", "mine: line 16: unknown field `group`"),
+        ("groups = 1", "groups = \"one\"", "mine: line 16: invalid type"),
+        ("groups = 1", "groups = ", "mine: line 16: "),
+    ];
+    for (from, to, expected) in cases {
+        let error = refusal(from, to);
+        assert!(error.starts_with(expected), "{to}: {error}");
+    }
+}
+
+#[test]
+fn an_unknown_name_is_told_the_known_ones_and_a_missing_file_is_told_as_such() {
+    let error = Card::load("pm9d4").unwrap_err().to_string();
+    assert_eq!(error, "pm9d4: no such card; there are pm9d3, tlc, qlc, test, or the path of a TOML file");
+    assert!(Card::load("nowhere/card.toml").unwrap_err().to_string().contains("No such file"));
+}
