@@ -52,7 +52,8 @@ enum Which {
     FoyerUring,
 }
 
-const DRAM_BYTES: u64 = 64 << 20;
+/// Little, so that what is held is held on disk.
+const DRAM_BYTES: u64 = 16 << 20;
 const SMALL_BYTES: usize = 300;
 const LARGEST_BYTES: usize = 64 << 10;
 /// Keys looked up to learn what share of all is held.
@@ -100,6 +101,7 @@ struct Figures {
     inserting: Spent,
     written_bytes: u64,
     memory_bytes: u64,
+    in_dram: u64,
     sample_found: usize,
     reading: Spent,
     reads_found: usize,
@@ -109,7 +111,8 @@ impl Figures {
     fn print(&self, arguments: &Arguments) {
         let objects = arguments.objects();
         let payload: u64 = (0..objects).map(|key| 8 + arguments.value_len(key) as u64).sum();
-        let held = objects as f64 * self.sample_found as f64 / SAMPLE as f64;
+        let held = objects as f64 * self.sample_found as f64 / SAMPLE as f64 - self.in_dram as f64;
+        // Keys and values.
         let density = held * payload as f64 / objects as f64 / arguments.flash_bytes() as f64;
         println!("  insert               {:10.2} µs CPU", self.inserting.cpu_us_per(objects as usize));
         println!("  written a byte       {:10.3}", self.written_bytes as f64 / payload as f64);
@@ -138,13 +141,13 @@ impl Content {
     }
 }
 
-/// Keys of the younger half of what was inserted, but for the youngest, which DRAM holds.
-fn keys_on_disk(arguments: &Arguments, held: usize) -> Vec<u64> {
+/// Keys of the younger half of what disk holds: inserted before those in DRAM.
+fn keys_on_disk(arguments: &Arguments, sample_found: usize, in_dram: u64) -> Vec<u64> {
     let objects = arguments.objects();
-    let in_dram = DRAM_BYTES * 2 / arguments.average_bytes();
-    let held = objects * held as u64 / SAMPLE as u64;
-    let youngest = objects.saturating_sub(in_dram).max(1);
-    uniform(objects.saturating_sub(held / 2).min(youngest - 1)..youngest, arguments.reads, 3)
+    let on_disk = (objects * sample_found as u64 / SAMPLE as u64).saturating_sub(in_dram);
+    // DRAM does not evict exactly in order.
+    let youngest = objects.saturating_sub(in_dram * 5 / 4).max(1);
+    uniform(youngest.saturating_sub((on_disk / 2).max(1))..youngest, arguments.reads, 3)
 }
 
 fn ours(arguments: &Arguments) {
@@ -162,13 +165,15 @@ fn ours(arguments: &Arguments) {
     let dram =
         stats.dram_memory.used_slab_bytes + stats.dram_memory.index_bytes + stats.dram_memory.policy_bytes;
     let memory_bytes = resident_bytes().saturating_sub(before + dram);
+    let in_dram = stats.pools.iter().flat_map(|pool| &pool.classes).map(|class| class.items).sum();
     let sample = uniform(0..arguments.objects(), SAMPLE, 7);
     let sample_found = pollster::block_on(read_ours(&cache, &content, arguments, &sample));
-    let keys = keys_on_disk(arguments, sample_found);
+    let keys = keys_on_disk(arguments, sample_found, in_dram);
     let start = Start::now();
     let reads_found = pollster::block_on(read_ours(&cache, &content, arguments, &keys));
     let reading = start.spent();
-    Figures { inserting, written_bytes, memory_bytes, sample_found, reading, reads_found }.print(arguments);
+    Figures { inserting, written_bytes, memory_bytes, in_dram, sample_found, reading, reads_found }
+        .print(arguments);
     let after = cache.stats();
     let from_flash = after.gets.hits_flash - stats.gets.hits_flash;
     println!("  of all reads         {from_flash:10} came from flash, of {}", SAMPLE + arguments.reads);
@@ -251,13 +256,15 @@ async fn foyers_in_runtime(arguments: &Arguments) {
     let inserting = start.spent();
     let written_bytes = cache.statistics().disk_write_bytes() as u64;
     let memory_bytes = resident_bytes().saturating_sub(before + DRAM_BYTES);
+    let in_dram = cache.memory().usage() as u64 / (8 + arguments.average_bytes());
     let sample = uniform(0..arguments.objects(), SAMPLE, 7);
     let sample_found = read_foyer(&cache, &content, arguments, &sample).await;
-    let keys = keys_on_disk(arguments, sample_found);
+    let keys = keys_on_disk(arguments, sample_found, in_dram);
     let start = Start::now();
     let reads_found = read_foyer(&cache, &content, arguments, &keys).await;
     let reading = start.spent();
-    Figures { inserting, written_bytes, memory_bytes, sample_found, reading, reads_found }.print(arguments);
+    Figures { inserting, written_bytes, memory_bytes, in_dram, sample_found, reading, reads_found }
+        .print(arguments);
     cache.close().await.expect("foyer closes");
 }
 

@@ -10,6 +10,7 @@ use flashwright_bench::report::text::{TextOptions, results, verdict};
 use flashwright_bench::report::{RunReport, json, totals};
 use flashwright_bench::run::counts::Counts;
 use flashwright_bench::run::latency::{Histogram, Latencies, Timed};
+use flashwright_bench::run::stop::StopReason;
 use flashwright_bench::run::target::{DramCounts, FlashCounts, Snapshot};
 use flashwright_bench::run::{InstanceReport, Observable};
 
@@ -90,6 +91,7 @@ fn instance() -> InstanceReport {
 
 fn report(instance: InstanceReport) -> RunReport {
     RunReport {
+        drive: None,
         instances: vec![instance],
         warnings: vec!["w".into()],
         errors: Vec::new(),
@@ -211,6 +213,17 @@ fn what_failed_is_said_and_fails() {
     let bad = report(bad);
     assert!(!bad.passed());
     assert_eq!(verdict(&bad), "Found 3 inconsistent cases\nNVM error. checksum_errors : 2\nFailed.\n");
+}
+
+#[test]
+fn a_run_that_ended_early_says_so() {
+    let mut early = instance();
+    early.stopped = Some(StopReason::Timeout);
+    early.counts.ops = 1_000;
+    assert_eq!(
+        verdict(&report(early)),
+        "Ended early, by its time limit: 1,000 of 3,200,000 operations\nFinished!\n"
+    );
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn run(target: MapTarget, changes: &[&str], timeout: Option<Duration>) -> Instan
         trace: None,
     };
     let instance = Instance::new(target, plan.run, workload, options);
-    run_all(&[instance], timeout, &mut Nobody).unwrap().remove(0)
+    run_all(&[Arc::new(instance)], timeout, &mut Nobody).unwrap().remove(0)
 }
 
 fn sound() -> MapTarget {

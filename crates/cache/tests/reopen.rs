@@ -147,6 +147,21 @@ fn a_snapshot_is_believed_once() {
 }
 
 #[test]
+fn a_configuration_that_is_refused_leaves_the_content_alone() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let cache = open(&device);
+    fill(&cache);
+    cache.close().unwrap();
+    let mut flash = FlashConfig::new(Arc::clone(&device) as _);
+    flash.pairs[0].soc_share = 0.5;
+    flash.regions.region_bytes = MIB as u32;
+    flash.regions.buffers = 0;
+    let refused = Cache::builder().dram_bytes(MIB).flash_config(flash).open();
+    assert!(matches!(refused, Err(CacheError::Config(_))));
+    assert!(!found(&open(&device)).is_empty());
+}
+
+#[test]
 fn a_foreign_device_is_refused_by_name() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let mut head = device::IoBuffer::zeroed(4096);

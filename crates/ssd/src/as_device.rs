@@ -200,12 +200,12 @@ impl SsdDevice {
             Request::Read { offset, buffer } => {
                 let pages = self.pages_of(*offset, buffer.len() as u64);
                 let places = pages.filter_map(|page| ftl.locate(LogicalPage(page)));
-                timing.read_for_host(places, |timing, place| is_begun(ftl, timing, place));
-                timing.cross_link(buffer.len() as u64);
+                let bytes = buffer.len() as u64;
+                timing.read_for_host(bytes, places, |timing, place| is_begun(ftl, timing, place));
             }
             Request::Flush => timing.flush(is_any_begun(ftl, timing)),
             Request::Write { data, .. } => {
-                timing.cross_link(data.len() as u64);
+                timing.take_in(data.len() as u64);
                 self.change(request, ftl, timing);
             }
             Request::Trim { .. } => self.change(request, ftl, timing),

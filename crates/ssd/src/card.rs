@@ -95,6 +95,8 @@ pub struct Nand {
     pub planes: u32,
     /// A page of one plane.
     pub page_bytes: u32,
+    /// An erase block of one plane; a die erases one on all planes at once.
+    pub block_bytes: u64,
     /// Pages of a plane that are programmed together (the bits of a cell).
     pub pages_at_once: u32,
     /// Sensing a page.
@@ -214,7 +216,8 @@ impl Card {
         Ok(card)
     }
 
-    /// The same drive with its bytes divided: as many units and handles, each unit so much smaller.
+    /// The same drive with its bytes divided: as many units and handles, each unit so much smaller. What has to do with
+    /// time, the flash and the write buffer, stays as it is.
     ///
     /// # Errors
     /// If a unit would have fewer than [`MIN_SCALED_PAGES`] pages.
@@ -240,7 +243,6 @@ impl Card {
         let share = self.space.usable_bytes as f64 / (units * self.space.unit_bytes) as f64;
         card.space.usable_bytes =
             (share * card.space.raw_bytes as f64 / page_bytes as f64) as u64 * page_bytes;
-        card.controller.write_buffer_bytes = (self.controller.write_buffer_bytes / divisor).max(page_bytes);
         Ok(card)
     }
 
@@ -275,6 +277,7 @@ impl Card {
             ("controller.write_buffer_bytes", self.controller.write_buffer_bytes),
             ("controller.host_bytes_per_second", self.controller.host_bytes_per_second),
             ("nand.channel_bytes_per_second", self.nand.channel_bytes_per_second),
+            ("nand.block_bytes", self.nand.block_bytes),
             ("nand.rated_erases", u64::from(self.nand.rated_erases)),
         ] {
             if bytes == 0 {

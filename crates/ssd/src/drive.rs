@@ -31,7 +31,7 @@ impl Drive {
     #[inline]
     pub fn write(&mut self, now_ns: u64, first: LogicalPage, count: u32, placement: Placement) -> u64 {
         self.timing.arrive(now_ns);
-        self.timing.cross_link(u64::from(count) * self.page_bytes);
+        self.timing.take_in(u64::from(count) * self.page_bytes);
         self.ftl.write(first, count, placement, &mut self.timing);
         self.timing.ends_ns()
     }
@@ -41,11 +41,11 @@ impl Drive {
     /// # Panics
     /// If the range reaches past the drive.
     pub fn read(&mut self, now_ns: u64, first: LogicalPage, count: u32) -> u64 {
-        let Self { ftl, timing, .. } = self;
+        let Self { ftl, timing, page_bytes } = self;
         timing.arrive(now_ns);
         let places = (first.0..first.0 + count).filter_map(|page| ftl.locate(LogicalPage(page)));
-        timing.read_for_host(places, |timing, place| is_begun(ftl, timing, place));
-        timing.cross_link(u64::from(count) * self.page_bytes);
+        let bytes = u64::from(count) * *page_bytes;
+        timing.read_for_host(bytes, places, |timing, place| is_begun(ftl, timing, place));
         timing.ends_ns()
     }
 

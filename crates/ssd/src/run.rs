@@ -1,9 +1,13 @@
 //! The model alone under a pattern of writes: fill, warm up, measure.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 
+use crate::drive::Drive;
 use crate::ftl::Ftl;
 use crate::geometry::LogicalPage;
 use crate::medium::Medium;
@@ -224,3 +228,130 @@ pub fn run<M: Medium>(
 
 /// Between two words of progress: some tens of milliseconds.
 const STEP_PAGES: u64 = 1 << 18;
+
+/// How requests come to a drive in virtual time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Load {
+    /// Share of the requests that read a page, any page alike.
+    pub reads: f64,
+    /// When they come.
+    pub arrival: Arrival,
+}
+
+/// When requests come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Arrival {
+    /// The next as soon as one of so many has ended.
+    QueueDepth(u32),
+    /// One every so many nanoseconds, whether or not others have ended.
+    EveryNs(u64),
+}
+
+/// What ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Served {
+    /// A read of a page.
+    Read,
+    /// A write of a page.
+    Write,
+}
+
+/// As [`run`], in virtual time: `record` is told how long each request of the measured part took. Says how much virtual
+/// time the measured part took.
+pub fn run_timed(
+    drive: &mut Drive,
+    pattern: &Pattern,
+    (length, load): (Length, Load),
+    seed: u64,
+    mut record: impl FnMut(Served, u64),
+    mut progress: impl FnMut(u64, u64),
+) -> u64 {
+    let logical_pages = drive.ftl().layout().shape().logical_pages;
+    let times = |capacities: f64| (capacities * f64::from(logical_pages)).round() as u64;
+    let (warm_up, total) = (times(length.warm_up), times(length.warm_up) + times(length.measured));
+    let mut writer = Writer::new(pattern, logical_pages, seed);
+    let mut requests = Requests::new(load, seed, fill_timed(drive, pattern));
+    let (mut written, mut measured_from_ns, mut last_ns) = (0, 0, 0);
+    while written < total {
+        let now_ns = requests.next_ns();
+        let (served, end_ns) = if requests.is_read() {
+            (Served::Read, drive.read(now_ns, requests.any_page(logical_pages), 1))
+        } else {
+            let (page, stream) = writer.next_write();
+            (Served::Write, drive.write(now_ns, page, 1, Placement::handle(stream)))
+        };
+        requests.ends(end_ns);
+        if written >= warm_up {
+            record(served, end_ns - now_ns);
+        }
+        last_ns = now_ns;
+        if served == Served::Write {
+            written += 1;
+            if written == warm_up {
+                drive.reset_stats();
+                measured_from_ns = now_ns;
+            }
+            if written.is_multiple_of(STEP_PAGES) || written == total {
+                progress(written, total);
+            }
+        }
+    }
+    last_ns - measured_from_ns
+}
+
+/// Fills the drive in order; when that has ended.
+fn fill_timed(drive: &mut Drive, pattern: &Pattern) -> u64 {
+    const AT_ONCE: u32 = 32;
+    let mut now_ns = 0;
+    let parts = pattern.parts(drive.ftl().layout().shape().logical_pages);
+    for (stream, (first, pages)) in parts.into_iter().enumerate() {
+        for at in (0..pages).step_by(AT_ONCE as usize) {
+            let count = AT_ONCE.min(pages - at);
+            now_ns = drive.write(now_ns, LogicalPage(first + at), count, Placement::handle(stream as u16));
+        }
+    }
+    now_ns
+}
+
+struct Requests {
+    load: Load,
+    under_way: BinaryHeap<Reverse<u64>>,
+    now_ns: u64,
+    random: SmallRng,
+}
+
+impl Requests {
+    fn new(load: Load, seed: u64, from_ns: u64) -> Self {
+        // Another sequence than the writer's.
+        let random = SmallRng::seed_from_u64(seed ^ 0x5eed);
+        Self { load, under_way: BinaryHeap::new(), now_ns: from_ns, random }
+    }
+
+    fn next_ns(&mut self) -> u64 {
+        match self.load.arrival {
+            Arrival::EveryNs(gap_ns) => self.now_ns += gap_ns,
+            Arrival::QueueDepth(depth) => {
+                if self.under_way.len() >= depth as usize
+                    && let Some(Reverse(end_ns)) = self.under_way.pop()
+                {
+                    self.now_ns = self.now_ns.max(end_ns);
+                }
+            }
+        }
+        self.now_ns
+    }
+
+    fn ends(&mut self, end_ns: u64) {
+        if matches!(self.load.arrival, Arrival::QueueDepth(_)) {
+            self.under_way.push(Reverse(end_ns));
+        }
+    }
+
+    fn is_read(&mut self) -> bool {
+        self.load.reads > 0.0 && f64::from(self.random.next_u32()) < self.load.reads * f64::from(u32::MAX)
+    }
+
+    fn any_page(&mut self, pages: u32) -> LogicalPage {
+        LogicalPage(((u64::from(self.random.next_u32()) * u64::from(pages)) >> 32) as u32)
+    }
+}

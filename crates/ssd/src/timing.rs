@@ -5,7 +5,8 @@
 //! * **A die does one thing at a time.** Programs, erases and collection's reads wait for each other in turn. A read of the
 //!   host goes before them: it suspends what is under way, which costs `suspend_ns` and puts everything behind it off.
 //!   A die that cannot suspend makes the read wait for all that was sent to it before.
-//! * **A channel transfers one thing at a time**, in the order asked, and so does the host's link.
+//! * **Channels and the host's link** (in each direction) have a bandwidth. Each thing they carry takes its share from
+//!   the moment that it was asked for, so that what is ready late does not keep what is ready early.
 //! * **The write buffer** acknowledges a write when its pages are in; a page leaves it when its chunk is programmed. When it is
 //!   full, writes wait for chunks. It is volatile: a flush waits for all chunks under way, and for one more program where
 //!   a chunk is begun. What is in the buffer is read from there.
@@ -27,7 +28,8 @@ pub struct Timing {
     figures: Figures,
     dies: Box<[Die]>,
     channel_free_ns: Box<[u64]>,
-    link_free_ns: u64,
+    link_in_free_ns: u64,
+    link_out_free_ns: u64,
     buffer: Buffer,
     debt: Debt,
     /// When the request that is being worked on has come as far as it has.
@@ -40,7 +42,9 @@ struct Figures {
     chunk_of: Divisor,
     /// Pages of the mapping in a page of the flash, as a power of two.
     nand_page_shift: u32,
-    dies_in_a_unit: u64,
+    /// Bytes of a unit, and bytes that a die erases at once.
+    unit_bytes: u64,
+    erase_bytes: u64,
     unit_pages: u32,
     read_ns: u64,
     program_ns: u64,
@@ -51,8 +55,7 @@ struct Figures {
     /// Collection reads all planes of a die at once.
     planes: u64,
     planes_transfer_ns: u64,
-    page_bytes: u64,
-    channel_bytes_per_second: u64,
+    page_transfer_ns: u64,
     link_bytes_per_second: u64,
 }
 
@@ -103,7 +106,8 @@ impl Timing {
             figures,
             dies: vec![Die::default(); card.nand.dies as usize].into(),
             channel_free_ns: vec![0; card.nand.channels as usize].into(),
-            link_free_ns: 0,
+            link_in_free_ns: 0,
+            link_out_free_ns: 0,
             buffer: Buffer {
                 capacity_pages,
                 used_pages: 0,
@@ -121,11 +125,14 @@ impl Timing {
         self.at_ns = now_ns + self.figures.command_ns;
     }
 
-    /// The request's `bytes` cross the host's link.
-    pub(crate) fn cross_link(&mut self, bytes: u64) {
-        let takes_ns = bytes * SECOND_NS / self.figures.link_bytes_per_second;
-        self.link_free_ns = self.link_free_ns.max(self.at_ns) + takes_ns;
-        self.at_ns = self.link_free_ns;
+    /// `bytes` of the request come from the host.
+    pub(crate) fn take_in(&mut self, bytes: u64) {
+        let takes_ns = self.link_ns(bytes);
+        self.at_ns = carry(&mut self.link_in_free_ns, self.at_ns, self.at_ns, takes_ns);
+    }
+
+    fn link_ns(&self, bytes: u64) -> u64 {
+        bytes * SECOND_NS / self.figures.link_bytes_per_second
     }
 
     /// When the request that came last ends.
@@ -133,10 +140,11 @@ impl Timing {
         self.at_ns
     }
 
-    /// The host reads these places; runs within a page of the flash are read at once. `is_buffered` says of which chunks
-    /// the last page has not come yet.
+    /// The host reads `bytes` from these places; runs within a page of the flash are read at once. `is_buffered` says of
+    /// which chunks the last page has not come yet.
     pub(crate) fn read_for_host(
         &mut self,
+        bytes: u64,
         places: impl Iterator<Item = PhysicalPage>,
         is_buffered: impl Fn(&Self, PhysicalPage) -> bool,
     ) {
@@ -151,9 +159,10 @@ impl Timing {
             }
             let die = self.die_of(place);
             let sensed_ns = if is_same { self.dies[die].reading_until_ns } else { self.sense(die, begin_ns) };
-            end_ns = end_ns.max(self.transfer(die, sensed_ns, self.figures.page_bytes));
+            end_ns = end_ns.max(self.transfer(die, begin_ns, sensed_ns, self.figures.page_transfer_ns));
         }
-        self.at_ns = end_ns;
+        let takes_ns = self.link_ns(bytes);
+        self.at_ns = carry(&mut self.link_out_free_ns, begin_ns, end_ns, takes_ns);
     }
 
     /// Everything that was written is on the flash.
@@ -204,20 +213,14 @@ impl Timing {
         die.busy_until_ns
     }
 
-    fn transfer(&mut self, die: usize, from_ns: u64, bytes: u64) -> u64 {
-        self.transfer_for(die, from_ns, bytes * SECOND_NS / self.figures.channel_bytes_per_second)
-    }
-
-    fn transfer_for(&mut self, die: usize, from_ns: u64, takes_ns: u64) -> u64 {
+    fn transfer(&mut self, die: usize, asked_ns: u64, ready_ns: u64, takes_ns: u64) -> u64 {
         let channel = die % self.channel_free_ns.len();
-        let free_ns = &mut self.channel_free_ns[channel];
-        *free_ns = from_ns.max(*free_ns) + takes_ns;
-        *free_ns
+        carry(&mut self.channel_free_ns[channel], asked_ns, ready_ns, takes_ns)
     }
 
     fn program_chunk(&mut self, chunk: u32) {
         let die = chunk as usize % self.dies.len();
-        let sent_ns = self.transfer_for(die, self.at_ns, self.figures.chunk_transfer_ns);
+        let sent_ns = self.transfer(die, self.at_ns, self.at_ns, self.figures.chunk_transfer_ns);
         let end_ns = self.occupy(die, sent_ns, self.figures.program_ns);
         self.buffer.under_way.push(Reverse((end_ns, chunk)));
         self.buffer.ends_ns.insert(chunk, end_ns);
@@ -275,12 +278,12 @@ impl Timing {
     fn collect_read(&mut self, now_ns: u64) {
         let die = self.debt.turn(self.dies.len());
         let sensed_ns = self.occupy(die, now_ns, self.figures.read_ns);
-        self.transfer_for(die, sensed_ns, self.figures.planes_transfer_ns);
+        self.transfer(die, now_ns, sensed_ns, self.figures.planes_transfer_ns);
     }
 
     fn collect_program(&mut self, now_ns: u64) {
         let die = self.debt.turn(self.dies.len());
-        let sent_ns = self.transfer_for(die, now_ns, self.figures.chunk_transfer_ns);
+        let sent_ns = self.transfer(die, now_ns, now_ns, self.figures.chunk_transfer_ns);
         self.occupy(die, sent_ns, self.figures.program_ns);
     }
 
@@ -288,6 +291,12 @@ impl Timing {
         let die = self.debt.turn(self.dies.len());
         self.occupy(die, now_ns, self.figures.erase_ns);
     }
+}
+
+/// Takes `takes_ns` of a carrier's time from `asked_ns` on, and says when what is ready at `ready_ns` is across.
+fn carry(free_ns: &mut u64, asked_ns: u64, ready_ns: u64, takes_ns: u64) -> u64 {
+    *free_ns = asked_ns.max(*free_ns) + takes_ns;
+    (*free_ns).max(ready_ns + takes_ns)
 }
 
 /// How long a die must have been idle before collection takes it without being asked to pay.
@@ -322,20 +331,22 @@ impl Medium for Timing {
             // The rest of a page that is written in part: the write is acknowledged before, but the die is busy.
             let die = self.die_of(page);
             let sensed_ns = self.sense(die, self.at_ns);
-            self.transfer(die, sensed_ns, self.figures.page_bytes);
+            self.transfer(die, self.at_ns, sensed_ns, self.figures.page_transfer_ns);
             return;
         }
         let nand_page = page.0 >> self.figures.nand_page_shift;
         if nand_page != self.debt.last_nand_page {
             self.debt.last_nand_page = nand_page;
-            self.debt.reads.add_part(self.figures.planes);
+            self.debt.reads.add_parts(1, self.figures.planes);
         }
     }
 
     fn erase(&mut self, _: UnitId) {
-        let unit_pages = self.figures.unit_pages;
+        // A scaled drive has smaller units and the same blocks: several units then make an erase.
+        let Figures { unit_pages, unit_bytes, erase_bytes, .. } = self.figures;
         self.debt.reads.settle(unit_pages);
-        self.debt.erases.add(self.figures.dies_in_a_unit, unit_pages);
+        self.debt.erases.add_parts(unit_bytes, erase_bytes);
+        self.debt.erases.settle(unit_pages);
     }
 }
 
@@ -373,12 +384,12 @@ impl Work {
         self.settle(pages);
     }
 
-    /// One of `parts` that make a piece of work.
+    /// `parts`, of which so many make a piece of work.
     #[inline]
-    fn add_part(&mut self, parts: u64) {
-        self.parts += 1;
-        if self.parts == parts {
-            self.parts = 0;
+    fn add_parts(&mut self, parts: u64, in_a_piece: u64) {
+        self.parts += parts;
+        while self.parts >= in_a_piece {
+            self.parts -= in_a_piece;
             self.left += 1;
         }
     }
@@ -422,7 +433,8 @@ impl Figures {
             chunk_pages,
             chunk_of: Divisor::new(chunk_pages),
             nand_page_shift: (nand_page_bytes / page_bytes).max(1).ilog2(),
-            dies_in_a_unit: u64::from(nand.dies).min(u64::from(shape.unit_pages / chunk_pages).max(1)),
+            unit_bytes: u64::from(shape.unit_pages) * page_bytes,
+            erase_bytes: u64::from(nand.planes) * nand.block_bytes,
             unit_pages: shape.unit_pages,
             read_ns: nand.read_ns,
             program_ns: part(nand.program_ns).max(1),
@@ -432,8 +444,7 @@ impl Figures {
             chunk_transfer_ns: u64::from(chunk_pages) * page_bytes * SECOND_NS / channel,
             planes: u64::from(nand.planes),
             planes_transfer_ns: u64::from(nand.planes) * nand_page_bytes * SECOND_NS / channel,
-            page_bytes,
-            channel_bytes_per_second: channel,
+            page_transfer_ns: page_bytes * SECOND_NS / channel,
             link_bytes_per_second: card.controller.host_bytes_per_second,
         }
     }

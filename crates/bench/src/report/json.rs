@@ -19,7 +19,8 @@ pub fn render(report: &RunReport) -> Value {
         "config": report.config,
         "environment": report.environment,
         "seed": report.seed,
-        "world": "real",
+        "world": if report.drive.is_some() { "simulated" } else { "real" },
+        "drive": report.drive.as_ref().map(super::DriveReport::to_json),
         "instances": instances,
         "totals": instance(&totals(&report.instances), &report.warnings),
         "verdict": {

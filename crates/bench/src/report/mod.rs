@@ -1,5 +1,6 @@
 //! How a run went: one table of figures, and the forms it is given in.
 
+pub mod drive;
 pub mod figures;
 pub mod interval;
 pub mod json;
@@ -8,6 +9,7 @@ pub mod series;
 pub mod text;
 mod totals;
 
+pub use drive::DriveReport;
 pub use totals::totals;
 
 use crate::run::InstanceReport;
@@ -25,6 +27,8 @@ pub struct RunReport {
     pub errors: Vec<String>,
     /// The seed it all followed from.
     pub seed: u64,
+    /// The model drive underneath, in the simulated world.
+    pub drive: Option<DriveReport>,
     /// The config as it ran.
     pub config: serde_json::Value,
     /// Where it ran.

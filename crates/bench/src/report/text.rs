@@ -81,6 +81,14 @@ pub fn verdict(report: &RunReport) -> String {
     for found in report.instances.iter().flat_map(|it| &it.inconsistencies).take(5) {
         line(&mut out, format_args!("  {found}"));
     }
+    if let Some(why) = report.instances.iter().find_map(|it| it.stopped) {
+        let done: u64 = report.instances.iter().map(|it| it.counts.ops).sum();
+        let asked: u64 = report.instances.iter().map(|it| it.settings.total_ops()).sum();
+        line(
+            &mut out,
+            format_args!("Ended early, {why}: {} of {} operations", grouped(done), grouped(asked)),
+        );
+    }
     out += if report.passed() { "Finished!\n" } else { "Failed.\n" };
     out
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::file::OpenOptions;
-use device::{Device, DeviceSpec, ErrorKind, FileDevice, IoError, MemoryDevice, SliceDevice, StripeDevice};
+use device::{Device, DeviceSpec, ErrorKind, SliceDevice, StripeDevice};
 
 use super::open::OpenError;
 use crate::config::plan::{CachePlan, FlashPlan};
@@ -25,6 +25,15 @@ struct Sharing {
     persistent: bool,
     opened: Option<Arc<dyn Device>>,
     given_bytes: u64,
+}
+
+/// Where each instance's flash comes from.
+pub trait Supply {
+    /// The device of the next instance.
+    ///
+    /// # Errors
+    /// What cannot be opened.
+    fn open(&mut self, plan: &FlashPlan) -> Result<Arc<dyn Device>, OpenError>;
 }
 
 impl Devices {
@@ -51,29 +60,6 @@ impl Devices {
         devices
     }
 
-    /// The device of one instance: memory, its part of one path, or a stripe of several with the region as its unit.
-    ///
-    /// # Errors
-    /// What cannot be opened.
-    pub fn open(&mut self, plan: &FlashPlan) -> Result<Arc<dyn Device>, OpenError> {
-        if plan.paths.is_empty() {
-            if plan.placement {
-                let words =
-                    "deviceEnableFDP: no placement: memory has none; name an NVMe namespace in nvmCachePaths";
-                return Err(OpenError::Config(words.into()));
-            }
-            return Ok(Arc::new(MemoryDevice::new(plan.bytes_per_device)));
-        }
-        let mut devices = Vec::new();
-        for path in &plan.paths {
-            devices.push(self.part(path, plan.bytes_per_device)?);
-        }
-        if devices.len() == 1 {
-            return Ok(devices.remove(0));
-        }
-        Ok(Arc::new(StripeDevice::new(devices, u64::from(plan.region_bytes))?))
-    }
-
     fn part(&mut self, path: &Path, bytes: u64) -> Result<Arc<dyn Device>, OpenError> {
         let sharing = self.by_path.get_mut(path).expect("every path of every plan was told");
         let is_shared = sharing.bytes > bytes;
@@ -95,6 +81,24 @@ impl Devices {
     }
 }
 
+impl Supply for Devices {
+    /// Memory, its part of one path, or a stripe of several with the region as its unit.
+    fn open(&mut self, plan: &FlashPlan) -> Result<Arc<dyn Device>, OpenError> {
+        if plan.paths.is_empty() {
+            let spec = DeviceSpec::Memory(Some(plan.bytes_per_device));
+            return Ok(spec.open(&OpenOptions { placement: plan.placement, ..OpenOptions::default() })?);
+        }
+        let mut devices = Vec::new();
+        for path in &plan.paths {
+            devices.push(self.part(path, plan.bytes_per_device)?);
+        }
+        if devices.len() == 1 {
+            return Ok(devices.remove(0));
+        }
+        Ok(Arc::new(StripeDevice::new(devices, u64::from(plan.region_bytes))?))
+    }
+}
+
 impl Sharing {
     /// A directory gets a file of its own, which a persistent cache finds again and any other removes at its end. What is
     /// not there is made, and goes the same way.
@@ -113,14 +117,10 @@ impl Sharing {
             std::fs::create_dir_all(parent)
                 .map_err(|source| OpenError::Directory { path: parent.into(), source })?;
         }
-        let open = |options: &OpenOptions| -> Result<Arc<dyn Device>, IoError> {
-            match (path.is_dir(), self.persistent) {
-                (true, false) => Ok(Arc::new(FileDevice::create_temporary(path, options)?)),
-                (true, true) => Ok(Arc::new(FileDevice::open(path.join("flashwright_cache"), options)?)),
-                // A file, a block device, or a namespace's generic device.
-                (false, _) => DeviceSpec::Path(path.into()).open(options),
-            }
-        };
+        let path =
+            if path.is_dir() && self.persistent { path.join("flashwright_cache") } else { path.to_owned() };
+        let spec = DeviceSpec::Path(path);
+        let open = |options: &OpenOptions| spec.open(options);
         let may_buffer = self.allow_buffered && !self.placement;
         match open(&options) {
             Err(error) if error.kind() == ErrorKind::Unsupported && may_buffer => {

@@ -62,6 +62,7 @@ mod tests {
             retention_seconds: 0,
             allow_buffered: false,
             placement: false,
+            pending_divisor: 1,
         }
     }
 

@@ -8,6 +8,7 @@ pub mod devices;
 pub mod engine;
 mod fit;
 pub mod latency;
+pub mod model_drive;
 pub mod open;
 pub mod pace;
 pub mod simulated;
@@ -93,6 +94,12 @@ pub trait Observable {
 pub trait Watcher {
     /// A look; `elapsed` since the start.
     fn look(&mut self, instances: &[&dyn Observable], elapsed: Duration);
+
+    /// A moment of the simulated world, each hundredth of a virtual second: what is seen here is the same in every run of
+    /// one seed.
+    fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+        let _ = (instances, elapsed);
+    }
 }
 
 /// What became of one instance.
@@ -236,7 +243,7 @@ pub enum RunError {
 /// # Errors
 /// A workload or a thread that cannot start; nothing runs any more then.
 pub fn run_all<T: Target>(
-    instances: &[Instance<T>],
+    instances: &[Arc<Instance<T>>],
     timeout: Option<Duration>,
     watcher: &mut dyn Watcher,
 ) -> Result<Vec<InstanceReport>, RunError> {
@@ -265,11 +272,11 @@ pub fn run_all<T: Target>(
         Ok(())
     });
     started?;
-    Ok(instances.iter().map(Instance::report).collect())
+    Ok(instances.iter().map(|instance| instance.report()).collect())
 }
 
 fn watch<T: Target>(
-    instances: &[Instance<T>],
+    instances: &[Arc<Instance<T>>],
     timeout: Option<Duration>,
     watcher: &mut dyn Watcher,
     finish: &Finish,
@@ -277,7 +284,7 @@ fn watch<T: Target>(
     let Some(first) = instances.first() else { return };
     let (clock, stop) = (&first.shared.clock, &first.shared.stop);
     let observables: Vec<&dyn Observable> =
-        instances.iter().map(|instance| instance as &dyn Observable).collect();
+        instances.iter().map(|instance| &**instance as &dyn Observable).collect();
     let started_ns = clock.monotonic_ns();
     while !finish.wait(TICK) {
         let elapsed = Duration::from_nanos(clock.monotonic_ns() - started_ns);

@@ -3,21 +3,24 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cache::config::Builder;
 use cache::config::{PairConfig, RebalanceBy};
 use cache::dram::DramConfig;
 use cache::flash::region::{OrderConfig, RegionConfig, Reinsertion};
 use cache::{Cache, CacheConfig, CacheError, FlashConfig, Recovery, UpkeepConfig};
+use device::timer::Timer;
 use device::wrap::MeasureDevice;
-use device::{Clock, Device, IoError, RequestKind};
+use device::{Clock, Device, IoError, RequestKind, Simulation};
 use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirstConfig};
 use policy::eviction::{EvictionConfig, Refresh};
 use workload::generate::{Online, PreparedAccesses};
 use workload::trace::{Amplify, Format, Order, Replay, SuffixRule};
 use workload::{Source, Workload, WorkloadError};
 
-use super::devices::Devices;
+use super::devices::Supply;
 use super::engine::{DeviceLatency, EngineTarget, Face};
 use super::fit;
+use super::pace::Waiter;
 use crate::config::plan::{
     AdmissionPlan, CachePlan, EvictionPlan, FlashPlan, OrderPlan, RebalancePlan, RebalanceStrategy,
     ReinsertionPlan, ReplayPlan, WorkloadPlan,
@@ -53,16 +56,20 @@ pub enum OpenError {
 const CACHELIB_SLAB_BYTES: u32 = 4 << 20;
 const CACHELIB_SLABS_FROM_BYTES: u64 = 128 * CACHELIB_SLAB_BYTES as u64;
 
+/// Room for small items that wait is not scaled below this.
+const LEAST_PENDING_BYTES: usize = 64 << 10;
+
 /// Opens the cache that `plan` describes.
 ///
 /// # Errors
 /// What of it cannot be had.
 pub fn cache(
     plan: &CachePlan,
-    devices: &mut Devices,
+    devices: &mut dyn Supply,
     seed: u64,
-    clock: &Arc<dyn Clock>,
+    world: &World,
 ) -> Result<OpenCache, OpenError> {
+    let clock = &world.clock();
     let mut config = CacheConfig {
         dram: dram(plan)?,
         flash: None,
@@ -85,12 +92,60 @@ pub fn cache(
         }
         config.flash = Some(flash);
     }
-    let cache = Cache::builder().config(config).clock(Arc::clone(clock)).open()?;
+    let builder = Cache::builder().config(config).clock(Arc::clone(clock));
+    let (cache, face) = match world {
+        World::Real(_) => (builder.open()?, Face::Blocking),
+        World::Simulated(simulation) => (open_in(simulation, builder)?, Face::Task),
+    };
     let placement = measured_device.map_or_else(Vec::new, |device| device.consumers());
     let placement = placement.into_iter().map(|(consumer, handle)| (consumer, handle.0)).collect();
-    let target = EngineTarget::new(cache, Face::Blocking, latency, buffered).placed(placement);
+    let target = EngineTarget::new(cache, face, latency, buffered).placed(placement);
     Ok(OpenCache { target, warnings })
 }
+
+/// A cache whose background work is tasks of `simulation`.
+fn open_in(simulation: &Simulation, builder: Builder) -> Result<Cache, OpenError> {
+    let cache = builder.open_stepped()?;
+    let timer: Arc<dyn Timer> = Arc::new(simulation.world());
+    for task in cache.background_tasks(&timer) {
+        simulation.spawn(task);
+    }
+    Ok(cache)
+}
+
+/// Which world a run is in.
+pub enum World {
+    /// The machine's, by its clock.
+    Real(Arc<dyn Clock>),
+    /// A simulated one.
+    Simulated(Simulation),
+}
+
+impl World {
+    /// The world's time.
+    #[must_use]
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        match self {
+            Self::Real(clock) => Arc::clone(clock),
+            Self::Simulated(simulation) => Arc::new(simulation.world()),
+        }
+    }
+
+    /// How its workers wait.
+    #[must_use]
+    pub fn waiter(&self) -> Waiter {
+        match self {
+            Self::Real(clock) => Waiter::Thread(Arc::clone(clock)),
+            Self::Simulated(simulation) => {
+                Waiter::Task { timer: Arc::new(simulation.world()), cpu_ns_per_op: SIMULATED_CPU_NS_PER_OP }
+            }
+        }
+    }
+}
+
+/// What an operation's own computing takes in the simulated world: a round number near what CacheLib and we measure for
+/// a get in memory, its generator and its counting.
+pub const SIMULATED_CPU_NS_PER_OP: u64 = 1000;
 
 /// A cache that is open.
 pub struct OpenCache {
@@ -181,6 +236,7 @@ fn flash(plan: &FlashPlan, device: Arc<dyn Device>, persistent: bool, seed: u64)
         config.region_alignment_bytes = u64::from(config.regions.region_bytes);
     }
     config.admission = Arc::from(policy::admission::build(&admission(plan, seed)));
+    config.pending_bytes = (config.pending_bytes / plan.pending_divisor as usize).max(LEAST_PENDING_BYTES);
     config.min_ttl_seconds = plan.min_ttl_seconds;
     config.recovery = if persistent { Recovery::Reopen } else { Recovery::Discard };
     config

@@ -74,10 +74,11 @@ impl<'a> Watch<'a> {
         } else if now_ns - self.ops_moved_ns > STUCK_SECONDS * 1_000_000_000 {
             return Err(RunError::Stuck { seconds: STUCK_SECONDS });
         }
+        let observables: Vec<&dyn Observable> =
+            instances.iter().map(|instance| &**instance as &dyn Observable).collect();
+        watcher.moment(&observables, elapsed);
         if self.looked.elapsed() >= TICK {
             self.looked = now();
-            let observables: Vec<&dyn Observable> =
-                instances.iter().map(|instance| &**instance as &dyn Observable).collect();
             watcher.look(&observables, elapsed);
         }
         Ok(())

@@ -63,7 +63,7 @@ impl Closed {
     /// Places that hold something else than zeros.
     fn written_places(&self, range: std::ops::Range<u64>) -> Vec<u64> {
         let block = 4096;
-        let blocks = range.clone().step_by(block as usize);
+        let blocks = range.step_by(block as usize);
         let in_block = |offset| {
             let bytes = read(&self.medium, offset, block);
             let places = (offset..).zip(bytes.iter().copied().collect::<Vec<_>>());

@@ -3,6 +3,8 @@
 //!
 //! All chance comes from seeds, and a failure names its seed. `FLASHWRIGHT_TEST_SEEDS=20` runs twenty times as many.
 
+#![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
+
 mod clients;
 mod gate;
 mod ledger;

@@ -54,9 +54,12 @@ pub struct Arguments {
         help = "Override a key, such as cache_config.cacheSizeMB=64 or [1].test_config.numOps=1000"
     )]
     set: Vec<Override>,
-    /// Put flash here instead: `memory:`, `file:PATH`, `PATH`
+    /// Put flash here instead: `memory:`, `file:PATH`, `PATH`, or `sim:CARD`, a model drive in virtual time
     #[arg(long, value_name = "SPEC")]
     device: Option<DeviceSpec>,
+    /// Divide the bytes of cache and model drive and the number of keys, as in 1/64
+    #[arg(long, value_name = "1/N", default_value = "1", value_parser = crate::quantity::scale)]
+    scale: u32,
     /// Stop after so many seconds with a full report; 0 is no limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     timeout_seconds: u64,
@@ -118,6 +121,7 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
         timeout: (arguments.timeout_seconds > 0).then(|| Duration::from_secs(arguments.timeout_seconds)),
         time_all: arguments.report_api_latency,
         stop,
+        scale: arguments.scale,
     };
     // A run of hours must not end with a result that cannot be written.
     let results = [&arguments.json, &arguments.plot];

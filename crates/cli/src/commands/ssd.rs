@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use bench::run::latency::Histogram;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use ssd::model::dlwa;
-use ssd::run::{self, Length, Order, Pattern};
-use ssd::{Card, Ftl, Isolation, Levelling, Shape, Stats, Untimed, Upkeep, VictimPolicy};
+use ssd::run::{self, Arrival, Length, Load, Order, Pattern, Served};
+use ssd::{Card, Drive, Ftl, Isolation, Levelling, Shape, Stats, Untimed, Upkeep, VictimPolicy};
 
 use super::ssd_device;
 use crate::output::{Common, Finding};
@@ -83,6 +84,18 @@ pub struct RunArguments {
     /// Drive capacities written while counting
     #[arg(long, value_name = "X", value_parser = quantity::positive, default_value = "4")]
     measure: f64,
+    /// Work out when each request ends, in virtual time
+    #[arg(long)]
+    timed: bool,
+    /// timed: share of the requests that read a page
+    #[arg(long, value_name = "SHARE", value_parser = quantity::share, default_value = "0%", requires = "timed")]
+    reads: f64,
+    /// timed: requests under way at once
+    #[arg(long, value_name = "N", default_value_t = 32, requires = "timed", value_parser = clap::value_parser!(u32).range(1..))]
+    queue_depth: u32,
+    /// timed: requests a second, however many are under way, instead of a queue depth
+    #[arg(long, value_name = "N", requires = "timed", value_parser = quantity::positive, conflicts_with = "queue_depth")]
+    rate: Option<f64>,
     #[command(flatten)]
     common: Common,
 }
@@ -124,7 +137,7 @@ pub fn run(command: &Command) -> ExitCode {
             let (config, found) = match prepare(arguments) {
                 Ok((card, shape)) => {
                     let config = arguments.describe(&card, &shape);
-                    (config, execute(arguments, shape))
+                    (config, execute(arguments, &card, &shape))
                 }
                 Err(error) => (Value::Null, Err(error)),
             };
@@ -224,28 +237,87 @@ impl RunArguments {
             "streams": streams.collect::<Vec<Value>>(),
             "warm_up_capacities": self.warm_up,
             "measured_capacities": self.measure,
+            "timed": self.timed,
+            "reads": self.timed.then_some(self.reads),
+            "queue_depth": (self.timed && self.rate.is_none()).then_some(self.queue_depth),
+            "requests_per_second": self.rate,
         })
     }
 }
 
-fn execute(arguments: &RunArguments, shape: Shape) -> Result<Finding, String> {
-    let pattern = arguments.pattern();
-    pattern.check(shape.logical_pages).map_err(|error| format!("--pattern: {error}"))?;
-    let layout = shape.clone().layout().map_err(|error| error.to_string())?;
+fn execute(arguments: &RunArguments, card: &Card, shape: &Shape) -> Result<Finding, String> {
+    arguments.pattern().check(shape.logical_pages).map_err(|error| format!("--pattern: {error}"))?;
     let upkeep = Upkeep { victims: arguments.gc, levelling: Levelling::Dynamic, seed: arguments.common.seed };
-    let mut ftl = Ftl::new(layout, upkeep);
-    let length = Length { warm_up: arguments.warm_up, measured: arguments.measure };
-    let mut progress = Progress::new(arguments.common.shows_progress());
-    run::run(&mut ftl, &pattern, length, arguments.common.seed, &mut Untimed, |done, total| {
-        progress.show(done, total);
-        true
-    });
-    progress.clear();
-    let failures = ftl.check().err().into_iter().map(|error| format!("the model's state: {error}")).collect();
-    let closed_form = closed_form(arguments, &shape);
-    let result = result(arguments, &shape, ftl.stats(), closed_form);
+    let (state, stats, latency) = if arguments.timed {
+        let mut drive = Drive::new(card, shape, upkeep).map_err(|error| error.to_string())?;
+        let latency = arguments.run_timed(&mut drive);
+        (drive.ftl().check(), drive.ftl().stats().clone(), latency)
+    } else {
+        let layout = shape.clone().layout().map_err(|error| error.to_string())?;
+        let mut ftl = Ftl::new(layout, upkeep);
+        arguments.run_counted(&mut ftl);
+        (ftl.check(), ftl.stats().clone(), Value::Null)
+    };
+    let failures = state.err().into_iter().map(|error| format!("the model's state: {error}")).collect();
+    let result = result(arguments, shape, &stats, latency);
     let text = words(&result);
     Ok(Finding { result, text, failures })
+}
+
+impl RunArguments {
+    fn length(&self) -> Length {
+        Length { warm_up: self.warm_up, measured: self.measure }
+    }
+
+    fn run_counted(&self, ftl: &mut Ftl) {
+        let mut progress = Progress::new(self.common.shows_progress());
+        run::run(ftl, &self.pattern(), self.length(), self.common.seed, &mut Untimed, |done, total| {
+            progress.show(done, total);
+            true
+        });
+        progress.clear();
+    }
+
+    /// The latencies, as the result tells them.
+    fn run_timed(&self, drive: &mut Drive) -> Value {
+        let arrival = match self.rate {
+            Some(rate) => Arrival::EveryNs((1e9 / rate).round().max(1.0) as u64),
+            None => Arrival::QueueDepth(self.queue_depth),
+        };
+        let load = Load { reads: self.reads, arrival };
+        let mut histograms = [Histogram::default(), Histogram::default()];
+        let mut progress = Progress::new(self.common.shows_progress());
+        let took_ns = run::run_timed(
+            drive,
+            &self.pattern(),
+            (self.length(), load),
+            self.common.seed,
+            |served, latency_ns| histograms[usize::from(served == Served::Read)].record(latency_ns),
+            |done, total| progress.show(done, total),
+        );
+        progress.clear();
+        let [writes, reads] = &histograms;
+        let seconds = took_ns as f64 / 1e9;
+        json!({
+            "write": percentiles(writes),
+            "read": percentiles(reads),
+            "virtual_seconds": seconds,
+            "requests_per_second": (writes.count() + reads.count()) as f64 / seconds,
+        })
+    }
+}
+
+fn percentiles(histogram: &Histogram) -> Value {
+    json!({
+        "count": histogram.count(),
+        "mean": histogram.mean_ns(),
+        "p50": histogram.quantile_ns(0.5),
+        "p90": histogram.quantile_ns(0.9),
+        "p99": histogram.quantile_ns(0.99),
+        "p999": histogram.quantile_ns(0.999),
+        "p9999": histogram.quantile_ns(0.9999),
+        "max": histogram.max_ns(),
+    })
 }
 
 /// The value of the closed form, where there is one for the pattern.
@@ -262,12 +334,7 @@ fn closed_form(arguments: &RunArguments, shape: &Shape) -> Option<(&'static str,
     form.1.ok().map(|value| (form.0, value.dlwa))
 }
 
-fn result(
-    arguments: &RunArguments,
-    shape: &Shape,
-    stats: &Stats,
-    closed_form: Option<(&'static str, f64)>,
-) -> Value {
+fn result(arguments: &RunArguments, shape: &Shape, stats: &Stats, latency_ns: Value) -> Value {
     let dlwa = stats.dlwa(shape.page_bytes);
     let streams =
         stats.streams.iter().zip(arguments.pattern().streams).enumerate().map(|(handle, (stream, order))| {
@@ -279,7 +346,7 @@ fn result(
                 "dlwa": stream.dlwa(),
             })
         });
-    let closed_form = closed_form.map(|(formula, value)| {
+    let closed_form = closed_form(arguments, shape).map(|(formula, value)| {
         json!({ "formula": formula, "dlwa": value, "difference": dlwa.map(|dlwa| dlwa / value - 1.0) })
     });
     json!({
@@ -291,7 +358,7 @@ fn result(
         "gc_events": stats.gc_events,
         "relocated_pages": stats.relocated_pages,
         "erases": stats.erases,
-        "latency_ns": Value::Null,
+        "latency_ns": latency_ns,
         "streams": streams.collect::<Vec<Value>>(),
         "closed_form": closed_form,
     })
@@ -322,6 +389,21 @@ fn words(result: &Value) -> String {
         result["gc_events"],
         result["erases"],
     );
+    for served in ["read", "write"] {
+        let latency = &result["latency_ns"][served];
+        if latency["count"].as_u64().is_some_and(|count| count > 0) {
+            let us = |name: &str| number(&latency[name]) / 1e3;
+            let _ = writeln!(
+                text,
+                "{served:5} latency        mean {:.1} µs, p50 {:.1}, p99 {:.1}, p999 {:.1}, max {:.1}",
+                us("mean"),
+                us("p50"),
+                us("p99"),
+                us("p999"),
+                us("max"),
+            );
+        }
+    }
     text
 }
 

@@ -121,7 +121,6 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
     if let Some(holder) = claim::holder_of_block_device(path) {
         return Err(IoError::new(ErrorKind::Busy, format!("{} is in use: {holder}", path.display())));
     }
-    // O_EXCL keeps out mounts, swap, RAID and whoever else asks for it.
     let file = open_exclusively(path, options)?;
     once_let_go(|| claim_file(&file, path))?;
     let present_bytes = length(&file, path)?;

@@ -1,0 +1,143 @@
+//! When requests end, worked by hand on a drive of round numbers, and what collection does to reads.
+
+use flashwright_ssd::run::{Arrival, Length, Load, Pattern, Served, run_timed};
+use flashwright_ssd::{Card, Drive, Isolation, LogicalPage, Placement, Shape, Upkeep};
+
+/// One channel, two dies, chunks of two pages. Reads 100, programs 1000, erases 5000, suspension 10, commands 1; 4096 bytes
+/// take 4 on the channel and 2 on the link. All in microseconds.
+fn card() -> Card {
+    let mut card = Card::load("test").unwrap();
+    (card.nand.channels, card.nand.dies, card.nand.planes, card.nand.pages_at_once) = (1, 2, 1, 2);
+    card.nand.page_bytes = 4096;
+    card.nand.block_bytes = 4096 * 4;
+    (card.nand.read_ns, card.nand.program_ns, card.nand.erase_ns) = (100_000, 1_000_000, 5_000_000);
+    card.nand.suspend_ns = 10_000;
+    card.nand.channel_bytes_per_second = 1_024_000_000;
+    card.controller.command_ns = 1_000;
+    card.controller.host_bytes_per_second = 2_048_000_000;
+    card.controller.write_buffer_bytes = 4 * 4096;
+    card
+}
+
+fn shape() -> Shape {
+    Shape {
+        block_bytes: 4096,
+        page_bytes: 4096,
+        unit_pages: 8,
+        units: 16,
+        reserve_units: 0,
+        logical_pages: 96,
+        groups: 1,
+        isolation: Isolation::CONVENTIONAL,
+    }
+}
+
+fn drive(card: &Card) -> Drive {
+    Drive::new(card, &shape(), Upkeep::default()).unwrap()
+}
+
+/// A write of `count` pages from `page` on; microseconds.
+fn write(drive: &mut Drive, now_us: u64, page: u32, count: u32) -> u64 {
+    drive.write(now_us * 1000, LogicalPage(page), count, Placement::DEFAULT) / 1000
+}
+
+fn read(drive: &mut Drive, now_us: u64, page: u32) -> u64 {
+    drive.read(now_us * 1000, LogicalPage(page), 1) / 1000
+}
+
+#[test]
+fn a_write_is_acknowledged_from_the_buffer_and_read_back_from_there() {
+    let mut drive = drive(&card());
+    assert_eq!(write(&mut drive, 0, 0, 1), 3, "a command and the link");
+    assert_eq!(read(&mut drive, 10, 0), 13, "its chunk waits for a second page: a command and the link");
+    assert_eq!(write(&mut drive, 20, 1, 1), 23);
+    assert_eq!(read(&mut drive, 30, 0), 33, "its chunk is being programmed and still in the buffer");
+    // Sent by 23 + 8, programmed by 1031; then a command, 100 of sensing, the channel and the link.
+    assert_eq!(read(&mut drive, 2000, 0), 2107);
+    assert_eq!(read(&mut drive, 3000, 50), 3003, "what was never written takes no time on the flash");
+}
+
+#[test]
+fn a_read_suspends_a_program_or_waits_for_it() {
+    for (suspend_us, expected) in
+        [(10, 2000 + 1 + 10 + 100 + 4 + 2), (0, 2000 + 3 + 4 + 8 + 1000 + 100 + 4 + 2)]
+    {
+        let mut card = card();
+        card.nand.suspend_ns = suspend_us * 1000;
+        let mut drive = drive(&card);
+        write(&mut drive, 0, 0, 4); // a chunk on each die
+        write(&mut drive, 2000, 4, 2); // another on the first die
+        assert_eq!(read(&mut drive, 2000, 0), expected, "suspension takes {suspend_us}");
+    }
+}
+
+#[test]
+fn reads_of_one_die_wait_for_each_other_and_of_two_dies_do_not() {
+    let mut drive = drive(&card());
+    write(&mut drive, 0, 0, 4);
+    assert_eq!(read(&mut drive, 5000, 0), 5107);
+    assert_eq!(read(&mut drive, 5000, 1), 5207, "pages 0 and 1 are a chunk on the first die");
+    assert_eq!(read(&mut drive, 5000, 2), 5107, "and page 2 is on the second");
+}
+
+#[test]
+fn a_full_buffer_makes_writes_wait_for_programs() {
+    let mut drive = drive(&card());
+    // Four pages fit. Two chunks are sent one after the other, to a die each, and end at 3 + 8 + 6 + … + 1000.
+    let first = write(&mut drive, 0, 0, 4);
+    assert_eq!(first, 9, "a command, and four pages over the link");
+    let second = write(&mut drive, 10, 4, 1);
+    assert_eq!(second, 9 + 8 + 1000, "the first chunk must leave the buffer");
+    // For ever so: two dies of two pages in a millisecond.
+    let mut now_us = second;
+    for page in 5..85 {
+        now_us = write(&mut drive, now_us, page, 1);
+    }
+    let pages_a_ms = 80.0 / ((now_us - second) as f64 / 1000.0);
+    assert!((3.5..=4.0).contains(&pages_a_ms), "{pages_a_ms} pages a millisecond");
+}
+
+#[test]
+fn a_flush_waits_for_what_is_under_way_and_for_a_chunk_that_is_begun() {
+    let mut drive = drive(&card());
+    write(&mut drive, 0, 0, 2);
+    assert_eq!(drive.flush(10_000) / 1000, 5 + 8 + 1000);
+    assert_eq!(drive.flush(5_000_000) / 1000, 5001, "nothing is left to wait for");
+    write(&mut drive, 6000, 2, 1);
+    assert_eq!(drive.flush(7_000_000) / 1000, 7001 + 8 + 1000);
+}
+
+/// Read latencies of the test card at a quiet pace, sorted.
+fn reads(pattern: &Pattern, placement: bool, seed: u64) -> Vec<u64> {
+    let card = Card::load("test").unwrap().scaled(1).unwrap();
+    let mut shape = card.shape(placement);
+    (shape.units, shape.logical_pages) = (256, 256 * 64 * 100 / 117);
+    let mut drive = Drive::new(&card, &shape, Upkeep::default()).unwrap();
+    let mut reads = Vec::new();
+    let load = Load { reads: 0.5, arrival: Arrival::EveryNs(100_000) };
+    let length = Length { warm_up: 3.0, measured: 1.0 };
+    let record = |served, latency_ns| {
+        if served == Served::Read {
+            reads.push(latency_ns);
+        }
+    };
+    run_timed(&mut drive, pattern, (length, load), seed, record, |_, _| ());
+    drive.ftl().check().unwrap();
+    reads.sort_unstable();
+    reads
+}
+
+#[test]
+fn reads_stall_behind_collection_and_placement_spares_them_that() {
+    let pattern = Pattern::mixed(0.04, 0.6);
+    let (mixed, apart) = (reads(&pattern, false, 1), reads(&pattern, true, 1));
+    let p99 = |latencies: &[u64]| latencies[latencies.len() * 99 / 100];
+    assert!(p99(&mixed) > p99(&apart) * 5 / 4, "{} ns and {} ns", p99(&mixed), p99(&apart));
+}
+
+#[test]
+fn one_seed_is_one_run_to_the_nanosecond() {
+    let pattern = Pattern::mixed(0.04, 0.6);
+    assert_eq!(reads(&pattern, false, 3), reads(&pattern, false, 3));
+    assert_ne!(reads(&pattern, false, 3), reads(&pattern, false, 4));
+}
