@@ -112,7 +112,7 @@ impl Packages {
         let done = self.folder.join("apt/refreshed");
         if !done.exists() {
             println!("vm: fetching package lists");
-            output(self.apt("apt-get").args(["-qq", "update"]))?;
+            output(self.apt("apt-get").args(["-qq", "update", "-o", "APT::Update::Error-Mode=any"]))?;
             fs::write(done, "")?;
         }
         Ok(())
