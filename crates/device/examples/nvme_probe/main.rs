@@ -10,6 +10,7 @@
 mod back_ends;
 mod drives;
 mod failures;
+mod measure;
 mod placement;
 mod programs;
 mod unprivileged;
@@ -29,9 +30,17 @@ enum Verdict {
 }
 
 fn main() -> ExitCode {
-    if let Some(path) = std::env::args().nth(1) {
-        return unprivileged::look_at(path.as_ref());
+    match std::env::args().nth(1).as_deref() {
+        None => probe(),
+        Some("measure") => {
+            measure::print(&Drives::find());
+            ExitCode::SUCCESS
+        }
+        Some(path) => unprivileged::look_at(path.as_ref()),
     }
+}
+
+fn probe() -> ExitCode {
     let drives = Drives::find();
     println!("PROBE kernel {}", drives::kernel());
     let checks: Vec<Check> =
