@@ -6,11 +6,15 @@ use std::process::{Command, Output};
 use flashwright_device::Device;
 use serde_json::Value;
 
-use crate::drives::{Drives, GROUPS, PLACING, PLAIN, SINGLE, blocks_left, has_write_streams, renew_all};
+use crate::drives::{
+    BLOCK_BYTES, Drives, GROUPS, PLACING, PLAIN, SINGLE, UNIT_BYTES, blocks_left, has_write_streams,
+    renew_all,
+};
 use crate::{Check, Verdict};
 
 const FLASHWRIGHT: &str = "/bin/flashwright";
 const CONFIG: &str = "/bench.json";
+const UNIT_BLOCKS: u64 = UNIT_BYTES / BLOCK_BYTES;
 
 pub const CHECKS: &[Check] = &[
     ("ssd info tells placement and what is missing", info),
@@ -130,29 +134,41 @@ fn precondition(drives: &Drives) -> Verdict {
 
 /// Runs the bench on `paths` and compares what it counted with what the drives did.
 fn bench(drives: &Drives, serials: &[&str], paths: &str) -> Verdict {
-    let statistics = || serials.iter().map(|it| drives.drive(it).fdp_statistics(1).unwrap());
-    let host_bytes = || statistics().map(|it| it.host_written_bytes).sum::<u128>();
+    let host_bytes = |serial: &&str| drives.drive(serial).fdp_statistics(1).unwrap().host_written_bytes;
+    let host_bytes = || serials.iter().map(host_bytes).sum::<u128>();
+    let left = || serials.iter().map(|serial| blocks_left(&drives.drive(serial))).collect::<Vec<_>>();
     serials.iter().for_each(|serial| renew_all(&drives.placed(serial)));
-    let (before, left) =
-        (host_bytes(), serials.iter().map(|it| blocks_left(&drives.drive(it))).collect::<Vec<_>>());
+    let (host_bytes_before, left_before) = (host_bytes(), left());
     let paths = if paths.starts_with('[') { paths.to_owned() } else { format!("[{paths:?}]") };
     let paths = format!("cache_config.nvmCachePaths={paths}");
     let (told, code) = result(&["bench", CONFIG, "--quiet", "--set", &paths]);
     assert_eq!(code, 0, "{}", told["verdict"]);
     let totals = &told["totals"];
-    assert_eq!(u128::from(totals["flash_bytes_host"].as_u64().unwrap()), host_bytes() - before);
-    assert!(totals["flash_bytes_media"].as_u64().unwrap() >= totals["flash_bytes_host"].as_u64().unwrap());
+    let (host, media) = (number(totals, "flash_bytes_host"), number(totals, "flash_bytes_media"));
+    assert_eq!(u128::from(host), host_bytes() - host_bytes_before);
+    assert!(media >= host);
     assert_eq!((&totals["io_errors"], &totals["inconsistencies"]), (&0.into(), &0.into()));
     let given: Vec<(&str, u64)> = totals["placement"].as_array().unwrap().iter().map(consumer).collect();
     assert_eq!(given, [("loc", 1), ("soc", 2)]);
-    for (serial, left) in serials.iter().zip(left) {
-        let now = blocks_left(&drives.drive(serial));
-        for handle in [1, 2] {
-            assert_ne!(now[handle], left[handle], "{serial}: handle {handle} was written by");
-        }
-        assert_eq!(now[3], left[3], "{serial}: nobody has the third handle");
-    }
+    each_engine_filled_its_own_units(totals, &left_before, &left());
     Verdict::Held
+}
+
+/// What is left in a handle's unit tells the bytes written by it, but for whole units.
+fn each_engine_filled_its_own_units(totals: &Value, before: &[Vec<u64>], after: &[Vec<u64>]) {
+    let soc = number(&totals["details"], "navy_bh_physical_written");
+    let loc = number(&totals["details"], "navy_bc_physical_written");
+    assert!(soc > 0 && loc > 0, "both engines have written");
+    let others = number(totals, "flash_bytes_host") - soc - loc;
+    for (handle, bytes) in [others, loc, soc, 0].into_iter().enumerate() {
+        let drives = before.iter().zip(after);
+        let taken: u64 = drives.map(|(before, after)| UNIT_BLOCKS + before[handle] - after[handle]).sum();
+        assert_eq!(taken % UNIT_BLOCKS, bytes / BLOCK_BYTES % UNIT_BLOCKS, "handle {handle}: {bytes} bytes");
+    }
+}
+
+fn number(of: &Value, name: &str) -> u64 {
+    of[name].as_u64().unwrap_or_else(|| panic!("{name} is {}", of[name]))
 }
 
 fn consumer(given: &Value) -> (&str, u64) {
