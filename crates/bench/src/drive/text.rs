@@ -75,10 +75,13 @@ fn placement(words: &mut String, nvme: &NvmeInfo, placement: &PlacementInfo) {
             &format!("reclaim units of {unit}, {groups} reclaim group(s), {}", isolation(configuration)),
         );
     }
-    let block = nvme.namespace.as_ref().and_then(|it| it.block_bytes).map_or(0, u64::from);
+    let block = nvme.namespace.as_ref().and_then(|it| it.block_bytes);
     for (number, handle) in placement.handles.iter().enumerate() {
         let role = if number == 0 { " (default)" } else { "" };
-        let left = bytes(u128::from(handle.blocks_left) * u128::from(block));
+        let left = block.map_or_else(
+            || format!("{} blocks", handle.blocks_left),
+            |block| bytes(u128::from(handle.blocks_left) * u128::from(block)),
+        );
         let ids = format!("identifier {:04X}h, reclaim unit handle {}", handle.placement_id, handle.handle);
         row(words, "", &format!("handle {number}{role}: {ids}, {left} left in its unit"));
     }
