@@ -49,7 +49,7 @@ pub struct NvmeInfo {
     pub namespace: Option<Namespace>,
     /// Longest command that is passed through in every case.
     pub max_passthrough_bytes: u64,
-    /// Write streams of the block device; none where this kernel has none (they came with Linux 6.16).
+    /// Write streams that the kernel gives the block device; none where it knows of none (they came with Linux 6.16).
     pub write_streams: Option<u64>,
     /// Placement.
     pub placement: PlacementInfo,
@@ -89,7 +89,10 @@ pub fn info(path: &Path) -> Result<Info, DriveError> {
     if kind.is_file() {
         return Ok(of_file(path, &metadata));
     }
-    Err(error(io::Error::new(io::ErrorKind::InvalidInput, "is no file, block device or NVMe namespace")))
+    Err(error(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "is no file, block device or NVMe namespace such as /dev/ng0n1",
+    )))
 }
 
 const NOT_NVME: &str = "not an NVMe namespace";
@@ -156,7 +159,7 @@ fn of_namespace(path: &Path, location: &Location) -> Info {
         controller,
         namespace,
         max_passthrough_bytes: location.max_passthrough_bytes(),
-        write_streams: location.queue_limit("max_write_streams").filter(|&streams| streams > 0),
+        write_streams: location.queue_limit("max_write_streams"),
         placement,
         wear,
     });

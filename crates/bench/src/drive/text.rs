@@ -55,10 +55,11 @@ fn namespace(words: &mut String, nvme: &NvmeInfo) {
     }
     let preferred = nvme.namespace.as_ref().and_then(|it| it.preferred_write_bytes);
     row(words, "best write", &or_unknown(preferred.map(|it| format!("a multiple of {}", bytes(it.into())))));
-    let streams = nvme.write_streams.map_or_else(
-        || "no write streams (they need Linux 6.16 and placement)".to_owned(),
-        |streams| format!("{streams} write streams"),
-    );
+    let streams = match nvme.write_streams {
+        None => "no write streams: this kernel is older than Linux 6.16".to_owned(),
+        Some(0) => "no write streams: the kernel gives this namespace none".to_owned(),
+        Some(streams) => format!("{streams} write stream(s)"),
+    };
     row(words, "block", &format!("{}, {streams}", nvme.block_path.display()));
     let longest = bytes(nvme.max_passthrough_bytes.into());
     row(words, "passthrough", &format!("{}, up to {longest} a command", nvme.generic_path.display()));
