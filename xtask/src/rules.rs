@@ -20,7 +20,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 const UNSAFE: &[(&str, &str)] = &[
     ("crates/device/src/buffer.rs", "aligned allocation"),
     ("crates/device/src/file/discard.rs", "an ioctl"),
-    ("crates/device/src/file/ring.rs", "io_uring takes and returns raw pointers"),
+    ("crates/device/src/nvme/ioctl.rs", "an ioctl"),
+    ("crates/device/src/carry/ring.rs", "io_uring takes and returns raw pointers"),
 ];
 
 const LONGEST_FILE_LINES: usize = 600;

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::dram_peers::{Dram, Peer};
 use crate::measure::{Spent, Start, median, resident_bytes};
-use crate::population::{Population, zipf};
+use crate::population::{Population, Requests};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
@@ -28,9 +28,15 @@ pub struct Arguments {
     /// Only these peers.
     #[arg(long, value_enum)]
     peers: Vec<Peer>,
+    /// Only comparisons whose title contains this.
+    #[arg(long, default_value = "")]
+    only: String,
     /// Measures one peer's memory and prints it: what the run does in processes of their own.
     #[arg(long, hide = true)]
     memory_of: Option<Peer>,
+    /// With `memory_of`: the cache has room for all objects, and gets each.
+    #[arg(long, hide = true)]
+    whole: bool,
 }
 
 impl Arguments {
@@ -50,39 +56,48 @@ pub fn run(arguments: &Arguments) {
     }
     let population = arguments.population();
     let total_bytes = population.total_bytes();
-    let budget = Budget { bytes: total_bytes / 10, entries: arguments.objects / 10 };
+    let (tenth_bytes, tenth_entries) = (total_bytes / 10, arguments.objects / 10);
     println!(
-        "dram: {} objects of 100 to 1000 B, Zipf {}, a cache of {} bytes",
-        arguments.objects, arguments.zipf, budget.bytes
+        "dram: {} objects of 100 to 1000 B, Zipf {}, a cache of {tenth_bytes} bytes",
+        arguments.objects, arguments.zipf
     );
-    let memory: Vec<(Peer, Memory)> =
-        arguments.peers().into_iter().map(|peer| (peer, measure_memory(arguments, peer))).collect();
-    print_overheads(&memory);
-    for threads in [1, 2] {
-        let open = |&(peer, _): &(Peer, Memory)| (peer, peer.open(budget.bytes, budget.entries, 0));
-        let caches: Vec<_> = memory.iter().map(open).collect();
-        compare("get or insert, same setting", arguments, &population, &caches, threads);
+    let peers = arguments.peers();
+    let wanted = |what: &str| what.contains(&arguments.only);
+    if wanted("memory") {
+        for whole in [true, false] {
+            let memory: Vec<_> =
+                peers.iter().map(|&peer| (peer, measure_memory(arguments, peer, whole))).collect();
+            print_overheads(&memory, whole);
+        }
     }
-    let same_memory = |&(peer, ref memory): &(Peer, Memory)| {
-        (peer, peer.open(budget.bytes, budget.entries, memory.beyond_setting(peer)))
-    };
-    let caches: Vec<_> = memory.iter().map(same_memory).collect();
-    compare("get or insert, same memory", arguments, &population, &caches, 1);
-    drop(caches);
-    let open = |&(peer, _): &(Peer, Memory)| (peer, peer.open(total_bytes * 2, arguments.objects, 0));
-    let caches: Vec<_> = memory.iter().map(open).collect();
-    for (_, cache) in &caches {
-        (0..population.len() as u64).for_each(|key| cache.insert(key, population.value(key)));
-        cache.settle();
+    if wanted("get or insert, same setting") {
+        for threads in [1, 2] {
+            let open = |&peer: &Peer| (peer, peer.open(tenth_bytes, tenth_entries, 0));
+            let caches: Vec<_> = peers.iter().map(open).collect();
+            compare("get or insert, same setting", arguments, &population, &caches, threads);
+        }
     }
-    for threads in [1, 2] {
-        compare("get, all of them hits", arguments, &population, &caches, threads);
+    if wanted("get or insert, same memory") {
+        let open = |&peer: &Peer| {
+            let beyond = measure_memory(arguments, peer, false).beyond_setting(peer);
+            (peer, peer.open(tenth_bytes, tenth_entries, beyond))
+        };
+        let caches: Vec<_> = peers.iter().map(open).collect();
+        compare("get or insert, same memory", arguments, &population, &caches, 1);
+    }
+    if wanted("get, all of them hits") {
+        let caches: Vec<_> =
+            peers.iter().map(|&peer| (peer, peer.open(total_bytes * 2, arguments.objects, 0))).collect();
+        caches.iter().for_each(|(_, cache)| insert_all(&**cache, &population));
+        for threads in [1, 2] {
+            compare("get, all of them hits", arguments, &population, &caches, threads);
+        }
     }
 }
 
-struct Budget {
-    bytes: u64,
-    entries: usize,
+fn insert_all(cache: &dyn Dram, population: &Population) {
+    (0..population.len() as u64).for_each(|key| cache.insert(key, population.value(key)));
+    cache.settle();
 }
 
 /// What a filled cache takes.
@@ -106,7 +121,7 @@ impl Memory {
 
     /// Bytes an entry that the cache takes beyond what it was allowed.
     fn beyond_setting(&self, peer: Peer) -> u64 {
-        let counted_bytes = if peer == Peer::Ours { self.setting_bytes } else { self.payload_bytes };
+        let counted_bytes = if peer.is_ours() { self.setting_bytes } else { self.payload_bytes };
         self.resident_bytes.saturating_sub(counted_bytes) / self.entries
     }
 }
@@ -114,28 +129,38 @@ impl Memory {
 /// In this process, which must be a fresh one: fills the cache and prints what that took.
 fn print_memory(arguments: &Arguments, peer: Peer) {
     let population = arguments.population();
-    let setting_bytes = population.total_bytes() / 10;
-    let requests = zipf(arguments.objects, arguments.zipf, arguments.requests, 2);
+    let (setting_bytes, expected_entries) = match arguments.whole {
+        true => (population.total_bytes() * 5 / 4, arguments.objects),
+        false => (population.total_bytes() / 10, arguments.objects / 10),
+    };
+    let requests = Requests::new(arguments.objects, arguments.zipf, 2).take(arguments.requests);
     let before = resident_bytes();
-    let cache = peer.open(setting_bytes, arguments.objects / 10, 0);
-    for &key in &requests {
-        get_or_insert(&*cache, &population, u64::from(key));
+    let cache = peer.open(setting_bytes, expected_entries, 0);
+    if arguments.whole {
+        insert_all(&*cache, &population);
+    } else {
+        for &key in &requests {
+            get_or_insert(&*cache, &population, u64::from(key));
+        }
+        cache.settle();
     }
-    cache.settle();
     let resident_bytes = resident_bytes() - before;
     let accounted_bytes = cache.accounted_bytes().unwrap_or(0);
     let held = (0..population.len() as u64).filter(|&key| cache.get(key).is_some());
-    let (entries, payload) = held.fold((0_u64, 0), |(entries, bytes), key| (entries + 1, bytes + population.weight(key)));
+    let (entries, payload) =
+        held.fold((0_u64, 0), |(entries, bytes), key| (entries + 1, bytes + population.weight(key)));
     println!("{resident_bytes} {accounted_bytes} {setting_bytes} {payload} {entries}");
 }
 
-fn measure_memory(arguments: &Arguments, peer: Peer) -> Memory {
+fn measure_memory(arguments: &Arguments, peer: Peer, whole: bool) -> Memory {
     use clap::ValueEnum as _;
     let myself = std::env::current_exe().expect("a running program has a path");
     let name = peer.to_possible_value().expect("no peer is hidden");
     let (objects, requests) = (arguments.objects.to_string(), arguments.requests.to_string());
-    let arguments = ["dram", "--memory-of", name.get_name(), "--objects", &objects, "--requests", &requests];
-    let output = Command::new(myself).args(arguments).output().expect("this program can be run again");
+    let mut command = Command::new(myself);
+    command.args(["dram", "--memory-of", name.get_name(), "--objects", &objects, "--requests", &requests]);
+    command.args(whole.then_some("--whole"));
+    let output = command.output().expect("this program can be run again");
     let text = String::from_utf8(output.stdout).expect("it prints numbers");
     let numbers: Vec<u64> = text.split_whitespace().map(|word| word.parse().expect("a number")).collect();
     let [resident_bytes, accounted_bytes, setting_bytes, payload_bytes, entries] = numbers[..] else {
@@ -144,8 +169,9 @@ fn measure_memory(arguments: &Arguments, peer: Peer) -> Memory {
     Memory { resident_bytes, accounted_bytes, setting_bytes, payload_bytes, entries }
 }
 
-fn print_overheads(memory: &[(Peer, Memory)]) {
-    println!("\nmemory beyond key and value, bytes an entry (each in a process of its own)");
+fn print_overheads(memory: &[(Peer, Memory)], whole: bool) {
+    let held = if whole { "all objects held" } else { "a tenth of them" };
+    println!("\nmemory beyond key and value, bytes an entry, {held} (each in a process of its own)");
     println!("{:<16}{:>10}{:>12}{:>12}{:>14}", "", "entries", "resident", "accounted", "payload MB");
     for (peer, memory) in memory {
         let accounted = match memory.accounted_bytes {
@@ -179,14 +205,13 @@ fn compare(
     threads: usize,
 ) {
     let mut rounds: Vec<Rounds> = caches.iter().map(|_| Rounds::default()).collect();
+    let mut streams: Vec<_> = (0..threads as u64)
+        .map(|thread| Requests::new(arguments.objects, arguments.zipf, 2 + thread))
+        .collect();
     // The first round fills the caches and is not counted.
     for round in 0..=arguments.rounds {
-        let traces: Vec<Vec<u32>> = (0..threads)
-            .map(|thread| {
-                let requests = arguments.requests / threads;
-                rotated(zipf(arguments.objects, arguments.zipf, requests, 2), round, thread)
-            })
-            .collect();
+        let traces: Vec<_> =
+            streams.iter_mut().map(|stream| stream.take(arguments.requests / threads)).collect();
         for ((_, cache), rounds) in caches.iter().zip(&mut rounds) {
             let (spent, hits) = one_round(&**cache, population, &traces);
             if round > 0 {
@@ -198,13 +223,6 @@ fn compare(
         }
     }
     print_comparison(what, caches, &rounds, threads);
-}
-
-/// The same popularity, another order: begins elsewhere.
-fn rotated(mut requests: Vec<u32>, round: usize, thread: usize) -> Vec<u32> {
-    let by = (round * 7919 + thread * 104_729) * 31 % requests.len();
-    requests.rotate_left(by);
-    requests
 }
 
 fn one_round(cache: &dyn Dram, population: &Population, traces: &[Vec<u32>]) -> (Spent, usize) {

@@ -4,6 +4,7 @@ use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use cache::{Cache, InsertOptions};
+use policy::eviction::{EvictionConfig, Kind};
 
 /// A cache in memory.
 pub trait Dram: Send + Sync {
@@ -22,6 +23,9 @@ pub trait Dram: Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Peer {
     Ours,
+    OursSieve,
+    OursLru,
+    OursWTinyLfu,
     QuickCache,
     FoyerS3Fifo,
     FoyerLru,
@@ -29,11 +33,23 @@ pub enum Peer {
 }
 
 impl Peer {
-    pub const ALL: [Self; 5] = [Self::Ours, Self::QuickCache, Self::FoyerS3Fifo, Self::FoyerLru, Self::Moka];
+    pub const ALL: [Self; 8] = [
+        Self::Ours,
+        Self::OursSieve,
+        Self::OursLru,
+        Self::OursWTinyLfu,
+        Self::QuickCache,
+        Self::FoyerS3Fifo,
+        Self::FoyerLru,
+        Self::Moka,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
-            Self::Ours => "flashwright",
+            Self::Ours => "ours S3-FIFO",
+            Self::OursSieve => "ours SIEVE",
+            Self::OursLru => "ours LRU",
+            Self::OursWTinyLfu => "ours W-TinyLFU",
             Self::QuickCache => "quick_cache",
             Self::FoyerS3Fifo => "foyer S3-FIFO",
             Self::FoyerLru => "foyer LRU",
@@ -41,24 +57,51 @@ impl Peer {
         }
     }
 
+    /// The policy of ours; the first is what a builder that is told nothing takes.
+    fn of_ours(self) -> Option<Kind> {
+        match self {
+            Self::Ours => Some(Kind::S3Fifo),
+            Self::OursSieve => Some(Kind::Sieve),
+            Self::OursLru => Some(Kind::Lru),
+            Self::OursWTinyLfu => Some(Kind::WTinyLfu),
+            Self::QuickCache | Self::FoyerS3Fifo | Self::FoyerLru | Self::Moka => None,
+        }
+    }
+
+    /// Whether it is one of ours.
+    pub fn is_ours(self) -> bool {
+        self.of_ours().is_some()
+    }
+
     /// A cache that keeps to `bytes`. Peers weigh key and value and `overhead_bytes` on top; ours counts its headers
     /// and the rounding of its chunks by itself, so `overhead_bytes` (of the rest: index and policy) go off the top.
     pub fn open(self, bytes: u64, entries: usize, overhead_bytes: u64) -> Box<dyn Dram> {
+        if let Some(kind) = self.of_ours() {
+            return Box::new(Ours::open(bytes - overhead_bytes * entries as u64, kind));
+        }
         match self {
-            Self::Ours => Box::new(Ours::open(bytes - overhead_bytes * entries as u64)),
             Self::QuickCache => Box::new(Quick::open(bytes, entries, overhead_bytes)),
-            Self::FoyerS3Fifo => Box::new(Foyer::open(bytes, overhead_bytes, foyer::S3FifoConfig::default().into())),
-            Self::FoyerLru => Box::new(Foyer::open(bytes, overhead_bytes, foyer::LruConfig::default().into())),
-            Self::Moka => Box::new(Moka::open(bytes, overhead_bytes)),
+            Self::FoyerS3Fifo => {
+                Box::new(Foyer::open(bytes, overhead_bytes, foyer::S3FifoConfig::default().into()))
+            }
+            Self::FoyerLru => {
+                Box::new(Foyer::open(bytes, overhead_bytes, foyer::LruConfig::default().into()))
+            }
+            _ => Box::new(Moka::open(bytes, overhead_bytes)),
         }
     }
 }
 
+const LARGEST_ITEM_BYTES: u32 = 4096;
+
 struct Ours(Cache);
 
 impl Ours {
-    fn open(bytes: u64) -> Self {
-        Self(Cache::builder().dram_bytes(bytes).open().expect("a cache in memory opens"))
+    fn open(bytes: u64, kind: Kind) -> Self {
+        // As the others are told how many items to expect, ours is told how large they get.
+        let builder = Cache::builder().dram_bytes(bytes).max_item_bytes(LARGEST_ITEM_BYTES);
+        let builder = builder.eviction(EvictionConfig::new(kind));
+        Self(builder.open().expect("a cache in memory opens"))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod dram;
 mod dram_peers;
+mod flash;
 mod measure;
 mod population;
 
@@ -12,10 +13,13 @@ use clap::Parser;
 enum Command {
     /// Caches in memory: CPU, hit ratio, memory an entry.
     Dram(dram::Arguments),
+    /// One cache on a file: what it holds, writes and costs.
+    Flash(flash::Arguments),
 }
 
 fn main() {
     match Command::parse() {
         Command::Dram(arguments) => dram::run(&arguments),
+        Command::Flash(arguments) => flash::run(&arguments),
     }
 }

@@ -49,7 +49,8 @@ fn process_cpu() -> Duration {
 /// Memory of this process that is resident now, bytes.
 pub fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux tells every process its size");
-    let pages: u64 = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).expect("statm has it second");
+    let pages: u64 =
+        statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).expect("statm has it second");
     pages * rustix::param::page_size() as u64
 }
 

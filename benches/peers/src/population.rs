@@ -50,13 +50,26 @@ impl Population {
     }
 }
 
-/// `requests` objects by a Zipf law, the popular ones anywhere in the numbering.
-pub fn zipf(objects: usize, exponent: f64, requests: usize, seed: u64) -> Vec<u32> {
-    let mut rng = StdRng::seed_from_u64(seed);
-    let mut by_rank: Vec<u32> = (0..objects as u32).collect();
-    by_rank.shuffle(&mut rng);
-    let law = Zipf::new(objects as f64, exponent).expect("the exponent is positive");
-    (0..requests).map(|_| by_rank[(law.sample(&mut rng) as usize - 1).min(objects - 1)]).collect()
+/// Objects asked for by a Zipf law, the popular ones anywhere in the numbering and the same in every stream.
+pub struct Requests {
+    rng: StdRng,
+    by_rank: Vec<u32>,
+    law: Zipf<f64>,
+}
+
+impl Requests {
+    pub fn new(objects: usize, exponent: f64, seed: u64) -> Self {
+        let mut by_rank: Vec<u32> = (0..objects as u32).collect();
+        by_rank.shuffle(&mut StdRng::seed_from_u64(1));
+        let law = Zipf::new(objects as f64, exponent).expect("the exponent is positive");
+        Self { rng: StdRng::seed_from_u64(seed), by_rank, law }
+    }
+
+    /// The next `count`.
+    pub fn take(&mut self, count: usize) -> Vec<u32> {
+        let last = self.by_rank.len() - 1;
+        (0..count).map(|_| self.by_rank[(self.law.sample(&mut self.rng) as usize - 1).min(last)]).collect()
+    }
 }
 
 /// `requests` objects, each as likely as the others.

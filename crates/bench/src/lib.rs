@@ -14,3 +14,4 @@ pub mod progress;
 pub mod report;
 pub mod run;
 pub mod session;
+pub mod study;

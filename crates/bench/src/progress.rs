@@ -42,7 +42,10 @@ impl<W: Write> Progress<W> {
         if let Some(path) = &options.stats_file {
             for number in 0..instances {
                 let path = if instances == 1 { path.clone() } else { numbered(path, number) };
-                let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+                let opened = OpenOptions::new().create(true).append(true).open(&path);
+                let mut file = opened.map_err(|error| {
+                    std::io::Error::new(error.kind(), format!("writing {}: {error}", path.display()))
+                })?;
                 writeln!(file, "=== Starting new run ===")?;
                 files.push(file);
             }

@@ -4,15 +4,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use device::{Clock, SystemClock};
+use device::{Clock, Simulation, SystemClock};
 
 use crate::config::cachebench::{Config, ConfigError};
 use crate::config::lower::lower;
 use crate::config::plan::{InstancePlan, RunPlan};
 use crate::environment;
-use crate::report::RunReport;
+use crate::report::series::Recorder;
+use crate::report::{DriveReport, RunReport, totals};
+use crate::run::devices::{Devices, Supply};
 use crate::run::engine::EngineTarget;
-use crate::run::open::{self, OpenError};
+use crate::run::model_drive::ModelDrive;
+use crate::run::open::{self, OpenError, World};
+use crate::run::simulated::run_simulated;
 use crate::run::stop::Stop;
 use crate::run::{Instance, InstanceOptions, RunError, Watcher, run_all};
 
@@ -27,16 +31,21 @@ pub struct SessionOptions {
     pub time_all: bool,
     /// Ends the run when it is set.
     pub stop: Stop,
+    /// Divides the bytes of the cache and the drive and the number of keys, and leaves the number of reclaim units, the
+    /// shares and the sizes of objects as they are; 0 and 1 leave everything.
+    pub scale: u32,
 }
 
 /// Everything opened, nothing run yet.
 pub struct Session {
-    instances: Vec<Instance<EngineTarget>>,
+    instances: Vec<Arc<Instance<EngineTarget>>>,
     /// Which of them a later run is to find again.
     persistent: Vec<bool>,
     options: SessionOptions,
     flash_paths: Vec<PathBuf>,
-    clock: Arc<dyn Clock>,
+    world: World,
+    drive: Option<ModelDrive>,
+    warnings: Vec<String>,
 }
 
 /// Why a session could not be.
@@ -53,6 +62,9 @@ pub enum SessionError {
         /// What.
         source: OpenError,
     },
+    /// The model drive cannot be.
+    #[error(transparent)]
+    Drive(OpenError),
     /// The run could not start.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -64,16 +76,35 @@ impl Session {
     /// # Errors
     /// A feature that is not here, or something that cannot be opened.
     pub fn open(config: &Config, options: SessionOptions) -> Result<Self, SessionError> {
-        let plan = lower(config)?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let plan = lower(config)?.scaled(options.scale);
         let flash_paths = flash_paths(&plan);
         let persistent = plan.instances.iter().map(|it| it.cache.persist_dir.is_some()).collect();
-        let mut instances = Vec::new();
+        let (world, mut drive) = enter_world(&plan, &options)?;
+        let mut devices = Devices::of(plan.instances.iter().map(|it| &it.cache));
+        let supply: &mut dyn Supply = match &mut drive {
+            Some(drive) => drive,
+            None => &mut devices,
+        };
+        let (mut instances, mut warnings) = (Vec::new(), Vec::new());
         for (number, plan) in plan.instances.into_iter().enumerate() {
-            let opened = open_instance(plan, number, &options, &clock);
-            instances.push(opened.map_err(|source| SessionError::Open { instance: number, source })?);
+            let (instance, warned) = open_instance(plan, supply, number, &options, &world)
+                .map_err(|source| SessionError::Open { instance: number, source })?;
+            instances.push(Arc::new(instance));
+            warnings.extend(warned);
         }
-        Ok(Self { instances, persistent, options, flash_paths, clock })
+        Ok(Self { instances, persistent, options, flash_paths, world, drive, warnings })
+    }
+
+    /// Where what was opened is not as the config asks for.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The model drive under a simulated run.
+    #[must_use]
+    pub fn drive(&self) -> Option<&ModelDrive> {
+        self.drive.as_ref()
     }
 
     /// Runs it to its end and closes the caches.
@@ -82,14 +113,28 @@ impl Session {
     /// A workload or thread that cannot start.
     pub fn run(self, config: &Config, watcher: &mut dyn Watcher) -> Result<RunReport, SessionError> {
         let seed = self.options.seed;
-        let environment = environment::capture(&self.flash_paths, self.clock.unix_seconds());
-        let instances = run_all(&self.instances, self.options.timeout, watcher)?;
+        let environment = environment::capture(&self.flash_paths, SystemClock.unix_seconds());
+        let mut recorder = Recorder::new(watcher);
+        let timeout = self.options.timeout;
+        let instances = match &self.world {
+            World::Real(_) => run_all(&self.instances, timeout, &mut recorder)?,
+            World::Simulated(simulation) => {
+                run_simulated(simulation, &self.instances, timeout, &mut recorder)?
+            }
+        };
+        let mut series = recorder.series;
+        let all = totals(&instances);
+        series.end(all.seconds, all.counts);
+        let warnings = config.warnings.iter().map(ToString::to_string).chain(self.warnings.clone()).collect();
+        let drive = self.drive.as_ref().map(DriveReport::of);
         let errors = self.close();
         Ok(RunReport {
             errors,
             instances,
-            warnings: config.warnings.iter().map(ToString::to_string).collect(),
+            series,
+            warnings,
             seed,
+            drive,
             config: config.as_run(),
             environment,
         })
@@ -98,8 +143,11 @@ impl Session {
     /// A persistent cache is closed, so that the next run finds it; any other is only dropped, and its file goes with it.
     fn close(self) -> Vec<String> {
         let mut errors = Vec::new();
+        // The tasks of a simulation hold the instances.
+        drop(self.world);
         for (instance, persistent) in self.instances.into_iter().zip(self.persistent) {
-            if persistent && let Err(error) = instance.into_target().into_cache().close() {
+            let Some(instance) = Arc::into_inner(instance).filter(|_| persistent) else { continue };
+            if let Err(error) = instance.into_target().into_cache().close() {
                 errors.push(format!("The cache could not be closed and will start empty: {error}"));
             }
         }
@@ -107,26 +155,46 @@ impl Session {
     }
 }
 
+/// The world of a run, with a model drive in a simulated one.
+fn enter_world(
+    plan: &RunPlan,
+    options: &SessionOptions,
+) -> Result<(World, Option<ModelDrive>), SessionError> {
+    let Some(card) = &plan.card else { return Ok((World::Real(Arc::new(SystemClock)), None)) };
+    let caches = || plan.instances.iter().map(|it| &it.cache);
+    if caches().any(|cache| cache.persist_dir.is_some()) {
+        let words = "cache_config.cacheDir: nothing outlives a simulated run".to_owned();
+        return Err(SessionError::Drive(OpenError::Config(words)));
+    }
+    let simulation = Simulation::new(options.seed);
+    let drive = ModelDrive::new(&simulation.world(), card, options.scale, caches(), options.seed)
+        .map_err(SessionError::Drive)?;
+    Ok((World::Simulated(simulation), Some(drive)))
+}
+
 fn open_instance(
     plan: InstancePlan,
+    devices: &mut dyn Supply,
     number: usize,
     options: &SessionOptions,
-    clock: &Arc<dyn Clock>,
-) -> Result<Instance<EngineTarget>, OpenError> {
+    world: &World,
+) -> Result<(Instance<EngineTarget>, Vec<String>), OpenError> {
     // Instances of one run must not ask for the same keys in the same order.
     let seed = options.seed.wrapping_add(number as u64);
     let (workload, trace) = open::workload(&plan.workload)?;
-    let target = open::cache(&plan.cache, seed, clock)?;
+    let open::OpenCache { target, warnings } = open::cache(&plan.cache, devices, seed, world)?;
     let instance_options = InstanceOptions {
         seed,
-        clock: Arc::clone(clock),
+        clock: world.clock(),
+        waiter: world.waiter(),
         stop: options.stop.clone(),
-        time_all: options.time_all,
+        // Looking at the clock of a simulated world costs nothing.
+        time_all: options.time_all || matches!(world, World::Simulated(_)),
         inherits: plan.cache.persist_dir.is_some(),
         chains: open::has_chains(&plan.workload),
         trace,
     };
-    Ok(Instance::new(target, plan.run, workload, instance_options))
+    Ok((Instance::new(target, plan.run, workload, instance_options), warnings))
 }
 
 fn flash_paths(plan: &RunPlan) -> Vec<PathBuf> {

@@ -122,9 +122,9 @@ fn a_legacy_key_is_accepted_with_a_warning_that_names_it() {
 
 #[test]
 fn a_feature_that_is_not_here_is_valid_and_listed() {
-    let config = with(&["cache_config.deviceEnableFDP=true"]).unwrap();
+    let config = with(&["cache_config.enableItemDestructor=true"]).unwrap();
     assert_eq!(config.later.len(), 1);
-    assert!(with(&["cache_config.deviceEnableFDP=false"]).unwrap().later.is_empty());
+    assert!(with(&["cache_config.enableItemDestructor=false"]).unwrap().later.is_empty());
 }
 
 #[test]

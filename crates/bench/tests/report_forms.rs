@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use flashwright_bench::config::plan::RunSettings;
 use flashwright_bench::report::interval::Last;
+use flashwright_bench::report::series::Series;
 use flashwright_bench::report::text::{TextOptions, results, verdict};
 use flashwright_bench::report::{RunReport, json, totals};
 use flashwright_bench::run::counts::Counts;
 use flashwright_bench::run::latency::{Histogram, Latencies, Timed};
+use flashwright_bench::run::stop::StopReason;
 use flashwright_bench::run::target::{DramCounts, FlashCounts, Snapshot};
 use flashwright_bench::run::{InstanceReport, Observable};
 
@@ -51,6 +53,7 @@ fn snapshot() -> Snapshot {
         puts: Some(2_000),
         puts_stored: Some(1_900),
         logical_bytes: Some(1 << 30),
+        waiting_bytes: Some(0),
         host_bytes: Some(3 << 29),
         io_errors: Some(0),
         checksum_errors: Some(0),
@@ -88,9 +91,11 @@ fn instance() -> InstanceReport {
 
 fn report(instance: InstanceReport) -> RunReport {
     RunReport {
+        drive: None,
         instances: vec![instance],
         warnings: vec!["w".into()],
         errors: Vec::new(),
+        series: Series::default(),
         seed: 1,
         config: serde_json::json!({}),
         environment: serde_json::json!({}),
@@ -119,7 +124,7 @@ Hit Ratio     : 10.97%
         "NVM dev write amplification   : unknown",
         "Released 21 slabs",
         "  Evictions : attempts:      3,040, success: 99.57%",
-        "== Throughput for ==",
+        "== Throughput Stats ==",
         "Total Ops : 3.20 million",
         "Total sets: 2,559,176",
         "get       :    48,059/s, success   :  10.97%",
@@ -208,6 +213,17 @@ fn what_failed_is_said_and_fails() {
     let bad = report(bad);
     assert!(!bad.passed());
     assert_eq!(verdict(&bad), "Found 3 inconsistent cases\nNVM error. checksum_errors : 2\nFailed.\n");
+}
+
+#[test]
+fn a_run_that_ended_early_says_so() {
+    let mut early = instance();
+    early.stopped = Some(StopReason::Timeout);
+    early.counts.ops = 1_000;
+    assert_eq!(
+        verdict(&report(early)),
+        "Ended early, by its time limit: 1,000 of 3,200,000 operations\nFinished!\n"
+    );
 }
 
 #[test]

@@ -12,6 +12,7 @@ use flashwright_bench::config::cachebench::load_text;
 use flashwright_bench::config::lower::lower;
 use flashwright_bench::config::plan::WorkloadPlan;
 use flashwright_bench::config::{Loaded, Override};
+use flashwright_bench::run::pace::Waiter;
 use flashwright_bench::run::stop::{Stop, StopReason};
 use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, Observable, Watcher, run_all};
 use twin::MapTarget;
@@ -46,6 +47,7 @@ fn run(target: MapTarget, changes: &[&str], timeout: Option<Duration>) -> Instan
     let options = InstanceOptions {
         seed: 5,
         clock: Arc::new(SystemClock),
+        waiter: Waiter::Thread(Arc::new(SystemClock)),
         stop: Stop::default(),
         time_all: false,
         inherits: false,
@@ -53,7 +55,7 @@ fn run(target: MapTarget, changes: &[&str], timeout: Option<Duration>) -> Instan
         trace: None,
     };
     let instance = Instance::new(target, plan.run, workload, options);
-    run_all(&[instance], timeout, &mut Nobody).unwrap().remove(0)
+    run_all(&[Arc::new(instance)], timeout, &mut Nobody).unwrap().remove(0)
 }
 
 fn sound() -> MapTarget {

@@ -1,11 +1,13 @@
-//! The rim: the only threads of this room. They call the engine's steps and sleep when there is nothing to do.
+//! The rim: the only threads of this room. They call the engine's steps and sleep when there is nothing to do. Where
+//! threads are not wanted, the same loops are tasks for somebody's executor ([`tasks`]).
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use device::timer::{self, Timer};
 use event_listener::{Event, Listener};
 use futures_util::future::select;
 
@@ -14,6 +16,9 @@ use crate::flash::Waiting;
 use crate::flash::region::{self, RegionStore};
 use crate::flash::soc::Soc;
 use crate::hybrid::Engine;
+
+/// Background work that never ends by itself: dropping it ends it, between two steps or within one.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The threads of one cache. Stopped and joined when dropped.
 pub(crate) struct Background {
@@ -34,10 +39,12 @@ impl Background {
         let mut background = Self { stop: Arc::new(Stop::default()), threads: Vec::new() };
         let pairs = engine.flash.as_ref().map_or(0, |flash| flash.pairs.len());
         for pair in 0..pairs {
-            background
-                .spawn("flash-regions", engine, move |engine, stop| write_regions(engine, pair, stop))?;
-            background
-                .spawn("flash-buckets", engine, move |engine, stop| write_buckets(engine, pair, stop))?;
+            background.spawn("flash-regions", engine, move |engine, stop| {
+                pollster::block_on(write_regions(engine, pair, stop));
+            })?;
+            background.spawn("flash-buckets", engine, move |engine, stop| {
+                pollster::block_on(write_buckets(engine, pair, stop));
+            })?;
         }
         background.spawn("cache-upkeep", engine, upkeep)?;
         Ok(background)
@@ -75,32 +82,31 @@ impl Stop {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Sleeps until `work` is there or the cache closes.
-    fn or(&self, work: impl Future<Output = ()>) {
+    /// Waits until `work` is there or the cache closes.
+    async fn or(&self, work: impl Future<Output = ()>) {
         let rung = self.rung.listen();
         if !self.asked() {
-            pollster::block_on(select(rung, pin!(work)));
+            select(rung, pin!(work)).await;
         }
     }
 }
 
-fn write_regions(engine: &Engine, pair: usize, stop: &Stop) {
+async fn write_regions(engine: &Engine, pair: usize, stop: &Stop) {
     let Some(regions) = regions_of(engine, pair) else { return };
     while !stop.asked() {
-        let progress = pollster::block_on(regions.step(Waiting::Task));
-        if progress == region::Progress::Idle {
-            stop.or(regions.wait_work());
+        if regions.step(Waiting::Task).await == region::Progress::Idle {
+            stop.or(regions.wait_work()).await;
         }
     }
 }
 
-fn write_buckets(engine: &Engine, pair: usize, stop: &Stop) {
+async fn write_buckets(engine: &Engine, pair: usize, stop: &Stop) {
     let Some(soc) = soc_of(engine, pair) else { return };
     while !stop.asked() {
         if soc.wants_step() {
-            pollster::block_on(soc.step(Waiting::Task, engine.clock.unix_seconds()));
+            soc.step(Waiting::Task, engine.clock.unix_seconds()).await;
         } else {
-            stop.or(soc.wait_work(Waiting::Task));
+            stop.or(soc.wait_work(Waiting::Task)).await;
         }
     }
 }
@@ -111,6 +117,27 @@ fn regions_of(engine: &Engine, pair: usize) -> Option<&RegionStore> {
 
 fn soc_of(engine: &Engine, pair: usize) -> Option<&Soc> {
     engine.flash.as_ref()?.pairs[pair].soc.as_ref()
+}
+
+/// The background work of a cache as endless tasks: of each pair of flash engines one that writes regions and one that
+/// writes buckets, and one for upkeep, which sleeps by `timer`.
+pub(crate) fn tasks(engine: &Arc<Engine>, timer: &Arc<dyn Timer>) -> Vec<Task> {
+    let mut tasks: Vec<Task> = Vec::new();
+    let pairs = engine.flash.as_ref().map_or(0, |flash| flash.pairs.len());
+    for pair in 0..pairs {
+        let of_regions = Arc::clone(engine);
+        tasks.push(Box::pin(async move { write_regions(&of_regions, pair, &Stop::default()).await }));
+        let of_buckets = Arc::clone(engine);
+        tasks.push(Box::pin(async move { write_buckets(&of_buckets, pair, &Stop::default()).await }));
+    }
+    let (engine, timer) = (Arc::clone(engine), Arc::clone(timer));
+    tasks.push(Box::pin(async move {
+        loop {
+            let pause_ns = engine.upkeep_step();
+            timer::sleep(&*timer, pause_ns).await;
+        }
+    }));
+    tasks
 }
 
 fn upkeep(engine: &Engine, stop: &Stop) {

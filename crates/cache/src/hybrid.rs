@@ -23,7 +23,7 @@ use crate::flash::tier::{self, Crossing, FlashTier};
 use crate::flash::{FlashValue, Waiting, chain, region};
 use crate::in_flight::{InFlight, Joined, Turn};
 use crate::item::{Item, Layer};
-use crate::stats::{Counters, Stats};
+use crate::stats::{Counters, GetStats, Stats};
 use crate::upkeep::Upkeep;
 use crate::{Cache, KeyHash};
 
@@ -95,7 +95,11 @@ impl Cache {
         value_len: usize,
         options: &InsertOptions,
     ) -> Result<NewItem<'_>, Refusal> {
-        pollster::block_on(self.engine.allocate(key, value_len, options))
+        // Nearly always there is room at once, and then nothing has to be made that can be woken.
+        match self.engine.allocate_now(key, value_len, options)? {
+            Some(item) => Ok(item),
+            None => pollster::block_on(self.engine.allocate(key, value_len, options)),
+        }
     }
 
     /// Makes a new item visible in place of whatever its key held.
@@ -111,7 +115,16 @@ impl Cache {
 
     /// Stores `value` under `key`.
     pub async fn insert(&self, key: &[u8], value: &[u8], options: &InsertOptions) -> Inserted {
-        match self.allocate(key, value.len(), options).await {
+        self.fill(self.allocate(key, value.len(), options).await, key, value)
+    }
+
+    /// As [`insert`](Self::insert), on this thread.
+    pub fn insert_blocking(&self, key: &[u8], value: &[u8], options: &InsertOptions) -> Inserted {
+        self.fill(self.allocate_blocking(key, value.len(), options), key, value)
+    }
+
+    fn fill(&self, room: Result<NewItem<'_>, Refusal>, key: &[u8], value: &[u8]) -> Inserted {
+        match room {
             Ok(mut item) => {
                 item.copy_from_slice(value);
                 self.insert_new(item);
@@ -123,11 +136,6 @@ impl Cache {
                 Inserted::Rejected(refusal)
             }
         }
-    }
-
-    /// As [`insert`](Self::insert), on this thread.
-    pub fn insert_blocking(&self, key: &[u8], value: &[u8], options: &InsertOptions) -> Inserted {
-        pollster::block_on(self.insert(key, value, options))
     }
 
     /// Removes `key`; says whether it may have held something (certain for DRAM, a filter's word for flash).
@@ -143,38 +151,23 @@ impl Cache {
             || self.engine.flash.as_ref().is_some_and(|flash| flash.may_contain(hash))
     }
 
-    /// The item under `key`, or the one that `fetch` makes. Of many callers that miss at once one fetches and the others
-    /// wait for it. An error of `fetch` is the caller's; the next one tries again.
-    ///
-    /// # Errors
-    /// What `fetch` returned.
-    pub async fn get_or_insert_with<E>(
-        &self,
-        key: &[u8],
-        options: &InsertOptions,
-        fetch: impl AsyncFnOnce() -> Result<Vec<u8>, E>,
-    ) -> Result<Fetched<'_>, E> {
-        let hash = KeyHash::of(key);
-        loop {
-            if let Some(item) = self.get(key).await {
-                return Ok(Fetched::Found(item));
-            }
-            match self.loads.join(hash) {
-                Joined::Follow(load) => load.ended().await,
-                Joined::Lead(_turn) => {
-                    let value = fetch().await?;
-                    // A refused insert still serves its own caller.
-                    self.insert(key, &value, options).await;
-                    return Ok(Fetched::Made(value));
-                }
-            }
-        }
-    }
-
     /// Chains a piece of `value_len` bytes to the item under `key`; `fill` writes it.
     ///
     /// # Errors
     /// [`Refusal::NoParent`] if there is no such item, or why no room could be made.
+    pub async fn add_chained(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Refusal> {
+        self.engine.add_chained(key, value_len, fill, Waiting::Task).await
+    }
+
+    /// As [`add_chained`](Self::add_chained), on this thread.
+    ///
+    /// # Errors
+    /// As [`add_chained`](Self::add_chained).
     pub fn add_chained_blocking(
         &self,
         key: &[u8],
@@ -185,30 +178,14 @@ impl Cache {
     }
 }
 
-/// What [`Cache::get_or_insert_with`] returned: both deref to the value.
-#[derive(Debug)]
-pub enum Fetched<'a> {
-    /// It was in the cache.
-    Found(Item<'a>),
-    /// It was made, and offered to the cache.
-    Made(Vec<u8>),
-}
-
-impl std::ops::Deref for Fetched<'_> {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Found(item) => item,
-            Self::Made(value) => value,
-        }
-    }
-}
-
 /// The tiers and what ties them together. Knows no threads.
 pub(crate) struct Engine {
     pub(crate) dram: Dram,
     pub(crate) flash: Option<FlashTier>,
+    /// Reads of flash under way.
     pub(crate) in_flight: InFlight,
+    /// Fetches of callers under way.
+    pub(crate) loads: InFlight,
     pub(crate) counters: Counters,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) upkeep: Upkeep,
@@ -231,10 +208,8 @@ impl Engine {
     fn get_in_dram(&self, key: &[u8], hash: KeyHash) -> Option<Item<'_>> {
         let found = self.dram.get(key, hash);
         match found {
-            Some(handle) => {
-                self.counters.hit_dram(hash);
-                Some(Item::in_dram(handle, Layer::Dram))
-            }
+            // DRAM counted it.
+            Some(handle) => Some(Item::in_dram(handle, Layer::Dram)),
             None => {
                 if self.flash.is_none() {
                     self.counters.miss(hash);
@@ -338,35 +313,68 @@ impl Engine {
 }
 
 impl Engine {
-    async fn allocate(
+    pub(crate) async fn allocate(
         &self,
         key: &[u8],
         value_len: usize,
         options: &InsertOptions,
     ) -> Result<NewItem<'_>, Refusal> {
+        let room = self.make_room(key, value_len, options).await;
+        room.inspect_err(|&refusal| self.counters.rejected(refusal))
+    }
+
+    async fn make_room(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        options: &InsertOptions,
+    ) -> Result<NewItem<'_>, Refusal> {
+        loop {
+            if let Some(item) = self.allocate_now(key, value_len, options)? {
+                return Ok(item);
+            }
+            if let Some(flash) = &self.flash {
+                flash.wait_ready().await;
+            }
+        }
+    }
+
+    /// Room for an item; `None` while flash is behind with its writes.
+    fn allocate_now(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        options: &InsertOptions,
+    ) -> Result<Option<NewItem<'_>>, Refusal> {
         if usize::from(options.pool) >= self.pools {
             return Err(Refusal::NoSuchPool(options.pool));
         }
         let hash = KeyHash::of(key);
         let expiry_seconds =
             options.ttl_seconds.map_or(0, |ttl| self.clock.unix_seconds().saturating_add(ttl));
-        loop {
-            let (pool, crossing) = (PoolId(options.pool), Crossing(self.flash.as_ref()));
-            let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
-            match (room, &self.flash) {
-                (Ok(draft), _) => return Ok(NewItem { draft, hash }),
-                (Err(AllocateError::Busy), Some(flash)) => flash.wait_ready().await,
-                (Err(error), _) => return Err(error.into()),
-            }
+        let (pool, crossing) = (PoolId(options.pool), Crossing(self.flash.as_ref()));
+        match self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing) {
+            Ok(draft) => Ok(Some(NewItem { draft, hash })),
+            Err(AllocateError::Busy) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 
     fn insert(&self, item: NewItem<'_>) {
+        self.insert_unless(item, || false);
+    }
+
+    /// Makes a new item visible, unless `too_late` says so under the key's lock.
+    pub(crate) fn insert_unless(&self, item: NewItem<'_>, too_late: impl FnOnce() -> bool) {
         let hash = item.hash;
         let mut lock = self.dram.lock(hash);
+        if too_late() {
+            return self.counters.overtaken();
+        }
         self.displace(hash, item.draft.key());
         let linked = lock.link(item.draft);
         drop(lock);
+        self.counters.stored(hash);
         self.left(linked, Removal::Replaced);
     }
 
@@ -374,11 +382,13 @@ impl Engine {
         let hash = item.hash;
         let mut lock = self.dram.lock(hash);
         if lock.find(item.draft.key()).is_some() {
+            self.counters.present();
             return false;
         }
         self.displace(hash, item.draft.key());
         let linked = lock.link(item.draft);
         drop(lock);
+        self.counters.stored(hash);
         drop(linked);
         true
     }
@@ -403,6 +413,7 @@ impl Engine {
 
     /// Makes whatever flash holds or is about to deliver for the key unreachable. Called under the key's lock.
     fn displace(&self, hash: KeyHash, key: &[u8]) -> bool {
+        self.loads.overtake(hash);
         let Some(flash) = &self.flash else { return false };
         self.in_flight.overtake(hash);
         flash.may_contain(hash) && flash.forget(hash, key)
@@ -447,16 +458,24 @@ impl Engine {
             if let Some(soc) = &pair.soc
                 && soc.wants_step()
             {
-                soc.step(waiting, self.clock.unix_seconds()).await;
-                worked = true;
+                // What waits may be in the hands of another step: then this one had nothing to do.
+                worked |= !soc.step(waiting, self.clock.unix_seconds()).await.idle();
             }
         }
         worked
     }
 
+    /// A DRAM hit at the first look is counted by DRAM alone, one at the second by us: a get counts once.
+    fn gets(&self) -> GetStats {
+        let mut gets = self.counters.snapshot();
+        gets.hits_dram += self.dram.hits();
+        gets
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         Stats {
-            gets: self.counters.snapshot(),
+            gets: self.gets(),
+            inserts: self.counters.inserts(),
             pools: self.dram.stats(),
             dram_memory: self.dram.memory(),
             flash: self.flash.as_ref().map(FlashTier::stats),

@@ -15,17 +15,20 @@ mod hybrid;
 mod in_flight;
 pub mod item;
 pub mod key;
+mod load;
 mod open;
 pub mod stats;
 mod upkeep;
 
 use std::sync::Arc;
 
+pub use background::Task as BackgroundTask;
 pub use config::{Builder, CacheConfig, FlashConfig, Recovery, UpkeepConfig};
 pub use error::{CacheError, Inserted, Refusal};
-pub use hybrid::{Fetched, InsertOptions, NewItem};
+pub use hybrid::{InsertOptions, NewItem};
 pub use item::{Item, Layer};
 pub use key::KeyHash;
+pub use load::Fetched;
 pub use stats::Stats;
 
 /// A cache of bytes under keys, in DRAM and on flash. Shared by all threads.
@@ -33,7 +36,6 @@ pub struct Cache {
     // Dropped first: its threads use the engine.
     background: Option<background::Background>,
     engine: Arc<hybrid::Engine>,
-    loads: in_flight::InFlight,
 }
 
 impl Cache {
@@ -47,6 +49,13 @@ impl Cache {
     /// opened by [`Builder::open_stepped`]: where there are threads, they do this.
     pub async fn step(&self) -> bool {
         self.engine.step(flash::Waiting::Task).await
+    }
+
+    /// The background work of a cache opened by [`Builder::open_stepped`], as endless tasks for an executor; `timer`
+    /// tells when upkeep is due. They keep the cache's memory until they are dropped.
+    #[must_use]
+    pub fn background_tasks(&self, timer: &Arc<dyn device::timer::Timer>) -> Vec<BackgroundTask> {
+        background::tasks(&self.engine, timer)
     }
 
     /// Everything counted since the cache was opened.

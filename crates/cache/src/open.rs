@@ -35,27 +35,47 @@ impl Cache {
             dram,
             flash,
             in_flight: InFlight::new(),
+            loads: InFlight::new(),
             counters: Counters::new(),
             clock: Arc::clone(clock),
             pools,
             on_remove: config.on_remove.clone(),
         });
         let background = if threads { Some(Background::start(&engine)?) } else { None };
-        Ok(Self { loads: InFlight::new(), background, engine })
+        Ok(Self { background, engine })
     }
 }
 
 impl Cache {
-    /// Closes the cache so that the next one on the device comes back with what flash holds.
+    /// Closes the cache so that the next one on the device comes back with everything that flash can hold: what is in
+    /// DRAM goes there first, as if it were evicted.
     ///
     /// # Errors
     /// A transfer failed; the next cache on the device starts empty.
-    pub fn close(mut self) -> Result<(), CacheError> {
+    pub fn close(self) -> Result<(), CacheError> {
+        pollster::block_on(self.close_waiting(Waiting::Thread))
+    }
+
+    /// As [`close`](Self::close), as a task: what a cache in a simulated world needs, where a thread that waits stops
+    /// the world.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub async fn close_async(self) -> Result<(), CacheError> {
+        self.close_waiting(Waiting::Task).await
+    }
+
+    async fn close_waiting(mut self, waiting: Waiting) -> Result<(), CacheError> {
+        let alone = self.background.is_none();
+        self.engine.empty_dram(waiting, alone).await;
         // Its threads must be gone before the engines are drained for good.
         self.background = None;
         let Some(flash) = &self.engine.flash else { return Ok(()) };
         let now_seconds = self.engine.clock.unix_seconds();
-        flash.pairs.iter().try_for_each(|pair| pollster::block_on(pair.close(now_seconds, Waiting::Thread)))
+        for pair in &flash.pairs {
+            pair.close(now_seconds, waiting).await?;
+        }
+        Ok(())
     }
 }
 

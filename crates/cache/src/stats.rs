@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::KeyHash;
 use crate::dram::{MemoryStats, PoolStats};
+use crate::error::Refusal;
 use crate::flash::region::RegionStats;
 use crate::flash::soc::SocStats;
 use crate::flash::tier::PutStats;
@@ -13,6 +14,8 @@ use crate::flash::tier::PutStats;
 pub struct Stats {
     /// How gets ended.
     pub gets: GetStats,
+    /// How inserts ended.
+    pub inserts: InsertStats,
     /// The DRAM tier, pool by pool.
     pub pools: Vec<PoolStats>,
     /// Where the DRAM tier's memory is.
@@ -64,6 +67,42 @@ impl GetStats {
     }
 }
 
+/// How inserts ended: each as exactly one of these.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InsertStats {
+    /// Made visible.
+    pub stored: u64,
+    /// Dropped because a load was overtaken: the key was inserted or removed while its value was fetched.
+    pub overtaken: u64,
+    /// Not needed: DRAM held an item under the key, and the insert was to be made only if not.
+    pub present: u64,
+    /// Refused: larger than the largest allocation class.
+    pub rejected_too_large: u64,
+    /// Refused: the key is too long.
+    pub rejected_key_length: u64,
+    /// Refused: everything that could make room is in use.
+    pub rejected_all_pinned: u64,
+    /// Refused: there is no such pool.
+    pub rejected_no_such_pool: u64,
+}
+
+impl InsertStats {
+    /// Inserts that ended.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.stored + self.overtaken + self.present + self.rejected()
+    }
+
+    /// Inserts that were refused, for whatever reason.
+    #[must_use]
+    pub fn rejected(&self) -> u64 {
+        self.rejected_too_large
+            + self.rejected_key_length
+            + self.rejected_all_pinned
+            + self.rejected_no_such_pool
+    }
+}
+
 fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
@@ -86,11 +125,18 @@ pub struct FlashStats {
 }
 
 impl FlashStats {
-    /// Bytes the cache wrote to the device over the bytes of the items it stored (application-level write
-    /// amplification); `None` before the first item.
+    /// Of [`PutStats::logical_bytes`], those that wait in memory to be written.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> u64 {
+        let soc = self.soc.as_ref().map_or(0, SocStats::waiting_bytes);
+        soc + self.regions.as_ref().map_or(0, RegionStats::waiting_bytes)
+    }
+
+    /// Bytes the cache wrote to the device over the bytes of the items that it took and that wait no longer
+    /// (application-level write amplification); `None` before the first.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
-        ratio(self.device.written_bytes, self.puts.logical_bytes)
+        ratio(self.device.written_bytes, self.puts.logical_bytes.saturating_sub(self.waiting_bytes()))
     }
 }
 
@@ -111,9 +157,21 @@ pub struct UpkeepStats {
     pub release_evictions_failed: u64,
 }
 
-/// Counters of gets, striped by key so that threads seldom meet on one.
+/// Counters of gets and inserts: those of the usual ends striped by key, so that threads seldom meet on one.
 pub(crate) struct Counters {
     stripes: Box<[Stripe]>,
+    unusual: Unusual,
+}
+
+/// Inserts that did not end as they should.
+#[derive(Default)]
+struct Unusual {
+    overtaken: AtomicU64,
+    present: AtomicU64,
+    too_large: AtomicU64,
+    key_length: AtomicU64,
+    all_pinned: AtomicU64,
+    no_such_pool: AtomicU64,
 }
 
 const STRIPE_BITS: u32 = 6;
@@ -126,11 +184,50 @@ struct Stripe {
     misses: AtomicU64,
     coalesced: AtomicU64,
     promotions: AtomicU64,
+    stored: AtomicU64,
 }
 
 impl Counters {
     pub(crate) fn new() -> Self {
-        Self { stripes: std::iter::repeat_with(Stripe::default).take(1 << STRIPE_BITS).collect() }
+        let stripes = std::iter::repeat_with(Stripe::default).take(1 << STRIPE_BITS).collect();
+        Self { stripes, unusual: Unusual::default() }
+    }
+
+    pub(crate) fn stored(&self, hash: KeyHash) {
+        self.stripe(hash).stored.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn overtaken(&self) {
+        self.unusual.overtaken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn present(&self) {
+        self.unusual.present.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn rejected(&self, why: Refusal) {
+        let counter = match why {
+            Refusal::TooLarge { .. } => &self.unusual.too_large,
+            Refusal::KeyLength(_) => &self.unusual.key_length,
+            Refusal::AllPinned => &self.unusual.all_pinned,
+            Refusal::NoSuchPool(_) => &self.unusual.no_such_pool,
+            Refusal::NoParent => unreachable!("an insert needs no parent"),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn inserts(&self) -> InsertStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let unusual = &self.unusual;
+        InsertStats {
+            stored: self.stripes.iter().map(|stripe| read(&stripe.stored)).sum(),
+            overtaken: read(&unusual.overtaken),
+            present: read(&unusual.present),
+            rejected_too_large: read(&unusual.too_large),
+            rejected_key_length: read(&unusual.key_length),
+            rejected_all_pinned: read(&unusual.all_pinned),
+            rejected_no_such_pool: read(&unusual.no_such_pool),
+        }
     }
 
     pub(crate) fn hit_dram(&self, hash: KeyHash) {

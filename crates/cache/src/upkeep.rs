@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::config::UpkeepConfig;
-use crate::dram::{PoolId, Released};
+use crate::dram::{Emptied, PoolId, Released};
+use crate::flash::Waiting;
 use crate::flash::tier::Crossing;
 use crate::hybrid::Engine;
 use crate::stats::UpkeepStats;
@@ -108,6 +109,29 @@ impl Engine {
         }
         let next_ns = due.reap_ns.min(due.rebalance_ns);
         next_ns.saturating_sub(now_ns).min(LONGEST_PAUSE_NS)
+    }
+}
+
+/// What a cache does before it closes.
+impl Engine {
+    /// Hands what is in DRAM to flash, coldest first, so that the hottest is the youngest there. Where nobody else steps
+    /// (`alone`), it steps itself; it ends where flash takes no more though everything that waited was written.
+    pub(crate) async fn empty_dram(&self, waiting: Waiting, alone: bool) {
+        let Some(flash) = &self.flash else { return };
+        let mut drained = false;
+        loop {
+            match self.dram.empty_step(&Crossing(Some(flash))) {
+                Emptied::All => return,
+                Emptied::Some => drained = false,
+                Emptied::Busy if !alone => flash.wait_ready().await,
+                Emptied::Busy if self.step(waiting).await => {}
+                Emptied::Busy if drained => return,
+                Emptied::Busy => {
+                    flash.drain(waiting, self.clock.unix_seconds()).await;
+                    drained = true;
+                }
+            }
+        }
     }
 }
 

@@ -9,11 +9,15 @@ const MIB: u64 = 1 << 20;
 const ITEMS: u64 = 20_000;
 
 fn open(device: &Arc<MemoryDevice>) -> Cache {
+    open_with(device, MIB)
+}
+
+fn open_with(device: &Arc<MemoryDevice>, dram_bytes: u64) -> Cache {
     let device: Arc<dyn Device> = Arc::clone(device) as _;
     let mut flash = FlashConfig::new(device);
     flash.pairs[0].soc_share = 0.5;
     flash.regions.region_bytes = MIB as u32;
-    Cache::builder().dram_bytes(MIB).flash_config(flash).open().expect("the configuration fits")
+    Cache::builder().dram_bytes(dram_bytes).flash_config(flash).open().expect("the configuration fits")
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -55,6 +59,57 @@ fn a_clean_close_keeps_what_is_on_flash() {
 }
 
 #[test]
+fn a_clean_close_takes_what_was_in_dram_along() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let cache = open_with(&device, 16 * MIB);
+    // Fits in DRAM: nothing has been on flash before the close.
+    let few = 1_000;
+    for number in 0..few {
+        cache.insert_blocking(&key(number), &value(number), &InsertOptions::default());
+    }
+    for number in 0..few / 10 {
+        cache.add_chained_blocking(&key(number), 300, |link| link.fill(7)).unwrap();
+    }
+    let in_dram = found(&cache).len();
+    assert!(in_dram as u64 == few && cache.stats().flash.unwrap().puts.offered == 0, "{:?}", cache.stats());
+    cache.close().unwrap();
+    let cache = open_with(&device, 16 * MIB);
+    assert_eq!(found(&cache).len(), in_dram, "everything that was in DRAM came back");
+    for number in 0..few / 10 {
+        let item = cache.get_blocking(&key(number)).unwrap();
+        assert_eq!(item.chain().map(<[u8]>::len).collect::<Vec<_>>(), [300], "key {number} keeps its chain");
+    }
+}
+
+#[test]
+fn what_dram_takes_along_drives_out_the_oldest_of_a_full_flash() {
+    let device = Arc::new(MemoryDevice::new(16 * MIB));
+    let cache = open(&device);
+    fill(&cache);
+    let large = |range: std::ops::Range<u64>| range.filter(|number| number.is_multiple_of(8));
+    let newest = || large(ITEMS - 200..ITEMS);
+    assert!(newest().all(|number| cache.get_blocking(&key(number)).is_some()));
+    cache.close().unwrap();
+    let back = found(&open(&device));
+    assert!(newest().all(|number| back.contains(&number)), "the newest came back");
+    assert!(!large(0..200).any(|number| back.contains(&number)), "there was no room for the oldest");
+}
+
+#[test]
+fn a_cache_without_threads_takes_dram_along_too() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let builder = || Cache::builder().dram_bytes(32 * MIB).flash(Arc::clone(&device) as _);
+    let cache = builder().open_stepped().unwrap();
+    for number in 0..5_000 {
+        let inserted =
+            pollster::block_on(cache.insert(&key(number), &value(number), &InsertOptions::default()));
+        assert_eq!(inserted, flashwright_cache::Inserted::Stored);
+    }
+    cache.close().unwrap();
+    assert_eq!(found(&builder().open().unwrap()).len(), 5_000);
+}
+
+#[test]
 fn what_was_removed_stays_removed_after_a_restart() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let cache = open(&device);
@@ -89,6 +144,21 @@ fn a_snapshot_is_believed_once() {
     cache.close().unwrap();
     drop(open(&device));
     assert_eq!(found(&open(&device)), [], "the crash after the first reopening voids the snapshot");
+}
+
+#[test]
+fn a_configuration_that_is_refused_leaves_the_content_alone() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let cache = open(&device);
+    fill(&cache);
+    cache.close().unwrap();
+    let mut flash = FlashConfig::new(Arc::clone(&device) as _);
+    flash.pairs[0].soc_share = 0.5;
+    flash.regions.region_bytes = MIB as u32;
+    flash.regions.buffers = 0;
+    let refused = Cache::builder().dram_bytes(MIB).flash_config(flash).open();
+    assert!(matches!(refused, Err(CacheError::Config(_))));
+    assert!(!found(&open(&device)).is_empty());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 /// Flash caching with the wear measured.
 #[derive(Debug, Parser)]
-#[command(name = "flashwright", version, about, long_about = None, max_term_width = 110)]
+#[command(name = "flashwright", version, about = "Flash caching with the wear measured", long_about = None, max_term_width = 110)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

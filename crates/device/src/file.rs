@@ -1,33 +1,32 @@
 //! A file or a raw block device, transferred directly and asynchronously.
 //!
-//! Three ways lead to the kernel: [`Device::submit`] through io_uring (`ring`), or through a few threads where
-//! io_uring is not permitted (`pool`), and [`Device::execute`] by plain system calls on the caller's own thread.
+//! On a block device with write streams (a namespace with Flexible Data Placement, Linux 6.16), a placement handle is a
+//! stream of its writes.
 
-mod claim;
+pub(crate) mod claim;
 mod discard;
 mod medium;
 mod open;
-mod pool;
 mod probe;
-mod ring;
-mod transfer;
 
 use std::path::Path;
-use std::sync::Arc;
 
-use crate::{Completion, Counters, Device, ErrorKind, Geometry, IoError, Outcome, Request, RequestKind};
-use medium::Medium;
+use crate::carry::{Carrier, Open};
+use crate::nvme::wear::MediaProbe;
+use crate::placement::HandleAllocator;
+use crate::{Completion, Counters, Device, Geometry, IoError, Outcome, PlacementHandle, Request};
+use medium::OpenFile;
 pub use open::OpenOptions;
-use pool::Pool;
-use ring::Ring;
+pub(crate) use open::open_exclusively;
 
 /// A file or a raw block device that nobody else uses meanwhile.
 ///
 /// Dropping it waits for the requests in flight; its threads are gone then.
 pub struct FileDevice {
-    ring: Option<Ring>,
-    pool: Pool,
-    medium: Arc<Medium>,
+    carrier: Carrier<OpenFile>,
+    handles: HandleAllocator,
+    /// For an NVMe block device that counts, and lets us see.
+    media: Option<MediaProbe>,
 }
 
 /// What carries submitted requests.
@@ -43,18 +42,18 @@ impl FileDevice {
     /// Opens, and creates if asked to, the file or block device at `path`.
     ///
     /// # Errors
-    /// * [`ErrorKind::Open`]: no such path, no permission, a size that does not fit what
+    /// * [`ErrorKind::Open`](crate::ErrorKind::Open): no such path, no permission, a size that does not fit what
     ///   is there;
-    /// * [`ErrorKind::Busy`]: somebody else has it open as a device, or it is mounted;
-    /// * [`ErrorKind::Unsupported`]: direct I/O is refused and
-    ///   [`OpenOptions::buffered`] was not asked for, or the [`OpenOptions::engine`] asked for is not to be had;
-    /// * [`ErrorKind::NoSpace`]: the disk has no room for the file.
+    /// * [`ErrorKind::Busy`](crate::ErrorKind::Busy): somebody else has it open as a device, or it is mounted;
+    /// * [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): direct I/O is refused and [`OpenOptions::buffered`] was not asked for, or the
+    ///   [`OpenOptions::engine`] or [`OpenOptions::placement`] asked for is not to be had;
+    /// * [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace): the disk has no room for the file.
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, IoError> {
         Self::start(open::open(path.as_ref(), options, None)?, options.engine)
     }
 
-    /// Makes a file of `options.size_bytes` in a directory of its own inside `directory`. Both are removed when the
-    /// device is dropped.
+    /// Makes a file of `options.size_bytes` in a directory of its own inside `directory`. Both lose their names as soon as
+    /// the file is open, so that nothing is left behind by a process that was killed.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -62,66 +61,76 @@ impl FileDevice {
         Self::start(open::create_temporary(directory.as_ref(), options)?, options.engine)
     }
 
-    fn start(medium: Medium, engine: Option<Engine>) -> Result<Self, IoError> {
-        let medium = Arc::new(medium);
-        let ring = match engine {
-            Some(Engine::ThreadPool) => None,
-            Some(Engine::IoUring) => Some(Ring::new(Arc::clone(&medium)).map_err(|error| {
-                let context = format!("{}: io_uring is not to be had", medium.path.display());
-                IoError::with_source(ErrorKind::Unsupported, context, error)
-            })?),
-            None => Ring::new(Arc::clone(&medium)).ok(),
-        };
-        Ok(Self { ring, pool: Pool::new(Arc::clone(&medium)), medium })
+    fn start(open: Open<OpenFile>, engine: Option<Engine>) -> Result<Self, IoError> {
+        // A plain write cannot name a stream: there, only the ring will do.
+        let engine = if open.medium.write_streams > 0 { Some(Engine::IoUring) } else { engine };
+        let handles = HandleAllocator::new(open.geometry.placement_handles);
+        let media = open.medium.is_block_device.then(|| MediaProbe::open(&open.path)).flatten();
+        Ok(Self { carrier: Carrier::start(open, engine)?, handles, media })
     }
 
     /// What carries submitted requests: io_uring, unless it is not permitted or was not wanted.
     #[must_use]
     pub fn engine(&self) -> Engine {
-        if self.ring.is_some() { Engine::IoUring } else { Engine::ThreadPool }
+        self.carrier.engine()
     }
 
     /// Where the bytes are.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.medium.path
+        &self.carrier.open().path
     }
 
     /// Whether this is a raw block device and not a file on a file system.
     #[must_use]
     pub fn is_block_device(&self) -> bool {
-        self.medium.is_block_device
+        self.carrier.open().medium.is_block_device
+    }
+}
+
+impl FileDevice {
+    /// Who asked for a placement handle, in order, and what each was given.
+    #[must_use]
+    pub fn consumers(&self) -> Vec<(String, PlacementHandle)> {
+        self.handles.consumers()
     }
 }
 
 impl Device for FileDevice {
     fn geometry(&self) -> Geometry {
-        self.medium.geometry
+        self.carrier.open().geometry
     }
 
     fn submit(&self, request: Request, completion: Completion) {
-        // io_uring has no plain operation that discards on a block device, and the system call may take long.
-        let discards = self.medium.is_block_device && request.kind() == RequestKind::Trim;
-        let Some(request) = self.medium.accept(request, completion) else { return };
-        match &self.ring {
-            Some(ring) if !discards => ring.submit(request),
-            _ => self.pool.submit(request),
-        }
+        self.carrier.submit(request, completion);
     }
 
     fn execute(&self, request: Request) -> Outcome {
-        self.medium.execute(request)
+        let streams = self.carrier.open().medium.write_streams;
+        match request {
+            Request::Write { placement, .. } if streams > 0 && placement != PlacementHandle::DEFAULT => {
+                (self as &dyn Device).start(request).wait()
+            }
+            _ => self.carrier.execute(request),
+        }
     }
 
+    /// On an NVMe block device, media bytes are those of its whole endurance group since opening. To know them costs a
+    /// command to the drive.
     fn counters(&self) -> Counters {
-        self.medium.tally.counters()
+        let media_written_bytes = self.media.as_ref().and_then(MediaProbe::bytes);
+        Counters { media_written_bytes, ..self.carrier.counters() }
+    }
+
+    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
+        self.handles.allocate(consumer)
     }
 }
 
 impl std::fmt::Debug for FileDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (path, engine) = (self.path().display(), self.engine());
-        write!(f, "FileDevice({path}, {} bytes, {engine:?})", self.medium.geometry.capacity_bytes)
+        write!(f, "FileDevice({path}, {} bytes, {engine:?})", self.geometry().capacity_bytes)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where bytes go.
 //!
 //! A [`Device`] is a flat range of bytes that is read, written, trimmed and flushed asynchronously. Memory, a
-//! [file](mod@file) or block device, a [`stripe`] of several and a [slice](mod@slice) of one implement it; measuring,
+//! [file](mod@file) or block device, an [`nvme`] namespace by itself, a [`stripe`] of several and a [slice](mod@slice) of one implement it; measuring,
 //! throttling, faults and crash images are wrappers of it ([`wrap`]). One [`conformance`] suite runs on every
 //! implementation and wrapper.
 //! Who writes another device finds the contract's rules in [`check`] and its counting in [`tally`].
@@ -21,6 +21,7 @@
 //! device: the [`clock`], the [`timer`] and the seeded scheduler ([`sim`]).
 
 pub mod buffer;
+mod carry;
 pub mod check;
 pub mod clock;
 pub mod conformance;
@@ -28,7 +29,9 @@ pub mod error;
 pub mod file;
 mod join;
 pub mod memory;
+pub mod nvme;
 pub mod open;
+pub mod placement;
 pub mod request;
 pub mod sim;
 pub mod slice;
@@ -42,6 +45,7 @@ pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{ErrorKind, IoError};
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
+pub use nvme::PassthroughDevice;
 pub use open::DeviceSpec;
 pub use request::{Completion, Outcome, Pending, Request, RequestKind};
 pub use sim::{SimulatedDevice, Simulation};

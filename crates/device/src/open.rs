@@ -1,11 +1,13 @@
 //! From what a user types to a device.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::file::OpenOptions;
-use crate::{Device, ErrorKind, FileDevice, IoError, MemoryDevice};
+use crate::nvme::Location;
+use crate::nvme::locate::PathKind;
+use crate::{Device, ErrorKind, FileDevice, IoError, MemoryDevice, PassthroughDevice};
 
 /// A device as named on a command line.
 ///
@@ -14,6 +16,7 @@ use crate::{Device, ErrorKind, FileDevice, IoError, MemoryDevice};
 /// | `memory:` or `memory:SIZE` | memory of that size, or of the size that the configuration asks for |
 /// | `file:PATH` | the file, made if it is not there |
 /// | `PATH` of a directory | a file in a directory of its own in there, both removed afterwards |
+/// | `PATH` of an NVMe generic device (`/dev/ng0n1`) | the namespace, by passed-through commands |
 /// | `PATH` of anything else | the file or raw block device that is there |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceSpec {
@@ -44,9 +47,12 @@ impl DeviceSpec {
     /// Opens the device. A size in the text comes before the one in `options`.
     ///
     /// # Errors
-    /// As [`FileDevice::open`]; [`ErrorKind::Invalid`] if a size is needed and nobody told one.
+    /// As [`FileDevice::open`] and [`PassthroughDevice::open`]; [`ErrorKind::Invalid`] if a size is needed and nobody told one.
     pub fn open(&self, options: &OpenOptions) -> Result<Arc<dyn Device>, IoError> {
         match self {
+            Self::Memory(_) if options.placement => {
+                Err(IoError::new(ErrorKind::Unsupported, "memory: no placement: memory has none"))
+            }
             Self::Memory(size) => open_memory(size.or(options.size_bytes)),
             Self::File(path) => {
                 let options = OpenOptions { create: true, ..options.clone() };
@@ -57,9 +63,14 @@ impl DeviceSpec {
                 Err(invalid(format!("{path} is a directory; to make a file in it, a size is needed")))
             }
             Self::Path(path) if path.is_dir() => Ok(Arc::new(FileDevice::create_temporary(path, options)?)),
+            Self::Path(path) if is_generic(path) => Ok(Arc::new(PassthroughDevice::open(path, options)?)),
             Self::Path(path) => Ok(Arc::new(FileDevice::open(path, options)?)),
         }
     }
+}
+
+fn is_generic(path: &Path) -> bool {
+    Location::of(path).is_some_and(|location| location.kind == PathKind::Generic)
 }
 
 fn open_memory(size_bytes: Option<u64>) -> Result<Arc<dyn Device>, IoError> {
@@ -130,11 +141,28 @@ mod tests {
         let options = OpenOptions { size_bytes: Some(1 << 20), buffered: true, ..Default::default() };
         let device = spec.open(&options).unwrap();
         assert_eq!(device.geometry().capacity_bytes, 1 << 20);
-        let inside = || std::fs::read_dir(scratch.path()).unwrap().count();
-        assert_eq!(inside(), 1);
-        drop(device);
-        assert_eq!(inside(), 0);
+        let inside = std::fs::read_dir(scratch.path()).unwrap().count();
+        assert_eq!(inside, 0, "the file has no name, and a killed process leaves none behind");
         assert_eq!(spec.open(&OpenOptions::default()).err().unwrap().kind(), ErrorKind::Invalid);
+    }
+
+    #[test]
+    fn placement_where_there_is_none_is_refused_and_never_ignored() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join("flash");
+        for make_first in [false, true] {
+            if make_first {
+                std::fs::write(&file, [0; 8192]).unwrap();
+            }
+            let options =
+                OpenOptions { size_bytes: Some(8192), placement: true, buffered: true, ..Default::default() };
+            for spec in [DeviceSpec::File(file.clone()), DeviceSpec::Memory(None)] {
+                let error = spec.open(&options).err().unwrap();
+                assert_eq!(error.kind(), ErrorKind::Unsupported);
+                assert!(error.to_string().contains("no placement"), "{error}");
+            }
+            assert_eq!(file.exists(), make_first, "nothing is made for nothing");
+        }
     }
 
     #[test]

@@ -13,9 +13,7 @@ mod events;
 mod tasks;
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 pub use device::{LatencyModel, SimulatedDevice};
 use parking_lot::Mutex;
@@ -23,7 +21,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 pub use tasks::Task;
 
-use crate::timer::{Action, Timer};
+use crate::timer::{self, Action, Sleep, Timer};
 use crate::{Clock, VirtualClock};
 use events::Events;
 use tasks::Tasks;
@@ -113,9 +111,8 @@ impl World {
     }
 
     /// A future that ends `duration_ns` from now.
-    pub fn sleep(&self, duration_ns: u64) -> Sleep {
-        let deadline_ns = self.monotonic_ns().saturating_add(duration_ns);
-        Sleep { world: self.clone(), deadline_ns }
+    pub fn sleep(&self, duration_ns: u64) -> Sleep<'_> {
+        timer::sleep(self, duration_ns)
     }
 
     /// A number drawn from the seed.
@@ -147,26 +144,6 @@ impl Timer for World {
     /// The one thread of this world waits, and so the whole world does: events that were due meanwhile are late.
     fn wait_until(&self, due_ns: u64) {
         self.shared.clock.advance_to(due_ns);
-    }
-}
-
-/// See [`World::sleep`].
-#[must_use = "a future does nothing unless it is awaited"]
-pub struct Sleep {
-    world: World,
-    deadline_ns: u64,
-}
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.world.monotonic_ns() >= self.deadline_ns {
-            return Poll::Ready(());
-        }
-        let waker = context.waker().clone();
-        self.world.schedule(self.deadline_ns, move || waker.wake());
-        Poll::Pending
     }
 }
 

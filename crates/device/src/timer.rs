@@ -2,7 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -20,6 +23,31 @@ pub trait Timer: Clock {
 
     /// Returns at `due_ns` of this clock. For callers who block.
     fn wait_until(&self, due_ns: u64);
+}
+
+/// A future that ends `duration_ns` from now.
+pub fn sleep(timer: &dyn Timer, duration_ns: u64) -> Sleep<'_> {
+    Sleep { timer, deadline_ns: timer.monotonic_ns().saturating_add(duration_ns) }
+}
+
+/// See [`sleep`].
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Sleep<'a> {
+    timer: &'a dyn Timer,
+    deadline_ns: u64,
+}
+
+impl Future for Sleep<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.timer.monotonic_ns() >= self.deadline_ns {
+            return Poll::Ready(());
+        }
+        let waker = context.waker().clone();
+        self.timer.at(self.deadline_ns, Box::new(move || waker.wake()));
+        Poll::Pending
+    }
 }
 
 /// The machine's clock, with one thread that sleeps until something is due. The thread starts with the first action.

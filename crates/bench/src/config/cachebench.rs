@@ -23,6 +23,8 @@ pub struct Config {
     pub instances: Vec<InstanceConfig>,
     /// Accepted, but the user should know.
     pub warnings: Vec<Remark>,
+    /// The model drive that was named in place of the config's paths.
+    pub card: Option<String>,
     /// What a run of it needs that is not here yet; empty where it can run.
     pub later: Vec<Remark>,
 }
@@ -116,6 +118,7 @@ fn read(
         text: text.to_owned(),
         instances,
         warnings: findings.warnings.clone(),
+        card: overrides.iter().rev().find_map(Override::card),
         later: distinct(&findings.later),
     })))
 }

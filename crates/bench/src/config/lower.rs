@@ -35,7 +35,8 @@ pub fn lower(config: &Config) -> Result<RunPlan, ConfigError> {
             .ok()
     });
     let instances: Vec<_> = instances.collect();
-    if problems.is_empty() { Ok(RunPlan { instances }) } else { Err(refuse(problems)) }
+    let plan = RunPlan { instances, card: config.card.clone() };
+    if problems.is_empty() { Ok(plan) } else { Err(refuse(problems)) }
 }
 
 fn lower_instance(instance: &InstanceConfig) -> Result<InstancePlan, String> {
@@ -131,6 +132,8 @@ fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
             "cache_config.nvmAdmissionRetentionTimeThreshold",
         )?,
         allow_buffered: typed.flash_buffered,
+        placement: typed.device_fdp,
+        pending_divisor: 1,
     })
 }
 

@@ -11,6 +11,7 @@ pub mod knob;
 pub mod lower;
 pub mod overrides;
 pub mod plan;
+mod scale;
 mod text;
 
 pub use cachebench::{Config, ConfigError, InstanceConfig, Loaded};

@@ -50,6 +50,17 @@ impl FromStr for DeviceSpec {
     }
 }
 
+impl Override {
+    /// The model drive that it names.
+    #[must_use]
+    pub fn card(&self) -> Option<String> {
+        match self {
+            Self::Device(DeviceSpec::Simulated(card)) => Some(card.clone()),
+            _ => None,
+        }
+    }
+}
+
 /// `cache_config.cacheSizeMB=64`. The value is JSON; what is not JSON is taken as a string.
 impl FromStr for Override {
     type Err = String;
@@ -100,14 +111,23 @@ pub fn apply(overrides: &[Override], config: &mut Value, findings: &mut Findings
 fn apply_one(change: &Override, instance: &mut Value, findings: &mut Findings) {
     match change {
         Override::Set { path, value, .. } => set(instance, path, value.clone(), findings),
-        Override::Device(DeviceSpec::Simulated(card)) => {
-            findings.later("--device", format!("model SSD (sim:{card})"));
+        Override::Device(_) if !has_flash(instance) => {
+            findings.warning("--device", "no effect: nvmCacheSizeMB is 0, there is no flash");
         }
-        Override::Device(DeviceSpec::Memory) => set_paths(instance, Value::Array(Vec::new()), findings),
+        // The card stands beside the config: the paths of a simulated run mean nothing.
+        Override::Device(DeviceSpec::Simulated(_) | DeviceSpec::Memory) => {
+            set_paths(instance, Value::Array(Vec::new()), findings)
+        }
         Override::Device(DeviceSpec::Path(path)) => {
             set_paths(instance, Value::Array(vec![path.to_string_lossy().into()]), findings);
         }
     }
+}
+
+fn has_flash(instance: &Value) -> bool {
+    let cache = &instance["cache_config"];
+    let is_component = cache["allocator"].as_str().is_some_and(|it| it.ends_with("flash"));
+    is_component || cache["nvmCacheSizeMB"].as_f64().is_some_and(|mib| mib > 0.0)
 }
 
 fn set_paths(instance: &mut Value, paths: Value, findings: &mut Findings) {

@@ -12,6 +12,8 @@ use workload::generate::GeneratorConfig;
 pub struct RunPlan {
     /// One for each cache, run side by side.
     pub instances: Vec<InstancePlan>,
+    /// The model drive under all of them, by name or path of its card: the run is then simulated.
+    pub card: Option<String>,
 }
 
 /// One cache and what is done to it.
@@ -137,6 +139,10 @@ pub struct FlashPlan {
     pub retention_seconds: u32,
     /// Whether the page cache is accepted where direct I/O is refused.
     pub allow_buffered: bool,
+    /// The engine's usual limit of small items that wait for their bucket is divided by this.
+    pub pending_divisor: u32,
+    /// Whether consumers ask for placement handles of their own; a device without placement is then refused.
+    pub placement: bool,
 }
 
 /// Region order.

@@ -61,9 +61,10 @@ figures! {
     "alloc_attempts", "", "allocations tried in DRAM", |r| r.snapshot.dram.alloc_attempts.map(Reading::Whole);
     "evictions_dram", "items", "items evicted from DRAM", |r| r.snapshot.dram.evictions.map(Reading::Whole);
     "flash_bytes_logical", "B", "keys and values that flash took", |r| of_flash(r, |flash| flash.logical_bytes);
+    "flash_bytes_waiting", "B", "of flash_bytes_logical, what waits in memory at the end", |r| of_flash(r, |flash| flash.waiting_bytes);
     "flash_bytes_host", "B", "bytes written to the device", |r| of_flash(r, |flash| flash.host_bytes);
     "flash_bytes_media", "B", "bytes the medium wrote, where it tells", |r| of_flash(r, |flash| flash.media_bytes);
-    "alwa", "ratio", "flash_bytes_host / flash_bytes_logical", |r| flash_ratio(r, |flash| (flash.host_bytes, flash.logical_bytes));
+    "alwa", "ratio", "flash_bytes_host / (flash_bytes_logical - flash_bytes_waiting)", |r| flash_ratio(r, |flash| (flash.host_bytes, flash.settled_bytes()));
     "dlwa", "ratio", "flash_bytes_media / flash_bytes_host", |r| flash_ratio(r, |flash| (flash.media_bytes, flash.host_bytes));
     "gc_relocated_bytes", "B", "flash_bytes_media - flash_bytes_host", |r| of_flash(r, |flash| Some(flash.media_bytes?.saturating_sub(flash.host_bytes?)));
     "inconsistencies", "", "values found that should not have been", |r| whole(r.counts.inconsistencies);

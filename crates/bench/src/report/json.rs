@@ -19,7 +19,8 @@ pub fn render(report: &RunReport) -> Value {
         "config": report.config,
         "environment": report.environment,
         "seed": report.seed,
-        "world": "real",
+        "world": if report.drive.is_some() { "simulated" } else { "real" },
+        "drive": report.drive.as_ref().map(super::DriveReport::to_json),
         "instances": instances,
         "totals": instance(&totals(&report.instances), &report.warnings),
         "verdict": {
@@ -41,6 +42,8 @@ fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
     if let Some(flash) = &report.snapshot.flash {
         fields.insert("flash_buffered".to_owned(), flash.buffered.into());
         fields.insert("flash_recovered".to_owned(), flash.recovered.into());
+        let given = |(consumer, handle): &(String, u16)| json!({ "consumer": consumer, "handle": handle });
+        fields.insert("placement".to_owned(), flash.placement.iter().map(given).collect());
     }
     if let Some(trace) = &report.trace {
         let read = json!({ "rows": trace.rows, "rejected_rows": trace.rejected_rows, "messages": trace.messages, "failure": trace.failure });

@@ -1,11 +1,15 @@
 //! How a run went: one table of figures, and the forms it is given in.
 
+pub mod drive;
 pub mod figures;
 pub mod interval;
 pub mod json;
+pub mod plot;
+pub mod series;
 pub mod text;
 mod totals;
 
+pub use drive::DriveReport;
 pub use totals::totals;
 
 use crate::run::InstanceReport;
@@ -15,12 +19,16 @@ use crate::run::InstanceReport;
 pub struct RunReport {
     /// The instances, in the config's order.
     pub instances: Vec<InstanceReport>,
+    /// How all of them together went over time.
+    pub series: series::Series,
     /// What the user was warned of.
     pub warnings: Vec<String>,
     /// What went wrong after the run: caches that could not be closed.
     pub errors: Vec<String>,
     /// The seed it all followed from.
     pub seed: u64,
+    /// The model drive underneath, in the simulated world.
+    pub drive: Option<DriveReport>,
     /// The config as it ran.
     pub config: serde_json::Value,
     /// Where it ran.

@@ -9,7 +9,7 @@ use super::RunReport;
 use crate::run::InstanceReport;
 use crate::run::counts::{Counts, ratio};
 use crate::run::latency::Histogram;
-use crate::run::target::{FlashCounts, Snapshot};
+use crate::run::target::{ClassUse, FlashCounts, Snapshot};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 const PERCENTILES: [(&str, f64); 8] = [
@@ -28,17 +28,28 @@ const PERCENTILES: [(&str, f64); 8] = [
 pub struct TextOptions {
     /// Percentiles of finds and allocations.
     pub api_latency: bool,
+    /// Memory of each size class.
+    pub class_memory: Option<SizeForm>,
+}
+
+/// How sizes are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SizeForm {
+    /// `1.50 MB`, of 2^20 bytes as CacheBench's.
+    HumanReadable,
+    /// Bytes.
+    Raw,
 }
 
 /// Results of one instance.
 #[must_use]
 pub fn results(report: &InstanceReport, options: TextOptions) -> String {
     let mut out = String::from("== Test Results ==\n== Allocator Stats ==\n");
-    out += &allocator(&report.snapshot, &report.counts, Some(report).filter(|_| options.api_latency));
+    out += &allocator(&report.snapshot, &report.counts, Some((report, options)));
     if report.settings.print_flash_counters {
         out += &flash_counters(&report.snapshot);
     }
-    out += "\n== Throughput for ==\n";
+    out += "\n== Throughput Stats ==\n";
     out += &throughput(&report.counts, report.seconds);
     if let Some(trace) = &report.trace {
         out += &generator(trace);
@@ -70,12 +81,24 @@ pub fn verdict(report: &RunReport) -> String {
     for found in report.instances.iter().flat_map(|it| &it.inconsistencies).take(5) {
         line(&mut out, format_args!("  {found}"));
     }
+    if let Some(why) = report.instances.iter().find_map(|it| it.stopped) {
+        let done: u64 = report.instances.iter().map(|it| it.counts.ops).sum();
+        let asked: u64 = report.instances.iter().map(|it| it.settings.total_ops()).sum();
+        line(
+            &mut out,
+            format_args!("Ended early, {why}: {} of {} operations", grouped(done), grouped(asked)),
+        );
+    }
     out += if report.passed() { "Finished!\n" } else { "Failed.\n" };
     out
 }
 
 /// The allocator's block, in CacheBench's order.
-pub fn allocator(snapshot: &Snapshot, counts: &Counts, api: Option<&InstanceReport>) -> String {
+pub fn allocator(
+    snapshot: &Snapshot,
+    counts: &Counts,
+    at_the_end: Option<(&InstanceReport, TextOptions)>,
+) -> String {
     let mut out = String::new();
     let dram = &snapshot.dram;
     let flash = snapshot.flash.as_ref();
@@ -104,9 +127,12 @@ pub fn allocator(snapshot: &Snapshot, counts: &Counts, api: Option<&InstanceRepo
     for (pool, used) in dram.pool_usage.iter().enumerate() {
         line(&mut out, format_args!("Fraction of pool {pool} used : {used:.2}"));
     }
+    if let Some(form) = at_the_end.and_then(|(_, options)| options.class_memory) {
+        class_memory(&mut out, &dram.classes, form);
+    }
     line(&mut out, format_args!("Cache Gets    : {}", grouped(counts.gets)));
     line(&mut out, format_args!("Hit Ratio     : {:>6}", percent(counts.hit_ratio())));
-    if let Some(report) = api {
+    if let Some((report, _)) = at_the_end.filter(|(_, options)| options.api_latency) {
         api_latency(&mut out, "Cache Find API latency", &report.latencies.gets());
         api_latency(
             &mut out,
@@ -119,6 +145,29 @@ pub fn allocator(snapshot: &Snapshot, counts: &Counts, api: Option<&InstanceRepo
     }
     slabs(&mut out, snapshot);
     out
+}
+
+fn class_memory(out: &mut String, classes: &[ClassUse], form: SizeForm) {
+    let name = |it: &ClassUse| {
+        format!("pid{:2} cid{:4} {:>10}", it.pool, it.class, size(u64::from(it.chunk_bytes), form))
+    };
+    for class in classes {
+        line(out, format_args!("{} memorySize: {:>10}", name(class), size(class.slab_bytes, form)));
+    }
+    for class in classes {
+        let used = ratio(class.used_bytes, class.slab_bytes).unwrap_or(0.0);
+        line(out, format_args!("{} usageFraction: {used:.2}", name(class)));
+    }
+}
+
+fn size(bytes: u64, form: SizeForm) -> String {
+    let unit = if form == SizeForm::Raw { 0 } else { bytes.max(1).ilog2() / 10 };
+    match ["B", "KB", "MB", "GB"].get(unit as usize) {
+        Some(name) if unit > 0 => format!("{:.2}{name}", bytes as f64 / f64::from(1_u32 << (10 * unit))),
+        Some(name) if form == SizeForm::HumanReadable => format!("{bytes}{name}"),
+        Some(_) => bytes.to_string(),
+        None => format!("{:.2}TB", bytes as f64 / (GIB * 1024.0)),
+    }
 }
 
 fn flash_block(out: &mut String, flash: &FlashCounts, counts: &Counts) {
@@ -135,7 +184,10 @@ fn flash_block(out: &mut String, flash: &FlashCounts, counts: &Counts) {
         |part: Option<u64>, whole: Option<u64>| part.zip(whole).and_then(|(part, whole)| ratio(part, whole));
     line(
         out,
-        format_args!("NVM app write amplification   : {}", plain(of(flash.host_bytes, flash.logical_bytes))),
+        format_args!(
+            "NVM app write amplification   : {}",
+            plain(of(flash.host_bytes, flash.settled_bytes()))
+        ),
     );
     line(
         out,
@@ -169,6 +221,10 @@ fn flash_block(out: &mut String, flash: &FlashCounts, counts: &Counts) {
         ),
     );
     line(out, format_args!("NVM Deletes   : {} Skipped Deletes: unknown", number(flash.deletes)));
+    for (consumer, handle) in &flash.placement {
+        let role = if *handle == 0 { " (the default: no handle was left)" } else { "" };
+        line(out, format_args!("NVM placement : {consumer} writes with handle {handle}{role}"));
+    }
     if flash.buffered {
         line(out, format_args!("NVM transfers went through the page cache: latencies are not the device's"));
     }

@@ -52,6 +52,7 @@ fn add_dram(a: &DramCounts, b: &DramCounts) -> DramCounts {
         evict_attempts: add(a.evict_attempts, b.evict_attempts),
         evictions: add(a.evictions, b.evictions),
         pool_usage: Vec::new(),
+        classes: Vec::new(),
         slabs_released: add(a.slabs_released, b.slabs_released),
         slab_moves: add_pairs(a.slab_moves, b.slab_moves),
         slab_evictions: add_pairs(a.slab_evictions, b.slab_evictions),
@@ -71,12 +72,14 @@ fn add_flash(a: &FlashCounts, b: &FlashCounts) -> FlashCounts {
         evictions: add(a.evictions, b.evictions),
         deletes: add(a.deletes, b.deletes),
         logical_bytes: add(a.logical_bytes, b.logical_bytes),
+        waiting_bytes: add(a.waiting_bytes, b.waiting_bytes),
         host_bytes: add(a.host_bytes, b.host_bytes),
         host_read_bytes: add(a.host_read_bytes, b.host_read_bytes),
         media_bytes: add(a.media_bytes, b.media_bytes),
         io_errors: add(a.io_errors, b.io_errors),
         checksum_errors: add(a.checksum_errors, b.checksum_errors),
         buffered: a.buffered || b.buffered,
+        placement: [a.placement.clone(), b.placement.clone()].concat(),
         recovered: a.recovered && b.recovered,
         device_latency: match (&a.device_latency, &b.device_latency) {
             (Some((reads, writes)), Some(other)) => {

@@ -6,13 +6,24 @@ use cache::{Cache, InsertOptions, Item};
 use parking_lot::Mutex;
 
 use super::latency::Histogram;
-use super::target::{DramCounts, FlashCounts, Found, Layer, SetHow, SetOutcome, Snapshot, Target};
+use super::target::{ClassUse, DramCounts, FlashCounts, Found, Layer, SetHow, SetOutcome, Snapshot, Target};
 
 /// A cache and what was measured of its device.
 pub struct EngineTarget {
     cache: Cache,
+    face: Face,
     device_latency: Option<Arc<DeviceLatency>>,
     buffered: bool,
+    placement: Vec<(String, u16)>,
+}
+
+/// Which of the cache's two faces is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Face {
+    /// The caller's thread waits.
+    Blocking,
+    /// The caller is a task of the simulated world.
+    Task,
 }
 
 /// Latencies of a device's transfers. Several stripes, so that threads seldom meet.
@@ -61,8 +72,20 @@ impl DeviceLatency {
 impl EngineTarget {
     /// A target of `cache`.
     #[must_use]
-    pub fn new(cache: Cache, device_latency: Option<Arc<DeviceLatency>>, buffered: bool) -> Self {
-        Self { cache, device_latency, buffered }
+    pub fn new(cache: Cache, face: Face, device_latency: Option<Arc<DeviceLatency>>, buffered: bool) -> Self {
+        Self { cache, face, device_latency, buffered, placement: Vec::new() }
+    }
+
+    /// The same, whose consumers of flash were given these placement handles.
+    #[must_use]
+    pub fn placed(self, placement: Vec<(String, u16)>) -> Self {
+        Self { placement, ..self }
+    }
+
+    /// The cache.
+    #[must_use]
+    pub fn cache(&self) -> &Cache {
+        &self.cache
     }
 
     /// The cache, when the run is over.
@@ -89,20 +112,31 @@ impl Target for EngineTarget {
     type Item<'a> = Item<'a>;
 
     #[inline]
-    fn get(&self, key: &[u8]) -> Option<Item<'_>> {
-        self.cache.get_blocking(key)
+    async fn get(&self, key: &[u8]) -> Option<Item<'_>> {
+        match self.face {
+            Face::Blocking => self.cache.get_blocking(key),
+            Face::Task => self.cache.get(key).await,
+        }
     }
 
-    fn set(&self, key: &[u8], value_bytes: usize, how: SetHow, fill: impl FnOnce(&mut [u8])) -> SetOutcome {
+    async fn set(
+        &self,
+        key: &[u8],
+        value_bytes: usize,
+        how: SetHow,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> SetOutcome {
         let Ok(pool) = u8::try_from(how.pool) else { return SetOutcome::Refused };
         let options = InsertOptions { pool, ttl_seconds: how.ttl_seconds };
         // Spares the room for a value that would be thrown away again.
-        if how.only_if_absent && self.cache.contains(key) && self.cache.get_blocking(key).is_some() {
+        if how.only_if_absent && self.cache.contains(key) && self.get(key).await.is_some() {
             return SetOutcome::Kept;
         }
-        let Ok(mut item) = self.cache.allocate_blocking(key, value_bytes, &options) else {
-            return SetOutcome::Refused;
+        let room = match self.face {
+            Face::Blocking => self.cache.allocate_blocking(key, value_bytes, &options),
+            Face::Task => self.cache.allocate(key, value_bytes, &options).await,
         };
+        let Ok(mut item) = room else { return SetOutcome::Refused };
         fill(&mut item);
         if !how.only_if_absent {
             self.cache.insert_new(item);
@@ -111,8 +145,11 @@ impl Target for EngineTarget {
         if self.cache.insert_new_if_absent(item) { SetOutcome::Stored } else { SetOutcome::Kept }
     }
 
-    fn chain(&self, key: &[u8], value_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
-        self.cache.add_chained_blocking(key, value_bytes, fill).is_ok()
+    async fn chain(&self, key: &[u8], value_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        match self.face {
+            Face::Blocking => self.cache.add_chained_blocking(key, value_bytes, fill).is_ok(),
+            Face::Task => self.cache.add_chained(key, value_bytes, fill).await.is_ok(),
+        }
     }
 
     fn delete(&self, key: &[u8]) -> bool {
@@ -140,10 +177,22 @@ fn dram(stats: &cache::Stats) -> DramCounts {
         evict_attempts: sum(|class| class.evictions + class.eviction_failures),
         evictions: sum(|class| class.evictions),
         pool_usage: stats.pools.iter().map(cache::dram::PoolStats::used_fraction).collect(),
+        classes: stats.pools.iter().flat_map(classes).collect(),
         slabs_released: Some(stats.upkeep.slabs_released),
         slab_moves: Some((stats.upkeep.moves, stats.upkeep.moves_failed)),
         slab_evictions: Some((stats.upkeep.release_evictions, stats.upkeep.release_evictions_failed)),
     }
+}
+
+fn classes(pool: &cache::dram::PoolStats) -> impl Iterator<Item = ClassUse> {
+    let with_memory = pool.classes.iter().enumerate().filter(|(_, class)| class.slabs > 0);
+    with_memory.map(|(number, class)| ClassUse {
+        pool: pool.pool.0,
+        class: number,
+        chunk_bytes: class.chunk_bytes,
+        slab_bytes: u64::from(class.slabs) * u64::from(pool.slab_bytes),
+        used_bytes: class.allocated_bytes,
+    })
 }
 
 impl EngineTarget {
@@ -167,6 +216,7 @@ impl EngineTarget {
             evictions: both(|soc| soc.evictions, |regions| regions.evictions),
             deletes: both(|soc| soc.removes, |regions| regions.forgotten),
             logical_bytes: Some(flash.puts.logical_bytes),
+            waiting_bytes: Some(flash.waiting_bytes()),
             host_bytes: Some(flash.device.written_bytes),
             host_read_bytes: Some(flash.device.read_bytes),
             media_bytes: flash.device.media_written_bytes,
@@ -180,6 +230,7 @@ impl EngineTarget {
                 },
             ),
             buffered: self.buffered,
+            placement: self.placement.clone(),
             recovered: flash.recovered,
             device_latency: self.device_latency.as_ref().map(|latency| latency.read_and_write()),
         })

@@ -4,10 +4,14 @@
 //! [`run_all`] starts the threads of all instances, lets a [`Watcher`] look in between, and ends with a report each.
 
 pub mod counts;
+pub mod devices;
 pub mod engine;
+mod fit;
 pub mod latency;
+pub mod model_drive;
 pub mod open;
 pub mod pace;
+pub mod simulated;
 pub mod stop;
 pub mod target;
 pub mod worker;
@@ -27,6 +31,7 @@ use crate::config::plan::RunSettings;
 use crate::consistency::{Checker, Inconsistency};
 use counts::Counts;
 use latency::Latencies;
+use pace::Waiter;
 use stop::{Stop, StopReason};
 use target::{Snapshot, Target};
 use worker::{Board, CHAIN_LOCKS, Checking, MARK_BITS, Shared, Worker};
@@ -40,6 +45,8 @@ pub struct InstanceOptions {
     pub seed: u64,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// How workers wait: which world they are in.
+    pub waiter: Waiter,
     /// Ends the run early.
     pub stop: Stop,
     /// Time every operation, not a sample.
@@ -87,6 +94,12 @@ pub trait Observable {
 pub trait Watcher {
     /// A look; `elapsed` since the start.
     fn look(&mut self, instances: &[&dyn Observable], elapsed: Duration);
+
+    /// A moment of the simulated world, each hundredth of a virtual second: what is seen here is the same in every run of
+    /// one seed.
+    fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+        let _ = (instances, elapsed);
+    }
 }
 
 /// What became of one instance.
@@ -120,7 +133,7 @@ impl<T: Target> Instance<T> {
         workload: Box<dyn Workload>,
         options: InstanceOptions,
     ) -> Self {
-        let InstanceOptions { seed, clock, stop, time_all, inherits, chains, trace } = options;
+        let InstanceOptions { seed, clock, waiter, stop, time_all, inherits, chains, trace } = options;
         let now_ns = clock.monotonic_ns();
         let checking = settings.check_consistency.then(|| Checking {
             checker: Checker::new(inherits),
@@ -131,7 +144,7 @@ impl<T: Target> Instance<T> {
         let boards = std::iter::repeat_with(Board::default).take(settings.threads).collect();
         let bucket = settings.rate.map(|(rate, burst)| TokenBucket::new(rate, burst, now_ns));
         let payload = Payload::new(settings.zeros_percent);
-        let shared = Shared { target, settings, clock, payload, stop, bucket, checking, time_all };
+        let shared = Shared { target, settings, clock, waiter, payload, stop, bucket, checking, time_all };
         Self { shared, boards, workload, seed, trace, progress: Progress::default() }
     }
 
@@ -166,9 +179,14 @@ impl<T: Target> Instance<T> {
         }
     }
 
-    fn work(&self, number: usize, source: &mut dyn Source) {
+    fn begin(&self, workers: usize) {
+        self.progress.running.store(workers, Ordering::Release);
+        self.progress.started_ns.store(self.shared.clock.monotonic_ns(), Ordering::Release);
+    }
+
+    async fn work(&self, number: usize, source: &mut dyn Source) {
         let number_in_version = u16::try_from(number).unwrap_or(u16::MAX);
-        Worker::new(&self.shared, &self.boards[number], number_in_version).run(source);
+        Worker::new(&self.shared, &self.boards[number], number_in_version).run(source).await;
         if self.progress.running.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.progress.ended_ns.store(self.shared.clock.monotonic_ns(), Ordering::Release);
         }
@@ -209,6 +227,12 @@ pub enum RunError {
     /// The workload cannot.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// The simulated world goes on and nobody does anything.
+    #[error("no operation ended in {seconds} virtual seconds: the simulated run is stuck")]
+    Stuck {
+        /// How long it was watched.
+        seconds: u64,
+    },
     /// A thread could not be started.
     #[error("starting a worker thread: {0}")]
     Thread(std::io::Error),
@@ -219,7 +243,7 @@ pub enum RunError {
 /// # Errors
 /// A workload or a thread that cannot start; nothing runs any more then.
 pub fn run_all<T: Target>(
-    instances: &[Instance<T>],
+    instances: &[Arc<Instance<T>>],
     timeout: Option<Duration>,
     watcher: &mut dyn Watcher,
 ) -> Result<Vec<InstanceReport>, RunError> {
@@ -230,14 +254,13 @@ pub fn run_all<T: Target>(
     let finish = Finish::new(sources.iter().map(Vec::len).sum());
     let started = std::thread::scope(|scope| {
         for (instance, sources) in instances.iter().zip(sources) {
-            instance.progress.running.store(sources.len(), Ordering::Release);
-            instance.progress.started_ns.store(instance.shared.clock.monotonic_ns(), Ordering::Release);
+            instance.begin(sources.len());
             for (number, mut source) in sources.into_iter().enumerate() {
                 let finish = &finish;
                 let thread = std::thread::Builder::new().name(format!("worker-{number}"));
                 let work = move || {
                     let _done = finish.on_drop();
-                    instance.work(number, &mut *source);
+                    pollster::block_on(instance.work(number, &mut *source));
                 };
                 if let Err(error) = thread.spawn_scoped(scope, work) {
                     instance.shared.stop.set(StopReason::Interrupt);
@@ -249,11 +272,11 @@ pub fn run_all<T: Target>(
         Ok(())
     });
     started?;
-    Ok(instances.iter().map(Instance::report).collect())
+    Ok(instances.iter().map(|instance| instance.report()).collect())
 }
 
 fn watch<T: Target>(
-    instances: &[Instance<T>],
+    instances: &[Arc<Instance<T>>],
     timeout: Option<Duration>,
     watcher: &mut dyn Watcher,
     finish: &Finish,
@@ -261,7 +284,7 @@ fn watch<T: Target>(
     let Some(first) = instances.first() else { return };
     let (clock, stop) = (&first.shared.clock, &first.shared.stop);
     let observables: Vec<&dyn Observable> =
-        instances.iter().map(|instance| instance as &dyn Observable).collect();
+        instances.iter().map(|instance| &**instance as &dyn Observable).collect();
     let started_ns = clock.monotonic_ns();
     while !finish.wait(TICK) {
         let elapsed = Duration::from_nanos(clock.monotonic_ns() - started_ns);

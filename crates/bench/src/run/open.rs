@@ -1,22 +1,26 @@
 //! From a plan to what runs: the device, the cache on it, the workload.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use cache::config::Builder;
 use cache::config::{PairConfig, RebalanceBy};
 use cache::dram::DramConfig;
 use cache::flash::region::{OrderConfig, RegionConfig, Reinsertion};
 use cache::{Cache, CacheConfig, CacheError, FlashConfig, Recovery, UpkeepConfig};
-use device::file::OpenOptions;
+use device::timer::Timer;
 use device::wrap::MeasureDevice;
-use device::{Clock, Device, FileDevice, IoError, MemoryDevice, RequestKind, StripeDevice};
+use device::{Clock, Device, IoError, RequestKind, Simulation};
 use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirstConfig};
 use policy::eviction::{EvictionConfig, Refresh};
 use workload::generate::{Online, PreparedAccesses};
 use workload::trace::{Amplify, Format, Order, Replay, SuffixRule};
 use workload::{Source, Workload, WorkloadError};
 
-use super::engine::{DeviceLatency, EngineTarget};
+use super::devices::Supply;
+use super::engine::{DeviceLatency, EngineTarget, Face};
+use super::fit;
+use super::pace::Waiter;
 use crate::config::plan::{
     AdmissionPlan, CachePlan, EvictionPlan, FlashPlan, OrderPlan, RebalancePlan, RebalanceStrategy,
     ReinsertionPlan, ReplayPlan, WorkloadPlan,
@@ -47,11 +51,25 @@ pub enum OpenError {
     Config(String),
 }
 
+/// Rebalancing moves a slab at a time, so a config means slabs of CacheLib's size: with smaller ones, random rebalancing
+/// would take memory from the classes that need little. In a small cache they would be too few for its classes.
+const CACHELIB_SLAB_BYTES: u32 = 4 << 20;
+const CACHELIB_SLABS_FROM_BYTES: u64 = 128 * CACHELIB_SLAB_BYTES as u64;
+
+/// Room for small items that wait is not scaled below this.
+const LEAST_PENDING_BYTES: usize = 64 << 10;
+
 /// Opens the cache that `plan` describes.
 ///
 /// # Errors
 /// What of it cannot be had.
-pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<EngineTarget, OpenError> {
+pub fn cache(
+    plan: &CachePlan,
+    devices: &mut dyn Supply,
+    seed: u64,
+    world: &World,
+) -> Result<OpenCache, OpenError> {
+    let clock = &world.clock();
     let mut config = CacheConfig {
         dram: dram(plan)?,
         flash: None,
@@ -59,17 +77,91 @@ pub fn cache(plan: &CachePlan, seed: u64, clock: &Arc<dyn Clock>) -> Result<Engi
         seed,
         on_remove: None,
     };
-    let (mut latency, mut buffered) = (None, false);
+    let (mut latency, mut buffered, mut warnings) = (None, false, Vec::new());
+    let mut measured_device = None;
     if let Some(plan_flash) = &plan.flash {
-        let device = device(plan_flash, plan.persist_dir.is_some())?;
+        let device = devices.open(plan_flash)?;
         buffered = device.geometry().buffered;
         let measured = Arc::new(DeviceLatency::default());
         latency = Some(Arc::clone(&measured));
         let device = Arc::new(MeasureDevice::new(device, Arc::clone(clock), observer(measured)));
-        config.flash = Some(flash(plan_flash, device, plan.persist_dir.is_some(), seed));
+        measured_device = plan_flash.placement.then(|| Arc::clone(&device));
+        let flash = flash(plan_flash, device, plan.persist_dir.is_some(), seed);
+        if flash.regions.region_bytes != plan_flash.region_bytes {
+            warnings.push(smaller_regions(plan_flash.region_bytes, flash.regions.region_bytes));
+        }
+        config.flash = Some(flash);
     }
-    let cache = Cache::builder().config(config).clock(Arc::clone(clock)).open()?;
-    Ok(EngineTarget::new(cache, latency, buffered))
+    let builder = Cache::builder().config(config).clock(Arc::clone(clock));
+    let (cache, face) = match world {
+        World::Real(_) => (builder.open()?, Face::Blocking),
+        World::Simulated(simulation) => (open_in(simulation, builder)?, Face::Task),
+    };
+    let placement = measured_device.map_or_else(Vec::new, |device| device.consumers());
+    let placement = placement.into_iter().map(|(consumer, handle)| (consumer, handle.0)).collect();
+    let target = EngineTarget::new(cache, face, latency, buffered).placed(placement);
+    Ok(OpenCache { target, warnings })
+}
+
+/// A cache whose background work is tasks of `simulation`.
+fn open_in(simulation: &Simulation, builder: Builder) -> Result<Cache, OpenError> {
+    let cache = builder.open_stepped()?;
+    let timer: Arc<dyn Timer> = Arc::new(simulation.world());
+    for task in cache.background_tasks(&timer) {
+        simulation.spawn(task);
+    }
+    Ok(cache)
+}
+
+/// Which world a run is in.
+pub enum World {
+    /// The machine's, by its clock.
+    Real(Arc<dyn Clock>),
+    /// A simulated one.
+    Simulated(Simulation),
+}
+
+impl World {
+    /// The world's time.
+    #[must_use]
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        match self {
+            Self::Real(clock) => Arc::clone(clock),
+            Self::Simulated(simulation) => Arc::new(simulation.world()),
+        }
+    }
+
+    /// How its workers wait.
+    #[must_use]
+    pub fn waiter(&self) -> Waiter {
+        match self {
+            Self::Real(clock) => Waiter::Thread(Arc::clone(clock)),
+            Self::Simulated(simulation) => {
+                Waiter::Task { timer: Arc::new(simulation.world()), cpu_ns_per_op: SIMULATED_CPU_NS_PER_OP }
+            }
+        }
+    }
+}
+
+/// What an operation's own computing takes in the simulated world: a round number near what CacheLib and we measure for
+/// a get in memory, its generator and its counting.
+pub const SIMULATED_CPU_NS_PER_OP: u64 = 1000;
+
+/// A cache that is open.
+pub struct OpenCache {
+    /// It.
+    pub target: EngineTarget,
+    /// Where it is not as asked for.
+    pub warnings: Vec<String>,
+}
+
+fn smaller_regions(asked_bytes: u32, used_bytes: u32) -> String {
+    let kib = |bytes: u32| bytes >> 10;
+    format!(
+        "cache_config.navyRegionSizeMB: flash holds too few regions of {} KiB; they have {} KiB",
+        kib(asked_bytes),
+        kib(used_bytes)
+    )
 }
 
 fn observer(latency: Arc<DeviceLatency>) -> device::wrap::measure::Observer {
@@ -87,6 +179,7 @@ fn dram(plan: &CachePlan) -> Result<DramConfig, OpenError> {
         share: *share,
     };
     config.pools = plan.pool_shares.iter().enumerate().map(share).collect();
+    config.slab_bytes = (plan.dram_bytes >= CACHELIB_SLABS_FROM_BYTES).then_some(CACHELIB_SLAB_BYTES);
     config.alloc_factor = plan.classes.factor;
     config.min_alloc_bytes = plan.classes.min_bytes;
     config.max_alloc_bytes = plan.classes.max_bytes;
@@ -127,50 +220,6 @@ fn upkeep(plan: Option<&RebalancePlan>) -> UpkeepConfig {
     }
 }
 
-/// The device: memory, one path, or a stripe of several with the region as its unit.
-fn device(plan: &FlashPlan, persistent: bool) -> Result<Arc<dyn Device>, OpenError> {
-    if plan.paths.is_empty() {
-        return Ok(Arc::new(MemoryDevice::new(plan.bytes_per_device)));
-    }
-    let mut devices: Vec<Arc<dyn Device>> = Vec::new();
-    for path in &plan.paths {
-        devices.push(Arc::new(open_path(path, plan, persistent)?));
-    }
-    if devices.len() == 1 {
-        return Ok(devices.remove(0));
-    }
-    Ok(Arc::new(StripeDevice::new(devices, u64::from(plan.region_bytes))?))
-}
-
-/// A directory gets a file of its own, which a persistent cache finds again and any other removes at its end. What is
-/// not there is made, and goes the same way.
-fn open_path(path: &Path, plan: &FlashPlan, persistent: bool) -> Result<FileDevice, OpenError> {
-    let options = OpenOptions {
-        size_bytes: Some(plan.bytes_per_device),
-        create: true,
-        buffered: false,
-        remove_on_drop: !persistent,
-        ..OpenOptions::default()
-    };
-    if !path.exists()
-        && let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
-    {
-        std::fs::create_dir_all(parent)
-            .map_err(|source| OpenError::Directory { path: parent.into(), source })?;
-    }
-    let open = |options: &OpenOptions| match (path.is_dir(), persistent) {
-        (true, false) => FileDevice::create_temporary(path, options),
-        (true, true) => FileDevice::open(path.join("flashwright_cache"), options),
-        (false, _) => FileDevice::open(path, options),
-    };
-    match open(&options) {
-        Err(error) if error.kind() == device::ErrorKind::Unsupported && plan.allow_buffered => {
-            Ok(open(&OpenOptions { buffered: true, ..options })?)
-        }
-        opened => Ok(opened?),
-    }
-}
-
 fn flash(plan: &FlashPlan, device: Arc<dyn Device>, persistent: bool, seed: u64) -> FlashConfig {
     let mut config = FlashConfig::new(device);
     let share = |percent: u8| f64::from(percent) / 100.0;
@@ -180,7 +229,14 @@ fn flash(plan: &FlashPlan, device: Arc<dyn Device>, persistent: bool, seed: u64)
     config.bucket_bytes = plan.bucket_bytes;
     config.filter_bytes_per_bucket = plan.filter_bytes;
     config.regions = regions(plan, &config.regions, seed);
+    let capacity_bytes = config.device.geometry().capacity_bytes;
+    config.regions.region_bytes = fit::region_bytes(plan, capacity_bytes, config.regions.least_regions());
+    if plan.paths.len() > 1 {
+        // A region of a stripe lies on one device.
+        config.region_alignment_bytes = u64::from(config.regions.region_bytes);
+    }
     config.admission = Arc::from(policy::admission::build(&admission(plan, seed)));
+    config.pending_bytes = (config.pending_bytes / plan.pending_divisor as usize).max(LEAST_PENDING_BYTES);
     config.min_ttl_seconds = plan.min_ttl_seconds;
     config.recovery = if persistent { Recovery::Reopen } else { Recovery::Discard };
     config

@@ -1,14 +1,42 @@
-//! Waiting: what the pacing of [`workload::pace`] says, done by a thread.
+//! Waiting: what the pacing of [`workload::pace`] says, done by a thread or by a task of the simulated world.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use device::Clock;
+use device::timer::{self, Timer};
 
 /// Waits below this are spun away: a sleeping thread comes back some 50 µs late.
 const SPIN_BELOW_NS: u64 = 1_000_000;
 
+/// How a worker waits, by the world it is in.
+#[derive(Clone)]
+pub enum Waiter {
+    /// Its thread sleeps.
+    Thread(Arc<dyn Clock>),
+    /// Virtual time passes.
+    Task {
+        /// The world's time.
+        timer: Arc<dyn Timer>,
+        /// What an operation's own computing takes, nanoseconds.
+        cpu_ns_per_op: u64,
+    },
+}
+
+impl Waiter {
+    /// Waits until `until_ns`.
+    pub async fn until(&self, until_ns: u64) {
+        match self {
+            Self::Thread(clock) => wait_until(&**clock, until_ns),
+            Self::Task { timer, .. } => {
+                timer::sleep(&**timer, until_ns.saturating_sub(timer.monotonic_ns())).await;
+            }
+        }
+    }
+}
+
 /// Waits until `until_ns` on this thread.
-pub fn wait_until(clock: &dyn Clock, until_ns: u64) {
+fn wait_until(clock: &dyn Clock, until_ns: u64) {
     loop {
         let left_ns = until_ns.saturating_sub(clock.monotonic_ns());
         match left_ns {

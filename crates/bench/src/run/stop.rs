@@ -14,6 +14,16 @@ pub enum StopReason {
     Inconsistencies,
 }
 
+impl std::fmt::Display for StopReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Interrupt => "interrupted",
+            Self::Timeout => "by its time limit",
+            Self::Inconsistencies => "too many inconsistencies",
+        })
+    }
+}
+
 /// A flag that all threads of all instances look at.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<State>);

@@ -2,7 +2,8 @@
 
 use std::ops::Deref;
 
-/// Something that keeps values under keys and may lose them.
+/// Something that keeps values under keys and may lose them. In the real world its futures end at once: the thread that
+/// asks does the waiting. In the simulated world they wait as tasks.
 pub trait Target: Send + Sync {
     /// A found value, which stays readable while it is held.
     type Item<'a>: Found
@@ -10,13 +11,24 @@ pub trait Target: Send + Sync {
         Self: 'a;
 
     /// Looks `key` up.
-    fn get(&self, key: &[u8]) -> Option<Self::Item<'_>>;
+    fn get(&self, key: &[u8]) -> impl Future<Output = Option<Self::Item<'_>>>;
 
     /// Stores a value of `value_bytes` that `fill` writes.
-    fn set(&self, key: &[u8], value_bytes: usize, how: SetHow, fill: impl FnOnce(&mut [u8])) -> SetOutcome;
+    fn set(
+        &self,
+        key: &[u8],
+        value_bytes: usize,
+        how: SetHow,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> impl Future<Output = SetOutcome>;
 
     /// Hangs another piece on the item under `key`; no where there is none, or no room.
-    fn chain(&self, key: &[u8], value_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool;
+    fn chain(
+        &self,
+        key: &[u8],
+        value_bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> impl Future<Output = bool>;
 
     /// Removes `key`; whether it held something.
     fn delete(&self, key: &[u8]) -> bool;
@@ -94,12 +106,29 @@ pub struct DramCounts {
     pub evictions: Option<u64>,
     /// Share of each pool's memory in use, 0 to 1.
     pub pool_usage: Vec<f64>,
+    /// The size classes that have memory, pool by pool.
+    pub classes: Vec<ClassUse>,
     /// Slabs moved between classes.
     pub slabs_released: Option<u64>,
     /// Items moved for that, and those that could not be.
     pub slab_moves: Option<(u64, u64)>,
     /// Items evicted for that, and those that could not be.
     pub slab_evictions: Option<(u64, u64)>,
+}
+
+/// Memory of a size class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClassUse {
+    /// Its pool.
+    pub pool: u8,
+    /// Its number in the pool.
+    pub class: usize,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Bytes of its slabs.
+    pub slab_bytes: u64,
+    /// Of these, bytes of chunks that hold items.
+    pub used_bytes: u64,
 }
 
 /// Flash's counters.
@@ -127,6 +156,8 @@ pub struct FlashCounts {
     pub deletes: Option<u64>,
     /// Bytes of keys and values taken.
     pub logical_bytes: Option<u64>,
+    /// Of these, bytes that wait in memory to be written.
+    pub waiting_bytes: Option<u64>,
     /// Bytes written to the device.
     pub host_bytes: Option<u64>,
     /// Bytes read from the device.
@@ -139,8 +170,19 @@ pub struct FlashCounts {
     pub checksum_errors: Option<u64>,
     /// Whether transfers went through the page cache.
     pub buffered: bool,
+    /// Who asked for a placement handle, and what each was given; 0 is everybody's default. Empty without placement.
+    pub placement: Vec<(String, u16)>,
     /// Whether it came back with what an earlier run left.
     pub recovered: bool,
     /// Latency of device reads and writes so far, where they are measured.
     pub device_latency: Option<(super::latency::Histogram, super::latency::Histogram)>,
+}
+
+impl FlashCounts {
+    /// Bytes of keys and values that were written: those taken but for those that wait. What the cache writes for each of
+    /// them is its write amplification; without this, a short run would seem to write less than it took.
+    #[must_use]
+    pub fn settled_bytes(&self) -> Option<u64> {
+        Some(self.logical_bytes?.saturating_sub(self.waiting_bytes?))
+    }
 }

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use async_lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use device::Clock;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use workload::pace::{Pause, TokenBucket};
 use workload::payload::{self, Payload};
 use workload::{Request, RequestKind, Source};
 
 use super::counts::Counting;
 use super::latency::{Latencies, Timed};
-use super::pace::wait_until;
+use super::pace::Waiter;
 use super::stop::Stop;
 use super::target::{Found, Layer, SetHow, SetOutcome, Target};
 use crate::config::plan::RunSettings;
@@ -25,6 +26,9 @@ pub const MARK_BITS: u32 = 56 - MARK_SHIFT;
 /// One in so many operations is timed, unless all are asked for: two clock readings cost a quarter of a DRAM hit.
 pub const SAMPLE_EVERY: u32 = 16;
 
+/// Simulated computing is spent in pieces of at least this: each is an event of the world.
+const LEAST_SPENT_NS: u64 = 10_000;
+
 /// What all threads of a run share.
 pub struct Shared<T> {
     /// What is stressed.
@@ -33,6 +37,8 @@ pub struct Shared<T> {
     pub settings: RunSettings,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// How its threads or tasks wait.
+    pub waiter: Waiter,
     /// Value bytes.
     pub payload: Payload,
     /// Set when the run is to end early.
@@ -78,6 +84,8 @@ pub struct Worker<'a, T> {
     /// The thread's part of a version.
     number: u16,
     sets_done: u64,
+    /// Time for computing that was not spent yet.
+    owed_ns: u64,
     until_timed: u32,
     pause: Pause,
 }
@@ -86,11 +94,19 @@ impl<'a, T: Target> Worker<'a, T> {
     /// Worker `number` of a run.
     pub fn new(shared: &'a Shared<T>, board: &'a Board, number: u16) -> Self {
         let (batch, pause_ns) = shared.settings.delay.unwrap_or_default();
-        Self { shared, board, number, sets_done: 0, until_timed: 1, pause: Pause::new(batch, pause_ns) }
+        Self {
+            shared,
+            board,
+            number,
+            sets_done: 0,
+            owed_ns: 0,
+            until_timed: 1,
+            pause: Pause::new(batch, pause_ns),
+        }
     }
 
     /// Does what `source` asks until it ends, the thread's operations are done, or the run is stopped.
-    pub fn run(&mut self, source: &mut dyn Source) {
+    pub async fn run(&mut self, source: &mut dyn Source) {
         let limit = self.shared.settings.ops_per_thread;
         let mut done = 0;
         while done < limit {
@@ -99,44 +115,56 @@ impl<'a, T: Target> Worker<'a, T> {
                 if self.shared.stop.is_set() {
                     return;
                 }
-                self.hold_back();
-                self.perform(&request);
+                self.hold_back().await;
+                self.perform(&request).await;
                 self.board.counting.ops.one();
                 done += 1;
-                self.pause();
+                self.spend().await;
+                self.pause().await;
             }
         }
     }
 
     /// Waits for the run's turn.
-    fn hold_back(&self) {
+    async fn hold_back(&self) {
         if let Some(bucket) = &self.shared.bucket {
             let now_ns = self.shared.clock.monotonic_ns();
             let due_ns = bucket.reserve(1, now_ns);
             if due_ns > now_ns {
-                wait_until(&*self.shared.clock, due_ns);
+                self.shared.waiter.until(due_ns).await;
             }
+        }
+    }
+
+    /// In the simulated world computing takes the time that it is said to take.
+    #[inline]
+    async fn spend(&mut self) {
+        let Waiter::Task { cpu_ns_per_op, .. } = &self.shared.waiter else { return };
+        self.owed_ns += cpu_ns_per_op;
+        if self.owed_ns >= LEAST_SPENT_NS {
+            let now_ns = self.shared.clock.monotonic_ns();
+            self.shared.waiter.until(now_ns + std::mem::take(&mut self.owed_ns)).await;
         }
     }
 
     /// Pauses where the batch is full.
-    fn pause(&mut self) {
+    async fn pause(&mut self) {
         if let Some(pause_ns) = self.pause.after_operation() {
-            wait_until(&*self.shared.clock, self.shared.clock.monotonic_ns() + pause_ns);
+            self.shared.waiter.until(self.shared.clock.monotonic_ns() + pause_ns).await;
         }
     }
 
     #[inline]
-    fn perform(&mut self, request: &Request<'_>) {
+    async fn perform(&mut self, request: &Request<'_>) {
         match request.kind {
-            RequestKind::Get | RequestKind::LoneGet => self.get(request),
+            RequestKind::Get | RequestKind::LoneGet => self.get(request).await,
             RequestKind::Set | RequestKind::LoneSet => {
                 let how = self.how(request, self.shared.settings.only_set_if_miss);
-                self.set(request, how);
+                self.set(request, how).await;
             }
-            RequestKind::Delete => self.delete(request),
-            RequestKind::AddChained => self.add_chained(request),
-            RequestKind::Update => self.update(request),
+            RequestKind::Delete => self.delete(request).await,
+            RequestKind::AddChained => self.add_chained(request).await,
+            RequestKind::Update => self.update(request).await,
             RequestKind::CouldExist => self.could_exist(request),
         }
     }
@@ -145,23 +173,23 @@ impl<'a, T: Target> Worker<'a, T> {
         SetHow { pool: request.pool, ttl_seconds: request.ttl_seconds, only_if_absent }
     }
 
-    fn get(&mut self, request: &Request<'_>) {
-        if !self.find(request) && self.shared.settings.lookaside {
+    async fn get(&mut self, request: &Request<'_>) {
+        if !self.find(request).await && self.shared.settings.lookaside {
             let how = self.how(request, false);
-            self.set(request, how);
-            self.chain_after_miss(request);
+            self.set(request, how).await;
+            self.chain_after_miss(request).await;
         }
     }
 
     /// One counted get; whether it found something.
-    fn find(&mut self, request: &Request<'_>) -> bool {
-        let _chain = self.chain_lock(request.key_id).map(RwLock::read);
+    async fn find(&mut self, request: &Request<'_>) -> bool {
+        let _chain = self.read_chain(request.key_id).await;
         let (shared, board) = (self.shared, self.board);
         let counting = &board.counting;
         counting.gets.one();
         let checked = shared.checking.as_ref().map(|checking| checking.checker.begin_get(request.key_id));
         let started = self.start_timing();
-        let item = shared.target.get(request.key);
+        let item = shared.target.get(request.key).await;
         let what = match item.as_ref().map(Found::layer) {
             Some(Layer::Dram) => Timed::GetDram,
             Some(Layer::Flash) => Timed::GetFlash,
@@ -185,24 +213,24 @@ impl<'a, T: Target> Worker<'a, T> {
     }
 
     /// One counted set; whether the value is there now.
-    fn set(&mut self, request: &Request<'_>, how: SetHow) -> bool {
-        let _chain = self.chain_lock(request.key_id).map(RwLock::read);
-        self.set_locked(request, how)
+    async fn set(&mut self, request: &Request<'_>, how: SetHow) -> bool {
+        let _chain = self.read_chain(request.key_id).await;
+        self.set_locked(request, how).await
     }
 
-    fn set_locked(&mut self, request: &Request<'_>, how: SetHow) -> bool {
+    async fn set_locked(&mut self, request: &Request<'_>, how: SetHow) -> bool {
         let version = self.next_version();
         let shared = self.shared;
         let checking = shared.checking.as_ref();
         let begun = checking.map(|checking| checking.checker.begin_set(request.key_id, fold(&[version])));
         let (payload, populate) = (&shared.payload, shared.settings.populate);
         let started = self.start_timing();
-        let outcome =
-            self.shared.target.set(request.key, self.value_bytes(request.value_bytes), how, |value| {
-                if populate {
-                    payload.fill(value, request.key_id, version);
-                }
-            });
+        let outcome = shared.target.set(request.key, self.value_bytes(request.value_bytes), how, |value| {
+            if populate {
+                payload.fill(value, request.key_id, version);
+            }
+        });
+        let outcome = outcome.await;
         self.end_timing(Timed::Set, started);
         if let (Some(checking), Some(begun)) = (checking, begun) {
             match outcome {
@@ -222,8 +250,8 @@ impl<'a, T: Target> Worker<'a, T> {
         outcome == SetOutcome::Stored
     }
 
-    fn delete(&mut self, request: &Request<'_>) {
-        let _chain = self.chain_lock(request.key_id).map(RwLock::read);
+    async fn delete(&mut self, request: &Request<'_>) {
+        let _chain = self.read_chain(request.key_id).await;
         self.board.counting.deletes.one();
         let started = self.start_timing();
         let found = self.delete_checked(request);
@@ -244,11 +272,11 @@ impl<'a, T: Target> Worker<'a, T> {
     }
 
     /// A get for write and a new value in its place.
-    fn update(&mut self, request: &Request<'_>) {
+    async fn update(&mut self, request: &Request<'_>) {
         self.board.counting.updates.one();
-        if self.find(request) {
+        if self.find(request).await {
             let how = self.how(request, false);
-            self.set(request, how);
+            self.set(request, how).await;
         } else {
             self.board.counting.update_misses.one();
         }
@@ -268,32 +296,32 @@ impl<'a, T: Target> Worker<'a, T> {
 /// Chains.
 impl<'a, T: Target> Worker<'a, T> {
     /// The parent, set if it is not there, and the request's links behind it.
-    fn add_chained(&mut self, request: &Request<'_>) {
-        let _chain = self.chain_lock(request.key_id).map(RwLock::write);
+    async fn add_chained(&mut self, request: &Request<'_>) {
+        let _chain = self.write_chain(request.key_id).await;
         self.board.counting.add_chained.one();
         // A checked chain starts afresh: what it consists of is then known without reading it back.
         let checked = self.shared.checking.is_some();
-        let present = !checked && self.shared.target.get(request.key).is_some();
+        let present = !checked && self.shared.target.get(request.key).await.is_some();
         let how = self.how(request, false);
-        if (present || self.set_locked(request, how)) && self.hang(request) {
+        if (present || self.set_locked(request, how).await) && self.hang(request).await {
             return;
         }
         self.board.counting.add_chained_failures.one();
     }
 
     /// A chained item that a get missed comes back with its chain.
-    fn chain_after_miss(&mut self, request: &Request<'_>) {
+    async fn chain_after_miss(&mut self, request: &Request<'_>) {
         if request.chain_bytes.is_empty() || self.shared.checking.is_some() {
             return;
         }
-        if !self.hang(request) {
+        if !self.hang(request).await {
             self.board.counting.add_chained_failures.one();
         }
     }
 
     /// Hangs the request's links on its item. In a checked run each step is a version of its own: the parent's and
     /// those of the links so far.
-    fn hang(&mut self, request: &Request<'_>) -> bool {
+    async fn hang(&mut self, request: &Request<'_>) -> bool {
         let mut versions = vec![self.version_now()];
         for link_bytes in request.chain_bytes {
             let version = self.next_version();
@@ -305,11 +333,12 @@ impl<'a, T: Target> Worker<'a, T> {
             let (payload, populate) = (&shared.payload, shared.settings.populate);
             let link_bytes = self.value_bytes(u64::from(*link_bytes));
             let started = self.start_timing();
-            let hung = self.shared.target.chain(request.key, link_bytes, |link| {
+            let hung = shared.target.chain(request.key, link_bytes, |link| {
                 if populate {
                     payload.fill(link, request.key_id, version);
                 }
             });
+            let hung = hung.await;
             self.end_timing(Timed::AddChained, started);
             match (checking, begun) {
                 (Some(checking), Some(begun)) if hung => checking.checker.end_set(request.key_id, begun, now),
@@ -321,6 +350,20 @@ impl<'a, T: Target> Worker<'a, T> {
             }
         }
         true
+    }
+
+    async fn read_chain(&self, key_id: u64) -> Option<RwLockReadGuard<'a, ()>> {
+        match self.chain_lock(key_id) {
+            Some(lock) => Some(lock.read().await),
+            None => None,
+        }
+    }
+
+    async fn write_chain(&self, key_id: u64) -> Option<RwLockWriteGuard<'a, ()>> {
+        match self.chain_lock(key_id) {
+            Some(lock) => Some(lock.write().await),
+            None => None,
+        }
     }
 
     fn chain_lock(&self, key_id: u64) -> Option<&'a RwLock<()>> {

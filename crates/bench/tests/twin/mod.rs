@@ -49,7 +49,7 @@ impl Found for MapItem {
 impl Target for MapTarget {
     type Item<'a> = MapItem;
 
-    fn get(&self, key: &[u8]) -> Option<MapItem> {
+    async fn get(&self, key: &[u8]) -> Option<MapItem> {
         let mut state = self.state.lock().unwrap();
         state.gets += 1;
         let flip = self.flip_every.is_some_and(|every| state.gets.is_multiple_of(every));
@@ -62,7 +62,13 @@ impl Target for MapTarget {
         Some(MapItem(Arc::new(damaged)))
     }
 
-    fn set(&self, key: &[u8], value_bytes: usize, how: SetHow, fill: impl FnOnce(&mut [u8])) -> SetOutcome {
+    async fn set(
+        &self,
+        key: &[u8],
+        value_bytes: usize,
+        how: SetHow,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> SetOutcome {
         let mut value = vec![0; value_bytes];
         fill(&mut value);
         let mut state = self.state.lock().unwrap();
@@ -85,7 +91,7 @@ impl Target for MapTarget {
         SetOutcome::Stored
     }
 
-    fn chain(&self, key: &[u8], value_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+    async fn chain(&self, key: &[u8], value_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         let mut link = vec![0; value_bytes];
         fill(&mut link);
         let mut state = self.state.lock().unwrap();

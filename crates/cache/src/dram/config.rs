@@ -14,7 +14,7 @@ pub struct DramConfig {
     /// Memory for items, bytes. Whole slabs of it are used: see [`DramConfig::slab_bytes`].
     pub dram_bytes: u64,
     /// Bytes of a slab, a power of two from 64 KiB on; `None` takes 4 MiB, or less where `dram_bytes` would make
-    /// fewer than 256 slabs (but never less than the largest allocation).
+    /// fewer than 1024 slabs (but never less than the largest allocation).
     pub slab_bytes: Option<u32>,
     /// Pools and their shares. One pool of everything by default.
     pub pools: Vec<PoolConfig>,
@@ -133,7 +133,7 @@ pub enum ConfigError {
 const MIN_SLAB_BYTES: u32 = 64 << 10;
 const USUAL_SLAB_BYTES: u32 = 4 << 20;
 /// With fewer slabs than that, classes that need little hold too much.
-const WANTED_SLABS: u64 = 256;
+const WANTED_SLABS: u64 = 1024;
 const MAX_SIZES: usize = 256;
 const MAX_POOLS: usize = 64;
 

@@ -12,6 +12,7 @@
 
 mod chain;
 mod config;
+mod empty;
 mod evict;
 mod handle;
 mod index;
@@ -37,6 +38,7 @@ use policy::{Entry, HitRule};
 use crate::KeyHash;
 
 pub use config::{ConfigError, DramConfig, PolicyFactory, PoolConfig, PoolId};
+pub use empty::Emptied;
 pub use evict::{Discard, Spill, Stage, Victim};
 pub use handle::{Draft, Handle};
 pub use item::HEADER_BYTES;
@@ -108,17 +110,19 @@ impl Dram {
     /// The item of `key`, pinned, and the hit told to the policy. An expired item is removed and is no hit.
     #[inline]
     pub fn get(&self, key: &[u8], hash: KeyHash) -> Option<Handle<'_>> {
-        let handle = {
+        let (handle, marked) = {
             let table = self.index.read(hash);
-            Handle::pin(self, table.find(&self.pools.arena, key, hash)?)
+            let item = table.find(&self.pools.arena, key, hash)?;
+            let marked = self.mark(item);
+            (Handle::pin(self, item), marked)
         };
         let now_seconds = self.now_seconds();
         if handle.item.header().is_expired(now_seconds) {
             self.remove_expired(&handle, hash);
             return None;
         }
-        let class = self.touch(handle.item, now_seconds);
-        self.hits.count(hash, class.index);
+        self.hits.count(hash, marked.class.index);
+        self.touch(handle.item, now_seconds, marked);
         if handle.is_chained() {
             self.touch_chain(handle.item, now_seconds);
         }
@@ -169,17 +173,25 @@ impl Dram {
         self.clock.unix_seconds()
     }
 
+    /// Counts a hit for a policy that has it counted without a lock. Done before the item is pinned: pinning is a
+    /// locked instruction, which the processor does not look beyond, so the mark and the item would otherwise be
+    /// waited for one after the other. A mark on an item that turns out to have expired does no harm.
+    #[inline]
+    fn mark(&self, item: Item<'_>) -> Marked<'_> {
+        let (class, slot) = self.pools.class_of(item.reference());
+        if let HitRule::Mark(marks) = class.rule() {
+            marks.bump(slot);
+        }
+        Marked { class, slot }
+    }
+
     /// Tells the policy of a hit, as its rule wants it.
     #[inline]
-    fn touch(&self, item: Item<'_>, now_seconds: u32) -> &Class {
-        let (class, slot) = self.pools.class_of(item.reference());
+    fn touch(&self, item: Item<'_>, now_seconds: u32, marked: Marked<'_>) {
+        let Marked { class, slot } = marked;
         let header = item.header();
         match class.rule() {
-            HitRule::Ignore => header.set_touched_seconds(now_seconds),
-            HitRule::Mark(marks) => {
-                header.set_touched_seconds(now_seconds);
-                marks.bump(slot);
-            }
+            HitRule::Ignore | HitRule::Mark(_) => header.set_touched_seconds(now_seconds),
             HitRule::Refresh { refresh_seconds } => {
                 if now_seconds.saturating_sub(header.touched_seconds()) >= *refresh_seconds {
                     header.set_touched_seconds(now_seconds);
@@ -191,14 +203,13 @@ impl Dram {
                 class.hit(item, slot, now_seconds);
             }
         }
-        class
     }
 
     /// A chain is as hot as its parent: else its children would be evicted, and it with them.
     #[cold]
     fn touch_chain(&self, parent: Item<'_>, now_seconds: u32) {
         for child in chain::children(&self.pools.arena, self.chains.head(parent)) {
-            self.touch(child, now_seconds);
+            self.touch(child, now_seconds, self.mark(child));
         }
     }
 
@@ -227,6 +238,13 @@ impl Dram {
             self.free(item);
         }
     }
+}
+
+/// Where a hit is counted.
+#[derive(Clone, Copy)]
+struct Marked<'a> {
+    class: &'a Class,
+    slot: policy::Slot,
 }
 
 impl std::fmt::Debug for Dram {

@@ -402,6 +402,34 @@ impl Inner {
         None
     }
 
+    /// Whether the policy knows of none.
+    pub(super) fn is_without_items(&self) -> bool {
+        self.policy.as_ref().is_none_or(|policy| policy.is_empty())
+    }
+
+    /// The policy's next victim, out of the policy and marked as leaving; [`Taken::Nothing`] if it is in use.
+    pub(super) fn next_to_leave<'a>(
+        &mut self,
+        pools: &'a Pools,
+        class: &Class,
+        now_seconds: u32,
+    ) -> Option<Taken<'a>> {
+        let slot = self.policy.as_mut()?.evict(now_seconds)?;
+        let item = self.item_at(pools, class, slot);
+        let state = item.header().clear(State::IN_POLICY);
+        if state.has(State::LINKED) && state.has(State::CHILD) {
+            let parent = parent_of(&pools.arena, item);
+            if parent.header().begin_eviction() {
+                return Some(Taken::Chain { parent, child: item });
+            }
+        } else if item.header().begin_eviction() {
+            return Some(Taken::Victim(item));
+        }
+        self.policy().restore(slot, entry_of(item), now_seconds);
+        item.header().set(State::IN_POLICY);
+        Some(Taken::Nothing)
+    }
+
     /// Puts a chunk on the free list.
     pub(super) fn free(&mut self, pools: &Pools, class: &Class, item: Item<'_>) {
         self.counters.items -= 1;

@@ -146,6 +146,12 @@ impl Dram {
         }
     }
 
+    /// Hits of every class.
+    #[must_use]
+    pub fn hits(&self) -> u64 {
+        self.pools.classes.iter().map(|class| self.hits.of(class.index)).sum()
+    }
+
     /// Items that can be found.
     #[must_use]
     pub fn len(&self) -> usize {

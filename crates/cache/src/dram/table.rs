@@ -61,7 +61,7 @@ impl Table {
             let here = &self.lines[line];
             let mut matches = here.matches(tag);
             while matches != 0 {
-                let entry = matches.trailing_zeros() as usize / 8;
+                let entry = matches.trailing_zeros() as usize;
                 if is_meant(here.references[entry]) {
                     return Some(Place { line, entry });
                 }
@@ -150,17 +150,14 @@ fn tag(hash: u64) -> u8 {
 }
 
 impl Line {
-    /// The entries that have `tag`: the highest bit of byte `n` is set for entry `n`.
+    /// The entries that have `tag`: bit `n` is set for entry `n`.
     #[inline]
-    fn matches(&self, tag: u8) -> u128 {
-        const LOW: u128 = u128::from_ne_bytes([1; 16]);
-        const ALL_BUT_HIGHEST: u128 = LOW * 0x7f;
-        let mut bytes = [0; 16];
-        bytes[..ENTRIES].copy_from_slice(&self.tags);
-        let differing = u128::from_le_bytes(bytes) ^ (LOW * u128::from(tag));
-        // The sum carries into a byte's highest bit where any of its lower bits is set, and never into the next byte.
-        let equal = !(((differing & ALL_BUT_HIGHEST) + ALL_BUT_HIGHEST) | differing | ALL_BUT_HIGHEST);
-        equal & ((1 << (8 * ENTRIES)) - 1)
+    fn matches(&self, tag: u8) -> u32 {
+        let mut tags = [0; 16];
+        tags[..ENTRIES].copy_from_slice(&self.tags);
+        // Sixteen and without a branch, so that the compiler makes one comparison of it.
+        let equal = tags.iter().enumerate().fold(0, |bits, (n, &other)| bits | u32::from(other == tag) << n);
+        equal & ((1 << ENTRIES) - 1)
     }
 }
 

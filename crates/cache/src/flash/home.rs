@@ -52,6 +52,8 @@ impl Settlement<'_> {
     /// Opens the pair.
     pub(crate) async fn open(self, waiting: Waiting) -> Result<Pair, CacheError> {
         let layout = self.layout()?;
+        // Before anything is written: a configuration that is refused must not cost what is there.
+        self.check(&layout)?;
         let (mut superblock, place) = self.found(layout, waiting).await?;
         let mut sections = match place {
             Some(place) => read_snapshot(&*self.device, place, waiting).await.ok(),
@@ -141,6 +143,34 @@ impl Settlement<'_> {
         KeyHash::of(&bytes).0
     }
 
+    fn check(&self, layout: &Layout) -> Result<(), CacheError> {
+        let geometry = self.device.geometry();
+        let wrong = |error: &dyn std::fmt::Display| CacheError::Config(error.to_string());
+        if layout.regions > 0 {
+            self.regions_config(layout).check(&geometry).map_err(|error| wrong(&error))?;
+        }
+        if layout.soc_bytes > 0 {
+            self.soc_config(layout, 0).check(&geometry).map_err(|error| wrong(&error))?;
+        }
+        Ok(())
+    }
+
+    fn regions_config(&self, layout: &Layout) -> RegionConfig {
+        RegionConfig {
+            offset_bytes: layout.regions_offset,
+            capacity_bytes: layout.regions * layout.region_bytes,
+            ..self.config.regions.clone()
+        }
+    }
+
+    fn soc_config(&self, layout: &Layout, generation: u64) -> SocConfig {
+        let mut config = SocConfig::new(layout.soc_offset, layout.soc_bytes, generation);
+        config.bucket_bytes = self.config.bucket_bytes;
+        config.filter_bytes_per_bucket = self.config.filter_bytes_per_bucket;
+        config.pending_limit_bytes = (self.config.pending_bytes / self.config.pairs.len().max(1)).max(1);
+        config
+    }
+
     async fn open_regions(
         &self,
         layout: &Layout,
@@ -151,11 +181,7 @@ impl Settlement<'_> {
         if layout.regions == 0 {
             return Ok(None);
         }
-        let config = RegionConfig {
-            offset_bytes: layout.regions_offset,
-            capacity_bytes: layout.regions * layout.region_bytes,
-            ..self.config.regions.clone()
-        };
+        let config = self.regions_config(layout);
         let (device, clock) = (Arc::clone(&self.device), Arc::clone(self.clock));
         if let Some(section) = sections.iter().find(|section| section.name == REGIONS_SECTION) {
             let (device, clock) = (Arc::clone(&device), Arc::clone(&clock));
@@ -179,10 +205,7 @@ impl Settlement<'_> {
         if layout.soc_bytes == 0 {
             return Ok(None);
         }
-        let mut config = SocConfig::new(layout.soc_offset, layout.soc_bytes, superblock.generation_mark());
-        config.bucket_bytes = self.config.bucket_bytes;
-        config.filter_bytes_per_bucket = self.config.filter_bytes_per_bucket;
-        config.pending_limit_bytes = (self.config.pending_bytes / self.config.pairs.len().max(1)).max(1);
+        let config = self.soc_config(layout, superblock.generation_mark());
         let soc = Soc::new(Arc::clone(&self.device), config)
             .map_err(|error| CacheError::Config(error.to_string()))?;
         if let Some(section) = sections.iter().find(|section| section.name == SOC_SECTION) {
@@ -194,14 +217,19 @@ impl Settlement<'_> {
 }
 
 impl Pair {
-    /// Writes out what waits, then what a restart needs, then that the store is closed.
-    pub(crate) async fn close(&self, now_seconds: u32, waiting: Waiting) -> Result<(), CacheError> {
+    /// Writes out what waits.
+    pub(crate) async fn drain(&self, waiting: Waiting, now_seconds: u32) {
         if let Some(regions) = &self.regions {
             regions.drain(waiting).await;
         }
         if let Some(soc) = &self.soc {
             soc.drain(waiting, now_seconds).await;
         }
+    }
+
+    /// Writes out what waits, then what a restart needs, then that the store is closed.
+    pub(crate) async fn close(&self, now_seconds: u32, waiting: Waiting) -> Result<(), CacheError> {
+        self.drain(waiting, now_seconds).await;
         let home = &self.home;
         let mut superblock = *home.superblock.lock();
         let mut writer =

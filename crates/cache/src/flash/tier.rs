@@ -50,6 +50,7 @@ struct Puts {
     rejected_short_lived: AtomicU64,
     rejected_admission: AtomicU64,
     rejected_too_large: AtomicU64,
+    rejected_worn_out: AtomicU64,
     overtaken: AtomicU64,
     held_back: AtomicU64,
     logical_bytes: AtomicU64,
@@ -72,6 +73,8 @@ pub struct PutStats {
     pub rejected_admission: u64,
     /// Larger than the engine's largest item.
     pub rejected_too_large: u64,
+    /// The regions take nothing any more: too many of them could not be written and were given up.
+    pub rejected_worn_out: u64,
     /// Replaced, removed or picked up by a reader while on the way: the copy was abandoned, the item stayed in DRAM
     /// or had gone.
     pub overtaken: u64,
@@ -149,24 +152,23 @@ impl FlashTier {
         }
     }
 
-    /// Whether every engine has room for another item.
-    fn ready(&self) -> bool {
-        self.pairs.iter().all(|pair| {
-            pair.regions.as_ref().is_none_or(RegionStore::ready) && pair.soc.as_ref().is_none_or(Soc::ready)
-        })
+    /// Waits until each engine has had room for another item, or can never have any again. Others may be quicker to take
+    /// it: whoever is refused then waits anew.
+    pub(crate) async fn wait_ready(&self) {
+        for pair in &self.pairs {
+            if let Some(regions) = &pair.regions {
+                regions.wait_ready().await;
+            }
+            if let Some(soc) = &pair.soc {
+                soc.wait_ready(Waiting::Task).await;
+            }
+        }
     }
 
-    /// Waits until every engine has room for another item.
-    pub(crate) async fn wait_ready(&self) {
-        while !self.ready() {
-            for pair in &self.pairs {
-                if let Some(regions) = &pair.regions {
-                    regions.wait_ready().await;
-                }
-                if let Some(soc) = &pair.soc {
-                    soc.wait_ready(Waiting::Task).await;
-                }
-            }
+    /// Writes out everything that waits in memory.
+    pub(crate) async fn drain(&self, waiting: Waiting, now_seconds: u32) {
+        for pair in &self.pairs {
+            pair.drain(waiting, now_seconds).await;
         }
     }
 
@@ -208,6 +210,7 @@ impl FlashTier {
             rejected_short_lived: read(&puts.rejected_short_lived),
             rejected_admission: read(&puts.rejected_admission),
             rejected_too_large: read(&puts.rejected_too_large),
+            rejected_worn_out: read(&puts.rejected_worn_out),
             overtaken: read(&puts.overtaken),
             held_back: read(&puts.held_back),
             logical_bytes: read(&puts.logical_bytes),
@@ -250,10 +253,11 @@ impl FlashTier {
             match regions.stage(item) {
                 Ok(staged) => Some(InEngine::Region(regions, staged)),
                 Err(region::Refusal::Full) => None,
-                Err(region::Refusal::TooLarge | region::Refusal::WornOut) => return self.refuse_large(),
+                Err(region::Refusal::TooLarge) => return refuse(&self.puts.rejected_too_large),
+                Err(region::Refusal::WornOut) => return refuse(&self.puts.rejected_worn_out),
             }
         } else {
-            return self.refuse_large();
+            return refuse(&self.puts.rejected_too_large);
         };
         match engine {
             Some(engine) => Stage::Ready(Staged { bytes: bytes as u64, engine }),
@@ -262,11 +266,6 @@ impl FlashTier {
                 Stage::Busy
             }
         }
-    }
-
-    fn refuse_large(&self) -> Stage<Staged<'_>> {
-        count(&self.puts.rejected_too_large);
-        Stage::Drop
     }
 
     fn stage<'a>(&'a self, victim: &Victim<'_>) -> Stage<Staged<'a>> {
@@ -345,6 +344,11 @@ pub(crate) fn pool_of(tag: u16) -> u8 {
 /// Whether the tag's value is a chain.
 pub(crate) fn is_chained(tag: u16) -> bool {
     tag & CHAINED != 0
+}
+
+fn refuse<T>(why: &AtomicU64) -> Stage<T> {
+    count(why);
+    Stage::Drop
 }
 
 fn count(counter: &AtomicU64) {

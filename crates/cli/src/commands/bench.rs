@@ -3,16 +3,19 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use bench::config::cachebench::{load, load_text};
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
 use bench::progress::{Progress, ProgressOptions};
-use bench::report::text::{self, TextOptions};
-use bench::report::{RunReport, json, totals};
+use bench::report::text::{self, SizeForm, TextOptions};
+use bench::report::{RunReport, json, plot, totals};
 use bench::run::stop::Stop;
 use bench::session::{Session, SessionOptions};
 use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 /// The config that runs when none is named.
 const EXAMPLE: &str = include_str!("../../../../examples/hybrid.json");
@@ -33,6 +36,9 @@ pub struct Arguments {
     /// Write the result as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Draw throughput, hit ratio and latencies as an SVG picture
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
     /// Seed of everything random; recorded in the result
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -42,12 +48,18 @@ pub struct Arguments {
     /// Check the config and stop
     #[arg(long)]
     validate: bool,
-    /// Override a key, such as cache_config.cacheSizeMB=64 or [1].test_config.numOps=1000
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        help = "Override a key, such as cache_config.cacheSizeMB=64 or [1].test_config.numOps=1000"
+    )]
     set: Vec<Override>,
-    /// Put flash here instead: `memory:`, `file:PATH`, `PATH`
+    /// Put flash here instead: `memory:`, `file:PATH`, `PATH`, or `sim:CARD`, a model drive in virtual time
     #[arg(long, value_name = "SPEC")]
     device: Option<DeviceSpec>,
+    /// Divide the bytes of cache and model drive and the number of keys, as in 1/64
+    #[arg(long, value_name = "1/N", default_value = "1", value_parser = crate::quantity::scale)]
+    scale: u32,
     /// Stop after so many seconds with a full report; 0 is no limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     timeout_seconds: u64,
@@ -60,6 +72,19 @@ pub struct Arguments {
     /// Time every operation, not one in sixteen, and print percentiles of finds and allocations
     #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value_t = false, require_equals = true)]
     report_api_latency: bool,
+    /// Print the memory of each size class
+    #[arg(long, value_name = "FORM", num_args = 0..=1, default_missing_value = "human_readable")]
+    report_ac_memory_usage_stats: Option<ClassMemory>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ClassMemory {
+    /// In B, KB, MB and GB
+    #[value(name = "human_readable")]
+    HumanReadable,
+    /// In bytes
+    #[value(name = "raw")]
+    Raw,
 }
 
 /// Runs the command.
@@ -67,7 +92,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     match load_config(arguments) {
         Ok(Loaded::Part(kind, warnings)) => validated_part(arguments, kind, &warnings),
         Ok(Loaded::Config(config)) => {
-            warn(&config, arguments);
+            warn(&config, &config.warnings, arguments);
             if arguments.validate { validated(&config, arguments) } else { execute(&config, arguments) }
         }
         Err(error) => usage_error(&error),
@@ -96,12 +121,21 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
         timeout: (arguments.timeout_seconds > 0).then(|| Duration::from_secs(arguments.timeout_seconds)),
         time_all: arguments.report_api_latency,
         stop,
+        scale: arguments.scale,
     };
+    // A run of hours must not end with a result that cannot be written.
+    let results = [&arguments.json, &arguments.plot];
+    for file in results.into_iter().flatten().filter(|file| *file != Path::new("-")) {
+        if let Err(error) = check_writable(file) {
+            return usage_error(&error);
+        }
+    }
     greet(config, arguments);
     let session = match Session::open(config, options) {
         Ok(session) => session,
         Err(error) => return usage_error(&error),
     };
+    warn(config, session.warnings(), arguments);
     match run_session(session, config, arguments) {
         Ok(report) if report.passed() => ExitCode::from(PASSED),
         Ok(_) => ExitCode::from(FAILED),
@@ -122,24 +156,44 @@ fn run_session(
     let lines = Lines { to_stderr: arguments.json_on_stdout() };
     let mut progress = Progress::new(options, config.instances.len(), lines)?;
     let report = session.run(config, &mut progress)?;
-    let text_options = TextOptions { api_latency: arguments.report_api_latency };
+    let text_options = arguments.text_options();
     let results: Vec<String> = report.instances.iter().map(|it| text::results(it, text_options)).collect();
     progress.finish(&results)?;
     print_results(&report, &results, arguments, text_options);
     if let Some(file) = &arguments.json {
         write_json(file, &report)?;
     }
+    if let Some(file) = &arguments.plot {
+        write_file(file, plot::render(&report, &config.file.display().to_string())?.as_bytes())?;
+    }
     Ok(report)
 }
 
-/// The first signal ends the run with a full report; the second ends the process.
+/// Signals that come so soon after the first are the same wish: `timeout` and some shells send two.
+const ONE_WISH: Duration = Duration::from_millis(500);
+
+/// The first signal ends the run with a full report; another one ends the process.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command line is the rim: it has signals, threads and the time"
+)]
 fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        let flag = stop.interrupt_flag();
-        // Registered first, so that it sees the flag only from the second signal on.
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, std::sync::Arc::clone(&flag))?;
-        signal_hook::flag::register(signal, flag)?;
-    }
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let flag = stop.interrupt_flag();
+    let wait = move || {
+        let mut first = None;
+        for signal in signals.forever() {
+            match first {
+                None => {
+                    flag.store(true, Ordering::Relaxed);
+                    first = Some(Instant::now());
+                }
+                Some(first) if first.elapsed() > ONE_WISH => std::process::exit(128 + signal),
+                Some(_) => {}
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
     Ok(())
 }
 
@@ -179,11 +233,31 @@ fn write_json(file: &Path, report: &RunReport) -> std::io::Result<()> {
     if file == Path::new("-") {
         return std::io::stdout().write_all(words.as_bytes());
     }
-    std::fs::write(file, words)
-        .map_err(|error| std::io::Error::new(error.kind(), format!("writing {}: {error}", file.display())))
+    write_file(file, words.as_bytes())
+}
+
+fn check_writable(file: &Path) -> std::io::Result<()> {
+    let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
+    opened.map(drop).map_err(|error| cannot_write(file, &error))
+}
+
+fn cannot_write(file: &Path, error: &std::io::Error) -> std::io::Error {
+    std::io::Error::new(error.kind(), format!("writing {}: {error}", file.display()))
+}
+
+fn write_file(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    std::fs::write(file, bytes).map_err(|error| cannot_write(file, &error))
 }
 
 impl Arguments {
+    fn text_options(&self) -> TextOptions {
+        let class_memory = self.report_ac_memory_usage_stats.map(|form| match form {
+            ClassMemory::HumanReadable => SizeForm::HumanReadable,
+            ClassMemory::Raw => SizeForm::Raw,
+        });
+        TextOptions { api_latency: self.report_api_latency, class_memory }
+    }
+
     /// Then everything for humans goes to standard error.
     fn json_on_stdout(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
@@ -205,11 +279,11 @@ impl Write for Lines {
     }
 }
 
-fn warn(config: &Config, arguments: &Arguments) {
+fn warn(config: &Config, warnings: &[impl std::fmt::Display], arguments: &Arguments) {
     if arguments.quiet {
         return;
     }
-    for warning in &config.warnings {
+    for warning in warnings {
         say_error(format_args!("warning: {}: {warning}", config.file.display()));
     }
 }

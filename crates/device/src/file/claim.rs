@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::{ErrorKind, IoError};
 
 /// Takes the file for us alone until it is closed.
-pub(super) fn claim_file(file: &File, path: &Path) -> Result<(), IoError> {
+pub(crate) fn claim_file(file: &File, path: &Path) -> Result<(), IoError> {
     let path_shown = path.display();
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
@@ -43,7 +43,11 @@ fn flock_holder<'a>(line: &'a str, inode: &str) -> Option<&'a str> {
 /// What the block device at `path` is used for, as far as the system tells: a mount of it or of a partition on it,
 /// or another device built upon it. Opening it exclusively would be refused all the same, but without a name.
 pub(super) fn holder_of_block_device(path: &Path) -> Option<String> {
-    let number = fs::metadata(path).ok()?.rdev();
+    holder_of(fs::metadata(path).ok()?.rdev())
+}
+
+/// The same for the block device of that number.
+pub(crate) fn holder_of(number: u64) -> Option<String> {
     let sysfs = sysfs_directory(number)?;
     let partitions = partitions(&sysfs);
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;

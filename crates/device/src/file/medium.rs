@@ -2,26 +2,28 @@
 
 use std::fs::File;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
+use io_uring::{cqueue, opcode, squeue, types};
 use rustix::fs::{FallocateFlags, FlockOperation};
 
 use super::discard::discard;
-use super::transfer::{Call, Kernel, Transfer, run};
-use crate::tally::Tally;
-use crate::{Completion, Geometry, Outcome, Request};
+use crate::carry::transfer::{Call, Kernel};
+use crate::carry::{FILE, Medium};
+use crate::{PlacementHandle, RequestKind};
 
-/// What is open. Its last owner (the device, or a request still in flight) closes it.
+/// What is open.
 #[derive(Debug)]
-pub(super) struct Medium {
+pub(super) struct OpenFile {
     pub(super) file: File,
-    pub(super) path: PathBuf,
-    pub(super) geometry: Geometry,
     pub(super) is_block_device: bool,
-    pub(super) tally: Tally,
+    /// Write streams that the block device has; 0 without placement, or where nobody asked for it.
+    pub(super) write_streams: u16,
+    /// Nobody reads it when it is closed.
+    pub(super) is_temporary: bool,
     /// Closed after `file`: fields drop in order.
-    pub(super) _removal: Option<Removal>,
+    pub(super) removal: Option<Removal>,
 }
 
 /// Removes the file, and the directory made for it, when dropped.
@@ -36,7 +38,14 @@ impl Drop for Removal {
     /// Best effort: a file that somebody removed already, or a directory with something else in it, is no
     /// concern of a device that is going away.
     fn drop(&mut self) {
-        if !self.armed {
+        self.remove();
+    }
+}
+
+impl Removal {
+    /// Removes the names, once. The file itself lives while it is open.
+    pub(super) fn remove(&mut self) {
+        if !std::mem::take(&mut self.armed) {
             return;
         }
         let _ = std::fs::remove_file(&self.file);
@@ -46,111 +55,43 @@ impl Drop for Removal {
     }
 }
 
-impl Drop for Medium {
+/// Makes a file that is about to be removed one range of zeros again. Random writes to preallocated space leave it in
+/// hundreds of thousands of extents, and a file system that discards (`mount -o discard`) would free each by a
+/// request of its own: minutes for 4 GiB.
+fn unite_extents(file: &File) -> io::Result<()> {
+    let length = file.metadata()?.len();
+    Ok(rustix::fs::fallocate(file, FallocateFlags::ZERO_RANGE, 0, length)?)
+}
+
+impl Drop for OpenFile {
     /// A kernel thread that ended the last transfer may hold the file a moment longer than we do; the lock must not
     /// wait for it.
     fn drop(&mut self) {
+        if self.is_temporary {
+            let _ = unite_extents(&self.file);
+        }
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
-/// A request on its way, with the end that waits for it.
-#[derive(Debug)]
-pub(super) struct InFlight {
-    pub(super) transfer: Transfer,
-    completion: Completion,
-}
-
-impl Medium {
-    /// The request as something to carry through the kernel. One that breaks the contract, or asks for nothing, ends
-    /// at once.
-    pub(super) fn accept(&self, request: Request, completion: Completion) -> Option<InFlight> {
-        match self.check(request) {
-            Ok(transfer) => Some(InFlight { transfer, completion }),
-            Err(outcome) => {
-                completion.complete(outcome);
-                None
-            }
-        }
-    }
-
-    /// The same for a caller who waits: the outcome.
-    pub(super) fn execute(&self, request: Request) -> Outcome {
-        let transfer = match self.check(request) {
-            Ok(transfer) => transfer,
-            Err(outcome) => return outcome,
-        };
-        let (kind, bytes) = (transfer.request().kind(), transfer.request().len_bytes());
-        let outcome = run(self, transfer, &self.path);
-        self.tally.count(kind, bytes, &outcome);
-        outcome
-    }
-
-    /// Counts and tells how a request ended. A caller who panics on being told is reported by the panic itself; the
-    /// thread that tells him serves others too and goes on.
-    pub(super) fn finish(&self, ended: Ended) {
-        let Ended { kind, bytes, outcome, completion } = ended;
-        self.tally.count(kind, bytes, &outcome);
-        let _ = catch_unwind(AssertUnwindSafe(|| completion.complete(outcome)));
-    }
-
-    fn check(&self, request: Request) -> Result<Transfer, Outcome> {
-        let (kind, bytes) = (request.kind(), request.len_bytes());
-        let outcome = match (self.geometry.check(&request), request) {
-            (Err(error), _) => Err(error),
-            (Ok(()), Request::Read { buffer, .. }) if bytes == 0 => Ok(Some(buffer)),
-            (Ok(()), Request::Write { .. } | Request::Trim { .. }) if bytes == 0 => Ok(None),
-            (Ok(()), request) => return Ok(Transfer::new(request, self.geometry.block_bytes)),
-        };
-        self.tally.count(kind, bytes, &outcome);
-        Err(outcome)
-    }
-}
-
-/// A request that has ended and is to be told so.
-pub(super) struct Ended {
-    kind: crate::RequestKind,
-    bytes: u64,
-    outcome: Outcome,
-    completion: Completion,
-}
-
-impl InFlight {
-    /// Takes in the result of the last call: either the request has ended or it needs another call.
-    pub(super) fn advance(
-        mut self: Box<Self>,
-        result: io::Result<usize>,
-        medium: &Medium,
-    ) -> Result<Ended, Box<Self>> {
-        let (kind, bytes) = (self.transfer.request().kind(), self.transfer.request().len_bytes());
-        match self.transfer.advance(result, &medium.path) {
-            Some(outcome) => Ok(Ended { kind, bytes, outcome, completion: self.completion }),
-            None => Err(self),
-        }
-    }
-
-    /// Runs the rest on the calling thread.
-    pub(super) fn run(self, medium: &Medium) -> Ended {
-        let (kind, bytes) = (self.transfer.request().kind(), self.transfer.request().len_bytes());
-        let outcome = run(medium, self.transfer, &medium.path);
-        Ended { kind, bytes, outcome, completion: self.completion }
-    }
-
-    /// Ends the request with an error before it reached the kernel.
-    pub(super) fn refuse(self, error: crate::IoError) -> Ended {
-        let (kind, bytes) = (self.transfer.request().kind(), self.transfer.request().len_bytes());
-        Ended { kind, bytes, outcome: Err(error), completion: self.completion }
-    }
-}
-
 /// How a file forgets a range and keeps its size.
-pub(super) const PUNCH_HOLE: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
+const PUNCH_HOLE: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
-impl Kernel for Medium {
+impl OpenFile {
+    /// The write stream of a handle. Stream 0 leaves it to the drive, which takes its default handle, and so does
+    /// stream 1; handle 1 is the first one beside it. A handle that the device never gave out is the default's.
+    fn stream(&self, placement: PlacementHandle) -> u8 {
+        let known = placement != PlacementHandle::DEFAULT && placement.0 < self.write_streams;
+        if known { u8::try_from(placement.0 + 1).unwrap_or(0) } else { 0 }
+    }
+}
+
+impl Kernel for OpenFile {
+    /// A plain system call cannot name a write stream, so [`Call::Write`] here is for callers who name none.
     fn call(&self, call: Call<'_>) -> io::Result<usize> {
         match call {
             Call::Read { offset, into } => Ok(rustix::io::pread(&self.file, into, offset)?),
-            Call::Write { offset, from } => Ok(rustix::io::pwrite(&self.file, from, offset)?),
+            Call::Write { offset, from, .. } => Ok(rustix::io::pwrite(&self.file, from, offset)?),
             Call::Trim { offset, len } if self.is_block_device => {
                 Ok(discard(&self.file, offset, len).map(|()| 0)?)
             }
@@ -159,5 +100,44 @@ impl Kernel for Medium {
             }
             Call::Flush => Ok(rustix::fs::fdatasync(&self.file).map(|()| 0)?),
         }
+    }
+}
+
+impl Medium for OpenFile {
+    type Submission = squeue::Entry;
+    type Completion = cqueue::Entry;
+
+    const OPERATIONS: &'static [u8] =
+        &[opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::Fallocate::CODE];
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// io_uring has no plain operation that discards on a block device, and the system call may take long.
+    fn has_entry(&self, kind: RequestKind) -> bool {
+        kind != RequestKind::Trim || !self.is_block_device
+    }
+
+    /// Lengths fit: a request is at most `max_io_bytes` long.
+    fn entry(&self, call: Call<'_>) -> squeue::Entry {
+        match call {
+            Call::Read { offset, into } => {
+                opcode::Read::new(FILE, into.as_mut_ptr(), into.len() as u32).offset(offset).build()
+            }
+            Call::Write { offset, from, placement } => {
+                let write = opcode::Write::new(FILE, from.as_ptr(), from.len() as u32).offset(offset);
+                write.write_stream(self.stream(placement)).build()
+            }
+            Call::Trim { offset, len } => {
+                let mode = PUNCH_HOLE.bits().cast_signed();
+                opcode::Fallocate::new(FILE, len).offset(offset).mode(mode).build()
+            }
+            Call::Flush => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
+        }
+    }
+
+    fn moved(result: i32, _asked_bytes: usize) -> io::Result<usize> {
+        usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
     }
 }

@@ -11,10 +11,11 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::claim::{self, claim_file};
-use super::medium::{Medium, Removal};
-use super::transfer::kind_of;
+use super::medium::{OpenFile, Removal};
 use super::{Engine, probe};
-use crate::tally::Tally;
+use crate::carry::Open;
+use crate::carry::transfer::kind_of;
+use crate::nvme::streams;
 use crate::timer::{SystemTimer, Timer};
 use crate::{Clock, ErrorKind, Geometry, IoError};
 
@@ -38,6 +39,8 @@ pub struct OpenOptions {
     pub remove_on_drop: bool,
     /// What is to carry submitted requests. Without it, io_uring, or threads where it is not permitted.
     pub engine: Option<Engine>,
+    /// Placement handles must be to be had: opening fails, and says what is missing, where they are not.
+    pub placement: bool,
 }
 
 /// Opens `path`. `own_directory` was made for the file and goes with it.
@@ -45,9 +48,13 @@ pub(super) fn open(
     path: &Path,
     options: &OpenOptions,
     own_directory: Option<PathBuf>,
-) -> Result<Medium, IoError> {
+) -> Result<Open<OpenFile>, IoError> {
     match std::fs::metadata(path).map(|metadata| Kind::of(&metadata)) {
         Ok(Kind::BlockDevice) => open_block_device(path, options),
+        Ok(Kind::File) if options.placement => Err(streams::none_on_files(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && options.placement => {
+            Err(streams::none_on_files(path))
+        }
         Ok(Kind::File) => open_file(path, options, None),
         Ok(Kind::Other(what)) => Err(unusable(path, &format!("is {what}, not a file or a block device"))),
         Err(error) if error.kind() == io::ErrorKind::NotFound && options.create => {
@@ -58,15 +65,23 @@ pub(super) fn open(
     }
 }
 
-/// Makes `flashwright_<process>_<random>/flash` inside `parent`.
-pub(super) fn create_temporary(parent: &Path, options: &OpenOptions) -> Result<Medium, IoError> {
+/// Makes `flashwright_<process>_<random>/flash` inside `parent`, and forgets that name as soon as it is open.
+pub(super) fn create_temporary(parent: &Path, options: &OpenOptions) -> Result<Open<OpenFile>, IoError> {
+    if options.placement {
+        return Err(streams::none_on_files(parent));
+    }
     let unique = RandomState::new().hash_one(0) as u32;
     let directory = parent.join(format!("flashwright_{}_{unique:08x}", std::process::id()));
     DirBuilder::new().mode(0o700).create(&directory).map_err(|error| {
         system(ErrorKind::Open, format!("cannot make the directory {}", directory.display()), error)
     })?;
     let options = OpenOptions { create: true, remove_on_drop: true, ..options.clone() };
-    open(&directory.join("flash"), &options, Some(directory))
+    let mut opened = open(&directory.join("flash"), &options, Some(directory))?;
+    // An open file needs no name: without one it is gone with the process, however that ends.
+    if let Some(removal) = &mut opened.medium.removal {
+        removal.remove();
+    }
+    Ok(opened)
 }
 
 /// `made` is there if the file is not: it removes the file again if it turns out to be unusable.
@@ -74,14 +89,14 @@ pub(super) fn open_file(
     path: &Path,
     options: &OpenOptions,
     mut made: Option<Removal>,
-) -> Result<Medium, IoError> {
+) -> Result<Open<OpenFile>, IoError> {
     let create = if made.is_some() { OFlags::CREATE | OFlags::EXCL } else { OFlags::empty() };
     let file = open_with(path, options, create).inspect_err(|error| {
         if let Some(removal) = &mut made {
             removal.armed = !existed_already(error);
         }
     })?;
-    claim_file(&file, path)?;
+    once_let_go(|| claim_file(&file, path))?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::file_geometry(&file, path, options.buffered)?;
     geometry.capacity_bytes = capacity(path, options, present_bytes, geometry.block_bytes)?;
@@ -91,14 +106,9 @@ pub(super) fn open_file(
     if let Some(removal) = &mut made {
         removal.armed = options.remove_on_drop;
     }
-    Ok(Medium {
-        file,
-        path: path.into(),
-        geometry,
-        is_block_device: false,
-        tally: Tally::default(),
-        _removal: made,
-    })
+    let is_temporary = made.as_ref().is_some_and(|removal| removal.armed);
+    let medium = OpenFile { file, is_block_device: false, write_streams: 0, is_temporary, removal: made };
+    Ok(Open::new(medium, path.into(), geometry))
 }
 
 /// Somebody else made the file since we looked: it is not ours to remove.
@@ -107,37 +117,38 @@ fn existed_already(error: &IoError) -> bool {
     system.is_some_and(|system| system.kind() == io::ErrorKind::AlreadyExists)
 }
 
-fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Medium, IoError> {
+fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile>, IoError> {
     if let Some(holder) = claim::holder_of_block_device(path) {
         return Err(IoError::new(ErrorKind::Busy, format!("{} is in use: {holder}", path.display())));
     }
     let file = open_exclusively(path, options)?;
-    claim_file(&file, path)?;
+    once_let_go(|| claim_file(&file, path))?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::block_device_geometry(&file, path, options.buffered)?;
     let never_grows = OpenOptions { create: false, ..options.clone() };
     geometry.capacity_bytes = capacity(path, &never_grows, present_bytes, geometry.block_bytes)?;
-    Ok(Medium {
-        file,
-        path: path.into(),
-        geometry,
-        is_block_device: true,
-        tally: Tally::default(),
-        _removal: None,
-    })
+    let write_streams = if options.placement { streams::required(&file, path)? } else { 0 };
+    geometry.placement_handles = write_streams.saturating_sub(1);
+    let medium = OpenFile { file, is_block_device: true, write_streams, is_temporary: false, removal: None };
+    Ok(Open::new(medium, path.into(), geometry))
 }
 
-/// On a block device, O_EXCL keeps out mounts, swap, RAID and whoever else asks for it. The kernel lets go of a device
-/// that went through io_uring a moment after it was closed, so a refusal counts only if it lasts.
-fn open_exclusively(path: &Path, options: &OpenOptions) -> Result<File, IoError> {
+/// On a block device, O_EXCL keeps out mounts, swap, RAID and whoever else asks for it.
+pub(crate) fn open_exclusively(path: &Path, options: &OpenOptions) -> Result<File, IoError> {
+    once_let_go(|| open_with(path, options, OFlags::EXCL))
+}
+
+/// The kernel lets go of what went through io_uring a moment after it was closed, or after the process that had it was
+/// killed and reaped. So a refusal counts only if it lasts.
+fn once_let_go<T>(attempt: impl Fn() -> Result<T, IoError>) -> Result<T, IoError> {
     let timer = SystemTimer::default();
     let give_up_ns = timer.monotonic_ns() + LINGERING_CLOSE_NS;
     loop {
-        match open_with(path, options, OFlags::EXCL) {
+        match attempt() {
             Err(error) if error.kind() == ErrorKind::Busy && timer.monotonic_ns() < give_up_ns => {
                 timer.wait_until(timer.monotonic_ns() + LINGERING_CLOSE_NS / 50);
             }
-            opened => return opened,
+            ended => return ended,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Opening, owning and leaving a file.
 
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 
 use super::*;
-use crate::{IoBuffer, PlacementHandle};
+use crate::{ErrorKind, IoBuffer};
 
 const SIZE: u64 = 1 << 20;
 
@@ -210,4 +211,14 @@ fn a_refused_direct_opening_says_so() {
     let error = open::open_error(Path::new("/some/where"), rustix::io::Errno::INVAL, false);
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("direct I/O is refused"), "{error}");
+}
+
+#[test]
+fn a_temporary_file_has_no_name_and_works_all_the_same() {
+    let scratch = tempfile::tempdir().unwrap();
+    let options = OpenOptions { buffered: true, ..sized() };
+    let device = FileDevice::create_temporary(scratch.path(), &options).unwrap();
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "a killed process leaves nothing");
+    let data = IoBuffer::zeroed(4096).into();
+    device.execute(Request::Write { offset: 4096, data, placement: PlacementHandle::DEFAULT }).unwrap();
 }

@@ -1,6 +1,8 @@
-//! How long each request took.
+//! How long each request took, and who asked for which placement handle.
 
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::{Clock, Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request, RequestKind};
 
@@ -13,12 +15,19 @@ pub struct MeasureDevice {
     inner: Arc<dyn Device>,
     clock: Arc<dyn Clock>,
     observer: Observer,
+    consumers: Mutex<Vec<(String, PlacementHandle)>>,
 }
 
 impl MeasureDevice {
     /// Measures `inner` by `clock`.
     pub fn new(inner: Arc<dyn Device>, clock: Arc<dyn Clock>, observer: Observer) -> Self {
-        Self { inner, clock, observer }
+        Self { inner, clock, observer, consumers: Mutex::default() }
+    }
+
+    /// Who asked for a placement handle, in order, and what each was given.
+    #[must_use]
+    pub fn consumers(&self) -> Vec<(String, PlacementHandle)> {
+        self.consumers.lock().clone()
     }
 }
 
@@ -55,7 +64,9 @@ impl Device for MeasureDevice {
     }
 
     fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
-        self.inner.allocate_handle(consumer)
+        let handle = self.inner.allocate_handle(consumer);
+        self.consumers.lock().push((consumer.to_owned(), handle));
+        handle
     }
 }
 
@@ -64,7 +75,6 @@ mod tests {
     use super::*;
     use crate::sim::LatencyModel;
     use crate::{IoBuffer, MemoryDevice, SimulatedDevice, Simulation};
-    use parking_lot::Mutex;
 
     #[test]
     fn each_kind_is_told_with_its_bytes_and_its_time() {

@@ -133,8 +133,8 @@ section! {
         navy_encryption: bool = false, "navyEncryption", "", NoEffect("CacheBench has no encryptor either: nothing is encrypted");
         "Longest single write when a region is flushed.";
         device_max_write_bytes: u64 = 1 << 20, "deviceMaxWriteSize", "B", Honoured;
-        "NVMe placement.";
-        device_fdp: bool = false, "deviceEnableFDP", "", Later("NVMe placement (FDP)");
+        "Placement by NVMe Flexible Data Placement: each engine writes with a handle of its own.";
+        device_fdp: bool = false, "deviceEnableFDP", "", Honoured;
         "DRAM map of the last access of flash items.";
         navy_access_time_map: bool = false, "navyEnableAccessTimeMap", "", Later("access time map");
         "Size of that map.";

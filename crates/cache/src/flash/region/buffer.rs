@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use device::{IoBuffer, IoSlice};
 use parking_lot::Mutex;
@@ -33,6 +34,8 @@ pub(crate) struct RegionBuffer {
     /// First of the bytes; for writing while the `Arc` is shared by nobody but us.
     start: *mut u8,
     state: Mutex<State>,
+    /// Keys and values of new items, for the statistics.
+    pub(crate) payload_bytes: AtomicUsize,
     supply: Arc<Supply>,
 }
 
@@ -91,6 +94,7 @@ impl RegionBuffer {
             bytes: Some(Arc::new(bytes)),
             start,
             state: Mutex::new(state),
+            payload_bytes: AtomicUsize::new(0),
             supply,
         })
     }

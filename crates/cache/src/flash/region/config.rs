@@ -108,7 +108,8 @@ impl RegionConfig {
 
     /// Every point may hold an open region, and beside the clean ones there must be one full region to give up
     /// while another is filled.
-    fn least_regions(&self) -> u32 {
+    #[must_use]
+    pub fn least_regions(&self) -> u32 {
         u32::try_from(self.points()).expect("at most 16") + self.clean_regions + 2
     }
 

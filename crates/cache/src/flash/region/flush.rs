@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use device::{IoError, Pending, Request};
 use futures_util::future::join_all;
@@ -114,6 +115,7 @@ impl RegionStore {
         Counters::add(&self.counters.written_entry_bytes, entry_bytes);
         let hole = self.layout.region_bytes as usize - entry_bytes - table_bytes;
         Counters::add(&self.counters.hole_bytes, hole);
+        self.count_settled(buffer);
     }
 
     /// The region could not be written. What readers find must be on flash or in memory, and memory is needed.
@@ -127,6 +129,7 @@ impl RegionStore {
             .count();
         Counters::add(&self.counters.items_lost, lost);
         Counters::one(&self.counters.regions_lost);
+        self.count_settled(buffer);
         if self.region(buffer.region).count_failure() >= self.config.retire_after_failures {
             *self.region(buffer.region).content.lock() = Content::Retired;
             Counters::one(&self.counters.regions_retired);
@@ -134,6 +137,10 @@ impl RegionStore {
         } else {
             self.give_back(buffer.region);
         }
+    }
+
+    fn count_settled(&self, buffer: &RegionBuffer) {
+        Counters::add(&self.counters.settled_bytes, buffer.payload_bytes.load(Ordering::Relaxed));
     }
 
     /// The region is clean from now on.

@@ -31,6 +31,8 @@ counters! {
     inserts,
     /// Their keys and values, bytes.
     inserted_bytes,
+    /// Of these, bytes whose region has left memory: written, or lost to failed writes.
+    settled_bytes,
     /// Items brought back by a restart.
     items_restored,
     /// Items that a restart could not bring back: their region's table was damaged.
@@ -116,6 +118,13 @@ impl RegionStats {
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         (self.inserted_bytes > 0).then(|| self.written_bytes as f64 / self.inserted_bytes as f64)
+    }
+
+    /// Keys and values that wait in memory: `inserted_bytes - settled_bytes`.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> u64 {
+        // An item may be settled before it is counted.
+        self.inserted_bytes.saturating_sub(self.settled_bytes)
     }
 }
 

@@ -246,6 +246,8 @@ impl RegionStore {
     pub fn commit(&self, staged: Staged) {
         let Staged { reservation, hash, payload_bytes } = staged;
         let item = self.found(&reservation);
+        // Before the commit: afterwards the region may be on flash already.
+        reservation.buffer().payload_bytes.fetch_add(payload_bytes, Ordering::Relaxed);
         reservation.commit(|| {
             if self.index.insert(hash, item).is_some() {
                 Counters::one(&self.counters.overwritten);
@@ -298,7 +300,8 @@ impl RegionStore {
         }
     }
 
-    fn is_worn_out(&self) -> bool {
+    /// Whether so many regions failed that there is no room for new items ever again.
+    pub(crate) fn is_worn_out(&self) -> bool {
         self.supply.in_service() <= self.points.len() + reserve(&self.config)
     }
 

@@ -63,6 +63,12 @@ impl SocStats {
         ratio(self.hits, self.lookups)
     }
 
+    /// Keys and values that wait in memory for their bucket to be written.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> u64 {
+        self.pending_bytes.saturating_sub(self.pending_entries * super::pending::ENTRY_OVERHEAD_BYTES as u64)
+    }
+
     /// `physical_written_bytes / logical_written_bytes`: application-level write amplification.
     #[must_use]
     pub fn write_amplification(&self) -> f64 {

@@ -7,20 +7,20 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::medium::{InFlight, Medium};
 use super::transfer::kind_of;
+use super::{InFlight, Medium, Open};
 use crate::IoError;
 
 /// Requests that block at once. Enough to keep a drive busy; io_uring is there for more.
 const MAX_THREADS: usize = 16;
 
 /// Threads that start as requests come, up to [`MAX_THREADS`]. Dropping the pool lets what is queued end first.
-pub(super) struct Pool {
-    shared: Arc<Shared>,
+pub(super) struct Pool<M> {
+    shared: Arc<Shared<M>>,
 }
 
-struct Shared {
-    medium: Arc<Medium>,
+struct Shared<M> {
+    open: Arc<Open<M>>,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
@@ -33,9 +33,9 @@ struct Queue {
     closing: bool,
 }
 
-impl Pool {
-    pub(super) fn new(medium: Arc<Medium>) -> Self {
-        Self { shared: Arc::new(Shared { medium, queue: Mutex::default(), changed: Condvar::new() }) }
+impl<M: Medium> Pool<M> {
+    pub(super) fn new(open: Arc<Open<M>>) -> Self {
+        Self { shared: Arc::new(Shared { open, queue: Mutex::default(), changed: Condvar::new() }) }
     }
 
     /// Starts a request.
@@ -46,7 +46,7 @@ impl Pool {
                 Ok(thread) => queue.threads.push(thread),
                 Err(error) if queue.threads.is_empty() => {
                     drop(queue);
-                    return self.shared.medium.finish(request.refuse(error));
+                    return self.shared.open.finish(request.refuse(error));
                 }
                 // The threads there are will come to it.
                 Err(_) => {}
@@ -59,12 +59,12 @@ impl Pool {
     fn start_thread(&self) -> Result<JoinHandle<()>, IoError> {
         let shared = Arc::clone(&self.shared);
         let started = std::thread::Builder::new().name("flash-pool".into()).spawn(move || shared.work());
-        let context = || format!("{}: no thread to transfer with", self.shared.medium.path.display());
+        let context = || format!("{}: no thread to transfer with", self.shared.open.path.display());
         started.map_err(|error| IoError::with_source(kind_of(&error), context(), error))
     }
 }
 
-impl Drop for Pool {
+impl<M> Drop for Pool<M> {
     fn drop(&mut self) {
         let mut queue = self.shared.queue.lock();
         queue.closing = true;
@@ -80,10 +80,10 @@ impl Drop for Pool {
     }
 }
 
-impl Shared {
+impl<M: Medium> Shared<M> {
     fn work(&self) {
         while let Some(request) = self.next() {
-            self.medium.finish(request.run(&self.medium));
+            self.open.finish(request.run(&self.open));
         }
     }
 

@@ -54,7 +54,7 @@ impl Kernel for WearyKernel {
                 into[..moved].copy_from_slice(&self.bytes.lock()[offset as usize..][..moved]);
                 Ok(moved)
             }
-            Call::Write { offset, from } => {
+            Call::Write { offset, from, .. } => {
                 assert!(from.len().is_multiple_of(BLOCK as usize), "direct I/O moves whole blocks");
                 let moved = self.effort(from.len())?;
                 self.bytes.lock()[offset as usize..][..moved].copy_from_slice(&from[..moved]);

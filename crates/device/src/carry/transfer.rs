@@ -8,7 +8,8 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use crate::{ErrorKind, IoError, Outcome, Request, RequestKind};
+use crate::nvme::Status;
+use crate::{ErrorKind, IoError, Outcome, PlacementHandle, Request, RequestKind};
 
 /// Attempts in a row that move nothing before a transfer counts as failed. Interruptions and "try again" pass
 /// within a few; only a broken driver comes near this.
@@ -16,22 +17,22 @@ const MAX_FRUITLESS_ATTEMPTS: u32 = 64;
 
 /// What the kernel is asked to do.
 #[derive(Debug)]
-pub(super) enum Call<'a> {
+pub(crate) enum Call<'a> {
     Read { offset: u64, into: &'a mut [u8] },
-    Write { offset: u64, from: &'a [u8] },
+    Write { offset: u64, from: &'a [u8], placement: PlacementHandle },
     Trim { offset: u64, len: u64 },
     Flush,
 }
 
 /// Carries out one call: the machine's kernel, or a test's.
-pub(super) trait Kernel {
+pub(crate) trait Kernel {
     /// Bytes moved (0 for trim and flush), perhaps fewer than asked.
     fn call(&self, call: Call<'_>) -> io::Result<usize>;
 }
 
 /// A request and how far it came.
 #[derive(Debug)]
-pub(super) struct Transfer {
+pub(crate) struct Transfer {
     request: Request,
     done: usize,
     fruitless: u32,
@@ -39,31 +40,39 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    pub(super) fn new(request: Request, block_bytes: u32) -> Self {
+    pub(crate) fn new(request: Request, block_bytes: u32) -> Self {
         Self { request, done: 0, fruitless: 0, block_bytes: block_bytes as usize }
     }
 
-    pub(super) fn request(&self) -> &Request {
+    pub(crate) fn request(&self) -> &Request {
         &self.request
     }
 
     /// The next call: the whole request, or what is left of it.
-    pub(super) fn next_call(&mut self) -> Call<'_> {
+    pub(crate) fn next_call(&mut self) -> Call<'_> {
         let done = self.done;
         match &mut self.request {
             Request::Read { offset, buffer } => {
                 Call::Read { offset: *offset + done as u64, into: &mut buffer[done..] }
             }
-            Request::Write { offset, data, .. } => {
-                Call::Write { offset: *offset + done as u64, from: &data[done..] }
+            Request::Write { offset, data, placement } => {
+                Call::Write { offset: *offset + done as u64, from: &data[done..], placement: *placement }
             }
             Request::Trim { offset, len } => Call::Trim { offset: *offset, len: *len },
             Request::Flush => Call::Flush,
         }
     }
 
+    /// Bytes that the next call is about; 0 for a trim or a flush.
+    pub(crate) fn left_bytes(&self) -> usize {
+        match self.request.kind() {
+            RequestKind::Read | RequestKind::Write => self.request.len_bytes() as usize - self.done,
+            RequestKind::Trim | RequestKind::Flush => 0,
+        }
+    }
+
     /// Takes in what the last call came to. `Some` when the request has ended; otherwise the next call is due.
-    pub(super) fn advance(&mut self, result: io::Result<usize>, path: &Path) -> Option<Outcome> {
+    pub(crate) fn advance(&mut self, result: io::Result<usize>, path: &Path) -> Option<Outcome> {
         match result {
             Ok(moved) => self.moved(moved, path),
             Err(error) if is_momentary(&error) => self.fruitless(path, Some(error)),
@@ -132,7 +141,7 @@ impl Transfer {
 }
 
 /// Runs `transfer` to its end on the calling thread.
-pub(super) fn run(kernel: &impl Kernel, mut transfer: Transfer, path: &Path) -> Outcome {
+pub(crate) fn run(kernel: &impl Kernel, mut transfer: Transfer, path: &Path) -> Outcome {
     loop {
         let result = kernel.call(transfer.next_call());
         if let Some(outcome) = transfer.advance(result, path) {
@@ -144,10 +153,14 @@ pub(super) fn run(kernel: &impl Kernel, mut transfer: Transfer, path: &Path) -> 
 /// Passes by itself. Cancelled is what may become of a request when the thread that submitted it ends.
 fn is_momentary(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN | Errno::CANCELED))
+        || Status::of(error).is_some_and(Status::is_momentary)
 }
 
-/// The kind of a failed transfer, by the system's error.
-pub(super) fn kind_of(error: &io::Error) -> ErrorKind {
+/// The kind of a failed transfer, by the drive's status or the system's error.
+pub(crate) fn kind_of(error: &io::Error) -> ErrorKind {
+    if let Some(status) = Status::of(error) {
+        return status.kind();
+    }
     match Errno::from_io_error(error) {
         Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => ErrorKind::NoSpace,
         Some(Errno::INVAL) => ErrorKind::Invalid,

@@ -11,11 +11,12 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use io_uring::{IoUring, Probe, opcode, squeue, types};
+use io_uring::squeue::EntryMarker as _;
+use io_uring::{IoUring, Probe, cqueue, opcode};
 use parking_lot::Mutex;
 
-use super::medium::{Ended, InFlight, Medium, PUNCH_HOLE};
-use super::transfer::{Call, kind_of};
+use super::transfer::kind_of;
+use super::{Ended, InFlight, Medium, Open};
 use crate::IoError;
 
 /// Entries that can be pushed between two system calls.
@@ -30,19 +31,16 @@ const MAX_IN_FLIGHT: usize = COMPLETION_ENTRIES as usize - 1;
 /// Mark of the entry that tells the reactor to stop. No request has it: requests are marked by their address.
 const STOP: u64 = 0;
 
-/// The device's file, as registered with the ring.
-const FILE: types::Fixed = types::Fixed(0);
-
 /// A ring and its reactor. Dropping it lets what is in flight end first.
-pub(super) struct Ring {
-    shared: Arc<Shared>,
+pub(super) struct Ring<M: Medium> {
+    shared: Arc<Shared<M>>,
 }
 
-struct Shared {
-    ring: IoUring,
+struct Shared<M: Medium> {
+    ring: IoUring<M::Submission, M::Completion>,
     /// Also guards the ring's submission queue.
     queue: Mutex<Queue>,
-    medium: Arc<Medium>,
+    open: Arc<Open<M>>,
 }
 
 #[derive(Default)]
@@ -52,18 +50,17 @@ struct Queue {
     reactor: Option<JoinHandle<()>>,
 }
 
-impl Ring {
-    /// A ring on `medium`'s file. Fails where the kernel has no io_uring, or not for us.
-    pub(super) fn new(medium: Arc<Medium>) -> io::Result<Self> {
+impl<M: Medium> Ring<M> {
+    /// A ring on the medium's file. Fails where the kernel has no io_uring, or not for us.
+    pub(super) fn new(open: Arc<Open<M>>) -> io::Result<Self> {
         let ring = IoUring::builder().setup_cqsize(COMPLETION_ENTRIES).build(SUBMISSION_ENTRIES)?;
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
-        let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::Fallocate::CODE];
-        if !needed.iter().all(|&code| probe.is_supported(code)) {
+        if !M::OPERATIONS.iter().all(|&code| probe.is_supported(code)) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        ring.submitter().register_files(&[medium.file.as_raw_fd()])?;
-        Ok(Self { shared: Arc::new(Shared { ring, queue: Mutex::default(), medium }) })
+        ring.submitter().register_files(&[open.medium.fd().as_raw_fd()])?;
+        Ok(Self { shared: Arc::new(Shared { ring, queue: Mutex::default(), open }) })
     }
 
     /// Starts a request.
@@ -72,7 +69,7 @@ impl Ring {
         let mut queue = shared.queue.lock();
         if let Err(error) = self.ensure_reactor(&mut queue) {
             drop(queue);
-            return shared.medium.finish(request.refuse(error));
+            return shared.open.finish(request.refuse(error));
         }
         if queue.in_flight >= MAX_IN_FLIGHT {
             queue.waiting.push_back(Box::new(request));
@@ -89,8 +86,7 @@ impl Ring {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name("flash-reactor".into());
             let started = thread.spawn(move || shared.react());
-            let context =
-                || format!("{}: no thread to wait for transfers", self.shared.medium.path.display());
+            let context = || format!("{}: no thread to wait for transfers", self.shared.open.path.display());
             queue.reactor =
                 Some(started.map_err(|error| IoError::with_source(kind_of(&error), context(), error))?);
         }
@@ -98,11 +94,11 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl<M: Medium> Drop for Ring<M> {
     fn drop(&mut self) {
         let mut queue = self.shared.queue.lock();
         let Some(reactor) = queue.reactor.take() else { return };
-        self.shared.push_entry(&opcode::Nop::new().build().user_data(STOP));
+        self.shared.push_entry(opcode::Nop::new().build().into(), STOP);
         drop(queue);
         self.shared.enter();
         // The last owner may be a completion that the reactor itself runs; the reactor then ends unattended.
@@ -113,7 +109,7 @@ impl Drop for Ring {
     }
 }
 
-impl Drop for Shared {
+impl<M: Medium> Drop for Shared<M> {
     /// The kernel takes a ring apart some time after it is closed. Let go of the file now, so that whoever opens
     /// the device next does not find it in use.
     fn drop(&mut self) {
@@ -122,19 +118,20 @@ impl Drop for Shared {
     }
 }
 
-impl Shared {
+impl<M: Medium> Shared<M> {
     /// Hands `request` to the ring; its box comes back by [`take`](Self::take). The queue must be locked.
     fn push(&self, mut request: Box<InFlight>) {
-        let entry = entry(request.transfer.next_call());
+        let entry = self.open.medium.entry(request.transfer.next_call());
         let address = Box::into_raw(request).expose_provenance() as u64;
-        self.push_entry(&entry.user_data(address));
+        self.push_entry(entry, address);
     }
 
     /// The queue must be locked.
-    fn push_entry(&self, entry: &squeue::Entry) {
+    fn push_entry(&self, mut entry: M::Submission, mark: u64) {
+        entry.set_user_data(mark);
         // SAFETY: the lock on the queue makes this the only handle to the submission queue, and what the entry points
         // to lives in a box that is freed only after its completion was taken.
-        let pushed = || unsafe { self.ring.submission_shared().push(entry) };
+        let pushed = || unsafe { self.ring.submission_shared().push(&entry) };
         while pushed().is_err() {
             self.enter();
         }
@@ -157,7 +154,7 @@ impl Shared {
             stopping |= self.take(&mut ended, &mut unfinished);
             let in_flight = self.refill(ended.len(), &mut unfinished);
             for request in ended.drain(..) {
-                self.medium.finish(request);
+                self.open.finish(request);
             }
             if stopping && in_flight == 0 {
                 return;
@@ -181,6 +178,7 @@ impl Shared {
         let mut stop = false;
         // SAFETY: only the reactor touches the completion queue.
         for entry in unsafe { self.ring.completion_shared() } {
+            let entry: cqueue::Entry = entry.into();
             if entry.user_data() == STOP {
                 stop = true;
                 continue;
@@ -188,7 +186,7 @@ impl Shared {
             let address = std::ptr::with_exposed_provenance_mut(entry.user_data() as usize);
             // SAFETY: the address of a box given up in `push`; each request has one completion.
             let request: Box<InFlight> = unsafe { Box::from_raw(address) };
-            match request.advance(result_of(entry.result()), &self.medium) {
+            match request.advance(entry.result(), &self.open) {
                 Ok(request) => ended.push(request),
                 Err(request) => unfinished.push_back(request),
             }
@@ -210,27 +208,6 @@ impl Shared {
         }
         queue.in_flight
     }
-}
-
-/// The ring's entry for a call. Lengths fit: a request is at most `max_io_bytes` long.
-fn entry(call: Call<'_>) -> squeue::Entry {
-    match call {
-        Call::Read { offset, into } => {
-            opcode::Read::new(FILE, into.as_mut_ptr(), into.len() as u32).offset(offset).build()
-        }
-        Call::Write { offset, from } => {
-            opcode::Write::new(FILE, from.as_ptr(), from.len() as u32).offset(offset).build()
-        }
-        Call::Trim { offset, len } => {
-            let mode = PUNCH_HOLE.bits().cast_signed();
-            opcode::Fallocate::new(FILE, len).offset(offset).mode(mode).build()
-        }
-        Call::Flush => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
-    }
-}
-
-fn result_of(result: i32) -> io::Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
 }
 
 fn is_passing(error: &io::Error) -> bool {

@@ -1,0 +1,264 @@
+//! A run as a picture: throughput and hit ratio over time, and the latencies percentile by percentile.
+
+use std::ops::Range;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::RunReport;
+use super::series::Span;
+use super::text::grouped;
+use super::totals;
+use crate::run::InstanceReport;
+use crate::run::latency::{Histogram, Timed};
+
+const SIZE: (u32, u32) = (960, 900);
+const FONT: &str = "sans-serif";
+const INK: RGBColor = RGBColor(45, 49, 55);
+const PALE: RGBColor = RGBColor(120, 126, 134);
+const GRID: RGBColor = RGBColor(231, 233, 236);
+/// Okabe and Ito's colours, told apart by everybody.
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(90, 90, 90),
+    RGBColor(170, 140, 20),
+];
+/// Points of a latency curve for each nine.
+const POINTS_A_NINE: u32 = 20;
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+/// The picture, an SVG file's text. `name` is what ran.
+///
+/// # Errors
+/// What the drawing library says; drawing in memory gives it no reason.
+pub fn render(report: &RunReport, name: &str) -> Result<String, Box<dyn std::error::Error>> {
+    let mut svg = String::new();
+    let all = totals(&report.instances);
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (head, body) = root.split_vertically(64);
+        title(&head, name, &all)?;
+        let (over_time, below) = body.split_vertically(230);
+        let (ratios, latencies) = below.split_vertically(230);
+        let spans: Vec<Span> = report.series.spans().collect();
+        throughput(&over_time, &spans)?;
+        hit_ratio(&ratios, &spans, all.snapshot.flash.is_some())?;
+        percentiles(&latencies, &curves(&all))?;
+        root.present()?;
+    }
+    Ok(svg)
+}
+
+fn title(area: &Area<'_>, name: &str, all: &InstanceReport) -> Drawn {
+    let per_second = all.counts.ops as f64 / all.seconds.max(1e-9);
+    let hits =
+        all.counts.hit_ratio().map_or(String::new(), |ratio| format!(", hit ratio {:.2} %", ratio * 100.0));
+    let words = format!(
+        "{} operations in {:.1} s, {} a second, {} threads{hits}",
+        grouped(all.counts.ops),
+        all.seconds,
+        grouped(per_second as u64),
+        all.settings.threads
+    );
+    area.draw(&Text::new(name.to_owned(), (24, 16), (FONT, 20).into_font().color(&INK)))?;
+    area.draw(&Text::new(words, (24, 42), (FONT, 13).into_font().color(&PALE)))?;
+    Ok(())
+}
+
+/// A line and what it shows.
+struct Curve {
+    name: String,
+    points: Vec<(f64, f64)>,
+}
+
+fn throughput(area: &Area<'_>, spans: &[Span]) -> Drawn {
+    let points: Vec<_> =
+        spans.iter().map(|span| (span.until_seconds, span.counts.ops as f64 / span.seconds)).collect();
+    let most = points.iter().map(|(_, rate)| *rate).fold(1.0, f64::max);
+    let curve = Curve { name: String::new(), points };
+    over_time(area, "Throughput, operations a second", 0.0..most * 1.08, &|rate| with_prefix(*rate), &[curve])
+}
+
+fn hit_ratio(area: &Area<'_>, spans: &[Span], has_flash: bool) -> Drawn {
+    let of = |name: &str, hits: fn(&Span) -> u64| Curve {
+        name: name.to_owned(),
+        points: spans
+            .iter()
+            .filter(|span| span.counts.gets > 0)
+            .map(|span| (span.until_seconds, hits(span) as f64 / span.counts.gets as f64 * 100.0))
+            .collect(),
+    };
+    let mut curves = vec![of(if has_flash { "DRAM and flash" } else { "DRAM" }, |span| {
+        span.counts.gets - span.counts.get_misses
+    })];
+    if has_flash {
+        curves.push(of("DRAM alone", |span| span.counts.get_hits_dram));
+    }
+    over_time(area, "Hit ratio", 0.0..100.0, &|percent| format!("{percent:.0} %"), &curves)
+}
+
+fn over_time(
+    area: &Area<'_>,
+    title: &str,
+    range: Range<f64>,
+    label: &dyn Fn(&f64) -> String,
+    curves: &[Curve],
+) -> Drawn {
+    let end = curves.iter().flat_map(|curve| &curve.points).map(|(at, _)| *at).fold(0.0, f64::max);
+    let mut chart = ChartBuilder::on(area)
+        .margin(12)
+        .margin_right(28)
+        .caption(title, (FONT, 14).into_font().color(&INK))
+        .x_label_area_size(24)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0.0..end.max(1e-3), range)?;
+    chart
+        .configure_mesh()
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .axis_style(PALE)
+        .label_style((FONT, 12).into_font().color(&PALE))
+        .x_label_formatter(&|seconds| format!("{} s", trimmed(*seconds)))
+        .y_label_formatter(&label)
+        .y_labels(5)
+        .draw()?;
+    for (curve, colour) in curves.iter().zip(COLOURS) {
+        let points = curve.points.iter().copied();
+        chart.draw_series(AreaSeries::new(points.clone(), 0.0, colour.mix(0.08)))?;
+        let line = LineSeries::new(points, colour.stroke_width(2));
+        chart.draw_series(line)?.label(curve.name.clone()).legend(move |at| key(at, colour));
+    }
+    if curves.len() > 1 {
+        legend(&mut chart)?;
+    }
+    Ok(())
+}
+
+/// The curves of everything that was timed at least twice.
+fn curves(all: &InstanceReport) -> Vec<Curve> {
+    let cache = Timed::ALL.map(|timed| (timed.name().replace('_', " "), all.latencies.of(timed)));
+    let device = all.snapshot.flash.as_ref().and_then(|flash| flash.device_latency.clone());
+    let device = device
+        .into_iter()
+        .flat_map(|(reads, writes)| [("device read".to_owned(), reads), ("device write".to_owned(), writes)]);
+    let timed = cache.into_iter().chain(device).filter(|(_, histogram)| histogram.count() > 1);
+    timed.map(|(name, histogram)| Curve { name, points: curve(&histogram) }).collect()
+}
+
+/// Nines and nanoseconds: at `n` nines, what all but one in `10^n` operations stayed below.
+fn curve(histogram: &Histogram) -> Vec<(f64, f64)> {
+    let nines = (histogram.count() as f64).log10();
+    let steps = (nines * f64::from(POINTS_A_NINE)).floor() as u32;
+    let at = (0..=steps).map(|step| f64::from(step) / f64::from(POINTS_A_NINE)).chain([nines]);
+    at.filter_map(|n| Some((n, histogram.quantile_ns(1.0 - 10_f64.powf(-n))?.max(1) as f64))).collect()
+}
+
+fn percentiles(area: &Area<'_>, curves: &[Curve]) -> Drawn {
+    let points = || curves.iter().flat_map(|curve| &curve.points);
+    let nines = points().map(|(n, _)| *n).fold(1.0, f64::max);
+    let longest = points().map(|(_, ns)| *ns).fold(1e3, f64::max);
+    let shortest = points().map(|(_, ns)| *ns).fold(longest, f64::min);
+    let mut chart = ChartBuilder::on(area)
+        .margin(12)
+        .margin_right(28)
+        .caption("Latency, the share of operations that stayed below", (FONT, 14).into_font().color(&INK))
+        .x_label_area_size(24)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0.0..nines * 1.02, (shortest * 0.8..longest * 1.5).log_scale())?;
+    chart
+        .configure_mesh()
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .axis_style(PALE)
+        .label_style((FONT, 12).into_font().color(&PALE))
+        .x_labels(nines as usize + 1)
+        .x_label_formatter(&|nines| share(*nines))
+        .y_label_formatter(&|ns| duration(*ns))
+        .draw()?;
+    for (curve, colour) in curves.iter().zip(COLOURS.iter().cycle()) {
+        let line = LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2));
+        chart.draw_series(line)?.label(curve.name.clone()).legend(move |at| key(at, *colour));
+    }
+    legend(&mut chart)
+}
+
+fn legend<'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>) -> Drawn
+where
+    X: Ranged<ValueType = f64>,
+    Y: Ranged<ValueType = f64>,
+{
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerRight)
+        .margin(8)
+        .background_style(WHITE.mix(0.85))
+        .label_font((FONT, 12).into_font().color(&INK))
+        .draw()?;
+    Ok(())
+}
+
+/// A line's piece in the legend.
+fn key((x, y): (i32, i32), colour: RGBColor) -> PathElement<(i32, i32)> {
+    PathElement::new(vec![(x, y), (x + 18, y)], colour.stroke_width(2))
+}
+
+/// `3` nines are `99.9 %`.
+fn share(nines: f64) -> String {
+    let decimals = (nines - 2.0).max(0.0).round() as usize;
+    format!("{:.decimals$} %", (1.0 - 10_f64.powf(-nines)) * 100.0)
+}
+
+fn duration(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns < 1e3 => (ns, "ns"),
+        ns if ns < 1e6 => (ns / 1e3, "µs"),
+        ns if ns < 1e9 => (ns / 1e6, "ms"),
+        ns => (ns / 1e9, "s"),
+    };
+    format!("{} {unit}", trimmed(value))
+}
+
+fn with_prefix(rate: f64) -> String {
+    match rate {
+        rate if rate >= 1e6 => format!("{} M", trimmed(rate / 1e6)),
+        rate if rate >= 1e3 => format!("{} k", trimmed(rate / 1e3)),
+        rate => trimmed(rate),
+    }
+}
+
+/// Up to two decimals, none of them a zero at the end.
+fn trimmed(value: f64) -> String {
+    let words = format!("{value:.2}");
+    words.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!([0.0, 1.0, 3.0, 5.0].map(share), ["0 %", "90 %", "99.9 %", "99.999 %"]);
+        assert_eq!([80.0, 1e3, 1.5e6, 2e9].map(duration), ["80 ns", "1 µs", "1.5 ms", "2 s"]);
+        assert_eq!([12.0, 2500.0, 4e6].map(with_prefix), ["12", "2.5 k", "4 M"]);
+    }
+
+    #[test]
+    fn a_curve_ends_at_the_longest() {
+        let mut histogram = Histogram::default();
+        (1..=1000).for_each(|ns| histogram.record(ns * 1000));
+        let points = curve(&histogram);
+        let (nines, ns) = *points.last().unwrap();
+        assert!((nines - 3.0).abs() < 1e-9);
+        assert_eq!(Some(ns as u64), histogram.quantile_ns(0.999));
+        assert!(points.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1));
+    }
+}

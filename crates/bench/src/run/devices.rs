@@ -1,0 +1,132 @@
+//! The flash devices of a run. Instances that name the same file or block device get a part of it each.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use device::file::OpenOptions;
+use device::{Device, DeviceSpec, ErrorKind, SliceDevice, StripeDevice};
+
+use super::open::OpenError;
+use crate::config::plan::{CachePlan, FlashPlan};
+
+/// What is open, and how much of it is given away.
+#[derive(Default)]
+pub struct Devices {
+    by_path: HashMap<PathBuf, Sharing>,
+}
+
+/// A path and those who want a part of it.
+struct Sharing {
+    /// Bytes of all parts.
+    bytes: u64,
+    allow_buffered: bool,
+    placement: bool,
+    persistent: bool,
+    opened: Option<Arc<dyn Device>>,
+    given_bytes: u64,
+}
+
+/// Where each instance's flash comes from.
+pub trait Supply {
+    /// The device of the next instance.
+    ///
+    /// # Errors
+    /// What cannot be opened.
+    fn open(&mut self, plan: &FlashPlan) -> Result<Arc<dyn Device>, OpenError>;
+}
+
+impl Devices {
+    /// The devices that `caches` will ask for; none is opened yet.
+    pub fn of<'a>(caches: impl IntoIterator<Item = &'a CachePlan>) -> Self {
+        let mut devices = Self::default();
+        for cache in caches {
+            let Some(flash) = &cache.flash else { continue };
+            for path in &flash.paths {
+                let sharing = devices.by_path.entry(path.clone()).or_insert(Sharing {
+                    bytes: 0,
+                    allow_buffered: true,
+                    placement: false,
+                    persistent: false,
+                    opened: None,
+                    given_bytes: 0,
+                });
+                sharing.bytes += flash.bytes_per_device;
+                sharing.allow_buffered &= flash.allow_buffered;
+                sharing.placement |= flash.placement;
+                sharing.persistent |= cache.persist_dir.is_some();
+            }
+        }
+        devices
+    }
+
+    fn part(&mut self, path: &Path, bytes: u64) -> Result<Arc<dyn Device>, OpenError> {
+        let sharing = self.by_path.get_mut(path).expect("every path of every plan was told");
+        let is_shared = sharing.bytes > bytes;
+        if path.is_dir() && !(sharing.persistent && is_shared) {
+            // Each instance makes a file of its own.
+            return sharing.open_path(path, bytes);
+        }
+        let whole = match &sharing.opened {
+            Some(whole) => Arc::clone(whole),
+            None => sharing.open_path(path, sharing.bytes)?,
+        };
+        if !is_shared {
+            return Ok(whole);
+        }
+        sharing.opened = Some(Arc::clone(&whole));
+        let start_bytes = sharing.given_bytes;
+        sharing.given_bytes += bytes;
+        Ok(Arc::new(SliceDevice::new(whole, start_bytes..sharing.given_bytes)?))
+    }
+}
+
+impl Supply for Devices {
+    /// Memory, its part of one path, or a stripe of several with the region as its unit.
+    fn open(&mut self, plan: &FlashPlan) -> Result<Arc<dyn Device>, OpenError> {
+        if plan.paths.is_empty() {
+            let spec = DeviceSpec::Memory(Some(plan.bytes_per_device));
+            return Ok(spec.open(&OpenOptions { placement: plan.placement, ..OpenOptions::default() })?);
+        }
+        let mut devices = Vec::new();
+        for path in &plan.paths {
+            devices.push(self.part(path, plan.bytes_per_device)?);
+        }
+        if devices.len() == 1 {
+            return Ok(devices.remove(0));
+        }
+        Ok(Arc::new(StripeDevice::new(devices, u64::from(plan.region_bytes))?))
+    }
+}
+
+impl Sharing {
+    /// A directory gets a file of its own, which a persistent cache finds again and any other removes at its end. What is
+    /// not there is made, and goes the same way.
+    fn open_path(&self, path: &Path, bytes: u64) -> Result<Arc<dyn Device>, OpenError> {
+        let options = OpenOptions {
+            size_bytes: Some(bytes),
+            create: true,
+            buffered: false,
+            remove_on_drop: !self.persistent,
+            placement: self.placement,
+            ..OpenOptions::default()
+        };
+        if !path.exists()
+            && let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
+        {
+            std::fs::create_dir_all(parent)
+                .map_err(|source| OpenError::Directory { path: parent.into(), source })?;
+        }
+        let path =
+            if path.is_dir() && self.persistent { path.join("flashwright_cache") } else { path.to_owned() };
+        let spec = DeviceSpec::Path(path);
+        let open = |options: &OpenOptions| spec.open(options);
+        let may_buffer = self.allow_buffered && !self.placement;
+        match open(&options) {
+            Err(error) if error.kind() == ErrorKind::Unsupported && may_buffer => {
+                Ok(open(&OpenOptions { buffered: true, ..options })?)
+            }
+            opened => Ok(opened?),
+        }
+    }
+}

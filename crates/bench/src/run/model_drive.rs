@@ -1,0 +1,111 @@
+//! The model drive of a simulated run: each instance is a namespace of it.
+
+use std::sync::Arc;
+
+use device::Device;
+use device::sim::World;
+use ssd::{Assignment, Card, Isolation, Namespace, Payload, SsdDevice, Stats, Upkeep};
+
+use super::devices::Supply;
+use super::open::OpenError;
+use crate::config::plan::{CachePlan, FlashPlan};
+
+/// A model drive cut into namespaces, which are handed out in order.
+#[derive(Clone)]
+pub struct ModelDrive {
+    namespaces: Vec<Arc<SsdDevice>>,
+    given: usize,
+    card: Card,
+}
+
+impl ModelDrive {
+    /// The drive of `card`, its bytes divided by `scale`, with a namespace for each of `caches` that has flash. With
+    /// placement, each namespace has the default handle and as many of the others as there are for each.
+    ///
+    /// # Errors
+    /// A card that is not there or cannot be; caches that ask for more than the drive has, or for placement where there is
+    /// none.
+    pub fn new<'a>(
+        world: &World,
+        card: &str,
+        scale: u32,
+        caches: impl IntoIterator<Item = &'a CachePlan>,
+        seed: u64,
+    ) -> Result<Self, OpenError> {
+        let wrong =
+            |reason: &dyn std::fmt::Display| OpenError::Config(format!("--device sim:{card}: {reason}"));
+        let loaded = Card::load(card).map_err(|error| wrong(&error))?;
+        let card_in_use = loaded.scaled(scale).map_err(|error| wrong(&error))?;
+        let plans: Vec<&FlashPlan> = caches.into_iter().filter_map(|it| it.flash.as_ref()).collect();
+        let placement = plans.iter().any(|it| it.placement);
+        if placement && card_in_use.placement.is_none() {
+            return Err(wrong(&"deviceEnableFDP: the card has no placement"));
+        }
+        let shape = card_in_use.shape(placement);
+        let wanted: u64 = plans.iter().map(|it| it.bytes_per_device).sum();
+        let usable = u64::from(shape.logical_pages) * u64::from(shape.page_bytes);
+        if wanted > usable {
+            let key = "nvmCacheSizeMB";
+            return Err(wrong(&format!("{key}: {wanted} bytes are asked for and the drive has {usable}")));
+        }
+        let handles = match &shape.isolation {
+            Isolation::Handles(kinds) => kinds.len() as u16,
+            Isolation::Conventional { .. } => 1,
+        };
+        let namespaces = namespaces(&plans, u64::from(shape.page_bytes), handles);
+        let upkeep = Upkeep { seed, ..Upkeep::default() };
+        let devices = SsdDevice::namespaces_in_world(
+            world.clone(),
+            &card_in_use,
+            &shape,
+            upkeep,
+            Payload::Kept,
+            &namespaces,
+        )
+        .map_err(|error| wrong(&error))?;
+        Ok(Self { namespaces: devices.into_iter().map(Arc::new).collect(), given: 0, card: card_in_use })
+    }
+
+    /// The card as it is used, scaled.
+    #[must_use]
+    pub fn card(&self) -> &Card {
+        &self.card
+    }
+
+    /// What the drive counted.
+    #[must_use]
+    pub fn stats(&self) -> Option<Stats> {
+        self.namespaces.first().map(|it| it.stats())
+    }
+
+    /// Which consumer of which namespace was given which handle.
+    #[must_use]
+    pub fn assignments(&self) -> Vec<Vec<Assignment>> {
+        self.namespaces.iter().map(|it| it.assignments()).collect()
+    }
+}
+
+impl Supply for ModelDrive {
+    fn open(&mut self, _plan: &FlashPlan) -> Result<Arc<dyn Device>, OpenError> {
+        let next = Arc::clone(&self.namespaces[self.given]);
+        self.given += 1;
+        Ok(next)
+    }
+}
+
+/// Handle 0 is everybody's default; the others are shared out evenly.
+fn namespaces(plans: &[&FlashPlan], page_bytes: u64, handles: u16) -> Vec<Namespace> {
+    let each = handles.saturating_sub(1) / (plans.len().max(1) as u16);
+    let of = |number: usize| {
+        let first = 1 + number as u16 * each;
+        std::iter::once(0).chain(first..first + each).collect()
+    };
+    plans
+        .iter()
+        .enumerate()
+        .map(|(number, plan)| Namespace {
+            bytes: plan.bytes_per_device / page_bytes * page_bytes,
+            handles: of(number),
+        })
+        .collect()
+}

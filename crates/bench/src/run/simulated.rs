@@ -1,0 +1,91 @@
+//! A run in the simulated world: workers are tasks, time is virtual, one seed is one run.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use device::{Clock, Simulation};
+
+use super::stop::StopReason;
+use super::target::Target;
+use super::{Instance, InstanceReport, Observable, RunError, TICK, Watcher};
+
+/// Virtual time between two looks at the machine's clock.
+const SLICE_NS: u64 = 10_000_000;
+/// Virtual time in which at least one operation of a run must end.
+const STUCK_SECONDS: u64 = 3600;
+
+/// Runs all instances as tasks of `simulation` to their end, their timeout (in virtual time), or until they are stopped.
+/// Background work of the targets must be among the simulation's tasks already.
+///
+/// # Errors
+/// A workload that cannot start, or a world in which nothing happens any more.
+pub fn run_simulated<T: Target + 'static>(
+    simulation: &Simulation,
+    instances: &[Arc<Instance<T>>],
+    timeout: Option<Duration>,
+    watcher: &mut dyn Watcher,
+) -> Result<Vec<InstanceReport>, RunError> {
+    for instance in instances {
+        let sources = instance.workload.sources(instance.boards.len(), instance.seed)?;
+        instance.begin(sources.len());
+        for (number, mut source) in sources.into_iter().enumerate() {
+            let instance = Arc::clone(instance);
+            simulation.spawn(async move { instance.work(number, &mut *source).await });
+        }
+    }
+    let mut watch = Watch::new(simulation, timeout);
+    while instances.iter().any(|instance| instance.progress.running.load(Ordering::Acquire) > 0) {
+        simulation.run_until(simulation.clock().monotonic_ns() + SLICE_NS);
+        watch.look(instances, watcher)?;
+    }
+    Ok(instances.iter().map(|instance| instance.report()).collect())
+}
+
+/// What is known between two looks.
+struct Watch<'a> {
+    simulation: &'a Simulation,
+    timeout: Option<Duration>,
+    started_ns: u64,
+    looked: Instant,
+    ops: u64,
+    ops_moved_ns: u64,
+}
+
+impl<'a> Watch<'a> {
+    fn new(simulation: &'a Simulation, timeout: Option<Duration>) -> Self {
+        let started_ns = simulation.clock().monotonic_ns();
+        Self { simulation, timeout, started_ns, looked: now(), ops: 0, ops_moved_ns: started_ns }
+    }
+
+    fn look<T: Target>(
+        &mut self,
+        instances: &[Arc<Instance<T>>],
+        watcher: &mut dyn Watcher,
+    ) -> Result<(), RunError> {
+        let now_ns = self.simulation.clock().monotonic_ns();
+        let elapsed = Duration::from_nanos(now_ns - self.started_ns);
+        if self.timeout.is_some_and(|timeout| elapsed >= timeout) {
+            instances.iter().for_each(|instance| instance.shared.stop.set(StopReason::Timeout));
+        }
+        let ops = instances.iter().map(|instance| instance.counts().ops).sum();
+        if ops != self.ops {
+            (self.ops, self.ops_moved_ns) = (ops, now_ns);
+        } else if now_ns - self.ops_moved_ns > STUCK_SECONDS * 1_000_000_000 {
+            return Err(RunError::Stuck { seconds: STUCK_SECONDS });
+        }
+        let observables: Vec<&dyn Observable> =
+            instances.iter().map(|instance| &**instance as &dyn Observable).collect();
+        watcher.moment(&observables, elapsed);
+        if self.looked.elapsed() >= TICK {
+            self.looked = now();
+            watcher.look(&observables, elapsed);
+        }
+        Ok(())
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the terminal is looked at in the machine's time")]
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,315 @@
+//! One run of a study: the real engine on the model drive, until the drive is steady.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use ssd::Stats;
+
+use crate::config::Loaded;
+use crate::config::cachebench::load_text;
+use crate::config::{DeviceSpec, Override};
+use crate::report::drive::dlwa;
+use crate::run::latency::Histogram;
+use crate::run::model_drive::ModelDrive;
+use crate::run::stop::{Stop, StopReason};
+use crate::run::target::{FlashCounts, Snapshot};
+use crate::run::{Observable, Watcher};
+use crate::session::{Session, SessionError, SessionOptions};
+
+/// Usable bytes of the paper's drive, in the unit of `nvmCacheSizeMB`.
+const DRIVE_MIB: f64 = 1.88e12 / 1048576.0;
+/// The card of that drive.
+const CARD: &str = "pm9d3";
+/// Mean bytes of a key and its value: see [`Mix::config`].
+const MEAN_ITEM_BYTES: f64 = 2200.0;
+/// Bytes of all objects that are asked for, over those that flash holds.
+const WORKING_SET: f64 = 2.0;
+/// Host writes before anything is measured, in drive capacities, and at the end.
+const WARM_CAPACITIES: f64 = 2.5;
+const END_CAPACITIES: f64 = 5.0;
+/// A point of the curve over time, in drive capacities.
+const INTERVAL_CAPACITIES: f64 = 0.125;
+
+/// What a run is made of. The rest is the same in all of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Experiment {
+    /// Who asks for what.
+    pub mix: Mix,
+    /// Flash given to the cache, share of the drive.
+    pub utilisation: f64,
+    /// Small-object cache, percent of flash.
+    pub soc_percent: u32,
+    /// DRAM, MB at full size.
+    pub dram_mb: u32,
+    /// Caches that share the drive.
+    pub tenants: u32,
+    /// Whether writes are placed.
+    pub placement: bool,
+}
+
+/// The shapes of the paper's workloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mix {
+    /// Meta's key-value cache: four gets a set (paper §6.1).
+    KvCache,
+    /// Twitter's cluster 12: four sets a get (paper §6.1).
+    Twitter,
+    /// The key-value cache's sets alone (paper §6.1).
+    WriteOnly,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// Write amplification of the drive when it was steady.
+    pub dlwa: f64,
+    /// The same over time: host bytes written, in drive capacities, and write amplification of the interval.
+    pub curve: Vec<(f64, f64)>,
+    /// Write amplification of the cache.
+    pub alwa: f64,
+    /// Gets answered, share.
+    pub hit_ratio: f64,
+    /// Operations a virtual second.
+    pub throughput: f64,
+    /// Of reads of the drive, nanoseconds.
+    pub read_p99_ns: u64,
+    /// Of writes of the drive, nanoseconds.
+    pub write_p99_ns: u64,
+    /// Units collected with live data for each drive capacity that the host wrote.
+    pub gc_events: f64,
+    /// Share of the bytes written that came from buckets.
+    pub soc_write_share: f64,
+}
+
+/// Where and how a study runs.
+#[derive(Debug, Clone)]
+pub struct Runner {
+    /// The drive and the cache are so much smaller than the paper's.
+    pub scale: u32,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Ends everything.
+    pub stop: Stop,
+}
+
+/// Why a run gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// It could not be opened or run.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The user ended it.
+    #[error("interrupted")]
+    Interrupted,
+    /// A picture or result could not be made.
+    #[error("{0}")]
+    Output(String),
+}
+
+impl Mix {
+    /// Gets for each set, in CacheBench's ratios.
+    fn ratios(self) -> (f64, f64) {
+        match self {
+            Self::KvCache => (0.8, 0.2),
+            Self::Twitter => (0.2, 0.8),
+            Self::WriteOnly => (0.0, 1.0),
+        }
+    }
+}
+
+impl Experiment {
+    /// The paper's usual run (§6.1): 42 GB of DRAM, 4 % of flash for small objects, all of the drive.
+    #[must_use]
+    pub fn usual(mix: Mix, placement: bool) -> Self {
+        Self { mix, utilisation: 1.0, soc_percent: 4, dram_mb: 43_000, tenants: 1, placement }
+    }
+
+    /// Its CacheBench config, at full size.
+    #[must_use]
+    pub fn config(&self) -> String {
+        let flash_mib = DRIVE_MIB * self.utilisation / f64::from(self.tenants);
+        let keys = (flash_mib * 1048576.0 * WORKING_SET / MEAN_ITEM_BYTES) as u64;
+        let mut text = String::from("[");
+        for tenant in 0..self.tenants {
+            let comma = if tenant > 0 { "," } else { "" };
+            let _ = write!(text, "{comma}{}", self.instance(flash_mib as u64, keys));
+        }
+        text + "]"
+    }
+
+    /// Seven sets in ten are of 50 to 800 bytes and go to buckets, three of 3 to 9 KiB and go to regions: buckets then
+    /// write six bytes of ten. A twentieth of the keys gets half of the requests.
+    fn instance(&self, flash_mib: u64, keys: u64) -> String {
+        let (get, set) = self.mix.ratios();
+        let (dram, soc, placement) = (self.dram_mb / self.tenants, self.soc_percent, self.placement);
+        let (hot, warm, cold) = (0.05 * keys as f64, 0.25 * keys as f64, 0.7 * keys as f64);
+        format!(
+            r#"{{ "cache_config": {{
+  "cacheSizeMB": {dram}, "maxAllocSize": 16384, "allocFactor": 1.2,
+  "nvmCacheSizeMB": {flash_mib}, "navyBigHashSizePct": {soc}, "navySmallItemMaxSize": 2048, "navyBlockSize": 4096,
+  "navySegmentedFifoSegmentRatio": [1], "deviceEnableFDP": {placement}
+}}, "test_config": {{
+  "generator": "online", "enableLookaside": true, "numOps": 1000000000000, "numThreads": 16, "numKeys": {keys},
+  "getRatio": {get}, "setRatio": {set}, "delRatio": 0.0,
+  "keySizeRange": [16, 40], "keySizeRangeProbability": [1.0],
+  "valSizeRange": [50, 800, 3000, 9000], "valSizeRangeProbability": [0.7, 0.0, 0.3],
+  "popularityBuckets": [{hot}, {warm}, {cold}], "popularityWeights": [0.5, 0.3, 0.2]
+}} }}"#
+        )
+    }
+
+    /// Runs it until the drive is steady, and on for half as long.
+    ///
+    /// # Errors
+    /// A run that cannot be, or that was interrupted.
+    pub fn run(&self, runner: &Runner) -> Result<Measured, StudyError> {
+        let device = Override::Device(DeviceSpec::Simulated(CARD.to_owned()));
+        let loaded = load_text(Path::new("study"), &self.config(), &[device]).map_err(SessionError::from)?;
+        let Loaded::Config(config) = loaded else { unreachable!("the text is a config") };
+        let stop = Stop::default();
+        let options = SessionOptions {
+            seed: runner.seed,
+            stop: stop.clone(),
+            scale: runner.scale,
+            ..SessionOptions::default()
+        };
+        let session = Session::open(&config, options)?;
+        let drive = session.drive().cloned().expect("a simulated run has a model drive");
+        let mut watch = Watch::new(drive, runner.stop.clone(), stop);
+        let report = session.run(&config, &mut watch)?;
+        if runner.stop.is_set() {
+            return Err(StudyError::Interrupted);
+        }
+        drop(report);
+        Ok(watch.measured())
+    }
+}
+
+/// Everything that is counted, at a moment.
+#[derive(Clone, Default)]
+struct Moment {
+    at: Duration,
+    ops: u64,
+    gets: u64,
+    hits: u64,
+    flash: FlashCounts,
+    soc_bytes: f64,
+    region_bytes: f64,
+    drive: Stats,
+}
+
+struct Watch {
+    drive: ModelDrive,
+    interrupt: Stop,
+    stop: Stop,
+    capacity_pages: f64,
+    next: f64,
+    curve: Vec<(f64, f64)>,
+    /// At the last point of the curve.
+    last: Stats,
+    warm: Option<Moment>,
+    end: Option<Moment>,
+}
+
+impl Watch {
+    fn new(drive: ModelDrive, interrupt: Stop, stop: Stop) -> Self {
+        let space = &drive.card().space;
+        let capacity_pages = space.usable_bytes as f64 / f64::from(space.page_bytes);
+        let last = drive.stats().unwrap_or_default();
+        Self {
+            drive,
+            interrupt,
+            stop,
+            capacity_pages,
+            next: INTERVAL_CAPACITIES,
+            curve: Vec::new(),
+            last,
+            warm: None,
+            end: None,
+        }
+    }
+
+    fn measured(self) -> Measured {
+        let (warm, end) = (self.warm.unwrap_or_default(), self.end.unwrap_or_default());
+        let drive = end.drive.since(&warm.drive);
+        let flash = |of: fn(&FlashCounts) -> Option<u64>| {
+            of(&end.flash).unwrap_or(0).saturating_sub(of(&warm.flash).unwrap_or(0)) as f64
+        };
+        let p99 = |pick: fn(&FlashCounts) -> Option<&Histogram>| {
+            let of = |flash| pick(flash).cloned().unwrap_or_default();
+            of(&end.flash).since(&of(&warm.flash)).quantile_ns(0.99).unwrap_or(0)
+        };
+        let seconds = (end.at - warm.at).as_secs_f64();
+        let soc_bytes = end.soc_bytes - warm.soc_bytes;
+        let written = soc_bytes + end.region_bytes - warm.region_bytes;
+        Measured {
+            dlwa: dlwa(&drive).unwrap_or(f64::NAN),
+            curve: self.curve,
+            alwa: flash(|flash| flash.host_bytes) / flash(FlashCounts::settled_bytes),
+            hit_ratio: (end.hits - warm.hits) as f64 / (end.gets - warm.gets) as f64,
+            throughput: (end.ops - warm.ops) as f64 / seconds,
+            read_p99_ns: p99(|flash| flash.device_latency.as_ref().map(|it| &it.0)),
+            write_p99_ns: p99(|flash| flash.device_latency.as_ref().map(|it| &it.1)),
+            gc_events: drive.gc_events as f64 / (drive.host_pages as f64 / self.capacity_pages),
+            soc_write_share: soc_bytes / written,
+        }
+    }
+}
+
+fn sum_up(instances: &[&dyn Observable], at: Duration, drive: Stats) -> Moment {
+    let mut moment = Moment { at, drive, ..Moment::default() };
+    for instance in instances {
+        let counts = instance.counts();
+        moment.ops += counts.ops;
+        moment.gets += counts.gets;
+        moment.hits += counts.get_hits_dram + counts.get_hits_flash;
+        let snapshot = instance.snapshot();
+        moment.soc_bytes += detail(&snapshot, "navy_bh_physical_written");
+        moment.region_bytes += detail(&snapshot, "navy_bc_physical_written");
+        add(&mut moment.flash, snapshot.flash.unwrap_or_default());
+    }
+    moment
+}
+
+fn detail(snapshot: &Snapshot, name: &str) -> f64 {
+    snapshot.details.iter().find(|(of, _)| of == name).map_or(0.0, |(_, value)| *value)
+}
+
+fn add(sum: &mut FlashCounts, more: FlashCounts) {
+    let both = |a: Option<u64>, b: Option<u64>| Some(a.unwrap_or(0) + b.unwrap_or(0));
+    sum.host_bytes = both(sum.host_bytes, more.host_bytes);
+    sum.logical_bytes = both(sum.logical_bytes, more.logical_bytes);
+    sum.waiting_bytes = both(sum.waiting_bytes, more.waiting_bytes);
+    match (&mut sum.device_latency, more.device_latency) {
+        (Some((reads, writes)), Some(more)) => {
+            reads.merge(&more.0);
+            writes.merge(&more.1);
+        }
+        (none, more) => *none = more,
+    }
+}
+
+impl Watcher for Watch {
+    fn look(&mut self, _instances: &[&dyn Observable], _elapsed: Duration) {
+        if self.interrupt.is_set() {
+            self.stop.set(StopReason::Interrupt);
+        }
+    }
+
+    fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+        let Some(stats) = self.drive.stats() else { return };
+        let written = stats.host_pages as f64 / self.capacity_pages;
+        if written >= self.next {
+            self.curve.push((written, dlwa(&stats.since(&self.last)).unwrap_or(1.0)));
+            self.last = stats.clone();
+            self.next = written + INTERVAL_CAPACITIES;
+        }
+        if self.warm.is_none() && written >= WARM_CAPACITIES {
+            self.warm = Some(sum_up(instances, elapsed, stats));
+        } else if self.end.is_none() && written >= END_CAPACITIES {
+            self.end = Some(sum_up(instances, elapsed, stats));
+            self.stop.set(StopReason::Interrupt);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Emptying the tier through its spill, as eviction would, coldest first: what a cache does before it is closed for good.
+
+use super::evict::{Attempt, Spill, Victim};
+use super::item::State;
+use super::pools::Taken;
+use super::{Class, Dram};
+
+/// Items that one class gives before the coldest class is looked for again.
+const BATCH: usize = 64;
+
+/// How a step of emptying ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Emptied {
+    /// Some items left; there may be more.
+    Some,
+    /// The spill cannot take more now.
+    Busy,
+    /// Nothing is left that could leave.
+    All,
+}
+
+impl Dram {
+    /// Makes the next items leave through `spill`: those of the class whose next victim is coldest.
+    pub fn empty_step<S: Spill>(&self, spill: &S) -> Emptied {
+        let Some(class) = self.coldest_class() else { return Emptied::All };
+        let mut left = false;
+        for _ in 0..BATCH {
+            match self.evict_next(class, spill) {
+                Some(Attempt::Gone) => left = true,
+                Some(Attempt::Busy) => return Emptied::Busy,
+                // Put back behind the others.
+                Some(Attempt::InUse) => {}
+                None => break,
+            }
+        }
+        if left { Emptied::Some } else { Emptied::All }
+    }
+
+    fn coldest_class(&self) -> Option<&Class> {
+        let touched_seconds = |class: &Class| {
+            let inner = class.lock();
+            // A policy that cannot tell its oldest comes last.
+            let oldest =
+                || inner.oldest(&self.pools, class).map_or(u32::MAX, |item| item.header().touched_seconds());
+            (!inner.is_without_items()).then(oldest)
+        };
+        let classes = self.pools.classes.iter().filter_map(|class| Some((touched_seconds(class)?, class)));
+        classes.min_by_key(|(touched_seconds, _)| *touched_seconds).map(|(_, class)| class)
+    }
+
+    /// How the item that the class's policy chooses fared; `None` if the class has none.
+    fn evict_next<S: Spill>(&self, class: &Class, spill: &S) -> Option<Attempt> {
+        let now_seconds = self.now_seconds();
+        let chosen = class.lock().next_to_leave(&self.pools, class, now_seconds)?;
+        let item = match chosen {
+            Taken::Victim(item) => item,
+            Taken::Chain { parent, child } => {
+                return Some(self.evict_chain_of(parent, child, now_seconds, spill));
+            }
+            Taken::Free(_) | Taken::Nothing => return Some(Attempt::InUse),
+        };
+        let attempt = self.evict(&Victim::new(self, item, now_seconds), spill);
+        if attempt == Attempt::Gone {
+            item.header().become_draft();
+            class.lock().counters.evictions += 1;
+        } else {
+            item.header().clear(State::EVICTING);
+            class.enter_policy(&self.pools, item, now_seconds);
+        }
+        self.release(item);
+        Some(attempt)
+    }
+}

@@ -1,0 +1,77 @@
+//! Get, or fetch and insert: one fetch for many callers, and no late insert.
+//!
+//! A fetch from wherever the data comes from takes longer still than a flash read, and its source may change while it runs.
+//! Whoever inserts or removes the key meanwhile *overtakes* the fetch, as in [`crate::in_flight`]: its value still
+//! serves the caller who fetched it, and does not enter the cache.
+
+use crate::hybrid::{Engine, InsertOptions};
+use crate::in_flight::{Joined, Turn};
+use crate::{Cache, Item, KeyHash};
+
+/// What [`Cache::get_or_insert_with`] returned: both deref to the value.
+#[derive(Debug)]
+pub enum Fetched<'a> {
+    /// It was in the cache.
+    Found(Item<'a>),
+    /// It was made, and offered to the cache.
+    Made(Vec<u8>),
+}
+
+impl std::ops::Deref for Fetched<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Found(item) => item,
+            Self::Made(value) => value,
+        }
+    }
+}
+
+impl Cache {
+    /// The item under `key`, or the one that `fetch` makes. Of many callers that miss at once one fetches and the others
+    /// wait for it. An error of `fetch` is the caller's; the next one tries again.
+    ///
+    /// If the key is inserted or removed while `fetch` runs, what it makes is returned but not kept: change the source
+    /// first and the cache second, and no old value stays behind.
+    ///
+    /// # Errors
+    /// What `fetch` returned.
+    pub async fn get_or_insert_with<E>(
+        &self,
+        key: &[u8],
+        options: &InsertOptions,
+        fetch: impl AsyncFnOnce() -> Result<Vec<u8>, E>,
+    ) -> Result<Fetched<'_>, E> {
+        let hash = KeyHash::of(key);
+        loop {
+            if let Some(item) = self.get(key).await {
+                return Ok(Fetched::Found(item));
+            }
+            match self.engine.join_load(key, hash) {
+                Some(Joined::Lead(turn)) => {
+                    let value = fetch().await?;
+                    self.engine.insert_loaded(key, &value, options, &turn).await;
+                    return Ok(Fetched::Made(value));
+                }
+                Some(Joined::Follow(load)) => load.ended().await,
+                None => {}
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Asks to load the key; `None` if it is in DRAM by now, where a load that ended since the caller's miss left it.
+    fn join_load(&self, key: &[u8], hash: KeyHash) -> Option<Joined<'_>> {
+        let lock = self.dram.lock(hash);
+        if lock.find(key).is_some() { None } else { Some(self.loads.join(hash)) }
+    }
+
+    /// Takes what was loaded in, unless the key was inserted or removed since the load began. If there is no room, the
+    /// load has served its caller all the same.
+    async fn insert_loaded(&self, key: &[u8], value: &[u8], options: &InsertOptions, turn: &Turn<'_>) {
+        let Ok(mut item) = self.allocate(key, value.len(), options).await else { return };
+        item.copy_from_slice(value);
+        self.insert_unless(item, || turn.overtaken());
+    }
+}

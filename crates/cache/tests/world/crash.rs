@@ -1,0 +1,183 @@
+//! The power is cut at every write, trim and flush in turn: before it, in the middle of it, with any part of what was not
+//! flushed lost. Whoever opens the cache next finds what an earlier clean close left, or nothing: never something old.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use device::wrap::CrashDevice;
+use device::{Completion, Counters, Device, Geometry, MemoryDevice, Outcome, Request, RequestKind};
+use flashwright_cache::config::{CacheConfig, PairConfig};
+use parking_lot::Mutex;
+
+use crate::ledger::Ledger;
+use crate::life::{self, Life, audit};
+use crate::setup::{MIB, seeds};
+
+const KEYS: u64 = 400;
+/// Keys that are inserted once, at the end.
+const LATE_KEYS: u64 = 400;
+const ALL_KEYS: u64 = KEYS + LATE_KEYS;
+const IMAGES_A_MOMENT: u64 = 3;
+
+/// A device that lets somebody look whenever it is about to change.
+struct Watched {
+    inner: Arc<dyn Device>,
+    watcher: Mutex<Option<Watcher>>,
+}
+
+type Watcher = Arc<dyn Fn() + Send + Sync>;
+
+impl Watched {
+    fn look(&self, request: &Request) {
+        // Not while it is looked: the watcher must not wait for the lock that he is called under.
+        let watcher = self.watcher.lock().clone();
+        if let Some(watcher) = watcher.filter(|_| request.kind() != RequestKind::Read) {
+            watcher();
+        }
+    }
+}
+
+impl Device for Watched {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        self.look(&request);
+        self.inner.submit(request, completion);
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        self.look(&request);
+        self.inner.execute(request)
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+}
+
+/// How often which content was found.
+#[derive(Default)]
+struct Found {
+    empty: AtomicU64,
+    something: AtomicU64,
+}
+
+/// Opens a cache on what a power cut at this moment may leave, and asks it everything.
+fn reopen_images(crashing: &CrashDevice, story: &Story, moment: u64) -> (u64, u64) {
+    let mut counts = (0, 0);
+    for image in 0..IMAGES_A_MOMENT {
+        let medium = crashing.crash(story.seed << 32 ^ moment << 8 ^ image);
+        let cache = life::open((story.config)(Arc::new(medium)));
+        let label = format!("seed {}, cut at request {moment}, image {image}", story.seed);
+        let found = audit(&cache, &story.ledger, ALL_KEYS, &label);
+        if found.is_empty() { counts.0 += 1 } else { counts.1 += 1 }
+    }
+    counts
+}
+
+#[derive(Clone)]
+struct Story {
+    seed: u64,
+    config: fn(Arc<dyn Device>) -> CacheConfig,
+    ledger: Arc<Mutex<Ledger>>,
+}
+
+/// A first life, closed; a second one, watched at every change, closed too; what was found on the way and at the end.
+fn tell(story: &Story) -> (Found, usize, usize) {
+    let memory = Arc::new(MemoryDevice::new(6 * MIB));
+    let cache = life::open((story.config)(Arc::clone(&memory) as _));
+    let mut first = Life::new(cache, Arc::clone(&story.ledger), KEYS, story.seed);
+    first.requests(1200);
+    first.cache.close().expect("memory does not fail");
+
+    let durable = memory.duplicate();
+    let watched = Arc::new(Watched { inner: memory, watcher: Mutex::default() });
+    let crashing = Arc::new(CrashDevice::over(Arc::clone(&watched) as _, durable));
+    let (found, moments) = (Arc::new(Found::default()), Arc::new(AtomicU64::new(0)));
+    let watcher = {
+        let (crashing, story) = (Arc::downgrade(&crashing), story.clone());
+        let (found, moments) = (Arc::clone(&found), Arc::clone(&moments));
+        move || {
+            let crashing = crashing.upgrade().expect("the device is in use");
+            let moment = moments.fetch_add(1, Ordering::Relaxed);
+            let (empty, something) = reopen_images(&crashing, &story, moment);
+            found.empty.fetch_add(empty, Ordering::Relaxed);
+            found.something.fetch_add(something, Ordering::Relaxed);
+        }
+    };
+    *watched.watcher.lock() = Some(Arc::new(watcher));
+    let cache = life::open((story.config)(Arc::clone(&crashing) as _));
+    let mut second = Life::new(cache, Arc::clone(&story.ledger), KEYS, story.seed + 1000);
+    second.requests(1200);
+    (KEYS..ALL_KEYS).for_each(|key| second.insert(key));
+    let on_flash = items_on_flash(&second);
+    second.cache.close().expect("memory does not fail");
+    *watched.watcher.lock() = None;
+    let back = back_after_close(&crashing, story);
+    (Arc::into_inner(found).expect("the watcher is gone"), back, on_flash)
+}
+
+/// Those on their way included: after so many new keys no removal is among what waits.
+fn items_on_flash(life: &Life) -> usize {
+    let stats = life.cache.stats().flash.expect("there is a flash tier");
+    let soc = stats.soc.map_or(0, |soc| soc.items.cast_unsigned() + soc.pending_entries);
+    (soc + stats.items_in_regions) as usize
+}
+
+/// Once a cache is closed, everything is there whatever the power does.
+fn back_after_close(crashing: &CrashDevice, story: &Story) -> usize {
+    let mut backs: Vec<_> = (0..IMAGES_A_MOMENT)
+        .map(|image| {
+            let cache = life::open((story.config)(Arc::new(crashing.crash(image))));
+            assert!(cache.stats().flash.is_some_and(|flash| flash.recovered), "seed {}", story.seed);
+            audit(&cache, &story.ledger, ALL_KEYS, "closed").len()
+        })
+        .collect();
+    backs.dedup();
+    assert_eq!(backs.len(), 1, "seed {}: a closed cache is always the same", story.seed);
+    backs[0]
+}
+
+fn survives_every_cut(config: fn(Arc<dyn Device>) -> CacheConfig, seed: u64) {
+    let story = Story { seed, config, ledger: Arc::new(Mutex::new(Ledger::new(ALL_KEYS))) };
+    let (found, back, on_flash) = tell(&story);
+    let (empty, something) = (found.empty.load(Ordering::Relaxed), found.something.load(Ordering::Relaxed));
+    assert!(empty > 50, "seed {seed}: {empty} empty, {something} not");
+    assert!(something >= 2, "seed {seed}: {empty} empty, {something} not");
+    assert!(back > 50 && back * 100 >= on_flash * 99, "seed {seed}: {back} of {on_flash} came back");
+}
+
+#[test]
+fn a_power_cut_at_any_write_or_flush_brings_nothing_old_back() {
+    seeds(3).for_each(|seed| survives_every_cut(life::config, seed));
+}
+
+#[test]
+fn a_power_cut_between_the_arenas_of_a_cache_brings_nothing_old_back() {
+    let config = |device| {
+        let mut config = life::config(device);
+        let flash = config.flash.as_mut().expect("it has flash");
+        flash.pairs = vec![
+            PairConfig { device_share: 0.5, soc_share: 0.4 },
+            PairConfig { device_share: 0.5, soc_share: 0.4 },
+        ];
+        config
+    };
+    seeds(2).for_each(|seed| survives_every_cut(config, seed));
+}
+
+#[test]
+fn a_power_cut_while_regions_are_reinserted_and_trimmed_brings_nothing_old_back() {
+    let config = |device| {
+        let mut config = life::config(device);
+        let flash = config.flash.as_mut().expect("it has flash");
+        flash.pairs[0].soc_share = 0.0;
+        flash.regions.trim = true;
+        flash.regions.reinsertion =
+            flashwright_cache::flash::region::Reinsertion::Percent { percent: 50, seed: 1 };
+        config
+    };
+    seeds(2).for_each(|seed| survives_every_cut(config, seed));
+}

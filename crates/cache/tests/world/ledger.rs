@@ -1,0 +1,140 @@
+//! The plain twin: for each key, which versions may be found.
+//!
+//! Each key has one writer, whose versions only grow. A write that was acknowledged, and a version that was seen, set a
+//! floor for every read that begins later: an older version is never found again. The other way round, a key that
+//! nobody writes to and that has not expired must be found wherever nothing has to make room.
+
+/// The twin of a cache.
+pub struct Ledger {
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Default)]
+struct Entry {
+    /// The newest version that somebody began to write. Removes take a version too.
+    begun: u64,
+    /// The newest version acknowledged or seen.
+    floor: u64,
+    /// Whether a write is under way.
+    is_being_written: bool,
+    content: Content,
+    /// Second from which on the newest version, if it was put with a time to live, must not be found.
+    expired_from: Option<u32>,
+}
+
+/// What the last acknowledged write left.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Content {
+    #[default]
+    Nothing,
+    /// A version, until this second at least.
+    Put { until_seconds: u32 },
+    /// Nobody can tell.
+    Unknown,
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Stored. With a time to live it may be found before the first second, and must not be found from the second on.
+    Stored { lifetime: Option<(u32, u32)> },
+    /// Removed, or refused, which leaves nothing either.
+    Gone,
+}
+
+/// What was known when a read began.
+#[derive(Clone, Copy)]
+pub struct Reading {
+    key: u64,
+    floor: u64,
+    begun: u64,
+    content: Content,
+    expired_from: Option<u32>,
+    was_being_written: bool,
+    began_seconds: u32,
+}
+
+impl Ledger {
+    pub fn new(keys: u64) -> Self {
+        Self { entries: vec![Entry::default(); keys as usize] }
+    }
+
+    /// The key's next version, which may be found from now on.
+    pub fn begin_write(&mut self, key: u64) -> u64 {
+        let entry = self.entry(key);
+        assert!(!entry.is_being_written, "a key has one writer");
+        entry.is_being_written = true;
+        entry.begun += 1;
+        entry.begun
+    }
+
+    /// The write of the newest version is acknowledged: nothing older may be found by reads that begin now.
+    pub fn end_write(&mut self, key: u64, ended: Ended) {
+        let entry = self.entry(key);
+        entry.is_being_written = false;
+        entry.floor = entry.begun;
+        (entry.content, entry.expired_from) = match ended {
+            Ended::Stored { lifetime: None } => (Content::Put { until_seconds: u32::MAX }, None),
+            Ended::Stored { lifetime: Some((until_seconds, from)) } => {
+                (Content::Put { until_seconds }, Some(from))
+            }
+            Ended::Gone => (Content::Nothing, None),
+        };
+    }
+
+    /// What the key's source would answer now: the newest version.
+    pub fn newest(&self, key: u64) -> u64 {
+        self.entries[key as usize].begun
+    }
+
+    /// Nobody can tell any more whether the key is there: somebody else may have loaded it.
+    pub fn may_have_been_loaded(&mut self, key: u64) {
+        self.entry(key).content = Content::Unknown;
+    }
+
+    pub fn begin_read(&self, key: u64, now_seconds: u32) -> Reading {
+        let entry = &self.entries[key as usize];
+        Reading {
+            key,
+            floor: entry.floor,
+            begun: entry.begun,
+            content: entry.content,
+            expired_from: entry.expired_from,
+            was_being_written: entry.is_being_written,
+            began_seconds: now_seconds,
+        }
+    }
+
+    /// A read found `version`; `None` is nothing.
+    ///
+    /// # Panics
+    /// If it must not have.
+    pub fn end_read(&mut self, reading: Reading, version: Option<u64>, label: &str) {
+        let Some(version) = version else { return };
+        let key = reading.key;
+        let Reading { floor, began_seconds, .. } = reading;
+        assert!(version >= floor, "{label}: key {key} has version {version} after {floor} was acknowledged");
+        let entry = self.entry(key);
+        assert!(version <= entry.begun, "{label}: key {key} has version {version}, which nobody wrote");
+        if version == reading.begun && !reading.was_being_written && reading.content != Content::Unknown {
+            let was_put = reading.content != Content::Nothing;
+            assert!(was_put, "{label}: key {key} is found though version {version} removed it");
+            let expired = reading.expired_from.is_some_and(|from| from <= began_seconds);
+            assert!(!expired, "{label}: key {key} is found at second {began_seconds} after its time");
+        }
+        entry.floor = entry.floor.max(version);
+    }
+
+    /// Whether a read that ends now had to find the key, if nothing ever has to make room.
+    pub fn had_to_be_found(&self, reading: Reading, now_seconds: u32) -> bool {
+        let entry = &self.entries[reading.key as usize];
+        let undisturbed = !reading.was_being_written && entry.begun == reading.begun;
+        let in_time =
+            matches!(reading.content, Content::Put { until_seconds } if now_seconds < until_seconds);
+        undisturbed && in_time
+    }
+
+    fn entry(&mut self, key: u64) -> &mut Entry {
+        &mut self.entries[key as usize]
+    }
+}

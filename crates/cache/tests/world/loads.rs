@@ -1,0 +1,129 @@
+//! Get-or-insert, told as stories: one fetch for many callers, and no value from before a newer write.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use device::RequestKind::Read;
+use flashwright_cache::{Cache, Fetched};
+
+use crate::gate::{poll, waiting};
+use crate::stage::{AS_USUAL, HERO, LENGTHS, Stage, version};
+
+/// Where values come from: slow, counted, and able to fail.
+#[derive(Default)]
+struct Source {
+    answers: Cell<bool>,
+    fails: Cell<bool>,
+    fetches: Cell<usize>,
+}
+
+impl Source {
+    async fn fetch(&self, bytes: Vec<u8>) -> Result<Vec<u8>, &'static str> {
+        self.fetches.set(self.fetches.get() + 1);
+        poll_fn(|_| if self.answers.get() { Poll::Ready(()) } else { Poll::Pending }).await;
+        if self.fails.get() { Err("the source is down") } else { Ok(bytes) }
+    }
+
+    async fn load<'a>(&self, cache: &'a Cache, number: u8) -> Result<Fetched<'a>, &'static str> {
+        let fetch = async || self.fetch(version(number, 200)).await;
+        cache.get_or_insert_with(HERO, &AS_USUAL, fetch).await
+    }
+}
+
+#[test]
+fn many_callers_that_miss_at_once_fetch_once() {
+    let (stage, source) = (Stage::new(|_| {}), Source::default());
+    let mut loads: Vec<_> = (0..10).map(|_| waiting(source.load(&stage.cache, 1))).collect();
+    source.answers.set(true);
+    for (number, load) in loads.iter_mut().enumerate() {
+        let loaded = poll(load).expect("the source has answered").expect("with a value");
+        assert_eq!(matches!(loaded, Fetched::Made(_)), number == 0);
+        assert_eq!(*loaded, version(1, 200));
+    }
+    assert_eq!(source.fetches.get(), 1);
+    assert_eq!(stage.cache.stats().inserts.total(), 1);
+}
+
+#[test]
+fn a_fetch_that_fails_is_its_callers_alone_and_the_next_one_tries_again() {
+    let (stage, source) = (Stage::new(|_| {}), Source::default());
+    let mut first = waiting(source.load(&stage.cache, 1));
+    let mut second = waiting(source.load(&stage.cache, 2));
+    source.answers.set(true);
+    source.fails.set(true);
+    assert_eq!(poll(&mut first).expect("it has ended").unwrap_err(), "the source is down");
+    source.fails.set(false);
+    assert_eq!(*poll(&mut second).expect("it has ended").unwrap(), version(2, 200));
+    assert_eq!(source.fetches.get(), 2);
+}
+
+#[test]
+fn a_fetch_that_is_given_up_hands_over_to_the_next_caller() {
+    let (stage, source) = (Stage::new(|_| {}), Source::default());
+    let first = waiting(source.load(&stage.cache, 1));
+    let mut second = waiting(source.load(&stage.cache, 2));
+    drop(first);
+    source.answers.set(true);
+    assert_eq!(*poll(&mut second).expect("it has ended").unwrap(), version(2, 200));
+    assert_eq!(source.fetches.get(), 2);
+}
+
+#[test]
+fn a_value_fetched_before_a_newer_insert_does_not_replace_it() {
+    let (stage, source) = (Stage::new(|_| {}), Source::default());
+    let cache = Arc::clone(&stage.cache);
+    let mut load = waiting(source.load(&cache, 1));
+    stage.put(HERO, &version(2, 200));
+    source.answers.set(true);
+    let loaded = poll(&mut load).expect("it has ended").unwrap();
+    assert_eq!(*loaded, version(1, 200), "its caller asked before the insert");
+    drop((loaded, load));
+    drop(cache);
+    assert_eq!(stage.cache.stats().inserts.overtaken, 1);
+    stage.assert_hero_is(Some(&version(2, 200)), LENGTHS[0]);
+}
+
+#[test]
+fn a_value_fetched_before_a_remove_is_not_kept() {
+    let (stage, source) = (Stage::new(|_| {}), Source::default());
+    let cache = Arc::clone(&stage.cache);
+    let mut load = waiting(source.load(&cache, 1));
+    let mut follower = waiting(source.load(&cache, 2));
+    stage.cache.remove(HERO);
+    source.answers.set(true);
+    assert_eq!(*poll(&mut load).expect("it has ended").unwrap(), version(1, 200));
+    assert!(stage.get(HERO).is_none());
+    assert_eq!(*poll(&mut follower).expect("it fetched anew").unwrap(), version(2, 200));
+    drop((load, follower));
+    drop(cache);
+    stage.assert_hero_is(Some(&version(2, 200)), LENGTHS[0]);
+}
+
+/// A cache without flash keeps the same promise.
+#[test]
+fn a_value_fetched_before_a_remove_is_not_kept_without_flash_either() {
+    let (stage, source) = (Stage::new(|config| config.flash = None), Source::default());
+    let mut load = waiting(source.load(&stage.cache, 1));
+    stage.cache.remove(HERO);
+    source.answers.set(true);
+    assert!(poll(&mut load).expect("it has ended").is_ok());
+    assert!(stage.get(HERO).is_none());
+}
+
+/// The caller's miss took so long that somebody else's fetch began and ended meanwhile.
+#[test]
+fn a_caller_whose_miss_is_older_than_anothers_fetch_does_not_fetch_again() {
+    let len = LENGTHS[0];
+    let (stage, source) = (Stage::with_hero_on_flash(len), Source::default());
+    stage.gate.close(Read);
+    let mut slow = waiting(source.load(&stage.cache, 3));
+    stage.cache.remove(HERO);
+    source.answers.set(true);
+    let mut quick = Box::pin(source.load(&stage.cache, 2));
+    assert!(matches!(poll(&mut quick), Some(Ok(Fetched::Made(_)))));
+    stage.gate.open();
+    assert_eq!(*poll(&mut slow).expect("the read has ended").unwrap(), version(2, 200));
+    assert_eq!(source.fetches.get(), 1);
+}

@@ -1,0 +1,21 @@
+//! The whole cache where it is hardest: many clients in virtual time, power cuts at every write, killed processes, flipped
+//! bytes, failing devices, and races told as stories.
+//!
+//! All chance comes from seeds, and a failure names its seed. `FLASHWRIGHT_TEST_SEEDS=20` runs twenty times as many.
+
+#![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
+
+mod clients;
+mod gate;
+mod ledger;
+mod life;
+mod setup;
+mod stage;
+
+mod crash;
+mod faults;
+mod flips;
+mod kill;
+mod loads;
+mod races;
+mod simulated;

@@ -1,0 +1,372 @@
+//! Races, told as stories: each makes one order of events happen that could return something old, or nothing for ever.
+
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock, Weak};
+
+use device::RequestKind::{Read, Write};
+use device::wrap::{FaultDevice, Faults};
+use flashwright_cache::flash::region::Reinsertion;
+use flashwright_cache::{Cache, Inserted, KeyHash, Layer};
+use parking_lot::Mutex;
+use policy::{Admission, Candidate};
+use pollster::block_on;
+
+use crate::gate::{poll, waiting};
+use crate::stage::{AS_USUAL, HERO, LENGTHS, Stage, version};
+
+#[test]
+fn a_promotion_that_lands_after_a_newer_write_does_not_bring_the_old_value_back() {
+    for len in LENGTHS {
+        let stage = Stage::with_hero_on_flash(len);
+        stage.gate.close(Read);
+        let cache = Arc::clone(&stage.cache);
+        let mut get = waiting(cache.get(HERO));
+        stage.put(HERO, &version(2, len));
+        assert_eq!(stage.gate.open(), 1);
+        let found = poll(&mut get).expect("the read has ended");
+        assert!(found.is_none_or(|item| *item == version(1, len) || *item == version(2, len)));
+        drop(get);
+        drop(cache);
+        assert_eq!(stage.get(HERO).expect("it was just put").layer(), Layer::Dram);
+        stage.assert_hero_is(Some(&version(2, len)), len);
+    }
+}
+
+#[test]
+fn a_promotion_that_lands_after_a_remove_does_not_bring_the_value_back() {
+    for len in LENGTHS {
+        let stage = Stage::with_hero_on_flash(len);
+        stage.gate.close(Read);
+        let cache = Arc::clone(&stage.cache);
+        let mut get = waiting(cache.get(HERO));
+        assert!(stage.cache.remove(HERO));
+        assert!(!stage.cache.contains(HERO));
+        stage.gate.open();
+        assert!(poll(&mut get).is_some(), "the read has ended");
+        drop(get);
+        drop(cache);
+        stage.assert_hero_is(None, len);
+    }
+}
+
+/// The newer version has already left for flash again when the older one's read ends.
+#[test]
+fn a_read_that_is_older_than_two_crossings_does_not_bring_the_old_value_back() {
+    for len in LENGTHS {
+        let stage = Stage::with_hero_on_flash(len);
+        stage.gate.close(Read);
+        let cache = Arc::clone(&stage.cache);
+        let mut get = waiting(cache.get(HERO));
+        stage.gate.let_others_pass();
+        stage.put(HERO, &version(2, len));
+        stage.push_out(len);
+        stage.gate.open();
+        assert!(poll(&mut get).is_some(), "the read has ended");
+        drop(get);
+        drop(cache);
+        stage.assert_hero_is(Some(&version(2, len)), len);
+    }
+}
+
+/// Fills DRAM until the hero, who came first, has just left for flash, whose writes are held back; the step that waits for
+/// the write.
+fn hero_being_written(stage: &Stage, len: usize) -> Pin<Box<impl Future<Output = bool> + '_>> {
+    stage.put(HERO, &version(1, len));
+    while stage.cache.stats().flash.unwrap().puts.stored == 0 {
+        stage.put_extra(len);
+    }
+    stage.gate.close(Write);
+    loop {
+        let mut step = Box::pin(stage.cache.step());
+        if poll(&mut step).is_none() {
+            return step;
+        }
+        stage.put_extra(len);
+    }
+}
+
+fn eager() -> Stage {
+    Stage::new(|config| config.flash.as_mut().unwrap().pending_bytes = 1)
+}
+
+#[test]
+fn a_key_removed_while_it_is_being_written_to_flash_stays_removed() {
+    for len in LENGTHS {
+        let stage = eager();
+        let mut step = hero_being_written(&stage, len);
+        assert!(stage.cache.contains(HERO) && stage.cache.remove(HERO));
+        assert!(stage.get(HERO).is_none() && !stage.cache.contains(HERO));
+        assert!(stage.gate.open() > 0);
+        assert_eq!(poll(&mut step), Some(true), "it was written");
+        drop(step);
+        assert!(stage.get(HERO).is_none());
+        stage.step();
+        stage.assert_hero_is(None, len);
+    }
+}
+
+#[test]
+fn a_key_removed_while_it_is_being_written_stays_removed_after_a_restart() {
+    for len in LENGTHS {
+        let stage = eager();
+        let mut step = hero_being_written(&stage, len);
+        assert!(stage.cache.remove(HERO));
+        stage.gate.open();
+        assert_eq!(poll(&mut step), Some(true), "it was written");
+        drop(step);
+        assert!(stage.restart().get(HERO).is_none());
+    }
+}
+
+#[test]
+fn a_key_being_written_to_flash_is_found_all_the_time() {
+    for len in LENGTHS {
+        let stage = eager();
+        let mut step = hero_being_written(&stage, len);
+        let found = stage.get(HERO).expect("it is on its way");
+        assert!(found.layer() == Layer::Flash && *found == version(1, len));
+        drop(found);
+        stage.gate.open();
+        assert_eq!(poll(&mut step), Some(true), "it was written");
+        drop(step);
+        stage.assert_hero_is(Some(&version(1, len)), len);
+    }
+}
+
+/// The items that wait are all in another step's hands.
+#[test]
+fn a_step_that_has_nothing_to_take_says_so() {
+    let stage = eager();
+    let mut step = hero_being_written(&stage, LENGTHS[0]);
+    let mut second = Box::pin(stage.cache.step());
+    assert_eq!(poll(&mut second), Some(false));
+    stage.gate.open();
+    assert_eq!(poll(&mut step), Some(true));
+}
+
+/// A step that nobody awaits any more loses at most what it was writing.
+#[test]
+fn a_step_given_up_half_way_leaves_nothing_old_behind() {
+    for len in LENGTHS {
+        let stage = eager();
+        drop(hero_being_written(&stage, len));
+        stage.put(HERO, &version(2, len));
+        stage.gate.open();
+        stage.step();
+        assert_eq!(*stage.get(HERO).expect("it is in DRAM"), version(2, len));
+        stage.push_out(len);
+        assert!(stage.get(HERO).is_none_or(|item| *item == version(2, len)));
+        let next = stage.restart();
+        assert!(next.get(HERO).is_none_or(|item| *item == version(2, len)));
+    }
+}
+
+/// Lets somebody meddle with an item that is being copied to flash.
+struct Meddler {
+    cache: OnceLock<Weak<Cache>>,
+    meddle: Mutex<Option<Meddling>>,
+}
+
+type Meddling = Box<dyn FnOnce(&Cache) + Send>;
+
+impl Admission for Meddler {
+    fn admit(&self, candidate: &Candidate, _: u64) -> bool {
+        if candidate.hash == KeyHash::of(HERO).0
+            && let Some(meddle) = self.meddle.lock().take()
+        {
+            meddle(&self.cache.get().and_then(Weak::upgrade).expect("the cache is open"));
+        }
+        true
+    }
+
+    fn name(&self) -> &'static str {
+        "meddler"
+    }
+}
+
+/// The hero is chosen to leave DRAM, and is meddled with before it has left.
+fn meddled_with(len: usize, meddle: impl FnOnce(&Cache) + Send + 'static) -> Stage {
+    let meddler = Arc::new(Meddler { cache: OnceLock::new(), meddle: Mutex::new(Some(Box::new(meddle))) });
+    let admission = Arc::clone(&meddler);
+    let stage = Stage::new(|config| config.flash.as_mut().unwrap().admission = admission);
+    meddler.cache.set(Arc::downgrade(&stage.cache)).expect("set once");
+    stage.put(HERO, &version(1, len));
+    stage.push_out(len);
+    assert!(meddler.meddle.lock().is_none(), "the hero was chosen to leave");
+    stage
+}
+
+#[test]
+fn an_item_overwritten_while_it_is_evicted_does_not_reach_flash() {
+    for len in LENGTHS {
+        let stage = meddled_with(len, move |cache| {
+            let ended = cache.insert_blocking(HERO, &version(2, len), &AS_USUAL);
+            assert_eq!(ended, Inserted::Stored);
+        });
+        assert_eq!(stage.cache.stats().flash.unwrap().puts.overtaken, 1);
+        stage.assert_hero_is(Some(&version(2, len)), len);
+    }
+}
+
+#[test]
+fn an_item_removed_while_it_is_evicted_does_not_reach_flash() {
+    for len in LENGTHS {
+        let stage = meddled_with(len, |cache| assert!(cache.remove(HERO)));
+        assert_eq!(stage.cache.stats().flash.unwrap().puts.overtaken, 1);
+        stage.assert_hero_is(None, len);
+    }
+}
+
+/// Regions alone, all of whose items are written again; the hero's is being reclaimed, its bytes on their way to memory.
+fn hero_being_reinserted(meanwhile: impl FnOnce(&Stage)) -> Stage {
+    let len = LENGTHS[1];
+    let stage = Stage::new(|config| {
+        let flash = config.flash.as_mut().unwrap();
+        flash.pairs[0].soc_share = 0.0;
+        flash.regions.reinsertion = Reinsertion::Percent { percent: 100, seed: 1 };
+    });
+    stage.put(HERO, &version(1, len));
+    while stage.cache.stats().flash.unwrap().regions.unwrap().regions_flushed == 0 {
+        stage.put_extra(len);
+        while block_on(stage.cache.step()) {}
+    }
+    stage.gate.close(Read);
+    let cache = Arc::clone(&stage.cache);
+    let mut step = loop {
+        let mut step = Box::pin(cache.step());
+        if poll(&mut step).is_none() {
+            break step;
+        }
+        stage.put_extra(len);
+    };
+    assert_eq!(stage.gate.let_pass(), 1, "the region's table");
+    assert!(poll(&mut step).is_none() && stage.gate.held() > 0, "its items");
+    meanwhile(&stage);
+    stage.gate.open();
+    while poll(&mut step).is_none() {}
+    assert!(stage.cache.stats().flash.unwrap().regions.unwrap().reinsertions > 5);
+    drop(step);
+    drop(cache);
+    stage
+}
+
+#[test]
+fn an_item_that_nobody_touches_survives_the_reclaim_of_its_region() {
+    let stage = hero_being_reinserted(|_| {});
+    assert_eq!(*stage.get(HERO).expect("it was written again"), version(1, LENGTHS[1]));
+}
+
+#[test]
+fn an_item_removed_while_it_is_written_again_stays_removed() {
+    let stage = hero_being_reinserted(|stage| assert!(stage.cache.remove(HERO)));
+    assert!(!stage.cache.contains(HERO));
+    stage.assert_hero_is(None, LENGTHS[1]);
+}
+
+#[test]
+fn an_item_overwritten_while_it_is_written_again_keeps_its_new_value() {
+    let new = version(2, LENGTHS[1]);
+    let stage = hero_being_reinserted(|stage| stage.put(HERO, &version(2, LENGTHS[1])));
+    assert_eq!(*stage.get(HERO).expect("it is in DRAM"), new);
+    stage.push_out(LENGTHS[1]);
+    assert_eq!(*stage.get(HERO).expect("it is on flash"), new);
+    assert!(stage.restart().get(HERO).is_none_or(|item| *item == new));
+}
+
+#[test]
+fn a_get_that_is_given_up_hands_its_read_to_the_next() {
+    for len in LENGTHS {
+        let stage = Stage::with_hero_on_flash(len);
+        stage.gate.close(Read);
+        let first = waiting(stage.cache.get(HERO));
+        let mut second = waiting(stage.cache.get(HERO));
+        assert_eq!(stage.gate.held(), 1, "one read for both");
+        drop(first);
+        assert!(poll(&mut second).is_none() && stage.gate.held() == 2, "it reads for itself now");
+        stage.gate.open();
+        let found = poll(&mut second).expect("the read has ended").expect("it is on flash");
+        assert_eq!(*found, version(1, len));
+        drop(found);
+        assert_eq!(stage.get(HERO).expect("it is in DRAM").layer(), Layer::Dram);
+    }
+}
+
+#[test]
+fn many_gets_of_one_key_read_it_once() {
+    for len in LENGTHS {
+        let stage = Stage::with_hero_on_flash(len);
+        stage.gate.close(Read);
+        let mut gets: Vec<_> = (0..10).map(|_| waiting(stage.cache.get(HERO))).collect();
+        assert_eq!(stage.gate.open(), 1);
+        for get in &mut gets {
+            let found = poll(get).expect("the read has ended").expect("it is on flash");
+            assert_eq!(*found, version(1, len));
+        }
+        assert_eq!(stage.cache.stats().gets.coalesced, 9);
+    }
+}
+
+/// The device still reads for a caller who is gone, from a cache that is closed, when the next one is open.
+#[test]
+fn a_cache_closed_while_a_read_is_under_way_leaves_nothing_dangling() {
+    for len in LENGTHS {
+        let stage = Stage::with_hero_on_flash(len);
+        stage.gate.close(Read);
+        drop(waiting(stage.cache.get(HERO)));
+        let next = stage.restart();
+        assert_eq!(next.gate.open(), 1);
+        assert_eq!(*next.get(HERO).expect("it was on flash"), version(1, len));
+    }
+}
+
+/// Removing or replacing an item does not change what its readers hold.
+#[test]
+fn an_item_in_use_stays_as_it_is() {
+    for len in LENGTHS {
+        let stage = Stage::new(|_| {});
+        stage.put(HERO, &version(1, len));
+        let (first, mut held) = (version(1, len), Vec::new());
+        held.push(stage.get(HERO).expect("it is in DRAM"));
+        stage.put(HERO, &version(2, len));
+        stage.push_out(len);
+        held.push(stage.get(HERO).expect("it is on flash"));
+        stage.cache.remove(HERO);
+        stage.push_out(len);
+        assert!(*held[0] == first && *held[1] == version(2, len));
+        assert!(stage.get(HERO).is_none());
+    }
+}
+
+/// The regions are worn out, and the buckets' memory is full: the insert waits for the buckets alone.
+#[test]
+fn an_insert_does_not_wait_for_regions_that_are_worn_out() {
+    let faulty = OnceLock::new();
+    let stage = Stage::new(|config| {
+        let flash = config.flash.as_mut().unwrap();
+        let inner = Arc::clone(&flash.device);
+        flash.device =
+            Arc::clone(faulty.get_or_init(|| Arc::new(FaultDevice::new(inner, 1, Faults::default())))) as _;
+        flash.regions.retire_after_failures = 1;
+    });
+    let faulty = faulty.get().expect("made above");
+    faulty.set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
+    let puts = || stage.cache.stats().flash.unwrap().puts;
+    for _ in 0..2000 {
+        stage.put_extra(LENGTHS[1]);
+        stage.step();
+    }
+    assert!(puts().rejected_worn_out > 100, "{:?}", puts());
+    // Nobody steps any more, so the memory for small items fills up.
+    let mut others = 0_u64;
+    let mut insert = loop {
+        let mut insert = Box::pin(stage.cache.insert(HERO, b"value", &AS_USUAL));
+        if poll(&mut insert).is_none() {
+            break insert;
+        }
+        others += 1;
+        // Any of these may be the one that has to wait.
+        let _ = poll(&mut Box::pin(stage.cache.insert(&others.to_be_bytes(), b"other", &AS_USUAL)));
+    };
+    stage.step();
+    assert_eq!(poll(&mut insert), Some(Inserted::Stored));
+}

@@ -1,0 +1,71 @@
+//! Many clients, virtual time, one seed: every answer is a permitted one, and the same seed gives the same answers.
+
+use device::sim::LatencyModel;
+use flashwright_cache::flash::region::Reinsertion;
+
+use crate::clients::{Plan, run};
+use crate::setup::{MIB, seeds};
+
+#[test]
+fn crowded_clients_never_see_what_was_replaced_or_removed() {
+    for seed in seeds(12) {
+        let outcome = run(&Plan::crowded(seed));
+        let seen = &outcome.seen;
+        assert!(outcome.closed, "seed {seed}");
+        assert!(seen.hits * 3 > seen.gets && seen.hits < seen.gets, "seed {seed}: {seen:?}");
+        assert!(seen.hits_flash > 200, "seed {seed}: {seen:?}");
+        assert!(seen.fetches * 10 > seen.loads && seen.fetches < seen.loads, "seed {seed}: {seen:?}");
+        assert!(outcome.back > 100, "seed {seed}: {} keys came back", outcome.back);
+    }
+}
+
+#[test]
+fn what_nothing_has_to_make_room_for_is_always_found() {
+    for seed in seeds(12) {
+        let outcome = run(&Plan::roomy(seed));
+        let seen = &outcome.seen;
+        assert!(outcome.closed && seen.refused == 0, "seed {seed}: {seen:?}");
+        assert!(seen.hits_flash > 200, "seed {seed}: {seen:?}");
+    }
+}
+
+#[test]
+fn reinserted_items_are_as_good_as_new_ones() {
+    for seed in seeds(8) {
+        let outcome = run(&Plan {
+            flash: |flash| {
+                flash.pairs[0].soc_share = 0.0;
+                flash.regions.reinsertion = Reinsertion::Percent { percent: 50, seed: 1 };
+                flash.regions.buffers = 5;
+            },
+            device_bytes: 3 * MIB / 2,
+            ..Plan::crowded(seed)
+        });
+        let regions = outcome.stats.flash.unwrap().regions.unwrap();
+        assert!(regions.reinsertions > 50, "seed {seed}: {regions:?}");
+    }
+}
+
+#[test]
+fn a_device_as_slow_as_a_disk_only_makes_clients_wait() {
+    let latency = LatencyModel {
+        read_ns: 8_000_000,
+        write_ns: 8_000_000,
+        jitter_ns: 20_000_000,
+        channels: 1,
+        ..LatencyModel::default()
+    };
+    for seed in seeds(4) {
+        let slow = run(&Plan { latency, ..Plan::crowded(seed) });
+        assert!(slow.closed && slow.seen.hits_flash > 100, "seed {seed}: {:?}", slow.seen);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_answers_at_the_same_moments() {
+    for seed in seeds(3) {
+        let again = [0, 1].map(|_| run(&Plan::crowded(seed)).trace);
+        assert_eq!(again[0], again[1], "seed {seed}");
+        assert_ne!(again[0], run(&Plan::crowded(seed + 1000)).trace);
+    }
+}

@@ -1,0 +1,108 @@
+//! What the stories of races share: a cache whose items leave DRAM in the order they came, a hero among them, and a gate
+//! in front of the device.
+
+use std::sync::Arc;
+
+use device::{MemoryDevice, VirtualClock};
+use flashwright_cache::config::CacheConfig;
+use flashwright_cache::{Cache, InsertOptions, Inserted, Item};
+use pollster::block_on;
+
+use crate::gate::Gate;
+use crate::setup::{KIB, MIB, cache_config, flash, open_stepped};
+
+pub const HERO: &[u8] = b"hero";
+pub const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
+/// Values of the two engines: buckets take the first, regions the second.
+pub const LENGTHS: [usize; 2] = [150, 3000];
+
+/// The seed by which [`cache_config`] chooses first in, first out.
+const FIFO: u64 = 3;
+
+/// A cache behind a gate.
+pub struct Stage {
+    pub cache: Arc<Cache>,
+    pub gate: Arc<Gate>,
+    config: CacheConfig,
+    extras: std::cell::Cell<u64>,
+}
+
+impl Stage {
+    pub fn new(change: impl FnOnce(&mut CacheConfig)) -> Self {
+        let gate = Arc::new(Gate::new(MemoryDevice::new(2 * MIB)));
+        let mut flash = flash(Arc::clone(&gate) as _);
+        flash.pending_bytes = 8 << 10;
+        let mut config = cache_config(flash, 256 * KIB, FIFO);
+        change(&mut config);
+        let cache = Arc::new(open(&config));
+        Self { cache, gate, config, extras: std::cell::Cell::new(0) }
+    }
+
+    /// A stage on whose flash the hero's first version lies, of so many bytes, and is nowhere else.
+    pub fn with_hero_on_flash(len: usize) -> Self {
+        let stage = Self::new(|_| {});
+        stage.put(HERO, &version(1, len));
+        stage.push_out(len);
+        stage
+    }
+
+    /// Inserts; if there is no room on the way to flash, makes some.
+    pub fn put(&self, key: &[u8], bytes: &[u8]) {
+        let mut insert = Box::pin(self.cache.insert(key, bytes, &AS_USUAL));
+        let ended = crate::gate::poll(&mut insert).or_else(|| {
+            self.step();
+            crate::gate::poll(&mut insert)
+        });
+        assert_eq!(ended, Some(Inserted::Stored));
+    }
+
+    /// One more item that nobody asks for.
+    pub fn put_extra(&self, len: usize) {
+        let number = self.extras.replace(self.extras.get() + 1);
+        self.put(&number.to_le_bytes(), &vec![number as u8; len]);
+    }
+
+    /// Puts so many others of this length in that whatever is in DRAM now leaves it, and flash settles.
+    pub fn push_out(&self, len: usize) {
+        let times = if len > 1000 { 150 } else { 1300 };
+        for _ in 0..times {
+            self.put_extra(len);
+            self.step();
+        }
+    }
+
+    pub fn step(&self) {
+        while block_on(self.cache.step()) {}
+    }
+
+    /// What a get without waiting finds.
+    pub fn get(&self, key: &[u8]) -> Option<Item<'_>> {
+        crate::gate::poll(&mut Box::pin(self.cache.get(key))).expect("nothing holds the read back")
+    }
+
+    /// What is found of the hero now, after it had to leave DRAM, and after a restart.
+    pub fn assert_hero_is(self, expected: Option<&[u8]>, len: usize) {
+        assert_eq!(self.get(HERO).as_deref(), expected, "now");
+        self.push_out(len);
+        assert_eq!(self.get(HERO).as_deref(), expected, "once it has left DRAM");
+        let next = self.restart();
+        let found = next.get(HERO);
+        assert!(found.is_none() || found.as_deref() == expected, "after a restart");
+    }
+
+    /// Closes the cache and opens the next one on the same device.
+    pub fn restart(self) -> Self {
+        let cache = Arc::into_inner(self.cache).expect("nobody else uses the cache");
+        cache.close().expect("the device works");
+        Self { cache: Arc::new(open(&self.config)), ..self }
+    }
+}
+
+fn open(config: &CacheConfig) -> Cache {
+    let cache = open_stepped(config.clone(), Arc::new(VirtualClock::default()));
+    cache.expect("the configuration fits")
+}
+
+pub fn version(number: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|at| number ^ at as u8).collect()
+}

@@ -1,0 +1,51 @@
+//! What only a drive and a kernel can show, for the emulated drives that `cargo xtask vm` boots: one line a check, and exit
+//! code 1 if any failed. It writes all over the drives it knows by their serial numbers, and only over those.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a probe talks to the terminal, and a panic is how its checks fail"
+)]
+
+mod back_ends;
+mod drives;
+mod failures;
+mod placement;
+mod unprivileged;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use drives::Drives;
+
+/// A check: what it shows, and how. It panics, or says why it does not apply to this kernel.
+type Check = (&'static str, fn(&Drives) -> Verdict);
+
+/// How a check that did not fail ended.
+enum Verdict {
+    Held,
+    DoesNotApply(&'static str),
+}
+
+fn main() -> ExitCode {
+    if let Some(path) = std::env::args().nth(1) {
+        return unprivileged::look_at(path.as_ref());
+    }
+    let drives = Drives::find();
+    println!("PROBE kernel {}", drives::kernel());
+    let checks: Vec<Check> =
+        [placement::CHECKS, back_ends::CHECKS, failures::CHECKS, unprivileged::CHECKS].concat();
+    let failed = checks.iter().filter(|(name, check)| !holds(name, || check(&drives))).count();
+    println!("PROBE done: {} checks, {failed} failed", checks.len());
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn holds(name: &str, check: impl FnOnce() -> Verdict) -> bool {
+    let outcome = catch_unwind(AssertUnwindSafe(check));
+    match &outcome {
+        Ok(Verdict::Held) => println!("PROBE ok {name}"),
+        Ok(Verdict::DoesNotApply(why)) => println!("PROBE n/a {name}: {why}"),
+        Err(_) => println!("PROBE FAILED {name}"),
+    }
+    outcome.is_ok()
+}

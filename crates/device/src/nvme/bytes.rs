@@ -1,0 +1,132 @@
+//! Little-endian fields of a page that a drive has returned. A field past the end is `None`: what a drive did not send is
+//! unknown, not zero.
+
+use std::fmt;
+
+/// A page that is too short, or that says of itself what cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed {
+    /// Which page.
+    pub page: &'static str,
+    /// Bytes that it needs, at least.
+    pub needed_bytes: usize,
+    /// Bytes that there are.
+    pub given_bytes: usize,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { page, needed_bytes, given_bytes } = self;
+        write!(f, "the {page} needs {needed_bytes} bytes and has {given_bytes}")
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// A page's bytes, long enough for all fields at fixed places.
+#[derive(Clone, Copy)]
+pub(super) struct Page<'a>(&'a [u8]);
+
+impl<'a> Page<'a> {
+    /// `bytes`, if they are at least `needed_bytes` long.
+    pub(super) fn of(page: &'static str, bytes: &'a [u8], needed_bytes: usize) -> Result<Self, Malformed> {
+        match bytes.len() {
+            given_bytes if given_bytes < needed_bytes => Err(Malformed { page, needed_bytes, given_bytes }),
+            _ => Ok(Self(bytes)),
+        }
+    }
+
+    /// The `N` bytes at `at`.
+    ///
+    /// # Panics
+    /// If they lie past what [`of`](Self::of) has checked.
+    pub(super) fn bytes<const N: usize>(self, at: usize) -> [u8; N] {
+        *self.0[at..].first_chunk().expect("fields lie within the length that `of` was given")
+    }
+
+    pub(super) fn u8(self, at: usize) -> u8 {
+        self.0[at]
+    }
+
+    pub(super) fn u16(self, at: usize) -> u16 {
+        u16::from_le_bytes(self.bytes(at))
+    }
+
+    pub(super) fn u32(self, at: usize) -> u32 {
+        u32::from_le_bytes(self.bytes(at))
+    }
+
+    pub(super) fn u64(self, at: usize) -> u64 {
+        u64::from_le_bytes(self.bytes(at))
+    }
+
+    pub(super) fn u128(self, at: usize) -> u128 {
+        u128::from_le_bytes(self.bytes(at))
+    }
+
+    /// An unsigned number of `N` bytes, where the format is thrifty (6 and 7 byte counters).
+    pub(super) fn narrow<const N: usize>(self, at: usize) -> u64 {
+        let mut wide = [0; 8];
+        wide[..N].copy_from_slice(&self.bytes::<N>(at));
+        u64::from_le_bytes(wide)
+    }
+
+    /// Text padded with spaces, without them. What is no ASCII becomes a question mark: it goes to terminals.
+    pub(super) fn text(self, at: usize, len: usize) -> String {
+        let printable =
+            |&byte: &u8| if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '?' };
+        let field = self.0[at..at + len].split(|&byte| byte == 0).next().unwrap_or_default();
+        field.iter().map(printable).collect::<String>().trim().to_owned()
+    }
+
+    /// The bytes from `at` to the end.
+    pub(super) fn rest(self, at: usize) -> &'a [u8] {
+        &self.0[at..]
+    }
+}
+
+/// Counters in which NVMe reserves zero for "not reported".
+pub(super) fn reported<T: Default + PartialEq>(value: T) -> Option<T> {
+    (value != T::default()).then_some(value)
+}
+
+/// What every decoder must stand: each prefix of a good page, and thousands of pages of noise.
+#[cfg(test)]
+pub(super) mod torture {
+    use super::Malformed;
+    use rand::rngs::StdRng;
+    use rand::{Rng, RngExt, SeedableRng};
+
+    /// Each prefix shorter than `needed_bytes` is refused with its own length, each other one is taken.
+    pub(in super::super) fn prefixes<T: std::fmt::Debug>(
+        good: &[u8],
+        needed_bytes: usize,
+        decode: impl Fn(&[u8]) -> Result<T, Malformed>,
+    ) {
+        for len in 0..=good.len() {
+            match decode(&good[..len]) {
+                Ok(_) => assert!(len >= needed_bytes, "{len} bytes were taken"),
+                Err(error) => {
+                    assert!(len < needed_bytes, "{len} bytes were refused: {error}");
+                    assert_eq!(error.given_bytes, len);
+                }
+            }
+        }
+    }
+
+    /// Noise of every length, and good pages with a few bytes overwritten: any answer will do, a panic will not.
+    pub(in super::super) fn noise<T>(good: &[u8], decode: impl Fn(&[u8]) -> T) {
+        let mut random = StdRng::seed_from_u64(0xF1A5);
+        for _ in 0..2000 {
+            let mut noise = vec![0; random.random_range(0..=good.len() + 64)];
+            random.fill_bytes(&mut noise);
+            decode(&noise);
+            let mut bent = good.to_vec();
+            for _ in 0..random.random_range(1..4) {
+                let at = random.random_range(0..bent.len());
+                bent[at] = random.random();
+            }
+            decode(&bent);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Which namespace a path means, under which names the system has it, and what the kernel's limits for it are.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// A memory page of the drive: the unit of its transfer lists.
+const DRIVE_PAGE_BYTES: u64 = 4096;
+
+/// What every drive and kernel transfers at once, where the limits are not to be found.
+const SAFE_IO_BYTES: u64 = 128 << 10;
+
+/// A namespace as the system has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    /// Name of its block device: `nvme0n1`.
+    disk: String,
+    /// Which of its names the path was.
+    pub kind: PathKind,
+    sysfs: PathBuf,
+}
+
+/// Which of a namespace's names a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathKind {
+    /// The generic character device, for passed-through commands.
+    Generic,
+    /// The block device.
+    Block,
+    /// A partition of the block device.
+    Partition,
+}
+
+impl Location {
+    /// The namespace at `path`; none if there is nothing, or something else.
+    #[must_use]
+    pub fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        let kind = metadata.file_type();
+        let class = match () {
+            () if kind.is_char_device() => "char",
+            () if kind.is_block_device() => "block",
+            () => return None,
+        };
+        Self::by_number(Path::new("/sys"), class, metadata.rdev())
+    }
+
+    /// A namespace that nothing is known of but its name.
+    #[cfg(test)]
+    pub(crate) fn for_test(disk: &str) -> Self {
+        Self { disk: disk.into(), kind: PathKind::Generic, sysfs: "/nonexistent".into() }
+    }
+
+    /// The namespace that has that device number.
+    pub(crate) fn by_number(sysfs: &Path, class: &str, number: u64) -> Option<Self> {
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let place = fs::canonicalize(sysfs.join(format!("dev/{class}/{major}:{minor}"))).ok()?;
+        let is_partition = place.join("partition").exists();
+        let whole = if is_partition { place.parent()? } else { &place };
+        let name = whole.file_name()?.to_str()?;
+        let (kind, numbers) = match (class, name.strip_prefix("ng"), name.strip_prefix("nvme")) {
+            ("char", Some(numbers), _) => (PathKind::Generic, numbers),
+            ("block", _, Some(numbers)) if is_partition => (PathKind::Partition, numbers),
+            ("block", _, Some(numbers)) => (PathKind::Block, numbers),
+            _ => return None,
+        };
+        is_namespace(numbers).then(|| Self { disk: format!("nvme{numbers}"), kind, sysfs: sysfs.into() })
+    }
+
+    /// The controller: `/dev/nvme0`. Where several controllers lead to one namespace, this is the subsystem's number.
+    #[must_use]
+    pub fn controller_path(&self) -> PathBuf {
+        let end = self.disk.rfind('n').unwrap_or(self.disk.len());
+        Path::new("/dev").join(&self.disk[..end])
+    }
+
+    /// The block device: `/dev/nvme0n1`.
+    #[must_use]
+    pub fn block_path(&self) -> PathBuf {
+        Path::new("/dev").join(&self.disk)
+    }
+
+    /// The generic device: `/dev/ng0n1`.
+    #[must_use]
+    pub fn generic_path(&self) -> PathBuf {
+        Path::new("/dev").join(self.disk.replacen("nvme", "ng", 1))
+    }
+
+    /// The block device's number, if it has one.
+    #[must_use]
+    pub fn block_number(&self) -> Option<u64> {
+        let text = fs::read_to_string(self.sysfs.join("class/block").join(&self.disk).join("dev")).ok()?;
+        let (major, minor) = text.trim_end().split_once(':')?;
+        Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+    }
+
+    /// A number in the block device's `queue` directory; none where this kernel does not have it.
+    #[must_use]
+    pub fn queue_limit(&self, name: &str) -> Option<u64> {
+        let file = self.sysfs.join("class/block").join(&self.disk).join("queue").join(name);
+        fs::read_to_string(file).ok()?.trim_end().parse().ok()
+    }
+
+    /// The longest transfer that the kernel passes through in every case. It never splits one: what has too many
+    /// segments fails, and how many a buffer has is luck (it depends on which of its pages are neighbours in memory).
+    #[must_use]
+    pub fn max_passthrough_bytes(&self) -> u64 {
+        let limits = (self.queue_limit("max_hw_sectors_kb"), self.queue_limit("max_segments"));
+        let (Some(max_kib), Some(max_segments)) = limits else { return SAFE_IO_BYTES };
+        // One page less: a buffer that starts within a page touches one more than its length needs.
+        let by_segments = max_segments.saturating_sub(1) * DRIVE_PAGE_BYTES;
+        (max_kib << 10).min(by_segments).max(DRIVE_PAGE_BYTES)
+    }
+}
+
+/// `0n1`: controller and namespace. With a `c` in between it is one path of several, and hidden.
+fn is_namespace(numbers: &str) -> bool {
+    let all_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers
+        .split_once('n')
+        .is_some_and(|(controller, namespace)| all_digits(controller) && all_digits(namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A `/sys` with a drive that has a partition and a generic device, and a drive that is no NVMe.
+    fn sysfs() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path();
+        for directory in
+            ["devices/nvme0/nvme0n1/queue", "devices/nvme0/nvme0n1/nvme0n1p2", "devices/nvme0/ng0n1"]
+        {
+            fs::create_dir_all(path.join(directory)).unwrap();
+        }
+        for directory in ["devices/sda", "dev/block", "dev/char", "class/block"] {
+            fs::create_dir_all(path.join(directory)).unwrap();
+        }
+        fs::write(path.join("devices/nvme0/nvme0n1/nvme0n1p2/partition"), "2\n").unwrap();
+        fs::write(path.join("devices/nvme0/nvme0n1/dev"), "259:0\n").unwrap();
+        let link = |from: &str, to: &str| {
+            std::os::unix::fs::symlink(path.join(to), path.join(from)).unwrap();
+        };
+        link("dev/block/259:0", "devices/nvme0/nvme0n1");
+        link("dev/block/259:2", "devices/nvme0/nvme0n1/nvme0n1p2");
+        link("dev/block/8:0", "devices/sda");
+        link("dev/char/240:0", "devices/nvme0/ng0n1");
+        link("class/block/nvme0n1", "devices/nvme0/nvme0n1");
+        root
+    }
+
+    fn limit(root: &Path, name: &str, value: u64) {
+        fs::write(root.join("devices/nvme0/nvme0n1/queue").join(name), format!("{value}\n")).unwrap();
+    }
+
+    #[test]
+    fn every_name_of_a_namespace_leads_to_it() {
+        let root = sysfs();
+        let by =
+            |class, major, minor| Location::by_number(root.path(), class, rustix::fs::makedev(major, minor));
+        let kinds = [("block", 259, 0), ("block", 259, 2), ("char", 240, 0)]
+            .map(|(class, major, minor)| by(class, major, minor).unwrap());
+        assert_eq!(
+            kinds.each_ref().map(|it| it.kind),
+            [PathKind::Block, PathKind::Partition, PathKind::Generic]
+        );
+        for location in kinds {
+            assert_eq!(location.controller_path(), Path::new("/dev/nvme0"));
+            assert_eq!(location.generic_path(), Path::new("/dev/ng0n1"));
+            assert_eq!(location.block_number(), Some(rustix::fs::makedev(259, 0)));
+        }
+        assert_eq!(by("block", 8, 0), None);
+        assert_eq!(by("char", 1, 3), None);
+    }
+
+    #[test]
+    fn names_of_hidden_paths_and_controllers_are_no_namespaces() {
+        for (numbers, is) in [("0n1", true), ("12n34", true), ("0", false), ("0c0n1", false), ("0n", false)] {
+            assert_eq!(is_namespace(numbers), is, "{numbers}");
+        }
+    }
+
+    #[test]
+    fn transfers_stay_below_what_segments_might_need() {
+        let root = sysfs();
+        let location = Location::by_number(root.path(), "char", rustix::fs::makedev(240, 0)).unwrap();
+        assert_eq!(location.max_passthrough_bytes(), SAFE_IO_BYTES, "unknown limits");
+        limit(root.path(), "max_hw_sectors_kb", 512);
+        limit(root.path(), "max_segments", 127);
+        assert_eq!(location.max_passthrough_bytes(), 504 << 10);
+        limit(root.path(), "max_hw_sectors_kb", 128);
+        assert_eq!(location.max_passthrough_bytes(), 128 << 10);
+        assert_eq!(location.queue_limit("max_write_streams"), None, "an older kernel");
+    }
+}

@@ -1,0 +1,353 @@
+//! A namespace by passed-through commands: no block layer, and a placement identifier with every write that names a handle.
+//!
+//! Submitted reads, writes and flushes go through io_uring's commands (Linux 5.19; for users other than root, 6.2). Blocking
+//! callers, and trims, which need memory for their ranges, go by ioctl.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use io_uring::{cqueue, opcode, squeue};
+
+use super::command::Command;
+use super::ioctl::{Data, Queue, Transport, namespace_number};
+use super::locate::PathKind;
+use super::readiness::{Readiness, Steps, endurance_group, unanswered, unsupported};
+use super::wear::MediaCounter;
+use super::{Drive, Location, Status};
+use crate::carry::transfer::{Call, Kernel};
+use crate::carry::{Carrier, FILE, Medium, Open};
+use crate::file::{Engine, OpenOptions, claim, open_exclusively};
+use crate::placement::HandleAllocator;
+use crate::{
+    Completion, Counters, Device, ErrorKind, Geometry, IoError, Outcome, PlacementHandle, Request,
+    RequestKind,
+};
+
+/// `NVME_URING_CMD_IO` of `linux/nvme_ioctl.h`.
+const URING_CMD_IO: u32 = 0xC048_4E80;
+
+/// Blocks that a command can count.
+const MAX_COMMAND_BLOCKS: u64 = 1 << 16;
+
+/// A namespace that nobody else uses meanwhile.
+///
+/// Placement handle `k` is the namespace's placement identifier number `k`; number 0 is where the drive puts what names
+/// none. Handles that were never given out are the default's.
+pub struct PassthroughDevice<T: Transport + AsFd + 'static = File> {
+    carrier: Carrier<OpenNamespace<T>>,
+    handles: HandleAllocator,
+}
+
+/// What is open.
+struct OpenNamespace<T> {
+    drive: Drive<T>,
+    block_bytes: u64,
+    can_trim: bool,
+    /// By handle. Empty without placement.
+    placement_ids: Vec<u16>,
+    /// Unknown without privilege.
+    media: Option<MediaCounter>,
+    /// The block device, held so that nobody mounts it.
+    _block_device: Option<File>,
+}
+
+impl PassthroughDevice {
+    /// Opens the namespace whose generic device is at `path`. Of the options, those about making files have no meaning.
+    ///
+    /// # Errors
+    /// * [`ErrorKind::Open`]: no such path, no permission, no namespace, a size that it does not have;
+    /// * [`ErrorKind::Busy`]: somebody else has it, or its block device is mounted;
+    /// * [`ErrorKind::Unsupported`]: blocks with metadata, a page cache asked for, or
+    ///   [`placement`](OpenOptions::placement) asked for where it is not to be had (and what is missing).
+    pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, IoError> {
+        let path = path.as_ref();
+        let Some(location) = Location::of(path).filter(|it| it.kind == PathKind::Generic) else {
+            return Err(open_error(path, "is not the generic device of an NVMe namespace"));
+        };
+        let block_device = claim_block_device(&location)?;
+        let file = File::options().read(true).write(true).open(path).map_err(|error| {
+            IoError::with_source(ErrorKind::Open, format!("cannot open {}", path.display()), error)
+        })?;
+        claim::claim_file(&file, path)?;
+        let namespace = namespace_number(&file).map_err(|error| {
+            IoError::with_source(ErrorKind::Open, format!("{}: no namespace", path.display()), error)
+        })?;
+        let limits = Limits { max_io_bytes: location.max_passthrough_bytes(), block_device };
+        Self::over(Drive::new(file, namespace), &location, limits, path, options)
+    }
+}
+
+/// What is not the drive's to tell.
+struct Limits {
+    max_io_bytes: u64,
+    block_device: Option<File>,
+}
+
+impl<T: Transport + AsFd + 'static> PassthroughDevice<T> {
+    fn over(
+        drive: Drive<T>,
+        location: &Location,
+        limits: Limits,
+        path: &Path,
+        options: &OpenOptions,
+    ) -> Result<Self, IoError> {
+        if options.buffered {
+            let words = format!("{}: passed-through commands know no page cache", path.display());
+            return Err(IoError::new(ErrorKind::Unsupported, words));
+        }
+        let identified = drive.controller().and_then(|controller| Ok((controller, drive.namespace()?)));
+        let (controller, namespace) = identified.map_err(|error| unidentified(path, error))?;
+        let block_bytes = match (namespace.block_bytes, namespace.metadata_bytes) {
+            (Some(block_bytes), 0) => block_bytes,
+            (None, _) => return Err(open_error(path, "has blocks of a size that cannot be")),
+            (_, metadata) => {
+                let words = format!("{}: {metadata} bytes of metadata with each block", path.display());
+                return Err(IoError::new(ErrorKind::Unsupported, format!("{words} are not supported")));
+            }
+        };
+        let placement_ids =
+            if options.placement { placement_ids(&drive, location, path)? } else { Vec::new() };
+        let present_bytes = namespace.size_blocks.saturating_mul(block_bytes.into());
+        let block = u64::from(block_bytes);
+        let max_io_bytes =
+            limits.max_io_bytes.min(MAX_COMMAND_BLOCKS * block).min(crate::check::MAX_IO_BYTES.into());
+        let preferred = namespace.preferred_write_bytes.and_then(|it| u32::try_from(it).ok());
+        let geometry = Geometry {
+            capacity_bytes: capacity(path, options.size_bytes, present_bytes, block)?,
+            block_bytes,
+            max_io_bytes: (max_io_bytes - max_io_bytes % block) as u32,
+            indirection_bytes: preferred.unwrap_or(block_bytes),
+            placement_handles: placement_ids.len().saturating_sub(1) as u16,
+            buffered: false,
+        };
+        let media = MediaCounter::find(&drive, endurance_group(&controller, &namespace));
+        let medium = OpenNamespace {
+            drive,
+            block_bytes: block,
+            can_trim: controller.dataset_management,
+            placement_ids,
+            media,
+            _block_device: limits.block_device,
+        };
+        let carrier = Carrier::start(Open::new(medium, PathBuf::from(path), geometry), options.engine)?;
+        Ok(Self { carrier, handles: HandleAllocator::new(geometry.placement_handles) })
+    }
+
+    /// The drive behind the namespace.
+    #[must_use]
+    pub fn drive(&self) -> &Drive<T> {
+        &self.carrier.open().medium.drive
+    }
+
+    /// The namespace's placement identifiers, by handle; empty without placement.
+    #[must_use]
+    pub fn placement_ids(&self) -> &[u16] {
+        &self.carrier.open().medium.placement_ids
+    }
+
+    /// Who asked for a placement handle, in order, and what each was given.
+    #[must_use]
+    pub fn consumers(&self) -> Vec<(String, PlacementHandle)> {
+        self.handles.consumers()
+    }
+
+    /// What carries submitted requests.
+    #[must_use]
+    pub fn engine(&self) -> Engine {
+        self.carrier.engine()
+    }
+
+    /// Lets what `handle` writes next begin a fresh reclaim unit.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] without placement; what the drive answers.
+    pub fn renew(&self, handle: PlacementHandle) -> Result<(), IoError> {
+        let open = self.carrier.open();
+        let context = || format!("{}: a fresh reclaim unit for handle {}", open.path.display(), handle.0);
+        let Some(&id) = open.medium.placement_ids.get(usize::from(handle.0)) else {
+            return Err(IoError::new(ErrorKind::Unsupported, format!("{}: no such handle", context())));
+        };
+        self.drive()
+            .update_placement(&[id])
+            .map_err(|error| IoError::with_source(crate::carry::transfer::kind_of(&error), context(), error))
+    }
+}
+
+impl<T: Transport + AsFd + 'static> Device for PassthroughDevice<T> {
+    fn geometry(&self) -> Geometry {
+        self.carrier.open().geometry
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        self.carrier.submit(request, completion);
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        self.carrier.execute(request)
+    }
+
+    /// Media bytes are those of the whole endurance group since opening. To know them costs a command to the drive.
+    fn counters(&self) -> Counters {
+        let medium = &self.carrier.open().medium;
+        let media_written_bytes = medium.media.as_ref().and_then(|media| media.bytes(&medium.drive));
+        Counters { media_written_bytes, ..self.carrier.counters() }
+    }
+
+    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
+        self.handles.allocate(consumer)
+    }
+}
+
+impl<T: Transport> OpenNamespace<T> {
+    fn blocks(&self, offset: u64, len: usize) -> (u64, u32) {
+        (offset / self.block_bytes, (len as u64 / self.block_bytes) as u32)
+    }
+
+    fn read_command(&self, offset: u64, len: usize) -> Command {
+        let (first, blocks) = self.blocks(offset, len);
+        Command::read(self.drive.namespace_id(), first, blocks)
+    }
+
+    fn write_command(&self, offset: u64, len: usize, placement: PlacementHandle) -> Command {
+        let (first, blocks) = self.blocks(offset, len);
+        let named = (placement != PlacementHandle::DEFAULT)
+            .then(|| self.placement_ids.get(usize::from(placement.0)).copied())
+            .flatten();
+        Command::write(self.drive.namespace_id(), first, blocks, named)
+    }
+}
+
+impl<T: Transport> Kernel for OpenNamespace<T> {
+    fn call(&self, call: Call<'_>) -> io::Result<usize> {
+        let transport = self.drive.transport();
+        match call {
+            Call::Read { offset, into } => {
+                let len = into.len();
+                transport.run(Queue::Io, &self.read_command(offset, len), Data::From(into)).map(|_| len)
+            }
+            Call::Write { offset, from, placement } => {
+                let command = self.write_command(offset, from.len(), placement);
+                transport.run(Queue::Io, &command, Data::To(from)).map(|_| from.len())
+            }
+            Call::Trim { .. } if !self.can_trim => Err(rustix::io::Errno::OPNOTSUPP.into()),
+            Call::Trim { offset, len } => {
+                self.drive.deallocate(offset / self.block_bytes, len / self.block_bytes).map(|()| 0)
+            }
+            Call::Flush => {
+                let command = Command::flush(self.drive.namespace_id());
+                transport.run(Queue::Io, &command, Data::None).map(|_| 0)
+            }
+        }
+    }
+}
+
+impl<T: Transport + AsFd + 'static> Medium for OpenNamespace<T> {
+    // The kernel passes commands through on rings of the wide entries only, in both directions.
+    type Submission = squeue::Entry128;
+    type Completion = cqueue::Entry32;
+
+    const OPERATIONS: &'static [u8] = &[opcode::UringCmd80::CODE];
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.drive.transport().as_fd()
+    }
+
+    fn has_entry(&self, kind: RequestKind) -> bool {
+        kind != RequestKind::Trim
+    }
+
+    fn entry(&self, call: Call<'_>) -> squeue::Entry128 {
+        let (command, address, len) = match call {
+            Call::Read { offset, into } => {
+                (self.read_command(offset, into.len()), into.as_mut_ptr().expose_provenance(), into.len())
+            }
+            Call::Write { offset, from, placement } => {
+                let command = self.write_command(offset, from.len(), placement);
+                (command, from.as_ptr().expose_provenance(), from.len())
+            }
+            Call::Flush => (Command::flush(self.drive.namespace_id()), 0, 0),
+            Call::Trim { .. } => unreachable!("trims have no entry"),
+        };
+        let mut bytes = [0; 80];
+        let command = command.encode(address as u64, len as u32);
+        bytes[..command.len()].copy_from_slice(&command);
+        opcode::UringCmd80::new(FILE, URING_CMD_IO).cmd(bytes).build()
+    }
+
+    /// A command moves everything or nothing.
+    fn moved(result: i32, asked_bytes: usize) -> io::Result<usize> {
+        Status::check(result).map(|()| asked_bytes)
+    }
+}
+
+/// Keeps mounts, and whoever asks for the block device exclusively, away from the namespace. Where there is no block device,
+/// or we may not open it, the list of mounts must do.
+fn claim_block_device(location: &Location) -> Result<Option<File>, IoError> {
+    let path = location.block_path();
+    let Some(number) = location.block_number() else { return Ok(None) };
+    if let Some(holder) = claim::holder_of(number) {
+        return Err(IoError::new(ErrorKind::Busy, format!("{} is in use: {holder}", path.display())));
+    }
+    match open_exclusively(&path, &OpenOptions::default()) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::Busy => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Checked up front: a drive takes a write with an identifier that it does not know, and puts it anywhere.
+fn placement_ids<T: Transport>(
+    drive: &Drive<T>,
+    location: &Location,
+    path: &Path,
+) -> Result<Vec<u16>, IoError> {
+    let readiness = Readiness::of(drive).map_err(|error| unanswered(path, error))?;
+    let steps = Steps::new(location, drive).map_err(|error| unanswered(path, error))?;
+    match (readiness.missing(&steps), readiness) {
+        (Some(missing), _) => Err(unsupported(path, &missing)),
+        (None, Readiness::Ready(identifiers)) => {
+            let most = usize::from(u16::MAX);
+            Ok(identifiers.iter().take(most).map(|it| it.placement_id).collect())
+        }
+        (None, _) => Ok(Vec::new()),
+    }
+}
+
+fn capacity(path: &Path, asked: Option<u64>, present: u64, block: u64) -> Result<u64, IoError> {
+    match asked {
+        None if present == 0 => Err(open_error(path, "holds nothing")),
+        None => Ok(present),
+        Some(size) if size == 0 || !size.is_multiple_of(block) => {
+            Err(open_error(path, &format!("cannot have {size} bytes: not in blocks of {block}")))
+        }
+        Some(size) if size > present => {
+            Err(open_error(path, &format!("holds {present} bytes, and {size} are asked for")))
+        }
+        Some(size) => Ok(size),
+    }
+}
+
+fn unidentified(path: &Path, error: io::Error) -> IoError {
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => " (before Linux 6.2, passing commands through takes root)",
+        _ => "",
+    };
+    let context = format!("{}: the drive does not tell who it is{hint}", path.display());
+    IoError::with_source(ErrorKind::Open, context, error)
+}
+
+fn open_error(path: &Path, why: &str) -> IoError {
+    IoError::new(ErrorKind::Open, format!("{} {why}", path.display()))
+}
+
+impl<T: Transport + AsFd + 'static> std::fmt::Debug for PassthroughDevice<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (path, engine) = (self.carrier.open().path.display(), self.engine());
+        write!(f, "PassthroughDevice({path}, {} bytes, {engine:?})", self.geometry().capacity_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! Whether a namespace can place data, and if not, what is missing and how to come by it.
+
+use std::io;
+use std::path::Path;
+
+use super::fdp::PlacementStatus;
+use super::identify::{Controller, Namespace};
+use super::{Drive, Location, Status, Transport};
+use crate::{ErrorKind, IoError};
+
+/// How far a namespace is from placing data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    /// The drive does not have Flexible Data Placement.
+    NotCapable,
+    /// It has, and it is off.
+    Disabled,
+    /// It is on, and the namespace has no placement identifiers.
+    NoIdentifiers,
+    /// The namespace has these; the first is where writes go that name none.
+    Ready(Vec<PlacementStatus>),
+}
+
+/// The endurance group of a namespace. Some emulated drives have placement and name no group; theirs is the first.
+#[must_use]
+pub fn endurance_group(controller: &Controller, namespace: &Namespace) -> Option<u16> {
+    namespace.endurance_group.or(controller.fdp.then_some(1))
+}
+
+impl Readiness {
+    /// Asks the drive. Needs no privilege since Linux 6.2.
+    ///
+    /// # Errors
+    /// What kept the drive from answering.
+    pub fn of<T: Transport>(drive: &Drive<T>) -> io::Result<Self> {
+        // A drive whose placement is off takes writes with a placement identifier all the same: only asking tells.
+        if !drive.controller()?.fdp {
+            return Ok(Self::NotCapable);
+        }
+        match drive.placement_status() {
+            Ok(identifiers) if identifiers.is_empty() => Ok(Self::NoIdentifiers),
+            Ok(identifiers) => Ok(Self::Ready(identifiers)),
+            Err(error) if Status::of(&error).is_some_and(|it| it.is(Status::FDP_DISABLED)) => {
+                Ok(Self::Disabled)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Why there are no handles to give out, and what to do about it; none if there are.
+    #[must_use]
+    pub fn missing(&self, steps: &Steps) -> Option<String> {
+        match self {
+            Self::Ready(identifiers) if identifiers.len() > 1 => None,
+            Self::Ready(_) => Some(format!(
+                "the namespace has a single placement handle, which is everybody's default; {}",
+                steps.remake_namespace()
+            )),
+            Self::NoIdentifiers => {
+                Some(format!("the namespace has no placement handles; {}", steps.remake_namespace()))
+            }
+            Self::Disabled => {
+                Some(format!("Flexible Data Placement (FDP) is off; {}", steps.enable_placement()))
+            }
+            Self::NotCapable => Some(
+                "the drive does not have Flexible Data Placement (FDP): bit 19 of CTRATT is clear. A firmware with it, or \
+                 another drive, is needed"
+                    .into(),
+            ),
+        }
+    }
+}
+
+/// What the steps to placement need to know of a drive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Steps {
+    /// Path of the controller.
+    pub controller_path: String,
+    /// The controller's own number.
+    pub controller_id: u16,
+    /// The namespace to be remade.
+    pub namespace_id: u32,
+    /// Its size.
+    pub size_blocks: u64,
+    /// Bytes of its blocks.
+    pub block_bytes: u32,
+    /// Its endurance group.
+    pub endurance_group: u16,
+}
+
+impl Steps {
+    /// The steps for the namespace at `location`, with what `drive` tells of itself.
+    ///
+    /// # Errors
+    /// What kept the drive from answering.
+    pub fn new<T: Transport>(location: &Location, drive: &Drive<T>) -> io::Result<Self> {
+        let (controller, namespace) = (drive.controller()?, drive.namespace()?);
+        Ok(Self {
+            controller_path: location.controller_path().display().to_string(),
+            controller_id: controller.id,
+            namespace_id: drive.namespace_id(),
+            size_blocks: namespace.size_blocks,
+            block_bytes: namespace.block_bytes.unwrap_or(4096),
+            endurance_group: endurance_group(&controller, &namespace).unwrap_or(1),
+        })
+    }
+
+    /// Commands that turn placement on.
+    fn enable_placement(&self) -> String {
+        let Self { controller_path: path, endurance_group: group, .. } = self;
+        let on = format!(
+            "  nvme set-feature {path} -f 0x1d --value={group} --cdw12=0x1 -s    # configuration 0; 0x101 is 1, and so on"
+        );
+        let list = format!("  nvme fdp configs {path} -e {group}    # what there is to choose from");
+        self.with_namespace_remade("to turn it on", &[list], &[on])
+    }
+
+    /// Commands that make the namespace again, with handles.
+    fn remake_namespace(&self) -> String {
+        self.with_namespace_remade("to give it handles", &[], &[])
+    }
+
+    fn with_namespace_remade(&self, purpose: &str, before: &[String], between: &[String]) -> String {
+        let Self { controller_path: path, controller_id, namespace_id, size_blocks, block_bytes, .. } = self;
+        let group = self.endurance_group;
+        let mut lines = vec![format!("{purpose} (this DESTROYS ALL DATA of the namespace):")];
+        lines.extend_from_slice(before);
+        lines.push(format!("  nvme delete-ns {path} -n {namespace_id}"));
+        lines.extend_from_slice(between);
+        lines.push(format!(
+            "  nvme create-ns {path} -s {size_blocks} -c {size_blocks} -b {block_bytes} -e {group} -n 4 -p 0,1,2,3"
+        ));
+        lines.push(format!("  nvme attach-ns {path} -n {namespace_id} -c {controller_id}"));
+        lines.join("\n")
+    }
+}
+
+/// Why the namespace at `location` has no handles to give out, and the steps to come by some; none if it has.
+pub(crate) fn missing<T: Transport>(drive: &Drive<T>, location: &Location) -> io::Result<Option<String>> {
+    Ok(Readiness::of(drive)?.missing(&Steps::new(location, drive)?))
+}
+
+/// The error of whoever asked for placement at `path` and cannot have it.
+pub(crate) fn unsupported(path: &Path, why: &str) -> IoError {
+    IoError::new(ErrorKind::Unsupported, format!("{}: no placement: {why}", path.display()))
+}
+
+/// The same where the drive did not even answer.
+pub(crate) fn unanswered(path: &Path, error: io::Error) -> IoError {
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            " (before Linux 6.2 that takes root; since then, permission to read and write the device)"
+        }
+        _ => "",
+    };
+    let context = format!("{}: no placement: the drive cannot be asked{hint}", path.display());
+    IoError::with_source(ErrorKind::Unsupported, context, error)
+}

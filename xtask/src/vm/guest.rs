@@ -1,0 +1,112 @@
+//! What the guest boots into, and what its console says in the end.
+
+use std::fs;
+use std::io::Write;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The first process: waits for the drives, runs the probe, says how it ended, switches the machine off.
+const INIT: &str = r"#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t devtmpfs dev /dev
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+tries=0
+while [ $(ls /dev/ng*n1 2>/dev/null | wc -l) -lt 5 ] && [ $tries -lt 300 ]; do sleep 0.1; tries=$((tries+1)); done
+nvme_probe
+echo GUEST-RC=$?
+poweroff -f
+";
+
+/// The hybrid bench, on two drives with placement.
+const BENCH_CONFIG: &str = include_str!("bench.json");
+
+/// Packs `programs` and busybox into what the kernel unpacks at boot.
+pub fn initramfs(folder: &Path, busybox: &Path, programs: &[PathBuf]) -> Result<PathBuf, String> {
+    pack(folder, busybox, programs).map_err(|error| format!("packing the guest: {error}"))
+}
+
+fn pack(folder: &Path, busybox: &Path, programs: &[PathBuf]) -> std::io::Result<PathBuf> {
+    let root = folder.join("guest");
+    for directory in ["bin", "dev", "proc", "sys", "tmp"] {
+        fs::create_dir_all(root.join(directory))?;
+    }
+    for program in programs.iter().map(PathBuf::as_path).chain([busybox]) {
+        let name = program.file_name().ok_or(std::io::ErrorKind::InvalidInput)?;
+        fs::copy(program, root.join("bin").join(name))?;
+    }
+    fs::write(root.join("init"), INIT)?;
+    fs::set_permissions(root.join("init"), fs::Permissions::from_mode(0o755))?;
+    fs::write(root.join("bench.json"), BENCH_CONFIG)?;
+    let mut names = vec![".".to_owned()];
+    for directory in ["", "bin", "dev", "proc", "sys", "tmp"] {
+        let entries = fs::read_dir(root.join(directory))?.flatten();
+        names.extend(entries.map(|entry| Path::new(directory).join(entry.file_name()).display().to_string()));
+    }
+    let archive = folder.join("initramfs.cpio");
+    let mut cpio = Command::new(busybox)
+        .args(["cpio", "-o", "-H", "newc"])
+        .current_dir(&root)
+        .stdin(Stdio::piped())
+        .stdout(fs::File::create(&archive)?)
+        .stderr(Stdio::null())
+        .spawn()?;
+    if let Some(mut list) = cpio.stdin.take() {
+        list.write_all(names.join("\n").as_bytes())?;
+    }
+    let status = cpio.wait()?;
+    if status.success() { Ok(archive) } else { Err(std::io::Error::other(format!("cpio: {status}"))) }
+}
+
+/// Prints what the probe said. An error, unless it ran on one of `releases`, came to its end and nothing failed.
+pub fn verdict(console: &str, releases: &RangeInclusive<(u32, u32)>) -> Result<(), String> {
+    let said: Vec<&str> = console.lines().filter_map(|line| line.trim().strip_prefix("PROBE ")).collect();
+    for line in &said {
+        println!("vm:   {line}");
+    }
+    let kernel = said.iter().find_map(|line| release(line.strip_prefix("kernel ")?));
+    if let Some(kernel) = kernel.filter(|kernel| !releases.contains(kernel)) {
+        return Err(format!("the guest ran on {kernel:?}, which is none of {releases:?}"));
+    }
+    let failed = said.iter().filter(|line| line.starts_with("FAILED")).count();
+    let ended = console.lines().any(|line| line.trim() == "GUEST-RC=0");
+    if ended && failed == 0 && kernel.is_some() && said.last().is_some_and(|line| line.starts_with("done")) {
+        return Ok(());
+    }
+    let last: Vec<&str> = console.lines().rev().take(30).collect();
+    let last: Vec<&str> = last.into_iter().rev().collect();
+    Err(format!("{failed} checks failed; the console's last lines:\n{}", last.join("\n")))
+}
+
+/// Major and minor number of `6.12.57+deb13-cloud-amd64`.
+fn release(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split(['.', '-', '+']).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_probe_that_came_to_its_end_without_failures_has_passed() {
+        let verdict = |console: &str| verdict(console, &((6, 12)..=(6, 15)));
+        let kernel = "PROBE kernel 6.12.57+deb13\n";
+        let passed = "PROBE ok a\r\nPROBE done: 1 checks\r\nGUEST-RC=0\r\n";
+        assert_eq!(verdict(&format!("{kernel}{passed}")), Ok(()));
+        for broken in [
+            "",
+            "PROBE ok a\nGUEST-RC=0\n",
+            "PROBE ok a\nPROBE done: 1 checks\n",
+            "PROBE FAILED a\nPROBE done: 1 checks\nGUEST-RC=0\n",
+            "PROBE done: 1 checks\nGUEST-RC=1\n",
+        ] {
+            assert!(verdict(&format!("{kernel}{broken}")).is_err(), "{broken:?}");
+        }
+        assert!(verdict(passed).is_err(), "which kernel was it?");
+        assert!(verdict(&format!("PROBE kernel 7.3.4\n{passed}")).is_err(), "another kernel than was wanted");
+    }
+}

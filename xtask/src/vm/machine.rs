@@ -1,0 +1,134 @@
+//! The emulated machine and its drives.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::packages::Packages;
+
+/// Far more than a boot and the probe take on a busy machine.
+const TIME_LIMIT_SECONDS: &str = "600";
+
+/// An emulated drive. The serial numbers are what the probe knows the drives by.
+struct Drive {
+    serial: &'static str,
+    size_bytes: u64,
+    /// Of the subsystem; none without placement.
+    placement: Option<&'static str>,
+    /// Handles of the namespace.
+    handles: &'static str,
+    fails_writes: bool,
+}
+
+const MIB: u64 = 1 << 20;
+
+const DRIVES: &[Drive] = &[
+    Drive {
+        serial: "PLACING1",
+        size_bytes: 256 * MIB,
+        placement: Some("fdp=on,fdp.runs=4M,fdp.nrg=1,fdp.nruh=8"),
+        handles: ",fdp.ruhs=0-3",
+        fails_writes: false,
+    },
+    Drive {
+        serial: "GROUPS01",
+        size_bytes: 256 * MIB,
+        placement: Some("fdp=on,fdp.runs=4M,fdp.nrg=2,fdp.nruh=4"),
+        handles: ",fdp.ruhs=0-1",
+        fails_writes: false,
+    },
+    Drive {
+        serial: "SINGLE01",
+        size_bytes: 64 * MIB,
+        placement: Some("fdp=on,fdp.runs=4M,fdp.nrg=1,fdp.nruh=8"),
+        handles: ",fdp.ruhs=0",
+        fails_writes: false,
+    },
+    Drive { serial: "PLAIN001", size_bytes: 64 * MIB, placement: None, handles: "", fails_writes: false },
+    Drive { serial: "FAULTY01", size_bytes: 64 * MIB, placement: None, handles: "", fails_writes: true },
+];
+
+/// Boots the kernel `image` and returns what its console said until it switched itself off.
+pub fn boot(
+    folder: &Path,
+    packages: &Packages,
+    name: &str,
+    image: &Path,
+    initramfs: &Path,
+) -> Result<String, String> {
+    let run = folder.join(format!("run-{name}"));
+    fs::create_dir_all(&run).map_err(|error| format!("{}: {error}", run.display()))?;
+    let mut command = emulator(packages);
+    command.arg("-kernel").arg(image).arg("-initrd").arg(initramfs);
+    command.args(["-append", "console=ttyS0 panic=-1 no_timer_check quiet rdinit=/init"]);
+    for (number, drive) in DRIVES.iter().enumerate() {
+        let image = run.join(format!("{}.img", drive.serial));
+        let made = fs::File::create(&image).and_then(|file| file.set_len(drive.size_bytes));
+        made.map_err(|error| format!("{}: {error}", image.display()))?;
+        command.args(drive.arguments(number, &image));
+    }
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("QEMU: {error}"))?;
+    let console = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+    let _ = fs::write(run.join("console.log"), &console);
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("QEMU ended with {}:\n{words}\n{console}", output.status));
+    }
+    Ok(console)
+}
+
+/// QEMU with its own loader and libraries: this machine's may be older. Interpreted, for that works everywhere and alike.
+fn emulator(packages: &Packages) -> Command {
+    let root = &packages.qemu;
+    let libraries = root.join("usr/lib/x86_64-linux-gnu");
+    let loader = "ld-linux-x86-64.so.2";
+    let places =
+        [libraries.join(loader), root.join("usr/lib64").join(loader), root.join("lib64").join(loader)];
+    let loader: PathBuf = places.iter().find(|place| place.is_file()).unwrap_or(&places[0]).clone();
+    let mut command = Command::new("timeout");
+    command.arg(TIME_LIMIT_SECONDS).arg(loader).arg("--library-path");
+    command.arg(format!("{0}:{0}/pulseaudio", libraries.display()));
+    command.arg(root.join("usr/bin/qemu-system-x86_64"));
+    command.arg("-L").arg(root.join("usr/share/qemu")).arg("-L").arg(root.join("usr/share/seabios"));
+    command.args(["-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "768"]);
+    // Without -nic none a missing option ROM of a network card stops the machine.
+    command.args(["-nodefaults", "-no-user-config", "-nic", "none", "-display", "none", "-no-reboot"]);
+    command.args(["-serial", "stdio", "-monitor", "none"]);
+    command
+}
+
+impl Drive {
+    fn arguments(&self, number: usize, image: &Path) -> Vec<String> {
+        let serial = self.serial;
+        let placement = self.placement.map_or_else(String::new, |it| format!(",{it}"));
+        [
+            "-blockdev".to_owned(),
+            self.medium(number, image),
+            "-device".to_owned(),
+            format!("nvme-subsys,id=subsystem{number},nqn={serial}{placement}"),
+            "-device".to_owned(),
+            format!("nvme,id=drive{number},serial={serial},subsys=subsystem{number}"),
+            "-device".to_owned(),
+            format!(
+                "nvme-ns,drive=medium{number},bus=drive{number},nsid=1,logical_block_size=4096,\
+                 physical_block_size=4096{}",
+                self.handles
+            ),
+        ]
+        .into()
+    }
+
+    /// Without `discard` a trim is taken and does nothing.
+    fn medium(&self, number: usize, image: &Path) -> String {
+        let (node, image) = (format!("driver=raw,node-name=medium{number},discard=unmap"), image.display());
+        if self.fails_writes {
+            format!(
+                "{node},file.driver=blkdebug,file.image.driver=file,file.image.filename={image},\
+                 file.inject-error.0.event=none,file.inject-error.0.iotype=write,file.inject-error.0.errno=5,\
+                 file.inject-error.0.once=off"
+            )
+        } else {
+            format!("{node},cache.no-flush=on,file.driver=file,file.filename={image}")
+        }
+    }
+}

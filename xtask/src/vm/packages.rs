@@ -1,0 +1,252 @@
+//! Debian packages, fetched from wherever this machine's own apt fetches them, and unpacked into a folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The package that depends on the latest cloud kernel of its suite.
+const CLOUD_KERNEL: &str = "linux-image-cloud-amd64";
+
+/// Why the packages cannot be had. No fault of ours, and no proof of anything.
+pub struct Unavailable(pub String);
+
+impl From<std::io::Error> for Unavailable {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// What was fetched.
+pub struct Packages {
+    folder: PathBuf,
+    configuration: PathBuf,
+    /// The unpacked tree that QEMU and its libraries are in.
+    pub qemu: PathBuf,
+    /// The static busybox.
+    pub busybox: PathBuf,
+}
+
+impl Packages {
+    /// QEMU of `suite` and busybox in `folder`; what is there already is not fetched again.
+    pub fn prepare(folder: &Path, suite: &str) -> Result<Self, Unavailable> {
+        if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+            return Err(Unavailable("the emulated machine is for hosts with Linux on x86-64".into()));
+        }
+        let configuration = configure(folder, &[suite, "bookworm", "trixie", "trixie-backports"])?;
+        let (qemu, busybox) = (folder.join("qemu"), folder.join("busybox"));
+        let packages = Self { folder: folder.into(), configuration, qemu, busybox: PathBuf::new() };
+        let install = |names: &[&str]| {
+            let mut arguments =
+                vec!["install", "-y", "--no-install-recommends", "--download-only", "-t", suite];
+            arguments.extend_from_slice(names);
+            arguments.into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        packages.unpacked("qemu", || Ok(install(&["qemu-system-x86", "seabios"])))?;
+        packages.unpacked("busybox", || Ok(install(&["busybox-static"])))?;
+        let busybox = find(&busybox, |name| name == "busybox")?;
+        Ok(Self { busybox, ..packages })
+    }
+
+    /// The image of the cloud kernel of `suite`. Its drivers for NVMe are built in.
+    pub fn kernel(&self, suite: &str) -> Result<PathBuf, Unavailable> {
+        let name = format!("kernel-{suite}");
+        self.unpacked(&name, || {
+            let version = self.version_in(suite, CLOUD_KERNEL)?;
+            let meta = format!("{CLOUD_KERNEL}={version}");
+            let latest = self.names_after("apt-cache", &["show", &meta], "linux-image-")?;
+            let Some(image) = latest.first() else {
+                return Err(Unavailable(format!("{suite} has no cloud kernel")));
+            };
+            // Newer kernels have their image in a package of its own.
+            let parts = self.names_after("apt-cache", &["depends", image], "linux-binary-")?;
+            let mut arguments = vec!["download".to_owned(), image.clone()];
+            arguments.extend(parts);
+            Ok(arguments)
+        })?;
+        find(&self.folder.join(name), |name| name.starts_with("vmlinuz"))
+    }
+
+    /// Fetches with apt-get's arguments and unpacks into the folder `name`, unless that was done before.
+    fn unpacked(
+        &self,
+        name: &str,
+        arguments: impl FnOnce() -> Result<Vec<String>, Unavailable>,
+    ) -> Result<(), Unavailable> {
+        let (tree, archives) = (self.folder.join(name), self.folder.join("archives").join(name));
+        let done = tree.join(".unpacked");
+        if done.exists() {
+            return Ok(());
+        }
+        fs::create_dir_all(archives.join("partial"))?;
+        fs::create_dir_all(&tree)?;
+        self.refresh_lists()?;
+        println!("vm: fetching {name}");
+        let mut fetch = self.apt("apt-get");
+        fetch.current_dir(&archives).arg("-qq");
+        fetch.arg("-o").arg(format!("Dir::Cache::archives={}", archives.display())).args(arguments()?);
+        output(&mut fetch)?;
+        for entry in fs::read_dir(&archives)?
+            .flatten()
+            .filter(|it| it.path().extension().is_some_and(|it| it == "deb"))
+        {
+            output(Command::new("dpkg-deb").arg("-x").arg(entry.path()).arg(&tree))?;
+        }
+        fs::remove_dir_all(&archives)?;
+        Ok(fs::write(done, "")?)
+    }
+
+    /// The version of a package in one suite: its candidate is the newest of all suites.
+    fn version_in(&self, suite: &str, package: &str) -> Result<String, Unavailable> {
+        let table = output(self.apt("apt-cache").args(["madison", package]))?;
+        let version = table.lines().find_map(|line| {
+            let [_, version, origin] = line.split('|').map(str::trim).collect::<Vec<_>>()[..] else {
+                return None;
+            };
+            let here = origin.split_whitespace().any(|word| word.split('/').next() == Some(suite));
+            here.then(|| version.to_owned())
+        });
+        version.ok_or_else(|| Unavailable(format!("{suite} has no package {package}")))
+    }
+
+    fn refresh_lists(&self) -> Result<(), Unavailable> {
+        let done = self.folder.join("apt/refreshed");
+        if !done.exists() {
+            println!("vm: fetching package lists");
+            output(self.apt("apt-get").args(["-qq", "update"]))?;
+            fs::write(done, "")?;
+        }
+        Ok(())
+    }
+
+    /// Words that begin with `prefix` and a digit in what the command prints.
+    fn names_after(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        prefix: &str,
+    ) -> Result<Vec<String>, Unavailable> {
+        let printed = output(self.apt(program).args(arguments))?;
+        let words = printed.split(|letter: char| letter.is_whitespace() || letter == ',');
+        let numbered = |word: &&str| {
+            word.strip_prefix(prefix)
+                .is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
+        };
+        Ok(words.filter(numbered).map(str::to_owned).collect())
+    }
+
+    fn apt(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("APT_CONFIG", &self.configuration).env("LC_ALL", "C");
+        command
+    }
+}
+
+/// An apt of its own: lists, cache and an empty list of installed packages, so that what is fetched is complete in itself.
+fn configure(folder: &Path, suites: &[&str]) -> Result<PathBuf, Unavailable> {
+    let apt = folder.join("apt");
+    for directory in ["lists/partial", "cache/archives/partial", "etc/sources.d", "etc/preferences.d"] {
+        fs::create_dir_all(apt.join(directory))?;
+    }
+    let (archive, key) = archive()?;
+    let signed_by = key.map_or_else(String::new, |key| format!("[signed-by={key}] "));
+    let mut sources: Vec<_> =
+        suites.iter().map(|suite| format!("deb {signed_by}{archive} {suite} main\n")).collect();
+    sources.sort();
+    sources.dedup();
+    fs::write(apt.join("etc/sources.list"), sources.concat())?;
+    fs::write(apt.join("status"), "")?;
+    let path = apt.display();
+    let settings = format!(
+        "Dir::State \"{path}\";\nDir::State::Lists \"{path}/lists\";\nDir::State::status \"{path}/status\";\n\
+         Dir::Cache \"{path}/cache\";\nDir::Etc::SourceList \"{path}/etc/sources.list\";\n\
+         Dir::Etc::SourceParts \"{path}/etc/sources.d\";\nDir::Etc::PreferencesParts \"{path}/etc/preferences.d\";\n\
+         Acquire::Languages \"none\";\nAcquire::Retries \"2\";\nAPT::Sandbox::User \"root\";\n\
+         Debug::NoLocking \"1\";\nAPT::Architecture \"amd64\";\n"
+    );
+    let configuration = apt.join("apt.conf");
+    fs::write(&configuration, settings)?;
+    Ok(configuration)
+}
+
+/// Where this machine's apt has Debian from, and the key it trusts for it.
+fn archive() -> Result<(String, Option<String>), Unavailable> {
+    let directory = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten();
+    let mut files: Vec<_> = directory.map(|entry| entry.path()).collect();
+    files.sort();
+    files.push("/etc/apt/sources.list".into());
+    let texts = files.iter().filter_map(|file| fs::read_to_string(file).ok());
+    let found = texts.into_iter().find_map(|text| stanza(&text).or_else(|| line(&text)));
+    found.ok_or_else(|| Unavailable("no Debian archive among this machine's apt sources".into()))
+}
+
+/// From a file of stanzas: `URIs: …/debian` and `Signed-By: …`.
+fn stanza(text: &str) -> Option<(String, Option<String>)> {
+    text.split("\n\n").find_map(|stanza| {
+        let field = |name: &str| {
+            let value = stanza.lines().find_map(|line| line.strip_prefix(name))?;
+            value.split_whitespace().next().map(str::to_owned)
+        };
+        let archive = field("URIs:").filter(|archive| is_debian(archive))?;
+        Some((archive, field("Signed-By:")))
+    })
+}
+
+/// From a file of lines: `deb [signed-by=…] …/debian suite component`.
+fn line(text: &str) -> Option<(String, Option<String>)> {
+    text.lines().filter(|line| line.starts_with("deb ")).find_map(|line| {
+        let words = || line.split(|letter: char| letter.is_whitespace() || "[]".contains(letter));
+        let archive = words().find(|word| is_debian(word))?;
+        let key = words().find_map(|word| word.strip_prefix("signed-by="));
+        Some((archive.to_owned(), key.map(str::to_owned)))
+    })
+}
+
+fn is_debian(archive: &str) -> bool {
+    archive.contains("://") && archive.trim_end_matches('/').ends_with("/debian")
+}
+
+fn find(folder: &Path, wanted: impl Fn(&str) -> bool + Copy) -> Result<PathBuf, Unavailable> {
+    fn search(folder: &Path, wanted: impl Fn(&str) -> bool + Copy) -> Option<PathBuf> {
+        let mut entries: Vec<_> = fs::read_dir(folder).ok()?.flatten().collect();
+        entries.sort_by_key(fs::DirEntry::path);
+        entries.iter().find_map(|entry| {
+            let kind = entry.file_type().ok()?;
+            if kind.is_dir() {
+                return search(&entry.path(), wanted);
+            }
+            (kind.is_file() && wanted(&entry.file_name().to_string_lossy())).then(|| entry.path())
+        })
+    }
+    search(folder, wanted)
+        .ok_or_else(|| Unavailable(format!("what is needed is not in {}", folder.display())))
+}
+
+fn output(command: &mut Command) -> Result<String, Unavailable> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| Unavailable(format!("{program}: {error}")))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    let last = words.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no word why");
+    Err(Unavailable(format!("{program} {}: {last}", output.status)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_archive_is_read_from_either_form_of_sources() {
+        let stanzas = "Types: deb\nURIs: http://mirror.test/debian-security\nSigned-By: /k1\n\n\
+                       Types: deb\nURIs: http://mirror.test/debian/\nSuites: a b\nSigned-By: /k2\n";
+        assert_eq!(stanza(stanzas), Some(("http://mirror.test/debian/".into(), Some("/k2".into()))));
+        let lines = "# deb http://no.test/debian a main\ndeb [arch=amd64 signed-by=/k] http://mirror.test/debian a main\n";
+        assert_eq!(line(lines), Some(("http://mirror.test/debian".into(), Some("/k".into()))));
+        assert_eq!(
+            line("deb http://mirror.test/debian a main"),
+            Some(("http://mirror.test/debian".into(), None))
+        );
+        assert_eq!((stanza(lines), line(stanzas)), (None, None));
+    }
+}
