@@ -1,4 +1,5 @@
 //! The built-in cards are drives, each figure has a source, and a wrong card is refused in one line that names the key.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use flashwright_ssd::{Card, Isolation};
 

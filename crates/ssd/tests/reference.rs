@@ -1,4 +1,5 @@
 //! Runs against closed forms and against independent Monte-Carlo runs of the same workloads.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::{Path, PathBuf};
 

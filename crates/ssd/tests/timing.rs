@@ -1,4 +1,5 @@
 //! When requests end, worked by hand on a drive of round numbers, and what collection does to reads.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use flashwright_ssd::run::{Arrival, Length, Load, Pattern, Served, run_timed};
 use flashwright_ssd::{Card, Drive, Isolation, LogicalPage, Placement, Shape, Upkeep};
