@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         "ci" => CI,
         "lint" => &CI[..3],
         "rules" => &CI[1..2],
+        "vm-measure" => &[Step { name: "emulated drives beside fio", run: vm::measure }],
         "vm" => &[Step { name: "emulated drives", run: vm::run }],
         "miri" => MIRI,
         _ => {

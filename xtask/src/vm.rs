@@ -13,6 +13,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use guest::Job;
 use packages::{Packages, Unavailable};
 
 /// A kernel to boot: what it stands for, the Debian suite whose cloud kernel it is, and the releases that will do.
@@ -61,7 +62,7 @@ pub fn run() -> Result<(), String> {
         match packages.kernel(kernel.suite) {
             Err(Unavailable(reason)) => println!("vm: SKIPPED, this kernel was not tested: {reason}"),
             Ok(image) => {
-                let initramfs = guest::initramfs(&folder, &packages.busybox, &programs)?;
+                let initramfs = guest::initramfs(&folder, &packages.busybox, &programs, Job::Probe)?;
                 let console = machine::boot(&folder, &packages, kernel.suite, &image, &initramfs)?;
                 let verdict = guest::verdict(&console, &kernel.releases);
                 failures.extend(verdict.err().map(|why| format!("{}: {why}", kernel.stands_for)));
@@ -69,6 +70,28 @@ pub fn run() -> Result<(), String> {
         }
     }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}
+
+/// Our CPU time of a 4 KiB read beside fio's, on the newest kernel; three turns each.
+pub fn measure() -> Result<(), String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
+    let folder = root.join("target/vm");
+    let suite = KERNELS[KERNELS.len() - 1].suite;
+    let fetched = Packages::prepare(&folder, QEMU_SUITE)
+        .and_then(|packages| Ok((packages.kernel(suite)?, packages.fio(QEMU_SUITE)?, packages)));
+    let (image, fio, packages) = match fetched {
+        Ok(fetched) => fetched,
+        Err(Unavailable(reason)) => {
+            println!("vm: SKIPPED, nothing was measured: {reason}");
+            return Ok(());
+        }
+    };
+    let programs = [build(root, &folder)?, fio].concat();
+    let initramfs = guest::initramfs(&folder, &packages.busybox, &programs, Job::Measure)?;
+    let console = machine::boot(&folder, &packages, "measure", &image, &initramfs)?;
+    let measured: Vec<&str> = console.lines().filter_map(|line| line.strip_prefix("MEASURE ")).collect();
+    measured.iter().for_each(|line| println!("vm:   {line}"));
+    if measured.is_empty() { Err(console) } else { Ok(()) }
 }
 
 /// The programs that run in the guest, without shared libraries: it has none.

@@ -3,12 +3,13 @@
 //! [`config`] reads what to run and makes a plan of it, [`run`] does it, [`consistency`] judges what was found on the way,
 //! and [`report`] says how it went. [`environment`] and [`progress`] are what the report and the user want to know besides.
 //!
-//! [`session`] ties them together.
+//! [`session`] ties them together. [`drive`] is for a drive alone: looking at it, trimming, filling and watching it.
 //!
 //! This room does not know how the engine keeps its promises: the loop sees a [`run::target::Target`].
 
 pub mod config;
 pub mod consistency;
+pub mod drive;
 pub mod environment;
 pub mod progress;
 pub mod report;

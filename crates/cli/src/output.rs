@@ -42,6 +42,24 @@ impl Common {
         !self.quiet && std::io::stderr().is_terminal()
     }
 
+    /// Whether somebody asked for the result as JSON.
+    pub fn wants_json(&self) -> bool {
+        self.json.is_some()
+    }
+
+    /// A line for people, before the end.
+    pub fn say(&self, words: &str) {
+        if self.quiet {
+            return;
+        }
+        // A closed pipe is nobody's error.
+        let _ = if self.json.as_deref() == Some(Path::new("-")) {
+            writeln!(std::io::stderr(), "{words}")
+        } else {
+            writeln!(std::io::stdout(), "{words}")
+        };
+    }
+
     /// Prints and writes what was found.
     pub fn conclude(&self, command: &str, config: &Value, found: Result<Finding, String>) -> ExitCode {
         let Finding { result, text, failures } = match found {

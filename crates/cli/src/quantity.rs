@@ -1,5 +1,7 @@
 //! Quantities as people type them.
 
+use std::time::Duration;
+
 /// A share: `7%` or `0.07`. A plain number above 1 is refused, since it may mean either.
 pub fn share(text: &str) -> Result<f64, String> {
     let (number, factor) = match text.strip_suffix('%') {
@@ -24,6 +26,25 @@ pub fn scale(text: &str) -> Result<u32, String> {
     }
 }
 
+/// A time: `10s`, `500ms`, `5m`, `1h`; a plain number is seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let millis = match unit {
+        "ms" => Some(1),
+        "" | "s" => Some(1000),
+        "m" | "min" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
+    };
+    let millis =
+        number.parse::<u64>().ok().zip(millis).and_then(|(number, factor)| number.checked_mul(factor));
+    match millis {
+        Some(millis) if millis > 0 => Ok(Duration::from_millis(millis)),
+        _ => Err(format!("{text:?} is no time: write 10s, 500ms, 5m or 1h")),
+    }
+}
+
 /// A number above 0.
 pub fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -43,6 +64,18 @@ mod tests {
         assert_eq!(share("150%"), Ok(1.5));
         for wrong in ["7", "-1%", "x%", "", "nan", "inf"] {
             assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        for (text, millis) in
+            [("10s", 10_000), ("10", 10_000), ("500ms", 500), ("5m", 300_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for wrong in ["", "s", "0", "1.5s", "-1", "1d", "99999999999999999999"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -15,6 +15,7 @@ use crate::carry::{Carrier, Open};
 use crate::nvme::wear::MediaProbe;
 use crate::placement::HandleAllocator;
 use crate::{Completion, Counters, Device, Geometry, IoError, Outcome, PlacementHandle, Request};
+pub use claim::holder_of_block_device;
 use medium::OpenFile;
 pub use open::OpenOptions;
 pub(crate) use open::open_exclusively;

@@ -83,7 +83,10 @@ fn open_memory(size_bytes: Option<u64>) -> Result<Arc<dyn Device>, IoError> {
 }
 
 /// Bytes: a whole number and a unit, decimal (`GB`) or binary (`GiB`, or `G` for short).
-fn parse_size(text: &str) -> Result<u64, IoError> {
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] if it is anything else.
+pub fn parse_size(text: &str) -> Result<u64, IoError> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let factor: Option<u64> = match unit.to_ascii_lowercase().as_str() {

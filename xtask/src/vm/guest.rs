@@ -8,29 +8,33 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The first process: waits for the drives, runs the probe, says how it ended, switches the machine off.
-const INIT: &str = r"#!/bin/busybox sh
-/bin/busybox --install -s /bin
-export PATH=/bin
-mount -t devtmpfs dev /dev
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-tries=0
-while [ $(ls /dev/ng*n1 2>/dev/null | wc -l) -lt 5 ] && [ $tries -lt 300 ]; do sleep 0.1; tries=$((tries+1)); done
-nvme_probe
-echo GUEST-RC=$?
-poweroff -f
-";
+const INIT: &str = include_str!("init.sh");
+
+/// The first process of a measuring guest: fio and we take turns.
+const INIT_MEASURE: &str = include_str!("measure.sh");
 
 /// The hybrid bench, on two drives with placement.
 const BENCH_CONFIG: &str = include_str!("bench.json");
 
 /// Packs `programs` and busybox into what the kernel unpacks at boot.
-pub fn initramfs(folder: &Path, busybox: &Path, programs: &[PathBuf]) -> Result<PathBuf, String> {
-    pack(folder, busybox, programs).map_err(|error| format!("packing the guest: {error}"))
+pub fn initramfs(folder: &Path, busybox: &Path, programs: &[PathBuf], job: Job) -> Result<PathBuf, String> {
+    pack(folder, busybox, programs, job).map_err(|error| format!("packing the guest: {error}"))
 }
 
-fn pack(folder: &Path, busybox: &Path, programs: &[PathBuf]) -> std::io::Result<PathBuf> {
-    let root = folder.join("guest");
+/// What the guest is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Job {
+    /// The probe.
+    Probe,
+    /// Our CPU time a read beside fio's.
+    Measure,
+}
+
+fn pack(folder: &Path, busybox: &Path, programs: &[PathBuf], job: Job) -> std::io::Result<PathBuf> {
+    let (root, init) = match job {
+        Job::Probe => (folder.join("guest"), INIT),
+        Job::Measure => (folder.join("guest-measure"), INIT_MEASURE),
+    };
     for directory in ["bin", "dev", "proc", "sys", "tmp"] {
         fs::create_dir_all(root.join(directory))?;
     }
@@ -38,7 +42,7 @@ fn pack(folder: &Path, busybox: &Path, programs: &[PathBuf]) -> std::io::Result<
         let name = program.file_name().ok_or(std::io::ErrorKind::InvalidInput)?;
         fs::copy(program, root.join("bin").join(name))?;
     }
-    fs::write(root.join("init"), INIT)?;
+    fs::write(root.join("init"), init)?;
     fs::set_permissions(root.join("init"), fs::Permissions::from_mode(0o755))?;
     fs::write(root.join("bench.json"), BENCH_CONFIG)?;
     let mut names = vec![".".to_owned()];

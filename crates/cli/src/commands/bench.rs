@@ -177,7 +177,7 @@ const ONE_WISH: Duration = Duration::from_millis(500);
     clippy::disallowed_methods,
     reason = "the command line is the rim: it has signals, threads and the time"
 )]
-fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
+pub fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let flag = stop.interrupt_flag();
     let wait = move || {

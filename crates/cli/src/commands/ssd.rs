@@ -10,6 +10,7 @@ use ssd::model::dlwa;
 use ssd::run::{self, Arrival, Length, Load, Order, Pattern, Served};
 use ssd::{Card, Drive, Ftl, Isolation, Levelling, Shape, Stats, Untimed, Upkeep, VictimPolicy};
 
+use super::ssd_device;
 use crate::output::{Common, Finding};
 use crate::quantity;
 
@@ -20,6 +21,14 @@ pub enum Command {
     Cards(CardsArguments),
     /// Run a pattern of writes on the model of a drive, without a cache.
     Run(RunArguments),
+    /// Tell what a drive is, whether it places data (and what is missing), and how worn it is.
+    Info(ssd_device::InfoArguments),
+    /// Let a drive forget everything on it.
+    Trim(ssd_device::TrimArguments),
+    /// Fill a drive until its write rate, and its write amplification where known, are steady.
+    Precondition(ssd_device::PreconditionArguments),
+    /// Read a drive's wear counters, once or over time.
+    Wear(ssd_device::WearArguments),
 }
 
 /// The command line of `ssd cards`.
@@ -120,6 +129,10 @@ pub fn run(command: &Command) -> ExitCode {
             let config = json!({ "card": arguments.card });
             arguments.common.conclude("ssd cards", &config, cards(arguments))
         }
+        Command::Info(arguments) => ssd_device::info(arguments),
+        Command::Trim(arguments) => ssd_device::trim(arguments),
+        Command::Precondition(arguments) => ssd_device::precondition(arguments),
+        Command::Wear(arguments) => ssd_device::wear(arguments),
         Command::Run(arguments) => {
             let (config, found) = match prepare(arguments) {
                 Ok((card, shape)) => {

@@ -10,7 +10,9 @@
 mod back_ends;
 mod drives;
 mod failures;
+mod measure;
 mod placement;
+mod programs;
 mod unprivileged;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,13 +30,22 @@ enum Verdict {
 }
 
 fn main() -> ExitCode {
-    if let Some(path) = std::env::args().nth(1) {
-        return unprivileged::look_at(path.as_ref());
+    match std::env::args().nth(1).as_deref() {
+        None => probe(),
+        Some("measure") => {
+            measure::print(&Drives::find());
+            ExitCode::SUCCESS
+        }
+        Some(path) => unprivileged::look_at(path.as_ref()),
     }
+}
+
+fn probe() -> ExitCode {
     let drives = Drives::find();
     println!("PROBE kernel {}", drives::kernel());
     let checks: Vec<Check> =
-        [placement::CHECKS, back_ends::CHECKS, failures::CHECKS, unprivileged::CHECKS].concat();
+        [placement::CHECKS, back_ends::CHECKS, failures::CHECKS, unprivileged::CHECKS, programs::CHECKS]
+            .concat();
     let failed = checks.iter().filter(|(name, check)| !holds(name, || check(&drives))).count();
     println!("PROBE done: {} checks, {failed} failed", checks.len());
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

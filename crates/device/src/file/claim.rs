@@ -42,7 +42,8 @@ fn flock_holder<'a>(line: &'a str, inode: &str) -> Option<&'a str> {
 
 /// What the block device at `path` is used for, as far as the system tells: a mount of it or of a partition on it,
 /// or another device built upon it. Opening it exclusively would be refused all the same, but without a name.
-pub(super) fn holder_of_block_device(path: &Path) -> Option<String> {
+#[must_use]
+pub fn holder_of_block_device(path: &Path) -> Option<String> {
     holder_of(fs::metadata(path).ok()?.rdev())
 }
 

@@ -177,14 +177,14 @@ impl<T: Transport> Drive<T> {
         Ok(())
     }
 
-    /// Forgets `blocks` from `first` on.
+    /// Forgets `blocks` from `first` on, in ranges of at most `longest` blocks.
     ///
     /// # Errors
     /// As [`controller`](Self::controller).
-    pub fn deallocate(&self, first: u64, blocks: u64) -> io::Result<()> {
+    pub fn deallocate(&self, first: u64, blocks: u64, longest: u32) -> io::Result<()> {
         let (mut first, end) = (first, first + blocks);
         while first < end {
-            let part = u32::try_from(end - first).unwrap_or(u32::MAX);
+            let part = u32::try_from(end - first).unwrap_or(u32::MAX).min(longest.max(1));
             let range = IoBuffer::copy_of(&deallocated_range(first, part));
             self.transport.run(Queue::Io, &Command::deallocate(self.namespace, 1), Data::To(&range))?;
             first += u64::from(part);

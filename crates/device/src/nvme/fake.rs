@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) statistics: (u128, u128),
     /// Identifiers renewed.
     pub(super) renewed: Vec<u16>,
+    /// Ranges trimmed, in blocks: start and length.
+    pub(super) trimmed: Vec<(usize, usize)>,
     /// Ends the next write so.
     pub(super) fault: Option<Status>,
 }
@@ -51,6 +53,7 @@ impl Fake {
             placement: vec![(0x0000, 0), (0x4000, 0), (0x0001, 0), (0x4001, 0)],
             statistics: (0, 0),
             renewed: Vec::new(),
+            trimmed: Vec::new(),
             fault: None,
         };
         Self { state: Mutex::new(state), null: File::open("/dev/null").unwrap() }
@@ -170,6 +173,7 @@ impl State {
         assert_eq!((ranges.len(), rest.len()), (1, 0));
         let blocks = u32::from_le_bytes(*ranges[0][4..].first_chunk().unwrap()) as usize;
         let first = u64::from_le_bytes(*ranges[0][8..].first_chunk().unwrap()) as usize;
+        self.trimmed.push((first, blocks));
         self.bytes[first * BLOCK_BYTES..][..blocks * BLOCK_BYTES].fill(0);
     }
 }

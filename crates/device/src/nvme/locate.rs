@@ -94,11 +94,25 @@ impl Location {
         Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
     }
 
+    /// Who uses the block device, as far as the system tells: a mount, or another device built upon it.
+    #[must_use]
+    pub fn holder(&self) -> Option<String> {
+        crate::file::claim::holder_of(self.block_number()?)
+    }
+
     /// A number in the block device's `queue` directory; none where this kernel does not have it.
     #[must_use]
     pub fn queue_limit(&self, name: &str) -> Option<u64> {
         let file = self.sysfs.join("class/block").join(&self.disk).join("queue").join(name);
         fs::read_to_string(file).ok()?.trim_end().parse().ok()
+    }
+
+    /// The longest range that the drive forgets by one command, in blocks; the kernel has asked it.
+    #[must_use]
+    pub fn max_trim_blocks(&self, block_bytes: u32) -> u32 {
+        let limit_bytes = self.queue_limit("discard_max_hw_bytes").filter(|&bytes| bytes > 0);
+        let blocks = limit_bytes.map_or(u64::MAX, |bytes| bytes / u64::from(block_bytes.max(1)));
+        u32::try_from(blocks).unwrap_or(u32::MAX).max(1)
     }
 
     /// The longest transfer that the kernel passes through in every case. It never splits one: what has too many
@@ -192,5 +206,8 @@ mod tests {
         limit(root.path(), "max_hw_sectors_kb", 128);
         assert_eq!(location.max_passthrough_bytes(), 128 << 10);
         assert_eq!(location.queue_limit("max_write_streams"), None, "an older kernel");
+        assert_eq!(location.max_trim_blocks(4096), u32::MAX, "no limit is known");
+        limit(root.path(), "discard_max_hw_bytes", 1 << 30);
+        assert_eq!(location.max_trim_blocks(4096), 1 << 18);
     }
 }

@@ -44,7 +44,8 @@ pub struct PassthroughDevice<T: Transport + AsFd + 'static = File> {
 struct OpenNamespace<T> {
     drive: Drive<T>,
     block_bytes: u64,
-    can_trim: bool,
+    /// Blocks that one command can trim; none where the drive does not trim.
+    max_trim_blocks: Option<u32>,
     /// By handle. Empty without placement.
     placement_ids: Vec<u16>,
     /// Unknown without privilege.
@@ -126,7 +127,7 @@ impl<T: Transport + AsFd + 'static> PassthroughDevice<T> {
         let medium = OpenNamespace {
             drive,
             block_bytes: block,
-            can_trim: controller.dataset_management,
+            max_trim_blocks: controller.dataset_management.then(|| location.max_trim_blocks(block_bytes)),
             placement_ids,
             media,
             _block_device: limits.block_device,
@@ -231,9 +232,10 @@ impl<T: Transport> Kernel for OpenNamespace<T> {
                 let command = self.write_command(offset, from.len(), placement);
                 transport.run(Queue::Io, &command, Data::To(from)).map(|_| from.len())
             }
-            Call::Trim { .. } if !self.can_trim => Err(rustix::io::Errno::OPNOTSUPP.into()),
             Call::Trim { offset, len } => {
-                self.drive.deallocate(offset / self.block_bytes, len / self.block_bytes).map(|()| 0)
+                let longest = self.max_trim_blocks.ok_or(rustix::io::Errno::OPNOTSUPP)?;
+                let (first, blocks) = (offset / self.block_bytes, len / self.block_bytes);
+                self.drive.deallocate(first, blocks, longest).map(|()| 0)
             }
             Call::Flush => {
                 let command = Command::flush(self.drive.namespace_id());
@@ -286,8 +288,10 @@ impl<T: Transport + AsFd + 'static> Medium for OpenNamespace<T> {
 /// or we may not open it, the list of mounts must do.
 fn claim_block_device(location: &Location) -> Result<Option<File>, IoError> {
     let path = location.block_path();
-    let Some(number) = location.block_number() else { return Ok(None) };
-    if let Some(holder) = claim::holder_of(number) {
+    if location.block_number().is_none() {
+        return Ok(None);
+    }
+    if let Some(holder) = location.holder() {
         return Err(IoError::new(ErrorKind::Busy, format!("{} is in use: {holder}", path.display())));
     }
     match open_exclusively(&path, &OpenOptions::default()) {

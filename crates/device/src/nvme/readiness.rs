@@ -136,7 +136,10 @@ impl Steps {
 }
 
 /// Why the namespace at `location` has no handles to give out, and the steps to come by some; none if it has.
-pub(crate) fn missing<T: Transport>(drive: &Drive<T>, location: &Location) -> io::Result<Option<String>> {
+///
+/// # Errors
+/// What kept the drive from answering.
+pub fn missing<T: Transport>(drive: &Drive<T>, location: &Location) -> io::Result<Option<String>> {
     Ok(Readiness::of(drive)?.missing(&Steps::new(location, drive)?))
 }
 

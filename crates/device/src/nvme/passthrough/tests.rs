@@ -133,6 +133,13 @@ fn a_handle_can_be_given_a_fresh_reclaim_unit() {
 }
 
 #[test]
+fn a_long_trim_goes_in_ranges_that_the_drive_takes() {
+    let drive = Drive::new(Fake::new(), 1);
+    drive.deallocate(5, 23, 10).unwrap();
+    assert_eq!(drive.transport().state.lock().trimmed, [(5, 10), (15, 10), (25, 3)]);
+}
+
+#[test]
 fn what_cannot_be_served_is_refused() {
     let kind = |change: fn(&mut crate::nvme::fake::State), options: OpenOptions| {
         let fake = Fake::new();

@@ -1,0 +1,257 @@
+//! Filling a drive until it is steady.
+//!
+//! One sequential pass over everything, so that every block is mapped; then writes in random places, in rounds, until the
+//! write rate of the last rounds is steady, and so is write amplification where the drive tells it. A fresh drive
+//! writes fast for as long as it has clean blocks; a figure taken then is no figure of the drive.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use device::{Clock, Device, IoBuffer, IoSlice, PlacementHandle, Request};
+use rand::rngs::StdRng;
+use rand::{Rng, RngExt, SeedableRng};
+
+use super::DriveError;
+use super::steady::is_steady;
+
+/// How to fill.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Bytes of a random write.
+    pub write_bytes: u64,
+    /// Writes under way at once.
+    pub depth: usize,
+    /// Random bytes after which to give up, as a multiple of the capacity.
+    pub max_passes: f64,
+    /// Seed of the places and of the data.
+    pub seed: u64,
+}
+
+/// Part of the capacity that a round of random writes has: steadiness is judged over five of them.
+const ROUND_SHARE: u64 = 5;
+
+/// Bytes of a write of the sequential pass.
+const SEQUENTIAL_BYTES: u64 = 1 << 20;
+
+/// Random bytes that all writes take theirs from: more than drives look back when they compress.
+const DATA_BYTES: usize = 16 << 20;
+
+/// What happened in a round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Round {
+    /// Whether it was part of the sequential pass.
+    pub sequential: bool,
+    /// Bytes that we wrote.
+    pub written_bytes: u64,
+    /// Bytes a second.
+    pub rate: f64,
+    /// Bytes of the media by bytes of ours; none where the drive does not tell.
+    pub write_amplification: Option<f64>,
+}
+
+/// How it ended.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Whether it became steady.
+    pub steady: bool,
+    /// Every round.
+    pub rounds: Vec<Round>,
+}
+
+/// Told how far it is, out of how much at most; says whether to go on.
+pub type Watch<'a> = &'a mut dyn FnMut(u64, u64, &[Round]) -> bool;
+
+/// Fills `device`.
+///
+/// # Errors
+/// The device fails, the options do not fit it, or `watch` said no.
+pub fn run(
+    device: &dyn Device,
+    clock: &dyn Clock,
+    options: &Options,
+    watch: Watch<'_>,
+) -> Result<Outcome, DriveError> {
+    let geometry = device.geometry();
+    let block = u64::from(geometry.block_bytes);
+    let fits = options.write_bytes > 0 && options.write_bytes.is_multiple_of(block);
+    if !fits || options.write_bytes > u64::from(geometry.max_io_bytes).min(geometry.capacity_bytes) {
+        return Err(DriveError::Stopped(format!(
+            "writes of {} bytes: must be in blocks of {block}, and no longer than {}",
+            options.write_bytes, geometry.max_io_bytes
+        )));
+    }
+    let capacity = geometry.capacity_bytes;
+    let most = capacity + (capacity as f64 * options.max_passes) as u64;
+    let mut filling = Filling::new(device, clock, options, watch, most);
+    filling.sequential_pass()?;
+    let round_bytes = (capacity / ROUND_SHARE).max(options.write_bytes);
+    while filling.done_bytes + round_bytes <= most && !filling.is_steady() {
+        filling.random_round(round_bytes)?;
+    }
+    device.execute(Request::Flush)?;
+    Ok(Outcome { steady: filling.is_steady(), rounds: filling.rounds })
+}
+
+struct Filling<'a> {
+    device: &'a dyn Device,
+    clock: &'a dyn Clock,
+    options: &'a Options,
+    watch: Watch<'a>,
+    most_bytes: u64,
+    done_bytes: u64,
+    random: StdRng,
+    data: Arc<IoBuffer>,
+    rounds: Vec<Round>,
+}
+
+impl<'a> Filling<'a> {
+    fn new(
+        device: &'a dyn Device,
+        clock: &'a dyn Clock,
+        options: &'a Options,
+        watch: Watch<'a>,
+        most_bytes: u64,
+    ) -> Self {
+        let mut random = StdRng::seed_from_u64(options.seed);
+        let mut data = IoBuffer::zeroed(DATA_BYTES);
+        random.fill_bytes(&mut data);
+        let data = Arc::new(data);
+        Self { device, clock, options, watch, most_bytes, done_bytes: 0, random, data, rounds: Vec::new() }
+    }
+
+    fn sequential_pass(&mut self) -> Result<(), DriveError> {
+        let geometry = self.device.geometry();
+        let (block, capacity) = (u64::from(geometry.block_bytes), geometry.capacity_bytes);
+        let longest = SEQUENTIAL_BYTES.min(geometry.max_io_bytes.into());
+        let step = longest - longest % block;
+        let mut offset = 0;
+        while offset < capacity {
+            let end = capacity.min(offset + (capacity / ROUND_SHARE).next_multiple_of(step));
+            let places = (offset..end).step_by(step as usize).map(|at| (at, step.min(end - at)));
+            self.round(true, &mut { places })?;
+            offset = end;
+        }
+        Ok(())
+    }
+
+    fn random_round(&mut self, round_bytes: u64) -> Result<(), DriveError> {
+        let (len, capacity) = (self.options.write_bytes, self.device.geometry().capacity_bytes);
+        let mut random = StdRng::seed_from_u64(self.random.random());
+        let slots = capacity / len;
+        let places = (0..round_bytes / len).map(|_| (random.random_range(0..slots) * len, len));
+        self.round(false, &mut { places })
+    }
+
+    /// Writes to all `places`, some at once, and notes how fast that went.
+    fn round(
+        &mut self,
+        sequential: bool,
+        places: &mut dyn Iterator<Item = (u64, u64)>,
+    ) -> Result<(), DriveError> {
+        let (start_ns, before) = (self.clock.monotonic_ns(), self.device.counters());
+        let (mut under_way, start_bytes) = (VecDeque::with_capacity(self.options.depth), self.done_bytes);
+        for (offset, len) in places {
+            if under_way.len() >= self.options.depth.max(1) {
+                self.end_one(&mut under_way)?;
+            }
+            let data = self.data_of(len);
+            under_way.push_back((len, self.device.write(offset, data, PlacementHandle::DEFAULT)));
+        }
+        while !under_way.is_empty() {
+            self.end_one(&mut under_way)?;
+        }
+        let (written_bytes, after) = (self.done_bytes - start_bytes, self.device.counters());
+        let seconds = (self.clock.monotonic_ns() - start_ns).max(1) as f64 / 1e9;
+        let media = after.media_written_bytes.zip(before.media_written_bytes);
+        let media = media.and_then(|(after, before)| after.checked_sub(before));
+        self.rounds.push(Round {
+            sequential,
+            written_bytes,
+            rate: written_bytes as f64 / seconds,
+            write_amplification: media.map(|media| media as f64 / written_bytes as f64),
+        });
+        Ok(())
+    }
+
+    fn end_one(&mut self, under_way: &mut VecDeque<(u64, device::Pending)>) -> Result<(), DriveError> {
+        if let Some((len, pending)) = under_way.pop_front() {
+            pending.wait()?;
+            self.done_bytes += len;
+        }
+        if (self.watch)(self.done_bytes, self.most_bytes, &self.rounds) {
+            return Ok(());
+        }
+        under_way.drain(..).for_each(|(_, pending)| drop(pending.wait()));
+        Err(DriveError::Stopped(format!("stopped after {} bytes; the drive is not steady", self.done_bytes)))
+    }
+
+    /// Some of the random bytes, from a random block on.
+    fn data_of(&mut self, len: u64) -> IoSlice {
+        let block = self.device.geometry().block_bytes as usize;
+        let len = len as usize;
+        if len > DATA_BYTES / 2 {
+            let mut own = IoBuffer::zeroed(len);
+            self.random.fill_bytes(&mut own);
+            return own.into();
+        }
+        let start = self.random.random_range(0..(DATA_BYTES - len) / block) * block;
+        IoSlice::new(Arc::clone(&self.data), start..start + len)
+    }
+
+    /// By rate, and by write amplification where it is known.
+    fn is_steady(&self) -> bool {
+        let random = || self.rounds.iter().filter(|round| !round.sequential);
+        let rates: Vec<f64> = random().map(|round| round.rate).collect();
+        let amplifications: Option<Vec<f64>> = random().map(|round| round.write_amplification).collect();
+        is_steady(&rates) && amplifications.is_none_or(|values| is_steady(&values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::{MemoryDevice, SystemClock};
+
+    fn options() -> Options {
+        Options { write_bytes: 4096, depth: 8, max_passes: 8.0, seed: 1 }
+    }
+
+    #[test]
+    fn everything_is_written_once_before_anything_is_random() {
+        let device = MemoryDevice::new(6 << 20);
+        let outcome = run(&device, &SystemClock, &options(), &mut |_, _, _| true).unwrap();
+        let sequential: u64 =
+            outcome.rounds.iter().filter(|it| it.sequential).map(|it| it.written_bytes).sum();
+        assert_eq!(sequential, 6 << 20);
+        let request = Request::Read { offset: 0, buffer: IoBuffer::zeroed(6 << 20) };
+        let whole = device.execute(request).unwrap().unwrap();
+        assert!(
+            whole.chunks(4096).all(|block| block.iter().any(|&byte| byte != 0)),
+            "no block is left empty"
+        );
+        assert!(
+            outcome.rounds.iter().all(|round| round.write_amplification.is_none()),
+            "memory does not tell"
+        );
+        let random = outcome.rounds.iter().filter(|it| !it.sequential).count();
+        assert!((5..=40).contains(&random), "{random} rounds of a fifth each, eight passes at most");
+    }
+
+    #[test]
+    fn who_says_no_is_obeyed_and_nothing_stays_under_way() {
+        let device = MemoryDevice::new(6 << 20);
+        let error = run(&device, &SystemClock, &options(), &mut |done, _, _| done < 1 << 20).unwrap_err();
+        assert!(error.to_string().contains("stopped after"), "{error}");
+        let written = device.counters().written_bytes;
+        assert!((1 << 20..6 << 20).contains(&written), "{written}");
+    }
+
+    #[test]
+    fn writes_that_do_not_fit_the_device_are_refused() {
+        let device = MemoryDevice::new(6 << 20);
+        for write_bytes in [0, 100, 1 << 40] {
+            let options = Options { write_bytes, ..options() };
+            run(&device, &SystemClock, &options, &mut |_, _, _| true).unwrap_err();
+        }
+    }
+}

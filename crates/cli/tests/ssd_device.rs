@@ -1,0 +1,111 @@
+//! `flashwright ssd info|trim|precondition|wear` as a user runs them, on files: `cargo xtask vm` runs them on drives.
+#![allow(clippy::unwrap_used, reason = "helpers of tests, outside of the test functions")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn flashwright(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashwright"));
+    command.args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn words(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
+}
+
+/// A file of that size full of sevens, beside the executable: direct I/O must work there.
+fn file(bytes: usize) -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("flash");
+    fs::write(&path, vec![7; bytes]).unwrap();
+    (directory, path)
+}
+
+#[test]
+fn info_tells_what_a_file_is_and_what_is_unknown() {
+    let (_directory, path) = file(8192);
+    let output = flashwright(&["ssd", "info", path.to_str().unwrap(), "--json", "-"]);
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&result["command"], &result["world"]), (&"ssd info".into(), &"real".into()));
+    assert_eq!((&result["kind"], &result["capacity_bytes"]), (&"file".into(), &8192.into()));
+    assert!(result["model"].is_null() && result["nvme"].is_null());
+    assert!(result["unknown"]["wear"].is_string());
+    assert!(words(&output).contains("8 KiB"), "people read standard error meanwhile");
+}
+
+#[test]
+fn what_is_not_there_or_no_drive_is_exit_2_and_named() {
+    for (command, device) in
+        [("info", "/nonexistent"), ("trim", "/dev/null"), ("wear", "/dev/null"), ("info", "/tmp")]
+    {
+        let output = flashwright(&["ssd", command, device]);
+        assert_eq!(output.status.code(), Some(2), "{command} {device}");
+        assert!(words(&output).contains(device), "{}", words(&output));
+    }
+}
+
+#[test]
+fn nothing_is_destroyed_without_consent() {
+    let (_directory, path) = file(1 << 20);
+    for command in ["trim", "precondition"] {
+        let output = flashwright(&["ssd", command, path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(words(&output).contains("--yes"), "{}", words(&output));
+        assert!(fs::read(&path).unwrap().iter().all(|&byte| byte == 7));
+    }
+}
+
+#[test]
+fn a_device_that_somebody_has_is_refused_and_he_is_named() {
+    let (_directory, path) = file(1 << 20);
+    let held = fs::File::open(&path).unwrap();
+    held.lock().unwrap();
+    for command in ["trim", "precondition"] {
+        let output = flashwright(&["ssd", command, path.to_str().unwrap(), "--yes"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(words(&output).contains("in use: process"), "{}", words(&output));
+        assert!(fs::read(&path).unwrap().iter().all(|&byte| byte == 7));
+    }
+}
+
+#[test]
+fn a_trimmed_file_is_zeros_of_the_same_length() {
+    let (_directory, path) = file(1 << 20);
+    let output = flashwright(&["ssd", "trim", path.to_str().unwrap(), "--yes", "--json", "-"]);
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["trimmed_bytes"], 1 << 20);
+    let now = fs::read(&path).unwrap();
+    assert!(now.len() == 1 << 20 && now.iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn preconditioning_writes_everything_and_says_whether_it_is_steady() {
+    let (_directory, path) = file(4 << 20);
+    let path_text = path.to_str().unwrap();
+    let output =
+        flashwright(&["ssd", "precondition", path_text, "--yes", "--write-size", "4KiB", "--json", "-"]);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let steady = result["steady"].as_bool().unwrap();
+    assert_eq!(output.status.code(), Some(i32::from(!steady)), "{}", words(&output));
+    assert_eq!(result["verdict"]["passed"], steady);
+    let rounds = result["rounds"].as_array().unwrap();
+    let sequential = rounds.iter().filter(|round| round["sequential"] == true);
+    assert_eq!(sequential.map(|round| round["written_bytes"].as_u64().unwrap()).sum::<u64>(), 4 << 20);
+    assert!(rounds.iter().all(|round| round["dlwa"].is_null()), "a file does not tell");
+    assert!(fs::read(&path).unwrap().chunks(4096).all(|block| block.iter().any(|&byte| byte != 7)));
+}
+
+#[test]
+fn a_write_size_that_does_not_fit_is_exit_2() {
+    let (_directory, path) = file(1 << 20);
+    for size in ["100", "1GiB", "lots"] {
+        let output =
+            flashwright(&["ssd", "precondition", path.to_str().unwrap(), "--yes", "--write-size", size]);
+        assert_eq!(output.status.code(), Some(2), "{size}: {}", words(&output));
+    }
+}

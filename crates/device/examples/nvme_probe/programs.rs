@@ -1,0 +1,188 @@
+//! The `flashwright` program on drives: looking, trimming, preconditioning, watching wear, and a hybrid bench with placement.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use flashwright_device::Device;
+use serde_json::Value;
+
+use crate::drives::{
+    BLOCK_BYTES, Drives, GROUPS, PLACING, PLAIN, SINGLE, UNIT_BYTES, blocks_left, has_write_streams,
+    renew_all,
+};
+use crate::{Check, Verdict};
+
+const FLASHWRIGHT: &str = "/bin/flashwright";
+const CONFIG: &str = "/bench.json";
+const UNIT_BLOCKS: u64 = UNIT_BYTES / BLOCK_BYTES;
+
+pub const CHECKS: &[Check] = &[
+    ("ssd info tells placement and what is missing", info),
+    ("ssd wear agrees with the statistics page to the byte", wear),
+    ("ssd trim and precondition refuse a mounted drive, by either path", mounted),
+    ("ssd trim forgets everything", trim),
+    ("ssd precondition writes what it says", precondition),
+    ("a hybrid bench places each engine and counts host bytes exactly", |drives| {
+        bench(drives, &[PLACING], &drives.generic(PLACING).display().to_string())
+    }),
+    ("a hybrid bench on a stripe of two drives places on both", |drives| {
+        let paths = [PLACING, GROUPS].map(|serial| format!("{:?}", drives.generic(serial)));
+        bench(drives, &[PLACING, GROUPS], &format!("[{}]", paths.join(",")))
+    }),
+    ("a hybrid bench places by write streams", |drives| {
+        if !has_write_streams(drives) {
+            return Verdict::DoesNotApply("this kernel has no write streams");
+        }
+        bench(drives, &[PLACING], &drives.block(PLACING).display().to_string())
+    }),
+    ("a bench without placement asked for leaves the other handles alone", unplaced),
+];
+
+fn flashwright(arguments: &[&str]) -> Output {
+    Command::new(FLASHWRIGHT).args(arguments).output().expect("the program is in the guest")
+}
+
+/// The JSON that it prints, and its exit code.
+fn result(arguments: &[&str]) -> (Value, i32) {
+    let output = flashwright(&[arguments, &["--json", "-"]].concat());
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    let value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {words}"));
+    (value, output.status.code().expect("it ended by itself"))
+}
+
+fn info(drives: &Drives) -> Verdict {
+    for path in [drives.generic(PLACING), &drives.block(PLACING)] {
+        let (told, code) = result(&["ssd", "info", path.to_str().unwrap()]);
+        let placement = &told["nvme"]["placement"];
+        assert_eq!((code, &placement["state"]), (0, &"ready".into()));
+        assert_eq!(placement["handles"].as_array().unwrap().len(), 4);
+        assert_eq!(placement["configuration"]["reclaim_unit_bytes"], 4 << 20);
+        assert_eq!(told["nvme"]["serial"], PLACING);
+        assert!(told["in_use"].is_null());
+    }
+    let (told, code) = result(&["ssd", "info", drives.generic(PLAIN).to_str().unwrap()]);
+    let placement = &told["nvme"]["placement"];
+    assert_eq!((code, &placement["state"]), (0, &"not capable".into()));
+    assert!(placement["missing"].is_string() && told["nvme"]["wear"]["media_written_bytes"].is_null());
+    let (told, _) = result(&["ssd", "info", drives.generic(SINGLE).to_str().unwrap()]);
+    assert_eq!(told["nvme"]["placement"]["state"], "single handle");
+    Verdict::Held
+}
+
+fn wear(drives: &Drives) -> Verdict {
+    let expected = drives.drive(PLACING).fdp_statistics(1).unwrap();
+    let device = drives.generic(PLACING).to_str().unwrap();
+    let (told, code) =
+        result(&["ssd", "wear", device, "--every", "50ms", "--count", "3", "--csv", "/tmp/wear.csv"]);
+    let samples = told["samples"].as_array().unwrap();
+    assert_eq!((code, samples.len()), (0, 3));
+    for sample in samples {
+        assert_eq!(u128::from(sample["host_written_bytes"].as_u64().unwrap()), expected.host_written_bytes);
+        assert_eq!(u128::from(sample["media_written_bytes"].as_u64().unwrap()), expected.media_written_bytes);
+        assert!(sample["dlwa_since_first"].is_null(), "nothing was written in between");
+    }
+    assert_eq!(std::fs::read_to_string("/tmp/wear.csv").unwrap().lines().count(), 4);
+    Verdict::Held
+}
+
+fn mounted(drives: &Drives) -> Verdict {
+    let block = drives.block(PLAIN);
+    run("mke2fs", &["-b", "4096", block.to_str().unwrap()]);
+    std::fs::create_dir_all("/tmp/mounted").unwrap();
+    run("mount", &["-t", "ext4", block.to_str().unwrap(), "/tmp/mounted"]);
+    for path in [drives.generic(PLAIN), &block] {
+        for command in ["trim", "precondition"] {
+            let output = flashwright(&["ssd", command, path.to_str().unwrap(), "--yes"]);
+            let words = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{words}");
+            assert!(words.contains("mounted on /tmp/mounted"), "{words}");
+        }
+    }
+    let (told, _) = result(&["ssd", "info", block.to_str().unwrap()]);
+    assert_eq!(told["in_use"], "mounted on /tmp/mounted");
+    run("umount", &["/tmp/mounted"]);
+    Verdict::Held
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(Path::new("/bin").join(program)).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn trim(drives: &Drives) -> Verdict {
+    for path in [drives.generic(SINGLE), &drives.block(SINGLE)] {
+        let (told, code) = result(&["ssd", "trim", path.to_str().unwrap(), "--yes"]);
+        assert_eq!((code, told["trimmed_bytes"].as_u64()), (0, Some(64 << 20)));
+    }
+    Verdict::Held
+}
+
+/// Whether an interpreted drive on a busy machine becomes steady is chance: the exit code must only say the same.
+fn precondition(drives: &Drives) -> Verdict {
+    let drive = drives.drive(SINGLE);
+    let before = drive.fdp_statistics(1).unwrap().host_written_bytes;
+    let path = drives.generic(SINGLE).to_str().unwrap();
+    let (told, code) = result(&["ssd", "precondition", path, "--yes", "--max-passes", "1.5"]);
+    assert_eq!(code, i32::from(!told["steady"].as_bool().unwrap()));
+    let rounds = told["rounds"].as_array().unwrap();
+    assert!(rounds.iter().all(|round| round["dlwa"].as_f64().is_some_and(|dlwa| dlwa >= 1.0)), "{rounds:?}");
+    let written: u64 = rounds.iter().map(|round| round["written_bytes"].as_u64().unwrap()).sum();
+    let after = drive.fdp_statistics(1).unwrap().host_written_bytes;
+    assert_eq!(after - before, u128::from(written));
+    Verdict::Held
+}
+
+/// Runs the bench on `paths` and compares what it counted with what the drives did.
+fn bench(drives: &Drives, serials: &[&str], paths: &str) -> Verdict {
+    let host_bytes = |serial: &&str| drives.drive(serial).fdp_statistics(1).unwrap().host_written_bytes;
+    let host_bytes = || serials.iter().map(host_bytes).sum::<u128>();
+    let left = || serials.iter().map(|serial| blocks_left(&drives.drive(serial))).collect::<Vec<_>>();
+    serials.iter().for_each(|serial| renew_all(&drives.placed(serial)));
+    let (host_bytes_before, left_before) = (host_bytes(), left());
+    let paths = if paths.starts_with('[') { paths.to_owned() } else { format!("[{paths:?}]") };
+    let paths = format!("cache_config.nvmCachePaths={paths}");
+    let (told, code) = result(&["bench", CONFIG, "--quiet", "--set", &paths]);
+    assert_eq!(code, 0, "{}", told["verdict"]);
+    let totals = &told["totals"];
+    let (host, media) = (number(totals, "flash_bytes_host"), number(totals, "flash_bytes_media"));
+    assert_eq!(u128::from(host), host_bytes() - host_bytes_before);
+    assert!(media >= host);
+    assert_eq!((&totals["io_errors"], &totals["inconsistencies"]), (&0.into(), &0.into()));
+    let given: Vec<(&str, u64)> = totals["placement"].as_array().unwrap().iter().map(consumer).collect();
+    assert_eq!(given, [("loc", 1), ("soc", 2)]);
+    each_engine_filled_its_own_units(totals, &left_before, &left());
+    Verdict::Held
+}
+
+/// What is left in a handle's unit tells the bytes written by it, but for whole units.
+fn each_engine_filled_its_own_units(totals: &Value, before: &[Vec<u64>], after: &[Vec<u64>]) {
+    let soc = number(&totals["details"], "navy_bh_physical_written");
+    let loc = number(&totals["details"], "navy_bc_physical_written");
+    assert!(soc > 0 && loc > 0, "both engines have written");
+    let others = number(totals, "flash_bytes_host") - soc - loc;
+    for (handle, bytes) in [others, loc, soc, 0].into_iter().enumerate() {
+        let drives = before.iter().zip(after);
+        let taken: u64 = drives.map(|(before, after)| UNIT_BLOCKS + before[handle] - after[handle]).sum();
+        assert_eq!(taken % UNIT_BLOCKS, bytes / BLOCK_BYTES % UNIT_BLOCKS, "handle {handle}: {bytes} bytes");
+    }
+}
+
+fn number(of: &Value, name: &str) -> u64 {
+    of[name].as_u64().unwrap_or_else(|| panic!("{name} is {}", of[name]))
+}
+
+fn consumer(given: &Value) -> (&str, u64) {
+    (given["consumer"].as_str().unwrap(), given["handle"].as_u64().unwrap())
+}
+
+fn unplaced(drives: &Drives) -> Verdict {
+    renew_all(&drives.placed(PLACING));
+    let before = blocks_left(&drives.drive(PLACING));
+    let device = drives.generic(PLACING).to_str().unwrap();
+    let off = "cache_config.deviceEnableFDP=false";
+    let (told, code) = result(&["bench", CONFIG, "--quiet", "--device", device, "--set", off]);
+    assert_eq!((code, &told["totals"]["placement"]), (0, &Value::Array(Vec::new())));
+    assert_eq!(blocks_left(&drives.drive(PLACING))[1..], before[1..]);
+    assert_eq!(drives.placed(PLACING).geometry().placement_handles, 3);
+    Verdict::Held
+}
