@@ -231,7 +231,8 @@ impl Dram {
         Attempt::InUse
     }
 
-    fn free_chain_of_the_gone(&self, state: State, item: Item<'_>) {
+    /// Frees the chain of an item that nobody can reach any more, before its chunk becomes a draft: that forgets the chain.
+    pub(super) fn free_chain_of_the_gone(&self, state: State, item: Item<'_>) {
         if state.has(State::CHAINED) {
             self.free_chain(item);
         }
