@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ssd::Stats;
 
+use super::Runner;
 use crate::config::Loaded;
 use crate::config::cachebench::load_text;
 use crate::config::{DeviceSpec, Override};
@@ -20,14 +21,14 @@ use crate::session::{Session, SessionError, SessionOptions};
 /// Usable bytes of the paper's drive, in the unit of `nvmCacheSizeMB`.
 const DRIVE_MIB: f64 = 1.88e12 / 1048576.0;
 /// The card of that drive.
-const CARD: &str = "pm9d3";
+pub(super) const CARD: &str = "pm9d3";
 /// Mean bytes of a key and its value: see [`Mix::config`].
 const MEAN_ITEM_BYTES: f64 = 2800.0;
 /// Bytes of all objects that are asked for, over those that flash holds.
 const WORKING_SET: f64 = 2.0;
 /// Host writes before anything is measured, in drive capacities, and at the end.
-const WARM_CAPACITIES: f64 = 2.5;
-const END_CAPACITIES: f64 = 5.0;
+const WARM_CAPACITIES: f64 = 5.0;
+const END_CAPACITIES: f64 = 7.5;
 /// A point of the curve over time, in drive capacities.
 const INTERVAL_CAPACITIES: f64 = 0.125;
 
@@ -80,17 +81,6 @@ pub struct Measured {
     pub gc_events: f64,
     /// Share of the bytes written that came from buckets.
     pub soc_write_share: f64,
-}
-
-/// Where and how a study runs.
-#[derive(Debug, Clone)]
-pub struct Runner {
-    /// The drive and the cache are so much smaller than the paper's.
-    pub scale: u32,
-    /// Seed of everything random.
-    pub seed: u64,
-    /// Ends everything.
-    pub stop: Stop,
 }
 
 /// Why a run gave nothing.
