@@ -162,7 +162,7 @@ impl Dram {
         if item_left {
             item.header().become_draft();
         } else {
-            item.header().clear(State::EVICTING);
+            self.stay(item, now_seconds);
         }
         self.release(item);
         attempt

@@ -198,6 +198,35 @@ fn a_chain_removed_while_a_slab_release_moves_its_parent_is_freed() {
 }
 
 #[test]
+fn a_parent_passed_over_because_its_chain_was_to_leave_comes_back_to_its_policy() {
+    explore(|| {
+        run(
+            vec![
+                Box::new(|dram, below| {
+                    let _ = put_through(dram, b"e", b"e", 0, below);
+                }),
+                Box::new(|dram, below| {
+                    let _ = put_through(dram, b"z", &vec![b'z'; 20 << 10], 0, below);
+                }),
+                Box::new(|dram, _| {
+                    read(dram, b"x");
+                }),
+            ],
+            // The small class would evict the child next, the large one its parent.
+            |dram, below| {
+                full(dram, below);
+                let mut draft = dram.allocate_child(POOL, KeyHash::of(b"x"), 1, below).unwrap();
+                draft.copy_from_slice(b"x");
+                assert!(dram.lock(KeyHash::of(b"x")).add_child(b"x", draft).is_ok());
+                for key in [b"b", b"c", b"d"] {
+                    read(dram, key);
+                }
+            },
+        );
+    });
+}
+
+#[test]
 fn a_growing_chain_against_its_eviction_and_its_readers() {
     explore(|| {
         run(
