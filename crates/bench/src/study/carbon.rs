@@ -48,7 +48,8 @@ pub(super) fn table2(_runner: &Runner) -> Result<Outcome, StudyError> {
             );
         }
     }
-    let line = |name, dlwa| Line::new(name, rows.map(|row| (row.1, Deployment::paper(row.1, dlwa).total_kg())));
+    let line =
+        |name, dlwa| Line::new(name, rows.map(|row| (row.1, Deployment::paper(row.1, dlwa).total_kg())));
     outcome.charts.push(Chart {
         title: "Embodied carbon over DRAM".to_owned(),
         x: "DRAM, GB",

@@ -88,7 +88,9 @@ fn words(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> String {
     let _ = writeln!(out, "  {:<36} {:>9} {:>9} {:>8}  accepted", "", "paper", "ours", "differ");
     for point in &outcome.points {
         let paper = point.paper.map_or_else(|| "-".into(), |paper| format!("{paper:.2}"));
-        let differ = point.paper.map_or_else(|| "-".into(), |paper| format!("{:+.1} %", (point.ours / paper - 1.0) * 100.0));
+        let differ = point
+            .paper
+            .map_or_else(|| "-".into(), |paper| format!("{:+.1} %", (point.ours / paper - 1.0) * 100.0));
         let accepted = match (point.accepted, point.ok()) {
             (Some((low, high)), Some(ok)) => {
                 format!("{low:.2} to {high:.2}{}", if ok { "" } else { "  MISSED" })
