@@ -23,7 +23,7 @@ const DRIVE_MIB: f64 = 1.88e12 / 1048576.0;
 /// The card of that drive.
 pub(super) const CARD: &str = "pm9d3";
 /// Mean bytes of a key and its value: see [`Mix::config`].
-const MEAN_ITEM_BYTES: f64 = 2800.0;
+const MEAN_ITEM_BYTES: f64 = 2570.0;
 /// Bytes of all objects that are asked for, over those that flash holds.
 const WORKING_SET: f64 = 2.0;
 /// Host writes before anything is measured, in drive capacities, and at the end.
@@ -128,7 +128,7 @@ impl Experiment {
         text + "]"
     }
 
-    /// Of a hundred objects 58 are of 50 to 800 bytes and go to buckets, 42 of 3 to 9 kB and go to regions: with the usual
+    /// Of a hundred objects 62 are of 50 to 800 bytes and go to buckets, 38 of 3 to 9 kB and go to regions: with the usual
     /// 4 % of flash, buckets then write six bytes of ten, which is what makes the paper's write amplification without
     /// placement. A twentieth of the keys gets half of the requests.
     fn instance(&self, flash_mib: u64, keys: u64) -> String {
@@ -144,7 +144,7 @@ impl Experiment {
   "generator": "online", "enableLookaside": true, "numOps": 1000000000000, "numThreads": 16, "numKeys": {keys},
   "getRatio": {get}, "setRatio": {set}, "delRatio": 0.0,
   "keySizeRange": [16, 40], "keySizeRangeProbability": [1.0],
-  "valSizeRange": [50, 800, 3000, 9000], "valSizeRangeProbability": [0.58, 0.0, 0.42],
+  "valSizeRange": [50, 800, 3000, 9000], "valSizeRangeProbability": [0.62, 0.0, 0.38],
   "popularityBuckets": [{hot}, {warm}, {cold}], "popularityWeights": [0.5, 0.3, 0.2]
 }} }}"#
         )

@@ -15,6 +15,7 @@ pub(super) fn fig5(runner: &Runner) -> Result<Outcome, StudyError> {
         points: vec![
             Point::within("dlwa, fdp, 50 %", 1.03, placed.dlwa, PLACED),
             Point::within("dlwa, non-fdp, 50 %", 1.3, mixed.dlwa, (1.2, 1.4)),
+            Point::shown("share of writes from buckets", None, mixed.soc_write_share),
         ],
         charts: vec![over_time("Write amplification over time, 50 % of the drive", placed, mixed)],
         notes: Vec::new(),
@@ -44,6 +45,7 @@ pub(super) fn fig6(runner: &Runner) -> Result<Outcome, StudyError> {
     ));
     points.push(Point::within("alwa, fdp over non-fdp", 1.0, placed.alwa / mixed.alwa, (0.95, 1.05)));
     points.extend(tails(placed, mixed, 1.75, 10.0));
+    points.push(Point::shown("share of writes from buckets", None, mixed.soc_write_share));
     let notes = vec![
         "Up to 90 % the paper calls write amplification without placement similar to that at 50 %; a greedy collector on \
          this workload rises steadily instead. What the host leaves unused is over-provisioning, and there is less of it."
