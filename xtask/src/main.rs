@@ -77,7 +77,7 @@ const UNDER_MIRI: &[&str] = &[
     "flash::region::table",
     "flash::soc::bucket",
     "flash::soc::filter",
-    "in_flight",
+    "in_flight::tests",
 ];
 
 fn miri() -> Result<(), String> {

@@ -5,6 +5,9 @@
 //! device come in from outside, and background work is a step that somebody calls ([`background`]).
 //!
 //! This room knows nothing of JSON, workloads, command lines or drives' insides.
+//!
+//! `examples/` has a runnable page each for DRAM alone, a file behind it, reading through, async without a runtime, a
+//! restart, and virtual time.
 
 mod background;
 pub mod config;
@@ -70,3 +73,8 @@ impl std::fmt::Debug for Cache {
         write!(f, "Cache({:?})", self.engine.dram)
     }
 }
+
+/// The snippets of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -21,6 +21,8 @@ struct Cli {
 enum Command {
     /// Run a CacheBench config against the cache and print the verdict.
     Bench(commands::bench::Arguments),
+    /// Published figures as commands: the paper's value beside ours.
+    Study(commands::study::Arguments),
     /// The model SSD: run it alone, list its cards.
     #[command(subcommand)]
     Ssd(commands::ssd::Command),
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse_from(arguments::normalise(std::env::args_os()));
     match cli.command {
         Command::Bench(arguments) => commands::bench::run(&arguments),
+        Command::Study(arguments) => commands::study::run(&arguments),
         Command::Ssd(command) => commands::ssd::run(&command),
         Command::Model(command) => commands::model::run(&command),
     }

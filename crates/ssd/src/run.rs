@@ -67,7 +67,7 @@ impl Pattern {
         for (share, words) in [(0, "space"), (1, "writes")] {
             let shares = self.streams.iter().map(|stream| [stream.space, stream.writes][share]);
             let sum: f64 = shares.clone().sum();
-            if (sum - 1.0).abs() > 1e-9 || shares.clone().any(|share| !(share > 0.0)) {
+            if (sum - 1.0).abs() > 1e-9 || !shares.clone().all(|share| share > 0.0) {
                 let shares: Vec<f64> = shares.collect();
                 return Err(format!("shares of {words} are above 0 and add up to 1, not {shares:?}"));
             }

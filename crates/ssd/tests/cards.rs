@@ -1,4 +1,5 @@
 //! The built-in cards are drives, each figure has a source, and a wrong card is refused in one line that names the key.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use flashwright_ssd::{Card, Isolation};
 
@@ -84,18 +85,18 @@ fn impossible_cards_are_refused_in_a_line_that_names_the_key() {
         ("unit_bytes = 262_144", "unit_bytes = 4096", "mine: space.unit_bytes: 1 pages are fewer than 2"),
         ("unit_bytes = 262_144", "unit_bytes = 0", "mine: space.unit_bytes: is 0"),
         (
-            "usable_bytes = 503_709_696",
-            "usable_bytes = 538_968_064",
-            "mine: space.raw_bytes: 538968064 bytes are no more",
+            "usable_bytes = 549_523_456",
+            "usable_bytes = 587_988_992",
+            "mine: space.raw_bytes: 587988992 bytes are no more",
         ),
         (
-            "usable_bytes = 503_709_696",
-            "usable_bytes = 538_900_000",
-            "mine: space.usable_bytes: 131567 pages leave no spare unit",
+            "usable_bytes = 549_523_456",
+            "usable_bytes = 587_928_992",
+            "mine: space.usable_bytes: 143537 pages leave no spare unit",
         ),
-        ("raw_bytes = 538_968_064", "raw_bytes = 900_000_000_000_000", "mine: space.page_bytes: "),
+        ("raw_bytes = 587_988_992", "raw_bytes = 900_000_000_000_000", "mine: space.page_bytes: "),
         ("groups = 1", "groups = 0", "mine: space.groups: "),
-        ("groups = 1", "groups = 3", "mine: space.raw_bytes: 2056 units cannot be divided among 3"),
+        ("groups = 1", "groups = 3", "mine: space.raw_bytes: 2243 units cannot be divided among 3"),
         ("groups = 1", "groups = 1\nreserve_units = 3", "mine: space.reserve_units: 3 are too few"),
         ("handles = 8", "handles = 0", "mine: placement.handles: "),
         ("handles = 8", "handles = 200", "mine: placement.handles: 200 handles are more than 128"),

@@ -1,4 +1,5 @@
 //! The model drive keeps the contract of every device.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! What an engine finds behind the device: counts, handles, namespaces, writes below a page.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! The published emulator's run, from the same geometry and workload: 256 MiB in 64 units of 4 MiB, 192 MiB of it usable;
 //! a round is one 64 KiB write of a ring through the upper nine tenths and sixteen random pages in the lower tenth; a
 //! pass is 192 MiB.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use flashwright_ssd::{
     Ftl, Isolation, Levelling, LogicalPage, Placement, Shape, Untimed, Upkeep, VictimPolicy,

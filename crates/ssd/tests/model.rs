@@ -1,5 +1,6 @@
 //! Random operations on small drives of every kind, the whole state checked after each, beside the simplest twin: which
 //! pages hold data.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
 

@@ -116,7 +116,7 @@ fn apply_one(change: &Override, instance: &mut Value, findings: &mut Findings) {
         }
         // The card stands beside the config: the paths of a simulated run mean nothing.
         Override::Device(DeviceSpec::Simulated(_) | DeviceSpec::Memory) => {
-            set_paths(instance, Value::Array(Vec::new()), findings)
+            set_paths(instance, Value::Array(Vec::new()), findings);
         }
         Override::Device(DeviceSpec::Path(path)) => {
             set_paths(instance, Value::Array(vec![path.to_string_lossy().into()]), findings);

@@ -4,12 +4,12 @@ use super::plan::{CachePlan, FlashPlan, RunPlan, WorkloadPlan};
 use workload::generate::{GeneratorConfig, Popularity};
 
 /// Below this a region would no longer hold the objects that belong in regions.
-const LEAST_REGION_BYTES: u32 = 256 << 10;
+const LEAST_REGION_BYTES: u32 = 64 << 10;
 const MIB: u64 = 1 << 20;
 
 impl RunPlan {
     /// Divides what counts in bytes, and the number of keys, by `divisor`; shares, mixes and the sizes of objects stay.
-    /// A region is not made smaller than 256 KiB. A trace stays as it is.
+    /// A region is not made smaller than 64 KiB. A trace stays as it is.
     #[must_use]
     pub fn scaled(mut self, divisor: u32) -> Self {
         if divisor <= 1 {

@@ -90,6 +90,10 @@ impl Watcher for Recorder<'_> {
         self.series.look(elapsed.as_secs_f64(), sum);
         self.watcher.look(instances, elapsed);
     }
+
+    fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+        self.watcher.moment(instances, elapsed);
+    }
 }
 
 #[cfg(test)]

@@ -1,2 +1,107 @@
 //! Published figures as commands: the real engine on the model drive, the paper's value beside ours.
+//!
+//! [`STUDIES`] is the table of them. A study asks its [`Runner`] for [experiments](experiment) and makes [`Point`]s and
+//! a [`Chart`] of what was measured. One card, one workload a figure, one scale: nothing is tuned for a point.
+
+mod carbon;
+mod chart;
 pub mod experiment;
+mod runner;
+mod soc_size;
+mod tenants;
+mod utilisation;
+
+pub use chart::{Chart, Line};
+pub use experiment::StudyError;
+pub use runner::{Progress, Runner};
+
+/// A published figure or table.
+pub struct Study {
+    /// How the command line calls it.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// Makes it.
+    pub run: fn(&Runner) -> Result<Outcome, StudyError>,
+}
+
+/// What a study found.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// The figure's values.
+    pub points: Vec<Point>,
+    /// The figure.
+    pub charts: Vec<Chart>,
+    /// What a reader should know: where ours differs and why.
+    pub notes: Vec<String>,
+}
+
+/// A value of a figure.
+#[derive(Debug, Clone)]
+pub struct Point {
+    /// What it is.
+    pub name: String,
+    /// What the paper says; `None` where it gives no number.
+    pub paper: Option<f64>,
+    /// What came out here.
+    pub ours: f64,
+    /// Of both.
+    pub unit: &'static str,
+    /// What is accepted, both ends included; `None` where nothing is asked.
+    pub accepted: Option<(f64, f64)>,
+}
+
+impl Point {
+    /// A value that must lie within `accepted`.
+    pub(crate) fn within(name: impl Into<String>, paper: f64, ours: f64, accepted: (f64, f64)) -> Self {
+        Self { name: name.into(), paper: Some(paper), ours, unit: "ratio", accepted: Some(accepted) }
+    }
+
+    /// A value that is shown beside the paper's, if that has one.
+    pub(crate) fn shown(name: impl Into<String>, paper: Option<f64>, ours: f64) -> Self {
+        Self { name: name.into(), paper, ours, unit: "ratio", accepted: None }
+    }
+
+    /// The same in another unit.
+    pub(crate) fn in_unit(mut self, unit: &'static str) -> Self {
+        self.unit = unit;
+        self
+    }
+
+    /// Whether it is as accepted; `None` where nothing is asked.
+    #[must_use]
+    pub fn ok(&self) -> Option<bool> {
+        self.accepted.map(|(low, high)| (low..=high).contains(&self.ours))
+    }
+}
+
+/// All studies, in the paper's order: "Towards Efficient Flash Caches with Emerging NVMe Flexible Data Placement
+/// SSDs", EuroSys '25.
+pub const STUDIES: &[Study] = &[
+    Study {
+        name: "fdp-fig5",
+        title: "Write amplification over time, key-value cache on half of the drive",
+        run: utilisation::fig5,
+    },
+    Study {
+        name: "fdp-fig6",
+        title: "Write amplification, hit ratio and tails over utilisation, key-value cache",
+        run: utilisation::fig6,
+    },
+    Study { name: "fdp-fig7", title: "Write amplification, Twitter's cluster 12", run: utilisation::fig7 },
+    Study { name: "fdp-fig8", title: "Write amplification, sets alone", run: utilisation::fig8 },
+    Study {
+        name: "fdp-fig9",
+        title: "Write amplification over the small-object cache's share",
+        run: soc_size::fig9,
+    },
+    Study { name: "fdp-fig10", title: "Carbon and collection events", run: carbon::fig10 },
+    Study { name: "fdp-fig11", title: "Two caches on one drive", run: tenants::fig11 },
+    Study { name: "fdp-fig12", title: "Theorem 1 against measurement", run: soc_size::fig12 },
+    Study {
+        name: "fdp-fig13",
+        title: "Write amplification and tails over utilisation, sets alone",
+        run: utilisation::fig13,
+    },
+    Study { name: "fdp-table2", title: "Carbon with less DRAM", run: carbon::table2 },
+];

@@ -157,7 +157,7 @@ impl Dram {
             // The child cannot have gone: its parent is held. Back it comes before the next evictor may look.
             let (class, _) = self.pools.class_of(child.reference());
             class.enter_policy(&self.pools, child, now_seconds);
-            parent.header().clear(State::EVICTING);
+            self.stay(parent, now_seconds);
         }
         self.release(parent);
         attempt

@@ -1,7 +1,6 @@
 //! Emptying the tier through its spill, as eviction would, coldest first: what a cache does before it is closed for good.
 
 use super::evict::{Attempt, Spill, Victim};
-use super::item::State;
 use super::pools::Taken;
 use super::{Class, Dram};
 
@@ -64,8 +63,7 @@ impl Dram {
             item.header().become_draft();
             class.lock().counters.evictions += 1;
         } else {
-            item.header().clear(State::EVICTING);
-            class.enter_policy(&self.pools, item, now_seconds);
+            self.stay(item, now_seconds);
         }
         self.release(item);
         Some(attempt)

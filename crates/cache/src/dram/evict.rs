@@ -231,7 +231,16 @@ impl Dram {
         Attempt::InUse
     }
 
-    fn free_chain_of_the_gone(&self, state: State, item: Item<'_>) {
+    /// An item that was to leave does not: the mark is gone, and the policy has it, which may have passed it over for
+    /// the mark. The caller holds a reference.
+    #[cold]
+    pub(super) fn stay(&self, item: Item<'_>, now_seconds: u32) {
+        item.header().clear(State::EVICTING);
+        self.pools.class_of(item.reference()).0.enter_policy(&self.pools, item, now_seconds);
+    }
+
+    /// Frees the chain of an item that nobody can reach any more, before its chunk becomes a draft: that forgets the chain.
+    pub(super) fn free_chain_of_the_gone(&self, state: State, item: Item<'_>) {
         if state.has(State::CHAINED) {
             self.free_chain(item);
         }

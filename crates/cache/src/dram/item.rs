@@ -132,9 +132,10 @@ impl Header {
         free_to_go && self.state.compare_exchange(seen.0, held, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// The item of the only owner becomes a draft, wherever the policy has it by now.
+    /// The item of the only owner becomes a draft, wherever the policy has it by now. Its chain was freed or handed
+    /// over.
     pub(super) fn become_draft(&self) {
-        step();
+        debug_assert!(!self.state().has(State::CHAINED), "whose chain is forgotten is never freed");
         let draft = |state| Some(state & State::IN_POLICY | State::DRAFT | 1);
         let done = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, draft);
         debug_assert!(done.is_ok());

@@ -162,7 +162,7 @@ impl Dram {
         if item_left {
             item.header().become_draft();
         } else {
-            item.header().clear(State::EVICTING);
+            self.stay(item, now_seconds);
         }
         self.release(item);
         attempt
@@ -184,11 +184,12 @@ impl Dram {
         if !(state.has(State::LINKED) && state.references() == 2) {
             drop(table);
             self.release(chunk);
-            return if !state.has(State::LINKED) && state.references() == 1 {
-                Attempt::Gone
-            } else {
-                Attempt::InUse
-            };
+            // Else removed by its owner meanwhile, and nobody reads it any more: gone, and its chain with it.
+            if state.has(State::LINKED) || state.references() > 1 {
+                return Attempt::InUse;
+            }
+            self.free_chain_of_the_gone(state, old);
+            return Attempt::Gone;
         }
         // Tag and expiry may have been changed through a handle that is gone by now.
         chunk.header().set_tag(header.tag());

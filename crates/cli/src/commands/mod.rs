@@ -4,3 +4,4 @@ pub mod bench;
 pub mod model;
 pub mod ssd;
 pub mod ssd_device;
+pub mod study;

@@ -259,7 +259,7 @@ fn execute(arguments: &RunArguments, card: &Card, shape: &Shape) -> Result<Findi
         (ftl.check(), ftl.stats().clone(), Value::Null)
     };
     let failures = state.err().into_iter().map(|error| format!("the model's state: {error}")).collect();
-    let result = result(arguments, shape, &stats, latency);
+    let result = result(arguments, shape, &stats, &latency);
     let text = words(&result);
     Ok(Finding { result, text, failures })
 }
@@ -334,7 +334,7 @@ fn closed_form(arguments: &RunArguments, shape: &Shape) -> Option<(&'static str,
     form.1.ok().map(|value| (form.0, value.dlwa))
 }
 
-fn result(arguments: &RunArguments, shape: &Shape, stats: &Stats, latency_ns: Value) -> Value {
+fn result(arguments: &RunArguments, shape: &Shape, stats: &Stats, latency_ns: &Value) -> Value {
     let dlwa = stats.dlwa(shape.page_bytes);
     let streams =
         stats.streams.iter().zip(arguments.pattern().streams).enumerate().map(|(handle, (stream, order))| {

@@ -56,7 +56,7 @@ impl Buckets {
         self.len -= 1;
     }
 
-    /// The unit with the fewest live pages, among equals the one that has been so longest.
+    /// The unit with the fewest live pages, among equals the one that came to it last.
     pub(super) fn emptiest(&mut self) -> Option<u32> {
         if self.len == 0 {
             return None;
@@ -65,7 +65,7 @@ impl Buckets {
         while self.lists[self.lowest as usize].first == NONE {
             self.lowest += 1;
         }
-        Some(self.lists[self.lowest as usize].first)
+        Some(self.lists[self.lowest as usize].last)
     }
 
     /// The longest-standing unit of each list that holds any, from the emptiest on.
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_emptiest_comes_first_and_among_equals_the_longest_standing() {
+    fn the_emptiest_comes_first_and_among_equals_the_latest() {
         let mut buckets = Buckets::new(4, 8);
         assert_eq!(buckets.emptiest(), None);
         for unit in 0..4 {
@@ -120,8 +120,8 @@ mod tests {
         }
         buckets.update(2, 5);
         buckets.update(1, 5);
-        assert_eq!(buckets.emptiest(), Some(2));
-        assert_eq!(buckets.heads().collect::<Vec<_>>(), [2, 0]);
+        assert_eq!(buckets.emptiest(), Some(1));
+        assert_eq!(buckets.heads().collect::<Vec<_>>(), [2, 0], "and the longest-standing of each list");
         buckets.update(2, 4);
         buckets.update(2, 3);
         buckets.remove(2);

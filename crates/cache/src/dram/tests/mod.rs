@@ -98,7 +98,16 @@ fn assert_accounted(dram: &Dram) {
 /// Removes everything and shows that nothing is left behind.
 fn assert_all_comes_back(dram: &Dram) {
     let mut keys = Vec::new();
-    assert!(dram.scan(Cursor::default(), usize::MAX, &mut |item| keys.push(item.key().to_vec())).is_none());
+    let in_policy = |item: Item<'_>| item.header().state().has(State::IN_POLICY);
+    let mut visit = |handle: &Handle<'_>| {
+        assert!(in_policy(handle.item), "an item that its policy lost never leaves");
+        assert!(
+            chain::children(&dram.pools.arena, dram.chains.head(handle.item)).all(in_policy),
+            "a lost child"
+        );
+        keys.push(handle.key().to_vec());
+    };
+    assert!(dram.scan(Cursor::default(), usize::MAX, &mut visit).is_none());
     for key in keys {
         assert!(remove(dram, &key));
     }

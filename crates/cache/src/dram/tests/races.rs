@@ -165,6 +165,68 @@ fn slab_release_against_allocation_readers_and_removal() {
 }
 
 #[test]
+fn a_chain_removed_while_a_slab_release_moves_its_parent_is_freed() {
+    explore(|| {
+        run(
+            vec![
+                Box::new(|dram, below| {
+                    let how = Rebalance {
+                        strategy: Strategy::FreeMemory { min_free_slabs: 1 },
+                        min_slabs: 0,
+                        move_on_release: true,
+                    };
+                    dram.rebalance_step(POOL, &how, below);
+                }),
+                Box::new(|dram, _| {
+                    remove(dram, b"a");
+                }),
+            ],
+            // The parent in one slab, its child in the other, and room there for both.
+            |dram, below| {
+                for key in [b"a", b"b", b"c", b"d", b"e"] {
+                    put_through(dram, key, key, 0, below).unwrap();
+                }
+                let mut draft = dram.allocate_child(POOL, KeyHash::of(b"a"), 1, below).unwrap();
+                draft.copy_from_slice(b"a");
+                assert!(dram.lock(KeyHash::of(b"a")).add_child(b"a", draft).is_ok());
+                for key in [b"b", b"c", b"d"] {
+                    remove(dram, key);
+                }
+            },
+        );
+    });
+}
+
+#[test]
+fn a_parent_passed_over_because_its_chain_was_to_leave_comes_back_to_its_policy() {
+    explore(|| {
+        run(
+            vec![
+                Box::new(|dram, below| {
+                    let _ = put_through(dram, b"e", b"e", 0, below);
+                }),
+                Box::new(|dram, below| {
+                    let _ = put_through(dram, b"z", &vec![b'z'; 20 << 10], 0, below);
+                }),
+                Box::new(|dram, _| {
+                    read(dram, b"x");
+                }),
+            ],
+            // The small class would evict the child next, the large one its parent.
+            |dram, below| {
+                full(dram, below);
+                let mut draft = dram.allocate_child(POOL, KeyHash::of(b"x"), 1, below).unwrap();
+                draft.copy_from_slice(b"x");
+                assert!(dram.lock(KeyHash::of(b"x")).add_child(b"x", draft).is_ok());
+                for key in [b"b", b"c", b"d"] {
+                    read(dram, key);
+                }
+            },
+        );
+    });
+}
+
+#[test]
 fn a_growing_chain_against_its_eviction_and_its_readers() {
     explore(|| {
         run(

@@ -256,3 +256,66 @@ impl Drop for Reservation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flash::FlashItem;
+    use crate::flash::region::entry;
+
+    const LAYOUT: Layout = Layout {
+        offset_bytes: 0,
+        region_bytes: 4096,
+        region_count: 1,
+        unit_bytes: 64,
+        block_bytes: 512,
+        max_read_bytes: 4096,
+        max_write_bytes: 4096,
+    };
+
+    fn buffer() -> Arc<RegionBuffer> {
+        let supply = Arc::new(Supply::new(4096, 1, 0, 1));
+        supply.give_region(RegionId(0));
+        let (region, bytes) = supply.take(super::super::supply::Claim::New).expect("one of each");
+        let filling = Filling { store: 1, sequence: 1 };
+        RegionBuffer::new(region, InsertionPoint::NEW, filling, LAYOUT, bytes, supply)
+    }
+
+    /// What Miri is for: raw memory that several threads fill and read at once.
+    #[test]
+    fn threads_fill_and_read_one_region_side_by_side() {
+        let buffer = buffer();
+        std::thread::scope(|scope| {
+            for number in 0..3_u8 {
+                let buffer = &buffer;
+                scope.spawn(move || {
+                    for at in 0..4 {
+                        put_and_read(buffer, KeyHash(u64::from(number) << 8 | at), &[number; 70]);
+                    }
+                });
+            }
+        });
+        buffer.close();
+        let records = buffer.records();
+        assert_eq!(records.len(), 12);
+        let ranges = buffer.finish(&records);
+        // Readers are still there while the device has the bytes.
+        let first = buffer.entry(records[0].unit, records[0].hash, <[u8]>::len);
+        assert_eq!(first, Some(records[0].units as usize * 64));
+        assert!(ranges.iter().all(|range| buffer.slice(range.clone()).len() == range.len()));
+    }
+
+    fn put_and_read(buffer: &Arc<RegionBuffer>, hash: KeyHash, value: &[u8]) {
+        let item = FlashItem { key: b"key", hash, value: &[value], expiry_seconds: 0, tag: 0 };
+        let units = LAYOUT.units(entry::entry_bytes(3, value.len()));
+        let mut reservation = buffer.reserve(hash, units, 0).expect("twelve of them fit");
+        let unit = reservation.unit;
+        entry::encode(&item, true, buffer.seal, reservation.bytes());
+        assert!(buffer.entry(unit, hash, |_| ()).is_none(), "not before it is committed");
+        assert!(reservation.commit(|| true));
+        let found = buffer.entry(unit, hash, |bytes| {
+            entry::Entry::decode(bytes, buffer.seal).map(|entry| bytes[entry.value].to_vec())
+        });
+        assert_eq!(found, Some(Ok(value.to_vec())));
+    }
+}

@@ -147,6 +147,7 @@ mod tests {
 
     /// The rates of the module's comment, and that more memory buys a better filter.
     #[test]
+    #[cfg_attr(miri, ignore = "about rates, which take many tries")]
     fn strangers_are_mostly_refused() {
         for (bytes, keys, at_most) in
             [(8, 4, 0.01), (8, 13, 0.13), (8, 30, 0.43), (16, 13, 0.03), (32, 13, 0.01)]

@@ -1,0 +1,78 @@
+//! Runs experiments side by side, each once.
+
+use std::collections::HashMap;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use super::experiment::{Experiment, Measured, StudyError};
+use crate::run::stop::Stop;
+
+/// Told after each experiment: how many of how many are done.
+pub type Progress = Box<dyn Fn(usize, usize) + Send + Sync>;
+
+/// Where and how studies run. Experiments that several figures show are run once.
+pub struct Runner {
+    /// The drive and the cache are so much smaller than the paper's.
+    pub scale: u32,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Ends everything.
+    pub stop: Stop,
+    progress: Progress,
+    done: Mutex<HashMap<String, Measured>>,
+}
+
+impl Runner {
+    /// A runner of experiments on 1/`scale` of the paper's drive.
+    #[must_use]
+    pub fn new(scale: u32, seed: u64, stop: Stop, progress: Progress) -> Self {
+        Self { scale, seed, stop, progress, done: Mutex::default() }
+    }
+
+    /// What `experiments` came to, in their order; as many at once as there are cores.
+    ///
+    /// # Errors
+    /// The first that failed.
+    pub fn run(&self, experiments: &[Experiment]) -> Result<Vec<Measured>, StudyError> {
+        let missing: Vec<&Experiment> =
+            experiments.iter().filter(|it| !self.done.lock().contains_key(&key(it))).collect();
+        let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let failure = Mutex::new(None);
+        let work = || {
+            while let Some(experiment) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match experiment.run(self) {
+                    Ok(measured) => drop(self.done.lock().insert(key(experiment), measured)),
+                    Err(error) => {
+                        failure.lock().get_or_insert(error);
+                        return;
+                    }
+                }
+                (self.progress)(finished.fetch_add(1, Ordering::Relaxed) + 1, missing.len());
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+        if let Some(error) = failure.into_inner() {
+            return Err(error);
+        }
+        let done = self.done.lock();
+        Ok(experiments.iter().map(|it| done[&key(it)].clone()).collect())
+    }
+
+    /// Each of `experiments` with placement and without.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_both(&self, experiments: &[Experiment]) -> Result<Vec<(Measured, Measured)>, StudyError> {
+        let both =
+            experiments.iter().flat_map(|it| [true, false].map(|placement| Experiment { placement, ..*it }));
+        let measured = self.run(&both.collect::<Vec<_>>())?;
+        Ok(measured.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
+    }
+}
+
+fn key(experiment: &Experiment) -> String {
+    format!("{experiment:?}")
+}

@@ -1,0 +1,86 @@
+//! How much of flash the small-object cache has: figures 9 and 12.
+
+use ssd::model::dlwa::theorem_1;
+
+use super::experiment::{Experiment, Measured, Mix, StudyError};
+use super::{Chart, Line, Outcome, Point, Runner};
+
+const PERCENTS: [u32; 7] = [4, 8, 16, 32, 64, 90, 96];
+
+/// Figure 9: write amplification over the small-object cache's share of flash, all of the drive used.
+pub(super) fn fig9(runner: &Runner) -> Result<Outcome, StudyError> {
+    let both = runner.run_both(&PERCENTS.map(of_percent))?;
+    let mut points = Vec::new();
+    for (percent, (placed, mixed)) in PERCENTS.iter().zip(&both) {
+        let name = format!("dlwa, fdp, soc {percent} %");
+        points.push(match percent {
+            4 => Point::within(name, 1.03, placed.dlwa, (1.0, 1.05)),
+            64 => Point::within(name, 2.5, placed.dlwa, (2.25, 2.75)),
+            _ => Point::shown(name, None, placed.dlwa),
+        });
+        points.push(Point::shown(format!("dlwa, non-fdp, soc {percent} %"), None, mixed.dlwa));
+        if *percent >= 90 {
+            let gain = mixed.dlwa / placed.dlwa;
+            points.push(Point::within(format!("gain of fdp, soc {percent} %"), 1.0, gain, (0.9, 1.1)));
+        }
+    }
+    Ok(Outcome { points, charts: vec![chart(&both, None)], notes: Vec::new() })
+}
+
+/// Figure 12: Theorem 1 (paper §4.2) against measurement, with placement.
+pub(super) fn fig12(runner: &Runner) -> Result<Outcome, StudyError> {
+    let placed = runner.run(&PERCENTS.map(of_percent))?;
+    let mut points = Vec::new();
+    let mut curve = Vec::new();
+    for (percent, measured) in PERCENTS.iter().zip(&placed) {
+        let theorem = predicted(*percent)?;
+        curve.push((f64::from(*percent), theorem));
+        points.push(Point::shown(format!("dlwa, measured, soc {percent} %"), None, measured.dlwa));
+        points.push(Point::shown(format!("dlwa, theorem 1, soc {percent} %"), None, theorem));
+        let apart = (measured.dlwa / theorem - 1.0).abs();
+        points.push(Point {
+            accepted: None,
+            ..Point::shown(format!("apart, soc {percent} %"), Some(0.16), apart)
+        });
+    }
+    let both: Vec<_> = placed.iter().map(|it| (it.clone(), it.clone())).collect();
+    let mut drawn = chart(&both, Some(curve));
+    drawn.lines.retain(|line| line.name != "non-FDP");
+    let notes = vec![
+        "Theorem 1 counts the write amplification of the small-object cache alone; where large objects are written beside \
+         it, their share of host writes has none. The paper's 16 % is the most that the two are apart, at high shares."
+            .to_owned(),
+    ];
+    Ok(Outcome { points, charts: vec![drawn], notes })
+}
+
+fn of_percent(soc_percent: u32) -> Experiment {
+    Experiment { soc_percent, ..Experiment::usual(Mix::KvCache, true) }
+}
+
+/// Theorem 1 with all of the drive's spare space behind the small-object cache.
+fn predicted(soc_percent: u32) -> Result<f64, StudyError> {
+    let card =
+        ssd::Card::load(super::experiment::CARD).map_err(|error| StudyError::Output(error.to_string()))?;
+    let usable = card.space.usable_bytes as f64;
+    let soc = usable * f64::from(soc_percent) / 100.0;
+    let spare = card.space.raw_bytes as f64 - usable;
+    theorem_1(soc, soc + spare).map(|it| it.dlwa).map_err(|words| StudyError::Output(words.to_owned()))
+}
+
+fn chart(both: &[(Measured, Measured)], theorem: Option<Vec<(f64, f64)>>) -> Chart {
+    let line = |name, pick: fn(&(Measured, Measured)) -> f64| {
+        Line::new(name, PERCENTS.iter().map(|it| f64::from(*it)).zip(both.iter().map(pick)))
+    };
+    let mut lines = vec![line("FDP", |it| it.0.dlwa), line("non-FDP", |it| it.1.dlwa)];
+    match theorem {
+        Some(curve) => lines.push(Line::new("Theorem 1", curve)),
+        None => lines.push(Line::marks("paper, FDP", [(4.0, 1.03), (64.0, 2.5)])),
+    }
+    Chart {
+        title: "Write amplification over the small-object cache's share".to_owned(),
+        x: "small-object cache, % of flash",
+        y: "DLWA",
+        lines,
+    }
+}

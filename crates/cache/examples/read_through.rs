@@ -1,0 +1,58 @@
+//! A cache in front of something slow: of many callers that miss at once, one fetches and the others wait for it.
+//!
+//! `cargo run -p flashwright-cache --example read_through`
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::error::Error;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use device::timer::{SystemTimer, sleep};
+use flashwright_cache::{Cache, Fetched, InsertOptions};
+
+/// Stands for a database.
+#[derive(Default)]
+struct Source {
+    timer: SystemTimer,
+    reads: AtomicU64,
+}
+
+impl Source {
+    async fn read(&self, key: &[u8]) -> Result<Vec<u8>, String> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        sleep(&self.timer, 50_000_000).await;
+        match key {
+            b"lost" => Err("the source has no such row".to_owned()),
+            _ => Ok([b"row of ", key].concat()),
+        }
+    }
+}
+
+/// What a service does for each request, on whatever executor it has; a thread can wait for it as well.
+async fn serve<'a>(cache: &'a Cache, source: &Source, key: &[u8]) -> Result<Fetched<'a>, String> {
+    cache.get_or_insert_with(key, &InsertOptions::default(), async || source.read(key).await).await
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let (cache, source) = (Cache::builder().dram_bytes(8 << 20).open()?, Source::default());
+    let together = Barrier::new(16);
+    let client = || {
+        together.wait();
+        let row = pollster::block_on(serve(&cache, &source, b"alice")).map(|row| row.to_vec());
+        row == Ok(b"row of alice".to_vec())
+    };
+    let served = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..16).map(|_| scope.spawn(client)).collect();
+        clients.into_iter().map(|client| client.join().unwrap_or(false)).filter(|served| *served).count()
+    });
+    println!("{served} of 16 callers were served by {} read(s)", source.reads.load(Ordering::Relaxed));
+
+    // An error goes to the caller whose fetch it was. It is not kept: the next one tries again.
+    for _ in 0..2 {
+        if let Err(error) = pollster::block_on(serve(&cache, &source, b"lost")) {
+            println!("lost: {error}");
+        }
+    }
+    println!("reads in the end: {}", source.reads.load(Ordering::Relaxed));
+    Ok(cache.close()?)
+}

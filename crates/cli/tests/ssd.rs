@@ -1,0 +1,132 @@
+//! `ssd run`, `ssd cards` and `model` as scripts use them.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn flashwright(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flashwright")).args(arguments).output().unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let arguments = [arguments, &["--json", "-"]].concat();
+    let output = flashwright(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A run that takes no time: 128 units of 32 pages.
+const QUICK: [&str; 7] = ["ssd", "run", "test", "--units", "128", "--pages-per-block", "32"];
+
+#[test]
+fn a_run_has_the_stable_keys_and_the_closed_form_beside_it() {
+    let result = json(&[&QUICK[..], &["--pattern", "uniform", "--op", "28%", "--gc", "fifo"]].concat());
+    assert_eq!(result["command"], "ssd run");
+    assert_eq!(result["world"], "simulated");
+    assert_eq!(result["pattern"], "uniform");
+    assert_eq!(result["verdict"]["passed"], true);
+    assert!((result["op_ratio"].as_f64().unwrap() - 0.28).abs() < 1e-4);
+    let number = |key: &str| result[key].as_u64().unwrap_or_else(|| panic!("{key}: {}", result[key]));
+    assert_eq!(number("host_pages") + number("relocated_pages"), number("media_pages"));
+    assert!(number("gc_events") <= number("erases"));
+    let dlwa = result["dlwa"].as_f64().unwrap();
+    assert_eq!(dlwa, number("media_pages") as f64 / number("host_pages") as f64);
+    assert!((dlwa / result["closed_form"]["dlwa"].as_f64().unwrap() - 1.0).abs() < 0.1);
+    assert_eq!(result["latency_ns"], Value::Null);
+    assert_eq!(result["config"]["gc"], "fifo");
+}
+
+#[test]
+fn a_sequential_run_costs_exactly_one() {
+    let result = json(&[&QUICK[..], &["--pattern", "sequential", "--op", "7%"]].concat());
+    assert_eq!(result["dlwa"], 1.0);
+    assert_eq!(result["relocated_pages"], 0);
+}
+
+#[test]
+fn one_seed_is_the_same_bytes_and_another_is_not() {
+    let run = |seed: &str| {
+        let more = ["--pattern", "zipf", "--timed", "--reads", "50%", "--json", "-", "--seed", seed];
+        flashwright(&[&QUICK[..], &more].concat()).stdout
+    };
+    assert_eq!(run("7"), run("7"));
+    assert_ne!(run("7"), run("8"));
+}
+
+#[test]
+fn streams_are_told_apart_and_placement_changes_what_they_cost() {
+    let mixed = [&QUICK[..], &["--pattern", "mixed", "--op", "17%"]].concat();
+    let of = |placement: &str| {
+        let result = json(&[&mixed[..], &["--placement", placement]].concat());
+        assert_eq!(result["streams"].as_array().unwrap().len(), 2, "{result}");
+        result["dlwa"].as_f64().unwrap()
+    };
+    assert!(of("off") > 1.5 * of("on"));
+}
+
+#[test]
+fn a_timed_run_tells_latencies() {
+    let timed = ["--timed", "--reads", "50%", "--rate", "2000", "--op", "28%"];
+    let result = json(&[&QUICK[..], &timed].concat());
+    for served in ["read", "write"] {
+        let latency = &result["latency_ns"][served];
+        assert!(latency["p50"].as_u64() <= latency["p99"].as_u64() && latency["count"].as_u64() > Some(1000));
+    }
+    let rate = result["latency_ns"]["requests_per_second"].as_f64().unwrap();
+    assert!((rate / 2000.0 - 1.0).abs() < 0.01, "{rate}");
+}
+
+#[test]
+fn cards_are_listed_and_each_figure_has_its_source() {
+    let cards = json(&["ssd", "cards"]);
+    let names: Vec<&str> =
+        cards["cards"].as_array().unwrap().iter().filter_map(|card| card["name"].as_str()).collect();
+    assert_eq!(names, ["pm9d3", "tlc", "qlc", "test"]);
+    let one = flashwright(&["ssd", "cards", "pm9d3"]);
+    let text = String::from_utf8(one.stdout).unwrap();
+    assert!(text.contains("placement.handles = 8") && text.contains("paper §3.2.1"), "{text}");
+}
+
+#[test]
+fn the_closed_forms_answer_with_formula_source_and_inputs() {
+    let dlwa = json(&["model", "dlwa", "--soc", "100%", "--op", "7%"]);
+    assert!((dlwa["result"]["dlwa"].as_f64().unwrap() - 7.817_160).abs() < 1e-6);
+    assert!(dlwa["formula"].as_str().unwrap().contains("delta") && dlwa["source"].is_string());
+    let soc = json(&["model", "dlwa", "--soc", "4%", "--op", "17%"]);
+    assert!((soc["result"]["dlwa"].as_f64().unwrap() - 1.005).abs() < 0.001, "{}", soc["result"]);
+    let carbon = json(&["model", "carbon", "--dlwa", "3.28", "--dram-gb", "43"]);
+    assert!((carbon["result"]["kgco2e"].as_f64().unwrap() - 1143.6).abs() < 0.1);
+    let rated = ["model", "lifetime", "--capacity-gb", "1800", "--dwpd", "3"];
+    let life = json(&[&rated[..], &["--host-mb-per-second", "62.5"]].concat());
+    assert!((life["result"]["years"].as_f64().unwrap() - 5.0).abs() < 1e-9);
+    assert!((life["inputs"]["rated_mb_per_second"].as_f64().unwrap() - 62.5).abs() < 1e-9);
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["ssd", "run", "pm9d4"], "error: pm9d4: no such card; there are pm9d3, tlc, qlc, test"),
+        (&["ssd", "run", "test", "--op", "0%"], "error: logical_pages: "),
+        (&["ssd", "run", "test", "--pages-per-block", "1"], "error: unit_pages: 1 pages are fewer than 2"),
+        (&["ssd", "run", "tlc", "--placement", "on"], "error: --placement: tlc has no placement handles"),
+        (&["ssd", "run", "pm9d3", "--scale", "1/1000000"], "error: pm9d3: space.unit_bytes: at 1/1000000"),
+        (&["model", "dlwa", "--soc", "4%", "--op", "0%"], "error: --op: the physical space must be larger"),
+        (&["model", "lifetime", "--host-mb-per-second", "1"], "error: --drive, --tbw, or --capacity-gb"),
+    ];
+    for (arguments, expected) in cases {
+        let output = flashwright(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(err(&output).starts_with(expected), "{arguments:?}: {}", err(&output));
+        assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+        assert!(output.stdout.is_empty());
+    }
+    for wrong in [&["ssd", "run", "test", "--op", "7"], &["ssd", "run", "test", "--gc", "gready"]] {
+        let output = flashwright(&wrong[..]);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+    }
+}
