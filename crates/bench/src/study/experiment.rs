@@ -24,6 +24,8 @@ const DRIVE_MIB: f64 = 1.88e12 / 1048576.0;
 pub(super) const CARD: &str = "pm9d3";
 /// Mean bytes of a key and its value: see [`Mix::config`].
 const MEAN_ITEM_BYTES: f64 = 2570.0;
+/// Offered load, of all caches together: below what the drive can take in either mode, so that tails compare.
+const OPS_PER_SECOND: u64 = 150_000;
 /// Bytes of all objects that are asked for, over those that flash holds.
 const WORKING_SET: f64 = 2.0;
 /// Host writes before anything is measured, in drive capacities, and at the end.
@@ -134,6 +136,7 @@ impl Experiment {
     fn instance(&self, flash_mib: u64, keys: u64) -> String {
         let (get, set) = self.mix.ratios();
         let (dram, soc, placement) = (self.dram_mb / self.tenants, self.soc_percent, self.placement);
+        let rate = OPS_PER_SECOND / u64::from(self.tenants);
         let (hot, warm, cold) = (0.05 * keys as f64, 0.25 * keys as f64, 0.7 * keys as f64);
         format!(
             r#"{{ "cache_config": {{
@@ -142,6 +145,7 @@ impl Experiment {
   "navySegmentedFifoSegmentRatio": [1], "deviceEnableFDP": {placement}
 }}, "test_config": {{
   "generator": "online", "enableLookaside": true, "numOps": 1000000000000, "numThreads": 16, "numKeys": {keys},
+  "opRatePerSec": {rate}, "opRateBurstSize": 64,
   "getRatio": {get}, "setRatio": {set}, "delRatio": 0.0,
   "keySizeRange": [16, 40], "keySizeRangeProbability": [1.0],
   "valSizeRange": [50, 800, 3000, 9000], "valSizeRangeProbability": [0.62, 0.0, 0.38],
