@@ -196,7 +196,8 @@ impl Builder {
 
     /// Largest item, bytes, header and key included; 1 MiB if not said. Memory is handed to size classes in slabs no
     /// smaller than this, so a cache that is told that its items are small is cut finer: one of 55 MB then holds
-    /// an eighth more bytes of keys and values.
+    /// an eighth more bytes of keys and values. Below 64 times this much [`dram_bytes`](Self::dram_bytes), the largest
+    /// item is the power of two in a 64th of those, but at least 64 KiB.
     #[must_use]
     pub fn max_item_bytes(mut self, bytes: u32) -> Self {
         self.config.dram.max_alloc_bytes = bytes;

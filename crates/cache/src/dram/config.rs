@@ -14,7 +14,8 @@ pub struct DramConfig {
     /// Memory for items, bytes. Whole slabs of it are used: see [`DramConfig::slab_bytes`].
     pub dram_bytes: u64,
     /// Bytes of a slab, a power of two from 64 KiB on; `None` takes 4 MiB, or less where `dram_bytes` would make
-    /// fewer than 1024 slabs (but never less than the largest allocation).
+    /// fewer than 1024 slabs. It is never less than the largest allocation, and that never more than a 64th of
+    /// `dram_bytes` (or 64 KiB): see [`DramConfig::max_alloc_bytes`].
     pub slab_bytes: Option<u32>,
     /// Pools and their shares. One pool of everything by default.
     pub pools: Vec<PoolConfig>,
@@ -22,7 +23,9 @@ pub struct DramConfig {
     pub alloc_factor: f64,
     /// Smallest chunk, bytes.
     pub min_alloc_bytes: u32,
-    /// Largest chunk, bytes: an item with its header and key is never larger.
+    /// Largest chunk, bytes: an item with its header and key is never larger. Where `slab_bytes` is left open and fewer
+    /// than 64 slabs could hold such a chunk, the largest is what a slab of a 64th of the memory holds (but at least
+    /// 64 KiB), and larger items are refused: few large slabs would leave most classes without one.
     pub max_alloc_bytes: u32,
     /// The chunk sizes themselves, ascending; overrides factor, smallest and largest where it is not empty. Each is
     /// raised to a multiple of 8.
@@ -134,6 +137,8 @@ const MIN_SLAB_BYTES: u32 = 64 << 10;
 const USUAL_SLAB_BYTES: u32 = 4 << 20;
 /// With fewer slabs than that, classes that need little hold too much.
 const WANTED_SLABS: u64 = 1024;
+/// With fewer than that, most classes have none: then rather no largest items.
+const LEAST_SLABS: u64 = 64;
 const MAX_SIZES: usize = 256;
 const MAX_POOLS: usize = 64;
 
@@ -154,8 +159,9 @@ impl Layout {
     pub(super) fn of(config: &DramConfig) -> Result<Self, ConfigError> {
         check_pools(config)?;
         let wanted = wanted_sizes(config)?;
-        let (smallest, largest) = (wanted[0], *wanted.last().expect("checked: there is a size"));
-        let slab_bytes = slab_bytes(config, largest)?;
+        let smallest = wanted[0];
+        let wanted = capped(wanted, config);
+        let slab_bytes = slab_bytes(config, *wanted.last().expect("checked: there is a size"))?;
         let sizes = if config.alloc_sizes.is_empty() { widened(&wanted, slab_bytes) } else { wanted };
         let slabs = config.dram_bytes / u64::from(slab_bytes);
         let chunk_bits = (slab_bytes / smallest).next_power_of_two().trailing_zeros();
@@ -214,6 +220,19 @@ fn geometric(min: u32, max: u32, factor: f64) -> Vec<u32> {
     {
         let next = multiple_of_8((f64::from(last) * factor).ceil().min(f64::from(u32::MAX - 8)) as u32);
         sizes.push(next.max(last + 8).min(max));
+    }
+    sizes
+}
+
+/// Leaves out sizes of which a small tier would hold too few, unless sizes or slabs were asked for outright.
+fn capped(mut sizes: Vec<u32>, config: &DramConfig) -> Vec<u32> {
+    let share = (config.dram_bytes / LEAST_SLABS).max(1);
+    let share = u32::try_from(share).map_or(1 << 31, |bytes| 1 << bytes.ilog2());
+    let most = share.max(MIN_SLAB_BYTES).max(sizes[0]);
+    let is_free = config.slab_bytes.is_none() && config.alloc_sizes.is_empty();
+    if is_free && sizes.last().is_some_and(|&largest| largest > most) {
+        sizes.retain(|&size| size < most);
+        sizes.push(most);
     }
     sizes
 }
@@ -281,5 +300,53 @@ fn quotas(config: &DramConfig, slab_count: u32) -> Result<Vec<u32>, String> {
     match quotas.iter().position(|&quota| quota == 0) {
         Some(pool) => Err(format!("pool {:?} gets none", config.pools[pool].name)),
         None => Ok(quotas),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::eviction::S3Fifo;
+
+    use super::*;
+
+    fn layout(dram_bytes: u64, change: impl Fn(&mut DramConfig)) -> Layout {
+        let mut config = DramConfig::new(dram_bytes, Arc::new(|| Box::new(S3Fifo::new(0))));
+        change(&mut config);
+        Layout::of(&config).unwrap()
+    }
+
+    fn largest(layout: &Layout) -> u32 {
+        *layout.sizes.last().unwrap()
+    }
+
+    #[test]
+    fn a_small_tier_has_at_least_64_slabs_and_no_larger_item_than_one_holds() {
+        for (dram_bytes, slab_bytes, slabs) in
+            [(2_300_000, 64 << 10, 35), (5 << 20, 64 << 10, 80), (16 << 20, 256 << 10, 64)]
+        {
+            let layout = layout(dram_bytes, |_| ());
+            assert_eq!((layout.slab_bytes, layout.slab_count), (slab_bytes, slabs), "{dram_bytes} bytes");
+            assert_eq!(largest(&layout), slab_bytes);
+            assert!(layout.sizes.is_sorted_by(|a, b| a < b));
+        }
+    }
+
+    #[test]
+    fn a_tier_that_holds_64_of_the_largest_items_takes_them() {
+        for dram_bytes in [64 << 20, 1 << 30] {
+            let layout = layout(dram_bytes, |_| ());
+            assert_eq!((largest(&layout), layout.slab_bytes), (1 << 20, 1 << 20));
+        }
+        assert_eq!(layout(8 << 30, |_| ()).slab_bytes, 4 << 20);
+    }
+
+    #[test]
+    fn what_is_asked_for_outright_is_not_capped() {
+        let slabs = layout(4 << 20, |config| config.slab_bytes = Some(1 << 20));
+        assert_eq!((largest(&slabs), slabs.slab_bytes), (1 << 20, 1 << 20));
+        let sizes = layout(4 << 20, |config| config.alloc_sizes = vec![64, 1 << 20]);
+        assert_eq!((largest(&sizes), sizes.slab_bytes), (1 << 20, 1 << 20));
+        let smallest = layout(4 << 20, |config| config.min_alloc_bytes = 100_000);
+        assert_eq!((largest(&smallest), smallest.slab_bytes), (100_000, 128 << 10));
     }
 }
