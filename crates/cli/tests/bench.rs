@@ -325,3 +325,17 @@ fn studies_are_listed_for_scripts_too_and_a_wrong_name_is_told_the_right_one() {
     assert_eq!(wrong.status.code(), Some(2));
     assert_eq!(err(&wrong), "error: there is no study `fdp-fig66`; did you mean `fdp-fig6`?\n");
 }
+
+#[test]
+fn a_study_whose_result_cannot_be_written_does_not_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let nowhere = directory.path().join("not/there.json");
+    let figures = directory.path().join("figures");
+    let figures = figures.to_str().unwrap();
+    let said = |more: &[&str]| flashwright(&[&["study", "fdp-table2", "--figures", figures], more].concat());
+    let refused = said(&["--json", nowhere.to_str().unwrap()]);
+    assert_eq!((refused.status.code(), out(&refused).as_str()), (Some(2), ""), "{}", err(&refused));
+    let made = said(&[]);
+    assert_eq!(made.status.code(), Some(0), "{}", err(&made));
+    assert!(out(&made).contains("1081.1") && directory.path().join("figures/fdp-table2.svg").exists());
+}

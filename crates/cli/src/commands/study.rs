@@ -40,6 +40,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         None if arguments.all => STUDIES.iter().collect(),
         None => return list(arguments),
     };
+    let checked = arguments.common.check_result_file().and_then(|()| make_directory(&arguments.figures));
+    if let Err(error) = checked {
+        return usage_error(&error);
+    }
     let stop = Stop::default();
     if let Err(error) = stop_on_signals(&stop) {
         return usage_error(&error.to_string());
@@ -51,11 +55,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn run_all(chosen: &[&Study], runner: &Runner, arguments: &Arguments) -> Result<Finding, String> {
-    let (mut results, mut text, mut failures) = (Vec::new(), String::new(), Vec::new());
+    let (mut results, mut failures) = (Vec::new(), Vec::new());
     for study in chosen {
         let outcome = (study.run)(runner).map_err(|error| format!("{}: {error}", study.name))?;
         let figures = draw(study, &outcome, &arguments.figures)?;
-        text.push_str(&words(study, &outcome, &figures));
+        // All of them take long: each is told as it comes.
+        arguments.common.say(words(study, &outcome, &figures).trim_end());
         let missed = outcome.points.iter().filter(|point| point.ok() == Some(false));
         failures.extend(missed.map(|point| format!("{}: {} is {:.3}", study.name, point.name, point.ours)));
         results.push(to_json(study, &outcome, &figures));
@@ -64,7 +69,7 @@ fn run_all(chosen: &[&Study], runner: &Runner, arguments: &Arguments) -> Result<
         Ok([one]) => one,
         Err(several) => json!({ "studies": several }),
     };
-    Ok(Finding { result, text, failures })
+    Ok(Finding { result, text: String::new(), failures })
 }
 
 fn to_json(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> Value {
@@ -111,7 +116,6 @@ fn words(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> String {
 
 fn draw(study: &Study, outcome: &Outcome, directory: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    std::fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
     let mut files = Vec::new();
     for (number, chart) in outcome.charts.iter().enumerate() {
         let part = if number == 0 { String::new() } else { format!("-{}", number + 1) };
@@ -121,6 +125,10 @@ fn draw(study: &Study, outcome: &Outcome, directory: &Path) -> Result<Vec<PathBu
         files.push(file);
     }
     Ok(files)
+}
+
+fn make_directory(directory: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))
 }
 
 fn list(arguments: &Arguments) -> ExitCode {
