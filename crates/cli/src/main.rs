@@ -7,6 +7,7 @@ mod quantity;
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 /// Flash caching with the wear measured.
@@ -23,7 +24,7 @@ enum Command {
     Bench(commands::bench::Arguments),
     /// Published figures as commands: the paper's value beside ours.
     Study(commands::study::Arguments),
-    /// The model SSD: run it alone, list its cards.
+    /// Drives: look at a real one and prepare it, run a model of one.
     #[command(subcommand)]
     Ssd(commands::ssd::Command),
     /// Closed forms: write amplification, carbon, years of life.
@@ -32,11 +33,58 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(arguments::normalise(std::env::args_os()));
+    let cli = match Cli::try_parse_from(arguments::normalise(std::env::args_os())) {
+        Ok(cli) => cli,
+        Err(answer) => return not_run(&answer),
+    };
     match cli.command {
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Study(arguments) => commands::study::run(&arguments),
         Command::Ssd(command) => commands::ssd::run(&command),
         Command::Model(command) => commands::model::run(&command),
+    }
+}
+
+/// What was typed is no command: help was asked for, or something is wrong, which is one line as all errors are.
+fn not_run(answer: &clap::Error) -> ExitCode {
+    let help = [
+        ErrorKind::DisplayHelp,
+        ErrorKind::DisplayVersion,
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+    ];
+    if help.contains(&answer.kind()) {
+        answer.exit();
+    }
+    output::usage_error(&one_line(&answer.to_string()))
+}
+
+/// Clap's words without its usage, which `--help` shows.
+fn one_line(words: &str) -> String {
+    let words = words.strip_prefix("error: ").unwrap_or(words);
+    let said = words.split("\n\nUsage:").next().unwrap_or(words);
+    let said = said.split("\n\nFor more information").next().unwrap_or(said);
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join(" ").replace(" tip: ", "; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_wrong_is_told_in_one_line() {
+        let told = |typed: &str| {
+            let answer = Cli::try_parse_from(typed.split(' ')).expect_err(typed);
+            one_line(&answer.to_string())
+        };
+        assert_eq!(
+            told("flashwright ssd run pm9d3 --scale 2/3"),
+            "invalid value '2/3' for '--scale <1/N>': \"2/3\" is no scale: write 1/64"
+        );
+        assert_eq!(told("flashwright ssd run"), "the following required arguments were not provided: <CARD>");
+        assert_eq!(
+            told("flashwright model life"),
+            "unrecognized subcommand 'life'; a similar subcommand exists: 'lifetime'"
+        );
     }
 }

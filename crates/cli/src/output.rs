@@ -47,6 +47,13 @@ impl Common {
         self.json.is_some()
     }
 
+    /// Whether the result can be written: asked before a run of hours ends with one that cannot.
+    pub fn check_result_file(&self) -> Result<(), String> {
+        let Some(file) = self.json.as_ref().filter(|file| *file != Path::new("-")) else { return Ok(()) };
+        let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
+        opened.map(drop).map_err(|error| format!("{}: {error}", file.display()))
+    }
+
     /// A line for people, before the end.
     pub fn say(&self, words: &str) {
         if self.quiet {

@@ -297,3 +297,45 @@ fn rows_of_a_trace_that_cannot_be_read_are_counted_and_named() {
     assert!(result["totals"]["trace"]["messages"][0].as_str().unwrap().contains("trace.csv:3"));
     assert!(err(&output).contains("(parse error: 1)"));
 }
+
+#[test]
+fn a_drive_that_is_not_there_is_not_made() {
+    let (directory, file) = config("small.json", SMALL);
+    let deep = directory.path().join("not/there/flash");
+    for (device, said) in [
+        ("/dev/no_such_drive", "/dev/no_such_drive: no such device"),
+        (deep.to_str().unwrap(), "No such file or directory"),
+        ("sim:", "names no card"),
+        ("sim:no_such_card", "no such card"),
+    ] {
+        let output = flashwright(&["bench", &file, "--device", device]);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{device}");
+        let error = err(&output);
+        assert!(error.contains(said) && error.lines().count() == 1, "{device}: {error}");
+    }
+    assert!(!directory.path().join("not").exists());
+}
+
+#[test]
+fn studies_are_listed_for_scripts_too_and_a_wrong_name_is_told_the_right_one() {
+    let listed = flashwright(&["study", "--json", "-"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert!(listed["studies"].as_array().unwrap().iter().any(|it| it["study"] == "fdp-fig6"));
+    let wrong = flashwright(&["study", "fdp-fig66"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert_eq!(err(&wrong), "error: there is no study `fdp-fig66`; did you mean `fdp-fig6`?\n");
+}
+
+#[test]
+fn a_study_whose_result_cannot_be_written_does_not_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let nowhere = directory.path().join("not/there.json");
+    let figures = directory.path().join("figures");
+    let figures = figures.to_str().unwrap();
+    let said = |more: &[&str]| flashwright(&[&["study", "fdp-table2", "--figures", figures], more].concat());
+    let refused = said(&["--json", nowhere.to_str().unwrap()]);
+    assert_eq!((refused.status.code(), out(&refused).as_str()), (Some(2), ""), "{}", err(&refused));
+    let made = said(&[]);
+    assert_eq!(made.status.code(), Some(0), "{}", err(&made));
+    assert!(out(&made).contains("1081.1") && directory.path().join("figures/fdp-table2.svg").exists());
+}

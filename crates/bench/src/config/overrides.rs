@@ -44,6 +44,7 @@ impl FromStr for DeviceSpec {
             "memory" => Err(format!("`{words}`: nothing follows `memory:`; its size is nvmCacheSizeMB")),
             "file" | "" if rest.is_empty() => Err(format!("`{words}` names no path")),
             "file" => Ok(Self::Path(rest.into())),
+            "sim" if rest.is_empty() => Err(format!("`{words}` names no card, as in sim:pm9d3")),
             "sim" => Ok(Self::Simulated(rest.to_owned())),
             _ => Ok(Self::Path(words.into())),
         }

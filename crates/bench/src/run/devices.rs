@@ -111,11 +111,8 @@ impl Sharing {
             placement: self.placement,
             ..OpenOptions::default()
         };
-        if !path.exists()
-            && let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
-        {
-            std::fs::create_dir_all(parent)
-                .map_err(|source| OpenError::Directory { path: parent.into(), source })?;
+        if !path.exists() {
+            make_way(path)?;
         }
         let path =
             if path.is_dir() && self.persistent { path.join("flashwright_cache") } else { path.to_owned() };
@@ -128,5 +125,22 @@ impl Sharing {
             }
             opened => Ok(opened?),
         }
+    }
+}
+
+/// Makes the directory for a file that is not there yet; only the last one, since a longer way that is missing is mistyped.
+/// In `/dev` there are devices only: a file there would be memory that passes for a drive.
+fn make_way(path: &Path) -> Result<(), OpenError> {
+    if path.starts_with("/dev") && !path.starts_with("/dev/shm") {
+        let path = path.display();
+        return Err(OpenError::Config(format!(
+            "flash: {path}: no such device; --device puts flash elsewhere"
+        )));
+    }
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists()) {
+        Some(parent) => {
+            std::fs::create_dir(parent).map_err(|source| OpenError::Directory { path: parent.into(), source })
+        }
+        None => Ok(()),
     }
 }

@@ -154,11 +154,11 @@ impl Experiment {
         )
     }
 
-    /// Runs it until the drive is steady, and on for half as long.
+    /// Runs it until the drive is steady, and on for half as long; `advance` is told what share of it is done.
     ///
     /// # Errors
     /// A run that cannot be, or that was interrupted.
-    pub fn run(&self, runner: &Runner) -> Result<Measured, StudyError> {
+    pub fn run(&self, runner: &Runner, advance: &dyn Fn(f64)) -> Result<Measured, StudyError> {
         let device = Override::Device(DeviceSpec::Simulated(CARD.to_owned()));
         let loaded = load_text(Path::new("study"), &self.config(), &[device]).map_err(SessionError::from)?;
         let Loaded::Config(config) = loaded else { unreachable!("the text is a config") };
@@ -171,7 +171,7 @@ impl Experiment {
         };
         let session = Session::open(&config, options)?;
         let drive = session.drive().cloned().expect("a simulated run has a model drive");
-        let mut watch = Watch::new(drive, runner.stop.clone(), stop);
+        let mut watch = Watch::new(drive, runner.stop.clone(), stop, advance);
         let report = session.run(&config, &mut watch)?;
         if runner.stop.is_set() {
             return Err(StudyError::Interrupted);
@@ -194,7 +194,8 @@ struct Moment {
     drive: Stats,
 }
 
-struct Watch {
+struct Watch<'a> {
+    advance: &'a dyn Fn(f64),
     drive: ModelDrive,
     interrupt: Stop,
     stop: Stop,
@@ -207,12 +208,13 @@ struct Watch {
     end: Option<Moment>,
 }
 
-impl Watch {
-    fn new(drive: ModelDrive, interrupt: Stop, stop: Stop) -> Self {
+impl<'a> Watch<'a> {
+    fn new(drive: ModelDrive, interrupt: Stop, stop: Stop, advance: &'a dyn Fn(f64)) -> Self {
         let space = &drive.card().space;
         let capacity_pages = space.usable_bytes as f64 / f64::from(space.page_bytes);
         let last = drive.stats().unwrap_or_default();
         Self {
+            advance,
             drive,
             interrupt,
             stop,
@@ -285,7 +287,7 @@ fn add(sum: &mut FlashCounts, more: FlashCounts) {
     }
 }
 
-impl Watcher for Watch {
+impl Watcher for Watch<'_> {
     fn look(&mut self, _instances: &[&dyn Observable], _elapsed: Duration) {
         if self.interrupt.is_set() {
             self.stop.set(StopReason::Interrupt);
@@ -299,6 +301,7 @@ impl Watcher for Watch {
             self.curve.push((written, dlwa(&stats.since(&self.last)).unwrap_or(1.0)));
             self.last = stats.clone();
             self.next = written + INTERVAL_CAPACITIES;
+            (self.advance)(written / END_CAPACITIES);
         }
         if self.warm.is_none() && written >= WARM_CAPACITIES {
             self.warm = Some(sum_up(instances, elapsed, stats));

@@ -6,6 +6,7 @@
 mod carbon;
 mod chart;
 pub mod experiment;
+mod progress;
 mod runner;
 mod soc_size;
 mod tenants;
@@ -13,7 +14,8 @@ mod utilisation;
 
 pub use chart::{Chart, Line};
 pub use experiment::StudyError;
-pub use runner::{Progress, Runner};
+pub use progress::Progress;
+pub use runner::Runner;
 
 /// A published figure or table.
 pub struct Study {

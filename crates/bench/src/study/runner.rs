@@ -6,11 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use super::Progress;
 use super::experiment::{Experiment, Measured, StudyError};
 use crate::run::stop::Stop;
-
-/// Told after each experiment: how many of how many are done.
-pub type Progress = Box<dyn Fn(usize, usize) + Send + Sync>;
 
 /// Where and how studies run. Experiments that several figures show are run once.
 pub struct Runner {
@@ -38,22 +36,26 @@ impl Runner {
     pub fn run(&self, experiments: &[Experiment]) -> Result<Vec<Measured>, StudyError> {
         let missing: Vec<&Experiment> =
             experiments.iter().filter(|it| !self.done.lock().contains_key(&key(it))).collect();
-        let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let next = AtomicUsize::new(0);
         let failure = Mutex::new(None);
         let work = || {
-            while let Some(experiment) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
-                match experiment.run(self) {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(experiment) = missing.get(number) else { return };
+                match experiment.run(self, &|share| self.progress.advance(number, share)) {
                     Ok(measured) => drop(self.done.lock().insert(key(experiment), measured)),
                     Err(error) => {
                         failure.lock().get_or_insert(error);
                         return;
                     }
                 }
-                (self.progress)(finished.fetch_add(1, Ordering::Relaxed) + 1, missing.len());
+                self.progress.ended(number);
             }
         };
+        self.progress.begin(missing.len());
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+        self.progress.end();
         if let Some(error) = failure.into_inner() {
             return Err(error);
         }

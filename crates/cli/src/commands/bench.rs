@@ -130,11 +130,11 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
             return usage_error(&error);
         }
     }
-    greet(config, arguments);
     let session = match Session::open(config, options) {
         Ok(session) => session,
         Err(error) => return usage_error(&error),
     };
+    greet(config, arguments);
     warn(config, session.warnings(), arguments);
     match run_session(session, config, arguments) {
         Ok(report) if report.passed() => ExitCode::from(PASSED),

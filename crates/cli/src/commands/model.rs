@@ -130,8 +130,20 @@ fn conclude(common: &Common, command: &str, answer: Result<Answer, String>) -> E
 
 fn lines(values: &Value) -> String {
     let empty = Map::new();
-    let values = values.as_object().unwrap_or(&empty).iter();
-    values.map(|(name, value)| format!("{name:24} {value}\n")).collect()
+    let told = values.as_object().unwrap_or(&empty).iter().filter(|(_, value)| !value.is_null());
+    told.map(|(name, value)| format!("{name:24} {}\n", word(value))).collect()
+}
+
+/// For people: no more digits than mean something. JSON has them all.
+fn word(value: &Value) -> String {
+    match value {
+        Value::String(words) => words.clone(),
+        Value::Number(number) if number.is_f64() => {
+            let rounded = number.as_f64().and_then(|number| format!("{number:.5e}").parse::<f64>().ok());
+            rounded.map_or_else(|| number.to_string(), |rounded| rounded.to_string())
+        }
+        other => other.to_string(),
+    }
 }
 
 fn dlwa(arguments: &DlwaArguments) -> Result<Answer, String> {

@@ -55,10 +55,10 @@ pub struct RunArguments {
     #[arg(long, value_name = "POLICY", default_value = "greedy")]
     gc: VictimPolicy,
     /// Pages of a reclaim unit instead of the card's; there are as many units
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pages_per_block: Option<u32>,
     /// Reclaim units instead of the card's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     units: Option<u32>,
     /// Divide the drive's bytes; it keeps its units and handles
     #[arg(long, value_name = "1/N", value_parser = quantity::scale, default_value = "1")]
@@ -157,13 +157,13 @@ fn cards(arguments: &CardsArguments) -> Result<Finding, String> {
         let handles = card.placement.as_ref().map_or(0, |placement| placement.handles);
         let _ = writeln!(
             text,
-            "{:8} {}\n         {:.2} TB usable, over-provisioning {:.1} %, {} units of {:.2} GiB, pages of {} KiB, {handles} handles, {} DWPD",
+            "{:8} {}\n         {} usable, over-provisioning {:.1} %, {} units of {}, pages of {} KiB, {handles} handles, {} DWPD",
             card.name,
             card.title,
-            card.space.usable_bytes as f64 / 1e12,
+            decimal(card.space.usable_bytes),
             shape.op_ratio() * 100.0,
             shape.units,
-            card.space.unit_bytes as f64 / f64::from(1 << 30),
+            binary(card.space.unit_bytes),
             card.space.page_bytes / 1024,
             card.endurance.dwpd,
         );
@@ -172,6 +172,22 @@ fn cards(arguments: &CardsArguments) -> Result<Finding, String> {
         text.push_str(&sources(&cards[0]));
     }
     Ok(Finding { result: json!({ "cards": cards }), text, failures: Vec::new() })
+}
+
+/// Bytes as drives are sold.
+fn decimal(bytes: u64) -> String {
+    if bytes < 1_000_000_000_000 {
+        return format!("{:.0} MB", bytes as f64 / 1e6);
+    }
+    format!("{:.2} TB", bytes as f64 / 1e12)
+}
+
+/// Bytes as drives are built.
+fn binary(bytes: u64) -> String {
+    if bytes < 1 << 30 {
+        return format!("{} KiB", bytes >> 10);
+    }
+    format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30))
 }
 
 /// Each figure of a card with its source.

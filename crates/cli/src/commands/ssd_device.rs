@@ -110,24 +110,27 @@ pub fn precondition(arguments: &PreconditionArguments) -> ExitCode {
         max_passes: arguments.max_passes,
         seed: arguments.common.seed,
     };
-    let found = destroy(&arguments.device, arguments.yes, |device, stop| {
-        let bar = Bar::new(arguments.common.quiet);
-        let mut told = 0;
-        let outcome = precondition::run(device, drive::clock(), &options, &mut |done, most, rounds| {
-            bar.set(done, most, "of at most");
-            for (number, round) in rounds.iter().enumerate().skip(told) {
-                bar.line(&text::round(number + 1, round));
-            }
-            told = rounds.len();
-            !stop.is_set()
-        });
-        bar.finish();
-        let outcome = outcome.map_err(|error| error.to_string())?;
-        let words = format!("{}: {}\n", arguments.device.display(), text::outcome(&outcome));
-        let failures = (!outcome.steady).then(|| "the drive did not become steady".to_owned());
-        let failures = failures.into_iter().collect();
-        Ok(Finding { failures, ..finding(json::outcome(&outcome), words) })
-    });
+    let fill = || {
+        destroy(&arguments.device, arguments.yes, |device, stop| {
+            let bar = Bar::new(arguments.common.quiet);
+            let mut told = 0;
+            let outcome = precondition::run(device, drive::clock(), &options, &mut |done, most, rounds| {
+                bar.set(done, most, "of at most");
+                for (number, round) in rounds.iter().enumerate().skip(told) {
+                    bar.line(&text::round(number + 1, round));
+                }
+                told = rounds.len();
+                !stop.is_set()
+            });
+            bar.finish();
+            let outcome = outcome.map_err(|error| error.to_string())?;
+            let words = format!("{}: {}\n", arguments.device.display(), text::outcome(&outcome));
+            let failures = (!outcome.steady).then(|| "the drive did not become steady".to_owned());
+            let failures = failures.into_iter().collect();
+            Ok(Finding { failures, ..finding(json::outcome(&outcome), words) })
+        })
+    };
+    let found = arguments.common.check_result_file().and_then(|()| fill());
     let config = json!({
         "device": arguments.device.display().to_string(),
         "write_bytes": options.write_bytes,

@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::commands::bench::stop_on_signals;
-use crate::output::{Common, Finding, USAGE, usage_error};
+use crate::output::{Common, Finding, usage_error};
 
 /// The command line of `study`.
 #[derive(Debug, Args)]
@@ -23,7 +23,7 @@ pub struct Arguments {
     /// The drive and the cache are so much smaller than the paper's
     #[arg(long, value_name = "1/N", default_value = "1/2048", value_parser = crate::quantity::scale)]
     scale: u32,
-    /// Where the figures go
+    /// Where the pictures go, as SVG files
     #[arg(long, value_name = "DIRECTORY", default_value = "studies")]
     figures: PathBuf,
     #[command(flatten)]
@@ -40,21 +40,27 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         None if arguments.all => STUDIES.iter().collect(),
         None => return list(arguments),
     };
+    let checked = arguments.common.check_result_file().and_then(|()| make_directory(&arguments.figures));
+    if let Err(error) = checked {
+        return usage_error(&error);
+    }
     let stop = Stop::default();
     if let Err(error) = stop_on_signals(&stop) {
         return usage_error(&error.to_string());
     }
-    let runner = Runner::new(arguments.scale, arguments.common.seed, stop, progress(&arguments.common));
+    let runner =
+        Runner::new(arguments.scale, arguments.common.seed, stop, Progress::new(arguments.common.quiet));
     let config = json!({ "scale": format!("1/{}", arguments.scale) });
     arguments.common.conclude("study", &config, run_all(&chosen, &runner, arguments))
 }
 
 fn run_all(chosen: &[&Study], runner: &Runner, arguments: &Arguments) -> Result<Finding, String> {
-    let (mut results, mut text, mut failures) = (Vec::new(), String::new(), Vec::new());
+    let (mut results, mut failures) = (Vec::new(), Vec::new());
     for study in chosen {
         let outcome = (study.run)(runner).map_err(|error| format!("{}: {error}", study.name))?;
         let figures = draw(study, &outcome, &arguments.figures)?;
-        text.push_str(&words(study, &outcome, &figures));
+        // All of them take long: each is told as it comes.
+        arguments.common.say(words(study, &outcome, &figures).trim_end());
         let missed = outcome.points.iter().filter(|point| point.ok() == Some(false));
         failures.extend(missed.map(|point| format!("{}: {} is {:.3}", study.name, point.name, point.ours)));
         results.push(to_json(study, &outcome, &figures));
@@ -63,7 +69,7 @@ fn run_all(chosen: &[&Study], runner: &Runner, arguments: &Arguments) -> Result<
         Ok([one]) => one,
         Err(several) => json!({ "studies": several }),
     };
-    Ok(Finding { result, text, failures })
+    Ok(Finding { result, text: String::new(), failures })
 }
 
 fn to_json(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> Value {
@@ -110,7 +116,6 @@ fn words(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> String {
 
 fn draw(study: &Study, outcome: &Outcome, directory: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    std::fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
     let mut files = Vec::new();
     for (number, chart) in outcome.charts.iter().enumerate() {
         let part = if number == 0 { String::new() } else { format!("-{}", number + 1) };
@@ -122,29 +127,20 @@ fn draw(study: &Study, outcome: &Outcome, directory: &Path) -> Result<Vec<PathBu
     Ok(files)
 }
 
-fn progress(common: &Common) -> Progress {
-    if common.quiet {
-        return Box::new(|_, _| {});
-    }
-    Box::new(|done, of| eprintln_line(&format!("{done} of {of} runs")))
-}
-
-/// Nobody at the other end is no error.
-fn eprintln_line(words: &str) {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "{words}");
+fn make_directory(directory: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))
 }
 
 fn list(arguments: &Arguments) -> ExitCode {
-    for study in STUDIES {
-        arguments.common.say(&format!("{:<11} {}", study.name, study.title));
-    }
-    ExitCode::SUCCESS
+    let text = STUDIES.iter().map(|study| format!("{:<11} {}\n", study.name, study.title)).collect();
+    let studies = STUDIES.iter().map(|study| json!({ "study": study.name, "title": study.title }));
+    let result = json!({ "studies": studies.collect::<Vec<_>>() });
+    let found = Finding { result, text, failures: Vec::new() };
+    arguments.common.conclude("study", &json!({}), Ok(found))
 }
 
 fn unknown(name: &str) -> ExitCode {
     let nearest = bench::config::knob::nearest(name, STUDIES.iter().map(|study| study.name));
     let hint = nearest.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-    eprintln_line(&format!("error: there is no study `{name}`{hint}"));
-    ExitCode::from(USAGE)
+    usage_error(&format!("there is no study `{name}`{hint}"))
 }
