@@ -159,6 +159,7 @@ fn the_json_has_the_names_of_the_design() {
         "environment",
         "seed",
         "world",
+        "drive",
         "instances",
         "totals",
         "verdict",

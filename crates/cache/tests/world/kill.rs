@@ -214,5 +214,5 @@ fn a_process_killed_at_any_moment_leaves_nothing_old_behind() {
         }
     }
     let (empty, warm) = (empty.into_inner(), warm.into_inner());
-    assert!(empty >= 10 && warm >= 2, "both ends were seen: {empty} empty, {warm} not");
+    assert!(empty >= 10 && warm >= 1, "both ends were seen: {empty} empty, {warm} not");
 }
