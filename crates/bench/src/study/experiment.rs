@@ -22,11 +22,15 @@ use crate::session::{Session, SessionError, SessionOptions};
 const DRIVE_MIB: f64 = 1.88e12 / 1048576.0;
 /// The card of that drive.
 pub(super) const CARD: &str = "pm9d3";
-/// Mean bytes of a key and its value: see [`Mix::config`].
-const MEAN_ITEM_BYTES: f64 = 2570.0;
+/// Mean bytes of a key and its value.
+const SMALL_MEAN_BYTES: f64 = 450.0;
+const LARGE_MEAN_BYTES: f64 = 6030.0;
+/// Share of the requests that are for small objects: with 4 % of flash, buckets then write six bytes of ten, which is
+/// what makes the paper's write amplification without placement.
+const SMALL_OPS: f64 = 0.68;
 /// Offered load, of all caches together: below what the drive can take in either mode, so that tails compare.
 const OPS_PER_SECOND: u64 = 150_000;
-/// Bytes of all objects that are asked for, over those that flash holds.
+/// Bytes of all objects of a kind that are asked for, over all of flash.
 const WORKING_SET: f64 = 2.0;
 /// Host writes before anything is measured, in drive capacities, and at the end.
 const WARM_CAPACITIES: f64 = 5.0;
@@ -121,36 +125,50 @@ impl Experiment {
     #[must_use]
     pub fn config(&self) -> String {
         let flash_mib = DRIVE_MIB * self.utilisation / f64::from(self.tenants);
-        let keys = (flash_mib * 1048576.0 * WORKING_SET / MEAN_ITEM_BYTES) as u64;
         let mut text = String::from("[");
         for tenant in 0..self.tenants {
             let comma = if tenant > 0 { "," } else { "" };
-            let _ = write!(text, "{comma}{}", self.instance(flash_mib as u64, keys));
+            let _ = write!(text, "{comma}{}", self.instance(flash_mib));
         }
         text + "]"
     }
 
-    /// Of a hundred objects 62 are of 50 to 800 bytes and go to buckets, 38 of 3 to 9 kB and go to regions: with the usual
-    /// 4 % of flash, buckets then write six bytes of ten, which is what makes the paper's write amplification without
-    /// placement. A twentieth of the keys gets half of the requests.
-    fn instance(&self, flash_mib: u64, keys: u64) -> String {
-        let (get, set) = self.mix.ratios();
+    /// Sets come in two pools: objects with values of 50 to 800 bytes, which go to buckets, and of 3 to 9 kB, which go to
+    /// regions. There are more of each kind than all of flash could hold, so that no share of it is ever idle. A miss is
+    /// not filled: what is written does not depend on what is found.
+    fn instance(&self, flash_mib: f64) -> String {
+        let keys_of = |mean_bytes: f64| WORKING_SET * flash_mib * 1048576.0 / mean_bytes;
+        let (small, large) = (keys_of(SMALL_MEAN_BYTES), keys_of(LARGE_MEAN_BYTES));
+        let keys = (small + large) as u64;
+        let pools = [self.pool(small, "[50, 800]"), self.pool(large, "[3000, 9000]")].join(",");
+        let (small_keys, small_ops) = (small / (small + large), SMALL_OPS);
+        let (large_keys, large_ops) = (1.0 - small_keys, 1.0 - small_ops);
         let (dram, soc, placement) = (self.dram_mb / self.tenants, self.soc_percent, self.placement);
-        let rate = OPS_PER_SECOND / u64::from(self.tenants);
-        let (hot, warm, cold) = (0.05 * keys as f64, 0.25 * keys as f64, 0.7 * keys as f64);
+        let (flash, rate) = (flash_mib as u64, OPS_PER_SECOND / u64::from(self.tenants));
         format!(
             r#"{{ "cache_config": {{
-  "cacheSizeMB": {dram}, "maxAllocSize": 16384, "allocFactor": 1.2,
-  "nvmCacheSizeMB": {flash_mib}, "navyBigHashSizePct": {soc}, "navySmallItemMaxSize": 2048, "navyBlockSize": 4096,
+  "cacheSizeMB": {dram}, "maxAllocSize": 16384, "allocFactor": 1.2, "numPools": 2, "poolSizes": [0.3, 0.7],
+  "nvmCacheSizeMB": {flash}, "navyBigHashSizePct": {soc}, "navySmallItemMaxSize": 2048, "navyBlockSize": 4096,
   "navySegmentedFifoSegmentRatio": [1], "deviceEnableFDP": {placement}
 }}, "test_config": {{
-  "generator": "online", "enableLookaside": true, "numOps": 1000000000000, "numThreads": 16, "numKeys": {keys},
+  "generator": "online", "numOps": 1000000000000, "numThreads": 16, "numKeys": {keys},
   "opRatePerSec": {rate}, "opRateBurstSize": 64,
+  "keyPoolDistribution": [{small_keys}, {large_keys}], "opPoolDistribution": [{small_ops}, {large_ops}],
+  "poolDistributions": [{pools}]
+}} }}"#
+        )
+    }
+
+    /// A twentieth of a pool's keys gets half of its requests.
+    fn pool(&self, keys: f64, value_bytes: &str) -> String {
+        let (get, set) = self.mix.ratios();
+        let (hot, warm, cold) = (0.05 * keys, 0.25 * keys, 0.7 * keys);
+        format!(
+            r#"{{
   "getRatio": {get}, "setRatio": {set}, "delRatio": 0.0,
   "keySizeRange": [16, 40], "keySizeRangeProbability": [1.0],
-  "valSizeRange": [50, 800, 3000, 9000], "valSizeRangeProbability": [0.62, 0.0, 0.38],
-  "popularityBuckets": [{hot}, {warm}, {cold}], "popularityWeights": [0.5, 0.3, 0.2]
-}} }}"#
+  "valSizeRange": {value_bytes}, "valSizeRangeProbability": [1.0],
+  "popularityBuckets": [{hot}, {warm}, {cold}], "popularityWeights": [0.5, 0.3, 0.2] }}"#
         )
     }
 

@@ -19,6 +19,11 @@ pub(super) fn fig9(runner: &Runner) -> Result<Outcome, StudyError> {
             _ => Point::shown(name, None, placed.dlwa),
         });
         points.push(Point::shown(format!("dlwa, non-fdp, soc {percent} %"), None, mixed.dlwa));
+        points.push(Point::shown(
+            format!("share of writes from buckets, soc {percent} %"),
+            None,
+            mixed.soc_write_share,
+        ));
         if *percent >= 90 {
             let gain = mixed.dlwa / placed.dlwa;
             points.push(Point::within(format!("gain of fdp, soc {percent} %"), 1.0, gain, (0.9, 1.1)));
