@@ -14,9 +14,9 @@ use bench::run::stop::Stop;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::bench::stop_on_signals;
 use crate::output::{Common, Finding};
 use crate::quantity;
+use crate::signals::stop_on_signals;
 
 /// The command line of `ssd info`.
 #[derive(Debug, Args)]
@@ -130,7 +130,7 @@ pub fn precondition(arguments: &PreconditionArguments) -> ExitCode {
             Ok(Finding { failures, ..finding(json::outcome(&outcome), words) })
         })
     };
-    let found = arguments.common.check_result_file().and_then(|()| fill());
+    let found = arguments.common.check_result_file().map_err(|error| error.to_string()).and_then(|()| fill());
     let config = json!({
         "device": arguments.device.display().to_string(),
         "write_bytes": options.write_bytes,
@@ -189,7 +189,7 @@ impl Shown<'_> {
         let common = &self.arguments.common;
         if !self.header {
             let unknown = sample.wear.untold.iter();
-            unknown.for_each(|(what, why)| common.say(&format!("unknown: {what}: {why}")));
+            unknown.for_each(|(what, why)| common.say(&format_args!("unknown: {what}: {why}")));
             self.header = true;
         }
         common.say(&text::sample(sample));
