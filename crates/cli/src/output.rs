@@ -1,7 +1,7 @@
 //! Where results and words go: what all commands share.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -38,11 +38,6 @@ pub struct Finding {
 }
 
 impl Common {
-    /// Whether a bar or lines of progress are welcome: not beside JSON on a pipe that nobody watches.
-    pub fn shows_progress(&self) -> bool {
-        !self.quiet && std::io::stderr().is_terminal()
-    }
-
     /// Whether somebody asked for the result as JSON.
     pub fn wants_json(&self) -> bool {
         self.json.is_some()

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench::drive::bar::Bar;
+use bench::bar::{Bar, Unit};
 use bench::drive::precondition::{self, Options};
 use bench::drive::wear::{CSV_HEADER, Sample, Watched};
 use bench::drive::{self, json, text};
@@ -88,7 +88,7 @@ pub fn info(arguments: &InfoArguments) -> ExitCode {
 /// Runs `ssd trim`.
 pub fn trim(arguments: &TrimArguments) -> ExitCode {
     let found = destroy(&arguments.device, arguments.yes, |device, stop| {
-        let bar = Bar::new(arguments.common.quiet);
+        let bar = Bar::new(Unit::Bytes, arguments.common.quiet);
         let capacity = device.geometry().capacity_bytes;
         let trimmed = drive::trim(device, |done_bytes| {
             bar.set(done_bytes, capacity, "trimmed");
@@ -112,7 +112,7 @@ pub fn precondition(arguments: &PreconditionArguments) -> ExitCode {
     };
     let fill = || {
         destroy(&arguments.device, arguments.yes, |device, stop| {
-            let bar = Bar::new(arguments.common.quiet);
+            let bar = Bar::new(Unit::Bytes, arguments.common.quiet);
             let mut told = 0;
             let outcome = precondition::run(device, drive::clock(), &options, &mut |done, most, rounds| {
                 bar.set(done, most, "of at most");
