@@ -50,6 +50,17 @@ impl Nodes {
         linked(self.links[slot.0 as usize].older)
     }
 
+    /// Reads the links of these slots and of their neighbours, all at the same time: see
+    /// [`Eviction::look_ahead`](crate::Eviction::look_ahead).
+    pub fn look_ahead(&self, slots: &[Slot]) {
+        let link = |slot: u32| self.links.get(slot as usize).copied().unwrap_or(LOOSE_LINK);
+        // Two loops: all first links are under way before one is waited for.
+        let read = slots.iter().fold(0, |read, slot| read ^ link(slot.0).newer);
+        let neighbours = slots.iter().map(|slot| link(slot.0));
+        let read = neighbours.fold(read, |read, near| read ^ link(near.newer).older ^ link(near.older).newer);
+        std::hint::black_box(read);
+    }
+
     /// Makes room for a slot that is about to be linked.
     #[inline]
     fn cover(&mut self, slot: Slot) {
@@ -115,6 +126,7 @@ impl List {
     }
 
     /// Adds a loose slot as the newest.
+    #[inline]
     pub fn push_front(&mut self, nodes: &mut Nodes, slot: Slot) {
         nodes.cover(slot);
         debug_assert!(!nodes.is_linked(slot), "slot {} is already in a list", slot.0);
@@ -128,6 +140,7 @@ impl List {
     }
 
     /// Adds a loose slot as the oldest.
+    #[inline]
     pub fn push_back(&mut self, nodes: &mut Nodes, slot: Slot) {
         nodes.cover(slot);
         debug_assert!(!nodes.is_linked(slot), "slot {} is already in a list", slot.0);
@@ -141,6 +154,7 @@ impl List {
     }
 
     /// Takes out a slot of this list.
+    #[inline]
     pub fn unlink(&mut self, nodes: &mut Nodes, slot: Slot) {
         let Link { newer, older } = std::mem::replace(&mut nodes.links[slot.0 as usize], LOOSE_LINK);
         assert_ne!(newer, LOOSE, "slot {} is in no list", slot.0);
@@ -156,6 +170,7 @@ impl List {
     }
 
     /// Takes out the oldest.
+    #[inline]
     pub fn pop_back(&mut self, nodes: &mut Nodes) -> Option<Slot> {
         let back = self.back()?;
         self.unlink(nodes, back);
@@ -163,6 +178,7 @@ impl List {
     }
 
     /// Makes a slot of this list the newest.
+    #[inline]
     pub fn move_to_front(&mut self, nodes: &mut Nodes, slot: Slot) {
         if self.front != slot.0 {
             self.unlink(nodes, slot);
