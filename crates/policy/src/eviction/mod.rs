@@ -6,6 +6,7 @@ pub mod fifo;
 pub mod gdsf;
 pub mod lru;
 pub mod lru_2q;
+pub mod mid_point;
 pub mod refresh;
 pub mod s3_fifo;
 pub mod sieve;
