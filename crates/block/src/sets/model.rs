@@ -345,7 +345,7 @@ proptest! {
         };
         let found = held(&pair.sets);
         let mut restored = Sets::restore(config, found.clone()).expect("it was a cache before");
-        prop_assert_eq!(held(&restored), found.clone());
+        prop_assert_eq!(&held(&restored), &found);
         // All the rest of the slots is free, and each can be taken once.
         let free = u64::from(config.geometry.slots()) - found.len() as u64;
         let mut taken = 0;
