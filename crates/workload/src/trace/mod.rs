@@ -30,6 +30,7 @@ pub mod survey;
 mod twitter;
 mod vscsi;
 mod webcachesim;
+pub mod write;
 
 pub use access::{Access, AccessKind, Accesses, OnBadRow, OpenOptions, PageSize, ReadReport, ZeroSize, open};
 pub use amplify::{Amplify, SuffixRule};
@@ -37,6 +38,7 @@ pub use columns::RowError;
 pub use error::TraceError;
 pub use replay::{Order, Replay, ReplayConfig, ReplayStats};
 pub use survey::Survey;
+pub use write::{Target, WriteError, Writer, Written};
 
 use detect::Head;
 use records::Framing;
