@@ -18,3 +18,4 @@ pub mod report;
 pub mod run;
 pub mod session;
 pub mod study;
+pub mod trace;
