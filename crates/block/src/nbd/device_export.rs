@@ -32,6 +32,12 @@ impl DeviceExport {
         Self { device, geometry, zeros: Arc::new(IoBuffer::zeroed(zeros_bytes)) }
     }
 
+    /// What is served.
+    #[must_use]
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
     fn read(&self, offset: u64, buffer: IoBuffer, completion: Completion) {
         if buffer.len() as u64 <= u64::from(self.geometry.max_io_bytes) {
             return self.device.submit(Request::Read { offset, buffer }, completion);

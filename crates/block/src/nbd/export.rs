@@ -7,7 +7,7 @@ use device::{Completion, IoBuffer, IoError, IoSlice};
 /// # Contract
 ///
 /// * **Shape.** Offsets and lengths are multiples of [`Shape::block_bytes`], never 0 long, and end inside
-///   [`Shape::size_bytes`]: the server has checked. No buffer is longer than 32 MiB.
+///   [`Shape::size_bytes`]: the server has checked. No buffer is longer than 32 MiB and a block at each end.
 /// * **Completion.** Every operation is completed exactly once, from any thread, perhaps within [`submit`](Self::submit),
 ///   which never waits for a medium. A read gives its buffer back, filled.
 /// * **Durability.** A flush covers every write completed before it was submitted, whoever submitted them: that is what lets

@@ -23,17 +23,22 @@
 
 mod bell;
 mod budget;
+mod byte_export;
 mod connection;
 mod device_export;
 mod export;
+#[cfg(test)]
+mod fuzz;
 mod handshake;
 mod intake;
 mod link;
 mod pieces;
+mod ranges;
 mod server;
 mod transmission;
 mod wire;
 
+pub use byte_export::ByteExport;
 pub use device_export::DeviceExport;
 pub use export::{Context, Export, Extent, Operation, Shape};
 pub use server::{Address, ConnectionCounts, Options, Server};
