@@ -10,6 +10,7 @@
 //! This room does not know how the engine keeps its promises: the loop sees a [`run::target::Target`].
 
 pub mod bar;
+pub mod block;
 pub mod config;
 pub mod consistency;
 pub mod drive;
@@ -20,3 +21,4 @@ pub mod report;
 pub mod run;
 pub mod session;
 pub mod study;
+pub mod trace;

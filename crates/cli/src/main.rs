@@ -5,6 +5,7 @@ mod commands;
 mod output;
 mod quantity;
 mod signals;
+mod trace_flags;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,9 @@ enum Command {
     /// Drives: look at a real one and prepare it, run a model of one.
     #[command(subcommand)]
     Ssd(commands::ssd::Command),
+    /// Traces: what is in one, one in another form.
+    #[command(subcommand)]
+    Trace(commands::trace::Command),
     /// Closed forms: write amplification, carbon, years of life.
     #[command(subcommand)]
     Model(commands::model::Command),
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Study(arguments) => commands::study::run(&arguments),
         Command::Ssd(command) => commands::ssd::run(&command),
+        Command::Trace(command) => commands::trace::run(&command),
         Command::Model(command) => commands::model::run(&command),
     }
 }

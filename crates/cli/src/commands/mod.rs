@@ -5,3 +5,4 @@ pub mod model;
 pub mod ssd;
 pub mod ssd_device;
 pub mod study;
+pub mod trace;
