@@ -4,7 +4,7 @@
 //! and [`report`] says how it went. [`environment`] and [`progress`] are what the report and the user want to know besides;
 //! [`bar`] shows how far anything is.
 //!
-//! [`session`] ties them together. [`drive`] is for a drive alone: looking at it, trimming, filling and watching it.
+//! [`session`] ties them together. [`simulate`] is for policies alone: hit ratios over a trace. [`drive`] is for a drive alone: looking at it, trimming, filling and watching it.
 //!
 //! This room does not know how the engine keeps its promises: the loop sees a [`run::target::Target`].
 
@@ -17,4 +17,5 @@ pub mod progress;
 pub mod report;
 pub mod run;
 pub mod session;
+pub mod simulate;
 pub mod study;

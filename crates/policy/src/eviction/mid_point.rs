@@ -135,9 +135,8 @@ impl SetQueues {
         let queues = self.sets[set as usize];
         let first = set * self.ways;
         let links = &self.links[first as usize..];
-        let up = move |from: Option<Slot>| {
-            std::iter::successors(from, move |way| links[way.0 as usize].newer())
-        };
+        let up =
+            move |from: Option<Slot>| std::iter::successors(from, move |way| links[way.0 as usize].newer());
         up(queues.warm.back()).chain(up(queues.hot.back())).map(move |way| Slot(first + way.0))
     }
 
@@ -321,7 +320,8 @@ mod tests {
             queues.hit(Slot(slot));
         }
         let before = order(&queues, 0);
-        for policy in [SetPolicy::Lru2q { hot_percent: 25, promote_hits: 1 }, SetPolicy::Lru, SetPolicy::Fifo] {
+        for policy in [SetPolicy::Lru2q { hot_percent: 25, promote_hits: 1 }, SetPolicy::Lru, SetPolicy::Fifo]
+        {
             queues.set_policy(policy);
             assert_eq!(order(&queues, 0), before, "{policy:?}");
         }
