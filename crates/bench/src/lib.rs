@@ -9,6 +9,7 @@
 //! This room does not know how the engine keeps its promises: the loop sees a [`run::target::Target`].
 
 pub mod bar;
+pub mod block;
 pub mod config;
 pub mod consistency;
 pub mod drive;
@@ -19,3 +20,4 @@ pub mod run;
 pub mod session;
 pub mod simulate;
 pub mod study;
+pub mod trace;

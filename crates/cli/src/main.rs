@@ -5,6 +5,7 @@ mod commands;
 mod output;
 mod quantity;
 mod signals;
+mod trace_flags;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,9 @@ enum Command {
     /// Drives: look at a real one and prepare it, run a model of one.
     #[command(subcommand)]
     Ssd(commands::ssd::Command),
+    /// Traces: what is in one, one in another form.
+    #[command(subcommand)]
+    Trace(commands::trace::Command),
     /// Closed forms: write amplification, carbon, years of life.
     #[command(subcommand)]
     Model(commands::model::Command),
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => commands::simulate::run(&arguments),
         Command::Study(arguments) => commands::study::run(&arguments),
         Command::Ssd(command) => commands::ssd::run(&command),
+        Command::Trace(command) => commands::trace::run(&command),
         Command::Model(command) => commands::model::run(&command),
     }
 }

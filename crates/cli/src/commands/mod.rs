@@ -6,3 +6,4 @@ pub mod simulate;
 pub mod ssd;
 pub mod ssd_device;
 pub mod study;
+pub mod trace;

@@ -31,7 +31,7 @@ pub struct Access {
     /// When, on the trace's own clock; never before the access ahead of it. Where the trace has no time, the
     /// access's number (from 0) in milliseconds.
     pub time_ns: u64,
-    /// The object. Keys that are decimal numbers (without leading zeros, below 10^19) are kept, other keys are
+    /// The object. Keys that are decimal numbers of 64 bits (without leading zeros) are kept, other keys are
     /// hashed with XXH3-64, and so are blocks of a numbered disk.
     pub key: u64,
     /// What the object takes. Never 0, except where the trace deletes or [`ZeroSize::Keep`] is asked for.

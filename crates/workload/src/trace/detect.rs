@@ -58,7 +58,8 @@ impl<'a> Head<'a> {
         !self.bytes.iter().any(|byte| *byte < b' ' && !b"\t\n\r".contains(byte))
     }
 
-    fn ends_like(&self, format: &Format) -> bool {
+    /// Whether its name ends as this format's files do.
+    pub(super) fn ends_like(&self, format: &Format) -> bool {
         format.extensions.iter().any(|ending| self.name.ends_with(&format!(".{ending}")))
     }
 }

@@ -9,23 +9,36 @@
 pub mod access;
 pub mod amplify;
 mod arc;
+mod cdn;
 mod columns;
 mod detect;
 mod error;
 mod input;
 mod kv;
 mod lirs;
+mod mooncake;
+mod msr;
+mod numbers;
 mod oracle_general;
 mod plain;
 mod records;
 pub mod replay;
 mod rows;
+mod spc;
+mod storage;
+pub mod survey;
+mod twitter;
+mod vscsi;
+mod webcachesim;
+pub mod write;
 
 pub use access::{Access, AccessKind, Accesses, OnBadRow, OpenOptions, PageSize, ReadReport, ZeroSize, open};
 pub use amplify::{Amplify, SuffixRule};
 pub use columns::RowError;
 pub use error::TraceError;
 pub use replay::{Order, Replay, ReplayConfig, ReplayStats};
+pub use survey::Survey;
+pub use write::{Target, WriteError, Writer, Written};
 
 use detect::Head;
 use records::Framing;
@@ -50,8 +63,25 @@ pub struct Format {
 }
 
 /// The formats that can be read.
-pub static FORMATS: [&Format; 5] =
-    [&plain::FORMAT, &kv::FORMAT, &oracle_general::FORMAT, &arc::FORMAT, &lirs::FORMAT];
+pub static FORMATS: [&Format; 17] = [
+    &plain::FORMAT,
+    &kv::FORMAT,
+    &cdn::FORMAT,
+    &storage::FORMAT,
+    &twitter::FORMAT,
+    &oracle_general::FORMAT,
+    &webcachesim::FORMAT,
+    &msr::FORMAT,
+    &spc::FORMAT,
+    &arc::FORMAT,
+    &lirs::FORMAT,
+    &vscsi::FORMAT,
+    &mooncake::FORMAT,
+    &numbers::U32_LE,
+    &numbers::U32_BE,
+    &numbers::U64_LE,
+    &numbers::U64_BE,
+];
 
 impl Format {
     /// The format called `name`.

@@ -47,7 +47,6 @@ pub(super) struct Record {
 }
 
 impl Record {
-    #[cfg(test)]
     pub(super) fn encode(&self) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         bytes[TIME..OBJECT].copy_from_slice(&self.time_seconds.to_le_bytes());

@@ -80,6 +80,33 @@ impl Object {
     }
 }
 
+/// Longest request of a block trace.
+pub(super) const MAX_IO_BYTES: u64 = u32::MAX as u64;
+
+/// A range of bytes of a disk or a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    /// Tells disks or files apart; 0 where there is only one.
+    pub(super) volume: u64,
+    pub(super) start_bytes: u64,
+    pub(super) bytes: u64,
+}
+
+impl Extent {
+    /// The pages that the range touches, and what each of them has. Without pages, the range itself is an object.
+    pub(super) fn cut(self, page_bytes: Option<u64>) -> (Object, u64) {
+        let Self { volume, start_bytes, bytes } = self;
+        match page_bytes.filter(|_| bytes > 0) {
+            None => (Object::Numbered { volume, first: start_bytes, count: 1 }, bytes),
+            Some(page) => {
+                let first = start_bytes / page;
+                let last = start_bytes.saturating_add(bytes - 1) / page;
+                (Object::Numbered { volume, first, count: last - first + 1 }, page)
+            }
+        }
+    }
+}
+
 impl Row {
     /// A row that says nothing else.
     #[inline]

@@ -286,10 +286,17 @@ impl HandingOut {
 #[inline]
 fn key_of(name: &[u8]) -> u64 {
     let has_leading_zero = name.len() > 1 && name[0] == b'0';
-    match whole_number(name) {
+    match whole_number(name).or_else(|| longest_number(name)) {
         Some(number) if !has_leading_zero => number,
         _ => xxh3_64(name),
     }
+}
+
+/// Numbers of 20 digits: the longest that fit. Hashes written in decimals are such.
+#[cold]
+fn longest_number(name: &[u8]) -> Option<u64> {
+    let digits = name.len() == 20 && name.iter().all(u8::is_ascii_digit);
+    digits.then(|| std::str::from_utf8(name).ok()?.parse().ok()).flatten()
 }
 
 fn kind_of(kind: RequestKind) -> AccessKind {
