@@ -66,7 +66,11 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>) -> End {
     let has_contexts = !agreed.contexts.is_empty();
     let rules = Rules { shape: hall.offer.shape, structured: agreed.structured, has_contexts };
     let talk = Arc::new(Talk { link: Arc::clone(link), rules, contexts: agreed.contexts });
-    let end = Server { hall, intake: Intake::new(rules, &already), talk: &talk, amid_since_ns: None }.run();
+    let mut server = Server { hall, intake: Intake::new(rules, &already), talk: &talk, amid_since_ns: None };
+    let end = server.run();
+    if let Some(bytes) = server.intake.abandoned_bytes() {
+        link.release(bytes);
+    }
     if !matches!(end, Ok(())) {
         link.give_up();
     }
