@@ -4,6 +4,7 @@ mod arguments;
 mod commands;
 mod output;
 mod quantity;
+mod signals;
 
 use std::process::ExitCode;
 

@@ -101,7 +101,9 @@ fn latencies(report: &InstanceReport) -> Value {
     json!({ "timed_one_in": sampled, "cache": cache, "device": device })
 }
 
-fn percentiles(histogram: &Histogram) -> Value {
+/// A histogram in a result file, nanoseconds; `null` before the first.
+#[must_use]
+pub fn percentiles(histogram: &Histogram) -> Value {
     json!({
         "count": histogram.count(),
         "mean": histogram.mean_ns(),

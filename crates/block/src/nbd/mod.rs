@@ -40,5 +40,5 @@ mod wire;
 
 pub use byte_export::ByteExport;
 pub use device_export::DeviceExport;
-pub use export::{Context, Export, Extent, Operation, Shape};
+pub use export::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 pub use server::{Address, ConnectionCounts, Options, Server};

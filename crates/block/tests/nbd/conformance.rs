@@ -3,8 +3,10 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use device::{Completion, Device, IoError, MemoryDevice};
-use flashwright_block::nbd::{ByteExport, Context, DeviceExport, Export, Extent, Operation, Options, Shape};
+use device::{Device, IoBuffer, IoError, MemoryDevice};
+use flashwright_block::nbd::{
+    ByteExport, Caller, Context, DeviceExport, Export, Extent, Operation, Options, Shape,
+};
 use parking_lot::Mutex;
 
 use crate::client::*;
@@ -33,7 +35,7 @@ fn simple_and_structured_replies_bring_the_same() {
         assert_eq!(client.call(READ, 0, 12_345, 5000, &[]).data, data);
         assert_eq!(client.call(WRITE_ZEROES, 0, 12_346, 4000, &[]).error, 0);
         let read = client.call(READ, FUA, 12_345, 5000, &[]).data;
-        assert_eq!((read[0], &read[1..4001] == vec![0; 4000], read[4001]), (0, true, data[4001]));
+        assert_eq!((read[0], read[1..4001] == [0; 4000], read[4001]), (0, true, data[4001]));
         assert_eq!(client.call(TRIM, 0, 8192, 4096, &[]).error, 0);
         assert_eq!(client.call(CACHE, 0, 1, 10_000, &[]).error, 0);
         client.send(DISCONNECT, 0, 0, 0, 0, &[]);
@@ -129,7 +131,7 @@ fn the_oldest_way_in_works() {
 /// Keeps operations until they are asked for; knows of extents.
 #[derive(Default)]
 struct Keeper {
-    kept: Mutex<Vec<(Operation, Completion)>>,
+    kept: Mutex<Vec<(Operation, Caller)>>,
 }
 
 impl Export for Keeper {
@@ -137,8 +139,8 @@ impl Export for Keeper {
         Shape { size_bytes: SIZE_BYTES, block_bytes: 512, preferred_bytes: 4096, read_only: false }
     }
 
-    fn submit(&self, operation: Operation, completion: Completion) {
-        self.kept.lock().push((operation, completion));
+    fn submit(&self, operation: Operation, caller: Caller) {
+        self.kept.lock().push((operation, caller));
     }
 
     fn contexts(&self) -> &[Context] {
@@ -165,11 +167,11 @@ fn replies_come_as_operations_end_and_not_as_they_were_asked_for() {
         std::thread::yield_now();
     }
     for cookie in (0..10).rev() {
-        let (Operation::Read { offset, mut buffer }, completion) = keeper.kept.lock().pop().unwrap() else {
+        let (Operation::Read { offset, len }, caller) = keeper.kept.lock().pop().unwrap() else {
             panic!("a read was asked for")
         };
-        buffer.fill((offset / 512) as u8);
-        completion.complete(Ok(Some(buffer)));
+        let bytes = vec![(offset / 512) as u8; len as usize];
+        caller.tell(Ok(Some(IoBuffer::copy_of(&bytes).into())));
         let reply = client.reply(512);
         assert_eq!((reply.cookie, reply.data), (cookie, vec![cookie as u8; 512]));
     }
@@ -200,8 +202,8 @@ fn a_server_that_stops_answers_what_is_under_way() {
     let stopping = std::thread::Builder::new().spawn(move || server.stop()).unwrap();
     assert!(idle.is_hung_up_on());
     assert!(!stopping.is_finished(), "a write is still under way");
-    let (_, completion) = keeper.kept.lock().pop().unwrap();
-    completion.complete(Ok(None));
+    let (_, caller) = keeper.kept.lock().pop().unwrap();
+    caller.tell(Ok(None));
     assert_eq!(client.reply(0), Reply { cookie: 7, ..Reply::default() });
     assert!(client.is_hung_up_on());
     stopping.join().unwrap();

@@ -9,8 +9,8 @@ use bench::study::{Outcome, Point, Progress, Runner, STUDIES, Study};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::commands::bench::stop_on_signals;
 use crate::output::{Common, Finding, usage_error};
+use crate::signals::stop_on_signals;
 
 /// The command line of `study`.
 #[derive(Debug, Args)]
@@ -40,13 +40,14 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         None if arguments.all => STUDIES.iter().collect(),
         None => return list(arguments),
     };
-    let checked = arguments.common.check_result_file().and_then(|()| make_directory(&arguments.figures));
+    let checked = arguments.common.check_result_file().map_err(|error| error.to_string());
+    let checked = checked.and_then(|()| make_directory(&arguments.figures));
     if let Err(error) = checked {
         return usage_error(&error);
     }
     let stop = Stop::default();
     if let Err(error) = stop_on_signals(&stop) {
-        return usage_error(&error.to_string());
+        return usage_error(&error);
     }
     let runner =
         Runner::new(arguments.scale, arguments.common.seed, stop, Progress::new(arguments.common.quiet));

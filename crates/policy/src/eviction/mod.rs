@@ -4,6 +4,7 @@ pub mod clairvoyant;
 pub mod fifo;
 pub mod lru;
 pub mod lru_2q;
+pub mod mid_point;
 pub mod refresh;
 pub mod s3_fifo;
 pub mod sieve;
