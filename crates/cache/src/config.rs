@@ -27,6 +27,8 @@ pub struct CacheConfig {
     pub on_remove: Option<RemoveCallback>,
     /// Told of items that leave the cache to make room.
     pub on_evict: Option<RemoveCallback>,
+    /// Memory for everything; the tier in DRAM gets what the rest leaves, whatever [`DramConfig::dram_bytes`] says.
+    pub memory_budget_bytes: Option<u64>,
 }
 
 /// Told of an item that leaves the cache: key, value (of a chained item its own, without its links), why. Runs on the
@@ -196,6 +198,7 @@ impl Builder {
             seed: 0,
             on_remove: None,
             on_evict: None,
+            memory_budget_bytes: None,
         };
         Self { config, clock: Arc::new(SystemClock) }
     }
@@ -204,6 +207,24 @@ impl Builder {
     #[must_use]
     pub fn dram_bytes(mut self, bytes: u64) -> Self {
         self.config.dram.dram_bytes = bytes;
+        self
+    }
+
+    /// Memory for everything, bytes: slabs, the index of DRAM and its policies, and with flash the index of regions,
+    /// filters, buffers and items that wait. Items in DRAM get what the rest leaves, in place of
+    /// [`dram_bytes`](Self::dram_bytes); a budget too small for the rest is refused with its parts. It is reckoned with the
+    /// smallest chunks ([`Memory::at_most`](crate::Memory::at_most)), so a cache that is told that its items are not
+    /// small ([`min_item_bytes`](Self::min_item_bytes)) has more room for them.
+    #[must_use]
+    pub fn memory_budget_bytes(mut self, bytes: u64) -> Self {
+        self.config.memory_budget_bytes = Some(bytes);
+        self
+    }
+
+    /// Smallest chunk of DRAM, bytes: a smaller item takes as much, header and key included; 64 if not said.
+    #[must_use]
+    pub fn min_item_bytes(mut self, bytes: u32) -> Self {
+        self.config.dram.min_alloc_bytes = bytes;
         self
     }
 

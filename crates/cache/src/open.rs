@@ -24,6 +24,7 @@ impl Cache {
         clock: &Arc<dyn Clock>,
         threads: bool,
     ) -> Result<Self, CacheError> {
+        let config = &config.clone().within_budget()?;
         let dram = Dram::new(&config.dram, Arc::clone(clock)).map_err(wrong)?;
         // The engine has the flash tier, and the flash tier tells the engine.
         let home = Arc::new(OnceLock::new());

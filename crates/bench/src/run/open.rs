@@ -77,6 +77,7 @@ pub fn cache(
         seed,
         on_remove: None,
         on_evict: None,
+        memory_budget_bytes: None,
     };
     let (mut latency, mut buffered, mut warnings) = (None, false, Vec::new());
     let mut measured_device = None;
