@@ -24,6 +24,8 @@ struct Cli {
 enum Command {
     /// Run a CacheBench config against the cache and print the verdict.
     Bench(commands::bench::Arguments),
+    /// Hit ratios of policies at sizes over a trace: no engine, no device.
+    Simulate(commands::simulate::Arguments),
     /// Published figures as commands: the paper's value beside ours.
     Study(commands::study::Arguments),
     /// Drives: look at a real one and prepare it, run a model of one.
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     };
     match cli.command {
         Command::Bench(arguments) => commands::bench::run(&arguments),
+        Command::Simulate(arguments) => commands::simulate::run(&arguments),
         Command::Study(arguments) => commands::study::run(&arguments),
         Command::Ssd(command) => commands::ssd::run(&command),
         Command::Trace(command) => commands::trace::run(&command),

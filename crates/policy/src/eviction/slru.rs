@@ -55,6 +55,12 @@ impl Slru {
         policy
     }
 
+    /// The segment that a held slot is in; 0 is the lowest.
+    #[must_use]
+    pub fn segment_of(&self, slot: Slot) -> u8 {
+        self.segments.queue_of(slot)
+    }
+
     /// Over-full segments push their oldest one down, from this segment to the lowest.
     fn cascade(&mut self, from: Queue) {
         for segment in (1..=from).rev() {

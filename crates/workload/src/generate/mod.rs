@@ -12,6 +12,7 @@
 pub mod cdn;
 pub mod error;
 mod guide;
+pub mod innodb;
 pub mod keys;
 pub mod mix;
 pub mod online;
