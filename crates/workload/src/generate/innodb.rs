@@ -141,11 +141,11 @@ impl Innodb {
 
     fn operate(&mut self) {
         self.operations += 1;
-        if self.operations % u64::from(self.config.operations_per_flush) == 0 {
+        if self.operations.is_multiple_of(self.config.operations_per_flush.into()) {
             self.clean_a_page();
         }
         if self.config.operations_per_drift > 0
-            && self.operations % u64::from(self.config.operations_per_drift) == 0
+            && self.operations.is_multiple_of(self.config.operations_per_drift.into())
         {
             self.drift();
         }

@@ -108,7 +108,7 @@ impl Header {
             action if action & FLUSH != 0 => BlockKind::Flush,
             _ => return Ok(Found::Other),
         };
-        let first_byte = self.sector.checked_mul(SECTOR_BYTES).unwrap_or(u64::MAX);
+        let first_byte = self.sector.saturating_mul(SECTOR_BYTES);
         // The kernel's dev_t in this structure: 12 bits of major above 20 of minor.
         let device = Device::Numbered(self.device >> 20, self.device & 0xf_ffff);
         event(self.time_ns, kind, first_byte, self.bytes.into(), device)
