@@ -298,13 +298,8 @@ impl Shared {
     }
 
     fn flash_write_failed(&self, error: IoError) -> VolumeError {
-        let mut state = self.state.lock();
-        state.io.ssd_write_errors += 1;
         let error = VolumeError::flash("writing the flash", error);
-        if state.health == Health::Healthy {
-            state.health = Health::FlashFailed;
-            state.journal.failure = Some((state.journal.attempts, error.clone()));
-        }
+        self.state.lock().fail_flash(error.clone());
         error
     }
 

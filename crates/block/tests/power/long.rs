@@ -1,0 +1,1 @@
+//! Long histories, cut at random.
