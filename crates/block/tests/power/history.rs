@@ -1,5 +1,7 @@
 //! A history: what one client asks of a volume, and what the ledger says of each answer.
 
+use std::cell::RefCell;
+
 use flashwright_block::volume::{Result, Volume};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -37,7 +39,7 @@ pub fn draw(shape: &Shape, seed: u64) -> Vec<Step> {
     (0..shape.steps).map(|_| draw_step(shape, &mut random)).collect()
 }
 
-fn draw_step(shape: &Shape, random: &mut StdRng) -> Step {
+pub fn draw_step(shape: &Shape, random: &mut StdRng) -> Step {
     let aligned = random.random_bool(0.6);
     let mut count = random.random_range(1..=shape.longest);
     let mut first = random.random_range(0..=shape.sectors - count);
@@ -77,6 +79,60 @@ pub async fn play(stage: &Stage, ledger: &mut Ledger, steps: &[Step]) -> std::re
 
 fn must_be_cut(stage: &Stage, what: &str) -> std::result::Result<(), String> {
     if stage.power.is_cut() { Ok(()) } else { Err(format!("{what} failed with the power on")) }
+}
+
+impl Step {
+    /// The same, so many sectors further on.
+    pub fn moved(self, by: usize) -> Self {
+        match self {
+            Self::Write { first, count, durable } => Self::Write { first: first + by, count, durable },
+            Self::Zero { first, count, durable } => Self::Zero { first: first + by, count, durable },
+            Self::Trim { first, count } => Self::Trim { first: first + by, count },
+            Self::Read { first, count } => Self::Read { first: first + by, count },
+            other => other,
+        }
+    }
+}
+
+/// One of several clients takes a step; each has sectors of its own.
+pub async fn take_shared(
+    volume: &Volume,
+    ledger: &RefCell<Ledger>,
+    step: Step,
+) -> Result<std::result::Result<(), String>> {
+    let at = |sector: usize| (sector * SECTOR) as u64;
+    match step {
+        Step::Write { first, count, durable } => {
+            let data = ledger.borrow_mut().begin_write(first, count);
+            volume.write(at(first), data, false).await?;
+            ledger.borrow_mut().complete(first, count);
+            if !durable {
+                return Ok(Ok(()));
+            }
+        }
+        Step::Zero { first, count, .. } => {
+            ledger.borrow_mut().begin_zero(first, count);
+            volume.write_zeroes(at(first), at(count), false).await?;
+            ledger.borrow_mut().complete(first, count);
+            return Ok(Ok(()));
+        }
+        Step::Trim { first, count } => {
+            ledger.borrow_mut().begin_trim(first, count);
+            volume.trim(at(first), at(count)).await?;
+            ledger.borrow_mut().complete(first, count);
+            return Ok(Ok(()));
+        }
+        Step::Read { first, count } => {
+            let bytes = volume.read(at(first), count * SECTOR).await?;
+            return Ok(ledger.borrow().check_read(first, &bytes));
+        }
+        Step::Upkeep => return volume.upkeep().await.map(|_| Ok(())),
+        Step::Flush | Step::Clean | Step::Reopen => {}
+    }
+    let promise = ledger.borrow().promise();
+    volume.flush().await?;
+    ledger.borrow_mut().keep(&promise);
+    Ok(Ok(()))
 }
 
 async fn take(

@@ -28,6 +28,8 @@ struct Sector {
     completed: usize,
     /// The event that the last acknowledged flush covered, and with it all before.
     durable: usize,
+    /// What it held in earlier lives: a trim may bring it back.
+    earlier: BTreeSet<u64>,
 }
 
 /// What was durable for certain if a flush that begins now succeeds.
@@ -36,7 +38,8 @@ pub struct Promise(Vec<usize>);
 impl Ledger {
     /// All zeros, durable.
     pub fn new(bytes: u64) -> Self {
-        let sector = Sector { events: vec![Event::Written(0)], completed: 1, durable: 0 };
+        let sector =
+            Sector { events: vec![Event::Written(0)], completed: 1, durable: 0, earlier: BTreeSet::new() };
         Self { sectors: vec![sector; bytes as usize / SECTOR], versions: 0 }
     }
 
@@ -113,7 +116,12 @@ impl Ledger {
     pub fn adopt(&mut self, bytes: &[u8]) {
         for (number, bytes) in bytes.chunks_exact(SECTOR).enumerate() {
             let version = version(bytes, number as u64).expect("it was checked");
-            self.sectors[number] = Sector { events: vec![Event::Written(version)], completed: 1, durable: 0 };
+            let sector = &mut self.sectors[number];
+            sector.earlier.extend(sector.events.iter().filter_map(|event| match event {
+                Event::Written(version) => Some(*version),
+                Event::Trimmed => None,
+            }));
+            (sector.events, sector.completed, sector.durable) = (vec![Event::Written(version)], 1, 0);
         }
     }
 
@@ -152,6 +160,7 @@ impl Sector {
                 }
                 Event::Trimmed => {
                     legal.insert(0);
+                    legal.extend(&self.earlier);
                     legal.extend(self.events[..number].iter().filter_map(|event| match event {
                         Event::Written(version) => Some(*version),
                         Event::Trimmed => None,

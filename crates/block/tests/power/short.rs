@@ -7,7 +7,7 @@ use crate::ledger::Ledger;
 use crate::stage::{DISK_BYTES, Media, Stage, config};
 
 /// Images that are drawn of the media at each cut.
-const IMAGES: u64 = 6;
+const IMAGES: u64 = 4;
 
 /// Plays `steps` on `media` again and again, cut one request later each time, and checks what is found.
 fn cut_everywhere(media: &Media, steps: &[Step], only_prefixes: bool, seed: u64) -> u64 {

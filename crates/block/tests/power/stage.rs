@@ -8,8 +8,8 @@ use device::{Clock, Device, MemoryDevice, VirtualClock};
 use flashwright_block::sets::{Mode, Placement, Preset, Tuning};
 use flashwright_block::volume::{Recovery, Result, Volume, VolumeConfig};
 
-pub const FLASH_BYTES: u64 = 1 << 20;
-pub const DISK_BYTES: u64 = (1 << 20) - 1536;
+pub const FLASH_BYTES: u64 = 900 << 10;
+pub const DISK_BYTES: u64 = (512 << 10) - 1536;
 
 /// Images of both media.
 pub struct Media {
