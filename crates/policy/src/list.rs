@@ -122,6 +122,17 @@ impl Nodes {
         self.links[slot.0 as usize].older()
     }
 
+    /// Reads the links of these slots and of their neighbours, all at the same time: see
+    /// [`Eviction::look_ahead`](crate::Eviction::look_ahead).
+    pub fn look_ahead(&self, slots: &[Slot]) {
+        let link = |slot: u32| self.links.get(slot as usize).copied().unwrap_or(Link::LOOSE);
+        // Two loops: all first links are under way before one is waited for.
+        let read = slots.iter().fold(0, |read, slot| read ^ link(slot.0).newer);
+        let neighbours = slots.iter().map(|slot| link(slot.0));
+        let read = neighbours.fold(read, |read, near| read ^ link(near.newer).older ^ link(near.older).newer);
+        std::hint::black_box(read);
+    }
+
     /// Makes room for a slot that is about to be linked.
     #[inline]
     fn cover(&mut self, slot: Slot) {
@@ -164,23 +175,27 @@ impl List {
     }
 
     /// Adds a loose slot as the newest.
+    #[inline]
     pub fn push_front(&mut self, nodes: &mut Nodes, slot: Slot) {
         nodes.cover(slot);
         self.link_front(&mut nodes.links, slot);
     }
 
     /// Adds a loose slot as the oldest.
+    #[inline]
     pub fn push_back(&mut self, nodes: &mut Nodes, slot: Slot) {
         nodes.cover(slot);
         self.link_back(&mut nodes.links, slot);
     }
 
     /// Takes out a slot of this list.
+    #[inline]
     pub fn unlink(&mut self, nodes: &mut Nodes, slot: Slot) {
         self.cut(&mut nodes.links, slot);
     }
 
     /// Takes out the oldest.
+    #[inline]
     pub fn pop_back(&mut self, nodes: &mut Nodes) -> Option<Slot> {
         let back = self.back()?;
         self.unlink(nodes, back);
@@ -188,6 +203,7 @@ impl List {
     }
 
     /// Makes a slot of this list the newest.
+    #[inline]
     pub fn move_to_front(&mut self, nodes: &mut Nodes, slot: Slot) {
         self.lift(&mut nodes.links, slot);
     }

@@ -106,12 +106,24 @@ impl RegionBuffer {
         units: u32,
         expiry_seconds: u32,
     ) -> Option<Reservation> {
+        let reservation = self.reserve_if_fits(hash, units, expiry_seconds);
+        if reservation.is_none() {
+            self.close();
+        }
+        reservation
+    }
+
+    /// The same, but the buffer stays open for smaller ones.
+    pub(crate) fn reserve_if_fits(
+        self: &Arc<Self>,
+        hash: KeyHash,
+        units: u32,
+        expiry_seconds: u32,
+    ) -> Option<Reservation> {
         let mut state = self.state.lock();
         let end = (state.units as usize + units as usize) * self.layout.unit_bytes as usize;
         let fits = end + table::table_bytes(state.slots.len() + 1) <= self.layout.region_bytes as usize;
         if state.full || !fits {
-            drop(state);
-            self.close();
             return None;
         }
         let unit = state.units;
@@ -274,7 +286,7 @@ mod tests {
     };
 
     fn buffer() -> Arc<RegionBuffer> {
-        let supply = Arc::new(Supply::new(4096, 1, 0, 1));
+        let supply = Arc::new(Supply::new(4096, 1, 0, 1, 1));
         supply.give_region(RegionId(0));
         let (region, bytes) = supply.take(super::super::supply::Claim::New).expect("one of each");
         let filling = Filling { store: 1, sequence: 1 };

@@ -4,14 +4,14 @@ use device::Geometry;
 
 use super::entry::{HEADER_BYTES, MAX_HITS};
 use super::layout::{ADDRESS_UNITS, Layout};
-use super::order::OrderConfig;
+use super::policy::OrderConfig;
 use super::table;
 
 /// Most insertion points a store may have.
 pub const MAX_POINTS: usize = 16;
 
 /// A region store as asked for. [`Layout`] is what becomes of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RegionConfig {
     /// First byte of the store on its device; a multiple of the device's block.
     pub offset_bytes: u64,
@@ -34,11 +34,14 @@ pub struct RegionConfig {
     pub trim: bool,
     /// Which region is given up first.
     pub order: OrderConfig,
-    /// Which items of a reclaimed region are written again.
+    /// Which items of a reclaimed region are written again, where the order does not decide that itself.
     pub reinsertion: Reinsertion,
     /// Whether reinserted items have regions (and a placement handle) of their own, under an order that knows one
     /// priority only. They live longer than the rest, and a drive that places data profits from that.
     pub separate_reinserted: bool,
+    /// Transfers of a flush or a reclaim that are under way at once; 0 is all of them. Few at a time leave the device free
+    /// for reads in between.
+    pub transfers_at_once: u32,
     /// How often a failed write is tried in all.
     pub write_attempts: u8,
     /// Failed flushes after which a region is never used again.
@@ -62,6 +65,7 @@ impl RegionConfig {
             order: OrderConfig::Fifo,
             reinsertion: Reinsertion::Never,
             separate_reinserted: false,
+            transfers_at_once: 0,
             write_attempts: 2,
             retire_after_failures: 3,
         }
@@ -72,6 +76,16 @@ impl RegionConfig {
     pub fn points(&self) -> usize {
         let second = usize::from(self.separate_reinserted && self.reinsertion != Reinsertion::Never);
         self.order.priorities().max(1 + second)
+    }
+
+    /// What an insertion point calls itself when it asks the device for a placement handle.
+    #[must_use]
+    pub fn consumer(&self, point: usize) -> String {
+        match &self.order {
+            OrderConfig::Ripq(_) => format!("ripq-point-{point}"),
+            _ if point == 0 => "loc".to_owned(),
+            _ => format!("loc-reinserted-{point}"),
+        }
     }
 
     /// Checks the whole against a device and computes the layout.
@@ -141,7 +155,9 @@ impl RegionConfig {
     fn check_counts(&self) -> Result<(), ConfigError> {
         let points = self.points();
         require(points <= MAX_POINTS, "order", || format!("{points} priorities; at most {MAX_POINTS}"))?;
-        require(self.order.is_sound(), "order", || "every segment needs a share of at least 1".into())?;
+        self.order.fault().map_or(Ok(()), |why| Err(ConfigError::new("order", why)))?;
+        let decides_twice = self.order.protects_items() && self.reinsertion != Reinsertion::Never;
+        require(!decides_twice, "reinsertion", || "this order decides itself what is written again".into())?;
         require(self.clean_regions >= 1, "clean_regions", || "at least 1".into())?;
         require(self.write_attempts >= 1, "write_attempts", || "at least 1".into())?;
         require(self.retire_after_failures >= 1, "retire_after_failures", || "at least 1".into())?;
@@ -249,5 +265,6 @@ mod tests {
         assert_eq!(refused(|c| c.order = OrderConfig::SegmentedFifo { shares: vec![1, 0] }), "order");
         assert_eq!(refused(|c| c.order = OrderConfig::SegmentedFifo { shares: vec![] }), "order");
         assert_eq!(refused(|c| c.order = OrderConfig::SegmentedFifo { shares: vec![1; 17] }), "order");
+        assert_eq!(refused(|c| c.order = OrderConfig::SegmentedLru { segments: 0 }), "order");
     }
 }

@@ -15,7 +15,7 @@ use super::stats::Counters;
 use super::store::{Content, RegionStore};
 use super::table::Record;
 
-/// Puts the region back in the queue if the flush is dropped half way.
+/// A flush under way. Puts the region back in the queue if it is dropped half way.
 struct Unflushed<'a> {
     store: &'a RegionStore,
     buffer: Option<Arc<RegionBuffer>>,
@@ -26,6 +26,7 @@ impl Drop for Unflushed<'_> {
         if let Some(buffer) = self.buffer.take() {
             self.store.supply.seal(buffer);
         }
+        self.store.supply.flush_ended();
     }
 }
 
@@ -67,7 +68,7 @@ impl RegionStore {
         }
     }
 
-    /// Writes all pieces side by side; answers those that failed, and one of the errors.
+    /// Writes all pieces, as many side by side as configured; answers those that failed, and one of the errors.
     async fn write_pieces(
         &self,
         buffer: &Arc<RegionBuffer>,
@@ -80,11 +81,14 @@ impl RegionStore {
             let data = buffer.slice(piece.clone());
             self.device.start(Request::Write { offset: base + piece.start as u64, data, placement })
         };
-        let started: Vec<Pending> = pieces.iter().map(start).collect();
-        let outcomes = match waiting {
-            Waiting::Thread => started.into_iter().map(Pending::wait).collect(),
-            Waiting::Task => join_all(started).await,
-        };
+        let mut outcomes = Vec::with_capacity(pieces.len());
+        for some in pieces.chunks(self.at_once(pieces.len())) {
+            let started: Vec<Pending> = some.iter().map(start).collect();
+            match waiting {
+                Waiting::Thread => outcomes.extend(started.into_iter().map(Pending::wait)),
+                Waiting::Task => outcomes.extend(join_all(started).await),
+            }
+        }
         let mut failed = Vec::new();
         let mut last_error = None;
         for (piece, outcome) in pieces.iter().zip(outcomes) {
@@ -100,12 +104,20 @@ impl RegionStore {
         (failed, last_error)
     }
 
+    /// Transfers of background work to start together, of `most` that could be.
+    pub(super) fn at_once(&self, most: usize) -> usize {
+        match self.config.transfers_at_once as usize {
+            0 => most.max(1),
+            limit => limit.min(most).max(1),
+        }
+    }
+
     /// The region is on flash: readers go there from now on, and the policy may choose it.
     fn settle(&self, buffer: &RegionBuffer, records: &[Record]) {
         let entries = u32::try_from(records.len()).expect("a region has less than 2^32 entries");
         let content = Content::Flash { filling: buffer.filling, entries, point: buffer.point };
         *self.region(buffer.region).content.lock() = content;
-        self.order.lock().written(buffer.region, buffer.point.0);
+        self.policy.lock().written(buffer.region, buffer.point);
         self.supply.work.notify(usize::MAX);
 
         let unit_bytes = self.layout.unit_bytes as usize;
@@ -124,7 +136,7 @@ impl RegionStore {
             .iter()
             .filter(|record| {
                 let address = self.layout.address(buffer.region, record.unit);
-                record.live && self.index.remove_at(record.hash, address).is_some()
+                record.live && self.take_out(|index| index.remove_at(record.hash, address)).is_some()
             })
             .count();
         Counters::add(&self.counters.items_lost, lost);

@@ -1,4 +1,4 @@
-//! Which keys are on flash, and where: ten bytes an item.
+//! Which keys are on flash, and where: ten bytes an item, thirteen where items have ranks.
 //!
 //! A record holds no key, only 29 bits of its hash; 8 more choose the shard. Two keys that agree in all 37 are taken
 //! for one: the later replaces the earlier, which is then a miss (the key on flash is compared at every read). At
@@ -8,7 +8,7 @@
 //! 1980): when partitions are fuller than [`MEAN_RECORDS`] on average, the next one in turn is split in two. So the
 //! index grows a kilobyte at a time and never stops to rehash. A partition is an unsorted array, searched from end to
 //! end: a kilobyte on average, which is nothing beside the device's time. Its spare room is [`CHUNK_RECORDS`] at most,
-//! so an item costs 10 bytes and about one of overhead at any size.
+//! so an item costs 10 bytes (13 with a rank) and about one of overhead at any size.
 
 use std::ops::Range;
 
@@ -18,6 +18,7 @@ use crate::KeyHash;
 
 use super::entry::MAX_HITS;
 use super::layout::{Address, SizeHint};
+use super::policy::Rank;
 
 const SHARD_BITS: u32 = 8;
 const MEAN_RECORDS: usize = 96;
@@ -27,7 +28,13 @@ const ALLOCATION_OVERHEAD_BYTES: usize = 16;
 
 /// See the module.
 pub(crate) struct Index {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Shards,
+}
+
+/// All records of an index are of one width.
+enum Shards {
+    Narrow(Box<[Mutex<Shard<NARROW>>]>),
+    Wide(Box<[Mutex<Shard<WIDE>>]>),
 }
 
 /// What the index knows of an item.
@@ -35,62 +42,101 @@ pub(crate) struct Index {
 pub(crate) struct Found {
     pub address: Address,
     pub size: SizeHint,
-    /// Reads since it was written, up to [`MAX_HITS`].
+    /// Reads since it was written, up to [`MAX_HITS`]; in wide records since it came in, up to [`MAX_WIDE_HITS`].
     pub hits: u8,
+    /// Its own place in the policy's queue. Kept in wide records only.
+    pub rank: Rank,
+}
+
+/// Hits are counted up to this in wide records.
+pub(crate) const MAX_WIDE_HITS: u8 = u8::MAX;
+
+/// Does the same to the shard of a hash, whatever its width.
+macro_rules! in_shard {
+    ($index:expr, $hash:expr, |$shard:ident, $print:ident| $body:expr) => {
+        match &$index.shards {
+            Shards::Narrow(shards) => {
+                let (shard, $print) = locate(shards, $hash);
+                let mut $shard = shard.lock();
+                $body
+            }
+            Shards::Wide(shards) => {
+                let (shard, $print) = locate(shards, $hash);
+                let mut $shard = shard.lock();
+                $body
+            }
+        }
+    };
+}
+
+/// Adds up what each shard answers.
+macro_rules! sum_of_shards {
+    ($index:expr, |$shard:ident| $body:expr) => {
+        match &$index.shards {
+            Shards::Narrow(shards) => shards
+                .iter()
+                .map(|shard| {
+                    let mut $shard = shard.lock();
+                    $body
+                })
+                .sum::<usize>(),
+            Shards::Wide(shards) => shards
+                .iter()
+                .map(|shard| {
+                    let mut $shard = shard.lock();
+                    $body
+                })
+                .sum::<usize>(),
+        }
+    };
 }
 
 impl Index {
-    pub(crate) fn new() -> Self {
-        Self { shards: std::iter::repeat_with(|| Mutex::new(Shard::new())).take(1 << SHARD_BITS).collect() }
+    /// An empty index, with room in each record for a rank or without.
+    pub(crate) fn new(has_ranks: bool) -> Self {
+        let shards = if has_ranks { Shards::Wide(empty()) } else { Shards::Narrow(empty()) };
+        Self { shards }
     }
 
     /// Where the item is, if it is there.
     pub(crate) fn get(&self, hash: KeyHash) -> Option<Found> {
-        let (shard, print) = self.locate(hash);
-        let shard = shard.lock();
-        let (partition, at) = shard.find(print)?;
-        Some(shard.partitions[partition].0[at].found())
+        in_shard!(self, hash, |shard, print| shard.find(print).map(|at| shard.at(at).found()))
     }
 
     /// The same, and counts a hit. The hits answered are those before.
     pub(crate) fn hit(&self, hash: KeyHash) -> Option<Found> {
-        let (shard, print) = self.locate(hash);
-        let mut shard = shard.lock();
-        let (partition, at) = shard.find(print)?;
-        let record = &mut shard.partitions[partition].0[at];
-        let found = record.found();
-        if found.hits < MAX_HITS {
-            *record = Record::new(print, Found { hits: found.hits + 1, ..found });
-        }
-        Some(found)
+        in_shard!(self, hash, |shard, print| {
+            let at = shard.find(print)?;
+            let record = shard.at(at);
+            let found = record.found();
+            record.put(print, Found { hits: found.hits.saturating_add(1), ..found });
+            Some(found)
+        })
     }
 
     /// Puts the item in, in place of the one that was there.
-    pub(crate) fn insert(&self, hash: KeyHash, item: Found) -> Option<Address> {
-        let (shard, print) = self.locate(hash);
-        let mut shard = shard.lock();
-        if let Some((partition, at)) = shard.find(print) {
-            let record = &mut shard.partitions[partition].0[at];
-            let before = record.found().address;
-            *record = Record::new(print, item);
-            return Some(before);
-        }
-        shard.push(Record::new(print, item));
-        None
+    pub(crate) fn insert(&self, hash: KeyHash, item: Found) -> Option<Found> {
+        in_shard!(self, hash, |shard, print| match shard.find(print) {
+            Some(at) => {
+                let before = shard.at(at).found();
+                shard.at(at).put(print, item);
+                Some(before)
+            }
+            None => {
+                shard.push(Record::new(print, item));
+                None
+            }
+        })
     }
 
     /// Puts an item in that is certainly not there: at a restart, where all items come from one index.
     pub(crate) fn insert_new(&self, hash: KeyHash, item: Found) {
-        let (shard, print) = self.locate(hash);
-        shard.lock().push(Record::new(print, item));
+        in_shard!(self, hash, |shard, print| shard.push(Record::new(print, item)));
     }
 
     /// Takes the item out.
-    pub(crate) fn remove(&self, hash: KeyHash) -> Option<Address> {
-        let (shard, print) = self.locate(hash);
-        let mut shard = shard.lock();
-        let (partition, at) = shard.find(print)?;
-        Some(shard.take(partition, at).found().address)
+    pub(crate) fn remove(&self, hash: KeyHash) -> Option<Found> {
+        in_shard!(self, hash, |shard, print| shard.find(print).map(|at| shard.take(at).found()))
     }
 
     /// The item, if it is still at `address`.
@@ -100,64 +146,78 @@ impl Index {
 
     /// Takes the item out if it is still at `address`.
     pub(crate) fn remove_at(&self, hash: KeyHash, address: Address) -> Option<Found> {
-        let (shard, print) = self.locate(hash);
-        let mut shard = shard.lock();
-        let (partition, at) = shard.find(print)?;
-        let found = shard.partitions[partition].0[at].found();
-        (found.address == address).then(|| {
-            shard.take(partition, at);
-            found
+        in_shard!(self, hash, |shard, print| {
+            let at = shard.find(print)?;
+            (shard.at(at).found().address == address).then(|| shard.take(at).found())
         })
     }
 
     /// Moves the item from `address` to where `item` says, if it is still there: what keeps a reinsertion from
-    /// bringing back an item that was removed or replaced meanwhile.
-    pub(crate) fn replace_at(&self, hash: KeyHash, address: Address, item: Found) -> bool {
-        let (shard, print) = self.locate(hash);
-        let mut shard = shard.lock();
-        let Some((partition, at)) = shard.find(print) else { return false };
-        let record = &mut shard.partitions[partition].0[at];
-        let still = record.found().address == address;
-        if still {
-            *record = Record::new(print, item);
-        }
-        still
+    /// bringing back an item that was removed or replaced meanwhile. Answers what was there.
+    pub(crate) fn replace_at(&self, hash: KeyHash, address: Address, item: Found) -> Option<Found> {
+        in_shard!(self, hash, |shard, print| {
+            let at = shard.find(print)?;
+            let before = shard.at(at).found();
+            (before.address == address).then(|| {
+                shard.at(at).put(print, item);
+                before
+            })
+        })
     }
 
-    /// Takes out everything in `addresses`. Walks the whole index: for regions whose table is lost.
-    pub(crate) fn remove_range(&self, addresses: &Range<Address>) -> usize {
-        let remove = |shard: &Mutex<Shard>| shard.lock().remove_range(addresses);
-        self.shards.iter().map(remove).sum()
+    /// Shows the item, if it is still at `address`, and gives it the rank that is answered, if one is.
+    pub(crate) fn rank_at(&self, hash: KeyHash, address: Address, rank: impl FnOnce(Found) -> Option<Rank>) {
+        in_shard!(self, hash, |shard, print| {
+            if let Some(at) = shard.find(print) {
+                let found = shard.at(at).found();
+                if found.address == address
+                    && let Some(rank) = rank(found)
+                {
+                    shard.at(at).put(print, Found { rank, ..found });
+                }
+            }
+        });
+    }
+
+    /// Takes out everything in `addresses`, and shows it. Walks the whole index: for regions whose table is lost.
+    pub(crate) fn remove_range(&self, addresses: &Range<Address>, mut removed: impl FnMut(Found)) -> usize {
+        sum_of_shards!(self, |shard| shard.remove_range(addresses, &mut removed))
     }
 
     /// Shows every item, in no order.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(Found)) {
-        for shard in &self.shards {
-            let shard = shard.lock();
-            shard
-                .partitions
-                .iter()
-                .flat_map(|partition| &partition.0)
-                .for_each(|record| visit(record.found()));
-        }
+        sum_of_shards!(self, |shard| {
+            let records = shard.partitions.iter_mut().flat_map(|partition| &partition.0);
+            records.map(|record| visit(record.found())).count()
+        });
     }
 
     /// Items.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len).sum()
+        sum_of_shards!(self, |shard| {
+            let shard = &mut *shard;
+            shard.len
+        })
     }
 
     /// Memory of records, spare room, headers and the allocator.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let shards: usize = self.shards.iter().map(|shard| shard.lock().memory_bytes()).sum();
-        shards + size_of::<Self>() + self.shards.len() * size_of::<Mutex<Shard>>()
+        let shards = sum_of_shards!(self, |shard| {
+            let shard = &mut *shard;
+            shard.memory_bytes() + size_of_val(shard)
+        });
+        shards + size_of::<Self>()
     }
+}
 
-    fn locate(&self, hash: KeyHash) -> (&Mutex<Shard>, Print) {
-        // Remixed: a store may be given only keys whose hashes share their top bits.
-        let mixed = hash.remix();
-        (&self.shards[KeyHash(mixed).shard(SHARD_BITS)], Print(mixed as u32 & Print::MASK))
-    }
+fn empty<const BYTES: usize>() -> Box<[Mutex<Shard<BYTES>>]> {
+    std::iter::repeat_with(|| Mutex::new(Shard::new())).take(1 << SHARD_BITS).collect()
+}
+
+fn locate<T>(shards: &[T], hash: KeyHash) -> (&T, Print) {
+    // Remixed: a store may be given only keys whose hashes share their top bits.
+    let mixed = hash.remix();
+    (&shards[KeyHash(mixed).shard(SHARD_BITS)], Print(mixed as u32 & Print::MASK))
 }
 
 /// The part of the hash that a record holds.
@@ -170,46 +230,65 @@ impl Print {
 }
 
 /// 80 bits: print 29, address 40, size hint 8, hits 3.
-#[derive(Clone, Copy)]
-struct Record([u8; 10]);
+const NARROW: usize = 10;
+/// 24 more: hits 5, rank 16, and 3 that are zero.
+const WIDE: usize = 13;
 
-impl Record {
+#[derive(Clone, Copy)]
+struct Record<const BYTES: usize>([u8; BYTES]);
+
+impl<const BYTES: usize> Record<BYTES> {
     const ADDRESS: u32 = Print::BITS;
     const SIZE: u32 = Self::ADDRESS + 40;
     const HITS: u32 = Self::SIZE + 8;
+    const MAX_HITS: u8 = if BYTES == WIDE { MAX_WIDE_HITS } else { MAX_HITS };
+    const RANK: u32 = Self::HITS + 8;
 
     fn new(print: Print, item: Found) -> Self {
-        let bits = u128::from(print.0)
+        let mut record = Self([0; BYTES]);
+        record.put(print, item);
+        record
+    }
+
+    fn put(&mut self, print: Print, item: Found) {
+        let mut bits = u128::from(print.0)
             | u128::from(item.address.0) << Self::ADDRESS
             | u128::from(item.size.0) << Self::SIZE
-            | u128::from(item.hits) << Self::HITS;
-        let mut bytes = [0; 10];
-        bytes.copy_from_slice(&bits.to_le_bytes()[..10]);
-        Self(bytes)
+            | u128::from(item.hits.min(Self::MAX_HITS)) << Self::HITS;
+        if BYTES == WIDE {
+            bits |= u128::from(item.rank.0) << Self::RANK;
+        }
+        self.0.copy_from_slice(&bits.to_le_bytes()[..BYTES]);
     }
 
     fn print(&self) -> Print {
-        let [a, b, c, d, ..] = self.0;
-        Print(u32::from_le_bytes([a, b, c, d]) & Print::MASK)
+        Print(super::entry::u32_at(&self.0, 0) & Print::MASK)
     }
 
     fn found(&self) -> Found {
         let mut bytes = [0; 16];
-        bytes[..10].copy_from_slice(&self.0);
+        bytes[..BYTES].copy_from_slice(&self.0);
         let bits = u128::from_le_bytes(bytes);
         Found {
             address: Address((bits >> Self::ADDRESS) as u64 & ((1 << 40) - 1)),
             size: SizeHint((bits >> Self::SIZE) as u8),
-            hits: (bits >> Self::HITS) as u8 & MAX_HITS,
+            hits: (bits >> Self::HITS) as u8 & Self::MAX_HITS,
+            // Nothing is up there in a narrow record.
+            rank: Rank((bits >> Self::RANK) as u16),
         }
     }
 }
 
-#[derive(Default)]
-struct Partition(Vec<Record>);
+struct Partition<const BYTES: usize>(Vec<Record<BYTES>>);
 
-impl Partition {
-    fn push(&mut self, record: Record) {
+impl<const BYTES: usize> Default for Partition<BYTES> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<const BYTES: usize> Partition<BYTES> {
+    fn push(&mut self, record: Record<BYTES>) {
         if self.0.len() == self.0.capacity() {
             self.0.reserve_exact(CHUNK_RECORDS);
         }
@@ -223,10 +302,13 @@ impl Partition {
     }
 }
 
+/// Partition and place in it.
+type Place = (usize, usize);
+
 /// A linear hash table: `2^level + next_split` partitions. Those below `next_split`, and their images `2^level` further
 /// on, are told apart by one more bit than the rest.
-struct Shard {
-    partitions: Vec<Partition>,
+struct Shard<const BYTES: usize> {
+    partitions: Vec<Partition<BYTES>>,
     level: u32,
     next_split: usize,
     len: usize,
@@ -234,7 +316,7 @@ struct Shard {
     room: usize,
 }
 
-impl Shard {
+impl<const BYTES: usize> Shard<BYTES> {
     fn new() -> Self {
         Self { partitions: vec![Partition::default()], level: 0, next_split: 0, len: 0, room: 0 }
     }
@@ -245,13 +327,17 @@ impl Shard {
         if partition < self.next_split { low_bits(self.level + 1) } else { partition }
     }
 
-    fn find(&self, print: Print) -> Option<(usize, usize)> {
+    fn find(&self, print: Print) -> Option<Place> {
         let partition = self.partition_of(print);
         let at = self.partitions[partition].0.iter().position(|record| record.print() == print)?;
         Some((partition, at))
     }
 
-    fn push(&mut self, record: Record) {
+    fn at(&mut self, (partition, at): Place) -> &mut Record<BYTES> {
+        &mut self.partitions[partition].0[at]
+    }
+
+    fn push(&mut self, record: Record<BYTES>) {
         let partition = self.partition_of(record.print());
         self.change(partition, |partition| partition.push(record));
         self.len += 1;
@@ -260,7 +346,7 @@ impl Shard {
         }
     }
 
-    fn take(&mut self, partition: usize, at: usize) -> Record {
+    fn take(&mut self, (partition, at): Place) -> Record<BYTES> {
         self.len -= 1;
         self.change(partition, |partition| {
             let record = partition.0.swap_remove(at);
@@ -269,12 +355,19 @@ impl Shard {
         })
     }
 
-    fn remove_range(&mut self, addresses: &Range<Address>) -> usize {
+    fn remove_range(&mut self, addresses: &Range<Address>, removed: &mut impl FnMut(Found)) -> usize {
         let before = self.len;
         for at in 0..self.partitions.len() {
             self.len -= self.partitions[at].0.len();
             self.change(at, |partition| {
-                partition.0.retain(|record| !addresses.contains(&record.found().address));
+                partition.0.retain(|record| {
+                    let found = record.found();
+                    let leaves = addresses.contains(&found.address);
+                    if leaves {
+                        removed(found);
+                    }
+                    !leaves
+                });
                 partition.give_back_room();
             });
             self.len += self.partitions[at].0.len();
@@ -288,7 +381,7 @@ impl Shard {
         let bit = 1 << self.level;
         let mut moved = Partition::default();
         self.change(self.next_split, |partition| {
-            let is_moved = |record: &&Record| record.print().0 & bit != 0;
+            let is_moved = |record: &&Record<BYTES>| record.print().0 & bit != 0;
             moved
                 .0
                 .reserve_exact(partition.0.iter().filter(is_moved).count().next_multiple_of(CHUNK_RECORDS));
@@ -309,7 +402,7 @@ impl Shard {
     }
 
     /// Changes a partition and keeps account of its room.
-    fn change<T>(&mut self, partition: usize, change: impl FnOnce(&mut Partition) -> T) -> T {
+    fn change<T>(&mut self, partition: usize, change: impl FnOnce(&mut Partition<BYTES>) -> T) -> T {
         let partition = &mut self.partitions[partition];
         self.room -= partition.0.capacity();
         let answer = change(partition);
@@ -318,8 +411,8 @@ impl Shard {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.room * size_of::<Record>()
-            + self.partitions.capacity() * size_of::<Partition>()
+        self.room * BYTES
+            + self.partitions.capacity() * size_of::<Partition<BYTES>>()
             + (self.partitions.len() + 1) * ALLOCATION_OVERHEAD_BYTES
     }
 }
@@ -334,48 +427,75 @@ mod tests {
     use super::*;
 
     fn item(address: u64) -> Found {
-        Found { address: Address(address), size: SizeHint(address as u8), hits: 0 }
+        Found { address: Address(address), size: SizeHint(address as u8), hits: 0, rank: Rank::NONE }
     }
 
     fn key(number: u64) -> KeyHash {
         KeyHash::of(&number.to_le_bytes())
     }
 
-    #[test]
-    fn a_record_keeps_every_bit_of_its_parts() {
-        for (print, address, size, hits) in
-            [(0, 0, 0, 0), (Print::MASK, 0, 0, 0), (0, (1 << 40) - 1, 0, 0), (0, 0, 255, 0), (0, 0, 0, 7)]
-        {
-            let found = Found { address: Address(address), size: SizeHint(size), hits };
-            let record = Record::new(Print(print), found);
+    fn assert_keeps_every_bit<const BYTES: usize>(parts: &[(u32, u64, u8, u8, u16)]) {
+        for &(print, address, size, hits, rank) in parts {
+            let found = Found { address: Address(address), size: SizeHint(size), hits, rank: Rank(rank) };
+            let record = Record::<BYTES>::new(Print(print), found);
             assert!(record.print() == Print(print));
             assert_eq!(record.found(), found);
         }
     }
 
     #[test]
+    fn a_record_keeps_every_bit_of_its_parts() {
+        let far = (1 << 40) - 1;
+        let parts = [
+            (0, 0, 0, 0, 0),
+            (Print::MASK, 0, 0, 0, 0),
+            (0, far, 0, 0, 0),
+            (0, 0, 255, 0, 0),
+            (0, 0, 0, 7, 0),
+        ];
+        assert_keeps_every_bit::<NARROW>(&parts);
+        assert_keeps_every_bit::<WIDE>(&parts);
+        assert_keeps_every_bit::<WIDE>(&[(0, 0, 0, 255, 0), (0, 0, 0, 0, u16::MAX), (1, far, 1, 1, 1)]);
+    }
+
+    #[test]
+    fn a_narrow_record_drops_what_it_has_no_room_for() {
+        let found = Found { hits: 9, rank: Rank(3), ..item(5) };
+        assert_eq!(Record::<NARROW>::new(Print(1), found).found(), Found { hits: 7, ..item(5) });
+    }
+
+    #[test]
     fn the_index_and_a_map_agree_both_ways() {
+        assert_agrees_with_a_map(false, MAX_HITS);
+    }
+
+    #[test]
+    fn the_index_with_ranks_and_a_map_agree_both_ways() {
+        assert_agrees_with_a_map(true, MAX_WIDE_HITS);
+    }
+
+    fn assert_agrees_with_a_map(has_ranks: bool, max_hits: u8) {
         let keys = if cfg!(miri) { 300 } else { 30_000 };
         for seed in 0..if cfg!(miri) { 1 } else { 4 } {
             let mut random = StdRng::seed_from_u64(seed);
-            let index = Index::new();
+            let index = Index::new(has_ranks);
             let mut map: HashMap<u64, Found> = HashMap::new();
             for step in 0..if cfg!(miri) { 1_500 } else { 60_000_u64 } {
                 let number = random.random_range(0..keys);
-                let now = item(step);
+                let now = Found { rank: Rank(if has_ranks { step as u16 } else { 0 }), ..item(step) };
                 match random.random_range(0..10) {
                     0..5 => {
-                        let before = map.insert(number, now).map(|found| found.address);
+                        let before = map.insert(number, now);
                         assert_eq!(index.insert(key(number), now), before, "seed {seed} step {step}");
                     }
                     5..7 => {
-                        let before = map.remove(&number).map(|found| found.address);
+                        let before = map.remove(&number);
                         assert_eq!(index.remove(key(number)), before, "seed {seed} step {step}");
                     }
                     7 => {
                         let seen = map.get_mut(&number).map(|found| {
                             let before = *found;
-                            found.hits = (found.hits + 1).min(MAX_HITS);
+                            found.hits = found.hits.saturating_add(1).min(max_hits);
                             before
                         });
                         assert_eq!(index.hit(key(number)), seen, "seed {seed} step {step}");
@@ -383,9 +503,15 @@ mod tests {
                     8 => {
                         let at = map.get(&number).map_or(Address(1), |found| found.address);
                         let moved = index.replace_at(key(number), at, now);
-                        assert_eq!(moved, map.contains_key(&number));
+                        assert_eq!(moved, map.get(&number).copied());
                         map.entry(number).and_modify(|found| *found = now);
-                        assert!(!index.replace_at(key(number), Address(u64::from(u32::MAX)), item(0)));
+                        let elsewhere = Address(u64::from(u32::MAX));
+                        assert_eq!(index.replace_at(key(number), elsewhere, item(0)), None);
+                        index.rank_at(key(number), elsewhere, |_| unreachable!("it is not there"));
+                        if has_ranks && let Some(found) = map.get_mut(&number) {
+                            found.rank = Rank(7);
+                            index.rank_at(key(number), now.address, |seen| (seen == now).then_some(Rank(7)));
+                        }
                     }
                     _ => {
                         assert_eq!(index.remove_at(key(number), Address(u64::from(u32::MAX))), None);
@@ -410,9 +536,11 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "a hundred thousand steps of safe code")]
     fn a_range_of_addresses_is_forgotten_and_nothing_else() {
-        let index = Index::new();
+        let index = Index::new(false);
         (0..50_000).for_each(|number| assert_eq!(index.insert(key(number), item(number)), None));
-        assert_eq!(index.remove_range(&(Address(100)..Address(20_100))), 20_000);
+        let mut shown = 0;
+        assert_eq!(index.remove_range(&(Address(100)..Address(20_100)), |_| shown += 1), 20_000);
+        assert_eq!(shown, 20_000);
         for number in 0..50_000 {
             assert_eq!(index.get(key(number)).is_none(), (100..20_100).contains(&number));
         }
@@ -422,7 +550,17 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "about memory in bulk")]
     fn an_item_costs_less_than_twelve_bytes_at_any_size() {
-        let index = Index::new();
+        assert_costs_at_most(false, 12.0);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "about memory in bulk")]
+    fn an_item_with_a_rank_costs_less_than_sixteen_bytes_at_any_size() {
+        assert_costs_at_most(true, 16.0);
+    }
+
+    fn assert_costs_at_most(has_ranks: bool, most_bytes: f64) {
+        let index = Index::new(has_ranks);
         let mut number = 0;
         for count in [30_000, 70_000, 150_000, 300_000, 700_000, 1_000_000] {
             while number < count {
@@ -430,7 +568,7 @@ mod tests {
                 number += 1;
             }
             let per_item = index.memory_bytes() as f64 / index.len() as f64;
-            assert!(per_item <= 12.0, "{per_item:.2} bytes an item at {count} items");
+            assert!(per_item <= most_bytes, "{per_item:.2} bytes an item at {count} items");
         }
         // A handful of keys of a million are taken for others.
         let removed = (0..950_000).filter(|&number| index.remove(key(number)).is_some()).count();

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! [`RegionStore`] is the whole of it. A region's life is in [`buffer`](self) (in memory), `flush`, `reclaim`; its bytes
-//! are in `entry` and `table`; where items are is in `index`; which region leaves first is a [`RegionOrder`].
+//! are in `entry` and `table`; where items are is in `index`; where an item goes in, what a hit does, which region leaves
+//! first and who survives that is a [`RegionPolicy`].
 //!
 //! This room knows nothing of DRAM, of small objects or of the order in which a key's writes arrive: the caller orders
 //! them, by calling `commit` and `forget` under the key's lock.
@@ -24,9 +25,11 @@ mod flush;
 mod index;
 mod layout;
 mod order;
+mod policy;
 mod read;
 mod reclaim;
 mod recovery;
+mod ripq;
 mod stats;
 mod store;
 mod supply;
@@ -37,18 +40,20 @@ mod tests;
 pub use config::{ConfigError, MAX_POINTS, RegionConfig, Reinsertion};
 pub use entry::MAX_KEY_BYTES;
 pub use layout::{Layout, RegionId};
-pub use order::{ByEviction, OrderConfig, RegionOrder, SegmentedFifo};
+pub use order::{ByEviction, RegionOrder, SegmentedFifo, SegmentedLru};
+pub use policy::{ByOrder, Deeds, Needs, OrderConfig, Placing, Raise, Rank, RegionPolicy, Resident};
 pub use read::Lookup;
 pub use recovery::RestoreError;
+pub use ripq::{Caching, CachingPolicy, Calm, Object, Priority, Ripq, RipqConfig, Standing, UnknownCaching};
 pub use stats::{Memory, RegionStats};
 pub use store::{OnEviction, Progress, Refusal, RegionStore, Staged, StoreId};
 
 /// Where items go in: each point fills a region of its own, of its own priority, written with its own placement handle.
-/// Point 0 is for new items; reinserted ones go to higher points where there are any.
+/// Where there are several, higher points are for items that are to stay longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InsertionPoint(pub u8);
 
 impl InsertionPoint {
-    /// The point of items that come in.
+    /// The lowest point: that of new items, unless the policy says otherwise.
     pub const NEW: Self = Self(0);
 }

@@ -192,8 +192,8 @@ impl RegionStore {
         match lookup {
             Lookup::Found(_) => {
                 Counters::one(&counters.hits);
-                if self.order_wants_hits {
-                    self.order.lock().hit(self.layout.place(found.address).0);
+                if self.needs.hits {
+                    self.tell_hit(hash, found);
                 }
             }
             Lookup::Miss => {}
@@ -201,11 +201,30 @@ impl RegionStore {
             Lookup::Failed(_) => Counters::one(&counters.read_errors),
             Lookup::Expired => {
                 Counters::one(&counters.expired);
-                self.index.remove_at(hash, found.address);
+                self.take_out(|index| index.remove_at(hash, found.address));
             }
             Lookup::Damaged => {
-                self.index.remove_at(hash, found.address);
+                self.take_out(|index| index.remove_at(hash, found.address));
             }
+        }
+    }
+
+    /// Tells the policy, which may give the item another place. It may have moved or left since it was found.
+    fn tell_hit(&self, hash: KeyHash, found: Found) {
+        let mut policy = self.policy.lock();
+        if !self.needs.items {
+            policy.hit(&self.resident(found));
+            return;
+        }
+        let mut raised = None;
+        self.index.rank_at(hash, found.address, |found| {
+            let item = self.resident(found);
+            let raise = policy.hit(&item)?;
+            raised = Some((item, raise));
+            Some(raise.rank)
+        });
+        if let Some((item, raise)) = raised {
+            policy.raised(&item, raise);
         }
     }
 }

@@ -7,13 +7,15 @@ use futures_util::future::join_all;
 
 use crate::flash::{FlashItem, Waiting};
 
+use std::sync::atomic::Ordering;
+
 use super::InsertionPoint;
-use super::config::Reinsertion;
 use super::entry::{Entry, Seal, expired};
 use super::index::Found;
 use super::layout::RegionId;
+use super::policy::Placing;
 use super::stats::Counters;
-use super::store::{Content, RegionStore};
+use super::store::{Content, RegionStore, Staged};
 use super::supply::Claim;
 use super::table::{self, Filling, Record};
 
@@ -30,9 +32,43 @@ struct Leaving {
     found: Found,
     /// First byte in the region.
     start: usize,
-    /// Whether it is to be written again.
-    keep: bool,
+    /// Where it is to be written again, if it is.
+    keep: Option<Placing>,
     is_expired: bool,
+}
+
+/// What a reclaim may write again.
+struct Room {
+    most_units: u64,
+    kept_units: u64,
+    /// Whether all may be kept. A policy that protects items loses one only after a whole round of the store in which next
+    /// to nothing was gained: then no new item would ever come in.
+    unlimited: bool,
+}
+
+impl Room {
+    fn new(store: &RegionStore) -> Self {
+        let most_units = store.layout.units_per_region() * MOST_KEPT_EIGHTHS / 8;
+        let fruitless = store.fruitless.load(Ordering::Relaxed);
+        let unlimited = store.needs.items && fruitless < store.layout.region_count;
+        Self { most_units, kept_units: 0, unlimited }
+    }
+
+    /// Whether there is room for an item; notes that it is kept.
+    fn take(&mut self, units: u32) -> bool {
+        let fits = self.unlimited || self.kept_units + u64::from(units) <= self.most_units;
+        self.kept_units += if fits { u64::from(units) } else { 0 };
+        fits
+    }
+
+    /// Notes whether the reclaim gains anything.
+    fn note(&self, store: &RegionStore) {
+        if self.kept_units > self.most_units {
+            store.fruitless.fetch_add(1, Ordering::Relaxed);
+        } else {
+            store.fruitless.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 /// A read for some items that lie beside each other.
@@ -54,7 +90,7 @@ impl Drop for Victim<'_> {
         if self.is_clean {
             self.store.supply.give_region(self.region);
         } else {
-            self.store.order.lock().written(self.region, self.point.0);
+            self.store.policy.lock().returned(self.region, self.point);
         }
     }
 }
@@ -62,7 +98,7 @@ impl Drop for Victim<'_> {
 impl RegionStore {
     /// Reclaims the region that the policy gives up. `false` if it has none.
     pub(super) async fn reclaim_one(&self, waiting: Waiting) -> bool {
-        let Some(region) = self.order.lock().victim() else { return false };
+        let Some(region) = self.policy.lock().victim() else { return false };
         let Content::Flash { filling, entries, point } = self.region(region).content.lock().clone() else {
             unreachable!("the policy holds regions on flash only")
         };
@@ -70,8 +106,7 @@ impl RegionStore {
         match self.read_table(region, entries, filling, waiting).await {
             Some(records) => self.clear(region, filling, &records, waiting).await,
             None => {
-                let lost = self.index.remove_range(&self.layout.addresses(region));
-                Counters::add(&self.counters.items_lost, lost);
+                Counters::add(&self.counters.items_lost, self.take_out_all(region));
             }
         }
         // Readers still on their way to the region learn that it is gone before it is: by the trim here, or by whoever
@@ -110,7 +145,7 @@ impl RegionStore {
     /// Sees every item out that is still the one readers find.
     async fn clear(&self, region: RegionId, filling: Filling, records: &[Record], waiting: Waiting) {
         let wanted = self.plan(region, filling, records);
-        for runs in self.runs(&wanted).chunks(RUNS_AT_ONCE) {
+        for runs in self.runs(&wanted).chunks(self.at_once(RUNS_AT_ONCE)) {
             let reads = runs.iter().map(|run| self.read_blocks(region, run.blocks.clone(), waiting));
             for (run, read) in runs.iter().zip(join_all(reads).await) {
                 Counters::add(&self.counters.reclaim_read_bytes, run.blocks.len());
@@ -125,32 +160,50 @@ impl RegionStore {
         }
     }
 
+    /// Takes all items of a region whose table is lost out of the index.
+    fn take_out_all(&self, region: RegionId) -> usize {
+        let mut policy = self.policy.lock();
+        self.index.remove_range(&self.layout.addresses(region), |found| {
+            if self.needs.items {
+                policy.left(&self.resident(found));
+            }
+        })
+    }
+
     /// Decides who is written again. Items that nobody wants to see leave at once; the others, whose bytes are needed, are
     /// answered in the order of their places.
     fn plan(&self, region: RegionId, filling: Filling, records: &[Record]) -> Vec<Leaving> {
         let now_seconds = self.clock.unix_seconds();
-        let most_kept = self.layout.units_per_region() * MOST_KEPT_EIGHTHS / 8;
-        let mut kept = 0;
+        let mut room = Room::new(self);
         let mut wanted = Vec::new();
         for &record in records.iter().filter(|record| record.live) {
             let address = self.layout.address(region, record.unit);
-            let Some(found) = self.index.get_at(record.hash, address) else { continue };
             let is_expired = expired(record.expiry_seconds, now_seconds);
-            let mut keep = !is_expired && self.is_kept(&record, found, filling);
-            if keep && kept + u64::from(record.units) > most_kept {
-                Counters::one(&self.counters.reinsertions_failed);
-                keep = false;
-            }
-            kept += if keep { u64::from(record.units) } else { 0 };
+            // One lock from the question to the eviction: a hit comes in time, or finds the item gone.
+            let mut policy = self.policy.lock();
+            let Some(found) = self.index.get_at(record.hash, address) else { continue };
+            let draw = filling.sequence.rotate_left(32);
+            let mut keep = policy.survives(&self.resident(found), record.hash, draw);
+            keep = keep.filter(|_| !is_expired && self.may_keep(&mut room, &record));
             let start = record.unit as usize * self.layout.unit_bytes as usize;
             let leaving = Leaving { record, found, start, keep, is_expired };
-            if keep || self.on_eviction.is_some() {
+            if keep.is_some() || self.on_eviction.is_some() {
                 wanted.push(leaving);
-            } else {
-                self.evict(&leaving);
+            } else if self.index.remove_at(record.hash, address).is_some() {
+                if self.needs.items {
+                    policy.left(&self.resident(found));
+                }
+                self.count_evicted(&leaving);
             }
         }
+        room.note(self);
         wanted
+    }
+
+    fn may_keep(&self, room: &mut Room, record: &Record) -> bool {
+        let fits = room.take(record.units);
+        Counters::add(&self.counters.reinsertions_failed, usize::from(!fits));
+        fits
     }
 
     /// Reads that fetch all of `wanted`: neighbours in one.
@@ -181,7 +234,7 @@ impl RegionStore {
             entry.inspect_err(|&damage| drop(self.damaged(damage))).ok().map(|entry| (bytes, entry))
         });
         let Some((bytes, entry)) = entry else {
-            Counters::add(&self.counters.reinsertions_failed, usize::from(leaving.keep));
+            Counters::add(&self.counters.reinsertions_failed, usize::from(leaving.keep.is_some()));
             self.evict(leaving);
             return;
         };
@@ -192,8 +245,8 @@ impl RegionStore {
             expiry_seconds: entry.expiry_seconds,
             tag: entry.tag,
         };
-        if leaving.keep {
-            if self.reinsert(leaving, &item, waiting).await {
+        if let Some(placing) = leaving.keep {
+            if self.reinsert(leaving, placing, &item, waiting).await {
                 return;
             }
             Counters::one(&self.counters.reinsertions_failed);
@@ -207,58 +260,79 @@ impl RegionStore {
 
     /// Takes the item out of the index; `false` if it was removed or replaced meanwhile.
     fn evict(&self, leaving: &Leaving) -> bool {
-        let there_was = self.index.remove_at(leaving.record.hash, leaving.found.address).is_some();
-        Counters::add(&self.counters.evictions, usize::from(there_was));
-        Counters::add(&self.counters.evicted_expired, usize::from(there_was && leaving.is_expired));
+        let (hash, address) = (leaving.record.hash, leaving.found.address);
+        let there_was = self.take_out(|index| index.remove_at(hash, address)).is_some();
+        if there_was {
+            self.count_evicted(leaving);
+        }
         there_was
     }
 
-    fn is_kept(&self, record: &Record, found: Found, filling: Filling) -> bool {
-        match self.config.reinsertion {
-            Reinsertion::Never => false,
-            Reinsertion::Hits { at_least } => found.hits >= at_least,
-            Reinsertion::Percent { percent, seed } => {
-                // Drawn from the hash and the region's filling: another draw each time the item comes by, and the same
-                // one whatever else runs beside it.
-                let draw = crate::KeyHash(record.hash.0 ^ seed ^ filling.sequence.rotate_left(32)).remix();
-                draw % 100 < u64::from(percent)
-            }
-        }
+    fn count_evicted(&self, leaving: &Leaving) {
+        Counters::one(&self.counters.evictions);
+        Counters::add(&self.counters.evicted_expired, usize::from(leaving.is_expired));
     }
 
     /// Writes the item again, unless it is removed or replaced meanwhile. `false` if it is still there and could not be.
-    async fn reinsert(&self, leaving: &Leaving, item: &FlashItem<'_>, waiting: Waiting) -> bool {
-        let Some(staged) = self.stage_again(item, leaving.found.hits, waiting).await else { return false };
-        let moved = self.found(&staged.reservation);
-        let address = leaving.found.address;
-        if staged.reservation.commit(|| self.index.replace_at(leaving.record.hash, address, moved)) {
+    async fn reinsert(
+        &self,
+        leaving: &Leaving,
+        placing: Placing,
+        item: &FlashItem<'_>,
+        waiting: Waiting,
+    ) -> bool {
+        let Some(staged) = self.stage_again(item, placing, waiting).await else { return false };
+        let Staged { reservation, placing, payload_bytes, .. } = staged;
+        let (region, point) = (reservation.buffer().region, reservation.buffer().point);
+        let moved = self.found(&reservation);
+        if reservation.commit(|| self.move_to(leaving, moved, region, point, placing)) {
             Counters::one(&self.counters.reinsertions);
-            Counters::add(&self.counters.reinserted_bytes, staged.payload_bytes);
+            Counters::add(&self.counters.reinserted_bytes, payload_bytes);
         }
         true
     }
 
-    /// Stages a reinsertion. If buffers are short, helps to flush instead of waiting for somebody who may be waiting
-    /// for us.
-    async fn stage_again(
+    /// Moves an item in the index, with the policy's knowledge; `false` if it is gone.
+    fn move_to(
         &self,
-        item: &FlashItem<'_>,
-        hits: u8,
-        waiting: Waiting,
-    ) -> Option<super::store::Staged> {
-        let point = self.point_again(hits);
-        loop {
-            match self.stage_at(item, point, Claim::Reinserted) {
-                Ok(staged) => return Some(staged),
-                Err(_) => self.flush(self.supply.next_sealed()?, waiting).await,
-            }
+        leaving: &Leaving,
+        moved: Found,
+        region: RegionId,
+        point: InsertionPoint,
+        placing: Placing,
+    ) -> bool {
+        let (hash, address) = (leaving.record.hash, leaving.found.address);
+        if !self.needs.items {
+            return self.index.replace_at(hash, address, moved).is_some();
         }
+        let mut policy = self.policy.lock();
+        let rank = policy.enter(region, point, placing, moved.size.units());
+        let moved = Found { rank, hits: leaving.found.hits, ..moved };
+        let before = self.index.replace_at(hash, address, moved);
+        policy.left(&self.resident(before.unwrap_or(moved)));
+        before.is_some()
     }
 
-    /// Priority of a reinserted item: its hits, up to the highest.
-    fn point_again(&self, hits: u8) -> InsertionPoint {
-        let last = self.last_point();
-        if self.config.order.priorities() > 1 { InsertionPoint(hits).min(last) } else { last }
+    /// Stages a reinsertion. If buffers are short, helps to flush instead of waiting for somebody who may be waiting
+    /// for us.
+    async fn stage_again(&self, item: &FlashItem<'_>, placing: Placing, waiting: Waiting) -> Option<Staged> {
+        loop {
+            if let Ok(staged) = self.stage_at(item, placing, Claim::Reinserted) {
+                return Some(staged);
+            }
+            let came_back = self.supply.came_back.listen();
+            if let Some(sealed) = self.supply.next_sealed() {
+                self.flush(sealed, waiting).await;
+            } else if !self.needs.items {
+                return None;
+            } else if let Some(staged) = self.stage_beside(item, placing) {
+                return Some(staged);
+            } else if self.supply.is_flushing() {
+                came_back.await;
+            } else {
+                return None;
+            }
+        }
     }
 
     /// Tells the device that nobody will read the region any more.

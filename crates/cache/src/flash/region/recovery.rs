@@ -1,4 +1,4 @@
-//! A clean shutdown and the way back: two bytes an item.
+//! A clean shutdown and the way back: two bytes an item, four where items have ranks.
 //!
 //! A snapshot says which regions hold what filling, in which order they will leave, and which of their entries are live.
 //! Hashes, lengths and expiry times are not in it: they are in the regions' tables, which is where a restart reads
@@ -9,12 +9,15 @@
 //! snapshot  0       8        12     16       20        24      32         40        44        48
 //!           | magic | format | unit | region | regions | store | next     | regions | regions |
 //!           |       |        | bytes| bytes  |         |       | sequence | held    | retired |
-//!           then the regions held, next victim first; the retired regions, 4 bytes each; crc32c of all before
+//!           then the regions held, next victim first; the retired regions, 4 bytes each; in format 2 what the policy
+//!           saved: its length in 4 bytes, and it; crc32c of all before
 //! region    0    4          5       6          14        18
 //!           | id | priority | point | sequence | entries | live | items …
 //!                                                          22
-//! item      a varint of 8 * units from the beginning of the item before (the first: from the region's) + hits
+//! item      a varint of 8 * units from the beginning of the item before (the first: from the region's) + hits mod 8;
+//!           in format 2 another, of 32 * rank + hits div 8
 //! ```
+//! Format 2 is that of policies which give items places of their own.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,13 +32,16 @@ use super::config::{ConfigError, RegionConfig};
 use super::entry::{MAX_HITS, crc32c};
 use super::index::Found;
 use super::layout::{Layout, RegionId, SizeHint};
+use super::policy::Rank;
 use super::stats::Counters;
 use super::store::{Content, RegionStore, StoreId};
 use super::table::{Filling, Record};
 
 const MAGIC_VALUE: [u8; 8] = *b"FWregsnp";
 const FORMAT_VALUE: u32 = 1;
+const FORMAT_WITH_RANKS: u32 = 2;
 const HITS_BITS: u32 = 3;
+const HIGH_HITS_BITS: u32 = 5;
 
 /// Tables read side by side at a restart.
 const TABLES_AT_ONCE: usize = 32;
@@ -50,7 +56,7 @@ pub enum RestoreError {
     #[error("the region store's snapshot is damaged: {0}")]
     Damaged(&'static str),
     /// The snapshot is of a format that this version does not know.
-    #[error("the region store's snapshot is of format {0}; this version reads format 1")]
+    #[error("the region store's snapshot is of format {0}; this version reads formats 1 and 2")]
     Format(u32),
     /// The store was made with another layout.
     #[error("the region store was made with {setting} {was}, and is now to have {is}")]
@@ -72,8 +78,16 @@ struct Held {
     point: InsertionPoint,
     sequence: u64,
     entries: u32,
-    /// Where live items begin, and their hits.
-    live: Vec<(u32, u8)>,
+    live: Vec<Live>,
+}
+
+/// A live item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Live {
+    /// Where it begins.
+    unit: u32,
+    hits: u8,
+    rank: Rank,
 }
 
 /// A snapshot, in parts.
@@ -86,6 +100,8 @@ struct Snapshot {
     next_sequence: u64,
     held: Vec<Held>,
     retired: Vec<RegionId>,
+    /// What the policy saved, if it gives items ranks.
+    policy: Option<Vec<u8>>,
 }
 
 impl RegionStore {
@@ -97,9 +113,11 @@ impl RegionStore {
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
         let mut items = Vec::with_capacity(self.index.len());
-        self.index.for_each(|found| items.push((found.address, found.hits)));
+        self.index.for_each(|found| items.push((found.address, found.hits, found.rank)));
         items.sort_unstable();
-        let in_order = self.order.lock().in_order();
+        let mut policy = self.policy.lock();
+        let (in_order, saved) = (policy.in_order(), self.needs.items.then(|| policy.save()));
+        drop(policy);
         let held = in_order.into_iter().filter_map(|(id, priority)| {
             let Content::Flash { filling, entries, point } = *self.region(id).content.lock() else {
                 return None;
@@ -107,7 +125,7 @@ impl RegionStore {
             let addresses = self.layout.addresses(id);
             let first = items.partition_point(|item| item.0 < addresses.start);
             let end = items.partition_point(|item| item.0 < addresses.end);
-            let place = |&(address, hits)| (self.layout.place(address).1, hits);
+            let place = |&(address, hits, rank)| Live { unit: self.layout.place(address).1, hits, rank };
             let live = items[first..end].iter().map(place).collect();
             Some(Held { id, priority, point, sequence: filling.sequence, entries, live })
         });
@@ -120,6 +138,7 @@ impl RegionStore {
             next_sequence: self.next_sequence.load(Ordering::Relaxed),
             held: held.collect(),
             retired: (0..self.layout.region_count).map(RegionId).filter(is_retired).collect(),
+            policy: saved,
         }
         .encode()
     }
@@ -140,14 +159,17 @@ impl RegionStore {
         let store = Self::assemble(device, clock, config, StoreId(snapshot.store))?;
         snapshot.check(&store.layout)?;
         store.next_sequence.store(snapshot.next_sequence, Ordering::Relaxed);
+        let knows_ranks = snapshot.policy.as_ref().is_some_and(|saved| store.policy.lock().recall(saved));
         let mut in_order = Vec::with_capacity(snapshot.held.len());
         for some in snapshot.held.chunks(TABLES_AT_ONCE) {
             let read = join_all(some.iter().map(|held| store.read_held(held, waiting))).await;
-            let kept =
-                some.iter().zip(read).filter(|(held, records)| store.take_in(held, records.as_deref()));
+            let take_in = |(held, records): &(&Held, Option<Vec<Record>>)| {
+                store.take_in(held, records.as_deref(), knows_ranks)
+            };
+            let kept = some.iter().zip(read).filter(take_in);
             in_order.extend(kept.map(|(held, _)| (held.id, held.priority)));
         }
-        store.order.lock().restore(&in_order);
+        store.policy.lock().restore(&in_order);
         for &region in &snapshot.retired {
             *store.region(region).content.lock() = Content::Retired;
             store.supply.retire_region();
@@ -163,21 +185,25 @@ impl RegionStore {
         self.read_table(held.id, held.entries, filling, waiting).await
     }
 
-    /// Puts the live items of a region into the index; `false` if its table is lost.
-    fn take_in(&self, held: &Held, records: Option<&[Record]>) -> bool {
+    /// Puts the live items of a region into the index, with their ranks if those mean something; `false` if the region's
+    /// table is lost.
+    fn take_in(&self, held: &Held, records: Option<&[Record]>, knows_ranks: bool) -> bool {
         let Some(records) = records else {
             Counters::add(&self.counters.items_unrestored, held.live.len());
             return false;
         };
         let mut records = records.iter();
         let mut restored = 0;
-        for &(unit, hits) in &held.live {
+        let mut policy = self.policy.lock();
+        for &Live { unit, hits, rank } in &held.live {
             // Both are in the order of their places; a live item that the table does not know is not believed.
             let Some(record) = records.by_ref().find(|record| record.unit >= unit) else { break };
             if record.unit == unit && record.live {
                 let address = self.layout.address(held.id, unit);
-                self.index
-                    .insert_new(record.hash, Found { address, size: SizeHint::of_units(record.units), hits });
+                let rank = if knows_ranks { rank } else { Rank::NONE };
+                let found = Found { address, size: SizeHint::of_units(record.units), hits, rank };
+                let rank = policy.reenter(&self.resident(found));
+                self.index.insert_new(record.hash, Found { rank, ..found });
                 restored += 1;
             }
         }
@@ -215,15 +241,20 @@ impl Snapshot {
 
     fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC_VALUE.to_vec();
-        for number in [FORMAT_VALUE, self.unit_bytes, self.region_bytes, self.region_count] {
+        let format = if self.policy.is_some() { FORMAT_WITH_RANKS } else { FORMAT_VALUE };
+        for number in [format, self.unit_bytes, self.region_bytes, self.region_count] {
             out.extend(number.to_le_bytes());
         }
         out.extend(self.store.to_le_bytes());
         out.extend(self.next_sequence.to_le_bytes());
         out.extend(count(self.held.len()));
         out.extend(count(self.retired.len()));
-        self.held.iter().for_each(|held| held.encode(&mut out));
+        self.held.iter().for_each(|held| held.encode(self.policy.is_some(), &mut out));
         self.retired.iter().for_each(|region| out.extend(region.0.to_le_bytes()));
+        if let Some(policy) = &self.policy {
+            out.extend(count(policy.len()));
+            out.extend(policy);
+        }
         out.extend(crc32c(&out).to_le_bytes());
         out
     }
@@ -234,9 +265,11 @@ impl Snapshot {
             return Err(RestoreError::Damaged("it does not begin as one"));
         }
         let format = reader.u32()?;
-        if format != FORMAT_VALUE {
-            return Err(RestoreError::Format(format));
-        }
+        let has_ranks = match format {
+            FORMAT_VALUE => false,
+            FORMAT_WITH_RANKS => true,
+            _ => return Err(RestoreError::Format(format)),
+        };
         let body_end = bytes.len() - 4;
         if bytes[body_end..] != crc32c(&bytes[..body_end]).to_le_bytes() {
             return Err(RestoreError::Damaged("its checksum does not match"));
@@ -244,31 +277,35 @@ impl Snapshot {
         let (unit_bytes, region_bytes, region_count) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let (store, next_sequence) = (reader.u64()?, reader.u64()?);
         let (held, retired) = (reader.u32()?, reader.u32()?);
-        let held = (0..held).map(|_| Held::decode(&mut reader)).collect::<Result<_, _>>()?;
+        let held = (0..held).map(|_| Held::decode(has_ranks, &mut reader)).collect::<Result<_, _>>()?;
         let retired =
             (0..retired).map(|_| Ok(RegionId(reader.u32()?))).collect::<Result<_, RestoreError>>()?;
+        let policy = if has_ranks { Some(reader.bytes()?) } else { None };
         if reader.0.len() != 4 {
             return Err(RestoreError::Damaged("it is longer than its parts"));
         }
-        Ok(Self { unit_bytes, region_bytes, region_count, store, next_sequence, held, retired })
+        Ok(Self { unit_bytes, region_bytes, region_count, store, next_sequence, held, retired, policy })
     }
 }
 
 impl Held {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, has_ranks: bool, out: &mut Vec<u8>) {
         out.extend(self.id.0.to_le_bytes());
         out.extend([self.priority, self.point.0]);
         out.extend(self.sequence.to_le_bytes());
         out.extend(self.entries.to_le_bytes());
         out.extend(count(self.live.len()));
         let mut before = 0;
-        for &(unit, hits) in &self.live {
-            push_varint(out, u64::from(unit - before) << HITS_BITS | u64::from(hits));
+        for &Live { unit, hits, rank } in &self.live {
+            push_varint(out, u64::from(unit - before) << HITS_BITS | u64::from(hits & MAX_HITS));
+            if has_ranks {
+                push_varint(out, u64::from(rank.0) << HIGH_HITS_BITS | u64::from(hits >> HITS_BITS));
+            }
             before = unit;
         }
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, RestoreError> {
+    fn decode(has_ranks: bool, reader: &mut Reader<'_>) -> Result<Self, RestoreError> {
         let id = RegionId(reader.u32()?);
         let [priority, point] = reader.take()?;
         let (sequence, entries, live) = (reader.u64()?, reader.u32()?, reader.u32()?);
@@ -278,7 +315,11 @@ impl Held {
             let gap =
                 u32::try_from(code >> HITS_BITS).map_err(|_| RestoreError::Damaged("an item is too far"))?;
             unit = unit.checked_add(gap).ok_or(RestoreError::Damaged("an item is too far"))?;
-            Ok((unit, code as u8 & MAX_HITS))
+            let more = if has_ranks { reader.varint()? } else { 0 };
+            let high_hits = (more & ((1 << HIGH_HITS_BITS) - 1)) as u8;
+            let rank = u16::try_from(more >> HIGH_HITS_BITS)
+                .map_err(|_| RestoreError::Damaged("an item's rank is too high"))?;
+            Ok(Live { unit, hits: code as u8 & MAX_HITS | high_hits << HITS_BITS, rank: Rank(rank) })
         };
         let live = (0..live).map(item).collect::<Result<_, RestoreError>>()?;
         Ok(Self { id, priority, point: InsertionPoint(point), sequence, entries, live })
@@ -311,6 +352,13 @@ impl Reader<'_> {
         self.take().map(u32::from_le_bytes)
     }
 
+    fn bytes(&mut self) -> Result<Vec<u8>, RestoreError> {
+        let len = self.u32()? as usize;
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(RestoreError::Damaged("it is cut short"))?;
+        self.0 = rest;
+        Ok(bytes.to_vec())
+    }
+
     fn u64(&mut self) -> Result<u64, RestoreError> {
         self.take().map(u64::from_le_bytes)
     }
@@ -341,29 +389,43 @@ mod tests {
             entries: 9,
             live,
         };
+        let live = |unit, hits| Live { unit, hits, rank: Rank::NONE };
         Snapshot {
             unit_bytes: 64,
             region_bytes: 1 << 20,
             region_count: 10,
             store: u64::MAX,
             next_sequence: 77,
-            held: vec![held(3, vec![(0, 7), (16, 0), (16_000, 1)]), held(1, vec![])],
+            held: vec![held(3, vec![live(0, 7), live(16, 0), live(16_000, 1)]), held(1, vec![])],
             retired: vec![RegionId(9)],
+            policy: None,
         }
+    }
+
+    fn with_ranks() -> Snapshot {
+        let mut ranked = snapshot();
+        ranked.policy = Some(vec![1, 2, 3]);
+        ranked.held[0].live[1] = Live { unit: 16, hits: 255, rank: Rank(u16::MAX) };
+        ranked
     }
 
     #[test]
     fn a_snapshot_reads_back_as_it_was_written() {
         assert_eq!(Snapshot::decode(&snapshot().encode()), Ok(snapshot()));
+        assert_eq!(Snapshot::decode(&with_ranks().encode()), Ok(with_ranks()));
         // 48 of header, 22 a region, items of 1, 2 and 3 bytes, a retired region, a checksum.
         assert_eq!(snapshot().encode().len(), 48 + 2 * 22 + 6 + 4 + 4);
     }
 
     #[test]
     fn every_flipped_bit_and_every_cut_is_found() {
-        let good = snapshot().encode();
+        assert_finds_damage(&snapshot().encode());
+        assert_finds_damage(&with_ranks().encode());
+    }
+
+    fn assert_finds_damage(good: &[u8]) {
         for bit in 0..good.len() * 8 {
-            let mut bytes = good.clone();
+            let mut bytes = good.to_vec();
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(Snapshot::decode(&bytes).is_err(), "bit {bit}");
         }
@@ -375,8 +437,8 @@ mod tests {
     #[test]
     fn a_newer_format_is_refused_by_its_number() {
         let mut bytes = snapshot().encode();
-        bytes[8] = 2;
-        assert_eq!(Snapshot::decode(&bytes), Err(RestoreError::Format(2)));
+        bytes[8] = 3;
+        assert_eq!(Snapshot::decode(&bytes), Err(RestoreError::Format(3)));
     }
 
     #[test]

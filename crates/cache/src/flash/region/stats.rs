@@ -101,6 +101,14 @@ counters! {
     items_lost,
     /// Trims that the device failed.
     trim_errors,
+    /// Items given a higher place in the queue by a hit, where items have places.
+    raises,
+    /// Regions moved from the end of the queue to its head, too many of their items being in use.
+    regions_deferred,
+    /// Regions reclaimed out of turn, while much was being written again, because they needed little of it.
+    cold_victims,
+    /// Regions reclaimed out of turn because most of them was dead; what was alive in them was written again.
+    compactions,
 }
 
 impl Counters {
@@ -135,7 +143,7 @@ pub struct Memory {
     pub index_bytes: usize,
     /// Region buffers, allocated or yet to be.
     pub buffer_bytes: usize,
-    /// One small record a region.
+    /// One small record a region, and what the policy keeps of regions and virtual blocks.
     pub region_bytes: usize,
 }
 

@@ -1,7 +1,7 @@
 //! The store: what goes in, what is forgotten, and the background step.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use device::{Clock, Device, PlacementHandle};
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ use super::config::{ConfigError, RegionConfig, Reinsertion};
 use super::entry;
 use super::index::{Found, Index};
 use super::layout::{Layout, RegionId, SizeHint};
-use super::order::Ranks;
+use super::policy::{self, Needs, Placing, Rank, RegionPolicy, Resident};
 use super::stats::{Counters, Memory, RegionStats};
 use super::supply::{Claim, Supply};
 use super::table::{self, Filling};
@@ -34,8 +34,11 @@ pub struct RegionStore {
     pub(super) regions: Box<[Region]>,
     points: Box<[Point]>,
     pub(super) supply: Arc<Supply>,
-    pub(super) order: Mutex<Ranks>,
-    pub(super) order_wants_hits: bool,
+    /// Locked before a shard of the index, where both are.
+    pub(super) policy: Mutex<Box<dyn RegionPolicy>>,
+    pub(super) needs: Needs,
+    /// Reclaims in a row that gained next to nothing, as nearly all of the region was written again.
+    pub(super) fruitless: AtomicU32,
     pub(super) next_sequence: AtomicU64,
     pub(super) counters: Counters,
     pub(super) on_eviction: Option<OnEviction>,
@@ -90,6 +93,7 @@ struct Point {
 #[must_use = "a staged item is not in the store before it is committed"]
 pub struct Staged {
     pub(super) reservation: Reservation,
+    pub(super) placing: Placing,
     pub(super) hash: KeyHash,
     pub(super) payload_bytes: usize,
 }
@@ -144,25 +148,29 @@ impl RegionStore {
     ) -> Result<Self, ConfigError> {
         let layout = config.check(&device.geometry())?;
         let regions = layout.region_count as usize;
-        let point = |number| {
-            let consumer = if number == 0 { "loc".to_owned() } else { format!("loc-reinserted-{number}") };
-            Point { open: Mutex::new(None), placement: device.allocate_handle(&consumer) }
+        let point = |number| Point {
+            open: Mutex::new(None),
+            placement: device.allocate_handle(&config.consumer(number)),
         };
         let points = (0..config.points()).map(point).collect();
-        let reserve = reserve(&config);
-        let order = Ranks::new(&config.order, regions);
+        let policy = policy::build(&config, &layout);
+        let needs = policy.needs();
+        // A reclaim that must not lose an item counts on the reserve for itself.
+        let reclaims_at_once = if needs.items { 1 } else { usize::MAX };
         Ok(Self {
             supply: Arc::new(Supply::new(
                 layout.region_bytes as usize,
                 config.buffers as usize,
-                reserve,
+                reserve(&config),
                 regions,
+                reclaims_at_once,
             )),
             points,
             regions: std::iter::repeat_with(Region::new).take(regions).collect(),
-            order_wants_hits: order.wants_hits(),
-            order: Mutex::new(order),
-            index: Index::new(),
+            policy: Mutex::new(policy),
+            needs,
+            fruitless: AtomicU32::new(0),
+            index: Index::new(needs.items),
             next_sequence: AtomicU64::new(1),
             counters: Counters::default(),
             on_eviction: None,
@@ -182,32 +190,67 @@ impl RegionStore {
         self
     }
 
-    /// Copies an item into the open region. It is found by readers once it is [committed](Self::commit).
+    /// Copies an item into an open region. It is found by readers once it is [committed](Self::commit).
     ///
     /// # Errors
     /// A [`Refusal`]; nothing has happened then, except that a region too full for this item is closed.
     pub fn stage(&self, item: &FlashItem<'_>) -> Result<Staged, Refusal> {
-        self.stage_at(item, InsertionPoint::NEW, Claim::New).inspect_err(|refusal| match refusal {
+        let staged = self.units(item).and_then(|units| {
+            let placing = self.placing(units);
+            self.stage_at(item, placing, Claim::New)
+        });
+        staged.inspect_err(|refusal| match refusal {
             Refusal::TooLarge => Counters::one(&self.counters.refused_too_large),
             Refusal::Full | Refusal::WornOut => Counters::one(&self.counters.refused_full),
         })
     }
 
-    pub(super) fn stage_at(
-        &self,
-        item: &FlashItem<'_>,
-        point: InsertionPoint,
-        claim: Claim,
-    ) -> Result<Staged, Refusal> {
+    fn placing(&self, units: u32) -> Placing {
+        if !self.needs.items {
+            return Placing::LOWEST;
+        }
+        self.policy.lock().arrival(SizeHint::of_units(units).units())
+    }
+
+    /// Units that the item's entry takes.
+    fn units(&self, item: &FlashItem<'_>) -> Result<u32, Refusal> {
         let payload_bytes = item.key.len() + item.value_len();
         if payload_bytes > self.max_item_bytes() || item.key.len() > MAX_KEY_BYTES {
             return Err(Refusal::TooLarge);
         }
-        let units = self.layout.units(entry::entry_bytes(item.key.len(), item.value_len()));
-        let mut reservation = self.reserve(item, units, point, claim)?;
+        Ok(self.layout.units(entry::entry_bytes(item.key.len(), item.value_len())))
+    }
+
+    pub(super) fn stage_at(
+        &self,
+        item: &FlashItem<'_>,
+        placing: Placing,
+        claim: Claim,
+    ) -> Result<Staged, Refusal> {
+        let units = self.units(item)?;
+        let reservation = self.reserve(item, units, self.point(placing), claim)?;
+        Ok(self.fill(item, placing, reservation))
+    }
+
+    /// The same at any point whose open region has room, for an item that must not be lost.
+    pub(super) fn stage_beside(&self, item: &FlashItem<'_>, placing: Placing) -> Option<Staged> {
+        let units = self.units(item).ok()?;
+        let fit = |point: &Point| {
+            point.open.lock().as_ref()?.reserve_if_fits(item.hash, units, item.expiry_seconds)
+        };
+        let reservation = self.points.iter().find_map(fit)?;
+        Some(self.fill(item, placing, reservation))
+    }
+
+    fn fill(&self, item: &FlashItem<'_>, placing: Placing, mut reservation: Reservation) -> Staged {
         let seal = reservation.buffer().seal;
         entry::encode(item, self.config.value_checksums, seal, reservation.bytes());
-        Ok(Staged { reservation, hash: item.hash, payload_bytes })
+        Staged { reservation, placing, hash: item.hash, payload_bytes: item.key.len() + item.value_len() }
+    }
+
+    /// The insertion point of a level: there may be fewer.
+    fn point(&self, placing: Placing) -> InsertionPoint {
+        InsertionPoint(placing.level).min(self.last_point())
     }
 
     fn reserve(
@@ -217,6 +260,9 @@ impl RegionStore {
         point: InsertionPoint,
         claim: Claim,
     ) -> Result<Reservation, Refusal> {
+        if claim == Claim::New && self.is_held_back() {
+            return Err(if self.is_worn_out() { Refusal::WornOut } else { Refusal::Full });
+        }
         let mut open = self.points[usize::from(point.0)].open.lock();
         if let Some(buffer) = open.as_ref() {
             if let Some(reservation) = buffer.reserve(item.hash, units, item.expiry_seconds) {
@@ -228,6 +274,12 @@ impl RegionStore {
         let reservation = buffer.reserve(item.hash, units, item.expiry_seconds);
         *open = Some(buffer);
         Ok(reservation.expect("an item that is not too large fits an empty region"))
+    }
+
+    /// Whether new items wait: while a reclaim that must not lose an item lives on the reserve, they would take the room
+    /// that it counts on.
+    fn is_held_back(&self) -> bool {
+        self.needs.items && self.supply.is_below_reserve()
     }
 
     fn open_region(&self, point: InsertionPoint, claim: Claim) -> Result<Arc<RegionBuffer>, Refusal> {
@@ -244,18 +296,56 @@ impl RegionStore {
 
     /// Makes a staged item the one that readers find. Called under the key's lock.
     pub fn commit(&self, staged: Staged) {
-        let Staged { reservation, hash, payload_bytes } = staged;
+        let Staged { reservation, placing, hash, payload_bytes } = staged;
         let item = self.found(&reservation);
+        let buffer = reservation.buffer();
         // Before the commit: afterwards the region may be on flash already.
-        reservation.buffer().payload_bytes.fetch_add(payload_bytes, Ordering::Relaxed);
+        buffer.payload_bytes.fetch_add(payload_bytes, Ordering::Relaxed);
+        let (region, point) = (buffer.region, buffer.point);
         reservation.commit(|| {
-            if self.index.insert(hash, item).is_some() {
+            if self.put_in(hash, item, region, point, placing).is_some() {
                 Counters::one(&self.counters.overwritten);
             }
             true
         });
         Counters::one(&self.counters.inserts);
         Counters::add(&self.counters.inserted_bytes, payload_bytes);
+    }
+
+    /// Puts an item into the index, in place of the one that is answered.
+    fn put_in(
+        &self,
+        hash: KeyHash,
+        item: Found,
+        region: RegionId,
+        point: InsertionPoint,
+        placing: Placing,
+    ) -> Option<Found> {
+        if !self.needs.items {
+            return self.index.insert(hash, item);
+        }
+        let mut policy = self.policy.lock();
+        let rank = policy.enter(region, point, placing, item.size.units());
+        let before = self.index.insert(hash, Found { rank, ..item })?;
+        policy.left(&self.resident(before));
+        Some(before)
+    }
+
+    /// Takes an item out of the index, with the policy's knowledge.
+    pub(super) fn take_out(&self, remove: impl FnOnce(&Index) -> Option<Found>) -> Option<Found> {
+        if !self.needs.items {
+            return remove(&self.index);
+        }
+        let mut policy = self.policy.lock();
+        let found = remove(&self.index)?;
+        policy.left(&self.resident(found));
+        Some(found)
+    }
+
+    /// An item of the index, as the policy sees it.
+    pub(super) fn resident(&self, found: Found) -> Resident {
+        let (region, _) = self.layout.place(found.address);
+        Resident { region, rank: found.rank, hits: found.hits, units: found.size.units() }
     }
 
     /// Gives the space of a staged item up. It stays in its region, dead.
@@ -267,12 +357,13 @@ impl RegionStore {
     /// What the index will say of a reservation.
     pub(super) fn found(&self, reservation: &Reservation) -> Found {
         let address = self.layout.address(reservation.buffer().region, reservation.unit);
-        Found { address, size: SizeHint::of_units(reservation.units), hits: 0 }
+        Found { address, size: SizeHint::of_units(reservation.units), hits: 0, rank: Rank::NONE }
     }
 
     /// Forgets an item; says whether there was one. Called under the key's lock.
     pub fn forget(&self, hash: KeyHash) -> bool {
-        let there_was = self.index.remove(hash).is_some();
+        // Most keys that are forgotten were never here; they need not wait for the policy.
+        let there_was = self.index.get(hash).is_some() && self.take_out(|index| index.remove(hash)).is_some();
         Counters::add(&self.counters.forgotten, usize::from(there_was));
         there_was
     }
@@ -286,7 +377,9 @@ impl RegionStore {
     /// Whether an item that does not need a new region, or that can have one, would be taken now.
     #[must_use]
     pub fn ready(&self) -> bool {
-        self.points[0].open.lock().is_some() || self.supply.has(Claim::New)
+        // Of several points, nobody knows which one the next item asks for.
+        let has_open = self.points.len() == 1 && self.points[0].open.lock().is_some();
+        !self.is_held_back() && (has_open || self.supply.has(Claim::New))
     }
 
     /// Waits until the store is [`ready`](Self::ready), or can never be again: the next [`stage`](Self::stage) says which.
@@ -332,7 +425,7 @@ impl RegionStore {
 
     fn has_work(&self) -> bool {
         self.supply.has_sealed()
-            || (self.supply.needs_reclaim(self.clean_target()) && !self.order.lock().is_empty())
+            || (self.supply.needs_reclaim(self.clean_target()) && !self.policy.lock().is_empty())
     }
 
     fn clean_target(&self) -> usize {
@@ -399,7 +492,14 @@ impl RegionStore {
     /// Counts so far.
     #[must_use]
     pub fn stats(&self) -> RegionStats {
-        self.counters.snapshot()
+        let deeds = self.policy.lock().deeds();
+        RegionStats {
+            raises: deeds.raises,
+            regions_deferred: deeds.deferrals,
+            cold_victims: deeds.cold_victims,
+            compactions: deeds.compactions,
+            ..self.counters.snapshot()
+        }
     }
 
     /// Memory taken.
@@ -408,14 +508,15 @@ impl RegionStore {
         Memory {
             index_bytes: self.index.memory_bytes(),
             buffer_bytes: self.config.buffers as usize * self.layout.region_bytes as usize,
-            region_bytes: self.regions.len() * size_of::<Region>(),
+            region_bytes: self.regions.len() * size_of::<Region>()
+                + self.policy.lock().deeds().memory_bytes as usize,
         }
     }
 }
 
 /// Clean regions and buffers kept for reinsertion alone.
 fn reserve(config: &RegionConfig) -> usize {
-    usize::from(config.reinsertion != Reinsertion::Never)
+    usize::from(config.reinsertion != Reinsertion::Never || config.order.protects_items())
 }
 
 impl Drop for RegionStore {

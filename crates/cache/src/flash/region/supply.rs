@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::IoBuffer;
 use event_listener::Event;
@@ -28,6 +29,9 @@ pub(crate) struct Supply {
     /// There is something for [`super::RegionStore::step`] to do.
     pub(crate) work: Event,
     region_bytes: usize,
+    /// Whether reinsertions took of the reserve of regions and reclaim has not refilled it. Kept beside the stock for
+    /// those who look at every insertion.
+    below_reserve: AtomicBool,
 }
 
 struct Stock {
@@ -41,12 +45,22 @@ struct Stock {
     reserve: usize,
     /// Regions being reclaimed now.
     reclaiming: usize,
+    /// Regions that may be reclaimed at once.
+    most_reclaiming: usize,
+    /// Regions being flushed now.
+    flushing: usize,
     /// Regions that were not given up as broken.
     in_service: usize,
 }
 
 impl Supply {
-    pub(crate) fn new(region_bytes: usize, buffers: usize, reserve: usize, regions: usize) -> Self {
+    pub(crate) fn new(
+        region_bytes: usize,
+        buffers: usize,
+        reserve: usize,
+        regions: usize,
+        most_reclaiming: usize,
+    ) -> Self {
         let stock = Stock {
             clean: VecDeque::new(),
             sealed: VecDeque::new(),
@@ -54,9 +68,17 @@ impl Supply {
             unallocated: buffers,
             reserve,
             reclaiming: 0,
+            most_reclaiming,
+            flushing: 0,
             in_service: regions,
         };
-        Self { stock: Mutex::new(stock), came_back: Event::new(), work: Event::new(), region_bytes }
+        Self {
+            stock: Mutex::new(stock),
+            came_back: Event::new(),
+            work: Event::new(),
+            region_bytes,
+            below_reserve: AtomicBool::new(false),
+        }
     }
 
     /// A clean region and a buffer for it, or neither.
@@ -70,6 +92,7 @@ impl Supply {
         if spare.is_none() {
             stock.unallocated -= 1;
         }
+        self.note_reserve(&stock);
         drop(stock);
         self.work.notify(usize::MAX);
         Some((region, spare.unwrap_or_else(|| IoBuffer::zeroed(self.region_bytes))))
@@ -82,8 +105,20 @@ impl Supply {
 
     /// A region is clean (again).
     pub(crate) fn give_region(&self, region: RegionId) {
-        self.stock.lock().clean.push_back(region);
+        let mut stock = self.stock.lock();
+        stock.clean.push_back(region);
+        self.note_reserve(&stock);
+        drop(stock);
         self.came_back.notify(usize::MAX);
+    }
+
+    fn note_reserve(&self, stock: &Stock) {
+        self.below_reserve.store(stock.clean.len() < stock.reserve, Ordering::Relaxed);
+    }
+
+    /// Whether reinsertions are living on the reserve.
+    pub(crate) fn is_below_reserve(&self) -> bool {
+        self.below_reserve.load(Ordering::Relaxed)
     }
 
     /// A region is broken and will not come back.
@@ -110,9 +145,24 @@ impl Supply {
         self.work.notify(usize::MAX);
     }
 
-    /// The next region to flush.
+    /// The next region to flush. Whoever takes it says when the [flush has ended](Self::flush_ended).
     pub(crate) fn next_sealed(&self) -> Option<Arc<RegionBuffer>> {
-        self.stock.lock().sealed.pop_front()
+        let mut stock = self.stock.lock();
+        let sealed = stock.sealed.pop_front();
+        stock.flushing += usize::from(sealed.is_some());
+        sealed
+    }
+
+    /// A flush ended, well or badly.
+    pub(crate) fn flush_ended(&self) {
+        self.stock.lock().flushing -= 1;
+        self.came_back.notify(usize::MAX);
+    }
+
+    /// Whether some region is on its way to flash, so that its buffer will come back.
+    pub(crate) fn is_flushing(&self) -> bool {
+        let stock = self.stock.lock();
+        stock.flushing > 0 || !stock.sealed.is_empty()
     }
 
     /// Whether there are sealed regions that nobody flushes yet.
@@ -120,7 +170,7 @@ impl Supply {
         !self.stock.lock().sealed.is_empty()
     }
 
-    /// Whether fewer regions than `target` are clean or about to be.
+    /// Whether fewer regions than `target` are clean or about to be, and another may be reclaimed.
     pub(crate) fn needs_reclaim(&self, target: usize) -> bool {
         self.stock.lock().needs_reclaim(target)
     }
@@ -155,13 +205,20 @@ pub(crate) struct Reclaiming<'a>(&'a Supply);
 
 impl Drop for Reclaiming<'_> {
     fn drop(&mut self) {
-        self.0.stock.lock().reclaiming -= 1;
+        let mut stock = self.0.stock.lock();
+        // Others may have been held off by this one.
+        let held_off = stock.reclaiming == stock.most_reclaiming;
+        stock.reclaiming -= 1;
+        drop(stock);
+        if held_off {
+            self.0.work.notify(usize::MAX);
+        }
     }
 }
 
 impl Stock {
     fn needs_reclaim(&self, target: usize) -> bool {
-        self.clean.len() + self.reclaiming < target
+        self.clean.len() + self.reclaiming < target && self.reclaiming < self.most_reclaiming
     }
 
     fn has(&self, claim: Claim) -> bool {

@@ -27,13 +27,21 @@ fn faulty(seed: u64, faults: Faults) -> Arc<FaultDevice> {
 
 #[test]
 fn random_faults_never_serve_a_wrong_value() {
-    let config = RegionConfig {
+    assert_serves_no_wrong_value(RegionConfig {
         order: OrderConfig::SegmentedFifo { shares: vec![3, 1] },
         reinsertion: Reinsertion::Hits { at_least: 1 },
-        // Regions fail often here, and each of them must go on.
-        retire_after_failures: u8::MAX,
         ..small()
-    };
+    });
+}
+
+#[test]
+fn random_faults_never_serve_a_wrong_value_ripq() {
+    assert_serves_no_wrong_value(ripq(|_| {}));
+}
+
+fn assert_serves_no_wrong_value(config: RegionConfig) {
+    // Regions fail often here, and each of them must go on.
+    let config = RegionConfig { retire_after_failures: u8::MAX, ..config };
     let faults =
         Faults { failed_reads: 0.02, failed_writes: 0.02, flipped_reads: 0.05, flipped_writes: 0.2, ..NONE };
     let mut damaged_headers = 0;

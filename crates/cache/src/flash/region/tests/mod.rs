@@ -20,6 +20,17 @@ pub(super) fn small() -> RegionConfig {
     RegionConfig { region_bytes: 64 << 10, max_write_bytes: 16 << 10, ..RegionConfig::new(24 * (64 << 10)) }
 }
 
+/// The policies that give items places of their own, over [`small`] regions.
+pub(super) fn ripq(change: impl FnOnce(&mut RipqConfig)) -> RegionConfig {
+    let mut config = RipqConfig { sections: 4, ..RipqConfig::new(Caching::Slru { segments: 4 }) };
+    change(&mut config);
+    RegionConfig { order: OrderConfig::Ripq(config), buffers: 6, ..small() }
+}
+
+pub(super) fn blockcache() -> RegionConfig {
+    RegionConfig { order: OrderConfig::SegmentedLru { segments: 4 }, ..small() }
+}
+
 pub(super) fn open(device: Arc<dyn Device>, config: RegionConfig) -> RegionStore {
     open_at(device, config, Arc::default())
 }

@@ -107,6 +107,30 @@ fn readers_see_the_last_version_or_nothing_with_reinsertion_by_chance() {
 }
 
 #[test]
+fn readers_see_the_last_version_or_nothing_blockcache() {
+    assert_model(&blockcache(), 512);
+}
+
+#[test]
+fn readers_see_the_last_version_or_nothing_ripq() {
+    assert_model(&ripq(|_| {}), 512);
+    let plain = RipqConfig { sections: 3, ..RipqConfig::plain(Caching::Lru) };
+    let config = ripq(|config| *config = plain);
+    assert_model(&RegionConfig { buffers: 4, transfers_at_once: 1, ..config }, 4096);
+}
+
+#[test]
+fn readers_see_the_last_version_or_nothing_ripq_with_absolute_priorities() {
+    assert_model(&ripq(|config| config.caching = Caching::GDSF), 512);
+    assert_model(&ripq(|config| config.caching = Caching::LfuDa), 512);
+}
+
+#[test]
+fn readers_see_the_last_version_or_nothing_ripq_with_one_point() {
+    assert_model(&ripq(|config| config.single_point = true), 512);
+}
+
+#[test]
 fn what_fits_is_all_found() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let store = open(device, small());

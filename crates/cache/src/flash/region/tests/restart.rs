@@ -37,13 +37,17 @@ fn used(device: &Arc<MemoryDevice>, config: &RegionConfig) -> (RegionStore, Hash
     (store, versions)
 }
 
-fn configs() -> [RegionConfig; 3] {
+fn configs() -> [RegionConfig; 7] {
     let sfifo = OrderConfig::SegmentedFifo { shares: vec![2, 1, 1] };
     let hits = Reinsertion::Hits { at_least: 1 };
     [
         small(),
         RegionConfig { order: OrderConfig::Lru, ..small() },
         RegionConfig { order: sfifo, reinsertion: hits, buffers: 6, ..small() },
+        blockcache(),
+        ripq(|_| {}),
+        ripq(|config| config.caching = Caching::GDSF),
+        ripq(|config| config.single_point = true),
     ]
 }
 
@@ -75,11 +79,11 @@ fn regions_leave_in_the_order_they_would_have() {
         let (store, _) = used(&device, &config);
         let again = restore(&device, config, &store.snapshot()).unwrap();
         let mut victims = 0;
-        while let Some(victim) = store.order.lock().victim() {
-            assert_eq!(again.order.lock().victim(), Some(victim));
+        while let Some(victim) = store.policy.lock().victim() {
+            assert_eq!(again.policy.lock().victim(), Some(victim));
             victims += 1;
         }
-        assert!(victims > 15 && again.order.lock().is_empty());
+        assert!(victims > 15 && again.policy.lock().is_empty());
     }
 }
 
@@ -107,7 +111,7 @@ fn a_damaged_region_is_dropped_alone() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let (store, versions) = used(&device, &small());
     let snapshot = store.snapshot();
-    let (victim, _) = store.order.lock().in_order()[3];
+    let (victim, _) = store.policy.lock().in_order()[3];
     let end = store.layout().region_offset(victim) + u64::from(store.layout().region_bytes);
     drop(store);
     let zeros = IoSlice::from(device::IoBuffer::zeroed(512));

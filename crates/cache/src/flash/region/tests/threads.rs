@@ -141,3 +141,10 @@ fn threads_see_the_last_version_or_nothing_with_reinsertion() {
     let reinsertion = Reinsertion::Hits { at_least: 1 };
     run(RegionConfig { reinsertion, separate_reinserted: true, buffers: 6, ..small() });
 }
+
+#[test]
+fn threads_see_the_last_version_or_nothing_ripq() {
+    run(ripq(|_| {}));
+    run(ripq(|config| *config = RipqConfig { single_point: true, ..RipqConfig::plain(Caching::GDSF) }));
+    run(blockcache());
+}

@@ -1,0 +1,81 @@
+//! Blocks of the queue: what is known of a region or a virtual block.
+
+/// An item on its way into a block.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Counted {
+    pub units: u32,
+    /// Its absolute priority, where there is one.
+    pub worth: f64,
+}
+
+/// A region or a virtual block.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Block {
+    /// Units of live items whose place is here.
+    pub own: u32,
+    /// Of a region: units of its live items whose place is a virtual block.
+    pub moved: u32,
+    /// Section that it belongs to.
+    pub section: u8,
+    pub stage: Stage,
+    worth_sum: f64,
+    worth_units: f64,
+}
+
+/// Where a block is in its life.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// A region that is clean, or a virtual block that nobody names.
+    #[default]
+    Absent,
+    /// At the head of its section: being filled.
+    Open,
+    /// In line.
+    Queued,
+    /// At its end: a region that is being reclaimed, or a virtual block that fell off while items named it.
+    Gone,
+}
+
+impl Block {
+    /// A block that begins to be filled.
+    pub fn open(section: u8) -> Self {
+        Self { section, stage: Stage::Open, ..Self::default() }
+    }
+
+    /// Whether it counts for its section.
+    pub fn counts(&self) -> bool {
+        matches!(self.stage, Stage::Open | Stage::Queued)
+    }
+
+    /// Units that a virtual block counts for in its section: those of its items.
+    pub fn virtual_weight(&self) -> u64 {
+        if self.counts() { u64::from(self.own) } else { 0 }
+    }
+
+    /// Units that a region counts for in its section: once it is written, all but those of items whose place is elsewhere.
+    /// What is dead in it counts, since only its reclaim gives that room back: were it not so, regions of dead items
+    /// would stay in an upper section for ever.
+    pub fn region_weight(&self, region_units: u32) -> u64 {
+        match self.stage {
+            Stage::Open => u64::from(self.own),
+            Stage::Queued => u64::from(region_units.saturating_sub(self.moved)),
+            Stage::Absent | Stage::Gone => 0,
+        }
+    }
+
+    /// Takes note of the priority of an item that is given a place here.
+    pub fn note(&mut self, item: Counted) {
+        self.worth_sum += item.worth * f64::from(item.units);
+        self.worth_units += f64::from(item.units);
+    }
+
+    /// The mean priority, by units, of all items that were given a place here.
+    pub fn worth(&self) -> f64 {
+        if self.worth_units > 0.0 { self.worth_sum / self.worth_units } else { 0.0 }
+    }
+
+    /// Sets the mean after a restart.
+    pub fn set_worth(&mut self, worth: f64) {
+        (self.worth_sum, self.worth_units) = (worth, 1.0);
+    }
+}

@@ -1,0 +1,255 @@
+//! Caching policies over a priority queue: which priority an item gets when it comes and when it is read.
+//!
+//! The queue orders items; what the order means is a few lines each. To add one: implement [`CachingPolicy`], give it a
+//! line in [`Caching`] and in its table of names.
+//!
+//! Sources: the article's part III (LRU and segmented LRU on relative priorities; GDSF through a map from absolute ones);
+//! Cherkasova: "Improving WWW proxies performance with greedy-dual-size-frequency caching policy", HP Labs 1998 (GDSF);
+//! Arlitt, Cherkasova, Dilley, Friedrich, Jin: "Evaluating content management techniques for web proxy caches", 1999 (LFU-DA).
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Where in the queue an item belongs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Priority {
+    /// The share of the queue that is to lie behind it: 1 is the head, near 0 the end.
+    Relative(f64),
+    /// A number to compare with those of the other items. The queue knows which share of it lies behind.
+    Absolute(f64),
+}
+
+/// An item, as far as priorities depend on it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Object {
+    /// Bytes, rounded up.
+    pub bytes: f64,
+    /// Times it was asked for, the insertion included.
+    pub uses: f64,
+}
+
+/// Where things are in the queue.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Standing {
+    /// The share of the queue that lies behind the item's section: from 0, below 1. 0 for a new item.
+    pub behind: f64,
+    /// The absolute priority of what was given up last (GreedyDual's L).
+    pub floor: f64,
+}
+
+/// Gives items their priorities.
+pub trait CachingPolicy: Send {
+    /// Of a new item.
+    fn insert(&self, object: &Object, queue: &Standing) -> Priority;
+
+    /// Of an item that was read. If it is lower than the one it has, nothing happens.
+    fn hit(&self, object: &Object, queue: &Standing) -> Priority;
+}
+
+/// The one that was not used for longest leaves first.
+struct Lru;
+
+impl CachingPolicy for Lru {
+    fn insert(&self, _object: &Object, _queue: &Standing) -> Priority {
+        Priority::Relative(1.0)
+    }
+
+    fn hit(&self, _object: &Object, _queue: &Standing) -> Priority {
+        Priority::Relative(1.0)
+    }
+}
+
+/// Segmented LRU: in at the head of the lowest of K segments, with each hit to the head of the next.
+struct Slru {
+    segments: f64,
+}
+
+impl CachingPolicy for Slru {
+    fn insert(&self, _object: &Object, _queue: &Standing) -> Priority {
+        Priority::Relative(1.0 / self.segments)
+    }
+
+    fn hit(&self, _object: &Object, queue: &Standing) -> Priority {
+        // Rounding must not put an item that begins a segment into the one below.
+        let segment = (queue.behind * self.segments + 1e-9).floor() + 1.0;
+        Priority::Relative((segment + 1.0).min(self.segments) / self.segments)
+    }
+}
+
+/// Greedy-dual-size-frequency: uses for each byte, on top of what left last, so that who is not used any more is overtaken.
+struct Gdsf {
+    max_frequency: f64,
+}
+
+impl CachingPolicy for Gdsf {
+    fn insert(&self, object: &Object, queue: &Standing) -> Priority {
+        self.hit(object, queue)
+    }
+
+    fn hit(&self, object: &Object, queue: &Standing) -> Priority {
+        Priority::Absolute(queue.floor + object.uses.min(self.max_frequency) / object.bytes)
+    }
+}
+
+/// LFU with dynamic ageing: the same without sizes.
+struct LfuDa;
+
+impl CachingPolicy for LfuDa {
+    fn insert(&self, object: &Object, queue: &Standing) -> Priority {
+        self.hit(object, queue)
+    }
+
+    fn hit(&self, object: &Object, queue: &Standing) -> Priority {
+        Priority::Absolute(queue.floor + object.uses)
+    }
+}
+
+/// A caching policy by name: `lru`, `slru-4`, `gdsf`, `gdsf-3`, `lfu-da`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caching {
+    /// Least recently used.
+    Lru,
+    /// Segmented LRU.
+    Slru {
+        /// Segments; as many as the queue has sections at most.
+        segments: u8,
+    },
+    /// Greedy-dual-size-frequency.
+    Gdsf {
+        /// Uses are counted up to this. The index counts up to 256.
+        max_frequency: u16,
+    },
+    /// LFU with dynamic ageing.
+    LfuDa,
+}
+
+/// Uses that the index can count: eight bits of hits, and the insertion.
+const MOST_USES: u16 = 256;
+
+impl Caching {
+    /// GDSF with frequencies as far as they are counted.
+    pub const GDSF: Self = Self::Gdsf { max_frequency: MOST_USES };
+
+    /// The policy, for a queue of so many sections.
+    #[must_use]
+    pub fn build(self, sections: u8) -> Box<dyn CachingPolicy> {
+        match self {
+            Self::Lru => Box::new(Lru),
+            // With fewer sections than segments, an item could never climb: its next segment would be in its own section.
+            Self::Slru { segments } => Box::new(Slru { segments: f64::from(segments.min(sections)) }),
+            Self::Gdsf { max_frequency } => Box::new(Gdsf { max_frequency: f64::from(max_frequency) }),
+            Self::LfuDa => Box::new(LfuDa),
+        }
+    }
+
+    /// Whether its priorities are absolute: then the queue keeps its sections equal in both directions, as the map from
+    /// absolute to relative priorities is their boundaries.
+    #[must_use]
+    pub fn is_absolute(self) -> bool {
+        matches!(self, Self::Gdsf { .. } | Self::LfuDa)
+    }
+
+    /// Where the data of all items goes in if there is a single point: where new items go, if they all go to one place.
+    #[must_use]
+    pub fn single_point(self) -> f64 {
+        match self {
+            Self::Lru => 1.0,
+            Self::Slru { segments } => 1.0 / f64::from(segments),
+            Self::Gdsf { .. } | Self::LfuDa => 0.5,
+        }
+    }
+
+    pub(crate) fn fault(self) -> Option<String> {
+        match self {
+            Self::Slru { segments: 0 } => Some("a segmented LRU needs a segment".to_owned()),
+            Self::Gdsf { max_frequency } if !(1..=MOST_USES).contains(&max_frequency) => {
+                Some(format!("frequencies are counted from 1 to {MOST_USES}, not to {max_frequency}"))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Caching {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lru => f.write_str("lru"),
+            Self::Slru { segments } => write!(f, "slru-{segments}"),
+            Self::Gdsf { max_frequency: MOST_USES } => f.write_str("gdsf"),
+            Self::Gdsf { max_frequency } => write!(f, "gdsf-{max_frequency}"),
+            Self::LfuDa => f.write_str("lfu-da"),
+        }
+    }
+}
+
+/// No caching policy has this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no caching policy; there are `lru`, `slru-4` (any number), `gdsf`, `gdsf-3` (any number), `lfu-da`"
+)]
+pub struct UnknownCaching(pub String);
+
+impl FromStr for Caching {
+    type Err = UnknownCaching;
+
+    fn from_str(name: &str) -> Result<Self, UnknownCaching> {
+        let unknown = || UnknownCaching(name.to_owned());
+        let (head, number) = match name.rsplit_once('-') {
+            Some((head, tail)) if tail.bytes().all(|byte| byte.is_ascii_digit()) => (head, tail),
+            _ => (name, ""),
+        };
+        let caching = match (head, number) {
+            ("lru", "") => Self::Lru,
+            ("gdsf", "") => Self::GDSF,
+            ("lfu-da", "") => Self::LfuDa,
+            ("slru", number) => Self::Slru { segments: number.parse().map_err(|_| unknown())? },
+            ("gdsf", number) => Self::Gdsf { max_frequency: number.parse().map_err(|_| unknown())? },
+            _ => return Err(unknown()),
+        };
+        if caching.fault().is_some() { Err(unknown()) } else { Ok(caching) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OBJECT: Object = Object { bytes: 100.0, uses: 3.0 };
+
+    fn hit(caching: Caching, behind: f64) -> Priority {
+        caching.build(8).hit(&OBJECT, &Standing { behind, floor: 10.0 })
+    }
+
+    #[test]
+    fn names_lead_to_policies_and_back() {
+        for name in ["lru", "slru-4", "slru-1", "gdsf", "gdsf-3", "lfu-da"] {
+            assert_eq!(name.parse::<Caching>().expect(name).to_string(), name);
+        }
+        for name in
+            ["", "LRU", "slru", "slru-0", "slru-x", "slru-300", "gdsf-0", "gdsf-300", "lfu-da-2", "arc"]
+        {
+            assert!(name.parse::<Caching>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_hit_lifts_an_item_to_the_head_of_the_next_of_four_segments() {
+        let slru = Caching::Slru { segments: 4 };
+        // Two of the queue's eight sections are a segment.
+        let expected = [0.5, 0.5, 0.75, 0.75, 1.0, 1.0, 1.0, 1.0];
+        for (section, priority) in (0_u8..8).zip(expected) {
+            assert_eq!(hit(slru, f64::from(section) / 8.0), Priority::Relative(priority), "{section}");
+        }
+        // Thirds are not exact in binary.
+        let thirds = Caching::Slru { segments: 3 };
+        assert_eq!(hit(thirds, 1.0 / 3.0), Priority::Relative(1.0));
+    }
+
+    #[test]
+    fn frequency_counts_for_each_byte_and_on_top_of_what_left_last() {
+        assert_eq!(hit(Caching::GDSF, 0.0), Priority::Absolute(10.03));
+        assert_eq!(hit(Caching::Gdsf { max_frequency: 2 }, 0.0), Priority::Absolute(10.02));
+        assert_eq!(hit(Caching::LfuDa, 0.5), Priority::Absolute(13.0));
+        assert_eq!(hit(Caching::Lru, 0.5), Priority::Relative(1.0));
+    }
+}

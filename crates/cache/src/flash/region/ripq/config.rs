@@ -1,0 +1,85 @@
+//! What a priority queue of items is told.
+
+use super::super::config::MAX_POINTS;
+use super::caching::Caching;
+
+/// A restricted insertion priority queue as asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RipqConfig {
+    /// K: sections of equal bytes that the queue is cut into, each with an insertion point at its head. With one insertion
+    /// point each, there are as many regions in memory.
+    pub sections: u8,
+    /// Which priority an item gets.
+    pub caching: Caching,
+    /// SIPQ: new and moved items all go to one region in memory, whatever their priority; priorities live in virtual
+    /// blocks alone. Takes the memory of one point, and writes items again that the queue could have left where they are.
+    pub single_point: bool,
+    /// A region at the end of the queue of which more than this share would have to be written again goes to the head
+    /// instead, and the next is looked at. `None` never does.
+    pub hot_above: Option<f64>,
+    /// Whether bursts of reinsertion are smoothed.
+    pub calm: Option<Calm>,
+    /// A region more than this share of which is dead (its items were replaced or removed, or it was written half empty) is
+    /// given up before all others; what is alive in it is written again where it was. Not in the sources, whose photos are
+    /// never written twice. `None` leaves dead regions in line.
+    pub compact_above: Option<f64>,
+}
+
+/// While much is being written again, regions that need little of it are given up out of turn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Calm {
+    /// Weight of the newest reclaim in the moving average of the share written again.
+    pub coefficient: f64,
+    /// Average above which a cold region is looked for.
+    pub above: f64,
+    /// A region is cold if less than this share of it would be written again.
+    pub cold_below: f64,
+}
+
+impl Calm {
+    /// As in production (the article's part IV).
+    pub const PRODUCTION: Self = Self { coefficient: 0.5, above: 0.2, cold_below: 0.1 };
+}
+
+impl RipqConfig {
+    /// Eight sections, all refinements on.
+    #[must_use]
+    pub fn new(caching: Caching) -> Self {
+        Self {
+            sections: 8,
+            caching,
+            single_point: false,
+            hot_above: Some(0.6),
+            calm: Some(Calm::PRODUCTION),
+            compact_above: Some(0.5),
+        }
+    }
+
+    /// The same without the refinements of part IV: the queue as published.
+    #[must_use]
+    pub fn plain(caching: Caching) -> Self {
+        Self { hot_above: None, calm: None, compact_above: None, ..Self::new(caching) }
+    }
+
+    /// Regions that are filled side by side.
+    #[must_use]
+    pub fn points(&self) -> usize {
+        if self.single_point { 1 } else { usize::from(self.sections) }
+    }
+
+    /// What is wrong with it, if anything.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let share = |value: f64| (0.0..=1.0).contains(&value);
+        if !(1..=MAX_POINTS).contains(&usize::from(self.sections)) {
+            return Some(format!("{} sections; from 1 to {MAX_POINTS} can be had", self.sections));
+        }
+        if [self.hot_above, self.compact_above].into_iter().flatten().any(|ratio| !share(ratio)) {
+            return Some("the shares above which a region is hot or dead are between 0 and 1".to_owned());
+        }
+        let calm = self.calm.unwrap_or(Calm::PRODUCTION);
+        if ![calm.coefficient, calm.above, calm.cold_below].into_iter().all(share) {
+            return Some("the shares that bursts are smoothed by are between 0 and 1".to_owned());
+        }
+        self.caching.fault()
+    }
+}

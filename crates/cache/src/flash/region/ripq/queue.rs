@@ -1,0 +1,424 @@
+//! The line of blocks, in sections.
+
+use std::collections::VecDeque;
+
+use super::super::RegionId;
+use super::super::policy::Rank;
+use super::blocks::{Block, Counted, Stage};
+
+/// A block, by what kind it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum BlockId {
+    Region(RegionId),
+    Virtual(Rank),
+}
+
+/// A part of the line.
+#[derive(Debug)]
+struct Section {
+    /// In line, the one nearest to the end first.
+    line: VecDeque<BlockId>,
+    /// What its blocks weigh, those at its head included.
+    units: u64,
+    /// The virtual block at the head, if there is one.
+    active: Rank,
+}
+
+impl Section {
+    fn new() -> Self {
+        Self { line: VecDeque::new(), units: 0, active: Rank::NONE }
+    }
+}
+
+/// See the module.
+pub(super) struct Queue {
+    /// The lowest first.
+    sections: Vec<Section>,
+    regions: Vec<Block>,
+    /// By rank; the first, of no rank, is never used.
+    virtuals: Vec<Block>,
+    /// Ranks that were used and are not now.
+    free: Vec<Rank>,
+    /// Units that fill a virtual block.
+    region_units: u32,
+    /// Regions in line.
+    len: usize,
+    /// Whether blocks move towards the head too.
+    fills_up: bool,
+}
+
+/// Ranks there are.
+const MOST_RANKS: usize = u16::MAX as usize;
+
+impl Queue {
+    pub fn new(sections: u8, regions: usize, region_units: u32, fills_up: bool) -> Self {
+        Self {
+            sections: (0..sections).map(|_| Section::new()).collect(),
+            regions: vec![Block::default(); regions],
+            virtuals: vec![Block::default()],
+            free: Vec::new(),
+            region_units,
+            len: 0,
+            fills_up,
+        }
+    }
+
+    /// Regions in line.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn region(&self, region: RegionId) -> &Block {
+        &self.regions[region.0 as usize]
+    }
+
+    fn block(&self, id: BlockId) -> &Block {
+        match id {
+            BlockId::Region(region) => &self.regions[region.0 as usize],
+            BlockId::Virtual(rank) => &self.virtuals[usize::from(rank.0)],
+        }
+    }
+
+    /// What a block weighs in its section.
+    fn weight(&self, id: BlockId) -> u64 {
+        match id {
+            BlockId::Region(_) => self.block(id).region_weight(self.region_units),
+            BlockId::Virtual(_) => self.block(id).virtual_weight(),
+        }
+    }
+
+    /// Changes a block, and what it adds to its section; to the section that it is in afterwards.
+    fn change<T>(&mut self, id: BlockId, change: impl FnOnce(&mut Block) -> T) -> T {
+        let (before, section_before) = (self.weight(id), self.block(id).section);
+        let block = match id {
+            BlockId::Region(region) => &mut self.regions[region.0 as usize],
+            BlockId::Virtual(rank) => &mut self.virtuals[usize::from(rank.0)],
+        };
+        let answer = change(block);
+        let section = block.section;
+        self.sections[usize::from(section_before)].units -= before;
+        self.sections[usize::from(section)].units += self.weight(id);
+        answer
+    }
+
+    /// The block that is an item's place.
+    fn place(region: RegionId, rank: Rank) -> BlockId {
+        if rank.is_none() { BlockId::Region(region) } else { BlockId::Virtual(rank) }
+    }
+
+    /// A region that was clean is being filled, for this section. One that was lost before it was written may come again
+    /// for another.
+    pub fn begin(&mut self, region: RegionId, section: u8) {
+        self.change(BlockId::Region(region), |block| {
+            let is_empty = block.stage == Stage::Open && block.own == 0 && block.moved == 0;
+            if matches!(block.stage, Stage::Absent | Stage::Gone) || is_empty {
+                *block = Block::open(section);
+            }
+        });
+    }
+
+    /// An item of `region` gets its place.
+    pub fn add(&mut self, region: RegionId, rank: Rank, item: Counted) {
+        self.count(region, rank, item.units);
+        let place = Self::place(region, rank);
+        self.change(place, |block| block.note(item));
+        if !rank.is_none() && self.block(place).own >= self.region_units {
+            self.seal(rank);
+            self.balance();
+        }
+    }
+
+    fn count(&mut self, region: RegionId, rank: Rank, units: u32) {
+        self.change(Self::place(region, rank), |block| block.own += units);
+        if !rank.is_none() {
+            self.change(BlockId::Region(region), |block| block.moved += units);
+        }
+    }
+
+    /// An item of `region` loses its place.
+    pub fn take(&mut self, region: RegionId, rank: Rank, units: u32) {
+        let place = Self::place(region, rank);
+        self.change(place, |block| block.own -= units);
+        if !rank.is_none() {
+            self.change(BlockId::Region(region), |block| block.moved -= units);
+            if self.block(place).own == 0 && self.block(place).stage == Stage::Gone {
+                self.release(rank);
+            }
+        }
+    }
+
+    /// The section of an item's place. What has fallen off is as low as can be.
+    pub fn section_of(&self, region: RegionId, rank: Rank) -> u8 {
+        let block = self.block(Self::place(region, rank));
+        if block.counts() { block.section } else { 0 }
+    }
+
+    /// Whether an item's place is a block at the head of its section.
+    pub fn is_at_head(&self, region: RegionId, rank: Rank) -> bool {
+        self.block(Self::place(region, rank)).stage == Stage::Open
+    }
+
+    /// Level and worth of the virtual block of this rank, if it is in line.
+    pub fn virtual_place(&self, rank: Rank) -> Option<(u8, f64)> {
+        let block = self.block(BlockId::Virtual(rank));
+        (!rank.is_none() && block.counts()).then(|| (block.section, block.worth()))
+    }
+
+    /// The virtual block at the head of a section. None if all ranks are in use.
+    pub fn active(&mut self, section: u8) -> Rank {
+        let at = usize::from(section);
+        if self.sections[at].active.is_none()
+            && let Some(rank) = self.free_rank()
+        {
+            self.virtuals[usize::from(rank.0)] = Block::open(section);
+            self.sections[at].active = rank;
+        }
+        self.sections[at].active
+    }
+
+    fn free_rank(&mut self) -> Option<Rank> {
+        self.free.pop().or_else(|| {
+            let rank = u16::try_from(self.virtuals.len()).ok().map(Rank)?;
+            (self.virtuals.len() <= MOST_RANKS).then(|| self.virtuals.push(Block::default()))?;
+            Some(rank)
+        })
+    }
+
+    fn release(&mut self, rank: Rank) {
+        self.virtuals[usize::from(rank.0)] = Block::default();
+        self.free.push(rank);
+    }
+
+    /// The virtual block joins the line; the next raise begins another.
+    fn seal(&mut self, rank: Rank) {
+        // The last of the ranks goes on taking raises.
+        let is_last = self.free.is_empty() && self.virtuals.len() > MOST_RANKS;
+        let id = BlockId::Virtual(rank);
+        if self.block(id).stage != Stage::Open || is_last {
+            return;
+        }
+        self.change(id, |block| block.stage = Stage::Queued);
+        let at = usize::from(self.block(id).section);
+        let section = &mut self.sections[at];
+        section.active = Rank::NONE;
+        section.line.push_back(id);
+    }
+
+    /// A region joins the line at the head of a section.
+    pub fn join(&mut self, region: RegionId, section: u8) {
+        self.begin(region, section);
+        // What was raised to this section by now is older than what is raised from now on.
+        let active = self.sections[usize::from(section)].active;
+        if !active.is_none() && self.block(BlockId::Virtual(active)).own > 0 {
+            self.seal(active);
+        }
+        self.link(region, usize::from(section), VecDeque::push_back);
+        self.balance();
+    }
+
+    /// The region nearest to the end. Virtual blocks between it and the end fall off: what they protect has the lowest
+    /// priority of all.
+    pub fn last_region(&mut self) -> Option<RegionId> {
+        for section in 0..self.sections.len() {
+            while let Some(&first) = self.sections[section].line.front() {
+                match first {
+                    BlockId::Region(region) => return Some(region),
+                    BlockId::Virtual(rank) => self.fall_off(section, rank),
+                }
+            }
+        }
+        None
+    }
+
+    fn fall_off(&mut self, section: usize, rank: Rank) {
+        self.sections[section].line.pop_front();
+        self.change(BlockId::Virtual(rank), |block| block.stage = Stage::Gone);
+        if self.virtuals[usize::from(rank.0)].own == 0 {
+            self.release(rank);
+        }
+    }
+
+    /// At most so many regions, from the end on.
+    pub fn last_regions(&self, most: usize) -> impl Iterator<Item = RegionId> {
+        let region = |id: &BlockId| match *id {
+            BlockId::Region(region) => Some(region),
+            BlockId::Virtual(_) => None,
+        };
+        self.sections.iter().flat_map(|section| &section.line).filter_map(region).take(most)
+    }
+
+    /// The region in line with the least alive in it, and how much is not.
+    pub fn deadest(&self) -> Option<(u32, RegionId)> {
+        let dead = |region: RegionId| {
+            let block = self.region(region);
+            self.region_units.saturating_sub(block.own + block.moved)
+        };
+        self.last_regions(usize::MAX).map(|region| (dead(region), region)).max()
+    }
+
+    /// Takes a region out of the line, to be reclaimed. Its items keep their places until they leave.
+    pub fn leave(&mut self, region: RegionId) {
+        self.unlink(region);
+        self.balance();
+    }
+
+    fn unlink(&mut self, region: RegionId) {
+        let id = BlockId::Region(region);
+        let line = &mut self.sections[usize::from(self.regions[region.0 as usize].section)].line;
+        let at = line.iter().position(|&other| other == id);
+        line.remove(at.expect("a region in line is in its section"));
+        self.change(id, |block| block.stage = Stage::Gone);
+        self.len -= 1;
+    }
+
+    fn link(&mut self, region: RegionId, section: usize, push: fn(&mut VecDeque<BlockId>, BlockId)) {
+        let id = BlockId::Region(region);
+        self.change(id, |block| {
+            block.section = u8::try_from(section).expect("at most 16 sections");
+            block.stage = Stage::Queued;
+        });
+        push(&mut self.sections[section].line, id);
+        self.len += 1;
+    }
+
+    /// Moves a region to the head of the queue.
+    pub fn move_to_head(&mut self, region: RegionId) {
+        self.unlink(region);
+        let head = self.sections.len() - 1;
+        self.link(region, head, VecDeque::push_back);
+        self.balance();
+    }
+
+    /// Puts a region that had been taken out back at the end.
+    pub fn return_to_end(&mut self, region: RegionId) {
+        self.link(region, 0, VecDeque::push_front);
+    }
+
+    /// Hands blocks from section to section so that none holds more than its share by a block; where blocks move up
+    /// too, none less.
+    fn balance(&mut self) {
+        let sections = self.sections.len();
+        let share = self.sections.iter().map(|section| section.units).sum::<u64>() / sections as u64;
+        for section in (1..sections).rev() {
+            while let Some(&first) = self.sections[section].line.front()
+                && self.sections[section].units - self.weight(first) >= share
+            {
+                self.sections[section].line.pop_front();
+                self.hand_over(first, section - 1);
+                self.sections[section - 1].line.push_back(first);
+            }
+            if self.fills_up {
+                self.fill_up(section, share);
+            }
+        }
+    }
+
+    fn fill_up(&mut self, section: usize, share: u64) {
+        loop {
+            let below = (0..section).rev().find(|&below| !self.sections[below].line.is_empty());
+            let Some(below) = below else { return };
+            let &last = self.sections[below].line.back().expect("not empty");
+            if self.sections[section].units + self.weight(last) > share {
+                return;
+            }
+            self.sections[below].line.pop_back();
+            self.hand_over(last, section);
+            self.sections[section].line.push_front(last);
+        }
+    }
+
+    fn hand_over(&mut self, id: BlockId, to: usize) {
+        self.change(id, |block| block.section = u8::try_from(to).expect("at most 16 sections"));
+    }
+
+    /// The highest section that begins below an absolute priority: between the means of the blocks on both sides of its
+    /// lower boundary.
+    pub fn level_of_worth(&self, worth: f64) -> u8 {
+        let mut below = 0.0;
+        let mut level = 0;
+        for (section, at) in self.sections.iter().zip(0_u8..) {
+            if let Some(&first) = section.line.front() {
+                let first = self.block(first).worth();
+                if at > 0 && worth < f64::midpoint(below, first) {
+                    break;
+                }
+                level = at;
+            }
+            if let Some(&last) = section.line.back() {
+                below = self.block(last).worth();
+            }
+        }
+        level
+    }
+
+    /// All regions in line, from the end on, with their sections.
+    pub fn regions_in_order(&self) -> Vec<(RegionId, u8)> {
+        let with_section = |region: RegionId| (region, self.region(region).section);
+        self.last_regions(usize::MAX).map(with_section).collect()
+    }
+
+    /// Blocks of each section from the end on, the active virtual one last; with their worth.
+    pub fn blocks_in_order(&self) -> impl Iterator<Item = Vec<(BlockId, f64)>> {
+        self.sections.iter().map(|section| {
+            let active = (!section.active.is_none()).then_some(BlockId::Virtual(section.active));
+            let with_worth = |id: BlockId| (id, self.block(id).worth());
+            section.line.iter().copied().chain(active).map(with_worth).collect()
+        })
+    }
+
+    pub fn shape(&self) -> (usize, usize) {
+        (self.sections.len(), self.regions.len())
+    }
+
+    /// Puts the line up again as it was. What comes back to it is told by [`reenter`](Self::reenter).
+    pub fn recall(&mut self, sections: &[Vec<(BlockId, f64)>]) {
+        for (at, blocks) in sections.iter().enumerate() {
+            for &(id, worth) in blocks {
+                if let BlockId::Virtual(rank) = id {
+                    let needed = usize::from(rank.0) + 1;
+                    self.virtuals.resize(self.virtuals.len().max(needed), Block::default());
+                }
+                self.change(id, |block| {
+                    *block = Block::open(u8::try_from(at).expect("at most 16 sections"));
+                    block.stage = Stage::Queued;
+                    block.set_worth(worth);
+                });
+                self.sections[at].line.push_back(id);
+                self.len += usize::from(matches!(id, BlockId::Region(_)));
+            }
+        }
+        let unused = |at: &usize| self.virtuals[*at].stage == Stage::Absent;
+        self.free = (1..self.virtuals.len()).rev().filter(unused).map(|at| Rank(at as u16)).collect();
+    }
+
+    /// An item is back; its virtual block may have fallen off before.
+    pub fn reenter(&mut self, region: RegionId, rank: Rank, units: u32) -> Rank {
+        let is_there = self.virtuals.get(usize::from(rank.0)).is_some_and(Block::counts);
+        let rank = if is_there { rank } else { Rank::NONE };
+        self.count(region, rank, units);
+        rank
+    }
+
+    /// The regions that are there after a restart. Those that the line does not know join it.
+    pub fn restore(&mut self, regions: &[(RegionId, u8)]) {
+        let mut there = vec![false; self.regions.len()];
+        regions.iter().for_each(|(region, _)| there[region.0 as usize] = true);
+        let lost = |region: &RegionId| !there[region.0 as usize];
+        for region in self.last_regions(usize::MAX).filter(lost).collect::<Vec<_>>() {
+            self.unlink(region);
+        }
+        let highest = self.sections.len() - 1;
+        for &(region, level) in regions {
+            if self.region(region).stage != Stage::Queued {
+                self.link(region, usize::from(level).min(highest), VecDeque::push_back);
+            }
+        }
+        self.balance();
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        let blocks = self.regions.capacity() + self.virtuals.capacity();
+        let line: usize = self.sections.iter().map(|section| section.line.capacity()).sum();
+        blocks * size_of::<Block>() + line * size_of::<BlockId>() + self.free.capacity() * size_of::<Rank>()
+    }
+}

@@ -1,0 +1,99 @@
+//! The line of blocks through a clean shutdown: which blocks, where.
+//!
+//! ```text
+//! saved    0          1         5       13        21
+//!          | sections | regions | floor | average | section …
+//! section  | blocks u32 | block …
+//! block    | kind u8: 0 region, 1 virtual | number u32 | worth f64 |
+//! ```
+//! Integers are little endian. The snapshot that carries it has the checksum.
+
+use super::super::RegionId;
+use super::super::policy::Rank;
+use super::queue::{BlockId, Queue};
+
+/// What was saved.
+pub(super) struct Saved {
+    pub floor: f64,
+    pub average: f64,
+    /// Blocks from the end on.
+    pub sections: Vec<Vec<(BlockId, f64)>>,
+}
+
+const REGION: u8 = 0;
+const VIRTUAL: u8 = 1;
+
+pub(super) fn encode(queue: &Queue, floor: f64, average: f64) -> Vec<u8> {
+    let (sections, regions) = queue.shape();
+    let mut out = vec![u8::try_from(sections).expect("at most 16 sections")];
+    out.extend(count(regions));
+    out.extend(floor.to_le_bytes());
+    out.extend(average.to_le_bytes());
+    for blocks in queue.blocks_in_order() {
+        out.extend(count(blocks.len()));
+        for (id, worth) in blocks {
+            let (kind, number) = match id {
+                BlockId::Region(region) => (REGION, region.0),
+                BlockId::Virtual(rank) => (VIRTUAL, u32::from(rank.0)),
+            };
+            out.push(kind);
+            out.extend(number.to_le_bytes());
+            out.extend(worth.to_le_bytes());
+        }
+    }
+    out
+}
+
+/// What was saved of a queue of this shape; `None` of any other, or of none.
+pub(super) fn decode(bytes: &[u8], queue: &Queue) -> Option<Saved> {
+    let (sections, regions) = queue.shape();
+    let mut reader = Reader(bytes);
+    let [saved_sections] = reader.take()?;
+    if usize::from(saved_sections) != sections || reader.u32()? as usize != regions {
+        return None;
+    }
+    let (floor, average) = (reader.f64()?, reader.f64()?);
+    let sections = (0..sections).map(|_| reader.section(regions)).collect::<Option<Vec<_>>>()?;
+    let all = || sections.iter().flatten().map(|&(id, _)| id);
+    let mut seen = std::collections::HashSet::new();
+    let sound = reader.0.is_empty() && all().all(|id| seen.insert(id));
+    sound.then_some(Saved { floor, average, sections })
+}
+
+fn count(len: usize) -> [u8; 4] {
+    u32::try_from(len).expect("there are less than 2^32 blocks").to_le_bytes()
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn f64(&mut self) -> Option<f64> {
+        self.take().map(f64::from_le_bytes).filter(|number| number.is_finite())
+    }
+
+    fn section(&mut self, regions: usize) -> Option<Vec<(BlockId, f64)>> {
+        let blocks = self.u32()?;
+        (0..blocks).map(|_| self.block(regions)).collect()
+    }
+
+    fn block(&mut self, regions: usize) -> Option<(BlockId, f64)> {
+        let [kind] = self.take()?;
+        let number = self.u32()?;
+        let id = match kind {
+            REGION if (number as usize) < regions => BlockId::Region(RegionId(number)),
+            VIRTUAL => BlockId::Virtual(u16::try_from(number).ok().map(Rank).filter(|rank| !rank.is_none())?),
+            _ => return None,
+        };
+        Some((id, self.f64()?))
+    }
+}

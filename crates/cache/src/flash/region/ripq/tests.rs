@@ -1,0 +1,97 @@
+//! The queue worked by hand.
+
+use super::*;
+
+const UNITS: u32 = 16;
+
+fn layout(regions: u32) -> Layout {
+    Layout {
+        offset_bytes: 0,
+        region_bytes: UNITS * 64,
+        region_count: regions,
+        unit_bytes: 64,
+        block_bytes: 512,
+        max_read_bytes: 4096,
+        max_write_bytes: 4096,
+    }
+}
+
+/// Two sections, LRU, no refinements.
+fn lru(regions: u32) -> Ripq {
+    Ripq::new(&RipqConfig { sections: 2, ..RipqConfig::plain(Caching::Lru) }, &layout(regions))
+}
+
+/// Fills a region with four items and puts it in line.
+fn fill(queue: &mut Ripq, region: u32, level: u8) -> [Resident; 4] {
+    let placing = Placing { level, worth: 0.0 };
+    let point = InsertionPoint(level);
+    let items = [0; 4].map(|_| {
+        let rank = queue.enter(RegionId(region), point, placing, 4);
+        assert!(rank.is_none());
+        Resident { region: RegionId(region), rank, hits: 0, units: 4 }
+    });
+    queue.written(RegionId(region), point);
+    items
+}
+
+fn hit(queue: &mut Ripq, item: &mut Resident) -> bool {
+    item.hits += 1;
+    let Some(raise) = queue.hit(item) else { return false };
+    queue.raised(item, raise);
+    item.rank = raise.rank;
+    true
+}
+
+#[test]
+fn a_hit_moves_an_item_to_the_head_and_the_rest_of_its_region_leaves() {
+    let mut queue = lru(8);
+    let mut items: Vec<_> = (0..4).map(|region| fill(&mut queue, region, 1)).collect();
+    // Worked by hand: 64 units in two sections are 32 each; the first two regions stepped down.
+    assert_eq!(queue.in_order(), [(RegionId(0), 0), (RegionId(1), 0), (RegionId(2), 1), (RegionId(3), 1)]);
+    assert!(hit(&mut queue, &mut items[0][2]));
+    assert!(!hit(&mut queue, &mut items[0][2]), "at the head there is nothing to gain");
+    assert_eq!(queue.victim(), Some(RegionId(0)));
+    let survives = items[0].map(|item| queue.survives(&item, KeyHash(0), 0).map(|placing| placing.level));
+    assert_eq!(survives, [None, None, Some(1), None]);
+    assert_eq!(queue.victim(), Some(RegionId(1)));
+}
+
+#[test]
+fn a_lower_priority_changes_nothing() {
+    let config = RipqConfig { sections: 4, ..RipqConfig::plain(Caching::Slru { segments: 2 }) };
+    let mut queue = Ripq::new(&config, &layout(8));
+    let mut low = fill(&mut queue, 0, 1)[0];
+    let mut high = fill(&mut queue, 1, 3)[0];
+    queue.caching = Caching::Slru { segments: 4 }.build(4);
+    // Half way up, a hit in the second of four segments leads to the third.
+    assert!(hit(&mut queue, &mut low));
+    assert_eq!(queue.queue.section_of(low.region, low.rank), 2);
+    // Now with one segment fewer than sections: the head of the queue is nearer than where it is.
+    queue.caching = Box::new(Lowest);
+    let before = (low, high);
+    assert!(!hit(&mut queue, &mut low) && !hit(&mut queue, &mut high));
+    assert_eq!((low.rank, high.rank), (before.0.rank, before.1.rank));
+}
+
+/// Wants everything at the end of the queue.
+struct Lowest;
+
+impl CachingPolicy for Lowest {
+    fn insert(&self, _object: &Object, _queue: &Standing) -> Priority {
+        Priority::Relative(0.0)
+    }
+
+    fn hit(&self, _object: &Object, _queue: &Standing) -> Priority {
+        Priority::Relative(0.0)
+    }
+}
+
+#[test]
+fn a_priority_goes_to_the_nearest_point_at_or_above() {
+    let queue = Ripq::new(&RipqConfig::plain(Caching::Lru), &layout(16));
+    for (share, level) in
+        [(0.0, 0), (0.125, 0), (0.126, 1), (0.25, 1), (0.5, 3), (0.51, 4), (0.99, 7), (1.0, 7)]
+    {
+        assert_eq!(queue.level_of(share), level, "{share}");
+    }
+}
