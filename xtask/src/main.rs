@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         "vm" => &[Step { name: "emulated drives", run: vm::run }],
         "miri" => MIRI,
         _ => {
-            eprintln!("usage: cargo xtask ci | lint | rules | vm | miri [filter…]");
+            eprintln!("usage: cargo xtask ci | lint | rules | vm | vm-measure | miri [filter…]");
             return ExitCode::from(2);
         }
     };

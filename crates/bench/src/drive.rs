@@ -4,7 +4,6 @@
 //! [`info`] opens nothing for writing. [`trim`] and [`precondition`] destroy what is on the device, and refuse one that is
 //! mounted or that somebody else has; asking the user is the command line's part.
 
-pub mod bar;
 pub mod info;
 pub mod json;
 pub mod precondition;

@@ -1,13 +1,13 @@
 //! What the user sees while a run lasts: a bar on a terminal, plain lines elsewhere, and the stats file.
 
 use std::fs::{File, OpenOptions};
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use device::{Clock, SystemClock};
-use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::bar::{Bar, Unit};
 use crate::report::interval::Last;
 use crate::run::{Observable, Watcher};
 
@@ -29,7 +29,7 @@ pub struct Progress<W> {
     files: Vec<File>,
     last: Vec<Last>,
     shown: Duration,
-    bar: Option<ProgressBar>,
+    bar: Bar,
 }
 
 impl<W: Write> Progress<W> {
@@ -50,7 +50,7 @@ impl<W: Write> Progress<W> {
                 files.push(file);
             }
         }
-        let bar = (!options.quiet && std::io::stderr().is_terminal()).then(bar);
+        let bar = Bar::new(Unit::Told, options.quiet);
         let last = std::iter::repeat_with(Last::default).take(instances).collect();
         Ok(Self { options, lines, files, last, shown: Duration::ZERO, bar })
     }
@@ -60,9 +60,7 @@ impl<W: Write> Progress<W> {
     /// # Errors
     /// A stats file cannot be written.
     pub fn finish(mut self, results: &[String]) -> std::io::Result<()> {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.finish();
         for (file, words) in self.files.iter_mut().zip(results) {
             file.write_all(words.as_bytes())?;
         }
@@ -79,7 +77,6 @@ impl<W: Write> Progress<W> {
             match self.files.get_mut(number) {
                 // A full disk must not end the run; the final write reports it.
                 Some(file) => drop(file.write_all(interval.block(&line, seconds).as_bytes())),
-                None if self.options.quiet => {}
                 None => self.print(&line),
             }
         }
@@ -87,32 +84,20 @@ impl<W: Write> Progress<W> {
 
     fn print(&mut self, line: &str) {
         let lines = &mut self.lines;
-        let mut write = || drop(writeln!(lines, "{line}"));
-        match &self.bar {
-            Some(bar) => bar.suspend(write),
-            None => write(),
-        }
+        self.bar.beside(|| drop(writeln!(lines, "{line}")));
     }
 }
 
 impl<W: Write> Watcher for Progress<W> {
     fn look(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
-        if let Some(bar) = &self.bar {
-            update(bar, instances, elapsed);
-        }
+        update(&self.bar, instances, elapsed);
         if !self.options.interval.is_zero() && elapsed - self.shown >= self.options.interval {
             self.show_interval(instances, elapsed);
         }
     }
 }
 
-fn bar() -> ProgressBar {
-    let style =
-        ProgressStyle::with_template("{wide_bar} {percent:>3}%  {msg}").expect("the template is a constant");
-    ProgressBar::new(0).with_style(style)
-}
-
-fn update(bar: &ProgressBar, instances: &[&dyn Observable], elapsed: Duration) {
+fn update(bar: &Bar, instances: &[&dyn Observable], elapsed: Duration) {
     let total: u64 = instances.iter().map(|it| it.total_ops()).sum();
     let (mut ops, mut gets, mut misses) = (0, 0, 0);
     for counts in instances.iter().map(|it| it.counts()) {
@@ -123,14 +108,9 @@ fn update(bar: &ProgressBar, instances: &[&dyn Observable], elapsed: Duration) {
     let rate = ops as f64 / elapsed.as_secs_f64().max(1e-9);
     let hits = if gets == 0 { 0.0 } else { (gets - misses) as f64 / gets as f64 };
     let left = if rate > 0.0 { (total.saturating_sub(ops)) as f64 / rate } else { 0.0 };
-    bar.set_length(total);
-    bar.set_position(ops);
-    bar.set_message(format!(
-        "{:.0}k ops/s  hit ratio {:.1}%  {} left",
-        rate / 1e3,
-        hits * 100.0,
-        clock_words(left)
-    ));
+    let words =
+        format!("{:.0}k ops/s  hit ratio {:.1}%  {} left", rate / 1e3, hits * 100.0, clock_words(left));
+    bar.set(ops, total, words);
 }
 
 fn clock_words(seconds: f64) -> String {

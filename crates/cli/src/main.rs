@@ -4,6 +4,8 @@ mod arguments;
 mod commands;
 mod output;
 mod quantity;
+mod signals;
+mod trace_flags;
 
 use std::process::ExitCode;
 
@@ -22,11 +24,16 @@ struct Cli {
 enum Command {
     /// Run a CacheBench config against the cache and print the verdict.
     Bench(commands::bench::Arguments),
+    /// Hit ratios of policies at sizes over a trace: no engine, no device.
+    Simulate(commands::simulate::Arguments),
     /// Published figures as commands: the paper's value beside ours.
     Study(commands::study::Arguments),
     /// Drives: look at a real one and prepare it, run a model of one.
     #[command(subcommand)]
     Ssd(commands::ssd::Command),
+    /// Traces: what is in one, one in another form.
+    #[command(subcommand)]
+    Trace(commands::trace::Command),
     /// Closed forms: write amplification, carbon, years of life.
     #[command(subcommand)]
     Model(commands::model::Command),
@@ -39,8 +46,10 @@ fn main() -> ExitCode {
     };
     match cli.command {
         Command::Bench(arguments) => commands::bench::run(&arguments),
+        Command::Simulate(arguments) => commands::simulate::run(&arguments),
         Command::Study(arguments) => commands::study::run(&arguments),
         Command::Ssd(command) => commands::ssd::run(&command),
+        Command::Trace(command) => commands::trace::run(&command),
         Command::Model(command) => commands::model::run(&command),
     }
 }

@@ -1,6 +1,7 @@
-//! Where results and words go: what the commands of the model share.
+//! Where results and words go: what all commands share.
 
-use std::io::{IsTerminal, Write};
+use std::fmt::Display;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -37,34 +38,58 @@ pub struct Finding {
 }
 
 impl Common {
-    /// Whether a bar or lines of progress are welcome: not beside JSON on a pipe that nobody watches.
-    pub fn shows_progress(&self) -> bool {
-        !self.quiet && std::io::stderr().is_terminal()
-    }
-
     /// Whether somebody asked for the result as JSON.
     pub fn wants_json(&self) -> bool {
         self.json.is_some()
     }
 
     /// Whether the result can be written: asked before a run of hours ends with one that cannot.
-    pub fn check_result_file(&self) -> Result<(), String> {
-        let Some(file) = self.json.as_ref().filter(|file| *file != Path::new("-")) else { return Ok(()) };
-        let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
-        opened.map(drop).map_err(|error| format!("{}: {error}", file.display()))
+    pub fn check_result_file(&self) -> std::io::Result<()> {
+        self.json.as_deref().filter(|file| *file != Path::new("-")).map_or(Ok(()), check_writable)
+    }
+
+    /// Where lines for people go: standard output, unless the result goes there.
+    pub fn lines(&self) -> Lines {
+        match self.json.as_deref() {
+            _ if self.quiet => Lines::Nowhere,
+            Some(file) if file == Path::new("-") => Lines::Stderr,
+            _ => Lines::Stdout,
+        }
     }
 
     /// A line for people, before the end.
-    pub fn say(&self, words: &str) {
-        if self.quiet {
-            return;
-        }
+    pub fn say(&self, words: &(impl Display + ?Sized)) {
         // A closed pipe is nobody's error.
-        let _ = if self.json.as_deref() == Some(Path::new("-")) {
-            writeln!(std::io::stderr(), "{words}")
-        } else {
-            writeln!(std::io::stdout(), "{words}")
-        };
+        let _ = writeln!(self.lines(), "{words}");
+    }
+
+    /// A line for people about what is odd and goes on: to standard error, since it is no result.
+    pub fn warn(&self, words: impl Display) {
+        if !self.quiet {
+            say_error(format_args!("warning: {words}"));
+        }
+    }
+
+    /// Writes the result where `--json` says, if it was given.
+    pub fn write_json(&self, result: &Value) -> std::io::Result<()> {
+        let Some(file) = &self.json else { return Ok(()) };
+        let mut words = serde_json::to_string_pretty(result)?;
+        words.push('\n');
+        if file == Path::new("-") {
+            return std::io::stdout().write_all(words.as_bytes());
+        }
+        write_file(file, words.as_bytes())
+    }
+
+    /// Writes what has been found so far into the result's file, if there is one: whatever ends the rest, this stays.
+    pub fn keep(&self, command: &str, config: &Value, so_far: Finding) -> Result<(), String> {
+        if self.json.as_deref() == Some(Path::new("-")) {
+            return Ok(());
+        }
+        let Finding { result, mut failures, .. } = so_far;
+        failures.push("unfinished".to_owned());
+        let written = self.write_json(&self.envelope(command, config, result, &failures));
+        written.map_err(|error| error.to_string())
     }
 
     /// Prints and writes what was found.
@@ -73,22 +98,12 @@ impl Common {
             Ok(finding) => finding,
             Err(error) => return usage_error(&error),
         };
-        let to_stdout = self.json.as_deref() == Some(Path::new("-"));
-        if !self.quiet {
-            // A closed pipe is nobody's error.
-            let _ = if to_stdout {
-                write!(std::io::stderr(), "{text}")
-            } else {
-                write!(std::io::stdout(), "{text}")
-            };
-        }
-        if let Some(file) = &self.json
-            && let Err(error) = write_json(file, &self.envelope(command, config, result, &failures))
-        {
-            return usage_error(&format!("{}: {error}", file.display()));
+        let _ = write!(self.lines(), "{text}");
+        if let Err(error) = self.write_json(&self.envelope(command, config, result, &failures)) {
+            return usage_error(&error);
         }
         for failure in &failures {
-            say_error(&format!("failed: {failure}"));
+            say_error(format_args!("failed: {failure}"));
         }
         ExitCode::from(if failures.is_empty() { PASSED } else { FAILED })
     }
@@ -113,23 +128,55 @@ impl Common {
     }
 }
 
+/// Lines for people.
+pub enum Lines {
+    Stdout,
+    Stderr,
+    Nowhere,
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Stdout => std::io::stdout().write(bytes),
+            Self::Stderr => std::io::stderr().write(bytes),
+            Self::Nowhere => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Self::Stdout => std::io::stdout().flush(),
+            Self::Stderr => std::io::stderr().flush(),
+            Self::Nowhere => Ok(()),
+        }
+    }
+}
+
 /// One line a reason, and the exit code of wrong usage.
-pub fn usage_error(error: &str) -> ExitCode {
-    for line in error.lines() {
-        say_error(&format!("error: {line}"));
+pub fn usage_error(error: &(impl Display + ?Sized)) -> ExitCode {
+    for line in error.to_string().lines() {
+        say_error(format_args!("error: {line}"));
     }
     ExitCode::from(USAGE)
 }
 
-fn say_error(words: &str) {
+/// A line on standard error; a closed pipe is nobody's error.
+pub fn say_error(words: impl Display) {
     let _ = writeln!(std::io::stderr(), "{words}");
 }
 
-fn write_json(file: &Path, result: &Value) -> std::io::Result<()> {
-    let mut words = serde_json::to_string_pretty(result)?;
-    words.push('\n');
-    if file == Path::new("-") {
-        return std::io::stdout().write_all(words.as_bytes());
-    }
-    std::fs::write(file, words)
+/// Whether `file` can be written.
+pub fn check_writable(file: &Path) -> std::io::Result<()> {
+    let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
+    opened.map(drop).map_err(|error| cannot_write(file, &error))
+}
+
+/// Writes `file`, which the error names.
+pub fn write_file(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    std::fs::write(file, bytes).map_err(|error| cannot_write(file, &error))
+}
+
+fn cannot_write(file: &Path, error: &std::io::Error) -> std::io::Error {
+    std::io::Error::new(error.kind(), format!("writing {}: {error}", file.display()))
 }

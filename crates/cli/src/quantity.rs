@@ -16,6 +16,26 @@ pub fn share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Bytes: `4096`, `64KiB`, `1.5GiB`; `K`, `KB` and `KiB` are all 1024.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no number of bytes: write 4096, 64KiB or 1.5GiB");
+    let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_lowercase();
+    let unit = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit);
+    let power = ["", "k", "m", "g", "t", "p"].iter().position(|name| *name == unit).ok_or_else(wrong)?;
+    let factor = 1_u64 << (10 * power);
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(factor).ok_or_else(wrong);
+    }
+    match number.parse::<f64>() {
+        Ok(value) if power > 0 && value * (factor as f64) < u64::MAX as f64 => {
+            Ok((value * factor as f64) as u64)
+        }
+        _ => Err(wrong()),
+    }
+}
+
 /// A scale: `1/64`, or `1`.
 pub fn scale(text: &str) -> Result<u32, String> {
     let divisor = text.strip_prefix("1/").unwrap_or(text).trim();
@@ -64,6 +84,23 @@ mod tests {
         assert_eq!(share("150%"), Ok(1.5));
         for wrong in ["7", "-1%", "x%", "", "nan", "inf"] {
             assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn bytes_have_units_or_none() {
+        for (text, expected) in [
+            ("0", 0),
+            ("2922721", 2_922_721),
+            ("4k", 4096),
+            ("64KiB", 65_536),
+            ("1.5 GB", 3 << 29),
+            ("2TiB", 2 << 40),
+        ] {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for wrong in ["", "x", "1.5", "-1", "1 GiBs", "10%", "99999999999T", "1.2.3M", "."] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -3,10 +3,12 @@
 
 pub mod crash;
 pub mod fault;
+pub mod gate;
 pub mod measure;
 pub mod throttle;
 
 pub use crash::CrashDevice;
 pub use fault::{FaultDevice, Faults};
+pub use gate::GateDevice;
 pub use measure::MeasureDevice;
 pub use throttle::{Limits, ThrottleDevice};

@@ -6,10 +6,12 @@ use flashwright_device::conformance::Subject;
 use flashwright_device::file::{Engine, OpenOptions};
 use flashwright_device::sim::LatencyModel;
 use flashwright_device::timer::SystemTimer;
-use flashwright_device::wrap::{CrashDevice, FaultDevice, Faults, Limits, MeasureDevice, ThrottleDevice};
+use flashwright_device::wrap::{
+    CrashDevice, FaultDevice, Faults, GateDevice, Limits, MeasureDevice, ThrottleDevice,
+};
 use flashwright_device::{
-    Completion, Counters, Device, FileDevice, Geometry, MemoryDevice, Request, SimulatedDevice, Simulation,
-    SliceDevice, StripeDevice, SystemClock, conformance,
+    Completion, Counters, Device, FileDevice, Geometry, MemoryDevice, Request, RequestKind, SimulatedDevice,
+    Simulation, SliceDevice, StripeDevice, SystemClock, conformance,
 };
 
 const CAPACITY_BYTES: u64 = 32 << 20;
@@ -89,6 +91,19 @@ fn a_throttled_device_keeps_the_contract() {
 #[test]
 fn a_device_without_faults_keeps_the_contract() {
     conformance::run(|| Box::new(FaultDevice::new(memory(), 0, Faults::default())));
+}
+
+#[test]
+fn a_gate_keeps_the_contract_open_or_with_somebody_who_lets_pass_what_waits() {
+    conformance::run(|| Box::new(GateDevice::new(memory())));
+    conformance::run_driven(|| {
+        let device = Arc::new(GateDevice::new(memory()));
+        for kind in [RequestKind::Read, RequestKind::Write, RequestKind::Flush] {
+            device.close(kind);
+        }
+        let gate = Arc::clone(&device);
+        Subject { device, drive: Some(Box::new(move || while gate.let_pass() > 0 {})) }
+    });
 }
 
 #[test]

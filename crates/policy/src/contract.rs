@@ -90,7 +90,8 @@ impl Session {
                 75..80 => self.remove(policies),
                 80..90 => drop(self.evict(policies)),
                 90..95 => self.evict_and_restore(policies),
-                95..98 => self.hit_some(policies),
+                95..97 => self.hit_some(policies),
+                97 => self.reweigh(policies),
                 _ => self.resize(policies),
             }
             self.check_counts(policies);
@@ -138,6 +139,24 @@ impl Session {
                 }
             }
         }
+        self.settle(policies);
+    }
+
+    /// Entries that a hit left no room for.
+    fn settle(&mut self, policies: Policies) {
+        while policies[0].is_overfull() {
+            self.evict(policies).expect("an overfull policy holds something");
+        }
+        assert!(policies.iter().all(|policy| !policy.is_overfull()), "{:?}: one is overfull", self.draw);
+    }
+
+    fn reweigh(&mut self, policies: Policies) {
+        let Some(slot) = self.any_held() else { return };
+        let weight = self.rng.random_range(1..=self.draw.weight_at_most);
+        self.held.get_mut(&slot).expect("it is held").entry.weight = weight;
+        policies.iter_mut().for_each(|policy| policy.reweigh(slot, weight));
+        self.make_room(policies, 0);
+        self.settle(policies);
     }
 
     fn evict(&mut self, policies: Policies) -> Option<(Slot, Held)> {

@@ -61,6 +61,64 @@ pub trait Eviction: Send {
 
     /// Which hits must be told, and how.
     fn hit_rule(&self) -> HitRule;
+
+    /// Whether an entry should leave although all fit: after a hit moved others to where there is no room for them. The
+    /// caller may then evict until it is not so; only a policy that was built for callers who do ever says yes.
+    fn is_overfull(&self) -> bool {
+        false
+    }
+
+    /// The entry in `slot`, which is held, weighs this much from now on. Policies that never ask what entries weigh
+    /// have nothing to do.
+    fn reweigh(&mut self, slot: Slot, weight: u32) {
+        let _ = (slot, weight);
+    }
+
+    /// These slots, held or not, will be asked about next. Whoever drives millions of requests through a policy calls
+    /// this for some dozens ahead, so that the memory they need is fetched at the same time and not one after the
+    /// other. Changes nothing.
+    fn look_ahead(&self, slots: &[Slot]) {
+        let _ = slots;
+    }
+}
+
+impl<E: Eviction + ?Sized> Eviction for Box<E> {
+    fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        (**self).insert(slot, entry, now_seconds);
+    }
+    fn hit(&mut self, slot: Slot, now_seconds: u32) {
+        (**self).hit(slot, now_seconds);
+    }
+    fn evict(&mut self, now_seconds: u32) -> Option<Slot> {
+        (**self).evict(now_seconds)
+    }
+    fn remove(&mut self, slot: Slot) {
+        (**self).remove(slot);
+    }
+    fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        (**self).restore(slot, entry, now_seconds);
+    }
+    fn set_capacity(&mut self, capacity_weight: u64) {
+        (**self).set_capacity(capacity_weight);
+    }
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+    fn oldest(&self) -> Option<Slot> {
+        (**self).oldest()
+    }
+    fn hit_rule(&self) -> HitRule {
+        (**self).hit_rule()
+    }
+    fn is_overfull(&self) -> bool {
+        (**self).is_overfull()
+    }
+    fn reweigh(&mut self, slot: Slot, weight: u32) {
+        (**self).reweigh(slot, weight);
+    }
+    fn look_ahead(&self, slots: &[Slot]) {
+        (**self).look_ahead(slots);
+    }
 }
 
 /// How hits reach a policy. A reader holds no lock on the policy, so most policies settle for less than every hit.
@@ -84,6 +142,7 @@ pub mod admission;
 pub mod contract;
 pub mod eviction;
 pub mod ghost;
+pub mod ghost_queue;
 pub mod list;
 pub mod marks;
 pub mod name;

@@ -1,23 +1,95 @@
 //! Doubly linked lists over slots.
 //!
-//! A link is two `u32` beside each other, 8 bytes a slot, so that a neighbour costs one cache line. Several lists
-//! share one [`Nodes`] (a slot is in one list at most), and moving an entry from list to list allocates nothing.
-//! Lists run from the front, the newest, to the back, the oldest.
+//! A link is two numbers beside each other, so that a neighbour costs one cache line: 8 bytes a slot, or 4 where slots
+//! are numbered within a set of fewer than 65,534. Several lists share one table of links (a slot is in one list at
+//! most), and moving an entry from list to list allocates nothing. Lists run from the front, the newest, to the back,
+//! the oldest.
 
 use crate::Slot;
 
-/// End of a list.
-const END: u32 = u32::MAX;
-/// In no list. Both values are far above any slot: 2^32 slots of 64 bytes are 256 GiB, one pool's limit.
-const LOOSE: u32 = u32::MAX - 1;
+/// What slots are numbered by in links: `u32` in general, `u16` within small sets.
+pub trait Number: Copy + Eq + private::Sealed {
+    /// End of a list.
+    const END: Self;
+    /// In no list.
+    const LOOSE: Self;
 
-#[derive(Clone, Copy)]
-struct Link {
-    newer: u32,
-    older: u32,
+    /// The number of a slot, which must be below both marks.
+    fn of(slot: Slot) -> Self;
+
+    /// The slot of a number.
+    fn slot(self) -> Slot;
 }
 
-const LOOSE_LINK: Link = Link { newer: LOOSE, older: LOOSE };
+mod private {
+    pub trait Sealed {}
+    impl Sealed for u16 {}
+    impl Sealed for u32 {}
+}
+
+/// Both marks are far above any slot: 2^32 slots of 64 bytes are 256 GiB, one pool's limit.
+impl Number for u32 {
+    const END: Self = Self::MAX;
+    const LOOSE: Self = Self::MAX - 1;
+
+    #[inline]
+    fn of(slot: Slot) -> Self {
+        slot.0
+    }
+
+    #[inline]
+    fn slot(self) -> Slot {
+        Slot(self)
+    }
+}
+
+/// For sets of few slots; whoever makes the table of links checks that both marks are above any slot.
+impl Number for u16 {
+    const END: Self = Self::MAX;
+    const LOOSE: Self = Self::MAX - 1;
+
+    #[inline]
+    fn of(slot: Slot) -> Self {
+        slot.0 as Self
+    }
+
+    #[inline]
+    fn slot(self) -> Slot {
+        Slot(self.into())
+    }
+}
+
+/// The neighbours of one slot.
+#[derive(Clone, Copy)]
+pub struct Link<N = u32> {
+    newer: N,
+    older: N,
+}
+
+impl<N: Number> Link<N> {
+    /// Of a slot in no list.
+    pub const LOOSE: Self = Self { newer: N::LOOSE, older: N::LOOSE };
+
+    /// Whether the slot is in some list.
+    #[must_use]
+    pub fn is_linked(self) -> bool {
+        self.newer != N::LOOSE
+    }
+
+    /// The neighbour towards the front.
+    #[must_use]
+    #[inline]
+    pub fn newer(self) -> Option<Slot> {
+        linked(self.newer)
+    }
+
+    /// The neighbour towards the back.
+    #[must_use]
+    #[inline]
+    pub fn older(self) -> Option<Slot> {
+        linked(self.older)
+    }
+}
 
 /// The links of all slots; grows with the highest slot seen.
 #[derive(Default)]
@@ -35,19 +107,30 @@ impl Nodes {
     /// Whether the slot is in some list.
     #[must_use]
     pub fn is_linked(&self, slot: Slot) -> bool {
-        self.links.get(slot.0 as usize).is_some_and(|link| link.newer != LOOSE)
+        self.links.get(slot.0 as usize).is_some_and(|link| link.is_linked())
     }
 
     /// The neighbour towards the front.
     #[must_use]
     pub fn newer(&self, slot: Slot) -> Option<Slot> {
-        linked(self.links[slot.0 as usize].newer)
+        self.links[slot.0 as usize].newer()
     }
 
     /// The neighbour towards the back.
     #[must_use]
     pub fn older(&self, slot: Slot) -> Option<Slot> {
-        linked(self.links[slot.0 as usize].older)
+        self.links[slot.0 as usize].older()
+    }
+
+    /// Reads the links of these slots and of their neighbours, all at the same time: see
+    /// [`Eviction::look_ahead`](crate::Eviction::look_ahead).
+    pub fn look_ahead(&self, slots: &[Slot]) {
+        let link = |slot: u32| self.links.get(slot as usize).copied().unwrap_or(Link::LOOSE);
+        // Two loops: all first links are under way before one is waited for.
+        let read = slots.iter().fold(0, |read, slot| read ^ link(slot.0).newer);
+        let neighbours = slots.iter().map(|slot| link(slot.0));
+        let read = neighbours.fold(read, |read, near| read ^ link(near.newer).older ^ link(near.older).newer);
+        std::hint::black_box(read);
     }
 
     /// Makes room for a slot that is about to be linked.
@@ -60,26 +143,27 @@ impl Nodes {
 
     #[cold]
     fn grow(&mut self, slot: Slot) {
-        assert!(slot.0 < LOOSE, "slot {} is one of the two list marks", slot.0);
-        self.links.resize(slot.0 as usize + 1, LOOSE_LINK);
+        assert!(slot.0 < u32::LOOSE, "slot {} is one of the two list marks", slot.0);
+        self.links.resize(slot.0 as usize + 1, Link::LOOSE);
     }
 }
 
-fn linked(link: u32) -> Option<Slot> {
-    debug_assert_ne!(link, LOOSE, "asked for the neighbour of a slot that is in no list");
-    (link != END).then_some(Slot(link))
+fn linked<N: Number>(link: N) -> Option<Slot> {
+    debug_assert!(link != N::LOOSE, "asked for the neighbour of a slot that is in no list");
+    (link != N::END).then(|| link.slot())
 }
 
-/// One list. All its methods must be given the same [`Nodes`].
-pub struct List {
-    front: u32,
-    back: u32,
+/// One list. All its methods must be given the same links.
+#[derive(Clone, Copy)]
+pub struct List<N = u32> {
+    front: N,
+    back: N,
     len: u32,
 }
 
-impl Default for List {
+impl<N: Number> Default for List<N> {
     fn default() -> Self {
-        Self { front: END, back: END, len: 0 }
+        Self { front: N::END, back: N::END, len: 0 }
     }
 }
 
@@ -90,6 +174,43 @@ impl List {
         Self::default()
     }
 
+    /// Adds a loose slot as the newest.
+    #[inline]
+    pub fn push_front(&mut self, nodes: &mut Nodes, slot: Slot) {
+        nodes.cover(slot);
+        self.link_front(&mut nodes.links, slot);
+    }
+
+    /// Adds a loose slot as the oldest.
+    #[inline]
+    pub fn push_back(&mut self, nodes: &mut Nodes, slot: Slot) {
+        nodes.cover(slot);
+        self.link_back(&mut nodes.links, slot);
+    }
+
+    /// Takes out a slot of this list.
+    #[inline]
+    pub fn unlink(&mut self, nodes: &mut Nodes, slot: Slot) {
+        self.cut(&mut nodes.links, slot);
+    }
+
+    /// Takes out the oldest.
+    #[inline]
+    pub fn pop_back(&mut self, nodes: &mut Nodes) -> Option<Slot> {
+        let back = self.back()?;
+        self.unlink(nodes, back);
+        Some(back)
+    }
+
+    /// Makes a slot of this list the newest.
+    #[inline]
+    pub fn move_to_front(&mut self, nodes: &mut Nodes, slot: Slot) {
+        self.lift(&mut nodes.links, slot);
+    }
+}
+
+/// The same over a table of links that somebody else keeps.
+impl<N: Number> List<N> {
     /// Slots in the list.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -115,58 +236,53 @@ impl List {
     }
 
     /// Adds a loose slot as the newest.
-    pub fn push_front(&mut self, nodes: &mut Nodes, slot: Slot) {
-        nodes.cover(slot);
-        debug_assert!(!nodes.is_linked(slot), "slot {} is already in a list", slot.0);
-        nodes.links[slot.0 as usize] = Link { newer: END, older: self.front };
-        match self.front {
-            END => self.back = slot.0,
-            front => nodes.links[front as usize].newer = slot.0,
+    #[inline]
+    pub fn link_front(&mut self, links: &mut [Link<N>], slot: Slot) {
+        debug_assert!(!links[slot.0 as usize].is_linked(), "slot {} is already in a list", slot.0);
+        links[slot.0 as usize] = Link { newer: N::END, older: self.front };
+        match self.front() {
+            None => self.back = N::of(slot),
+            Some(front) => links[front.0 as usize].newer = N::of(slot),
         }
-        self.front = slot.0;
+        self.front = N::of(slot);
         self.len += 1;
     }
 
     /// Adds a loose slot as the oldest.
-    pub fn push_back(&mut self, nodes: &mut Nodes, slot: Slot) {
-        nodes.cover(slot);
-        debug_assert!(!nodes.is_linked(slot), "slot {} is already in a list", slot.0);
-        nodes.links[slot.0 as usize] = Link { newer: self.back, older: END };
-        match self.back {
-            END => self.front = slot.0,
-            back => nodes.links[back as usize].older = slot.0,
+    #[inline]
+    pub fn link_back(&mut self, links: &mut [Link<N>], slot: Slot) {
+        debug_assert!(!links[slot.0 as usize].is_linked(), "slot {} is already in a list", slot.0);
+        links[slot.0 as usize] = Link { newer: self.back, older: N::END };
+        match self.back() {
+            None => self.front = N::of(slot),
+            Some(back) => links[back.0 as usize].older = N::of(slot),
         }
-        self.back = slot.0;
+        self.back = N::of(slot);
         self.len += 1;
     }
 
     /// Takes out a slot of this list.
-    pub fn unlink(&mut self, nodes: &mut Nodes, slot: Slot) {
-        let Link { newer, older } = std::mem::replace(&mut nodes.links[slot.0 as usize], LOOSE_LINK);
-        assert_ne!(newer, LOOSE, "slot {} is in no list", slot.0);
-        match newer {
-            END => self.front = older,
-            newer => nodes.links[newer as usize].older = older,
+    #[inline]
+    pub fn cut(&mut self, links: &mut [Link<N>], slot: Slot) {
+        let link = std::mem::replace(&mut links[slot.0 as usize], Link::LOOSE);
+        assert!(link.is_linked(), "slot {} is in no list", slot.0);
+        match link.newer() {
+            None => self.front = link.older,
+            Some(newer) => links[newer.0 as usize].older = link.older,
         }
-        match older {
-            END => self.back = newer,
-            older => nodes.links[older as usize].newer = newer,
+        match link.older() {
+            None => self.back = link.newer,
+            Some(older) => links[older.0 as usize].newer = link.newer,
         }
         self.len -= 1;
     }
 
-    /// Takes out the oldest.
-    pub fn pop_back(&mut self, nodes: &mut Nodes) -> Option<Slot> {
-        let back = self.back()?;
-        self.unlink(nodes, back);
-        Some(back)
-    }
-
     /// Makes a slot of this list the newest.
-    pub fn move_to_front(&mut self, nodes: &mut Nodes, slot: Slot) {
-        if self.front != slot.0 {
-            self.unlink(nodes, slot);
-            self.push_front(nodes, slot);
+    #[inline]
+    pub fn lift(&mut self, links: &mut [Link<N>], slot: Slot) {
+        if self.front != N::of(slot) {
+            self.cut(links, slot);
+            self.link_front(links, slot);
         }
     }
 }

@@ -17,7 +17,9 @@ pub struct UnknownName {
 }
 
 impl UnknownName {
-    pub(crate) fn new(what: &'static str, given: &str, valid: impl Iterator<Item = &'static str>) -> Self {
+    /// A name that is none of `valid`, of which there must be one.
+    #[must_use]
+    pub fn new(what: &'static str, given: &str, valid: impl Iterator<Item = &'static str>) -> Self {
         let valid: Vec<_> = valid.collect();
         let distance = |name: &&str| strsim::damerau_levenshtein(&plain(name), &plain(given));
         let nearest = valid.iter().copied().min_by_key(distance).expect("there are names");

@@ -74,6 +74,19 @@ impl Segments {
         weight
     }
 
+    /// A held slot weighs this much from now on.
+    pub(crate) fn reweigh(&mut self, slot: Slot, weight: u32) {
+        let segment = &mut self.queues[usize::from(self.home[slot.0 as usize])];
+        segment.weight = segment.weight - self.weights.get(slot) + u64::from(weight);
+        self.weights.set(slot, weight);
+    }
+
+    /// Reads what these slots will need: see [`Eviction::look_ahead`](crate::Eviction::look_ahead).
+    pub(crate) fn look_ahead(&self, slots: &[Slot]) {
+        self.nodes.look_ahead(slots);
+        self.weights.look_ahead(slots);
+    }
+
     /// The queue that a held slot is in.
     pub(crate) fn queue_of(&self, slot: Slot) -> Queue {
         self.home[slot.0 as usize]

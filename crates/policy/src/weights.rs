@@ -2,15 +2,17 @@
 
 use crate::Slot;
 
-/// A weight a slot. Where slots are counted every weight is 1, and nothing is stored: the table appears with the first
-/// weight that is not.
+/// A weight a slot. Where all entries weigh the same (slots are counted, or pages) nothing is stored: the table appears
+/// with the first weight that differs from the first of all.
 #[derive(Default)]
 pub(crate) struct Weights {
+    /// The weight of all slots that the table does not cover; 0 before the first was set.
+    usual: u32,
     table: Vec<u32>,
 }
 
 impl Weights {
-    /// All slots weigh 1.
+    /// No weights yet.
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -18,7 +20,7 @@ impl Weights {
     /// Notes the weight of a slot.
     #[inline]
     pub(crate) fn set(&mut self, slot: Slot, weight: u32) {
-        if weight != 1 || !self.table.is_empty() {
+        if weight != self.usual || !self.table.is_empty() {
             self.store(slot, weight);
         }
     }
@@ -26,13 +28,42 @@ impl Weights {
     /// The weight of a slot that was set.
     #[inline]
     pub(crate) fn get(&self, slot: Slot) -> u64 {
-        self.table.get(slot.0 as usize).map_or(1, |&weight| u64::from(weight))
+        u64::from(self.table.get(slot.0 as usize).copied().unwrap_or(self.usual))
+    }
+
+    /// Reads the weights of these slots: see [`Eviction::look_ahead`](crate::Eviction::look_ahead).
+    pub(crate) fn look_ahead(&self, slots: &[Slot]) {
+        if !self.table.is_empty() {
+            std::hint::black_box(slots.iter().fold(0, |read, slot| read ^ self.get(*slot)));
+        }
     }
 
     fn store(&mut self, slot: Slot, weight: u32) {
+        if self.usual == 0 && self.table.is_empty() {
+            self.usual = weight;
+            return;
+        }
         if slot.0 as usize >= self.table.len() {
-            self.table.resize(slot.0 as usize + 1, 1);
+            self.table.resize(slot.0 as usize + 1, self.usual);
         }
         self.table[slot.0 as usize] = weight;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_weights_need_no_table_and_an_odd_one_changes_no_other() {
+        let mut weights = Weights::new();
+        (0..100).for_each(|slot| weights.set(Slot(slot), 4096));
+        assert!(weights.table.is_empty());
+        weights.set(Slot(7), 512);
+        weights.set(Slot(200), 4096);
+        let expected = |slot| if slot == 7 { 512 } else { 4096 };
+        assert!((0..=200).all(|slot| weights.get(Slot(slot)) == expected(slot)));
+        weights.set(Slot(7), 0);
+        assert_eq!(weights.get(Slot(7)), 0);
     }
 }

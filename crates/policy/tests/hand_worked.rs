@@ -10,10 +10,10 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flashwright_policy::eviction::{
-    Clairvoyant, EvictionConfig, Fifo, Kind, Lru, Lru2q, Lru2qConfig, LruConfig, Refresh, S3Fifo, Sieve,
-    Slru, TinyLfu, WTinyLfu, build, clairvoyant,
+    Clairvoyant, EvictionConfig, Fifo, Gdsf, Kind, Lru, Lru2q, Lru2qConfig, LruConfig, Refresh, S3Fifo,
+    Sieve, Slru, TinyLfu, WTinyLfu, build, clairvoyant, gdsf::Cost,
 };
-use flashwright_policy::simulate::{self, Request, Simulation, hash_of};
+use flashwright_policy::simulate::{self, Access, Request, Rules, Simulation, Simulator, SizeOnHit, hash_of};
 use flashwright_policy::{Entry, Eviction, HitRule, Slot};
 
 fn outcome(mut policy: impl Eviction, capacity: u64, trace: &str) -> String {
@@ -142,14 +142,18 @@ fn s3_fifo_keeps_what_was_hit_twice_or_came_back_soon() {
 }
 
 /// A simulation with keys `0..fill` in it.
-fn filled(policy: impl Eviction + 'static, fill: u32) -> Simulation {
-    let mut simulation = Simulation::new(Box::new(policy), fill.into());
+fn filled<P: Eviction>(policy: P, fill: u32) -> Simulation<P> {
+    let mut simulation = Simulation::new(policy, fill.into());
     (0..fill).for_each(|key| assert!(!ask(&mut simulation, key)));
     simulation
 }
 
-fn ask(simulation: &mut Simulation, key: u32) -> bool {
-    simulation.request(&Request { key: key.into(), weight: 1, now_seconds: 0 })
+fn ask<P: Eviction>(simulation: &mut Simulation<P>, object: u32) -> bool {
+    ask_sized(simulation, object, 1)
+}
+
+fn ask_sized<P: Eviction>(simulation: &mut Simulation<P>, object: u32, weight: u32) -> bool {
+    simulation.access(&Access { object, weight, now_seconds: 0, is_removal: false }, clairvoyant::NEVER)
 }
 
 #[test]
@@ -181,17 +185,65 @@ fn min_makes_the_seven_faults_of_the_textbook_trace() {
     let trace = "abcdabeabcde";
     let next_uses = clairvoyant::next_uses(trace.bytes().map(u64::from));
     let (mut policy, next_use) = Clairvoyant::new();
-    let outcome = outcome_told(&mut policy, 3, trace, |number| next_use.set(next_uses[number]));
+    let outcome = outcome_told(&mut policy, 3, trace, |number| {
+        next_use.set(number as u64, next_uses[number]);
+    });
     assert_eq!(outcome, "a b c d/c A B e/d A B c/b d/c E");
 }
 
 #[test]
 fn what_is_larger_than_the_cache_is_not_cached_and_pushes_nothing_out() {
-    let mut simulation = Simulation::new(Box::new(Lru::exact()), 10);
-    let mut ask = |key, weight| simulation.request(&Request { key, weight, now_seconds: 0 });
+    let mut simulation = Simulation::new(Lru::exact(), 10);
+    let mut ask = |object, weight| ask_sized(&mut simulation, object, weight);
     assert_eq!([ask(1, 4), ask(2, 6), ask(3, 11), ask(1, 4), ask(2, 6)], [false, false, false, true, true]);
     assert_eq!([ask(3, 10), ask(3, 10), ask(1, 4)], [false, true, false]);
     assert_eq!(simulation.counts().weight_miss_ratio(), 1.0 - 20.0 / 55.0);
+}
+
+#[test]
+fn a_new_size_on_a_hit_is_ignored_or_makes_others_leave() {
+    let sizes = |size_on_hit| {
+        let rules = Rules { size_on_hit, ..Rules::default() };
+        let mut simulation = Simulation::new(Lru::exact(), 10).with_rules(rules);
+        let mut ask = |object, weight| ask_sized(&mut simulation, object, weight);
+        // 1 and 2 fit; 1 grows so that 2 does not; 1 outgrows the cache.
+        [ask(1, 4), ask(2, 6), ask(1, 5), ask(2, 6), ask(2, 11), ask(2, 6)]
+    };
+    assert_eq!(sizes(SizeOnHit::Ignore), [false, false, true, true, true, true]);
+    assert_eq!(sizes(SizeOnHit::Update), [false, false, true, false, true, false]);
+}
+
+#[test]
+fn a_removed_object_is_gone_and_no_request_was_made() {
+    let mut simulation = filled(Lru::exact(), 3);
+    simulation.run(&[Access { object: 1, weight: 1, now_seconds: 0, is_removal: true }], &[]);
+    assert_eq!([0, 1, 2].map(|object| ask(&mut simulation, object)), [true, false, true]);
+    assert_eq!(simulation.counts().requests, 6);
+}
+
+#[test]
+fn gdsf_evicts_what_earns_least_a_byte_and_ages_by_what_it_evicts() {
+    let mut simulation = Simulation::new(Gdsf::new(Cost::Equal), 10);
+    let mut ask = |object, weight| ask_sized(&mut simulation, object, weight);
+    // Earned a byte: 1 has 1/2, 2 has 1/5 and then 2/5, so 3 pushes out 2 and comes in at 2/5 + 1/4.
+    assert_eq!(
+        [ask(1, 2), ask(2, 5), ask(2, 5), ask(3, 4), ask(1, 2), ask(3, 4)],
+        [false, false, true, false, true, true]
+    );
+    // 1 has 2/5 + 2/2 and 3 has 2/5 + 2/4: 4 pushes out 3 and, at 9/10 + 1/8, leaves for it again.
+    assert_eq!([ask(4, 8), ask(1, 2), ask(3, 4), ask(1, 2)], [false, true, false, true]);
+}
+
+/// What earns least is the newcomer itself, if it comes in before others leave.
+#[test]
+fn a_newcomer_that_comes_first_may_be_the_one_that_leaves() {
+    for (newcomer_first, hits) in [(false, [false, false]), (true, [true, false])] {
+        let rules = Rules { newcomer_first, ..Rules::default() };
+        let mut simulation = Simulation::new(Gdsf::new(Cost::Equal), 10).with_rules(rules);
+        let mut ask = |object, weight| ask_sized(&mut simulation, object, weight);
+        assert_eq!([ask(1, 2), ask(2, 9)], [false, false]);
+        assert_eq!([ask(1, 2), ask(2, 9)], hits);
+    }
 }
 
 /// 200 000 requests for 20 000 keys, low ones much more often, and now and then a scan.
@@ -226,10 +278,12 @@ fn the_pinned_run_is_as_it_was_and_none_beats_min() {
         ("exact-lru", 39301),
         ("lru2q", 51433),
         ("slru-4", 53946),
-        ("tinylfu", 54242),
-        ("wtinylfu", 55517),
-        ("s3fifo", 55129),
+        ("tinylfu", 54141),
+        ("wtinylfu", 55530),
+        ("s3fifo", 55137),
         ("sieve", 51565),
+        ("gdsf", 46531),
+        ("lfuda", 46531),
     ];
     let hits: Vec<(&str, u64)> = hits.iter().map(|(name, hits)| (name.as_str(), *hits)).collect();
     assert_eq!(hits, pinned);

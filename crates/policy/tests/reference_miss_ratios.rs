@@ -11,8 +11,9 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use flashwright_policy::eviction::{EvictionConfig, Kind, build};
-use flashwright_policy::simulate::{self, Counts, Request};
+use flashwright_policy::eviction::Kind;
+use flashwright_policy::eviction::clairvoyant::next_uses;
+use flashwright_policy::simulate::{Access, Counts, Policy, Request, RuleBook, Settings, numbered};
 
 /// A row of the reference: trace, capacity, miss ratio by requests and by bytes.
 struct Reference {
@@ -28,12 +29,16 @@ fn traces_folder() -> Option<PathBuf> {
         let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
         folders.map(|folder| folder.join("shared/traces")).find(|traces| traces.is_dir())
     };
-    named.or_else(beside).filter(|traces| traces.join("reference_miss_ratios.csv").is_file())
+    let found = named.or_else(beside).filter(|traces| traces.join("reference_miss_ratios.csv").is_file());
+    if found.is_none() {
+        println!("skipped: no folder with reference_miss_ratios.csv (set FLASHWRIGHT_SHARED)");
+    }
+    found
 }
 
 fn references(traces: &Path, trace: &str) -> Vec<Reference> {
     let mut reader = csv::Reader::from_path(traces.join("reference_miss_ratios.csv")).unwrap();
-    let rows = reader.records().map(|row| row.unwrap()).filter(|row| &row[0] == trace);
+    let rows = reader.records().map(|row| row.unwrap()).filter(|row| &row[0] == trace && &row[10] == "0");
     let reference = |row: csv::StringRecord| Reference {
         trace: row[0].to_owned(),
         capacity_bytes: row[5].parse().unwrap(),
@@ -43,8 +48,8 @@ fn references(traces: &Path, trace: &str) -> Vec<Reference> {
     rows.map(reference).collect()
 }
 
-/// The trace, each request with the size at the key's first appearance.
-fn requests(traces: &Path, file: &str) -> Vec<Request> {
+/// The trace; where `first_size`, each request with the size at the key's first appearance.
+fn accesses(traces: &Path, file: &str, first_size: bool) -> Vec<Access> {
     let packed = File::open(traces.join(file)).unwrap();
     let mut reader = csv::Reader::from_reader(zstd::Decoder::new(packed).unwrap());
     let mut first_sizes: Vec<u32> = Vec::new();
@@ -53,39 +58,51 @@ fn requests(traces: &Path, file: &str) -> Vec<Request> {
         if key == first_sizes.len() {
             first_sizes.push(size); // keys are numbered by first appearance
         }
-        Request { key: key as u64, weight: first_sizes[key], now_seconds: 0 }
+        let weight = if first_size { first_sizes[key] } else { size };
+        Request { key: key as u64, weight, now_seconds: 0 }
     };
-    reader.records().map(|row| row.unwrap()).map(request).collect()
+    numbered(&reader.records().map(|row| row.unwrap()).map(request).collect::<Vec<_>>())
 }
 
-/// Our counts where the reference's policy is ours to the letter.
-fn ours(reference: &Reference, requests: &[Request]) -> Option<Counts> {
-    let kind = match reference.policy.as_str() {
+/// Our policy.
+fn ours(policy: &str) -> Policy {
+    let kind = match policy {
         "FIFO" => Kind::Fifo,
         "LRU" => Kind::ExactLru,
         "SIEVE" => Kind::Sieve,
-        "Belady" => return Some(simulate::run_clairvoyant(reference.capacity_bytes, requests)),
-        _ => return None,
+        "SLRU4" => "slru-4".parse().unwrap(),
+        "S3FIFO" => Kind::S3Fifo,
+        "GDSF" => Kind::Gdsf,
+        "Belady" => return Policy::Clairvoyant,
+        "BeladySize" => return Policy::ClairvoyantSized,
+        other => panic!("no policy of ours is {other}"),
     };
-    let policy = build(&EvictionConfig::new(kind), reference.capacity_bytes);
-    Some(simulate::run(policy, reference.capacity_bytes, requests))
+    Policy::Eviction(kind)
+}
+
+fn simulated(policy: Policy, settings: &Settings, capacity: u64, accesses: &[Access]) -> Counts {
+    let mut simulator = policy.simulator(capacity, settings);
+    let objects = accesses.iter().map(|access| u64::from(access.object));
+    let next_uses = if simulator.needs_future() { next_uses(objects) } else { Vec::new() };
+    simulator.run(accesses, &next_uses);
+    simulator.counts()
 }
 
 fn check(trace: &str, file: &str) {
-    let Some(traces) = traces_folder() else {
-        println!("skipped: no folder with reference_miss_ratios.csv (set FLASHWRIGHT_SHARED)");
-        return;
-    };
-    let requests = requests(&traces, file);
-    let mut compared = 0;
-    for reference in references(&traces, trace) {
-        let Some(counts) = ours(&reference, &requests) else { continue };
+    let Some(traces) = traces_folder() else { return };
+    let accesses = accesses(&traces, file, trace.ends_with("_fs"));
+    let rows = references(&traces, trace);
+    assert!(!rows.is_empty(), "no reference for {trace}");
+    for Reference { trace, capacity_bytes, policy: name, printed } in rows {
+        let counts = simulated(ours(&name), &Settings::default(), capacity_bytes, &accesses);
         let ours = [counts.miss_ratio(), counts.weight_miss_ratio()].map(|ratio| format!("{ratio:.6}"));
-        let Reference { trace, policy, capacity_bytes, printed } = &reference;
-        assert_eq!(&ours, printed, "{trace}, {policy}, {capacity_bytes} bytes");
-        compared += 1;
+        if name == "BeladySize" {
+            // It draws lots, and where it holds no more than it would draw, ours looks at all: a lower ceiling is no fault.
+            assert!(counts.miss_ratio() < printed[0].parse::<f64>().unwrap() + 0.001, "{trace}: {ours:?}");
+        } else {
+            assert_eq!(ours, printed, "{trace}, {name}, {capacity_bytes} bytes");
+        }
     }
-    assert!(compared > 0, "no reference for {trace}");
 }
 
 #[test]
@@ -94,8 +111,18 @@ fn web_objects_miss_as_in_the_reference() {
 }
 
 #[test]
+fn web_objects_of_changing_size_miss_as_in_the_reference() {
+    check("web_adaptsize", "caffeine/web_adaptsize.csv.zst");
+}
+
+#[test]
 fn virtual_disk_blocks_miss_as_in_the_reference() {
     check("block_cloudphysics_io_fs", "libcachesim/block_cloudphysics_io.csv.zst");
+}
+
+#[test]
+fn virtual_disk_blocks_of_changing_size_miss_as_in_the_reference() {
+    check("block_cloudphysics_io", "libcachesim/block_cloudphysics_io.csv.zst");
 }
 
 #[test]
@@ -108,20 +135,17 @@ fn key_values_miss_as_in_the_reference() {
     check("kv_twitter_c52_1m", "libcachesim/kv_twitter_c52_1m.csv.zst");
 }
 
-/// The reference simulator fills the main queue directly while the cache is not yet full, and its ghosts do not count what
-/// came back; the paper does neither, nor do we. Once the cache has turned over a few times little of that is left.
+/// By the paper's rules the main queue is not filled directly, and ghosts are counted otherwise. Once the cache has turned over
+/// a few times little of that is left.
 #[test]
-fn s3_fifo_misses_nearly_as_its_authors_simulator_on_key_values() {
-    let Some(traces) = traces_folder() else {
-        println!("skipped: no folder with reference_miss_ratios.csv (set FLASHWRIGHT_SHARED)");
-        return;
-    };
-    let requests = requests(&traces, "libcachesim/kv_twitter_c52_1m.csv.zst");
+fn s3_fifo_by_its_paper_misses_nearly_as_its_authors_simulator_on_key_values() {
+    let Some(traces) = traces_folder() else { return };
+    let accesses = accesses(&traces, "libcachesim/kv_twitter_c52_1m.csv.zst", false);
+    let settings = Settings { rule_book: RuleBook::Paper, ..Settings::default() };
     let rows = references(&traces, "kv_twitter_c52_1m").into_iter().filter(|row| row.policy == "S3FIFO");
     for Reference { capacity_bytes, printed, .. } in rows {
-        let policy = build(&EvictionConfig::new(Kind::S3Fifo), capacity_bytes);
-        let ours = simulate::run(policy, capacity_bytes, &requests).miss_ratio();
-        let reference: f64 = printed[0].parse().unwrap();
+        let counts = simulated(Policy::Eviction(Kind::S3Fifo), &settings, capacity_bytes, &accesses);
+        let (ours, reference) = (counts.miss_ratio(), printed[0].parse::<f64>().unwrap());
         assert!((ours - reference).abs() < 0.001, "{ours:.6}, not {reference}, at {capacity_bytes} bytes");
     }
 }

@@ -34,6 +34,7 @@
 //! # Ok::<(), flashwright_workload::WorkloadError>(())
 //! ```
 
+pub mod block;
 pub mod generate;
 pub mod pace;
 pub mod payload;

@@ -11,7 +11,7 @@ pub struct DriveReport {
     /// The card's name.
     pub card: String,
     /// Bytes of a page of the drive's mapping.
-    pub page_bytes: u64,
+    pub page_bytes: u32,
     /// Reclaim units.
     pub units: u64,
     /// Bytes of one.
@@ -29,7 +29,7 @@ impl DriveReport {
         let space = &drive.card().space;
         Self {
             card: drive.card().name.clone(),
-            page_bytes: u64::from(space.page_bytes),
+            page_bytes: space.page_bytes,
             units: space.raw_bytes / space.unit_bytes,
             unit_bytes: space.unit_bytes,
             stats: drive.stats().unwrap_or_default(),
@@ -40,7 +40,7 @@ impl DriveReport {
     /// Bytes that the medium wrote for each that the host did.
     #[must_use]
     pub fn dlwa(&self) -> Option<f64> {
-        dlwa(&self.stats)
+        self.stats.dlwa(self.page_bytes)
     }
 
     /// The drive's part of the result file.
@@ -56,7 +56,7 @@ impl DriveReport {
             "host_pages": stats.host_pages,
             "media_pages": stats.media_pages(),
             "relocated_pages": stats.relocated_pages,
-            "gc_relocated_bytes": stats.relocated_pages * self.page_bytes,
+            "gc_relocated_bytes": stats.relocated_pages * u64::from(self.page_bytes),
             "gc_events": stats.gc_events,
             "erases": stats.erases,
             "handles": self.handles(),
@@ -79,10 +79,4 @@ impl DriveReport {
         };
         self.assignments.iter().enumerate().flat_map(one).collect()
     }
-}
-
-/// Device-level write amplification of `stats`: pages programmed for each that the host wrote.
-#[must_use]
-pub fn dlwa(stats: &Stats) -> Option<f64> {
-    (stats.host_pages > 0).then(|| stats.media_pages() as f64 / stats.host_pages as f64)
 }

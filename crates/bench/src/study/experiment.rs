@@ -10,7 +10,6 @@ use super::Runner;
 use crate::config::Loaded;
 use crate::config::cachebench::load_text;
 use crate::config::{DeviceSpec, Override};
-use crate::report::drive::dlwa;
 use crate::run::latency::Histogram;
 use crate::run::model_drive::ModelDrive;
 use crate::run::stop::{Stop, StopReason};
@@ -259,7 +258,7 @@ impl<'a> Watch<'a> {
         let soc_bytes = end.soc_bytes - warm.soc_bytes;
         let written = soc_bytes + end.region_bytes - warm.region_bytes;
         Measured {
-            dlwa: dlwa(&drive).unwrap_or(f64::NAN),
+            dlwa: drive.dlwa(self.drive.card().space.page_bytes).unwrap_or(f64::NAN),
             curve: self.curve,
             alwa: flash(|flash| flash.host_bytes) / flash(FlashCounts::settled_bytes),
             hit_ratio: (end.hits - warm.hits) as f64 / (end.gets - warm.gets) as f64,
@@ -316,7 +315,8 @@ impl Watcher for Watch<'_> {
         let Some(stats) = self.drive.stats() else { return };
         let written = stats.host_pages as f64 / self.capacity_pages;
         if written >= self.next {
-            self.curve.push((written, dlwa(&stats.since(&self.last)).unwrap_or(1.0)));
+            let dlwa = stats.since(&self.last).dlwa(self.drive.card().space.page_bytes);
+            self.curve.push((written, dlwa.unwrap_or(1.0)));
             self.last = stats.clone();
             self.next = written + INTERVAL_CAPACITIES;
             (self.advance)(written / END_CAPACITIES);

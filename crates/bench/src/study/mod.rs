@@ -56,7 +56,7 @@ pub struct Point {
 impl Point {
     /// A value that must lie within `accepted`.
     pub(crate) fn within(name: impl Into<String>, paper: f64, ours: f64, accepted: (f64, f64)) -> Self {
-        Self { name: name.into(), paper: Some(paper), ours, unit: "ratio", accepted: Some(accepted) }
+        Self { accepted: Some(accepted), ..Self::shown(name, Some(paper), ours) }
     }
 
     /// A value that is shown beside the paper's, if that has one.

@@ -1,21 +1,18 @@
 //! How far a study is: a bar on a terminal, a line a run elsewhere.
 
-use std::io::{IsTerminal, Write};
-
-use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
+
+use crate::bar::{Bar, Unit};
 
 /// Parts of a run that the bar tells apart.
 const PARTS: u64 = 100;
 
-/// Goes to standard error, so that results can be piped.
+/// Adds up the runs that are under way together.
 pub struct Progress {
-    bar: Option<ProgressBar>,
-    quiet: bool,
+    bar: Bar,
     runs: Mutex<Runs>,
 }
 
-/// The runs that are under way together.
 #[derive(Default)]
 struct Runs {
     /// Of each, how much of it is done.
@@ -27,20 +24,16 @@ impl Progress {
     /// A bar, if somebody watches. `quiet` shows nothing at all.
     #[must_use]
     pub fn new(quiet: bool) -> Self {
-        let watched = !quiet && std::io::stderr().is_terminal();
-        Self { bar: watched.then(ProgressBar::hidden), quiet, runs: Mutex::default() }
+        Self { bar: Bar::new(Unit::Steps, quiet), runs: Mutex::default() }
     }
 
     /// So many runs begin.
     pub(super) fn begin(&self, count: usize) {
-        *self.runs.lock() = Runs { parts: vec![0; count], ended: 0 };
-        let Some(bar) = self.bar.as_ref().filter(|_| count > 0) else { return };
-        let style = ProgressStyle::with_template("{wide_bar} {percent:>3}%  {msg}, {eta} left");
-        bar.set_style(style.expect("the template is a constant"));
-        bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
-        bar.reset();
-        bar.set_length(count as u64 * PARTS);
-        bar.set_message(format!("0 of {count} runs"));
+        let mut runs = self.runs.lock();
+        *runs = Runs { parts: vec![0; count], ended: 0 };
+        if count > 0 {
+            self.show(&runs);
+        }
     }
 
     /// This share of run `number` is done.
@@ -56,23 +49,21 @@ impl Progress {
         runs.parts[number] = PARTS;
         runs.ended += 1;
         self.show(&runs);
-        if self.bar.is_none() && !self.quiet {
-            // Nobody reads: then nobody misses it.
-            let _ = writeln!(std::io::stderr(), "{} of {} runs", runs.ended, runs.parts.len());
-        }
+        self.bar.line_instead(&runs.words());
     }
 
     /// All have, or one failed: takes the bar away.
     pub(super) fn end(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.finish();
     }
 
     fn show(&self, runs: &Runs) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(format!("{} of {} runs", runs.ended, runs.parts.len()));
-            bar.set_position(runs.parts.iter().sum());
-        }
+        self.bar.set(runs.parts.iter().sum(), runs.parts.len() as u64 * PARTS, runs.words() + ", ");
+    }
+}
+
+impl Runs {
+    fn words(&self) -> String {
+        format!("{} of {} runs", self.ended, self.parts.len())
     }
 }

@@ -1,1 +1,205 @@
 //! The volume: two devices, one cache, and the promise that an acknowledged flush is kept.
+//!
+//! # The life of a write
+//!
+//! ```text
+//! lock the blocks -> a free page for each -> data to the pages -> the map points at them -> reply
+//! flush or FUA: records of what changed -> journal -> one flush of flash, shared by all who wait -> reply
+//! later: dirty blocks in runs -> disk -> flush of the disk -> the journal says "clean"
+//! ```
+//!
+//! # The rules that keep the promise
+//!
+//! 1. **A page that something on flash points at is never written.** A write takes a free page; the page it replaces is free
+//!    again after the commit that says so. So after a crash the volume is exactly as it was at a commit: the last one
+//!    that was acknowledged, or the one that was under way. A block is never torn.
+//! 2. **Data and journal go down with one flush.** Both may be on flash in part when the power goes. A commit counts if all
+//!    of its blocks are there and the checksums of all pages it brought are right; it is known to be complete, without
+//!    looking, if a later one follows it, because that one was written after its flush.
+//! 3. **What the disk must have comes first.** A record that says "clean" is written after the flush of the disk that made
+//!    it true.
+//! 4. **What flash may say again after a crash is not changed behind its back.** A block that left the cache is written to
+//!    the disk directly only after the commit in which it left.
+//! 5. **Recovery ends with a commit.** Before anything is served, what was found is flushed, and then a commit says that it
+//!    counts; a second crash cannot decide otherwise.
+//!
+//! Why it is so, and what was rejected, is in `DESIGN.md`.
+
+mod check;
+mod checkpoint;
+pub mod config;
+mod create;
+pub mod error;
+mod identity;
+pub mod journal;
+pub mod layout;
+mod pages;
+mod piece;
+mod ranges;
+mod read;
+mod record;
+mod recovery;
+mod state;
+pub mod stats;
+pub mod superblock;
+mod trim;
+mod work;
+mod write;
+mod writeback;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use device::timer::Timer;
+use device::{Device, IoSlice, Request};
+use event_listener::Event;
+use parking_lot::Mutex;
+
+pub use config::{Health, VolumeConfig};
+pub use error::{Result, VolumeError, VolumeErrorKind};
+pub use layout::Layout;
+pub use recovery::Recovery;
+pub use stats::{IoCounts, Stats};
+pub use superblock::Superblock;
+pub use trim::BlockExtent;
+
+use ranges::Ranges;
+use state::State;
+
+/// The unit that clients may address: offsets and lengths are multiples of this.
+pub const SECTOR_BYTES: u32 = 512;
+
+/// A disk with flash in front of it. Cheap to clone; all clones are one volume.
+///
+/// All methods may be called from any thread and at once. Futures may be dropped at any time: what was begun is not
+/// undone by it, and a write may or may not have happened.
+#[derive(Clone)]
+pub struct Volume {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    flash: Arc<dyn Device>,
+    disk: Arc<dyn Device>,
+    timer: Arc<dyn Timer>,
+    uuid: u128,
+    layout: Layout,
+    disk_bytes: u64,
+    /// Who reads from or writes to which blocks beyond a plain hit.
+    blocks: Arc<Ranges>,
+    /// Who writes which blocks of the disk.
+    disk_writers: Arc<Ranges>,
+    /// Who writes a table or the superblock.
+    keeper: Arc<Ranges>,
+    superblock: Mutex<Superblock>,
+    state: Mutex<State>,
+    /// Told when a commit ended, pages became free, or a block ceased to be cleaned.
+    changed: Event,
+}
+
+impl Volume {
+    /// Bytes that can be addressed: those of the disk.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.shared.disk_bytes
+    }
+
+    /// Bytes of a block: requests in multiples of this are the quick ones.
+    #[must_use]
+    pub fn block_bytes(&self) -> u32 {
+        self.shared.layout.block_bytes
+    }
+
+    /// What the volume is, as its superblock says it.
+    #[must_use]
+    pub fn superblock(&self) -> Superblock {
+        self.shared.superblock.lock().clone()
+    }
+
+    /// Reads `len` bytes from `offset` on, both in sectors of 512 bytes.
+    ///
+    /// # Errors
+    /// [`VolumeErrorKind::Invalid`] for a range that is not there; [`VolumeErrorKind::Disk`] or [`VolumeErrorKind::Flash`] where
+    /// the only copy of some block cannot be read.
+    pub async fn read(&self, offset: u64, len: usize) -> Result<IoSlice> {
+        self.shared.read(offset, len).await
+    }
+
+    /// Writes `data` from `offset` on. With `durable` it is as if a flush followed it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); the range then holds the old bytes or the new ones, sector by sector.
+    pub async fn write(&self, offset: u64, data: IoSlice, durable: bool) -> Result<()> {
+        self.shared.write(offset, data).await?;
+        if durable { self.flush().await } else { Ok(()) }
+    }
+
+    /// Makes everything durable that was written, trimmed or zeroed before, by anyone.
+    ///
+    /// # Errors
+    /// If a device fails. What was written since the last flush that succeeded may then be lost in a crash.
+    pub async fn flush(&self) -> Result<()> {
+        let target = self.shared.state.lock().changes.number();
+        self.shared.commit(target).await?;
+        self.shared.state.lock().io.client_flushes += 1;
+        Ok(())
+    }
+
+    /// The volume's figures at this moment.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let state = self.shared.state.lock();
+        Stats {
+            counters: *state.sets.counters(),
+            io: state.io,
+            capacity_blocks: u64::from(self.shared.layout.slots()),
+            held_blocks: state.sets.held_blocks(),
+            dirty_blocks: state.sets.dirty_blocks(),
+            block_bytes: self.shared.layout.block_bytes,
+            memory_bytes: state.memory_bytes() as u64,
+            journal_used_blocks: state.journal.used(),
+            journal_blocks: state.journal.blocks,
+            health: state.health,
+        }
+    }
+
+    /// Makes everything durable, writes a table and says on flash that the volume was closed. Requests that come later
+    /// are refused. Dirty blocks stay on flash; [`clean`](Self::clean) first to bring them to the disk.
+    ///
+    /// # Errors
+    /// If a device fails; the volume is then found as after a crash.
+    pub async fn close(&self) -> Result<()> {
+        self.shared.close().await
+    }
+}
+
+impl Shared {
+    /// Flushes a device by itself, outside of a commit.
+    async fn flush_device(device: &dyn Device) -> std::result::Result<(), device::IoError> {
+        device.start(Request::Flush).await.map(|_| ())
+    }
+
+    /// Refuses what a closed volume cannot do.
+    fn check_open(&self, state: &State) -> Result<()> {
+        match state.health {
+            Health::Closed => Err(VolumeError::new(VolumeErrorKind::Closed, "the volume is closed")),
+            Health::Healthy | Health::FlashFailed => Ok(()),
+        }
+    }
+
+    /// Refuses ranges that are not there.
+    fn check_range(&self, offset: u64, len: u64) -> Result<()> {
+        let sector = u64::from(SECTOR_BYTES);
+        let size = self.disk_bytes;
+        let wrong = if !offset.is_multiple_of(sector) || !len.is_multiple_of(sector) {
+            "not in sectors of 512 bytes".to_owned()
+        } else if offset.checked_add(len).is_none_or(|end| end > size) {
+            format!("past the end at {size}")
+        } else {
+            return Ok(());
+        };
+        Err(VolumeError::new(VolumeErrorKind::Invalid, format!("{len} bytes at {offset}: {wrong}")))
+    }
+}

@@ -84,6 +84,24 @@ pub struct PutStats {
     pub logical_bytes: u64,
 }
 
+impl PutStats {
+    /// Each end of an offer by its name in reports, `stored` first.
+    #[must_use]
+    pub fn ends(&self) -> [(&'static str, u64); 9] {
+        [
+            ("stored", self.stored),
+            ("clean", self.clean),
+            ("held_back", self.held_back),
+            ("dropped_overtaken", self.overtaken),
+            ("rejected_expired", self.rejected_expired),
+            ("rejected_short_lived", self.rejected_short_lived),
+            ("rejected_admission", self.rejected_admission),
+            ("rejected_too_large", self.rejected_too_large),
+            ("rejected_worn_out", self.rejected_worn_out),
+        ]
+    }
+}
+
 /// An item that has been copied to an engine and waits to become visible there.
 pub(crate) struct Staged<'a> {
     bytes: u64,

@@ -8,7 +8,7 @@ use std::task::Poll;
 use device::RequestKind::Read;
 use flashwright_cache::{Cache, Fetched};
 
-use crate::gate::{poll, waiting};
+use crate::polled::{poll, waiting};
 use crate::stage::{AS_USUAL, HERO, LENGTHS, Stage, version};
 
 /// Where values come from: slow, counted, and able to fail.

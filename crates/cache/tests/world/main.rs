@@ -6,9 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 
 mod clients;
-mod gate;
 mod ledger;
 mod life;
+mod polled;
 mod setup;
 mod stage;
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use policy::{Admission, Candidate};
 use pollster::block_on;
 
-use crate::gate::{poll, waiting};
+use crate::polled::{poll, waiting};
 use crate::stage::{AS_USUAL, HERO, LENGTHS, Stage, version};
 
 #[test]

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use device::wrap::GateDevice;
 use device::{MemoryDevice, VirtualClock};
 use flashwright_cache::config::CacheConfig;
 use flashwright_cache::{Cache, InsertOptions, Inserted, Item};
 use pollster::block_on;
 
-use crate::gate::Gate;
 use crate::setup::{KIB, MIB, cache_config, flash, open_stepped};
 
 pub const HERO: &[u8] = b"hero";
@@ -22,14 +22,14 @@ const FIFO: u64 = 3;
 /// A cache behind a gate.
 pub struct Stage {
     pub cache: Arc<Cache>,
-    pub gate: Arc<Gate>,
+    pub gate: Arc<GateDevice>,
     config: CacheConfig,
     extras: std::cell::Cell<u64>,
 }
 
 impl Stage {
     pub fn new(change: impl FnOnce(&mut CacheConfig)) -> Self {
-        let gate = Arc::new(Gate::new(MemoryDevice::new(2 * MIB)));
+        let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(2 * MIB))));
         let mut flash = flash(Arc::clone(&gate) as _);
         flash.pending_bytes = 8 << 10;
         let mut config = cache_config(flash, 256 * KIB, FIFO);
@@ -49,9 +49,9 @@ impl Stage {
     /// Inserts; if there is no room on the way to flash, makes some.
     pub fn put(&self, key: &[u8], bytes: &[u8]) {
         let mut insert = Box::pin(self.cache.insert(key, bytes, &AS_USUAL));
-        let ended = crate::gate::poll(&mut insert).or_else(|| {
+        let ended = crate::polled::poll(&mut insert).or_else(|| {
             self.step();
-            crate::gate::poll(&mut insert)
+            crate::polled::poll(&mut insert)
         });
         assert_eq!(ended, Some(Inserted::Stored));
     }
@@ -77,7 +77,7 @@ impl Stage {
 
     /// What a get without waiting finds.
     pub fn get(&self, key: &[u8]) -> Option<Item<'_>> {
-        crate::gate::poll(&mut Box::pin(self.cache.get(key))).expect("nothing holds the read back")
+        crate::polled::poll(&mut Box::pin(self.cache.get(key))).expect("nothing holds the read back")
     }
 
     /// What is found of the hero now, after it had to leave DRAM, and after a restart.

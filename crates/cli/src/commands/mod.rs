@@ -2,6 +2,8 @@
 
 pub mod bench;
 pub mod model;
+pub mod simulate;
 pub mod ssd;
 pub mod ssd_device;
 pub mod study;
+pub mod trace;

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use bench::bar::{Bar, Unit};
+use bench::report::json::percentiles;
 use bench::run::latency::Histogram;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
@@ -286,12 +288,12 @@ impl RunArguments {
     }
 
     fn run_counted(&self, ftl: &mut Ftl) {
-        let mut progress = Progress::new(self.common.shows_progress());
+        let bar = Bar::new(Unit::Steps, self.common.quiet);
         run::run(ftl, &self.pattern(), self.length(), self.common.seed, &mut Untimed, |done, total| {
-            progress.show(done, total);
+            bar.set(done, total, "");
             true
         });
-        progress.clear();
+        bar.finish();
     }
 
     /// The latencies, as the result tells them.
@@ -302,16 +304,16 @@ impl RunArguments {
         };
         let load = Load { reads: self.reads, arrival };
         let mut histograms = [Histogram::default(), Histogram::default()];
-        let mut progress = Progress::new(self.common.shows_progress());
+        let bar = Bar::new(Unit::Steps, self.common.quiet);
         let took_ns = run::run_timed(
             drive,
             &self.pattern(),
             (self.length(), load),
             self.common.seed,
             |served, latency_ns| histograms[usize::from(served == Served::Read)].record(latency_ns),
-            |done, total| progress.show(done, total),
+            |done, total| bar.set(done, total, ""),
         );
-        progress.clear();
+        bar.finish();
         let [writes, reads] = &histograms;
         let seconds = took_ns as f64 / 1e9;
         json!({
@@ -321,19 +323,6 @@ impl RunArguments {
             "requests_per_second": (writes.count() + reads.count()) as f64 / seconds,
         })
     }
-}
-
-fn percentiles(histogram: &Histogram) -> Value {
-    json!({
-        "count": histogram.count(),
-        "mean": histogram.mean_ns(),
-        "p50": histogram.quantile_ns(0.5),
-        "p90": histogram.quantile_ns(0.9),
-        "p99": histogram.quantile_ns(0.99),
-        "p999": histogram.quantile_ns(0.999),
-        "p9999": histogram.quantile_ns(0.9999),
-        "max": histogram.max_ns(),
-    })
 }
 
 /// The value of the closed form, where there is one for the pattern.
@@ -421,30 +410,4 @@ fn words(result: &Value) -> String {
         }
     }
     text
-}
-
-/// A line that is written over, on a terminal.
-struct Progress {
-    is_shown: bool,
-    percent: u64,
-}
-
-impl Progress {
-    fn new(is_shown: bool) -> Self {
-        Self { is_shown, percent: 0 }
-    }
-
-    fn show(&mut self, done: u64, total: u64) {
-        let percent = done * 100 / total.max(1);
-        if self.is_shown && percent > self.percent {
-            self.percent = percent;
-            let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("\r{percent:3} % "));
-        }
-    }
-
-    fn clear(&self) {
-        if self.is_shown && self.percent > 0 {
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\r       \r");
-        }
-    }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench::drive::bar::Bar;
+use bench::bar::{Bar, Unit};
 use bench::drive::precondition::{self, Options};
 use bench::drive::wear::{CSV_HEADER, Sample, Watched};
 use bench::drive::{self, json, text};
@@ -14,9 +14,9 @@ use bench::run::stop::Stop;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::bench::stop_on_signals;
 use crate::output::{Common, Finding};
 use crate::quantity;
+use crate::signals::stop_on_signals;
 
 /// The command line of `ssd info`.
 #[derive(Debug, Args)]
@@ -88,7 +88,7 @@ pub fn info(arguments: &InfoArguments) -> ExitCode {
 /// Runs `ssd trim`.
 pub fn trim(arguments: &TrimArguments) -> ExitCode {
     let found = destroy(&arguments.device, arguments.yes, |device, stop| {
-        let bar = Bar::new(arguments.common.quiet);
+        let bar = Bar::new(Unit::Bytes, arguments.common.quiet);
         let capacity = device.geometry().capacity_bytes;
         let trimmed = drive::trim(device, |done_bytes| {
             bar.set(done_bytes, capacity, "trimmed");
@@ -112,7 +112,7 @@ pub fn precondition(arguments: &PreconditionArguments) -> ExitCode {
     };
     let fill = || {
         destroy(&arguments.device, arguments.yes, |device, stop| {
-            let bar = Bar::new(arguments.common.quiet);
+            let bar = Bar::new(Unit::Bytes, arguments.common.quiet);
             let mut told = 0;
             let outcome = precondition::run(device, drive::clock(), &options, &mut |done, most, rounds| {
                 bar.set(done, most, "of at most");
@@ -130,7 +130,7 @@ pub fn precondition(arguments: &PreconditionArguments) -> ExitCode {
             Ok(Finding { failures, ..finding(json::outcome(&outcome), words) })
         })
     };
-    let found = arguments.common.check_result_file().and_then(|()| fill());
+    let found = arguments.common.check_result_file().map_err(|error| error.to_string()).and_then(|()| fill());
     let config = json!({
         "device": arguments.device.display().to_string(),
         "write_bytes": options.write_bytes,
@@ -189,7 +189,7 @@ impl Shown<'_> {
         let common = &self.arguments.common;
         if !self.header {
             let unknown = sample.wear.untold.iter();
-            unknown.for_each(|(what, why)| common.say(&format!("unknown: {what}: {why}")));
+            unknown.for_each(|(what, why)| common.say(&format_args!("unknown: {what}: {why}")));
             self.header = true;
         }
         common.say(&text::sample(sample));

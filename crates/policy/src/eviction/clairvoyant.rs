@@ -3,8 +3,11 @@
 //!
 //! Belady: "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966. It does not
 //! look at weights, and a newcomer always comes in, also where it is the one that will not be used for longest.
+//!
+//! A hit puts the entry into the heap once more, under its new time; its old time has passed, so the old place lies below
+//! all that are valid and is swept out when such places are the majority.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,15 +15,33 @@ use crate::{Entry, Eviction, HitRule, Slot};
 
 /// When the request in hand comes again: set before each request, read by the policy on its insertion or hit.
 #[derive(Clone, Default)]
-pub struct NextUse(Arc<AtomicU64>);
+pub struct NextUse(Arc<Told>);
+
+#[derive(Default)]
+struct Told {
+    now: AtomicU64,
+    next_use: AtomicU64,
+}
 
 /// It never comes again.
 pub const NEVER: u64 = u64::MAX;
+/// The slot is not held.
+const GONE: u64 = u64::MAX - 1;
 
 impl NextUse {
-    /// The number of the next request for the same key, or [`NEVER`].
-    pub fn set(&self, request_number: u64) {
-        self.0.store(request_number, Ordering::Relaxed);
+    /// The number of the request in hand, and that of the next one for the same key, or [`NEVER`].
+    #[inline]
+    pub fn set(&self, now: u64, next_use: u64) {
+        self.0.now.store(now, Ordering::Relaxed);
+        self.0.next_use.store(next_use, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.next_use.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.0.now.load(Ordering::Relaxed)
     }
 }
 
@@ -28,7 +49,9 @@ impl NextUse {
 pub struct Clairvoyant {
     told: NextUse,
     next_use: Vec<u64>,
-    order: BTreeSet<(u64, Slot)>,
+    /// The top is always valid: a held slot at its next use.
+    order: BinaryHeap<(u64, Slot)>,
+    len: usize,
 }
 
 impl Clairvoyant {
@@ -36,7 +59,32 @@ impl Clairvoyant {
     #[must_use]
     pub fn new() -> (Self, NextUse) {
         let told = NextUse::default();
-        (Self { told: told.clone(), next_use: Vec::new(), order: BTreeSet::new() }, told)
+        (Self { told: told.clone(), next_use: Vec::new(), order: BinaryHeap::new(), len: 0 }, told)
+    }
+
+    fn enter(&mut self, slot: Slot) {
+        let next_use = self.told.get();
+        self.next_use[slot.0 as usize] = next_use;
+        self.order.push((next_use, slot));
+        self.settle();
+    }
+
+    /// Drops what is no longer valid from the top, and from everywhere where it is the majority.
+    fn settle(&mut self) {
+        let Self { next_use, order, len, .. } = self;
+        let valid = |&(time, slot): &(u64, Slot)| next_use[slot.0 as usize] == time;
+        while order.peek().is_some_and(|top| !valid(top)) {
+            order.pop();
+        }
+        if order.len() > 2 * *len + 64 {
+            order.retain(valid);
+        }
+    }
+
+    fn leave(&mut self, slot: Slot) {
+        self.next_use[slot.0 as usize] = GONE;
+        self.len -= 1;
+        self.settle();
     }
 }
 
@@ -54,38 +102,45 @@ pub fn next_uses(keys: impl DoubleEndedIterator<Item = u64> + ExactSizeIterator)
 impl Eviction for Clairvoyant {
     fn insert(&mut self, slot: Slot, _entry: Entry, _now_seconds: u32) {
         if slot.0 as usize >= self.next_use.len() {
-            self.next_use.resize(slot.0 as usize + 1, NEVER);
+            self.next_use.resize(slot.0 as usize + 1, GONE);
         }
-        let next_use = self.told.0.load(Ordering::Relaxed);
-        self.next_use[slot.0 as usize] = next_use;
-        self.order.insert((next_use, slot));
+        self.len += 1;
+        self.enter(slot);
     }
 
-    fn hit(&mut self, slot: Slot, now_seconds: u32) {
-        self.remove(slot);
-        self.insert(slot, Entry { hash: 0, weight: 1 }, now_seconds);
+    fn hit(&mut self, slot: Slot, _now_seconds: u32) {
+        if self.next_use[slot.0 as usize] != self.told.get() {
+            self.enter(slot);
+        }
     }
 
     fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
-        self.order.pop_last().map(|(_, slot)| slot)
+        let (_, slot) = self.order.pop()?;
+        self.leave(slot);
+        Some(slot)
     }
 
     fn remove(&mut self, slot: Slot) {
-        let was_held = self.order.remove(&(self.next_use[slot.0 as usize], slot));
-        assert!(was_held, "slot {} is not held", slot.0);
+        assert_ne!(self.next_use[slot.0 as usize], GONE, "slot {} is not held", slot.0);
+        self.leave(slot);
     }
 
     fn set_capacity(&mut self, _capacity_weight: u64) {}
 
     fn len(&self) -> usize {
-        self.order.len()
+        self.len
     }
 
     fn oldest(&self) -> Option<Slot> {
-        self.order.last().map(|&(_, slot)| slot)
+        self.order.peek().map(|&(_, slot)| slot)
     }
 
     fn hit_rule(&self) -> HitRule {
         HitRule::Every
+    }
+
+    fn look_ahead(&self, slots: &[Slot]) {
+        let times = slots.iter().map(|slot| self.next_use.get(slot.0 as usize).copied().unwrap_or(GONE));
+        std::hint::black_box(times.fold(0, |read, time| read ^ time));
     }
 }

@@ -127,6 +127,10 @@ impl Eviction for Lru {
     fn hit_rule(&self) -> HitRule {
         self.clock.hit_rule()
     }
+
+    fn look_ahead(&self, slots: &[Slot]) {
+        self.nodes.look_ahead(slots);
+    }
 }
 
 /// A set of slots.

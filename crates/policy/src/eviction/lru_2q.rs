@@ -125,4 +125,13 @@ impl Eviction for Lru2q {
     fn hit_rule(&self) -> HitRule {
         self.clock.hit_rule()
     }
+
+    fn reweigh(&mut self, slot: Slot, weight: u32) {
+        self.queues.reweigh(slot, weight);
+        self.settle();
+    }
+
+    fn look_ahead(&self, slots: &[Slot]) {
+        self.queues.look_ahead(slots);
+    }
 }

@@ -1,9 +1,12 @@
 //! Eviction policies, one paper a file, and the table of their names.
 
 pub mod clairvoyant;
+pub mod clairvoyant_sized;
 pub mod fifo;
+pub mod gdsf;
 pub mod lru;
 pub mod lru_2q;
+pub mod mid_point;
 pub mod refresh;
 pub mod s3_fifo;
 pub mod sieve;
@@ -16,20 +19,22 @@ use std::num::NonZeroU8;
 use std::str::FromStr;
 
 pub use clairvoyant::Clairvoyant;
+pub use clairvoyant_sized::ClairvoyantSized;
 pub use fifo::Fifo;
+pub use gdsf::Gdsf;
 pub use lru::{Lru, LruConfig};
 pub use lru_2q::{Lru2q, Lru2qConfig};
 pub use refresh::Refresh;
-pub use s3_fifo::S3Fifo;
+pub use s3_fifo::{S3Fifo, S3FifoRules};
 pub use sieve::Sieve;
-pub use slru::Slru;
+pub use slru::{Slru, SlruRules};
 pub use tiny_lfu::TinyLfu;
 pub use w_tiny_lfu::WTinyLfu;
 
 use crate::Eviction;
 use crate::name::{UnknownName, plain};
 
-/// The policies that a name chooses. [`clairvoyant`] is not among them: it must be told the future.
+/// The policies that a name chooses. The clairvoyant ones are not among them: they must be told the future.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// [`Fifo`].
@@ -50,6 +55,10 @@ pub enum Kind {
     S3Fifo,
     /// [`Sieve`].
     Sieve,
+    /// [`Gdsf`] where all misses cost the same.
+    Gdsf,
+    /// [`Gdsf`] where a miss costs its bytes: LFU with dynamic ageing.
+    LfuDa,
 }
 
 const FOUR: NonZeroU8 = NonZeroU8::new(4).expect("not zero");
@@ -66,6 +75,8 @@ const NAMES: &[(&str, Kind)] = &[
     ("wtinylfu", Kind::WTinyLfu),
     ("s3fifo", Kind::S3Fifo),
     ("sieve", Kind::Sieve),
+    ("gdsf", Kind::Gdsf),
+    ("lfuda", Kind::LfuDa),
     // CacheBench's: "5B" is how it compresses pointers.
     ("LRU5B", Kind::Lru),
     ("LRU5B2Q", Kind::Lru2q),
@@ -73,7 +84,7 @@ const NAMES: &[(&str, Kind)] = &[
 
 impl Kind {
     /// One of each, segmented LRU with four segments.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Fifo,
         Self::Lru,
         Self::ExactLru,
@@ -83,6 +94,8 @@ impl Kind {
         Self::WTinyLfu,
         Self::S3Fifo,
         Self::Sieve,
+        Self::Gdsf,
+        Self::LfuDa,
     ];
 
     /// The names of all policies, for help texts.
@@ -171,6 +184,8 @@ pub fn build(config: &EvictionConfig, capacity_weight: u64) -> Box<dyn Eviction>
         Kind::WTinyLfu => Box::new(WTinyLfu::new(capacity_weight)),
         Kind::S3Fifo => Box::new(S3Fifo::new(capacity_weight)),
         Kind::Sieve => Box::new(Sieve::new()),
+        Kind::Gdsf => Box::new(Gdsf::new(gdsf::Cost::Equal)),
+        Kind::LfuDa => Box::new(Gdsf::new(gdsf::Cost::Size)),
     }
 }
 

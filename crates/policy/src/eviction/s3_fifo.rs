@@ -7,10 +7,13 @@
 //! Where we deviate: the main queue is evicted from when it is over its share (as the authors' simulator does), not when
 //! the small one is under its own; in a full cache of equal entries that is the same, and with weights it does not let
 //! one large newcomer decide. An entry heavier than the small queue is not refused: who comes in is not ours to say.
+//!
+//! The authors' simulator, which published figures come from, differs further: [`S3FifoRules::Reference`].
 
 use std::sync::Arc;
 
 use crate::ghost::Ghost;
+use crate::ghost_queue::GhostQueue;
 use crate::list::{List, Nodes};
 use crate::segments::share;
 use crate::weights::Weights;
@@ -23,16 +26,37 @@ const MOVE_TO_MAIN_AT: u8 = 2;
 /// The small queue's share of the capacity, percent.
 const SMALL_PERCENT: u8 = 10;
 
+/// Where there is more than one way to be S3-FIFO.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum S3FifoRules {
+    /// Newcomers without a ghost enter the small queue. Ghosts are four bytes each.
+    #[default]
+    Paper,
+    /// libCacheSim 0.3.5: until the first eviction, newcomers that find the small queue full enter the main one; ghosts are
+    /// a queue to the letter, in which one that came back no longer counts. (There, an object that would fill the small
+    /// queue never enters; who comes in is not ours to say.)
+    Reference,
+}
+
 /// The queues S, M and G.
 pub struct S3Fifo {
     nodes: Nodes,
     small: Segment,
     main: Segment,
-    ghost: Ghost,
+    ghost: Memory,
+    small_capacity: u64,
     main_capacity: u64,
+    /// By the reference's rules: nothing was evicted yet.
+    is_filling: bool,
     weights: Weights,
     hashes: Vec<Origin>,
     frequency: Arc<Marks>,
+}
+
+/// G, by either rules.
+enum Memory {
+    Table(Ghost),
+    Queue(GhostQueue),
 }
 
 #[derive(Default)]
@@ -49,12 +73,25 @@ impl S3Fifo {
     /// Empty queues that share `capacity_weight`.
     #[must_use]
     pub fn new(capacity_weight: u64) -> Self {
+        Self::with_rules(capacity_weight, S3FifoRules::Paper)
+    }
+
+    /// The same under given rules.
+    #[must_use]
+    pub fn with_rules(capacity_weight: u64, rules: S3FifoRules) -> Self {
+        let is_reference = rules == S3FifoRules::Reference;
         let mut policy = Self {
             nodes: Nodes::new(),
             small: Segment::default(),
             main: Segment::default(),
-            ghost: Ghost::new(0),
+            ghost: if is_reference {
+                Memory::Queue(GhostQueue::default())
+            } else {
+                Memory::Table(Ghost::new(0))
+            },
+            small_capacity: 0,
             main_capacity: 0,
+            is_filling: is_reference,
             weights: Weights::new(),
             hashes: Vec::new(),
             frequency: Arc::new(Marks::new(FREQUENCY_AT_MOST)),
@@ -114,6 +151,22 @@ impl S3Fifo {
     }
 }
 
+impl Memory {
+    fn insert(&mut self, hash: u64, weight: u32) {
+        match self {
+            Self::Table(ghost) => ghost.insert(hash, weight),
+            Self::Queue(ghost) => ghost.insert(hash, weight),
+        }
+    }
+
+    fn take(&mut self, hash: u64) -> bool {
+        match self {
+            Self::Table(ghost) => ghost.take(hash),
+            Self::Queue(ghost) => ghost.take(hash),
+        }
+    }
+}
+
 /// The stored bits spread over the 64 that a ghost takes its line and its fingerprint from.
 fn ghost_hash(origin: Origin) -> u64 {
     u64::from(origin | IN_MAIN).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32)
@@ -121,8 +174,9 @@ fn ghost_hash(origin: Origin) -> u64 {
 
 impl Eviction for S3Fifo {
     fn insert(&mut self, slot: Slot, entry: Entry, _now_seconds: u32) {
-        let to_main = self.ghost.take(ghost_hash((entry.hash >> 32) as u32));
-        self.enter(slot, entry, to_main);
+        let spills = self.is_filling && self.small.weight >= self.small_capacity;
+        let was_known = self.ghost.take(ghost_hash((entry.hash >> 32) as u32));
+        self.enter(slot, entry, was_known || spills);
     }
 
     fn hit(&mut self, slot: Slot, _now_seconds: u32) {
@@ -130,7 +184,10 @@ impl Eviction for S3Fifo {
     }
 
     fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
-        self.ghost.reserve(self.len());
+        self.is_filling = false;
+        if let Memory::Table(ghost) = &mut self.ghost {
+            ghost.reserve(self.small.list.len() + self.main.list.len());
+        }
         if self.main_is_next() {
             self.evict_main()
         } else {
@@ -152,8 +209,12 @@ impl Eviction for S3Fifo {
     }
 
     fn set_capacity(&mut self, capacity_weight: u64) {
-        self.main_capacity = capacity_weight - share(capacity_weight, SMALL_PERCENT);
-        self.ghost.set_window(self.main_capacity);
+        self.small_capacity = share(capacity_weight, SMALL_PERCENT);
+        self.main_capacity = capacity_weight - self.small_capacity;
+        match &mut self.ghost {
+            Memory::Table(ghost) => ghost.set_window(self.main_capacity),
+            Memory::Queue(ghost) => ghost.set_capacity(share(capacity_weight, 100 - SMALL_PERCENT)),
+        }
     }
 
     fn len(&self) -> usize {
@@ -168,5 +229,12 @@ impl Eviction for S3Fifo {
 
     fn hit_rule(&self) -> HitRule {
         HitRule::Mark(Arc::clone(&self.frequency))
+    }
+
+    fn reweigh(&mut self, slot: Slot, weight: u32) {
+        let in_main = self.hashes[slot.0 as usize] & IN_MAIN == IN_MAIN;
+        let queue = if in_main { &mut self.main } else { &mut self.small };
+        queue.weight = queue.weight - self.weights.get(slot) + u64::from(weight);
+        self.weights.set(slot, weight);
     }
 }

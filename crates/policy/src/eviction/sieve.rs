@@ -84,4 +84,8 @@ impl Eviction for Sieve {
     fn hit_rule(&self) -> HitRule {
         HitRule::Mark(Arc::clone(&self.visited))
     }
+
+    fn look_ahead(&self, slots: &[Slot]) {
+        self.nodes.look_ahead(slots);
+    }
 }

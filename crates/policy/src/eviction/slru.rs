@@ -4,15 +4,32 @@
 //! Karedla, Love, Wherry: "Caching strategies to improve disk system performance", IEEE Computer 27(3), 1994 (two
 //! segments). K equal segments as in Huang et al.: "An Analysis of Facebook Photo Caching", SOSP'13, section 2 (S4LRU).
 //! One segment is LRU to the letter.
+//!
+//! libCacheSim's SLRU is another one, and published figures come from it: [`SlruRules::Reference`].
 
 use crate::segments::{Queue, Segments};
 use crate::{Entry, Eviction, HitRule, Slot};
+
+/// Where there is more than one way to be a segmented LRU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SlruRules {
+    /// Newcomers enter the lowest segment, which takes what the others leave it.
+    #[default]
+    Paper,
+    /// libCacheSim 0.3.5: newcomers enter the lowest segment that has room, and what falls into a full lowest segment
+    /// pushes its oldest out at once ([`Eviction::is_overfull`]), though other segments have room. (There, an object
+    /// larger than a segment never enters; who comes in is not ours to say.)
+    Reference,
+}
 
 /// Segments, the lowest first.
 pub struct Slru {
     segments: Segments,
     top: Queue,
     segment_capacity: u64,
+    rules: SlruRules,
+    /// The last hit pushed something into the lowest segment.
+    fell: bool,
 }
 
 impl Slru {
@@ -22,8 +39,18 @@ impl Slru {
     /// If there are none.
     #[must_use]
     pub fn new(segments: u8, capacity_weight: u64) -> Self {
+        Self::with_rules(segments, capacity_weight, SlruRules::Paper)
+    }
+
+    /// The same under given rules.
+    ///
+    /// # Panics
+    /// If there are no segments.
+    #[must_use]
+    pub fn with_rules(segments: u8, capacity_weight: u64, rules: SlruRules) -> Self {
         assert!(segments > 0, "a segmented LRU needs a segment");
-        let mut policy = Self { segments: Segments::new(segments), top: segments - 1, segment_capacity: 0 };
+        let (top, all) = (segments - 1, Segments::new(segments));
+        let mut policy = Self { segments: all, top, segment_capacity: 0, rules, fell: false };
         policy.set_capacity(capacity_weight);
         policy
     }
@@ -41,19 +68,30 @@ impl Slru {
                 && let Some(slot) = self.segments.back(segment)
             {
                 self.segments.move_to_front(segment - 1, slot);
+                self.fell |= segment == 1;
             }
+        }
+    }
+
+    fn newcomers_segment(&self, weight: u32) -> Queue {
+        let has_room =
+            |&segment: &Queue| self.segments.weight(segment) + u64::from(weight) <= self.segment_capacity;
+        match self.rules {
+            SlruRules::Paper => 0,
+            SlruRules::Reference => (0..=self.top).find(has_room).unwrap_or(0),
         }
     }
 }
 
 impl Eviction for Slru {
     fn insert(&mut self, slot: Slot, entry: Entry, _now_seconds: u32) {
-        self.segments.push_front(0, slot, entry.weight);
+        self.segments.push_front(self.newcomers_segment(entry.weight), slot, entry.weight);
     }
 
     fn hit(&mut self, slot: Slot, _now_seconds: u32) {
         let above = self.top.min(self.segments.queue_of(slot) + 1);
         self.segments.move_to_front(above, slot);
+        self.fell = false;
         self.cascade(above);
     }
 
@@ -87,5 +125,18 @@ impl Eviction for Slru {
 
     fn hit_rule(&self) -> HitRule {
         HitRule::Every
+    }
+
+    fn is_overfull(&self) -> bool {
+        self.rules == SlruRules::Reference && self.fell && self.segments.weight(0) > self.segment_capacity
+    }
+
+    fn reweigh(&mut self, slot: Slot, weight: u32) {
+        self.segments.reweigh(slot, weight);
+        self.cascade(self.top);
+    }
+
+    fn look_ahead(&self, slots: &[Slot]) {
+        self.segments.look_ahead(slots);
     }
 }

@@ -120,4 +120,12 @@ impl Eviction for TinyLfu {
     fn hit_rule(&self) -> HitRule {
         self.clock.hit_rule()
     }
+
+    fn reweigh(&mut self, slot: Slot, weight: u32) {
+        self.queues.reweigh(slot, weight);
+    }
+
+    fn look_ahead(&self, slots: &[Slot]) {
+        self.queues.look_ahead(slots);
+    }
 }

@@ -160,4 +160,13 @@ impl Eviction for WTinyLfu {
     fn hit_rule(&self) -> HitRule {
         HitRule::Every
     }
+
+    fn reweigh(&mut self, slot: Slot, weight: u32) {
+        self.queues.reweigh(slot, weight);
+        self.demote();
+    }
+
+    fn look_ahead(&self, slots: &[Slot]) {
+        self.queues.look_ahead(slots);
+    }
 }

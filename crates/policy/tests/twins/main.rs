@@ -4,10 +4,14 @@
 #![expect(clippy::unwrap_used, reason = "a twin: what is missing fails the test")]
 
 mod queues;
+mod ranked;
 mod sketched;
 
 use flashwright_policy::contract::{self, Draw};
-use flashwright_policy::eviction::{self, Clairvoyant, Lru, Lru2q, Lru2qConfig, LruConfig, Refresh, Slru};
+use flashwright_policy::eviction::{
+    self, Clairvoyant, ClairvoyantSized, Lru, Lru2q, Lru2qConfig, LruConfig, Refresh, S3Fifo, S3FifoRules,
+    Slru, SlruRules, clairvoyant, gdsf::Cost,
+};
 use flashwright_policy::{Entry, Eviction, HitRule, Slot};
 
 const SEEDS: std::ops::Range<u64> = 0..60;
@@ -53,7 +57,12 @@ fn lru_2q_equals_its_twin_for_every_share() {
 #[test]
 fn slru_equals_its_twin_for_one_to_eight_segments() {
     for segments in [1, 2, 4, 8] {
-        compare(|capacity| Slru::new(segments, capacity), |_| queues::Slru::new(segments));
+        for rules in [SlruRules::Paper, SlruRules::Reference] {
+            compare(
+                |capacity| Slru::with_rules(segments, capacity, rules),
+                |_| queues::Slru::new(segments, rules),
+            );
+        }
     }
 }
 
@@ -69,7 +78,16 @@ fn sieve_equals_its_twin() {
 
 #[test]
 fn s3_fifo_equals_its_twin() {
-    compare(eviction::S3Fifo::new, |_| queues::S3Fifo::default());
+    for rules in [S3FifoRules::Paper, S3FifoRules::Reference] {
+        compare(|capacity| S3Fifo::with_rules(capacity, rules), |_| queues::S3Fifo::new(rules));
+    }
+}
+
+#[test]
+fn gdsf_equals_its_twin() {
+    for cost in [Cost::Equal, Cost::Size] {
+        compare(|_| eviction::Gdsf::new(cost), |_| ranked::Gdsf::new(cost));
+    }
 }
 
 #[test]
@@ -99,7 +117,10 @@ fn every_policy_keeps_the_contract_while_capacity_shrinks_and_grows() {
 fn clairvoyant_keeps_the_contract() {
     for seed in SEEDS {
         let (mut policy, next_use) = Clairvoyant::new();
-        next_use.set(seed);
+        next_use.set(0, seed);
+        contract::check(&mut policy, Draw::from_seed(seed));
+        let (mut policy, next_use) = ClairvoyantSized::new(seed);
+        next_use.set(0, if seed % 2 == 0 { clairvoyant::NEVER } else { seed });
         contract::check(&mut policy, Draw::from_seed(seed));
     }
 }

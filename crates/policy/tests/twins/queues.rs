@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flashwright_policy::eviction::{Lru2qConfig, LruConfig, Refresh};
+use flashwright_policy::eviction::{Lru2qConfig, LruConfig, Refresh, S3FifoRules, SlruRules};
 use flashwright_policy::{Entry, Eviction, HitRule, Marks, Slot};
 
 #[derive(Clone, Copy)]
@@ -20,6 +20,10 @@ impl Item {
 
 pub fn weight(queue: &[Item]) -> u64 {
     queue.iter().map(|item| u64::from(item.entry.weight)).sum()
+}
+
+pub fn reweigh(queue: &mut [Item], slot: Slot, weight: u32) {
+    queue.iter_mut().filter(|item| item.slot == slot).for_each(|item| item.entry.weight = weight);
 }
 
 pub fn take(queue: &mut Vec<Item>, slot: Slot) -> Option<Item> {
@@ -210,24 +214,36 @@ impl Eviction for Lru2q {
     fn hit_rule(&self) -> HitRule {
         self.refreshing.rule()
     }
+    fn reweigh(&mut self, slot: Slot, weight: u32) {
+        [&mut self.hot, &mut self.warm, &mut self.cold]
+            .into_iter()
+            .for_each(|queue| reweigh(queue, slot, weight));
+        self.settle();
+    }
 }
 
 pub struct Slru {
     segments: Vec<Vec<Item>>,
     capacity: u64,
+    rules: SlruRules,
+    is_overfull: bool,
 }
 
 impl Slru {
-    pub fn new(segments: u8) -> Self {
-        Self { segments: vec![Vec::new(); segments.into()], capacity: 0 }
+    pub fn new(segments: u8, rules: SlruRules) -> Self {
+        Self { segments: vec![Vec::new(); segments.into()], capacity: 0, rules, is_overfull: false }
+    }
+
+    fn each(&self) -> u64 {
+        self.capacity / self.segments.len() as u64
     }
 
     fn settle(&mut self) {
-        let each = self.capacity / self.segments.len() as u64;
         for segment in (1..self.segments.len()).rev() {
-            while weight(&self.segments[segment]) > each {
+            while weight(&self.segments[segment]) > self.each() {
                 let falls = self.segments[segment].pop().unwrap();
                 self.segments[segment - 1].insert(0, falls);
+                self.is_overfull |= segment == 1 && self.rules == SlruRules::Reference;
             }
         }
     }
@@ -235,9 +251,12 @@ impl Slru {
 
 impl Eviction for Slru {
     fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
-        self.segments[0].insert(0, Item::new(slot, entry, now_seconds));
+        let has_room = |items: &Vec<Item>| weight(items) + u64::from(entry.weight) <= self.each();
+        let segment = self.segments.iter().position(has_room).filter(|_| self.rules == SlruRules::Reference);
+        self.segments[segment.unwrap_or(0)].insert(0, Item::new(slot, entry, now_seconds));
     }
     fn hit(&mut self, slot: Slot, _: u32) {
+        self.is_overfull = false;
         let holder =
             self.segments.iter().position(|segment| segment.iter().any(|item| item.slot == slot)).unwrap();
         let item = take(&mut self.segments[holder], slot).unwrap();
@@ -267,6 +286,13 @@ impl Eviction for Slru {
     }
     fn hit_rule(&self) -> HitRule {
         HitRule::Every
+    }
+    fn is_overfull(&self) -> bool {
+        self.is_overfull && weight(&self.segments[0]) > self.each()
+    }
+    fn reweigh(&mut self, slot: Slot, weight: u32) {
+        self.segments.iter_mut().for_each(|segment| reweigh(segment, slot, weight));
+        self.settle();
     }
 }
 
@@ -342,16 +368,17 @@ pub struct S3Fifo {
     ghosts: Vec<Entry>,
     capacity: u64,
     frequency: Arc<Marks>,
-}
-
-impl Default for S3Fifo {
-    fn default() -> Self {
-        let frequency = Arc::new(Marks::new(3));
-        Self { small: Vec::new(), main: Vec::new(), ghosts: Vec::new(), capacity: 0, frequency }
-    }
+    rules: S3FifoRules,
+    has_evicted: bool,
 }
 
 impl S3Fifo {
+    pub fn new(rules: S3FifoRules) -> Self {
+        let frequency = Arc::new(Marks::new(3));
+        let (small, main, ghosts) = (Vec::new(), Vec::new(), Vec::new());
+        Self { small, main, ghosts, capacity: 0, frequency, rules, has_evicted: false }
+    }
+
     fn main_share(&self) -> u64 {
         self.capacity - self.capacity * 10 / 100
     }
@@ -359,10 +386,25 @@ impl S3Fifo {
     /// A ghost is there while less than the main queue's share has come in after it; back, it is marked by weight 0
     /// under a hash that no key has, as its weight still pushes older ones out.
     fn take_ghost(&mut self, hash: u64) -> bool {
+        if self.rules == S3FifoRules::Reference {
+            let held = self.ghosts.len();
+            self.ghosts.retain(|ghost| ghost.hash != hash);
+            let was_there = self.ghosts.len() < held;
+            self.trim_ghosts();
+            return was_there;
+        }
         let Some(place) = self.ghosts.iter().rposition(|ghost| ghost.hash == hash) else { return false };
         let after: u64 = self.ghosts[place + 1..].iter().map(|ghost| u64::from(ghost.weight)).sum();
         self.ghosts[place].hash = 0;
         after < self.main_share()
+    }
+
+    /// The reference's ghosts are a queue of their own, of nine tenths of the cache.
+    fn trim_ghosts(&mut self) {
+        let weight = |ghosts: &[Entry]| ghosts.iter().map(|ghost| u64::from(ghost.weight)).sum::<u64>();
+        while self.rules == S3FifoRules::Reference && weight(&self.ghosts) > self.capacity * 90 / 100 {
+            self.ghosts.remove(0);
+        }
     }
 
     fn evict_small(&mut self) -> Option<Slot> {
@@ -371,7 +413,10 @@ impl S3Fifo {
                 self.frequency.set(item.slot, 0);
                 self.main.insert(0, item);
             } else {
-                self.ghosts.push(item.entry);
+                let fits = u64::from(item.entry.weight) <= self.capacity * 90 / 100;
+                if fits || self.rules == S3FifoRules::Paper {
+                    self.ghosts.push(item.entry);
+                }
                 return Some(item.slot);
             }
         }
@@ -393,11 +438,16 @@ impl S3Fifo {
 impl Eviction for S3Fifo {
     fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
         self.frequency.set(slot, 0);
-        let queue = if self.take_ghost(entry.hash) { &mut self.main } else { &mut self.small };
+        let spills = self.rules == S3FifoRules::Reference
+            && !self.has_evicted
+            && weight(&self.small) >= self.capacity * 10 / 100;
+        let to_main = self.take_ghost(entry.hash) || spills;
+        let queue = if to_main { &mut self.main } else { &mut self.small };
         queue.insert(0, Item::new(slot, entry, now_seconds));
     }
     fn hit(&mut self, _: Slot, _: u32) {}
     fn evict(&mut self, _: u32) -> Option<Slot> {
+        self.has_evicted = true;
         if weight(&self.main) > self.main_share() || self.small.is_empty() {
             self.evict_main()
         } else {
@@ -414,9 +464,14 @@ impl Eviction for S3Fifo {
     }
     fn set_capacity(&mut self, capacity_weight: u64) {
         self.capacity = capacity_weight;
+        self.trim_ghosts();
     }
     plain_counts!(small, main);
     fn hit_rule(&self) -> HitRule {
         HitRule::Mark(Arc::clone(&self.frequency))
+    }
+    fn reweigh(&mut self, slot: Slot, weight: u32) {
+        reweigh(&mut self.small, slot, weight);
+        reweigh(&mut self.main, slot, weight);
     }
 }

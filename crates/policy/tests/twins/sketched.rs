@@ -5,7 +5,7 @@ use flashwright_policy::sketch::Sketch;
 use flashwright_policy::{Entry, Eviction, HitRule, Slot};
 
 use crate::plain_counts;
-use crate::queues::{Item, Refreshing, take, weight};
+use crate::queues::{Item, Refreshing, reweigh, take, weight};
 
 pub struct TinyLfu {
     tiny: Vec<Item>,
@@ -74,6 +74,10 @@ impl Eviction for TinyLfu {
     plain_counts!(tiny, main);
     fn hit_rule(&self) -> HitRule {
         self.refreshing.rule()
+    }
+    fn reweigh(&mut self, slot: Slot, weight: u32) {
+        reweigh(&mut self.tiny, slot, weight);
+        reweigh(&mut self.main, slot, weight);
     }
 }
 
@@ -178,5 +182,10 @@ impl Eviction for WTinyLfu {
     plain_counts!(window, probation, protected);
     fn hit_rule(&self) -> HitRule {
         HitRule::Every
+    }
+    fn reweigh(&mut self, slot: Slot, weight: u32) {
+        let queues = [&mut self.window, &mut self.probation, &mut self.protected];
+        queues.into_iter().for_each(|queue| reweigh(queue, slot, weight));
+        self.settle();
     }
 }

@@ -11,6 +11,7 @@
 
 pub mod error;
 mod guide;
+pub mod innodb;
 pub mod keys;
 pub mod mix;
 pub mod online;

@@ -37,6 +37,23 @@ pub enum RowError {
     /// A key that is longer than a cache takes.
     #[error("the key has {0} bytes; at most 256 are supported")]
     LongKey(usize),
+    /// A row that is shaped otherwise than the format has it.
+    #[error("the row is not `{0}`")]
+    Shape(&'static str),
+    /// The last record of a binary trace is cut off.
+    #[error("the record has {has_bytes} bytes of {needs_bytes}: the file is cut off")]
+    Cut {
+        /// What is there.
+        has_bytes: usize,
+        /// What a record has.
+        needs_bytes: usize,
+    },
+    /// An object of no bytes: a cache can do nothing with it.
+    #[error("the size is 0")]
+    NoSize,
+    /// A time before the one of the row before.
+    #[error("the time is {0} ns before the row before")]
+    Backwards(u64),
     /// A header that does not name a column which every row must have.
     #[error("the header names no column `{0}`")]
     Header(&'static str),
@@ -57,11 +74,29 @@ impl<const N: usize> Columns<N> {
 
     /// Fields where the header line says, by their `names`. `None` if the line names none of them.
     pub(super) fn from_header(line: &[u8], names: &[&str; N]) -> Option<Self> {
-        let position = |column: &[u8]| names.iter().position(|name| name.as_bytes() == column.trim_ascii());
+        let position = |column: &[u8]| {
+            names.iter().position(|name| column.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
+        };
         let mut fields: Vec<Option<usize>> = line.split(|byte| *byte == b',').map(position).collect();
         let used = fields.iter().rposition(Option::is_some)? + 1;
         fields.truncate(used);
         Some(Self { fields })
+    }
+
+    /// Takes the order of columns over from `line` if it is a header, and answers whether it is one. A line that
+    /// names no column at all is none: it will be counted as a wrong row.
+    pub(super) fn take_header(
+        &mut self,
+        line: &[u8],
+        names: &[&'static str; N],
+        required: &[usize],
+    ) -> Result<bool, RowError> {
+        let Some(columns) = Self::from_header(line, names) else { return Ok(false) };
+        if let Some(missing) = required.iter().find(|field| !columns.has(**field)) {
+            return Err(RowError::Header(names[*missing]));
+        }
+        *self = columns;
+        Ok(true)
     }
 
     /// Whether the row has a column for `field`.
@@ -130,6 +165,20 @@ fn commas_in(word: u64) -> u64 {
     !(((zero_where_comma & LOW_SEVEN) + LOW_SEVEN) | zero_where_comma | LOW_SEVEN)
 }
 
+/// The first `N` words of a line, and how many words it has.
+#[inline]
+pub(super) fn words<const N: usize>(line: &[u8]) -> ([&[u8]; N], usize) {
+    let mut found: [&[u8]; N] = [&[]; N];
+    let mut count = 0;
+    for word in line.split(|byte| *byte == b' ' || *byte == b'\t').filter(|word| !word.is_empty()) {
+        if let Some(place) = found.get_mut(count) {
+            *place = word;
+        }
+        count += 1;
+    }
+    (found, count)
+}
+
 /// The number in a field, `None` if the field is empty.
 #[inline]
 pub(super) fn number(field: &[u8], column: &'static str, max: u64) -> Result<Option<u64>, RowError> {
@@ -158,6 +207,33 @@ pub(super) fn whole_number(field: &[u8]) -> Option<u64> {
         value = value * 10 + u64::from(digit);
     }
     Some(value)
+}
+
+/// Seconds with up to nine decimals, in nanoseconds. More decimals are cut.
+pub(super) fn seconds(field: &[u8], column: &'static str) -> Result<u64, RowError> {
+    let wrong = || RowError::Time { column, text: lossy(field) };
+    let point = field.iter().position(|byte| *byte == b'.').unwrap_or(field.len());
+    let whole = whole_number(&field[..point]).ok_or_else(wrong)?;
+    let decimals = field.get(point + 1..).unwrap_or(&[]);
+    if !decimals.iter().all(u8::is_ascii_digit) {
+        return Err(wrong());
+    }
+    let digit = |place: usize| decimals.get(place).map_or(0, |byte| u64::from(byte - b'0'));
+    let below = (0..9).fold(0, |value, place| value * 10 + digit(place));
+    whole.checked_mul(1_000_000_000).and_then(|ns| ns.checked_add(below)).ok_or_else(wrong)
+}
+
+/// Units of the format in nanoseconds; beyond 584 years, the end of time.
+#[inline]
+pub(super) fn nanoseconds(units: u64, units_per_second: u64) -> u64 {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let (seconds, rest) = (units / units_per_second, units % units_per_second);
+    let rest_ns = if units_per_second <= SECOND_NS {
+        rest * SECOND_NS / units_per_second
+    } else {
+        (u128::from(rest) * u128::from(SECOND_NS) / u128::from(units_per_second)) as u64
+    };
+    seconds.saturating_mul(SECOND_NS).saturating_add(rest_ns)
 }
 
 /// A field for a message: as text, and not endless.
@@ -207,5 +283,13 @@ mod tests {
         assert_eq!(number(b"9", "n", 9), Ok(Some(9)));
         let error = number(b"10", "n", 9).unwrap_err();
         assert_eq!(error.to_string(), "column `n` is `10`, which is no whole number from 0 to 9");
+    }
+
+    #[test]
+    fn time_is_divided_by_the_factor() {
+        assert_eq!(nanoseconds(604_038_471_123, 1000), 604_038_471_123_000_000);
+        assert_eq!(nanoseconds(7, 3), 2_333_333_333);
+        assert_eq!(nanoseconds(12_345_678_901_234, 10_000_000_000), 1_234_567_890_123);
+        assert_eq!(nanoseconds(u64::MAX, 1), u64::MAX, "beyond 584 years: the end of time");
     }
 }

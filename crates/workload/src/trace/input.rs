@@ -1,95 +1,33 @@
-//! Lines of trace files: plain, gzip or zstd, one file after the other.
+//! The bytes of a trace: a file or standard input, decompressed as its first bytes ask for.
+//!
+//! Decompressing happens on a thread of its own, a few blocks ahead: it costs about as much as parsing does.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
-
-use memchr::memchr;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 const BUFFER_BYTES: usize = 1 << 20;
+/// Blocks that the thread may be ahead.
+const BLOCKS_AHEAD: usize = 3;
+
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 
-/// The lines of one file, decompressed as its first bytes ask for. Lines are handed out in place, without
-/// copying.
-pub(super) struct Lines {
-    reader: Box<dyn Read + Send>,
-    buffer: Vec<u8>,
-    /// What has been read and not handed out.
-    unread: std::ops::Range<usize>,
-    number: u64,
-    ended: bool,
+/// What stands for standard input.
+pub(super) const STANDARD_INPUT: &str = "-";
+
+/// The decompressed bytes of `path`.
+pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
+    if path == Path::new(STANDARD_INPUT) {
+        return decompressed(Box::new(io::stdin()));
+    }
+    decompressed(Box::new(File::open(path)?))
 }
 
-impl Lines {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            reader: decompressed(File::open(path)?)?,
-            buffer: vec![0; BUFFER_BYTES],
-            unread: 0..0,
-            number: 0,
-            ended: false,
-        })
-    }
-
-    /// Number of the line that was handed out last, from 1.
-    pub(super) fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// The next line, without its end. Empty lines are left out, but counted.
-    pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
-        loop {
-            let Some(line) = self.next_range()? else { return Ok(None) };
-            self.number += 1;
-            let line = trimmed(&self.buffer, line);
-            if !line.is_empty() {
-                return Ok(Some(&self.buffer[line]));
-            }
-        }
-    }
-
-    fn next_range(&mut self) -> io::Result<Option<std::ops::Range<usize>>> {
-        let mut searched = self.unread.start;
-        loop {
-            if let Some(length) = memchr(b'\n', &self.buffer[searched..self.unread.end]) {
-                let line = self.unread.start..searched + length;
-                self.unread.start = line.end + 1;
-                return Ok(Some(line));
-            }
-            if self.ended {
-                let rest = self.unread.clone();
-                self.unread.start = rest.end;
-                return Ok(if rest.is_empty() { None } else { Some(rest) });
-            }
-            let length = self.unread.len();
-            self.refill()?;
-            searched = self.unread.start + length;
-        }
-    }
-
-    /// Moves the broken line to the front and reads behind it.
-    fn refill(&mut self) -> io::Result<()> {
-        self.buffer.copy_within(self.unread.clone(), 0);
-        self.unread = 0..self.unread.len();
-        if self.unread.end == self.buffer.len() {
-            return Err(io::Error::other(format!(
-                "line {} is longer than {BUFFER_BYTES} bytes; this is no text trace",
-                self.number + 1
-            )));
-        }
-        let read = read_some(self.reader.as_mut(), &mut self.buffer[self.unread.end..])?;
-        self.unread.end += read;
-        self.ended = read == 0;
-        Ok(())
-    }
-}
-
-fn trimmed(buffer: &[u8], line: std::ops::Range<usize>) -> std::ops::Range<usize> {
-    if buffer[line.clone()].ends_with(b"\r") { line.start..line.end - 1 } else { line }
-}
-
-fn read_some(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
+/// Reads until something came, or the end.
+pub(super) fn read_some(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match reader.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -98,8 +36,8 @@ fn read_some(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-fn decompressed(mut file: File) -> io::Result<Box<dyn Read + Send>> {
-    let mut magic = [0; 4];
+fn decompressed(mut file: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+    let mut magic = [0; 6];
     let mut known = 0;
     while known < magic.len() {
         match read_some(&mut file, &mut magic[known..])? {
@@ -107,18 +45,97 @@ fn decompressed(mut file: File) -> io::Result<Box<dyn Read + Send>> {
             read => known += read,
         }
     }
-    let whole = io::Cursor::new(magic).take(known as u64).chain(file);
+    let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(magic).take(known as u64).chain(file));
     if magic[..known].starts_with(&GZIP_MAGIC) {
         // Several gzip members in one file are one text: log rotation and pigz write such files.
-        return Ok(Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(
-            BUFFER_BYTES,
-            whole,
-        ))));
+        return Ahead::start("gzip", Box::new(flate2::bufread::MultiGzDecoder::new(whole)));
     }
-    if magic[..known] == ZSTD_MAGIC {
-        return Ok(Box::new(zstd::Decoder::new(whole)?));
+    if magic[..known].starts_with(&ZSTD_MAGIC) {
+        return Ahead::start("zstd", Box::new(zstd::Decoder::with_buffer(whole)?));
+    }
+    if magic[..known].starts_with(&XZ_MAGIC) {
+        return Ahead::start("xz", Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(whole)));
     }
     Ok(Box::new(whole))
+}
+
+/// What a thread decompresses, block by block. Blocks go back to be filled again.
+struct Ahead {
+    filled: Receiver<io::Result<Vec<u8>>>,
+    empty: Sender<Vec<u8>>,
+    block: Vec<u8>,
+    read: usize,
+    ended: bool,
+}
+
+impl Ahead {
+    fn start(compression: &'static str, decoder: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+        let (to_reader, filled) = sync_channel(BLOCKS_AHEAD);
+        let (empty, from_reader) = channel();
+        std::thread::Builder::new()
+            .name("trace-decompress".to_owned())
+            .spawn(move || decompress(compression, decoder, &to_reader, &from_reader))?;
+        Ok(Box::new(Self { filled, empty, block: Vec::new(), read: 0, ended: false }))
+    }
+}
+
+impl Read for Ahead {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.read == self.block.len() {
+            if self.ended {
+                return Ok(0);
+            }
+            let next = self.filled.recv().unwrap_or_else(|_| Err(io::Error::other("decompressing panicked")));
+            self.ended = !matches!(&next, Ok(block) if !block.is_empty());
+            let used = std::mem::replace(&mut self.block, next?);
+            self.read = 0;
+            // Once the thread is gone, nobody needs blocks any more.
+            let _ = self.empty.send(used);
+        }
+        let length = buffer.len().min(self.block.len() - self.read);
+        buffer[..length].copy_from_slice(&self.block[self.read..self.read + length]);
+        self.read += length;
+        Ok(length)
+    }
+}
+
+/// Sends blocks until the end, which is an empty one, an error, or until nobody reads any more.
+fn decompress(
+    compression: &str,
+    mut decoder: Box<dyn Read + Send>,
+    to_reader: &SyncSender<io::Result<Vec<u8>>>,
+    from_reader: &Receiver<Vec<u8>>,
+) {
+    loop {
+        let mut block = from_reader.try_recv().unwrap_or_default();
+        block.resize(BUFFER_BYTES, 0);
+        let (length, failure) = fill(decoder.as_mut(), &mut block);
+        block.truncate(length);
+        let is_last = block.is_empty();
+        if (!is_last || failure.is_none()) && (to_reader.send(Ok(block)).is_err() || is_last) {
+            return;
+        }
+        if let Some(error) = failure {
+            let told =
+                io::Error::new(error.kind(), format!("its {compression} data cannot be read: {error}"));
+            // If nobody reads any more, nobody needs the error.
+            let _ = to_reader.send(Err(told));
+            return;
+        }
+    }
+}
+
+/// Fills the block as far as the data goes; what came before an error is still good.
+fn fill(decoder: &mut dyn Read, block: &mut [u8]) -> (usize, Option<io::Error>) {
+    let mut length = 0;
+    while length < block.len() {
+        match read_some(decoder, &mut block[length..]) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) => return (length, Some(error)),
+        }
+    }
+    (length, None)
 }
 
 #[cfg(test)]
@@ -126,60 +143,61 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn lines_of(bytes: &[u8]) -> io::Result<Vec<(u64, String)>> {
-        let mut file = tempfile::NamedTempFile::new()?;
-        file.write_all(bytes)?;
-        let mut lines = Lines::open(file.path())?;
+    fn read(bytes: &[u8]) -> (Vec<u8>, Option<String>) {
         let mut found = Vec::new();
-        while let Some(line) = lines.next()? {
-            let line = String::from_utf8_lossy(line).into_owned();
-            found.push((lines.number(), line));
-        }
-        Ok(found)
-    }
-
-    fn numbered(lines: &[(u64, &str)]) -> Vec<(u64, String)> {
-        lines.iter().map(|(number, line)| (*number, (*line).to_owned())).collect()
-    }
-
-    #[test]
-    fn every_way_to_end_a_line() {
-        let expected = numbered(&[(1, "a,b"), (2, "c"), (4, "d")]);
-        assert_eq!(lines_of(b"a,b\nc\r\n\nd").unwrap(), expected);
-        assert_eq!(lines_of(b"a,b\nc\r\n\r\nd\n").unwrap(), expected);
-        assert!(lines_of(b"").unwrap().is_empty());
-        assert_eq!(lines_of(b"x").unwrap(), numbered(&[(1, "x")]));
-    }
-
-    #[test]
-    fn compressed_files_read_like_plain_ones() {
-        let text: String = (0..200_000).map(|i| format!("{i},key{}\n", i * 7919 % 1000)).collect();
-        let plain = lines_of(text.as_bytes()).unwrap();
-        assert_eq!(plain.len(), 200_000);
-        assert_eq!(plain[199_999], (200_000, "199999,key81".to_owned()));
-        let (front, back) = text.as_bytes().split_at(text.len() / 3);
-        assert_eq!(lines_of(&[gzip(front), gzip(back)].concat()).unwrap(), plain);
-        let frames = [zstd::encode_all(front, 1).unwrap(), zstd::encode_all(back, 1).unwrap()];
-        assert_eq!(lines_of(&frames.concat()).unwrap(), plain);
-    }
-
-    #[test]
-    fn a_cut_archive_is_an_error_and_not_a_short_trace() {
-        let whole = gzip("some,row,of,text\n".repeat(1000).as_bytes());
-        assert!(lines_of(&whole[..whole.len() - 20]).is_err());
-        let whole = zstd::encode_all("some,row,of,text\n".repeat(1000).as_bytes(), 1).unwrap();
-        assert!(lines_of(&whole[..whole.len() - 5]).is_err());
-    }
-
-    #[test]
-    fn a_line_without_end_is_refused() {
-        let error = lines_of(&vec![b'x'; 3 * BUFFER_BYTES]).unwrap_err();
-        assert!(error.to_string().contains("line 1 is longer than"), "{error}");
+        let outcome = decompressed(Box::new(Cursor::new(bytes.to_vec())))
+            .and_then(|mut reader| reader.read_to_end(&mut found));
+        (found, outcome.err().map(|error| error.to_string()))
     }
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
+    }
+
+    fn xz(bytes: &[u8]) -> Vec<u8> {
+        liblzma::encode_all(bytes, 0).unwrap()
+    }
+
+    fn text() -> Vec<u8> {
+        (0..300_000u64).flat_map(|i| format!("{i},key{}\n", i * 7919 % 1000).into_bytes()).collect()
+    }
+
+    #[test]
+    fn compressed_bytes_read_like_plain_ones() {
+        let text = text();
+        let (front, back) = text.split_at(text.len() / 3);
+        let zstd = |bytes| zstd::encode_all(bytes, 1).unwrap();
+        let archives = [
+            text.clone(),
+            [gzip(front), gzip(back)].concat(),
+            [zstd(front), zstd(back)].concat(),
+            [xz(front), xz(back)].concat(),
+        ];
+        for archive in archives {
+            let (found, error) = read(&archive);
+            assert_eq!(error, None);
+            assert!(found == text, "{:?}", &archive[..6]);
+        }
+        assert_eq!(read(b""), (Vec::new(), None));
+        assert_eq!(read(b"x"), (b"x".to_vec(), None));
+    }
+
+    #[test]
+    fn a_cut_archive_is_an_error_after_what_was_whole() {
+        let text = text();
+        let archives =
+            [("gzip", gzip(&text)), ("zstd", zstd::encode_all(&text[..], 1).unwrap()), ("xz", xz(&text))];
+        for (name, whole) in archives {
+            for cut in [10, whole.len() / 2, whole.len() - 1] {
+                let (found, error) = read(&whole[..cut]);
+                let error = error.unwrap_or_else(|| panic!("{name} cut at {cut} read without an error"));
+                assert!(error.starts_with(&format!("its {name} data cannot be read: ")), "{error}");
+                assert!(text.starts_with(&found), "{name} cut at {cut}");
+            }
+            let (found, _) = read(&whole[..whole.len() / 2]);
+            assert!(found.len() > text.len() / 4, "{name}: only {} bytes before the cut", found.len());
+        }
     }
 }

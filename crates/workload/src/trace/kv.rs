@@ -16,8 +16,8 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::columns::{Columns, RowError, lossy, number, whole_number};
-use super::{ReaderOptions, Row, RowReader};
+use super::columns::{Columns, RowError, lossy, nanoseconds, number, whole_number};
+use super::{Format, ReaderOptions, Row, RowReader, Rows};
 use crate::{RequestKind, Tenant};
 
 const NAMES: [&str; 9] =
@@ -33,14 +33,20 @@ const USECASE: usize = 7;
 const SUB_USECASE: usize = 8;
 const HEADERLESS: [usize; 6] = [KEY, OP, SIZE, OP_COUNT, KEY_SIZE, TTL];
 
-/// Longest key that padding makes.
-const MAX_KEY_BYTES: usize = 256;
+pub(super) static FORMAT: Format = Format {
+    name: "kvcache",
+    about: "CacheBench key-value CSV (202206, 202401)",
+    extensions: &[],
+    page_bytes: None,
+    time_units_per_second: 1,
+    plausible: |head| !head.header_names("ts"),
+    reader,
+};
 
-/// Reads rows of this format.
-pub(super) fn reader(options: &ReaderOptions) -> Box<dyn RowReader> {
+fn reader(options: &ReaderOptions) -> Box<dyn RowReader> {
     Box::new(Reader {
         columns: Columns::positional(&HEADERLESS),
-        time_units_per_second: options.time_units_per_second.max(1),
+        time_units_per_second: options.time_units_per_second,
     })
 }
 
@@ -51,21 +57,13 @@ struct Reader {
 
 impl RowReader for Reader {
     fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
-        if self.row(line, &mut Vec::new()).is_ok() {
+        if self.read(line, &mut Rows::default()).is_ok() {
             return Ok(false);
         }
-        let Some(columns) = Columns::from_header(line, &NAMES) else {
-            // Neither header nor data: the row itself will be counted as wrong.
-            return Ok(false);
-        };
-        if let Some(missing) = [KEY, OP, SIZE].into_iter().find(|field| !columns.has(*field)) {
-            return Err(RowError::Header(NAMES[missing]));
-        }
-        self.columns = columns;
-        Ok(true)
+        self.columns.take_header(line, &NAMES, &[KEY, OP, SIZE])
     }
 
-    fn row(&mut self, line: &[u8], key: &mut Vec<u8>) -> Result<Row, RowError> {
+    fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
         let fields = self.columns.split(line);
         let kind = kind(fields[OP])?;
         let value_bytes = number(fields[SIZE], "size", u64::MAX)?.ok_or(RowError::Missing("size"))?;
@@ -76,15 +74,15 @@ impl RowReader for Reader {
         let key_bytes = number(fields[KEY_SIZE], "key_size", u64::MAX)?.unwrap_or(0);
         let ttl = number(fields[TTL], "ttl", u64::from(u32::MAX))?.unwrap_or(0);
         let time = number(fields[OP_TIME], "op_time", u64::MAX)?;
-        write_key(fields[KEY], key_bytes, key)?;
-        Ok(Row {
-            kind,
-            value_bytes,
+        let object = rows.name(fields[KEY], key_bytes)?;
+        rows.push(Row {
             ttl_seconds: if ttl == 0 { None } else { Some(ttl as u32) },
             time_ns: time.map(|units| nanoseconds(units, self.time_units_per_second)),
             repeat: repeat as u32,
             tenant: tenant(fields[USECASE], fields[SUB_USECASE]),
-        })
+            ..Row::new(kind, object, value_bytes)
+        });
+        Ok(())
     }
 }
 
@@ -98,31 +96,6 @@ fn kind(op: &[u8]) -> Result<RequestKind, RowError> {
     }
 }
 
-fn write_key(raw: &[u8], recorded_bytes: u64, key: &mut Vec<u8>) -> Result<(), RowError> {
-    if raw.is_empty() {
-        return Err(RowError::Missing("key"));
-    }
-    if raw.len() > MAX_KEY_BYTES {
-        // CacheBench cuts it, which makes different keys equal.
-        return Err(RowError::LongKey(raw.len()));
-    }
-    let length = (recorded_bytes.min(MAX_KEY_BYTES as u64) as usize).max(raw.len());
-    key.extend_from_slice(raw);
-    key.resize(key.len() + length - raw.len(), b'0');
-    Ok(())
-}
-
-fn nanoseconds(units: u64, units_per_second: u64) -> u64 {
-    const SECOND_NS: u64 = 1_000_000_000;
-    let (seconds, rest) = (units / units_per_second, units % units_per_second);
-    let rest_ns = if units_per_second <= SECOND_NS {
-        rest * SECOND_NS / units_per_second
-    } else {
-        (u128::from(rest) * u128::from(SECOND_NS) / u128::from(units_per_second)) as u64
-    };
-    seconds.saturating_mul(SECOND_NS).saturating_add(rest_ns)
-}
-
 fn tenant(usecase: &[u8], sub_usecase: &[u8]) -> Option<Tenant> {
     let name = |field: &[u8]| whole_number(field).unwrap_or_else(|| xxh3_64(field));
     let sub_usecase = if sub_usecase.is_empty() { 0 } else { name(sub_usecase) };
@@ -134,13 +107,11 @@ mod tests {
     use super::*;
 
     fn fresh() -> Box<dyn RowReader> {
-        reader(&ReaderOptions { time_units_per_second: 1 })
+        reader(&ReaderOptions::default())
     }
 
     fn read(reader: &mut dyn RowReader, line: &str) -> Result<(Row, String), RowError> {
-        let mut key = Vec::new();
-        let row = reader.row(line.as_bytes(), &mut key)?;
-        Ok((row, String::from_utf8(key).unwrap()))
+        super::super::rows::only(reader, line.as_bytes())
     }
 
     #[test]
@@ -159,12 +130,11 @@ mod tests {
             let (row, key) = read(reader.as_mut(), &turned(values)).unwrap();
             assert_eq!(key, "821313530000");
             let expected = Row {
-                kind: RequestKind::Get,
-                value_bytes: 87,
                 ttl_seconds: Some(7200),
                 time_ns: Some(604_038_471_000_000_000),
                 repeat: 3,
                 tenant: Some(Tenant { usecase: 366_387_042, sub_usecase: 0 }),
+                ..Row::new(RequestKind::Get, row.object.clone(), 87)
             };
             assert_eq!(row, expected, "turned by {turn}");
         }
@@ -217,14 +187,6 @@ mod tests {
         }
         let long = format!("{},GET,1", "k".repeat(257));
         assert_eq!(read(fresh().as_mut(), &long).unwrap_err(), RowError::LongKey(257));
-    }
-
-    #[test]
-    fn time_is_divided_by_the_factor() {
-        assert_eq!(nanoseconds(604_038_471_123, 1000), 604_038_471_123_000_000);
-        assert_eq!(nanoseconds(7, 3), 2_333_333_333);
-        assert_eq!(nanoseconds(12_345_678_901_234, 10_000_000_000), 1_234_567_890_123);
-        assert_eq!(nanoseconds(u64::MAX, 1), u64::MAX, "beyond 584 years: the end of time");
     }
 
     #[test]

@@ -1,21 +1,48 @@
 //! Requests from recorded traces.
 //!
-//! A trace format is one file here and one line in [`FORMATS`]: it turns a line of text into a request.
-//! Everything else, decompression, several files, amplification, repetition, order and threads, is common to
-//! all and lives in [`replay`].
+//! A trace format is one file here and one line in [`FORMATS`]: it turns a record, a line of text or so many
+//! bytes, into requests. Everything else is common to all: decompression ([`input`]), cutting files into records
+//! ([`records`]), telling formats apart ([`detect`]). Two things read them: [`replay`] makes requests for a cache
+//! out of a trace, with amplification, repetition, order and threads; [`access`] makes accesses to objects, which
+//! is what simulators and statistics want.
 
+pub mod access;
 pub mod amplify;
+mod arc;
+mod cdn;
 mod columns;
+mod detect;
+mod error;
 mod input;
 mod kv;
+mod lirs;
+mod mooncake;
+mod msr;
+mod numbers;
+mod oracle_general;
 mod plain;
+mod records;
 pub mod replay;
+mod rows;
+mod spc;
+mod storage;
+pub mod survey;
+mod twitter;
+mod vscsi;
+mod webcachesim;
+pub mod write;
 
+pub use access::{Access, AccessKind, Accesses, OnBadRow, OpenOptions, PageSize, ReadReport, ZeroSize, open};
 pub use amplify::{Amplify, SuffixRule};
 pub use columns::RowError;
+pub use error::TraceError;
 pub use replay::{Order, Replay, ReplayConfig, ReplayStats};
+pub use survey::Survey;
+pub use write::{Target, WriteError, Writer, Written};
 
-use crate::{RequestKind, Tenant};
+use detect::Head;
+use records::Framing;
+use rows::{Object, ReaderOptions, Row, RowReader, Rows};
 
 /// A format that traces come in.
 pub struct Format {
@@ -23,20 +50,50 @@ pub struct Format {
     pub name: &'static str,
     /// What it is, in a line.
     pub about: &'static str,
+    /// How its files' names end, before the ending of a compression.
+    pub extensions: &'static [&'static str],
+    /// What objects have where the format gives no sizes, and what ranges of bytes are cut into; `None` where
+    /// the format has sizes of objects, or where its ranges are objects.
+    pub page_bytes: Option<u64>,
+    /// Its time units in a second, where the published traces agree on one.
+    pub time_units_per_second: u64,
+    /// Whether a file that its reader can read looks like this format and not by chance.
+    plausible: fn(&Head<'_>) -> bool,
     reader: fn(&ReaderOptions) -> Box<dyn RowReader>,
 }
 
 /// The formats that can be read.
-pub static FORMATS: [Format; 2] = [
-    Format { name: "kvcache", about: "CacheBench key-value CSV (202206, 202401)", reader: kv::reader },
-    Format { name: "plain", about: "CSV with the header ts,key,op,size", reader: plain::reader },
+pub static FORMATS: [&Format; 17] = [
+    &plain::FORMAT,
+    &kv::FORMAT,
+    &cdn::FORMAT,
+    &storage::FORMAT,
+    &twitter::FORMAT,
+    &oracle_general::FORMAT,
+    &webcachesim::FORMAT,
+    &msr::FORMAT,
+    &spc::FORMAT,
+    &arc::FORMAT,
+    &lirs::FORMAT,
+    &vscsi::FORMAT,
+    &mooncake::FORMAT,
+    &numbers::U32_LE,
+    &numbers::U32_BE,
+    &numbers::U64_LE,
+    &numbers::U64_BE,
 ];
 
 impl Format {
     /// The format called `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
-        FORMATS.iter().find(|format| format.name == name)
+        FORMATS.into_iter().find(|format| format.name == name)
+    }
+
+    /// The names of all formats, for a message.
+    #[must_use]
+    pub fn names() -> String {
+        FORMATS.map(|format| format.name).join(", ")
     }
 }
 
@@ -44,32 +101,4 @@ impl std::fmt::Debug for Format {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(self.name)
     }
-}
-
-/// What a format's reader is told.
-#[derive(Debug, Clone, Copy)]
-struct ReaderOptions {
-    /// The trace's time units in a second, where the format leaves that open.
-    time_units_per_second: u64,
-}
-
-/// A request as a row has it; its key is kept beside it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Row {
-    kind: RequestKind,
-    value_bytes: u64,
-    ttl_seconds: Option<u32>,
-    time_ns: Option<u64>,
-    repeat: u32,
-    tenant: Option<Tenant>,
-}
-
-/// Turns lines of one format into rows.
-trait RowReader: Send {
-    /// Looks at the first line of a file, and answers whether it is a header (and then takes its order of
-    /// columns over) or already a row.
-    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError>;
-
-    /// Reads a row and appends its key to `key`. After an error, what was appended is to be thrown away.
-    fn row(&mut self, line: &[u8], key: &mut Vec<u8>) -> Result<Row, RowError>;
 }

@@ -4,8 +4,8 @@
 //! `SET` or `DELETE` in any case; `size` is the value's length. A column `ttl` (seconds) may stand beside them.
 //! Columns come in any order, named by the header; without one they are `ts,key,op,size`.
 
-use super::columns::{Columns, RowError, lossy, number, whole_number};
-use super::{ReaderOptions, Row, RowReader};
+use super::columns::{Columns, RowError, lossy, number, seconds};
+use super::{Format, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 const NAMES: [&str; 5] = ["ts", "key", "op", "size", "ttl"];
@@ -16,10 +16,19 @@ const SIZE: usize = 3;
 const TTL: usize = 4;
 const HEADERLESS: [usize; 4] = [TS, KEY, OP, SIZE];
 
-const MAX_KEY_BYTES: usize = 256;
+pub(super) static FORMAT: Format = Format {
+    name: "plain",
+    about: "CSV with the header ts,key,op,size",
+    extensions: &[],
+    page_bytes: None,
+    time_units_per_second: 1,
+    // Without `ts` it reads as CacheBench's, which is the same then.
+    plausible: |head| !head.header_names("op") || head.header_names("ts"),
+    reader,
+};
 
-/// Reads rows of this format. Its time is always in seconds.
-pub(super) fn reader(_: &ReaderOptions) -> Box<dyn RowReader> {
+/// Its time is always in seconds.
+fn reader(_: &ReaderOptions) -> Box<dyn RowReader> {
     Box::new(Reader { columns: Columns::positional(&HEADERLESS) })
 }
 
@@ -29,32 +38,22 @@ struct Reader {
 
 impl RowReader for Reader {
     fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
-        if self.row(line, &mut Vec::new()).is_ok() {
+        if self.read(line, &mut Rows::default()).is_ok() {
             return Ok(false);
         }
-        let Some(columns) = Columns::from_header(line, &NAMES) else {
-            return Ok(false);
-        };
-        if let Some(missing) = [KEY, OP, SIZE].into_iter().find(|field| !columns.has(*field)) {
-            return Err(RowError::Header(NAMES[missing]));
-        }
-        self.columns = columns;
-        Ok(true)
+        self.columns.take_header(line, &NAMES, &[KEY, OP, SIZE])
     }
 
-    fn row(&mut self, line: &[u8], key: &mut Vec<u8>) -> Result<Row, RowError> {
+    fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
         let fields = self.columns.split(line);
         let kind = kind(fields[OP])?;
         let value_bytes = number(fields[SIZE], "size", u64::MAX)?.ok_or(RowError::Missing("size"))?;
         let ttl = number(fields[TTL], "ttl", u64::from(u32::MAX))?.unwrap_or(0);
-        let time_ns = if fields[TS].is_empty() { None } else { Some(seconds(fields[TS])?) };
-        match fields[KEY].len() {
-            0 => return Err(RowError::Missing("key")),
-            length if length > MAX_KEY_BYTES => return Err(RowError::LongKey(length)),
-            _ => key.extend_from_slice(fields[KEY]),
-        }
+        let time_ns = if fields[TS].is_empty() { None } else { Some(seconds(fields[TS], "ts")?) };
+        let object = rows.name(fields[KEY], 0)?;
         let ttl_seconds = if ttl == 0 { None } else { Some(ttl as u32) };
-        Ok(Row { kind, value_bytes, ttl_seconds, time_ns, repeat: 1, tenant: None })
+        rows.push(Row { ttl_seconds, time_ns, ..Row::new(kind, object, value_bytes) });
+        Ok(())
     }
 }
 
@@ -72,28 +71,12 @@ fn kind(op: &[u8]) -> Result<RequestKind, RowError> {
     }
 }
 
-/// Seconds with up to nine decimals, in nanoseconds. More decimals are cut.
-fn seconds(field: &[u8]) -> Result<u64, RowError> {
-    let wrong = || RowError::Time { column: "ts", text: lossy(field) };
-    let point = field.iter().position(|byte| *byte == b'.').unwrap_or(field.len());
-    let whole = whole_number(&field[..point]).ok_or_else(wrong)?;
-    let decimals = field.get(point + 1..).unwrap_or(&[]);
-    if !decimals.iter().all(u8::is_ascii_digit) {
-        return Err(wrong());
-    }
-    let digit = |place: usize| decimals.get(place).map_or(0, |byte| u64::from(byte - b'0'));
-    let below = (0..9).fold(0, |value, place| value * 10 + digit(place));
-    whole.checked_mul(1_000_000_000).and_then(|ns| ns.checked_add(below)).ok_or_else(wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn read(line: &str) -> Result<(Row, String), RowError> {
-        let mut key = Vec::new();
-        let row = reader(&ReaderOptions { time_units_per_second: 1 }).row(line.as_bytes(), &mut key)?;
-        Ok((row, String::from_utf8(key).unwrap()))
+        super::super::rows::only(reader(&ReaderOptions::default()).as_mut(), line.as_bytes())
     }
 
     #[test]
@@ -120,9 +103,9 @@ mod tests {
 
     #[test]
     fn the_header_names_the_order() {
-        let mut reader = reader(&ReaderOptions { time_units_per_second: 1 });
+        let mut reader = reader(&ReaderOptions::default());
         assert_eq!(reader.takes_header(b"key,size,op,ttl"), Ok(true));
-        let row = reader.row(b"a,1,SET,60", &mut Vec::new()).unwrap();
+        let (row, _) = super::super::rows::only(reader.as_mut(), b"a,1,SET,60").unwrap();
         assert_eq!((row.value_bytes, row.ttl_seconds), (1, Some(60)));
     }
 }

@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
+use super::Format;
 use super::amplify::Amplify;
-use super::{Format, Row};
+use super::rows::Row;
 use crate::{Request, Source, Workload, WorkloadError};
 
 mod parser;

@@ -1,13 +1,14 @@
 //! The thread that reads the trace and deals its rows out.
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::super::input::Lines;
-use super::super::{ReaderOptions, Row, RowReader};
+use super::super::records::Records;
+use super::super::rows::{Object, ReaderOptions, Row, RowReader, Rows, numbered};
 use super::report::Report;
 use super::{BATCH_ROWS, Batch, Order, Queued, ReplayConfig};
 
@@ -21,7 +22,10 @@ pub(super) fn run(
     stop: &AtomicBool,
 ) {
     let _told = TellPanic(report);
-    let options = ReaderOptions { time_units_per_second: config.time_units_per_second };
+    let options = ReaderOptions {
+        time_units_per_second: config.time_units_per_second.max(1),
+        page_bytes: config.format.page_bytes,
+    };
     let lanes = senders.into_iter().map(|sender| Lane { sender: Some(sender), filling: Batch::default() });
     let mut parser = Parser {
         reader: (config.format.reader)(&options),
@@ -29,7 +33,8 @@ pub(super) fn run(
         rows_to_skip: config.skip_rows,
         rows: 0,
         pass: Pass::default(),
-        key: Vec::new(),
+        parsed: Rows::default(),
+        number: Vec::new(),
         copied_key: Vec::new(),
         config,
         report,
@@ -52,7 +57,9 @@ struct Parser<'a> {
     /// Rows not yet reported.
     rows: u64,
     pass: Pass,
-    key: Vec<u8>,
+    parsed: Rows,
+    /// Room for keys that are made from numbers, and for those of copies.
+    number: Vec<u8>,
     copied_key: Vec<u8>,
     stop: &'a AtomicBool,
 }
@@ -84,12 +91,15 @@ impl Parser<'_> {
     }
 
     fn read_file(&mut self, path: &Path) -> Result<(), Ended> {
-        let mut lines = Lines::open(path).map_err(|error| self.fail(path, 0, &error))?;
+        let mut records = Records::open(path).map_err(|error| self.fail(path, 0, &error))?;
+        let head = records.head().map_err(|error| self.fail(path, 0, &error))?.0;
+        let framing = self.reader.framing(head).map_err(|error| self.fail(path, 0, &error))?;
+        records.cut(framing);
         let mut first = true;
         loop {
-            let number = lines.number();
-            let line = match lines.next() {
-                Ok(Some(line)) => line,
+            let number = records.number();
+            let record = match records.next() {
+                Ok(Some(record)) => record,
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(self.fail(path, number, &error)),
             };
@@ -97,18 +107,47 @@ impl Parser<'_> {
                 return Err(Ended);
             }
             if std::mem::take(&mut first) {
-                match self.reader.takes_header(line) {
+                match self.reader.takes_header(record) {
                     Ok(true) => continue,
                     Ok(false) => {}
                     Err(error) => return Err(self.fail(path, 1, &error)),
                 }
             }
-            self.key.clear();
-            match self.reader.row(line, &mut self.key) {
-                Ok(row) => self.take(row)?,
-                Err(error) => self.report.reject(path, lines.number(), &error),
+            self.parsed.clear();
+            match self.reader.read(record, &mut self.parsed) {
+                Ok(()) => self.take_all()?,
+                Err(error) => self.report.reject(path, records.number(), &error),
             }
         }
+    }
+
+    /// Deals out what was parsed.
+    #[inline]
+    fn take_all(&mut self) -> Result<(), Ended> {
+        let parsed = std::mem::take(&mut self.parsed);
+        for index in 0..parsed.len() {
+            let row = parsed.row(index);
+            match &row.object {
+                Object::Named(range) => self.take(row.clone(), parsed.named(range))?,
+                Object::Numbered { volume, first, count } => {
+                    for block in 0..*count {
+                        self.take_numbered(row, numbered(*volume, *first, block))?;
+                    }
+                }
+            }
+        }
+        self.parsed = parsed;
+        Ok(())
+    }
+
+    /// The number in decimal digits is the key.
+    fn take_numbered(&mut self, row: &Row, object: u64) -> Result<(), Ended> {
+        let mut key = std::mem::take(&mut self.number);
+        key.clear();
+        write!(key, "{object}").expect("memory takes every byte");
+        let taken = self.take(row.clone(), &key);
+        self.number = key;
+        taken
     }
 
     fn fail(&self, path: &Path, line: u64, reason: &impl std::fmt::Display) -> Ended {
@@ -116,9 +155,9 @@ impl Parser<'_> {
         Ended
     }
 
-    /// Deals out the row whose key is in `self.key`, with all its copies.
+    /// Deals out a row with all its copies.
     #[inline]
-    fn take(&mut self, mut row: Row) -> Result<(), Ended> {
+    fn take(&mut self, mut row: Row, key: &[u8]) -> Result<(), Ended> {
         self.rows += 1;
         self.pass.rows += 1;
         if self.rows >= BATCH_ROWS as u64 {
@@ -135,12 +174,13 @@ impl Parser<'_> {
         let amplify = self.config.amplify;
         row.value_bytes = amplify.value_bytes(row.value_bytes);
         if amplify.copies <= 1 {
-            return self.dealer.deal(row, &self.key);
+            return self.dealer.deal(row, key);
         }
         for copy in 0..amplify.copies {
-            self.copied_key.clone_from(&self.key);
+            self.copied_key.clear();
+            self.copied_key.extend_from_slice(key);
             amplify.suffix(&mut self.copied_key, copy);
-            self.dealer.deal(row, &self.copied_key)?;
+            self.dealer.deal(row.clone(), &self.copied_key)?;
         }
         Ok(())
     }

@@ -1,17 +1,19 @@
 //! The small-object cache as its caller sees it.
 
-mod gate;
 mod model;
 mod threads;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
-use device::{Device, MemoryDevice};
+use device::wrap::{FaultDevice, Faults, GateDevice};
+use device::{Device, MemoryDevice, RequestKind};
 use pollster::block_on;
 
 use super::bucket::BucketMut;
 use super::*;
-use gate::Gate;
 
 const KIB: u64 = 1024;
 const NOW: u32 = 1_000;
@@ -20,12 +22,24 @@ fn config(buckets: u64) -> SocConfig {
     SocConfig { pending_limit_bytes: 64 << 10, ..SocConfig::new(4 * KIB, buckets * 4 * KIB, 42) }
 }
 
-fn soc_on(device: &Arc<Gate>, config: SocConfig) -> Soc {
+fn soc_on(device: &Arc<impl Device + 'static>, config: SocConfig) -> Soc {
     Soc::new(Arc::clone(device) as Arc<dyn Device>, config).expect("a good configuration")
 }
 
-fn gate() -> Arc<Gate> {
-    Arc::new(Gate::new(MemoryDevice::with_block_bytes(1024 * KIB, 4096)))
+fn memory() -> Arc<MemoryDevice> {
+    Arc::new(MemoryDevice::with_block_bytes(1024 * KIB, 4096))
+}
+
+fn gate() -> Arc<GateDevice> {
+    Arc::new(GateDevice::new(memory()))
+}
+
+/// Lets a future go on as far as it can.
+fn poll<F: Future>(future: &mut Pin<Box<F>>) -> Option<F::Output> {
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
 }
 
 fn item<'a>(key: &'a str, value: &'a [&'a [u8]], expiry_seconds: u32) -> FlashItem<'a> {
@@ -60,13 +74,13 @@ fn drain(soc: &Soc) {
 }
 
 /// The only bucket of a one-bucket cache, changed in place.
-fn change_on_device(device: &Gate, soc: &Soc, change: impl FnOnce(&mut [u8])) {
+fn change_on_device(device: &GateDevice, soc: &Soc, change: impl FnOnce(&mut [u8])) {
     let offset = soc.offset(BucketId(0));
     let buffer = IoBuffer::zeroed(4096);
-    let mut buffer = device.inner().execute(Request::Read { offset, buffer }).unwrap().unwrap();
+    let mut buffer = device.execute(Request::Read { offset, buffer }).unwrap().unwrap();
     change(&mut buffer);
     let data = buffer.into();
-    device.inner().execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    device.execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
 }
 
 #[test]
@@ -124,13 +138,13 @@ fn an_item_removed_while_it_is_being_written_does_not_come_back() {
     let device = gate();
     let soc = soc_on(&device, config(1));
     put(&soc, "key", "value");
-    device.hold_writes(true);
+    device.close(RequestKind::Write);
     let mut step = Box::pin(soc.step(Waiting::Task, NOW));
-    assert!(gate::poll_once(&mut step).is_none());
+    assert!(poll(&mut step).is_none());
     assert_eq!(get(&soc, "key").as_deref(), Some("value"), "seen while it is being written");
     assert!(forget(&soc, "key"));
     assert_eq!(get(&soc, "key"), None);
-    device.hold_writes(false);
+    device.open();
     block_on(step);
     assert_eq!(get(&soc, "key"), None);
     drain(&soc);
@@ -145,12 +159,12 @@ fn a_read_that_a_removal_overtakes_does_not_find_the_removed_item() {
     let soc = soc_on(&device, config(1));
     put(&soc, "key", "value");
     drain(&soc);
-    device.hold_reads(true);
+    device.close(RequestKind::Read);
     let mut read = Box::pin(soc.read(KeyHash::of(b"key"), b"key", Waiting::Task, NOW));
-    assert!(gate::poll_once(&mut read).is_none());
+    assert!(poll(&mut read).is_none());
     forget(&soc, "key");
     drain(&soc);
-    device.hold_reads(false);
+    device.open();
     assert!(block_on(read).is_none());
 }
 
@@ -160,12 +174,12 @@ fn a_read_that_a_rewrite_overtakes_finds_the_new_version() {
     let soc = soc_on(&device, config(1));
     put(&soc, "key", "old");
     drain(&soc);
-    device.hold_reads(true);
+    device.close(RequestKind::Read);
     let mut read = Box::pin(soc.read(KeyHash::of(b"key"), b"key", Waiting::Task, NOW));
-    assert!(gate::poll_once(&mut read).is_none());
+    assert!(poll(&mut read).is_none());
     put(&soc, "key", "new");
     drain(&soc);
-    device.hold_reads(false);
+    device.open();
     assert_eq!(&*block_on(read).unwrap(), b"new");
 }
 
@@ -216,17 +230,17 @@ fn a_lost_write_is_told_apart_from_corruption() {
 
 #[test]
 fn after_a_failed_write_neither_the_old_nor_the_new_version_is_returned() {
-    let device = gate();
+    let device = Arc::new(FaultDevice::new(memory(), 1, Faults::default()));
     let soc = soc_on(&device, config(1));
     put(&soc, "key", "old");
     drain(&soc);
     put(&soc, "key", "new");
-    device.fail_writes(true);
+    device.set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
     drain(&soc);
     assert_eq!(get(&soc, "key"), None);
     let stats = soc.stats();
     assert_eq!((stats.write_errors, stats.lost_items, stats.items, stats.pending_bytes), (1, 1, 0, 0));
-    device.fail_writes(false);
+    device.set_faults(Faults::default());
     put(&soc, "key", "newest");
     drain(&soc);
     assert_eq!(get(&soc, "key").as_deref(), Some("newest"));
@@ -234,18 +248,18 @@ fn after_a_failed_write_neither_the_old_nor_the_new_version_is_returned() {
 
 #[test]
 fn a_failed_read_is_a_miss_and_before_a_write_it_empties_the_bucket() {
-    let device = gate();
+    let device = Arc::new(FaultDevice::new(memory(), 1, Faults::default()));
     let soc = soc_on(&device, config(1));
     put(&soc, "key", "value");
     drain(&soc);
-    device.fail_reads(true);
+    device.set_faults(Faults { failed_reads: 1.0, ..Faults::default() });
     assert_eq!(get(&soc, "key"), None);
-    device.fail_reads(false);
+    device.set_faults(Faults::default());
     assert_eq!(get(&soc, "key").as_deref(), Some("value"), "a lookup's failure may pass");
-    device.fail_reads(true);
+    device.set_faults(Faults { failed_reads: 1.0, ..Faults::default() });
     put(&soc, "other", "item");
     drain(&soc);
-    device.fail_reads(false);
+    device.set_faults(Faults::default());
     assert_eq!((get(&soc, "key"), get(&soc, "other").as_deref()), (None, Some("item")));
     assert_eq!(soc.stats().read_errors, 2);
 }
@@ -302,7 +316,7 @@ fn a_full_table_refuses_items_until_a_step_makes_room_but_takes_every_removal() 
     assert!(matches!(soc.stage(&item("one", &[b"more"], 0)), Err(NotStaged::Full)));
     assert!(forget(&soc, "flash"));
     let mut waiting = Box::pin(soc.wait_ready(Waiting::Task));
-    assert!(gate::poll_once(&mut waiting).is_none());
+    assert!(poll(&mut waiting).is_none());
     block_on(soc.step(Waiting::Thread, NOW));
     block_on(waiting);
     assert!(soc.ready() && get(&soc, "flash").is_none());
@@ -328,11 +342,11 @@ fn a_step_dropped_before_its_write_loses_nothing() {
     put(&soc, "old", "value");
     drain(&soc);
     put(&soc, "key", "value");
-    device.hold_reads(true);
+    device.close(RequestKind::Read);
     let mut step = Box::pin(soc.step(Waiting::Task, NOW));
-    assert!(gate::poll_once(&mut step).is_none());
+    assert!(poll(&mut step).is_none());
     drop(step);
-    device.hold_reads(false);
+    device.open();
     drain(&soc);
     assert_eq!((get(&soc, "old").as_deref(), get(&soc, "key").as_deref()), (Some("value"), Some("value")));
 }
@@ -343,13 +357,13 @@ fn a_step_dropped_during_its_write_retires_the_bucket() {
     let device = gate();
     let soc = soc_on(&device, config(1));
     put(&soc, "key", "orphan");
-    device.hold_writes(true);
+    device.close(RequestKind::Write);
     let mut step = Box::pin(soc.step(Waiting::Task, NOW));
-    assert!(gate::poll_once(&mut step).is_none());
+    assert!(poll(&mut step).is_none());
     drop(step);
     put(&soc, "key", "newer");
     assert!(!forget(&soc, "key"));
-    device.hold_writes(false);
+    device.open();
     drain(&soc);
     assert_eq!(get(&soc, "key"), None);
     assert_eq!((soc.pending_bytes(), soc.stats().lost_items), (0, 2));

@@ -1,0 +1,333 @@
+//! A trace against the core of the block cache.
+//!
+//! Requests come in order and each is done before the next; cleaning that the core asks for is done at once, between
+//! requests. Blocks of one request that lie side by side on the disk and go there the same way are one operation, as are the
+//! blocks of one cleaning. A block written in part that is not cached is read first, as the volume does.
+
+use block::sets::{Admit, ConfigError, Counters, Read, Sets, SetsConfig, Slot, Streams, Write};
+use workload::block::{BlockKind, BlockRequest};
+
+use super::disk::{Disk, DiskModel};
+
+/// A cache over a disk, in virtual time.
+pub struct Replay {
+    sets: Sets,
+    streams: Streams,
+    disk: Disk,
+    /// What the disk would have been asked without a cache.
+    bare: Disk,
+    requests: u64,
+    /// Blocks that the last requests asked for, as one run.
+    run: Run,
+    seconds: u64,
+    highest_dirty: u64,
+}
+
+/// Blocks side by side that wait to become one operation.
+#[derive(Debug, Clone, Copy, Default)]
+struct Run {
+    first: u64,
+    blocks: u64,
+    kind: RunKind,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+enum RunKind {
+    #[default]
+    Read,
+    Write,
+}
+
+/// What a replay came to.
+#[derive(Debug, Clone)]
+pub struct Summary {
+    /// Requests replayed while counting.
+    pub requests: u64,
+    /// Flashcache's statistics.
+    pub counters: Counters,
+    /// What the disk did.
+    pub disk: Disk,
+    /// What it would have done without a cache.
+    pub bare: Disk,
+    /// Share of the disk's work that the busier half of the sets caused.
+    pub busier_half: f64,
+    /// The same, counting misses alone.
+    pub busier_half_misses: f64,
+    /// For each set, blocks that it missed and blocks that it had cleaned.
+    pub by_set: Vec<(u32, u32)>,
+    /// Dirty blocks at the end.
+    pub dirty_blocks: u64,
+    /// Dirty blocks at the worst moment.
+    pub highest_dirty_blocks: u64,
+    /// Blocks cached at the end.
+    pub held_blocks: u64,
+}
+
+impl Replay {
+    /// An empty cache over an idle disk.
+    ///
+    /// # Errors
+    /// If a setting is out of bounds.
+    pub fn new(config: SetsConfig, disk: DiskModel) -> Result<Self, ConfigError> {
+        Ok(Self {
+            sets: Sets::new(config)?,
+            streams: Streams::new(),
+            disk: Disk::new(disk),
+            bare: Disk::new(disk),
+            requests: 0,
+            run: Run::default(),
+            seconds: 0,
+            highest_dirty: 0,
+        })
+    }
+
+    /// The cache.
+    #[must_use]
+    pub fn sets(&self) -> &Sets {
+        &self.sets
+    }
+
+    /// Begins all counts anew: the cache is warm.
+    pub fn zero_counts(&mut self) {
+        self.sets.zero_counters();
+        self.disk.zero();
+        self.bare.zero();
+        self.requests = 0;
+        self.highest_dirty = self.sets.dirty_blocks();
+    }
+
+    /// One request.
+    pub fn request(&mut self, request: &BlockRequest) {
+        self.requests += 1;
+        self.pass_time(request.time_ns / 1_000_000_000);
+        match request.kind {
+            BlockKind::Read => self.read(request),
+            BlockKind::Write => self.write(request),
+            BlockKind::Discard => self.discard(request),
+            BlockKind::Flush => {}
+        }
+        self.clean();
+    }
+
+    /// What it came to since the counts began.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        let sets = self.sets.geometry().sets;
+        let by_set: Vec<(u32, u32)> = (0..sets)
+            .map(|set| self.sets.set(set).operations)
+            .map(|it| (it.read_misses + it.write_misses, it.cleaned))
+            .collect();
+        let mut counters = *self.sets.counters();
+        counters.disk_reads = self.disk.reads;
+        counters.disk_writes = self.disk.writes;
+        Summary {
+            requests: self.requests,
+            counters,
+            disk: self.disk,
+            bare: self.bare,
+            busier_half: busier_half(
+                by_set.iter().map(|&(missed, cleaned)| u64::from(missed) + u64::from(cleaned)),
+            ),
+            busier_half_misses: busier_half(by_set.iter().map(|&(missed, _)| missed.into())),
+            by_set,
+            dirty_blocks: self.sets.dirty_blocks(),
+            highest_dirty_blocks: self.highest_dirty,
+            held_blocks: self.sets.held_blocks(),
+        }
+    }
+
+    fn pass_time(&mut self, seconds: u64) {
+        if seconds > self.seconds {
+            self.seconds = seconds;
+            self.sets.age(seconds);
+        }
+    }
+
+    fn admit(&mut self, request: &BlockRequest) -> Admit {
+        let limit = self.sets.tuning().sequential_bypass_bytes;
+        let in_stream = limit > 0 && self.streams.see(request.first_byte, request.bytes) > limit;
+        if in_stream { Admit::Sequential } else { Admit::Yes }
+    }
+
+    fn read(&mut self, request: &BlockRequest) {
+        self.bare.read(request.first_byte, request.bytes);
+        let admit = self.admit(request);
+        for block in request.blocks(self.block_bytes()) {
+            match self.sets.read(block, admit) {
+                Read::Hit(_) => self.sets.counters_mut().ssd_reads += 1,
+                Read::Fill { .. } => {
+                    self.sets.counters_mut().ssd_writes += 1;
+                    self.to_disk(RunKind::Read, block);
+                }
+                Read::Around => self.to_disk(RunKind::Read, block),
+            }
+        }
+        self.end_run();
+    }
+
+    fn write(&mut self, request: &BlockRequest) {
+        self.bare.write(request.first_byte, request.bytes);
+        let admit = self.admit(request);
+        let mode = self.sets.tuning().mode;
+        for block in request.blocks(self.block_bytes()) {
+            let (slot, is_new) = match self.sets.write(block, admit) {
+                Write::Hit(slot) => (Some(slot), false),
+                Write::Taken { slot, .. } => (Some(slot), true),
+                Write::Around(stale) => {
+                    self.drop_stale(stale);
+                    (None, false)
+                }
+            };
+            if is_new && !self.is_whole(request, block) {
+                self.end_run();
+                self.to_disk(RunKind::Read, block);
+                self.end_run();
+            }
+            if let Some(slot) = slot {
+                self.sets.counters_mut().ssd_writes += 1;
+                if mode.keeps_dirty() {
+                    self.sets.mark_dirty(slot);
+                }
+            }
+            if slot.is_none() || !mode.keeps_dirty() {
+                self.to_disk(RunKind::Write, block);
+            }
+        }
+        self.end_run();
+        self.highest_dirty = self.highest_dirty.max(self.sets.dirty_blocks());
+    }
+
+    /// Whole blocks leave the cache; those discarded in part stay.
+    fn discard(&mut self, request: &BlockRequest) {
+        for block in request.blocks(self.block_bytes()) {
+            if self.is_whole(request, block)
+                && let Some(slot) = self.sets.find(block)
+            {
+                self.drop_stale(Some(slot));
+                self.sets.counters_mut().trim_blocks += 1;
+            }
+        }
+    }
+
+    fn drop_stale(&mut self, slot: Option<Slot>) {
+        if let Some(slot) = slot {
+            assert!(self.sets.forget(slot), "nothing is under way between requests");
+        }
+    }
+
+    fn clean(&mut self) {
+        let block_bytes = u64::from(self.block_bytes());
+        while let Some(cleaning) = self.sets.next_cleaning() {
+            let blocks = cleaning.slots.len() as u64;
+            self.sets.counters_mut().ssd_reads += blocks;
+            self.disk.write(cleaning.first_block * block_bytes, blocks * block_bytes);
+            self.sets.end_cleaning(&cleaning, true);
+        }
+    }
+
+    fn to_disk(&mut self, kind: RunKind, block: u64) {
+        if self.run.blocks > 0 && self.run.kind == kind && self.run.first + self.run.blocks == block {
+            self.run.blocks += 1;
+            return;
+        }
+        self.end_run();
+        self.run = Run { first: block, blocks: 1, kind };
+    }
+
+    fn end_run(&mut self) {
+        let Run { first, blocks, kind } = std::mem::take(&mut self.run);
+        if blocks == 0 {
+            return;
+        }
+        let block_bytes = u64::from(self.block_bytes());
+        match kind {
+            RunKind::Read => self.disk.read(first * block_bytes, blocks * block_bytes),
+            RunKind::Write => self.disk.write(first * block_bytes, blocks * block_bytes),
+        }
+    }
+
+    fn is_whole(&self, request: &BlockRequest, block: u64) -> bool {
+        let block_bytes = u64::from(self.block_bytes());
+        let first_byte = block * block_bytes;
+        request.first_byte <= first_byte && first_byte + block_bytes <= request.end_byte()
+    }
+
+    fn block_bytes(&self) -> u32 {
+        self.sets.geometry().block_bytes
+    }
+}
+
+/// The share of the work that the busier half of the sets does; of an odd number, the middle one counts half.
+fn busier_half(work: impl Iterator<Item = u64>) -> f64 {
+    let mut work: Vec<u64> = work.collect();
+    let all: u64 = work.iter().sum();
+    work.sort_unstable_by(|a, b| b.cmp(a));
+    let half: u64 = work[..work.len() / 2].iter().sum();
+    let middle = if work.len() % 2 == 1 { work[work.len() / 2] as f64 / 2.0 } else { 0.0 };
+    if all == 0 { 0.5 } else { (half as f64 + middle) / all as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use block::sets::Preset;
+
+    use super::*;
+
+    fn replay(config: SetsConfig) -> Replay {
+        Replay::new(config, DiskModel::default()).unwrap()
+    }
+
+    fn ask(kind: BlockKind, first_byte: u64, bytes: u64) -> BlockRequest {
+        BlockRequest { time_ns: 0, kind, first_byte, bytes }
+    }
+
+    #[test]
+    fn missed_blocks_of_one_request_are_one_operation_and_hits_split_it() {
+        let mut replay = replay(Preset::V2.config(4 << 20));
+        replay.request(&ask(BlockKind::Read, 4096, 4096));
+        assert_eq!(replay.disk.reads, 1);
+        replay.request(&ask(BlockKind::Read, 0, 16384));
+        assert_eq!(replay.disk.reads, 3, "block 1 is cached, so block 0, and blocks 2 and 3");
+        let summary = replay.summary();
+        assert_eq!((summary.counters.reads, summary.counters.read_hits), (5, 1));
+        assert_eq!(summary.bare.reads, 2);
+    }
+
+    #[test]
+    fn a_block_written_in_part_is_read_first_and_only_if_it_is_not_cached() {
+        let mut replay = replay(Preset::V2.config(4 << 20));
+        replay.request(&ask(BlockKind::Write, 512, 512));
+        assert_eq!((replay.disk.reads, replay.disk.writes), (1, 0));
+        replay.request(&ask(BlockKind::Write, 1024, 512));
+        assert_eq!(replay.disk.reads, 1);
+        replay.request(&ask(BlockKind::Write, 4096, 4096));
+        assert_eq!(replay.disk.reads, 1, "a whole block needs nothing of the disk");
+    }
+
+    #[test]
+    fn dirty_blocks_above_the_threshold_are_cleaned_with_their_neighbours() {
+        let mut replay = replay(Preset::V2.config(2 << 20));
+        // A fifth of 512 is 102: the 103rd is one too many, and its neighbours go with the oldest.
+        (0..102).for_each(|block| replay.request(&ask(BlockKind::Write, block * 8192, 4096)));
+        assert_eq!(replay.disk.writes, 0);
+        replay.request(&ask(BlockKind::Write, 4096, 4096));
+        assert_eq!((replay.disk.writes, replay.disk.written_bytes), (1, 3 * 4096));
+        assert_eq!(replay.summary().counters.back_merge, 2);
+    }
+
+    #[test]
+    fn discarded_blocks_leave_and_dirty_ones_are_not_written() {
+        let mut replay = replay(Preset::V3.config(2 << 20));
+        replay.request(&ask(BlockKind::Write, 0, 8192));
+        replay.request(&ask(BlockKind::Discard, 0, 6000));
+        assert_eq!((replay.sets.held_blocks(), replay.sets.dirty_blocks()), (1, 1));
+        assert_eq!(replay.disk.operations(), 0);
+    }
+
+    #[test]
+    fn the_busier_half_of_even_and_odd_numbers_of_sets() {
+        assert!((busier_half([1, 1, 1, 1].into_iter()) - 0.5).abs() < 1e-12);
+        assert!((busier_half([4, 0, 0, 4].into_iter()) - 1.0).abs() < 1e-12);
+        assert!((busier_half([2, 2, 2].into_iter()) - 0.5).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,134 @@
+//! Many simulations over one stream of batches, on several threads.
+//!
+//! The caller's thread reads; each worker owns some simulations and gets every batch, by reference. Nobody waits for another
+//! worker: a slow one falls behind by as many batches as its queue holds.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use policy::simulate::{Counts, Simulator};
+
+use super::warmup::Warmed;
+use super::{Batch, Batches, Named, Plan, Row, SimulateError};
+use crate::run::stop::Stop;
+
+/// Batches that may wait for a worker.
+const QUEUE: usize = 2;
+
+/// A simulation in the crew.
+pub(super) struct Seat {
+    policy: String,
+    size_bytes: u64,
+    /// What a request costs, roughly: see [`Named::cost`].
+    cost: u32,
+    simulator: Box<dyn Simulator>,
+    warmed: Warmed,
+}
+
+impl Seat {
+    pub(super) fn new(named: &Named, size_bytes: u64, plan: &Plan) -> Self {
+        Self {
+            policy: named.to_string(),
+            size_bytes,
+            cost: named.cost(),
+            simulator: named.simulator(size_bytes, &plan.settings),
+            warmed: Warmed::new(plan.warmup),
+        }
+    }
+
+    pub(super) fn warmup_requests(&self) -> u64 {
+        self.warmed.warmup_requests(&self.total())
+    }
+
+    pub(super) fn into_row(self) -> Row {
+        let counts = self.warmed.counted(&self.total());
+        Row { policy: self.policy, size_bytes: self.size_bytes, counts }
+    }
+
+    fn total(&self) -> Counts {
+        self.simulator.counts()
+    }
+
+    fn run(&mut self, batch: &Batch) {
+        self.warmed.run(self.simulator.as_mut(), batch);
+    }
+}
+
+/// Runs all seats over all batches. They come back in their order.
+pub(super) fn run(
+    source: &mut dyn Batches,
+    seats: Vec<Seat>,
+    threads: usize,
+    stop: &Stop,
+    mut progress: impl FnMut(u64),
+) -> Result<Vec<Seat>, SimulateError> {
+    let shares = shares(seats, threads);
+    std::thread::scope(|scope| {
+        let (mut queues, mut workers) = (Vec::new(), Vec::new());
+        for share in shares {
+            let (queue, batches) = sync_channel(QUEUE);
+            let worker = std::thread::Builder::new().name("simulate".to_owned());
+            workers.push(worker.spawn_scoped(scope, || work(share, batches)).map_err(SimulateError::Thread)?);
+            queues.push(queue);
+        }
+        let read = feed(source, &queues, stop, &mut progress);
+        drop(queues);
+        let mut seats: Vec<(usize, Seat)> = Vec::new();
+        for worker in workers {
+            seats.extend(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        read?;
+        seats.sort_by_key(|(number, _)| *number);
+        Ok(seats.into_iter().map(|(_, seat)| seat).collect())
+    })
+}
+
+/// Divides the seats among threads, the most costly first, each to whoever has least to do so far.
+fn shares(seats: Vec<Seat>, threads: usize) -> Vec<Vec<(usize, Seat)>> {
+    let mut shares: Vec<(u32, Vec<(usize, Seat)>)> = Vec::new();
+    shares.resize_with(threads.clamp(1, seats.len().max(1)), Default::default);
+    let mut seats: Vec<(usize, Seat)> = seats.into_iter().enumerate().collect();
+    seats.sort_by_key(|(_, seat)| std::cmp::Reverse(seat.cost));
+    for (number, seat) in seats {
+        let (cost, share) = shares.iter_mut().min_by_key(|(cost, _)| *cost).expect("there is a thread");
+        *cost += seat.cost;
+        share.push((number, seat));
+    }
+    shares.into_iter().map(|(_, share)| share).collect()
+}
+
+fn work(mut seats: Vec<(usize, Seat)>, batches: Receiver<Arc<Batch>>) -> Vec<(usize, Seat)> {
+    for batch in batches {
+        seats.iter_mut().for_each(|(_, seat)| seat.run(&batch));
+    }
+    seats
+}
+
+/// Reads batches and hands each to all workers. Batches that all are done with are filled again.
+fn feed(
+    source: &mut dyn Batches,
+    queues: &[SyncSender<Arc<Batch>>],
+    stop: &Stop,
+    progress: &mut impl FnMut(u64),
+) -> Result<(), SimulateError> {
+    let mut used: Vec<Arc<Batch>> = Vec::new();
+    let mut done = 0;
+    while !stop.is_set() {
+        let free = used.iter().position(|batch| Arc::strong_count(batch) == 1);
+        let mut batch = free.map_or_else(Arc::default, |place| used.swap_remove(place));
+        let filled = Arc::get_mut(&mut batch).expect("nobody else holds it");
+        if !source.next(filled)? {
+            break;
+        }
+        done += batch.accesses.len() as u64;
+        for queue in queues {
+            if queue.send(Arc::clone(&batch)).is_err() {
+                // A worker panicked; joining it tells.
+                return Ok(());
+            }
+        }
+        used.push(batch);
+        progress(done);
+    }
+    Ok(())
+}

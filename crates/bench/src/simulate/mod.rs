@@ -1,0 +1,193 @@
+//! Hit ratios of policies at sizes over a trace: no engine, no device.
+//!
+//! A [`Plan`] says what to simulate. The trace is read once: keys are numbered and requests made up into batches
+//! ([`numbered`]), which all simulations run over at the same time ([`crew`]). Where something must be known of the whole
+//! trace before (its footprint, next uses) it is surveyed and laid down in a temporary file first ([`spool`]).
+//! [`policies`] is the table of names; [`report`] says what came of it.
+
+mod crew;
+mod numbered;
+pub mod policies;
+pub mod report;
+mod spool;
+mod warmup;
+
+use std::io;
+
+use policy::UnknownName;
+use policy::simulate::{Access, Counts};
+use workload::trace::{Accesses, ReadReport, TraceError};
+
+pub use numbered::Totals;
+pub use policies::Named;
+pub use policy::simulate::{RuleBook, Settings, SizeOnHit};
+pub use warmup::Warmup;
+pub use workload::trace::{OnBadRow, OpenOptions, PageSize, ZeroSize, open};
+
+use crate::run::stop::Stop;
+use crew::Seat;
+use numbered::Numbered;
+use spool::Spool;
+
+/// What to simulate.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The policies.
+    pub policies: Vec<Named>,
+    /// The sizes that each is simulated at.
+    pub sizes: Vec<Size>,
+    /// Rules that are common to all.
+    pub settings: Settings,
+    /// What is left out at the beginning.
+    pub warmup: Warmup,
+    /// Every object has the size of its first request for ever.
+    pub first_size: bool,
+    /// Threads that simulate.
+    pub threads: usize,
+}
+
+/// How large a cache is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Size {
+    /// So many bytes.
+    Bytes(u64),
+    /// A share of the trace's footprint: of the bytes that all its objects take together, each as large as at first.
+    Footprint(f64),
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// One a policy and size, policies first.
+    pub rows: Vec<Row>,
+    /// What is in the trace.
+    pub totals: Totals,
+    /// Requests that warmed up and were not counted.
+    pub warmup_requests: u64,
+    /// How reading went.
+    pub read: ReadReport,
+    /// Somebody stopped it early: the counts are of what was seen until then.
+    pub was_stopped: bool,
+}
+
+/// A policy at a size.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// The policy as it was named.
+    pub policy: String,
+    /// Bytes of the cache.
+    pub size_bytes: u64,
+    /// Counts after warming up.
+    pub counts: Counts,
+}
+
+/// Why nothing was simulated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimulateError {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// A name that is no policy's.
+    #[error(transparent)]
+    Policy(#[from] UnknownName),
+    /// The temporary file that holds what must be read twice.
+    #[error("the temporary file in {}: {source} (TMPDIR chooses another folder)", folder.display())]
+    Spool {
+        /// Where it is.
+        folder: std::path::PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// There is nothing in the trace.
+    #[error("the trace has no requests")]
+    Empty,
+    /// A share of the footprint that is less than a byte.
+    #[error("a cache of {percent} % of the footprint ({footprint_bytes} bytes) has no byte")]
+    NoByte {
+        /// The share.
+        percent: f64,
+        /// The footprint.
+        footprint_bytes: u64,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] io::Error),
+}
+
+/// Requests to be made, and when each object is asked for next where that is known.
+#[derive(Debug, Default)]
+struct Batch {
+    accesses: Vec<Access>,
+    next_uses: Vec<u64>,
+}
+
+/// Something that hands out the trace in batches.
+trait Batches {
+    /// The next batch in place of what is there; false at the end, with an empty batch.
+    fn next(&mut self, batch: &mut Batch) -> Result<bool, SimulateError>;
+}
+
+/// Accesses in a batch: 16 bytes each, so that a batch stays in the processor's second cache.
+const BATCH_ACCESSES: usize = 1 << 15;
+
+/// Simulates what is planned over `trace`. `progress` is told how many requests were made, of how many where that is known.
+///
+/// # Errors
+/// The trace cannot be read, or the machine lacks what it takes.
+pub fn run(
+    plan: &Plan,
+    trace: Box<dyn Accesses>,
+    stop: &Stop,
+    mut progress: impl FnMut(u64, Option<u64>),
+) -> Result<Outcome, SimulateError> {
+    let mut numbered = Numbered::new(trace, plan.first_size);
+    let needs_future = plan.policies.iter().any(|named| named.needs_future());
+    let needs_footprint = plan.sizes.iter().any(|size| matches!(size, Size::Footprint(_)));
+    let seats = if needs_future || needs_footprint {
+        let mut spool = Spool::of(&mut numbered, needs_future, stop, |done| progress(done, None))?;
+        let total = numbered.totals().accesses;
+        let seats = seats(plan, Some(numbered.totals().footprint_bytes))?;
+        crew::run(&mut spool, seats, plan.threads, stop, |done| progress(done, Some(total)))?
+    } else {
+        let seats = seats(plan, None)?;
+        crew::run(&mut numbered, seats, plan.threads, stop, |done| progress(done, None))?
+    };
+    let totals = numbered.totals();
+    if totals.accesses == 0 {
+        return Err(SimulateError::Empty);
+    }
+    Ok(Outcome {
+        warmup_requests: seats.first().map_or(0, Seat::warmup_requests),
+        rows: seats.into_iter().map(Seat::into_row).collect(),
+        totals,
+        read: numbered.report().clone(),
+        was_stopped: stop.is_set(),
+    })
+}
+
+/// An empty cache for each policy and size.
+fn seats(plan: &Plan, footprint_bytes: Option<u64>) -> Result<Vec<Seat>, SimulateError> {
+    let mut seats = Vec::new();
+    for named in &plan.policies {
+        for size in &plan.sizes {
+            let size_bytes = size.bytes(footprint_bytes.unwrap_or(0))?;
+            seats.push(Seat::new(named, size_bytes, plan));
+        }
+    }
+    Ok(seats)
+}
+
+impl Size {
+    /// Bytes of a cache over a trace of this footprint, rounded down.
+    fn bytes(self, footprint_bytes: u64) -> Result<u64, SimulateError> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            Self::Footprint(share) => match (footprint_bytes as f64 * share) as u64 {
+                0 if footprint_bytes == 0 => Err(SimulateError::Empty),
+                0 => Err(SimulateError::NoByte { percent: share * 100.0, footprint_bytes }),
+                bytes => Ok(bytes),
+            },
+        }
+    }
+}

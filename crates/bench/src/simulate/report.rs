@@ -1,0 +1,138 @@
+//! Results of simulations as JSON, CSV and a table for people.
+
+use std::fmt::Write as _;
+
+use policy::simulate::Counts;
+use serde_json::{Value, json};
+
+use super::{Outcome, Row};
+use crate::report::text::grouped;
+
+impl Row {
+    /// Hits over requests; `None` where none was counted.
+    #[must_use]
+    pub fn object_hit_ratio(&self) -> Option<f64> {
+        ratio(self.counts.hits, self.counts.requests)
+    }
+
+    /// Bytes of hits over bytes of requests.
+    #[must_use]
+    pub fn byte_hit_ratio(&self) -> Option<f64> {
+        ratio(self.counts.hit_weight, self.counts.weight)
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// The result's keys in JSON.
+#[must_use]
+pub fn json(outcome: &Outcome) -> Value {
+    let Outcome { rows, totals, warmup_requests, read, was_stopped } = outcome;
+    json!({
+        "trace": {
+            "format": read.format,
+            "accesses": totals.accesses,
+            "requests": totals.requests,
+            "objects": totals.objects,
+            "footprint_bytes": totals.footprint_bytes,
+            "bad_rows": read.bad_rows,
+            "zero_sizes": read.zero_sizes,
+            "backward_times": read.backward_times,
+            "clamped_sizes": totals.clamped_sizes,
+        },
+        "warmup_requests": warmup_requests,
+        "was_stopped": was_stopped,
+        "rows": rows.iter().map(row_json).collect::<Vec<_>>(),
+    })
+}
+
+fn row_json(row: &Row) -> Value {
+    let Counts { requests, hits, weight, hit_weight, inserts, insert_weight, .. } = row.counts;
+    json!({
+        "policy": row.policy,
+        "size_bytes": row.size_bytes,
+        "requests": requests,
+        "hits": hits,
+        "object_hit_ratio": row.object_hit_ratio(),
+        "byte_hit_ratio": row.byte_hit_ratio(),
+        "requested_bytes": weight,
+        "hit_bytes": hit_weight,
+        "inserts": inserts,
+        "inserted_bytes": insert_weight,
+    })
+}
+
+/// The rows as CSV with a header.
+#[must_use]
+pub fn csv(outcome: &Outcome) -> String {
+    let mut out = "policy,size_bytes,requests,hits,object_hit_ratio,byte_hit_ratio\n".to_owned();
+    let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.6}"));
+    for row in &outcome.rows {
+        let (objects, bytes) = (ratio(row.object_hit_ratio()), ratio(row.byte_hit_ratio()));
+        let Row { policy, size_bytes, counts } = row;
+        let _ = writeln!(out, "{policy},{size_bytes},{},{},{objects},{bytes}", counts.requests, counts.hits);
+    }
+    out
+}
+
+/// Two tables for people: policies down, sizes across.
+#[must_use]
+pub fn text(outcome: &Outcome) -> String {
+    let totals = &outcome.totals;
+    let mut out = format!(
+        "{} requests for {} objects of {} in all; the first {} warmed up and were not counted\n",
+        grouped(totals.requests),
+        grouped(totals.objects),
+        bytes(totals.footprint_bytes),
+        grouped(outcome.warmup_requests),
+    );
+    if outcome.was_stopped {
+        out += "stopped early: the ratios are of what was seen until then\n";
+    }
+    out += "\nobject hit ratio\n";
+    table(&mut out, &outcome.rows, Row::object_hit_ratio);
+    out += "\nbyte hit ratio\n";
+    table(&mut out, &outcome.rows, Row::byte_hit_ratio);
+    out
+}
+
+fn table(out: &mut String, rows: &[Row], ratio: fn(&Row) -> Option<f64>) {
+    let policies = rows.chunk_by(|a, b| a.policy == b.policy);
+    let width = rows.iter().map(|row| row.policy.len()).max().unwrap_or(0).max(8);
+    for (number, of_policy) in policies.enumerate() {
+        if number == 0 {
+            let _ = write!(out, "  {:width$}", "");
+            of_policy.iter().for_each(|row| {
+                let _ = write!(out, " {:>10}", bytes(row.size_bytes));
+            });
+            out.push('\n');
+        }
+        let _ = write!(out, "  {:width$}", of_policy[0].policy);
+        for row in of_policy {
+            let shown = ratio(row).map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.6}"));
+            let _ = write!(out, " {shown:>10}");
+        }
+        out.push('\n');
+    }
+}
+
+/// Bytes in the largest unit that leaves at least 1.
+#[must_use]
+pub fn bytes(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let place = (bytes.checked_ilog2().unwrap_or(0) / 10).min(5);
+    if place == 0 {
+        return format!("{bytes} B");
+    }
+    let value = bytes as f64 / (1_u64 << (10 * place)) as f64;
+    let decimals = if value < 10.0 {
+        2
+    } else if value < 100.0 {
+        1
+    } else {
+        0
+    };
+    format!("{value:.decimals$} {}", units[place as usize])
+}

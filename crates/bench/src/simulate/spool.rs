@@ -1,0 +1,154 @@
+//! A numbered trace in a temporary file: for what must be known of all of it before the first request is made.
+//!
+//! ```text
+//! accesses.tmp    one record of 12 bytes an access: object, weight, seconds (u32 each, the machine's order);
+//!                 the top bit of the seconds marks a removal
+//! next_uses.tmp   one u32 an access: the number of the next one for the same object, u32::MAX for never
+//! ```
+//!
+//! Next uses are found by reading backwards, with four bytes an object and not one an access in memory. Both files are
+//! unlinked as soon as they are made, and gone with the process.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+
+use policy::eviction::clairvoyant;
+use policy::simulate::Access;
+
+use super::numbered::Numbered;
+use super::{BATCH_ACCESSES, Batch, Batches, SimulateError};
+use crate::run::stop::Stop;
+
+const RECORD_BYTES: usize = 12;
+const REMOVAL: u32 = 1 << 31;
+const NEVER: u32 = u32::MAX;
+
+/// The files, read from the beginning.
+pub(super) struct Spool {
+    accesses: File,
+    next_uses: Option<File>,
+    count: u64,
+    next: u64,
+    bytes: Vec<u8>,
+}
+
+impl Spool {
+    /// Lays down all that `numbered` has.
+    pub(super) fn of(
+        numbered: &mut Numbered,
+        with_next_uses: bool,
+        stop: &Stop,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Self, SimulateError> {
+        let mut accesses = temporary()?;
+        let (mut batch, mut bytes, mut count) = (Batch::default(), Vec::new(), 0);
+        while !stop.is_set() && numbered.next(&mut batch)? {
+            bytes.clear();
+            batch.accesses.iter().for_each(|access| bytes.extend_from_slice(&encode(access)));
+            accesses.write_all(&bytes).map_err(failed)?;
+            count += batch.accesses.len() as u64;
+            progress(count);
+        }
+        let mut spool = Self { accesses, next_uses: None, count, next: 0, bytes };
+        if with_next_uses {
+            spool.find_next_uses(numbered.totals().objects)?;
+        }
+        Ok(spool)
+    }
+
+    /// From the last access to the first: the next use of an object is the one that was met before.
+    fn find_next_uses(&mut self, objects: u64) -> Result<(), SimulateError> {
+        if self.count >= u64::from(NEVER) {
+            let words = "clairvoyant policies need a trace of fewer than 2^32 accesses";
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, words)));
+        }
+        let file = temporary()?;
+        let mut seen = vec![NEVER; objects as usize];
+        let mut batch = Batch::default();
+        let mut end = self.count;
+        while end > 0 {
+            let start = end.saturating_sub(BATCH_ACCESSES as u64);
+            self.read(start..end, &mut batch)?;
+            self.bytes.resize((end - start) as usize * 4, 0);
+            let places =
+                self.bytes.chunks_exact_mut(4).zip(&batch.accesses).zip(start as u32..end as u32).rev();
+            for ((place, access), number) in places {
+                let next = std::mem::replace(&mut seen[access.object as usize], number);
+                place.copy_from_slice(&next.to_ne_bytes());
+            }
+            file.write_all_at(&self.bytes, start * 4).map_err(failed)?;
+            end = start;
+        }
+        self.next_uses = Some(file);
+        Ok(())
+    }
+
+    fn read(&mut self, range: std::ops::Range<u64>, batch: &mut Batch) -> Result<(), SimulateError> {
+        self.bytes.resize((range.end - range.start) as usize * RECORD_BYTES, 0);
+        let at = range.start * RECORD_BYTES as u64;
+        self.accesses.read_exact_at(&mut self.bytes, at).map_err(failed)?;
+        batch.accesses.clear();
+        batch.accesses.extend(self.bytes.chunks_exact(RECORD_BYTES).map(decode));
+        Ok(())
+    }
+
+    fn read_next_uses(
+        &mut self,
+        range: std::ops::Range<u64>,
+        batch: &mut Batch,
+    ) -> Result<(), SimulateError> {
+        batch.next_uses.clear();
+        let Some(file) = &self.next_uses else { return Ok(()) };
+        self.bytes.resize((range.end - range.start) as usize * 4, 0);
+        file.read_exact_at(&mut self.bytes, range.start * 4).map_err(failed)?;
+        let numbers = self.bytes.chunks_exact(4).map(|bytes| word(bytes, 0));
+        batch.next_uses.extend(numbers.map(|number| match number {
+            NEVER => clairvoyant::NEVER,
+            number => u64::from(number),
+        }));
+        Ok(())
+    }
+}
+
+impl Batches for Spool {
+    fn next(&mut self, batch: &mut Batch) -> Result<bool, SimulateError> {
+        let range = self.next..self.count.min(self.next + BATCH_ACCESSES as u64);
+        self.next = range.end;
+        self.read(range.clone(), batch)?;
+        self.read_next_uses(range, batch)?;
+        Ok(!batch.accesses.is_empty())
+    }
+}
+
+fn encode(access: &Access) -> [u8; RECORD_BYTES] {
+    let seconds = access.now_seconds.min(REMOVAL - 1) | if access.is_removal { REMOVAL } else { 0 };
+    let mut record = [0; RECORD_BYTES];
+    for (place, word) in record.chunks_exact_mut(4).zip([access.object, access.weight, seconds]) {
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+    record
+}
+
+fn decode(record: &[u8]) -> Access {
+    let seconds = word(record, 2);
+    Access {
+        object: word(record, 0),
+        weight: word(record, 1),
+        now_seconds: seconds & !REMOVAL,
+        is_removal: seconds & REMOVAL != 0,
+    }
+}
+
+fn word(bytes: &[u8], number: usize) -> u32 {
+    let bytes = bytes[number * 4..number * 4 + 4].try_into();
+    u32::from_ne_bytes(bytes.expect("four bytes"))
+}
+
+fn temporary() -> Result<File, SimulateError> {
+    tempfile::tempfile().map_err(failed)
+}
+
+fn failed(source: io::Error) -> SimulateError {
+    SimulateError::Spool { folder: std::env::temp_dir(), source }
+}

@@ -1,0 +1,140 @@
+//! What is left out at the beginning, while a cache is emptier than it will ever be again.
+
+use policy::simulate::{Counts, Simulator};
+
+use super::Batch;
+
+/// How much is not counted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Warmup {
+    /// So many accesses.
+    Accesses(u64),
+    /// A share of all accesses, 0..1, rounded down to a step of at most a 512th of them: how many there are shows at the end.
+    Share(f64),
+}
+
+/// Marks kept; then every other is dropped and the step doubles.
+const MARKS_AT_MOST: usize = 1024;
+const FIRST_STEP: u64 = 64;
+
+/// Runs a simulation and knows its counts when it was warm.
+pub(super) struct Warmed {
+    warmup: Warmup,
+    seen: u64,
+    /// A share: the counts after 0, 1, 2... steps. A number: the counts at the beginning, and when it was warm.
+    marks: Vec<Counts>,
+    step: u64,
+}
+
+impl Warmed {
+    pub(super) fn new(warmup: Warmup) -> Self {
+        let step = match warmup {
+            Warmup::Accesses(accesses) => accesses,
+            Warmup::Share(_) => FIRST_STEP,
+        };
+        Self { warmup, seen: 0, marks: vec![Counts::default()], step }
+    }
+
+    /// Makes the batch's requests.
+    pub(super) fn run(&mut self, simulator: &mut dyn Simulator, batch: &Batch) {
+        let (mut accesses, mut next_uses) = (&batch.accesses[..], &batch.next_uses[..]);
+        while !accesses.is_empty() {
+            let until_mark = (self.next_mark() - self.seen).min(accesses.len() as u64) as usize;
+            let (now, later) = accesses.split_at(until_mark);
+            let (now_uses, later_uses) = next_uses.split_at(until_mark.min(next_uses.len()));
+            simulator.run(now, now_uses);
+            (accesses, next_uses) = (later, later_uses);
+            self.seen += now.len() as u64;
+            if self.seen == self.next_mark() {
+                self.mark(simulator.counts());
+            }
+        }
+    }
+
+    /// Accesses at which the counts are to be written down next.
+    fn next_mark(&self) -> u64 {
+        match self.warmup {
+            Warmup::Accesses(_) if self.marks.len() > 1 || self.step == 0 => u64::MAX,
+            _ => self.marks.len() as u64 * self.step,
+        }
+    }
+
+    fn mark(&mut self, counts: Counts) {
+        self.marks.push(counts);
+        if self.marks.len() > MARKS_AT_MOST {
+            let mut number = 0;
+            self.marks.retain(|_| {
+                number += 1;
+                number % 2 == 1
+            });
+            self.step *= 2;
+        }
+    }
+
+    /// The counts when it was warm. What has not become warm has nothing to count.
+    fn warm(&self, total: &Counts) -> Counts {
+        match self.warmup {
+            Warmup::Accesses(0) => Counts::default(),
+            Warmup::Accesses(_) => self.marks.get(1).copied().unwrap_or(*total),
+            Warmup::Share(share) => {
+                let place = (share * self.seen as f64 / self.step as f64) as usize;
+                self.marks[place.min(self.marks.len() - 1)]
+            }
+        }
+    }
+
+    /// Requests that were not counted.
+    pub(super) fn warmup_requests(&self, total: &Counts) -> u64 {
+        self.warm(total).requests
+    }
+
+    /// What was counted since it was warm.
+    pub(super) fn counted(&self, total: &Counts) -> Counts {
+        total.since(&self.warm(total))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::eviction::Lru;
+    use policy::simulate::{Access, Simulation};
+
+    use super::*;
+
+    fn counted(warmup: Warmup, accesses: u32, in_batches_of: usize) -> (u64, u64) {
+        let all: Vec<Access> = (0..accesses)
+            .map(|object| Access { object, weight: 1, now_seconds: 0, is_removal: false })
+            .collect();
+        let mut simulation = Simulation::new(Lru::exact(), 10);
+        let mut warmed = Warmed::new(warmup);
+        for batch in all.chunks(in_batches_of) {
+            warmed.run(&mut simulation, &Batch { accesses: batch.to_vec(), next_uses: Vec::new() });
+        }
+        let total = simulation.counts();
+        (warmed.warmup_requests(&total), warmed.counted(&total).requests)
+    }
+
+    #[test]
+    fn a_number_of_accesses_is_left_out_exactly() {
+        for batch in [1, 7, 1000] {
+            assert_eq!(counted(Warmup::Accesses(0), 1000, batch), (0, 1000));
+            assert_eq!(counted(Warmup::Accesses(333), 1000, batch), (333, 667));
+            assert_eq!(counted(Warmup::Accesses(1000), 1000, batch), (1000, 0));
+            assert_eq!(counted(Warmup::Accesses(5000), 1000, batch), (1000, 0));
+        }
+    }
+
+    #[test]
+    fn a_share_is_left_out_to_a_512th() {
+        for accesses in [0, 1, 64, 1000, 65_535, 65_536, 65_537, 200_000] {
+            for batch in [999, 32_768] {
+                let (left_out, counted) = counted(Warmup::Share(0.2), accesses, batch);
+                assert_eq!(left_out + counted, u64::from(accesses));
+                let wanted = f64::from(accesses) * 0.2;
+                assert!(left_out as f64 <= wanted, "{left_out} of {accesses}");
+                let step = (f64::from(accesses) / 512.0).max(64.0);
+                assert!(left_out as f64 > wanted - step - 1.0, "{left_out} of {accesses}");
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Traces as files: what is in one, one in another form, one made up.
+//!
+//! Formats, counting and writing are [`workload::trace`]'s, generators [`workload::generate`]'s. Here they are joined, with
+//! a bar for who waits and JSON for who stores.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+pub use workload::trace::{
+    Accesses, FORMATS, Format, OnBadRow, OpenOptions, PageSize, ReadReport, Survey, Target, TraceError,
+    Written, ZeroSize, open,
+};
+use workload::trace::{WriteError, Writer};
+
+use crate::bar::{Bar, Unit};
+
+/// Why a command on traces failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Read(#[from] TraceError),
+    /// The new one cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// Which trace, and how it is read.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// Its files, in their order.
+    pub paths: Vec<PathBuf>,
+    /// A format's name, or `auto`.
+    pub format: String,
+    /// The rest.
+    pub options: OpenOptions,
+}
+
+impl Input {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn open(&self) -> Result<Box<dyn Accesses>, TraceError> {
+        open(&self.paths, Some(&self.format), &self.options)
+    }
+}
+
+/// Counts what is in a trace.
+///
+/// # Errors
+/// The trace cannot be read.
+pub fn survey(input: &Input, quiet: bool) -> Result<(Survey, ReadReport), Error> {
+    let mut survey = Survey::default();
+    let report = pass(input.open()?.as_mut(), None, quiet, |accesses| {
+        survey.add(accesses);
+        Ok(())
+    })?;
+    Ok((survey, report))
+}
+
+/// Writes accesses into a new file. `total` is their number, where it is known.
+///
+/// # Errors
+/// The accesses cannot be read, or the file cannot be written.
+pub fn write(
+    from: &mut dyn Accesses,
+    total: Option<u64>,
+    to: &Path,
+    target: Target,
+    quiet: bool,
+) -> Result<(Written, ReadReport), Error> {
+    let mut writer = Writer::create(to, target)?;
+    let report = pass(from, total, quiet, |accesses| Ok(writer.write(accesses)?))?;
+    Ok((writer.finish()?, report))
+}
+
+/// Batches between two looks at the bar.
+const BAR_BATCHES: u64 = 64;
+
+/// Goes through all accesses once, with a bar.
+fn pass(
+    from: &mut dyn Accesses,
+    total: Option<u64>,
+    quiet: bool,
+    mut each: impl FnMut(&[workload::trace::Access]) -> Result<(), Error>,
+) -> Result<ReadReport, Error> {
+    let bar = Bar::new(if total.is_some() { Unit::Steps } else { Unit::Told }, quiet);
+    let mut batch = Vec::new();
+    let mut batches = 0u64;
+    while from.next_batch(&mut batch)? {
+        each(&batch)?;
+        batches += 1;
+        if batches.is_multiple_of(BAR_BATCHES) {
+            let done = from.report().accesses;
+            bar.set(done, total.unwrap_or(done), format!("{:.1} M accesses  ", done as f64 / 1e6));
+        }
+    }
+    bar.finish();
+    Ok(from.report().clone())
+}
+
+/// What was surveyed, as the result file has it.
+#[must_use]
+pub fn survey_json(survey: &Survey) -> Value {
+    let range = survey.size_range_bytes.unzip();
+    json!({
+        "requests": survey.requests(),
+        "gets": survey.gets,
+        "sets": survey.sets,
+        "deletes": survey.deletes,
+        "objects": survey.objects(),
+        "footprint_bytes": survey.footprint_bytes,
+        "requested_bytes": survey.requested_bytes,
+        "mean_size_bytes": survey.mean_size_bytes(),
+        "smallest_bytes": range.0,
+        "largest_bytes": range.1,
+        "one_hit_wonder_ratio": survey.one_hit_wonder_ratio(),
+        "compulsory_miss_ratio": survey.compulsory_miss_ratio(),
+        "span_seconds": survey.span_ns() as f64 / 1e9,
+        "size_changes": survey.size_changes,
+        "zipf_exponent": survey.zipf_exponent(),
+    })
+}
+
+/// How reading went, as the result file has it.
+#[must_use]
+pub fn report_json(report: &ReadReport) -> Value {
+    json!({
+        "format": report.format,
+        "rows": report.rows,
+        "accesses": report.accesses,
+        "bad_rows": report.bad_rows,
+        "zero_sizes": report.zero_sizes,
+        "backward_times": report.backward_times,
+        "has_time": report.has_time,
+        "messages": report.messages,
+    })
+}
+
+/// What a new trace lacks of the old one, a line each.
+#[must_use]
+pub fn losses(written: &Written) -> Vec<String> {
+    let all = [
+        (written.deletes_left_out, "deletes were left out: the form has none"),
+        (written.sets_as_gets, "sets became gets: the form has no operations"),
+        (written.ttls_left_out, "accesses lost their time to live"),
+        (written.times_cut, "times were cut to whole seconds"),
+        (
+            written.seconds_taken_off,
+            "seconds were taken off every time: the trace's clock does not fit into 32 bits",
+        ),
+    ];
+    let happened = all.into_iter().filter(|(count, _)| *count > 0);
+    happened.map(|(count, what)| format!("{count} {what}")).collect()
+}
+
+/// What was written, as the result file has it.
+#[must_use]
+pub fn written_json(written: &Written) -> Value {
+    json!({
+        "accesses": written.accesses,
+        "deletes_left_out": written.deletes_left_out,
+        "sets_as_gets": written.sets_as_gets,
+        "ttls_left_out": written.ttls_left_out,
+        "times_cut": written.times_cut,
+        "seconds_taken_off": written.seconds_taken_off,
+    })
+}

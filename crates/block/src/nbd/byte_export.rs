@@ -1,0 +1,237 @@
+//! An export of blocks as one of bytes: requests of any offset and length.
+//!
+//! A write that covers a block in part reads that block, puts its bytes in and writes it back. Meanwhile nobody else may
+//! write to that block, or what he wrote, and was told to be written, would be gone: see [`ranges`](super::ranges).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use device::{ErrorKind, IoBuffer, IoError, IoSlice};
+
+use super::export::{Answer, Caller, Context, Export, Extent, Operation, Shape};
+use super::ranges::{Access, Ranges};
+
+/// Serves an export to clients that know nothing of its blocks.
+pub struct ByteExport {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    blocks: Arc<dyn Export>,
+    block_bytes: u64,
+    ranges: Arc<Ranges>,
+}
+
+impl ByteExport {
+    /// Serves `blocks`.
+    #[must_use]
+    pub fn new(blocks: Arc<dyn Export>) -> Self {
+        let block_bytes = u64::from(blocks.shape().block_bytes);
+        Self { inner: Arc::new(Inner { blocks, block_bytes, ranges: Arc::default() }) }
+    }
+}
+
+impl Export for ByteExport {
+    fn shape(&self) -> Shape {
+        Shape { block_bytes: 1, ..self.inner.blocks.shape() }
+    }
+
+    fn submit(&self, operation: Operation, caller: Caller) {
+        let inner = &self.inner;
+        match operation {
+            Operation::Read { offset, len } => inner.read(offset, len, caller),
+            Operation::Write { offset, data, durable } if inner.is_aligned(offset, data.len() as u64) => {
+                let touched = offset..offset + data.len() as u64;
+                inner.submit_sharing(touched, Operation::Write { offset, data, durable }, caller);
+            }
+            Operation::Write { offset, data, durable } => inner.patch(offset, data, durable, caller),
+            Operation::Zero { offset, len, .. } if inner.is_aligned(offset, len) => {
+                inner.submit_sharing(offset..offset + len, operation, caller);
+            }
+            Operation::Zero { offset, len, may_trim, only_if_fast, durable } => {
+                inner.zero(offset..offset + len, Zero { may_trim, only_if_fast, durable }, caller);
+            }
+            Operation::Trim { offset, len, durable } => {
+                inner.trim(&(offset..offset + len), durable, caller);
+            }
+            Operation::Prefetch { offset, len } => {
+                let around = inner.around(offset..offset + len);
+                let (offset, len) = (around.start, around.end - around.start);
+                inner.blocks.submit(Operation::Prefetch { offset, len }, caller);
+            }
+            Operation::Flush => inner.blocks.submit(Operation::Flush, caller),
+        }
+    }
+
+    fn contexts(&self) -> &[Context] {
+        self.inner.blocks.contexts()
+    }
+
+    fn extents(&self, context: Context, offset: u64, len: u64, most: usize) -> Result<Vec<Extent>, IoError> {
+        let around = self.inner.around(offset..offset + len);
+        let before = offset - around.start;
+        let mut extents =
+            self.inner.blocks.extents(context, around.start, around.end - around.start, most)?;
+        // Extents are made of whole blocks, so the first reaches past where the range starts.
+        if let Some(first) = extents.first_mut() {
+            first.len -= before;
+        }
+        Ok(extents)
+    }
+}
+
+/// How a range is zeroed: as in [`Operation::Zero`].
+#[derive(Clone, Copy)]
+struct Zero {
+    may_trim: bool,
+    only_if_fast: bool,
+    durable: bool,
+}
+
+impl Inner {
+    fn is_aligned(&self, offset: u64, len: u64) -> bool {
+        offset.is_multiple_of(self.block_bytes) && len.is_multiple_of(self.block_bytes)
+    }
+
+    /// The whole blocks that `range` touches.
+    fn around(&self, range: Range<u64>) -> Range<u64> {
+        range.start - range.start % self.block_bytes..range.end.next_multiple_of(self.block_bytes)
+    }
+
+    /// The whole blocks inside `range`; nothing if there are none.
+    fn inside(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        let (start, end) =
+            (range.start.next_multiple_of(self.block_bytes), range.end - range.end % self.block_bytes);
+        (start < end).then_some(start..end)
+    }
+
+    fn submit_sharing(self: &Arc<Self>, touched: Range<u64>, operation: Operation, caller: Caller) {
+        let inner = Arc::clone(self);
+        self.ranges.enter(touched, Access::Shared, move |visit| {
+            let caller = Caller::new(move |answer| {
+                drop(visit);
+                caller.tell(answer);
+            });
+            inner.blocks.submit(operation, caller);
+        });
+    }
+
+    fn read(&self, offset: u64, len: u32, caller: Caller) {
+        if self.is_aligned(offset, u64::from(len)) {
+            return self.blocks.submit(Operation::Read { offset, len }, caller);
+        }
+        let around = self.around(offset..offset + u64::from(len));
+        let before = (offset - around.start) as usize;
+        let cut = Caller::new(move |answer: Answer| {
+            let wanted = before..before + len as usize;
+            caller.tell(answer.and_then(brought).map(|whole| Some(whole.part(wanted))));
+        });
+        let (offset, len) = (around.start, (around.end - around.start) as u32);
+        self.blocks.submit(Operation::Read { offset, len }, cut);
+    }
+
+    /// Writes `data` over a part of the blocks that it touches.
+    fn patch(self: &Arc<Self>, offset: u64, data: IoSlice, durable: bool, caller: Caller) {
+        let range = offset..offset + data.len() as u64;
+        let around = self.around(range.clone());
+        let inner = Arc::clone(self);
+        self.ranges.enter(around.clone(), Access::Alone, move |visit| {
+            let caller = Caller::new(move |answer| {
+                drop(visit);
+                caller.tell(answer);
+            });
+            let whole = IoBuffer::zeroed((around.end - around.start) as usize);
+            let edges = inner.edges(&range);
+            Patch { inner, edges, start: around.start, whole, offset, data, durable, caller }.go_on();
+        });
+    }
+
+    /// Where the blocks begin that `range` covers in part: none, one or two.
+    fn edges(&self, range: &Range<u64>) -> Vec<u64> {
+        let of = |byte: u64| byte - byte % self.block_bytes;
+        let head = (range.start != of(range.start)).then(|| of(range.start));
+        let tail = (range.end != of(range.end)).then(|| of(range.end)).filter(|tail| Some(*tail) != head);
+        head.into_iter().chain(tail).collect()
+    }
+
+    /// Zeros the whole blocks first: should that be refused, nothing was touched.
+    fn zero(self: &Arc<Self>, range: Range<u64>, how: Zero, caller: Caller) {
+        let Zero { may_trim, only_if_fast, durable } = how;
+        let inside = self.inside(&range);
+        let mut steps = Vec::new();
+        if let Some(Range { start, end }) = inside.clone() {
+            steps.push(Operation::Zero { offset: start, len: end - start, may_trim, only_if_fast, durable });
+        }
+        let inside = inside.unwrap_or(range.end..range.end);
+        for edge in [range.start..inside.start, inside.end..range.end] {
+            if !edge.is_empty() {
+                let data = IoBuffer::zeroed((edge.end - edge.start) as usize).into();
+                steps.push(Operation::Write { offset: edge.start, data, durable });
+            }
+        }
+        steps.reverse();
+        self.in_turn(steps, caller);
+    }
+
+    /// Runs `steps` from the last to the first, each after the one before.
+    fn in_turn(self: &Arc<Self>, mut steps: Vec<Operation>, caller: Caller) {
+        let Some(step) = steps.pop() else { return caller.tell(Ok(None)) };
+        let inner = Arc::clone(self);
+        let then = Caller::new(move |answer| match answer {
+            Ok(_) => inner.in_turn(steps, caller),
+            Err(error) => caller.tell(Err(error)),
+        });
+        ByteExport { inner: Arc::clone(self) }.submit(step, then);
+    }
+
+    /// Of blocks covered in part nothing can be forgotten.
+    fn trim(self: &Arc<Self>, range: &Range<u64>, durable: bool, caller: Caller) {
+        let Some(inside) = self.inside(range) else { return caller.tell(Ok(None)) };
+        let (offset, len) = (inside.start, inside.end - inside.start);
+        self.submit_sharing(inside, Operation::Trim { offset, len, durable }, caller);
+    }
+}
+
+/// A write of parts of blocks, with its range to itself.
+struct Patch {
+    inner: Arc<Inner>,
+    /// Blocks still to be read.
+    edges: Vec<u64>,
+    /// Where the first block begins, and the bytes of all of them.
+    start: u64,
+    whole: IoBuffer,
+    offset: u64,
+    data: IoSlice,
+    durable: bool,
+    caller: Caller,
+}
+
+impl Patch {
+    fn go_on(mut self) {
+        let Some(edge) = self.edges.pop() else { return self.write() };
+        let (blocks, block_bytes) = (Arc::clone(&self.inner.blocks), self.inner.block_bytes as usize);
+        let then = Caller::new(move |answer: Answer| match answer.and_then(brought) {
+            Err(error) => self.caller.tell(Err(error)),
+            Ok(block) => {
+                let at = (edge - self.start) as usize;
+                self.whole[at..at + block_bytes].copy_from_slice(&block);
+                self.go_on();
+            }
+        });
+        blocks.submit(Operation::Read { offset: edge, len: block_bytes as u32 }, then);
+    }
+
+    fn write(mut self) {
+        let at = (self.offset - self.start) as usize;
+        self.whole[at..at + self.data.len()].copy_from_slice(&self.data);
+        let write = Operation::Write { offset: self.start, data: self.whole.into(), durable: self.durable };
+        self.inner.blocks.submit(write, self.caller);
+    }
+}
+
+fn brought(bytes: Option<IoSlice>) -> Result<IoSlice, IoError> {
+    bytes.ok_or_else(|| IoError::new(ErrorKind::Medium, "a read brought no bytes"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,386 @@
+//! The life of one connection, on a thread of its own: handshake, requests, and a clean end.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use device::{Clock, IoBuffer};
+
+use super::export::{Answer, Caller, Context, Export, Operation};
+use super::handshake::{Agreed, Handshake, Offer, Step, context_id};
+use super::intake::{Intake, Next};
+use super::link::{Frame, Link, Payload, Until};
+use super::transmission::{Command, MOST_EXTENTS, Refusal, Rules, status_payload};
+use super::wire::{Errno, ReplyHead, RequestHead, chunk};
+
+/// What all connections of a server share.
+pub(super) struct Hall {
+    pub export: Arc<dyn Export>,
+    pub offer: Offer,
+    pub clock: Arc<dyn Clock>,
+    /// How long a client may take to finish what it began: a handshake, a request, taking a reply.
+    pub patience_ns: u64,
+    /// No more requests are taken.
+    pub closing: AtomicBool,
+}
+
+/// How a connection ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The client left, or the server did, with every request answered.
+    Left,
+    /// The client broke the protocol or kept us waiting for too long.
+    Dropped(&'static str),
+    /// The socket failed.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl End {
+    /// What went wrong, if anything did.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Self::Left => None,
+            Self::Dropped(why) => Some(format!("a client was dropped: {why}")),
+            Self::Failed(error) => Some(format!("a client's socket failed: {error}")),
+        }
+    }
+}
+
+/// Requests started before replies are looked after.
+const REQUESTS_AT_ONCE: usize = 64;
+
+/// Serves one client to the end. Every request that was started has ended when this returns.
+pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>) -> End {
+    let (agreed, already) = match shake_hands(hall, link.socket()) {
+        Ok(Some(agreed)) => agreed,
+        Ok(None) => return End::Left,
+        Err(end) => return end,
+    };
+    let has_contexts = !agreed.contexts.is_empty();
+    let rules = Rules { shape: hall.offer.shape, structured: agreed.structured, has_contexts };
+    let talk = Arc::new(Talk { link: Arc::clone(link), rules, contexts: agreed.contexts });
+    let mut server = Server { hall, intake: Intake::new(rules, &already), talk: &talk, amid_since_ns: None };
+    let end = server.run();
+    if let Some(bytes) = server.intake.abandoned_bytes() {
+        link.release(bytes);
+    }
+    if !matches!(end, Ok(())) {
+        link.give_up();
+    }
+    let waited = wait_for_completions(hall, link);
+    end.and(waited).err().unwrap_or(End::Left)
+}
+
+/// What was agreed on, and what came right after it; nothing if the client left.
+fn shake_hands(hall: &Hall, socket: &OwnedFd) -> Result<Option<(Agreed, Vec<u8>)>, End> {
+    let deadline_ns = hall.clock.monotonic_ns().saturating_add(hall.patience_ns);
+    let mut handshake = Handshake::new(&hall.offer);
+    let (mut input, mut output) = (Vec::new(), Vec::new());
+    handshake.greet(&mut output);
+    loop {
+        exchange::send(hall, socket, &mut output, deadline_ns)?;
+        let came = exchange::receive(hall, socket, &mut input, Handshake::MOST_INPUT_BYTES, deadline_ns)?;
+        if came == 0 {
+            return Ok(None);
+        }
+        loop {
+            let (taken, step) = handshake.advance(&input, &mut output);
+            input.drain(..taken);
+            match step {
+                Step::More if taken == 0 => break,
+                Step::More => {}
+                Step::Transmit(agreed) => {
+                    exchange::send(hall, socket, &mut output, deadline_ns)?;
+                    return Ok(Some((agreed, input)));
+                }
+                Step::Close => {
+                    exchange::send(hall, socket, &mut output, deadline_ns)?;
+                    return Ok(None);
+                }
+            }
+            // A flood of options gets its answers as they come and never piles them up.
+            exchange::send(hall, socket, &mut output, deadline_ns)?;
+        }
+    }
+}
+
+/// The transmission's own side of a connection.
+struct Server<'a> {
+    hall: &'a Arc<Hall>,
+    talk: &'a Arc<Talk>,
+    intake: Intake,
+    /// Since when the client owes us the rest of a request, or room for a reply.
+    amid_since_ns: Option<u64>,
+}
+
+/// What replies are made with.
+struct Talk {
+    link: Arc<Link>,
+    rules: Rules,
+    contexts: Vec<Context>,
+}
+
+/// What is to be done after the requests at hand were started.
+enum Then {
+    Read,
+    /// More requests are at hand.
+    GoOn,
+    AwaitRoom,
+    Leave,
+}
+
+impl Server<'_> {
+    fn run(&mut self) -> Result<(), End> {
+        loop {
+            let then = self.start_requests()?;
+            self.talk.link.flush();
+            if self.talk.link.is_broken() {
+                return Err(End::Dropped("it hung up"));
+            }
+            let until = match then {
+                Then::GoOn => continue,
+                Then::Leave => return Ok(()),
+                Then::Read if self.hall.closing.load(Ordering::Acquire) => return Ok(()),
+                Then::Read => Until::Input,
+                Then::AwaitRoom => Until::Room,
+            };
+            let woken = self.talk.link.sleep(until, self.time_left_ns()?)?;
+            if woken.input && !self.read()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the client is still there.
+    fn read(&mut self) -> Result<bool, End> {
+        let socket = self.talk.link.socket();
+        match self.intake.fill(|room| Ok(rustix::io::readv(socket, room)?)) {
+            Ok((0, _)) => Ok(false),
+            Ok(_) => Ok(true),
+            Err(error) if is_passing(&error) => Ok(true),
+            Err(error) => Err(End::Failed(error)),
+        }
+    }
+
+    /// What is left of our patience. None is needed while the client owes nothing.
+    fn time_left_ns(&mut self) -> Result<Option<u64>, End> {
+        if !self.intake.is_amid() && !self.talk.link.is_blocked() {
+            self.amid_since_ns = None;
+            return Ok(None);
+        }
+        let now_ns = self.hall.clock.monotonic_ns();
+        let since_ns = *self.amid_since_ns.get_or_insert(now_ns);
+        match (since_ns + self.hall.patience_ns).checked_sub(now_ns) {
+            Some(left_ns) if left_ns > 0 => Ok(Some(left_ns)),
+            _ => Err(End::Dropped("it kept us waiting")),
+        }
+    }
+
+    fn start_requests(&mut self) -> Result<Then, End> {
+        let link = &self.talk.link;
+        if link.has_backlog() {
+            return Ok(Then::AwaitRoom);
+        }
+        for _ in 0..REQUESTS_AT_ONCE {
+            match self.intake.next(|bytes| link.reserve(bytes)) {
+                Next::Nothing => return Ok(Then::Read),
+                Next::NoRoom => return Ok(Then::AwaitRoom),
+                Next::Lost => return Err(End::Dropped("it sent what is no request")),
+                Next::Request(_, Command::Disconnect, _) => {
+                    link.release(0);
+                    return Ok(Then::Leave);
+                }
+                Next::Request(head, command, payload) => {
+                    self.amid_since_ns = None;
+                    self.start(&head, command, payload);
+                }
+                Next::Refused(cookie, refusal) => self.talk.refuse_unstarted(cookie, &refusal),
+            }
+        }
+        Ok(Then::GoOn)
+    }
+
+    fn start(&self, head: &RequestHead, command: Command, payload: Option<IoBuffer>) {
+        let reply = Reply { talk: Arc::clone(self.talk), head: *head };
+        if self.hall.closing.load(Ordering::Acquire) {
+            return reply.refuse(&Refusal::new(Errno::Shutdown, "the server is going away"));
+        }
+        if let Command::Status { only_one } = command {
+            return reply.status(&*self.hall.export, only_one);
+        }
+        let operation = operation(head, command, payload);
+        self.hall.export.submit(operation, Caller::new(move |answer| reply.tell(answer)));
+    }
+}
+
+fn operation(head: &RequestHead, command: Command, payload: Option<IoBuffer>) -> Operation {
+    let (offset, len) = (head.offset, u64::from(head.length));
+    match command {
+        Command::Read => Operation::Read { offset, len: head.length },
+        Command::Write { durable } => {
+            let data = payload.expect("the intake gives a write with its payload").into();
+            Operation::Write { offset, data, durable }
+        }
+        Command::Zero { may_trim, only_if_fast, durable } => {
+            Operation::Zero { offset, len, may_trim, only_if_fast, durable }
+        }
+        Command::Trim { durable } => Operation::Trim { offset, len, durable },
+        Command::Prefetch => Operation::Prefetch { offset, len },
+        Command::Flush => Operation::Flush,
+        Command::Status { .. } | Command::Disconnect => unreachable!("answered without the export's doing"),
+    }
+}
+
+/// A request that waits for its outcome.
+struct Reply {
+    talk: Arc<Talk>,
+    head: RequestHead,
+}
+
+impl Reply {
+    fn tell(self, answer: Answer) {
+        let rules = &self.talk.rules;
+        match answer {
+            Ok(Some(bytes)) => self.end(rules.data(&self.head), Payload::Data(bytes)),
+            Ok(None) => self.end(rules.done(self.head.cookie), Payload::None),
+            Err(error) => self.refuse(&Refusal::from(&error)),
+        }
+    }
+
+    fn refuse(&self, refusal: &Refusal) {
+        let (head, words) = self.talk.rules.refusal(self.head.cookie, refusal);
+        self.end(head, Payload::Words(words));
+    }
+
+    /// A chunk for each context, with the last of which the request ends.
+    fn status(&self, export: &dyn Export, only_one: bool) {
+        let (offset, length) = (self.head.offset, self.head.length);
+        let most = if only_one { 1 } else { MOST_EXTENTS };
+        let contexts = &self.talk.contexts;
+        for (i, context) in contexts.iter().enumerate() {
+            let extents = match export.extents(*context, offset, u64::from(length), most) {
+                Ok(extents) => extents,
+                Err(error) => return self.refuse(&Refusal::from(&error)),
+            };
+            let words = status_payload(context_id(*context), &extents, length, only_one);
+            let is_last = i + 1 == contexts.len();
+            let flags = if is_last { chunk::DONE } else { 0 };
+            let head = ReplyHead::chunk(self.head.cookie, flags, chunk::BLOCK_STATUS, words.len() as u32);
+            if is_last {
+                self.end(head, Payload::Words(words));
+            } else {
+                let frame = Frame { head, payload: Payload::Words(words), ends: 0, reserved_bytes: 0 };
+                self.talk.link.send(frame);
+            }
+        }
+    }
+
+    fn end(&self, head: ReplyHead, payload: Payload) {
+        let reserved_bytes = self.head.buffer_bytes();
+        self.talk.link.send(Frame { head, payload, ends: 1, reserved_bytes });
+    }
+}
+
+impl Talk {
+    /// Answers a request for which nothing was reserved.
+    fn refuse_unstarted(&self, cookie: u64, refusal: &Refusal) {
+        let (head, words) = self.rules.refusal(cookie, refusal);
+        self.link.send(Frame { head, payload: Payload::Words(words), ends: 0, reserved_bytes: 0 });
+    }
+}
+
+/// Requests that were started end by themselves; their replies are sent if the client takes them in time.
+fn wait_for_completions(hall: &Hall, link: &Link) -> Result<(), End> {
+    let mut deadline_ns = hall.clock.monotonic_ns().saturating_add(hall.patience_ns);
+    let mut end = Ok(());
+    loop {
+        link.flush();
+        if link.is_idle() {
+            return end;
+        }
+        let left_ns = deadline_ns.saturating_sub(hall.clock.monotonic_ns());
+        let is_stuck = link.is_blocked() && left_ns == 0;
+        if is_stuck {
+            end = Err(End::Dropped("it did not take its replies"));
+            link.give_up();
+        } else if !link.is_blocked() {
+            // The medium may take as long as it takes: only a client is waited for in vain.
+            deadline_ns = hall.clock.monotonic_ns().saturating_add(hall.patience_ns);
+        }
+        let timeout_ns = link.is_blocked().then_some(left_ns);
+        if let Err(error) = link.sleep(Until::End, timeout_ns) {
+            link.give_up();
+            end = Err(error.into());
+        }
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Sending and receiving with a deadline, for the handshake.
+mod exchange {
+    use std::os::fd::OwnedFd;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::{End, Hall};
+
+    pub fn send(hall: &Hall, socket: &OwnedFd, bytes: &mut Vec<u8>, deadline_ns: u64) -> Result<(), End> {
+        while !bytes.is_empty() {
+            match rustix::io::write(socket, bytes) {
+                Ok(sent) => drop(bytes.drain(..sent)),
+                Err(rustix::io::Errno::AGAIN) => wait(hall, socket, PollFlags::OUT, deadline_ns)?,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(End::Failed(errno.into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what has come to `bytes`, which never grow longer than `most`. How much it was.
+    pub fn receive(
+        hall: &Hall,
+        socket: &OwnedFd,
+        bytes: &mut Vec<u8>,
+        most: usize,
+        deadline_ns: u64,
+    ) -> Result<usize, End> {
+        let mut room = [0; 4096];
+        let free = (most - bytes.len()).min(room.len());
+        loop {
+            match rustix::io::read(socket, &mut room[..free]) {
+                Ok(came) => {
+                    bytes.extend(&room[..came]);
+                    return Ok(came);
+                }
+                Err(rustix::io::Errno::AGAIN) => wait(hall, socket, PollFlags::IN, deadline_ns)?,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(End::Failed(errno.into())),
+            }
+        }
+    }
+
+    fn wait(hall: &Hall, socket: &OwnedFd, events: PollFlags, deadline_ns: u64) -> Result<(), End> {
+        let left_ns = deadline_ns.saturating_sub(hall.clock.monotonic_ns());
+        let stops = hall.closing.load(std::sync::atomic::Ordering::Acquire);
+        if left_ns == 0 || stops {
+            return Err(End::Dropped("it did not finish the handshake"));
+        }
+        // Looking up now and then whether the server stops is cheaper than a bell in every handshake.
+        let pause_ns = left_ns.min(100_000_000);
+        let pause = Timespec { tv_sec: 0, tv_nsec: pause_ns.cast_signed() };
+        match poll(&mut [PollFd::new(socket, events)], Some(&pause)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(errno) => Err(End::Failed(errno.into())),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Any device as an export, in the device's own blocks.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use device::{Completion, Device, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, PlacementHandle, Request};
+
+use super::export::{Answer, Caller, Context, Export, Extent, Operation, Shape};
+use super::pieces::{self, Piece};
+
+/// Serves a device as it is.
+pub struct DeviceExport {
+    device: Arc<dyn Device>,
+    geometry: Geometry,
+    zeros: Arc<IoBuffer>,
+}
+
+/// Zeros written with one request.
+const ZEROS_BYTES: usize = 1 << 20;
+
+/// What clients are told to prefer where the device has smaller blocks: what file systems and databases write.
+const PREFERRED_BYTES: u32 = 4096;
+
+impl DeviceExport {
+    /// Serves `device`.
+    #[must_use]
+    pub fn new(device: Arc<dyn Device>) -> Self {
+        let geometry = device.geometry();
+        let zeros_bytes = ZEROS_BYTES.clamp(geometry.block_bytes as usize, geometry.max_io_bytes as usize);
+        Self { device, geometry, zeros: Arc::new(IoBuffer::zeroed(zeros_bytes)) }
+    }
+
+    /// What is served.
+    #[must_use]
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    fn read(&self, offset: u64, len: u32, caller: Caller) {
+        let completion = told(caller);
+        let buffer = IoBuffer::zeroed(len as usize);
+        if buffer.len() as u64 <= u64::from(self.geometry.max_io_bytes) {
+            return self.device.submit(Request::Read { offset, buffer }, completion);
+        }
+        let ranges = ranges(buffer.len() as u64, u64::from(self.geometry.max_io_bytes));
+        let pieces = ranges.map(move |range| {
+            let part = IoBuffer::zeroed((range.end - range.start) as usize);
+            let request = Request::Read { offset: offset + range.start, buffer: part };
+            (request, range.start as usize..range.end as usize)
+        });
+        pieces::run(Arc::clone(&self.device), pieces, Some(buffer), completion);
+    }
+
+    fn write(&self, offset: u64, data: IoSlice, caller: Caller) {
+        let completion = told(caller);
+        let placement = PlacementHandle::DEFAULT;
+        if data.len() as u64 <= u64::from(self.geometry.max_io_bytes) {
+            return self.device.submit(Request::Write { offset, data, placement }, completion);
+        }
+        let ranges = ranges(data.len() as u64, u64::from(self.geometry.max_io_bytes));
+        let pieces = ranges.map(move |range| {
+            let part = data.part(range.start as usize..range.end as usize);
+            (Request::Write { offset: offset + range.start, data: part, placement }, 0..0)
+        });
+        pieces::run(Arc::clone(&self.device), pieces, None, completion);
+    }
+
+    /// Trimmed space may read as what it held before, so zeros are written.
+    fn zero(&self, offset: u64, len: u64, caller: Caller) {
+        let zeros = Arc::clone(&self.zeros);
+        let pieces = ranges(len, zeros.len() as u64).map(move |range| -> Piece {
+            let data = IoSlice::new(Arc::clone(&zeros), 0..(range.end - range.start) as usize);
+            let placement = PlacementHandle::DEFAULT;
+            (Request::Write { offset: offset + range.start, data, placement }, 0..0)
+        });
+        pieces::run(Arc::clone(&self.device), pieces, None, told(caller));
+    }
+
+    /// Nothing is promised about trimmed space, so a device that cannot trim has done enough.
+    fn trim(&self, offset: u64, len: u64, caller: Caller) {
+        let forgiving = Caller::new(move |answer: Answer| {
+            caller.tell(match answer {
+                Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+                answer => answer,
+            });
+        });
+        self.device.submit(Request::Trim { offset, len }, told(forgiving));
+    }
+
+    /// A caller that makes the device flush first, if the operation is to be `durable`.
+    fn made_durable(&self, durable: bool, caller: Caller) -> Caller {
+        if !durable {
+            return caller;
+        }
+        let device = Arc::clone(&self.device);
+        Caller::new(move |answer| match answer {
+            Ok(_) => device.submit(Request::Flush, told(caller)),
+            Err(error) => caller.tell(Err(error)),
+        })
+    }
+}
+
+impl Export for DeviceExport {
+    fn shape(&self) -> Shape {
+        let block_bytes = self.geometry.block_bytes;
+        Shape {
+            size_bytes: self.geometry.capacity_bytes,
+            block_bytes,
+            preferred_bytes: block_bytes.max(PREFERRED_BYTES),
+            read_only: false,
+        }
+    }
+
+    fn submit(&self, operation: Operation, caller: Caller) {
+        match operation {
+            Operation::Read { offset, len } => self.read(offset, len, caller),
+            Operation::Write { offset, data, durable } => {
+                self.write(offset, data, self.made_durable(durable, caller));
+            }
+            Operation::Zero { only_if_fast: true, .. } => {
+                let words = "this device has no quicker way than writing zeros";
+                caller.tell(Err(IoError::new(ErrorKind::Unsupported, words)));
+            }
+            Operation::Zero { offset, len, durable, .. } => {
+                self.zero(offset, len, self.made_durable(durable, caller));
+            }
+            Operation::Trim { offset, len, durable } => {
+                self.trim(offset, len, self.made_durable(durable, caller));
+            }
+            Operation::Prefetch { .. } => caller.tell(Ok(None)),
+            Operation::Flush => self.device.submit(Request::Flush, told(caller)),
+        }
+    }
+
+    fn extents(&self, context: Context, _: u64, len: u64, _: usize) -> Result<Vec<Extent>, IoError> {
+        match context {
+            Context::Allocation => Ok(vec![Extent { len, flags: 0 }]),
+            Context::Dirty | Context::Cached => Err(IoError::new(
+                ErrorKind::Unsupported,
+                format!("a device knows nothing of {}", context.name()),
+            )),
+        }
+    }
+}
+
+/// The completion that tells `caller`.
+fn told(caller: Caller) -> Completion {
+    Completion::new(move |outcome| caller.tell(outcome.map(|buffer| buffer.map(IoSlice::from))))
+}
+
+/// `len` bytes in ranges of at most `most`.
+fn ranges(len: u64, most: u64) -> impl Iterator<Item = Range<u64>> + Send {
+    (0..len.div_ceil(most)).map(move |i| i * most..((i + 1) * most).min(len))
+}

@@ -1,0 +1,211 @@
+//! Whatever bytes come: no panic, no memory beyond the bounds, and the same outcome however the bytes are cut up.
+
+use proptest::prelude::*;
+
+use super::export::{Context, Shape};
+use super::handshake::{Agreed, Handshake, Offer, Step};
+use super::intake::{Intake, Next};
+use super::transmission::Rules;
+use super::wire::{MAX_PAYLOAD_BYTES, OPTION_MAGIC, REQUEST_MAGIC};
+
+const SHAPE: Shape = Shape { size_bytes: 1 << 20, block_bytes: 512, preferred_bytes: 4096, read_only: false };
+
+fn offer() -> Offer {
+    let contexts = vec![Context::Allocation, Context::Dirty];
+    Offer { name: "disk".into(), description: "a disk".into(), shape: SHAPE, contexts }
+}
+
+/// A handshake over `bytes`, given in pieces of `cut`. What was said, what was left, how it ended.
+fn shake_hands(bytes: &[u8], cut: usize) -> (Vec<u8>, usize, Step) {
+    let offer = offer();
+    let mut handshake = Handshake::new(&offer);
+    let (mut said, mut pending, mut left) = (Vec::new(), Vec::new(), bytes);
+    handshake.greet(&mut said);
+    loop {
+        let (taken, step) = handshake.advance(&pending, &mut said);
+        assert!(taken <= pending.len());
+        pending.drain(..taken);
+        if step != Step::More {
+            return (said, pending.len() + left.len(), step);
+        }
+        if taken > 0 {
+            continue;
+        }
+        assert!(pending.len() < Handshake::MOST_INPUT_BYTES, "more is asked for than is ever needed");
+        if left.is_empty() {
+            return (said, pending.len(), step);
+        }
+        let (next, rest) = left.split_at(cut.min(left.len()));
+        pending.extend(next);
+        left = rest;
+    }
+}
+
+fn option(code: u32, data: &[u8]) -> Vec<u8> {
+    let mut bytes = OPTION_MAGIC.to_be_bytes().to_vec();
+    bytes.extend(code.to_be_bytes());
+    bytes.extend((data.len() as u32).to_be_bytes());
+    bytes.extend(data);
+    bytes
+}
+
+/// Sound handshakes: lists, contexts and all.
+fn sessions() -> impl Strategy<Value = Vec<u8>> {
+    let data = prop_oneof![
+        Just(vec![]),
+        Just(b"\0\0\0\x04disk\0\0".to_vec()),
+        Just(b"\0\0\0\0\0\x02\0\x01\0\x02".to_vec()),
+        Just(b"\0\0\0\0\0\0\0\x01\0\0\0\x0fbase:allocation".to_vec()),
+        proptest::collection::vec(any::<u8>(), 0..40),
+    ];
+    let options = proptest::collection::vec((0u32..12, data), 0..12);
+    options.prop_map(|options| {
+        let mut bytes = 3u32.to_be_bytes().to_vec();
+        bytes.extend(options.iter().flat_map(|(code, data)| option(*code, data)));
+        bytes
+    })
+}
+
+/// Sound requests, and some past the end or of no known kind.
+fn requests() -> impl Strategy<Value = Vec<u8>> {
+    let request = (any::<[bool; 5]>(), 0u16..10, any::<u64>(), 0u64..1 << 21, 0u32..20_000);
+    let requests = proptest::collection::vec(request, 0..10);
+    requests.prop_map(|requests| {
+        let mut bytes = Vec::new();
+        for (flags, command, cookie, offset, length) in requests {
+            let flags = (0..5).fold(0u16, |all, i| all | (u16::from(flags[i]) << i));
+            let length = length & !511;
+            bytes.extend(REQUEST_MAGIC.to_be_bytes());
+            bytes.extend(flags.to_be_bytes());
+            bytes.extend(command.to_be_bytes());
+            bytes.extend(cookie.to_be_bytes());
+            bytes.extend((offset & !511).to_be_bytes());
+            bytes.extend(length.to_be_bytes());
+            if command == 1 {
+                bytes.extend(std::iter::repeat_n(cookie as u8, length as usize));
+            }
+        }
+        bytes
+    })
+}
+
+/// Everything the intake makes of `bytes`, given in pieces of `cut`, with room for a request in two of three attempts.
+fn take_in(bytes: &[u8], cut: usize) -> Vec<String> {
+    let rules = Rules { shape: SHAPE, structured: true, has_contexts: true };
+    let (mut intake, mut left, mut seen, mut attempts) = (Intake::new(rules, &[]), bytes, Vec::new(), 0);
+    loop {
+        let next = intake.next(|bytes| {
+            assert!(bytes <= MAX_PAYLOAD_BYTES as usize, "a request may ask for {bytes} bytes of memory");
+            attempts += 1;
+            attempts % 3 != 0
+        });
+        match next {
+            Next::NoRoom => {}
+            Next::Lost => {
+                seen.push("lost".into());
+                return seen;
+            }
+            Next::Request(head, command, payload) => {
+                let payload = payload.map(|payload| payload.to_vec());
+                assert_eq!(payload.as_ref().map_or(0, Vec::len), head.payload_bytes() as usize);
+                seen.push(format!("{head:?} {command:?} {payload:?}"));
+            }
+            Next::Refused(cookie, refusal) => seen.push(format!("{cookie} {refusal:?}")),
+            Next::Nothing if left.is_empty() => return seen,
+            Next::Nothing => {
+                let cut = cut.min(left.len());
+                let (came, _) = intake.fill(|room| Ok(scatter(&left[..cut], room))).unwrap();
+                assert!(came > 0, "there is always room for more");
+                left = &left[came..];
+            }
+        }
+    }
+}
+
+fn scatter(mut bytes: &[u8], room: &mut [std::io::IoSliceMut<'_>]) -> usize {
+    let before = bytes.len();
+    for piece in room {
+        let (head, tail) = bytes.split_at(piece.len().min(bytes.len()));
+        piece[..head.len()].copy_from_slice(head);
+        bytes = tail;
+    }
+    before - bytes.len()
+}
+
+/// `bytes` with some of them replaced.
+fn mutated(strategy: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+    let changes = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
+    (strategy, changes).prop_map(|(mut bytes, changes)| {
+        for (place, byte) in changes {
+            if !bytes.is_empty() {
+                let at = place.index(bytes.len());
+                bytes[at] = byte;
+            }
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_bytes_are_answered_or_hung_up_on(bytes in proptest::collection::vec(any::<u8>(), 0..3000)) {
+        shake_hands(&bytes, 7);
+        take_in(&bytes, 7);
+    }
+
+    #[test]
+    fn a_broken_handshake_is_the_same_however_it_is_cut(bytes in mutated(sessions()), cut in 1usize..50) {
+        let whole = shake_hands(&bytes, bytes.len().max(1));
+        prop_assert_eq!(&whole, &shake_hands(&bytes, cut));
+        let said = whole.0;
+        // Each option is answered with a few hundred bytes at most, however it is made.
+        prop_assert!(said.len() <= 18 + bytes.len() / 16 * 600 + 600);
+    }
+
+    #[test]
+    fn broken_requests_are_the_same_however_they_are_cut(bytes in mutated(requests()), cut in 1usize..9000) {
+        prop_assert_eq!(take_in(&bytes, usize::MAX), take_in(&bytes, cut));
+    }
+}
+
+#[test]
+fn an_option_of_four_gigabytes_is_passed_over_and_not_kept() {
+    let offer = offer();
+    let mut handshake = Handshake::new(&offer);
+    let mut said = Vec::new();
+    assert_eq!(handshake.advance(&3u32.to_be_bytes(), &mut said), (4, Step::More));
+    let mut head = option(6, &[]);
+    head[12..].copy_from_slice(&u32::MAX.to_be_bytes());
+    assert_eq!(handshake.advance(&head, &mut said), (16, Step::More));
+    let mut left = u64::from(u32::MAX);
+    let junk = vec![0; 1 << 20];
+    while left > 0 {
+        let given = left.min(junk.len() as u64) as usize;
+        assert_eq!(handshake.advance(&junk[..given], &mut said), (given, Step::More));
+        left -= given as u64;
+    }
+    assert_eq!(handshake.advance(&option(2, &[]), &mut said), (16, Step::Close), "in step again");
+    assert!(said.len() < 200);
+}
+
+#[test]
+fn contexts_count_only_for_the_export_they_were_set_for() {
+    let set = |name: &[u8]| {
+        let query = b"flashwright:dirty";
+        let counted = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes()[..], bytes].concat();
+        [counted(name), 1u32.to_be_bytes().to_vec(), counted(query)].concat()
+    };
+    let session = |set_name: &[u8], go_name: &[u8]| {
+        let mut go = (go_name.len() as u32).to_be_bytes().to_vec();
+        go.extend(go_name);
+        go.extend([0, 0]);
+        [3u32.to_be_bytes().to_vec(), option(8, &[]), option(10, &set(set_name)), option(7, &go)].concat()
+    };
+    let agreed =
+        |contexts: &[Context]| Step::Transmit(Agreed { structured: true, contexts: contexts.to_vec() });
+    assert_eq!(shake_hands(&session(b"disk", b"disk"), 99).2, agreed(&[Context::Dirty]));
+    assert_eq!(shake_hands(&session(b"", b"disk"), 99).2, agreed(&[]));
+    assert_eq!(shake_hands(&session(b"other", b"disk"), 99).2, agreed(&[]), "no such export: nothing is set");
+}

@@ -1,0 +1,305 @@
+//! From the greeting to the transmission: what the client asks for and what it gets.
+//!
+//! Bytes in, bytes out: no socket is known here. Options that are not understood are answered so and passed over, as the
+//! protocol's fixed newstyle demands; options longer than any that makes sense are passed over without being kept.
+
+use super::export::{Context, Shape};
+use super::wire::{
+    ANSWER_MAGIC, Fields, INIT_MAGIC, MAX_PAYLOAD_BYTES, OPTION_MAGIC, answer, export_flag, handshake_flag,
+    info, option,
+};
+
+/// Longest option kept in memory. A name has at most 4096 bytes, and a list of contexts has a few names.
+const MAX_OPTION_BYTES: usize = 64 << 10;
+
+const OPTION_HEAD_BYTES: usize = 16;
+
+/// What a server has to offer: one export, under its own name and under the empty one, which is the default's.
+#[derive(Debug, Clone)]
+pub(super) struct Offer {
+    pub name: String,
+    pub description: String,
+    pub shape: Shape,
+    pub contexts: Vec<Context>,
+}
+
+/// What both have agreed on when the transmission begins.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Agreed {
+    pub structured: bool,
+    /// In the order of [`Context::ALL`].
+    pub contexts: Vec<Context>,
+}
+
+/// What has become of the handshake.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It goes on.
+    More,
+    /// It is over, and what comes next is a request.
+    Transmit(Agreed),
+    /// It is over, and so is the connection once what was written is sent.
+    Close,
+}
+
+/// A handshake under way.
+pub(super) struct Handshake<'a> {
+    offer: &'a Offer,
+    stage: Stage,
+    no_zeroes: bool,
+    structured: bool,
+    /// The export that contexts were set for: they count only if the client then goes to that one.
+    contexts_of: Vec<u8>,
+    contexts: Vec<Context>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    Flags,
+    Option,
+    /// Bytes of an option that are not kept.
+    Skip(u64),
+}
+
+impl<'a> Handshake<'a> {
+    pub fn new(offer: &'a Offer) -> Self {
+        let (contexts_of, contexts) = (Vec::new(), Vec::new());
+        Self { offer, stage: Stage::Flags, no_zeroes: false, structured: false, contexts_of, contexts }
+    }
+
+    /// What the server says first.
+    pub fn greet(&self, output: &mut Vec<u8>) {
+        output.extend(INIT_MAGIC.to_be_bytes());
+        output.extend(OPTION_MAGIC.to_be_bytes());
+        output.extend((handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES).to_be_bytes());
+    }
+
+    /// The longest input that [`advance`](Self::advance) ever needs at once.
+    pub const MOST_INPUT_BYTES: usize = OPTION_HEAD_BYTES + MAX_OPTION_BYTES;
+
+    /// Takes in the next message if `input` holds all of it, and writes the answer. How many bytes were taken; none if more
+    /// must come first.
+    pub fn advance(&mut self, input: &[u8], output: &mut Vec<u8>) -> (usize, Step) {
+        match self.stage {
+            Stage::Flags => self.take_flags(input),
+            Stage::Option => self.take_option(input, output),
+            Stage::Skip(left) => {
+                let taken = left.min(input.len() as u64);
+                self.stage = if taken == left { Stage::Option } else { Stage::Skip(left - taken) };
+                (taken as usize, Step::More)
+            }
+        }
+    }
+
+    fn take_flags(&mut self, input: &[u8]) -> (usize, Step) {
+        let Some(flags) = Fields(input).u32() else { return (0, Step::More) };
+        let known = u32::from(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
+        if flags & !known != 0 {
+            return (4, Step::Close);
+        }
+        self.no_zeroes = flags & u32::from(handshake_flag::NO_ZEROES) != 0;
+        self.stage = Stage::Option;
+        (4, Step::More)
+    }
+
+    fn take_option(&mut self, input: &[u8], output: &mut Vec<u8>) -> (usize, Step) {
+        let mut fields = Fields(input);
+        let (Some(magic), Some(code), Some(len)) = (fields.u64(), fields.u32(), fields.u32()) else {
+            return (0, Step::More);
+        };
+        if magic != OPTION_MAGIC {
+            return (OPTION_HEAD_BYTES, Step::Close);
+        }
+        if len as usize > MAX_OPTION_BYTES {
+            return self.pass_over(code, len, output);
+        }
+        let Some(data) = fields.0.get(..len as usize) else { return (0, Step::More) };
+        (OPTION_HEAD_BYTES + data.len(), self.answer(code, data, output))
+    }
+
+    fn pass_over(&mut self, code: u32, len: u32, output: &mut Vec<u8>) -> (usize, Step) {
+        if code == option::EXPORT_NAME {
+            return (OPTION_HEAD_BYTES, Step::Close);
+        }
+        refuse(output, code, answer::TOO_BIG, "the option is longer than 64 KiB");
+        self.stage = Stage::Skip(u64::from(len));
+        (OPTION_HEAD_BYTES, Step::More)
+    }
+
+    fn answer(&mut self, code: u32, data: &[u8], output: &mut Vec<u8>) -> Step {
+        match code {
+            option::EXPORT_NAME => return self.export_name(data, output),
+            option::ABORT => {
+                reply(output, code, answer::ACK, &[]);
+                return Step::Close;
+            }
+            option::LIST => self.list(data, output),
+            option::INFO | option::GO => return self.tell(code, data, output),
+            option::STRUCTURED_REPLY if !data.is_empty() => {
+                refuse(output, code, answer::INVALID, "this option has no data");
+            }
+            option::STRUCTURED_REPLY => {
+                self.structured = true;
+                reply(output, code, answer::ACK, &[]);
+            }
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(code, data, output),
+            _ => refuse(output, code, answer::UNSUPPORTED, "this server knows no such option"),
+        }
+        Step::More
+    }
+
+    /// The oldest way in: no answer but the export itself, and no way to refuse but to hang up.
+    fn export_name(&mut self, name: &[u8], output: &mut Vec<u8>) -> Step {
+        if !self.offer.is_called(name) {
+            return Step::Close;
+        }
+        output.extend(self.offer.shape.size_bytes.to_be_bytes());
+        output.extend(self.export_flags().to_be_bytes());
+        if !self.no_zeroes {
+            output.extend([0; 124]);
+        }
+        self.agree(name)
+    }
+
+    fn list(&self, data: &[u8], output: &mut Vec<u8>) {
+        if !data.is_empty() {
+            return refuse(output, option::LIST, answer::INVALID, "this option has no data");
+        }
+        let name = self.offer.name.as_bytes();
+        let mut told = (name.len() as u32).to_be_bytes().to_vec();
+        told.extend(name);
+        reply(output, option::LIST, answer::SERVER, &told);
+        reply(output, option::LIST, answer::ACK, &[]);
+    }
+
+    fn tell(&mut self, code: u32, data: &[u8], output: &mut Vec<u8>) -> Step {
+        let Some((name, asked)) = info_request(data) else {
+            refuse(output, code, answer::INVALID, "the option's data does not add up");
+            return Step::More;
+        };
+        if !self.offer.is_called(name) {
+            refuse(output, code, answer::UNKNOWN, "no export has that name");
+            return Step::More;
+        }
+        self.tell_info(code, &asked, output);
+        reply(output, code, answer::ACK, &[]);
+        if code == option::GO { self.agree(name) } else { Step::More }
+    }
+
+    fn tell_info(&self, code: u32, asked: &[u16], output: &mut Vec<u8>) {
+        let offer = self.offer;
+        let mut tell = |kind: u16, told: &[&[u8]]| {
+            reply(output, code, answer::INFO, &[&kind.to_be_bytes()[..], &told.concat()].concat());
+        };
+        let shape = offer.shape;
+        tell(info::EXPORT, &[&shape.size_bytes.to_be_bytes(), &self.export_flags().to_be_bytes()]);
+        let sizes = [shape.block_bytes, shape.preferred_bytes, MAX_PAYLOAD_BYTES].map(u32::to_be_bytes);
+        tell(info::BLOCK_SIZE, &[sizes.as_flattened()]);
+        if asked.contains(&info::NAME) {
+            tell(info::NAME, &[offer.name.as_bytes()]);
+        }
+        if asked.contains(&info::DESCRIPTION) && !offer.description.is_empty() {
+            tell(info::DESCRIPTION, &[offer.description.as_bytes()]);
+        }
+    }
+
+    fn meta_context(&mut self, code: u32, data: &[u8], output: &mut Vec<u8>) {
+        let setting = code == option::SET_META_CONTEXT;
+        if setting {
+            // Whatever becomes of this request, it replaces the one before.
+            self.contexts.clear();
+        }
+        if setting && !self.structured {
+            return refuse(output, code, answer::INVALID, "contexts need structured replies");
+        }
+        let Some((name, queries)) = context_request(data) else {
+            return refuse(output, code, answer::INVALID, "the option's data does not add up");
+        };
+        if !self.offer.is_called(name) {
+            return refuse(output, code, answer::UNKNOWN, "no export has that name");
+        }
+        let offered = self.offer.contexts.iter().copied();
+        let chosen: Vec<Context> =
+            offered.filter(|context| is_asked_for(*context, &queries, setting)).collect();
+        for context in &chosen {
+            let id = if setting { context_id(*context) } else { 0 };
+            reply(
+                output,
+                code,
+                answer::META_CONTEXT,
+                &[&id.to_be_bytes()[..], context.name().as_bytes()].concat(),
+            );
+        }
+        reply(output, code, answer::ACK, &[]);
+        if setting {
+            (self.contexts_of, self.contexts) = (name.to_vec(), chosen);
+        }
+    }
+
+    fn agree(&mut self, name: &[u8]) -> Step {
+        let mut contexts = std::mem::take(&mut self.contexts);
+        if self.contexts_of != name {
+            contexts.clear();
+        }
+        Step::Transmit(Agreed { structured: self.structured, contexts })
+    }
+
+    fn export_flags(&self) -> u16 {
+        let for_writers = export_flag::SEND_FUA
+            | export_flag::SEND_TRIM
+            | export_flag::SEND_WRITE_ZEROES
+            | export_flag::SEND_FAST_ZERO;
+        export_flag::HAS_FLAGS
+            | export_flag::SEND_FLUSH
+            | export_flag::SEND_CACHE
+            | export_flag::CAN_MULTI_CONN
+            | if self.offer.shape.read_only { export_flag::READ_ONLY } else { for_writers }
+            | if self.structured { export_flag::SEND_DF } else { 0 }
+    }
+}
+
+impl Offer {
+    fn is_called(&self, name: &[u8]) -> bool {
+        name.is_empty() || name == self.name.as_bytes()
+    }
+}
+
+/// The number that stands for a context in the transmission.
+pub(super) fn context_id(context: Context) -> u32 {
+    context as u32
+}
+
+/// To list, a namespace alone asks for all in it, and no query at all for everything. To set, only whole names count.
+fn is_asked_for(context: Context, queries: &[&[u8]], setting: bool) -> bool {
+    let name = context.name().as_bytes();
+    let is_namespace = |query: &[u8]| query.ends_with(b":") && name.starts_with(query);
+    let asked = |query: &&[u8]| *query == name || (!setting && is_namespace(query));
+    queries.iter().any(asked) || (!setting && queries.is_empty())
+}
+
+fn info_request(data: &[u8]) -> Option<(&[u8], Vec<u16>)> {
+    let mut fields = Fields(data);
+    let name = fields.counted()?;
+    let asked: Vec<u16> = (0..fields.u16()?).map(|_| fields.u16()).collect::<Option<_>>()?;
+    fields.0.is_empty().then_some((name, asked))
+}
+
+fn context_request(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
+    let mut fields = Fields(data);
+    let name = fields.counted()?;
+    // Counted by what is there and not by what is said to be there: each query takes four bytes at least.
+    let queries: Vec<&[u8]> = (0..fields.u32()?).map(|_| fields.counted()).collect::<Option<_>>()?;
+    fields.0.is_empty().then_some((name, queries))
+}
+
+fn reply(output: &mut Vec<u8>, code: u32, kind: u32, data: &[u8]) {
+    output.extend(ANSWER_MAGIC.to_be_bytes());
+    output.extend(code.to_be_bytes());
+    output.extend(kind.to_be_bytes());
+    output.extend((data.len() as u32).to_be_bytes());
+    output.extend(data);
+}
+
+fn refuse(output: &mut Vec<u8>, code: u32, kind: u32, why: &str) {
+    reply(output, code, kind, why.as_bytes());
+}

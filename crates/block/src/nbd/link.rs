@@ -1,0 +1,377 @@
+//! One connection as its thread and the completions of its requests share it: replies on their way out.
+//!
+//! A reply is sent by whoever has it, at once and without waking anybody: while the connection's thread sleeps, by the
+//! thread that completes the request. While the connection's thread is awake it sends the replies of many completions
+//! with one call before it sleeps. Only one thread sends at a time; the others leave their replies in the queue, which the
+//! sender empties before it goes.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::bell;
+use super::budget::Budget;
+use super::wire::ReplyHead;
+
+/// A reply, or a part of one.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub head: ReplyHead,
+    pub payload: Payload,
+    /// Requests that end with this frame: one, or none if more frames follow.
+    pub ends: usize,
+    /// What those had taken of the budget.
+    pub reserved_bytes: usize,
+}
+
+/// What follows a head.
+#[derive(Debug)]
+pub(super) enum Payload {
+    None,
+    Words(Vec<u8>),
+    Data(device::IoSlice),
+}
+
+impl Payload {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::None => &[],
+            Self::Words(bytes) => bytes,
+            Self::Data(bytes) => bytes,
+        }
+    }
+}
+
+/// A connection's way out.
+pub(super) struct Link {
+    socket: OwnedFd,
+    /// Rung to wake the connection's thread.
+    bell: Arc<OwnedFd>,
+    budget: Arc<Budget>,
+    limits: InFlight,
+    state: Mutex<State>,
+}
+
+/// Requests started whose replies were not sent yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct InFlight {
+    pub requests: usize,
+    pub bytes: usize,
+}
+
+struct State {
+    queue: VecDeque<Frame>,
+    /// What the sender sends. Gone while somebody is sending.
+    batch: Option<Batch>,
+    in_flight: InFlight,
+    /// Whether the connection's thread will look at the queue before it sleeps.
+    owner_awake: bool,
+    /// Whether the connection's thread waits for requests to end.
+    owner_waits: bool,
+    /// Whether nothing was sent since there was no room for a request.
+    lacks_room: bool,
+    /// Whether the socket takes no more for now.
+    blocked: bool,
+    /// Whether the socket takes no more for ever.
+    broken: bool,
+}
+
+/// Frames being sent, the first of them in part.
+#[derive(Default)]
+struct Batch {
+    frames: VecDeque<Frame>,
+    sent_bytes: usize,
+}
+
+/// What the connection's thread sleeps for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Until {
+    /// Something has come from the client.
+    Input,
+    /// A request that found no room may find some now.
+    Room,
+    /// Requests under way have ended.
+    End,
+}
+
+/// Why the connection's thread has woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Woken {
+    /// There may be something to read.
+    pub input: bool,
+}
+
+/// Frames sent with one call: their heads and payloads stay below the system's limit of 1024 pieces.
+const FRAMES_AT_ONCE: usize = 64;
+
+impl Link {
+    pub fn new(socket: OwnedFd, budget: Arc<Budget>, limits: InFlight) -> io::Result<Self> {
+        let state = State {
+            queue: VecDeque::new(),
+            batch: Some(Batch::default()),
+            in_flight: InFlight::default(),
+            owner_awake: true,
+            owner_waits: false,
+            lacks_room: false,
+            blocked: false,
+            broken: false,
+        };
+        Ok(Self { socket, bell: Arc::new(bell::new()?), budget, limits, state: Mutex::new(state) })
+    }
+
+    pub fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Ends the connection for the client too, however many still hold the link.
+    pub fn hang_up(&self) {
+        // A client that has hung up first has done it for us.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+
+    /// Wakes the connection's thread.
+    pub fn ring(&self) {
+        bell::ring(&self.bell);
+    }
+
+    /// Whether one more request that needs `bytes` may be started; it then counts as started.
+    pub fn reserve(&self, bytes: usize) -> bool {
+        let mut state = self.state.lock();
+        let InFlight { requests, bytes: taken } = state.in_flight;
+        let fits = requests < self.limits.requests && (taken == 0 || taken + bytes <= self.limits.bytes);
+        if !fits || !self.budget.reserve(bytes, taken == 0, &self.bell) {
+            state.lacks_room = true;
+            return false;
+        }
+        state.in_flight = InFlight { requests: requests + 1, bytes: taken + bytes };
+        true
+    }
+
+    /// Whether more replies wait to be taken than requests may be under way: a client that only asks and never listens must
+    /// not pile them up. A request then finds no room.
+    pub fn has_backlog(&self) -> bool {
+        let mut state = self.state.lock();
+        let has_backlog = state.queue.len() > self.limits.requests;
+        state.lacks_room |= has_backlog;
+        has_backlog
+    }
+
+    /// Takes back what was reserved for a request that ends without a reply.
+    pub fn release(&self, bytes: usize) {
+        let mut state = self.state.lock();
+        self.count_ended(&mut state, InFlight { requests: 1, bytes });
+    }
+
+    /// Whether every request has ended and every reply is on its way.
+    pub fn is_idle(&self) -> bool {
+        self.state.lock().is_idle()
+    }
+
+    /// Whether the client has to take replies before more can be sent.
+    pub fn is_blocked(&self) -> bool {
+        self.state.lock().blocked
+    }
+
+    pub fn is_broken(&self) -> bool {
+        self.state.lock().broken
+    }
+
+    /// Sends `frame`, now or soon, after those that came before it.
+    pub fn send(&self, frame: Frame) {
+        let mut state = self.state.lock();
+        state.queue.push_back(frame);
+        if state.broken {
+            self.discard(&mut state);
+        } else if !state.owner_awake {
+            self.send_queue(state);
+        }
+    }
+
+    /// Sends what is queued, as far as the socket takes it. For the connection's thread.
+    pub fn flush(&self) {
+        let state = self.state.lock();
+        if state.can_send() {
+            self.send_queue(state);
+        }
+    }
+
+    /// Nothing will be sent any more.
+    pub fn give_up(&self) {
+        let mut state = self.state.lock();
+        state.broken = true;
+        self.discard(&mut state);
+    }
+
+    /// Sleeps until there is something to do, or until `timeout_ns` are over. It may return sooner.
+    pub fn sleep(&self, until: Until, timeout_ns: Option<u64>) -> io::Result<Woken> {
+        let Some(blocked) = self.fall_asleep(until) else { return Ok(Woken { input: false }) };
+        let mut events = PollFlags::empty();
+        events.set(PollFlags::IN, until == Until::Input);
+        events.set(PollFlags::OUT, blocked);
+        let bell = PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN);
+        let mut fds = [bell, PollFd::new(&self.socket, events)];
+        // A socket that was hung up on would be reported for ever: it is asked only for what is wanted.
+        let asked = if events.is_empty() { 1 } else { 2 };
+        let timeout = timeout_ns.map(timespec);
+        match poll(&mut fds[..asked], timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let (rung, happened) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+        if rung {
+            bell::silence(&self.bell);
+        }
+        let mut state = self.state.lock();
+        (state.owner_awake, state.owner_waits) = (true, false);
+        state.blocked &= !happened;
+        Ok(Woken { input: until == Until::Input && happened })
+    }
+
+    /// Whether the socket is blocked; nothing if there is something to do instead of sleeping.
+    fn fall_asleep(&self, until: Until) -> Option<bool> {
+        let mut state = self.state.lock();
+        let has_come = match until {
+            Until::Input => false,
+            Until::Room => !state.lacks_room,
+            Until::End => state.is_idle(),
+        };
+        if has_come || state.can_send() {
+            return None;
+        }
+        state.owner_awake = false;
+        state.owner_waits = until != Until::Input;
+        Some(state.blocked)
+    }
+
+    /// Sends until nothing is left or the socket takes no more, unless somebody else is at it.
+    fn send_queue<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        if state.blocked || state.broken {
+            return;
+        }
+        let Some(mut batch) = state.batch.take() else { return };
+        loop {
+            let room = FRAMES_AT_ONCE - batch.frames.len();
+            let more = state.queue.len().min(room);
+            batch.frames.extend(state.queue.drain(..more));
+            if batch.frames.is_empty() {
+                break;
+            }
+            drop(state);
+            let sent = batch.send(&self.socket);
+            state = self.state.lock();
+            match sent {
+                Ok(ended) => self.count_ended(&mut state, ended),
+                Err(error) => {
+                    self.stop_sending(&mut state, &mut batch, &error);
+                    break;
+                }
+            }
+        }
+        state.batch = Some(batch);
+        if state.owner_waits {
+            state.owner_waits = false;
+            drop(state);
+            self.ring();
+        }
+    }
+
+    fn stop_sending(&self, state: &mut State, batch: &mut Batch, error: &io::Error) {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            state.blocked = true;
+        } else {
+            state.broken = true;
+            let ended = counted(batch.frames.drain(..));
+            self.count_ended(state, ended);
+            self.discard(state);
+        }
+        // The connection's thread must wait for the socket, or leave.
+        state.owner_waits |= !state.owner_awake;
+    }
+
+    fn discard(&self, state: &mut State) {
+        let ended = counted(state.queue.drain(..));
+        self.count_ended(state, ended);
+        if state.owner_waits {
+            state.owner_waits = false;
+            self.ring();
+        }
+    }
+
+    fn count_ended(&self, state: &mut State, ended: InFlight) {
+        state.in_flight.requests -= ended.requests;
+        state.in_flight.bytes -= ended.bytes;
+        state.lacks_room = false;
+        self.budget.release(ended.bytes);
+    }
+}
+
+impl State {
+    /// Whether there is something to send, nobody sends, and the socket may take it.
+    fn can_send(&self) -> bool {
+        let has_begun = self.batch.as_ref().map(|batch| !batch.frames.is_empty());
+        !self.blocked && has_begun.is_some_and(|has_begun| has_begun || !self.queue.is_empty())
+    }
+
+    fn is_idle(&self) -> bool {
+        let is_sent = self.batch.as_ref().is_some_and(|batch| batch.frames.is_empty());
+        self.in_flight.requests == 0 && self.queue.is_empty() && is_sent
+    }
+}
+
+impl InFlight {
+    fn plus(self, other: Self) -> Self {
+        Self { requests: self.requests + other.requests, bytes: self.bytes + other.bytes }
+    }
+}
+
+impl Frame {
+    fn counted(&self) -> InFlight {
+        InFlight { requests: self.ends, bytes: self.reserved_bytes }
+    }
+}
+
+fn counted(frames: impl Iterator<Item = Frame>) -> InFlight {
+    frames.map(|frame| frame.counted()).fold(InFlight::default(), InFlight::plus)
+}
+
+fn timespec(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / 1_000_000_000).cast_signed(), tv_nsec: (ns % 1_000_000_000).cast_signed() }
+}
+
+impl Batch {
+    /// Sends once. What has ended with it.
+    fn send(&mut self, socket: &OwnedFd) -> io::Result<InFlight> {
+        let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(2 * self.frames.len());
+        for frame in &self.frames {
+            pieces.push(IoSlice::new(frame.head.bytes()));
+            pieces.push(IoSlice::new(frame.payload.bytes()));
+        }
+        let mut unsent = &mut pieces[..];
+        IoSlice::advance_slices(&mut unsent, self.sent_bytes);
+        let sent = match rustix::io::writev(socket, unsent) {
+            Ok(sent) => sent,
+            Err(rustix::io::Errno::INTR) => 0,
+            Err(errno) => return Err(errno.into()),
+        };
+        Ok(self.advance(sent))
+    }
+
+    fn advance(&mut self, sent: usize) -> InFlight {
+        self.sent_bytes += sent;
+        let mut ended = InFlight::default();
+        while let Some(frame) = self.frames.front() {
+            let len = frame.head.bytes().len() + frame.payload.bytes().len();
+            if self.sent_bytes < len {
+                break;
+            }
+            self.sent_bytes -= len;
+            ended = ended.plus(frame.counted());
+            self.frames.pop_front();
+        }
+        ended
+    }
+}

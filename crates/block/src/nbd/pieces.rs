@@ -1,0 +1,98 @@
+//! One operation as a series of requests that a device takes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use device::{Completion, Device, IoBuffer, IoError, Outcome, Request};
+use parking_lot::Mutex;
+
+/// Requests of one operation under way at once: enough to keep a device busy, too few to fill its queue.
+const AT_ONCE: usize = 4;
+
+/// A part of an operation: a request, and for a read the range of the whole that it fills.
+pub(super) type Piece = (Request, Range<usize>);
+
+/// Runs `pieces` on `device`, a few at a time. After the first error no more are started. `whole` is what reads fill.
+pub(super) fn run(
+    device: Arc<dyn Device>,
+    pieces: impl Iterator<Item = Piece> + Send + 'static,
+    whole: Option<IoBuffer>,
+    completion: Completion,
+) {
+    let state = State {
+        pieces: Box::new(pieces),
+        running: 0,
+        pumping: true,
+        failed: None,
+        whole,
+        completion: Some(completion),
+    };
+    Arc::new(Series { device, state: Mutex::new(state) }).pump();
+}
+
+struct Series {
+    device: Arc<dyn Device>,
+    state: Mutex<State>,
+}
+
+struct State {
+    pieces: Box<dyn Iterator<Item = Piece> + Send>,
+    running: usize,
+    /// Somebody is starting pieces. Those that end within their submission leave it to him to go on: a loop, however many
+    /// there are, and no recursion.
+    pumping: bool,
+    failed: Option<IoError>,
+    whole: Option<IoBuffer>,
+    completion: Option<Completion>,
+}
+
+impl Series {
+    /// Starts pieces as long as there is room. `pumping` is set.
+    fn pump(self: &Arc<Self>) {
+        loop {
+            let mut state = self.state.lock();
+            let has_room = state.running < AT_ONCE && state.failed.is_none();
+            let Some((request, range)) = has_room.then(|| state.pieces.next()).flatten() else {
+                state.pumping = false;
+                return finish_if_over(state);
+            };
+            state.running += 1;
+            drop(state);
+            let series = Arc::clone(self);
+            self.device.submit(request, Completion::new(move |outcome| series.arrive(&range, outcome)));
+        }
+    }
+
+    fn arrive(self: &Arc<Self>, range: &Range<usize>, outcome: Outcome) {
+        let mut state = self.state.lock();
+        state.running -= 1;
+        match outcome {
+            Ok(Some(part)) => {
+                let whole = state.whole.as_mut().expect("a series with reads has something to fill");
+                whole[range.clone()].copy_from_slice(&part);
+            }
+            Ok(None) => {}
+            Err(error) => state.failed = state.failed.take().or(Some(error)),
+        }
+        if !state.pumping {
+            state.pumping = true;
+            drop(state);
+            self.pump();
+        }
+    }
+}
+
+fn finish_if_over(mut state: parking_lot::MutexGuard<'_, State>) {
+    if state.running > 0 {
+        return;
+    }
+    let outcome = match state.failed.take() {
+        Some(error) => Err(error),
+        None => Ok(state.whole.take()),
+    };
+    let completion = state.completion.take();
+    drop(state);
+    if let Some(completion) = completion {
+        completion.complete(outcome);
+    }
+}

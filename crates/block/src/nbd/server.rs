@@ -1,0 +1,328 @@
+//! Listening, letting clients in, and shutting the door.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use device::{Clock, SystemClock};
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::bell;
+use super::budget::Budget;
+use super::connection::{Hall, serve};
+use super::export::Export;
+use super::handshake::Offer;
+use super::link::{InFlight, Link};
+
+/// Where clients connect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// A socket in the file system.
+    Unix(PathBuf),
+    /// A TCP port. NBD has no passwords: anything but a loopback address lets everybody in.
+    Tcp(SocketAddr),
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "nbd+unix:///?socket={}", path.display()),
+            Self::Tcp(address) => write!(f, "nbd://{address}"),
+        }
+    }
+}
+
+/// How a server serves.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The export's name. The empty name, which clients use that were told none, means it too.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// Clients served at once; who comes later is turned away.
+    pub max_connections: usize,
+    /// Requests of one connection under way at once; the rest stays in the socket.
+    pub requests_per_connection: usize,
+    /// Bytes of data in requests of one connection under way at once. One request is always let in.
+    pub bytes_per_connection: usize,
+    /// The same, of all connections.
+    pub total_bytes: usize,
+    /// Time that a client has to finish what it began: the handshake, a request, taking its replies.
+    pub patience_seconds: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            description: String::new(),
+            max_connections: 64,
+            requests_per_connection: 256,
+            bytes_per_connection: 64 << 20,
+            total_bytes: 256 << 20,
+            patience_seconds: 60,
+        }
+    }
+}
+
+/// A server at work. Dropping it stops it as [`stop`](Self::stop) does.
+pub struct Server {
+    shared: Arc<Shared>,
+    address: Address,
+    /// Device and inode of a socket in the file system.
+    socket_inode: Option<(u64, u64)>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    hall: Arc<Hall>,
+    budget: Arc<Budget>,
+    options: Options,
+    bell: OwnedFd,
+    stopping: AtomicBool,
+    guests: Mutex<Vec<Guest>>,
+    tally: Tally,
+    last_dropped: Mutex<Option<String>>,
+}
+
+/// A connection and its thread.
+struct Guest {
+    link: Arc<Link>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Tally {
+    accepted: AtomicU64,
+    turned_away: AtomicU64,
+    dropped: AtomicU64,
+}
+
+/// Connections so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ConnectionCounts {
+    /// Served now.
+    pub open: u64,
+    /// Ever let in.
+    pub accepted: u64,
+    /// Turned away since there were too many.
+    pub turned_away: u64,
+    /// Ended for breaking the protocol, for keeping us waiting, or by the socket's failure.
+    pub dropped: u64,
+    /// Bytes of requests under way.
+    pub bytes_under_way: u64,
+}
+
+enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Server {
+    /// Listens at `address` and serves `export` there.
+    ///
+    /// # Errors
+    /// If the address is taken or not to be had, or there is no thread to be had.
+    pub fn start(address: &Address, export: Arc<dyn Export>, options: Options) -> io::Result<Self> {
+        let (listener, address) = Listener::bind(address)?;
+        let socket_inode = if let Address::Unix(path) = &address { inode(path) } else { None };
+        let offer = Offer {
+            name: options.name.clone(),
+            description: options.description.clone(),
+            shape: export.shape(),
+            contexts: export.contexts().to_vec(),
+        };
+        let hall = Hall {
+            export,
+            offer,
+            clock: Arc::new(SystemClock) as Arc<dyn Clock>,
+            patience_ns: u64::from(options.patience_seconds) * 1_000_000_000,
+            closing: AtomicBool::new(false),
+        };
+        let shared = Arc::new(Shared {
+            hall: Arc::new(hall),
+            budget: Arc::new(Budget::new(options.total_bytes)),
+            options,
+            bell: bell::new()?,
+            stopping: AtomicBool::new(false),
+            guests: Mutex::default(),
+            tally: Tally::default(),
+            last_dropped: Mutex::default(),
+        });
+        let for_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("nbd-accept".into());
+        let acceptor = thread.spawn(move || for_thread.let_in(&listener))?;
+        Ok(Self { shared, address, socket_inode, acceptor: Some(acceptor) })
+    }
+
+    /// Where clients connect: with the port that was given where none was asked for.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Connections so far.
+    #[must_use]
+    pub fn counts(&self) -> ConnectionCounts {
+        let tally = &self.shared.tally;
+        ConnectionCounts {
+            open: self.shared.guests.lock().iter().filter(|guest| !guest.thread.is_finished()).count() as u64,
+            accepted: tally.accepted.load(Ordering::Relaxed),
+            turned_away: tally.turned_away.load(Ordering::Relaxed),
+            dropped: tally.dropped.load(Ordering::Relaxed),
+            bytes_under_way: self.shared.budget.used_bytes() as u64,
+        }
+    }
+
+    /// Why the last of the dropped connections was dropped.
+    #[must_use]
+    pub fn last_dropped(&self) -> Option<String> {
+        self.shared.last_dropped.lock().clone()
+    }
+
+    /// Lets nobody in any more, answers what is under way, and returns when every connection has ended.
+    pub fn stop(mut self) {
+        self.shut();
+    }
+
+    fn shut(&mut self) {
+        let Some(acceptor) = self.acceptor.take() else { return };
+        self.shared.stopping.store(true, Ordering::Release);
+        bell::ring(&self.shared.bell);
+        let ended = acceptor.join();
+        debug_assert!(ended.is_ok(), "the acceptor does not panic");
+        self.forget_socket();
+        self.shared.hall.closing.store(true, Ordering::Release);
+        let guests = std::mem::take(&mut *self.shared.guests.lock());
+        guests.iter().for_each(|guest| guest.link.ring());
+        for guest in guests {
+            let ended = guest.thread.join();
+            debug_assert!(ended.is_ok(), "connections do not panic");
+        }
+    }
+}
+
+impl Server {
+    /// Removes the socket from the file system, unless somebody else has put another there meanwhile.
+    fn forget_socket(&self) {
+        if let Address::Unix(path) = &self.address
+            && inode(path) == self.socket_inode
+        {
+            // Gone already is as good as removed.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
+impl Shared {
+    fn let_in(self: &Arc<Self>, listener: &Listener) {
+        while !self.stopping.load(Ordering::Acquire) {
+            let mut fds = [
+                PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN),
+            ];
+            // An interrupted poll is as good as one that was rung.
+            let _ = poll(&mut fds, None);
+            if fds[0].revents().is_empty() {
+                continue;
+            }
+            match listener.accept() {
+                Ok(socket) => self.welcome(socket),
+                // The client has gone again, or there are no descriptors left: others may come and go meanwhile.
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+    }
+
+    fn welcome(self: &Arc<Self>, socket: OwnedFd) {
+        let mut guests = self.guests.lock();
+        guests.retain(|guest| !guest.thread.is_finished());
+        let started = if guests.len() < self.options.max_connections { self.seat(socket).ok() } else { None };
+        let counter = if started.is_some() { &self.tally.accepted } else { &self.tally.turned_away };
+        counter.fetch_add(1, Ordering::Relaxed);
+        guests.extend(started);
+    }
+
+    fn seat(self: &Arc<Self>, socket: OwnedFd) -> io::Result<Guest> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        let limits = InFlight {
+            requests: self.options.requests_per_connection,
+            bytes: self.options.bytes_per_connection,
+        };
+        let link = Arc::new(Link::new(socket, Arc::clone(&self.budget), limits)?);
+        let (shared, served) = (Arc::clone(self), Arc::clone(&link));
+        let thread = std::thread::Builder::new().name("nbd-connection".into()).spawn(move || {
+            if let Some(why) = serve(&shared.hall, &served).reason() {
+                shared.tally.dropped.fetch_add(1, Ordering::Relaxed);
+                *shared.last_dropped.lock() = Some(why);
+            }
+            served.hang_up();
+        })?;
+        Ok(Guest { link, thread })
+    }
+}
+
+impl Listener {
+    fn bind(address: &Address) -> io::Result<(Self, Address)> {
+        match address {
+            Address::Unix(path) => {
+                forget_stale_socket(path)?;
+                let listener = UnixListener::bind(path)?;
+                listener.set_nonblocking(true)?;
+                Ok((Self::Unix(listener), address.clone()))
+            }
+            Address::Tcp(wanted) => {
+                let listener = TcpListener::bind(wanted)?;
+                listener.set_nonblocking(true)?;
+                let address = Address::Tcp(listener.local_addr()?);
+                Ok((Self::Tcp(listener), address))
+            }
+        }
+    }
+
+    fn accept(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Unix(listener) => Ok(listener.accept()?.0.into()),
+            Self::Tcp(listener) => {
+                let stream = listener.accept()?.0;
+                // Replies are sent whole: waiting for more would only delay them.
+                stream.set_nodelay(true)?;
+                Ok(stream.into())
+            }
+        }
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(listener) => listener.as_fd(),
+            Self::Tcp(listener) => listener.as_fd(),
+        }
+    }
+}
+
+/// A server that was killed leaves its socket behind, on which nobody listens: it is in the way and nothing else.
+fn forget_stale_socket(path: &Path) -> io::Result<()> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    if is_socket && UnixStream::connect(path).as_ref().is_err_and(is_refused) {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}

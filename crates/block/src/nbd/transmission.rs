@@ -1,0 +1,199 @@
+//! Requests: which are sound, and what is answered.
+
+use device::{ErrorKind, IoError};
+
+use super::export::{Context, Extent, Shape};
+use super::wire::{Errno, MAX_PAYLOAD_BYTES, ReplyHead, RequestHead, chunk, command, command_flag};
+
+/// What requests are judged by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    pub shape: Shape,
+    pub structured: bool,
+    pub has_contexts: bool,
+}
+
+/// A sound request, without its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Command {
+    Read,
+    Write { durable: bool },
+    Zero { may_trim: bool, only_if_fast: bool, durable: bool },
+    Trim { durable: bool },
+    Prefetch,
+    Flush,
+    Status { only_one: bool },
+    Disconnect,
+}
+
+/// A request that is not done, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub errno: Errno,
+    pub why: String,
+}
+
+impl Refusal {
+    pub fn new(errno: Errno, why: impl Into<String>) -> Self {
+        Self { errno, why: why.into() }
+    }
+}
+
+impl From<&IoError> for Refusal {
+    fn from(error: &IoError) -> Self {
+        let errno = match error.kind() {
+            ErrorKind::Invalid => Errno::Invalid,
+            ErrorKind::NoSpace => Errno::NoSpace,
+            ErrorKind::Unsupported => Errno::Unsupported,
+            ErrorKind::Closed => Errno::Shutdown,
+            ErrorKind::Medium | ErrorKind::Busy | ErrorKind::Open => Errno::Io,
+        };
+        Self::new(errno, error.to_string())
+    }
+}
+
+impl RequestHead {
+    /// Bytes that follow the head on the wire.
+    pub fn payload_bytes(&self) -> u32 {
+        if self.command == command::WRITE { self.length } else { 0 }
+    }
+
+    /// Bytes of memory that the request needs until it is answered.
+    pub fn buffer_bytes(&self) -> usize {
+        match self.command {
+            command::READ | command::WRITE => self.length as usize,
+            command::BLOCK_STATUS => MOST_EXTENTS * 8 * Context::ALL.len(),
+            _ => 0,
+        }
+    }
+}
+
+impl Rules {
+    /// What `head` asks for, if it may.
+    pub fn judge(&self, head: &RequestHead) -> Result<Command, Refusal> {
+        let has = |flag: u16| head.flags & flag != 0;
+        let durable = has(command_flag::FUA);
+        let command = match head.command {
+            command::READ => Command::Read,
+            command::WRITE => Command::Write { durable },
+            command::DISCONNECT => return Ok(Command::Disconnect),
+            command::FLUSH => Command::Flush,
+            command::TRIM => Command::Trim { durable },
+            command::CACHE => Command::Prefetch,
+            command::WRITE_ZEROES => {
+                let (may_trim, only_if_fast) = (!has(command_flag::NO_HOLE), has(command_flag::FAST_ZERO));
+                Command::Zero { may_trim, only_if_fast, durable }
+            }
+            command::BLOCK_STATUS => Command::Status { only_one: has(command_flag::REQ_ONE) },
+            unknown => return Err(invalid(format!("there is no command {unknown}"))),
+        };
+        self.check_flags(command, head.flags)?;
+        self.check_range(command, head)?;
+        Ok(command)
+    }
+
+    /// FUA is legal on every command, with or without meaning.
+    fn check_flags(&self, command: Command, flags: u16) -> Result<(), Refusal> {
+        let meant = match command {
+            Command::Read if self.structured => command_flag::DF,
+            Command::Zero { .. } => command_flag::NO_HOLE | command_flag::FAST_ZERO,
+            Command::Status { .. } => command_flag::REQ_ONE,
+            _ => 0,
+        };
+        match flags & !(meant | command_flag::FUA) {
+            0 => Ok(()),
+            unknown => Err(invalid(format!("the command has no flags {unknown:#x}"))),
+        }
+    }
+
+    fn check_range(&self, command: Command, head: &RequestHead) -> Result<(), Refusal> {
+        let (offset, length, size) = (head.offset, u64::from(head.length), self.shape.size_bytes);
+        let writes = matches!(command, Command::Write { .. } | Command::Zero { .. } | Command::Trim { .. });
+        if command == Command::Flush {
+            let is_plain = offset == 0 && length == 0;
+            return if is_plain { Ok(()) } else { Err(invalid("a flush has no range")) };
+        }
+        if writes && self.shape.read_only {
+            return Err(Refusal::new(Errno::Permission, "the export is read-only"));
+        }
+        if matches!(command, Command::Status { .. }) && !self.has_contexts {
+            return Err(invalid("no context was agreed on"));
+        }
+        if length == 0 {
+            return Err(invalid("a request of no bytes"));
+        }
+        if matches!(command, Command::Read | Command::Write { .. }) && head.length > MAX_PAYLOAD_BYTES {
+            let errno = if writes { Errno::Invalid } else { Errno::Overflow };
+            return Err(Refusal::new(
+                errno,
+                format!("{length} bytes at once, of at most {MAX_PAYLOAD_BYTES}"),
+            ));
+        }
+        if offset.checked_add(length).is_none_or(|end| end > size) {
+            let errno = if writes { Errno::NoSpace } else { Errno::Invalid };
+            return Err(Refusal::new(
+                errno,
+                format!("{length} bytes at {offset} reach past the end at {size}"),
+            ));
+        }
+        let block = u64::from(self.shape.block_bytes);
+        if !offset.is_multiple_of(block) || !length.is_multiple_of(block) {
+            return Err(invalid(format!("{length} bytes at {offset} are not in blocks of {block}")));
+        }
+        Ok(())
+    }
+
+    /// The reply to a refused or failed request: its head, and the words that follow where replies have room for them.
+    pub fn refusal(&self, cookie: u64, refusal: &Refusal) -> (ReplyHead, Vec<u8>) {
+        let errno = refusal.errno as u32;
+        if !self.structured {
+            return (ReplyHead::simple(cookie, errno), Vec::new());
+        }
+        let why = &refusal.why.as_bytes()[..refusal.why.len().min(MAX_WHY_BYTES)];
+        let mut payload = errno.to_be_bytes().to_vec();
+        payload.extend((why.len() as u16).to_be_bytes());
+        payload.extend(why);
+        (ReplyHead::chunk(cookie, chunk::DONE, chunk::ERROR, payload.len() as u32), payload)
+    }
+
+    /// The head of the reply to a read, before `data_bytes` of data.
+    pub fn data(&self, head: &RequestHead) -> ReplyHead {
+        match self.structured {
+            true => ReplyHead::data(head.cookie, head.offset, head.length),
+            false => ReplyHead::simple(head.cookie, 0),
+        }
+    }
+
+    /// The reply to a request that was done and brings nothing.
+    pub fn done(&self, cookie: u64) -> ReplyHead {
+        match self.structured {
+            true => ReplyHead::chunk(cookie, chunk::DONE, chunk::NONE, 0),
+            false => ReplyHead::simple(cookie, 0),
+        }
+    }
+}
+
+/// The longest string the protocol allows.
+const MAX_WHY_BYTES: usize = 4096;
+
+/// Most extents told in one reply: more are asked for again.
+pub(super) const MOST_EXTENTS: usize = 4096;
+
+/// The payload of a chunk that tells `extents` of the context known as `id`, over at most `length` bytes if `only_one` was
+/// asked for: then the client has no use for what lies past them.
+pub(super) fn status_payload(id: u32, extents: &[Extent], length: u32, only_one: bool) -> Vec<u8> {
+    let mut payload = id.to_be_bytes().to_vec();
+    for extent in extents.iter().take(if only_one { 1 } else { MOST_EXTENTS }) {
+        let most = if only_one { u64::from(length) } else { u64::from(u32::MAX) & !0xffff };
+        payload.extend((extent.len.min(most) as u32).to_be_bytes());
+        payload.extend(extent.flags.to_be_bytes());
+        if extent.len > most {
+            break;
+        }
+    }
+    payload
+}
+
+fn invalid(why: impl Into<String>) -> Refusal {
+    Refusal::new(Errno::Invalid, why)
+}

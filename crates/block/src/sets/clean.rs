@@ -1,0 +1,258 @@
+//! What is copied to the disk next, and which blocks go with it.
+//!
+//! Sets that want cleaning stand in two lines: first those that have no room for a block, then those above their dirty
+//! threshold or with a dirty block next to leave. From a set the dirty block that is oldest in the order of eviction is
+//! chosen, and around it whatever else is dirty next to it on disk, in whichever sets that lies: one movement of the
+//! head cleans them all. Flashcache merged within a set only.
+//!
+//! A threshold is how Flashcache 1 and 2 bounded what is dirty; cleaning only what is about to leave is how version 3 let
+//! writes gather longer. Both are here, as [`Tuning`](super::Tuning) says.
+
+use std::collections::VecDeque;
+
+use policy::Slot;
+
+use super::Sets;
+
+/// Blocks that lie side by side on the disk, to be written there with one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cleaning {
+    /// The first block.
+    pub first_block: u64,
+    /// The slot of each block, in the order of the disk.
+    pub slots: Vec<Slot>,
+    /// The set that this counts against.
+    set: u32,
+}
+
+/// Why a set wants cleaning, and in which line it stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Wants(u8);
+
+impl Wants {
+    /// A block found no room.
+    pub(super) const ROOM: Self = Self(1);
+    /// More is dirty than the threshold allows.
+    pub(super) const FEWER_DIRTY: Self = Self(2);
+    /// A dirty block is next to leave.
+    pub(super) const CLEAN_TAIL: Self = Self(4);
+    const ANY: Self = Self(7);
+    const STANDS_FIRST: Self = Self(8);
+    const STANDS: Self = Self(16);
+
+    fn has(self, want: Self) -> bool {
+        self.0 & want.0 != 0
+    }
+
+    fn add(&mut self, want: Self) {
+        self.0 |= want.0;
+    }
+
+    /// Whether it was there.
+    fn take(&mut self, want: Self) -> bool {
+        let was = self.has(want);
+        self.0 &= !want.0;
+        was
+    }
+}
+
+pub(super) struct Cleaner {
+    /// Sets without room.
+    urgent: VecDeque<u32>,
+    /// Sets above their threshold or with a dirty tail.
+    listed: VecDeque<u32>,
+    /// Where the cleaning of everything has come to, while it is on.
+    everything_from: Option<u32>,
+    under_way: u32,
+}
+
+impl Cleaner {
+    pub(super) fn new() -> Self {
+        Self { urgent: VecDeque::new(), listed: VecDeque::new(), everything_from: None, under_way: 0 }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        (self.urgent.capacity() + self.listed.capacity()) * size_of::<u32>()
+    }
+}
+
+impl Sets {
+    /// The next blocks to copy to the disk, if some should be and the limits allow. They stay readable and writable; end
+    /// with [`end_cleaning`](Self::end_cleaning).
+    pub fn next_cleaning(&mut self) -> Option<Cleaning> {
+        if self.cleaner.under_way >= self.tuning.cleanings_total {
+            return None;
+        }
+        while let Some(set) = self.next_in_line() {
+            if let Some(slot) = self.wanted_of(set) {
+                let cleaning = self.begin_cleaning(slot);
+                self.line_up(set);
+                return Some(cleaning);
+            }
+        }
+        if let Some(slot) = self.next_of_everything() {
+            return Some(self.begin_cleaning(slot));
+        }
+        let slot = self.next_idle()?;
+        let cleaning = self.begin_cleaning(slot);
+        self.counters.fallow_cleanings += cleaning.slots.len() as u64;
+        Some(cleaning)
+    }
+
+    /// The blocks around this slot's that are dirty and unused, for cleaning now whatever the limits; `None` if the slot
+    /// itself is not.
+    pub fn clean_now(&mut self, slot: Slot) -> Option<Cleaning> {
+        self.table.word(slot).may_clean().then(|| self.begin_cleaning(slot))
+    }
+
+    /// A cleaning came to its end: the disk has the blocks, if `done`, and those not written meanwhile are clean. How many.
+    pub fn end_cleaning(&mut self, cleaning: &Cleaning, done: bool) -> u32 {
+        let mut cleaned = 0;
+        for &slot in &cleaning.slots {
+            let set = self.set_of_slot(slot) as usize;
+            let rewritten = self.table.end_cleaning(slot);
+            self.states[set].cleaning -= 1;
+            if done {
+                self.states[set].operations.cleaned += 1;
+            }
+            if done && !rewritten {
+                self.mark_clean(slot);
+                cleaned += 1;
+            }
+            self.list_if_above_threshold(set as u32);
+        }
+        if done {
+            self.counters.cleanings += cleaning.slots.len() as u64;
+        }
+        self.states[cleaning.set as usize].cleanings -= 1;
+        self.cleaner.under_way -= 1;
+        self.line_up(cleaning.set);
+        cleaned
+    }
+
+    /// From now on everything dirty is to be cleaned (Flashcache's `do_sync`), or no more than usual (`stop_sync`). It is done
+    /// when [`dirty_blocks`](Self::dirty_blocks) says 0; blocks in use are skipped, so start again if it does not.
+    pub fn clean_everything(&mut self, on: bool) {
+        self.cleaner.everything_from = on.then_some(0);
+    }
+
+    /// Whether the cleaning of everything has blocks left to look at.
+    #[must_use]
+    pub fn is_cleaning_everything(&self) -> bool {
+        self.cleaner.everything_from.is_some()
+    }
+
+    /// Cleanings begun and not ended.
+    #[must_use]
+    pub fn cleanings_under_way(&self) -> u32 {
+        self.cleaner.under_way
+    }
+
+    /// Dirty blocks that a set may have before they are cleaned.
+    #[must_use]
+    pub fn dirty_limit(&self) -> u32 {
+        self.geometry.ways * u32::from(self.tuning.dirty_percent) / 100
+    }
+
+    #[inline]
+    pub(super) fn list_if_above_threshold(&mut self, set: u32) {
+        if self.is_above_threshold(set) {
+            self.list(set, Wants::FEWER_DIRTY);
+        }
+    }
+
+    /// Notes what a set wants, and puts it into its line unless it stands there.
+    pub(super) fn list(&mut self, set: u32, want: Wants) {
+        self.states[set as usize].wants.add(want);
+        self.line_up(set);
+    }
+
+    #[inline]
+    fn is_above_threshold(&self, set: u32) -> bool {
+        let state = &self.states[set as usize];
+        u32::from(state.dirty - state.cleaning) > self.dirty_limit()
+    }
+
+    fn line_up(&mut self, set: u32) {
+        let wants = &mut self.states[set as usize].wants;
+        if wants.has(Wants::ROOM) && !wants.has(Wants::STANDS_FIRST) {
+            wants.add(Wants::STANDS_FIRST);
+            self.cleaner.urgent.push_back(set);
+        } else if wants.has(Wants::ANY) && !wants.has(Wants(Wants::STANDS.0 | Wants::STANDS_FIRST.0)) {
+            wants.add(Wants::STANDS);
+            self.cleaner.listed.push_back(set);
+        }
+    }
+
+    /// The next set that wants cleaning and may have another. One at its limit leaves the line, and comes back when a
+    /// cleaning of its ends.
+    fn next_in_line(&mut self) -> Option<u32> {
+        loop {
+            let (set, line) = match self.cleaner.urgent.pop_front() {
+                Some(set) => (set, Wants::STANDS_FIRST),
+                None => (self.cleaner.listed.pop_front()?, Wants::STANDS),
+            };
+            let state = &mut self.states[set as usize];
+            state.wants.take(line);
+            if state.cleanings < self.tuning.cleanings_per_set {
+                return Some(set);
+            }
+        }
+    }
+
+    /// The block of the set to clean for the most urgent of its wants that still holds; wants that do not are struck out.
+    fn wanted_of(&mut self, set: u32) -> Option<Slot> {
+        let room = self.states[set as usize].wants.take(Wants::ROOM);
+        let above = self.is_above_threshold(set);
+        if room || above {
+            let oldest = self.oldest_to_clean(set, usize::MAX);
+            // The block begun now may be the last one too many: look again when its turn comes.
+            if !above || oldest.is_none() {
+                self.states[set as usize].wants.take(Wants::FEWER_DIRTY);
+            }
+            return oldest;
+        }
+        self.states[set as usize].wants.take(Wants::FEWER_DIRTY);
+        if self.states[set as usize].wants.take(Wants::CLEAN_TAIL) {
+            return self.oldest_to_clean(set, self.tuning.lazy_depth as usize);
+        }
+        None
+    }
+
+    fn oldest_to_clean(&self, set: u32, depth: usize) -> Option<Slot> {
+        self.queues.oldest_first(set).take(depth).find(|&slot| self.table.word(slot).may_clean())
+    }
+
+    fn next_of_everything(&mut self) -> Option<Slot> {
+        let from = self.cleaner.everything_from?;
+        let next = (from..self.geometry.slots()).map(Slot).find(|&slot| self.table.word(slot).may_clean());
+        self.cleaner.everything_from = next.map(|slot| slot.0 + 1);
+        next
+    }
+
+    /// Begins the cleaning of the slot's block and of its neighbours on disk that are dirty and unused.
+    fn begin_cleaning(&mut self, slot: Slot) -> Cleaning {
+        let block = self.table.word(slot).block().expect("only held slots are dirty");
+        let most = self.tuning.clean_run_blocks as usize;
+        let before: Vec<Slot> =
+            (0..block).rev().map_while(|block| self.dirty_and_unused(block)).take(most - 1).collect();
+        let rest = most - 1 - before.len();
+        let after = (block + 1..).map_while(|block| self.dirty_and_unused(block)).take(rest);
+        let slots: Vec<Slot> = before.iter().rev().copied().chain([slot]).chain(after).collect();
+        self.counters.front_merge += before.len() as u64;
+        self.counters.back_merge += (slots.len() - 1 - before.len()) as u64;
+        for &slot in &slots {
+            self.table.begin_cleaning(slot);
+            let set = self.set_of_slot(slot) as usize;
+            self.states[set].cleaning += 1;
+        }
+        let set = self.set_of_slot(slot);
+        self.states[set as usize].cleanings += 1;
+        self.cleaner.under_way += 1;
+        Cleaning { first_block: block - before.len() as u64, slots, set }
+    }
+
+    fn dirty_and_unused(&self, block: u64) -> Option<Slot> {
+        self.find(block).filter(|&slot| self.table.word(slot).may_clean())
+    }
+}

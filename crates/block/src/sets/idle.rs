@@ -1,0 +1,83 @@
+//! Which dirty blocks nobody uses any more.
+//!
+//! A hand passes over all slots once in [`idle_seconds`](super::Tuning::idle_seconds), smoothly, and makes dirty blocks one
+//! sweep older; use makes a block young again. A block two sweeps old is idle: it was last used one to two sweeps ago. After
+//! Flashcache's fallow cleaning, whose two flags are the age here.
+
+use std::collections::VecDeque;
+
+use policy::Slot;
+
+use super::Sets;
+
+/// Sweeps without use after which a block is idle.
+const IDLE_AGE: u64 = 2;
+
+pub(super) struct IdleHand {
+    /// The slot that the hand comes to next.
+    at: u32,
+    /// Slots times seconds that the hand is owed and has not moved for.
+    owed: u64,
+    last_seconds: Option<u64>,
+    /// Idle blocks that wait for their cleaning; a second's worth at most.
+    waiting: VecDeque<Slot>,
+    /// Blocks that may still be cleaned for idleness in this second.
+    allowance: u32,
+}
+
+impl IdleHand {
+    pub(super) fn new() -> Self {
+        Self { at: 0, owed: 0, last_seconds: None, waiting: VecDeque::new(), allowance: 0 }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.waiting.capacity() * size_of::<Slot>()
+    }
+}
+
+impl Sets {
+    /// Lets time pass: moves the hand, and lets a second's worth of idle blocks be cleaned.
+    pub fn age(&mut self, now_seconds: u64) {
+        let last = self.idle.last_seconds.replace(now_seconds).unwrap_or(now_seconds);
+        let passed = now_seconds.saturating_sub(last);
+        if passed == 0 || self.tuning.idle_seconds == 0 {
+            return;
+        }
+        self.idle.allowance = self.tuning.idle_blocks_per_second;
+        let slots = u64::from(self.geometry.slots());
+        let period = u64::from(self.tuning.idle_seconds);
+        // More than two whole sweeps at once tell nothing that two do not.
+        self.idle.owed = (self.idle.owed + passed * slots).min(2 * slots * period);
+        let steps = self.idle.owed / period;
+        self.idle.owed %= period;
+        for _ in 0..steps {
+            self.pass_next_slot();
+        }
+    }
+
+    fn pass_next_slot(&mut self) {
+        let slot = Slot(self.idle.at);
+        self.idle.at = (self.idle.at + 1) % self.geometry.slots();
+        if !self.table.word(slot).is_dirty() {
+            return;
+        }
+        self.table.grow_older(slot);
+        let room = self.idle.waiting.len() < self.tuning.idle_blocks_per_second as usize;
+        if room && self.table.word(slot).age() >= IDLE_AGE {
+            self.idle.waiting.push_back(slot);
+        }
+    }
+
+    /// The next idle block that may be cleaned now. One that was used or cleaned since is passed over.
+    pub(super) fn next_idle(&mut self) -> Option<Slot> {
+        while self.idle.allowance > 0 {
+            let slot = self.idle.waiting.pop_front()?;
+            let word = self.table.word(slot);
+            if word.age() >= IDLE_AGE && word.may_clean() {
+                self.idle.allowance -= 1;
+                return Some(slot);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,376 @@
+//! The core beside the simplest twin: lists of block numbers, searched from end to end.
+
+use std::collections::{HashMap, HashSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// One set of the twin. The newest first.
+#[derive(Default, Clone)]
+struct TwinSet {
+    hot: Vec<u64>,
+    warm: Vec<u64>,
+}
+
+struct Twin {
+    ways: usize,
+    policy: SetPolicy,
+    sets: Vec<TwinSet>,
+    hits: HashMap<u64, u8>,
+    dirty: HashSet<u64>,
+    pinned: HashMap<u64, u32>,
+    /// Blocks on their way to the disk; whether written since.
+    cleaning: HashMap<u64, bool>,
+}
+
+impl Twin {
+    fn new(config: &SetsConfig) -> Self {
+        Self {
+            ways: config.geometry.ways as usize,
+            policy: config.tuning.policy,
+            sets: vec![TwinSet::default(); config.geometry.sets as usize],
+            hits: HashMap::new(),
+            dirty: HashSet::new(),
+            pinned: HashMap::new(),
+            cleaning: HashMap::new(),
+        }
+    }
+
+    fn holds(&self, set: u32, block: u64) -> bool {
+        let TwinSet { hot, warm } = &self.sets[set as usize];
+        hot.contains(&block) || warm.contains(&block)
+    }
+
+    fn hot_slots(&self) -> usize {
+        match self.policy {
+            SetPolicy::Lru2q { hot_percent, .. } => self.ways * usize::from(hot_percent) / 100,
+            _ => 0,
+        }
+    }
+
+    fn hit(&mut self, set: u32, block: u64) {
+        let hot_slots = self.hot_slots();
+        let TwinSet { hot, warm } = &mut self.sets[set as usize];
+        if self.policy == SetPolicy::Fifo {
+            return;
+        }
+        if hot.contains(&block) {
+            hot.retain(|&other| other != block);
+            hot.insert(0, block);
+            return;
+        }
+        warm.retain(|&other| other != block);
+        let hits = self.hits.entry(block).or_default();
+        *hits = hits.saturating_add(1);
+        match self.policy {
+            SetPolicy::Lru2q { promote_hits, .. } if *hits >= promote_hits && hot_slots > 0 => {
+                hot.insert(0, block);
+                if hot.len() > hot_slots {
+                    let fallen = hot.pop().expect("not empty");
+                    self.hits.remove(&fallen);
+                    warm.insert(0, fallen);
+                }
+            }
+            _ => warm.insert(0, block),
+        }
+    }
+
+    fn may_leave(&self, block: u64) -> bool {
+        !self.dirty.contains(&block) && !self.pinned.contains_key(&block)
+    }
+
+    /// Who left, or that there is no room.
+    fn take_in(&mut self, set: u32, block: u64) -> Result<Option<u64>, ()> {
+        let TwinSet { hot, warm } = self.sets[set as usize].clone();
+        let mut left = None;
+        if hot.len() + warm.len() == self.ways {
+            let order: Vec<u64> = warm.iter().rev().chain(hot.iter().rev()).copied().collect();
+            let place = order.iter().position(|&block| self.may_leave(block)).ok_or(())?;
+            left = Some(order[place]);
+            if self.policy == SetPolicy::Fifo {
+                for &passed in &order[..place] {
+                    let warm = &mut self.sets[set as usize].warm;
+                    warm.retain(|&other| other != passed);
+                    warm.insert(0, passed);
+                }
+            }
+            self.drop_block(set, order[place]);
+        }
+        self.sets[set as usize].warm.insert(0, block);
+        Ok(left)
+    }
+
+    fn drop_block(&mut self, set: u32, block: u64) {
+        let TwinSet { hot, warm } = &mut self.sets[set as usize];
+        hot.retain(|&other| other != block);
+        warm.retain(|&other| other != block);
+        self.hits.remove(&block);
+        self.dirty.remove(&block);
+    }
+
+    fn mark_dirty(&mut self, block: u64) {
+        self.dirty.insert(block);
+        if let Some(rewritten) = self.cleaning.get_mut(&block) {
+            *rewritten = true;
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Read(u64),
+    Write(u64),
+    Pin(u64),
+    Unpin,
+    Forget(u64),
+    BeginCleaning,
+    EndCleaning { done: bool },
+}
+
+const BLOCKS: u64 = 96;
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let block = 0..BLOCKS;
+    prop::collection::vec(
+        prop_oneof![
+            6 => block.clone().prop_map(Step::Read),
+            6 => block.clone().prop_map(Step::Write),
+            1 => block.clone().prop_map(Step::Pin),
+            1 => Just(Step::Unpin),
+            1 => block.prop_map(Step::Forget),
+            2 => Just(Step::BeginCleaning),
+            2 => any::<bool>().prop_map(|done| Step::EndCleaning { done }),
+        ],
+        0..600,
+    )
+}
+
+fn configs() -> impl Strategy<Value = SetsConfig> {
+    let policy = prop_oneof![
+        Just(SetPolicy::Fifo),
+        Just(SetPolicy::Lru),
+        (0..=100_u8, 1..4_u8)
+            .prop_map(|(hot_percent, promote_hits)| SetPolicy::Lru2q { hot_percent, promote_hits }),
+    ];
+    let placement = prop_oneof![
+        Just(Placement::Linear),
+        Just(Placement::Hashed { run_bytes: 8192 }),
+        Just(Placement::Permuted { run_bytes: 4096 }),
+    ];
+    (policy, placement, 1..5_u32, 0..=100_u8, 0..3_u32).prop_map(
+        |(policy, placement, sets, dirty_percent, lazy_depth)| {
+            let tuning = Tuning { policy, dirty_percent, lazy_depth, ..Preset::V2.tuning() };
+            let geometry = Geometry { block_bytes: 4096, sets, ways: 8, placement, placement_key: 7 };
+            SetsConfig { geometry, tuning }
+        },
+    )
+}
+
+struct Pair {
+    sets: Sets,
+    twin: Twin,
+    cleanings: Vec<Cleaning>,
+    pinned: Vec<u64>,
+}
+
+impl Pair {
+    fn new(config: SetsConfig) -> Self {
+        let twin = Twin::new(&config);
+        let sets = Sets::new(config).expect("within bounds");
+        Self { sets, twin, cleanings: Vec::new(), pinned: Vec::new() }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Read(block) => {
+                let twin = self.use_in_twin(block);
+                let real = match self.sets.read(block, Admit::Yes) {
+                    Read::Hit(_) => Used::Hit,
+                    Read::Fill { evicted, .. } => Used::Taken(evicted),
+                    Read::Around => Used::NoRoom,
+                };
+                assert_eq!(real, twin);
+            }
+            Step::Write(block) => self.write(block),
+            Step::Pin(block) => {
+                if let Some(slot) = self.sets.find(block) {
+                    self.sets.pin(slot);
+                    *self.twin.pinned.entry(block).or_default() += 1;
+                    self.pinned.push(block);
+                }
+            }
+            Step::Unpin => self.unpin(),
+            Step::Forget(block) => self.forget(block),
+            Step::BeginCleaning => {
+                if let Some(cleaning) = self.sets.next_cleaning() {
+                    self.begin_in_twin(cleaning);
+                }
+            }
+            Step::EndCleaning { done } => self.end_cleaning(done),
+        }
+    }
+
+    fn use_in_twin(&mut self, block: u64) -> Used {
+        let set = self.sets.set_of(block);
+        if self.twin.holds(set, block) {
+            self.twin.hit(set, block);
+            return Used::Hit;
+        }
+        self.twin.take_in(set, block).map_or(Used::NoRoom, Used::Taken)
+    }
+
+    fn write(&mut self, block: u64) {
+        let twin = self.use_in_twin(block);
+        let (real, slot) = match self.sets.write(block, Admit::Yes) {
+            Write::Hit(slot) => (Used::Hit, Some(slot)),
+            Write::Taken { slot, evicted } => (Used::Taken(evicted), Some(slot)),
+            Write::Around(none) => (Used::NoRoom, none),
+        };
+        assert_eq!(real, twin);
+        if let Some(slot) = slot {
+            self.sets.mark_dirty(slot);
+            self.twin.mark_dirty(block);
+        }
+    }
+
+    fn unpin(&mut self) {
+        let Some(block) = self.pinned.pop() else { return };
+        self.sets.unpin(self.sets.find(block).expect("pinned blocks stay"));
+        let pins = self.twin.pinned.get_mut(&block).expect("pinned");
+        *pins -= 1;
+        if *pins == 0 {
+            self.twin.pinned.remove(&block);
+        }
+    }
+
+    fn forget(&mut self, block: u64) {
+        let Some(slot) = self.sets.find(block) else { return };
+        let in_use = self.twin.pinned.contains_key(&block) || self.twin.cleaning.contains_key(&block);
+        assert_eq!(self.sets.forget(slot), !in_use);
+        if !in_use {
+            self.twin.drop_block(self.sets.set_of(block), block);
+        }
+    }
+
+    /// What is cleaned lies side by side on disk, is dirty, unused, and is not being cleaned already; and its
+    /// neighbours on disk could not have come along.
+    fn begin_in_twin(&mut self, cleaning: Cleaning) {
+        let blocks = cleaning.first_block..cleaning.first_block + cleaning.slots.len() as u64;
+        for (block, &slot) in blocks.clone().zip(&cleaning.slots) {
+            assert_eq!(self.sets.word(slot).block(), Some(block));
+            assert!(self.twin.dirty.contains(&block) && !self.twin.pinned.contains_key(&block));
+            assert_eq!(
+                self.twin.cleaning.insert(block, false),
+                None,
+                "block {block} is cleaned twice at once"
+            );
+        }
+        for neighbour in [blocks.start.checked_sub(1), Some(blocks.end)].into_iter().flatten() {
+            let could = self.twin.dirty.contains(&neighbour)
+                && !self.twin.pinned.contains_key(&neighbour)
+                && !self.twin.cleaning.contains_key(&neighbour);
+            assert!(!could, "block {neighbour} was left behind");
+        }
+        self.cleanings.push(cleaning);
+    }
+
+    fn end_cleaning(&mut self, done: bool) {
+        let Some(cleaning) = self.cleanings.pop() else { return };
+        self.sets.end_cleaning(&cleaning, done);
+        for block in cleaning.first_block..cleaning.first_block + cleaning.slots.len() as u64 {
+            let rewritten = self.twin.cleaning.remove(&block).expect("was begun");
+            if done && !rewritten {
+                self.twin.dirty.remove(&block);
+            }
+        }
+    }
+
+    fn check(&self) {
+        for set in 0..self.sets.geometry().sets {
+            let block_of = |slot| self.sets.word(slot).block().expect("queued slots hold blocks");
+            let order: Vec<u64> = self.sets.oldest_first(set).map(block_of).collect();
+            let TwinSet { hot, warm } = &self.twin.sets[set as usize];
+            let twin: Vec<u64> = warm.iter().rev().chain(hot.iter().rev()).copied().collect();
+            assert_eq!(order, twin, "set {set}");
+            let view = self.sets.set(set);
+            assert_eq!(view.held as usize, twin.len());
+            assert_eq!(
+                view.dirty as usize,
+                twin.iter().filter(|block| self.twin.dirty.contains(block)).count()
+            );
+            let cleaning = |block: &&u64| self.twin.cleaning.contains_key(block);
+            assert_eq!(view.cleaning as usize, twin.iter().filter(cleaning).count());
+        }
+        for (slot, word) in self.sets.held() {
+            let block = word.block().expect("held");
+            assert_eq!(self.sets.find(block), Some(slot));
+            assert_eq!(word.is_dirty(), self.twin.dirty.contains(&block));
+        }
+        assert_eq!(self.sets.dirty_blocks(), self.twin.dirty.len() as u64);
+        assert_eq!(self.sets.held_blocks(), self.sets.held().count() as u64);
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Used {
+    Hit,
+    Taken(Option<u64>),
+    NoRoom,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_core_equals_lists_searched_from_end_to_end(config in configs(), steps in steps()) {
+        let mut pair = Pair::new(config);
+        for (number, step) in steps.iter().enumerate() {
+            pair.step(step);
+            if number % 16 == 0 {
+                pair.check();
+            }
+        }
+        pair.check();
+    }
+
+    #[test]
+    fn a_restored_cache_holds_what_was_found(config in configs(), steps in steps()) {
+        let mut pair = Pair::new(config);
+        steps.iter().for_each(|step| pair.step(step));
+        let held = |sets: &Sets| -> Vec<Held> {
+            sets.held()
+                .map(|(slot, word)| Held { slot, block: word.block().expect("held"), dirty: word.is_dirty() })
+                .collect()
+        };
+        let found = held(&pair.sets);
+        let mut restored = Sets::restore(config, found.clone()).expect("it was a cache before");
+        prop_assert_eq!(&held(&restored), &found);
+        // All the rest of the slots is free, and each can be taken once.
+        let free = u64::from(config.geometry.slots()) - found.len() as u64;
+        let mut taken = 0;
+        for block in BLOCKS..BLOCKS + 10_000 {
+            taken += u64::from(matches!(restored.allocate(block), Allocation::Free(_)));
+        }
+        prop_assert_eq!(taken, free);
+    }
+
+    #[test]
+    fn everything_dirty_is_cleaned_on_demand(config in configs(), steps in steps()) {
+        let mut pair = Pair::new(config);
+        steps.iter().for_each(|step| pair.step(step));
+        while !pair.pinned.is_empty() {
+            pair.unpin();
+        }
+        while !pair.cleanings.is_empty() {
+            pair.end_cleaning(true);
+        }
+        pair.sets.clean_everything(true);
+        while let Some(cleaning) = pair.sets.next_cleaning() {
+            pair.begin_in_twin(cleaning);
+            pair.end_cleaning(true);
+        }
+        prop_assert_eq!(pair.sets.dirty_blocks(), 0);
+        pair.check();
+    }
+}

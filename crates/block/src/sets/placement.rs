@@ -1,0 +1,184 @@
+//! Which set a block of the disk belongs to.
+//!
+//! The disk is cut into runs of consecutive blocks; a run lies in one set, so that what is written together can be
+//! cleaned together. Three ways to deal runs out to sets:
+//!
+//! * **Linear**: run `n` to set `n mod sets`, as Flashcache 1 and 2 did with runs as long as a set. Data laid out with a
+//!   period then falls on the same few sets over and over.
+//! * **Hashed**: each run to a set of its own choosing, as Flashcache 3. Chance gives some sets more runs than others.
+//! * **Permuted**: the disk in stripes of as many runs as there are sets, each stripe dealt out by a permutation of its
+//!   own. Every set gets exactly one run of every stripe: as scattered as by hashing, without the luck.
+//!
+//! Cached blocks are found again after a restart by computing their set anew, so what is here is part of the format on
+//! flash: [`PLACEMENT_VERSION`] stands in the superblock, and the golden values in the tests may never change under it.
+
+/// The version of everything in this file that decides a block's set.
+pub const PLACEMENT_VERSION: u16 = 1;
+
+/// How runs of the disk are dealt out to sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// Runs as long as a set, one set after the other.
+    Linear,
+    /// Runs scattered by a hash.
+    Hashed {
+        /// Bytes of disk that stay together; a power of two, at least a block, at most a set.
+        run_bytes: u32,
+    },
+    /// Runs scattered by a permutation of each stripe.
+    Permuted {
+        /// Bytes of disk that stay together; a power of two, at least a block, at most a set.
+        run_bytes: u32,
+    },
+}
+
+/// The placement, ready to be asked.
+#[derive(Debug, Clone)]
+pub(super) struct Placer {
+    rule: Rule,
+    run_shift: u32,
+    sets: u32,
+    key: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    Linear,
+    Hashed,
+    Permuted { high_bits: u32, low_bits: u32 },
+}
+
+impl Placer {
+    /// `key` is drawn when the cache is created, so that no layout of data is bad for all caches.
+    pub(super) fn new(placement: Placement, block_bytes: u32, sets: u32, ways: u32, key: u64) -> Self {
+        let (rule, run_blocks) = match placement {
+            Placement::Linear => (Rule::Linear, ways),
+            Placement::Hashed { run_bytes } => (Rule::Hashed, run_bytes / block_bytes),
+            Placement::Permuted { run_bytes } => {
+                let bits = u32::BITS - (sets - 1).leading_zeros();
+                (Rule::Permuted { high_bits: bits / 2, low_bits: bits - bits / 2 }, run_bytes / block_bytes)
+            }
+        };
+        Self { rule, run_shift: run_blocks.ilog2(), sets, key }
+    }
+
+    /// The set of a block.
+    #[inline]
+    pub(super) fn set_of(&self, block: u64) -> u32 {
+        let run = block >> self.run_shift;
+        let sets = u64::from(self.sets);
+        match self.rule {
+            Rule::Linear => (run % sets) as u32,
+            // The high half of a product: a fair share of 2^64 for each set, without a division.
+            Rule::Hashed => ((u128::from(mix(run ^ self.key)) * u128::from(sets)) >> 64) as u32,
+            Rule::Permuted { high_bits, low_bits } => {
+                let stripe_key = mix((run / sets) ^ self.key);
+                permute((run % sets) as u32, self.sets, (high_bits, low_bits), stripe_key)
+            }
+        }
+    }
+}
+
+/// The finaliser of SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators", OOPSLA'14).
+#[inline]
+pub(super) fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
+}
+
+/// A permutation of `0..sets`: a Feistel network over the next power of two, walked until it lands inside (Black,
+/// Rogaway: "Ciphers with Arbitrary Finite Domains", CT-RSA'02). Four rounds scatter well; nobody attacks.
+#[inline]
+fn permute(run: u32, sets: u32, (high_bits, low_bits): (u32, u32), key: u64) -> u32 {
+    let (high_mask, low_mask) = ((1_u32 << high_bits) - 1, (1_u32 << low_bits) - 1);
+    let mut number = run;
+    loop {
+        let (mut high, mut low) = (number >> low_bits, number & low_mask);
+        for round in 0..2 {
+            high ^= mix(key ^ (u64::from(low) << 2 | round << 1)) as u32 & high_mask;
+            low ^= mix(key ^ (u64::from(high) << 2 | round << 1 | 1)) as u32 & low_mask;
+        }
+        number = high << low_bits | low;
+        if number < sets {
+            return number;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: u64 = 0x0123_4567_89AB_CDEF;
+
+    fn placer(placement: Placement, sets: u32) -> Placer {
+        Placer::new(placement, 4096, sets, 512, KEY)
+    }
+
+    /// Data on flash is found by these values: a change here is a new format, with a new `PLACEMENT_VERSION`.
+    #[test]
+    fn golden_sets_of_version_1() {
+        assert_eq!(PLACEMENT_VERSION, 1);
+        let blocks = [0, 63, 64, 128, 1 << 20, (1 << 30) + 7, (1 << 44) - 2];
+        let sets_of = |placement| blocks.map(|block| placer(placement, 384).set_of(block));
+        assert_eq!(sets_of(Placement::Linear), [0, 0, 0, 0, 128, 128, 127]);
+        assert_eq!(sets_of(Placement::Hashed { run_bytes: 256 << 10 }), GOLDEN_HASHED);
+        assert_eq!(sets_of(Placement::Permuted { run_bytes: 256 << 10 }), GOLDEN_PERMUTED);
+    }
+
+    const GOLDEN_HASHED: [u32; 7] = [32, 32, 348, 147, 320, 112, 353];
+    const GOLDEN_PERMUTED: [u32; 7] = [278, 278, 79, 280, 342, 372, 254];
+
+    #[test]
+    fn a_run_stays_together() {
+        for placement in [Placement::Hashed { run_bytes: 65536 }, Placement::Permuted { run_bytes: 65536 }] {
+            let placer = placer(placement, 100);
+            for run in 0..1000 {
+                let set = placer.set_of(run * 16);
+                assert!((0..16).all(|block| placer.set_of(run * 16 + block) == set));
+            }
+        }
+    }
+
+    #[test]
+    fn a_permutation_gives_every_set_one_run_of_every_stripe() {
+        for sets in [1, 2, 3, 5, 16, 100, 384, 1000] {
+            let placer = placer(Placement::Permuted { run_bytes: 4096 }, sets);
+            for stripe in 0..20 {
+                let mut seen = vec![false; sets as usize];
+                for run in 0..sets {
+                    let set = placer.set_of(stripe * u64::from(sets) + u64::from(run));
+                    assert!(
+                        !std::mem::replace(&mut seen[set as usize], true),
+                        "{sets} sets, stripe {stripe}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn stripes_are_dealt_out_differently_and_keys_matter() {
+        let of = |key: u64, stripe: u64| -> Vec<u32> {
+            let placer = Placer::new(Placement::Permuted { run_bytes: 4096 }, 4096, 100, 512, key);
+            (0..100).map(|run| placer.set_of(stripe * 100 + run)).collect()
+        };
+        assert_ne!(of(KEY, 0), of(KEY, 1));
+        assert_ne!(of(KEY, 0), of(KEY + 1, 0));
+    }
+
+    #[test]
+    fn scattered_runs_fill_all_sets_alike() {
+        for placement in [Placement::Hashed { run_bytes: 4096 }, Placement::Permuted { run_bytes: 4096 }] {
+            let placer = placer(placement, 64);
+            // Data at equal spacing, as in a filesystem's allocation groups: what linear placement stumbles over.
+            let mut runs = [0_u32; 64];
+            for spaced in 0..64_000 {
+                runs[placer.set_of(spaced * 64) as usize] += 1;
+            }
+            assert!(runs.iter().all(|runs| (850..1150).contains(runs)), "{placement:?}: {runs:?}");
+        }
+    }
+}

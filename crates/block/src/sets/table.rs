@@ -1,0 +1,267 @@
+//! The table of slots: which block each holds and in what state, and where in its set a block is.
+//!
+//! ```text
+//! word of a slot, 64 bits        | pins 15 | age 2 | rewritten 1 | cleaning 1 | dirty 1 | block 44 |
+//! chain of a slot, 16 bits       the next slot of its bucket, or of the set's free list
+//! head of a bucket, 16 bits      its first slot; as many buckets as slots, each set has its own
+//! ```
+//! 12 bytes a slot; with the 5 bytes of the queues 17.
+
+use policy::Slot;
+
+use super::config::MAX_DISK_BLOCKS;
+use super::placement::mix;
+
+const BLOCK_BITS: u32 = 44;
+const BLOCK_MASK: u64 = (1 << BLOCK_BITS) - 1;
+/// The block number of a free slot.
+const NO_BLOCK: u64 = BLOCK_MASK;
+const _: () = assert!(NO_BLOCK == MAX_DISK_BLOCKS);
+
+const DIRTY: u64 = 1 << BLOCK_BITS;
+const CLEANING: u64 = 1 << (BLOCK_BITS + 1);
+const REWRITTEN: u64 = 1 << (BLOCK_BITS + 2);
+const AGE_SHIFT: u32 = BLOCK_BITS + 3;
+const AGE_MASK: u64 = 3 << AGE_SHIFT;
+const PIN_SHIFT: u32 = BLOCK_BITS + 5;
+const ONE_PIN: u64 = 1 << PIN_SHIFT;
+/// Users of one block at a time, at most.
+pub(super) const MAX_PINS: u64 = u64::MAX >> PIN_SHIFT;
+
+/// End of a chain.
+const END: u16 = u16::MAX;
+
+/// What a slot holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Word(u64);
+
+impl Word {
+    const FREE: Self = Self(NO_BLOCK);
+
+    /// The block, unless the slot is free.
+    #[must_use]
+    pub fn block(self) -> Option<u64> {
+        let block = self.0 & BLOCK_MASK;
+        (block != NO_BLOCK).then_some(block)
+    }
+
+    /// Whether the block is newer than the disk's.
+    #[must_use]
+    pub fn is_dirty(self) -> bool {
+        self.0 & DIRTY != 0
+    }
+
+    /// Whether the block is on its way to the disk.
+    #[must_use]
+    pub fn is_cleaning(self) -> bool {
+        self.0 & CLEANING != 0
+    }
+
+    /// How many use the block at the moment.
+    #[must_use]
+    pub fn pins(self) -> u32 {
+        (self.0 >> PIN_SHIFT) as u32
+    }
+
+    /// Whether the block may leave: the disk has it and nobody uses it.
+    #[inline]
+    pub(super) fn may_leave(self) -> bool {
+        self.0 >> PIN_SHIFT == 0 && self.0 & (DIRTY | CLEANING) == 0
+    }
+
+    /// Whether the block can be sent to the disk now.
+    #[inline]
+    pub(super) fn may_clean(self) -> bool {
+        self.0 >> PIN_SHIFT == 0 && self.0 & (DIRTY | CLEANING) == DIRTY
+    }
+
+    #[inline]
+    pub(super) fn age(self) -> u64 {
+        (self.0 & AGE_MASK) >> AGE_SHIFT
+    }
+}
+
+pub(super) struct Table {
+    ways: u32,
+    words: Vec<Word>,
+    chain: Vec<u16>,
+    heads: Vec<u16>,
+    /// The first free slot of each set.
+    free: Vec<u16>,
+}
+
+impl Table {
+    pub(super) fn new(sets: u32, ways: u32) -> Self {
+        let slots = (sets * ways) as usize;
+        let in_order = |way: u32| if way + 1 == ways { END } else { way as u16 + 1 };
+        Self {
+            ways,
+            words: vec![Word::FREE; slots],
+            chain: (0..sets).flat_map(|_| (0..ways).map(in_order)).collect(),
+            heads: vec![END; slots],
+            free: vec![0; sets as usize],
+        }
+    }
+
+    #[inline]
+    pub(super) fn word(&self, slot: Slot) -> Word {
+        self.words[slot.0 as usize]
+    }
+
+    #[inline]
+    pub(super) fn find(&self, set: u32, block: u64) -> Option<Slot> {
+        let first = set * self.ways;
+        let mut way = self.heads[(first + self.bucket(block)) as usize];
+        while way != END {
+            let slot = first + u32::from(way);
+            if self.words[slot as usize].0 & BLOCK_MASK == block {
+                return Some(Slot(slot));
+            }
+            way = self.chain[slot as usize];
+        }
+        None
+    }
+
+    /// Puts a block into the set's first free slot, if it has one.
+    #[inline]
+    pub(super) fn take_free(&mut self, set: u32, block: u64) -> Option<Slot> {
+        let way = self.free[set as usize];
+        if way == END {
+            return None;
+        }
+        let slot = Slot(set * self.ways + u32::from(way));
+        self.free[set as usize] = self.chain[slot.0 as usize];
+        self.enter(slot, block);
+        Some(slot)
+    }
+
+    /// Puts a block into this free slot; for recovery, which walks the set's free list.
+    pub(super) fn take(&mut self, slot: Slot, block: u64) {
+        let (set, way) = (slot.0 / self.ways, (slot.0 % self.ways) as u16);
+        let first = set * self.ways;
+        let after = self.chain[slot.0 as usize];
+        if self.free[set as usize] == way {
+            self.free[set as usize] = after;
+        } else {
+            let mut before = self.free[set as usize];
+            while self.chain[(first + u32::from(before)) as usize] != way {
+                before = self.chain[(first + u32::from(before)) as usize];
+            }
+            self.chain[(first + u32::from(before)) as usize] = after;
+        }
+        self.enter(slot, block);
+    }
+
+    /// The slot's block leaves for another of the same set.
+    #[inline]
+    pub(super) fn replace(&mut self, slot: Slot, block: u64) {
+        self.leave_bucket(slot);
+        self.enter(slot, block);
+    }
+
+    /// The slot's block leaves, and the slot is the set's next to be taken.
+    pub(super) fn release(&mut self, slot: Slot) {
+        self.leave_bucket(slot);
+        let set = (slot.0 / self.ways) as usize;
+        self.words[slot.0 as usize] = Word::FREE;
+        self.chain[slot.0 as usize] = self.free[set];
+        self.free[set] = (slot.0 % self.ways) as u16;
+    }
+
+    #[inline]
+    pub(super) fn pin(&mut self, slot: Slot) {
+        let word = &mut self.words[slot.0 as usize];
+        assert!(u64::from(word.pins()) < MAX_PINS, "slot {} is in use {MAX_PINS} times", slot.0);
+        word.0 += ONE_PIN;
+    }
+
+    #[inline]
+    pub(super) fn unpin(&mut self, slot: Slot) {
+        let word = &mut self.words[slot.0 as usize];
+        assert!(word.pins() > 0, "slot {} is not in use", slot.0);
+        word.0 -= ONE_PIN;
+    }
+
+    /// Somebody used the block: it is young again.
+    #[inline]
+    pub(super) fn rejuvenate(&mut self, slot: Slot) {
+        self.words[slot.0 as usize].0 &= !AGE_MASK;
+    }
+
+    /// One sweep older, up to 3.
+    pub(super) fn grow_older(&mut self, slot: Slot) {
+        let word = &mut self.words[slot.0 as usize];
+        if word.0 & AGE_MASK != AGE_MASK {
+            word.0 += 1 << AGE_SHIFT;
+        }
+    }
+
+    /// Whether the block was clean before.
+    #[inline]
+    pub(super) fn set_dirty(&mut self, slot: Slot) -> bool {
+        let word = &mut self.words[slot.0 as usize];
+        let was_clean = !word.is_dirty();
+        if word.is_cleaning() {
+            word.0 |= REWRITTEN;
+        }
+        word.0 = (word.0 | DIRTY) & !AGE_MASK;
+        was_clean
+    }
+
+    pub(super) fn set_clean(&mut self, slot: Slot) {
+        self.words[slot.0 as usize].0 &= !DIRTY;
+    }
+
+    pub(super) fn begin_cleaning(&mut self, slot: Slot) {
+        let word = &mut self.words[slot.0 as usize];
+        debug_assert!(word.is_dirty() && !word.is_cleaning(), "slot {}", slot.0);
+        word.0 |= CLEANING;
+    }
+
+    /// Whether the block was written again meanwhile.
+    pub(super) fn end_cleaning(&mut self, slot: Slot) -> bool {
+        let word = &mut self.words[slot.0 as usize];
+        assert!(word.is_cleaning(), "slot {} is not being cleaned", slot.0);
+        let rewritten = word.0 & REWRITTEN != 0;
+        word.0 &= !(CLEANING | REWRITTEN);
+        rewritten
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.words.capacity() * size_of::<Word>()
+            + (self.chain.capacity() + self.heads.capacity() + self.free.capacity()) * size_of::<u16>()
+    }
+
+    /// Enters the block into its bucket and the slot's word; the slot is in no chain.
+    #[inline]
+    fn enter(&mut self, slot: Slot, block: u64) {
+        debug_assert!(block < MAX_DISK_BLOCKS);
+        let first = slot.0 / self.ways * self.ways;
+        let bucket = (first + self.bucket(block)) as usize;
+        self.words[slot.0 as usize] = Word(block);
+        self.chain[slot.0 as usize] = self.heads[bucket];
+        self.heads[bucket] = (slot.0 - first) as u16;
+    }
+
+    #[inline]
+    fn leave_bucket(&mut self, slot: Slot) {
+        let first = slot.0 / self.ways * self.ways;
+        let way = (slot.0 - first) as u16;
+        let bucket = (first + self.bucket(self.words[slot.0 as usize].0 & BLOCK_MASK)) as usize;
+        let after = self.chain[slot.0 as usize];
+        if self.heads[bucket] == way {
+            self.heads[bucket] = after;
+            return;
+        }
+        let mut before = self.heads[bucket];
+        while self.chain[(first + u32::from(before)) as usize] != way {
+            before = self.chain[(first + u32::from(before)) as usize];
+        }
+        self.chain[(first + u32::from(before)) as usize] = after;
+    }
+
+    #[inline]
+    fn bucket(&self, block: u64) -> u32 {
+        mix(block) as u32 & (self.ways - 1)
+    }
+}

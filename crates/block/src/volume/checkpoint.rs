@@ -1,0 +1,223 @@
+//! Writing tables: what all pages hold, so that the journal before it is not needed any more.
+//!
+//! The table is written while requests go on, part by part, each as of the moment it is written. It need not be one
+//! moment's picture: the journal from the table's beginning on is replayed over it, and its records say what pages hold
+//! whatever they held before. A part may even hold what no commit has covered yet; so a commit must follow the last
+//! part before the superblock points at the table.
+
+use std::sync::Arc;
+
+use device::{IoBuffer, PlacementHandle, Request};
+
+use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::journal::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
+use super::journal::commit::{Committed, Why};
+use super::record::{Held, Record, UNIT_BYTES};
+use super::state::State;
+use super::superblock::{self, Checkpoint, Superblock};
+use super::work::Work;
+use super::{Health, Shared};
+use crate::sets::Slot;
+
+/// Slots whose records are gathered under one hold of the lock.
+const SLOTS_PER_PART: u32 = 4096;
+
+impl Shared {
+    /// Writes a table, unless the journal has become less than half full meanwhile: somebody else wrote one.
+    pub(super) async fn write_table_if_needed(self: &Arc<Self>) -> Result<()> {
+        let work = Work::new(self, Some(self.keeper.lock(0..1).await));
+        if self.state.lock().journal.is_half_full() {
+            self.write_table(&work, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes a table and points the superblock at it. The caller's work holds the keeper's range.
+    pub(super) async fn write_table(self: &Arc<Self>, work: &Arc<Work>, clean: bool) -> Result<()> {
+        let result = self.write_table_parts(work, clean).await;
+        self.state.lock().table_in_writing = false;
+        result
+    }
+
+    async fn write_table_parts(self: &Arc<Self>, work: &Arc<Work>, clean: bool) -> Result<()> {
+        let mut superblock = self.superblock.lock().clone();
+        let old = superblock.checkpoint;
+        let mut checkpoint = {
+            let mut state = self.state.lock();
+            state.table_in_writing = true;
+            Checkpoint {
+                table: 1 - old.table,
+                number: old.number + 1,
+                table_blocks: 0,
+                journal_sequence: state.journal.next_sequence,
+                journal_chain: state.journal.chain,
+                next_commit: state.journal.next_commit,
+                confirmed_commit: 0,
+            }
+        };
+        let mut writer = TableWriter::new(self, work, checkpoint);
+        let slots = self.layout.slots();
+        for first in (0..slots).step_by(SLOTS_PER_PART as usize) {
+            let records = records_of(&self.state.lock(), first..slots.min(first + SLOTS_PER_PART));
+            for record in records {
+                writer.add(&record).await?;
+            }
+        }
+        checkpoint.table_blocks = writer.finish().await?;
+        if self.commit_once(0, Why::Table).await? == Committed::JournalFull {
+            // A quarter of the ring is kept for this commit, and it cannot take more.
+            return Err(VolumeError::new(
+                VolumeErrorKind::Damaged,
+                "the journal has no room for the commit after a table",
+            ));
+        }
+        checkpoint.confirmed_commit = self.state.lock().journal.confirmed_commit;
+        (superblock.checkpoint, superblock.clean) = (checkpoint, clean);
+        self.write_superblock(superblock).await?;
+        let mut state = self.state.lock();
+        state.journal.oldest_sequence = checkpoint.journal_sequence;
+        state.io.checkpoints += 1;
+        state.io.metadata_ssd_writes += checkpoint.table_blocks;
+        drop(state);
+        self.changed.notify(usize::MAX);
+        Ok(())
+    }
+
+    /// Writes the superblock anew. The caller holds the keeper's range.
+    pub(super) async fn write_superblock(&self, mut superblock: Superblock) -> Result<()> {
+        superblock.sequence += 1;
+        // Also if writing fails: one copy may be there, and the next must be newer than it.
+        self.superblock.lock().sequence = superblock.sequence;
+        let written = superblock::write(&*self.flash, &superblock).await;
+        if let Err(error) = written {
+            let mut state = self.state.lock();
+            state.health = Health::FlashFailed;
+            state.journal.failure = Some((state.journal.attempts, error.clone()));
+            return Err(error);
+        }
+        *self.superblock.lock() = superblock;
+        Ok(())
+    }
+
+    /// Waits for everyone, commits, writes a table, and says "clean".
+    pub(super) async fn close(self: &Arc<Self>) -> Result<()> {
+        // Whoever comes later waits behind this, and then finds the volume closed.
+        let everything = self.blocks.lock(0..u64::MAX).await;
+        let work = Work::new(self, Some(everything));
+        work.hold_range(self.disk_writers.lock(0..u64::MAX).await);
+        work.hold_range(self.keeper.lock(0..1).await);
+        self.check_open(&self.state.lock())?;
+        if let Some((_, error)) = &self.state.lock().journal.failure
+            && self.state.lock().health != Health::Healthy
+        {
+            return Err(error.clone());
+        }
+        self.note_disk_ends().await?;
+        self.write_table(&work, true).await?;
+        self.state.lock().health = Health::Closed;
+        Ok(())
+    }
+}
+
+fn records_of(state: &State, slots: std::ops::Range<u32>) -> Vec<Record> {
+    let record = |slot: u32| {
+        let slot = Slot(slot);
+        let (copy, word) = (state.copy(slot)?, state.sets.word(slot));
+        let held = Held {
+            block: word.block()?,
+            dirty: word.is_dirty(),
+            partial: copy.partial,
+            crc: copy.crc.unwrap_or(0),
+            fresh: false,
+        };
+        Some(Record { page: copy.page, held: Some(held) })
+    };
+    slots.filter_map(record).collect()
+}
+
+/// Writes a table's blocks one after the other, many with one request.
+struct TableWriter<'a> {
+    shared: &'a Arc<Shared>,
+    work: &'a Arc<Work>,
+    checkpoint: Checkpoint,
+    chain: u32,
+    blocks: u64,
+    /// Units of the block that is being filled.
+    units: Vec<u8>,
+    /// Blocks that are not written yet.
+    waiting: Vec<u8>,
+}
+
+/// Bytes of a table that go out with one request.
+const TABLE_WRITE_BYTES: usize = 64 * JOURNAL_BLOCK_BYTES;
+
+impl<'a> TableWriter<'a> {
+    fn new(shared: &'a Arc<Shared>, work: &'a Arc<Work>, checkpoint: Checkpoint) -> Self {
+        Self { shared, work, checkpoint, chain: 0, blocks: 0, units: Vec::new(), waiting: Vec::new() }
+    }
+
+    async fn add(&mut self, record: &Record) -> Result<()> {
+        if self.units.len() + record.units() * UNIT_BYTES > UNITS_PER_BLOCK * UNIT_BYTES {
+            self.end_block(false).await?;
+        }
+        record.append_to(&mut self.units);
+        Ok(())
+    }
+
+    /// The table's blocks, all written.
+    async fn finish(mut self) -> Result<u64> {
+        self.end_block(true).await?;
+        self.write_waiting().await?;
+        Ok(self.blocks)
+    }
+
+    async fn end_block(&mut self, is_last: bool) -> Result<()> {
+        if self.blocks == self.shared.layout.table_blocks {
+            return Err(VolumeError::new(
+                VolumeErrorKind::Damaged,
+                "there are more records than a table has room for",
+            ));
+        }
+        let header = BlockHeader {
+            sequence: self.blocks,
+            commit: self.checkpoint.number,
+            chain: self.chain,
+            ends_commit: is_last,
+        };
+        let start = self.waiting.len();
+        self.waiting.resize(start + JOURNAL_BLOCK_BYTES, 0);
+        let into = &mut self.waiting[start..];
+        self.chain = block::encode(BlockKind::Table, self.shared.uuid, &header, &self.units, into);
+        self.units.clear();
+        self.blocks += 1;
+        if self.waiting.len() >= TABLE_WRITE_BYTES.min(self.shared.flash.geometry().max_io_bytes as usize) {
+            self.write_waiting().await?;
+        }
+        Ok(())
+    }
+
+    async fn write_waiting(&mut self) -> Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let first = self.blocks - (self.waiting.len() / JOURNAL_BLOCK_BYTES) as u64;
+        let offset =
+            self.shared.layout.table_offset(self.checkpoint.table) + first * JOURNAL_BLOCK_BYTES as u64;
+        let data = IoBuffer::copy_of(&self.waiting).into();
+        self.waiting.clear();
+        let request = Request::Write { offset, data, placement: PlacementHandle::DEFAULT };
+        let written = self.work.start(&*self.shared.flash, request).await;
+        written.map(|_| ()).map_err(|error| self.shared.table_failed(error))
+    }
+}
+
+impl Shared {
+    fn table_failed(&self, error: device::IoError) -> VolumeError {
+        let error = VolumeError::flash("writing a table", error);
+        let mut state = self.state.lock();
+        state.io.ssd_write_errors += 1;
+        state.health = Health::FlashFailed;
+        state.journal.failure = Some((state.journal.attempts, error.clone()));
+        error
+    }
+}

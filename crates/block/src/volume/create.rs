@@ -1,0 +1,98 @@
+//! Making a volume.
+
+use std::sync::Arc;
+
+use device::{Device, Request};
+
+use super::config::VolumeConfig;
+use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::identity::ends_crc;
+use super::layout::Layout;
+use super::superblock::{self, Checkpoint, DiskIdentity, LABEL_BYTES, Superblock};
+use super::{SECTOR_BYTES, Volume};
+use crate::sets::{MAX_DISK_BLOCKS, SetsConfig};
+
+impl Volume {
+    /// Makes a volume of `flash` and `disk`; open it afterwards. What the flash held is lost; the disk is not touched. `uuid` names the volume;
+    /// draw it at random.
+    ///
+    /// # Errors
+    /// [`VolumeErrorKind::Config`] if the devices cannot be used so, and their own failures.
+    pub async fn create(
+        flash: &Arc<dyn Device>,
+        disk: &Arc<dyn Device>,
+        config: &VolumeConfig,
+        uuid: u128,
+    ) -> Result<Superblock> {
+        let superblock = superblock_of(flash, disk, config, uuid).await?;
+        // The journal of a volume that was here before has another uuid; its data may go.
+        let pages_offset = superblock.layout.pages_offset();
+        let len = superblock.layout.end() - pages_offset;
+        // Advice: a flash that cannot be trimmed is as good.
+        let _ = flash.start(Request::Trim { offset: pages_offset, len }).await;
+        superblock::write(&**flash, &superblock).await?;
+        Ok(superblock)
+    }
+
+    /// The superblock on `flash`, without opening the volume.
+    ///
+    /// # Errors
+    /// [`VolumeErrorKind::Foreign`], [`VolumeErrorKind::NewerFormat`], [`VolumeErrorKind::Damaged`], and the flash's failures.
+    pub async fn identify(flash: &Arc<dyn Device>) -> Result<Superblock> {
+        superblock::read(&**flash).await
+    }
+}
+
+async fn superblock_of(
+    flash: &Arc<dyn Device>,
+    disk: &Arc<dyn Device>,
+    config: &VolumeConfig,
+    uuid: u128,
+) -> Result<Superblock> {
+    let layout = Layout::compute(&flash.geometry(), config.block_bytes, config.ways, config.journal_bytes)?;
+    check_disk_shape(&**disk, config)?;
+    let superblock = Superblock {
+        sequence: 1,
+        uuid,
+        clean: true,
+        checksums: config.checksums,
+        layout,
+        placement: config.placement,
+        placement_key: (uuid ^ (uuid >> 64)) as u64,
+        tuning: config.tuning,
+        ordered: config.ordered,
+        checkpoint: Checkpoint { next_commit: 1, ..Checkpoint::default() },
+        disk: DiskIdentity {
+            bytes: disk.geometry().capacity_bytes,
+            ends_crc: ends_crc(&**disk).await?,
+            label: config.disk_label.clone(),
+        },
+    };
+    let sets = SetsConfig { geometry: superblock.geometry(), tuning: config.tuning };
+    sets.check().map_err(|error| config_error(error.to_string()))?;
+    Ok(superblock)
+}
+
+fn check_disk_shape(disk: &dyn Device, config: &VolumeConfig) -> Result<()> {
+    let geometry = disk.geometry();
+    if geometry.block_bytes > config.block_bytes {
+        let (theirs, ours) = (geometry.block_bytes, config.block_bytes);
+        return Err(config_error(format!(
+            "the disk is addressed in {theirs} bytes, more than a block of {ours}"
+        )));
+    }
+    if geometry.capacity_bytes == 0 || !geometry.capacity_bytes.is_multiple_of(u64::from(SECTOR_BYTES)) {
+        return Err(config_error(format!("a disk of {} bytes is not in sectors", geometry.capacity_bytes)));
+    }
+    if geometry.capacity_bytes / u64::from(config.block_bytes) >= MAX_DISK_BLOCKS {
+        return Err(config_error("the disk is too large for blocks of this size".into()));
+    }
+    if config.disk_label.len() > LABEL_BYTES {
+        return Err(config_error(format!("the disk's name is longer than {LABEL_BYTES} bytes")));
+    }
+    Ok(())
+}
+
+fn config_error(why: String) -> VolumeError {
+    VolumeError::new(VolumeErrorKind::Config, why)
+}

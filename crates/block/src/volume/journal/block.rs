@@ -1,0 +1,174 @@
+//! What the journal and the tables are made of: blocks of 4 KiB that hold units of 16 bytes.
+//!
+//! ```text
+//!      0       4       8          16        24      28      30      32      48        64                      4096
+//!      +-------+-------+----------+---------+-------+-------+-------+-------+---------+------+------+-- ··· --+
+//!      | magic | crc   | sequence | commit  | chain | units | flags | uuid  | nothing | unit | unit |         |
+//!      | u32   | u32   | u64      | u64     | u32   | u16   | u16   | u128  | zeros   | 16 B | 16 B |         |
+//!      +-------+-------+----------+---------+-------+-------+-------+-------+---------+------+------+-- ··· --+
+//! ```
+//!
+//! Little-endian. `crc` is CRC-32C of the whole block with itself zero: a block that a power cut tore is found out.
+//! `sequence` is the block's number since the volume was made; `chain` is the `crc` of the block before it, so that a
+//! block left over from an abandoned future never continues a newer past. `flags` bit 0 ends a commit. `uuid` keeps
+//! out the blocks of a volume that was here before.
+
+use crate::volume::record::UNIT_BYTES;
+
+/// Bytes of a block of journal or table. Not the device's: a block that is torn counts as not written.
+pub const JOURNAL_BLOCK_BYTES: usize = 4096;
+
+const MAGIC_AT: usize = 0;
+const CRC_AT: usize = MAGIC_AT + 4;
+const SEQUENCE_AT: usize = CRC_AT + 4;
+const COMMIT_AT: usize = SEQUENCE_AT + 8;
+const CHAIN_AT: usize = COMMIT_AT + 8;
+const UNITS_AT: usize = CHAIN_AT + 4;
+const FLAGS_AT: usize = UNITS_AT + 2;
+const UUID_AT: usize = FLAGS_AT + 2;
+const HEADER_BYTES: usize = 64;
+
+/// Units that fit into a block.
+pub const UNITS_PER_BLOCK: usize = (JOURNAL_BLOCK_BYTES - HEADER_BYTES) / UNIT_BYTES;
+
+const FLAG_ENDS_COMMIT: u16 = 1;
+
+/// Whether a block belongs to the journal or to a table; one never passes for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockKind {
+    /// `FWJ1`
+    Journal,
+    /// `FWT1`
+    Table,
+}
+
+impl BlockKind {
+    fn magic(self) -> u32 {
+        u32::from_le_bytes(match self {
+            Self::Journal => *b"FWJ1",
+            Self::Table => *b"FWT1",
+        })
+    }
+}
+
+/// What a block says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// Number of the block.
+    pub sequence: u64,
+    /// Number of the commit (of a table: of the table) that it belongs to.
+    pub commit: u64,
+    /// Checksum of the block before.
+    pub chain: u32,
+    /// Whether the commit (the table) ends here.
+    pub ends_commit: bool,
+}
+
+/// Writes a block into `into`, of [`JOURNAL_BLOCK_BYTES`]; the answer is its checksum, the next one's chain.
+///
+/// # Panics
+/// If there are more units than fit.
+pub fn encode(kind: BlockKind, uuid: u128, header: &BlockHeader, units: &[u8], into: &mut [u8]) -> u32 {
+    assert!(units.len() <= UNITS_PER_BLOCK * UNIT_BYTES && units.len().is_multiple_of(UNIT_BYTES));
+    into.fill(0);
+    let count = (units.len() / UNIT_BYTES) as u16;
+    into[MAGIC_AT..][..4].copy_from_slice(&kind.magic().to_le_bytes());
+    into[SEQUENCE_AT..][..8].copy_from_slice(&header.sequence.to_le_bytes());
+    into[COMMIT_AT..][..8].copy_from_slice(&header.commit.to_le_bytes());
+    into[CHAIN_AT..][..4].copy_from_slice(&header.chain.to_le_bytes());
+    into[UNITS_AT..][..2].copy_from_slice(&count.to_le_bytes());
+    into[FLAGS_AT..][..2].copy_from_slice(&u16::from(header.ends_commit).to_le_bytes());
+    into[UUID_AT..][..16].copy_from_slice(&uuid.to_le_bytes());
+    into[HEADER_BYTES..][..units.len()].copy_from_slice(units);
+    let crc = crc_of(into);
+    into[CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
+    crc
+}
+
+/// Reads a block: what it says, its checksum and its units. `None` is "no such block here": of another kind or volume,
+/// torn, or never written.
+#[must_use]
+pub fn decode(kind: BlockKind, uuid: u128, block: &[u8]) -> Option<(BlockHeader, u32, &[u8])> {
+    let u32_at = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().expect("four bytes"));
+    let u64_at = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"));
+    let u16_at = |at: usize| u16::from_le_bytes(block[at..at + 2].try_into().expect("two bytes"));
+    // First whether it is ours at all: the checksum of a foreign block means nothing.
+    if u32_at(MAGIC_AT) != kind.magic() || block[UUID_AT..UUID_AT + 16] != uuid.to_le_bytes() {
+        return None;
+    }
+    let crc = u32_at(CRC_AT);
+    let units = usize::from(u16_at(UNITS_AT));
+    // A count that the checksum passed and that does not fit was never written by `encode`.
+    if crc != crc_of(block) || units > UNITS_PER_BLOCK || u16_at(FLAGS_AT) & !FLAG_ENDS_COMMIT != 0 {
+        return None;
+    }
+    let header = BlockHeader {
+        sequence: u64_at(SEQUENCE_AT),
+        commit: u64_at(COMMIT_AT),
+        chain: u32_at(CHAIN_AT),
+        ends_commit: u16_at(FLAGS_AT) & FLAG_ENDS_COMMIT != 0,
+    };
+    Some((header, crc, &block[HEADER_BYTES..HEADER_BYTES + units * UNIT_BYTES]))
+}
+
+fn crc_of(block: &[u8]) -> u32 {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    digest.update(&block[..CRC_AT]);
+    digest.update(&[0; 4]);
+    digest.update(&block[SEQUENCE_AT..JOURNAL_BLOCK_BYTES]);
+    digest.finalize() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: u128 = 0x1234_5678_9abc_def0;
+    const HEADER: BlockHeader =
+        BlockHeader { sequence: 77, commit: 9, chain: 0xdead_beef, ends_commit: true };
+
+    fn block() -> Vec<u8> {
+        let units: Vec<u8> = (0..48).collect();
+        let mut block = vec![0xff; JOURNAL_BLOCK_BYTES];
+        encode(BlockKind::Journal, UUID, &HEADER, &units, &mut block);
+        block
+    }
+
+    #[test]
+    fn a_block_comes_back_as_it_was() {
+        let block = block();
+        let (header, crc, units) = decode(BlockKind::Journal, UUID, &block).unwrap();
+        assert_eq!(header, HEADER);
+        assert_eq!(crc.to_le_bytes(), block[4..8]);
+        assert_eq!(units, (0..48).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn every_flipped_bit_is_found() {
+        let mut block = block();
+        for bit in 0..JOURNAL_BLOCK_BYTES * 8 {
+            block[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(BlockKind::Journal, UUID, &block).is_none(), "bit {bit}");
+            block[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn other_kinds_and_other_volumes_are_not_there() {
+        let block = block();
+        assert!(decode(BlockKind::Table, UUID, &block).is_none());
+        assert!(decode(BlockKind::Journal, UUID + 1, &block).is_none());
+        assert!(decode(BlockKind::Journal, UUID, &[0; JOURNAL_BLOCK_BYTES]).is_none());
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_version_1() {
+        let block = block();
+        assert_eq!(block[..4], *b"FWJ1");
+        assert_eq!(
+            block[8..32],
+            [77, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0xef, 0xbe, 0xad, 0xde, 3, 0, 1, 0]
+        );
+        assert_eq!(crc_of(&block), u32::from_le_bytes(block[4..8].try_into().unwrap()));
+    }
+}

@@ -1,0 +1,154 @@
+//! What has changed since the last commit.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::volume::record::{Held, Record};
+
+/// Changes that are in memory and not yet, or not certainly, on flash.
+///
+/// Only the last state of each page matters: a record replaces the one before.
+#[derive(Default)]
+pub(crate) struct Changes {
+    records: BTreeMap<u32, Option<Held>>,
+    /// Pages that are free once the next commit is on flash, and the blocks they held.
+    leaving: Vec<(u32, u64)>,
+    /// Blocks of which flash may still say that it has an older version, and how often.
+    left: HashMap<u64, u32>,
+    /// The disk was written to and not flushed since.
+    disk_written: bool,
+    number: u64,
+}
+
+/// What a commit makes durable.
+#[derive(Default)]
+pub(crate) struct Batch {
+    records: BTreeMap<u32, Option<Held>>,
+    leaving: Vec<(u32, u64)>,
+    /// Whether the disk is to be flushed first: a record that says "clean" must not outlive what it says of the disk.
+    pub(crate) flush_disk: bool,
+    /// All changes up to this one are in it.
+    pub(crate) number: u64,
+}
+
+/// What becomes of a page that loses its block.
+pub(crate) enum Gone {
+    /// Flash never heard that it held anything: it is free at once.
+    AtOnce,
+    /// It is free after the next commit.
+    AfterCommit,
+}
+
+impl Changes {
+    /// `page` holds this from now on.
+    pub(crate) fn hold(&mut self, page: u32, held: Held) {
+        self.number += 1;
+        self.records.insert(page, Some(held));
+    }
+
+    /// What `page` holds became clean or dirty. What was written since the last commit stays fresh.
+    pub(crate) fn turn(&mut self, page: u32, held: Held) {
+        let known = self.records.get(&page).copied().flatten();
+        let fresh = known.filter(|known| known.fresh);
+        self.hold(
+            page,
+            Held { fresh: fresh.is_some(), crc: fresh.map_or(held.crc, |known| known.crc), ..held },
+        );
+    }
+
+    /// `page` holds `block` no more. With `table_in_writing` even what was never committed may have been told.
+    pub(crate) fn leave(&mut self, page: u32, block: u64, table_in_writing: bool) -> Gone {
+        self.number += 1;
+        let never_told =
+            matches!(self.records.get(&page), Some(Some(held)) if held.fresh) && !table_in_writing;
+        if never_told {
+            self.records.remove(&page);
+            return Gone::AtOnce;
+        }
+        self.records.insert(page, None);
+        self.leaving.push((page, block));
+        *self.left.entry(block).or_insert(0) += 1;
+        Gone::AfterCommit
+    }
+
+    /// The disk was written to.
+    pub(crate) fn disk_written(&mut self) {
+        self.number += 1;
+        self.disk_written = true;
+    }
+
+    /// Number of the last change.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether flash may say after a crash that it holds `block`, although it does not any more.
+    pub(crate) fn may_come_back(&self, block: u64) -> bool {
+        self.left.contains_key(&block)
+    }
+
+    /// Whether what `page` holds was part of a commit begun.
+    pub(crate) fn is_told(&self, page: u32) -> bool {
+        !self.records.contains_key(&page)
+    }
+
+    /// Units that a commit of all would take, at most.
+    pub(crate) fn units(&self) -> usize {
+        self.records.len() * 2
+    }
+
+    /// Pages that wait for a commit.
+    pub(crate) fn leaving(&self) -> usize {
+        self.leaving.len()
+    }
+
+    /// Takes all changes for a commit.
+    pub(crate) fn take(&mut self) -> Batch {
+        Batch {
+            records: std::mem::take(&mut self.records),
+            leaving: std::mem::take(&mut self.leaving),
+            flush_disk: std::mem::take(&mut self.disk_written),
+            number: self.number,
+        }
+    }
+
+    /// The commit is on flash; the answer is the pages that are free now.
+    pub(crate) fn committed(&mut self, batch: Batch) -> impl Iterator<Item = u32> + use<> {
+        for (_, block) in &batch.leaving {
+            if let Some(times) = self.left.get_mut(block) {
+                *times -= 1;
+                if *times == 0 {
+                    self.left.remove(block);
+                }
+            }
+        }
+        batch.leaving.into_iter().map(|(page, _)| page)
+    }
+
+    /// The commit failed: its changes are to be told with the next one.
+    pub(crate) fn put_back(&mut self, batch: Batch) {
+        for (page, held) in batch.records {
+            let newer = self.records.entry(page).or_insert(held);
+            // A page whose writing no commit has confirmed stays fresh, whatever else changed about it.
+            if let (Some(newer), Some(held)) = (newer, held)
+                && held.fresh
+                && newer.block == held.block
+            {
+                (newer.fresh, newer.crc) = (true, held.crc);
+            }
+        }
+        self.leaving.extend(batch.leaving);
+        self.disk_written |= batch.flush_disk;
+    }
+}
+
+impl Batch {
+    /// Whether the journal has anything to say.
+    pub(crate) fn has_records(&self) -> bool {
+        !self.records.is_empty() || !self.leaving.is_empty()
+    }
+
+    /// The records, and how many of them say "dirty" and "clean or free".
+    pub(crate) fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        self.records.iter().map(|(&page, &held)| Record { page, held })
+    }
+}

@@ -1,0 +1,284 @@
+//! Making changes durable: one flush for everyone who waits.
+//!
+//! A commit runs by itself, from completion to completion. Nobody's future drives it, so nobody who goes away can stop
+//! it half-way and leave the next one to write over it.
+
+use std::sync::Arc;
+
+use device::{Completion, IoBuffer, IoError, IoSlice, PlacementHandle, Request};
+
+use super::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
+use super::changes::Batch;
+use crate::volume::Shared;
+use crate::volume::config::Health;
+use crate::volume::error::{Result, VolumeError};
+use crate::volume::record::UNIT_BYTES;
+use crate::volume::state::State;
+
+/// How to commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::volume) enum Why {
+    /// Somebody waits, or pages run short.
+    Changes,
+    /// A table was written: a commit, even if nothing changed, and the journal's last quarter may be used.
+    Table,
+}
+
+/// What waiting for a commit came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(in crate::volume) enum Committed {
+    Done,
+    /// A table must be written first.
+    JournalFull,
+}
+
+/// What beginning one came to.
+pub(in crate::volume) enum Begin {
+    Run(Box<Commit>),
+    Wait,
+    JournalFull,
+    Nothing,
+}
+
+/// A commit under way.
+pub(in crate::volume) struct Commit {
+    shared: Arc<Shared>,
+    batch: Batch,
+    /// Parts of the ring to be written, the last one first.
+    parts: Vec<(u64, IoSlice)>,
+    /// Whether flash is to be flushed: not if only the disk was written.
+    flush_flash: bool,
+}
+
+impl Shared {
+    /// Waits until change `target` and all before it are durable.
+    pub(in crate::volume) async fn commit(self: &Arc<Self>, target: u64) -> Result<()> {
+        while self.commit_once(target, Why::Changes).await? == Committed::JournalFull {
+            self.write_table_if_needed().await?;
+        }
+        Ok(())
+    }
+
+    /// As [`commit`](Self::commit), but stops where a table is needed first.
+    pub(in crate::volume) async fn commit_once(self: &Arc<Self>, target: u64, why: Why) -> Result<Committed> {
+        let (attempts_before, next_commit) = {
+            let journal = &self.state.lock().journal;
+            (journal.attempts, journal.next_commit)
+        };
+        loop {
+            let listener = self.changed.listen();
+            let begin = {
+                let mut state = self.state.lock();
+                let done = match why {
+                    Why::Changes => state.journal.durable >= target,
+                    Why::Table => state.journal.confirmed_commit >= next_commit,
+                };
+                if done {
+                    return Ok(Committed::Done);
+                }
+                if let Some((attempt, error)) = &state.journal.failure
+                    && (*attempt > attempts_before || state.health == Health::FlashFailed)
+                {
+                    return Err(error.clone());
+                }
+                self.begin_commit(&mut state, why)
+            };
+            match begin {
+                Begin::Run(commit) => commit.run(),
+                Begin::Wait => {}
+                Begin::JournalFull => return Ok(Committed::JournalFull),
+                Begin::Nothing => return Ok(Committed::Done),
+            }
+            listener.await;
+        }
+    }
+
+    /// Starts a commit in the background, if there is anything to commit and none is under way.
+    pub(in crate::volume) fn commit_in_background(self: &Arc<Self>) {
+        let begin = self.begin_commit(&mut self.state.lock(), Why::Changes);
+        if let Begin::Run(commit) = begin {
+            commit.run();
+        }
+    }
+
+    /// Takes all changes for a commit. The caller runs it after giving the state back.
+    fn begin_commit(self: &Arc<Self>, state: &mut State, why: Why) -> Begin {
+        if state.journal.running {
+            return Begin::Wait;
+        }
+        if state.health != Health::Healthy {
+            return Begin::Nothing;
+        }
+        if why == Why::Changes && state.journal.durable == state.changes.number() {
+            return Begin::Nothing;
+        }
+        let most_blocks = (state.changes.units().div_ceil(UNITS_PER_BLOCK - 1) as u64).max(1);
+        if !state.journal.has_room_for(most_blocks, why == Why::Table) {
+            return Begin::JournalFull;
+        }
+        let batch = state.changes.take();
+        let flush_flash = batch.has_records() || why == Why::Table;
+        state.journal.running = true;
+        state.journal.attempts += 1;
+        Begin::Run(Box::new(Commit { shared: Arc::clone(self), batch, parts: Vec::new(), flush_flash }))
+    }
+
+    /// The commit's blocks, as the parts of the ring that they take; moves the journal on.
+    fn lay_out(&self, state: &mut State, batch: &Batch) -> Vec<(u64, IoSlice)> {
+        let chunks = chunks_of(batch, &mut state.io);
+        let mut buffer = IoBuffer::zeroed(chunks.len() * JOURNAL_BLOCK_BYTES);
+        let journal = &mut state.journal;
+        let first_sequence = journal.next_sequence;
+        for (number, units) in chunks.iter().enumerate() {
+            let header = BlockHeader {
+                sequence: journal.next_sequence,
+                commit: journal.next_commit,
+                chain: journal.chain,
+                ends_commit: number + 1 == chunks.len(),
+            };
+            let into = &mut buffer[number * JOURNAL_BLOCK_BYTES..][..JOURNAL_BLOCK_BYTES];
+            journal.chain = block::encode(BlockKind::Journal, self.uuid, &header, units, into);
+            journal.next_sequence += 1;
+        }
+        journal.next_commit += 1;
+        state.io.metadata_ssd_writes += chunks.len() as u64;
+        let mut parts: Vec<_> = self.ring_parts(journal, first_sequence, &buffer.into());
+        parts.reverse();
+        parts
+    }
+
+    /// Cuts blocks where the ring ends and where a request would be too long.
+    fn ring_parts(
+        &self,
+        journal: &super::Journal,
+        first_sequence: u64,
+        data: &IoSlice,
+    ) -> Vec<(u64, IoSlice)> {
+        let most = (self.flash.geometry().max_io_bytes as usize / JOURNAL_BLOCK_BYTES).max(1);
+        let count = data.len() / JOURNAL_BLOCK_BYTES;
+        let mut parts = Vec::new();
+        let mut done = 0;
+        while done < count {
+            let sequence = first_sequence + done as u64;
+            let to_end = (journal.blocks - sequence % journal.blocks) as usize;
+            let blocks = to_end.min(most).min(count - done);
+            let bytes = done * JOURNAL_BLOCK_BYTES..(done + blocks) * JOURNAL_BLOCK_BYTES;
+            parts.push((self.layout.journal_offset() + journal.place(sequence), data.part(bytes)));
+            done += blocks;
+        }
+        parts
+    }
+}
+
+/// The records' units, cut into blocks; a record is never cut.
+fn chunks_of(batch: &Batch, io: &mut crate::volume::stats::IoCounts) -> Vec<Vec<u8>> {
+    let mut chunks = vec![Vec::new()];
+    let mut records = 0;
+    for record in batch.records() {
+        let last = chunks.last_mut().expect("there is one from the beginning");
+        if last.len() + record.units() * UNIT_BYTES > UNITS_PER_BLOCK * UNIT_BYTES {
+            chunks.push(Vec::new());
+        }
+        record.append_to(chunks.last_mut().expect("as above"));
+        records += 1;
+        let is_dirty = record.held.is_some_and(|held| held.dirty);
+        *(if is_dirty { &mut io.metadata_dirties } else { &mut io.metadata_cleans }) += 1;
+    }
+    io.metadata_batch += if records > 1 { records } else { 0 };
+    chunks
+}
+
+impl Commit {
+    /// The disk first, where a record relies on it; then the journal; then one flush for data and journal alike.
+    pub(in crate::volume) fn run(self: Box<Self>) {
+        if !self.batch.flush_disk {
+            return self.write_journal();
+        }
+        let disk = Arc::clone(&self.shared.disk);
+        disk.submit(
+            Request::Flush,
+            Completion::new(move |outcome| match outcome {
+                Ok(_) => self.write_journal(),
+                Err(error) => self.fail_disk(error),
+            }),
+        );
+    }
+
+    fn write_journal(mut self: Box<Self>) {
+        if self.flush_flash {
+            self.parts = self.shared.lay_out(&mut self.shared.state.lock(), &self.batch);
+        }
+        self.write_next();
+    }
+
+    fn write_next(mut self: Box<Self>) {
+        let flash = Arc::clone(&self.shared.flash);
+        match self.parts.pop() {
+            Some((offset, data)) => flash.submit(
+                Request::Write { offset, data, placement: PlacementHandle::DEFAULT },
+                Completion::new(move |outcome| match outcome {
+                    Ok(_) => self.write_next(),
+                    Err(error) => self.fail_flash("writing the journal", error),
+                }),
+            ),
+            None if self.flush_flash => flash.submit(
+                Request::Flush,
+                Completion::new(move |outcome| match outcome {
+                    Ok(_) => self.succeed(),
+                    Err(error) => self.fail_flash("flushing the flash", error),
+                }),
+            ),
+            None => self.succeed(),
+        }
+    }
+
+    fn succeed(self) {
+        let Self { shared, batch, flush_flash, .. } = self;
+        {
+            let mut state = shared.state.lock();
+            let state = &mut *state;
+            state.journal.running = false;
+            state.journal.durable = batch.number;
+            state.io.ssd_flushes += u64::from(flush_flash);
+            state.io.disk_flushes += u64::from(batch.flush_disk);
+            if flush_flash {
+                state.io.commits += 1;
+                state.journal.confirmed_commit = state.journal.next_commit - 1;
+            }
+            for page in state.changes.committed(batch) {
+                state.pages.give_back(page);
+            }
+        }
+        shared.changed.notify(usize::MAX);
+    }
+
+    /// What was written to the disk may be lost: whoever waits is told, and the next commit tries again.
+    fn fail_disk(self, error: IoError) {
+        self.fail(VolumeError::disk("flushing the disk", error), Health::Healthy);
+    }
+
+    /// Nobody knows what a flash that failed a flush has kept. Nothing that follows can be promised any more.
+    fn fail_flash(self, context: &str, error: IoError) {
+        self.fail(VolumeError::flash(context, error), Health::FlashFailed);
+    }
+
+    fn fail(self, error: VolumeError, health: Health) {
+        let Self { shared, batch, .. } = self;
+        {
+            let mut state = shared.state.lock();
+            let state = &mut *state;
+            state.journal.running = false;
+            state.journal.failure = Some((state.journal.attempts, error));
+            match health {
+                Health::FlashFailed => {
+                    state.io.ssd_write_errors += 1;
+                    state.health = Health::FlashFailed;
+                }
+                _ => state.io.disk_write_errors += 1,
+            }
+            state.changes.put_back(batch);
+        }
+        shared.changed.notify(usize::MAX);
+    }
+}

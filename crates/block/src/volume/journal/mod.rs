@@ -1,0 +1,86 @@
+//! The journal: what changed since the table, in commits that are there whole or not at all.
+//!
+//! A ring of blocks. A commit is the records of all pages that changed since the one before, written to as many blocks as
+//! they take, and then one flush. At most one commit is under way: whoever wants to be durable meanwhile waits for the
+//! next one, together with everyone else.
+
+pub mod block;
+pub(crate) mod changes;
+pub(super) mod commit;
+
+use block::{JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
+
+use super::error::VolumeError;
+use super::superblock::Checkpoint;
+
+/// Where the journal is.
+pub(super) struct Journal {
+    /// Blocks of the ring.
+    pub(super) blocks: u64,
+    /// The block to be written next.
+    pub(super) next_sequence: u64,
+    /// Checksum of the one before.
+    pub(super) chain: u32,
+    /// The commit to be written next.
+    pub(super) next_commit: u64,
+    /// Commits up to this one are on flash for certain.
+    pub(super) confirmed_commit: u64,
+    /// The first block that recovery would need.
+    pub(super) oldest_sequence: u64,
+    /// A commit is under way.
+    pub(super) running: bool,
+    /// All changes up to this one are durable.
+    pub(super) durable: u64,
+    /// Commits tried.
+    pub(super) attempts: u64,
+    /// How the last one that failed did: its attempt and why.
+    pub(super) failure: Option<(u64, VolumeError)>,
+}
+
+impl Journal {
+    pub(super) fn at(blocks: u64, checkpoint: &Checkpoint) -> Self {
+        Self {
+            blocks,
+            next_sequence: checkpoint.journal_sequence,
+            chain: checkpoint.journal_chain,
+            next_commit: checkpoint.next_commit,
+            confirmed_commit: checkpoint.confirmed_commit,
+            oldest_sequence: checkpoint.journal_sequence,
+            running: false,
+            durable: 0,
+            attempts: 0,
+            failure: None,
+        }
+    }
+
+    /// Blocks in use.
+    pub(super) fn used(&self) -> u64 {
+        self.next_sequence - self.oldest_sequence
+    }
+
+    /// Whether a table should be written soon, so that nobody has to wait for it.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.used() * 2 >= self.blocks
+    }
+
+    /// Units that may wait for a commit; a commit of more might not fit.
+    pub(super) fn most_pending_units(&self) -> usize {
+        self.blocks as usize / 4 * UNITS_PER_BLOCK
+    }
+
+    /// Whether so many blocks more fit. A quarter is kept for the commit that ends a table.
+    fn has_room_for(&self, blocks: u64, for_table: bool) -> bool {
+        let limit = if for_table { self.blocks } else { self.blocks - self.blocks / 4 };
+        self.used() + blocks <= limit
+    }
+
+    /// Whether a commit of one block fits.
+    pub(super) fn has_room_for_one(&self) -> bool {
+        self.has_room_for(1, false)
+    }
+
+    /// The place of block `sequence`, in bytes from the journal's start.
+    pub(super) fn place(&self, sequence: u64) -> u64 {
+        sequence % self.blocks * JOURNAL_BLOCK_BYTES as u64
+    }
+}

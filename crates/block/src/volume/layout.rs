@@ -1,0 +1,244 @@
+//! How the flash is divided, computed once and checked.
+//!
+//! ```text
+//!      0             128 KiB
+//!      +-------------+---------+---------+-----------+--------+--------+---- ··· --+--------+
+//!      | superblocks | table 0 | table 1 | journal   | page 0 | page 1 |           | unused |
+//!      +-------------+---------+---------+-----------+--------+--------+---- ··· --+--------+
+//!                    ^ tables_offset     ^ journal_offset
+//!                                                    ^ pages_offset, a multiple of the block size
+//! ```
+//!
+//! A *page* holds one block of the disk. There are more pages than blocks the cache holds (*slots*): a block is never
+//! overwritten where it lies, so a write needs a page that nothing on flash points at. Sets stand in *groups* that
+//! share their pages; the last group may be smaller.
+
+use device::Geometry;
+
+use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::journal::block::{JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
+
+/// Room for both superblocks, 64 KiB each, so that no erase unit or stripe unit of usual size holds both.
+pub const SUPERBLOCKS_BYTES: u64 = 128 << 10;
+
+/// One page beyond the slots for so many of them, so that writes find a free one between two commits.
+const PAGES_PER_SPARE: u32 = 64;
+
+/// The spare pages of a small group. A piece of a request must find all of its pages at once.
+pub(crate) const MIN_SPARES: u32 = 128;
+
+/// Pages of a group, at most: numbered in 16 bits, one of which says "none".
+const GROUP_PAGES: u32 = u16::MAX as u32;
+
+/// One slot in so many may hold a block of which some sectors are not there; their masks take memory and table room.
+pub(crate) const SLOTS_PER_PARTIAL: u32 = 32;
+
+const MIN_JOURNAL_BYTES: u64 = 64 << 10;
+const MAX_JOURNAL_BYTES: u64 = 256 << 20;
+
+/// The division of a flash device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of a block: of the disk, and of a page.
+    pub block_bytes: u32,
+    /// Sets of the cache.
+    pub sets: u32,
+    /// Slots of a set.
+    pub ways: u32,
+    /// Blocks of 4 KiB in each of both tables.
+    pub table_blocks: u64,
+    /// Blocks of 4 KiB in the journal.
+    pub journal_blocks: u64,
+}
+
+impl Layout {
+    /// Divides a flash: as many sets as fit. `journal_bytes` is what the journal takes; without it, as much as a table,
+    /// so that writing tables at most doubles what the journal writes.
+    ///
+    /// # Errors
+    /// [`VolumeErrorKind::Config`] if it does not fit.
+    pub fn compute(
+        flash: &Geometry,
+        block_bytes: u32,
+        ways: u32,
+        journal_bytes: Option<u64>,
+    ) -> Result<Self> {
+        check_units(flash, block_bytes, ways)?;
+        let fits = |sets: u32| {
+            let layout = Self::with_sets(block_bytes, sets, ways, journal_bytes);
+            (layout.end() <= flash.capacity_bytes).then_some(layout)
+        };
+        // What fits shrinks with every set more: bisect. Below is known to fit, above is known not to.
+        let (mut below, mut above) = (0_u32, (u32::MAX - 1) / 65 * 64 / ways);
+        while above - below > 1 {
+            let middle = below + (above - below) / 2;
+            if fits(middle).is_some() { below = middle } else { above = middle }
+        }
+        fits(below).filter(|layout| layout.sets > 0).ok_or_else(|| {
+            let (theirs, needed) =
+                (flash.capacity_bytes, Self::with_sets(block_bytes, 1, ways, journal_bytes).end());
+            let why = format!(
+                "a flash of {theirs} bytes is too small: one set of {ways} blocks of {block_bytes} bytes beside \
+                 superblocks, tables and journal takes {needed}"
+            );
+            VolumeError::new(VolumeErrorKind::Config, why)
+        })
+    }
+
+    /// The division into this many sets.
+    pub(crate) fn with_sets(block_bytes: u32, sets: u32, ways: u32, journal_bytes: Option<u64>) -> Self {
+        let mut layout = Self { block_bytes, sets, ways, table_blocks: 0, journal_blocks: 0 };
+        // Every page may be told of once; partial blocks take two units.
+        let units = u64::from(layout.pages()) + layout.partial_limit() as u64;
+        layout.table_blocks = units.div_ceil(UNITS_PER_BLOCK as u64);
+        let journal = journal_bytes.unwrap_or(layout.table_blocks * JOURNAL_BLOCK_BYTES as u64);
+        let journal = journal.clamp(MIN_JOURNAL_BYTES, MAX_JOURNAL_BYTES);
+        layout.journal_blocks = journal / JOURNAL_BLOCK_BYTES as u64;
+        layout
+    }
+
+    /// Blocks the cache holds at most.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.sets * self.ways
+    }
+
+    /// Pages there are.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        let whole = self.sets / self.sets_per_group();
+        whole * pages_for(self.sets_per_group() * self.ways)
+            + pages_for(self.sets % self.sets_per_group() * self.ways)
+    }
+
+    /// Sets that share their pages. A page is two bytes within its group, which is what memory has for it.
+    #[must_use]
+    pub fn sets_per_group(&self) -> u32 {
+        let most = (GROUP_PAGES / (PAGES_PER_SPARE + 1) * PAGES_PER_SPARE / self.ways).max(1);
+        most.min(self.sets.max(1))
+    }
+
+    /// Pages of a whole group.
+    #[must_use]
+    pub fn pages_per_group(&self) -> u32 {
+        pages_for(self.sets_per_group() * self.ways)
+    }
+
+    /// Where table `index` (0 or 1) starts.
+    #[must_use]
+    pub fn table_offset(&self, index: u8) -> u64 {
+        SUPERBLOCKS_BYTES + u64::from(index) * self.table_blocks * JOURNAL_BLOCK_BYTES as u64
+    }
+
+    /// Where the journal starts.
+    #[must_use]
+    pub fn journal_offset(&self) -> u64 {
+        self.table_offset(2)
+    }
+
+    /// Where page 0 starts.
+    #[must_use]
+    pub fn pages_offset(&self) -> u64 {
+        let end = self.journal_offset() + self.journal_blocks * JOURNAL_BLOCK_BYTES as u64;
+        end.next_multiple_of(u64::from(self.block_bytes))
+    }
+
+    /// Where page `page` starts.
+    #[must_use]
+    pub fn page_offset(&self, page: u32) -> u64 {
+        self.pages_offset() + u64::from(page) * u64::from(self.block_bytes)
+    }
+
+    /// Slots whose block may lack sectors.
+    #[must_use]
+    pub fn partial_limit(&self) -> usize {
+        (self.slots() / SLOTS_PER_PARTIAL) as usize
+    }
+
+    /// Where the last page ends.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.page_offset(self.pages())
+    }
+}
+
+/// Pages for so many slots of one group.
+fn pages_for(slots: u32) -> u32 {
+    if slots == 0 { 0 } else { slots + (slots / PAGES_PER_SPARE).max(MIN_SPARES) }
+}
+
+fn check_units(flash: &Geometry, block_bytes: u32, ways: u32) -> Result<()> {
+    let refuse = |why: String| Err(VolumeError::new(VolumeErrorKind::Config, why));
+    if !block_bytes.is_power_of_two() || !(4096..=65536).contains(&block_bytes) {
+        return refuse(format!("a block of {block_bytes} bytes: it is a power of two from 4096 to 65536"));
+    }
+    if !ways.is_power_of_two() || !(8..=32768).contains(&ways) {
+        return refuse(format!("sets of {ways} blocks: it is a power of two from 8 to 32768"));
+    }
+    if flash.block_bytes > JOURNAL_BLOCK_BYTES as u32 {
+        let theirs = flash.block_bytes;
+        return refuse(format!(
+            "the flash is addressed in blocks of {theirs} bytes; more than {JOURNAL_BLOCK_BYTES} is not supported"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flash(capacity_bytes: u64) -> Geometry {
+        Geometry {
+            capacity_bytes,
+            block_bytes: 512,
+            max_io_bytes: 1 << 20,
+            indirection_bytes: 512,
+            placement_handles: 0,
+            buffered: false,
+        }
+    }
+
+    #[test]
+    fn parts_follow_each_other_and_fill_the_flash() {
+        let sizes =
+            [(4 << 20, 4096, 64), (64 << 20, 4096, 512), (100 << 30, 4096, 512), (1 << 30, 65536, 512)];
+        for (capacity, block, ways) in sizes {
+            let layout = Layout::compute(&flash(capacity), block, ways, None).unwrap();
+            assert_eq!(layout.table_offset(0), SUPERBLOCKS_BYTES);
+            assert!(layout.table_offset(1) > layout.table_offset(0));
+            assert!(layout.pages_offset() >= layout.journal_offset() + MIN_JOURNAL_BYTES);
+            assert!(layout.pages_offset().is_multiple_of(u64::from(block)));
+            let (unused, set_bytes) = (capacity - layout.end(), u64::from(ways * block));
+            assert!(unused < 2 * set_bytes, "{unused} of {capacity} are unused");
+            assert!(u64::from(layout.slots()) * 16 * 33 / 32 <= layout.table_blocks * 4032);
+            assert!(layout.pages_per_group() <= GROUP_PAGES);
+        }
+    }
+
+    #[test]
+    fn groups_are_as_large_as_two_bytes_allow() {
+        for ways in [8, 512, 4096, 32768] {
+            let layout = Layout::with_sets(4096, 100_000, ways, None);
+            let (group, more) = (layout.pages_per_group(), pages_for((layout.sets_per_group() + 2) * ways));
+            assert!(group <= GROUP_PAGES && more > GROUP_PAGES - 200, "{ways} ways: {group}, {more}");
+        }
+    }
+
+    #[test]
+    fn a_hundred_gigabytes_spend_less_than_three_percent_beside_the_blocks() {
+        let capacity = 100u64 << 30;
+        let layout = Layout::compute(&flash(capacity), 4096, 512, None).unwrap();
+        let held = u64::from(layout.slots()) * 4096;
+        assert!(held > capacity * 97 / 100, "{held} of {capacity}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        for (capacity, block) in [(1 << 18, 4096), (4 << 20, 65536), (1 << 30, 2048), (1 << 30, 5000)] {
+            let error = Layout::compute(&flash(capacity), block, 64, None).unwrap_err();
+            assert_eq!(error.kind(), VolumeErrorKind::Config);
+        }
+        assert!(Layout::compute(&flash(1 << 30), 4096, 48, None).is_err());
+    }
+}

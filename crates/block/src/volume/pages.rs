@@ -1,0 +1,177 @@
+//! Which pages may be written.
+//!
+//! A page is *free* when nothing that may be on flash says it holds anything, and nobody reads it. Only then is it handed
+//! out. A page that loses its block goes through two gates before it is free again: the commit that says so, and the
+//! last reader.
+
+use std::collections::{HashMap, HashSet};
+
+use super::layout::Layout;
+
+/// The pages of all groups.
+pub(super) struct Pages {
+    per_group: u32,
+    /// One bit a page, set while it is free.
+    free: Vec<u64>,
+    groups: Vec<Group>,
+    /// Readers of pages that have some.
+    readers: HashMap<u32, u32>,
+    /// Pages that are free but for their readers.
+    lingering: HashSet<u32>,
+}
+
+struct Group {
+    first: u32,
+    end: u32,
+    free: u32,
+    /// Where the search for a free page goes on: pages written one after the other lie side by side.
+    hand: u32,
+}
+
+impl Pages {
+    /// All pages free.
+    pub(super) fn new(layout: &Layout) -> Self {
+        let (pages, per_group) = (layout.pages(), layout.pages_per_group());
+        let groups = (0..pages.div_ceil(per_group)).map(|group| {
+            let first = group * per_group;
+            let end = pages.min(first + per_group);
+            Group { first, end, free: end - first, hand: first }
+        });
+        let mut free = vec![u64::MAX; pages.div_ceil(64) as usize];
+        if !pages.is_multiple_of(64) {
+            *free.last_mut().expect("there are pages") = (1 << (pages % 64)) - 1;
+        }
+        Self { per_group, free, groups: groups.collect(), readers: HashMap::new(), lingering: HashSet::new() }
+    }
+
+    /// A free page of `group`, not free any more. The one after the last one handed out, if it can be had.
+    pub(super) fn take(&mut self, group: u32) -> Option<u32> {
+        let Group { first, end, free, hand } = self.groups[group as usize];
+        if free == 0 {
+            return None;
+        }
+        let page = self.next_free(hand, end).or_else(|| self.next_free(first, hand));
+        let page = page.expect("the group says that it has a free page");
+        self.clear(page);
+        let group = &mut self.groups[group as usize];
+        group.free -= 1;
+        group.hand = if page + 1 == end { first } else { page + 1 };
+        Some(page)
+    }
+
+    /// This page holds something: for recovery.
+    pub(super) fn occupy(&mut self, page: u32) {
+        debug_assert!(self.is_free(page), "page {page} is taken twice");
+        self.clear(page);
+        self.groups[(page / self.per_group) as usize].free -= 1;
+    }
+
+    /// Nothing on flash says that the page holds anything. It is free, or will be after its last reader.
+    pub(super) fn give_back(&mut self, page: u32) {
+        if self.readers.contains_key(&page) {
+            self.lingering.insert(page);
+        } else {
+            self.set(page);
+        }
+    }
+
+    /// Somebody reads the page: until [`end_read`](Self::end_read) it is not written.
+    pub(super) fn begin_read(&mut self, page: u32) {
+        *self.readers.entry(page).or_insert(0) += 1;
+    }
+
+    /// The reader is done.
+    pub(super) fn end_read(&mut self, page: u32) {
+        let readers = self.readers.get_mut(&page).expect("a read that began");
+        *readers -= 1;
+        if *readers == 0 {
+            self.readers.remove(&page);
+            if self.lingering.remove(&page) {
+                self.set(page);
+            }
+        }
+    }
+
+    /// Free pages of `group`.
+    pub(super) fn free_in(&self, group: u32) -> u32 {
+        self.groups[group as usize].free
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.free.capacity() * 8 + self.groups.capacity() * size_of::<Group>()
+    }
+
+    pub(super) fn is_free(&self, page: u32) -> bool {
+        self.free[page as usize / 64] >> (page % 64) & 1 == 1
+    }
+
+    fn next_free(&self, from: u32, end: u32) -> Option<u32> {
+        let mut at = from;
+        while at < end {
+            let word = self.free[at as usize / 64] >> (at % 64);
+            if word != 0 {
+                let page = at + word.trailing_zeros();
+                return (page < end).then_some(page);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
+    fn clear(&mut self, page: u32) {
+        self.free[page as usize / 64] &= !(1 << (page % 64));
+    }
+
+    fn set(&mut self, page: u32) {
+        debug_assert!(!self.is_free(page), "page {page} is given back twice");
+        self.free[page as usize / 64] |= 1 << (page % 64);
+        self.groups[(page / self.per_group) as usize].free += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages() -> Pages {
+        Pages::new(&Layout::with_sets(4096, 300, 512, None))
+    }
+
+    #[test]
+    fn a_group_hands_out_each_page_once_and_in_order() {
+        let mut pages = pages();
+        for group in 0..3 {
+            let count = pages.free_in(group);
+            let first = group * pages.per_group;
+            for page in first..first + count {
+                assert_eq!(pages.take(group), Some(page));
+            }
+            assert_eq!(pages.take(group), None);
+        }
+    }
+
+    #[test]
+    fn a_page_comes_back_after_its_last_reader() {
+        let mut pages = pages();
+        let page = pages.take(1).unwrap();
+        pages.begin_read(page);
+        pages.begin_read(page);
+        pages.give_back(page);
+        assert!(!pages.is_free(page));
+        pages.end_read(page);
+        assert!(!pages.is_free(page));
+        pages.end_read(page);
+        assert!(pages.is_free(page));
+    }
+
+    #[test]
+    fn pages_that_came_back_are_handed_out_again_in_turn() {
+        let mut pages = pages();
+        let taken: Vec<u32> = std::iter::from_fn(|| pages.take(0)).collect();
+        for &page in taken.iter().filter(|page| *page % 7 == 3) {
+            pages.give_back(page);
+        }
+        let again: Vec<u32> = std::iter::from_fn(|| pages.take(0)).collect();
+        assert_eq!(again, taken.into_iter().filter(|page| page % 7 == 3).collect::<Vec<_>>());
+    }
+}

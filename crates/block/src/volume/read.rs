@@ -1,0 +1,439 @@
+//! Reading: hits without a lock, the rest once for everyone.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use device::{IoBuffer, IoError, IoSlice, Pending, PlacementHandle, Request};
+
+use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::piece::{Part, runs};
+use super::state::{Copy, State, Written};
+use super::work::Work;
+use super::{Health, Shared};
+use crate::sets::{Admit, Read};
+
+/// A page of a block that is to be read.
+#[derive(Debug, Clone)]
+struct Hit {
+    part: Part,
+    copy: Copy,
+}
+
+/// What is to be done about a block that is not all on flash.
+#[derive(Debug, Clone)]
+struct Miss {
+    part: Part,
+    /// What flash has of it.
+    copy: Option<Copy>,
+    /// Where it will live, if it is to be brought in.
+    home: Option<Home>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Home {
+    slot: crate::sets::Slot,
+    page: u32,
+    dirty: bool,
+}
+
+/// A piece under way.
+struct Plan {
+    work: Arc<Work>,
+    hits: Vec<Hit>,
+    misses: Vec<Miss>,
+}
+
+impl Shared {
+    pub(super) async fn read(self: &Arc<Self>, offset: u64, len: usize) -> Result<IoSlice> {
+        self.check_range(offset, len as u64)?;
+        let admit = {
+            let mut state = self.state.lock();
+            self.check_open(&state)?;
+            admit(&mut state, offset, len)
+        };
+        let mut pieces = self.pieces(offset, len);
+        let Some(first) = pieces.next() else { return Ok(IoBuffer::zeroed(0).into()) };
+        if first.end == offset + len as u64 {
+            return self.read_piece(&first, admit).await;
+        }
+        let mut whole = IoBuffer::zeroed(len);
+        for piece in std::iter::once(first).chain(pieces) {
+            let bytes = self.read_piece(&piece, admit).await?;
+            whole[(piece.start - offset) as usize..][..bytes.len()].copy_from_slice(&bytes);
+        }
+        Ok(whole.into())
+    }
+
+    async fn read_piece(self: &Arc<Self>, piece: &Range<u64>, admit: Admit) -> Result<IoSlice> {
+        let parts = self.parts(piece);
+        if let Some(plan) = self.plan_hits(&parts) {
+            match self.read_hits(&plan, piece).await {
+                Ok(bytes) => return Ok(bytes),
+                // Bad copies of clean blocks were dropped; the disk has them.
+                Err(error) if error.kind() == VolumeErrorKind::Flash => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // A bad copy found here is dropped, and the second attempt finds it gone. A third would find nothing new.
+        for _ in 0..2 {
+            match self.read_locked(&parts, piece, admit).await {
+                Err(error) if error.kind() == VolumeErrorKind::Flash => {}
+                result => return result,
+            }
+        }
+        self.read_locked(&parts, piece, admit).await
+    }
+
+    /// The pages of all blocks, if flash has all that is asked for.
+    fn plan_hits(self: &Arc<Self>, parts: &[Part]) -> Option<Plan> {
+        let mut state = self.state.lock();
+        let hits: Option<Vec<Hit>> = parts.iter().map(|part| hit(&state, part)).collect();
+        let hits = hits?;
+        let work = Work::new(self, None);
+        for hit in &hits {
+            state.sets.read(hit.part.block, Admit::Refused);
+            work.read_page(&mut state, hit.copy.page);
+        }
+        Some(Plan { work, hits, misses: Vec::new() })
+    }
+
+    async fn read_locked(
+        self: &Arc<Self>,
+        parts: &[Part],
+        piece: &Range<u64>,
+        admit: Admit,
+    ) -> Result<IoSlice> {
+        let range = self.blocks.lock(self.blocks_of(piece)).await;
+        let plan = self.plan_misses(parts, Work::new(self, Some(range)), admit);
+        if plan.misses.is_empty() {
+            return self.read_hits(&plan, piece).await;
+        }
+        let from_disk = self.start_disk_reads(&plan.misses);
+        let old: Vec<Hit> = plan.misses.iter().filter_map(Miss::old).collect();
+        let mut bytes = IoBuffer::zeroed((piece.end - piece.start) as usize);
+        for (hit, page) in self.read_pages(&plan.work, &plan.hits).await? {
+            bytes[hit.part.place()].copy_from_slice(&page[hit.part.within.clone()]);
+        }
+        let mut old_pages = self.read_pages(&plan.work, &old).await?.into_iter();
+        let mut blocks = Vec::with_capacity(plan.misses.len());
+        for (run, pending) in from_disk {
+            let data = pending.await.map_err(|error| self.disk_read_failed(error))?;
+            let data: IoSlice = data.expect("a read gives its buffer back").into();
+            blocks.extend(self.cut(&plan.misses[run], &data));
+        }
+        for (miss, block) in plan.misses.iter().zip(&mut blocks) {
+            if let Some(copy) = miss.copy {
+                let (_, page) = old_pages.next().expect("a page was read for each copy");
+                *block = merged(block, &page, copy);
+            }
+            bytes[miss.part.place()].copy_from_slice(&block[miss.part.within.clone()]);
+        }
+        self.start_fill(&plan.work, &plan.misses, &blocks);
+        Ok(bytes.into())
+    }
+
+    fn plan_misses(&self, parts: &[Part], work: Arc<Work>, admit: Admit) -> Plan {
+        let mut state = self.state.lock();
+        let admit = if state.health == Health::Healthy { admit } else { Admit::Refused };
+        let (mut hits, mut misses) = (Vec::new(), Vec::new());
+        for part in parts {
+            let decided = state.sets.read(part.block, admit);
+            if let (Read::Hit(_), Some(hit)) = (decided, hit(&state, part)) {
+                work.read_page(&mut state, hit.copy.page);
+                hits.push(hit);
+                continue;
+            }
+            misses.push(miss(&mut state, &work, part, decided));
+        }
+        Plan { work, hits, misses }
+    }
+
+    /// One read for each run of neighbours on disk.
+    fn start_disk_reads(&self, misses: &[Miss]) -> Vec<(Range<usize>, Pending)> {
+        let block_bytes = u64::from(self.layout.block_bytes);
+        let runs = runs(misses, |one, next| one.part.block + 1 == next.part.block);
+        self.state.lock().sets.counters_mut().disk_reads += runs.len() as u64;
+        let start = |run: Range<usize>| {
+            let first = misses[run.start].part.block;
+            let len: usize = misses[run.clone()].iter().map(|miss| self.bytes_of(miss.part.block)).sum();
+            let buffer = IoBuffer::zeroed(len);
+            (run, self.disk.start(Request::Read { offset: first * block_bytes, buffer }))
+        };
+        runs.into_iter().map(start).collect()
+    }
+
+    /// What was read, block by block; the disk's last block is filled up with zeros.
+    fn cut(&self, misses: &[Miss], data: &IoSlice) -> Vec<IoSlice> {
+        let block_bytes = self.layout.block_bytes as usize;
+        let cut = |number: usize| {
+            let start = number * block_bytes;
+            if start + block_bytes <= data.len() {
+                return data.part(start..start + block_bytes);
+            }
+            let mut padded = IoBuffer::zeroed(block_bytes);
+            padded[..data.len() - start].copy_from_slice(&data[start..]);
+            padded.into()
+        };
+        (0..misses.len()).map(cut).collect()
+    }
+
+    async fn read_hits(&self, plan: &Plan, piece: &Range<u64>) -> Result<IoSlice> {
+        let len = (piece.end - piece.start) as usize;
+        let mut pages = self.read_pages(&plan.work, &plan.hits).await?;
+        if let [(hit, page)] = &pages[..] {
+            return Ok(page.part(hit.part.within.clone()));
+        }
+        let mut bytes = IoBuffer::zeroed(len);
+        for (hit, page) in pages.drain(..) {
+            bytes[hit.part.place()].copy_from_slice(&page[hit.part.within]);
+        }
+        Ok(bytes.into())
+    }
+
+    /// Reads whole pages, neighbours together, and checks them where checksums are kept.
+    async fn read_pages(&self, work: &Arc<Work>, hits: &[Hit]) -> Result<Vec<(Hit, IoSlice)>> {
+        let block_bytes = self.layout.block_bytes as usize;
+        let most = (self.flash.geometry().max_io_bytes as usize / block_bytes).max(1) as u32;
+        let runs = runs(hits, |one, next| {
+            one.copy.page + 1 == next.copy.page && !next.copy.page.is_multiple_of(most)
+        });
+        self.state.lock().sets.counters_mut().ssd_reads += runs.len() as u64;
+        let start = |run: Range<usize>| {
+            let buffer = IoBuffer::zeroed(run.len() * block_bytes);
+            let offset = self.layout.page_offset(hits[run.start].copy.page);
+            (run, work.start(&*self.flash, Request::Read { offset, buffer }))
+        };
+        let pending: Vec<_> = runs.into_iter().map(start).collect();
+        let mut pages = Vec::with_capacity(hits.len());
+        for (run, pending) in pending {
+            let data = match pending.await {
+                Ok(data) => IoSlice::from(data.expect("a read gives its buffer back")),
+                Err(error) => return Err(self.flash_read_failed(&hits[run], error)),
+            };
+            for (number, hit) in hits[run].iter().enumerate() {
+                let page = data.part(number * block_bytes..(number + 1) * block_bytes);
+                if hit.copy.crc.is_some_and(|crc| crc != crc32c(&page)) {
+                    return Err(self.bad_page(hit));
+                }
+                pages.push((hit.clone(), page));
+            }
+        }
+        Ok(pages)
+    }
+
+    /// The page of a part whose block has all its sectors or a merge's old ones: for writes.
+    pub(super) async fn read_copy(&self, work: &Arc<Work>, part: &Part, copy: Copy) -> Result<IoSlice> {
+        let hit = Hit { part: part.clone(), copy };
+        Ok(self.read_pages(work, &[hit]).await?.remove(0).1)
+    }
+
+    /// The pages of several blocks, in order.
+    pub(super) async fn read_copies_of(
+        &self,
+        work: &Arc<Work>,
+        blocks: Vec<(Part, Copy)>,
+    ) -> Result<Vec<IoSlice>> {
+        let hits: Vec<Hit> = blocks.into_iter().map(|(part, copy)| Hit { part, copy }).collect();
+        Ok(self.read_pages(work, &hits).await?.into_iter().map(|(_, page)| page).collect())
+    }
+
+    /// One block of the disk, filled up with zeros where the disk ends.
+    pub(super) async fn read_disk_block(&self, block: u64) -> Result<IoBuffer> {
+        self.state.lock().sets.counters_mut().disk_reads += 1;
+        let offset = block * u64::from(self.layout.block_bytes);
+        let buffer = IoBuffer::zeroed(self.bytes_of(block));
+        let read = self.disk.start(Request::Read { offset, buffer }).await;
+        let data = read.map_err(|error| self.disk_read_failed(error))?.expect("a read gives its buffer back");
+        if data.len() == self.layout.block_bytes as usize {
+            return Ok(data);
+        }
+        let mut padded = IoBuffer::zeroed(self.layout.block_bytes as usize);
+        padded[..data.len()].copy_from_slice(&data);
+        Ok(padded)
+    }
+
+    /// Brings blocks in, in the background: the reply does not wait for it.
+    fn start_fill(self: &Arc<Self>, work: &Arc<Work>, misses: &[Miss], blocks: &[IoSlice]) {
+        let filled: Vec<(Written, IoSlice)> = misses
+            .iter()
+            .zip(blocks)
+            .filter_map(|(miss, data)| {
+                let Home { slot, page, dirty } = miss.home?;
+                let written =
+                    Written { slot, block: miss.part.block, page, crc: crc32c(data), partial: None, dirty };
+                Some((written, data.clone()))
+            })
+            .collect();
+        if filled.is_empty() {
+            return;
+        }
+        let writes = self.page_writes(&filled);
+        self.state.lock().sets.counters_mut().ssd_writes += writes.len() as u64;
+        let written = filled.into_iter().map(|(written, _)| written).collect();
+        let fill = Fill {
+            shared: Arc::clone(self),
+            work: Arc::clone(work),
+            written,
+            failed: AtomicBool::new(false),
+        };
+        let fill = Arc::new(fill);
+        for request in writes {
+            let fill = Arc::clone(&fill);
+            let told = move |outcome: device::Outcome| fill.told(&outcome);
+            self.flash.submit(request, device::Completion::new(told));
+        }
+    }
+
+    /// Writes of whole pages, one for each run of neighbours.
+    pub(super) fn page_writes(&self, pages: &[(Written, IoSlice)]) -> Vec<Request> {
+        let geometry = self.flash.geometry();
+        let block_bytes = self.layout.block_bytes as usize;
+        let most = (geometry.max_io_bytes as usize / block_bytes).max(1) as u32;
+        let runs =
+            runs(pages, |(one, _), (next, _)| one.page + 1 == next.page && !next.page.is_multiple_of(most));
+        let request = |run: Range<usize>| {
+            let offset = self.layout.page_offset(pages[run.start].0.page);
+            let data = match &pages[run] {
+                [(_, data)] if data.as_ptr().addr().is_multiple_of(geometry.block_bytes as usize) => {
+                    data.clone()
+                }
+                run => {
+                    let mut together = IoBuffer::zeroed(run.len() * block_bytes);
+                    for ((_, data), into) in run.iter().zip(together.chunks_exact_mut(block_bytes)) {
+                        into.copy_from_slice(data);
+                    }
+                    together.into()
+                }
+            };
+            Request::Write { offset, data, placement: PlacementHandle::DEFAULT }
+        };
+        runs.into_iter().map(request).collect()
+    }
+
+    fn disk_read_failed(&self, error: IoError) -> VolumeError {
+        self.state.lock().io.disk_read_errors += 1;
+        VolumeError::disk("reading the disk", error)
+    }
+
+    /// Pages could not be read. The disk has what is clean of them; what is dirty is lost until it can be read again.
+    fn flash_read_failed(&self, hits: &[Hit], error: IoError) -> VolumeError {
+        let mut state = self.state.lock();
+        state.io.ssd_read_errors += 1;
+        for hit in hits {
+            drop_if_clean(&mut state, hit);
+        }
+        VolumeError::flash("reading the flash", error)
+    }
+
+    fn bad_page(&self, hit: &Hit) -> VolumeError {
+        let mut state = self.state.lock();
+        state.io.checksum_errors += 1;
+        drop_if_clean(&mut state, hit);
+        let why = format!("block {} on flash, page {}: its checksum is wrong", hit.part.block, hit.copy.page);
+        VolumeError::new(VolumeErrorKind::Flash, why)
+    }
+}
+
+/// Notes the request among the streams; whether its blocks may come in.
+pub(super) fn admit(state: &mut State, offset: u64, len: usize) -> Admit {
+    let stream_bytes = state.streams.see(offset, len as u64);
+    let limit = state.sets.tuning().sequential_bypass_bytes;
+    if limit > 0 && stream_bytes > limit { Admit::Sequential } else { Admit::Yes }
+}
+
+fn hit(state: &State, part: &Part) -> Option<Hit> {
+    let copy = state.copy(state.sets.find(part.block)?)?;
+    let has_all = copy.partial.is_none_or(|sectors| sectors.contains(part.sectors()));
+    has_all.then(|| Hit { part: part.clone(), copy })
+}
+
+fn miss(state: &mut State, work: &Arc<Work>, part: &Part, decided: Read) -> Miss {
+    let none = Miss { part: part.clone(), copy: None, home: None };
+    let (slot, copy) = match decided {
+        Read::Around => return none,
+        Read::Hit(slot) => (slot, state.copy(slot)),
+        Read::Fill { slot, evicted } => {
+            if let Some(evicted) = evicted {
+                state.vacate(slot, evicted);
+            }
+            (slot, None)
+        }
+    };
+    let dirty = state.sets.word(slot).is_dirty();
+    work.pin(state, slot, part.block);
+    if let Some(copy) = copy {
+        work.read_page(state, copy.page);
+    }
+    let page = if state.health == Health::Healthy { work.take_page(state, part.block) } else { None };
+    Miss { copy, home: page.map(|page| Home { slot, page, dirty }), ..none }
+}
+
+impl Miss {
+    /// What flash has of the block.
+    fn old(&self) -> Option<Hit> {
+        self.copy.map(|copy| Hit { part: self.part.clone(), copy })
+    }
+}
+
+/// The disk's block with the sectors that flash has.
+fn merged(from_disk: &IoSlice, page: &IoSlice, copy: Copy) -> IoSlice {
+    let mut block = IoBuffer::copy_of(from_disk);
+    overlay(&mut block, page, copy);
+    block.into()
+}
+
+/// Puts the sectors of a page over a block.
+pub(super) fn overlay(block: &mut [u8], page: &[u8], copy: Copy) {
+    let sector = super::SECTOR_BYTES as usize;
+    let Some(sectors) = copy.partial else { return block.copy_from_slice(page) };
+    for run in sectors.runs() {
+        let bytes = run.start as usize * sector..(run.end as usize * sector).min(block.len());
+        block[bytes.clone()].copy_from_slice(&page[bytes]);
+    }
+}
+
+fn drop_if_clean(state: &mut State, hit: &Hit) {
+    let Some(slot) = state.sets.find(hit.part.block) else { return };
+    let is_same = state.copy(slot).is_some_and(|copy| copy.page == hit.copy.page);
+    if is_same && !state.sets.word(slot).is_dirty() {
+        state.forget(slot, hit.part.block);
+    }
+}
+
+pub(super) fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// Blocks on their way in. When the last of their writes has ended they are there, or were never meant to be.
+struct Fill {
+    shared: Arc<Shared>,
+    work: Arc<Work>,
+    written: Vec<Written>,
+    failed: AtomicBool,
+}
+
+impl Fill {
+    fn told(&self, outcome: &device::Outcome) {
+        if outcome.is_err() {
+            self.failed.store(true, Relaxed);
+        }
+    }
+}
+
+impl Drop for Fill {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        if self.failed.load(Relaxed) {
+            state.io.ssd_write_errors += 1;
+            state.health = Health::FlashFailed;
+        }
+        if state.health != Health::Healthy {
+            return;
+        }
+        for written in &self.written {
+            state.install(written);
+        }
+        self.work.keep_pages();
+    }
+}

@@ -1,0 +1,368 @@
+//! Opening a volume: after a close, and after a crash.
+//!
+//! The table, then the journal's commits over it. The last commit may have been cut off by a power cut after all of its
+//! blocks and before all of its pages were on flash: it counts only if the checksums of the pages that it brought are right
+//! (rule 2 in the [parent module](super)). Then what was found is made durable and a commit is added, so that the next
+//! recovery decides the same.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use device::timer::Timer;
+use device::{Device, IoBuffer, Request};
+use event_listener::Event;
+use parking_lot::Mutex;
+
+use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::identity;
+use super::journal::Journal;
+use super::journal::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES};
+use super::journal::commit::{Committed, Why};
+use super::read::crc32c;
+use super::record::{Held, Record, Sectors};
+use super::state::State;
+use super::superblock::{self, Superblock};
+use super::work::Work;
+use super::{Layout, Shared, Volume};
+use crate::sets::{Allocation, Sets, SetsConfig};
+
+/// What opening a volume found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// The volume was closed before; nothing had to be recovered.
+    pub was_clean: bool,
+    /// Blocks found.
+    pub blocks: u64,
+    /// Of those, blocks that are newer than the disk's.
+    pub dirty_blocks: u64,
+    /// Blocks of the journal that were read.
+    pub journal_blocks: u64,
+    /// Commits that were applied.
+    pub commits: u64,
+    /// The last commit had not all reached the flash, and does not count. Nobody was told that it had.
+    pub rolled_back: bool,
+    /// Clean blocks that were dropped because the mode writes to the disk directly and the disk may be newer.
+    pub dropped_blocks: u64,
+}
+
+/// Bytes read with one request while recovering.
+const READ_BYTES: usize = 256 << 10;
+
+impl Volume {
+    /// Opens a volume. `timer` is what time is told by.
+    ///
+    /// # Errors
+    /// [`VolumeErrorKind::Foreign`], [`VolumeErrorKind::NewerFormat`] and [`VolumeErrorKind::Damaged`] by what is on the
+    /// flash, [`VolumeErrorKind::WrongDisk`], and the devices' failures.
+    pub async fn open(
+        flash: Arc<dyn Device>,
+        disk: Arc<dyn Device>,
+        timer: Arc<dyn Timer>,
+    ) -> Result<(Self, Recovery)> {
+        let superblock = superblock::read(&*flash).await?;
+        check_flash(&*flash, &superblock)?;
+        identity::check_disk(&*disk, &superblock.disk, superblock.clean).await?;
+        let (found, mut recovery) = Found::read(&*flash, &superblock).await?;
+        let (state, dropped) = found.into_state(&superblock, &mut recovery)?;
+        let shared = Arc::new(Shared {
+            uuid: superblock.uuid,
+            layout: superblock.layout,
+            disk_bytes: superblock.disk.bytes,
+            flash,
+            disk,
+            timer,
+            blocks: Arc::default(),
+            disk_writers: Arc::default(),
+            keeper: Arc::default(),
+            superblock: Mutex::new(superblock),
+            state: Mutex::new(state),
+            changed: Event::new(),
+        });
+        shared.check_samples().await?;
+        shared.settle(recovery.was_clean, &dropped).await?;
+        *shared.state.lock().sets.counters_mut() = crate::sets::Counters::default();
+        Ok((Self { shared }, recovery))
+    }
+}
+
+fn check_flash(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
+    let (has, needs) = (flash.geometry().capacity_bytes, superblock.layout.end());
+    if has < needs {
+        let why = format!("the flash has {has} bytes; the volume on it takes {needs}");
+        return Err(VolumeError::new(VolumeErrorKind::Damaged, why));
+    }
+    Ok(())
+}
+
+impl Shared {
+    /// Makes what was found durable, and says that the volume is open (rule 5).
+    async fn settle(self: &Arc<Self>, was_clean: bool, dropped: &[u32]) -> Result<()> {
+        let work = Work::new(self, Some(self.keeper.lock(0..1).await));
+        let flushed = Self::flush_device(&*self.flash).await;
+        flushed.map_err(|error| VolumeError::flash("flushing what was recovered", error))?;
+        if was_clean {
+            let open = Superblock { clean: false, ..self.superblock.lock().clone() };
+            self.write_superblock(open).await?;
+            return Ok(());
+        }
+        if !dropped.is_empty() || !self.state.lock().journal.has_room_for_one() {
+            self.write_table(&work, false).await?;
+        } else if self.commit_once(0, Why::Table).await? == Committed::JournalFull {
+            return Err(damaged("the journal has no room for the commit that ends recovery"));
+        }
+        let mut state = self.state.lock();
+        for &page in dropped {
+            state.pages.give_back(page);
+        }
+        Ok(())
+    }
+}
+
+/// What a flash holds, page by page.
+struct Found {
+    layout: Layout,
+    /// Block and flags of each page; 0 is a free one.
+    words: Vec<u64>,
+    crcs: Vec<u32>,
+    partial: HashMap<u32, Sectors>,
+    journal: Journal,
+}
+
+const HELD: u64 = 1 << 63;
+const DIRTY: u64 = 1 << 62;
+
+/// A commit as it was read.
+#[derive(Default)]
+struct ReadCommit {
+    records: Vec<Record>,
+    number: u64,
+    is_whole: bool,
+    /// The journal's place after it.
+    next_sequence: u64,
+    chain: u32,
+}
+
+impl Found {
+    async fn read(flash: &dyn Device, superblock: &Superblock) -> Result<(Self, Recovery)> {
+        let layout = superblock.layout;
+        let pages = layout.pages() as usize;
+        let mut found = Self {
+            layout,
+            words: vec![0; pages],
+            crcs: vec![0; if superblock.checksums { pages } else { 0 }],
+            partial: HashMap::new(),
+            journal: Journal::at(layout.journal_blocks, &superblock.checkpoint),
+        };
+        let mut recovery = Recovery { was_clean: superblock.clean, ..Recovery::default() };
+        found.read_table(flash, superblock).await?;
+        found.read_journal(flash, superblock, &mut recovery).await?;
+        Ok((found, recovery))
+    }
+
+    async fn read_table(&mut self, flash: &dyn Device, superblock: &Superblock) -> Result<()> {
+        let checkpoint = &superblock.checkpoint;
+        let offset = self.layout.table_offset(checkpoint.table);
+        let (mut chain, mut read) = (0, 0);
+        while read < checkpoint.table_blocks {
+            let count = (checkpoint.table_blocks - read).min((READ_BYTES / JOURNAL_BLOCK_BYTES) as u64);
+            let bytes = read_blocks(flash, offset + read * JOURNAL_BLOCK_BYTES as u64, count).await?;
+            for bytes in bytes.chunks_exact(JOURNAL_BLOCK_BYTES) {
+                let expected = BlockHeader {
+                    sequence: read,
+                    commit: checkpoint.number,
+                    chain,
+                    ends_commit: read + 1 == checkpoint.table_blocks,
+                };
+                let decoded = block::decode(BlockKind::Table, superblock.uuid, bytes);
+                let Some((_, crc, units)) = decoded.filter(|(header, ..)| *header == expected) else {
+                    return Err(damaged(&format!("block {read} of table {} is damaged", checkpoint.table)));
+                };
+                for record in records_in(units)? {
+                    self.apply(&record)?;
+                }
+                (chain, read) = (crc, read + 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies all commits but those that were cut off.
+    async fn read_journal(
+        &mut self,
+        flash: &dyn Device,
+        superblock: &Superblock,
+        recovery: &mut Recovery,
+    ) -> Result<()> {
+        let mut last: Option<ReadCommit> = None;
+        loop {
+            let from = last.as_ref().map_or((self.journal.next_sequence, self.journal.chain), |last| {
+                (last.next_sequence, last.chain)
+            });
+            let next = self.read_commit(flash, superblock.uuid, from, recovery).await?;
+            // Whatever there is of the next commit was written after the flush of this one.
+            let is_confirmed = next.is_some();
+            if let Some(commit) = last.take() {
+                let counts = is_confirmed
+                    || commit.number <= superblock.checkpoint.confirmed_commit
+                    || self.has_its_pages(flash, &commit).await?;
+                if !counts {
+                    recovery.rolled_back = true;
+                    return Ok(());
+                }
+                self.take_commit(&commit, recovery)?;
+            }
+            match next {
+                Some(commit) if commit.is_whole => last = Some(commit),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// The commit that begins at `from`, or what there is of it.
+    async fn read_commit(
+        &self,
+        flash: &dyn Device,
+        uuid: u128,
+        (mut sequence, mut chain): (u64, u32),
+        recovery: &mut Recovery,
+    ) -> Result<Option<ReadCommit>> {
+        let mut commit = ReadCommit { number: self.journal.next_commit, ..ReadCommit::default() };
+        let mut any = false;
+        while sequence - self.journal.oldest_sequence < self.journal.blocks {
+            let offset = self.layout.journal_offset() + self.journal.place(sequence);
+            let bytes = read_blocks(flash, offset, 1).await?;
+            let decoded = block::decode(BlockKind::Journal, uuid, &bytes);
+            let Some((header, crc, units)) = decoded.filter(|(header, ..)| {
+                header.sequence == sequence
+                    && header.chain == chain
+                    && (!any || header.commit == commit.number)
+            }) else {
+                break;
+            };
+            any = true;
+            recovery.journal_blocks += 1;
+            commit.number = header.commit;
+            commit.records.extend(records_in(units)?);
+            (sequence, chain) = (sequence + 1, crc);
+            if header.ends_commit {
+                (commit.is_whole, commit.next_sequence, commit.chain) = (true, sequence, chain);
+                break;
+            }
+        }
+        Ok(any.then_some(commit))
+    }
+
+    /// Whether every page that the commit brought is on flash as it was written.
+    async fn has_its_pages(&self, flash: &dyn Device, commit: &ReadCommit) -> Result<bool> {
+        for record in &commit.records {
+            let Some(held) = record.held.filter(|held| held.fresh) else { continue };
+            self.check_record(record)?;
+            let buffer = IoBuffer::zeroed(self.layout.block_bytes as usize);
+            let read =
+                flash.start(Request::Read { offset: self.layout.page_offset(record.page), buffer }).await;
+            let page = read.map_err(|error| VolumeError::flash("reading the flash", error))?;
+            if crc32c(&page.expect("a read gives its buffer back")) != held.crc {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn take_commit(&mut self, commit: &ReadCommit, recovery: &mut Recovery) -> Result<()> {
+        for record in &commit.records {
+            self.apply(record)?;
+        }
+        recovery.commits += 1;
+        self.journal.next_sequence = commit.next_sequence;
+        self.journal.chain = commit.chain;
+        self.journal.next_commit = commit.number + 1;
+        self.journal.confirmed_commit = commit.number;
+        Ok(())
+    }
+
+    fn apply(&mut self, record: &Record) -> Result<()> {
+        self.check_record(record)?;
+        let page = record.page as usize;
+        self.partial.remove(&record.page);
+        let Some(Held { block, dirty, partial, crc, fresh }) = record.held else {
+            self.words[page] = 0;
+            return Ok(());
+        };
+        self.words[page] = HELD | if dirty { DIRTY } else { 0 } | block;
+        if let Some(sectors) = partial {
+            self.partial.insert(record.page, sectors);
+        }
+        // A record that is not fresh may not know the checksum; where they are kept it does.
+        if let Some(place) = self.crcs.get_mut(page)
+            && (fresh || crc != 0)
+        {
+            *place = crc;
+        }
+        Ok(())
+    }
+
+    fn check_record(&self, record: &Record) -> Result<()> {
+        if record.page < self.layout.pages() {
+            return Ok(());
+        }
+        Err(damaged(&format!("a record is of page {}, and there are {}", record.page, self.layout.pages())))
+    }
+
+    /// The state, and the pages of blocks that were dropped: free once flash says so.
+    fn into_state(self, superblock: &Superblock, recovery: &mut Recovery) -> Result<(State, Vec<u32>)> {
+        let config = SetsConfig { geometry: superblock.geometry(), tuning: superblock.tuning };
+        let sets = Sets::new(config).map_err(|error| damaged(&error.to_string()))?;
+        let keeps_clean = superblock.clean || superblock.tuning.mode.keeps_dirty();
+        let mut state = State::new(self.layout, sets, self.journal, superblock.checksums);
+        let blocks_of_disk = superblock.disk.bytes.div_ceil(u64::from(self.layout.block_bytes));
+        let mut dropped = Vec::new();
+        for (page, &word) in (0_u32..).zip(&self.words) {
+            if word & HELD == 0 {
+                continue;
+            }
+            state.pages.occupy(page);
+            let (block, dirty) = (word & !(HELD | DIRTY), word & DIRTY != 0);
+            if !dirty && !keeps_clean {
+                dropped.push(page);
+                continue;
+            }
+            if block >= blocks_of_disk || state.sets.find(block).is_some() {
+                return Err(damaged(&format!(
+                    "block {block} on page {page} is held twice or past the end of the disk"
+                )));
+            }
+            let Allocation::Free(slot) = state.sets.allocate(block) else {
+                return Err(damaged(&format!("the set of block {block} is told to hold more than it can")));
+            };
+            let crc = self.crcs.get(page as usize).copied().unwrap_or(0);
+            state.place(slot, page, crc, self.partial.get(&page).copied());
+            recovery.blocks += 1;
+            if dirty {
+                state.sets.mark_dirty(slot);
+                recovery.dirty_blocks += 1;
+            }
+        }
+        recovery.dropped_blocks = dropped.len() as u64;
+        Ok((state, dropped))
+    }
+}
+
+async fn read_blocks(flash: &dyn Device, offset: u64, count: u64) -> Result<IoBuffer> {
+    let buffer = IoBuffer::zeroed(count as usize * JOURNAL_BLOCK_BYTES);
+    let read = flash.start(Request::Read { offset, buffer }).await;
+    let read = read.map_err(|error| VolumeError::flash("reading tables and journal", error))?;
+    Ok(read.expect("a read gives its buffer back"))
+}
+
+fn records_in(mut units: &[u8]) -> Result<Vec<Record>> {
+    let mut records = Vec::with_capacity(units.len() / 16);
+    while !units.is_empty() {
+        let record = Record::take_from(&mut units);
+        records.push(record.ok_or_else(|| damaged("a whole block holds a record that makes no sense"))?);
+    }
+    Ok(records)
+}
+
+fn damaged(why: &str) -> VolumeError {
+    VolumeError::new(VolumeErrorKind::Damaged, why)
+}

@@ -1,0 +1,174 @@
+//! What the volume knows, behind one lock that is never held across I/O.
+
+use std::collections::HashMap;
+
+use super::config::Health;
+use super::journal::Journal;
+use super::journal::changes::{Changes, Gone};
+use super::layout::Layout;
+use super::pages::Pages;
+use super::record::{Held, Sectors};
+use super::stats::IoCounts;
+use crate::sets::{Sets, Slot, Streams};
+
+/// A slot without a page.
+const NO_PAGE: u16 = u16::MAX;
+
+pub(super) struct State {
+    pub(super) sets: Sets,
+    pub(super) streams: Streams,
+    pub(super) pages: Pages,
+    pub(super) changes: Changes,
+    pub(super) journal: Journal,
+    pub(super) health: Health,
+    pub(super) io: IoCounts,
+    /// A table is being written: see [`Changes::leave`].
+    pub(super) table_in_writing: bool,
+    layout: Layout,
+    /// The page of each slot, within the pages of its group.
+    page_of: Vec<u16>,
+    /// Checksum of each slot's page, if they are kept.
+    crc_of: Option<Vec<u32>>,
+    /// Slots whose block lacks sectors.
+    partial: HashMap<u32, Sectors>,
+}
+
+/// Where a block lies on flash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Copy {
+    pub(super) page: u32,
+    /// Checksum of the page, if known.
+    pub(super) crc: Option<u32>,
+    /// The sectors that are there; `None` is all.
+    pub(super) partial: Option<Sectors>,
+}
+
+/// A page that was written, to take the place of a slot's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Written {
+    pub(super) slot: Slot,
+    pub(super) block: u64,
+    pub(super) page: u32,
+    pub(super) crc: u32,
+    pub(super) partial: Option<Sectors>,
+    pub(super) dirty: bool,
+}
+
+impl State {
+    pub(super) fn new(layout: Layout, sets: Sets, journal: Journal, checksums: bool) -> Self {
+        let slots = layout.slots() as usize;
+        Self {
+            sets,
+            streams: Streams::new(),
+            pages: Pages::new(&layout),
+            changes: Changes::default(),
+            journal,
+            health: Health::Healthy,
+            io: IoCounts::default(),
+            table_in_writing: false,
+            layout,
+            page_of: vec![NO_PAGE; slots],
+            crc_of: checksums.then(|| vec![0; slots]),
+            partial: HashMap::new(),
+        }
+    }
+
+    /// The group whose pages the slots of `block` use.
+    pub(super) fn group_of(&self, block: u64) -> u32 {
+        self.sets.set_of(block) / self.layout.sets_per_group()
+    }
+
+    /// Where the block in `slot` lies; `None` while it is being brought in.
+    pub(super) fn copy(&self, slot: Slot) -> Option<Copy> {
+        let page = self.page_of[slot.0 as usize];
+        (page != NO_PAGE).then(|| Copy {
+            page: self.first_page(slot) + u32::from(page),
+            crc: self.crc_of.as_ref().map(|crcs| crcs[slot.0 as usize]),
+            partial: self.partial.get(&slot.0).copied(),
+        })
+    }
+
+    /// The page written is the slot's from now on; the one it had leaves.
+    pub(super) fn install(&mut self, written: &Written) {
+        let &Written { slot, block, page, crc, partial, dirty } = written;
+        self.vacate(slot, block);
+        self.place(slot, page, crc, partial);
+        self.changes.hold(page, Held { block, dirty, partial, crc, fresh: true });
+        if dirty {
+            self.sets.mark_dirty(slot);
+        } else {
+            self.sets.mark_clean(slot);
+        }
+    }
+
+    /// What was found on flash: the slot has this page, and nothing changes by it.
+    pub(super) fn place(&mut self, slot: Slot, page: u32, crc: u32, partial: Option<Sectors>) {
+        let within = page - self.first_page(slot);
+        self.page_of[slot.0 as usize] = u16::try_from(within).expect("a group has fewer than 2^16 pages");
+        if let Some(crcs) = &mut self.crc_of {
+            crcs[slot.0 as usize] = crc;
+        }
+        match partial {
+            Some(sectors) => self.partial.insert(slot.0, sectors),
+            None => self.partial.remove(&slot.0),
+        };
+    }
+
+    /// The slot's page, which held `block`, leaves.
+    pub(super) fn vacate(&mut self, slot: Slot, block: u64) {
+        let Some(copy) = self.copy(slot) else { return };
+        self.page_of[slot.0 as usize] = NO_PAGE;
+        self.partial.remove(&slot.0);
+        match self.changes.leave(copy.page, block, self.table_in_writing) {
+            Gone::AtOnce => self.pages.give_back(copy.page),
+            Gone::AfterCommit => {}
+        }
+    }
+
+    /// Drops the block in `slot`, dirty or not. False if it is in use: try again when it is not.
+    pub(super) fn forget(&mut self, slot: Slot, block: u64) -> bool {
+        let forgotten = self.sets.forget(slot);
+        if forgotten {
+            self.vacate(slot, block);
+        }
+        forgotten
+    }
+
+    /// What the slot has is void, but the slot is in use: its user's end frees it.
+    pub(super) fn drop_content(&mut self, slot: Slot, block: u64) {
+        self.sets.mark_clean(slot);
+        self.vacate(slot, block);
+    }
+
+    /// Whether the pages for blocks like `block` are half used up, and a commit would free some.
+    pub(super) fn is_short_of_pages(&self, block: u64) -> bool {
+        let spares = self.layout.pages_per_group() - self.layout.sets_per_group() * self.layout.ways;
+        self.changes.leaving() > 0 && self.pages.free_in(self.group_of(block)) < spares / 2
+    }
+
+    /// The block in `slot` is on the disk as it is here: says so in the journal.
+    pub(super) fn tell_clean(&mut self, slot: Slot) {
+        let (Some(copy), Some(block)) = (self.copy(slot), self.sets.word(slot).block()) else { return };
+        let held =
+            Held { block, dirty: false, partial: copy.partial, crc: copy.crc.unwrap_or(0), fresh: false };
+        self.changes.turn(copy.page, held);
+    }
+
+    /// Whether one slot more may hold a block that lacks sectors.
+    pub(super) fn room_for_partial(&self) -> bool {
+        self.partial.len() < self.layout.partial_limit()
+    }
+
+    /// Bytes of memory that the cached blocks take.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.sets.memory_bytes()
+            + self.pages.memory_bytes()
+            + self.page_of.capacity() * 2
+            + self.crc_of.as_ref().map_or(0, |crcs| crcs.capacity() * 4)
+            + self.partial.capacity() * 40
+    }
+
+    fn first_page(&self, slot: Slot) -> u32 {
+        slot.0 / self.layout.ways / self.layout.sets_per_group() * self.layout.pages_per_group()
+    }
+}

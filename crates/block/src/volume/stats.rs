@@ -1,0 +1,62 @@
+//! What a volume tells of itself.
+
+use super::config::Health;
+use crate::sets::Counters;
+
+/// Operations on the devices beside those that [`Counters`] has, since the volume was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IoCounts {
+    /// Records of blocks that became dirty, as committed.
+    pub metadata_dirties: u64,
+    /// Records of blocks that became clean or left, as committed.
+    pub metadata_cleans: u64,
+    /// Records that shared a commit with another.
+    pub metadata_batch: u64,
+    /// Blocks of 4 KiB written to the journal and the tables.
+    pub metadata_ssd_writes: u64,
+    /// Commits.
+    pub commits: u64,
+    /// Tables written.
+    pub checkpoints: u64,
+    /// Flushes of flash for commits.
+    pub ssd_flushes: u64,
+    /// Flushes of the disk.
+    pub disk_flushes: u64,
+    /// Flushes and FUA writes that clients asked for and that were acknowledged.
+    pub client_flushes: u64,
+    /// Reads of the disk that failed.
+    pub disk_read_errors: u64,
+    /// Writes of the disk that failed.
+    pub disk_write_errors: u64,
+    /// Reads of flash that failed.
+    pub ssd_read_errors: u64,
+    /// Writes of flash that failed.
+    pub ssd_write_errors: u64,
+    /// Blocks read from flash whose checksum was wrong.
+    pub checksum_errors: u64,
+}
+
+/// A volume at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stats {
+    /// What the cache decided and how often, under Flashcache's names.
+    pub counters: Counters,
+    /// What became of the devices' requests.
+    pub io: IoCounts,
+    /// Blocks the cache can hold.
+    pub capacity_blocks: u64,
+    /// Blocks it holds.
+    pub held_blocks: u64,
+    /// Blocks it holds that are newer than the disk's.
+    pub dirty_blocks: u64,
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// Bytes of memory taken for cached blocks.
+    pub memory_bytes: u64,
+    /// Blocks of the journal in use, of [`journal_blocks`](Self::journal_blocks).
+    pub journal_used_blocks: u64,
+    /// Blocks of the journal.
+    pub journal_blocks: u64,
+    /// What the volume can still do.
+    pub health: Health,
+}

@@ -1,0 +1,439 @@
+//! What the start of the flash says: whose it is, how it is divided, where the table is, whether it was closed.
+//!
+//! ```text
+//!      0        8         12      16                                     16 + 8 n
+//!      +--------+---------+-------+------------+--------+-- ··· --------+------------+
+//!      | magic  | version | crc   | sequence   | uuid   | words         | label      |
+//!      | 8 B    | u32     | u32   | u64        | 2 words| u64 each      | 128 B      |
+//!      +--------+---------+-------+------------+--------+-- ··· --------+------------+
+//! ```
+//!
+//! Two copies, each at the start of 64 KiB, each within 512 bytes: a device writes it whole or not at all. Little-endian;
+//! `crc` is CRC-32C of the 512 bytes with itself zero. Magic, version and crc stay where they are in every version, so
+//! that a newer format is recognised as such. Words come in the order of [`Superblock::words`].
+//!
+//! # Protocol
+//!
+//! An update writes the first copy, flushes, writes the second, flushes. The valid copy with the higher sequence counts:
+//! a power cut at any moment leaves one whole, and later damage to either leaves the other, equally new. What the old
+//! contents pointed at (table, journal) is given up only after both are written.
+
+use device::{Device, IoBuffer, PlacementHandle, Request};
+
+use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::layout::{Layout, SUPERBLOCKS_BYTES};
+use crate::sets::{Geometry, Mode, PLACEMENT_VERSION, Placement, SetPolicy, Tuning};
+
+/// The format that this program writes and the only one it reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+const MAGIC: &[u8; 8] = b"FWBLKVOL";
+const SUPERBLOCK_BYTES: usize = 512;
+const VERSION_AT: usize = 8;
+const CRC_AT: usize = VERSION_AT + 4;
+const WORDS_AT: usize = CRC_AT + 4;
+const WORDS: usize = 39;
+const LABEL_AT: usize = WORDS_AT + WORDS * 8;
+/// Longest name of a disk that is remembered.
+pub const LABEL_BYTES: usize = 128;
+const _: () = assert!(LABEL_AT + LABEL_BYTES <= SUPERBLOCK_BYTES);
+
+/// Where the copies lie.
+const COPIES: [u64; 2] = [0, SUPERBLOCKS_BYTES / 2];
+
+/// What a superblock says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Superblock {
+    /// Counts updates.
+    pub sequence: u64,
+    /// The volume's name; every block of journal and tables carries it.
+    pub uuid: u128,
+    /// Whether the volume was closed, and nothing changed since.
+    pub clean: bool,
+    /// Whether checksums of pages are kept.
+    pub checksums: bool,
+    /// How the flash is divided.
+    pub layout: Layout,
+    /// How runs of the disk are dealt out to sets.
+    pub placement: Placement,
+    /// Drawn when the volume was made.
+    pub placement_key: u64,
+    /// What may change while it runs, as last set.
+    pub tuning: Tuning,
+    /// Whether dirty blocks reach the disk in the order of flushes.
+    pub ordered: bool,
+    /// The table, and where the journal goes on from it.
+    pub checkpoint: Checkpoint,
+    /// What is known of the disk.
+    pub disk: DiskIdentity,
+}
+
+/// The table that counts, and where the journal goes on from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Checkpoint {
+    /// Which of both tables.
+    pub table: u8,
+    /// Its number; its blocks carry it.
+    pub number: u64,
+    /// Blocks it has. 0 is an empty table.
+    pub table_blocks: u64,
+    /// The journal block that comes after it.
+    pub journal_sequence: u64,
+    /// What that block has as its chain.
+    pub journal_chain: u32,
+    /// The commit that this block belongs to.
+    pub next_commit: u64,
+    /// Commits up to this one are on flash for certain.
+    pub confirmed_commit: u64,
+}
+
+/// What is known of the disk, to recognise it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DiskIdentity {
+    /// Its size.
+    pub bytes: u64,
+    /// CRC-32C of its first and its last 64 KiB as of the last close.
+    pub ends_crc: [u32; 2],
+    /// What it was called, as by `/dev/disk/by-id`. For messages only: names move.
+    pub label: String,
+}
+
+impl Superblock {
+    fn words(&self) -> [u64; WORDS] {
+        let (layout, tuning, checkpoint) = (&self.layout, &self.tuning, &self.checkpoint);
+        let (placement, run_bytes) = match self.placement {
+            Placement::Linear => (0, 0),
+            Placement::Hashed { run_bytes } => (1, run_bytes),
+            Placement::Permuted { run_bytes } => (2, run_bytes),
+        };
+        let (policy, hot_percent, promote_hits) = match tuning.policy {
+            SetPolicy::Fifo => (0, 0, 0),
+            SetPolicy::Lru => (1, 0, 0),
+            SetPolicy::Lru2q { hot_percent, promote_hits } => (2, hot_percent, promote_hits),
+        };
+        [
+            self.sequence,
+            self.uuid as u64,
+            (self.uuid >> 64) as u64,
+            u64::from(self.clean),
+            u64::from(self.checksums),
+            u64::from(layout.block_bytes),
+            u64::from(layout.sets),
+            u64::from(layout.ways),
+            layout.table_blocks,
+            layout.journal_blocks,
+            u64::from(PLACEMENT_VERSION),
+            placement,
+            u64::from(run_bytes),
+            self.placement_key,
+            mode_number(tuning.mode),
+            policy,
+            u64::from(hot_percent),
+            u64::from(promote_hits),
+            u64::from(tuning.dirty_percent),
+            u64::from(tuning.lazy_depth),
+            u64::from(tuning.idle_seconds),
+            u64::from(tuning.idle_blocks_per_second),
+            u64::from(tuning.cleanings_per_set),
+            u64::from(tuning.cleanings_total),
+            u64::from(tuning.clean_run_blocks),
+            tuning.sequential_bypass_bytes,
+            u64::from(self.ordered),
+            u64::from(checkpoint.table),
+            checkpoint.number,
+            checkpoint.table_blocks,
+            checkpoint.journal_sequence,
+            u64::from(checkpoint.journal_chain),
+            checkpoint.next_commit,
+            checkpoint.confirmed_commit,
+            self.disk.bytes,
+            u64::from(self.disk.ends_crc[0]),
+            u64::from(self.disk.ends_crc[1]),
+            0,
+            0,
+        ]
+    }
+
+    fn from_words(words: &[u64; WORDS], label: &[u8]) -> Option<Self> {
+        let small = |at: usize| u32::try_from(words[at]).ok();
+        let flag = |at: usize| match words[at] {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        };
+        let run_bytes = small(12)?;
+        let placement = match words[11] {
+            0 => Placement::Linear,
+            1 => Placement::Hashed { run_bytes },
+            2 => Placement::Permuted { run_bytes },
+            _ => return None,
+        };
+        let policy = match words[15] {
+            0 => SetPolicy::Fifo,
+            1 => SetPolicy::Lru,
+            2 => SetPolicy::Lru2q {
+                hot_percent: u8::try_from(words[16]).ok()?,
+                promote_hits: u8::try_from(words[17]).ok()?,
+            },
+            _ => return None,
+        };
+        let end = label.iter().position(|&byte| byte == 0).unwrap_or(label.len());
+        Some(Self {
+            sequence: words[0],
+            uuid: u128::from(words[1]) | u128::from(words[2]) << 64,
+            clean: flag(3)?,
+            checksums: flag(4)?,
+            layout: Layout {
+                block_bytes: small(5)?,
+                sets: small(6)?,
+                ways: small(7)?,
+                table_blocks: words[8],
+                journal_blocks: words[9],
+            },
+            placement,
+            placement_key: words[13],
+            tuning: Tuning {
+                mode: mode_of(words[14])?,
+                policy,
+                dirty_percent: u8::try_from(words[18]).ok()?,
+                lazy_depth: small(19)?,
+                idle_seconds: small(20)?,
+                idle_blocks_per_second: small(21)?,
+                cleanings_per_set: u16::try_from(words[22]).ok()?,
+                cleanings_total: small(23)?,
+                clean_run_blocks: small(24)?,
+                sequential_bypass_bytes: words[25],
+            },
+            ordered: flag(26)?,
+            checkpoint: Checkpoint {
+                table: u8::try_from(words[27]).ok().filter(|&table| table < 2)?,
+                number: words[28],
+                table_blocks: words[29],
+                journal_sequence: words[30],
+                journal_chain: small(31)?,
+                next_commit: words[32],
+                confirmed_commit: words[33],
+            },
+            disk: DiskIdentity {
+                bytes: words[34],
+                ends_crc: [small(35)?, small(36)?],
+                label: String::from_utf8_lossy(&label[..end]).into_owned(),
+            },
+        })
+        .filter(|_| words[10] == u64::from(PLACEMENT_VERSION))
+    }
+
+    /// The shape of the sets.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        Geometry {
+            block_bytes: self.layout.block_bytes,
+            sets: self.layout.sets,
+            ways: self.layout.ways,
+            placement: self.placement,
+            placement_key: self.placement_key,
+        }
+    }
+
+    /// The 512 bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
+        let mut bytes = [0; SUPERBLOCK_BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[VERSION_AT..][..4].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        for (word, place) in self.words().iter().zip(bytes[WORDS_AT..LABEL_AT].chunks_exact_mut(8)) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        let label = self.disk.label.as_bytes();
+        let label = &label[..label.len().min(LABEL_BYTES)];
+        bytes[LABEL_AT..][..label.len()].copy_from_slice(label);
+        let crc = crc_of(&bytes);
+        bytes[CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// What 512 bytes say.
+    ///
+    /// # Errors
+    /// [`Unreadable`], with the reason.
+    pub fn decode(bytes: &[u8]) -> std::result::Result<Self, Unreadable> {
+        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        if bytes.len() < SUPERBLOCK_BYTES || bytes[..8] != *MAGIC {
+            return Err(Unreadable::NotOurs);
+        }
+        // The checksum first: a flipped bit in the version is damage, and no newer format.
+        if u32_at(CRC_AT) != crc_of(bytes) {
+            return Err(Unreadable::Damaged);
+        }
+        if u32_at(VERSION_AT) != FORMAT_VERSION {
+            return Err(Unreadable::Version(u32_at(VERSION_AT)));
+        }
+        let mut words = [0; WORDS];
+        for (word, place) in words.iter_mut().zip(bytes[WORDS_AT..LABEL_AT].chunks_exact(8)) {
+            *word = u64::from_le_bytes(place.try_into().expect("eight bytes"));
+        }
+        Self::from_words(&words, &bytes[LABEL_AT..][..LABEL_BYTES]).ok_or(Unreadable::Damaged)
+    }
+}
+
+/// Why 512 bytes are no superblock of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreadable {
+    /// No magic.
+    NotOurs,
+    /// The magic, and nonsense behind it.
+    Damaged,
+    /// A whole superblock of another format.
+    Version(u32),
+}
+
+fn mode_number(mode: Mode) -> u64 {
+    match mode {
+        Mode::WriteBack => 0,
+        Mode::WriteThrough => 1,
+        Mode::WriteAround => 2,
+        Mode::WriteOnly => 3,
+    }
+}
+
+fn mode_of(number: u64) -> Option<Mode> {
+    [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly]
+        .into_iter()
+        .find(|&mode| mode_number(mode) == number)
+}
+
+fn crc_of(bytes: &[u8]) -> u32 {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    digest.update(&bytes[..CRC_AT]);
+    digest.update(&[0; 4]);
+    digest.update(&bytes[WORDS_AT..SUPERBLOCK_BYTES]);
+    digest.finalize() as u32
+}
+
+/// Writes both copies, as the protocol says.
+///
+/// # Errors
+/// If the flash fails; then the older contents may still count.
+pub async fn write(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
+    let block = (flash.geometry().block_bytes as usize).max(SUPERBLOCK_BYTES);
+    let mut buffer = IoBuffer::zeroed(block);
+    buffer[..SUPERBLOCK_BYTES].copy_from_slice(&superblock.encode());
+    let data: device::IoSlice = buffer.into();
+    for offset in COPIES {
+        let written = flash.write(offset, data.clone(), PlacementHandle::DEFAULT).await;
+        written.map_err(|error| VolumeError::flash("writing a superblock", error))?;
+        let flushed = flash.start(Request::Flush).await;
+        flushed.map_err(|error| VolumeError::flash("flushing a superblock", error))?;
+    }
+    Ok(())
+}
+
+/// The newest superblock on the flash.
+///
+/// # Errors
+/// [`VolumeErrorKind::Foreign`] with the name of what is there instead, [`VolumeErrorKind::NewerFormat`],
+/// [`VolumeErrorKind::Damaged`] if both copies are, and the flash's own failures.
+pub async fn read(flash: &dyn Device) -> Result<Superblock> {
+    let block = (flash.geometry().block_bytes as usize).max(SUPERBLOCK_BYTES);
+    let mut found: Vec<Superblock> = Vec::new();
+    let mut reasons = Vec::new();
+    for offset in COPIES {
+        match flash.read(offset, IoBuffer::zeroed(block)).await {
+            Ok(bytes) => match Superblock::decode(&bytes.expect("a read gives its buffer back")) {
+                Ok(superblock) => found.push(superblock),
+                Err(reason) => reasons.push(reason),
+            },
+            // One copy that cannot be read is what the other is for.
+            Err(error) if offset > 0 && found.is_empty() => {
+                return Err(VolumeError::flash("reading both superblocks", error));
+            }
+            Err(_) => reasons.push(Unreadable::Damaged),
+        }
+    }
+    // A newer program wrote one copy before it was cut off: the older copy must not be believed.
+    if let Some(Unreadable::Version(version)) =
+        reasons.iter().find(|reason| matches!(reason, Unreadable::Version(_)))
+    {
+        let why =
+            format!("the volume on the flash has format {version}; this program knows {FORMAT_VERSION}");
+        return Err(VolumeError::new(VolumeErrorKind::NewerFormat, why));
+    }
+    match found.into_iter().max_by_key(|superblock| superblock.sequence) {
+        Some(superblock) => Ok(superblock),
+        None if reasons.contains(&Unreadable::Damaged) => {
+            let why = "both superblocks of the volume on the flash are damaged";
+            Err(VolumeError::new(VolumeErrorKind::Damaged, why))
+        }
+        None => Err(VolumeError::new(VolumeErrorKind::Foreign, "there is no volume on the flash")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sets::Preset;
+
+    fn superblock() -> Superblock {
+        Superblock {
+            sequence: 3,
+            uuid: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff,
+            clean: true,
+            checksums: true,
+            layout: Layout::with_sets(4096, 17, 512, None),
+            placement: Placement::Permuted { run_bytes: 65536 },
+            placement_key: 99,
+            tuning: Preset::V3.tuning(),
+            ordered: true,
+            checkpoint: Checkpoint {
+                table: 1,
+                number: 4,
+                table_blocks: 5,
+                journal_sequence: 6,
+                journal_chain: 7,
+                next_commit: 9,
+                confirmed_commit: 8,
+            },
+            disk: DiskIdentity { bytes: 1 << 40, ends_crc: [1, 2], label: "wwn-0x5000".into() },
+        }
+    }
+
+    #[test]
+    fn it_comes_back_as_it_was() {
+        for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
+            for placement in [Placement::Linear, Placement::Hashed { run_bytes: 4096 }] {
+                let tuning = Tuning { mode, policy: SetPolicy::Lru, ..Preset::V2.tuning() };
+                let superblock = Superblock { placement, tuning, ..superblock() };
+                assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
+            }
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_found() {
+        let mut bytes = superblock().encode();
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let expected = if bit < 64 { Unreadable::NotOurs } else { Unreadable::Damaged };
+            assert_eq!(Superblock::decode(&bytes).unwrap_err(), expected, "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_known_for_one() {
+        let mut bytes = superblock().encode();
+        bytes[8] = 2;
+        let crc = crc_of(&bytes);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(Superblock::decode(&bytes).unwrap_err(), Unreadable::Version(2));
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_version_1() {
+        let bytes = superblock().encode();
+        assert_eq!(bytes[..12], *b"FWBLKVOL\x01\0\0\0");
+        assert_eq!(bytes[16..24], [3, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[24..40], 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128.to_le_bytes());
+        assert_eq!(bytes[LABEL_AT..][..10], *b"wwn-0x5000");
+    }
+}

@@ -1,0 +1,106 @@
+//! What a request holds while it works: released exactly when its last I/O has ended, whether or not anybody still
+//! waits for it.
+
+use std::sync::Arc;
+
+use device::{Completion, Device, Pending, Request};
+use parking_lot::Mutex;
+
+use super::Shared;
+use super::ranges::Held;
+use super::state::State;
+use crate::sets::Slot;
+
+/// Ranges, slots and pages of a request under way. The request's future has a share, and so has the completion of every
+/// I/O it starts.
+pub(super) struct Work {
+    shared: Arc<Shared>,
+    holdings: Mutex<Holdings>,
+}
+
+#[derive(Default)]
+struct Holdings {
+    ranges: Vec<Held>,
+    /// Pages that were taken and not installed.
+    pages: Vec<u32>,
+    /// Slots that are pinned, and their blocks.
+    slots: Vec<(Slot, u64)>,
+    /// Pages that are being read.
+    reads: Vec<u32>,
+}
+
+impl Work {
+    pub(super) fn new(shared: &Arc<Shared>, range: Option<Held>) -> Arc<Self> {
+        let holdings = Holdings { ranges: range.into_iter().collect(), ..Holdings::default() };
+        Arc::new(Self { shared: Arc::clone(shared), holdings: Mutex::new(holdings) })
+    }
+
+    /// Holds a range too.
+    pub(super) fn hold_range(&self, range: Held) {
+        self.holdings.lock().ranges.push(range);
+    }
+
+    /// Pins the slot until the end.
+    pub(super) fn pin(&self, state: &mut State, slot: Slot, block: u64) {
+        state.sets.pin(slot);
+        self.holdings.lock().slots.push((slot, block));
+    }
+
+    /// Reads the page until the end.
+    pub(super) fn read_page(&self, state: &mut State, page: u32) {
+        state.pages.begin_read(page);
+        self.holdings.lock().reads.push(page);
+    }
+
+    /// Takes a free page for `block`; it goes back at the end unless it is installed.
+    pub(super) fn take_page(&self, state: &mut State, block: u64) -> Option<u32> {
+        let group = state.group_of(block);
+        let page = state.pages.take(group)?;
+        self.holdings.lock().pages.push(page);
+        Some(page)
+    }
+
+    /// The pages taken became slots': they do not go back.
+    pub(super) fn keep_pages(&self) {
+        self.holdings.lock().pages.clear();
+    }
+
+    /// Starts I/O that holds all this until it has ended.
+    pub(super) fn start(self: &Arc<Self>, device: &dyn Device, request: Request) -> Pending {
+        let (completion, pending) = Completion::pair();
+        let held = Arc::clone(self);
+        device.submit(
+            request,
+            Completion::new(move |outcome| {
+                // Released before the outcome is told: who saw a request end finds its ranges free.
+                drop(held);
+                completion.complete(outcome);
+            }),
+        );
+        pending
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let holdings = std::mem::take(self.holdings.get_mut());
+        {
+            let mut state = self.shared.state.lock();
+            for (slot, block) in holdings.slots {
+                state.sets.unpin(slot);
+                // A slot that was taken for a block whose data never came.
+                if state.copy(slot).is_none() && state.sets.word(slot).block() == Some(block) {
+                    state.sets.forget(slot);
+                }
+            }
+            for page in holdings.pages {
+                state.pages.give_back(page);
+            }
+            for page in holdings.reads {
+                state.pages.end_read(page);
+            }
+        }
+        self.shared.changed.notify(usize::MAX);
+        drop(holdings.ranges);
+    }
+}

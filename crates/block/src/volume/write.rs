@@ -1,0 +1,356 @@
+//! Writing: to free pages, to the disk, or to both, as the mode and the sets decide.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use device::{IoBuffer, IoError, IoSlice, PlacementHandle, Request};
+
+use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::piece::{Part, runs};
+use super::read::{admit, crc32c, overlay};
+use super::record::Sectors;
+use super::state::{Copy, State, Written};
+use super::work::Work;
+use super::{Health, Shared};
+use crate::sets::{Admit, Mode, Slot, Write};
+
+/// Where a block's new bytes go.
+#[derive(Debug, Clone)]
+struct Target {
+    part: Part,
+    /// The slot and the free page, if it is cached.
+    home: Option<(Slot, u32)>,
+    /// What flash has of it, if the new bytes are not all of it.
+    old: Option<Copy>,
+    /// Whether the disk gets the bytes too, or alone.
+    to_disk: bool,
+}
+
+impl Shared {
+    pub(super) async fn write(self: &Arc<Self>, offset: u64, data: IoSlice) -> Result<()> {
+        self.check_range(offset, data.len() as u64)?;
+        let admit = {
+            let mut state = self.state.lock();
+            self.check_open(&state)?;
+            admit(&mut state, offset, data.len())
+        };
+        for piece in self.pieces(offset, data.len()) {
+            let bytes = (piece.start - offset) as usize..(piece.end - offset) as usize;
+            self.write_piece(&piece, data.part(bytes), admit).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_piece(self: &Arc<Self>, piece: &Range<u64>, data: IoSlice, admit: Admit) -> Result<()> {
+        let parts = self.parts(piece);
+        let (work, targets) = self.plan_write(piece, &parts, admit).await?;
+        if targets.iter().any(|target| target.to_disk) {
+            let blocks = self.blocks_of(piece);
+            work.hold_range(self.disk_writers.lock(blocks).await);
+            self.settle_before_disk(&targets).await?;
+        }
+        let mut pages = Vec::with_capacity(targets.len());
+        for target in targets.iter().filter(|target| target.home.is_some()) {
+            pages.push(self.page_of_target(&work, target, &data).await?);
+        }
+        let requests = self.page_writes(&pages);
+        self.state.lock().sets.counters_mut().ssd_writes += requests.len() as u64;
+        let to_flash: Vec<_> =
+            requests.into_iter().map(|request| work.start(&*self.flash, request)).collect();
+        let disk_result = self.write_disk(&work, &targets, &data).await;
+        let mut flash_result = Ok(());
+        for pending in to_flash {
+            if let Err(error) = pending.await {
+                flash_result = Err(self.flash_write_failed(error));
+            }
+        }
+        self.finish_write(&work, &targets, &pages, disk_result, flash_result)
+    }
+
+    /// Locks the blocks and takes a slot and a page for each that is to be cached.
+    async fn plan_write(
+        self: &Arc<Self>,
+        piece: &Range<u64>,
+        parts: &[Part],
+        admit: Admit,
+    ) -> Result<(Arc<Work>, Vec<Target>)> {
+        loop {
+            let listener = self.changed.listen();
+            let wait_for = {
+                let range = self.blocks.lock(self.blocks_of(piece)).await;
+                let mut state = self.state.lock();
+                self.check_open(&state)?;
+                match obstacle(&state, parts) {
+                    None => {
+                        let work = Work::new(self, Some(range));
+                        let targets = parts.iter().map(|part| self.target(&mut state, &work, part, admit));
+                        let targets = targets.collect::<Result<Vec<_>>>();
+                        drop(state);
+                        return Ok((work, targets?));
+                    }
+                    Some(Obstacle::Pages) if state.changes.leaving() > 0 => Some(state.changes.number()),
+                    Some(Obstacle::Records) => Some(state.changes.number()),
+                    Some(_) => None,
+                }
+            };
+            match wait_for {
+                Some(change) => self.commit(change).await?,
+                None => listener.await,
+            }
+        }
+    }
+
+    fn target(&self, state: &mut State, work: &Arc<Work>, part: &Part, admit: Admit) -> Result<Target> {
+        let (mode, healthy) = (state.sets.tuning().mode, state.health == Health::Healthy);
+        let cached = state.sets.find(part.block);
+        if !healthy {
+            return self.target_without_flash(state, part, cached);
+        }
+        let decided = state.sets.write(part.block, admit);
+        let slot = match decided {
+            Write::Around(None) => return Ok(Target::disk_only(part)),
+            Write::Around(Some(slot)) => {
+                // Nobody uses it: `obstacle` saw to that.
+                state.forget(slot, part.block);
+                return Ok(Target::disk_only(part));
+            }
+            Write::Hit(slot) => slot,
+            Write::Taken { slot, evicted } => {
+                if let Some(evicted) = evicted {
+                    state.vacate(slot, evicted);
+                }
+                slot
+            }
+        };
+        work.pin(state, slot, part.block);
+        let page = work.take_page(state, part.block).expect("`obstacle` saw that there are pages for all");
+        let covers_all = part.sectors().contains(self.whole(part.block));
+        let old = if covers_all { None } else { state.copy(slot) };
+        if let Some(copy) = old {
+            work.read_page(state, copy.page);
+        }
+        let to_disk = !mode.keeps_dirty();
+        Ok(Target { part: part.clone(), home: Some((slot, page)), old, to_disk })
+    }
+
+    /// What flash holds cannot be replaced there any more, and what it says must not become stale.
+    fn target_without_flash(&self, state: &mut State, part: &Part, cached: Option<Slot>) -> Result<Target> {
+        if cached.is_some() || state.changes.may_come_back(part.block) {
+            let why = format!("block {} is on the flash, which failed: it cannot be written", part.block);
+            return Err(VolumeError::new(VolumeErrorKind::Flash, why));
+        }
+        state.sets.counters_mut().writes += 1;
+        state.sets.counters_mut().uncached_writes += 1;
+        Ok(Target::disk_only(part))
+    }
+
+    /// A block that flash may bring back after a crash is not changed on the disk before it cannot any more (rule 4).
+    async fn settle_before_disk(self: &Arc<Self>, targets: &[Target]) -> Result<()> {
+        let change = {
+            let state = self.state.lock();
+            let keeps_dirty = state.sets.tuning().mode.keeps_dirty();
+            let comes_back = |target: &Target| state.changes.may_come_back(target.part.block);
+            (keeps_dirty && targets.iter().any(comes_back)).then(|| state.changes.number())
+        };
+        match change {
+            Some(change) => self.commit(change).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The page that a block becomes: its new bytes over what flash has of it, and over the disk's where the rest cannot be
+    /// left out.
+    async fn page_of_target(
+        &self,
+        work: &Arc<Work>,
+        target: &Target,
+        data: &IoSlice,
+    ) -> Result<(Written, IoSlice)> {
+        let (slot, page) = target.home.expect("asked for targets that have one");
+        let part = &target.part;
+        let block_bytes = self.layout.block_bytes as usize;
+        let written = |page_bytes: &[u8], partial| Written {
+            slot,
+            block: part.block,
+            page,
+            crc: crc32c(page_bytes),
+            partial,
+            dirty: !target.to_disk,
+        };
+        let new = data.part(part.place());
+        if part.within == (0..block_bytes) {
+            return Ok((written(&new, None), new));
+        }
+        let old = match target.old {
+            Some(copy) => Some((copy, self.read_copy(work, part, copy).await?)),
+            None => None,
+        };
+        let has = old
+            .as_ref()
+            .map_or(Sectors::default(), |(copy, _)| copy.partial.unwrap_or(self.whole(part.block)));
+        let mut sectors = has.with(part.sectors());
+        let mut bytes = IoBuffer::zeroed(block_bytes);
+        if !sectors.contains(self.whole(part.block)) && !self.may_be_partial(sectors) {
+            bytes = self.read_disk_block(part.block).await?;
+            sectors = self.whole(part.block);
+        }
+        if let Some((copy, old)) = old {
+            overlay(&mut bytes, &old, copy);
+        }
+        bytes[part.within.clone()].copy_from_slice(&new);
+        let written = written(&bytes, self.unless_whole(part.block, sectors));
+        Ok((written, bytes.into()))
+    }
+
+    /// Whether a block may be on flash with these sectors alone: there is memory for it, and the disk can be written in
+    /// just these.
+    fn may_be_partial(&self, sectors: Sectors) -> bool {
+        let unit = self.disk.geometry().block_bytes / super::SECTOR_BYTES;
+        let aligned =
+            sectors.runs().all(|run| run.start.is_multiple_of(unit) && run.end.is_multiple_of(unit));
+        aligned && self.state.lock().room_for_partial()
+    }
+
+    /// Writes what goes to the disk, neighbours together.
+    async fn write_disk(&self, work: &Arc<Work>, targets: &[Target], data: &IoSlice) -> Result<()> {
+        let direct: Vec<&Target> = targets.iter().filter(|target| target.to_disk).collect();
+        if direct.is_empty() {
+            return Ok(());
+        }
+        let follows = |one: &&Target, next: &&Target| one.part.block + 1 == next.part.block;
+        let mut result = Ok(());
+        let mut writes = Vec::new();
+        for run in runs(&direct, follows) {
+            let (first, last) = (&direct[run.start].part, &direct[run.end - 1].part);
+            let offset = first.block * u64::from(self.layout.block_bytes) + first.within.start as u64;
+            let bytes = data.part(first.at..last.place().end);
+            writes.push(self.write_disk_range(work, offset, bytes));
+        }
+        for write in writes {
+            result = result.and(write.await);
+        }
+        self.state.lock().changes.disk_written();
+        result
+    }
+
+    /// Writes bytes to the disk, whose blocks may be larger than our sectors. The caller holds the range.
+    pub(super) async fn write_disk_range(&self, work: &Arc<Work>, offset: u64, bytes: IoSlice) -> Result<()> {
+        let unit = u64::from(self.disk.geometry().block_bytes);
+        let most = u64::from(self.disk.geometry().max_io_bytes);
+        let (from, to) = (offset / unit * unit, (offset + bytes.len() as u64).next_multiple_of(unit));
+        let mut data = bytes.clone();
+        if (from, to) != (offset, offset + bytes.len() as u64) {
+            let buffer = IoBuffer::zeroed((to - from) as usize);
+            let read = work.start(&*self.disk, Request::Read { offset: from, buffer }).await;
+            let mut around = read
+                .map_err(|error| self.disk_failed("reading the disk", error))?
+                .expect("a read gives its buffer back");
+            around[(offset - from) as usize..][..bytes.len()].copy_from_slice(&bytes);
+            data = around.into();
+        } else if !data.as_ptr().addr().is_multiple_of(unit as usize) {
+            data = IoBuffer::copy_of(&data).into();
+        }
+        let mut at = 0;
+        while at < data.len() {
+            let end = data.len().min(at + most as usize);
+            let request = Request::Write {
+                offset: from + at as u64,
+                data: data.part(at..end),
+                placement: PlacementHandle::DEFAULT,
+            };
+            self.state.lock().sets.counters_mut().disk_writes += 1;
+            let written = work.start(&*self.disk, request).await;
+            written.map_err(|error| self.disk_failed("writing the disk", error))?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn finish_write(
+        self: &Arc<Self>,
+        work: &Arc<Work>,
+        targets: &[Target],
+        pages: &[(Written, IoSlice)],
+        disk_result: Result<()>,
+        flash_result: Result<()>,
+    ) -> Result<()> {
+        let mut state = self.state.lock();
+        if disk_result.is_ok() && flash_result.is_ok() {
+            for (written, _) in pages {
+                state.install(written);
+            }
+            work.keep_pages();
+            let commit_soon =
+                pages.first().is_some_and(|(written, _)| state.is_short_of_pages(written.block));
+            drop(state);
+            if commit_soon {
+                self.commit_in_background();
+            }
+            return Ok(());
+        }
+        // The disk may have the new bytes or the old ones. A clean copy of the old ones would contradict it.
+        for target in targets.iter().filter(|target| target.to_disk) {
+            if let Some((slot, _)) = target.home {
+                state.drop_content(slot, target.part.block);
+            }
+        }
+        disk_result.and(flash_result)
+    }
+
+    fn flash_write_failed(&self, error: IoError) -> VolumeError {
+        let mut state = self.state.lock();
+        state.io.ssd_write_errors += 1;
+        let error = VolumeError::flash("writing the flash", error);
+        if state.health == Health::Healthy {
+            state.health = Health::FlashFailed;
+            state.journal.failure = Some((state.journal.attempts, error.clone()));
+        }
+        error
+    }
+
+    pub(super) fn disk_failed(&self, context: &str, error: IoError) -> VolumeError {
+        let mut state = self.state.lock();
+        match context {
+            "reading the disk" => state.io.disk_read_errors += 1,
+            _ => state.io.disk_write_errors += 1,
+        }
+        VolumeError::disk(context, error)
+    }
+}
+
+impl Target {
+    fn disk_only(part: &Part) -> Self {
+        Self { part: part.clone(), home: None, old: None, to_disk: true }
+    }
+}
+
+/// Why a piece cannot be written now.
+enum Obstacle {
+    /// Not enough free pages.
+    Pages,
+    /// So much waits for a commit that more might not fit into the journal.
+    Records,
+    /// A block that must leave the cache is on its way to the disk.
+    Cleaning,
+}
+
+fn obstacle(state: &State, parts: &[Part]) -> Option<Obstacle> {
+    if state.health != Health::Healthy {
+        return None;
+    }
+    if state.sets.tuning().mode == Mode::WriteAround {
+        let in_use = |part: &Part| {
+            let word = state.sets.find(part.block).map(|slot| state.sets.word(slot));
+            word.is_some_and(|word| word.is_cleaning() || word.pins() > 0)
+        };
+        return parts.iter().any(in_use).then_some(Obstacle::Cleaning);
+    }
+    if state.changes.units() + 4 * parts.len() > state.journal.most_pending_units() {
+        return Some(Obstacle::Records);
+    }
+    // Blocks of a piece fall into few groups: count by sorting.
+    let mut groups: Vec<u32> = parts.iter().map(|part| state.group_of(part.block)).collect();
+    groups.sort_unstable();
+    let lacks = |group: &[u32]| (state.pages.free_in(group[0]) as usize) < group.len();
+    groups.chunk_by(|one, other| one == other).any(lacks).then_some(Obstacle::Pages)
+}

@@ -1,0 +1,265 @@
+//! Bringing dirty blocks to the disk.
+//!
+//! The sets say which blocks, in runs of neighbours. A batch of runs is written in the order of the disk and flushed
+//! once; then its blocks are clean, unless they were written again meanwhile. Nothing waits for it: a write of a block
+//! on its way takes another page, and what goes to the disk is the older version, in one piece.
+//!
+//! What goes to the disk must have been committed: else a crash would bring back a clean copy older than the disk (rule 4
+//! in the [parent module](super)). It usually is; what is oldest is cleaned first.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use device::{IoBuffer, IoSlice};
+
+use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::piece::{Part, runs};
+use super::state::{Copy, State};
+use super::work::Work;
+use super::{Health, Shared, Volume};
+use crate::sets::{Cleaning, Slot, Tuning};
+
+/// Runs that share a flush of the disk, at most.
+const RUNS_PER_BATCH: usize = 32;
+
+/// How long the upkeep sleeps when there is nothing to do.
+const IDLE_NS: u64 = 20_000_000;
+
+/// How long it waits after a failure of the disk.
+const FAILURE_NS: u64 = 1_000_000_000;
+
+/// A block on its way.
+#[derive(Debug, Clone)]
+struct Leaving {
+    slot: Slot,
+    block: u64,
+    copy: Copy,
+}
+
+/// A run on its way; ended in any case.
+struct Run {
+    shared: Arc<Shared>,
+    cleaning: Option<Cleaning>,
+    blocks: Vec<Leaving>,
+}
+
+impl Volume {
+    /// Does the background work until the volume is closed: tables when the journal fills, cleaning as the tuning asks. To be
+    /// driven by a thread or task of its own.
+    pub async fn run_upkeep(&self) {
+        loop {
+            let pause_ns = match self.upkeep().await {
+                Ok(true) => 0,
+                Ok(false) => IDLE_NS,
+                Err(error) if error.kind() == VolumeErrorKind::Closed => return,
+                // It is counted, and the state says so; what failed stays to be done.
+                Err(_) => FAILURE_NS,
+            };
+            if pause_ns > 0 {
+                device::timer::sleep(&*self.shared.timer, pause_ns).await;
+            }
+        }
+    }
+
+    /// One step of it. False if there was nothing to do.
+    ///
+    /// # Errors
+    /// [`VolumeErrorKind::Closed`] when the volume is closed, and the devices' failures.
+    pub async fn upkeep(&self) -> Result<bool> {
+        let table_due = {
+            let mut state = self.shared.state.lock();
+            self.shared.check_open(&state)?;
+            state.sets.age(self.shared.timer.monotonic_ns() / 1_000_000_000);
+            state.journal.is_half_full() && state.health == Health::Healthy
+        };
+        if table_due {
+            self.shared.write_table_if_needed().await?;
+        }
+        Ok(self.shared.clean_batch().await? > 0 || table_due)
+    }
+
+    /// Brings everything that is dirty to the disk. What is written meanwhile may stay dirty.
+    ///
+    /// # Errors
+    /// The devices' failures; what was cleaned until then is.
+    pub async fn clean(&self) -> Result<()> {
+        loop {
+            let listener = self.shared.changed.listen();
+            {
+                let mut state = self.shared.state.lock();
+                self.shared.check_open(&state)?;
+                if state.sets.dirty_blocks() == 0 {
+                    break;
+                }
+                if !state.sets.is_cleaning_everything() {
+                    state.sets.clean_everything(true);
+                }
+            }
+            // Nothing to begin although something is dirty: it is in use, or on its way with somebody else.
+            if self.shared.clean_batch().await? == 0 && self.shared.state.lock().sets.dirty_blocks() > 0 {
+                device::timer::sleep(&*self.shared.timer, 1_000_000).await;
+                drop(listener);
+            }
+        }
+        self.flush().await
+    }
+
+    /// Changes how the cache behaves; the superblock remembers it.
+    ///
+    /// # Errors
+    /// [`VolumeErrorKind::Config`] if a setting is out of bounds, and the devices' failures.
+    pub async fn set_tuning(&self, tuning: Tuning) -> Result<()> {
+        let shared = &self.shared;
+        // Whether clean blocks survive a crash depends on the mode: no write may fall between the old and the new one.
+        let work = Work::new(shared, Some(shared.blocks.lock(0..u64::MAX).await));
+        work.hold_range(shared.keeper.lock(0..1).await);
+        shared.check_open(&shared.state.lock())?;
+        let old = *shared.state.lock().sets.tuning();
+        let target = shared.state.lock().changes.number();
+        shared.commit(target).await?;
+        let changed = shared.state.lock().sets.set_tuning(tuning);
+        changed.map_err(|error| VolumeError::new(VolumeErrorKind::Config, error.to_string()))?;
+        let mut superblock = shared.superblock.lock().clone();
+        superblock.tuning = tuning;
+        if let Err(error) = shared.write_superblock(superblock).await {
+            let back = shared.state.lock().sets.set_tuning(old);
+            debug_assert!(back.is_ok(), "it was in force before");
+            return Err(error);
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Cleans what the sets ask for, as much as one flush of the disk is to cover. Blocks cleaned or found rewritten.
+    async fn clean_batch(self: &Arc<Self>) -> Result<usize> {
+        let work = Work::new(self, None);
+        let (mut batch, uncommitted) = self.gather(&work);
+        if batch.is_empty() {
+            return Ok(0);
+        }
+        if let Some(change) = uncommitted {
+            self.commit(change).await?;
+        }
+        batch.sort_by_key(|run| run.blocks.first().map(|leaving| leaving.block));
+        let mut blocks = 0;
+        for run in &batch {
+            blocks += run.blocks.len();
+            self.write_run(run).await?;
+        }
+        Self::flush_device(&*self.disk)
+            .await
+            .map_err(|error| self.disk_failed("flushing the disk", error))?;
+        self.state.lock().io.disk_flushes += 1;
+        for run in batch {
+            run.end();
+        }
+        self.changed.notify(usize::MAX);
+        Ok(blocks)
+    }
+
+    /// The next runs, with their pages kept from being written; and the change to be committed first, if some is not.
+    fn gather(self: &Arc<Self>, work: &Arc<Work>) -> (Vec<Run>, Option<u64>) {
+        let mut state = self.state.lock();
+        let mut batch = Vec::new();
+        let mut all_told = !state.journal.running;
+        while batch.len() < RUNS_PER_BATCH {
+            let Some(cleaning) = state.sets.next_cleaning() else { break };
+            let leaving = |&slot: &Slot| {
+                let (copy, block) = (state.copy(slot)?, state.sets.word(slot).block()?);
+                Some(Leaving { slot, block, copy })
+            };
+            let blocks: Vec<Leaving> = cleaning.slots.iter().filter_map(leaving).collect();
+            for leaving in &blocks {
+                work.read_page(&mut state, leaving.copy.page);
+                all_told &= state.changes.is_told(leaving.copy.page);
+            }
+            batch.push(Run { shared: Arc::clone(self), cleaning: Some(cleaning), blocks });
+        }
+        let uncommitted = (!all_told).then(|| state.changes.number());
+        (batch, uncommitted)
+    }
+
+    async fn write_run(self: &Arc<Self>, run: &Run) -> Result<()> {
+        let (Some(first), Some(last)) = (run.blocks.first(), run.blocks.last()) else { return Ok(()) };
+        let range = self.disk_writers.lock(first.block..last.block + 1).await;
+        let work = Work::new(self, Some(range));
+        // Whoever writes through to the disk has made some of them old meanwhile.
+        let blocks = run.still_same(&self.state.lock());
+        let pages = self.read_copies(&work, &blocks).await?;
+        for stretch in self.stretches(&blocks) {
+            let bytes = self.bytes_of_stretch(&stretch, &blocks, &pages);
+            self.write_disk_range(&work, stretch.start, bytes).await?;
+        }
+        Ok(())
+    }
+
+    async fn read_copies(&self, work: &Arc<Work>, blocks: &[Leaving]) -> Result<Vec<IoSlice>> {
+        let whole = 0..self.layout.block_bytes as usize;
+        let part =
+            |leaving: &Leaving| (Part { block: leaving.block, within: whole.clone(), at: 0 }, leaving.copy);
+        self.read_copies_of(work, blocks.iter().map(part).collect()).await
+    }
+
+    /// Stretches of the disk, in bytes, that the blocks' sectors make up.
+    fn stretches(&self, blocks: &[Leaving]) -> Vec<Range<u64>> {
+        let sector = u64::from(super::SECTOR_BYTES);
+        let sectors = blocks.iter().flat_map(|leaving| {
+            let start = leaving.block * u64::from(self.layout.block_bytes);
+            let there = leaving.copy.partial.unwrap_or(self.whole(leaving.block));
+            let to_bytes = move |run: Range<u32>| {
+                start + u64::from(run.start) * sector..start + u64::from(run.end) * sector
+            };
+            there.runs().map(to_bytes).collect::<Vec<_>>()
+        });
+        let sectors: Vec<Range<u64>> = sectors.collect();
+        let joined = runs(&sectors, |one, next| one.end == next.start);
+        joined.into_iter().map(|run| sectors[run.start].start..sectors[run.end - 1].end).collect()
+    }
+
+    fn bytes_of_stretch(&self, stretch: &Range<u64>, blocks: &[Leaving], pages: &[IoSlice]) -> IoSlice {
+        let block_bytes = u64::from(self.layout.block_bytes);
+        let mut bytes = IoBuffer::zeroed((stretch.end - stretch.start) as usize);
+        for (leaving, page) in blocks.iter().zip(pages) {
+            let start = leaving.block * block_bytes;
+            let (from, to) = (stretch.start.max(start), stretch.end.min(start + block_bytes));
+            if from < to {
+                let place = (from - stretch.start) as usize..(to - stretch.start) as usize;
+                bytes[place].copy_from_slice(&page[(from - start) as usize..(to - start) as usize]);
+            }
+        }
+        bytes.into()
+    }
+}
+
+impl Run {
+    /// Its blocks that are still where they were.
+    fn still_same(&self, state: &State) -> Vec<Leaving> {
+        let is_same =
+            |leaving: &&Leaving| state.copy(leaving.slot).is_some_and(|copy| copy.page == leaving.copy.page);
+        self.blocks.iter().filter(is_same).cloned().collect()
+    }
+
+    /// The disk has them.
+    fn end(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.state.lock();
+        let Some(cleaning) = self.cleaning.take() else { return };
+        state.sets.end_cleaning(&cleaning, true);
+        for leaving in self.still_same(&state) {
+            if !state.sets.word(leaving.slot).is_dirty() {
+                state.tell_clean(leaving.slot);
+            }
+        }
+    }
+}
+
+impl Drop for Run {
+    /// It failed, or whoever drove it went away.
+    fn drop(&mut self) {
+        if let Some(cleaning) = self.cleaning.take() {
+            self.shared.state.lock().sets.end_cleaning(&cleaning, false);
+            self.shared.changed.notify(usize::MAX);
+        }
+    }
+}

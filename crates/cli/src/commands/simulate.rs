@@ -1,0 +1,220 @@
+//! `flashwright simulate`: hit ratios of policies at sizes over a trace.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bench::bar::{Bar, Unit};
+use bench::run::stop::Stop;
+use bench::simulate::policies::POLICIES;
+use bench::simulate::{self, Named, Plan, Size, Warmup, report};
+use bench::simulate::{OnBadRow, OpenOptions, PageSize, RuleBook, Settings, SizeOnHit, ZeroSize, open};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use crate::output::{Common, Finding, check_writable, usage_error, write_file};
+use crate::quantity;
+use crate::signals::stop_on_signals;
+
+/// The command line of `simulate`.
+#[derive(Debug, Args)]
+#[command(after_help = policies_help())]
+pub struct Arguments {
+    /// The trace; several files are read one after the other, - is standard input
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// Policies, separated by commas
+    #[arg(
+        long,
+        short,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_value = "fifo,lru,s3fifo,sieve"
+    )]
+    policy: Vec<String>,
+    /// Sizes, separated by commas: bytes (2922721, 64MiB, 2GiB) or a share of the footprint (10%)
+    #[arg(long, short, value_name = "SIZE,...", value_delimiter = ',', default_value = "1%,10%", value_parser = size)]
+    size: Vec<Size>,
+    /// Requests that are not counted: how many, or which share (20%)
+    #[arg(long, value_name = "N|N%", default_value = "20%", value_parser = warmup)]
+    warmup: Warmup,
+    /// Whose rules hold where simulators differ
+    #[arg(long, value_enum, default_value = "libcachesim")]
+    rules: Rules,
+    /// When a held object is asked for with another size: it keeps its own, or has the new one
+    #[arg(long, value_enum, default_value = "ignore")]
+    size_on_hit: OnHit,
+    /// Every object has the size of its first request for ever
+    #[arg(long)]
+    first_size: bool,
+    /// LRU, LRU-2Q, TinyLFU: a hit sooner than this after the last one that counted does not count
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    refresh: u32,
+    /// The trace's format; auto tells it by the file
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    format: String,
+    /// Bytes of an object where the trace has no sizes, and of the pages that ranges of bytes are cut into;
+    /// whole keeps ranges
+    #[arg(long, value_name = "BYTES|whole", value_parser = page)]
+    page_size: Option<PageSize>,
+    /// What to do with rows that are wrong: skip them and count, or stop
+    #[arg(long, value_enum, default_value = "skip")]
+    on_bad_row: BadRow,
+    /// What to do with objects of no bytes: skip them and count, keep them, or take them to have so many bytes
+    #[arg(long, value_name = "skip|keep|BYTES", default_value = "skip", value_parser = zero_size)]
+    zero_size: ZeroSize,
+    /// Accesses after which the trace ends
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Threads that simulate [default: one a core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Write the rows as CSV too
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Rules {
+    /// libCacheSim's: the published miss ratios
+    Libcachesim,
+    /// The papers', as our engine has them
+    Paper,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum OnHit {
+    Ignore,
+    Update,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum BadRow {
+    Skip,
+    Stop,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let plan = match plan(arguments) {
+        Ok(plan) => plan,
+        Err(error) => return usage_error(&error),
+    };
+    let config = json!({
+        "traces": arguments.traces,
+        "policies": arguments.policy,
+        "rules": format!("{:?}", arguments.rules).to_lowercase(),
+        "size_on_hit": format!("{:?}", arguments.size_on_hit).to_lowercase(),
+        "first_size": arguments.first_size,
+        "refresh_seconds": arguments.refresh,
+    });
+    arguments.common.conclude("simulate", &config, simulated(arguments, &plan))
+}
+
+fn plan(arguments: &Arguments) -> Result<Plan, String> {
+    arguments.common.check_result_file().map_err(|error| error.to_string())?;
+    if let Some(csv) = &arguments.csv {
+        check_writable(csv).map_err(|error| error.to_string())?;
+    }
+    let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| name.trim().parse()).collect();
+    let settings = Settings {
+        rule_book: match arguments.rules {
+            Rules::Libcachesim => RuleBook::Reference,
+            Rules::Paper => RuleBook::Paper,
+        },
+        size_on_hit: match arguments.size_on_hit {
+            OnHit::Ignore => SizeOnHit::Ignore,
+            OnHit::Update => SizeOnHit::Update,
+        },
+        refresh_seconds: arguments.refresh,
+        seed: arguments.common.seed,
+    };
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(Plan {
+        policies: policies.map_err(|error| error.to_string())?,
+        sizes: arguments.size.clone(),
+        settings,
+        warmup: arguments.warmup,
+        first_size: arguments.first_size,
+        threads: arguments.threads.unwrap_or_else(cores),
+    })
+}
+
+fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
+    let options = OpenOptions {
+        page: arguments.page_size,
+        on_bad_row: match arguments.on_bad_row {
+            BadRow::Skip => OnBadRow::Skip,
+            BadRow::Stop => OnBadRow::Stop,
+        },
+        zero_size: arguments.zero_size,
+        limit: arguments.limit,
+        ..OpenOptions::default()
+    };
+    let trace = open(&arguments.traces, Some(&arguments.format), &options);
+    let stop = Stop::default();
+    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let bar = Bar::new(Unit::Told, arguments.common.quiet);
+    let progress = |done, total: Option<u64>| {
+        bar.set(done, total.unwrap_or(0), format!("{} requests", bench::report::text::grouped(done)));
+    };
+    let trace = trace.map_err(|error| error.to_string())?;
+    let outcome = simulate::run(plan, trace, &stop, progress);
+    bar.finish();
+    let outcome = outcome.map_err(|error| error.to_string())?;
+    outcome.read.messages.iter().for_each(|message| arguments.common.warn(message));
+    if let Some(csv) = &arguments.csv {
+        write_file(csv, report::csv(&outcome).as_bytes()).map_err(|error| error.to_string())?;
+    }
+    Ok(Finding { result: report::json(&outcome), text: report::text(&outcome), failures: Vec::new() })
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    match text.trim() {
+        share if share.ends_with('%') => match quantity::share(share)? {
+            share if share > 0.0 => Ok(Size::Footprint(share)),
+            _ => Err("a cache of 0 % holds nothing".to_owned()),
+        },
+        bytes => match quantity::bytes(bytes)? {
+            0 => Err("a cache of 0 bytes holds nothing".to_owned()),
+            bytes => Ok(Size::Bytes(bytes)),
+        },
+    }
+}
+
+fn warmup(text: &str) -> Result<Warmup, String> {
+    match text.trim() {
+        share if share.ends_with('%') => match quantity::share(share)? {
+            share if share <= 1.0 => Ok(Warmup::Share(share)),
+            _ => Err(format!("{text} is more than all requests")),
+        },
+        number => number
+            .parse()
+            .map(Warmup::Accesses)
+            .map_err(|_| format!("{text:?} is no number of requests and no share: write 100000 or 20%")),
+    }
+}
+
+fn page(text: &str) -> Result<PageSize, String> {
+    match text {
+        "whole" => Ok(PageSize::Whole),
+        bytes => match quantity::bytes(bytes)? {
+            0 => Err("a page of 0 bytes holds nothing".to_owned()),
+            bytes => Ok(PageSize::Bytes(bytes)),
+        },
+    }
+}
+
+fn zero_size(text: &str) -> Result<ZeroSize, String> {
+    match text {
+        "skip" => Ok(ZeroSize::Skip),
+        "keep" => Ok(ZeroSize::Keep),
+        bytes => quantity::bytes(bytes).map(ZeroSize::As),
+    }
+}
+
+fn policies_help() -> String {
+    let lines = POLICIES.iter().map(|about| format!("  {:<16} {}\n", about.name, about.about));
+    format!("Policies:\n{}", lines.collect::<String>())
+}

@@ -1,0 +1,193 @@
+//! `flashwright trace`: what is in a trace, and a trace in another form.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use bench::trace::{self, FORMATS, ReadReport, Survey, Target};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::output::{Common, Finding};
+use crate::trace_flags::TraceFlags;
+
+/// What to do with traces.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Count what is in a trace: requests, objects, sizes, popularity.
+    Info(InfoArguments),
+    /// Write a trace in another form.
+    Convert(ConvertArguments),
+    /// List the formats that can be read.
+    Formats(FormatsArguments),
+}
+
+/// The command line of `trace info`.
+#[derive(Debug, Args)]
+pub struct InfoArguments {
+    /// Files of one trace, in their order; - is standard input
+    #[arg(required = true, value_name = "TRACE")]
+    trace: Vec<PathBuf>,
+    #[command(flatten)]
+    reading: TraceFlags,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The command line of `trace convert`.
+#[derive(Debug, Args)]
+pub struct ConvertArguments {
+    /// The trace; - is standard input
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The new file, compressed if it ends in .gz, .zst or .xz
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+    /// The form to write: plain, oracle-general or webcachesim
+    #[arg(long, value_name = "FORM", default_value = "plain", value_parser = target)]
+    to: Target,
+    /// Plain: a column for times to live too
+    #[arg(long)]
+    ttl: bool,
+    #[command(flatten)]
+    reading: TraceFlags,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The command line of `trace formats`.
+#[derive(Debug, Args)]
+pub struct FormatsArguments {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs the command.
+pub fn run(command: &Command) -> ExitCode {
+    match command {
+        Command::Info(arguments) => {
+            let config = arguments.reading.config(&arguments.trace);
+            arguments.common.conclude("trace info", &config, info(arguments))
+        }
+        Command::Convert(arguments) => {
+            let mut config = arguments.reading.config(std::slice::from_ref(&arguments.input));
+            config["output"] = json!(arguments.output);
+            arguments.common.conclude("trace convert", &config, convert(arguments))
+        }
+        Command::Formats(arguments) => {
+            arguments.common.conclude("trace formats", &Value::Null, Ok(formats()))
+        }
+    }
+}
+
+fn info(arguments: &InfoArguments) -> Result<Finding, String> {
+    arguments.common.check_result_file().map_err(|error| error.to_string())?;
+    let input = arguments.reading.input(arguments.trace.clone());
+    let (survey, report) =
+        trace::survey(&input, arguments.common.quiet).map_err(|error| error.to_string())?;
+    let mut result = trace::survey_json(&survey);
+    result["reading"] = trace::report_json(&report);
+    let text = format!("{}{}", survey_words(&survey, &report), reading_words(&report));
+    Ok(Finding { result, text, failures: Vec::new() })
+}
+
+fn survey_words(survey: &Survey, report: &ReadReport) -> String {
+    let ratio = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"));
+    let (smallest, largest) = survey.size_range_bytes.unwrap_or_default();
+    let span = match report.has_time {
+        true => format!("{} s", survey.span_ns() as f64 / 1e9),
+        false => "- (the trace has no times)".to_owned(),
+    };
+    let lines = [
+        ("format", report.format.to_owned()),
+        (
+            "requests",
+            format!(
+                "{} (GET {}, SET {}, DELETE {})",
+                survey.requests(),
+                survey.gets,
+                survey.sets,
+                survey.deletes
+            ),
+        ),
+        ("objects", survey.objects().to_string()),
+        ("footprint", format!("{} bytes", survey.footprint_bytes)),
+        ("requested", format!("{} bytes", survey.requested_bytes)),
+        (
+            "object size",
+            format!(
+                "mean {:.0}, from {smallest} to {largest} bytes",
+                survey.mean_size_bytes().unwrap_or(0.0)
+            ),
+        ),
+        ("one-hit wonders", ratio(survey.one_hit_wonder_ratio())),
+        ("compulsory misses", ratio(survey.compulsory_miss_ratio())),
+        ("span", span),
+        ("size changes", survey.size_changes.to_string()),
+        ("Zipf exponent", ratio(survey.zipf_exponent())),
+    ];
+    lines.iter().map(|(name, value)| format!("{name:18} {value}\n")).collect()
+}
+
+/// What was wrong with the trace; nothing where nothing was.
+fn reading_words(report: &ReadReport) -> String {
+    let mut words = String::new();
+    for (count, what) in [
+        (report.bad_rows, "rows that describe no request were skipped"),
+        (report.zero_sizes, "accesses were to objects of 0 bytes (see --zero-size)"),
+        (report.backward_times, "times went back, and were taken for the time before"),
+    ] {
+        if count > 0 {
+            let _ = writeln!(words, "note: {count} {what}");
+        }
+    }
+    for message in &report.messages {
+        let _ = writeln!(words, "  {message}");
+    }
+    words
+}
+
+fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
+    arguments.common.check_result_file().map_err(|error| error.to_string())?;
+    let input = arguments.reading.input(vec![arguments.input.clone()]);
+    let target = match arguments.to {
+        Target::Plain { .. } => Target::Plain { ttl: arguments.ttl },
+        other => other,
+    };
+    let told = |error: trace::Error| error.to_string();
+    let mut from = input.open().map_err(|error| error.to_string())?;
+    let quiet = arguments.common.quiet;
+    let (written, report) =
+        trace::write(from.as_mut(), None, &arguments.output, target, quiet).map_err(told)?;
+    let mut text = wrote(&arguments.output, written.accesses);
+    for loss in trace::losses(&written) {
+        let _ = writeln!(text, "note: {loss}");
+    }
+    text += &reading_words(&report);
+    let result = json!({
+        "output": arguments.output,
+        "written": trace::written_json(&written),
+        "reading": trace::report_json(&report),
+    });
+    Ok(Finding { result, text, failures: Vec::new() })
+}
+
+fn wrote(path: &Path, accesses: u64) -> String {
+    format!("{}: {accesses} accesses\n", path.display())
+}
+
+fn formats() -> Finding {
+    let text = FORMATS.iter().map(|format| format!("{:16} {}\n", format.name, format.about)).collect();
+    let each = |format: &&trace::Format| json!({ "name": format.name, "about": format.about, "page_bytes": format.page_bytes });
+    Finding {
+        result: json!({ "formats": FORMATS.iter().map(each).collect::<Vec<_>>() }),
+        text,
+        failures: Vec::new(),
+    }
+}
+
+fn target(text: &str) -> Result<Target, String> {
+    Target::named(text).ok_or_else(|| {
+        format!("there is no form `{text}` to write: the forms are {}", Target::NAMES.join(", "))
+    })
+}

@@ -1,0 +1,123 @@
+//! Flags that say which trace is read, and how: the same for every command that reads one.
+
+use std::path::PathBuf;
+
+use bench::trace::{Format, Input, OnBadRow, OpenOptions, PageSize, ZeroSize};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+/// How a trace is read.
+#[derive(Debug, Args)]
+pub struct TraceFlags {
+    /// The trace's format; auto looks at the first file's name and contents
+    #[arg(long, value_name = "FORMAT", default_value = "auto", value_parser = format_name)]
+    pub format: String,
+    /// What ranges of bytes are cut into (whole: not cut), and what objects have where the format gives no sizes
+    #[arg(long, value_name = "BYTES|whole", value_parser = page_size)]
+    pub page_size: Option<PageSize>,
+    /// Rows that describe no request, objects of 0 bytes and times that go back: skip and count, or stop
+    #[arg(long, value_name = "WHAT", default_value = "skip")]
+    pub on_bad_row: BadRow,
+    /// Rows that may be skipped
+    #[arg(long, value_name = "N", default_value_t = OpenOptions::default().bad_rows_limit)]
+    pub bad_rows: u64,
+    /// Objects of 0 bytes: skip, keep, or the size to take them for
+    #[arg(long, value_name = "skip|keep|BYTES", default_value = "skip", value_parser = zero_size)]
+    pub zero_size: ZeroSize,
+    /// Units of the trace's clock in a second, where the format leaves that open
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub time_units: Option<u64>,
+    /// Stop after so many accesses
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+}
+
+/// What to do with a row that is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BadRow {
+    /// Leave it out and count it.
+    Skip,
+    /// End with an error.
+    Stop,
+}
+
+impl TraceFlags {
+    /// The trace of these files.
+    pub fn input(&self, paths: Vec<PathBuf>) -> Input {
+        let options = OpenOptions {
+            page: self.page_size,
+            time_units_per_second: self.time_units,
+            on_bad_row: match self.on_bad_row {
+                BadRow::Skip => OnBadRow::Skip,
+                BadRow::Stop => OnBadRow::Stop,
+            },
+            bad_rows_limit: self.bad_rows,
+            zero_size: self.zero_size,
+            limit: self.limit,
+        };
+        Input { paths, format: self.format.clone(), options }
+    }
+
+    /// What was asked for, as the result file has it.
+    pub fn config(&self, paths: &[PathBuf]) -> Value {
+        json!({
+            "trace": paths,
+            "format": self.format,
+            "page_size": self.page_size.map(|page| match page {
+                PageSize::Bytes(bytes) => json!(bytes),
+                PageSize::Whole => json!("whole"),
+            }),
+            "on_bad_row": match self.on_bad_row { BadRow::Skip => "skip", BadRow::Stop => "stop" },
+            "bad_rows": self.bad_rows,
+            "zero_size": match self.zero_size {
+                ZeroSize::Skip => json!("skip"),
+                ZeroSize::Keep => json!("keep"),
+                ZeroSize::As(bytes) => json!(bytes),
+            },
+            "time_units": self.time_units,
+            "limit": self.limit,
+        })
+    }
+}
+
+fn format_name(text: &str) -> Result<String, String> {
+    if text == "auto" || Format::named(text).is_some() {
+        return Ok(text.to_owned());
+    }
+    Err(format!("there is no format `{text}`: the formats are auto, {}", Format::names()))
+}
+
+fn page_size(text: &str) -> Result<PageSize, String> {
+    match text {
+        "whole" => Ok(PageSize::Whole),
+        _ => positive(text).map(PageSize::Bytes),
+    }
+}
+
+fn zero_size(text: &str) -> Result<ZeroSize, String> {
+    match text {
+        "skip" => Ok(ZeroSize::Skip),
+        "keep" => Ok(ZeroSize::Keep),
+        _ => positive(text).map(ZeroSize::As),
+    }
+}
+
+fn positive(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|bytes| *bytes > 0).ok_or_else(|| format!("{text:?} is no number of bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_sizes_are_checked_when_they_are_typed() {
+        assert!(format_name("auto").is_ok() && format_name("arc").is_ok());
+        assert!(format_name("acr").unwrap_err().contains("the formats are auto, plain, "));
+        assert_eq!((page_size("whole"), page_size("4096")), (Ok(PageSize::Whole), Ok(PageSize::Bytes(4096))));
+        assert_eq!((zero_size("keep"), zero_size("9")), (Ok(ZeroSize::Keep), Ok(ZeroSize::As(9))));
+        for wrong in ["0", "-1", "4k", ""] {
+            assert!(page_size(wrong).is_err() && zero_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

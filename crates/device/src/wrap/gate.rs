@@ -1,0 +1,154 @@
+//! A device whose requests wait until they are told to go on: how a test brings about the one order of events in which
+//! something once went wrong.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request, RequestKind};
+
+/// Passes requests on, except for the kinds it is closed for.
+///
+/// A read that waits has seen the medium when it was asked for and answers later: the harder case for whoever comes back
+/// to it. What changes the medium does so when it is let go. [`execute`](Device::execute) goes past the gate: a
+/// test's own thread must not wait for itself.
+pub struct GateDevice {
+    inner: Arc<dyn Device>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    closed_for: Vec<RequestKind>,
+    held: Vec<(Held, Completion)>,
+}
+
+enum Held {
+    Answer(Outcome),
+    Change(Request),
+}
+
+impl GateDevice {
+    /// `inner` behind an open gate.
+    pub fn new(inner: Arc<dyn Device>) -> Self {
+        Self { inner, state: Mutex::default() }
+    }
+
+    /// From now on requests of this kind wait.
+    pub fn close(&self, kind: RequestKind) {
+        self.state.lock().closed_for.push(kind);
+    }
+
+    /// Nothing waits any more. How many did.
+    pub fn open(&self) -> usize {
+        self.let_others_pass();
+        self.let_pass()
+    }
+
+    /// What comes from now on does not wait; what waits goes on waiting.
+    pub fn let_others_pass(&self) {
+        self.state.lock().closed_for.clear();
+    }
+
+    /// Lets go what waits; what comes later waits again. How many there were.
+    pub fn let_pass(&self) -> usize {
+        let held = std::mem::take(&mut self.state.lock().held);
+        let count = held.len();
+        for (held, completion) in held {
+            match held {
+                Held::Answer(outcome) => completion.complete(outcome),
+                Held::Change(request) => self.inner.submit(request, completion),
+            }
+        }
+        count
+    }
+
+    /// Requests that wait.
+    pub fn held(&self) -> usize {
+        self.state.lock().held.len()
+    }
+}
+
+impl Device for GateDevice {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        let mut state = self.state.lock();
+        if !state.closed_for.contains(&request.kind()) {
+            drop(state);
+            return self.inner.submit(request, completion);
+        }
+        let held = match request.kind() {
+            RequestKind::Read => Held::Answer(self.inner.execute(request)),
+            _ => Held::Change(request),
+        };
+        state.held.push((held, completion));
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        self.inner.execute(request)
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+
+    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
+        self.inner.allocate_handle(consumer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{IoBuffer, MemoryDevice};
+
+    fn gate() -> GateDevice {
+        GateDevice::new(Arc::new(MemoryDevice::new(1 << 20)))
+    }
+
+    fn write(byte: u8) -> Request {
+        let mut data = IoBuffer::zeroed(512);
+        data.fill(byte);
+        Request::Write { offset: 0, data: data.into(), placement: PlacementHandle::DEFAULT }
+    }
+
+    fn read() -> Request {
+        Request::Read { offset: 0, buffer: IoBuffer::zeroed(512) }
+    }
+
+    fn first_byte(outcome: Outcome) -> u8 {
+        outcome.expect("memory does not fail").expect("a read brings its buffer")[0]
+    }
+
+    #[test]
+    fn a_read_that_waits_saw_the_medium_when_it_was_asked_for() {
+        let gate = gate();
+        gate.execute(write(1)).unwrap();
+        gate.close(RequestKind::Read);
+        let waiting = <dyn Device>::start(&gate, read());
+        <dyn Device>::start(&gate, write(2)).wait().unwrap();
+        assert_eq!((gate.held(), gate.open()), (1, 1));
+        assert_eq!(first_byte(waiting.wait()), 1);
+        assert_eq!(first_byte(gate.execute(read())), 2);
+    }
+
+    #[test]
+    fn a_write_that_waits_reaches_the_medium_when_it_is_let_go_and_a_later_one_waits_again() {
+        let gate = gate();
+        gate.close(RequestKind::Write);
+        let first = <dyn Device>::start(&gate, write(1));
+        assert_eq!(first_byte(gate.execute(read())), 0);
+        assert_eq!(gate.let_pass(), 1);
+        first.wait().unwrap();
+        assert_eq!(first_byte(gate.execute(read())), 1);
+        let second = <dyn Device>::start(&gate, write(2));
+        gate.let_others_pass();
+        <dyn Device>::start(&gate, write(3)).wait().unwrap();
+        assert_eq!((first_byte(gate.execute(read())), gate.open()), (3, 1));
+        second.wait().unwrap();
+        assert_eq!(first_byte(gate.execute(read())), 2);
+    }
+}

@@ -1,0 +1,141 @@
+//! Clairvoyant with sizes: of some entries drawn at random, evict the one that takes the most room for longest, size times
+//! distance to its next use; what will not be used again goes before all others. The best choice for unequal sizes is
+//! NP-hard to find; this comes close, and no policy without foresight does better.
+//!
+//! Berger, Beckmann, Harchol-Balter: "Practical bounds on optimal caching with variable object sizes", ACM POMACS 2(2), 2018,
+//! section 2.3 (Belady-Size). 128 are drawn, as in libCacheSim.
+//!
+//! The caller should not insert what will never be used again: it could only push out what will.
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::eviction::clairvoyant::{NEVER, NextUse};
+use crate::weights::Weights;
+use crate::{Entry, Eviction, HitRule, Slot};
+
+/// Entries that a victim is chosen from.
+const SAMPLE: usize = 128;
+/// The slot is not held.
+const GONE: u32 = u32::MAX;
+
+/// Entries in no order.
+pub struct ClairvoyantSized {
+    told: NextUse,
+    next_use: Vec<u64>,
+    weights: Weights,
+    /// What is held, and where in it each slot is.
+    held: Vec<Slot>,
+    place: Vec<u32>,
+    /// What will not be used again, and some that left.
+    idle: Vec<Slot>,
+    rng: StdRng,
+}
+
+impl ClairvoyantSized {
+    /// A policy that draws by this seed, and what to tell it the future by.
+    #[must_use]
+    pub fn new(seed: u64) -> (Self, NextUse) {
+        let told = NextUse::default();
+        let policy = Self {
+            told: told.clone(),
+            next_use: Vec::new(),
+            weights: Weights::new(),
+            held: Vec::new(),
+            place: Vec::new(),
+            idle: Vec::new(),
+            rng: StdRng::seed_from_u64(seed),
+        };
+        (policy, told)
+    }
+
+    fn note_next_use(&mut self, slot: Slot) {
+        let next_use = self.told.get();
+        self.next_use[slot.0 as usize] = next_use;
+        if next_use == NEVER {
+            self.idle.push(slot);
+        }
+    }
+
+    fn is_held(&self, slot: Slot) -> bool {
+        self.place[slot.0 as usize] != GONE
+    }
+
+    fn next_idle(&mut self) -> Option<Slot> {
+        while let Some(slot) = self.idle.pop() {
+            if self.is_held(slot) && self.next_use[slot.0 as usize] == NEVER {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    fn largest_drawn(&mut self) -> Option<Slot> {
+        let now = self.told.now();
+        let mut largest: Option<(f64, Slot)> = None;
+        // Few enough to look at all of them: then nothing is left to chance.
+        let draws = if self.held.len() <= SAMPLE { self.held.len() } else { SAMPLE };
+        for number in 0..draws {
+            let place = if draws == SAMPLE { self.rng.random_range(0..self.held.len()) } else { number };
+            let slot = self.held[place];
+            let distance = self.next_use[slot.0 as usize].saturating_sub(now);
+            let room = distance as f64 * self.weights.get(slot) as f64;
+            if largest.is_none_or(|(most, _)| room > most) {
+                largest = Some((room, slot));
+            }
+        }
+        largest.map(|(_, slot)| slot)
+    }
+}
+
+impl Eviction for ClairvoyantSized {
+    fn insert(&mut self, slot: Slot, entry: Entry, _now_seconds: u32) {
+        if slot.0 as usize >= self.place.len() {
+            self.place.resize(slot.0 as usize + 1, GONE);
+            self.next_use.resize(slot.0 as usize + 1, NEVER);
+        }
+        self.place[slot.0 as usize] = self.held.len() as u32;
+        self.held.push(slot);
+        self.weights.set(slot, entry.weight);
+        self.note_next_use(slot);
+    }
+
+    fn hit(&mut self, slot: Slot, _now_seconds: u32) {
+        self.note_next_use(slot);
+    }
+
+    fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
+        let victim = self.next_idle().or_else(|| self.largest_drawn())?;
+        self.remove(victim);
+        Some(victim)
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        let place = self.place[slot.0 as usize];
+        assert_ne!(place, GONE, "slot {} is not held", slot.0);
+        self.held.swap_remove(place as usize);
+        if let Some(moved) = self.held.get(place as usize) {
+            self.place[moved.0 as usize] = place;
+        }
+        self.place[slot.0 as usize] = GONE;
+    }
+
+    fn set_capacity(&mut self, _capacity_weight: u64) {}
+
+    fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Any: who is next is decided by lot.
+    fn oldest(&self) -> Option<Slot> {
+        self.held.first().copied()
+    }
+
+    fn hit_rule(&self) -> HitRule {
+        HitRule::Every
+    }
+
+    fn reweigh(&mut self, slot: Slot, weight: u32) {
+        self.weights.set(slot, weight);
+    }
+}

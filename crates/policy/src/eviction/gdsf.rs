@@ -1,0 +1,203 @@
+//! Greedy-Dual-Size-Frequency: evict what earns least a byte. An entry's priority is `L + frequency * cost / size`, where L is
+//! the priority of whatever was evicted last, so that entries age by others leaving and not by being touched.
+//!
+//! Cherkasova: "Improving WWW proxies performance with Greedy-Dual-Size-Frequency caching policy", HP Labs report
+//! HPL-98-69 R.1, 1998, section 2. With a cost of 1 it maximises hits. With the size as the cost it is LFU with dynamic
+//! ageing: Arlitt, Cherkasova, Dilley, Friedrich, Jin: "Evaluating content management techniques for web proxy
+//! caches", ACM SIGMETRICS PER 27(4), 2000. Of equal priorities the one that was used longest ago leaves.
+//!
+//! A hit hardly ever lowers a priority, so it is written down and not yet sorted in: the heap holds priorities as they were,
+//! and an entry that comes up with an old one goes back with the new. A hit then costs two memory accesses.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+use crate::{Entry, Eviction, HitRule, Slot};
+
+/// What keeping an entry saves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cost {
+    /// A miss costs the same for all entries: small ones stay. GDSF.
+    Equal,
+    /// A miss costs the bytes that it fetches: sizes cancel out. LFU with dynamic ageing.
+    Size,
+}
+
+/// The cost of a miss where it is equal for all: a million, as in libCacheSim, so that rounding is the same too.
+const EQUAL_COST: f64 = 1.0e6;
+
+/// Entries by their priority.
+pub struct Gdsf {
+    cost: Cost,
+    /// L: the priority of the last victim.
+    inflation: f64,
+    /// Insertions and hits so far.
+    events: u64,
+    entries: Vec<Standing>,
+    heap: BinaryHeap<Queued>,
+    len: usize,
+}
+
+/// How an entry stands.
+#[derive(Clone, Copy)]
+struct Standing {
+    rank: Rank,
+    /// The event of the rank it has in the heap: no other place there counts. 0 where the slot is not held.
+    queued: u64,
+    weight: u32,
+    frequency: u32,
+}
+
+const GONE: Standing =
+    Standing { rank: Rank { priority: 0.0, event: 0 }, queued: 0, weight: 0, frequency: 0 };
+
+/// In the order of leaving: the lowest priority, then the oldest event.
+#[derive(Clone, Copy)]
+struct Rank {
+    priority: f64,
+    event: u64,
+}
+
+/// A place in the heap, whose greatest is who leaves next.
+struct Queued {
+    rank: Rank,
+    slot: Slot,
+}
+
+impl Gdsf {
+    /// No entries.
+    #[must_use]
+    pub fn new(cost: Cost) -> Self {
+        Self { cost, inflation: 0.0, events: 0, entries: Vec::new(), heap: BinaryHeap::new(), len: 0 }
+    }
+
+    /// Priority and event of an entry that is used now.
+    fn rank_now(&mut self, weight: u32, frequency: u32) -> Rank {
+        self.events += 1;
+        let earns = match self.cost {
+            Cost::Equal => f64::from(frequency) * EQUAL_COST / f64::from(weight.max(1)),
+            Cost::Size => f64::from(frequency),
+        };
+        Rank { priority: self.inflation + earns, event: self.events }
+    }
+
+    /// Makes the top of the heap an entry with its rank of today, or the heap empty.
+    fn settle(&mut self) {
+        while let Some(mut top) = self.heap.peek_mut() {
+            let standing = &mut self.entries[top.slot.0 as usize];
+            if top.rank.event != standing.queued {
+                PeekMut::pop(top);
+            } else if top.rank.event != standing.rank.event {
+                standing.queued = standing.rank.event;
+                top.rank = standing.rank;
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Places that no longer count stay in the heap until they come up: no more of them than of those that do.
+    fn sweep(&mut self) {
+        if self.heap.len() > 2 * self.len + 64 {
+            let entries = &self.entries;
+            self.heap.retain(|place| place.rank.event == entries[place.slot.0 as usize].queued);
+        }
+    }
+}
+
+impl Eviction for Gdsf {
+    fn insert(&mut self, slot: Slot, entry: Entry, _now_seconds: u32) {
+        if slot.0 as usize >= self.entries.len() {
+            self.entries.resize(slot.0 as usize + 1, GONE);
+        }
+        let rank = self.rank_now(entry.weight, 1);
+        let standing = Standing { rank, queued: rank.event, weight: entry.weight, frequency: 1 };
+        self.entries[slot.0 as usize] = standing;
+        self.heap.push(Queued { rank, slot });
+        self.len += 1;
+        self.settle();
+    }
+
+    fn hit(&mut self, slot: Slot, _now_seconds: u32) {
+        let Standing { weight, frequency, .. } = self.entries[slot.0 as usize];
+        let frequency = frequency.saturating_add(1);
+        let rank = self.rank_now(weight, frequency);
+        let standing = &mut self.entries[slot.0 as usize];
+        if rank.priority < standing.rank.priority {
+            // It has grown: its place in the heap may be too high, so it gets another one.
+            standing.queued = rank.event;
+            self.heap.push(Queued { rank, slot });
+        }
+        (standing.rank, standing.frequency) = (rank, frequency);
+        self.settle();
+        self.sweep();
+    }
+
+    fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
+        let Queued { rank, slot } = self.heap.pop()?;
+        self.inflation = rank.priority;
+        self.entries[slot.0 as usize] = GONE;
+        self.len -= 1;
+        self.settle();
+        Some(slot)
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        assert_ne!(self.entries[slot.0 as usize].queued, 0, "slot {} is not held", slot.0);
+        self.entries[slot.0 as usize] = GONE;
+        self.len -= 1;
+        self.settle();
+        self.sweep();
+    }
+
+    fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
+        self.insert(slot, entry, now_seconds);
+        self.hit(slot, now_seconds);
+    }
+
+    fn set_capacity(&mut self, _capacity_weight: u64) {}
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn oldest(&self) -> Option<Slot> {
+        self.heap.peek().map(|place| place.slot)
+    }
+
+    fn hit_rule(&self) -> HitRule {
+        HitRule::Every
+    }
+
+    /// The entry keeps its priority until its next hit: a lower one would have to be sorted in at once.
+    fn reweigh(&mut self, slot: Slot, weight: u32) {
+        self.entries[slot.0 as usize].weight = weight;
+    }
+
+    fn look_ahead(&self, slots: &[Slot]) {
+        let events = slots.iter().map(|slot| self.entries.get(slot.0 as usize).map_or(0, |it| it.queued));
+        std::hint::black_box(events.fold(0, |read, event| read ^ event));
+    }
+}
+
+impl Ord for Queued {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (ours, theirs) = (&self.rank, &other.rank);
+        theirs.priority.total_cmp(&ours.priority).then(theirs.event.cmp(&ours.event))
+    }
+}
+
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Queued {}

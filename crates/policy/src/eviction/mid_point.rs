@@ -1,0 +1,337 @@
+//! Many small queues, one a set, that Flashcache's three policies share: FIFO, LRU, and LRU with mid-point insertion.
+//!
+//! A set's entries stand in one order of eviction that is kept in two parts: the *hot* list, and behind it the *warm*
+//! one. A new entry comes in at the front of the warm list: the mid-point. Entries that are used again there are
+//! promoted into the hot list, whose last then fall back to the mid-point; entries read once pass through the warm
+//! list without pushing anything hot. With the hot share at 0 this is LRU, and FIFO is LRU that hears no hits.
+//!
+//! After Flashcache 3's "LRU-2Q" (Facebook 2013, `flashcache_reclaim.c`); the mid-point is InnoDB's. Where we differ:
+//! * Slots belong to no list until they are filled. Flashcache deals all slots out to the two lists beforehand, so that
+//!   in a young cache most of what fills the hot list was used once, and the sets serve one-timers until promotions
+//!   have swapped those out; ours lends the hot list's room to the warm one until somebody has earned it.
+//! * A change of the hot share takes effect at once, set by set, in one step.
+//!
+//! 5 bytes an entry: two 16-bit links and a byte of use count. Choosing a victim is left to the caller, who walks
+//! [`oldest_first`](SetQueues::oldest_first) to one that may leave.
+
+use crate::Slot;
+use crate::list::{Link, List};
+
+/// Which entry of a set leaves first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetPolicy {
+    /// The one that came first.
+    Fifo,
+    /// The one whose last use is longest ago.
+    Lru,
+    /// LRU with new entries at a mid-point.
+    Lru2q {
+        /// The hot list's share of a set, percent: the percentile of the insertion point, seen from the front.
+        hot_percent: u8,
+        /// Hits in the warm list after which an entry is promoted; at least 1.
+        promote_hits: u8,
+    },
+}
+
+/// Set in an entry's mark while it is in the hot list; the other bits count its hits in the warm one.
+const HOT: u8 = 0x80;
+
+/// The most slots that 16-bit links can tell apart, and both marks.
+pub const MAX_WAYS: u32 = u16::MAX as u32 - 1;
+
+/// The queues of all sets. Set `n` has slots `n * ways .. (n + 1) * ways`.
+pub struct SetQueues {
+    policy: SetPolicy,
+    ways: u32,
+    /// The hot list's share of a set, slots.
+    hot_slots: usize,
+    links: Vec<Link<u16>>,
+    marks: Vec<u8>,
+    sets: Vec<Queues>,
+    promotions: u64,
+    demotions: u64,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Queues {
+    hot: List<u16>,
+    warm: List<u16>,
+}
+
+impl SetQueues {
+    /// Empty queues for `sets` sets of `ways` slots.
+    ///
+    /// # Panics
+    /// If `ways` is 0 or more than [`MAX_WAYS`], or the slots of all sets are more than a [`Slot`] can number.
+    #[must_use]
+    pub fn new(sets: u32, ways: u32, policy: SetPolicy) -> Self {
+        assert!((1..=MAX_WAYS).contains(&ways), "{ways} slots a set");
+        let slots = sets.checked_mul(ways).expect("slots are numbered by 32 bits") as usize;
+        let mut queues = Self {
+            policy,
+            ways,
+            hot_slots: 0,
+            links: vec![Link::LOOSE; slots],
+            marks: vec![0; slots],
+            sets: vec![Queues::default(); sets as usize],
+            promotions: 0,
+            demotions: 0,
+        };
+        queues.set_policy(policy);
+        queues
+    }
+
+    /// A new entry took `slot`.
+    #[inline]
+    pub fn insert(&mut self, slot: Slot) {
+        let (set, way) = self.split(slot);
+        self.marks[slot.0 as usize] = 0;
+        let (queues, links) = self.set_mut(set);
+        queues.warm.link_front(links, way);
+    }
+
+    /// The entry in `slot` was used.
+    #[inline]
+    pub fn hit(&mut self, slot: Slot) {
+        let SetPolicy::Lru2q { promote_hits, .. } = self.policy else {
+            if self.policy == SetPolicy::Lru {
+                self.lift_warm(slot);
+            }
+            return;
+        };
+        let mark = self.marks[slot.0 as usize];
+        if mark & HOT != 0 {
+            let (set, way) = self.split(slot);
+            let (queues, links) = self.set_mut(set);
+            queues.hot.lift(links, way);
+        } else if mark + 1 < promote_hits || self.hot_slots == 0 {
+            self.marks[slot.0 as usize] = (mark + 1).min(promote_hits);
+            self.lift_warm(slot);
+        } else {
+            self.promote(slot);
+        }
+    }
+
+    /// The entry in `slot` left.
+    #[inline]
+    pub fn remove(&mut self, slot: Slot) {
+        let (set, way) = self.split(slot);
+        let hot = self.marks[slot.0 as usize] & HOT != 0;
+        let (queues, links) = self.set_mut(set);
+        if hot { &mut queues.hot } else { &mut queues.warm }.cut(links, way);
+    }
+
+    /// The entry could not leave when its turn came. FIFO sends it round again, as the hand of a clock would; the
+    /// others leave it where it stands, next to leave.
+    #[inline]
+    pub fn pass_over(&mut self, slot: Slot) {
+        if self.policy == SetPolicy::Fifo {
+            self.lift_warm(slot);
+        }
+    }
+
+    /// The entries of a set, the next to leave first.
+    pub fn oldest_first(&self, set: u32) -> impl Iterator<Item = Slot> + '_ {
+        let queues = self.sets[set as usize];
+        let first = set * self.ways;
+        let links = &self.links[first as usize..];
+        let up =
+            move |from: Option<Slot>| std::iter::successors(from, move |way| links[way.0 as usize].newer());
+        up(queues.warm.back()).chain(up(queues.hot.back())).map(move |way| Slot(first + way.0))
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub fn policy(&self) -> SetPolicy {
+        self.policy
+    }
+
+    /// Changes the policy. The order of eviction stays; what the hot list holds above its new share falls to the
+    /// mid-point.
+    ///
+    /// # Panics
+    /// If a hot share is more than 100 percent or a promotion takes no hits.
+    pub fn set_policy(&mut self, policy: SetPolicy) {
+        self.hot_slots = match policy {
+            SetPolicy::Fifo | SetPolicy::Lru => 0,
+            SetPolicy::Lru2q { hot_percent, promote_hits } => {
+                assert!(hot_percent <= 100, "a hot share of {hot_percent} percent");
+                assert!((1..HOT).contains(&promote_hits), "promotion after {promote_hits} hits");
+                self.ways as usize * usize::from(hot_percent) / 100
+            }
+        };
+        self.policy = policy;
+        for set in 0..self.sets.len() as u32 {
+            self.settle(set);
+        }
+    }
+
+    /// Entries in the hot lists and in the warm lists.
+    #[must_use]
+    pub fn hot_and_warm(&self) -> (u64, u64) {
+        self.sets
+            .iter()
+            .fold((0, 0), |(hot, warm), set| (hot + set.hot.len() as u64, warm + set.warm.len() as u64))
+    }
+
+    /// How many entries ever rose to a hot list, and how many fell from one.
+    #[must_use]
+    pub fn promotions_and_demotions(&self) -> (u64, u64) {
+        (self.promotions, self.demotions)
+    }
+
+    /// Bytes held.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.links.capacity() * size_of::<Link<u16>>()
+            + self.marks.capacity()
+            + self.sets.capacity() * size_of::<Queues>()
+    }
+
+    fn promote(&mut self, slot: Slot) {
+        let (set, way) = self.split(slot);
+        self.marks[slot.0 as usize] = HOT;
+        self.promotions += 1;
+        let (queues, links) = self.set_mut(set);
+        queues.warm.cut(links, way);
+        queues.hot.link_front(links, way);
+        self.settle(set);
+    }
+
+    /// What the hot list holds above its share falls to the mid-point.
+    fn settle(&mut self, set: u32) {
+        let hot_slots = self.hot_slots;
+        while self.sets[set as usize].hot.len() > hot_slots {
+            let first = set * self.ways;
+            let (queues, links) = self.set_mut(set);
+            let way = queues.hot.back().expect("longer than its share, so not empty");
+            queues.hot.cut(links, way);
+            queues.warm.link_front(links, way);
+            self.marks[(first + way.0) as usize] = 0;
+            self.demotions += 1;
+        }
+    }
+
+    #[inline]
+    fn lift_warm(&mut self, slot: Slot) {
+        let (set, way) = self.split(slot);
+        let (queues, links) = self.set_mut(set);
+        queues.warm.lift(links, way);
+    }
+
+    #[inline]
+    fn split(&self, slot: Slot) -> (u32, Slot) {
+        (slot.0 / self.ways, Slot(slot.0 % self.ways))
+    }
+
+    #[inline]
+    fn set_mut(&mut self, set: u32) -> (&mut Queues, &mut [Link<u16>]) {
+        let (first, ways) = (set as usize * self.ways as usize, self.ways as usize);
+        (&mut self.sets[set as usize], &mut self.links[first..first + ways])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MID_POINT_50: SetPolicy = SetPolicy::Lru2q { hot_percent: 50, promote_hits: 1 };
+
+    fn order(queues: &SetQueues, set: u32) -> Vec<u32> {
+        queues.oldest_first(set).map(|slot| slot.0).collect()
+    }
+
+    fn filled(policy: SetPolicy) -> SetQueues {
+        let mut queues = SetQueues::new(2, 4, policy);
+        for slot in 0..8 {
+            queues.insert(Slot(slot));
+        }
+        queues
+    }
+
+    #[test]
+    fn fifo_keeps_the_order_of_arrival_and_lru_that_of_use() {
+        let mut fifo = filled(SetPolicy::Fifo);
+        fifo.hit(Slot(5));
+        assert_eq!((order(&fifo, 0), order(&fifo, 1)), (vec![0, 1, 2, 3], vec![4, 5, 6, 7]));
+        let mut lru = filled(SetPolicy::Lru);
+        lru.hit(Slot(5));
+        lru.hit(Slot(4));
+        assert_eq!((order(&lru, 0), order(&lru, 1)), (vec![0, 1, 2, 3], vec![6, 7, 5, 4]));
+    }
+
+    #[test]
+    fn only_fifo_sends_who_is_passed_over_round_again() {
+        let mut fifo = filled(SetPolicy::Fifo);
+        fifo.pass_over(Slot(0));
+        assert_eq!(order(&fifo, 0), [1, 2, 3, 0]);
+        let mut lru = filled(SetPolicy::Lru);
+        lru.pass_over(Slot(0));
+        assert_eq!(order(&lru, 0), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn new_entries_come_in_at_the_mid_point() {
+        let mut queues = filled(MID_POINT_50);
+        queues.hit(Slot(0));
+        queues.hit(Slot(1));
+        assert_eq!(order(&queues, 0), [2, 3, 0, 1], "0 and 1 are hot, 1 the newer");
+        queues.remove(Slot(2));
+        queues.insert(Slot(2));
+        assert_eq!(order(&queues, 0), [3, 2, 0, 1], "2 stands in front of the warm list, behind the hot one");
+        assert_eq!(queues.hot_and_warm(), (2, 6));
+    }
+
+    #[test]
+    fn a_promotion_into_a_full_hot_list_drops_its_last_to_the_mid_point() {
+        let mut queues = filled(MID_POINT_50);
+        for slot in [0, 1, 2] {
+            queues.hit(Slot(slot));
+        }
+        assert_eq!(order(&queues, 0), [3, 0, 1, 2], "0 fell to the front of the warm list");
+        assert_eq!(queues.promotions_and_demotions(), (3, 1));
+    }
+
+    #[test]
+    fn promotion_takes_as_many_hits_as_told() {
+        let mut queues = filled(SetPolicy::Lru2q { hot_percent: 50, promote_hits: 2 });
+        queues.hit(Slot(0));
+        assert_eq!(queues.hot_and_warm(), (0, 8), "one hit makes it the newest of the warm");
+        assert_eq!(order(&queues, 0), [1, 2, 3, 0]);
+        queues.hit(Slot(0));
+        assert_eq!(queues.hot_and_warm(), (1, 7));
+    }
+
+    #[test]
+    fn a_hot_share_of_nothing_is_lru() {
+        let mut none = filled(SetPolicy::Lru2q { hot_percent: 0, promote_hits: 1 });
+        let mut lru = filled(SetPolicy::Lru);
+        for slot in [3, 0, 3, 5, 1, 3, 7] {
+            none.hit(Slot(slot));
+            lru.hit(Slot(slot));
+        }
+        assert_eq!((order(&none, 0), order(&none, 1)), (order(&lru, 0), order(&lru, 1)));
+    }
+
+    #[test]
+    fn a_change_of_policy_keeps_the_order_of_eviction() {
+        let mut queues = filled(MID_POINT_50);
+        for slot in [0, 1] {
+            queues.hit(Slot(slot));
+        }
+        let before = order(&queues, 0);
+        for policy in [SetPolicy::Lru2q { hot_percent: 25, promote_hits: 1 }, SetPolicy::Lru, SetPolicy::Fifo]
+        {
+            queues.set_policy(policy);
+            assert_eq!(order(&queues, 0), before, "{policy:?}");
+        }
+        assert_eq!(queues.hot_and_warm(), (0, 8));
+    }
+
+    #[test]
+    fn five_bytes_an_entry() {
+        let queues = SetQueues::new(64, 512, SetPolicy::Lru);
+        let slots = 64 * 512;
+        assert!(queues.memory_bytes() < slots * 5 + 64 * 24, "{} bytes", queues.memory_bytes());
+    }
+}

@@ -1,0 +1,121 @@
+//! Ghosts to the letter: a queue of the keys that left, as long as their weights fit.
+//!
+//! [`Ghost`](crate::ghost::Ghost) is the same idea in four bytes a key. This one takes some tens and knows no strangers: it is for
+//! simulations that are compared with others'. A key that is taken out no longer counts against the capacity.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Keys that left, the oldest first.
+#[derive(Default)]
+pub struct GhostQueue {
+    capacity_weight: u64,
+    held_weight: u64,
+    /// All that came in and was not pushed out, also those that were taken since.
+    queue: VecDeque<Departed>,
+    /// How many were pushed out of the queue: the number of its front.
+    first: u64,
+    /// The number of each key that is still there.
+    numbers: HashMap<u64, u64, BuildHasherDefault<AsItIs>>,
+}
+
+struct Departed {
+    hash: u64,
+    weight: u32,
+}
+
+impl GhostQueue {
+    /// Changes the capacity.
+    pub fn set_capacity(&mut self, capacity_weight: u64) {
+        self.capacity_weight = capacity_weight;
+        self.trim();
+    }
+
+    /// A key left. Too old ones are pushed out at the next [`take`](Self::take) only: between a caller's request and what it
+    /// evicts for it, the request's own ghost must not be lost.
+    pub fn insert(&mut self, hash: u64, weight: u32) {
+        if u64::from(weight) > self.capacity_weight {
+            return;
+        }
+        let number = self.first + self.queue.len() as u64;
+        if let Entry::Vacant(place) = self.numbers.entry(hash) {
+            place.insert(number);
+            self.held_weight += u64::from(weight);
+            self.queue.push_back(Departed { hash, weight });
+        }
+    }
+
+    /// Whether the key is among the ghosts; if so it is taken out, for it is back.
+    pub fn take(&mut self, hash: u64) -> bool {
+        let number = self.numbers.remove(&hash);
+        if let Some(number) = number {
+            self.held_weight -= u64::from(self.queue[(number - self.first) as usize].weight);
+        }
+        self.trim();
+        number.is_some()
+    }
+
+    fn trim(&mut self) {
+        while self.held_weight > self.capacity_weight {
+            let Departed { hash, weight } = self.queue.pop_front().expect("their weight is held");
+            if self.numbers.get(&hash) == Some(&self.first) {
+                self.numbers.remove(&hash);
+                self.held_weight -= u64::from(weight);
+            }
+            self.first += 1;
+        }
+    }
+}
+
+/// What is hashed is a hash.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("only numbers are hashed");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{RngExt as _, SeedableRng as _};
+
+    use super::*;
+    use crate::simulate::hash_of;
+
+    #[test]
+    fn equals_a_list() {
+        for seed in 0..40 {
+            let mut rng = StdRng::seed_from_u64(seed);
+            let capacity: u64 = rng.random_range(0..100);
+            let (mut ghosts, mut twin) = (GhostQueue::default(), Vec::<(u64, u32)>::new());
+            ghosts.set_capacity(capacity);
+            for _ in 0..2000 {
+                let key = rng.random_range(0..120);
+                let was_there = twin.iter().any(|&(held, _)| held == key);
+                assert_eq!(ghosts.take(hash_of(key)), was_there, "seed {seed}, key {key}");
+                twin.retain(|&(held, _)| held != key);
+                let weight: u32 = rng.random_range(1..5);
+                if u64::from(weight) <= capacity && rng.random() {
+                    ghosts.insert(hash_of(key), weight);
+                    ghosts.trim(); // as the next request would
+                    twin.push((key, weight));
+                    while twin.iter().map(|&(_, weight)| u64::from(weight)).sum::<u64>() > capacity {
+                        twin.remove(0);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The policies that simulations know by name, each compiled with the loop that drives it.
+
+use super::{Rules, Simulation, Simulator, SizeOnHit};
+use crate::eviction::gdsf::Cost;
+use crate::eviction::{
+    Clairvoyant, ClairvoyantSized, Fifo, Gdsf, Kind, Lru, Lru2q, Lru2qConfig, LruConfig, Refresh, S3Fifo,
+    S3FifoRules, Sieve, Slru, SlruRules, TinyLfu, WTinyLfu,
+};
+
+/// Whose rules hold where simulators differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RuleBook {
+    /// libCacheSim 0.3.5's, which published miss ratios come from. Segmented LRU: [`SlruRules::Reference`], and an object
+    /// larger than a segment never enters. S3-FIFO: [`S3FifoRules::Reference`], and an object that fills a tenth of the cache
+    /// never enters. GDSF: the newcomer comes in before others leave.
+    #[default]
+    Reference,
+    /// As the papers have it and as our engine does it.
+    Paper,
+}
+
+/// How to simulate a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Settings {
+    /// Whose rules hold.
+    pub rule_book: RuleBook,
+    /// What a request for a held object says of its size.
+    pub size_on_hit: SizeOnHit,
+    /// LRU, LRU-2Q, TinyLFU: hits sooner than this after the last one that counted do not count, seconds.
+    pub refresh_seconds: u32,
+    /// For policies that draw lots.
+    pub seed: u64,
+}
+
+/// A policy that can be simulated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Policy {
+    /// One that needs no future.
+    Eviction(Kind),
+    /// [`Clairvoyant`].
+    Clairvoyant,
+    /// [`ClairvoyantSized`].
+    ClairvoyantSized,
+}
+
+impl Policy {
+    /// An empty cache of `capacity_weight` with this policy.
+    #[must_use]
+    pub fn simulator(self, capacity_weight: u64, settings: &Settings) -> Box<dyn Simulator> {
+        let Settings { rule_book, size_on_hit, refresh_seconds, seed } = *settings;
+        let is_reference = rule_book == RuleBook::Reference;
+        let rules = Rules { size_on_hit, ..Rules::default() };
+        let refresh = Refresh { seconds: refresh_seconds, ratio: 0.0, tune_every_seconds: 0 };
+        let kind = match self {
+            Self::Eviction(kind) => kind,
+            Self::Clairvoyant => {
+                let (policy, future) = Clairvoyant::new();
+                let simulation = Simulation::new(policy, capacity_weight).with_future(future);
+                return Box::new(simulation.with_rules(rules));
+            }
+            Self::ClairvoyantSized => {
+                let (policy, future) = ClairvoyantSized::new(seed);
+                let simulation = Simulation::new(policy, capacity_weight).with_future(future);
+                return Box::new(simulation.with_rules(Rules { only_reused: true, ..rules }));
+            }
+        };
+        macro_rules! simulate {
+            ($policy:expr) => {
+                Box::new(Simulation::new($policy, capacity_weight).with_rules(rules))
+            };
+            ($policy:expr, $rules:expr) => {
+                Box::new(Simulation::new($policy, capacity_weight).with_rules($rules))
+            };
+        }
+        match kind {
+            Kind::Fifo => simulate!(Fifo::new()),
+            Kind::Lru => simulate!(Lru::new(LruConfig { refresh, insertion_point: 0 })),
+            Kind::ExactLru => simulate!(Lru::exact()),
+            Kind::Lru2q => simulate!(Lru2q::new(Lru2qConfig { refresh, ..Lru2qConfig::default() })),
+            Kind::Slru(segments) if is_reference => {
+                let segment = capacity_weight / u64::from(segments.get());
+                let policy = Slru::with_rules(segments.get(), capacity_weight, SlruRules::Reference);
+                simulate!(policy, Rules { weight_at_most: segment, ..rules })
+            }
+            Kind::Slru(segments) => simulate!(Slru::new(segments.get(), capacity_weight)),
+            Kind::TinyLfu => simulate!(TinyLfu::new(refresh)),
+            Kind::WTinyLfu => simulate!(WTinyLfu::new(capacity_weight)),
+            Kind::S3Fifo if is_reference => {
+                let weight_at_most = (capacity_weight / 10).saturating_sub(1);
+                let policy = S3Fifo::with_rules(capacity_weight, S3FifoRules::Reference);
+                simulate!(policy, Rules { weight_at_most, ..rules })
+            }
+            Kind::S3Fifo => simulate!(S3Fifo::new(capacity_weight)),
+            Kind::Sieve => simulate!(Sieve::new()),
+            Kind::Gdsf => {
+                simulate!(Gdsf::new(Cost::Equal), Rules { newcomer_first: is_reference, ..rules })
+            }
+            Kind::LfuDa => simulate!(Gdsf::new(Cost::Size), Rules { newcomer_first: is_reference, ..rules }),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Any eviction policy as a cache without contents.
+
+use super::{Access, Counts, Rules, Simulator, SizeOnHit, hash_of_object};
+use crate::eviction::clairvoyant::{NEVER, NextUse};
+use crate::weights::Weights;
+use crate::{Entry, Eviction, HitRule, Slot};
+
+/// Requests looked ahead together: enough that the memory's answers overlap, few enough to be still in the first cache.
+const GROUP: usize = 32;
+
+/// A cache of entries that a policy chooses victims from. An object's number is its slot.
+pub struct Simulation<P> {
+    policy: P,
+    hit_rule: HitRule,
+    rules: Rules,
+    future: Option<NextUse>,
+    capacity_weight: u64,
+    held_weight: u64,
+    /// One bit an object.
+    held: Vec<u64>,
+    weights: Weights,
+    /// The last hit of each object that the policy was told of; empty where it wants to hear of all or none.
+    told_seconds: Vec<u32>,
+    /// Accesses seen, removals too.
+    accesses: u64,
+    counts: Counts,
+}
+
+impl<P: Eviction> Simulation<P> {
+    /// An empty cache of `capacity_weight`, which the policy is told.
+    #[must_use]
+    pub fn new(mut policy: P, capacity_weight: u64) -> Self {
+        policy.set_capacity(capacity_weight);
+        Self {
+            hit_rule: policy.hit_rule(),
+            policy,
+            rules: Rules::default(),
+            future: None,
+            capacity_weight,
+            held_weight: 0,
+            held: Vec::new(),
+            weights: Weights::new(),
+            told_seconds: Vec::new(),
+            accesses: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// The same under other rules.
+    #[must_use]
+    pub fn with_rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// The same with a policy that is told the future by this.
+    #[must_use]
+    pub fn with_future(mut self, future: NextUse) -> Self {
+        self.future = Some(future);
+        self
+    }
+
+    /// The policy and what it was asked, for tests.
+    pub fn policy(&self) -> &P {
+        &self.policy
+    }
+
+    /// One access; whether it hit. `next_use` is ignored by policies that know no future.
+    #[inline]
+    pub fn access(&mut self, access: &Access, next_use: u64) -> bool {
+        if let Some(future) = &self.future {
+            future.set(self.accesses, next_use);
+        }
+        self.accesses += 1;
+        let slot = Slot(access.object);
+        if access.is_removal {
+            self.remove(slot);
+            return false;
+        }
+        self.counts.requests += 1;
+        self.counts.weight += u64::from(access.weight);
+        let hit = self.holds(slot);
+        if hit {
+            self.counts.hits += 1;
+            self.counts.hit_weight += u64::from(access.weight);
+            self.hit(slot, access);
+        } else if !(self.rules.only_reused && next_use == NEVER) {
+            self.miss(slot, access);
+        }
+        hit
+    }
+
+    fn hit(&mut self, slot: Slot, access: &Access) {
+        match &self.hit_rule {
+            HitRule::Ignore => {}
+            HitRule::Mark(marks) => marks.bump(slot),
+            HitRule::Refresh { .. } => self.hit_if_due(slot, access.now_seconds),
+            HitRule::Every => self.policy.hit(slot, access.now_seconds),
+        }
+        while self.policy.is_overfull() && self.evict(access.now_seconds) {}
+        if self.rules.size_on_hit == SizeOnHit::Update {
+            self.update_size(slot, access);
+        }
+    }
+
+    /// The refresh time is asked for each time: tuning changes it with the age of what is held.
+    fn hit_if_due(&mut self, slot: Slot, now_seconds: u32) {
+        let refresh_seconds = match self.policy.hit_rule() {
+            HitRule::Refresh { refresh_seconds } => refresh_seconds,
+            _ => 0,
+        };
+        let told = &mut self.told_seconds[slot.0 as usize];
+        if now_seconds - *told >= refresh_seconds {
+            *told = now_seconds;
+            self.policy.hit(slot, now_seconds);
+        }
+    }
+
+    fn miss(&mut self, slot: Slot, access: &Access) {
+        let weight = u64::from(access.weight);
+        if weight > self.capacity_weight.min(self.rules.weight_at_most) {
+            return;
+        }
+        if !self.rules.newcomer_first {
+            self.make_room(weight, access.now_seconds);
+        }
+        self.enter(slot, access);
+        self.make_room(0, access.now_seconds);
+    }
+
+    fn enter(&mut self, slot: Slot, access: &Access) {
+        let object = slot.0 as usize;
+        if object / 64 >= self.held.len() {
+            self.held.resize(object / 64 + 1, 0);
+        }
+        self.held[object / 64] |= 1 << (object % 64);
+        self.held_weight += u64::from(access.weight);
+        self.weights.set(slot, access.weight);
+        if let HitRule::Refresh { .. } = self.hit_rule {
+            if object >= self.told_seconds.len() {
+                self.told_seconds.resize(object + 1, 0);
+            }
+            self.told_seconds[object] = access.now_seconds;
+        }
+        self.counts.inserts += 1;
+        self.counts.insert_weight += u64::from(access.weight);
+        let entry = Entry { hash: hash_of_object(access.object), weight: access.weight };
+        self.policy.insert(slot, entry, access.now_seconds);
+    }
+
+    /// Evicts until so much more fits.
+    fn make_room(&mut self, weight: u64, now_seconds: u32) {
+        while self.held_weight + weight > self.capacity_weight && self.evict(now_seconds) {}
+    }
+
+    fn evict(&mut self, now_seconds: u32) -> bool {
+        let Some(victim) = self.policy.evict(now_seconds) else { return false };
+        self.leave(victim);
+        true
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        if self.holds(slot) {
+            self.policy.remove(slot);
+            self.leave(slot);
+        }
+    }
+
+    fn leave(&mut self, slot: Slot) {
+        debug_assert!(self.holds(slot), "a policy evicts what it holds");
+        self.held[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
+        self.held_weight -= self.weights.get(slot);
+    }
+
+    /// The hit entry has another size now. It may have left already, by its own hit.
+    fn update_size(&mut self, slot: Slot, access: &Access) {
+        let (before, now) = (self.weights.get(slot), u64::from(access.weight));
+        if now == before || !self.holds(slot) {
+            return;
+        }
+        if now > self.capacity_weight.min(self.rules.weight_at_most) {
+            return self.remove(slot);
+        }
+        self.held_weight = self.held_weight - before + now;
+        self.weights.set(slot, access.weight);
+        self.policy.reweigh(slot, access.weight);
+        self.make_room(0, access.now_seconds);
+    }
+
+    #[inline]
+    fn holds(&self, slot: Slot) -> bool {
+        let word = self.held.get(slot.0 as usize / 64).copied().unwrap_or(0);
+        word >> (slot.0 % 64) & 1 == 1
+    }
+}
+
+impl<P: Eviction> Simulator for Simulation<P> {
+    fn run(&mut self, accesses: &[Access], next_uses: &[u64]) {
+        let mut slots = [Slot(0); GROUP];
+        let mut next_uses = next_uses.iter().copied();
+        for group in accesses.chunks(GROUP) {
+            slots.iter_mut().zip(group).for_each(|(slot, access)| *slot = Slot(access.object));
+            self.policy.look_ahead(&slots[..group.len()]);
+            for access in group {
+                self.access(access, next_uses.next().unwrap_or(NEVER));
+            }
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn needs_future(&self) -> bool {
+        self.future.is_some()
+    }
+}

@@ -1,0 +1,339 @@
+//! Reads files into accesses.
+
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Access, AccessKind, Accesses, OnBadRow, OpenOptions, PageSize, ReadReport, ZeroSize};
+use crate::RequestKind;
+use crate::trace::Format;
+use crate::trace::columns::{RowError, whole_number};
+use crate::trace::detect::{Head, detect};
+use crate::trace::error::TraceError;
+use crate::trace::records::Records;
+use crate::trace::rows::{Object, ReaderOptions, Row, RowReader, Rows, numbered};
+
+/// Accesses in a batch: enough to make handing over cheap, few enough to stay in the processor's cache.
+const BATCH_ACCESSES: usize = 4096;
+/// Messages kept; a trace in the wrong format would fill memory with them.
+const KEPT_MESSAGES: usize = 8;
+/// An access's time where the trace has none.
+const NUMBER_NS: u64 = 1_000_000;
+
+/// The files of a trace, one after the other.
+pub(super) struct Reader {
+    options: OpenOptions,
+    paths: Vec<PathBuf>,
+    /// The file being read.
+    file: usize,
+    records: Records,
+    reader: Box<dyn RowReader>,
+    /// What the current record asks for, which row is next, and what is left of the one before it.
+    rows: Rows,
+    next_row: usize,
+    row: HandingOut,
+    last_ns: u64,
+    is_first_record: bool,
+    ended: bool,
+    /// What ends the trace once the accesses before it have been handed out.
+    failure: Option<TraceError>,
+    first_bad: Option<String>,
+    report: ReadReport,
+}
+
+impl Reader {
+    pub(super) fn open(
+        paths: Vec<PathBuf>,
+        format: Option<&'static Format>,
+        options: OpenOptions,
+    ) -> Result<Self, TraceError> {
+        for path in paths.iter().skip(1).filter(|path| path.as_os_str() != "-") {
+            // Early, so that a wrong path does not end the work of an hour.
+            std::fs::File::open(path).map_err(|source| TraceError::Open { path: path.clone(), source })?;
+        }
+        let path = paths.first().ok_or(TraceError::NoFiles)?;
+        let mut records = open_file(path)?;
+        let format = match format {
+            Some(format) => format,
+            None => told_by(path, &mut records)?,
+        };
+        let page_bytes = match options.page {
+            None => format.page_bytes,
+            Some(PageSize::Bytes(bytes)) => Some(bytes.max(1)),
+            Some(PageSize::Whole) => None,
+        };
+        let units = options.time_units_per_second.unwrap_or(format.time_units_per_second).max(1);
+        let mut reader = Self {
+            options,
+            paths,
+            file: 0,
+            records,
+            reader: (format.reader)(&ReaderOptions { time_units_per_second: units, page_bytes }),
+            rows: Rows::default(),
+            next_row: 0,
+            row: HandingOut::NOTHING,
+            last_ns: 0,
+            is_first_record: true,
+            ended: false,
+            failure: None,
+            first_bad: None,
+            report: ReadReport { format: format.name, ..ReadReport::default() },
+        };
+        reader.begin_file()?;
+        Ok(reader)
+    }
+
+    fn begin_file(&mut self) -> Result<(), TraceError> {
+        let path = &self.paths[self.file];
+        let failed = |source| TraceError::Read { path: path.clone(), row: 0, source };
+        let (head, _) = self.records.head().map_err(failed)?;
+        let framing = self.reader.framing(head);
+        self.records.cut(framing.map_err(|reason| TraceError::Header { path: path.clone(), reason })?);
+        self.is_first_record = true;
+        Ok(())
+    }
+
+    /// Fills the batch. False at the end of the trace.
+    fn fill(&mut self, batch: &mut Vec<Access>) -> Result<bool, TraceError> {
+        let limit = self.options.limit.unwrap_or(u64::MAX);
+        loop {
+            while self.row.left > 0 {
+                if self.report.accesses == limit {
+                    return Ok(false);
+                }
+                if batch.len() == BATCH_ACCESSES {
+                    return Ok(true);
+                }
+                batch.push(self.row.next(self.report.accesses));
+                self.report.accesses += 1;
+            }
+            if self.next_row < self.rows.len() {
+                self.begin_row()?;
+                self.next_row += 1;
+                continue;
+            }
+            self.rows.clear();
+            self.next_row = 0;
+            if !self.read_record()? && !self.next_file()? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Reads a record into the empty `rows`. False at the end of the file.
+    #[inline]
+    fn read_record(&mut self) -> Result<bool, TraceError> {
+        let row = self.records.number();
+        let record = match self.records.next() {
+            Ok(Some(record)) => record,
+            Ok(None) => return Ok(false),
+            Err(source) => return Err(TraceError::Read { path: self.paths[self.file].clone(), row, source }),
+        };
+        if std::mem::take(&mut self.is_first_record) {
+            match self.reader.takes_header(record) {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(reason) => {
+                    return Err(TraceError::Header { path: self.paths[self.file].clone(), reason });
+                }
+            }
+        }
+        self.report.rows += 1;
+        if let Err(reason) = self.reader.read(record, &mut self.rows) {
+            self.rows.clear();
+            self.bad_row(reason)?;
+        }
+        Ok(true)
+    }
+
+    fn next_file(&mut self) -> Result<bool, TraceError> {
+        if self.file + 1 == self.paths.len() {
+            return Ok(false);
+        }
+        self.file += 1;
+        self.records = open_file(&self.paths[self.file])?;
+        self.begin_file()?;
+        Ok(true)
+    }
+
+    #[inline]
+    fn begin_row(&mut self) -> Result<(), TraceError> {
+        let row = self.rows.row(self.next_row);
+        let mut handing_out = HandingOut::new(row, &self.rows);
+        if handing_out.access.size_bytes == 0 && row.kind != RequestKind::Delete {
+            self.report.zero_sizes += handing_out.left;
+            match self.options.zero_size {
+                ZeroSize::Keep => {}
+                ZeroSize::As(bytes) => handing_out.access.size_bytes = bytes,
+                ZeroSize::Skip => return self.tell(RowError::NoSize, "skipped"),
+            }
+        }
+        if handing_out.has_time {
+            let back_ns = self.last_ns.saturating_sub(handing_out.access.time_ns);
+            if back_ns > 0 {
+                self.report.backward_times += 1;
+                handing_out.access.time_ns = self.last_ns;
+                self.tell(RowError::Backwards(back_ns), "taken for that one's")?;
+            }
+            self.last_ns = handing_out.access.time_ns;
+            self.report.has_time = true;
+        }
+        self.row = handing_out;
+        Ok(())
+    }
+
+    /// A row that describes no request.
+    fn bad_row(&mut self, reason: RowError) -> Result<(), TraceError> {
+        self.report.bad_rows += 1;
+        let limit = self.options.bad_rows_limit;
+        if self.options.on_bad_row == OnBadRow::Skip && self.report.bad_rows > limit {
+            let (path, row) = (self.paths[self.file].clone(), self.records.number());
+            let first = self.first_bad.take().unwrap_or_else(|| message(&path, row, &reason));
+            return Err(TraceError::TooManyBadRows { path, row, reason, limit, first });
+        }
+        self.first_bad.get_or_insert_with(|| message(&self.paths[self.file], self.records.number(), &reason));
+        self.tell(reason, "skipped")
+    }
+
+    /// Notes what is wrong with the current record and what was done, or stops.
+    #[cold]
+    fn tell(&mut self, reason: RowError, done: &str) -> Result<(), TraceError> {
+        let (path, row) = (&self.paths[self.file], self.records.number());
+        if self.options.on_bad_row == OnBadRow::Stop {
+            return Err(TraceError::BadRow { path: path.clone(), row, reason });
+        }
+        if self.report.messages.len() < KEPT_MESSAGES {
+            self.report.messages.push(format!("{}; {done}", message(path, row, &reason)));
+        }
+        Ok(())
+    }
+}
+
+fn message(path: &Path, row: u64, reason: &RowError) -> String {
+    format!("{}: row {row}: {reason}", path.display())
+}
+
+fn open_file(path: &Path) -> Result<Records, TraceError> {
+    Records::open(path).map_err(|source| TraceError::Open { path: path.to_owned(), source })
+}
+
+fn told_by(path: &Path, records: &mut Records) -> Result<&'static Format, TraceError> {
+    let failed = |source| TraceError::Read { path: path.to_owned(), row: 0, source };
+    let (bytes, is_whole) = records.head().map_err(failed)?;
+    if bytes.is_empty() {
+        return Err(TraceError::Empty { path: path.to_owned() });
+    }
+    detect(path, &Head::new(path, bytes, is_whole))
+}
+
+/// How far a row has been handed out.
+struct HandingOut {
+    access: Access,
+    has_time: bool,
+    volume: u64,
+    first: u64,
+    count: u64,
+    /// Which of the numbered objects comes next, and how many accesses are left.
+    index: u64,
+    left: u64,
+}
+
+impl HandingOut {
+    const NOTHING: Self = Self {
+        access: Access { time_ns: 0, key: 0, size_bytes: 0, ttl_seconds: None, kind: AccessKind::Get },
+        has_time: false,
+        volume: 0,
+        first: 0,
+        count: 0,
+        index: 0,
+        left: 0,
+    };
+
+    #[inline]
+    fn new(row: &Row, rows: &Rows) -> Self {
+        let (volume, first, count) = match &row.object {
+            Object::Named(range) => (0, key_of(rows.named(range)), 1),
+            Object::Numbered { volume, first, count } => (*volume, *first, *count),
+        };
+        let access = Access {
+            time_ns: row.time_ns.unwrap_or(0),
+            key: 0,
+            size_bytes: row.value_bytes.saturating_add(u64::from(row.key_bytes)),
+            ttl_seconds: row.ttl_seconds,
+            kind: kind_of(row.kind),
+        };
+        let left = count.saturating_mul(u64::from(row.repeat));
+        Self { access, has_time: row.time_ns.is_some(), volume, first, count, index: 0, left }
+    }
+
+    /// The next access, which is number `number` of the trace.
+    #[inline]
+    fn next(&mut self, number: u64) -> Access {
+        self.access.key = numbered(self.volume, self.first, self.index);
+        if !self.has_time {
+            self.access.time_ns = number * NUMBER_NS;
+        }
+        self.index += 1;
+        if self.index == self.count {
+            self.index = 0;
+        }
+        self.left -= 1;
+        self.access
+    }
+}
+
+/// A decimal number is its own key; a number that could be written in two ways (`07`) is text.
+#[inline]
+fn key_of(name: &[u8]) -> u64 {
+    let has_leading_zero = name.len() > 1 && name[0] == b'0';
+    match whole_number(name).or_else(|| longest_number(name)) {
+        Some(number) if !has_leading_zero => number,
+        _ => xxh3_64(name),
+    }
+}
+
+/// Numbers of 20 digits: the longest that fit. Hashes written in decimals are such.
+#[cold]
+fn longest_number(name: &[u8]) -> Option<u64> {
+    let digits = name.len() == 20 && name.iter().all(u8::is_ascii_digit);
+    digits.then(|| std::str::from_utf8(name).ok()?.parse().ok()).flatten()
+}
+
+fn kind_of(kind: RequestKind) -> AccessKind {
+    match kind {
+        RequestKind::Get | RequestKind::LoneGet | RequestKind::CouldExist => AccessKind::Get,
+        RequestKind::Set | RequestKind::LoneSet | RequestKind::Update | RequestKind::AddChained => {
+            AccessKind::Set
+        }
+        RequestKind::Delete => AccessKind::Delete,
+    }
+}
+
+impl Accesses for Reader {
+    fn next_batch(&mut self, batch: &mut Vec<Access>) -> Result<bool, TraceError> {
+        batch.clear();
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        if !self.ended {
+            match self.fill(batch) {
+                Ok(more) => self.ended = !more,
+                Err(failure) => {
+                    self.ended = true;
+                    self.failure = Some(failure);
+                }
+            }
+        }
+        match self.failure.take() {
+            Some(failure) if batch.is_empty() => Err(failure),
+            other => {
+                self.failure = other;
+                Ok(!batch.is_empty())
+            }
+        }
+    }
+
+    fn report(&self) -> &ReadReport {
+        &self.report
+    }
+}

@@ -1,0 +1,97 @@
+//! The traces of the ARC paper (Megiddo and Modha, FAST '03): `.lis` lists of ranges of blocks.
+//!
+//! A line is `start count ignored number`, decimal numbers between spaces: the range of `count` blocks from block
+//! `start` on was asked for, as request `number` of the trace. Every block is one access; none has a time. What a
+//! block has is not said: 512 bytes in the traces of workstations (P1 to P14), 4096 in OLTP.
+
+use super::columns::{RowError, words};
+use super::detect::Head;
+use super::{Format, Object, ReaderOptions, Row, RowReader, Rows};
+use crate::RequestKind;
+
+pub(super) static FORMAT: Format = Format {
+    name: "arc",
+    about: "ARC's lists of block ranges: start count ignored number",
+    extensions: &["lis"],
+    page_bytes: Some(4096),
+    time_units_per_second: 1,
+    plausible,
+    reader,
+};
+
+/// More blocks in one request than any disk has were not meant.
+const MAX_BLOCKS: u64 = 1 << 32;
+const SHAPE: RowError = RowError::Shape("start count ignored number");
+
+fn reader(options: &ReaderOptions) -> Box<dyn RowReader> {
+    Box::new(Reader { block_bytes: options.page_bytes.unwrap_or(4096) })
+}
+
+struct Reader {
+    block_bytes: u64,
+}
+
+impl RowReader for Reader {
+    fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
+        let [start, count, ..] = numbers(line).ok_or(SHAPE)?;
+        if count == 0 {
+            return Err(RowError::NoSize);
+        }
+        if count > MAX_BLOCKS {
+            return Err(RowError::Number { column: "count", text: count.to_string(), max: MAX_BLOCKS });
+        }
+        let blocks = Object::Numbered { volume: 0, first: start, count };
+        rows.push(Row::new(RequestKind::Get, blocks, self.block_bytes));
+        Ok(())
+    }
+}
+
+fn numbers(line: &[u8]) -> Option<[u64; 4]> {
+    let (found, count) = words::<4>(line);
+    if count != 4 {
+        return None;
+    }
+    let numbers = found.map(super::columns::whole_number);
+    numbers.iter().all(Option::is_some).then(|| numbers.map(Option::unwrap_or_default))
+}
+
+/// Requests are numbered one after the other, except in OLTP, where only the name says what it is.
+fn plausible(head: &Head<'_>) -> bool {
+    if head.ends_like(&FORMAT) {
+        return true;
+    }
+    let mut numbered = head.lines().take(8).map(|line| numbers(line).map(|numbers| numbers[3]));
+    let Some(Some(first)) = numbered.next() else { return false };
+    numbered.enumerate().all(|(index, number)| number == Some(first + 1 + index as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::only;
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_range() {
+        let mut reader = reader(&ReaderOptions::default());
+        let (row, _) = only(reader.as_mut(), b"230027 8 0 12").unwrap();
+        assert_eq!(row.object, Object::Numbered { volume: 0, first: 230_027, count: 8 });
+        assert_eq!((row.value_bytes, row.time_ns), (4096, None));
+    }
+
+    #[test]
+    fn other_lines_say_why() {
+        for (line, told) in [
+            ("1 2 3", "the row is not `start count ignored number`"),
+            ("1 2 3 4 5", "the row is not `start count ignored number`"),
+            ("1 x 3 4", "the row is not `start count ignored number`"),
+            ("1 0 0 4", "the size is 0"),
+            (
+                "1 4294967297 0 4",
+                "column `count` is `4294967297`, which is no whole number from 0 to 4294967296",
+            ),
+        ] {
+            let error = only(reader(&ReaderOptions::default()).as_mut(), line.as_bytes()).unwrap_err();
+            assert_eq!(error.to_string(), told, "{line}");
+        }
+    }
+}

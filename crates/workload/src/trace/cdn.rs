@@ -1,0 +1,180 @@
+//! Meta's CDN traces (CacheBench's `cdn/202303` and `cdn/202504`).
+//!
+//! | column | needed | meaning |
+//! |---|---|---|
+//! | `timestamp` | yes | milliseconds |
+//! | `cacheKey` | yes | the object; `-` is none |
+//! | `objectSize` | yes | its length; -1 or 0 where unknown |
+//! | `responseSize`, `responseHeaderSize` | no | of this response |
+//! | `rangeStart`, `rangeEnd` | no | what part was asked for, both ends included; -1 is all |
+//! | `TTL` | no | seconds; 0 is for ever |
+//!
+//! Others (`OpType`, always 1; `SamplingRate`, `cache_hit`, `item_value`, and what follows) are not used. All are
+//! gets. Columns come in the order named by the header, without one in the order of the published files.
+//!
+//! An access is to the whole object, header included, whatever part was asked for. With a page size, objects longer
+//! than a page are cut into pieces, and an access is to each piece that its range touches.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::columns::{Columns, RowError, lossy, nanoseconds, number, whole_number};
+use super::rows::Extent;
+use super::{Format, ReaderOptions, Row, RowReader, Rows};
+use crate::RequestKind;
+
+pub(super) static FORMAT: Format = Format {
+    name: "cdn",
+    about: "Meta's CDN CSV (cdn/202303, cdn/202504)",
+    extensions: &[],
+    page_bytes: None,
+    time_units_per_second: 1000,
+    plausible: |_| true,
+    reader,
+};
+
+const NAMES: [&str; 9] = [
+    "timestamp",
+    "cacheKey",
+    "OpType",
+    "objectSize",
+    "responseSize",
+    "responseHeaderSize",
+    "rangeStart",
+    "rangeEnd",
+    "TTL",
+];
+const TIMESTAMP: usize = 0;
+const CACHE_KEY: usize = 1;
+const OP_TYPE: usize = 2;
+const OBJECT_SIZE: usize = 3;
+const RESPONSE_SIZE: usize = 4;
+const RESPONSE_HEADER_SIZE: usize = 5;
+const RANGE_START: usize = 6;
+const RANGE_END: usize = 7;
+const TTL: usize = 8;
+
+/// Longer objects than any file system holds were not meant.
+const MAX_OBJECT_BYTES: u64 = 1 << 44;
+
+fn reader(options: &ReaderOptions) -> Box<dyn RowReader> {
+    let order = std::array::from_fn::<_, { NAMES.len() }, _>(|field| field);
+    Box::new(Reader {
+        columns: Columns::positional(&order),
+        units_per_second: options.time_units_per_second,
+        page_bytes: options.page_bytes,
+    })
+}
+
+struct Reader {
+    columns: Columns<{ NAMES.len() }>,
+    units_per_second: u64,
+    page_bytes: Option<u64>,
+}
+
+impl RowReader for Reader {
+    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
+        if self.read(line, &mut Rows::default()).is_ok() {
+            return Ok(false);
+        }
+        self.columns.take_header(line, &NAMES, &[TIMESTAMP, CACHE_KEY, OBJECT_SIZE])
+    }
+
+    fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
+        let fields = self.columns.split(line);
+        if fields[CACHE_KEY] == b"-" {
+            return Err(RowError::Missing("cacheKey"));
+        }
+        let known = |field: usize| known(fields[field], NAMES[field]);
+        let time = number(fields[TIMESTAMP], "timestamp", u64::MAX)?.ok_or(RowError::Missing("timestamp"))?;
+        known(OP_TYPE)?;
+        let header_bytes = known(RESPONSE_HEADER_SIZE)?.unwrap_or(0);
+        let response_bytes = known(RESPONSE_SIZE)?.unwrap_or(0);
+        let body_bytes = match known(OBJECT_SIZE)? {
+            None | Some(0) => response_bytes.saturating_sub(header_bytes),
+            Some(bytes) => bytes,
+        };
+        let ttl = known(TTL)?.unwrap_or(0).min(u64::from(u32::MAX)) as u32;
+        let range = (known(RANGE_START)?, known(RANGE_END)?);
+        let (object, size) = match self.page_bytes.filter(|page| body_bytes > *page) {
+            None => (rows.name(fields[CACHE_KEY], 0)?, body_bytes + header_bytes),
+            Some(page) => pieces(fields[CACHE_KEY], body_bytes, range).cut(Some(page)),
+        };
+        rows.push(Row {
+            ttl_seconds: if ttl == 0 { None } else { Some(ttl) },
+            time_ns: Some(nanoseconds(time, self.units_per_second)),
+            ..Row::new(RequestKind::Get, object, size)
+        });
+        Ok(())
+    }
+}
+
+/// The part of the object that was asked for.
+fn pieces(key: &[u8], body_bytes: u64, range: (Option<u64>, Option<u64>)) -> Extent {
+    let last = range.1.unwrap_or(u64::MAX).min(body_bytes - 1);
+    let start_bytes = range.0.unwrap_or(0).min(last);
+    Extent { volume: xxh3_64(key), start_bytes, bytes: last - start_bytes + 1 }
+}
+
+/// A number that may be unknown, which is -1 or nothing.
+fn known(field: &[u8], column: &'static str) -> Result<Option<u64>, RowError> {
+    if field.is_empty() || field == b"-1" || field == b"-" {
+        return Ok(None);
+    }
+    match whole_number(field) {
+        Some(value) if value <= MAX_OBJECT_BYTES => Ok(Some(value)),
+        _ => Err(RowError::Number { column, text: lossy(field), max: MAX_OBJECT_BYTES }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Object;
+    use super::super::rows::only;
+    use super::*;
+
+    const HEADER: &str = "timestamp,cacheKey,OpType,objectSize,responseSize,responseHeaderSize,rangeStart,rangeEnd,TTL,SamplingRate,cache_hit,item_value,RequestHandler,cdn_content_type_id,vip_type";
+
+    fn read(line: &str, page_bytes: Option<u64>) -> Result<Row, RowError> {
+        let options = ReaderOptions { time_units_per_second: 1000, page_bytes };
+        let mut reader = reader(&options);
+        assert_eq!(reader.takes_header(HEADER.as_bytes()), Ok(true));
+        Ok(only(reader.as_mut(), line.as_bytes())?.0)
+    }
+
+    #[test]
+    fn an_access_is_to_the_whole_object() {
+        let row = read("1678924800123,2994250588,1,59378,50381,381,-1,-1,3600,1,0,0,24,-,4", None).unwrap();
+        assert_eq!((row.value_bytes, row.ttl_seconds), (59_378 + 381, Some(3600)));
+        assert_eq!(row.time_ns, Some(1_678_924_800_123_000_000));
+        let row = read("1,2994250588,1,-1,50381,381,-1,-1,0,1,0,0,24,-,4", None).unwrap();
+        assert_eq!((row.value_bytes, row.ttl_seconds), (50_381, None));
+    }
+
+    #[test]
+    fn with_pages_an_access_is_to_the_pieces_of_its_range() {
+        let page = Some(65_536);
+        let row = read("1,k,1,1000000,500,300,65535,65536,0,1,0,0", page).unwrap();
+        assert!(matches!(row.object, Object::Numbered { first: 0, count: 2, .. }));
+        let row = read("1,k,1,1000000,500,300,983040,-1,0,1,0,0", page).unwrap();
+        assert!(matches!(row.object, Object::Numbered { first: 15, count: 1, .. }));
+        let row = read("1,k,1,60000,500,300,0,1,0,1,0,0", page).unwrap();
+        assert!(matches!(row.object, Object::Named(_)) && row.value_bytes == 60_300);
+    }
+
+    #[test]
+    fn bad_rows_say_why() {
+        for (line, told) in [
+            ("1,-,1,1,1,1,-1,-1,0,1,0,0", "column `cacheKey` is missing"),
+            (
+                "x,k,1,1,1,1,-1,-1,0,1,0,0",
+                "column `timestamp` is `x`, which is no whole number from 0 to 18446744073709551615",
+            ),
+            (
+                "1,k,1,-2,1,1,-1,-1,0,1,0,0",
+                "column `objectSize` is `-2`, which is no whole number from 0 to 17592186044416",
+            ),
+        ] {
+            assert_eq!(read(line, None).unwrap_err().to_string(), told, "{line}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Which format a file is in.
+//!
+//! A format is a candidate if its own reader reads the first records of the file, and if they look like it beyond
+//! chance. Among several the ending of the name decides, where it does. Otherwise nobody guesses: it is an error
+//! that names them.
+
+use std::path::Path;
+
+use super::columns::RowError;
+use super::error::TraceError;
+use super::records::Framing;
+use super::rows::{ReaderOptions, RowReader, Rows};
+use super::{FORMATS, Format};
+
+/// Records that are tried.
+const TRIED_RECORDS: usize = 32;
+const COMPRESSIONS: [&str; 3] = ["gz", "zst", "xz"];
+
+/// The beginning of a file.
+pub(super) struct Head<'a> {
+    /// Its name in small letters, without the ending of a compression.
+    pub(super) name: String,
+    /// Its first bytes.
+    pub(super) bytes: &'a [u8],
+    /// Whether these are all.
+    pub(super) is_whole: bool,
+}
+
+impl<'a> Head<'a> {
+    pub(super) fn new(path: &Path, bytes: &'a [u8], is_whole: bool) -> Self {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let compressed = COMPRESSIONS.iter().find_map(|ending| name.strip_suffix(&format!(".{ending}")));
+        Self { name: compressed.unwrap_or(&name).to_owned(), bytes, is_whole }
+    }
+
+    /// Its first lines that are not empty and not cut off.
+    pub(super) fn lines(&self) -> impl Iterator<Item = &'a [u8]> {
+        let text = self.bytes;
+        let end = match text.iter().rposition(|byte| *byte == b'\n') {
+            _ if self.is_whole => text.len(),
+            Some(last) => last,
+            None => 0,
+        };
+        let lines = text[..end].split(|byte| *byte == b'\n');
+        lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).filter(|line| !line.is_empty())
+    }
+
+    /// Whether the first line names this column.
+    pub(super) fn header_names(&self, column: &str) -> bool {
+        let header = self.lines().next().unwrap_or_default();
+        header
+            .split(|byte| *byte == b',')
+            .any(|name| name.trim_ascii().eq_ignore_ascii_case(column.as_bytes()))
+    }
+
+    /// Whether there is nothing in it that text would not have.
+    pub(super) fn is_text(&self) -> bool {
+        !self.bytes.iter().any(|byte| *byte < b' ' && !b"\t\n\r".contains(byte))
+    }
+
+    /// Whether its name ends as this format's files do.
+    pub(super) fn ends_like(&self, format: &Format) -> bool {
+        format.extensions.iter().any(|ending| self.name.ends_with(&format!(".{ending}")))
+    }
+}
+
+/// The format of the file at `path`, which begins with `head`.
+pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, TraceError> {
+    let mut complaint = None;
+    let mut reads = |format: &&Format| match reads(format, head) {
+        Ok(reads) => reads,
+        Err(reason) => {
+            complaint.get_or_insert(reason);
+            false
+        }
+    };
+    let mut candidates: Vec<_> = FORMATS.into_iter().filter(&mut reads).collect();
+    if candidates.iter().any(|format| head.ends_like(format)) {
+        candidates.retain(|format| head.ends_like(format));
+    }
+    match candidates[..] {
+        [format] => Ok(format),
+        [] => Err(match complaint {
+            Some(reason) => TraceError::Header { path: path.to_owned(), reason },
+            None => TraceError::Unrecognised { path: path.to_owned(), known: Format::names() },
+        }),
+        _ => {
+            let names: Vec<_> = candidates.iter().map(|format| format.name).collect();
+            Err(TraceError::Ambiguous { path: path.to_owned(), candidates: names.join(" or ") })
+        }
+    }
+}
+
+/// Whether the reader takes the header, or makes something of most of the first records. An error is a header that
+/// names some of its columns and lacks others.
+fn reads(format: &Format, head: &Head<'_>) -> Result<bool, RowError> {
+    if !(format.plausible)(head) {
+        return Ok(false);
+    }
+    let options =
+        ReaderOptions { time_units_per_second: format.time_units_per_second, page_bytes: format.page_bytes };
+    let mut reader = (format.reader)(&options);
+    let mut trial = Trial::default();
+    match reader.framing(head.bytes)? {
+        Framing::Fixed(_) if head.is_text() => return Ok(false),
+        Framing::Fixed(bytes) => {
+            let records = head.bytes.chunks_exact(bytes).take(TRIED_RECORDS);
+            records.for_each(|record| trial.read(reader.as_mut(), record));
+        }
+        Framing::Lines => {
+            let mut lines = head.lines().take(TRIED_RECORDS).peekable();
+            if let Some(first) = lines.peek()
+                && reader.takes_header(first)?
+            {
+                lines.next();
+                trial.has_header = true;
+            }
+            lines.for_each(|line| trial.read(reader.as_mut(), line));
+        }
+    }
+    Ok(trial.succeeded())
+}
+
+/// How trying a format goes.
+#[derive(Default)]
+struct Trial {
+    has_header: bool,
+    rows: Rows,
+    read: usize,
+    wrong: usize,
+}
+
+impl Trial {
+    fn read(&mut self, reader: &mut dyn RowReader, record: &[u8]) {
+        self.rows.clear();
+        match reader.read(record, &mut self.rows) {
+            Ok(()) => self.read += self.rows.len(),
+            Err(_) => self.wrong += 1,
+        }
+    }
+
+    fn succeeded(&self) -> bool {
+        self.has_header || self.read > 3 * self.wrong
+    }
+}

@@ -1,0 +1,95 @@
+//! Why a trace cannot be read.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::columns::RowError;
+
+/// Why a trace cannot be read, or cannot be read on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The file cannot be opened.
+    #[error("cannot open the trace {}: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// No such format.
+    #[error("there is no trace format `{name}`: the formats are auto, {known}")]
+    UnknownFormat {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The file looks like none of the formats.
+    #[error("{}: this looks like none of the formats that can be told apart ({known}); name its format", path.display())]
+    Unrecognised {
+        /// The file.
+        path: PathBuf,
+        /// What there is.
+        known: String,
+    },
+    /// The file is empty, so that its format cannot be told.
+    #[error("{}: the file is empty", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file may be in one of several formats.
+    #[error("{}: the format may be {candidates}; name it", path.display())]
+    Ambiguous {
+        /// The file.
+        path: PathBuf,
+        /// What it may be.
+        candidates: String,
+    },
+    /// The first bytes of a file are wrong, so that no row can be read.
+    #[error("{}: {reason}", path.display())]
+    Header {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: RowError,
+    },
+    /// A row is wrong, and wrong rows are to stop.
+    #[error("{}: row {row}: {reason}; stopped there", path.display())]
+    BadRow {
+        /// The file.
+        path: PathBuf,
+        /// The line, or the record in a binary trace, from 1.
+        row: u64,
+        /// What is wrong.
+        reason: RowError,
+    },
+    /// More rows are wrong than may be skipped.
+    #[error("{}: row {row}: {reason}; stopped there: more than {limit} rows are wrong, the first: {first}", path.display())]
+    TooManyBadRows {
+        /// The file.
+        path: PathBuf,
+        /// The line, or the record in a binary trace, from 1.
+        row: u64,
+        /// What is wrong.
+        reason: RowError,
+        /// How many may be skipped.
+        limit: u64,
+        /// File, row and reason of the first.
+        first: String,
+    },
+    /// Reading failed in the middle, or compressed data is damaged or cut off.
+    #[error("{}: after row {row}: {source}; stopped there", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The last row that was whole.
+        row: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// No file is named.
+    #[error("no trace is named")]
+    NoFiles,
+}

@@ -1,0 +1,133 @@
+//! libCacheSim's binary traces (`oracleGeneral`), the form in which most public cache traces are shared.
+//!
+//! ```text
+//! 0        4                12       16                24
+//! ┌────────┬────────────────┬────────┬────────────────┐
+//! │ time s │ object         │ size   │ next access    │   little-endian, packed
+//! │ u32    │ u64            │ u32    │ i64            │
+//! └────────┴────────────────┴────────┴────────────────┘
+//! ```
+//!
+//! *Next access* is the number of the request that asks for the object next, counted from 1, or -1 (in some files
+//! the largest number) where none does. All requests are gets: the format has no operations.
+
+use super::columns::RowError;
+use super::detect::Head;
+use super::{Format, Framing, Object, ReaderOptions, Row, RowReader, Rows};
+use crate::RequestKind;
+
+pub(super) static FORMAT: Format = Format {
+    name: "oracle-general",
+    about: "libCacheSim's binary records of 24 bytes",
+    extensions: &["oraclegeneral", "oraclegeneral.bin"],
+    page_bytes: None,
+    time_units_per_second: 1,
+    plausible,
+    reader,
+};
+
+const TIME: usize = 0;
+const OBJECT: usize = TIME + 4;
+const SIZE: usize = OBJECT + 8;
+const NEXT: usize = SIZE + 4;
+/// Bytes of a record.
+pub(super) const RECORD_BYTES: usize = NEXT + 8;
+
+/// Written where an object is not asked for again.
+pub(super) const NEVER: i64 = -1;
+
+/// A record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) time_seconds: u32,
+    pub(super) object: u64,
+    pub(super) size_bytes: u32,
+    /// Number of the next request for the object, from 1; [`NEVER`].
+    pub(super) next_access: i64,
+}
+
+impl Record {
+    pub(super) fn encode(&self) -> [u8; RECORD_BYTES] {
+        let mut bytes = [0; RECORD_BYTES];
+        bytes[TIME..OBJECT].copy_from_slice(&self.time_seconds.to_le_bytes());
+        bytes[OBJECT..SIZE].copy_from_slice(&self.object.to_le_bytes());
+        bytes[SIZE..NEXT].copy_from_slice(&self.size_bytes.to_le_bytes());
+        bytes[NEXT..].copy_from_slice(&self.next_access.to_le_bytes());
+        bytes
+    }
+
+    #[inline]
+    pub(super) fn decode(bytes: &[u8; RECORD_BYTES]) -> Self {
+        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        Self {
+            time_seconds: u32_at(TIME),
+            object: u64_at(OBJECT),
+            size_bytes: u32_at(SIZE),
+            next_access: u64_at(NEXT) as i64,
+        }
+    }
+}
+
+fn reader(_: &ReaderOptions) -> Box<dyn RowReader> {
+    Box::new(Reader)
+}
+
+struct Reader;
+
+impl RowReader for Reader {
+    fn framing(&mut self, _head: &[u8]) -> Result<Framing, RowError> {
+        Ok(Framing::Fixed(RECORD_BYTES))
+    }
+
+    #[inline]
+    fn read(&mut self, record: &[u8], rows: &mut Rows) -> Result<(), RowError> {
+        let Ok(record) = record.try_into() else {
+            return Err(RowError::Cut { has_bytes: record.len(), needs_bytes: RECORD_BYTES });
+        };
+        let Record { time_seconds, object, size_bytes, .. } = Record::decode(record);
+        let mut row = Row::new(RequestKind::Get, Object::number(object), u64::from(size_bytes));
+        row.time_ns = Some(u64::from(time_seconds) * 1_000_000_000);
+        rows.push(row);
+        Ok(())
+    }
+}
+
+/// Next accesses lie ahead, and times do not go back.
+fn plausible(head: &Head<'_>) -> bool {
+    let (records, _) = head.bytes.as_chunks::<RECORD_BYTES>();
+    let mut last_seconds = 0;
+    let mut holds = |(index, bytes): (usize, &[u8; RECORD_BYTES])| {
+        let record = Record::decode(bytes);
+        let goes_on = record.time_seconds >= std::mem::replace(&mut last_seconds, record.time_seconds);
+        let is_ahead = record.next_access == NEVER || record.next_access > index as i64 + 1;
+        goes_on && is_ahead && (record.size_bytes > 0 || record.next_access == NEVER)
+    };
+    !records.is_empty() && records.iter().enumerate().all(&mut holds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn records_come_back_as_they_were(
+            time_seconds in any::<u32>(), object in any::<u64>(),
+            size_bytes in any::<u32>(), next_access in any::<i64>(),
+        ) {
+            let record = Record { time_seconds, object, size_bytes, next_access };
+            prop_assert_eq!(Record::decode(&record.encode()), record);
+        }
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let bytes = *b"\x6a\xf7\x55\x00\x09\x1a\x8f\x02\0\0\0\0\x00\x02\0\0\xff\xff\xff\xff\xff\xff\xff\xff";
+        let record =
+            Record { time_seconds: 5_633_898, object: 42_932_745, size_bytes: 512, next_access: NEVER };
+        assert_eq!(Record::decode(&bytes), record);
+        assert_eq!(record.encode(), bytes);
+    }
+}

@@ -1,0 +1,203 @@
+//! A trace cut into its records: lines of text, or binary records of one length. They are handed out in place,
+//! without copying.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use memchr::memchr;
+
+use super::input;
+
+const BUFFER_BYTES: usize = 1 << 20;
+/// How much of a file is looked at before it is read, to tell what it is.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// How a file is cut into records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// One record a line. Empty lines are left out, but counted.
+    Lines,
+    /// So many bytes each. What is left at the end is handed out as it is.
+    Fixed(usize),
+}
+
+/// The records of one file.
+pub(super) struct Records {
+    reader: Box<dyn Read + Send>,
+    framing: Framing,
+    buffer: Vec<u8>,
+    /// What has been read and not handed out.
+    unread: std::ops::Range<usize>,
+    number: u64,
+    ended: bool,
+    /// What went wrong while only the head was asked for: told once its records are.
+    failure: Option<io::Error>,
+}
+
+impl Records {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            reader: input::open(path)?,
+            framing: Framing::Lines,
+            buffer: vec![0; BUFFER_BYTES],
+            unread: 0..0,
+            number: 0,
+            ended: false,
+            failure: None,
+        })
+    }
+
+    /// The first bytes of a file of which nothing was handed out yet, and whether these are all. A file that is
+    /// torn behind its first byte is told of when its records are read.
+    pub(super) fn head(&mut self) -> io::Result<(&[u8], bool)> {
+        while self.unread.len() < HEAD_BYTES && !self.ended && self.failure.is_none() {
+            self.failure = self.refill().err();
+        }
+        match self.failure.take() {
+            Some(failure) if self.unread.is_empty() => return Err(failure),
+            other => self.failure = other,
+        }
+        Ok((&self.buffer[self.unread.clone()], self.ended))
+    }
+
+    /// Sets how the file is cut. Lines, unless this is called.
+    pub(super) fn cut(&mut self, framing: Framing) {
+        self.framing = framing;
+    }
+
+    /// Number of the record that was handed out last, from 1.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The next record; a line without its end.
+    #[inline]
+    pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
+        loop {
+            let range = match self.framing {
+                Framing::Lines => self.next_line()?,
+                Framing::Fixed(bytes) => self.next_fixed(bytes)?,
+            };
+            let Some(range) = range else { return Ok(None) };
+            self.number += 1;
+            if !range.is_empty() {
+                return Ok(Some(&self.buffer[range]));
+            }
+        }
+    }
+
+    #[inline]
+    fn next_line(&mut self) -> io::Result<Option<std::ops::Range<usize>>> {
+        let mut searched = self.unread.start;
+        loop {
+            if let Some(length) = memchr(b'\n', &self.buffer[searched..self.unread.end]) {
+                let line = self.unread.start..searched + length;
+                self.unread.start = line.end + 1;
+                return Ok(Some(self.trimmed(line)));
+            }
+            if self.ended {
+                let rest = self.unread.clone();
+                self.unread.start = rest.end;
+                return Ok(if rest.is_empty() { None } else { Some(self.trimmed(rest)) });
+            }
+            let length = self.unread.len();
+            self.refill()?;
+            searched = self.unread.start + length;
+        }
+    }
+
+    fn trimmed(&self, line: std::ops::Range<usize>) -> std::ops::Range<usize> {
+        if self.buffer[line.clone()].ends_with(b"\r") { line.start..line.end - 1 } else { line }
+    }
+
+    #[inline]
+    fn next_fixed(&mut self, bytes: usize) -> io::Result<Option<std::ops::Range<usize>>> {
+        while self.unread.len() < bytes && !self.ended {
+            self.refill()?;
+        }
+        let record = self.unread.start..self.unread.end.min(self.unread.start + bytes);
+        self.unread.start = record.end;
+        Ok(if record.is_empty() { None } else { Some(record) })
+    }
+
+    /// Moves the broken record to the front and reads behind it.
+    fn refill(&mut self) -> io::Result<()> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        self.buffer.copy_within(self.unread.clone(), 0);
+        self.unread = 0..self.unread.len();
+        if self.unread.end == self.buffer.len() {
+            return Err(io::Error::other(format!(
+                "line {} is longer than {BUFFER_BYTES} bytes; this is no text trace",
+                self.number + 1
+            )));
+        }
+        let read = input::read_some(self.reader.as_mut(), &mut self.buffer[self.unread.end..])?;
+        self.unread.end += read;
+        self.ended = read == 0;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn records_of(bytes: &[u8], framing: Framing) -> io::Result<Vec<(u64, String)>> {
+        let mut file = tempfile::NamedTempFile::new()?;
+        file.write_all(bytes)?;
+        let mut records = Records::open(file.path())?;
+        records.head()?;
+        records.cut(framing);
+        let mut found = Vec::new();
+        while let Some(record) = records.next()? {
+            let record = String::from_utf8_lossy(record).into_owned();
+            found.push((records.number(), record));
+        }
+        Ok(found)
+    }
+
+    fn lines_of(bytes: &[u8]) -> io::Result<Vec<(u64, String)>> {
+        records_of(bytes, Framing::Lines)
+    }
+
+    fn numbered(lines: &[(u64, &str)]) -> Vec<(u64, String)> {
+        lines.iter().map(|(number, line)| (*number, (*line).to_owned())).collect()
+    }
+
+    #[test]
+    fn every_way_to_end_a_line() {
+        let expected = numbered(&[(1, "a,b"), (2, "c"), (4, "d")]);
+        assert_eq!(lines_of(b"a,b\nc\r\n\nd").unwrap(), expected);
+        assert_eq!(lines_of(b"a,b\nc\r\n\r\nd\n").unwrap(), expected);
+        assert!(lines_of(b"").unwrap().is_empty());
+        assert_eq!(lines_of(b"x").unwrap(), numbered(&[(1, "x")]));
+    }
+
+    #[test]
+    fn records_of_one_length_and_what_is_left() {
+        let fixed = |bytes: &[u8]| records_of(bytes, Framing::Fixed(3)).unwrap();
+        assert_eq!(fixed(b"abc\n\n\nx"), numbered(&[(1, "abc"), (2, "\n\n\n"), (3, "x")]));
+        assert_eq!(fixed(b"abcdef"), numbered(&[(1, "abc"), (2, "def")]));
+        assert!(fixed(b"").is_empty());
+        let many = fixed(&b"abc".repeat(1_000_000));
+        assert_eq!(many.len(), 1_000_000);
+        assert!(many.iter().all(|(_, record)| record == "abc"));
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let error = lines_of(&vec![b'x'; 3 * BUFFER_BYTES]).unwrap_err();
+        assert!(error.to_string().contains("line 1 is longer than"), "{error}");
+    }
+
+    #[test]
+    fn a_cut_archive_is_an_error_and_not_a_short_trace() {
+        // Short enough that looking at the head finds the cut already.
+        let whole = zstd::encode_all("some,row,of,text\n".repeat(1000).as_bytes(), 1).unwrap();
+        assert_eq!(lines_of(&whole).unwrap().len(), 1000);
+        assert!(lines_of(&whole[..whole.len() - 5]).is_err());
+    }
+}

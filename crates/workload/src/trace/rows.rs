@@ -1,0 +1,203 @@
+//! What a format's reader makes of its records.
+
+use super::Framing;
+use super::columns::RowError;
+use crate::{RequestKind, Tenant};
+
+/// Longest key that a cache takes, and that padding makes.
+const MAX_KEY_BYTES: usize = 256;
+
+/// Turns the records of one format into rows.
+pub(super) trait RowReader: Send {
+    /// How the file that begins with `head` is cut into records.
+    fn framing(&mut self, head: &[u8]) -> Result<Framing, RowError> {
+        let _ = head;
+        Ok(Framing::Lines)
+    }
+
+    /// Looks at the first line of a file, and answers whether it is a header (and then takes its order of
+    /// columns over) or already a row.
+    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
+        let _ = line;
+        Ok(false)
+    }
+
+    /// Reads a record and adds what it asks for to `rows`: usually one row, none where the record is a remark.
+    /// After an error, what was added is to be thrown away.
+    fn read(&mut self, record: &[u8], rows: &mut Rows) -> Result<(), RowError>;
+}
+
+/// What a format's reader is told.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReaderOptions {
+    /// The trace's time units in a second, where the format leaves that open.
+    pub(super) time_units_per_second: u64,
+    /// What an object has where the format gives no sizes, and what ranges of bytes are cut into. `None` leaves
+    /// ranges whole.
+    pub(super) page_bytes: Option<u64>,
+}
+
+#[cfg(test)]
+impl Default for ReaderOptions {
+    fn default() -> Self {
+        Self { time_units_per_second: 1, page_bytes: Some(4096) }
+    }
+}
+
+/// A request as a record has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) kind: RequestKind,
+    pub(super) object: Object,
+    pub(super) value_bytes: u64,
+    /// Length of the recorded key, where the format counts it to the object's size.
+    pub(super) key_bytes: u32,
+    pub(super) ttl_seconds: Option<u32>,
+    pub(super) time_ns: Option<u64>,
+    pub(super) repeat: u32,
+    pub(super) tenant: Option<Tenant>,
+}
+
+/// What a row asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Object {
+    /// An object with a name: where it stands in [`Rows`].
+    Named(std::ops::Range<u32>),
+    /// Numbered objects, `count` of them from `first` on. Ranges of blocks are asked for in that order.
+    Numbered {
+        /// Tells disks or files apart; 0 where there is only one.
+        volume: u64,
+        first: u64,
+        count: u64,
+    },
+}
+
+impl Object {
+    /// One object with a number.
+    #[inline]
+    pub(super) fn number(number: u64) -> Self {
+        Self::Numbered { volume: 0, first: number, count: 1 }
+    }
+}
+
+/// Longest request of a block trace.
+pub(super) const MAX_IO_BYTES: u64 = u32::MAX as u64;
+
+/// A range of bytes of a disk or a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    /// Tells disks or files apart; 0 where there is only one.
+    pub(super) volume: u64,
+    pub(super) start_bytes: u64,
+    pub(super) bytes: u64,
+}
+
+impl Extent {
+    /// The pages that the range touches, and what each of them has. Without pages, the range itself is an object.
+    pub(super) fn cut(self, page_bytes: Option<u64>) -> (Object, u64) {
+        let Self { volume, start_bytes, bytes } = self;
+        match page_bytes.filter(|_| bytes > 0) {
+            None => (Object::Numbered { volume, first: start_bytes, count: 1 }, bytes),
+            Some(page) => {
+                let first = start_bytes / page;
+                let last = start_bytes.saturating_add(bytes - 1) / page;
+                (Object::Numbered { volume, first, count: last - first + 1 }, page)
+            }
+        }
+    }
+}
+
+impl Row {
+    /// A row that says nothing else.
+    #[inline]
+    pub(super) fn new(kind: RequestKind, object: Object, value_bytes: u64) -> Self {
+        Self {
+            kind,
+            object,
+            value_bytes,
+            key_bytes: 0,
+            ttl_seconds: None,
+            time_ns: None,
+            repeat: 1,
+            tenant: None,
+        }
+    }
+}
+
+/// The rows of a record, with their names.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    rows: Vec<Row>,
+    names: Vec<u8>,
+}
+
+impl Rows {
+    pub(super) fn clear(&mut self) {
+        self.rows.clear();
+        self.names.clear();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    #[inline]
+    pub(super) fn row(&self, index: usize) -> &Row {
+        &self.rows[index]
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, row: Row) {
+        self.rows.push(row);
+    }
+
+    /// The object called `raw`, padded with `0` to `length` bytes. CacheBench cuts longer names, which makes
+    /// different keys equal; here they are an error.
+    #[inline]
+    pub(super) fn name(&mut self, raw: &[u8], length: u64) -> Result<Object, RowError> {
+        if raw.is_empty() {
+            return Err(RowError::Missing("key"));
+        }
+        if raw.len() > MAX_KEY_BYTES {
+            return Err(RowError::LongKey(raw.len()));
+        }
+        let start = self.names.len();
+        self.names.extend_from_slice(raw);
+        let length = (length.min(MAX_KEY_BYTES as u64) as usize).max(raw.len());
+        self.names.resize(start + length, b'0');
+        Ok(Object::Named(start as u32..self.names.len() as u32))
+    }
+
+    /// The name that `range` stands for.
+    #[inline]
+    pub(super) fn named(&self, range: &std::ops::Range<u32>) -> &[u8] {
+        &self.names[range.start as usize..range.end as usize]
+    }
+}
+
+/// Number `index` of a row's numbered objects.
+#[inline]
+pub(super) fn numbered(volume: u64, first: u64, index: u64) -> u64 {
+    let number = first.wrapping_add(index);
+    if volume == 0 {
+        return number;
+    }
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&volume.to_le_bytes());
+    bytes[8..].copy_from_slice(&number.to_le_bytes());
+    xxhash_rust::xxh3::xxh3_64(&bytes)
+}
+
+/// The one row of a record, and its name.
+#[cfg(test)]
+pub(super) fn only(reader: &mut dyn RowReader, record: &[u8]) -> Result<(Row, String), RowError> {
+    let mut rows = Rows::default();
+    reader.read(record, &mut rows)?;
+    assert_eq!(rows.len(), 1, "rows of {record:?}");
+    let row = rows.row(0).clone();
+    let name = match &row.object {
+        Object::Named(range) => String::from_utf8(rows.named(range).to_vec()).unwrap(),
+        Object::Numbered { volume, first, .. } => numbered(*volume, *first, 0).to_string(),
+    };
+    Ok((row, name))
+}

@@ -1,0 +1,142 @@
+//! Meta's block storage traces (Tectonic; CacheBench's `storage/202312`).
+//!
+//! | column | needed | meaning |
+//! |---|---|---|
+//! | `block_id`, `rs_shard_id` | the first | the block, and which shard of it: a file of its own |
+//! | `io_offset`, `io_size` | yes | the bytes of it that are asked for |
+//! | `op_name` | yes | `getChunkData.…` reads, `putChunk.…` writes |
+//! | `op_time` | no | seconds |
+//! | `user_namespace`, `user_name` | no | the tenant |
+//!
+//! Other columns (`op_count` too, as in CacheBench) are not used. Columns come in any order, named by the header.
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::columns::{Columns, RowError, lossy, nanoseconds, number, whole_number};
+use super::rows::{Extent, MAX_IO_BYTES};
+use super::{Format, ReaderOptions, Row, RowReader, Rows};
+use crate::{RequestKind, Tenant};
+
+pub(super) static FORMAT: Format = Format {
+    name: "storage",
+    about: "Meta's block storage CSV (Tectonic, storage/202312)",
+    extensions: &[],
+    page_bytes: Some(128 << 10),
+    time_units_per_second: 1,
+    plausible: |head| head.header_names("block_id"),
+    reader,
+};
+
+const NAMES: [&str; 8] =
+    ["op_time", "block_id", "io_size", "io_offset", "user_name", "user_namespace", "op_name", "rs_shard_id"];
+const OP_TIME: usize = 0;
+const BLOCK_ID: usize = 1;
+const IO_SIZE: usize = 2;
+const IO_OFFSET: usize = 3;
+const USER_NAME: usize = 4;
+const USER_NAMESPACE: usize = 5;
+const OP_NAME: usize = 6;
+const RS_SHARD_ID: usize = 7;
+
+fn reader(options: &ReaderOptions) -> Box<dyn RowReader> {
+    Box::new(Reader {
+        columns: Columns::positional(&[]),
+        units_per_second: options.time_units_per_second,
+        page_bytes: options.page_bytes,
+    })
+}
+
+struct Reader {
+    columns: Columns<{ NAMES.len() }>,
+    units_per_second: u64,
+    page_bytes: Option<u64>,
+}
+
+impl RowReader for Reader {
+    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
+        if self.read(line, &mut Rows::default()).is_ok() {
+            return Ok(false);
+        }
+        self.columns.take_header(line, &NAMES, &[BLOCK_ID, IO_SIZE, IO_OFFSET, OP_NAME])
+    }
+
+    fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
+        let fields = self.columns.split(line);
+        if fields[BLOCK_ID].is_empty() {
+            return Err(RowError::Missing("block_id"));
+        }
+        let kind = kind(fields[OP_NAME])?;
+        let needed = |field: usize, max| {
+            number(fields[field], NAMES[field], max)?.ok_or(RowError::Missing(NAMES[field]))
+        };
+        let (start_bytes, bytes) = (needed(IO_OFFSET, u64::MAX)?, needed(IO_SIZE, MAX_IO_BYTES)?);
+        let time = number(fields[OP_TIME], "op_time", u64::MAX)?;
+        let shard = number(fields[RS_SHARD_ID], "rs_shard_id", u64::MAX)?.unwrap_or(0);
+        let volume = xxh3_64_with_seed(fields[BLOCK_ID], shard);
+        let (object, size) = Extent { volume, start_bytes, bytes }.cut(self.page_bytes);
+        rows.push(Row {
+            time_ns: time.map(|time| nanoseconds(time, self.units_per_second)),
+            tenant: tenant(fields[USER_NAMESPACE], fields[USER_NAME]),
+            ..Row::new(kind, object, size)
+        });
+        Ok(())
+    }
+}
+
+fn kind(op: &[u8]) -> Result<RequestKind, RowError> {
+    if op.starts_with(b"getChunkData") {
+        Ok(RequestKind::Get)
+    } else if op.starts_with(b"putChunk") {
+        Ok(RequestKind::Set)
+    } else if op.is_empty() {
+        Err(RowError::Missing("op_name"))
+    } else {
+        Err(RowError::Operation(lossy(op)))
+    }
+}
+
+fn tenant(namespace: &[u8], user: &[u8]) -> Option<Tenant> {
+    let name = |field: &[u8]| whole_number(field).unwrap_or_else(|| xxh3_64(field));
+    let is_told = !namespace.is_empty();
+    is_told.then(|| Tenant { usecase: name(namespace), sub_usecase: name(user) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Object;
+    use super::super::rows::only;
+    use super::*;
+
+    const HEADER: &[u8] = b"op_time,block_id,block_id_size,io_size,io_offset,user_name,user_namespace,op_name,op_count,host_name,rs_shard_id";
+
+    fn read(line: &str) -> Result<Row, RowError> {
+        let mut reader = reader(&ReaderOptions { time_units_per_second: 1, page_bytes: Some(128 << 10) });
+        assert_eq!(reader.takes_header(HEADER), Ok(true));
+        Ok(only(reader.as_mut(), line.as_bytes())?.0)
+    }
+
+    #[test]
+    fn a_row_is_the_chunks_that_it_touches() {
+        let row = read(
+            "1702511878,12ce-9e05,40,8388608,0,4235083322,3487869255,getChunkData.Permanent,1,518845025,4",
+        );
+        let row = row.unwrap();
+        assert!(matches!(row.object, Object::Numbered { first: 0, count: 64, .. }));
+        assert_eq!((row.kind, row.value_bytes), (RequestKind::Get, 128 << 10));
+        assert_eq!(row.tenant, Some(Tenant { usecase: 3_487_869_255, sub_usecase: 4_235_083_322 }));
+        let other = read("1702511878,12ce-9e05,40,8388608,0,1,2,putChunk.Permanent,1,1,5").unwrap();
+        assert_ne!(other.object, row.object, "shards are files of their own");
+        assert_eq!(other.kind, RequestKind::Set);
+    }
+
+    #[test]
+    fn bad_rows_say_why() {
+        for (line, told) in [
+            ("1,b,1,1,0,1,2,renameChunk,1,1,5", "`renameChunk` is no known operation"),
+            ("1,b,1,,0,1,2,putChunk.X,1,1,5", "column `io_size` is missing"),
+            ("1,,1,1,0,1,2,putChunk.X,1,1,5", "column `block_id` is missing"),
+        ] {
+            assert_eq!(read(line).unwrap_err().to_string(), told, "{line}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What is in a trace, counted in one pass.
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+
+use super::access::{Access, AccessKind};
+
+/// What is in a trace. Deletes are requests, but neither ask for an object nor bring one in.
+#[derive(Debug, Clone, Default)]
+pub struct Survey {
+    /// Lookups.
+    pub gets: u64,
+    /// Stores.
+    pub sets: u64,
+    /// Removals.
+    pub deletes: u64,
+    /// Bytes of all objects that were asked for, every time.
+    pub requested_bytes: u64,
+    /// Bytes of all different objects, each as it was when it was first asked for.
+    pub footprint_bytes: u64,
+    /// Requests for an object in another size than the first request for it had.
+    pub size_changes: u64,
+    /// Time of the first request.
+    pub first_ns: Option<u64>,
+    /// Time of the last one.
+    pub last_ns: u64,
+    /// The smallest and the largest object that was asked for.
+    pub size_range_bytes: Option<(u64, u64)>,
+    objects: HashMap<u64, Object>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Object {
+    requests: u64,
+    first_size_bytes: u64,
+}
+
+impl Survey {
+    /// Counts these accesses, which follow those counted before.
+    pub fn add(&mut self, accesses: &[Access]) {
+        for access in accesses {
+            self.first_ns.get_or_insert(access.time_ns);
+            self.last_ns = access.time_ns;
+            match access.kind {
+                AccessKind::Get => self.gets += 1,
+                AccessKind::Set => self.sets += 1,
+                AccessKind::Delete => {
+                    self.deletes += 1;
+                    continue;
+                }
+            }
+            let size_bytes = access.size_bytes;
+            self.requested_bytes += size_bytes;
+            let (low, high) = self.size_range_bytes.unwrap_or((size_bytes, size_bytes));
+            self.size_range_bytes = Some((low.min(size_bytes), high.max(size_bytes)));
+            match self.objects.entry(access.key) {
+                Entry::Vacant(vacant) => {
+                    self.footprint_bytes += size_bytes;
+                    vacant.insert(Object { requests: 1, first_size_bytes: size_bytes });
+                }
+                Entry::Occupied(mut occupied) => {
+                    let object = occupied.get_mut();
+                    object.requests += 1;
+                    self.size_changes += u64::from(object.first_size_bytes != size_bytes);
+                }
+            }
+        }
+    }
+
+    /// All requests, deletes included.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.gets + self.sets + self.deletes
+    }
+
+    /// Different objects that were asked for.
+    #[must_use]
+    pub fn objects(&self) -> u64 {
+        self.objects.len() as u64
+    }
+
+    /// Footprint / objects.
+    #[must_use]
+    pub fn mean_size_bytes(&self) -> Option<f64> {
+        share(self.footprint_bytes, self.objects())
+    }
+
+    /// Objects asked for once / objects.
+    #[must_use]
+    pub fn one_hit_wonder_ratio(&self) -> Option<f64> {
+        let once = self.objects.values().filter(|object| object.requests == 1).count();
+        share(once as u64, self.objects())
+    }
+
+    /// Objects / requests for objects: the miss ratio of a cache that never evicts.
+    #[must_use]
+    pub fn compulsory_miss_ratio(&self) -> Option<f64> {
+        share(self.objects(), self.gets + self.sets)
+    }
+
+    /// From the first request to the last.
+    #[must_use]
+    pub fn span_ns(&self) -> u64 {
+        self.last_ns - self.first_ns.unwrap_or(self.last_ns)
+    }
+
+    /// The exponent of the power law that the requests of the objects follow best by rank: the negative slope of the
+    /// least-squares line through the logarithms. Ranks are taken at equal steps of their logarithm, so that the
+    /// many rare objects don't outvote the popular ones, and only as far as objects have 5 requests, since behind
+    /// it the counts are steps. `None` where fewer than 10 ranks are left.
+    #[must_use]
+    pub fn zipf_exponent(&self) -> Option<f64> {
+        const STEP: f64 = 1.25;
+        const FEWEST_REQUESTS: u64 = 5;
+        const FEWEST_RANKS: usize = 10;
+        let mut counts: Vec<u64> = self.objects.values().map(|object| object.requests).collect();
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        let (mut points, mut rank) = (Vec::new(), 1.0f64);
+        while let Some(&count) = counts.get(rank as usize - 1).filter(|count| **count >= FEWEST_REQUESTS) {
+            points.push(((rank.floor()).ln(), (count as f64).ln()));
+            rank = (rank * STEP).max(rank + 1.0);
+        }
+        if points.len() < FEWEST_RANKS {
+            return None;
+        }
+        let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
+        let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+        let along: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+        let across: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+        Some(-along / across)
+    }
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(time_ns: u64, key: u64, size_bytes: u64, kind: AccessKind) -> Access {
+        Access { time_ns, key, size_bytes, ttl_seconds: None, kind }
+    }
+
+    #[test]
+    fn a_small_trace_counted_by_hand() {
+        use AccessKind::{Delete, Get, Set};
+        let mut survey = Survey::default();
+        survey.add(&[access(5, 1, 10, Get), access(6, 2, 20, Set), access(7, 1, 12, Get)]);
+        survey.add(&[access(8, 3, 0, Delete), access(9, 1, 10, Set), access(9, 1, 10, Get)]);
+        assert_eq!((survey.requests(), survey.gets, survey.sets, survey.deletes), (6, 3, 2, 1));
+        assert_eq!((survey.objects(), survey.footprint_bytes, survey.requested_bytes), (2, 30, 62));
+        assert_eq!((survey.size_changes, survey.span_ns()), (1, 4));
+        assert_eq!((survey.one_hit_wonder_ratio(), survey.mean_size_bytes()), (Some(0.5), Some(15.0)));
+        assert_eq!(survey.compulsory_miss_ratio(), Some(0.4));
+        assert_eq!(survey.size_range_bytes, Some((10, 20)));
+        assert_eq!(survey.zipf_exponent(), None);
+        assert_eq!(Survey::default().mean_size_bytes(), None);
+    }
+
+    #[test]
+    fn an_exact_power_law_gives_its_exponent() {
+        let mut survey = Survey::default();
+        for rank in 1..=1000u32 {
+            let requests = (1e6 / f64::from(rank).powf(0.8)).round() as u64;
+            survey.objects.insert(rank.into(), Object { requests, first_size_bytes: 1 });
+        }
+        let exponent = survey.zipf_exponent().unwrap();
+        assert!((exponent - 0.8).abs() < 1e-3, "{exponent}");
+    }
+}

@@ -1,0 +1,55 @@
+//! webcachesim's text traces: `time id size` between spaces, and any number of features behind them, which are
+//! not used.
+
+use super::columns::{RowError, nanoseconds, number, seconds, words};
+use super::{Format, ReaderOptions, Row, RowReader, Rows};
+use crate::RequestKind;
+
+pub(super) static FORMAT: Format = Format {
+    name: "webcachesim",
+    about: "text: time id size, between spaces",
+    extensions: &["tr"],
+    page_bytes: None,
+    time_units_per_second: 1,
+    plausible: |_| true,
+    reader: |options: &ReaderOptions| Box::new(Reader { units_per_second: options.time_units_per_second }),
+};
+
+struct Reader {
+    units_per_second: u64,
+}
+
+impl RowReader for Reader {
+    fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
+        let ([time, id, size], count) = words::<3>(line);
+        if count < 3 {
+            return Err(RowError::Shape("time id size"));
+        }
+        let time_ns = match number(time, "time", u64::MAX) {
+            Ok(units) => nanoseconds(units.unwrap_or(0), self.units_per_second),
+            Err(_) if self.units_per_second == 1 => seconds(time, "time")?,
+            Err(error) => return Err(error),
+        };
+        let size = number(size, "size", u64::MAX)?.unwrap_or(0);
+        let object = rows.name(id, 0)?;
+        rows.push(Row { time_ns: Some(time_ns), ..Row::new(RequestKind::Get, object, size) });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::only;
+    use super::*;
+
+    #[test]
+    fn rows_are_read() {
+        let read = |line: &str| only((FORMAT.reader)(&ReaderOptions::default()).as_mut(), line.as_bytes());
+        let (row, id) = read("4 17 120 0 3").unwrap();
+        assert_eq!((id.as_str(), row.value_bytes, row.time_ns), ("17", 120, Some(4_000_000_000)));
+        assert_eq!(read("4.5\tx 1").unwrap().0.time_ns, Some(4_500_000_000));
+        assert_eq!(read("4 17").unwrap_err().to_string(), "the row is not `time id size`");
+        let told = read("4 17 -1").unwrap_err().to_string();
+        assert_eq!(told, "column `size` is `-1`, which is no whole number from 0 to 18446744073709551615");
+    }
+}

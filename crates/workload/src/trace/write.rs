@@ -1,0 +1,272 @@
+//! Writes accesses to a file: a trace in another form.
+//!
+//! The file appears under its name only once it is whole: until then it stands beside it with `.part` behind its name.
+//! Its ending says how it is compressed: `.gz`, `.zst`, `.xz`, or not.
+//!
+//! What a form cannot hold is counted in [`Written`]; what it would hold wrongly is an error.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::access::{Access, AccessKind};
+
+mod link;
+mod text;
+
+use link::Spool;
+
+/// The forms that can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// CSV with the header `ts,key,op,size`, and `ttl` if asked for.
+    Plain {
+        /// Whether lifetimes have a column.
+        ttl: bool,
+    },
+    /// `time id size` between spaces.
+    Webcachesim,
+    /// libCacheSim's binary records, each with the number of the next access to its object.
+    OracleGeneral,
+}
+
+impl Target {
+    /// The names of the forms that can be written.
+    pub const NAMES: [&'static str; 3] = ["plain", "oracle-general", "webcachesim"];
+
+    /// The form called `name`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "plain" => Some(Self::Plain { ttl: false }),
+            "oracle-general" => Some(Self::OracleGeneral),
+            "webcachesim" => Some(Self::Webcachesim),
+            _ => None,
+        }
+    }
+}
+
+/// What was written, and what the form could not hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Accesses in the file.
+    pub accesses: u64,
+    /// Deletes left out, because the form has none.
+    pub deletes_left_out: u64,
+    /// Sets that became gets, because the form has no operations.
+    pub sets_as_gets: u64,
+    /// Accesses whose lifetime the form does not hold.
+    pub ttls_left_out: u64,
+    /// Times cut to whole seconds.
+    pub times_cut: u64,
+    /// Seconds taken off every time, because the trace's own clock does not fit.
+    pub seconds_taken_off: u64,
+}
+
+/// Why a trace cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// An access does not fit into the form.
+    #[error("access {number}: {what} {value} does not fit into 32 bits, and {form} has no more")]
+    TooLarge {
+        /// Of the access, from 1.
+        number: u64,
+        /// What does not fit.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+        /// The form.
+        form: &'static str,
+    },
+}
+
+/// Writes a trace. Dropped without [`finish`](Self::finish), it leaves nothing behind.
+pub struct Writer {
+    path: PathBuf,
+    part: PartFile,
+    sink: Sink,
+    written: Written,
+}
+
+enum Sink {
+    Text { form: text::Form, out: Output, line: Vec<u8> },
+    Linked { spool: Spool, compressed: Option<(PartFile, File)> },
+}
+
+impl Writer {
+    /// A new file that will be called `path`.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn create(path: &Path, target: Target) -> Result<Self, WriteError> {
+        let failed = |source| WriteError::Io { path: path.to_owned(), source };
+        let (part, file) = PartFile::create(path, ".part").map_err(failed)?;
+        let form = match target {
+            Target::Plain { ttl } => Some(text::Form::Plain { ttl }),
+            Target::Webcachesim => Some(text::Form::Webcachesim),
+            Target::OracleGeneral => None,
+        };
+        let sink = match form {
+            Some(form) => {
+                let mut out = Output::new(path, file).map_err(failed)?;
+                out.write_all(form.header()).map_err(failed)?;
+                Sink::Text { form, out, line: Vec::new() }
+            }
+            // What is compressed cannot be gone through backwards.
+            None if Output::is_compressed(path) => {
+                let (links, spooled) = PartFile::create(path, ".links.part").map_err(failed)?;
+                Sink::Linked { spool: Spool::new(spooled), compressed: Some((links, file)) }
+            }
+            None => Sink::Linked { spool: Spool::new(file), compressed: None },
+        };
+        Ok(Self { path: path.to_owned(), part, sink, written: Written::default() })
+    }
+
+    /// Writes the next accesses.
+    ///
+    /// # Errors
+    /// The file cannot be written, or an access does not fit into the form.
+    pub fn write(&mut self, accesses: &[Access]) -> Result<(), WriteError> {
+        let failed = |source| WriteError::Io { path: self.path.clone(), source };
+        for access in accesses {
+            match &mut self.sink {
+                Sink::Text { form, out, line } => {
+                    line.clear();
+                    if form.encode(access, line, &mut self.written) {
+                        out.write_all(line).map_err(failed)?;
+                        self.written.accesses += 1;
+                    }
+                }
+                Sink::Linked { spool, .. } => {
+                    if access.kind == AccessKind::Delete {
+                        self.written.deletes_left_out += 1;
+                        continue;
+                    }
+                    spool.push(access, &mut self.written)?.map_err(failed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes the file and gives it its name.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn finish(self) -> Result<Written, WriteError> {
+        let Self { path, part, sink, written } = self;
+        let done = match sink {
+            Sink::Text { out, .. } => out.finish(),
+            Sink::Linked { spool, compressed: None } => spool.finish(None),
+            Sink::Linked { spool, compressed: Some((_links, file)) } => spool.finish(Some((&path, file))),
+        };
+        match done.and_then(|()| part.take_name(&path)) {
+            Ok(()) => Ok(written),
+            Err(source) => Err(WriteError::Io { path, source }),
+        }
+    }
+}
+
+/// The file as long as it is not whole.
+struct PartFile {
+    path: PathBuf,
+    named: bool,
+}
+
+impl PartFile {
+    fn create(path: &Path, ending: &str) -> io::Result<(Self, File)> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        let part = PathBuf::from(name);
+        let file = File::options().create(true).truncate(true).read(true).write(true).open(&part)?;
+        Ok((Self { path: part, named: false }, file))
+    }
+
+    fn take_name(mut self, path: &Path) -> io::Result<()> {
+        std::fs::rename(&self.path, path)?;
+        self.named = true;
+        Ok(())
+    }
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        if !self.named {
+            // Nothing more can be done for a file that cannot be removed.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A file, compressed as its name asks for.
+enum Output {
+    Plain(BufWriter<File>),
+    Gzip(Box<flate2::write::GzEncoder<BufWriter<File>>>),
+    Zstd(zstd::Encoder<'static, BufWriter<File>>),
+    Xz(Box<liblzma::write::XzEncoder<BufWriter<File>>>),
+}
+
+const BUFFER_BYTES: usize = 1 << 20;
+const ZSTD_LEVEL: i32 = 3;
+const XZ_LEVEL: u32 = 6;
+
+impl Output {
+    fn new(path: &Path, file: File) -> io::Result<Self> {
+        let file = BufWriter::with_capacity(BUFFER_BYTES, file);
+        let ending = path.extension().map(|ending| ending.to_ascii_lowercase()).unwrap_or_default();
+        Ok(match ending.to_str() {
+            Some("gz") => {
+                Self::Gzip(Box::new(flate2::write::GzEncoder::new(file, flate2::Compression::default())))
+            }
+            Some("zst") => Self::Zstd(zstd::Encoder::new(file, ZSTD_LEVEL)?),
+            Some("xz") => Self::Xz(Box::new(liblzma::write::XzEncoder::new(file, XZ_LEVEL))),
+            _ => Self::Plain(file),
+        })
+    }
+
+    fn is_compressed(path: &Path) -> bool {
+        path.extension()
+            .is_some_and(|ending| ["gz", "zst", "xz"].iter().any(|it| ending.eq_ignore_ascii_case(it)))
+    }
+
+    fn finish(self) -> io::Result<()> {
+        let mut file = match self {
+            Self::Plain(file) => file,
+            Self::Gzip(encoder) => encoder.finish()?,
+            Self::Zstd(encoder) => encoder.finish()?,
+            Self::Xz(encoder) => encoder.finish()?,
+        };
+        file.flush()?;
+        // The name must not outlive a crash that the contents did not.
+        file.get_ref().sync_all()
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(file) => file.write(bytes),
+            Self::Gzip(encoder) => encoder.write(bytes),
+            Self::Zstd(encoder) => encoder.write(bytes),
+            Self::Xz(encoder) => encoder.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.flush(),
+            Self::Gzip(encoder) => encoder.flush(),
+            Self::Zstd(encoder) => encoder.flush(),
+            Self::Xz(encoder) => encoder.flush(),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The forms of a line an access.
+
+use std::io::Write;
+
+use crate::trace::access::{Access, AccessKind};
+use crate::trace::write::Written;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    Plain { ttl: bool },
+    Webcachesim,
+}
+
+impl Form {
+    pub(super) fn header(self) -> &'static [u8] {
+        match self {
+            Self::Plain { ttl: false } => b"ts,key,op,size\n",
+            Self::Plain { ttl: true } => b"ts,key,op,size,ttl\n",
+            Self::Webcachesim => b"",
+        }
+    }
+
+    /// Appends the line of an access. False if the form has none for it.
+    pub(super) fn encode(self, access: &Access, line: &mut Vec<u8>, written: &mut Written) -> bool {
+        let Access { time_ns, key, size_bytes, ttl_seconds, kind } = *access;
+        let told = match self {
+            Self::Plain { ttl } => {
+                written.ttls_left_out += u64::from(ttl_seconds.is_some() && !ttl);
+                push_seconds(time_ns, line);
+                let rest = write!(line, ",{key},{},{size_bytes}", operation(kind));
+                rest.and_then(|()| if ttl { write!(line, ",{}", ttl_seconds.unwrap_or(0)) } else { Ok(()) })
+            }
+            Self::Webcachesim if kind == AccessKind::Delete => {
+                written.deletes_left_out += 1;
+                return false;
+            }
+            Self::Webcachesim => {
+                written.sets_as_gets += u64::from(kind == AccessKind::Set);
+                written.ttls_left_out += u64::from(ttl_seconds.is_some());
+                written.times_cut += u64::from(!time_ns.is_multiple_of(SECOND_NS));
+                write!(line, "{} {key} {size_bytes}", time_ns / SECOND_NS)
+            }
+        };
+        told.expect("memory takes every byte");
+        line.push(b'\n');
+        true
+    }
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn operation(kind: AccessKind) -> &'static str {
+    match kind {
+        AccessKind::Get => "GET",
+        AccessKind::Set => "SET",
+        AccessKind::Delete => "DELETE",
+    }
+}
+
+/// Seconds with as many decimals as they need.
+fn push_seconds(time_ns: u64, line: &mut Vec<u8>) {
+    let (seconds, below) = (time_ns / SECOND_NS, time_ns % SECOND_NS);
+    let told = if below == 0 { write!(line, "{seconds}") } else { write!(line, "{seconds}.{below:09}") };
+    told.expect("memory takes every byte");
+    if below > 0 {
+        let end = line.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1);
+        line.truncate(end);
+    }
+}

@@ -1,0 +1,152 @@
+//! Traces as accesses, seen from outside.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failed unwrap is a failed test; the exception in clippy.toml covers test functions only"
+)]
+
+use std::path::{Path, PathBuf};
+
+use flashwright_workload::trace::{
+    Access, AccessKind, OnBadRow, OpenOptions, ReadReport, TraceError, ZeroSize, open,
+};
+use tempfile::TempDir;
+
+fn write(folder: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn drain(path: &Path, options: &OpenOptions) -> Result<(Vec<Access>, ReadReport), TraceError> {
+    let mut trace = open(&[path], None, options)?;
+    let (mut all, mut batch) = (Vec::new(), Vec::new());
+    while trace.next_batch(&mut batch)? {
+        all.extend_from_slice(&batch);
+    }
+    assert!(batch.is_empty());
+    assert_eq!(trace.report().accesses, all.len() as u64);
+    Ok((all, trace.report().clone()))
+}
+
+fn read(text: &str, options: &OpenOptions) -> Result<(Vec<Access>, ReadReport), TraceError> {
+    let folder = tempfile::tempdir().unwrap();
+    drain(&write(&folder, "trace.csv", text.as_bytes()), options)
+}
+
+const PLAIN: &str = "ts,key,op,size\n0.5,7,GET,100\n1,abc,SET,200\n1,07,DELETE,0\n";
+
+#[test]
+fn rows_become_accesses() {
+    let (accesses, report) = read(PLAIN, &OpenOptions::default()).unwrap();
+    let first =
+        Access { time_ns: 500_000_000, key: 7, size_bytes: 100, ttl_seconds: None, kind: AccessKind::Get };
+    assert_eq!(accesses[0], first);
+    assert_eq!((accesses[1].size_bytes, accesses[1].kind), (200, AccessKind::Set));
+    assert_eq!((accesses[2].size_bytes, accesses[2].kind), (0, AccessKind::Delete));
+    assert_ne!(accesses[2].key, 7, "07 is another key than 7");
+    assert_eq!((report.rows, report.bad_rows, report.zero_sizes), (3, 0, 0));
+    assert!(report.has_time && report.messages.is_empty());
+}
+
+#[test]
+fn a_repeated_row_is_several_accesses_and_a_limit_cuts_it() {
+    let text = "op_time,key,key_size,op,op_count,size\n5,a,1,GET,5000,10\n6,b,1,SET,2,20\n";
+    let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
+    assert_eq!((accesses.len(), report.rows), (5002, 2));
+    assert!(accesses[..5000].iter().all(|access| access.key == accesses[0].key));
+    for limit in [0, 1, 4096, 4999, 5001] {
+        let (cut, _) = read(text, &OpenOptions { limit: Some(limit), ..OpenOptions::default() }).unwrap();
+        assert_eq!(cut, accesses[..limit as usize]);
+    }
+}
+
+#[test]
+fn without_times_accesses_are_numbered() {
+    let (accesses, report) = read("key,op,size\n1,GET,1\n2,GET,1\n", &OpenOptions::default()).unwrap();
+    assert_eq!([accesses[0].time_ns, accesses[1].time_ns], [0, 1_000_000]);
+    assert!(!report.has_time);
+}
+
+#[test]
+fn wrong_rows_are_skipped_counted_and_told() {
+    let text = "ts,key,op,size\n0,1,GET,1\n1,2,GIT,1\n2,3,GET,x\n3,4,GET,1\n";
+    let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
+    assert_eq!(accesses.iter().map(|access| access.key).collect::<Vec<_>>(), [1, 4]);
+    assert_eq!((report.rows, report.bad_rows), (4, 2));
+    assert!(report.messages[0].ends_with("trace.csv: row 3: `GIT` is no known operation; skipped"));
+    let limited = read(text, &OpenOptions { bad_rows_limit: 1, ..OpenOptions::default() });
+    let told = limited.unwrap_err().to_string();
+    assert!(told.contains("row 4: column `size` is `x`") && told.contains("the first: "), "{told}");
+    let stopped = read(text, &OpenOptions { on_bad_row: OnBadRow::Stop, ..OpenOptions::default() });
+    let told = stopped.unwrap_err().to_string();
+    assert!(told.ends_with("row 3: `GIT` is no known operation; stopped there"), "{told}");
+}
+
+#[test]
+fn what_came_before_an_error_is_handed_out_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(&folder, "trace.csv", b"ts,key,op,size\n0,1,GET,1\n1,2,GIT,1\n");
+    let options = OpenOptions { on_bad_row: OnBadRow::Stop, ..OpenOptions::default() };
+    let mut trace = open(&[path], None, &options).unwrap();
+    let mut batch = Vec::new();
+    assert!(trace.next_batch(&mut batch).unwrap());
+    assert_eq!(batch.len(), 1);
+    assert!(matches!(trace.next_batch(&mut batch), Err(TraceError::BadRow { row: 3, .. })));
+    assert!(!trace.next_batch(&mut batch).unwrap(), "an error is told once");
+}
+
+#[test]
+fn objects_without_bytes_are_skipped_kept_or_sized() {
+    let text = "ts,key,op,size\n0,1,GET,0\n1,2,GET,1\n";
+    let of = |zero_size| read(text, &OpenOptions { zero_size, ..OpenOptions::default() }).unwrap();
+    let sizes = |accesses: Vec<Access>| accesses.iter().map(|access| access.size_bytes).collect::<Vec<_>>();
+    let (accesses, report) = of(ZeroSize::Skip);
+    assert_eq!((sizes(accesses), report.zero_sizes, report.bad_rows), (vec![1], 1, 0));
+    assert!(report.messages[0].ends_with("row 2: the size is 0; skipped"));
+    let (accesses, report) = of(ZeroSize::As(9));
+    assert_eq!((sizes(accesses), report.zero_sizes, report.messages.len()), (vec![9, 1], 1, 0));
+    assert_eq!(sizes(of(ZeroSize::Keep).0), [0, 1]);
+}
+
+#[test]
+fn time_that_goes_back_stands_still_or_stops() {
+    let text = "ts,key,op,size\n5,1,GET,1\n3,2,GET,1\n6,3,GET,1\n";
+    let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
+    let seconds: Vec<_> = accesses.iter().map(|access| access.time_ns / 1_000_000_000).collect();
+    assert_eq!((seconds, report.backward_times), (vec![5, 5, 6], 1));
+    let told = &report.messages[0];
+    assert!(
+        told.ends_with("row 3: the time is 2000000000 ns before the row before; taken for that one's"),
+        "{told}"
+    );
+    let stopped = read(text, &OpenOptions { on_bad_row: OnBadRow::Stop, ..OpenOptions::default() });
+    assert!(matches!(stopped, Err(TraceError::BadRow { row: 3, .. })));
+}
+
+#[test]
+fn a_torn_archive_says_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let text: String = (0..50_000u64).map(|i| format!("{i},{},GET,10\n", i * i % 7919)).collect();
+    let whole = zstd::encode_all(format!("ts,key,op,size\n{text}").as_bytes(), 3).unwrap();
+    let path = write(&folder, "trace.csv.zst", &whole[..whole.len() / 2]);
+    let told = drain(&path, &OpenOptions::default()).unwrap_err().to_string();
+    assert!(told.contains("after row ") && told.contains("its zstd data cannot be read"), "{told}");
+}
+
+#[test]
+fn what_is_no_trace_is_refused_with_the_names_of_formats() {
+    let options = OpenOptions::default();
+    let told = read("some text\nof no kind\n", &options).unwrap_err().to_string();
+    assert!(told.contains("looks like none of the formats") && told.contains("oracle-general"), "{told}");
+    let told = open(&["x"], Some("orcale"), &options).err().unwrap().to_string();
+    assert!(told.starts_with("there is no trace format `orcale`: the formats are auto, plain, "), "{told}");
+    assert!(matches!(open(&["no such file"], None, &options), Err(TraceError::Open { .. })));
+    assert!(matches!(read("", &options), Err(TraceError::Empty { .. })));
+}
+
+#[test]
+fn a_header_that_lacks_a_column_is_told() {
+    let told = read("ts,key,size\n0,1,2\n", &OpenOptions::default()).unwrap_err().to_string();
+    assert!(told.ends_with("trace.csv: the header names no column `op`"), "{told}");
+}

@@ -1,0 +1,157 @@
+//! Every format's decoder on bytes that nobody wrote for it.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failed unwrap is a failed test; the exception in clippy.toml covers test functions only"
+)]
+
+use flashwright_workload::trace::{AccessKind, FORMATS, OpenOptions, PageSize, TraceError, ZeroSize, open};
+use proptest::prelude::*;
+
+/// Accesses after which a trace of few bytes has asked for more than is worth waiting for: a row may well ask for a
+/// million pages.
+const ENOUGH: u64 = 20_000;
+/// Accesses in a batch: what a reader holds does not grow with what a row asks for.
+const LARGEST_BATCH: usize = 4096;
+
+/// Reads bytes to the end. What is handed out keeps the promises of `Access`, or the error names the file.
+fn read(bytes: &[u8], format: Option<&str>, page: Option<PageSize>) -> Result<u64, TraceError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bytes");
+    std::fs::write(&path, bytes).unwrap();
+    let options = OpenOptions { page, limit: Some(ENOUGH), ..OpenOptions::default() };
+    let mut trace = open(&[&path], format, &options)?;
+    let (mut batch, mut last_ns, mut accesses) = (Vec::new(), 0, 0);
+    while trace.next_batch(&mut batch)? {
+        assert!(!batch.is_empty() && batch.len() <= LARGEST_BATCH);
+        for access in &batch {
+            assert!(access.time_ns >= last_ns, "time goes on");
+            assert!(access.size_bytes > 0 || access.kind == AccessKind::Delete, "{access:?}");
+            last_ns = access.time_ns;
+        }
+        accesses += batch.len() as u64;
+    }
+    let report = trace.report();
+    assert_eq!(report.accesses, accesses);
+    let troubles = report.bad_rows + report.zero_sizes + report.backward_times;
+    assert!(report.messages.len() as u64 <= troubles && (troubles == 0 || !report.messages.is_empty()));
+    Ok(accesses)
+}
+
+fn read_as_all(bytes: &[u8]) {
+    for page in [None, Some(PageSize::Bytes(1))] {
+        for format in FORMATS.map(|format| Some(format.name)).into_iter().chain([None]) {
+            if let Err(error) = read(bytes, format, page) {
+                assert!(error.to_string().contains("bytes"), "{error} names the file");
+            }
+        }
+    }
+}
+
+/// What rows are made of, so that some of it reads.
+fn fragment() -> impl Strategy<Value = Vec<u8>> {
+    let words: Vec<&[u8]> = vec![
+        b"0",
+        b"1",
+        b"7",
+        b"4096",
+        b"-1",
+        b"18446744073709551615",
+        b"99999999999999999999",
+        b"1.5",
+        b",",
+        b",",
+        b" ",
+        b"\n",
+        b"\n",
+        b"\r\n",
+        b"GET",
+        b"SET",
+        b"get",
+        b"delete",
+        b"Read",
+        b"w",
+        b"hm",
+        b"*",
+        b"ts,key,op,size\n",
+        b"key,op,size,op_count,key_size,ttl\n",
+        b"op_time,block_id,io_size,io_offset,op_name\n",
+        b"timestamp,cacheKey,OpType,objectSize\n",
+        b"getChunkData.Permanent",
+        b"{\"timestamp\": ",
+        b"\"hash_ids\": [",
+        b"]}",
+        b"\0",
+        b"\x1f\x8b",
+        b"\x28\xb5\x2f\xfd",
+        b"\xfd7zXZ\0",
+    ];
+    prop_oneof![
+        8 => proptest::sample::select(words).prop_map(<[u8]>::to_vec),
+        1 => proptest::collection::vec(any::<u8>(), 1..40),
+    ]
+}
+
+/// A good row of each text format.
+const ROWS: [&str; 10] = [
+    "1,7,GET,100",
+    "op_time,key,key_size,op,op_count,size\n1,7,20,GET,2,100",
+    "1,k,1,1000,1000,300,-1,-1,60,1,0,0",
+    "op_time,block_id,io_size,io_offset,op_name\n1,b,4096,8192,getChunkData.X",
+    "1,k,2,100,1,get,0",
+    "1 7 100",
+    "128166372003061629,hm,1,Read,383496000,8192,1331",
+    "0,20941264,8192,W,0.551706",
+    "230027 8 0 12",
+    "{\"timestamp\": 1, \"hash_ids\": [1, 2]}",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn fragments_of_rows_never_panic(parts in proptest::collection::vec(fragment(), 0..60)) {
+        read_as_all(&parts.concat());
+    }
+
+    #[test]
+    fn any_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        read_as_all(&bytes);
+    }
+
+    #[test]
+    fn a_good_row_with_a_byte_changed_never_panics(row in 0..ROWS.len(), at in any::<usize>(), byte in any::<u8>()) {
+        let mut bytes = ROWS[row].as_bytes().to_vec();
+        let at = at % bytes.len();
+        bytes[at] = byte;
+        read_as_all(&bytes);
+    }
+}
+
+#[test]
+fn the_good_rows_are_good() {
+    for row in ROWS {
+        let names = FORMATS.map(|format| format.name);
+        let reads = |name: &&str| matches!(read(row.as_bytes(), Some(name), None), Ok(1..));
+        assert!(names.iter().any(reads), "{row} is read by none");
+    }
+}
+
+#[test]
+fn a_row_that_asks_for_a_million_pages_is_handed_out_in_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.csv");
+    std::fs::write(&path, "0,hm,0,Read,0,4294967295,1\n").unwrap();
+    let options = OpenOptions {
+        page: Some(PageSize::Bytes(4096)),
+        zero_size: ZeroSize::Keep,
+        ..OpenOptions::default()
+    };
+    let mut trace = open(&[&path], Some("msr"), &options).unwrap();
+    let (mut batch, mut accesses) = (Vec::new(), 0);
+    while trace.next_batch(&mut batch).unwrap() {
+        assert!(batch.len() <= LARGEST_BATCH);
+        accesses += batch.len();
+    }
+    assert_eq!(accesses, 1 << 20);
+}
