@@ -19,6 +19,7 @@ const QUEUE: usize = 2;
 pub(super) struct Seat {
     policy: String,
     size_bytes: u64,
+    is_flash: bool,
     /// What a request costs, roughly: see [`Named::cost`].
     cost: u32,
     simulator: Box<dyn Simulator>,
@@ -30,8 +31,9 @@ impl Seat {
         Self {
             policy: named.to_string(),
             size_bytes,
+            is_flash: named.is_flash(),
             cost: named.cost(),
-            simulator: named.simulator(size_bytes, &plan.settings),
+            simulator: named.simulator(size_bytes, plan),
             warmed: Warmed::new(plan.warmup),
         }
     }
@@ -42,7 +44,7 @@ impl Seat {
 
     pub(super) fn into_row(self) -> Row {
         let counts = self.warmed.counted(&self.total());
-        Row { policy: self.policy, size_bytes: self.size_bytes, counts }
+        Row { policy: self.policy, size_bytes: self.size_bytes, counts, is_flash: self.is_flash }
     }
 
     fn total(&self) -> Counts {

@@ -6,6 +6,7 @@
 //! [`policies`] is the table of names; [`report`] says what came of it.
 
 mod crew;
+mod designs;
 mod numbered;
 pub mod policies;
 pub mod report;
@@ -18,6 +19,7 @@ use policy::UnknownName;
 use policy::simulate::{Access, Counts};
 use workload::trace::{Accesses, ReadReport, TraceError};
 
+pub use designs::{Design, FlashSettings};
 pub use numbered::Totals;
 pub use policies::Named;
 pub use policy::simulate::{RuleBook, Settings, SizeOnHit};
@@ -38,6 +40,8 @@ pub struct Plan {
     pub sizes: Vec<Size>,
     /// Rules that are common to all.
     pub settings: Settings,
+    /// What the flash caches are made of.
+    pub flash: FlashSettings,
     /// What is left out at the beginning.
     pub warmup: Warmup,
     /// Every object has the size of its first request for ever.
@@ -79,6 +83,8 @@ pub struct Row {
     pub size_bytes: u64,
     /// Counts after warming up.
     pub counts: Counts,
+    /// It is a model of a flash cache: what it wrote was counted.
+    pub is_flash: bool,
 }
 
 /// Why nothing was simulated.

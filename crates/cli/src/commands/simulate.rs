@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use bench::bar::{Bar, Unit};
 use bench::run::stop::Stop;
 use bench::simulate::policies::POLICIES;
-use bench::simulate::{self, Named, Plan, Size, Warmup, report};
+use bench::simulate::{self, FlashSettings, Named, Plan, Size, Warmup, report};
 use bench::simulate::{OnBadRow, OpenOptions, PageSize, RuleBook, Settings, SizeOnHit, ZeroSize, open};
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -72,7 +72,39 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     #[command(flatten)]
+    flash: FlashArguments,
+    #[command(flatten)]
     common: Common,
+}
+
+/// What flash caches are made of.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Flash caches")]
+struct FlashArguments {
+    /// DRAM before the flash: an LRU whose victims go to flash
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = quantity::bytes)]
+    dram: u64,
+    /// log: bytes of that DRAM that a byte of flash takes for the index
+    #[arg(long, value_name = "RATIO", default_value_t = 0.0)]
+    index_ratio: f64,
+    /// Bytes that every object takes besides its own
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    object_overhead: u32,
+    /// Larger objects are taken to be as large as this, overhead included
+    #[arg(long, value_name = "BYTES", default_value_t = u32::MAX, hide_default_value = true)]
+    object_limit: u32,
+    /// A block [default: log 256KiB; others 64MiB, or a 256th of the cache if that is less]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    block_size: Option<u64>,
+    /// set-associative: a set
+    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = quantity::bytes)]
+    set_size: u64,
+    /// RIPQ: insertion points
+    #[arg(long, value_name = "K", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=250))]
+    insertion_points: u8,
+    /// blockcache: segments
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=250))]
+    segments: u8,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -135,10 +167,32 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         policies: policies.map_err(|error| error.to_string())?,
         sizes: arguments.size.clone(),
         settings,
+        flash: arguments.flash.settings()?,
         warmup: arguments.warmup,
         first_size: arguments.first_size,
         threads: arguments.threads.unwrap_or_else(cores),
     })
+}
+
+impl FlashArguments {
+    fn settings(&self) -> Result<FlashSettings, String> {
+        if !(0.0..1.0).contains(&self.index_ratio) {
+            return Err(format!("--index-ratio {} is no share: it is from 0 to 1", self.index_ratio));
+        }
+        if self.block_size == Some(0) || self.set_size == 0 || self.object_limit == 0 {
+            return Err("blocks, sets and objects have at least a byte".to_owned());
+        }
+        Ok(FlashSettings {
+            dram_bytes: self.dram,
+            index_ratio: self.index_ratio,
+            object_overhead_bytes: self.object_overhead,
+            object_at_most_bytes: self.object_limit,
+            block_bytes: self.block_size,
+            set_bytes: self.set_size,
+            insertion_points: self.insertion_points,
+            segments: self.segments,
+        })
+    }
 }
 
 fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
