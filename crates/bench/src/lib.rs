@@ -2,7 +2,8 @@
 //!
 //! [`config`] reads what to run and makes a plan of it, [`run`] does it, [`consistency`] judges what was found on the way,
 //! and [`report`] says how it went. [`environment`] and [`progress`] are what the report and the user want to know besides;
-//! [`bar`] shows how far anything is.
+//! [`bar`] shows how far anything is, and [`picture`] makes a file of what was
+//! drawn.
 //!
 //! [`session`] ties them together. [`simulate`] is for policies alone: hit ratios over a trace. [`drive`] is for a drive alone: looking at it, trimming, filling and watching it.
 //!
@@ -14,6 +15,7 @@ pub mod config;
 pub mod consistency;
 pub mod drive;
 pub mod environment;
+pub mod picture;
 pub mod progress;
 pub mod report;
 pub mod run;

@@ -52,6 +52,8 @@ fn snapshot() -> Snapshot {
         items: Some(1_000),
         puts: Some(2_000),
         puts_stored: Some(1_900),
+        put_ends: vec![("stored", 1_900), ("clean", 88), ("rejected_worn_out", 12)],
+        lost: Some(3),
         logical_bytes: Some(1 << 30),
         waiting_bytes: Some(0),
         host_bytes: Some(3 << 29),
@@ -70,7 +72,9 @@ fn snapshot() -> Snapshot {
         slab_evictions: Some((3_027, 13)),
         ..DramCounts::default()
     };
-    Snapshot { dram, flash: Some(flash), details: vec![("navy_bc_items".into(), 5.0)] }
+    let insert_ends =
+        vec![("stored", 2_559_000), ("present", 0), ("dropped_overtaken", 6), ("rejected_too_large", 170)];
+    Snapshot { dram, flash: Some(flash), insert_ends, details: vec![("navy_bc_items".into(), 5.0)] }
 }
 
 fn instance() -> InstanceReport {
@@ -234,6 +238,28 @@ fn instances_add_up() {
     assert_eq!(both.snapshot.dram.items, Some(2 * 96_995));
     assert!((both.seconds - 10.0).abs() < 1e-9, "they ran side by side");
     assert_eq!(both.snapshot.flash.unwrap().media_bytes, None);
+}
+
+#[test]
+fn each_insert_and_each_offer_to_flash_is_told_with_how_it_ended() {
+    let expected = "
+== How Inserts Ended ==
+RAM inserts   : 2,559,000 stored, 6 dropped: overtaken, 170 rejected: too large
+NVM inserts   : 1,900 stored, 88 clean, 12 rejected: worn out
+NVM lost items: 3, to failed writes or damage
+";
+    let text = results(&instance(), TextOptions::default());
+    assert!(text.contains(expected), "{text}");
+    let rendered = json::render(&report(instance()));
+    assert_eq!(rendered["totals"]["insert_ends"]["present"], 0);
+    assert_eq!(rendered["totals"]["flash_put_ends"]["rejected_worn_out"], 12);
+    assert_eq!(rendered["totals"]["flash_items_lost"], 3);
+
+    let mut silent = instance();
+    silent.snapshot.insert_ends.clear();
+    let both = totals(&[instance(), instance(), silent]);
+    assert_eq!(both.snapshot.flash.unwrap().put_ends[2], ("rejected_worn_out", 36));
+    assert!(both.snapshot.insert_ends.is_empty(), "what one does not tell, the sum does not");
 }
 
 struct Frozen(Counts);

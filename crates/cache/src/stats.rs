@@ -87,10 +87,24 @@ pub struct InsertStats {
 }
 
 impl InsertStats {
+    /// Each end by its name in reports, `stored` first.
+    #[must_use]
+    pub fn ends(&self) -> [(&'static str, u64); 7] {
+        [
+            ("stored", self.stored),
+            ("present", self.present),
+            ("dropped_overtaken", self.overtaken),
+            ("rejected_too_large", self.rejected_too_large),
+            ("rejected_key_length", self.rejected_key_length),
+            ("rejected_all_pinned", self.rejected_all_pinned),
+            ("rejected_no_such_pool", self.rejected_no_such_pool),
+        ]
+    }
+
     /// Inserts that ended.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.stored + self.overtaken + self.present + self.rejected()
+        self.ends().iter().map(|(_, count)| count).sum()
     }
 
     /// Inserts that were refused, for whatever reason.
@@ -125,6 +139,13 @@ pub struct FlashStats {
 }
 
 impl FlashStats {
+    /// Items that were stored and then lost to failed writes or damage, as far as they could be counted.
+    #[must_use]
+    pub fn lost_items(&self) -> u64 {
+        let soc = self.soc.as_ref().map_or(0, |soc| soc.lost_items);
+        soc + self.regions.as_ref().map_or(0, |regions| regions.items_lost)
+    }
+
     /// Of [`PutStats::logical_bytes`], those that wait in memory to be written.
     #[must_use]
     pub fn waiting_bytes(&self) -> u64 {

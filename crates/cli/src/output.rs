@@ -81,6 +81,17 @@ impl Common {
         write_file(file, words.as_bytes())
     }
 
+    /// Writes what has been found so far into the result's file, if there is one: whatever ends the rest, this stays.
+    pub fn keep(&self, command: &str, config: &Value, so_far: Finding) -> Result<(), String> {
+        if self.json.as_deref() == Some(Path::new("-")) {
+            return Ok(());
+        }
+        let Finding { result, mut failures, .. } = so_far;
+        failures.push("unfinished".to_owned());
+        let written = self.write_json(&self.envelope(command, config, result, &failures));
+        written.map_err(|error| error.to_string())
+    }
+
     /// Prints and writes what was found.
     pub fn conclude(&self, command: &str, config: &Value, found: Result<Finding, String>) -> ExitCode {
         let Finding { result, text, failures } = match found {

@@ -110,11 +110,14 @@ fn instances_share_a_file_and_keep_to_their_parts() {
 fn an_output_that_cannot_be_written_is_found_before_the_run() {
     let (_directory, file) = config("small.json", SMALL);
     for flag in ["--json", "--plot", "--progress-stats-file"] {
-        let output = flashwright(&["bench", &file, flag, "/nowhere/at/all"]);
+        let output = flashwright(&["bench", &file, flag, "/nowhere/at/all.svg"]);
         assert_eq!(output.status.code(), Some(2));
-        assert!(err(&output).contains("writing /nowhere/at/all: "), "{}", err(&output));
+        assert!(err(&output).contains("writing /nowhere/at/all.svg: "), "{}", err(&output));
         assert!(!out(&output).contains("Test Results"));
     }
+    let output = flashwright(&["bench", &file, "--plot", "run.pdf"]);
+    assert_eq!((output.status.code(), out(&output)), (Some(2), String::new()));
+    assert_eq!(err(&output), "error: run.pdf: a picture's name ends in .svg or .png\n");
 }
 
 #[test]
@@ -140,6 +143,10 @@ fn a_run_can_be_drawn() {
         assert!(picture.contains(words), "{words} is missing");
     }
     assert!(!picture.contains("NaN") && !picture.contains("inf"), "every coordinate is a number");
+    let pixels = directory.path().join("run.png");
+    let output = flashwright(&["bench", &file, "--quiet", "--plot", pixels.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(std::fs::read(pixels).unwrap().starts_with(b"\x89PNG\r\n"));
 }
 
 #[test]
@@ -337,5 +344,8 @@ fn a_study_whose_result_cannot_be_written_does_not_run() {
     assert_eq!((refused.status.code(), out(&refused).as_str()), (Some(2), ""), "{}", err(&refused));
     let made = said(&[]);
     assert_eq!(made.status.code(), Some(0), "{}", err(&made));
-    assert!(out(&made).contains("1081.1") && directory.path().join("figures/fdp-table2.svg").exists());
+    assert!(out(&made).contains("1081.1"), "{}", out(&made));
+    for picture in ["fdp-table2.svg", "fdp-table2.png"] {
+        assert!(directory.path().join("figures").join(picture).exists(), "{picture}");
+    }
 }

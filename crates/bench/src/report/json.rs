@@ -7,6 +7,7 @@ use super::{RunReport, totals};
 use crate::run::InstanceReport;
 use crate::run::latency::{Histogram, Timed};
 use crate::run::stop::StopReason;
+use crate::run::target::End;
 use crate::run::worker::SAMPLE_EVERY;
 
 /// The result of a run.
@@ -39,7 +40,10 @@ fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
     }
     fields.insert("latency_ns".to_owned(), latencies(report));
     fields.insert("counts".to_owned(), counts(report));
+    fields.insert("insert_ends".to_owned(), ends(&report.snapshot.insert_ends));
     if let Some(flash) = &report.snapshot.flash {
+        fields.insert("flash_put_ends".to_owned(), ends(&flash.put_ends));
+        fields.insert("flash_items_lost".to_owned(), flash.lost.into());
         fields.insert("flash_buffered".to_owned(), flash.buffered.into());
         fields.insert("flash_recovered".to_owned(), flash.recovered.into());
         let given = |(consumer, handle): &(String, u16)| json!({ "consumer": consumer, "handle": handle });
@@ -56,6 +60,10 @@ fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
     fields.insert("inconsistencies_found".to_owned(), found.collect());
     fields.insert("warnings".to_owned(), json!(warnings));
     Value::Object(fields)
+}
+
+fn ends(ends: &[End]) -> Value {
+    ends.iter().map(|(name, count)| ((*name).to_owned(), Value::from(*count))).collect()
 }
 
 /// Whole numbers as such: counters are read by scripts that expect them so.

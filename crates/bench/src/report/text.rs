@@ -9,7 +9,7 @@ use super::RunReport;
 use crate::run::InstanceReport;
 use crate::run::counts::{Counts, ratio};
 use crate::run::latency::Histogram;
-use crate::run::target::{ClassUse, FlashCounts, Snapshot};
+use crate::run::target::{ClassUse, End, FlashCounts, Snapshot};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 const PERCENTILES: [(&str, f64); 8] = [
@@ -51,10 +51,40 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
     }
     out += "\n== Throughput Stats ==\n";
     out += &throughput(&report.counts, report.seconds);
+    out += &how_inserts_ended(&report.snapshot);
     if let Some(trace) = &report.trace {
         out += &generator(trace);
     }
     out
+}
+
+/// Each insert and each offer to flash ended as one of these; nothing is dropped without a word.
+fn how_inserts_ended(snapshot: &Snapshot) -> String {
+    let mut out = String::new();
+    let mut told = |name: &str, ends: &[End]| {
+        let worth_telling = ends.iter().filter(|(name, count)| *count > 0 || *name == "stored");
+        let words: Vec<String> =
+            worth_telling.map(|(name, count)| format!("{} {}", grouped(*count), end_words(name))).collect();
+        if !words.is_empty() {
+            line(&mut out, format_args!("{name:14}: {}", words.join(", ")));
+        }
+    };
+    told("RAM inserts", &snapshot.insert_ends);
+    if let Some(flash) = &snapshot.flash {
+        told("NVM inserts", &flash.put_ends);
+        if let Some(lost) = flash.lost.filter(|lost| *lost > 0) {
+            line(&mut out, format_args!("NVM lost items: {}, to failed writes or damage", grouped(lost)));
+        }
+    }
+    if out.is_empty() { out } else { format!("\n== How Inserts Ended ==\n{out}") }
+}
+
+/// `rejected_too_large` as `rejected: too large`.
+fn end_words(name: &str) -> String {
+    let why =
+        |verb: &str| name.strip_prefix(verb).map(|why| format!("{verb}: {}", why.trim_start_matches('_')));
+    let words = why("rejected").or_else(|| why("dropped")).unwrap_or_else(|| name.to_owned());
+    words.replace('_', " ")
 }
 
 /// How reading the trace went, in CacheBench's words, and the first rows that could not be read.

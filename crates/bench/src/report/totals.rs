@@ -3,7 +3,7 @@
 use workload::trace::ReplayStats;
 
 use crate::run::InstanceReport;
-use crate::run::target::{DramCounts, FlashCounts, Snapshot};
+use crate::run::target::{DramCounts, End, FlashCounts, Snapshot};
 
 /// All instances together. What one of them does not know, the sum does not know either.
 ///
@@ -41,7 +41,8 @@ fn add_snapshots(a: &Snapshot, b: &Snapshot) -> Snapshot {
         (one, other) => one.clone().or_else(|| other.clone()),
     };
     // Details and usage by pool belong to one cache.
-    Snapshot { dram: add_dram(&a.dram, &b.dram), flash, details: Vec::new() }
+    let insert_ends = add_ends(&a.insert_ends, &b.insert_ends);
+    Snapshot { dram: add_dram(&a.dram, &b.dram), flash, insert_ends, details: Vec::new() }
 }
 
 fn add_dram(a: &DramCounts, b: &DramCounts) -> DramCounts {
@@ -69,6 +70,8 @@ fn add_flash(a: &FlashCounts, b: &FlashCounts) -> FlashCounts {
         puts_clean: add(a.puts_clean, b.puts_clean),
         puts_overtaken: add(a.puts_overtaken, b.puts_overtaken),
         puts_expired: add(a.puts_expired, b.puts_expired),
+        put_ends: add_ends(&a.put_ends, &b.put_ends),
+        lost: add(a.lost, b.lost),
         evictions: add(a.evictions, b.evictions),
         deletes: add(a.deletes, b.deletes),
         logical_bytes: add(a.logical_bytes, b.logical_bytes),
@@ -95,6 +98,12 @@ fn add_flash(a: &FlashCounts, b: &FlashCounts) -> FlashCounts {
 
 fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     Some(a? + b?)
+}
+
+/// Ends that one of them does not tell, the sum does not tell either.
+fn add_ends(a: &[End], b: &[End]) -> Vec<End> {
+    let in_b = |name: &str| b.iter().find(|(of, _)| *of == name).map(|(_, count)| *count);
+    a.iter().filter_map(|(name, count)| Some((*name, count + in_b(name)?))).collect()
 }
 
 fn add_pairs(a: Option<(u64, u64)>, b: Option<(u64, u64)>) -> Option<(u64, u64)> {

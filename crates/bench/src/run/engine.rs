@@ -162,7 +162,12 @@ impl Target for EngineTarget {
 
     fn snapshot(&self) -> Snapshot {
         let stats = self.cache.stats();
-        Snapshot { dram: dram(&stats), flash: self.flash(&stats), details: details(&stats) }
+        Snapshot {
+            dram: dram(&stats),
+            flash: self.flash(&stats),
+            insert_ends: stats.inserts.ends().to_vec(),
+            details: details(&stats),
+        }
     }
 }
 
@@ -213,6 +218,8 @@ impl EngineTarget {
             puts_clean: Some(flash.puts.clean),
             puts_overtaken: Some(flash.puts.overtaken),
             puts_expired: Some(flash.puts.rejected_expired),
+            put_ends: flash.puts.ends().to_vec(),
+            lost: Some(flash.lost_items()),
             evictions: both(|soc| soc.evictions, |regions| regions.evictions),
             deletes: both(|soc| soc.removes, |regions| regions.forgotten),
             logical_bytes: Some(flash.puts.logical_bytes),

@@ -87,9 +87,14 @@ pub struct Snapshot {
     pub dram: DramCounts,
     /// Flash; `None` where there is none.
     pub flash: Option<FlashCounts>,
+    /// How inserts into DRAM ended, each as exactly one of these; empty where the target does not tell.
+    pub insert_ends: Vec<End>,
     /// Everything else a target counts, for `printNvmCounters` and the JSON: name and value.
     pub details: Vec<(String, f64)>,
 }
+
+/// A way for an insert to end, by its name (`stored`, `rejected_too_large`), and how many did.
+pub type End = (&'static str, u64);
 
 /// DRAM's counters.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -150,6 +155,10 @@ pub struct FlashCounts {
     pub puts_overtaken: Option<u64>,
     /// Of them, expired.
     pub puts_expired: Option<u64>,
+    /// How the items offered ended, each as exactly one of these; empty where the target does not tell.
+    pub put_ends: Vec<End>,
+    /// Of those stored, items that were lost to failed writes or damage.
+    pub lost: Option<u64>,
     /// Items that left.
     pub evictions: Option<u64>,
     /// Deletes that reached flash.

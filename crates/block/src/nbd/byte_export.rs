@@ -6,9 +6,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use device::{Completion, ErrorKind, IoBuffer, IoError, IoSlice, Outcome};
+use device::{ErrorKind, IoBuffer, IoError, IoSlice};
 
-use super::export::{Context, Export, Extent, Operation, Shape};
+use super::export::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 use super::ranges::{Access, Ranges};
 
 /// Serves an export to clients that know nothing of its blocks.
@@ -36,30 +36,30 @@ impl Export for ByteExport {
         Shape { block_bytes: 1, ..self.inner.blocks.shape() }
     }
 
-    fn submit(&self, operation: Operation, completion: Completion) {
+    fn submit(&self, operation: Operation, caller: Caller) {
         let inner = &self.inner;
         match operation {
-            Operation::Read { offset, buffer } => inner.read(offset, buffer, completion),
+            Operation::Read { offset, len } => inner.read(offset, len, caller),
             Operation::Write { offset, data, durable } if inner.is_aligned(offset, data.len() as u64) => {
                 let touched = offset..offset + data.len() as u64;
-                inner.submit_sharing(touched, Operation::Write { offset, data, durable }, completion);
+                inner.submit_sharing(touched, Operation::Write { offset, data, durable }, caller);
             }
-            Operation::Write { offset, data, durable } => inner.patch(offset, data, durable, completion),
+            Operation::Write { offset, data, durable } => inner.patch(offset, data, durable, caller),
             Operation::Zero { offset, len, .. } if inner.is_aligned(offset, len) => {
-                inner.submit_sharing(offset..offset + len, operation, completion);
+                inner.submit_sharing(offset..offset + len, operation, caller);
             }
             Operation::Zero { offset, len, may_trim, only_if_fast, durable } => {
-                inner.zero(offset..offset + len, Zero { may_trim, only_if_fast, durable }, completion);
+                inner.zero(offset..offset + len, Zero { may_trim, only_if_fast, durable }, caller);
             }
             Operation::Trim { offset, len, durable } => {
-                inner.trim(&(offset..offset + len), durable, completion);
+                inner.trim(&(offset..offset + len), durable, caller);
             }
             Operation::Prefetch { offset, len } => {
                 let around = inner.around(offset..offset + len);
                 let (offset, len) = (around.start, around.end - around.start);
-                inner.blocks.submit(Operation::Prefetch { offset, len }, completion);
+                inner.blocks.submit(Operation::Prefetch { offset, len }, caller);
             }
-            Operation::Flush => inner.blocks.submit(Operation::Flush, completion),
+            Operation::Flush => inner.blocks.submit(Operation::Flush, caller),
         }
     }
 
@@ -105,48 +105,44 @@ impl Inner {
         (start < end).then_some(start..end)
     }
 
-    fn submit_sharing(self: &Arc<Self>, touched: Range<u64>, operation: Operation, completion: Completion) {
+    fn submit_sharing(self: &Arc<Self>, touched: Range<u64>, operation: Operation, caller: Caller) {
         let inner = Arc::clone(self);
         self.ranges.enter(touched, Access::Shared, move |visit| {
-            let completion = Completion::new(move |outcome| {
+            let caller = Caller::new(move |answer| {
                 drop(visit);
-                completion.complete(outcome);
+                caller.tell(answer);
             });
-            inner.blocks.submit(operation, completion);
+            inner.blocks.submit(operation, caller);
         });
     }
 
-    fn read(&self, offset: u64, mut buffer: IoBuffer, completion: Completion) {
-        let range = offset..offset + buffer.len() as u64;
-        if self.is_aligned(offset, buffer.len() as u64) {
-            return self.blocks.submit(Operation::Read { offset, buffer }, completion);
+    fn read(&self, offset: u64, len: u32, caller: Caller) {
+        if self.is_aligned(offset, u64::from(len)) {
+            return self.blocks.submit(Operation::Read { offset, len }, caller);
         }
-        let around = self.around(range);
+        let around = self.around(offset..offset + u64::from(len));
         let before = (offset - around.start) as usize;
-        let whole = IoBuffer::zeroed((around.end - around.start) as usize);
-        let cut = Completion::new(move |outcome: Outcome| {
-            completion.complete(outcome.and_then(filled).map(|whole| {
-                let wanted = before..before + buffer.len();
-                buffer.copy_from_slice(&whole[wanted]);
-                Some(buffer)
-            }));
+        let cut = Caller::new(move |answer: Answer| {
+            let wanted = before..before + len as usize;
+            caller.tell(answer.and_then(brought).map(|whole| Some(whole.part(wanted))));
         });
-        self.blocks.submit(Operation::Read { offset: around.start, buffer: whole }, cut);
+        let (offset, len) = (around.start, (around.end - around.start) as u32);
+        self.blocks.submit(Operation::Read { offset, len }, cut);
     }
 
     /// Writes `data` over a part of the blocks that it touches.
-    fn patch(self: &Arc<Self>, offset: u64, data: IoSlice, durable: bool, completion: Completion) {
+    fn patch(self: &Arc<Self>, offset: u64, data: IoSlice, durable: bool, caller: Caller) {
         let range = offset..offset + data.len() as u64;
         let around = self.around(range.clone());
         let inner = Arc::clone(self);
         self.ranges.enter(around.clone(), Access::Alone, move |visit| {
-            let completion = Completion::new(move |outcome| {
+            let caller = Caller::new(move |answer| {
                 drop(visit);
-                completion.complete(outcome);
+                caller.tell(answer);
             });
             let whole = IoBuffer::zeroed((around.end - around.start) as usize);
             let edges = inner.edges(&range);
-            Patch { inner, edges, start: around.start, whole, offset, data, durable, completion }.go_on();
+            Patch { inner, edges, start: around.start, whole, offset, data, durable, caller }.go_on();
         });
     }
 
@@ -159,7 +155,7 @@ impl Inner {
     }
 
     /// Zeros the whole blocks first: should that be refused, nothing was touched.
-    fn zero(self: &Arc<Self>, range: Range<u64>, how: Zero, completion: Completion) {
+    fn zero(self: &Arc<Self>, range: Range<u64>, how: Zero, caller: Caller) {
         let Zero { may_trim, only_if_fast, durable } = how;
         let inside = self.inside(&range);
         let mut steps = Vec::new();
@@ -174,25 +170,25 @@ impl Inner {
             }
         }
         steps.reverse();
-        self.in_turn(steps, completion);
+        self.in_turn(steps, caller);
     }
 
     /// Runs `steps` from the last to the first, each after the one before.
-    fn in_turn(self: &Arc<Self>, mut steps: Vec<Operation>, completion: Completion) {
-        let Some(step) = steps.pop() else { return completion.complete(Ok(None)) };
+    fn in_turn(self: &Arc<Self>, mut steps: Vec<Operation>, caller: Caller) {
+        let Some(step) = steps.pop() else { return caller.tell(Ok(None)) };
         let inner = Arc::clone(self);
-        let then = Completion::new(move |outcome| match outcome {
-            Ok(_) => inner.in_turn(steps, completion),
-            Err(error) => completion.complete(Err(error)),
+        let then = Caller::new(move |answer| match answer {
+            Ok(_) => inner.in_turn(steps, caller),
+            Err(error) => caller.tell(Err(error)),
         });
         ByteExport { inner: Arc::clone(self) }.submit(step, then);
     }
 
     /// Of blocks covered in part nothing can be forgotten.
-    fn trim(self: &Arc<Self>, range: &Range<u64>, durable: bool, completion: Completion) {
-        let Some(inside) = self.inside(range) else { return completion.complete(Ok(None)) };
+    fn trim(self: &Arc<Self>, range: &Range<u64>, durable: bool, caller: Caller) {
+        let Some(inside) = self.inside(range) else { return caller.tell(Ok(None)) };
         let (offset, len) = (inside.start, inside.end - inside.start);
-        self.submit_sharing(inside, Operation::Trim { offset, len, durable }, completion);
+        self.submit_sharing(inside, Operation::Trim { offset, len, durable }, caller);
     }
 }
 
@@ -207,35 +203,34 @@ struct Patch {
     offset: u64,
     data: IoSlice,
     durable: bool,
-    completion: Completion,
+    caller: Caller,
 }
 
 impl Patch {
     fn go_on(mut self) {
         let Some(edge) = self.edges.pop() else { return self.write() };
         let (blocks, block_bytes) = (Arc::clone(&self.inner.blocks), self.inner.block_bytes as usize);
-        let buffer = IoBuffer::zeroed(block_bytes);
-        let then = Completion::new(move |outcome: Outcome| match outcome.and_then(filled) {
-            Err(error) => self.completion.complete(Err(error)),
+        let then = Caller::new(move |answer: Answer| match answer.and_then(brought) {
+            Err(error) => self.caller.tell(Err(error)),
             Ok(block) => {
                 let at = (edge - self.start) as usize;
                 self.whole[at..at + block_bytes].copy_from_slice(&block);
                 self.go_on();
             }
         });
-        blocks.submit(Operation::Read { offset: edge, buffer }, then);
+        blocks.submit(Operation::Read { offset: edge, len: block_bytes as u32 }, then);
     }
 
     fn write(mut self) {
         let at = (self.offset - self.start) as usize;
         self.whole[at..at + self.data.len()].copy_from_slice(&self.data);
         let write = Operation::Write { offset: self.start, data: self.whole.into(), durable: self.durable };
-        self.inner.blocks.submit(write, self.completion);
+        self.inner.blocks.submit(write, self.caller);
     }
 }
 
-fn filled(buffer: Option<IoBuffer>) -> Result<IoBuffer, IoError> {
-    buffer.ok_or_else(|| IoError::new(ErrorKind::Medium, "a read came back without its buffer"))
+fn brought(bytes: Option<IoSlice>) -> Result<IoSlice, IoError> {
+    bytes.ok_or_else(|| IoError::new(ErrorKind::Medium, "a read brought no bytes"))
 }
 
 #[cfg(test)]

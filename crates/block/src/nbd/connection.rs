@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use device::{Clock, Completion, IoBuffer, Outcome};
+use device::{Clock, IoBuffer};
 
-use super::export::{Context, Export, Operation};
+use super::export::{Answer, Caller, Context, Export, Operation};
 use super::handshake::{Agreed, Handshake, Offer, Step, context_id};
 use super::intake::{Intake, Next};
 use super::link::{Frame, Link, Payload, Until};
@@ -66,7 +66,11 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>) -> End {
     let has_contexts = !agreed.contexts.is_empty();
     let rules = Rules { shape: hall.offer.shape, structured: agreed.structured, has_contexts };
     let talk = Arc::new(Talk { link: Arc::clone(link), rules, contexts: agreed.contexts });
-    let end = Server { hall, intake: Intake::new(rules, &already), talk: &talk, amid_since_ns: None }.run();
+    let mut server = Server { hall, intake: Intake::new(rules, &already), talk: &talk, amid_since_ns: None };
+    let end = server.run();
+    if let Some(bytes) = server.intake.abandoned_bytes() {
+        link.release(bytes);
+    }
     if !matches!(end, Ok(())) {
         link.give_up();
     }
@@ -212,14 +216,14 @@ impl Server<'_> {
             return reply.status(&*self.hall.export, only_one);
         }
         let operation = operation(head, command, payload);
-        self.hall.export.submit(operation, Completion::new(move |outcome| reply.tell(outcome)));
+        self.hall.export.submit(operation, Caller::new(move |answer| reply.tell(answer)));
     }
 }
 
 fn operation(head: &RequestHead, command: Command, payload: Option<IoBuffer>) -> Operation {
     let (offset, len) = (head.offset, u64::from(head.length));
     match command {
-        Command::Read => Operation::Read { offset, buffer: IoBuffer::zeroed(head.length as usize) },
+        Command::Read => Operation::Read { offset, len: head.length },
         Command::Write { durable } => {
             let data = payload.expect("the intake gives a write with its payload").into();
             Operation::Write { offset, data, durable }
@@ -241,10 +245,10 @@ struct Reply {
 }
 
 impl Reply {
-    fn tell(self, outcome: Outcome) {
+    fn tell(self, answer: Answer) {
         let rules = &self.talk.rules;
-        match outcome {
-            Ok(Some(buffer)) => self.end(rules.data(&self.head), Payload::Data(buffer)),
+        match answer {
+            Ok(Some(bytes)) => self.end(rules.data(&self.head), Payload::Data(bytes)),
             Ok(None) => self.end(rules.done(self.head.cookie), Payload::None),
             Err(error) => self.refuse(&Refusal::from(&error)),
         }

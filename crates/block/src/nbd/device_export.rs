@@ -3,11 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use device::{
-    Completion, Device, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, Outcome, PlacementHandle, Request,
-};
+use device::{Completion, Device, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, PlacementHandle, Request};
 
-use super::export::{Context, Export, Extent, Operation, Shape};
+use super::export::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 use super::pieces::{self, Piece};
 
 /// Serves a device as it is.
@@ -38,7 +36,9 @@ impl DeviceExport {
         &self.device
     }
 
-    fn read(&self, offset: u64, buffer: IoBuffer, completion: Completion) {
+    fn read(&self, offset: u64, len: u32, caller: Caller) {
+        let completion = told(caller);
+        let buffer = IoBuffer::zeroed(len as usize);
         if buffer.len() as u64 <= u64::from(self.geometry.max_io_bytes) {
             return self.device.submit(Request::Read { offset, buffer }, completion);
         }
@@ -51,7 +51,8 @@ impl DeviceExport {
         pieces::run(Arc::clone(&self.device), pieces, Some(buffer), completion);
     }
 
-    fn write(&self, offset: u64, data: IoSlice, completion: Completion) {
+    fn write(&self, offset: u64, data: IoSlice, caller: Caller) {
+        let completion = told(caller);
         let placement = PlacementHandle::DEFAULT;
         if data.len() as u64 <= u64::from(self.geometry.max_io_bytes) {
             return self.device.submit(Request::Write { offset, data, placement }, completion);
@@ -65,36 +66,36 @@ impl DeviceExport {
     }
 
     /// Trimmed space may read as what it held before, so zeros are written.
-    fn zero(&self, offset: u64, len: u64, completion: Completion) {
+    fn zero(&self, offset: u64, len: u64, caller: Caller) {
         let zeros = Arc::clone(&self.zeros);
         let pieces = ranges(len, zeros.len() as u64).map(move |range| -> Piece {
             let data = IoSlice::new(Arc::clone(&zeros), 0..(range.end - range.start) as usize);
             let placement = PlacementHandle::DEFAULT;
             (Request::Write { offset: offset + range.start, data, placement }, 0..0)
         });
-        pieces::run(Arc::clone(&self.device), pieces, None, completion);
+        pieces::run(Arc::clone(&self.device), pieces, None, told(caller));
     }
 
     /// Nothing is promised about trimmed space, so a device that cannot trim has done enough.
-    fn trim(&self, offset: u64, len: u64, completion: Completion) {
-        let forgiving = Completion::new(move |outcome: Outcome| {
-            completion.complete(match outcome {
+    fn trim(&self, offset: u64, len: u64, caller: Caller) {
+        let forgiving = Caller::new(move |answer: Answer| {
+            caller.tell(match answer {
                 Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
-                outcome => outcome,
+                answer => answer,
             });
         });
-        self.device.submit(Request::Trim { offset, len }, forgiving);
+        self.device.submit(Request::Trim { offset, len }, told(forgiving));
     }
 
-    /// A completion that makes the device flush first, if the operation is to be `durable`.
-    fn made_durable(&self, durable: bool, completion: Completion) -> Completion {
+    /// A caller that makes the device flush first, if the operation is to be `durable`.
+    fn made_durable(&self, durable: bool, caller: Caller) -> Caller {
         if !durable {
-            return completion;
+            return caller;
         }
         let device = Arc::clone(&self.device);
-        Completion::new(move |outcome| match outcome {
-            Ok(_) => device.submit(Request::Flush, completion),
-            Err(error) => completion.complete(Err(error)),
+        Caller::new(move |answer| match answer {
+            Ok(_) => device.submit(Request::Flush, told(caller)),
+            Err(error) => caller.tell(Err(error)),
         })
     }
 }
@@ -110,24 +111,24 @@ impl Export for DeviceExport {
         }
     }
 
-    fn submit(&self, operation: Operation, completion: Completion) {
+    fn submit(&self, operation: Operation, caller: Caller) {
         match operation {
-            Operation::Read { offset, buffer } => self.read(offset, buffer, completion),
+            Operation::Read { offset, len } => self.read(offset, len, caller),
             Operation::Write { offset, data, durable } => {
-                self.write(offset, data, self.made_durable(durable, completion));
+                self.write(offset, data, self.made_durable(durable, caller));
             }
             Operation::Zero { only_if_fast: true, .. } => {
                 let words = "this device has no quicker way than writing zeros";
-                completion.complete(Err(IoError::new(ErrorKind::Unsupported, words)));
+                caller.tell(Err(IoError::new(ErrorKind::Unsupported, words)));
             }
             Operation::Zero { offset, len, durable, .. } => {
-                self.zero(offset, len, self.made_durable(durable, completion));
+                self.zero(offset, len, self.made_durable(durable, caller));
             }
             Operation::Trim { offset, len, durable } => {
-                self.trim(offset, len, self.made_durable(durable, completion));
+                self.trim(offset, len, self.made_durable(durable, caller));
             }
-            Operation::Prefetch { .. } => completion.complete(Ok(None)),
-            Operation::Flush => self.device.submit(Request::Flush, completion),
+            Operation::Prefetch { .. } => caller.tell(Ok(None)),
+            Operation::Flush => self.device.submit(Request::Flush, told(caller)),
         }
     }
 
@@ -140,6 +141,11 @@ impl Export for DeviceExport {
             )),
         }
     }
+}
+
+/// The completion that tells `caller`.
+fn told(caller: Caller) -> Completion {
+    Completion::new(move |outcome| caller.tell(outcome.map(|buffer| buffer.map(IoSlice::from))))
 }
 
 /// `len` bytes in ranges of at most `most`.

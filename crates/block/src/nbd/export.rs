@@ -1,6 +1,6 @@
 //! What can be served: the seam between the protocol and whatever keeps the bytes.
 
-use device::{Completion, IoBuffer, IoError, IoSlice};
+use device::{ErrorKind, IoError, IoSlice};
 
 /// A range of bytes that clients read, write and flush.
 ///
@@ -9,7 +9,7 @@ use device::{Completion, IoBuffer, IoError, IoSlice};
 /// * **Shape.** Offsets and lengths are multiples of [`Shape::block_bytes`], never 0 long, and end inside
 ///   [`Shape::size_bytes`]: the server has checked. No buffer is longer than 32 MiB and a block at each end.
 /// * **Completion.** Every operation is completed exactly once, from any thread, perhaps within [`submit`](Self::submit),
-///   which never waits for a medium. A read gives its buffer back, filled.
+///   which never waits for a medium. A read brings as many bytes as were asked for.
 /// * **Durability.** A flush covers every write completed before it was submitted, whoever submitted them: that is what lets
 ///   one client use several connections. A `durable` operation is covered by the time it completes.
 /// * **Order.** None between operations in flight at once.
@@ -17,8 +17,8 @@ pub trait Export: Send + Sync {
     /// What the export is like. Constant for its life.
     fn shape(&self) -> Shape;
 
-    /// Starts `operation`; `completion` is told how it ended.
-    fn submit(&self, operation: Operation, completion: Completion);
+    /// Starts `operation`; `caller` is told how it ended.
+    fn submit(&self, operation: Operation, caller: Caller);
 
     /// What can be asked about ranges.
     fn contexts(&self) -> &[Context] {
@@ -46,15 +46,50 @@ pub struct Shape {
     pub read_only: bool,
 }
 
+/// How an operation ended: for a read with its bytes, for the rest with `None`.
+pub type Answer = Result<Option<IoSlice>, IoError>;
+
+/// Who waits for an operation: told once how it ended, on any thread. Dropped without a word, he is told that the operation
+/// was lost.
+pub struct Caller(Option<Box<dyn FnOnce(Answer) + Send>>);
+
+impl Caller {
+    /// A caller that runs `then`, which must not block.
+    pub fn new(then: impl FnOnce(Answer) + Send + 'static) -> Self {
+        Self(Some(Box::new(then)))
+    }
+
+    /// Tells how the operation ended.
+    pub fn tell(mut self, answer: Answer) {
+        if let Some(then) = self.0.take() {
+            then(answer);
+        }
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        if let Some(then) = self.0.take() {
+            then(Err(IoError::new(ErrorKind::Closed, "the operation was dropped")));
+        }
+    }
+}
+
+impl std::fmt::Debug for Caller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Caller")
+    }
+}
+
 /// What an export is asked to do.
 #[derive(Debug)]
 pub enum Operation {
-    /// Fill `buffer` from `offset` on.
+    /// Bring `len` bytes from `offset` on.
     Read {
         /// First byte.
         offset: u64,
-        /// Filled whole; comes back.
-        buffer: IoBuffer,
+        /// Length in bytes.
+        len: u32,
     },
     /// Write `data` from `offset` on.
     Write {

@@ -65,6 +65,14 @@ impl Intake {
         }
     }
 
+    /// Memory reserved for a request whose payload will not come any more, if there is one.
+    pub fn abandoned_bytes(&self) -> Option<usize> {
+        match &self.stage {
+            Stage::Payload(head, ..) => Some(head.buffer_bytes()),
+            _ => None,
+        }
+    }
+
     /// Takes what `source` has, once. What `source` said, and whether it filled all the room there was.
     pub fn fill(
         &mut self,

@@ -10,7 +10,6 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use device::IoBuffer;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -34,7 +33,7 @@ pub(super) struct Frame {
 pub(super) enum Payload {
     None,
     Words(Vec<u8>),
-    Data(IoBuffer),
+    Data(device::IoSlice),
 }
 
 impl Payload {
@@ -42,7 +41,7 @@ impl Payload {
         match self {
             Self::None => &[],
             Self::Words(bytes) => bytes,
-            Self::Data(buffer) => buffer,
+            Self::Data(bytes) => bytes,
         }
     }
 }

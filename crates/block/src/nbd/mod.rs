@@ -35,10 +35,14 @@ mod link;
 mod pieces;
 mod ranges;
 mod server;
+mod tasks;
 mod transmission;
+mod volume_export;
 mod wire;
 
 pub use byte_export::ByteExport;
 pub use device_export::DeviceExport;
-pub use export::{Context, Export, Extent, Operation, Shape};
+pub use export::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 pub use server::{Address, ConnectionCounts, Options, Server};
+pub use tasks::Tasks;
+pub use volume_export::VolumeExport;

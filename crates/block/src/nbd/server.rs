@@ -200,8 +200,9 @@ impl Server {
         debug_assert!(ended.is_ok(), "the acceptor does not panic");
         self.forget_socket();
         self.shared.hall.closing.store(true, Ordering::Release);
-        for guest in std::mem::take(&mut *self.shared.guests.lock()) {
-            guest.link.ring();
+        let guests = std::mem::take(&mut *self.shared.guests.lock());
+        guests.iter().for_each(|guest| guest.link.ring());
+        for guest in guests {
             let ended = guest.thread.join();
             debug_assert!(ended.is_ok(), "connections do not panic");
         }

@@ -15,6 +15,7 @@ use super::region::{self, Lookup, RegionStore};
 use super::soc::{self, Soc};
 use super::{FlashItem, FlashValue, Waiting, chain};
 use crate::KeyHash;
+use crate::config::{Removal, RemoveCallback};
 use crate::dram::{Spill, Stage, Victim};
 use crate::stats::FlashStats;
 
@@ -82,6 +83,24 @@ pub struct PutStats {
     pub held_back: u64,
     /// Key and value bytes of the items stored.
     pub logical_bytes: u64,
+}
+
+impl PutStats {
+    /// Each end of an offer by its name in reports, `stored` first.
+    #[must_use]
+    pub fn ends(&self) -> [(&'static str, u64); 9] {
+        [
+            ("stored", self.stored),
+            ("clean", self.clean),
+            ("held_back", self.held_back),
+            ("dropped_overtaken", self.overtaken),
+            ("rejected_expired", self.rejected_expired),
+            ("rejected_short_lived", self.rejected_short_lived),
+            ("rejected_admission", self.rejected_admission),
+            ("rejected_too_large", self.rejected_too_large),
+            ("rejected_worn_out", self.rejected_worn_out),
+        ]
+    }
 }
 
 /// An item that has been copied to an engine and waits to become visible there.
@@ -313,13 +332,17 @@ impl FlashTier {
 
 /// What DRAM spills into: the flash tier, or nothing where there is none.
 #[derive(Clone, Copy)]
-pub(crate) struct Crossing<'a>(pub(crate) Option<&'a FlashTier>);
+pub(crate) struct Crossing<'a> {
+    pub(crate) flash: Option<&'a FlashTier>,
+    /// Told of what flash does not take.
+    pub(crate) on_evict: Option<&'a RemoveCallback>,
+}
 
 impl<'a> Spill for Crossing<'a> {
     type Staged = (&'a FlashTier, Staged<'a>);
 
     fn stage(&self, victim: &Victim<'_>) -> Stage<Self::Staged> {
-        let Some(flash) = self.0 else { return Stage::Drop };
+        let Some(flash) = self.flash else { return Stage::Drop };
         match flash.stage(victim) {
             Stage::Ready(staged) => Stage::Ready((flash, staged)),
             Stage::Drop => Stage::Drop,
@@ -333,6 +356,15 @@ impl<'a> Spill for Crossing<'a> {
 
     fn abandon(&self, (flash, staged): Self::Staged) {
         flash.abandon(staged);
+    }
+
+    fn gone(&self, victim: &Victim<'_>) {
+        let Some(on_evict) = self.on_evict else { return };
+        let is_on_flash =
+            || victim.is_clean() && self.flash.is_some_and(|flash| flash.may_contain(victim.hash()));
+        if !victim.is_expired() && !is_on_flash() {
+            on_evict(victim.key(), victim.value()[0], Removal::EvictedFromDram);
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bench::config::cachebench::{load, load_text};
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
+use bench::picture::Format;
 use bench::progress::{Progress, ProgressOptions};
 use bench::report::text::{self, SizeForm, TextOptions};
 use bench::report::{RunReport, json, plot, totals};
@@ -29,8 +30,8 @@ pub struct Arguments {
     /// The config, as CacheBench's own flag
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     json_test_config: Option<PathBuf>,
-    /// Draw throughput, hit ratio and latencies as an SVG picture
-    #[arg(long, value_name = "FILE.svg")]
+    /// Draw throughput, hit ratio and latencies; FILE ends in .svg or .png
+    #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Check the config and stop
     #[arg(long)]
@@ -113,8 +114,7 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
         scale: arguments.scale,
     };
     // A run of hours must not end with a result that cannot be written.
-    let plot = || arguments.plot.as_deref().map_or(Ok(()), check_writable);
-    if let Err(error) = arguments.common.check_result_file().and_then(|()| plot()) {
+    if let Err(error) = check_results(arguments) {
         return usage_error(&error);
     }
     let session = match Session::open(config, options) {
@@ -128,6 +128,14 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
         Ok(_) => ExitCode::from(FAILED),
         Err(error) => usage_error(&*error),
     }
+}
+
+fn check_results(arguments: &Arguments) -> Result<(), String> {
+    let written = |checked: std::io::Result<()>| checked.map_err(|error| error.to_string());
+    written(arguments.common.check_result_file())?;
+    let Some(file) = &arguments.plot else { return Ok(()) };
+    Format::of(file).map_err(|error| error.to_string())?;
+    written(check_writable(file))
 }
 
 fn run_session(
@@ -148,7 +156,8 @@ fn run_session(
     print_results(&report, &results, arguments, text_options);
     arguments.common.write_json(&json::render(&report))?;
     if let Some(file) = &arguments.plot {
-        write_file(file, plot::render(&report, &config.file.display().to_string())?.as_bytes())?;
+        let svg = plot::render(&report, &config.file.display().to_string())?;
+        write_file(file, &Format::of(file)?.encode(svg)?)?;
     }
     Ok(report)
 }

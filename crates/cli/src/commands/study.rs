@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use bench::picture::Format;
 use bench::run::stop::Stop;
 use bench::study::{Outcome, Point, Progress, Runner, STUDIES, Study};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::output::{Common, Finding, usage_error};
+use crate::output::{Common, Finding, usage_error, write_file};
 use crate::signals::stop_on_signals;
 
 /// The command line of `study`.
@@ -23,7 +24,7 @@ pub struct Arguments {
     /// The drive and the cache are so much smaller than the paper's
     #[arg(long, value_name = "1/N", default_value = "1/2048", value_parser = crate::quantity::scale)]
     scale: u32,
-    /// Where the pictures go, as SVG files
+    /// Where the pictures go, as SVG and PNG files
     #[arg(long, value_name = "DIRECTORY", default_value = "studies")]
     figures: PathBuf,
     #[command(flatten)]
@@ -52,25 +53,63 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let runner =
         Runner::new(arguments.scale, arguments.common.seed, stop, Progress::new(arguments.common.quiet));
     let config = json!({ "scale": format!("1/{}", arguments.scale) });
-    arguments.common.conclude("study", &config, run_all(&chosen, &runner, arguments))
+    arguments.common.conclude("study", &config, run_all(&chosen, &runner, &config, arguments))
 }
 
-fn run_all(chosen: &[&Study], runner: &Runner, arguments: &Arguments) -> Result<Finding, String> {
-    let (mut results, mut failures) = (Vec::new(), Vec::new());
+fn run_all(
+    chosen: &[&Study],
+    runner: &Runner,
+    config: &Value,
+    arguments: &Arguments,
+) -> Result<Finding, String> {
+    let mut told = Told::default();
     for study in chosen {
-        let outcome = (study.run)(runner).map_err(|error| format!("{}: {error}", study.name))?;
-        let figures = draw(study, &outcome, &arguments.figures)?;
-        // All of them take long: each is told as it comes.
-        arguments.common.say(words(study, &outcome, &figures).trim_end());
-        let missed = outcome.points.iter().filter(|point| point.ok() == Some(false));
-        failures.extend(missed.map(|point| format!("{}: {} is {:.3}", study.name, point.name, point.ours)));
-        results.push(to_json(study, &outcome, &figures));
+        match one(study, runner, arguments) {
+            Ok((result, missed)) => {
+                told.results.push(result);
+                told.failures.extend(missed);
+            }
+            // What an hour has shown is not thrown away for what the next minute did not.
+            Err(error) if !told.results.is_empty() => {
+                told.failures.push(error);
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+        if told.results.len() < chosen.len() {
+            arguments.common.keep("study", config, told.finding(chosen.len()))?;
+        }
     }
-    let result = match <[Value; 1]>::try_from(results) {
-        Ok([one]) => one,
-        Err(several) => json!({ "studies": several }),
-    };
-    Ok(Finding { result, text: String::new(), failures })
+    Ok(told.finding(chosen.len()))
+}
+
+/// What the studies that have run came to.
+#[derive(Default)]
+struct Told {
+    results: Vec<Value>,
+    failures: Vec<String>,
+}
+
+impl Told {
+    /// One study's result is its own; of several there is a list.
+    fn finding(&self, chosen: usize) -> Finding {
+        let result = match self.results.as_slice() {
+            [one] if chosen == 1 => one.clone(),
+            several => json!({ "studies": several }),
+        };
+        Finding { result, text: String::new(), failures: self.failures.clone() }
+    }
+}
+
+/// Runs a study, draws it and tells it; all of them take long, so each is told as it comes. What must be seen again is
+/// its result, and where it missed what is accepted.
+fn one(study: &Study, runner: &Runner, arguments: &Arguments) -> Result<(Value, Vec<String>), String> {
+    let outcome = (study.run)(runner).map_err(|error| format!("{}: {error}", study.name))?;
+    let figures = draw(study, &outcome, &arguments.figures)?;
+    arguments.common.say(words(study, &outcome, &figures).trim_end());
+    let missed = outcome.points.iter().filter(|point| point.ok() == Some(false));
+    let missed = missed.map(|point| format!("{}: {} is {:.3}", study.name, point.name, point.ours));
+    Ok((to_json(study, &outcome, &figures), missed.collect()))
 }
 
 fn to_json(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> Value {
@@ -116,14 +155,17 @@ fn words(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> String {
 }
 
 fn draw(study: &Study, outcome: &Outcome, directory: &Path) -> Result<Vec<PathBuf>, String> {
-    let failed = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let mut files = Vec::new();
     for (number, chart) in outcome.charts.iter().enumerate() {
         let part = if number == 0 { String::new() } else { format!("-{}", number + 1) };
-        let file = directory.join(format!("{}{part}.svg", study.name));
-        let svg = chart.svg().map_err(|error| failed(&file, &error))?;
-        std::fs::write(&file, svg).map_err(|error| failed(&file, &error))?;
-        files.push(file);
+        let stem = format!("{}{part}", study.name);
+        let svg = chart.svg().map_err(|error| format!("{stem}: {error}"))?;
+        for format in Format::ALL {
+            let file = directory.join(format!("{stem}.{}", format.extension()));
+            let picture = format.encode(svg.clone()).map_err(|error| format!("{stem}: {error}"))?;
+            write_file(&file, &picture).map_err(|error| error.to_string())?;
+            files.push(file);
+        }
     }
     Ok(files)
 }
@@ -144,4 +186,44 @@ fn unknown(name: &str) -> ExitCode {
     let nearest = bench::config::knob::nearest(name, STUDIES.iter().map(|study| study.name));
     let hint = nearest.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
     usage_error(&format!("there is no study `{name}`{hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use bench::study::StudyError;
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn what_was_found_before_an_interrupt_stays_in_the_result() {
+        let directory = std::env::temp_dir().join(format!("flashwright-study-{}", std::process::id()));
+        let file = directory.join("result.json");
+        let typed = ["study", "--all", "-q", "--json", file.to_str().unwrap()];
+        let arguments = Typed::try_parse_from(typed).unwrap().arguments;
+        std::fs::create_dir_all(&directory).unwrap();
+
+        let found = Study { name: "found", title: "", run: |_| Ok(Outcome::default()) };
+        let interrupted = Study { name: "ended", title: "", run: |_| Err(StudyError::Interrupted) };
+        let runner = Runner::new(1, 1, Stop::default(), Progress::new(true));
+        let run = |chosen: &[&Study]| run_all(chosen, &runner, &json!({}), &arguments);
+
+        let finding = run(&[&found, &interrupted, &found]).ok().unwrap();
+        assert_eq!(finding.failures, ["ended: interrupted"]);
+        assert_eq!(finding.result["studies"].as_array().map(Vec::len), Some(1));
+        let kept: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        assert_eq!(kept["studies"][0]["study"], "found");
+        assert_eq!(kept["verdict"], json!({ "passed": false, "failures": ["unfinished"] }));
+        assert_eq!(run(&[&interrupted]).err().unwrap(), "ended: interrupted", "nothing was found");
+        assert_eq!(run(&[&found]).ok().unwrap().result["study"], "found", "one is no list");
+        std::fs::remove_dir_all(directory).unwrap();
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 
 use device::{Device, MemoryDevice};
 use parking_lot::Mutex;
@@ -18,10 +19,14 @@ fn memory() -> Arc<dyn Device> {
     Arc::new(MemoryDevice::with_block_bytes(SIZE_BYTES, BLOCK_BYTES))
 }
 
-fn run(export: &dyn Export, operation: Operation) -> Outcome {
-    let (completion, pending) = Completion::pair();
-    export.submit(operation, completion);
-    pending.wait()
+fn start(export: &dyn Export, operation: Operation) -> Receiver<Answer> {
+    let (sender, receiver) = channel();
+    export.submit(operation, Caller::new(move |answer| sender.send(answer).unwrap()));
+    receiver
+}
+
+fn run(export: &dyn Export, operation: Operation) -> Answer {
+    start(export, operation).recv().unwrap()
 }
 
 fn write_of(offset: u64, bytes: &[u8]) -> Operation {
@@ -29,7 +34,7 @@ fn write_of(offset: u64, bytes: &[u8]) -> Operation {
 }
 
 fn read(export: &dyn Export, offset: u64, len: usize) -> Vec<u8> {
-    run(export, Operation::Read { offset, buffer: IoBuffer::zeroed(len) }).unwrap().unwrap().to_vec()
+    run(export, Operation::Read { offset, len: len as u32 }).unwrap().unwrap().to_vec()
 }
 
 /// A range that is small, large, aligned or not, in turn.
@@ -86,7 +91,7 @@ fn a_trim_keeps_what_it_covers_in_part() {
 /// Operations that wait until they are let go, each doing its work only then.
 struct Held {
     device: DeviceExport,
-    waiting: Mutex<VecDeque<(Operation, Completion)>>,
+    waiting: Mutex<VecDeque<(Operation, Caller)>>,
 }
 
 impl Export for Arc<Held> {
@@ -94,8 +99,8 @@ impl Export for Arc<Held> {
         self.device.shape()
     }
 
-    fn submit(&self, operation: Operation, completion: Completion) {
-        self.waiting.lock().push_back((operation, completion));
+    fn submit(&self, operation: Operation, caller: Caller) {
+        self.waiting.lock().push_back((operation, caller));
     }
 
     fn extents(&self, context: Context, offset: u64, len: u64, most: usize) -> Result<Vec<Extent>, IoError> {
@@ -110,9 +115,9 @@ impl Held {
             return false;
         }
         let at = random.random_range(0..waiting.len());
-        let (operation, completion) = waiting.remove(at).expect("within");
+        let (operation, caller) = waiting.remove(at).expect("within");
         drop(waiting);
-        self.device.submit(operation, completion);
+        self.device.submit(operation, caller);
         true
     }
 }
@@ -130,20 +135,17 @@ fn writers_of_one_block_do_not_undo_each_other() {
         while at < 2 * u64::from(BLOCK_BYTES) {
             let len = random.random_range(1..1500).min(2 * u64::from(BLOCK_BYTES) - at);
             let byte = random.random_range(1..=255u8);
-            let (completion, pending) = Completion::pair();
-            export.submit(write_of(at, &vec![byte; len as usize]), completion);
-            pendings.push(pending);
+            pendings.push(start(&export, write_of(at, &vec![byte; len as usize])));
             expected.extend(vec![byte; len as usize]);
             at += len;
             if random.random() {
                 held.let_one_go(&mut random);
             }
         }
-        let (whole, patch) = (Completion::pair(), Completion::pair());
-        export.submit(write_of(at, &[1; BLOCK_BYTES as usize]), whole.0);
-        export.submit(write_of(at + 10, &[2; 10]), patch.0);
+        pendings.push(start(&export, write_of(at, &[1; BLOCK_BYTES as usize])));
+        pendings.push(start(&export, write_of(at + 10, &[2; 10])));
         while held.let_one_go(&mut random) {}
-        pendings.into_iter().chain([whole.1, patch.1]).for_each(|pending| drop(pending.wait().unwrap()));
+        pendings.into_iter().for_each(|pending| drop(pending.recv().unwrap().unwrap()));
         expected.extend([1; BLOCK_BYTES as usize]);
         expected[at as usize + 10..at as usize + 20].fill(2);
         let device = ByteExport::new(Arc::new(DeviceExport::new(Arc::clone(held.device.device()))));

@@ -1,0 +1,129 @@
+//! Pictures as files: SVG as it was drawn, or PNG for whoever cannot show that.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::usvg::{self, fontdb};
+
+/// Pixels of a PNG for each of the drawing's: sharp on today's screens.
+const PIXELS_A_POINT: f32 = 2.0;
+
+/// A picture's format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Scalable, in words.
+    Svg,
+    /// In pixels.
+    Png,
+}
+
+/// Why there is no picture.
+#[derive(Debug, thiserror::Error)]
+pub enum PictureError {
+    /// Neither `.svg` nor `.png`.
+    #[error("{}: a picture's name ends in .svg or .png", .0.display())]
+    Name(PathBuf),
+    /// What was drawn cannot be turned into pixels.
+    #[error("drawing: {0}")]
+    Drawing(String),
+}
+
+impl Format {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Svg, Self::Png];
+
+    /// The format that the name of `file` asks for.
+    ///
+    /// # Errors
+    /// It asks for another one, or for none.
+    pub fn of(file: &Path) -> Result<Self, PictureError> {
+        let asked = file.extension().map(|it| it.to_string_lossy().to_lowercase());
+        let known = Self::ALL.into_iter().find(|format| asked.as_deref() == Some(format.extension()));
+        known.ok_or_else(|| PictureError::Name(file.to_owned()))
+    }
+
+    /// How names of its files end.
+    #[must_use]
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Svg => "svg",
+            Self::Png => "png",
+        }
+    }
+
+    /// The bytes of a file that shows `svg`.
+    ///
+    /// # Errors
+    /// It is no SVG, or one without a size.
+    pub fn encode(self, svg: String) -> Result<Vec<u8>, PictureError> {
+        match self {
+            Self::Svg => Ok(svg.into_bytes()),
+            Self::Png => png(&svg),
+        }
+    }
+}
+
+fn png(svg: &str) -> Result<Vec<u8>, PictureError> {
+    let failed = |error: &dyn std::fmt::Display| PictureError::Drawing(error.to_string());
+    let options = usvg::Options { fontdb: fonts(), ..usvg::Options::default() };
+    let tree = usvg::Tree::from_str(svg, &options).map_err(|error| failed(&error))?;
+    let size = tree.size().to_int_size().scale_by(PIXELS_A_POINT).ok_or_else(|| failed(&"no size"))?;
+    let mut pixels = Pixmap::new(size.width(), size.height()).ok_or_else(|| failed(&"no size"))?;
+    let larger = Transform::from_scale(PIXELS_A_POINT, PIXELS_A_POINT);
+    resvg::render(&tree, larger, &mut pixels.as_mut());
+    pixels.encode_png().map_err(|error| failed(&error))
+}
+
+/// One font, which comes with the program: a picture looks the same on every machine, and one without fonts has words
+/// in its pictures too.
+fn fonts() -> Arc<fontdb::Database> {
+    static FONTS: OnceLock<Arc<fontdb::Database>> = OnceLock::new();
+    let load = || {
+        let mut fonts = fontdb::Database::new();
+        fonts.load_font_data(epaint_default_fonts::UBUNTU_LIGHT.to_vec());
+        let family =
+            fonts.faces().next().and_then(|face| face.families.first()).map(|(name, _)| name.clone());
+        fonts.set_sans_serif_family(family.expect("the font that comes along is one"));
+        Arc::new(fonts)
+    };
+    Arc::clone(FONTS.get_or_init(load))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawing(words: &str) -> String {
+        format!(
+            "<svg width=\"120\" height=\"40\" xmlns=\"http://www.w3.org/2000/svg\">\
+             <text x=\"4\" y=\"30\" font-family=\"sans-serif\" font-size=\"20\" fill=\"black\">{words}</text></svg>"
+        )
+    }
+
+    fn inked(words: &str) -> usize {
+        let pixels = Pixmap::decode_png(&png(&drawing(words)).unwrap()).unwrap();
+        assert_eq!((pixels.width(), pixels.height()), (240, 80));
+        pixels.pixels().iter().filter(|pixel| pixel.alpha() > 0).count()
+    }
+
+    #[test]
+    fn words_are_drawn_without_a_font_of_the_machine() {
+        let (none, one, more) = (inked(""), inked("p99"), inked("p99 5 µs"));
+        assert!(none == 0 && one > 300 && more > one, "{none} {one} {more}");
+    }
+
+    #[test]
+    fn the_name_says_the_format() {
+        assert_eq!(Format::of(Path::new("a/run.SVG")).unwrap(), Format::Svg);
+        assert_eq!(Format::of(Path::new("run.png")).unwrap(), Format::Png);
+        for name in ["run.pdf", "run", "png"] {
+            assert!(Format::of(Path::new(name)).unwrap_err().to_string().contains("ends in .svg or .png"));
+        }
+    }
+
+    #[test]
+    fn what_is_no_drawing_is_an_error() {
+        assert!(matches!(Format::Png.encode("no svg".to_owned()), Err(PictureError::Drawing(_))));
+    }
+}

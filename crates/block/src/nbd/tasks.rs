@@ -1,0 +1,224 @@
+//! Futures of requests, without an executor's threads: a task goes on where it was woken.
+//!
+//! A request starts on the thread that brought it and goes on on the thread on which its device's transfer ended, so a
+//! hit costs no thread a wake-up. A task is never polled within the call that wakes it, because whoever wakes may hold
+//! a lock: it is put into a queue, which the thread empties as soon as that call has returned to the outermost of ours: the
+//! end of a transfer, of a request's start, or of another task. What is woken anywhere else, by a timer say, goes to one thread
+//! that is there for it.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use async_task::Runnable;
+use device::{Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request};
+use parking_lot::{Condvar, Mutex};
+
+thread_local! {
+    /// Tasks woken on this thread, while it is inside [`here`].
+    static WOKEN: RefCell<Option<VecDeque<Runnable>>> = const { RefCell::new(None) };
+}
+
+/// Runs tasks. Dropping it ends the thread; tasks that are woken elsewhere later do not go on.
+pub struct Tasks {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    ready: VecDeque<Runnable>,
+    closing: bool,
+}
+
+impl Tasks {
+    /// Tasks, and the thread for those that are woken elsewhere.
+    ///
+    /// # Errors
+    /// If there is no thread to be had.
+    pub fn new() -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let for_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("block-tasks".into());
+        let thread = thread.spawn(move || for_thread.work())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Runs `future` on this thread until it has to wait for the first time, and to its end wherever it is woken.
+    pub fn run(&self, future: impl Future<Output = ()> + Send + 'static) {
+        let shared = Arc::clone(&self.shared);
+        let (first, task) = async_task::spawn(future, move |task| shared.schedule(task));
+        task.detach();
+        here(|| {
+            first.run();
+        });
+    }
+
+    /// `device`, on whose transfers' ends tasks go on at once.
+    #[must_use]
+    pub fn going_on(device: Arc<dyn Device>) -> Arc<dyn Device> {
+        Arc::new(GoingOn(device))
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.shared.queue.lock().closing = true;
+        self.shared.changed.notify_one();
+        let Some(thread) = self.thread.take() else { return };
+        // The last owner may be a task; the thread then ends unattended.
+        if thread.thread().id() != std::thread::current().id() {
+            let ended = thread.join();
+            debug_assert!(ended.is_ok(), "a task panicked");
+        }
+    }
+}
+
+impl Shared {
+    fn schedule(&self, task: Runnable) {
+        let elsewhere = WOKEN.with_borrow_mut(|woken| match woken {
+            Some(woken) => {
+                woken.push_back(task);
+                None
+            }
+            None => Some(task),
+        });
+        if let Some(task) = elsewhere {
+            self.queue.lock().ready.push_back(task);
+            self.changed.notify_one();
+        }
+    }
+
+    fn work(&self) {
+        while let Some(task) = self.next() {
+            here(|| {
+                task.run();
+            });
+        }
+    }
+
+    fn next(&self) -> Option<Runnable> {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(task) = queue.ready.pop_front() {
+                return Some(task);
+            }
+            if queue.closing {
+                return None;
+            }
+            self.changed.wait(&mut queue);
+        }
+    }
+}
+
+/// Runs `body`, and then the tasks that were woken by it on this thread, and by those.
+fn here(body: impl FnOnce()) {
+    let outermost = WOKEN.with_borrow_mut(|woken| {
+        let outermost = woken.is_none();
+        woken.get_or_insert_default();
+        outermost
+    });
+    if !outermost {
+        return body();
+    }
+    let _leave = Leave;
+    body();
+    while let Some(task) = WOKEN.with_borrow_mut(|woken| woken.as_mut()?.pop_front()) {
+        task.run();
+    }
+}
+
+/// Ends [`here`], by a panic of a task too: the tasks that were waiting then are dropped, and their callers told.
+struct Leave;
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        let left = WOKEN.with_borrow_mut(Option::take);
+        drop(left);
+    }
+}
+
+struct GoingOn(Arc<dyn Device>);
+
+impl Device for GoingOn {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        self.0.submit(request, Completion::new(move |outcome| here(|| completion.complete(outcome))));
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        self.0.execute(request)
+    }
+
+    fn counters(&self) -> Counters {
+        self.0.counters()
+    }
+
+    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
+        self.0.allocate_handle(consumer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread::ThreadId;
+
+    use device::MemoryDevice;
+    use event_listener::Event;
+
+    use super::*;
+
+    fn this_thread() -> ThreadId {
+        std::thread::current().id()
+    }
+
+    #[test]
+    fn a_task_goes_on_where_its_transfer_ended() {
+        let tasks = Tasks::new().unwrap();
+        let device = Tasks::going_on(Arc::new(MemoryDevice::new(4096)));
+        let (said, heard) = channel();
+        tasks.run(async move {
+            device.start(Request::Flush).await.unwrap();
+            said.send(this_thread()).unwrap();
+        });
+        assert_eq!(heard.try_recv(), Ok(this_thread()), "memory ends a transfer within its start");
+    }
+
+    #[test]
+    fn whoever_wakes_may_hold_what_the_woken_needs() {
+        let tasks = Tasks::new().unwrap();
+        let (event, lock) = (Arc::new(Event::new()), Arc::new(Mutex::new(0)));
+        let (said, heard) = channel();
+        for _ in 0..100 {
+            let (listener, lock, said) = (event.listen(), Arc::clone(&lock), said.clone());
+            let again = Arc::clone(&event);
+            tasks.run(async move {
+                listener.await;
+                *lock.lock() += 1;
+                again.notify(usize::MAX);
+                said.send(this_thread()).unwrap();
+            });
+        }
+        let held = lock.lock();
+        event.notify(usize::MAX);
+        drop(held);
+        let threads: Vec<ThreadId> = heard.iter().take(100).collect();
+        assert!(
+            !threads.contains(&this_thread()),
+            "what is woken elsewhere goes on on the tasks' own thread"
+        );
+        assert_eq!(*lock.lock(), 100);
+    }
+}

@@ -1,0 +1,105 @@
+//! A volume as an export.
+
+use std::io;
+
+use device::{ErrorKind, IoError};
+
+use super::export::{Answer, Caller, Context, Export, Extent, Operation, Shape};
+use super::tasks::Tasks;
+use crate::volume::{SECTOR_BYTES, Volume, VolumeError, VolumeErrorKind};
+
+/// Serves a volume. For a hit to cost no thread a wake-up, its devices should be [`Tasks::going_on`].
+pub struct VolumeExport {
+    volume: Volume,
+    tasks: Tasks,
+}
+
+/// Bytes brought in at once when a range is prefetched.
+const PREFETCH_BYTES: u64 = 256 << 10;
+
+impl VolumeExport {
+    /// Serves `volume`.
+    ///
+    /// # Errors
+    /// If there is no thread to be had.
+    pub fn new(volume: Volume) -> io::Result<Self> {
+        Ok(Self { volume, tasks: Tasks::new()? })
+    }
+}
+
+impl Export for VolumeExport {
+    fn shape(&self) -> Shape {
+        Shape {
+            size_bytes: self.volume.size_bytes(),
+            block_bytes: SECTOR_BYTES,
+            preferred_bytes: self.volume.block_bytes(),
+            read_only: false,
+        }
+    }
+
+    fn submit(&self, operation: Operation, caller: Caller) {
+        let volume = self.volume.clone();
+        self.tasks.run(async move { caller.tell(perform(&volume, operation).await) });
+    }
+
+    fn contexts(&self) -> &[Context] {
+        &Context::ALL
+    }
+
+    fn extents(&self, context: Context, offset: u64, len: u64, most: usize) -> Result<Vec<Extent>, IoError> {
+        // What the disk has allocated is not known: all of it may hold data.
+        if context == Context::Allocation {
+            return Ok(vec![Extent { len, flags: 0 }]);
+        }
+        let known = self.volume.extents(offset, len, most).map_err(|error| io_error(&error))?;
+        let mut extents: Vec<Extent> = Vec::with_capacity(known.len());
+        for extent in known {
+            let is = if context == Context::Dirty { extent.dirty } else { extent.cached };
+            match extents.last_mut() {
+                Some(last) if last.flags == u32::from(is) => last.len += extent.len,
+                _ => extents.push(Extent { len: extent.len, flags: u32::from(is) }),
+            }
+        }
+        Ok(extents)
+    }
+}
+
+async fn perform(volume: &Volume, operation: Operation) -> Answer {
+    let done = match operation {
+        Operation::Read { offset, len } => {
+            return volume.read(offset, len as usize).await.map(Some).map_err(|error| io_error(&error));
+        }
+        Operation::Write { offset, data, durable } => volume.write(offset, data, durable).await,
+        Operation::Zero { only_if_fast: true, .. } => {
+            let words = "zeros are written as any other bytes are";
+            return Err(IoError::new(ErrorKind::Unsupported, words));
+        }
+        Operation::Zero { offset, len, durable, .. } => volume.write_zeroes(offset, len, durable).await,
+        Operation::Trim { offset, len, durable } => match volume.trim(offset, len).await {
+            Ok(()) if durable => volume.flush().await,
+            trimmed => trimmed,
+        },
+        Operation::Prefetch { offset, len } => prefetch(volume, offset, len).await,
+        Operation::Flush => volume.flush().await,
+    };
+    done.map(|()| None).map_err(|error| io_error(&error))
+}
+
+async fn prefetch(volume: &Volume, offset: u64, len: u64) -> Result<(), VolumeError> {
+    let mut at = offset;
+    while at < offset + len {
+        let bytes = (offset + len - at).min(PREFETCH_BYTES);
+        volume.read(at, bytes as usize).await?;
+        at += bytes;
+    }
+    Ok(())
+}
+
+fn io_error(error: &VolumeError) -> IoError {
+    let kind = match error.kind() {
+        VolumeErrorKind::Invalid => ErrorKind::Invalid,
+        VolumeErrorKind::Closed => ErrorKind::Closed,
+        _ => ErrorKind::Medium,
+    };
+    IoError::new(kind, error.to_string())
+}

@@ -1,0 +1,211 @@
+//! What the protocol asks of a server, asked one by one.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use device::{Device, IoBuffer, IoError, MemoryDevice};
+use flashwright_block::nbd::{
+    ByteExport, Caller, Context, DeviceExport, Export, Extent, Operation, Options, Shape,
+};
+use parking_lot::Mutex;
+
+use crate::client::*;
+
+const SIZE_BYTES: u64 = 8 << 20;
+
+fn memory() -> Arc<dyn Export> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::with_block_bytes(SIZE_BYTES, 4096));
+    Arc::new(ByteExport::new(Arc::new(DeviceExport::new(device))))
+}
+
+fn served() -> Served {
+    Served::new(memory(), Options { name: "disk".into(), ..Options::default() })
+}
+
+#[test]
+fn simple_and_structured_replies_bring_the_same() {
+    let served = served();
+    for structured in [false, true] {
+        let mut client = Client::connect(&served.socket(), structured, &[]);
+        assert_eq!(client.size_bytes, SIZE_BYTES);
+        assert_eq!(client.flags & 0x80 != 0, structured, "DF is for structured replies");
+        let data: Vec<u8> = (0..5000).map(|i| i as u8).collect();
+        assert_eq!(client.call(WRITE, FUA, 12_345, 5000, &data).error, 0);
+        assert_eq!(client.call(FLUSH, 0, 0, 0, &[]).error, 0);
+        assert_eq!(client.call(READ, 0, 12_345, 5000, &[]).data, data);
+        assert_eq!(client.call(WRITE_ZEROES, 0, 12_346, 4000, &[]).error, 0);
+        let read = client.call(READ, FUA, 12_345, 5000, &[]).data;
+        assert_eq!((read[0], read[1..4001] == [0; 4000], read[4001]), (0, true, data[4001]));
+        assert_eq!(client.call(TRIM, 0, 8192, 4096, &[]).error, 0);
+        assert_eq!(client.call(CACHE, 0, 1, 10_000, &[]).error, 0);
+        client.send(DISCONNECT, 0, 0, 0, 0, &[]);
+        assert!(client.is_hung_up_on());
+    }
+}
+
+#[test]
+fn a_wrong_request_is_refused_and_the_next_one_done() {
+    let served = served();
+    let (einval, enospc, eoverflow, enotsup) = (22, 28, 75, 95);
+    for structured in [false, true] {
+        let mut client = Client::connect(&served.socket(), structured, &[]);
+        let mut refused = |command, flags, offset, length, payload: &[u8]| {
+            let refused = client.call(command, flags, offset, length, payload).error;
+            let read = client.call(READ, 0, 0, 1, &[]);
+            assert_eq!((read.error, read.data), (0, vec![0]), "in step after {command} {flags}");
+            refused
+        };
+        assert_eq!(refused(READ, 0, SIZE_BYTES - 1, 2, &[]), einval);
+        assert_eq!(refused(READ, 0, u64::MAX, 2, &[]), einval);
+        assert_eq!(refused(READ, 0, 0, 0, &[]), einval);
+        assert_eq!(refused(READ, 0, 0, (32 << 20) + 1, &[]), eoverflow);
+        assert_eq!(refused(READ, 1 << 9, 0, 1, &[]), einval);
+        assert_eq!(refused(WRITE, 0, SIZE_BYTES - 1, 70_000, &[1; 70_000]), enospc);
+        assert_eq!(refused(WRITE, 0, 0, (32 << 20) + 1, &vec![1; (32 << 20) + 1]), einval);
+        assert_eq!(refused(WRITE, 1 << 5, 0, 3, &[1; 3]), einval);
+        assert_eq!(refused(TRIM, 0, SIZE_BYTES, 1, &[]), enospc);
+        assert_eq!(refused(WRITE_ZEROES, FAST_ZERO, 0, 4096, &[]), enotsup);
+        assert_eq!(refused(FLUSH, 0, 1, 0, &[]), einval);
+        assert_eq!(refused(BLOCK_STATUS, 0, 0, 10, &[]), einval, "no context was set");
+        assert_eq!(refused(99, 0, 0, 0, &[]), einval);
+        if !structured {
+            assert_eq!(refused(READ, DF, 0, 1, &[]), einval);
+        }
+    }
+}
+
+#[test]
+fn a_whole_export_larger_than_any_buffer_goes_through_in_the_largest_requests() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+    let served = Served::new(Arc::new(DeviceExport::new(device)), Options::default());
+    let mut client = Client::connect(&served.socket(), true, &[]);
+    let data: Vec<u8> = (0..32u32 << 20).map(|i| (i / 1000) as u8).collect();
+    assert_eq!(client.call(WRITE, 0, 512, 32 << 20, &data).error, 0);
+    assert!(client.call(READ, DF, 512, 32 << 20, &[]).data == data);
+}
+
+#[test]
+fn options_are_answered_and_unknown_ones_passed_over() {
+    const ACK: u32 = 1;
+    const SERVER: u32 = 2;
+    const UNSUPPORTED: u32 = 1 << 31 | 1;
+    const INVALID: u32 = 1 << 31 | 3;
+    const UNKNOWN: u32 = 1 << 31 | 6;
+    let served = served();
+    let mut client = Client::greeted(&served.socket());
+    client.socket.write_all(&3u32.to_be_bytes()).unwrap();
+    assert_eq!(client.ask(3, &[]), (SERVER, b"\0\0\0\x04disk".to_vec()));
+    assert_eq!(client.answer().0, ACK);
+    assert_eq!(client.ask(5, &[]).0, UNSUPPORTED, "no TLS");
+    assert_eq!(client.ask(77, &[1; 1000]).0, UNSUPPORTED);
+    assert_eq!(client.ask(7, b"\0\0\0\x05other\0\0").0, UNKNOWN);
+    assert_eq!(client.ask(7, b"\0\0\0\x05disk\0\0").0, INVALID);
+    assert_eq!(
+        client.ask(10, b"\0\0\0\0\0\0\0\x01\0\0\0\x05base:").0,
+        INVALID,
+        "simple replies have no contexts"
+    );
+    assert_eq!(client.ask(9, b"\0\0\0\0\0\0\0\0"), (4, b"\0\0\0\0base:allocation".to_vec()));
+    assert_eq!(client.answer().0, ACK);
+    assert_eq!(client.ask(2, &[]).0, ACK);
+    assert!(client.is_hung_up_on());
+}
+
+#[test]
+fn the_oldest_way_in_works() {
+    let served = served();
+    for no_zeroes in [false, true] {
+        let mut client = Client::greeted(&served.socket());
+        client.socket.write_all(&(1 | u32::from(no_zeroes) << 1).to_be_bytes()).unwrap();
+        client.socket.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\x04disk").unwrap();
+        let mut export = vec![0; if no_zeroes { 10 } else { 134 }];
+        client.socket.read_exact(&mut export).unwrap();
+        assert_eq!(export[..8], SIZE_BYTES.to_be_bytes());
+        assert_eq!(client.call(READ, 0, 5, 5, &[]).data, [0; 5]);
+    }
+    let mut client = Client::greeted(&served.socket());
+    client.socket.write_all(b"\0\0\0\x01IHAVEOPT\0\0\0\x01\0\0\0\x04dish").unwrap();
+    assert!(client.is_hung_up_on(), "there is no other way to say that no export has this name");
+}
+
+/// Keeps operations until they are asked for; knows of extents.
+#[derive(Default)]
+struct Keeper {
+    kept: Mutex<Vec<(Operation, Caller)>>,
+}
+
+impl Export for Keeper {
+    fn shape(&self) -> Shape {
+        Shape { size_bytes: SIZE_BYTES, block_bytes: 512, preferred_bytes: 4096, read_only: false }
+    }
+
+    fn submit(&self, operation: Operation, caller: Caller) {
+        self.kept.lock().push((operation, caller));
+    }
+
+    fn contexts(&self) -> &[Context] {
+        &Context::ALL
+    }
+
+    /// Every other block of 4 KiB, told one extent past the range.
+    fn extents(&self, context: Context, offset: u64, len: u64, most: usize) -> Result<Vec<Extent>, IoError> {
+        let flags = |i: u64| (i as u32 + context as u32) % 2;
+        let blocks = offset / 4096..(offset + len).div_ceil(4096);
+        Ok(blocks.take(most).map(|i| Extent { len: 4096, flags: flags(i) }).collect())
+    }
+}
+
+#[test]
+fn replies_come_as_operations_end_and_not_as_they_were_asked_for() {
+    let keeper = Arc::new(Keeper::default());
+    let served = Served::new(keeper.clone(), Options::default());
+    let mut client = Client::connect(&served.socket(), true, &[]);
+    for cookie in 0..10 {
+        client.send(READ, 0, cookie, cookie * 512, 512, &[]);
+    }
+    while keeper.kept.lock().len() < 10 {
+        std::thread::yield_now();
+    }
+    for cookie in (0..10).rev() {
+        let (Operation::Read { offset, len }, caller) = keeper.kept.lock().pop().unwrap() else {
+            panic!("a read was asked for")
+        };
+        let bytes = vec![(offset / 512) as u8; len as usize];
+        caller.tell(Ok(Some(IoBuffer::copy_of(&bytes).into())));
+        let reply = client.reply(512);
+        assert_eq!((reply.cookie, reply.data), (cookie, vec![cookie as u8; 512]));
+    }
+}
+
+#[test]
+fn extents_of_each_context_are_told() {
+    let served = Served::new(Arc::new(Keeper::default()), Options::default());
+    let names = ["base:allocation", "flashwright:cached", "nobody:knows"];
+    let mut client = Client::connect(&served.socket(), true, &names);
+    let reply = client.call(BLOCK_STATUS, 0, 4096, 8192, &[]);
+    assert_eq!(reply.status, [(0, vec![(4096, 1), (4096, 0)]), (2, vec![(4096, 1), (4096, 0)])]);
+    let reply = client.call(BLOCK_STATUS, REQ_ONE, 4096, 512, &[]);
+    assert_eq!(reply.status, [(0, vec![(512, 1)]), (2, vec![(512, 1)])], "no more than was asked about");
+}
+
+#[test]
+fn a_server_that_stops_answers_what_is_under_way() {
+    let keeper = Arc::new(Keeper::default());
+    let Served { server, directory } = Served::new(keeper.clone(), Options::default());
+    let socket = directory.path().join("nbd.sock");
+    let mut client = Client::connect(&socket, true, &[]);
+    let mut idle = Client::connect(&socket, true, &[]);
+    client.send(WRITE, 0, 7, 0, 512, &[1; 512]);
+    while keeper.kept.lock().is_empty() {
+        std::thread::yield_now();
+    }
+    let stopping = std::thread::Builder::new().spawn(move || server.stop()).unwrap();
+    assert!(idle.is_hung_up_on());
+    assert!(!stopping.is_finished(), "a write is still under way");
+    let (_, caller) = keeper.kept.lock().pop().unwrap();
+    caller.tell(Ok(None));
+    assert_eq!(client.reply(0), Reply { cookie: 7, ..Reply::default() });
+    assert!(client.is_hung_up_on());
+    stopping.join().unwrap();
+    assert!(!socket.exists());
+}

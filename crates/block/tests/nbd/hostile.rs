@@ -1,0 +1,107 @@
+//! Clients that lie, stall and flood: each costs a bounded buffer and its own connection.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use device::MemoryDevice;
+use flashwright_block::nbd::{DeviceExport, Options};
+
+use crate::client::*;
+
+const SIZE_BYTES: u64 = 64 << 20;
+const TOTAL_BYTES: usize = 40 << 20;
+
+fn served(options: Options) -> Served {
+    Served::new(Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(SIZE_BYTES)))), options)
+}
+
+fn assert_serves(served: &Served) {
+    let mut client = Client::connect(&served.socket(), true, &[]);
+    assert_eq!(client.call(READ, 0, 4096, 4096, &[]).data, [0; 4096]);
+    assert_eq!(client.call(WRITE, 0, 4096, 4096, &[0; 4096]).error, 0);
+}
+
+#[test]
+fn what_is_no_request_ends_the_connection() {
+    let served = served(Options::default());
+    let mut client = Client::connect(&served.socket(), true, &[]);
+    client.socket.write_all(&[0x55; 28]).unwrap();
+    assert!(client.is_hung_up_on());
+    while served.server.counts().dropped == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(served.server.last_dropped().unwrap(), "a client was dropped: it sent what is no request");
+    assert_serves(&served);
+}
+
+#[test]
+fn a_client_that_stalls_is_hung_up_on() {
+    let served = served(Options { patience_seconds: 1, ..Options::default() });
+    let mut amid_handshake = Client::greeted(&served.socket());
+    let mut amid_head = Client::connect(&served.socket(), true, &[]);
+    amid_head.socket.write_all(&request(READ, 0, 1, 0, 512)[..20]).unwrap();
+    let mut amid_payload = Client::connect(&served.socket(), true, &[]);
+    amid_payload.send(WRITE, 0, 1, 0, 32 << 20, &[1; 1000]);
+    let mut idle = Client::connect(&served.socket(), true, &[]);
+    for stalled in [&mut amid_handshake, &mut amid_head, &mut amid_payload] {
+        assert!(stalled.is_hung_up_on());
+    }
+    assert_eq!(idle.call(READ, 0, 0, 512, &[]).error, 0, "who owes nothing may be silent");
+}
+
+#[test]
+fn who_does_not_listen_fills_his_own_bounds_and_starves_nobody() {
+    let options = Options { total_bytes: TOTAL_BYTES, bytes_per_connection: 24 << 20, ..Options::default() };
+    let served = served(options);
+    let mut deaf: Vec<Client> = (0..4).map(|_| Client::connect(&served.socket(), true, &[])).collect();
+    for client in &mut deaf {
+        client.socket.set_nonblocking(true).unwrap();
+        // As much as the socket takes: the server stops reading when its bounds are full.
+        let flood = request(READ, 0, 1, 0, 8 << 20).repeat(4096);
+        while client.socket.write(&flood).is_ok() {}
+    }
+    while served.server.counts().bytes_under_way < 32 << 20 {
+        std::thread::yield_now();
+    }
+    for _ in 0..20 {
+        assert_serves(&served);
+        let taken = served.server.counts().bytes_under_way;
+        assert!(taken <= TOTAL_BYTES as u64 + (128 << 10), "{taken} bytes under way");
+    }
+}
+
+#[test]
+fn refused_requests_do_not_pile_up_their_refusals() {
+    let served = served(Options { patience_seconds: 2, ..Options::default() });
+    let mut client = Client::connect(&served.socket(), true, &[]);
+    client.socket.set_nonblocking(true).unwrap();
+    let flood = request(READ, 0, 1, SIZE_BYTES, 512).repeat(1000);
+    let mut sent = 0u64;
+    // The server ends this by not reading on: were every refusal kept, it would go on for ever.
+    let mut idle = 0;
+    while idle < 50 && sent < 1 << 30 {
+        match client.socket.write(&flood) {
+            Ok(written) => (sent, idle) = (sent + written as u64, 0),
+            Err(_) => {
+                idle += 1;
+                std::thread::yield_now();
+            }
+        }
+    }
+    assert!(sent < 1 << 30, "{sent} bytes of wrong requests were taken");
+    assert_serves(&served);
+}
+
+#[test]
+fn a_connection_too_many_is_turned_away() {
+    let served = served(Options { max_connections: 2, ..Options::default() });
+    let _first = Client::connect(&served.socket(), true, &[]);
+    let second = Client::connect(&served.socket(), true, &[]);
+    let mut third = std::os::unix::net::UnixStream::connect(served.socket()).unwrap();
+    assert_eq!(std::io::Read::read(&mut third, &mut [0; 1]).unwrap_or(0), 0);
+    drop(second);
+    while served.server.counts().open == 2 {
+        std::thread::yield_now();
+    }
+    assert_serves(&served);
+}

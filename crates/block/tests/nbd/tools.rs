@@ -1,0 +1,156 @@
+//! Other people's clients. Where one is not installed, its test says so and skips.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use device::file::OpenOptions;
+use device::{Device, FileDevice, MemoryDevice};
+use flashwright_block::nbd::{ByteExport, DeviceExport, Options};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::client::Served;
+
+const SIZE_BYTES: u64 = 32 << 20;
+
+/// What a command line printed, or nothing if its program is not here. It must succeed.
+fn run(words: &[&str]) -> Option<String> {
+    let output = match Command::new(words[0]).args(&words[1..]).output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            println!("SKIPPED: {} is not installed", words[0]);
+            return None;
+        }
+        Err(error) => panic!("{words:?}: {error}"),
+    };
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{words:?}: {}\n{out}\n{err}", output.status);
+    Some(out.into_owned())
+}
+
+fn serve(device: Arc<dyn Device>) -> Served {
+    let export = Arc::new(ByteExport::new(Arc::new(DeviceExport::new(device))));
+    Served::new(export, Options { name: "disk".into(), ..Options::default() })
+}
+
+fn memory() -> Served {
+    serve(Arc::new(MemoryDevice::with_block_bytes(SIZE_BYTES, 4096)))
+}
+
+fn noise(path: &Path) -> Vec<u8> {
+    let mut bytes = vec![0; SIZE_BYTES as usize];
+    StdRng::seed_from_u64(1).fill_bytes(&mut bytes);
+    std::fs::write(path, &bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn nbdinfo_reads_the_export() {
+    let served = memory();
+    let Some(told) = run(&["nbdinfo", "--json", &served.uri()]) else { return };
+    for words in [
+        "\"export-size\": 33554432",
+        "\"can_fua\": true",
+        "\"can_multi_conn\": true",
+        "\"can_cache\": true",
+        "\"can_zero\": true",
+        "\"block_size_maximum\": 33554432",
+    ] {
+        assert!(told.contains(words), "{words} in {told}");
+    }
+    let map = run(&["nbdinfo", "--map", &served.uri()]).expect("nbdinfo is here");
+    assert!(map.contains("33554432    0  data"), "{map}");
+}
+
+#[test]
+fn nbdcopy_brings_back_what_it_took_there() {
+    let served = memory();
+    let (there, back) = (served.directory.path().join("there"), served.directory.path().join("back"));
+    let bytes = noise(&there);
+    let (there, back) = (there.display().to_string(), back.display().to_string());
+    if run(&["nbdcopy", "--connections=4", "--flush", &there, &served.uri()]).is_none() {
+        return;
+    }
+    run(&["nbdcopy", "--connections=4", &served.uri(), &back]);
+    assert!(std::fs::read(&back).unwrap() == bytes);
+    run(&["nbdcopy", "--synchronous", "--allocated", &served.uri(), &back]);
+    assert!(std::fs::read(&back).unwrap() == bytes);
+}
+
+#[test]
+fn qemu_io_writes_zeroes_and_discards() {
+    let served = memory();
+    let commands = [
+        "write -P 0xab 4k 8k",
+        "read -P 0xab 4k 8k",
+        "write -f -P 0xcd 1234 567",
+        "read -P 0xcd 1234 567",
+        "read -P 0xab 4k 8k",
+        "write -z 4k 4k",
+        "read -P 0 4k 4k",
+        "discard 8k 4k",
+        "flush",
+    ];
+    let uri = served.uri();
+    let mut words = vec!["qemu-io", "-f", "raw"];
+    words.extend(commands.iter().flat_map(|command| ["-c", command]));
+    words.push(&uri);
+    if let Some(told) = run(&words) {
+        assert!(!told.contains("failed"), "{told}");
+    }
+}
+
+#[test]
+fn nbdsh_asks_for_everything() {
+    let served = memory();
+    let script = "
+h.add_meta_context('base:allocation')
+import sys
+h.connect_uri(sys.argv[1] if len(sys.argv) > 1 else URI)
+h.pwrite(b'x' * 512, 100, nbd.CMD_FLAG_FUA)
+assert h.pread(514, 99) == b'\\0' + b'x' * 512 + b'\\0'
+h.zero(300, 101)
+assert h.pread(512, 100) == b'x' + b'\\0' * 300 + b'x' * 211
+h.trim(8192, 4096)
+h.cache(8192, 0)
+h.flush()
+seen = []
+h.block_status(65536, 512, lambda context, offset, entries, error: seen.append((context, entries)))
+assert seen[0][0] == 'base:allocation' and seen[0][1][0] >= 65536 and seen[0][1][1] == 0, seen
+try:
+    h.pread(2, h.get_size() - 1)
+    assert False
+except nbd.Error as error:
+    assert error.errno == 'EINVAL', error
+h.shutdown()
+";
+    let script = script.replace("sys.argv[1] if len(sys.argv) > 1 else URI", &format!("'{}'", served.uri()));
+    // The system's own Python has the bindings; another that comes first in the path may not.
+    let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap_or_default());
+    match Command::new("nbdsh").env("PATH", path).args(["-c", &script]).output() {
+        Err(_) => println!("SKIPPED: nbdsh is not installed"),
+        Ok(output) => {
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            if told.contains("No module named") {
+                return println!("SKIPPED: nbdsh has no bindings here");
+            }
+            assert!(output.status.success(), "{told}");
+        }
+    }
+}
+
+#[test]
+fn fio_verifies_what_it_wrote_to_memory_and_to_a_file() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let options = OpenOptions { size_bytes: Some(SIZE_BYTES), create: true, ..OpenOptions::default() };
+    let on_file = FileDevice::open(file.path(), &options)
+        .or_else(|_| FileDevice::open(file.path(), &OpenOptions { buffered: true, ..options }));
+    for served in [memory(), serve(Arc::new(on_file.unwrap()))] {
+        let uri = format!("--uri={}", served.uri());
+        let words = ["fio", "--name=verify", "--ioengine=nbd", &uri, "--rw=randwrite", "--bsrange=512-128k"];
+        let more = ["--size=16M", "--iodepth=16", "--verify=crc32c", "--verify_fatal=1", "--fsync=32"];
+        let Some(told) = run(&[&words[..], &more[..]].concat()) else { return };
+        assert!(told.contains("err= 0"), "{told}");
+    }
+}
