@@ -84,6 +84,14 @@ impl Named {
         matches!(self.what, What::Design(_))
     }
 
+    /// The policy that this is exactly; `None` for models of flash caches.
+    pub(super) fn exact(&self) -> Option<Policy> {
+        match self.what {
+            What::Policy(policy) => Some(policy),
+            What::Design(_) => None,
+        }
+    }
+
     /// An empty cache of so many bytes.
     pub(super) fn simulator(&self, size_bytes: u64, plan: &Plan) -> Box<dyn Simulator> {
         match self.what {

@@ -70,6 +70,10 @@ fn row_json(row: &Row) -> Value {
         "inserted_bytes": insert_weight,
         "written_bytes": row.is_flash.then_some(written_weight),
         "write_amplification": row.write_amplification(),
+        "interval": row.interval.map(|interval| json!({
+            "object_hit_ratio": [interval.object_hit_ratio.0, interval.object_hit_ratio.1],
+            "byte_hit_ratio": [interval.byte_hit_ratio.0, interval.byte_hit_ratio.1],
+        })),
     })
 }
 
@@ -104,6 +108,12 @@ pub fn text(outcome: &Outcome) -> String {
     }
     out += "\nobject hit ratio\n";
     table(&mut out, &outcome.rows, Row::object_hit_ratio);
+    if outcome.rows.iter().any(|row| row.interval.is_some()) {
+        out += "\nby a sample, in 19 of 20 samples within, more or less\n";
+        table(&mut out, &outcome.rows, |row| {
+            row.interval.map(|it| (it.object_hit_ratio.1 - it.object_hit_ratio.0) / 2.0)
+        });
+    }
     out += "\nbyte hit ratio\n";
     table(&mut out, &outcome.rows, Row::byte_hit_ratio);
     let flash: Vec<Row> = outcome.rows.iter().filter(|row| row.is_flash).cloned().collect();
