@@ -76,6 +76,8 @@ pub fn cache(
         upkeep: upkeep(plan.rebalance.as_ref()),
         seed,
         on_remove: None,
+        on_evict: None,
+        memory_budget_bytes: None,
     };
     let (mut latency, mut buffered, mut warnings) = (None, false, Vec::new());
     let mut measured_device = None;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use device::{Clock, Device};
 use parking_lot::Mutex;
 
-use super::Waiting;
 use super::region::{RegionConfig, RegionStore, StoreId};
 use super::soc::{Soc, SocConfig, snapshot_bytes};
 use super::superblock::{
@@ -17,6 +16,7 @@ use super::superblock::{
     read_snapshot, recognise,
 };
 use super::tier::Pair;
+use super::{OnEviction, Waiting};
 use crate::KeyHash;
 use crate::config::{FlashConfig, Recovery};
 use crate::error::CacheError;
@@ -49,6 +49,8 @@ pub(crate) struct Settlement<'a> {
     pub(crate) clock: &'a Arc<dyn Clock>,
     /// Random: names the store if it is made now.
     pub(crate) store_id: u128,
+    /// Told of items that make room.
+    pub(crate) on_eviction: Option<OnEviction>,
 }
 
 impl Settlement<'_> {
@@ -71,8 +73,12 @@ impl Settlement<'_> {
         marked.map_err(|source| CacheError::Device { context: "writing the superblock", source })?;
         let recovered = sections.is_some();
         let taken = sections.take().unwrap_or_default();
-        let regions = self.open_regions(&layout, &superblock, &taken, waiting).await?;
-        let soc = self.open_soc(&layout, &superblock, &taken)?;
+        let mut regions = self.open_regions(&layout, &superblock, &taken, waiting).await?;
+        let mut soc = self.open_soc(&layout, &superblock, &taken)?;
+        if let Some(on_eviction) = &self.on_eviction {
+            regions = regions.map(|it| it.with_eviction_callback(Arc::clone(on_eviction)));
+            soc = soc.map(|it| it.with_eviction_callback(Arc::clone(on_eviction)));
+        }
         let home = Home { metadata, superblock: Mutex::new(superblock), recovered };
         Ok(Pair { soc, regions, home })
     }

@@ -44,8 +44,7 @@ pub struct RegionStore {
     pub(super) on_eviction: Option<OnEviction>,
 }
 
-/// Told of an item that leaves because its region is reclaimed.
-pub type OnEviction = Arc<dyn Fn(&FlashItem<'_>) + Send + Sync>;
+pub use crate::flash::OnEviction;
 
 /// Tells one life of a store from another on the same device. What an earlier store wrote is never believed, so each
 /// created store needs an identity of its own: a random number will do.
