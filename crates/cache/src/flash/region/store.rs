@@ -525,7 +525,7 @@ fn points(config: &RegionConfig, device: &dyn Device) -> Box<[Point]> {
 }
 
 /// Clean regions and buffers kept for reinsertion alone.
-fn reserve(config: &RegionConfig) -> usize {
+pub(super) fn reserve(config: &RegionConfig) -> usize {
     usize::from(config.reinsertion != Reinsertion::Never || config.order.protects_items())
 }
 
