@@ -7,3 +7,4 @@ pub mod ssd;
 pub mod ssd_device;
 pub mod study;
 pub mod trace;
+pub mod trace_generate;

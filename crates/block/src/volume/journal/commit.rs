@@ -255,28 +255,24 @@ impl Commit {
 
     /// What was written to the disk may be lost: whoever waits is told, and the next commit tries again.
     fn fail_disk(self, error: IoError) {
-        self.fail(VolumeError::disk("flushing the disk", error), Health::Healthy);
+        self.fail(|state| {
+            state.io.disk_write_errors += 1;
+            let error = VolumeError::disk("flushing the disk", error);
+            state.journal.failure = Some((state.journal.attempts, error));
+        });
     }
 
     /// Nobody knows what a flash that failed a flush has kept. Nothing that follows can be promised any more.
     fn fail_flash(self, context: &str, error: IoError) {
-        self.fail(VolumeError::flash(context, error), Health::FlashFailed);
+        self.fail(|state| state.fail_flash(VolumeError::flash(context, error)));
     }
 
-    fn fail(self, error: VolumeError, health: Health) {
+    fn fail(self, note: impl FnOnce(&mut State)) {
         let Self { shared, batch, .. } = self;
         {
             let mut state = shared.state.lock();
-            let state = &mut *state;
             state.journal.running = false;
-            state.journal.failure = Some((state.journal.attempts, error));
-            match health {
-                Health::FlashFailed => {
-                    state.io.ssd_write_errors += 1;
-                    state.health = Health::FlashFailed;
-                }
-                _ => state.io.disk_write_errors += 1,
-            }
+            note(&mut state);
             state.changes.put_back(batch);
         }
         shared.changed.notify(usize::MAX);

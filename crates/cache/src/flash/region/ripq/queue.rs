@@ -39,6 +39,7 @@ pub(super) struct Queue {
     virtuals: Vec<Block>,
     /// Ranks that were used and are not now.
     free: Vec<Rank>,
+    most_ranks: usize,
     /// Units that fill a virtual block.
     region_units: u32,
     /// Regions in line.
@@ -47,8 +48,10 @@ pub(super) struct Queue {
     fills_up: bool,
 }
 
-/// Ranks there are.
-const MOST_RANKS: usize = u16::MAX as usize;
+/// Virtual blocks there may be for each region, and beside them. They are as many as regions, or a few more where hits are
+/// spread over many sections; the limit keeps what a restart needs small.
+const RANKS_A_REGION: usize = 4;
+const RANKS_BESIDE: usize = 16;
 
 impl Queue {
     pub fn new(sections: u8, regions: usize, region_units: u32, fills_up: bool) -> Self {
@@ -57,6 +60,7 @@ impl Queue {
             regions: vec![Block::default(); regions],
             virtuals: vec![Block::default()],
             free: Vec::new(),
+            most_ranks: (RANKS_A_REGION * regions + RANKS_BESIDE).min(usize::from(u16::MAX)),
             region_units,
             len: 0,
             fills_up,
@@ -179,7 +183,7 @@ impl Queue {
     fn free_rank(&mut self) -> Option<Rank> {
         self.free.pop().or_else(|| {
             let rank = u16::try_from(self.virtuals.len()).ok().map(Rank)?;
-            (self.virtuals.len() <= MOST_RANKS).then(|| self.virtuals.push(Block::default()))?;
+            (self.virtuals.len() <= self.most_ranks).then(|| self.virtuals.push(Block::default()))?;
             Some(rank)
         })
     }
@@ -192,7 +196,7 @@ impl Queue {
     /// The virtual block joins the line; the next raise begins another.
     fn seal(&mut self, rank: Rank) {
         // The last of the ranks goes on taking raises.
-        let is_last = self.free.is_empty() && self.virtuals.len() > MOST_RANKS;
+        let is_last = self.free.is_empty() && self.virtuals.len() > self.most_ranks;
         let id = BlockId::Virtual(rank);
         if self.block(id).stage != Stage::Open || is_last {
             return;
