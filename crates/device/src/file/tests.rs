@@ -198,7 +198,7 @@ fn the_last_owner_may_be_a_completion() {
 #[test]
 fn what_is_submitted_while_others_are_told_of_their_end_ends_too() {
     let scratch = tempfile::tempdir().unwrap();
-    let device = Arc::new(FileDevice::open(&scratch.path().join("flash"), &sized()).unwrap());
+    let device = Arc::new(FileDevice::open(scratch.path().join("flash"), &sized()).unwrap());
     let read = || Request::Read { offset: 0, buffer: IoBuffer::zeroed(4096) };
     for _ in 0..200 {
         let (telling, told) = std::sync::mpsc::channel();
