@@ -33,6 +33,10 @@ const GROUP_PAGES: u32 = u16::MAX as u32;
 /// One slot in so many may hold a block of which some sectors are not there; their masks take memory and table room.
 pub(crate) const SLOTS_PER_PARTIAL: u32 = 32;
 
+/// A journal of a small flash, where that is no more than a 64th of it: a thousand commits of a few records. Each table
+/// costs two flushes for the superblock, which should be few beside those that clients ask for.
+const USUAL_JOURNAL_BYTES: u64 = 4 << 20;
+
 const MIN_JOURNAL_BYTES: u64 = 64 << 10;
 const MAX_JOURNAL_BYTES: u64 = 256 << 20;
 
@@ -52,8 +56,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Divides a flash: as many sets as fit. `journal_bytes` is what the journal takes; without it, as much as a table,
-    /// so that writing tables at most doubles what the journal writes.
+    /// Divides a flash: as many sets as fit. `journal_bytes` is what the journal takes; without it, at least as much
+    /// as a table, so that writing tables at most doubles what the journal writes.
     ///
     /// # Errors
     /// [`VolumeErrorKind::Config`] if it does not fit.
@@ -91,8 +95,10 @@ impl Layout {
         // Every page may be told of once; partial blocks take two units.
         let units = u64::from(layout.pages()) + layout.partial_limit() as u64;
         layout.table_blocks = units.div_ceil(UNITS_PER_BLOCK as u64);
-        let journal = journal_bytes.unwrap_or(layout.table_blocks * JOURNAL_BLOCK_BYTES as u64);
-        let journal = journal.clamp(MIN_JOURNAL_BYTES, MAX_JOURNAL_BYTES);
+        let pages_bytes = u64::from(layout.pages()) * u64::from(block_bytes);
+        let usual =
+            (layout.table_blocks * JOURNAL_BLOCK_BYTES as u64).max(USUAL_JOURNAL_BYTES.min(pages_bytes / 64));
+        let journal = journal_bytes.unwrap_or(usual).clamp(MIN_JOURNAL_BYTES, MAX_JOURNAL_BYTES);
         layout.journal_blocks = journal / JOURNAL_BLOCK_BYTES as u64;
         layout
     }

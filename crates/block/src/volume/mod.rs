@@ -57,6 +57,7 @@ use device::{Device, IoSlice, Request};
 use event_listener::Event;
 use parking_lot::Mutex;
 
+pub use check::Check;
 pub use config::{Health, VolumeConfig};
 pub use error::{Result, VolumeError, VolumeErrorKind};
 pub use layout::Layout;
@@ -141,7 +142,11 @@ impl Volume {
     /// # Errors
     /// If a device fails. What was written since the last flush that succeeded may then be lost in a crash.
     pub async fn flush(&self) -> Result<()> {
-        let target = self.shared.state.lock().changes.number();
+        let target = {
+            let state = self.shared.state.lock();
+            self.shared.check_open(&state)?;
+            state.changes.number()
+        };
         self.shared.commit(target).await?;
         self.shared.state.lock().io.client_flushes += 1;
         Ok(())

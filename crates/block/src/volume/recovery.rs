@@ -59,30 +59,40 @@ impl Volume {
         disk: Arc<dyn Device>,
         timer: Arc<dyn Timer>,
     ) -> Result<(Self, Recovery)> {
-        let superblock = superblock::read(&*flash).await?;
-        check_flash(&*flash, &superblock)?;
-        identity::check_disk(&*disk, &superblock.disk, superblock.clean).await?;
-        let (found, mut recovery) = Found::read(&*flash, &superblock).await?;
-        let (state, dropped) = found.into_state(&superblock, &mut recovery)?;
-        let shared = Arc::new(Shared {
-            uuid: superblock.uuid,
-            layout: superblock.layout,
-            disk_bytes: superblock.disk.bytes,
-            flash,
-            disk,
-            timer,
-            blocks: Arc::default(),
-            disk_writers: Arc::default(),
-            keeper: Arc::default(),
-            superblock: Mutex::new(superblock),
-            state: Mutex::new(state),
-            changed: Event::new(),
-        });
+        let (shared, recovery, dropped) = load(flash, disk, timer).await?;
         shared.check_samples().await?;
         shared.settle(recovery.was_clean, &dropped).await?;
         *shared.state.lock().sets.counters_mut() = crate::sets::Counters::default();
         Ok((Self { shared }, recovery))
     }
+}
+
+/// A volume as it is found, nothing changed; and the pages of blocks that do not count any more.
+pub(super) async fn load(
+    flash: Arc<dyn Device>,
+    disk: Arc<dyn Device>,
+    timer: Arc<dyn Timer>,
+) -> Result<(Arc<Shared>, Recovery, Vec<u32>)> {
+    let superblock = superblock::read(&*flash).await?;
+    check_flash(&*flash, &superblock)?;
+    identity::check_disk(&*disk, &superblock.disk, superblock.clean).await?;
+    let (found, mut recovery) = Found::read(&*flash, &superblock).await?;
+    let (state, dropped) = found.into_state(&superblock, &mut recovery)?;
+    let shared = Shared {
+        uuid: superblock.uuid,
+        layout: superblock.layout,
+        disk_bytes: superblock.disk.bytes,
+        flash,
+        disk,
+        timer,
+        blocks: Arc::default(),
+        disk_writers: Arc::default(),
+        keeper: Arc::default(),
+        superblock: Mutex::new(superblock),
+        state: Mutex::new(state),
+        changed: Event::new(),
+    };
+    Ok((Arc::new(shared), recovery, dropped))
 }
 
 fn check_flash(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
