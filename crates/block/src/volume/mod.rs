@@ -33,6 +33,7 @@ pub mod error;
 mod identity;
 pub mod journal;
 pub mod layout;
+mod order;
 mod pages;
 mod piece;
 mod ranges;
@@ -92,6 +93,8 @@ struct Shared {
     blocks: Arc<Ranges>,
     /// Who writes which blocks of the disk.
     disk_writers: Arc<Ranges>,
+    /// Who brings the oldest epoch to the disk.
+    destager: Arc<Ranges>,
     /// Who writes a table or the superblock.
     keeper: Arc<Ranges>,
     superblock: Mutex<Superblock>,
@@ -184,6 +187,11 @@ impl Shared {
     /// Flushes a device by itself, outside of a commit.
     async fn flush_device(device: &dyn Device) -> std::result::Result<(), device::IoError> {
         device.start(Request::Flush).await.map(|_| ())
+    }
+
+    /// Whether dirty blocks reach the disk in the order of flushes.
+    fn is_ordered(&self) -> bool {
+        self.superblock.lock().ordered
     }
 
     /// Refuses what a closed volume cannot do.

@@ -394,7 +394,7 @@ mod tests {
             uuid: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff,
             clean: true,
             checksums: true,
-            layout: Layout::with_sets(4096, 17, 512, None),
+            layout: Layout::with_sets(4096, 17, 512, None, false),
             placement: Placement::Permuted { run_bytes: 65536 },
             placement_key: 99,
             tuning: Preset::V3.tuning(),
