@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+pub use workload::generate::cdn::{Ageing, Cdn, CdnConfig};
+pub use workload::generate::zipf::{ZipfAccesses, ZipfConfig};
 pub use workload::trace::{
     Accesses, FORMATS, Format, OnBadRow, OpenOptions, PageSize, ReadReport, Survey, Target, TraceError,
     Written, ZeroSize, open,

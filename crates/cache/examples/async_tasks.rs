@@ -42,7 +42,7 @@ async fn program(cache: &Cache) {
     join_all(both).await;
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let size = OpenOptions { size_bytes: Some(64 << 20), ..OpenOptions::default() };
     let flash = Arc::new(FileDevice::create_temporary(std::env::temp_dir(), &size)?);
     let cache = Cache::builder().dram_bytes(8 << 20).max_item_bytes(64 << 10).flash(flash).open_stepped()?;

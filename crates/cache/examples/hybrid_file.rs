@@ -11,7 +11,7 @@ use device::timer::{SystemTimer, Timer};
 use device::{Clock, FileDevice};
 use flashwright_cache::{Cache, InsertOptions};
 
-fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // A file without a name, gone with the process. `FileDevice::open` takes a path: a file, or a block device.
     let size = OpenOptions { size_bytes: Some(256 << 20), ..OpenOptions::default() };
     let flash = Arc::new(FileDevice::create_temporary(std::env::temp_dir(), &size)?);

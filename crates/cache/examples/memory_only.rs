@@ -10,7 +10,7 @@ use device::VirtualClock;
 use flashwright_cache::{Cache, InsertOptions};
 use policy::eviction::{EvictionConfig, Kind};
 
-fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // Time comes from outside, so that nobody has to wait for it here. Without `clock` it is the machine's.
     let clock = Arc::new(VirtualClock::default());
     let cache = Cache::builder()

@@ -33,7 +33,7 @@ async fn serve<'a>(cache: &'a Cache, source: &Source, key: &[u8]) -> Result<Fetc
     cache.get_or_insert_with(key, &InsertOptions::default(), async || source.read(key).await).await
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let (cache, source) = (Cache::builder().dram_bytes(8 << 20).open()?, Source::default());
     let together = Barrier::new(16);
     let client = || {

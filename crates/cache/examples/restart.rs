@@ -13,7 +13,7 @@ use flashwright_cache::{Cache, InsertOptions};
 
 const ITEMS: u32 = 20_000;
 
-fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("flash");
 

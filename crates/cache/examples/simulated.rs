@@ -55,6 +55,6 @@ fn run(seed: u64) -> Result<(), Box<dyn Error>> {
     Ok(simulation.block_on(cache.close_async())?)
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     [1, 1, 2].into_iter().try_for_each(run)
 }

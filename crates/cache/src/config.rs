@@ -23,11 +23,16 @@ pub struct CacheConfig {
     pub upkeep: UpkeepConfig,
     /// Seed of every random choice, and what tells this life of the cache from others on the same device.
     pub seed: u64,
-    /// Told of every item that leaves the cache.
+    /// Told of items that are removed or replaced while in DRAM.
     pub on_remove: Option<RemoveCallback>,
+    /// Told of items that leave the cache to make room.
+    pub on_evict: Option<RemoveCallback>,
+    /// Memory for everything; the tier in DRAM gets what the rest leaves, whatever [`DramConfig::dram_bytes`] says.
+    pub memory_budget_bytes: Option<u64>,
 }
 
-/// Told of an item that leaves the cache from DRAM: key, value, why. Runs on the thread that made it leave.
+/// Told of an item that leaves the cache: key, value (of a chained item its own, without its links), why. Runs on the
+/// thread that made it leave, with no lock held.
 pub type RemoveCallback = Arc<dyn Fn(&[u8], &[u8], Removal) + Send + Sync>;
 
 /// Why an item left.
@@ -37,6 +42,10 @@ pub enum Removal {
     Removed,
     /// A newer item took its place.
     Replaced,
+    /// It made room in DRAM, and flash did not take it: it was refused, or there is no flash.
+    EvictedFromDram,
+    /// It made room on flash: its region was reclaimed, or newer items came into its bucket.
+    EvictedFromFlash,
 }
 
 /// The flash tier.
@@ -66,6 +75,8 @@ pub struct FlashConfig {
     pub region_alignment_bytes: u64,
     /// Bytes of the area for the snapshot of a clean close, instead of those computed.
     pub metadata_bytes: Option<u64>,
+    /// Whether superblocks and snapshots are written with a placement handle of their own.
+    pub separate_metadata: bool,
 }
 
 /// One pair of engines.
@@ -110,6 +121,7 @@ impl FlashConfig {
             recovery: Recovery::Reopen,
             region_alignment_bytes: 0,
             metadata_bytes: None,
+            separate_metadata: false,
         }
     }
 }
@@ -182,8 +194,15 @@ pub struct Builder {
 impl Builder {
     pub(crate) fn new() -> Self {
         let dram = DramConfig::new(64 << 20, eviction(EvictionConfig::new(Kind::S3Fifo)));
-        let config =
-            CacheConfig { dram, flash: None, upkeep: UpkeepConfig::default(), seed: 0, on_remove: None };
+        let config = CacheConfig {
+            dram,
+            flash: None,
+            upkeep: UpkeepConfig::default(),
+            seed: 0,
+            on_remove: None,
+            on_evict: None,
+            memory_budget_bytes: None,
+        };
         Self { config, clock: Arc::new(SystemClock) }
     }
 
@@ -191,6 +210,24 @@ impl Builder {
     #[must_use]
     pub fn dram_bytes(mut self, bytes: u64) -> Self {
         self.config.dram.dram_bytes = bytes;
+        self
+    }
+
+    /// Memory for everything, bytes: slabs, the index of DRAM and its policies, and with flash the index of regions,
+    /// filters, buffers and items that wait. Items in DRAM get what the rest leaves, in place of
+    /// [`dram_bytes`](Self::dram_bytes); a budget too small for the rest is refused with its parts. It is reckoned with the
+    /// smallest chunks ([`Memory::at_most`](crate::Memory::at_most)), so a cache that is told that its items are not
+    /// small ([`min_item_bytes`](Self::min_item_bytes)) has more room for them.
+    #[must_use]
+    pub fn memory_budget_bytes(mut self, bytes: u64) -> Self {
+        self.config.memory_budget_bytes = Some(bytes);
+        self
+    }
+
+    /// Smallest chunk of DRAM, bytes: a smaller item takes as much, header and key included; 64 if not said.
+    #[must_use]
+    pub fn min_item_bytes(mut self, bytes: u32) -> Self {
+        self.config.dram.min_alloc_bytes = bytes;
         self
     }
 
@@ -242,6 +279,19 @@ impl Builder {
     #[must_use]
     pub fn on_remove(mut self, callback: RemoveCallback) -> Self {
         self.config.on_remove = Some(callback);
+        self
+    }
+
+    /// Told of every item that leaves the cache to make room: from DRAM what flash does not take, from flash what its
+    /// region or bucket leaves behind. It costs something: a region that is reclaimed is read whole, where otherwise only
+    /// the items that stay are.
+    ///
+    /// Together with [`on_remove`](Self::on_remove) this tells of all that leaves, but for items that expire, that are lost to
+    /// a failing device or a crash, and those that lie on flash alone when they are removed or replaced: their values
+    /// would have to be read for it. An item that a reader brings back in the same instant may be told of and stay.
+    #[must_use]
+    pub fn on_evict(mut self, callback: RemoveCallback) -> Self {
+        self.config.on_evict = Some(callback);
         self
     }
 

@@ -20,7 +20,7 @@ use crate::config::{Removal, RemoveCallback};
 use crate::dram::{AllocateError, Draft, Dram, Handle, PoolId};
 use crate::error::{Inserted, Refusal};
 use crate::flash::tier::{self, Crossing, FlashTier};
-use crate::flash::{FlashValue, Waiting, chain, region};
+use crate::flash::{FlashItem, FlashValue, Waiting, chain, region};
 use crate::in_flight::{InFlight, Joined, Turn};
 use crate::item::{Item, Layer};
 use crate::stats::{Counters, GetStats, Stats};
@@ -191,6 +191,7 @@ pub(crate) struct Engine {
     pub(crate) upkeep: Upkeep,
     pub(crate) pools: usize,
     pub(crate) on_remove: Option<RemoveCallback>,
+    pub(crate) on_evict: Option<RemoveCallback>,
 }
 
 impl Engine {
@@ -289,7 +290,7 @@ impl Engine {
         value: &FlashValue,
         pieces: &[std::ops::Range<usize>],
     ) -> Option<Vec<Draft<'_>>> {
-        let crossing = Crossing(self.flash.as_ref());
+        let crossing = self.crossing();
         let links = pieces.iter().skip(1).rev();
         links
             .map(|link| {
@@ -308,7 +309,7 @@ impl Engine {
         value_len: usize,
         expiry_seconds: u32,
     ) -> Result<Draft<'_>, AllocateError> {
-        self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &Crossing(self.flash.as_ref()))
+        self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &self.crossing())
     }
 }
 
@@ -352,7 +353,7 @@ impl Engine {
         let hash = KeyHash::of(key);
         let expiry_seconds =
             options.ttl_seconds.map_or(0, |ttl| self.clock.unix_seconds().saturating_add(ttl));
-        let (pool, crossing) = (PoolId(options.pool), Crossing(self.flash.as_ref()));
+        let (pool, crossing) = (PoolId(options.pool), self.crossing());
         match self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing) {
             Ok(draft) => Ok(Some(NewItem { draft, hash })),
             Err(AllocateError::Busy) => Ok(None),
@@ -411,6 +412,24 @@ impl Engine {
         }
     }
 
+    /// What DRAM's victims go through.
+    pub(crate) fn crossing(&self) -> Crossing<'_> {
+        Crossing { flash: self.flash.as_ref(), on_evict: self.on_evict.as_ref() }
+    }
+
+    /// An item made room for others on flash. If DRAM has it too, it has not left the cache.
+    pub(crate) fn left_flash(&self, item: &FlashItem<'_>) {
+        let Some(on_evict) = &self.on_evict else { return };
+        let is_expired = item.expiry_seconds != 0 && item.expiry_seconds <= self.clock.unix_seconds();
+        if is_expired || self.dram.peek(item.key, item.hash).is_some() {
+            return;
+        }
+        let whole = item.value[0];
+        let parent = if tier::is_chained(item.tag) { chain::pieces(whole) } else { None };
+        let own = parent.and_then(|pieces| pieces.into_iter().next()).unwrap_or(0..whole.len());
+        on_evict(item.key, &whole[own], Removal::EvictedFromFlash);
+    }
+
     /// Makes whatever flash holds or is about to deliver for the key unreachable. Called under the key's lock.
     fn displace(&self, hash: KeyHash, key: &[u8]) -> bool {
         self.loads.overtake(hash);
@@ -430,7 +449,7 @@ impl Engine {
         // The parent must be in DRAM and stay there; a get brings it back from flash.
         let parent = self.get(key, waiting).await.ok_or(Refusal::NoParent)?;
         let pool = parent.pool();
-        let crossing = Crossing(self.flash.as_ref());
+        let crossing = self.crossing();
         let mut link = loop {
             match (self.dram.allocate_child(pool, hash, value_len, &crossing), &self.flash) {
                 (Ok(link), _) => break link,

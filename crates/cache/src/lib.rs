@@ -19,6 +19,7 @@ mod in_flight;
 pub mod item;
 pub mod key;
 mod load;
+mod memory;
 mod open;
 pub mod stats;
 mod upkeep;
@@ -32,6 +33,7 @@ pub use hybrid::{InsertOptions, NewItem};
 pub use item::{Item, Layer};
 pub use key::KeyHash;
 pub use load::Fetched;
+pub use memory::Memory;
 pub use stats::Stats;
 
 /// A cache of bytes under keys, in DRAM and on flash. Shared by all threads.

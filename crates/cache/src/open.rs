@@ -1,7 +1,7 @@
 //! Opening and closing a cache.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use device::{Clock, Device, SliceDevice};
 
@@ -9,9 +9,9 @@ use crate::background::Background;
 use crate::config::{CacheConfig, FlashConfig, PairConfig};
 use crate::dram::Dram;
 use crate::error::CacheError;
-use crate::flash::Waiting;
 use crate::flash::home::Settlement;
 use crate::flash::tier::{FlashTier, Parts};
+use crate::flash::{OnEviction, Waiting};
 use crate::hybrid::Engine;
 use crate::in_flight::InFlight;
 use crate::stats::Counters;
@@ -24,9 +24,13 @@ impl Cache {
         clock: &Arc<dyn Clock>,
         threads: bool,
     ) -> Result<Self, CacheError> {
+        let config = &config.clone().within_budget()?;
         let dram = Dram::new(&config.dram, Arc::clone(clock)).map_err(wrong)?;
+        // The engine has the flash tier, and the flash tier tells the engine.
+        let home = Arc::new(OnceLock::new());
+        let on_eviction = config.on_evict.as_ref().map(|_| told_to(&home));
         let flash = match &config.flash {
-            Some(flash) => Some(open_flash(flash, clock, config.seed)?),
+            Some(flash) => Some(open_flash(flash, clock, config.seed, on_eviction.as_ref())?),
             None => None,
         };
         let pools = config.dram.pools.len();
@@ -40,7 +44,9 @@ impl Cache {
             clock: Arc::clone(clock),
             pools,
             on_remove: config.on_remove.clone(),
+            on_evict: config.on_evict.clone(),
         });
+        let _ = home.set(Arc::downgrade(&engine));
         let background = if threads { Some(Background::start(&engine)?) } else { None };
         Ok(Self { background, engine })
     }
@@ -79,7 +85,21 @@ impl Cache {
     }
 }
 
-fn open_flash(config: &FlashConfig, clock: &Arc<dyn Clock>, seed: u64) -> Result<FlashTier, CacheError> {
+fn told_to(home: &Arc<OnceLock<Weak<Engine>>>) -> OnEviction {
+    let home = Arc::clone(home);
+    Arc::new(move |item| {
+        if let Some(engine) = home.get().and_then(Weak::upgrade) {
+            engine.left_flash(item);
+        }
+    })
+}
+
+fn open_flash(
+    config: &FlashConfig,
+    clock: &Arc<dyn Clock>,
+    seed: u64,
+    on_eviction: Option<&OnEviction>,
+) -> Result<FlashTier, CacheError> {
     let mut offset_bytes = 0;
     let mut pairs = Vec::with_capacity(config.pairs.len());
     for (number, pair) in config.pairs.iter().enumerate() {
@@ -91,6 +111,7 @@ fn open_flash(config: &FlashConfig, clock: &Arc<dyn Clock>, seed: u64) -> Result
             soc_share: pair.soc_share,
             clock,
             store_id: store_id(clock, seed, number),
+            on_eviction: on_eviction.cloned(),
         };
         pairs.push(pollster::block_on(settlement.open(Waiting::Thread))?);
     }

@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use crate::config::UpkeepConfig;
 use crate::dram::{Emptied, PoolId, Released};
 use crate::flash::Waiting;
-use crate::flash::tier::Crossing;
 use crate::hybrid::Engine;
 use crate::stats::UpkeepStats;
 
@@ -97,7 +96,7 @@ impl Engine {
             for pool in 0..upkeep.pools {
                 due.random = splitmix64(due.random);
                 let rule = upkeep.config.rule(due.random);
-                let crossing = Crossing(self.flash.as_ref());
+                let crossing = self.crossing();
                 if let Some(released) = self.dram.rebalance_step(PoolId(pool), &rule, &crossing) {
                     upkeep.count(&released);
                 }
@@ -120,7 +119,7 @@ impl Engine {
         let Some(flash) = &self.flash else { return };
         let mut drained = false;
         loop {
-            match self.dram.empty_step(&Crossing(Some(flash))) {
+            match self.dram.empty_step(&self.crossing()) {
                 Emptied::All => return,
                 Emptied::Some => drained = false,
                 Emptied::Busy if !alone => flash.wait_ready().await,

@@ -7,7 +7,7 @@ pub mod gate;
 pub mod measure;
 pub mod throttle;
 
-pub use crash::CrashDevice;
+pub use crash::{CrashDevice, Power};
 pub use fault::{FaultDevice, Faults};
 pub use gate::GateDevice;
 pub use measure::MeasureDevice;

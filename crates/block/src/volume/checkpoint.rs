@@ -90,9 +90,7 @@ impl Shared {
         self.superblock.lock().sequence = superblock.sequence;
         let written = superblock::write(&*self.flash, &superblock).await;
         if let Err(error) = written {
-            let mut state = self.state.lock();
-            state.health = Health::FlashFailed;
-            state.journal.failure = Some((state.journal.attempts, error.clone()));
+            self.state.lock().fail_flash(error.clone());
             return Err(error);
         }
         *self.superblock.lock() = superblock;
@@ -106,11 +104,12 @@ impl Shared {
         let work = Work::new(self, Some(everything));
         work.hold_range(self.disk_writers.lock(0..u64::MAX).await);
         work.hold_range(self.keeper.lock(0..1).await);
-        self.check_open(&self.state.lock())?;
-        if let Some((_, error)) = &self.state.lock().journal.failure
-            && self.state.lock().health != Health::Healthy
         {
-            return Err(error.clone());
+            let state = self.state.lock();
+            self.check_open(&state)?;
+            if let (Some((_, error)), Health::FlashFailed) = (&state.journal.failure, state.health) {
+                return Err(error.clone());
+            }
         }
         self.note_disk_ends().await?;
         self.write_table(&work, true).await?;
@@ -214,10 +213,7 @@ impl<'a> TableWriter<'a> {
 impl Shared {
     fn table_failed(&self, error: device::IoError) -> VolumeError {
         let error = VolumeError::flash("writing a table", error);
-        let mut state = self.state.lock();
-        state.io.ssd_write_errors += 1;
-        state.health = Health::FlashFailed;
-        state.journal.failure = Some((state.journal.attempts, error.clone()));
+        self.state.lock().fail_flash(error.clone());
         error
     }
 }

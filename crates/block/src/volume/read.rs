@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use device::{IoBuffer, IoError, IoSlice, Pending, PlacementHandle, Request};
 
@@ -271,16 +270,11 @@ impl Shared {
         let writes = self.page_writes(&filled);
         self.state.lock().sets.counters_mut().ssd_writes += writes.len() as u64;
         let written = filled.into_iter().map(|(written, _)| written).collect();
-        let fill = Fill {
-            shared: Arc::clone(self),
-            work: Arc::clone(work),
-            written,
-            failed: AtomicBool::new(false),
-        };
+        let fill = Fill { shared: Arc::clone(self), work: Arc::clone(work), written };
         let fill = Arc::new(fill);
         for request in writes {
             let fill = Arc::clone(&fill);
-            let told = move |outcome: device::Outcome| fill.told(&outcome);
+            let told = move |outcome: device::Outcome| fill.told(outcome);
             self.flash.submit(request, device::Completion::new(told));
         }
     }
@@ -410,13 +404,13 @@ struct Fill {
     shared: Arc<Shared>,
     work: Arc<Work>,
     written: Vec<Written>,
-    failed: AtomicBool,
 }
 
 impl Fill {
-    fn told(&self, outcome: &device::Outcome) {
-        if outcome.is_err() {
-            self.failed.store(true, Relaxed);
+    fn told(&self, outcome: device::Outcome) {
+        if let Err(error) = outcome {
+            let error = VolumeError::flash("bringing blocks in to the flash", error);
+            self.shared.state.lock().fail_flash(error);
         }
     }
 }
@@ -424,10 +418,6 @@ impl Fill {
 impl Drop for Fill {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
-        if self.failed.load(Relaxed) {
-            state.io.ssd_write_errors += 1;
-            state.health = Health::FlashFailed;
-        }
         if state.health != Health::Healthy {
             return;
         }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::config::Health;
+use super::error::VolumeError;
 use super::journal::Journal;
 use super::journal::changes::{Changes, Gone};
 use super::layout::Layout;
@@ -70,6 +71,15 @@ impl State {
             page_of: vec![NO_PAGE; slots],
             crc_of: checksums.then(|| vec![0; slots]),
             partial: HashMap::new(),
+        }
+    }
+
+    /// The flash failed a write or a flush: nothing that follows can be promised, and everyone who waits is told why.
+    pub(super) fn fail_flash(&mut self, error: VolumeError) {
+        self.io.ssd_write_errors += 1;
+        self.journal.failure = Some((self.journal.attempts, error));
+        if self.health == Health::Healthy {
+            self.health = Health::FlashFailed;
         }
     }
 

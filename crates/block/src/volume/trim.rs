@@ -84,6 +84,7 @@ impl Shared {
             return Ok(());
         }
         work.hold_range(self.disk_writers.lock(whole.clone()).await);
+        self.settle_before_disk(whole.clone()).await?;
         self.trim_disk(&work, &whole).await
     }
 

@@ -47,7 +47,8 @@ impl Shared {
         if targets.iter().any(|target| target.to_disk) {
             let blocks = self.blocks_of(piece);
             work.hold_range(self.disk_writers.lock(blocks).await);
-            self.settle_before_disk(&targets).await?;
+            let direct = targets.iter().filter(|target| target.to_disk);
+            self.settle_before_disk(direct.map(|target| target.part.block)).await?;
         }
         let mut pages = Vec::with_capacity(targets.len());
         for target in targets.iter().filter(|target| target.home.is_some()) {
@@ -144,13 +145,17 @@ impl Shared {
         Ok(Target::disk_only(part))
     }
 
-    /// A block that flash may bring back after a crash is not changed on the disk before it cannot any more (rule 4).
-    async fn settle_before_disk(self: &Arc<Self>, targets: &[Target]) -> Result<()> {
+    /// Blocks that flash may bring back after a crash are not changed on the disk before it cannot any more (rule 4). In the
+    /// modes that write to the disk directly what is clean is not brought back.
+    pub(super) async fn settle_before_disk(
+        self: &Arc<Self>,
+        blocks: impl IntoIterator<Item = u64>,
+    ) -> Result<()> {
         let change = {
             let state = self.state.lock();
-            let keeps_dirty = state.sets.tuning().mode.keeps_dirty();
-            let comes_back = |target: &Target| state.changes.may_come_back(target.part.block);
-            (keeps_dirty && targets.iter().any(comes_back)).then(|| state.changes.number())
+            let matters = state.sets.tuning().mode.keeps_dirty() && state.changes.may_bring_back();
+            let comes_back = |block| state.changes.may_come_back(block);
+            (matters && blocks.into_iter().any(comes_back)).then(|| state.changes.number())
         };
         match change {
             Some(change) => self.commit(change).await,
@@ -298,13 +303,8 @@ impl Shared {
     }
 
     fn flash_write_failed(&self, error: IoError) -> VolumeError {
-        let mut state = self.state.lock();
-        state.io.ssd_write_errors += 1;
         let error = VolumeError::flash("writing the flash", error);
-        if state.health == Health::Healthy {
-            state.health = Health::FlashFailed;
-            state.journal.failure = Some((state.journal.attempts, error.clone()));
-        }
+        self.state.lock().fail_flash(error.clone());
         error
     }
 

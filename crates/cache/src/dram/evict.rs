@@ -26,6 +26,9 @@ pub trait Spill {
 
     /// The item stays, or was removed by somebody else: what was staged must not be seen.
     fn abandon(&self, staged: Self::Staged);
+
+    /// The item has left and nothing was staged for it. Called with no lock held, while it can still be read.
+    fn gone(&self, _victim: &Victim<'_>) {}
 }
 
 /// The spill's answer.
@@ -133,6 +136,12 @@ impl<'a> Victim<'a> {
         self.item.header().state().has(State::CLEAN)
     }
 
+    /// Whether its time is up.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        self.item.header().is_expired(self.now_seconds)
+    }
+
     /// Seconds since the item was last used, as far as the policy's hit rule made it known.
     #[must_use]
     pub fn idle_seconds(&self) -> u32 {
@@ -199,8 +208,7 @@ impl Dram {
     /// Tries to make an item leave that the caller marked `EVICTING` and holds a reference of.
     pub(super) fn evict<S: Spill>(&self, victim: &Victim<'_>, spill: &S) -> Attempt {
         let item = victim.item;
-        let staged =
-            if item.header().is_expired(victim.now_seconds) { Stage::Drop } else { spill.stage(victim) };
+        let staged = if victim.is_expired() { Stage::Drop } else { spill.stage(victim) };
         let staged = match staged {
             Stage::Busy => return Attempt::Busy,
             Stage::Ready(staged) => Some(staged),
@@ -212,10 +220,14 @@ impl Dram {
         if linked && references == 2 && victim.is_as_staged(self) {
             let removed = table.remove_item(item, victim.hash);
             debug_assert!(removed, "a linked item is in the index");
+            let copied = staged.is_some();
             if let Some(staged) = staged {
                 spill.commit(staged, victim);
             }
             drop(table);
+            if !copied {
+                spill.gone(victim);
+            }
             self.free_chain_of_the_gone(state, item);
             return Attempt::Gone;
         }

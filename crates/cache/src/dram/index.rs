@@ -13,6 +13,11 @@ const MAX_SHARD_BITS: u32 = 10;
 /// Memory behind a shard, at which a table that grows stays short of a millisecond.
 const ARENA_BYTES_PER_SHARD: u64 = 1 << 20;
 
+/// What an item costs at most.
+pub const INDEX_MOST_BYTES_PER_ITEM: f64 = table::MOST_BYTES_PER_ENTRY;
+/// What all shards cost beside: themselves, and a line or two that each has over.
+pub const INDEX_LEAST_BYTES: u64 = (size_of::<Shard>() as u64 + 128) << MAX_SHARD_BITS;
+
 /// All shards.
 pub(super) struct Index {
     shards: Box<[Shard]>,

@@ -41,13 +41,14 @@ pub use config::{ConfigError, DramConfig, PolicyFactory, PoolConfig, PoolId};
 pub use empty::Emptied;
 pub use evict::{Discard, Spill, Stage, Victim};
 pub use handle::{Draft, Handle};
+pub use index::{INDEX_LEAST_BYTES, INDEX_MOST_BYTES_PER_ITEM};
 pub use item::HEADER_BYTES;
 pub use key_lock::KeyLock;
 pub use reaper::Reaped;
 pub use rebalance::{Rebalance, Released, Strategy};
 pub use release::ReleaseStats;
 pub use scan::Cursor;
-pub use stats::{ClassStats, MemoryStats, PoolStats};
+pub use stats::{ClassStats, MemoryStats, POLICY_BYTES_PER_SLOT, PoolStats};
 
 use chain::Chains;
 use index::Index;

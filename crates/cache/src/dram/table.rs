@@ -15,6 +15,10 @@ const ENTRIES: usize = 12;
 /// Entries a line at most, on average, before the table grows: 85 %.
 const MAX_LOAD: (usize, usize) = (85, 100);
 
+/// What an entry costs at most: the table has just grown by half.
+pub const MOST_BYTES_PER_ENTRY: f64 =
+    1.5 * size_of::<Line>() as f64 * MAX_LOAD.1 as f64 / (ENTRIES * MAX_LOAD.0) as f64;
+
 /// One cache line. An entry is empty where its tag is 0.
 #[derive(Clone)]
 #[repr(C, align(64))]

@@ -91,6 +91,10 @@ impl Deref for FlashValue {
     }
 }
 
+/// Told of an item that leaves an engine to make room; its value is in one piece. Runs where the engine works, with no
+/// lock held.
+pub type OnEviction = Arc<dyn Fn(&FlashItem<'_>) + Send + Sync>;
+
 /// How the caller waits for the device. The engine's code is the same for both: with [`Waiting::Thread`] a transfer
 /// has ended when `start` returns, so the future that contains it never pends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

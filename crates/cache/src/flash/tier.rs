@@ -15,6 +15,7 @@ use super::region::{self, Lookup, RegionStore};
 use super::soc::{self, Soc};
 use super::{FlashItem, FlashValue, Waiting, chain};
 use crate::KeyHash;
+use crate::config::{Removal, RemoveCallback};
 use crate::dram::{Spill, Stage, Victim};
 use crate::stats::FlashStats;
 
@@ -331,13 +332,17 @@ impl FlashTier {
 
 /// What DRAM spills into: the flash tier, or nothing where there is none.
 #[derive(Clone, Copy)]
-pub(crate) struct Crossing<'a>(pub(crate) Option<&'a FlashTier>);
+pub(crate) struct Crossing<'a> {
+    pub(crate) flash: Option<&'a FlashTier>,
+    /// Told of what flash does not take.
+    pub(crate) on_evict: Option<&'a RemoveCallback>,
+}
 
 impl<'a> Spill for Crossing<'a> {
     type Staged = (&'a FlashTier, Staged<'a>);
 
     fn stage(&self, victim: &Victim<'_>) -> Stage<Self::Staged> {
-        let Some(flash) = self.0 else { return Stage::Drop };
+        let Some(flash) = self.flash else { return Stage::Drop };
         match flash.stage(victim) {
             Stage::Ready(staged) => Stage::Ready((flash, staged)),
             Stage::Drop => Stage::Drop,
@@ -351,6 +356,15 @@ impl<'a> Spill for Crossing<'a> {
 
     fn abandon(&self, (flash, staged): Self::Staged) {
         flash.abandon(staged);
+    }
+
+    fn gone(&self, victim: &Victim<'_>) {
+        let Some(on_evict) = self.on_evict else { return };
+        let is_on_flash =
+            || victim.is_clean() && self.flash.is_some_and(|flash| flash.may_contain(victim.hash()));
+        if !victim.is_expired() && !is_on_flash() {
+            on_evict(victim.key(), victim.value()[0], Removal::EvictedFromDram);
+        }
     }
 }
 

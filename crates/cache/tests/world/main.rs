@@ -16,6 +16,7 @@ mod crash;
 mod faults;
 mod flips;
 mod kill;
+mod leaving;
 mod loads;
 mod races;
 mod simulated;

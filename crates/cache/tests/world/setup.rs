@@ -40,7 +40,15 @@ pub fn cache_config(flash: FlashConfig, dram_bytes: u64, seed: u64) -> CacheConf
     let mut dram = DramConfig::new(dram_bytes, config::eviction(policy));
     dram.slab_bytes = Some(64 << 10);
     dram.alloc_sizes = vec![256, 1024, 4096, 16 << 10];
-    CacheConfig { dram, flash: Some(flash), upkeep: UpkeepConfig::default(), seed, on_remove: None }
+    CacheConfig {
+        dram,
+        flash: Some(flash),
+        upkeep: UpkeepConfig::default(),
+        seed,
+        on_remove: None,
+        on_evict: None,
+        memory_budget_bytes: None,
+    }
 }
 
 /// Opens a cache that somebody steps.

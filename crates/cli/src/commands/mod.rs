@@ -8,3 +8,4 @@ pub mod ssd;
 pub mod ssd_device;
 pub mod study;
 pub mod trace;
+pub mod trace_generate;

@@ -1,4 +1,4 @@
-//! `flashwright trace`: what is in a trace, and a trace in another form.
+//! `flashwright trace`: what is in a trace, a trace in another form, a trace made up.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,9 @@ pub enum Command {
     Info(InfoArguments),
     /// Write a trace in another form.
     Convert(ConvertArguments),
+    /// Make a trace up.
+    #[command(subcommand)]
+    Generate(super::trace_generate::Command),
     /// List the formats that can be read.
     Formats(FormatsArguments),
 }
@@ -74,6 +77,7 @@ pub fn run(command: &Command) -> ExitCode {
             config["output"] = json!(arguments.output);
             arguments.common.conclude("trace convert", &config, convert(arguments))
         }
+        Command::Generate(command) => super::trace_generate::run(command),
         Command::Formats(arguments) => {
             arguments.common.conclude("trace formats", &Value::Null, Ok(formats()))
         }
@@ -172,7 +176,8 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     Ok(Finding { result, text, failures: Vec::new() })
 }
 
-fn wrote(path: &Path, accesses: u64) -> String {
+/// Where the new trace is.
+pub fn wrote(path: &Path, accesses: u64) -> String {
     format!("{}: {accesses} accesses\n", path.display())
 }
 
@@ -186,7 +191,8 @@ fn formats() -> Finding {
     }
 }
 
-fn target(text: &str) -> Result<Target, String> {
+/// A form to write, by its name.
+pub fn target(text: &str) -> Result<Target, String> {
     Target::named(text).ok_or_else(|| {
         format!("there is no form `{text}` to write: the forms are {}", Target::NAMES.join(", "))
     })

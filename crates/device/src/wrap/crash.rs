@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -16,6 +17,41 @@ use crate::{
     Completion, Counters, Device, ErrorKind, Geometry, IoError, IoSlice, MemoryDevice, Outcome,
     PlacementHandle, Request,
 };
+
+/// What devices have in common that lose their power together.
+#[derive(Debug)]
+pub struct Power {
+    /// Writes, trims and flushes so far, of all devices.
+    requests: AtomicU64,
+    cut_after: AtomicU64,
+}
+
+impl Default for Power {
+    fn default() -> Self {
+        Self { requests: AtomicU64::new(0), cut_after: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl Power {
+    /// Cuts the power after `requests` writes, trims and flushes of all devices, counted from the beginning. The request
+    /// after them is caught half-way: it fails, and yet any of its blocks may be in the image. Everything else fails
+    /// from then on, and so does what was in flight.
+    pub fn cut_after(&self, requests: u64) {
+        self.cut_after.store(requests, SeqCst);
+    }
+
+    /// Whether it is cut.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.requests.load(SeqCst) > self.cut_after.load(SeqCst)
+    }
+
+    /// Writes, trims and flushes that came before the power was cut.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.requests.load(SeqCst).min(self.cut_after.load(SeqCst))
+    }
+}
 
 /// See the [module](self).
 pub struct CrashDevice {
@@ -28,9 +64,7 @@ struct Journal {
     durable: MemoryDevice,
     /// Writes and trims that no flush has covered, in the order they were submitted.
     changes: BTreeMap<u64, Change>,
-    /// Writes, trims and flushes so far.
-    requests: u64,
-    freeze_after: u64,
+    power: Arc<Power>,
     completed: u64,
 }
 
@@ -68,29 +102,33 @@ impl CrashDevice {
     /// A request that fails there counts as one that did nothing.
     #[must_use]
     pub fn over(live: Arc<dyn Device>, durable: MemoryDevice) -> Self {
-        let journal =
-            Journal { durable, changes: BTreeMap::new(), requests: 0, freeze_after: u64::MAX, completed: 0 };
+        let power = Arc::default();
+        let journal = Journal { durable, changes: BTreeMap::new(), power, completed: 0 };
         Self { live, journal: Arc::new(Mutex::new(journal)), tally: Arc::default() }
     }
 
-    /// Cuts the power after `requests` writes, trims and flushes, counted from the device's beginning. The request
-    /// after them is caught half-way: it fails, and yet any of its blocks may be in the image. Everything else
-    /// fails from then on, and so does what was in flight.
-    pub fn freeze_after(&self, requests: u64) {
-        self.journal.lock().freeze_after = requests;
+    /// The same, losing its power together with other devices. To be called before the first request.
+    #[must_use]
+    pub fn powered_by(self, power: &Arc<Power>) -> Self {
+        self.journal.lock().power = Arc::clone(power);
+        self
     }
 
-    /// Whether the power is cut.
+    /// [`Power::cut_after`].
+    pub fn freeze_after(&self, requests: u64) {
+        self.journal.lock().power.cut_after(requests);
+    }
+
+    /// [`Power::is_cut`].
     #[must_use]
     pub fn is_frozen(&self) -> bool {
-        self.journal.lock().is_frozen()
+        self.journal.lock().power.is_cut()
     }
 
-    /// Writes, trims and flushes that came before the power was cut.
+    /// [`Power::requests`].
     #[must_use]
     pub fn requests(&self) -> u64 {
-        let journal = self.journal.lock();
-        journal.requests.min(journal.freeze_after)
+        self.journal.lock().power.requests()
     }
 
     /// The medium as the next start may find it, had the power been cut now, or when it was. Seeds give different
@@ -153,12 +191,8 @@ impl Device for CrashDevice {
 }
 
 impl Journal {
-    fn is_frozen(&self) -> bool {
-        self.requests > self.freeze_after
-    }
-
     fn begin(&mut self, request: &Request) -> Result<Ticket, IoError> {
-        if self.is_frozen() {
+        if self.power.is_cut() {
             return Err(power_is_cut());
         }
         let (offset, what) = match request {
@@ -167,8 +201,7 @@ impl Journal {
             Request::Trim { offset, len } => (*offset, Some(What::Trim(*len))),
             Request::Flush => (0, None),
         };
-        let number = self.requests;
-        self.requests += 1;
+        let number = self.power.requests.fetch_add(1, SeqCst);
         let ticket = match what {
             Some(what) => {
                 self.changes.insert(number, Change { offset, what, completed: None });
@@ -176,11 +209,11 @@ impl Journal {
             }
             None => Ticket::Flush(self.completed_changes()),
         };
-        if self.is_frozen() { Err(power_is_cut()) } else { Ok(ticket) }
+        if self.power.is_cut() { Err(power_is_cut()) } else { Ok(ticket) }
     }
 
     fn end(&mut self, ticket: Ticket, outcome: Outcome) -> Outcome {
-        if self.is_frozen() {
+        if self.power.is_cut() {
             return Err(power_is_cut());
         }
         match ticket {

@@ -9,6 +9,7 @@
 //! The properties of a key do not depend on the seed. A run with another seed asks the same population in
 //! another order, so figures of different seeds differ by the order alone.
 
+pub mod cdn;
 pub mod error;
 mod guide;
 pub mod innodb;
@@ -21,6 +22,7 @@ mod random;
 pub mod sizes;
 mod source;
 pub mod workload;
+pub mod zipf;
 
 pub use mix::Mix;
 pub use online::Online;

@@ -9,6 +9,7 @@
 pub mod access;
 pub mod amplify;
 mod arc;
+pub mod block;
 mod cdn;
 mod columns;
 mod detect;

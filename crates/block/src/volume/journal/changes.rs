@@ -86,6 +86,11 @@ impl Changes {
         self.left.contains_key(&block)
     }
 
+    /// Whether there is any such block.
+    pub(crate) fn may_bring_back(&self) -> bool {
+        !self.left.is_empty()
+    }
+
     /// Whether what `page` holds was part of a commit begun.
     pub(crate) fn is_told(&self, page: u32) -> bool {
         !self.records.contains_key(&page)

@@ -62,17 +62,15 @@ impl Shared {
 
     /// As [`commit`](Self::commit), but stops where a table is needed first.
     pub(in crate::volume) async fn commit_once(self: &Arc<Self>, target: u64, why: Why) -> Result<Committed> {
-        let (attempts_before, next_commit) = {
-            let journal = &self.state.lock().journal;
-            (journal.attempts, journal.next_commit)
-        };
+        let attempts_before = self.state.lock().journal.attempts;
         loop {
             let listener = self.changed.listen();
             let begin = {
                 let mut state = self.state.lock();
                 let done = match why {
                     Why::Changes => state.journal.durable >= target,
-                    Why::Table => state.journal.confirmed_commit >= next_commit,
+                    // One that is under way has taken its changes already, perhaps before the table's last part.
+                    Why::Table => state.journal.succeeded > attempts_before,
                 };
                 if done {
                     return Ok(Committed::Done);
@@ -240,6 +238,7 @@ impl Commit {
             let state = &mut *state;
             state.journal.running = false;
             state.journal.durable = batch.number;
+            state.journal.succeeded = state.journal.attempts;
             state.io.ssd_flushes += u64::from(flush_flash);
             state.io.disk_flushes += u64::from(batch.flush_disk);
             if flush_flash {
@@ -255,28 +254,24 @@ impl Commit {
 
     /// What was written to the disk may be lost: whoever waits is told, and the next commit tries again.
     fn fail_disk(self, error: IoError) {
-        self.fail(VolumeError::disk("flushing the disk", error), Health::Healthy);
+        self.fail(|state| {
+            state.io.disk_write_errors += 1;
+            let error = VolumeError::disk("flushing the disk", error);
+            state.journal.failure = Some((state.journal.attempts, error));
+        });
     }
 
     /// Nobody knows what a flash that failed a flush has kept. Nothing that follows can be promised any more.
     fn fail_flash(self, context: &str, error: IoError) {
-        self.fail(VolumeError::flash(context, error), Health::FlashFailed);
+        self.fail(|state| state.fail_flash(VolumeError::flash(context, error)));
     }
 
-    fn fail(self, error: VolumeError, health: Health) {
+    fn fail(self, note: impl FnOnce(&mut State)) {
         let Self { shared, batch, .. } = self;
         {
             let mut state = shared.state.lock();
-            let state = &mut *state;
             state.journal.running = false;
-            state.journal.failure = Some((state.journal.attempts, error));
-            match health {
-                Health::FlashFailed => {
-                    state.io.ssd_write_errors += 1;
-                    state.health = Health::FlashFailed;
-                }
-                _ => state.io.disk_write_errors += 1,
-            }
+            note(&mut state);
             state.changes.put_back(batch);
         }
         shared.changed.notify(usize::MAX);

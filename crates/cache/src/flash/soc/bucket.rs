@@ -267,11 +267,11 @@ impl<'a> BucketMut<'a> {
         Bucket(self.0)
     }
 
-    /// Appends an entry that [`fits`], dropping the oldest ones as far as needed. Answers how many. The caller has
-    /// removed an older entry of the same key.
-    pub fn insert(&mut self, new: &NewEntry<'_>) -> u32 {
+    /// Appends an entry that [`fits`], dropping the oldest ones as far as needed. Answers how many, and shows each to
+    /// `leaving`. The caller has removed an older entry of the same key.
+    pub fn insert(&mut self, new: &NewEntry<'_>, leaving: impl FnMut(&Entry<'_>)) -> u32 {
         let len = entry_bytes(new.key.len(), new.value.len());
-        let evicted = self.make_room(len);
+        let evicted = self.make_room(len, leaving);
         let start = self.view().end();
         self.encode(new, start..start + len);
         self.set_end(start + len);
@@ -315,14 +315,16 @@ impl<'a> BucketMut<'a> {
     }
 
     /// Drops the oldest entries until `len` bytes are free; answers how many.
-    fn make_room(&mut self, len: usize) -> u32 {
+    fn make_room(&mut self, len: usize, mut leaving: impl FnMut(&Entry<'_>)) -> u32 {
         let end = self.view().end();
         let room_end = HEADER_BYTES + capacity(self.0.len());
         assert!(len <= capacity(self.0.len()), "the entry was checked to fit a bucket");
         let mut first_kept = HEADER_BYTES;
         let mut dropped = 0;
         while end - (first_kept - HEADER_BYTES) + len > room_end {
-            first_kept = self.view().entry_at(first_kept).end();
+            let oldest = self.view().entry_at(first_kept);
+            leaving(&oldest);
+            first_kept = oldest.end();
             dropped += 1;
         }
         if dropped > 0 {

@@ -14,7 +14,7 @@ fn new_entry<'a>(key: &'a [u8], value: &'a [u8], expiry_seconds: u32) -> NewEntr
 fn put(bucket: &mut BucketMut<'_>, key: &[u8], value: &[u8], expiry_seconds: u32) -> u32 {
     let entry = new_entry(key, value, expiry_seconds);
     bucket.remove(entry.fingerprint, Some(key));
-    bucket.insert(&entry)
+    bucket.insert(&entry, |_| {})
 }
 
 fn sample() -> Vec<u8> {

@@ -37,7 +37,7 @@ pub use persist::{RestoreError, snapshot_bytes};
 pub use stats::SocStats;
 pub use write_back::Progress;
 
-use super::{FlashItem, Waiting};
+use super::{FlashItem, OnEviction, Waiting};
 use crate::KeyHash;
 use bits::Bits;
 use bucket::{BucketId, Fingerprint, Identity, Unusable};
@@ -62,6 +62,7 @@ pub struct Soc {
     turn: AtomicUsize,
     room: Event,
     work: Event,
+    on_eviction: Option<OnEviction>,
 }
 
 /// Why an item was not staged.
@@ -112,7 +113,16 @@ impl Soc {
             turn: AtomicUsize::new(0),
             room: Event::new(),
             work: Event::new(),
+            on_eviction: None,
         })
+    }
+
+    /// The same cache, that tells `on_eviction` of every item that leaves its bucket for newer ones: not of those that
+    /// expired, were forgotten, replaced or lost to a failing device.
+    #[must_use]
+    pub fn with_eviction_callback(mut self, on_eviction: OnEviction) -> Self {
+        self.on_eviction = Some(on_eviction);
+        self
     }
 
     /// Whether an item of these sizes can be kept at all.

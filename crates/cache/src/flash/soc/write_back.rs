@@ -5,10 +5,11 @@ use std::sync::Arc;
 use device::{IoBuffer, IoError, IoSlice, Request};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::bucket::{self, Bucket, BucketId, BucketMut, NewEntry, Unusable};
+use super::bucket::{self, Bucket, BucketId, BucketMut, Entry, Fingerprint, NewEntry, Unusable};
 use super::pending::{Group, Waiter};
 use super::{Soc, SocStats};
-use crate::flash::Waiting;
+use crate::KeyHash;
+use crate::flash::{FlashItem, Waiting};
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -153,6 +154,17 @@ impl Soc {
         waiting.start(&*self.device, request).await.map(|_| bytes)
     }
 
+    /// Tells of items that have left, except for those removed or inserted anew since their bucket was read.
+    fn tell(&self, id: BucketId, left: &[Left]) {
+        let Some(on_eviction) = &self.on_eviction else { return };
+        for Left { fingerprint, expiry_seconds, tag, key, value } in left {
+            if self.shard(id).lock().waits(id, *fingerprint).is_none() {
+                let (hash, value): (_, &[&[u8]]) = (KeyHash::of(key), &[value]);
+                on_eviction(&FlashItem { key, hash, value, expiry_seconds: *expiry_seconds, tag: *tag });
+            }
+        }
+    }
+
     /// Settles all that waits for a bucket: `bytes` hold the old content before and the new one, sealed, after.
     fn apply(
         &self,
@@ -175,8 +187,13 @@ impl Soc {
         };
         change.items_before = bucket.view().entries().count();
         change.expired = bucket.remove_expired(now_seconds);
-        for waiter in waiters {
-            change.settle(&mut bucket, waiter, now_seconds);
+        for (number, waiter) in waiters.iter().enumerate() {
+            let later = &waiters[number + 1..];
+            change.settle(&mut bucket, waiter, now_seconds, |entry| {
+                // What a newer version or a tombstone is about to replace does not leave for want of room.
+                let displaced = later.iter().any(|later| later.fingerprint == entry.fingerprint);
+                (self.on_eviction.is_some() && !displaced).then(|| Left::of(entry))
+            });
         }
         change.items_after = bucket.view().entries().count();
         bucket.seal(id);
@@ -193,6 +210,24 @@ struct Change {
     items_after: usize,
     evicted: u32,
     expired: u32,
+    /// Of those evicted, whom somebody wants to be told of.
+    left: Vec<Left>,
+}
+
+/// An item that made room for others.
+struct Left {
+    fingerprint: Fingerprint,
+    expiry_seconds: u32,
+    tag: u16,
+    key: Box<[u8]>,
+    value: Box<[u8]>,
+}
+
+impl Left {
+    fn of(entry: &Entry<'_>) -> Self {
+        let Entry { fingerprint, expiry_seconds, tag, key, value, .. } = *entry;
+        Self { fingerprint, expiry_seconds, tag, key: key.into(), value: value.into() }
+    }
 }
 
 impl Change {
@@ -205,7 +240,13 @@ impl Change {
         self.read_failed = true;
     }
 
-    fn settle(&mut self, bucket: &mut BucketMut<'_>, waiter: &Waiter, now_seconds: u32) {
+    fn settle(
+        &mut self,
+        bucket: &mut BucketMut<'_>,
+        waiter: &Waiter,
+        now_seconds: u32,
+        worth_telling: impl Fn(&Entry<'_>) -> Option<Left>,
+    ) {
         let Some(bytes) = &waiter.bytes else {
             bucket.remove(waiter.fingerprint, None);
             return;
@@ -217,7 +258,8 @@ impl Change {
             return;
         }
         let Waiter { fingerprint, expiry_seconds, tag, .. } = *waiter;
-        self.evicted += bucket.insert(&NewEntry { fingerprint, expiry_seconds, tag, key, value });
+        let new = NewEntry { fingerprint, expiry_seconds, tag, key, value };
+        self.evicted += bucket.insert(&new, |entry| self.left.extend(worth_telling(entry)));
     }
 
     fn count(&self, stats: &mut SocStats) {
@@ -267,6 +309,9 @@ impl Claim<'_> {
         }
         self.count_write(outcome);
         soc.give_back(freed);
+        if outcome.is_ok() {
+            changes.iter().zip(self.group.members()).for_each(|(change, (id, _))| soc.tell(id, &change.left));
+        }
         progress
     }
 

@@ -97,3 +97,19 @@ fn a_flush_promises_only_what_had_completed_when_it_began() {
     late.wait().unwrap();
     assert!((0..50).all(|seed| contents(&device.crash(seed), 1) == [1]));
 }
+
+#[test]
+fn devices_on_one_power_stop_together_and_count_together() {
+    let power = Arc::new(Power::default());
+    let [one, other] = [(); 2].map(|()| device().powered_by(&power));
+    power.cut_after(3);
+    one.execute(write_request(0, 1, 1)).unwrap();
+    other.execute(write_request(0, 1, 1)).unwrap();
+    one.execute(Request::Flush).unwrap();
+    other.execute(Request::Flush).unwrap_err();
+    one.execute(write_request(0, 1, 2)).unwrap_err();
+    assert_eq!((power.requests(), one.is_frozen()), (3, true));
+    assert!((0..50).all(|seed| contents(&one.crash(seed), 1) == [1]));
+    let others: BTreeSet<_> = (0..50).map(|seed| contents(&other.crash(seed), 1)).collect();
+    assert_eq!(others, [vec![0], vec![1]].into(), "its flush was caught half-way");
+}

@@ -1,0 +1,205 @@
+//! A history: what one client asks of a volume, and what the ledger says of each answer.
+
+use std::cell::RefCell;
+
+use flashwright_block::volume::{Result, Volume};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::ledger::{Ledger, SECTOR};
+use crate::stage::{DISK_BYTES, Stage};
+
+/// One request, or one step of the background.
+#[derive(Debug, Clone, Copy)]
+pub enum Step {
+    Write { first: usize, count: usize, durable: bool },
+    Zero { first: usize, count: usize, durable: bool },
+    Trim { first: usize, count: usize },
+    Read { first: usize, count: usize },
+    Flush,
+    Upkeep,
+    Clean,
+    Reopen,
+}
+
+/// How a history is drawn.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    pub steps: usize,
+    /// Sectors it plays on.
+    pub sectors: usize,
+    /// Sectors of the longest request.
+    pub longest: usize,
+    /// Trims and zeroing too.
+    pub with_trims: bool,
+}
+
+pub fn draw(shape: &Shape, seed: u64) -> Vec<Step> {
+    let mut random = StdRng::seed_from_u64(seed);
+    (0..shape.steps).map(|_| draw_step(shape, &mut random)).collect()
+}
+
+pub fn draw_step(shape: &Shape, random: &mut StdRng) -> Step {
+    let aligned = random.random_bool(0.6);
+    let mut count = random.random_range(1..=shape.longest);
+    let mut first = random.random_range(0..=shape.sectors - count);
+    if aligned && shape.longest >= 8 {
+        (first, count) = (first / 8 * 8, count.next_multiple_of(8).min(shape.longest / 8 * 8));
+    }
+    let durable = random.random_bool(0.15);
+    match random.random_range(0..100) {
+        0..48 => Step::Write { first, count, durable },
+        48..68 => Step::Read { first, count },
+        68..80 => Step::Flush,
+        80..88 => Step::Upkeep,
+        88..90 => Step::Clean,
+        90..92 => Step::Reopen,
+        92..96 if shape.with_trims => Step::Trim { first, count },
+        96..100 if shape.with_trims => Step::Zero { first, count, durable },
+        _ => Step::Read { first, count },
+    }
+}
+
+/// Plays `steps` until the end or the power is cut. An answer that the ledger does not allow is an error.
+pub async fn play(stage: &Stage, ledger: &mut Ledger, steps: &[Step]) -> std::result::Result<(), String> {
+    let Ok((mut volume, _)) = stage.open().await else { return must_be_cut(stage, "opening") };
+    for step in steps {
+        match take(&mut volume, stage, ledger, *step).await {
+            Ok(Ok(())) => {}
+            Ok(Err(wrong)) => return Err(format!("{step:?}: {wrong}")),
+            Err(error) if stage.power.is_cut() => {
+                let _ = error;
+                return Ok(());
+            }
+            Err(error) => return Err(format!("{step:?} failed: {error}")),
+        }
+    }
+    Ok(())
+}
+
+fn must_be_cut(stage: &Stage, what: &str) -> std::result::Result<(), String> {
+    if stage.power.is_cut() { Ok(()) } else { Err(format!("{what} failed with the power on")) }
+}
+
+impl Step {
+    /// The same, so many sectors further on.
+    pub fn moved(self, by: usize) -> Self {
+        match self {
+            Self::Write { first, count, durable } => Self::Write { first: first + by, count, durable },
+            Self::Zero { first, count, durable } => Self::Zero { first: first + by, count, durable },
+            Self::Trim { first, count } => Self::Trim { first: first + by, count },
+            Self::Read { first, count } => Self::Read { first: first + by, count },
+            other => other,
+        }
+    }
+}
+
+/// One of several clients takes a step; each has sectors of its own.
+pub async fn take_shared(
+    volume: &Volume,
+    ledger: &RefCell<Ledger>,
+    step: Step,
+) -> Result<std::result::Result<(), String>> {
+    let at = |sector: usize| (sector * SECTOR) as u64;
+    match step {
+        Step::Write { first, count, durable } => {
+            let data = ledger.borrow_mut().begin_write(first, count);
+            volume.write(at(first), data, false).await?;
+            ledger.borrow_mut().complete(first, count);
+            if !durable {
+                return Ok(Ok(()));
+            }
+        }
+        Step::Zero { first, count, .. } => {
+            ledger.borrow_mut().begin_zero(first, count);
+            volume.write_zeroes(at(first), at(count), false).await?;
+            ledger.borrow_mut().complete(first, count);
+            return Ok(Ok(()));
+        }
+        Step::Trim { first, count } => {
+            ledger.borrow_mut().begin_trim(first, count);
+            volume.trim(at(first), at(count)).await?;
+            ledger.borrow_mut().complete(first, count);
+            return Ok(Ok(()));
+        }
+        Step::Read { first, count } => {
+            let bytes = volume.read(at(first), count * SECTOR).await?;
+            return Ok(ledger.borrow().check_read(first, &bytes));
+        }
+        Step::Upkeep => return volume.upkeep().await.map(|_| Ok(())),
+        Step::Flush | Step::Clean | Step::Reopen => {}
+    }
+    let promise = ledger.borrow().promise();
+    volume.flush().await?;
+    ledger.borrow_mut().keep(&promise);
+    Ok(Ok(()))
+}
+
+pub async fn take(
+    volume: &mut Volume,
+    stage: &Stage,
+    ledger: &mut Ledger,
+    step: Step,
+) -> Result<std::result::Result<(), String>> {
+    let at = |sector: usize| (sector * SECTOR) as u64;
+    match step {
+        Step::Write { first, count, durable } => {
+            let data = ledger.begin_write(first, count);
+            volume.write(at(first), data, false).await?;
+            ledger.complete(first, count);
+            flush_if(durable, volume, ledger).await?;
+        }
+        Step::Zero { first, count, durable } => {
+            ledger.begin_zero(first, count);
+            volume.write_zeroes(at(first), at(count), false).await?;
+            ledger.complete(first, count);
+            flush_if(durable, volume, ledger).await?;
+        }
+        Step::Trim { first, count } => {
+            ledger.begin_trim(first, count);
+            volume.trim(at(first), at(count)).await?;
+            ledger.complete(first, count);
+        }
+        Step::Read { first, count } => {
+            let bytes = volume.read(at(first), count * SECTOR).await?;
+            return Ok(ledger.check_read(first, &bytes));
+        }
+        Step::Flush => flush_if(true, volume, ledger).await?,
+        Step::Upkeep => {
+            volume.upkeep().await?;
+        }
+        Step::Clean => {
+            let promise = ledger.promise();
+            volume.clean().await?;
+            ledger.keep(&promise);
+        }
+        Step::Reopen => {
+            let promise = ledger.promise();
+            volume.close().await?;
+            ledger.keep(&promise);
+            *volume = stage.open().await?.0;
+        }
+    }
+    Ok(Ok(()))
+}
+
+async fn flush_if(wanted: bool, volume: &Volume, ledger: &mut Ledger) -> Result<()> {
+    if wanted {
+        let promise = ledger.promise();
+        volume.flush().await?;
+        ledger.keep(&promise);
+    }
+    Ok(())
+}
+
+/// Everything that the volume on `stage` holds.
+pub async fn read_all(volume: &Volume) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut at = 0;
+    while at < DISK_BYTES {
+        let len = (DISK_BYTES - at).min(128 << 10);
+        bytes.extend_from_slice(&volume.read(at, len as usize).await?);
+        at += len;
+    }
+    Ok(bytes)
+}

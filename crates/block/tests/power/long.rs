@@ -1,0 +1,158 @@
+//! Long histories of several clients at once, in virtual time, cut at random; what is found is the beginning of the next.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use device::sim::LatencyModel;
+use device::wrap::{CrashDevice, Power};
+use device::{SimulatedDevice, Simulation};
+use flashwright_block::sets::{Mode, SetPolicy, Tuning};
+use flashwright_block::volume::{Volume, VolumeConfig};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::history::{Shape, draw_step, read_all, take_shared};
+use crate::ledger::{Ledger, SECTOR};
+use crate::stage::{DISK_BYTES, Media, Stage, config};
+
+const CLIENTS: usize = 4;
+
+/// A cache with settings drawn from the seed.
+fn drawn_config(seed: u64) -> VolumeConfig {
+    let mut random = StdRng::seed_from_u64(seed ^ 0xc0ff);
+    let modes = [
+        Mode::WriteBack,
+        Mode::WriteBack,
+        Mode::WriteBack,
+        Mode::WriteOnly,
+        Mode::WriteThrough,
+        Mode::WriteAround,
+    ];
+    let mut config = config(modes[seed as usize % modes.len()]);
+    config.checksums = random.random_bool(0.5);
+    config.tuning = Tuning {
+        policy: if random.random_bool(0.5) { SetPolicy::Fifo } else { config.tuning.policy },
+        dirty_percent: [10, 50, 100][random.random_range(0..3)],
+        // Long requests go around the cache.
+        sequential_bypass_bytes: [0, 6 << 10][random.random_range(0..2)],
+        ..config.tuning
+    };
+    config
+}
+
+/// One life of a volume, from opening to a power cut.
+fn live(
+    media: &Media,
+    ledger: Ledger,
+    seed: u64,
+) -> (Arc<CrashDevice>, Arc<CrashDevice>, Ledger, Option<String>) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let simulation = Simulation::new(seed);
+    let power = Arc::new(Power::default());
+    power.cut_after(random.random_range(0..260));
+    let latency = LatencyModel { channels: random.random_range(1..8), ..LatencyModel::default() };
+    let device = |memory: &device::MemoryDevice| {
+        let live = SimulatedDevice::new(simulation.world(), Arc::new(memory.duplicate()), latency);
+        Arc::new(CrashDevice::over(Arc::new(live), memory.duplicate()).powered_by(&power))
+    };
+    let (flash, disk) = (device(&media.flash), device(&media.disk));
+    let ledger = Rc::new(RefCell::new(ledger));
+    let wrong = Rc::new(RefCell::new(None));
+    let world = simulation.world();
+    let open = Volume::open(flash.clone(), disk.clone(), Arc::new(simulation.world()));
+    let (opened, told) = (Rc::new(RefCell::new(None)), Rc::clone(&wrong));
+    let opening = Rc::clone(&opened);
+    let switch = Arc::clone(&power);
+    simulation.spawn(async move {
+        match open.await {
+            Ok((volume, _)) => *opening.borrow_mut() = Some(volume),
+            Err(_) if switch.is_cut() => {}
+            Err(error) => *told.borrow_mut() = Some(format!("opening: {error}")),
+        }
+    });
+    simulation.run_until_idle();
+    if let Some(volume) = opened.borrow_mut().take() {
+        let sectors = DISK_BYTES as usize / SECTOR / CLIENTS;
+        for client in 0..CLIENTS {
+            let (volume, ledger, wrong, power) =
+                (volume.clone(), ledger.clone(), wrong.clone(), power.clone());
+            let seed = random.random();
+            let shape = Shape { steps: 0, sectors: sectors.min(96), longest: 24, with_trims: true };
+            simulation.spawn(async move {
+                let mut random = StdRng::seed_from_u64(seed);
+                for _ in 0..60 {
+                    let step = draw_step(&shape, &mut random).moved(client * sectors);
+                    match take_shared(&volume, &ledger, step).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(told)) => *wrong.borrow_mut() = Some(format!("{step:?}: {told}")),
+                        Err(_) if power.is_cut() => return,
+                        Err(error) => *wrong.borrow_mut() = Some(format!("{step:?} failed: {error}")),
+                    }
+                }
+            });
+        }
+        let upkeep = volume;
+        simulation.spawn(async move {
+            for _ in 0..100 {
+                if upkeep.upkeep().await.is_err() {
+                    return;
+                }
+                world.sleep(300_000).await;
+            }
+        });
+    }
+    simulation.run_until_idle();
+    // The tasks hold shares; the world's end lets them go.
+    drop(simulation);
+    let told = wrong.borrow_mut().take();
+    let ledger = Rc::try_unwrap(ledger).unwrap_or_else(|_| panic!("all tasks are gone")).into_inner();
+    (flash, disk, ledger, told)
+}
+
+/// Opens what is left and compares; sometimes cleans and compares again.
+fn look(media: &Media, ledger: &Ledger, thorough: bool) -> Result<Vec<u8>, String> {
+    let words = |error: flashwright_block::volume::VolumeError| error.to_string();
+    pollster::block_on(async {
+        let stage = Stage::new(media.duplicate());
+        let (volume, _) = stage.open().await.map_err(words)?;
+        let bytes = read_all(&volume).await.map_err(words)?;
+        ledger.check_recovered(0, &bytes)?;
+        if thorough {
+            volume.clean().await.map_err(words)?;
+            if read_all(&volume).await.map_err(words)? != bytes {
+                return Err("what was read after the power cut changed when it was cleaned".into());
+            }
+            volume.close().await.map_err(words)?;
+            if crate::short::read_raw(&stage.crash(3).disk) != bytes {
+                return Err("the disk does not have what was cleaned and closed".into());
+            }
+        }
+        Ok(bytes)
+    })
+}
+
+/// Lives of one volume, one after the other.
+fn lives(seed: u64, count: u64) {
+    let mut media = Media::created(&drawn_config(seed));
+    let mut ledger = Ledger::new(DISK_BYTES);
+    for life in 0..count {
+        let life_seed = seed << 20 | life;
+        let (flash, disk, after, wrong) = live(&media, ledger, life_seed);
+        ledger = after;
+        if let Some(wrong) = wrong {
+            panic!("seed {seed}, life {life}: {wrong}");
+        }
+        media = Media { flash: flash.crash(life_seed), disk: disk.crash(life_seed ^ 1) };
+        let bytes = look(&media, &ledger, life % 4 == 0);
+        ledger.adopt(&bytes.unwrap_or_else(|wrong| panic!("seed {seed}, after life {life}: {wrong}")));
+    }
+}
+
+#[test]
+fn power_cuts_at_random_under_many_clients() {
+    let times = std::env::var("FLASHWRIGHT_TEST_SEEDS").map_or(1, |text| text.parse().unwrap());
+    for seed in 0..24 * times {
+        lives(seed, 10);
+    }
+}

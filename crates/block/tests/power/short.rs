@@ -1,0 +1,138 @@
+//! Short histories, cut at every point.
+
+use flashwright_block::sets::Mode;
+
+use crate::history::{Shape, Step, draw, play, read_all};
+use crate::ledger::Ledger;
+use crate::stage::{DISK_BYTES, Media, Stage, config};
+
+/// Images that are drawn of the media at each cut.
+const IMAGES: u64 = 4;
+
+/// Plays `steps` on `media` again and again, cut one request later each time, and checks what is found.
+fn cut_everywhere(media: &Media, steps: &[Step], only_prefixes: bool, seed: u64) -> u64 {
+    let mut cuts = 0;
+    for cut in 0.. {
+        let stage = Stage::new(media.duplicate());
+        stage.power.cut_after(cut);
+        let mut ledger = Ledger::new(DISK_BYTES);
+        let told = |wrong: String| panic!("seed {seed}, cut after {cut} requests: {wrong}");
+        pollster::block_on(play(&stage, &mut ledger, steps)).unwrap_or_else(told);
+        if !stage.power.is_cut() {
+            return cuts;
+        }
+        for image in 0..IMAGES {
+            cuts += 1;
+            let found = pollster::block_on(recover(&stage.crash(image), &ledger, only_prefixes));
+            found.unwrap_or_else(|wrong| panic!("seed {seed}, cut after {cut}, image {image}: {wrong}"));
+        }
+    }
+    unreachable!("a history ends")
+}
+
+/// Opens the volume on an image, and looks whether what is there may be, and stays.
+async fn recover(media: &Media, ledger: &Ledger, only_prefixes: bool) -> Result<(), String> {
+    let stage = Stage::new(media.duplicate());
+    let words = |error: flashwright_block::volume::VolumeError| error.to_string();
+    let (volume, _) = stage.open().await.map_err(words)?;
+    let bytes = read_all(&volume).await.map_err(words)?;
+    ledger.check_recovered(0, &bytes)?;
+    if only_prefixes {
+        ledger.prefix(&bytes)?;
+    }
+    volume.clean().await.map_err(words)?;
+    let again = read_all(&volume).await.map_err(words)?;
+    volume.close().await.map_err(words)?;
+    if again != bytes {
+        return Err("what was read after the power cut changed when it was cleaned".into());
+    }
+    let disk = stage.crash(3).disk;
+    let on_disk = read_raw(&disk);
+    if on_disk != bytes {
+        return Err("the disk does not have what was cleaned and closed".into());
+    }
+    Ok(())
+}
+
+pub fn read_raw(disk: &device::MemoryDevice) -> Vec<u8> {
+    use device::{Device, IoBuffer, Request};
+    let read = Request::Read { offset: 0, buffer: IoBuffer::zeroed(DISK_BYTES as usize) };
+    disk.execute(read).unwrap().unwrap().to_vec()
+}
+
+#[test]
+fn every_cut_of_short_histories_in_every_mode() {
+    let shape = Shape { steps: 12, sectors: 400, longest: 40, with_trims: true };
+    let mut cuts = 0;
+    for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
+        let media = Media::created(&config(mode));
+        for seed in 0..6 {
+            cuts += cut_everywhere(&media, &draw(&shape, seed), false, seed);
+        }
+    }
+    println!("{cuts} cuts");
+}
+
+/// A write-back cache that nothing passes by is cut off like a film: what is missing is the end.
+#[test]
+fn a_cut_takes_the_end_of_the_history_and_nothing_of_its_middle() {
+    let shape = Shape { steps: 14, sectors: 300, longest: 24, with_trims: false };
+    let media = Media::created(&config(Mode::WriteBack));
+    for seed in 100..106 {
+        cut_everywhere(&media, &draw(&shape, seed), true, seed);
+    }
+}
+
+#[test]
+fn a_cut_while_a_volume_is_made_leaves_one_or_none_and_the_disk_as_it_was() {
+    for cut in 0..20 {
+        let stage = Stage::new(Media::empty());
+        stage.power.cut_after(cut);
+        let made = pollster::block_on(stage.create(&config(Mode::WriteBack)));
+        assert_eq!(made.is_err(), stage.power.is_cut());
+        for image in 0..20 {
+            let media = stage.crash(image);
+            assert!(read_raw(&media.disk).iter().all(|&byte| byte == 0));
+            let opened = pollster::block_on(Stage::new(media.duplicate()).open());
+            match opened {
+                Ok((volume, _)) => {
+                    assert_eq!(pollster::block_on(read_all(&volume)).unwrap(), read_raw(&media.disk))
+                }
+                Err(error) => {
+                    let kind = error.kind();
+                    assert_eq!(kind, flashwright_block::volume::VolumeErrorKind::Foreign, "{error}");
+                    assert!(made.is_err(), "it was made: {error}");
+                }
+            }
+        }
+    }
+}
+
+/// Power cuts while recovering from power cuts.
+#[test]
+fn a_cut_during_recovery_changes_nothing_that_counts() {
+    let shape = Shape { steps: 16, sectors: 300, longest: 24, with_trims: false };
+    for mode in [Mode::WriteBack, Mode::WriteThrough] {
+        let media = Media::created(&config(mode));
+        for seed in 200..206 {
+            let stage = Stage::new(media.duplicate());
+            stage.power.cut_after(23 + seed % 7);
+            let mut ledger = Ledger::new(DISK_BYTES);
+            pollster::block_on(play(&stage, &mut ledger, &draw(&shape, seed))).unwrap();
+            for image in 0..8 {
+                let found = stage.crash(image);
+                for cut in 0..8 {
+                    let second = Stage::new(found.duplicate());
+                    second.power.cut_after(cut);
+                    let _ = pollster::block_on(second.open());
+                    for image in 0..3 {
+                        let result = pollster::block_on(recover(&second.crash(image), &ledger, false));
+                        result.unwrap_or_else(|wrong| {
+                            panic!("{mode:?}, seed {seed}, cut {cut}, image {image}: {wrong}")
+                        });
+                    }
+                }
+            }
+        }
+    }
+}

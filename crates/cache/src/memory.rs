@@ -1,0 +1,168 @@
+//! One account of all memory that a cache takes: what it may take at most, worked out before it opens, and what it takes
+//! now.
+
+use std::fmt;
+
+use crate::Cache;
+use crate::config::{CacheConfig, FlashConfig};
+use crate::dram::{INDEX_LEAST_BYTES, INDEX_MOST_BYTES_PER_ITEM, POLICY_BYTES_PER_SLOT};
+use crate::error::CacheError;
+use crate::flash::region::OrderConfig;
+
+/// Memory by what it is for, bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Slabs: items in DRAM.
+    pub slab_bytes: u64,
+    /// Where in the slabs each key is.
+    pub dram_index_bytes: u64,
+    /// What the eviction policies know of items in DRAM.
+    pub policy_bytes: u64,
+    /// Where in the regions each key is.
+    pub flash_index_bytes: u64,
+    /// Filters of the buckets.
+    pub filter_bytes: u64,
+    /// Small items that wait for their bucket to be written.
+    pub waiting_bytes: u64,
+    /// Regions being filled or written.
+    pub buffer_bytes: u64,
+}
+
+/// Of a cache without buckets, the least item that regions are reckoned to hold, header included.
+const LEAST_REGION_ITEM_BYTES: u64 = 256;
+/// An item's record in the index of regions with its share of spare room; with a rank it is larger.
+const RECORD_BYTES: u64 = 12;
+const RANKED_RECORD_BYTES: u64 = 15;
+/// What an empty index of regions takes, and what the store knows of a region.
+const REGION_INDEX_BYTES: u64 = 128 << 10;
+const REGION_BYTES: u64 = 128;
+
+impl Memory {
+    /// All of it.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        self.slab_bytes + self.dram_index_bytes + self.policy_bytes + self.beside_dram_bytes()
+    }
+
+    fn beside_dram_bytes(&self) -> u64 {
+        self.flash_index_bytes + self.filter_bytes + self.waiting_bytes + self.buffer_bytes
+    }
+
+    /// The most that `config` can come to: every chunk of DRAM as small as they are made, every item in regions as
+    /// small as those that go there. Beyond buckets' items, those are larger than
+    /// [`small_item_max_bytes`](FlashConfig::small_item_max_bytes); keys of more than 255 bytes go to regions with smaller
+    /// values too, and are not reckoned with.
+    #[must_use]
+    pub fn at_most(config: &CacheConfig) -> Self {
+        let dram = &config.dram;
+        let least = dram.alloc_sizes.first().copied().unwrap_or(dram.min_alloc_bytes).max(1);
+        let chunks = dram.dram_bytes / u64::from(least);
+        let flash = config.flash.as_ref().map(Self::of_flash).unwrap_or_default();
+        Self {
+            slab_bytes: dram.dram_bytes,
+            dram_index_bytes: (chunks as f64 * INDEX_MOST_BYTES_PER_ITEM) as u64 + INDEX_LEAST_BYTES,
+            policy_bytes: chunks * POLICY_BYTES_PER_SLOT,
+            ..flash
+        }
+    }
+
+    fn of_flash(flash: &FlashConfig) -> Self {
+        let capacity = flash.device.geometry().capacity_bytes as f64;
+        let share = |of: fn(f64) -> f64| {
+            let shares = flash.pairs.iter().map(|pair| pair.device_share * of(pair.soc_share));
+            (capacity * shares.sum::<f64>()) as u64
+        };
+        let (bucket_space, region_space) = (share(|soc| soc), share(|soc| 1.0 - soc));
+        let buckets = bucket_space / u64::from(flash.bucket_bytes.max(1));
+        let with_regions = flash.pairs.iter().filter(|pair| pair.soc_share < 1.0).count() as u64;
+        let least = if buckets > 0 { flash.small_item_max_bytes as u64 } else { 0 };
+        let items = region_space / least.max(LEAST_REGION_ITEM_BYTES);
+        let regions = &flash.regions;
+        let record_bytes =
+            if matches!(regions.order, OrderConfig::Ripq(_)) { RANKED_RECORD_BYTES } else { RECORD_BYTES };
+        let region_count = region_space / u64::from(regions.region_bytes.max(1));
+        Self {
+            flash_index_bytes: items * record_bytes
+                + region_count * REGION_BYTES
+                + with_regions * REGION_INDEX_BYTES,
+            // And a bit a bucket.
+            filter_bytes: buckets * u64::from(flash.filter_bytes_per_bucket) + buckets.div_ceil(64) * 8,
+            waiting_bytes: if buckets > 0 { flash.pending_bytes as u64 } else { 0 },
+            buffer_bytes: with_regions * u64::from(regions.buffers) * u64::from(regions.region_bytes),
+            ..Self::default()
+        }
+    }
+}
+
+impl CacheConfig {
+    /// The same, with DRAM as large as the budget allows, if there is a budget.
+    pub(crate) fn within_budget(mut self) -> Result<Self, CacheError> {
+        let Some(budget_bytes) = self.memory_budget_bytes else { return Ok(self) };
+        self.dram.dram_bytes = 0;
+        let beside = Memory::at_most(&self);
+        let left = budget_bytes.saturating_sub(beside.total_bytes());
+        self.dram.dram_bytes = 1 << 30;
+        let a_gib = Memory::at_most(&self);
+        let dear = (a_gib.total_bytes() - beside.total_bytes()) as f64 / f64::from(1 << 30);
+        self.dram.dram_bytes = (left as f64 / dear) as u64;
+        if self.dram.dram_bytes < LEAST_SLAB_BYTES {
+            return Err(CacheError::Config(format!(
+                "a memory budget of {budget_bytes} bytes leaves {left} for items in DRAM, their index and policy; the least \
+                 is {}. Beside them the cache needs {beside}",
+                (LEAST_SLAB_BYTES as f64 * dear) as u64,
+            )));
+        }
+        Ok(self)
+    }
+}
+
+/// With less, DRAM holds next to nothing: 64 slabs of the smallest kind.
+const LEAST_SLAB_BYTES: u64 = 64 * (64 << 10);
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            (self.slab_bytes, "slabs"),
+            (self.dram_index_bytes, "index of DRAM"),
+            (self.policy_bytes, "eviction policies"),
+            (self.flash_index_bytes, "index of regions"),
+            (self.filter_bytes, "filters of buckets"),
+            (self.waiting_bytes, "small items that wait"),
+            (self.buffer_bytes, "region buffers"),
+        ];
+        write!(f, "{} bytes: ", self.total_bytes())?;
+        let told: Vec<String> = parts
+            .iter()
+            .filter(|(bytes, _)| *bytes > 0)
+            .map(|(bytes, name)| format!("{bytes} {name}"))
+            .collect();
+        f.write_str(&told.join(", "))
+    }
+}
+
+impl Cache {
+    /// The memory that the cache takes now. What has been set aside counts whole, but for slabs and what goes with them,
+    /// which the system gives as they are used.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        let dram = self.engine.dram.memory();
+        let mut memory = Memory {
+            slab_bytes: dram.used_slab_bytes,
+            dram_index_bytes: dram.index_bytes,
+            policy_bytes: dram.policy_bytes,
+            ..Memory::default()
+        };
+        for pair in self.engine.flash.iter().flat_map(|flash| flash.pairs.iter()) {
+            if let Some(soc) = &pair.soc {
+                memory.waiting_bytes += soc.config().pending_limit_bytes as u64;
+                memory.filter_bytes += (soc.memory_bytes() - soc.config().pending_limit_bytes) as u64;
+            }
+            if let Some(regions) = &pair.regions {
+                let regions = regions.memory();
+                memory.buffer_bytes += regions.buffer_bytes as u64;
+                memory.flash_index_bytes += (regions.index_bytes + regions.region_bytes) as u64;
+            }
+        }
+        memory
+    }
+}

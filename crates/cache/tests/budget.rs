@@ -1,0 +1,93 @@
+//! One budget for all memory: kept whatever is put in, and refused where it cannot be.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::Arc;
+
+use device::MemoryDevice;
+use flashwright_cache::config::eviction;
+use flashwright_cache::dram::DramConfig;
+use flashwright_cache::{Cache, CacheConfig, CacheError, FlashConfig, InsertOptions, Memory, UpkeepConfig};
+use policy::eviction::{EvictionConfig, Kind};
+
+const MIB: u64 = 1 << 20;
+
+fn flash(device_mib: u64, soc_share: f64) -> FlashConfig {
+    let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(device_mib * MIB)));
+    flash.pairs[0].soc_share = soc_share;
+    flash.small_item_max_bytes = 512;
+    flash.pending_bytes = MIB as usize;
+    flash.regions.region_bytes = 256 << 10;
+    flash
+}
+
+/// Puts in twice what fits, of so many bytes each.
+fn fill(cache: &Cache, value_bytes: usize, count: u64) {
+    let value = vec![7; value_bytes];
+    for number in 0..count {
+        let _ = cache.insert_blocking(&number.to_le_bytes(), &value, &InsertOptions::default());
+    }
+}
+
+fn parts(memory: &Memory) -> [u64; 7] {
+    let Memory { slab_bytes, dram_index_bytes, policy_bytes, flash_index_bytes, filter_bytes, .. } = *memory;
+    let (waiting_bytes, buffer_bytes) = (memory.waiting_bytes, memory.buffer_bytes);
+    [slab_bytes, dram_index_bytes, policy_bytes, flash_index_bytes, filter_bytes, waiting_bytes, buffer_bytes]
+}
+
+#[test]
+fn a_cache_in_memory_full_of_the_smallest_items_keeps_to_its_budget() {
+    let budget = 32 * MIB;
+    let cache = Cache::builder().memory_budget_bytes(budget).open().unwrap();
+    fill(&cache, 8, 600_000);
+    let memory = cache.memory();
+    assert!(memory.total_bytes() <= budget, "{memory}");
+    assert!(memory.total_bytes() > budget * 8 / 10, "and makes use of it: {memory}");
+}
+
+#[test]
+fn a_hybrid_cache_keeps_to_its_budget_and_every_part_to_its_share() {
+    for (soc_share, value_bytes, count) in [(0.3, 16, 300_000), (0.3, 520, 150_000), (0.0, 250, 250_000)] {
+        let (budget, flash) = (24 * MIB, flash(48, soc_share));
+        let builder = Cache::builder().flash_config(flash).min_item_bytes(100).memory_budget_bytes(budget);
+        let cache = builder.open().unwrap();
+        fill(&cache, value_bytes, count);
+        let memory = cache.memory();
+        assert!(memory.total_bytes() <= budget, "{memory}");
+        assert!(memory.slab_bytes > budget / 2, "most of it holds items: {memory}");
+    }
+}
+
+#[test]
+fn what_a_part_takes_is_no_more_than_was_reckoned() {
+    let eviction = eviction(EvictionConfig::new(Kind::S3Fifo));
+    let config = CacheConfig {
+        dram: DramConfig::new(8 * MIB, eviction),
+        flash: Some(flash(48, 0.3)),
+        upkeep: UpkeepConfig::default(),
+        seed: 0,
+        on_remove: None,
+        on_evict: None,
+        memory_budget_bytes: None,
+    };
+    let most = Memory::at_most(&config);
+    let cache = Cache::builder().config(config).open().unwrap();
+    fill(&cache, 520, 150_000);
+    let now = cache.memory();
+    assert!(parts(&now).iter().zip(parts(&most)).all(|(now, most)| *now <= most), "{now} of at most {most}");
+    assert!(now.flash_index_bytes > most.flash_index_bytes / 2, "{now} of at most {most}");
+}
+
+#[test]
+fn a_budget_that_cannot_be_kept_is_refused_with_its_parts() {
+    let refused = Cache::builder().flash_config(flash(48, 0.3)).memory_budget_bytes(5 * MIB).open();
+    let Err(CacheError::Config(words)) = refused else { panic!("5 MiB were enough") };
+    for part in [
+        "a memory budget of 5242880 bytes leaves",
+        "1048576 small items that wait",
+        "1048576 region buffers",
+        "index of regions",
+        "filters of buckets",
+    ] {
+        assert!(words.contains(part), "{part} is missing: {words}");
+    }
+}

@@ -1,0 +1,112 @@
+//! Who is told of what leaves: with both callbacks an owner who only listens knows what the cache holds.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use flashwright_cache::config::{Removal, RemoveCallback};
+use parking_lot::Mutex;
+use policy::admission::{Chance, Probability};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::setup::{key, seeds, value, version_of};
+use crate::stage::{HERO, Stage, version};
+
+const KEYS: u64 = 900;
+const STEPS: usize = 12_000;
+
+type Told = Arc<Mutex<Vec<(Vec<u8>, Vec<u8>, Removal)>>>;
+
+fn listen(told: &Told) -> Option<RemoveCallback> {
+    let told = Arc::clone(told);
+    Some(Arc::new(move |key: &[u8], value: &[u8], why| told.lock().push((key.into(), value.into(), why))))
+}
+
+/// A twin that hears of what leaves and of nothing else.
+struct Listener {
+    told: Told,
+    /// The version of each key in the cache.
+    held: HashMap<u64, u64>,
+    /// How often each reason was heard.
+    heard: HashMap<&'static str, usize>,
+}
+
+impl Listener {
+    /// Takes note of what left. An item that was replaced or removed while on flash leaves without a word.
+    fn hear(&mut self, seed: u64) {
+        for (key, value, why) in std::mem::take(&mut *self.told.lock()) {
+            let number = u64::from_le_bytes(key[4..].try_into().unwrap());
+            let held = self.held.remove(&number);
+            assert_eq!(held, Some(version_of(number, &value)), "seed {seed}: key {number}, {why:?}");
+            let reason = match why {
+                Removal::Removed => "removed",
+                Removal::Replaced => "replaced",
+                Removal::EvictedFromDram => "evicted from DRAM",
+                Removal::EvictedFromFlash => "evicted from flash",
+            };
+            *self.heard.entry(reason).or_default() += 1;
+        }
+    }
+}
+
+#[test]
+fn who_listens_knows_what_the_cache_holds() {
+    let mut heard = HashMap::<&str, usize>::new();
+    for seed in seeds(6) {
+        let told = Told::default();
+        let stage = Stage::new(|config| {
+            (config.on_remove, config.on_evict) = (listen(&told), listen(&told));
+            let flash = config.flash.as_mut().unwrap();
+            flash.admission = Arc::new(Probability::new(0.8, Chance::EachTime { seed }));
+        });
+        let mut listener = Listener { told, held: HashMap::new(), heard: HashMap::new() };
+        let mut random = StdRng::seed_from_u64(seed);
+        for next_version in 0..STEPS as u64 {
+            let number = random.random_range(0..KEYS);
+            match random.random_range(0..10) {
+                0 => {
+                    stage.cache.remove(&key(number));
+                    listener.hear(seed);
+                    listener.held.remove(&number);
+                }
+                1..4 => {
+                    let found = stage.get(&key(number)).map(|item| version_of(number, &item));
+                    assert_eq!(found, listener.held.get(&number).copied(), "seed {seed}: key {number}");
+                }
+                _ => {
+                    stage.put(&key(number), &value(number, next_version));
+                    listener.hear(seed);
+                    listener.held.insert(number, next_version);
+                }
+            }
+            if random.random_bool(0.3) {
+                stage.step();
+            }
+            listener.hear(seed);
+        }
+        for number in 0..KEYS {
+            let found = stage.get(&key(number)).map(|item| version_of(number, &item));
+            assert_eq!(found, listener.held.get(&number).copied(), "seed {seed}: key {number} at the end");
+            listener.hear(seed);
+        }
+        listener.heard.into_iter().for_each(|(why, count)| *heard.entry(why).or_default() += count);
+    }
+    for why in ["removed", "replaced", "evicted from DRAM", "evicted from flash"] {
+        assert!(heard.get(why).is_some_and(|count| *count > 100), "{why} was never heard: {heard:?}");
+    }
+}
+
+#[test]
+fn of_a_chain_its_own_value_is_told() {
+    let told = Told::default();
+    let stage = Stage::new(|config| config.on_evict = listen(&told));
+    stage.put(HERO, &version(1, 150));
+    stage.cache.add_chained_blocking(HERO, 3000, |link| link.fill(9)).unwrap();
+    while told.lock().is_empty() {
+        stage.push_out(3000);
+        let of_hero = |(key, ..): &(Vec<u8>, Vec<u8>, Removal)| key == HERO;
+        told.lock().retain(of_hero);
+    }
+    let told = std::mem::take(&mut *told.lock());
+    assert_eq!(told, [(HERO.to_vec(), version(1, 150), Removal::EvictedFromFlash)]);
+}

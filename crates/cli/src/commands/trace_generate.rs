@@ -1,0 +1,169 @@
+//! `flashwright trace generate`: traces of made-up workloads.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bench::trace::{self, Accesses, Ageing, Cdn, CdnConfig, Target, ZipfAccesses, ZipfConfig};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::trace::{target, wrote};
+use crate::output::{Common, Finding, usage_error};
+use crate::quantity;
+
+/// Which workload.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// A photo CDN's cache: albums are born, asked for most while they are young, and forgotten.
+    Cdn(CdnArguments),
+    /// Zipf's law, every access independent of the others.
+    Zipf(ZipfArguments),
+}
+
+/// Where the trace goes.
+#[derive(Debug, Args)]
+struct Writing {
+    /// The new file, compressed if it ends in .gz, .zst or .xz
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// The form to write: plain, oracle-general or webcachesim
+    #[arg(long, value_name = "FORM", default_value = "plain", value_parser = target)]
+    to: Target,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The command line of `trace generate cdn`.
+#[derive(Debug, Args)]
+pub struct CdnArguments {
+    /// Accesses
+    #[arg(long, value_name = "N", default_value_t = CdnConfig::default().requests)]
+    requests: u64,
+    /// Photos born while they are made; without it a fifth of the accesses, as calibrated
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    objects: Option<u64>,
+    /// Days that it takes
+    #[arg(long, value_name = "DAYS", default_value_t = CdnConfig::default().span_seconds / 86_400, value_parser = clap::value_parser!(u64).range(1..))]
+    days: u64,
+    /// Exponent of albums' popularity
+    #[arg(long, value_name = "X", default_value_t = CdnConfig::default().zipf_exponent, value_parser = quantity::positive)]
+    zipf_exponent: f64,
+    /// How far the head of popularity is flat, a share of the albums
+    #[arg(long, value_name = "SHARE", default_value_t = CdnConfig::default().zipf_shift, value_parser = quantity::share)]
+    zipf_shift: f64,
+    /// Age at which interest begins to fall, a share of the whole time
+    #[arg(long, value_name = "SHARE", default_value_t = Ageing::PHOTOS.scale, value_parser = quantity::positive)]
+    ageing_scale: f64,
+    /// How steeply it falls
+    #[arg(long, value_name = "X", default_value_t = Ageing::PHOTOS.exponent, value_parser = quantity::positive)]
+    ageing_exponent: f64,
+    /// Age at which albums are forgotten, a share of the whole time
+    #[arg(long, value_name = "SHARE", default_value_t = Ageing::PHOTOS.end, value_parser = quantity::positive)]
+    ageing_end: f64,
+    /// Photos of an album in the mean, which are asked for together; 1 makes every photo its own
+    #[arg(long, value_name = "N", default_value_t = CdnConfig::default().album_objects, value_parser = quantity::positive)]
+    album: f64,
+    #[command(flatten)]
+    writing: Writing,
+}
+
+/// The command line of `trace generate zipf`.
+#[derive(Debug, Args)]
+pub struct ZipfArguments {
+    /// Accesses
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    requests: u64,
+    /// Objects that can be asked for
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    objects: u64,
+    /// The object of rank r is asked for in proportion to r^-X; 0 is all alike
+    #[arg(long, value_name = "X", default_value_t = 0.99)]
+    exponent: f64,
+    /// Bytes of every object
+    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..))]
+    size: u64,
+    #[command(flatten)]
+    writing: Writing,
+}
+
+/// Runs the command.
+pub fn run(command: &Command) -> ExitCode {
+    match command {
+        Command::Cdn(arguments) => {
+            let config = arguments.config();
+            let mut workload = Cdn::new(&config, arguments.writing.common.seed);
+            conclude("cdn", &arguments.writing, &mut workload, config.requests, &cdn_json(&config))
+        }
+        Command::Zipf(arguments) => {
+            let ZipfArguments { requests, objects, exponent, size, ref writing } = *arguments;
+            let config = ZipfConfig { requests, objects, exponent, size_bytes: size };
+            let told =
+                json!({ "requests": requests, "objects": objects, "exponent": exponent, "size_bytes": size });
+            match ZipfAccesses::new(config, writing.common.seed) {
+                Ok(mut workload) => conclude("zipf", writing, &mut workload, requests, &told),
+                Err(error) => usage_error(&format!("--exponent: {error}")),
+            }
+        }
+    }
+}
+
+impl CdnArguments {
+    fn config(&self) -> CdnConfig {
+        let calibrated = CdnConfig::default();
+        let objects_share = calibrated.objects as f64 / calibrated.requests as f64;
+        CdnConfig {
+            requests: self.requests,
+            objects: self.objects.unwrap_or(((self.requests as f64 * objects_share) as u64).max(1)),
+            span_seconds: self.days.saturating_mul(86_400),
+            zipf_exponent: self.zipf_exponent,
+            zipf_shift: self.zipf_shift,
+            ageing: Ageing { scale: self.ageing_scale, exponent: self.ageing_exponent, end: self.ageing_end },
+            album_objects: self.album,
+            ..calibrated
+        }
+    }
+}
+
+fn cdn_json(config: &CdnConfig) -> Value {
+    let variants = config.variants.iter().map(|variant| {
+        json!({ "share": variant.share, "median_bytes": variant.median_bytes, "sigma": variant.sigma })
+    });
+    json!({
+        "requests": config.requests,
+        "objects": config.objects,
+        "span_seconds": config.span_seconds,
+        "zipf_exponent": config.zipf_exponent,
+        "zipf_shift": config.zipf_shift,
+        "ageing_scale": config.ageing.scale,
+        "ageing_exponent": config.ageing.exponent,
+        "ageing_end": config.ageing.end,
+        "album_objects": config.album_objects,
+        "variants": variants.collect::<Vec<_>>(),
+        "daily_swing": config.daily_swing,
+    })
+}
+
+fn conclude(
+    name: &str,
+    writing: &Writing,
+    workload: &mut dyn Accesses,
+    requests: u64,
+    config: &Value,
+) -> ExitCode {
+    let checked = writing.common.check_result_file().map_err(|error| error.to_string());
+    let found = checked.and_then(|()| write(writing, workload, requests));
+    writing.common.conclude(&format!("trace generate {name}"), config, found)
+}
+
+fn write(writing: &Writing, workload: &mut dyn Accesses, requests: u64) -> Result<Finding, String> {
+    let quiet = writing.common.quiet;
+    let written = trace::write(workload, Some(requests), &writing.output, writing.to, quiet);
+    let (written, _) = written.map_err(|error| error.to_string())?;
+    let mut text = wrote(&writing.output, written.accesses);
+    for loss in trace::losses(&written) {
+        let _ = writeln!(text, "note: {loss}");
+    }
+    let result = json!({ "output": writing.output, "written": trace::written_json(&written) });
+    Ok(Finding { result, text, failures: Vec::new() })
+}

@@ -1,0 +1,110 @@
+//! What blkparse prints by default: `major,minor cpu sequence seconds pid action RWBS sector + sectors [command]`.
+//!
+//! A leading `F` of RWBS is a flush before, a later one is FUA; a flush alone has no sector. The first line that does not begin
+//! with a device begins the summary.
+
+use super::fields::{event, lines, lossy, number, seconds, sectors};
+use super::{Device, Found, LineDecoder, RowProblem};
+use crate::block::BlockKind;
+
+pub(super) fn knows(head: &[u8]) -> bool {
+    let first = lines(head).find(|line| !line.starts_with(b"#"));
+    first.is_some_and(|line| {
+        let mut words = words(line);
+        words.next().is_some_and(|word| device(word).is_some())
+            && words.next().is_some_and(|cpu| number(cpu, "cpu").is_ok())
+    })
+}
+
+pub(super) struct Blkparse;
+
+impl LineDecoder for Blkparse {
+    fn line(&mut self, line: &[u8]) -> Result<Found, RowProblem> {
+        let mut words = words(line);
+        let Some(first) = words.next().filter(|word| !word.starts_with(b"#")) else {
+            return Ok(Found::Other);
+        };
+        let Some(device) = device(first) else { return Ok(Found::End) };
+        let mut next = |field| words.next().ok_or(RowProblem::Missing(field));
+        let (_cpu, _sequence) = (next("cpu")?, next("sequence")?);
+        let time_ns = seconds(next("time")?, "time")?;
+        let (_pid, action) = (next("pid")?, next("action")?);
+        if action != b"Q" {
+            return Ok(Found::Other);
+        }
+        let rwbs = next("RWBS")?;
+        let kind = kind_of(rwbs)?;
+        let place = next("sector")?;
+        // A flush alone: the command follows at once.
+        if kind == BlockKind::Flush || place.starts_with(b"[") {
+            return event(time_ns, BlockKind::Flush, 0, 0, device);
+        }
+        let sector = number(place, "sector")?;
+        if next("+")? != b"+" {
+            // A packet command: bytes of a command, no place on the disk.
+            return Ok(Found::Other);
+        }
+        let bytes = sectors(number(next("sectors")?, "sectors")?)?;
+        event(time_ns, kind, sectors(sector)?, bytes, device)
+    }
+}
+
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
+}
+
+/// `8,16`.
+fn device(word: &[u8]) -> Option<Device> {
+    let comma = word.iter().position(|byte| *byte == b',')?;
+    let part = |bytes| number(bytes, "device").ok().and_then(|number| u32::try_from(number).ok());
+    Some(Device::Numbered(part(&word[..comma])?, part(&word[comma + 1..])?))
+}
+
+fn kind_of(rwbs: &[u8]) -> Result<BlockKind, RowProblem> {
+    let after_flush = rwbs.strip_prefix(b"F").unwrap_or(rwbs);
+    match after_flush.first() {
+        Some(b'R') => Ok(BlockKind::Read),
+        Some(b'W') => Ok(BlockKind::Write),
+        Some(b'D') => Ok(BlockKind::Discard),
+        Some(b'N' | b'F' | b'S') | None => Ok(BlockKind::Flush),
+        Some(_) => Err(RowProblem::Operation(lossy(rwbs))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::block::Event;
+
+    fn read(line: &str) -> Result<Found, RowProblem> {
+        Blkparse.line(line.as_bytes())
+    }
+
+    fn asked(line: &str) -> (BlockKind, u64, u64) {
+        let Ok(Found::Event(Event { kind, first_byte, bytes, .. })) = read(line) else { panic!("{line}") };
+        (kind, first_byte, bytes)
+    }
+
+    #[test]
+    fn every_kind_of_queued_request() {
+        let line =
+            |rwbs: &str, tail: &str| format!("  7,0    0        0     0.000036560 23137  Q  {rwbs} {tail}");
+        let at = (788_672 * 512, 16_384);
+        assert_eq!(asked(&line("RS", "788672 + 32 [mariadbd]")), (BlockKind::Read, at.0, at.1));
+        assert_eq!(asked(&line("FWFS", "788672 + 32 [(null)]")), (BlockKind::Write, at.0, at.1));
+        assert_eq!(asked(&line("D", "788672 + 32 [fstrim]")), (BlockKind::Discard, at.0, at.1));
+        assert_eq!(asked(&line("FWFS", "[mariadbd]")), (BlockKind::Flush, 0, 0));
+        assert_eq!(asked(&line("FN", "[jbd2/loop0-8]")), (BlockKind::Flush, 0, 0));
+    }
+
+    #[test]
+    fn other_events_are_passed_over_and_the_summary_ends() {
+        assert_eq!(read("  8,0 3 1 0.5 697 C W 223490 + 8 [0]"), Ok(Found::Other));
+        assert_eq!(read("  8,0 3 1 0.5 697 A R 223490 + 8 <- (8,1) 44"), Ok(Found::Other));
+        assert_eq!(read("  8,0 3 0 0.5 0 m N cfq697 put_queue"), Ok(Found::Other));
+        assert_eq!(read("  8,0 3 1 0.5 697 Q R 36 (12 00 00 00 24 00) [hald]"), Ok(Found::Other));
+        assert_eq!(read("CPU0 (7,0):"), Ok(Found::End));
+        assert_eq!(read("  8,0 3 1 0.5 697 Q R 223490 +"), Err(RowProblem::Missing("sectors")));
+        assert_eq!(read("  8,0 3 1 0.5 697 Q XY 223490 + 8 [a]"), Err(RowProblem::Operation("XY".into())));
+    }
+}

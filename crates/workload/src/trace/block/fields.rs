@@ -1,0 +1,130 @@
+//! Numbers out of bytes, and the lengths that a request may have.
+
+use super::{Device, Event, Found, RowProblem};
+use crate::block::{BlockKind, SECTOR_BYTES};
+
+/// Nothing lies beyond: 8 PiB.
+const MOST_BYTES: u64 = 1 << 53;
+/// No program reads or writes more at once: 1 GiB.
+const LONGEST_BYTES: u64 = 1 << 30;
+
+/// A field as it may be quoted in an error.
+pub(super) fn lossy(field: &[u8]) -> String {
+    const SHOWN: usize = 40;
+    let shown = &field[..field.len().min(SHOWN)];
+    String::from_utf8_lossy(shown).into_owned()
+}
+
+/// The whole number in a field.
+pub(super) fn number(bytes: &[u8], field: &'static str) -> Result<u64, RowProblem> {
+    let wrong = || RowProblem::Number { field, text: lossy(bytes) };
+    let text = bytes.trim_ascii();
+    if text.is_empty() {
+        return Err(RowProblem::Missing(field));
+    }
+    text.iter().try_fold(0_u64, |number, digit| {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10).ok_or_else(wrong)?;
+        number.checked_mul(10).and_then(|number| number.checked_add(digit.into())).ok_or_else(wrong)
+    })
+}
+
+/// The hexadecimal number in a field.
+pub(super) fn hexadecimal(bytes: &[u8], field: &'static str) -> Result<u64, RowProblem> {
+    let text = std::str::from_utf8(bytes.trim_ascii()).ok();
+    let text = text.map(|text| text.strip_prefix("0x").unwrap_or(text)).filter(|text| !text.starts_with('+'));
+    let value = text.and_then(|text| u64::from_str_radix(text, 16).ok());
+    value.ok_or_else(|| RowProblem::Number { field, text: lossy(bytes) })
+}
+
+/// Seconds with decimals, as nanoseconds. Decimals beyond the ninth are cut.
+pub(super) fn seconds(bytes: &[u8], field: &'static str) -> Result<u64, RowProblem> {
+    scaled(bytes, field, 9)
+}
+
+/// A number with decimals times ten to the `decimals`.
+pub(super) fn scaled(bytes: &[u8], field: &'static str, decimals: usize) -> Result<u64, RowProblem> {
+    let wrong = || RowProblem::Number { field, text: lossy(bytes) };
+    let text = bytes.trim_ascii();
+    let point = text.iter().position(|byte| *byte == b'.');
+    let (whole, part) = point.map_or((text, &text[..0]), |point| (&text[..point], &text[point + 1..]));
+    let mut value = number(whole, field)?;
+    for place in 0..decimals {
+        let digit = match part.get(place) {
+            None => 0,
+            Some(digit) => digit.checked_sub(b'0').filter(|digit| *digit < 10).ok_or_else(wrong)?,
+        };
+        value = value.checked_mul(10).and_then(|value| value.checked_add(digit.into())).ok_or_else(wrong)?;
+    }
+    Ok(value)
+}
+
+/// The fields of a line, cut at every comma.
+pub(super) fn commas(line: &[u8]) -> Vec<&[u8]> {
+    line.split(|byte| *byte == b',').collect()
+}
+
+/// The first lines of a text that are not empty.
+pub(super) fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
+    head.split(|byte| *byte == b'\n').map(|line| line.trim_ascii()).filter(|line| !line.is_empty())
+}
+
+/// The bytes of so many sectors.
+pub(super) fn sectors(count: u64) -> Result<u64, RowProblem> {
+    count.checked_mul(SECTOR_BYTES).ok_or(RowProblem::TooFar(u64::MAX))
+}
+
+/// An event whose place and length can be.
+pub(super) fn event(
+    time_ns: u64,
+    kind: BlockKind,
+    first_byte: u64,
+    bytes: u64,
+    device: Device,
+) -> Result<Found, RowProblem> {
+    let end = first_byte.saturating_add(bytes);
+    let (first_byte, bytes) = match kind {
+        BlockKind::Flush => (0, 0),
+        _ if bytes == 0 => return Err(RowProblem::Empty),
+        _ if end > MOST_BYTES => return Err(RowProblem::TooFar(end)),
+        BlockKind::Read | BlockKind::Write if bytes > LONGEST_BYTES => {
+            return Err(RowProblem::TooLong(bytes));
+        }
+        _ => (first_byte, bytes),
+    };
+    Ok(Found::Event(Event { time_ns, kind, first_byte, bytes, device }))
+}
+
+/// What a SCSI operation code asks; `None` for one that moves no data of the disk.
+pub(super) fn scsi(code: u64) -> Option<BlockKind> {
+    match code {
+        0x08 | 0x28 | 0xa8 | 0x88 => Some(BlockKind::Read),
+        0x0a | 0x2a | 0xaa | 0x8a => Some(BlockKind::Write),
+        0x35 | 0x91 => Some(BlockKind::Flush),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_exact() {
+        assert_eq!(seconds(b"0.000036560", "t"), Ok(36_560));
+        assert_eq!(seconds(b"12", "t"), Ok(12_000_000_000));
+        assert_eq!(seconds(b"1.5000000009", "t"), Ok(1_500_000_000));
+        for wrong in [&b"1.x"[..], b"", b".", b"-1", b"99999999999999"] {
+            assert!(seconds(wrong, "t").is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn requests_that_cannot_be_are_told_apart() {
+        let of = |kind, first, bytes| event(0, kind, first, bytes, Device::Only).map(drop);
+        assert_eq!(of(BlockKind::Read, 0, 0), Err(RowProblem::Empty));
+        assert_eq!(of(BlockKind::Read, u64::MAX, 5), Err(RowProblem::TooFar(u64::MAX)));
+        assert_eq!(of(BlockKind::Write, 0, 2 << 30), Err(RowProblem::TooLong(2 << 30)));
+        assert_eq!(of(BlockKind::Discard, 0, 2 << 30), Ok(()), "whole disks are discarded");
+        assert_eq!(of(BlockKind::Flush, 77, 0), Ok(()));
+    }
+}

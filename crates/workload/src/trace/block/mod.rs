@@ -1,0 +1,216 @@
+//! Requests of block devices from recorded traces.
+//!
+//! A format is one file here and one line in [`BLOCK_FORMATS`]: it turns a line, or a binary record, into an [`Event`]. What
+//! is common to all lives in [`reader`]: decompression, several files in the order of their times, events that stand a little
+//! out of order, devices to choose among, rows that are wrong.
+//!
+//! Only what enters the queue counts (blktrace's Q): not how the kernel split, merged and moved it afterwards.
+
+mod blkparse;
+mod blktrace;
+mod cloudphysics;
+mod fields;
+mod fio;
+mod msr;
+mod plain;
+pub mod reader;
+mod systor;
+mod vscsi;
+
+pub use reader::{BlockTrace, BlockTraceError, BlockTraceOptions, BlockTraceStats};
+
+use std::io::{self, BufRead};
+
+use crate::block::BlockKind;
+
+/// A format of block traces.
+pub struct BlockFormat {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// Whether a file that begins so is one.
+    knows: fn(&[u8]) -> bool,
+    decoder: Decoder,
+}
+
+#[derive(Clone, Copy)]
+enum Decoder {
+    Lines(fn() -> Box<dyn LineDecoder>),
+    Records(fn() -> Box<dyn RecordDecoder>),
+}
+
+/// The formats that can be read. The first that knows a file is the one.
+pub static BLOCK_FORMATS: [BlockFormat; 8] = [
+    BlockFormat {
+        name: "blktrace",
+        about: "binary blktrace, version 7, of either byte order",
+        knows: blktrace::knows,
+        decoder: Decoder::Records(|| Box::<blktrace::Blktrace>::default()),
+    },
+    BlockFormat {
+        name: "blkparse",
+        about: "what blkparse prints when it is not told how",
+        knows: blkparse::knows,
+        decoder: Decoder::Lines(|| Box::new(blkparse::Blkparse)),
+    },
+    BlockFormat {
+        name: "fio-iolog",
+        about: "fio's iolog, versions 2 and 3",
+        knows: fio::knows,
+        decoder: Decoder::Lines(|| Box::<fio::Iolog>::default()),
+    },
+    BlockFormat {
+        name: "msr",
+        about: "MSR Cambridge CSV: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
+        knows: msr::knows,
+        decoder: Decoder::Lines(|| Box::new(msr::Msr)),
+    },
+    BlockFormat {
+        name: "systor",
+        about: "SYSTOR '17 CSV: Timestamp,Response,IOType,LUN,Offset,Size",
+        knows: systor::knows,
+        decoder: Decoder::Lines(|| Box::new(systor::Systor)),
+    },
+    BlockFormat {
+        name: "cloudphysics-csv",
+        about: "CloudPhysics CSV: version,time,op,size,lbn",
+        knows: cloudphysics::knows,
+        decoder: Decoder::Lines(|| Box::new(cloudphysics::CloudPhysics)),
+    },
+    BlockFormat {
+        name: "vscsi",
+        about: "CloudPhysics binary records of SCSI commands, versions 1 and 2",
+        knows: vscsi::knows,
+        decoder: Decoder::Records(|| Box::<vscsi::Vscsi>::default()),
+    },
+    BlockFormat {
+        name: "plain",
+        about: "CSV with a header: a time, an operation, a place and a length, in any order",
+        knows: plain::knows,
+        decoder: Decoder::Lines(|| Box::<plain::Plain>::default()),
+    },
+];
+
+impl BlockFormat {
+    /// The format called `name`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        BLOCK_FORMATS.iter().find(|format| format.name == name)
+    }
+
+    /// The format of a file that begins so.
+    #[must_use]
+    pub fn of(head: &[u8]) -> Option<&'static Self> {
+        BLOCK_FORMATS.iter().find(|format| (format.knows)(head))
+    }
+
+    /// The names of all.
+    #[must_use]
+    pub fn names() -> String {
+        BLOCK_FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl std::fmt::Debug for BlockFormat {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.name)
+    }
+}
+
+/// A request as a row has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Event {
+    /// Since whatever the trace counts from.
+    time_ns: u64,
+    kind: BlockKind,
+    first_byte: u64,
+    bytes: u64,
+    device: Device,
+}
+
+/// Which device of those traced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Device {
+    /// The format knows one only.
+    Only,
+    /// Major and minor number.
+    Numbered(u32, u32),
+    /// A disk or file of this name.
+    Named(String),
+}
+
+impl std::fmt::Display for Device {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Only => out.write_str("-"),
+            Self::Numbered(major, minor) => write!(out, "{major},{minor}"),
+            Self::Named(name) => out.write_str(name),
+        }
+    }
+}
+
+/// What a row is.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    /// A request.
+    Event(Event),
+    /// Something else that the format has: a header, another kind of event.
+    Other,
+    /// Nothing of the trace follows: a summary does.
+    End,
+}
+
+/// Turns lines into events.
+trait LineDecoder: Send {
+    fn line(&mut self, line: &[u8]) -> Result<Found, RowProblem>;
+}
+
+/// Turns binary records into events.
+trait RecordDecoder: Send {
+    /// The next record; `None` at the end of the input.
+    fn record(&mut self, input: &mut dyn BufRead) -> io::Result<Option<Result<Found, RowProblem>>>;
+}
+
+/// What is wrong with a row.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RowProblem {
+    /// A field that every row has.
+    #[error("`{0}` is missing")]
+    Missing(&'static str),
+    /// A field that should be a number.
+    #[error("`{field}` is `{text}`, which is no number that fits")]
+    Number {
+        /// The field.
+        field: &'static str,
+        /// What stands there.
+        text: String,
+    },
+    /// An operation that nobody knows.
+    #[error("`{0}` is no known operation")]
+    Operation(String),
+    /// A place beyond any disk.
+    #[error("the request ends at byte {0}, beyond 8 PiB")]
+    TooFar(u64),
+    /// A read or write that no program makes.
+    #[error("the request is {0} bytes long, more than 1 GiB")]
+    TooLong(u64),
+    /// A read or write of nothing.
+    #[error("the request is 0 bytes long")]
+    Empty,
+    /// The last record is not whole.
+    #[error("the record is cut off after {has_bytes} of {needs_bytes} bytes")]
+    Cut {
+        /// What is there.
+        has_bytes: usize,
+        /// What a record has.
+        needs_bytes: usize,
+    },
+    /// A binary record that begins with something else than its mark; what follows cannot be trusted.
+    #[error("the record begins with {0:#010x}, which is no blktrace of version 7")]
+    Magic(u32),
+    /// A header that lacks a column.
+    #[error("the header names no {0}")]
+    Header(&'static str),
+}

@@ -1,0 +1,152 @@
+//! Comma-separated values with a header that says what is what, for traces made by a script.
+//!
+//! | column | names |
+//! |---|---|
+//! | time | `time_ns`, `time_us` or `usec`, `time_ms`, `time_s` or `ts`; decimals are fine; without one, rows are a microsecond apart |
+//! | operation | `op`: `R`, `W`, `D`, `F` or a word that begins with one (`T`rim, `G`et and `S`et too); or `flags_hex`: the upper half of blktrace's action |
+//! | place | `offset` in bytes, or `sector` or `lba` in sectors of 512 |
+//! | length | `bytes` or `size`, or `sectors` |
+//! | device | `device` or `disk`, if there are several |
+
+use super::fields::{commas, event, hexadecimal, lines, lossy, number, scaled, sectors};
+use super::{Device, Found, LineDecoder, RowProblem};
+use crate::block::BlockKind;
+
+pub(super) fn knows(head: &[u8]) -> bool {
+    lines(head).next().is_some_and(|line| Columns::of(line).is_ok())
+}
+
+#[derive(Default)]
+pub(super) struct Plain {
+    columns: Option<Columns>,
+    rows: u64,
+}
+
+/// Where each thing stands, and in which unit.
+struct Columns {
+    /// The column, and the decimals to nanoseconds.
+    time: Option<(usize, usize)>,
+    /// The column, and whether it has flags.
+    operation: (usize, bool),
+    /// The column, and whether it counts sectors.
+    place: (usize, bool),
+    length: (usize, bool),
+    device: Option<usize>,
+}
+
+impl Columns {
+    fn of(header: &[u8]) -> Result<Self, RowProblem> {
+        let names: Vec<Vec<u8>> =
+            commas(header).iter().map(|name| name.trim_ascii().to_ascii_lowercase()).collect();
+        let column = |name: &str| names.iter().position(|found| found == name.as_bytes());
+        let first = |names: &[&str]| names.iter().find_map(|name| column(name));
+        let time =
+            [(&["time_ns"][..], 0), (&["time_us", "usec"], 3), (&["time_ms"], 6), (&["time_s", "ts"], 9)];
+        let either = |plain: &[&str], other: &[&str], what| {
+            let found = first(plain).map(|at| (at, false)).or_else(|| first(other).map(|at| (at, true)));
+            found.ok_or(RowProblem::Header(what))
+        };
+        Ok(Self {
+            time: time.iter().find_map(|(names, decimals)| first(names).map(|at| (at, *decimals))),
+            operation: either(&["op"], &["flags_hex"], "operation (`op` or `flags_hex`)")?,
+            place: either(&["offset"], &["sector", "lba"], "place (`offset`, `sector` or `lba`)")?,
+            length: either(&["bytes", "size"], &["sectors"], "length (`bytes`, `size` or `sectors`)")?,
+            device: first(&["device", "disk"]),
+        })
+    }
+}
+
+impl LineDecoder for Plain {
+    fn line(&mut self, line: &[u8]) -> Result<Found, RowProblem> {
+        let Some(columns) = &self.columns else {
+            self.columns = Some(Columns::of(line)?);
+            return Ok(Found::Other);
+        };
+        let fields = commas(line);
+        let field = |at: usize, name| fields.get(at).copied().ok_or(RowProblem::Missing(name));
+        let time_ns = match columns.time {
+            Some((at, decimals)) => scaled(field(at, "time")?, "time", decimals)?,
+            None => self.rows * 1000,
+        };
+        self.rows += 1;
+        let operation = field(columns.operation.0, "op")?;
+        let kind = if columns.operation.1 { of_flags(operation)? } else { of_word(operation)? };
+        let device = match columns.device {
+            Some(at) => Device::Named(lossy(field(at, "device")?)),
+            None => Device::Only,
+        };
+        let measure = |(at, in_sectors), name| {
+            let value = number(field(at, name)?, name)?;
+            if in_sectors { sectors(value) } else { Ok(value) }
+        };
+        let (place, length) = (measure(columns.place, "place")?, measure(columns.length, "length")?);
+        let kind = if length == 0 && columns.operation.1 { BlockKind::Flush } else { kind };
+        event(time_ns, kind, place, length, device)
+    }
+}
+
+fn of_word(word: &[u8]) -> Result<BlockKind, RowProblem> {
+    match word.trim_ascii().first().map(u8::to_ascii_uppercase) {
+        Some(b'R' | b'G') => Ok(BlockKind::Read),
+        Some(b'W' | b'S') => Ok(BlockKind::Write),
+        Some(b'D' | b'T') => Ok(BlockKind::Discard),
+        Some(b'F') => Ok(BlockKind::Flush),
+        _ => Err(RowProblem::Operation(lossy(word))),
+    }
+}
+
+/// blktrace's categories.
+fn of_flags(word: &[u8]) -> Result<BlockKind, RowProblem> {
+    let flags = hexadecimal(word, "flags_hex")?;
+    match flags {
+        flags if flags & 0x2000 != 0 => Ok(BlockKind::Discard),
+        flags if flags & 2 != 0 => Ok(BlockKind::Write),
+        flags if flags & 1 != 0 => Ok(BlockKind::Read),
+        flags if flags & 4 != 0 => Ok(BlockKind::Flush),
+        _ => Err(RowProblem::Operation(lossy(word))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::block::Event;
+
+    fn all(text: &str) -> Vec<Result<(u64, BlockKind, u64, u64), RowProblem>> {
+        let mut decoder = Plain::default();
+        let found = text.lines().map(|line| decoder.line(line.as_bytes()));
+        found
+            .filter_map(|found| match found {
+                Ok(Found::Event(Event { time_ns, kind, first_byte, bytes, .. })) => {
+                    Some(Ok((time_ns, kind, first_byte, bytes)))
+                }
+                Ok(_) => None,
+                Err(problem) => Some(Err(problem)),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn units_are_as_the_header_says() {
+        let expected = [Ok((1_500_000, BlockKind::Write, 5120, 4096))];
+        for text in [
+            "time_ms,op,offset,bytes\n1.5,W,5120,4096",
+            "op,sector,sectors,usec\nwrite,10,8,1500",
+            "ts,flags_hex,lba,size\n0.0015,2a,10,4096",
+        ] {
+            assert_eq!(all(text), expected, "{text}");
+            assert!(knows(text.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn flags_without_length_are_a_flush() {
+        assert_eq!(all("usec,flags_hex,sector,bytes\n7,1e,0,0"), [Ok((7000, BlockKind::Flush, 0, 0))]);
+    }
+
+    #[test]
+    fn a_header_that_lacks_something_says_what() {
+        assert_eq!(all("ts,op,bytes"), [Err(RowProblem::Header("place (`offset`, `sector` or `lba`)"))]);
+        assert!(!knows(b"ts,key,op,size"));
+    }
+}

@@ -1,0 +1,475 @@
+//! The requests of a trace, whatever its format: files opened, formats told, rows read, times put in order.
+//!
+//! Files are merged by time: blktrace writes one a CPU. Within a file a request may stand up to [`WINDOW`] rows too late and still
+//! comes in order; one that is later keeps its place and takes the time of the request before, and is counted.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+use super::{BlockFormat, Decoder, Device, Event, Found, LineDecoder, RecordDecoder, RowProblem};
+use crate::block::BlockRequest;
+use crate::trace::input;
+
+/// Requests held back so that those out of order find their place.
+pub const WINDOW: usize = 4096;
+/// What is looked at to tell the format.
+const HEAD_BYTES: u64 = 64 << 10;
+/// No line of a trace is longer.
+const LONGEST_LINE_BYTES: u64 = 64 << 10;
+
+/// How a trace is to be read.
+#[derive(Debug, Clone, Default)]
+pub struct BlockTraceOptions {
+    /// Its format, unless the files tell.
+    pub format: Option<&'static BlockFormat>,
+    /// The device whose requests count, as the trace names it; needed where there are several.
+    pub device: Option<String>,
+    /// Wrong rows to pass over before giving up.
+    pub wrong_rows: u64,
+}
+
+/// What was read so far.
+#[derive(Debug, Clone, Default)]
+pub struct BlockTraceStats {
+    /// The formats of the files.
+    pub formats: Vec<&'static str>,
+    /// Lines or records.
+    pub rows: u64,
+    /// Of those, requests of the device.
+    pub requests: u64,
+    /// Of those, requests of other devices.
+    pub other_devices: u64,
+    /// Of those, wrong and passed over.
+    pub wrong_rows: u64,
+    /// The first of them: file, row and reason.
+    pub first_wrong: Option<String>,
+    /// Requests too late to be put in order.
+    pub late: u64,
+}
+
+/// Why a trace cannot be read, or cannot be read on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BlockTraceError {
+    /// A file cannot be opened.
+    #[error("cannot open the trace {}: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file looks like none of the formats.
+    #[error("{}: this looks like no block trace that can be told ({known}); name its format", path.display())]
+    Unrecognised {
+        /// The file.
+        path: PathBuf,
+        /// What there is.
+        known: String,
+    },
+    /// A row is wrong, and no more wrong rows may be passed over.
+    #[error("{}: row {row}: {problem}; stopped there", path.display())]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// The line or record, from 1.
+        row: u64,
+        /// What is wrong.
+        problem: RowProblem,
+    },
+    /// Reading failed in the middle.
+    #[error("{}: after row {row}: {source}; stopped there", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The last row that was whole.
+        row: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// Places on several devices mean different things.
+    #[error("{}: row {row} is of device {second}, earlier ones of {first}: name the one to replay", path.display())]
+    SeveralDevices {
+        /// The file.
+        path: PathBuf,
+        /// The line or record, from 1.
+        row: u64,
+        /// The first device.
+        first: String,
+        /// Another.
+        second: String,
+    },
+}
+
+/// The requests of some files, in the order of their times, the first at 0.
+pub struct BlockTrace {
+    files: Vec<TraceFile>,
+    options: BlockTraceOptions,
+    stats: BlockTraceStats,
+    /// The device of the first request, where none was named.
+    device: Option<Device>,
+    first_time_ns: Option<u64>,
+    last_time_ns: u64,
+    failed: bool,
+}
+
+struct TraceFile {
+    path: PathBuf,
+    rows: Rows,
+    row: u64,
+    ended: bool,
+    /// Requests read and not handed out, by time and then by place in the file.
+    window: BinaryHeap<Held>,
+}
+
+/// A request in the window. The greatest is the earliest, for that is the one a heap hands out.
+#[derive(PartialEq, Eq)]
+struct Held {
+    row: u64,
+    event: Event,
+}
+
+impl Ord for Held {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.event.time_ns, other.row).cmp(&(self.event.time_ns, self.row))
+    }
+}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+enum Rows {
+    Lines { input: Box<dyn BufRead + Send>, decoder: Box<dyn LineDecoder>, line: Vec<u8> },
+    Records { input: Box<dyn BufRead + Send>, decoder: Box<dyn RecordDecoder> },
+}
+
+impl BlockTrace {
+    /// Opens the files; `-` is standard input.
+    ///
+    /// # Errors
+    /// If one cannot be opened, or looks like no format.
+    pub fn open(paths: &[impl AsRef<Path>], options: BlockTraceOptions) -> Result<Self, BlockTraceError> {
+        let mut stats = BlockTraceStats::default();
+        let mut files = Vec::new();
+        for path in paths {
+            let (file, format) = TraceFile::open(path.as_ref(), options.format)?;
+            files.push(file);
+            stats.formats.push(format.name);
+        }
+        Ok(Self { files, options, stats, device: None, first_time_ns: None, last_time_ns: 0, failed: false })
+    }
+
+    /// What was read so far.
+    #[must_use]
+    pub fn stats(&self) -> &BlockTraceStats {
+        &self.stats
+    }
+
+    fn next_event(&mut self) -> Result<Option<Event>, BlockTraceError> {
+        for at in 0..self.files.len() {
+            self.fill(at)?;
+        }
+        let earliest = self.files.iter_mut().filter(|file| !file.window.is_empty());
+        let earliest = earliest.min_by_key(|file| file.window.peek().map(|held| held.event.time_ns));
+        Ok(earliest.and_then(TraceFile::take_earliest))
+    }
+
+    /// Reads on in a file until its window is full, or it ends.
+    fn fill(&mut self, at: usize) -> Result<(), BlockTraceError> {
+        while !self.files[at].ended && self.files[at].window.len() < WINDOW {
+            let file = &mut self.files[at];
+            let found = match file.next_row() {
+                Ok(found) => found,
+                Err(source) => {
+                    return Err(BlockTraceError::Read { path: file.path.clone(), row: file.row, source });
+                }
+            };
+            let Some(found) = found else {
+                file.ended = true;
+                return Ok(());
+            };
+            self.stats.rows += 1;
+            match found {
+                Ok(Found::Event(event)) => self.take_in(at, event)?,
+                Ok(Found::Other) => {}
+                Ok(Found::End) => self.files[at].ended = true,
+                Err(problem) => self.pass_over(at, problem)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, at: usize, event: Event) -> Result<(), BlockTraceError> {
+        if let Some(wanted) = &self.options.device {
+            if event.device.to_string() != *wanted {
+                self.stats.other_devices += 1;
+                return Ok(());
+            }
+        } else if *self.device.get_or_insert_with(|| event.device.clone()) != event.device {
+            let file = &self.files[at];
+            return Err(BlockTraceError::SeveralDevices {
+                path: file.path.clone(),
+                row: file.row,
+                first: self.device.as_ref().map(ToString::to_string).unwrap_or_default(),
+                second: event.device.to_string(),
+            });
+        }
+        self.stats.requests += 1;
+        self.files[at].hold(event);
+        Ok(())
+    }
+
+    fn pass_over(&mut self, at: usize, problem: RowProblem) -> Result<(), BlockTraceError> {
+        let file = &mut self.files[at];
+        // Behind a cut record nothing is; behind a strange one no record begins where it should.
+        let is_last =
+            matches!(problem, RowProblem::Cut { .. } | RowProblem::Magic(_) | RowProblem::Header(_));
+        file.ended |= is_last;
+        self.stats.wrong_rows += 1;
+        if self.stats.wrong_rows > self.options.wrong_rows {
+            return Err(BlockTraceError::Row { path: file.path.clone(), row: file.row, problem });
+        }
+        let rest = if is_last { "; the rest of the file is left out" } else { "; the row is left out" };
+        let words = || format!("{}: row {}: {problem}{rest}", file.path.display(), file.row);
+        self.stats.first_wrong.get_or_insert_with(words);
+        Ok(())
+    }
+
+    fn request(&mut self, event: &Event) -> BlockRequest {
+        let first = *self.first_time_ns.get_or_insert(event.time_ns);
+        let time_ns = event.time_ns.saturating_sub(first);
+        self.stats.late += u64::from(time_ns < self.last_time_ns);
+        self.last_time_ns = self.last_time_ns.max(time_ns);
+        let &Event { kind, first_byte, bytes, .. } = event;
+        BlockRequest { time_ns: self.last_time_ns, kind, first_byte, bytes }
+    }
+}
+
+impl Iterator for BlockTrace {
+    type Item = Result<BlockRequest, BlockTraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        match self.next_event() {
+            Ok(event) => event.map(|event| Ok(self.request(&event))),
+            Err(error) => {
+                self.failed = true;
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+impl TraceFile {
+    fn open(
+        path: &Path,
+        format: Option<&'static BlockFormat>,
+    ) -> Result<(Self, &'static BlockFormat), BlockTraceError> {
+        let failed = |source| BlockTraceError::Open { path: path.to_owned(), source };
+        let mut input = input::open(path).map_err(failed)?;
+        let mut head = Vec::new();
+        input.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
+        let format = format.or_else(|| BlockFormat::of(&head)).ok_or_else(|| {
+            BlockTraceError::Unrecognised { path: path.to_owned(), known: BlockFormat::names() }
+        })?;
+        let input = Box::new(BufReader::with_capacity(1 << 20, Cursor::new(head).chain(input)));
+        let rows = match format.decoder {
+            Decoder::Lines(make) => Rows::Lines { input, decoder: make(), line: Vec::new() },
+            Decoder::Records(make) => Rows::Records { input, decoder: make() },
+        };
+        let file = Self { path: path.to_owned(), rows, row: 0, ended: false, window: BinaryHeap::new() };
+        Ok((file, format))
+    }
+
+    fn next_row(&mut self) -> io::Result<Option<Result<Found, RowProblem>>> {
+        match &mut self.rows {
+            Rows::Records { input, decoder } => {
+                self.row += 1;
+                decoder.record(input.as_mut())
+            }
+            Rows::Lines { input, decoder, line } => loop {
+                line.clear();
+                if input.as_mut().take(LONGEST_LINE_BYTES).read_until(b'\n', line)? == 0 {
+                    return Ok(None);
+                }
+                if line.len() as u64 == LONGEST_LINE_BYTES {
+                    return Err(io::Error::other("a line has more than 64 KiB; this is no text trace"));
+                }
+                self.row += 1;
+                let text = line.trim_ascii_end();
+                if !text.is_empty() {
+                    return Ok(Some(decoder.line(text)));
+                }
+            },
+        }
+    }
+
+    fn hold(&mut self, event: Event) {
+        self.window.push(Held { row: self.row, event });
+    }
+
+    fn take_earliest(&mut self) -> Option<Event> {
+        self.window.pop().map(|held| held.event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use proptest::prelude::*;
+
+    use super::super::BLOCK_FORMATS;
+    use super::*;
+
+    fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        file.write_all(bytes).expect("room for it");
+        file
+    }
+
+    fn read(
+        bytes: &[&[u8]],
+        options: BlockTraceOptions,
+    ) -> (Vec<BlockRequest>, BlockTraceStats, Option<String>) {
+        let files: Vec<_> = bytes.iter().map(|bytes| file(bytes)).collect();
+        let mut trace = match BlockTrace::open(&files, options) {
+            Ok(trace) => trace,
+            Err(error) => return (Vec::new(), BlockTraceStats::default(), Some(error.to_string())),
+        };
+        let (mut requests, mut error) = (Vec::new(), None);
+        for request in &mut trace {
+            match request {
+                Ok(request) => requests.push(request),
+                Err(why) => error = Some(why.to_string()),
+            }
+        }
+        (requests, trace.stats().clone(), error)
+    }
+
+    fn places(requests: &[BlockRequest]) -> Vec<(u64, u64)> {
+        requests.iter().map(|request| (request.time_ns, request.first_byte)).collect()
+    }
+
+    #[test]
+    fn files_are_merged_and_requests_out_of_order_find_their_place() {
+        let first = b"time_ns,op,offset,bytes\n100,R,1,1\n400,R,4,1\n300,R,3,1\n";
+        let second = b"time_ns,op,offset,bytes\n200,W,2,1\n500,W,5,1\n";
+        let (requests, stats, error) = read(&[first, second], BlockTraceOptions::default());
+        assert_eq!(places(&requests), [(0, 1), (100, 2), (200, 3), (300, 4), (400, 5)]);
+        assert_eq!((stats.rows, stats.requests, stats.late, error), (7, 5, 0, None));
+    }
+
+    #[test]
+    fn a_wrong_row_is_told_with_its_place_and_what_became_of_it() {
+        let bytes = b"time_ns,op,offset,bytes\n100,R,1,1\n200,R,x,1\n300,R,3,1\n";
+        let (_, _, error) = read(&[bytes], BlockTraceOptions::default());
+        let error = error.expect("a wrong row");
+        assert!(
+            error.ends_with(": row 3: `place` is `x`, which is no number that fits; stopped there"),
+            "{error}"
+        );
+        let lenient = BlockTraceOptions { wrong_rows: 1, ..BlockTraceOptions::default() };
+        let (requests, stats, error) = read(&[bytes], lenient);
+        assert_eq!((requests.len(), stats.wrong_rows, error), (2, 1, None));
+        assert!(stats.first_wrong.expect("kept").ends_with("; the row is left out"));
+    }
+
+    #[test]
+    fn of_several_devices_one_must_be_named() {
+        let bytes = b"128166372003061629,hm,0,Read,4096,4096,1\n128166372003061639,hm,1,Write,8192,4096,1\n";
+        let (_, _, error) = read(&[bytes], BlockTraceOptions::default());
+        assert!(error.expect("two disks").contains("row 2 is of device hm_1, earlier ones of hm_0"));
+        let options = BlockTraceOptions { device: Some("hm_1".into()), ..BlockTraceOptions::default() };
+        let (requests, stats, error) = read(&[bytes], options);
+        assert_eq!((places(&requests), stats.other_devices, error), (vec![(0, 8192)], 1, None));
+    }
+
+    #[test]
+    fn what_is_no_trace_is_refused() {
+        for nothing in [&b""[..], b"hello\nworld\n", &[0; 100]] {
+            let (_, _, error) = read(&[nothing], BlockTraceOptions::default());
+            assert!(error.expect("no format").contains("looks like no block trace"));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_bytes_make_a_decoder_panic(
+            format in 0..BLOCK_FORMATS.len(),
+            noise in prop::collection::vec(any::<u8>(), 0..2000),
+        ) {
+            let format = Some(&BLOCK_FORMATS[format]);
+            let lenient = BlockTraceOptions { format, device: None, wrong_rows: u64::MAX };
+            read(&[&noise], lenient);
+        }
+
+        #[test]
+        fn no_damage_to_a_trace_makes_a_decoder_panic(
+            sample in 0..SAMPLES.len() + 2,
+            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let (name, mut bytes) = match sample.checked_sub(SAMPLES.len()) {
+                None => (SAMPLES[sample].0, SAMPLES[sample].1.to_vec()),
+                Some(0) => ("vscsi", VSCSI.repeat(3)),
+                Some(_) => ("blktrace", blktrace_records()),
+            };
+            for (at, byte) in damage {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            bytes.truncate(cut.index(bytes.len() + 1));
+            let lenient = BlockTraceOptions { format: BlockFormat::named(name), device: None, wrong_rows: u64::MAX };
+            read(&[&bytes], lenient);
+        }
+    }
+
+    /// One write.
+    const VSCSI: &[u8] =
+        b"\xf4\0\0\x80\0\x02\0\0\x01\0\0\0\x2a\0\0\x01\x09\x1a\x8f\x02\0\0\0\0\x22\xcf\x82\xbe\x1f\x05\0\0";
+
+    /// Three queued reads, each with something behind it.
+    fn blktrace_records() -> Vec<u8> {
+        let mut record = vec![0; 48 + 8];
+        record[..4].copy_from_slice(&0x6561_7407_u32.to_le_bytes());
+        record[16] = 77;
+        record[25] = 0x10;
+        record[28..32].copy_from_slice(&0x0011_0001_u32.to_le_bytes());
+        record[46] = 8;
+        record.repeat(3)
+    }
+
+    #[test]
+    fn binary_formats_are_told_by_their_beginning() {
+        for (name, bytes) in [("vscsi", VSCSI.repeat(3)), ("blktrace", blktrace_records())] {
+            let (requests, stats, error) = read(&[&bytes], BlockTraceOptions::default());
+            assert_eq!((requests.len(), stats.formats, error), (3, vec![name], None));
+        }
+        for (name, text) in SAMPLES {
+            let (requests, stats, error) = read(&[text], BlockTraceOptions::default());
+            assert_eq!((requests.len(), stats.formats, error), (1, vec![name], None));
+        }
+    }
+
+    const SAMPLES: [(&str, &[u8]); 6] = [
+        ("blkparse", b"  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]\n"),
+        (
+            "fio-iolog",
+            b"fio version 3 iolog\n1 /dev/sdb add\n20 /dev/sdb write 4096 8192\n30 /dev/sdb wait 5 0\n",
+        ),
+        ("msr", b"128166372003061629,hm,1,Read,7014609920,24576,41286\n"),
+        ("systor", b"1455592081.131264,0.000299,W,3,42949672,4096\n"),
+        ("cloudphysics-csv", b"version,time,op,size,lbn\n1,33898,2a,512,42932745\n"),
+        ("plain", b"time_us,flags_hex,sector,bytes\n12,19,270880,16384\n"),
+    ];
+}

@@ -1,0 +1,170 @@
+//! The photo CDN's workload: what it promises, and the shape it was calibrated to.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failed unwrap is a failed test; the exception in clippy.toml covers test functions only"
+)]
+
+use std::collections::HashMap;
+
+use flashwright_workload::generate::cdn::{Ageing, Cdn, CdnConfig, ORIGIN_CACHE_BYTES};
+use flashwright_workload::generate::zipf::{ZipfAccesses, ZipfConfig};
+use flashwright_workload::trace::{Access, Accesses, Survey};
+use policy::eviction::{Fifo, Lru, Slru};
+use policy::simulate::{Request, run, run_clairvoyant};
+
+fn all(accesses: &mut dyn Accesses) -> Vec<Access> {
+    let (mut all, mut batch) = (Vec::new(), Vec::new());
+    while accesses.next_batch(&mut batch).unwrap() {
+        all.extend_from_slice(&batch);
+    }
+    assert_eq!(accesses.report().accesses, all.len() as u64);
+    all
+}
+
+/// The default workload, so much smaller.
+fn smaller(divisor: u64) -> CdnConfig {
+    let whole = CdnConfig::default();
+    CdnConfig { requests: whole.requests / divisor, objects: whole.objects / divisor, ..whole }
+}
+
+#[test]
+fn a_seed_gives_the_same_accesses_again_and_another_gives_others() {
+    let config = CdnConfig { requests: 20_011, ..smaller(100) };
+    let once = all(&mut Cdn::new(&config, 7));
+    assert_eq!(once.len(), 20_011);
+    assert_eq!(once, all(&mut Cdn::new(&config, 7)));
+    assert_ne!(once, all(&mut Cdn::new(&config, 8)));
+}
+
+#[test]
+fn time_goes_on_and_ends_about_when_it_should() {
+    for (seed, daily_swing) in [(1, 0.0), (2, 0.5), (3, 1.0)] {
+        let config = CdnConfig { daily_swing, ..smaller(50) };
+        let accesses = all(&mut Cdn::new(&config, seed));
+        assert!(accesses.is_sorted_by_key(|access| access.time_ns), "seed {seed}");
+        let end = accesses.last().unwrap().time_ns as f64 / 1e9 / config.span_seconds as f64;
+        assert!((0.8..1.25).contains(&end), "ended at {end} of the span, seed {seed}");
+    }
+}
+
+#[test]
+fn a_swing_of_the_day_moves_times_and_not_their_order() {
+    let keys = |daily_swing| -> Vec<u64> {
+        let config = CdnConfig { daily_swing, ..smaller(200) };
+        all(&mut Cdn::new(&config, 1)).iter().map(|access| access.key).collect()
+    };
+    assert_eq!(keys(0.0), keys(0.9));
+}
+
+#[test]
+fn the_run_begins_in_the_steady_state() {
+    // Without a head that makes some hours louder than others.
+    let config = CdnConfig { zipf_exponent: 0.3, album_objects: 1.0, daily_swing: 0.0, ..smaller(20) };
+    let accesses = all(&mut Cdn::new(&config, 1));
+    let span_ns = u128::from(config.span_seconds) * 1_000_000_000;
+    let mut eighths = [0.0f64; 9];
+    for access in &accesses {
+        eighths[(u128::from(access.time_ns) * 8 / span_ns).min(8) as usize] += 8.0 / accesses.len() as f64;
+    }
+    assert!(eighths[..7].iter().all(|share| (0.97..1.03).contains(share)), "{eighths:?}");
+}
+
+#[test]
+fn photos_are_asked_for_most_while_they_are_young() {
+    let config = CdnConfig {
+        ageing: Ageing { scale: 0.01, exponent: 1.0, end: 0.5 },
+        daily_swing: 0.0,
+        ..smaller(20)
+    };
+    let accesses = all(&mut Cdn::new(&config, 1));
+    let span = config.span_seconds as f64 * 1e9;
+    // Of photos first seen in the second quarter: most come from behind a birth, and all their life is seen.
+    let mut first: HashMap<u64, f64> = HashMap::new();
+    let (mut young, mut old, mut too_old) = (0, 0, 0);
+    for access in &accesses {
+        let now = access.time_ns as f64 / span;
+        let born = *first.entry(access.key).or_insert(now);
+        if (0.25..0.45).contains(&born) {
+            match now - born {
+                age if age < 0.02 => young += 1,
+                age if age < 0.5001 => old += 1,
+                _ => too_old += 1,
+            }
+        }
+    }
+    assert!(young > old, "{young} requests within the first fiftieth, {old} in the 25 behind");
+    assert_eq!(too_old, 0, "after the end nobody asks");
+}
+
+#[test]
+fn sizes_are_those_of_photos_and_belong_to_them() {
+    let accesses = all(&mut Cdn::new(&smaller(20), 1));
+    let mut sizes: HashMap<u64, u64> = HashMap::new();
+    for access in &accesses {
+        assert_eq!(*sizes.entry(access.key).or_insert(access.size_bytes), access.size_bytes);
+    }
+    let below = sizes.values().filter(|size| **size < 32 << 10).count() as f64 / sizes.len() as f64;
+    assert!((0.77..0.83).contains(&below), "{below} are below 32 KiB");
+    let mean = sizes.values().sum::<u64>() as f64 / sizes.len() as f64;
+    assert!((23_000.0..27_000.0).contains(&mean), "mean {mean}");
+    let other = all(&mut Cdn::new(&smaller(20), 2));
+    let same =
+        other.iter().filter_map(|access| sizes.get(&access.key).map(|size| *size == access.size_bytes));
+    assert!(
+        same.clone().count() > 1000 && same.into_iter().all(|same| same),
+        "another seed has the same photos"
+    );
+}
+
+#[test]
+fn an_album_is_asked_for_as_a_whole() {
+    let config = CdnConfig { album_objects: 1.0, ..smaller(200) };
+    let alone = all(&mut Cdn::new(&config, 1));
+    let follows = |accesses: &[Access]| {
+        accesses.windows(2).filter(|two| two[1].key == two[0].key + 1).count() as f64 / accesses.len() as f64
+    };
+    assert!(follows(&alone) < 0.05);
+    let albums = all(&mut Cdn::new(&CdnConfig { album_objects: 10.0, ..smaller(200) }, 1));
+    assert!((0.85..0.95).contains(&follows(&albums)), "nine of ten requests follow one for the photo before");
+}
+
+/// The hit ratios behind the first quarter, as the table in `generate/cdn.rs` has them.
+#[test]
+fn policies_come_out_in_the_order_and_about_at_the_distance_that_was_measured() {
+    let config = smaller(20);
+    let accesses = all(&mut Cdn::new(&config, 1));
+    let requests: Vec<Request> = accesses
+        .iter()
+        .map(|access| Request {
+            key: access.key,
+            weight: access.size_bytes as u32,
+            now_seconds: (access.time_ns / 1_000_000_000) as u32,
+        })
+        .collect();
+    // Small workloads have larger heads: the size at which FIFO hits a third is a little more than in proportion.
+    let capacity = ORIGIN_CACHE_BYTES / 20 * 3 / 2;
+    let percent = |misses: f64| 100.0 * (1.0 - misses);
+    let fifo = percent(run(Fifo::new(), capacity, &requests).miss_ratio());
+    let lru = percent(run(Lru::exact(), capacity, &requests).miss_ratio());
+    let s4lru = percent(run(Slru::new(4, capacity), capacity, &requests).miss_ratio());
+    let clairvoyant = percent(run_clairvoyant(capacity, &requests).miss_ratio());
+    let told = format!("FIFO {fifo:.1}, LRU {lru:.1}, S4LRU {s4lru:.1}, Clairvoyant {clairvoyant:.1}");
+    assert!((28.0..38.0).contains(&fifo), "{told}");
+    assert!((2.5..6.0).contains(&(lru - fifo)), "{told}");
+    assert!((11.0..16.0).contains(&(s4lru - fifo)), "{told}");
+    assert!((7.0..13.0).contains(&(clairvoyant - s4lru)), "{told}");
+}
+
+#[test]
+fn zipf_accesses_have_their_exponent() {
+    let config = ZipfConfig { requests: 300_000, objects: 10_000, exponent: 0.9, size_bytes: 512 };
+    let mut survey = Survey::default();
+    survey.add(&all(&mut ZipfAccesses::new(config, 1).unwrap()));
+    assert_eq!((survey.requests(), survey.footprint_bytes), (300_000, survey.objects() * 512));
+    assert!(survey.objects() > 9_000 && survey.objects() <= 10_000);
+    let exponent = survey.zipf_exponent().unwrap();
+    assert!((0.85..0.95).contains(&exponent), "{exponent}");
+    assert!(ZipfAccesses::new(ZipfConfig { objects: 0, ..config }, 1).is_err());
+    assert!(ZipfAccesses::new(ZipfConfig { exponent: -1.0, ..config }, 1).is_err());
+}
