@@ -6,6 +6,7 @@
 //! [`policies`] is the table of names; [`report`] says what came of it.
 
 mod crew;
+mod flash;
 mod numbered;
 pub mod policies;
 pub mod report;

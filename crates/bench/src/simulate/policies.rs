@@ -7,11 +7,22 @@ use policy::UnknownName;
 use policy::eviction::Kind;
 use policy::simulate::{Policy, Settings, Simulator};
 
+use super::flash::{self, FlashCache};
+
 /// A policy with the name it was given.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Named {
     name: String,
-    policy: Policy,
+    design: Design,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, PartialEq)]
+enum Design {
+    /// A policy, exact.
+    Exact(Policy),
+    /// What a flash cache makes of one.
+    Flash(FlashCache),
 }
 
 /// A policy's name, other names for it, and what it is.
@@ -50,23 +61,35 @@ pub static POLICIES: &[About] = &[
         &["beladysize"],
         "size times distance to the next use, of 128 drawn; a ceiling for unequal sizes",
     ),
+    about("mcdipper", &[], "FIFO of blocks on flash; mcdipper-lru writes what was read again"),
+    about("blockcache", &[], "segmented LRU of blocks on flash: a hit promotes the whole block"),
+    about(
+        "ripq",
+        &[],
+        "S4LRU by RIPQ's 8 insertion points; ripqK for K, ripq-gdsf and the like for other policies",
+    ),
+    about("sipq", &[], "the same with a single insertion point"),
 ];
 
 impl Named {
     /// Whether it must be told next uses.
     #[must_use]
     pub fn needs_future(&self) -> bool {
-        matches!(self.policy, Policy::Clairvoyant | Policy::ClairvoyantSized)
+        matches!(self.design, Design::Exact(Policy::Clairvoyant | Policy::ClairvoyantSized))
     }
 
     /// An empty cache of so many bytes.
     pub(super) fn simulator(&self, size_bytes: u64, settings: &Settings) -> Box<dyn Simulator> {
-        self.policy.simulator(size_bytes, settings)
+        match &self.design {
+            Design::Exact(policy) => policy.simulator(size_bytes, settings),
+            Design::Flash(cache) => cache.simulator(size_bytes),
+        }
     }
 
     /// What a request costs, roughly in nanoseconds: by it threads share the work.
     pub(super) fn cost(&self) -> u32 {
-        match self.policy {
+        let Design::Exact(policy) = self.design else { return 100 };
+        match policy {
             Policy::ClairvoyantSized => 500,
             Policy::Clairvoyant => 60,
             Policy::Eviction(kind) => match kind {
@@ -85,6 +108,9 @@ impl FromStr for Named {
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
         let name_plain = plain(name);
+        if let Some(cache) = flash::named(&name_plain) {
+            return Ok(Self { name: name.to_ascii_lowercase(), design: Design::Flash(cache) });
+        }
         let known = POLICIES.iter().find(|about| {
             std::iter::once(&about.name).chain(about.aliases).any(|known| plain(known) == name_plain)
         });
@@ -98,7 +124,7 @@ impl FromStr for Named {
             }
             None => return Err(unknown(name)),
         };
-        Ok(Self { name: name.to_ascii_lowercase(), policy })
+        Ok(Self { name: name.to_ascii_lowercase(), design: Design::Exact(policy) })
     }
 }
 
