@@ -4,6 +4,7 @@
 //! a [`Chart`] of what was measured. One card, one workload a figure, one scale: nothing is tuned for a point.
 
 mod carbon;
+mod cdn;
 mod chart;
 pub mod experiment;
 mod progress;
@@ -77,8 +78,8 @@ impl Point {
     }
 }
 
-/// All studies, in the paper's order: "Towards Efficient Flash Caches with Emerging NVMe Flexible Data Placement
-/// SSDs", EuroSys '25.
+/// All studies, in the papers' order: "Towards Efficient Flash Caches with Emerging NVMe Flexible Data Placement
+/// SSDs", EuroSys '25, and "The Evolution of Advanced Caching in the Facebook CDN", 2016.
 pub const STUDIES: &[Study] = &[
     Study {
         name: "fdp-fig5",
@@ -106,4 +107,21 @@ pub const STUDIES: &[Study] = &[
         run: utilisation::fig13,
     },
     Study { name: "fdp-table2", title: "Carbon with less DRAM", run: carbon::table2 },
+    Study {
+        name: "cdn-fig1",
+        title: "Hit ratio against write amplification of McDipper, BlockCache and RIPQ",
+        run: cdn::fig1,
+    },
+    Study { name: "cdn-fig8", title: "BlockCache to RIPQ: hit ratio and backend reads", run: cdn::fig8 },
+    Study {
+        name: "cdn-fig9",
+        title: "Write amplification of the drive: McDipper, BlockCache, RIPQ",
+        run: cdn::fig9,
+    },
+    Study {
+        name: "cdn-fig10",
+        title: "95th percentile of hits, with the refinements and without",
+        run: cdn::fig10,
+    },
+    Study { name: "cdn-fdp", title: "RIPQ's insertion points with placement handles", run: cdn::placement },
 ];
