@@ -4,6 +4,7 @@
 //! a [`Chart`] of what was measured. One card, one workload a figure, one scale: nothing is tuned for a point.
 
 mod carbon;
+mod cdn;
 mod chart;
 pub mod experiment;
 mod photo_cdn;
@@ -108,6 +109,11 @@ pub const STUDIES: &[Study] = &[
     },
     Study { name: "fdp-table2", title: "Carbon with less DRAM", run: carbon::table2 },
     Study {
+        name: "cdn-fig1",
+        title: "Hit ratio against write amplification of McDipper, BlockCache and RIPQ",
+        run: cdn::fig1,
+    },
+    Study {
         name: "cdn-fig2",
         title: "Photo CDN: Clairvoyant, S4LRU, LRU, FIFO over sizes of the Origin cache",
         run: photo_cdn::fig2,
@@ -117,4 +123,16 @@ pub const STUDIES: &[Study] = &[
         title: "Photo CDN: RIPQ's hit ratio over its insertion points",
         run: photo_cdn::insertion_points,
     },
+    Study { name: "cdn-fig8", title: "BlockCache to RIPQ: hit ratio and backend reads", run: cdn::fig8 },
+    Study {
+        name: "cdn-fig9",
+        title: "Write amplification of the drive: McDipper, BlockCache, RIPQ",
+        run: cdn::fig9,
+    },
+    Study {
+        name: "cdn-fig10",
+        title: "95th percentile of hits, with the refinements and without",
+        run: cdn::fig10,
+    },
+    Study { name: "cdn-fdp", title: "RIPQ's insertion points with placement handles", run: cdn::placement },
 ];
