@@ -13,7 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cache", &["device", "policy"]),
     ("ssd", &["device"]),
     ("bench", &["block", "cache", "device", "policy", "ssd", "workload"]),
-    ("cli", &["bench", "block", "ssd"]),
+    ("cli", &["bench", "block", "device", "ssd"]),
 ];
 
 /// The only files that may hold `unsafe`. Why each must stands beside its `allow`, where the compiler wants a reason.

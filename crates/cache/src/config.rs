@@ -75,6 +75,8 @@ pub struct FlashConfig {
     pub region_alignment_bytes: u64,
     /// Bytes of the area for the snapshot of a clean close, instead of those computed.
     pub metadata_bytes: Option<u64>,
+    /// Whether superblocks and snapshots are written with a placement handle of their own.
+    pub separate_metadata: bool,
 }
 
 /// One pair of engines.
@@ -119,6 +121,7 @@ impl FlashConfig {
             recovery: Recovery::Reopen,
             region_alignment_bytes: 0,
             metadata_bytes: None,
+            separate_metadata: false,
         }
     }
 }

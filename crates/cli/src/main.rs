@@ -34,6 +34,9 @@ enum Command {
     /// Traces: what is in one, one in another form.
     #[command(subcommand)]
     Trace(commands::trace::Command),
+    /// Flash in front of a disk: a write-back block cache, served by NBD.
+    #[command(subcommand)]
+    Block(commands::block::Command),
     /// Closed forms: write amplification, carbon, years of life.
     #[command(subcommand)]
     Model(commands::model::Command),
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Study(arguments) => commands::study::run(&arguments),
         Command::Ssd(command) => commands::ssd::run(&command),
         Command::Trace(command) => commands::trace::run(&command),
+        Command::Block(command) => commands::block::run(&command),
         Command::Model(command) => commands::model::run(&command),
     }
 }

@@ -1,10 +1,17 @@
 //! Block traces against the block cache, in virtual time.
 //!
 //! [`replay`] drives the very core that a volume runs on, without devices: what is hit, what goes to the disk, and what the
-//! head of the disk spends on it ([`disk`]). [`source`] is where requests come from.
+//! head of the disk spends on it ([`disk`]). [`source`] is where requests come from, [`run`] puts several caches under the
+//! same ones, [`heat`] draws which sets worked when, [`report`] tells what came of it.
 
 pub mod disk;
+pub mod heat;
 pub mod replay;
+pub mod report;
+pub mod run;
+pub mod source;
 
 pub use disk::{Disk, DiskModel};
 pub use replay::{Replay, Summary};
+pub use run::{Outcome, ReplayError, side_by_side};
+pub use source::Source;

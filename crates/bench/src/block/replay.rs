@@ -157,9 +157,9 @@ impl Replay {
                 Read::Hit(_) => self.sets.counters_mut().ssd_reads += 1,
                 Read::Fill { .. } => {
                     self.sets.counters_mut().ssd_writes += 1;
-                    self.to_disk(RunKind::Read, block);
+                    self.ask_disk(RunKind::Read, block);
                 }
-                Read::Around => self.to_disk(RunKind::Read, block),
+                Read::Around => self.ask_disk(RunKind::Read, block),
             }
         }
         self.end_run();
@@ -180,7 +180,7 @@ impl Replay {
             };
             if is_new && !self.is_whole(request, block) {
                 self.end_run();
-                self.to_disk(RunKind::Read, block);
+                self.ask_disk(RunKind::Read, block);
                 self.end_run();
             }
             if let Some(slot) = slot {
@@ -190,7 +190,7 @@ impl Replay {
                 }
             }
             if slot.is_none() || !mode.keeps_dirty() {
-                self.to_disk(RunKind::Write, block);
+                self.ask_disk(RunKind::Write, block);
             }
         }
         self.end_run();
@@ -225,7 +225,7 @@ impl Replay {
         }
     }
 
-    fn to_disk(&mut self, kind: RunKind, block: u64) {
+    fn ask_disk(&mut self, kind: RunKind, block: u64) {
         if self.run.blocks > 0 && self.run.kind == kind && self.run.first + self.run.blocks == block {
             self.run.blocks += 1;
             return;

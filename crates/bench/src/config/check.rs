@@ -18,6 +18,8 @@ pub const GENERATORS: [&str; 7] = [
     "block-replay",
     "simple-flash-benchmark",
 ];
+const REGION_POLICIES: [&str; 5] = ["mcdipper", "mcdipper-lru", "blockcache", "ripq", "sipq"];
+const PLACEMENT_HANDLES: [&str; 3] = ["insertion-points", "reinserted", "metadata"];
 const COMPONENTS: [&str; 3] = ["RAM", "flash", "consistent_flash"];
 const STRESSORS: [&str; 8] = [
     "stressor",
@@ -189,6 +191,49 @@ fn flash(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     refuse(cache.device_max_write_bytes == 0, "deviceMaxWriteSize", "must be above 0");
     admission(cache, at, findings);
     arenas(cache, at, findings);
+    region_policy(cache, at, findings);
+}
+
+fn region_policy(cache: &CacheConfig, at: &str, findings: &mut Findings) {
+    for name in &cache.placement_handles {
+        one_of(name, &PLACEMENT_HANDLES, &join(at, "devicePlacementHandles"), findings);
+    }
+    if cache.region_policy.is_empty() {
+        return;
+    }
+    one_of(&cache.region_policy, &REGION_POLICIES, &join(at, "navyRegionPolicy"), findings);
+    let settings = &cache.region_policy_config;
+    let inside = join(at, "navyRegionPolicyConfig");
+    let mut refuse = |broken: bool, at: String, words: &str| {
+        if broken {
+            findings.problem(&at, words);
+        }
+    };
+    let alone = cache.navy_segment_ratio.is_empty();
+    refuse(!alone, join(at, "navyRegionPolicy"), "excludes navySegmentedFifoSegmentRatio");
+    let reinserts = cache.navy_hits_reinsertion > 0 || cache.navy_probability_reinsertion > 0;
+    let decides = matches!(cache.region_policy.as_str(), "mcdipper-lru" | "ripq" | "sipq");
+    refuse(
+        reinserts && decides,
+        join(at, "navyRegionPolicy"),
+        "this policy decides itself what is written again: no reinsertion threshold can be given beside it",
+    );
+    refuse(!(1..=1024).contains(&settings.block_mib), join(&inside, "blockMB"), "must be 1 to 1024");
+    refuse(!(1..=255).contains(&settings.segments), join(&inside, "segments"), "must be 1 to 255");
+    let points = 1..=cache::flash::region::MAX_POINTS as u64;
+    refuse(!points.contains(&settings.insertion_points), join(&inside, "insertionPoints"), "must be 1 to 16");
+    for (key, share) in [
+        ("hotBlockRatio", settings.hot_block_ratio),
+        ("reinsertionTarget", settings.reinsertion_target),
+        ("coldBlockRatio", settings.cold_block_ratio),
+        ("movingAverage", settings.moving_average),
+        ("deadBlockRatio", settings.dead_block_ratio),
+    ] {
+        refuse(!(0.0..=1.0).contains(&share), join(&inside, key), "must be 0 to 1");
+    }
+    if let Err(unknown) = settings.caching.parse::<cache::flash::region::Caching>() {
+        findings.problem(&join(&inside, "caching"), unknown.to_string());
+    }
 }
 
 fn admission(cache: &CacheConfig, at: &str, findings: &mut Findings) {

@@ -9,9 +9,10 @@ use super::cachebench::{Config, ConfigError, InstanceConfig};
 use super::keys::{CacheConfig, Distribution, TestConfig};
 use super::knob::Remark;
 use super::plan::{
-    AdmissionPlan, CachePlan, ClassesPlan, EvictionPlan, FlashPlan, InstancePlan, OrderPlan, RebalancePlan,
-    RebalanceStrategy, ReinsertionPlan, ReplayPlan, RunPlan, RunSettings, WorkloadPlan,
+    AdmissionPlan, CachePlan, ClassesPlan, EvictionPlan, FlashPlan, InstancePlan, RebalancePlan,
+    RebalanceStrategy, ReplayPlan, RunPlan, RunSettings, WorkloadPlan,
 };
+use super::region_policy;
 
 const MIB: u64 = 1 << 20;
 
@@ -107,7 +108,7 @@ fn rebalance(typed: &CacheConfig) -> Result<Option<RebalancePlan>, String> {
 }
 
 fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
-    let region_bytes: u32 = narrow(typed.navy_region_mib * MIB, "cache_config.navyRegionSizeMB")?;
+    let region_bytes = region_policy::region_bytes(typed)?;
     let mut paths: Vec<PathBuf> = typed.nvm_paths.iter().map(PathBuf::from).collect();
     // As CacheBench: the order of the stripe does not depend on the order in the config.
     paths.sort();
@@ -121,9 +122,9 @@ fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
         filter_bytes: narrow(typed.navy_bloom_bytes, "cache_config.navyBloomFilterPerBucketSize")?,
         small_item_max_bytes: narrow(typed.navy_small_item_max_bytes, "cache_config.navySmallItemMaxSize")?,
         clean_regions: narrow(typed.navy_clean_regions, "cache_config.navyCleanRegions")?,
-        order: order(typed)?,
+        order: region_policy::order(typed)?,
         admission: admission(typed),
-        reinsertion: reinsertion(typed)?,
+        reinsertion: region_policy::reinsertion(typed)?,
         value_checksums: typed.navy_data_checksum,
         max_write_bytes: narrow(typed.device_max_write_bytes, "cache_config.deviceMaxWriteSize")?,
         min_ttl_seconds: narrow(typed.memory_only_ttl_seconds, "cache_config.memoryOnlyTTL")?,
@@ -133,6 +134,8 @@ fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
         )?,
         allow_buffered: typed.flash_buffered,
         placement: typed.device_fdp,
+        placement_extras: region_policy::placement_extras(typed),
+        transfers_at_once: region_policy::transfers_at_once(typed)?,
         pending_divisor: 1,
     })
 }
@@ -162,20 +165,6 @@ fn per_device_bytes(typed: &CacheConfig, region_bytes: u32) -> Result<u64, Strin
     }
 }
 
-fn order(typed: &CacheConfig) -> Result<OrderPlan, String> {
-    let shares = &typed.navy_segment_ratio;
-    Ok(match shares.len() {
-        0 => OrderPlan::Lru,
-        1 => OrderPlan::Fifo,
-        _ => {
-            let key = "cache_config.navySegmentedFifoSegmentRatio";
-            OrderPlan::SegmentedFifo(
-                shares.iter().map(|share| narrow(*share, key)).collect::<Result<_, _>>()?,
-            )
-        }
-    })
-}
-
 fn admission(typed: &CacheConfig) -> AdmissionPlan {
     let rate = typed.navy_admission_mib_per_second;
     match typed.flash_admission.split_once(':').unwrap_or((&typed.flash_admission, "")) {
@@ -188,17 +177,6 @@ fn admission(typed: &CacheConfig) -> AdmissionPlan {
         }
         _ => AdmissionPlan::Always,
     }
-}
-
-fn reinsertion(typed: &CacheConfig) -> Result<ReinsertionPlan, String> {
-    let (hits, percent) = (typed.navy_hits_reinsertion, typed.navy_probability_reinsertion);
-    Ok(match (hits, percent) {
-        (0, 0) => ReinsertionPlan::Never,
-        (0, percent) => {
-            ReinsertionPlan::Percent(narrow(percent, "cache_config.navyProbabilityReinsertionThreshold")?)
-        }
-        (hits, _) => ReinsertionPlan::Hits(narrow(hits, "cache_config.navyHitsReinsertionThreshold")?),
-    })
 }
 
 fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
@@ -311,6 +289,6 @@ fn mib(count: u64, key: &str) -> Result<u64, String> {
     count.checked_mul(MIB).ok_or_else(|| format!("{key}: {count} MiB is more than can be counted"))
 }
 
-fn narrow<T: TryFrom<u64>>(value: u64, key: &str) -> Result<T, String> {
+pub(super) fn narrow<T: TryFrom<u64>>(value: u64, key: &str) -> Result<T, String> {
     T::try_from(value).map_err(|_| format!("{key}: {value} is more than can be used"))
 }

@@ -11,6 +11,7 @@ pub mod knob;
 pub mod lower;
 pub mod overrides;
 pub mod plan;
+mod region_policy;
 mod scale;
 mod text;
 

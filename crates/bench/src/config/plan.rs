@@ -143,10 +143,25 @@ pub struct FlashPlan {
     pub pending_divisor: u32,
     /// Whether consumers ask for placement handles of their own; a device without placement is then refused.
     pub placement: bool,
+    /// Consumers beside the engines that do.
+    pub placement_extras: PlacementExtras,
+    /// Transfers of a region flush or reclaim under way at once; 0 is all.
+    pub transfers_at_once: u32,
+}
+
+/// Consumers beside the engines that ask for placement handles of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PlacementExtras {
+    /// Each insertion point of a queue of items.
+    pub insertion_points: bool,
+    /// Items that the large-object engine writes again.
+    pub reinserted: bool,
+    /// Superblocks and snapshots.
+    pub metadata: bool,
 }
 
 /// Region order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum OrderPlan {
     /// Least recently used first.
     Lru,
@@ -154,6 +169,10 @@ pub enum OrderPlan {
     Fifo,
     /// Segments of these shares.
     SegmentedFifo(Vec<u32>),
+    /// Segments of equal shares that regions climb with each hit.
+    SegmentedLru(u8),
+    /// A queue of items.
+    Ripq(cache::flash::region::RipqConfig),
 }
 
 /// Who enters flash.

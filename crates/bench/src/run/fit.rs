@@ -38,7 +38,7 @@ fn can_halve(bytes: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::plan::{AdmissionPlan, OrderPlan, ReinsertionPlan};
+    use crate::config::plan::{AdmissionPlan, OrderPlan, PlacementExtras, ReinsertionPlan};
 
     const MIB: u64 = 1 << 20;
 
@@ -62,6 +62,8 @@ mod tests {
             retention_seconds: 0,
             allow_buffered: false,
             placement: false,
+            placement_extras: PlacementExtras::default(),
+            transfers_at_once: 0,
             pending_divisor: 1,
         }
     }

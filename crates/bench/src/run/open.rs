@@ -240,6 +240,7 @@ fn flash(plan: &FlashPlan, device: Arc<dyn Device>, persistent: bool, seed: u64)
     config.admission = Arc::from(policy::admission::build(&admission(plan, seed)));
     config.pending_bytes = (config.pending_bytes / plan.pending_divisor as usize).max(LEAST_PENDING_BYTES);
     config.min_ttl_seconds = plan.min_ttl_seconds;
+    config.separate_metadata = plan.placement_extras.metadata;
     config.recovery = if persistent { Recovery::Reopen } else { Recovery::Discard };
     config
 }
@@ -254,15 +255,21 @@ fn regions(plan: &FlashPlan, defaults: &RegionConfig, seed: u64) -> RegionConfig
         OrderPlan::Lru => OrderConfig::Lru,
         OrderPlan::Fifo => OrderConfig::Fifo,
         OrderPlan::SegmentedFifo(shares) => OrderConfig::SegmentedFifo { shares: shares.clone() },
+        OrderPlan::SegmentedLru(segments) => OrderConfig::SegmentedLru { segments: *segments },
+        OrderPlan::Ripq(ripq) => OrderConfig::Ripq(*ripq),
     };
+    regions.transfers_at_once = plan.transfers_at_once;
+    regions.separate_reinserted = plan.placement && plan.placement_extras.reinserted;
+    regions.separate_points = plan.placement_extras.insertion_points;
     regions.reinsertion = match plan.reinsertion {
         ReinsertionPlan::Never => Reinsertion::Never,
         ReinsertionPlan::Hits(at_least) => Reinsertion::Hits { at_least },
         ReinsertionPlan::Percent(percent) => Reinsertion::Percent { percent, seed },
     };
-    // As CacheBench: twice the clean regions; never fewer than the store needs.
+    // As CacheBench: twice the clean regions; never fewer than the store needs, and one to be filled while another is on
+    // its way to flash.
     let points = u32::try_from(regions.points()).unwrap_or(u32::MAX);
-    regions.buffers = (2 * regions.clean_regions).max(points + 1).max(defaults.buffers);
+    regions.buffers = (2 * regions.clean_regions).max(points + 2).max(defaults.buffers);
     regions
 }
 

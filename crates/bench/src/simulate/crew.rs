@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use policy::simulate::{Counts, Simulator};
 
-use super::warmup::Warmed;
+use super::warmup::{Warmed, Warmup};
 use super::{Batch, Batches, Named, Plan, Row, SimulateError};
 use crate::run::stop::Stop;
 
@@ -19,6 +19,7 @@ const QUEUE: usize = 2;
 pub(super) struct Seat {
     policy: String,
     size_bytes: u64,
+    is_flash: bool,
     /// What a request costs, roughly: see [`Named::cost`].
     cost: u32,
     simulator: Box<dyn Simulator>,
@@ -27,12 +28,23 @@ pub(super) struct Seat {
 
 impl Seat {
     pub(super) fn new(named: &Named, size_bytes: u64, plan: &Plan) -> Self {
+        Self::with(named.simulator(size_bytes, plan), named, size_bytes, plan.warmup)
+    }
+
+    /// The same with a simulator that somebody made otherwise.
+    pub(super) fn with(
+        simulator: Box<dyn Simulator>,
+        named: &Named,
+        size_bytes: u64,
+        warmup: Warmup,
+    ) -> Self {
         Self {
             policy: named.to_string(),
             size_bytes,
+            is_flash: named.is_flash(),
             cost: named.cost(),
-            simulator: named.simulator(size_bytes, &plan.settings),
-            warmed: Warmed::new(plan.warmup),
+            simulator,
+            warmed: Warmed::new(warmup),
         }
     }
 
@@ -42,7 +54,13 @@ impl Seat {
 
     pub(super) fn into_row(self) -> Row {
         let counts = self.warmed.counted(&self.total());
-        Row { policy: self.policy, size_bytes: self.size_bytes, counts }
+        Row {
+            policy: self.policy,
+            size_bytes: self.size_bytes,
+            counts,
+            is_flash: self.is_flash,
+            interval: None,
+        }
     }
 
     fn total(&self) -> Counts {

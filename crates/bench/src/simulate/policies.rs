@@ -5,13 +5,25 @@ use std::str::FromStr;
 
 use policy::UnknownName;
 use policy::eviction::Kind;
-use policy::simulate::{Policy, Settings, Simulator};
+use policy::simulate::flash::OnTop;
+use policy::simulate::{Policy, Simulator};
+
+use super::Plan;
+use super::designs::Design;
 
 /// A policy with the name it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     name: String,
-    policy: Policy,
+    what: What,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// Exact, an object at a time.
+    Policy(Policy),
+    /// A model of a flash cache.
+    Design(Design),
 }
 
 /// A policy's name, other names for it, and what it is.
@@ -50,32 +62,57 @@ pub static POLICIES: &[About] = &[
         &["beladysize"],
         "size times distance to the next use, of 128 drawn; a ceiling for unequal sizes",
     ),
+    about("mcdipper", &[], "flash, approximately: a log of large blocks"),
+    about("blockcache", &["block-cache"], "flash, approximately: segmented LRU over large blocks"),
+    about("ripq", &["ripq-slru4"], "flash, approximately: RIPQ with segmented LRU on top"),
+    about("ripq-lru", &[], "the same with LRU on top"),
+    about("ripq-gdsf", &[], "the same with GDSF on top; ripqK, ripqK-lru, ripqK-gdsf for K insertion points"),
+    about("log", &["log-structured"], "flash: a log of small blocks behind DRAM"),
+    about("set-associative", &["sets"], "flash: sets that are written whole, behind DRAM"),
 ];
 
 impl Named {
     /// Whether it must be told next uses.
     #[must_use]
     pub fn needs_future(&self) -> bool {
-        matches!(self.policy, Policy::Clairvoyant | Policy::ClairvoyantSized)
+        matches!(self.what, What::Policy(Policy::Clairvoyant | Policy::ClairvoyantSized))
+    }
+
+    /// Whether it is a model of a flash cache, whose writes are counted.
+    #[must_use]
+    pub fn is_flash(&self) -> bool {
+        matches!(self.what, What::Design(_))
+    }
+
+    /// The policy that this is exactly; `None` for models of flash caches.
+    pub(super) fn exact(&self) -> Option<Policy> {
+        match self.what {
+            What::Policy(policy) => Some(policy),
+            What::Design(_) => None,
+        }
     }
 
     /// An empty cache of so many bytes.
-    pub(super) fn simulator(&self, size_bytes: u64, settings: &Settings) -> Box<dyn Simulator> {
-        self.policy.simulator(size_bytes, settings)
+    pub(super) fn simulator(&self, size_bytes: u64, plan: &Plan) -> Box<dyn Simulator> {
+        match self.what {
+            What::Policy(policy) => policy.simulator(size_bytes, &plan.settings),
+            What::Design(design) => design.simulator(size_bytes, &plan.flash),
+        }
     }
 
     /// What a request costs, roughly in nanoseconds: by it threads share the work.
     pub(super) fn cost(&self) -> u32 {
-        match self.policy {
-            Policy::ClairvoyantSized => 500,
-            Policy::Clairvoyant => 60,
-            Policy::Eviction(kind) => match kind {
-                Kind::Fifo => 15,
-                Kind::Sieve => 20,
-                Kind::Lru | Kind::ExactLru => 25,
-                Kind::Gdsf | Kind::LfuDa | Kind::S3Fifo | Kind::TinyLfu | Kind::WTinyLfu => 60,
-                Kind::Slru(_) | Kind::Lru2q => 40,
-            },
+        let kind = match self.what {
+            What::Policy(Policy::ClairvoyantSized) => return 500,
+            What::Policy(Policy::Clairvoyant) | What::Design(_) => return 60,
+            What::Policy(Policy::Eviction(kind)) => kind,
+        };
+        match kind {
+            Kind::Fifo => 15,
+            Kind::Sieve => 20,
+            Kind::Lru | Kind::ExactLru => 25,
+            Kind::Slru(_) | Kind::Lru2q => 40,
+            Kind::Gdsf | Kind::LfuDa | Kind::S3Fifo | Kind::TinyLfu | Kind::WTinyLfu => 60,
         }
     }
 }
@@ -88,18 +125,35 @@ impl FromStr for Named {
         let known = POLICIES.iter().find(|about| {
             std::iter::once(&about.name).chain(about.aliases).any(|known| plain(known) == name_plain)
         });
-        let policy = match known.map(|about| about.name) {
-            Some("lru") => Policy::Eviction(Kind::Lru),
-            Some("clairvoyant") => Policy::Clairvoyant,
-            Some("clairvoyant-size") => Policy::ClairvoyantSized,
-            Some(known) => Policy::Eviction(known.parse()?),
-            None if name_plain.starts_with("slru") => {
-                Policy::Eviction(name_plain.parse().map_err(|_| unknown(name))?)
-            }
-            None => return Err(unknown(name)),
+        let what = match known.map(|about| about.name) {
+            Some("lru") => What::Policy(Policy::Eviction(Kind::Lru)),
+            Some("clairvoyant") => What::Policy(Policy::Clairvoyant),
+            Some("clairvoyant-size") => What::Policy(Policy::ClairvoyantSized),
+            Some(known) => match Design::named(known) {
+                Some(design) => What::Design(design),
+                None => What::Policy(Policy::Eviction(known.parse()?)),
+            },
+            None => numbered(&name_plain).ok_or_else(|| unknown(name))?,
         };
-        Ok(Self { name: name.to_ascii_lowercase(), policy })
+        Ok(Self { name: name.to_ascii_lowercase(), what })
     }
+}
+
+/// Names with a number in them: `slru8`, `ripq16`, `ripq16gdsf`.
+fn numbered(plain: &str) -> Option<What> {
+    if plain.starts_with("slru") {
+        return plain.parse().ok().map(|kind| What::Policy(Policy::Eviction(kind)));
+    }
+    let rest = plain.strip_prefix("ripq")?;
+    let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+    let points = rest[..digits].parse().ok().filter(|points| *points > 0)?;
+    let on_top = match &rest[digits..] {
+        "" | "slru4" => OnTop::Slru(4),
+        "lru" => OnTop::Lru,
+        "gdsf" => OnTop::Gdsf,
+        _ => return None,
+    };
+    Some(What::Design(Design::Ripq(Some(points), on_top)))
 }
 
 impl fmt::Display for Named {

@@ -20,6 +20,13 @@ impl Row {
     pub fn byte_hit_ratio(&self) -> Option<f64> {
         ratio(self.counts.hit_weight, self.counts.weight)
     }
+
+    /// Bytes written over bytes that came in, where writes are counted.
+    #[must_use]
+    pub fn write_amplification(&self) -> Option<f64> {
+        let Counts { written_weight, insert_weight, .. } = self.counts;
+        if self.is_flash { ratio(written_weight, insert_weight) } else { None }
+    }
 }
 
 fn ratio(part: u64, whole: u64) -> Option<f64> {
@@ -49,7 +56,7 @@ pub fn json(outcome: &Outcome) -> Value {
 }
 
 fn row_json(row: &Row) -> Value {
-    let Counts { requests, hits, weight, hit_weight, inserts, insert_weight, .. } = row.counts;
+    let Counts { requests, hits, weight, hit_weight, inserts, insert_weight, written_weight } = row.counts;
     json!({
         "policy": row.policy,
         "size_bytes": row.size_bytes,
@@ -61,18 +68,26 @@ fn row_json(row: &Row) -> Value {
         "hit_bytes": hit_weight,
         "inserts": inserts,
         "inserted_bytes": insert_weight,
+        "written_bytes": row.is_flash.then_some(written_weight),
+        "write_amplification": row.write_amplification(),
+        "interval": row.interval.map(|interval| json!({
+            "object_hit_ratio": [interval.object_hit_ratio.0, interval.object_hit_ratio.1],
+            "byte_hit_ratio": [interval.byte_hit_ratio.0, interval.byte_hit_ratio.1],
+        })),
     })
 }
 
 /// The rows as CSV with a header.
 #[must_use]
 pub fn csv(outcome: &Outcome) -> String {
-    let mut out = "policy,size_bytes,requests,hits,object_hit_ratio,byte_hit_ratio\n".to_owned();
+    let mut out =
+        "policy,size_bytes,requests,hits,object_hit_ratio,byte_hit_ratio,write_amplification\n".to_owned();
     let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.6}"));
     for row in &outcome.rows {
         let (objects, bytes) = (ratio(row.object_hit_ratio()), ratio(row.byte_hit_ratio()));
-        let Row { policy, size_bytes, counts } = row;
-        let _ = writeln!(out, "{policy},{size_bytes},{},{},{objects},{bytes}", counts.requests, counts.hits);
+        let (Row { policy, size_bytes, counts, .. }, writes) = (row, ratio(row.write_amplification()));
+        let Counts { requests, hits, .. } = counts;
+        let _ = writeln!(out, "{policy},{size_bytes},{requests},{hits},{objects},{bytes},{writes}");
     }
     out
 }
@@ -93,8 +108,19 @@ pub fn text(outcome: &Outcome) -> String {
     }
     out += "\nobject hit ratio\n";
     table(&mut out, &outcome.rows, Row::object_hit_ratio);
+    if outcome.rows.iter().any(|row| row.interval.is_some()) {
+        out += "\nby a sample, in 19 of 20 samples within, more or less\n";
+        table(&mut out, &outcome.rows, |row| {
+            row.interval.map(|it| (it.object_hit_ratio.1 - it.object_hit_ratio.0) / 2.0)
+        });
+    }
     out += "\nbyte hit ratio\n";
     table(&mut out, &outcome.rows, Row::byte_hit_ratio);
+    let flash: Vec<Row> = outcome.rows.iter().filter(|row| row.is_flash).cloned().collect();
+    if !flash.is_empty() {
+        out += "\nbytes written a byte that came in\n";
+        table(&mut out, &flash, Row::write_amplification);
+    }
     out
 }
 

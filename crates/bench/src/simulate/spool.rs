@@ -16,7 +16,6 @@ use std::os::unix::fs::FileExt as _;
 use policy::eviction::clairvoyant;
 use policy::simulate::Access;
 
-use super::numbered::Numbered;
 use super::{BATCH_ACCESSES, Batch, Batches, SimulateError};
 use crate::run::stop::Stop;
 
@@ -34,17 +33,18 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    /// Lays down all that `numbered` has.
+    /// Lays down all that `source` has.
     pub(super) fn of(
-        numbered: &mut Numbered,
+        source: &mut dyn Batches,
         with_next_uses: bool,
         stop: &Stop,
         mut progress: impl FnMut(u64),
     ) -> Result<Self, SimulateError> {
         let mut accesses = temporary()?;
-        let (mut batch, mut bytes, mut count) = (Batch::default(), Vec::new(), 0);
-        while !stop.is_set() && numbered.next(&mut batch)? {
+        let (mut batch, mut bytes, mut count, mut objects) = (Batch::default(), Vec::new(), 0, 0);
+        while !stop.is_set() && source.next(&mut batch)? {
             bytes.clear();
+            objects = batch.accesses.iter().fold(objects, |most, access| most.max(access.object + 1));
             batch.accesses.iter().for_each(|access| bytes.extend_from_slice(&encode(access)));
             accesses.write_all(&bytes).map_err(failed)?;
             count += batch.accesses.len() as u64;
@@ -52,13 +52,13 @@ impl Spool {
         }
         let mut spool = Self { accesses, next_uses: None, count, next: 0, bytes };
         if with_next_uses {
-            spool.find_next_uses(numbered.totals().objects)?;
+            spool.find_next_uses(objects)?;
         }
         Ok(spool)
     }
 
     /// From the last access to the first: the next use of an object is the one that was met before.
-    fn find_next_uses(&mut self, objects: u64) -> Result<(), SimulateError> {
+    fn find_next_uses(&mut self, objects: u32) -> Result<(), SimulateError> {
         if self.count >= u64::from(NEVER) {
             let words = "clairvoyant policies need a trace of fewer than 2^32 accesses";
             return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, words)));
@@ -82,6 +82,16 @@ impl Spool {
         }
         self.next_uses = Some(file);
         Ok(())
+    }
+
+    /// Accesses laid down.
+    pub(super) fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Reads from the beginning again.
+    pub(super) fn rewind(&mut self) {
+        self.next = 0;
     }
 
     fn read(&mut self, range: std::ops::Range<u64>, batch: &mut Batch) -> Result<(), SimulateError> {

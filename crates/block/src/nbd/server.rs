@@ -17,9 +17,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::bell;
 use super::budget::Budget;
 use super::connection::{Hall, serve};
-use super::export::Export;
 use super::handshake::Offer;
 use super::link::{InFlight, Link};
+use crate::export::Export;
 
 /// Where clients connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub struct Server {
     address: Address,
     /// Device and inode of a socket in the file system.
     socket_inode: Option<(u64, u64)>,
-    acceptor: Option<JoinHandle<()>>,
+    acceptor: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Shared {
@@ -159,7 +159,7 @@ impl Server {
         let for_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("nbd-accept".into());
         let acceptor = thread.spawn(move || for_thread.let_in(&listener))?;
-        Ok(Self { shared, address, socket_inode, acceptor: Some(acceptor) })
+        Ok(Self { shared, address, socket_inode, acceptor: Mutex::new(Some(acceptor)) })
     }
 
     /// Where clients connect: with the port that was given where none was asked for.
@@ -188,12 +188,8 @@ impl Server {
     }
 
     /// Lets nobody in any more, answers what is under way, and returns when every connection has ended.
-    pub fn stop(mut self) {
-        self.shut();
-    }
-
-    fn shut(&mut self) {
-        let Some(acceptor) = self.acceptor.take() else { return };
+    pub fn stop(&self) {
+        let Some(acceptor) = self.acceptor.lock().take() else { return };
         self.shared.stopping.store(true, Ordering::Release);
         bell::ring(&self.shared.bell);
         let ended = acceptor.join();
@@ -227,7 +223,7 @@ fn inode(path: &Path) -> Option<(u64, u64)> {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shut();
+        self.stop();
     }
 }
 

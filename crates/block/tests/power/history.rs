@@ -135,7 +135,7 @@ pub async fn take_shared(
     Ok(Ok(()))
 }
 
-async fn take(
+pub async fn take(
     volume: &mut Volume,
     stage: &Stage,
     ledger: &mut Ledger,

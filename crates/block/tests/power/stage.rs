@@ -54,7 +54,12 @@ impl Stage {
     }
 
     pub async fn open(&self) -> Result<(Volume, Recovery)> {
-        Volume::open(self.flash.clone(), self.disk.clone(), Arc::new(Standing::default())).await
+        Volume::open(self.flash.clone(), self.disk.clone(), self.timer()).await
+    }
+
+    /// A clock for the volume.
+    pub fn timer(&self) -> Arc<dyn Timer> {
+        Arc::new(Standing::default())
     }
 
     /// What a power cut leaves.

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use super::region::{RegionConfig, RegionStore, StoreId};
 use super::soc::{Soc, SocConfig, snapshot_bytes};
 use super::superblock::{
-    Layout, LayoutConfig, Recognised, Section, SnapshotPlace, SnapshotWriter, Superblock, read_snapshot,
-    recognise,
+    Layout, LayoutConfig, Placed, Recognised, Section, SnapshotPlace, SnapshotWriter, Superblock,
+    read_snapshot, recognise,
 };
 use super::tier::Pair;
 use super::{OnEviction, Waiting};
@@ -26,13 +26,16 @@ const REGIONS_SECTION: &str = "regions";
 
 /// Items that go to regions though there are no buckets are seldom smaller; the snapshot area is sized by it.
 const SMALL_REGION_ITEM_BYTES: u64 = 256;
-/// Bytes a region and an item take in the region store's snapshot at most.
+/// Bytes a region and an item take in the region store's snapshot at most; and more where items have ranks.
 const SNAPSHOT_BYTES_A_REGION: u64 = 64;
 const SNAPSHOT_BYTES_AN_ITEM: u64 = 2;
+const RANKED_BYTES_A_REGION: u64 = 256;
+const RANKED_BYTES_AN_ITEM: u64 = 3;
 
 /// A pair's place on its device.
 pub(crate) struct Home {
-    device: Arc<dyn Device>,
+    /// For superblocks and snapshots.
+    metadata: Arc<dyn Device>,
     superblock: Mutex<Superblock>,
     /// Whether the pair came back with what an earlier cache left.
     pub(crate) recovered: bool,
@@ -65,7 +68,8 @@ impl Settlement<'_> {
             superblock = superblock.emptied();
         }
         // From here on a crash leaves nothing to be believed.
-        let marked = superblock.mark_open(&*self.device, waiting).await;
+        let metadata = self.metadata_device();
+        let marked = superblock.mark_open(&*metadata, waiting).await;
         marked.map_err(|source| CacheError::Device { context: "writing the superblock", source })?;
         let recovered = sections.is_some();
         let taken = sections.take().unwrap_or_default();
@@ -75,8 +79,16 @@ impl Settlement<'_> {
             regions = regions.map(|it| it.with_eviction_callback(Arc::clone(on_eviction)));
             soc = soc.map(|it| it.with_eviction_callback(Arc::clone(on_eviction)));
         }
-        let home = Home { device: self.device, superblock: Mutex::new(superblock), recovered };
+        let home = Home { metadata, superblock: Mutex::new(superblock), recovered };
         Ok(Pair { soc, regions, home })
+    }
+
+    fn metadata_device(&self) -> Arc<dyn Device> {
+        if !self.config.separate_metadata {
+            return Arc::clone(&self.device);
+        }
+        let placement = self.device.allocate_handle("metadata");
+        Arc::new(Placed::new(Arc::clone(&self.device), placement))
     }
 
     fn layout(&self) -> Result<Layout, CacheError> {
@@ -93,7 +105,7 @@ impl Settlement<'_> {
             bucket_bytes,
             soc_snapshot_bytes: snapshot_bytes(buckets, self.config.filter_bytes_per_bucket),
             region_bytes,
-            snapshot_bytes_per_region: SNAPSHOT_BYTES_A_REGION + items * SNAPSHOT_BYTES_AN_ITEM,
+            snapshot_bytes_per_region: self.snapshot_bytes_per_region(items),
             region_alignment_bytes: self.config.region_alignment_bytes,
             metadata_bytes: self.config.metadata_bytes,
         };
@@ -104,6 +116,12 @@ impl Settlement<'_> {
             config.soc_bytes = kept / u64::from(bucket_bytes.max(1)) * u64::from(bucket_bytes.max(1));
         }
         Layout::compute(&geometry, &config).map_err(|error| CacheError::Config(error.to_string()))
+    }
+
+    fn snapshot_bytes_per_region(&self, items: u64) -> u64 {
+        let plain = SNAPSHOT_BYTES_A_REGION + items * SNAPSHOT_BYTES_AN_ITEM;
+        let ranked = RANKED_BYTES_A_REGION + items * RANKED_BYTES_AN_ITEM;
+        if self.config.regions.order.protects_items() { plain + ranked } else { plain }
     }
 
     /// The superblock to go on with, and the snapshot to take up.
@@ -239,7 +257,7 @@ impl Pair {
         let home = &self.home;
         let mut superblock = *home.superblock.lock();
         let mut writer =
-            SnapshotWriter::new(&*home.device, &superblock.layout, superblock.next_mark(), waiting);
+            SnapshotWriter::new(&*home.metadata, &superblock.layout, superblock.next_mark(), waiting);
         if let Some(soc) = &self.soc {
             let config = soc.config();
             let buckets = config.soc_bytes / u64::from(config.bucket_bytes);
@@ -251,7 +269,7 @@ impl Pair {
             writer.section(REGIONS_SECTION, snapshot.len() as u64, [snapshot]).await?;
         }
         let place = writer.finish().await?;
-        let marked = superblock.mark_clean(place, &*home.device, waiting).await;
+        let marked = superblock.mark_clean(place, &*home.metadata, waiting).await;
         marked.map_err(|source| CacheError::Device { context: "marking the cache closed", source })?;
         *home.superblock.lock() = superblock;
         Ok(())

@@ -1,6 +1,7 @@
 //! One command a file.
 
 pub mod bench;
+pub mod block;
 pub mod model;
 pub mod simulate;
 pub mod ssd;

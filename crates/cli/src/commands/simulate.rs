@@ -6,14 +6,17 @@ use std::process::ExitCode;
 use bench::bar::{Bar, Unit};
 use bench::run::stop::Stop;
 use bench::simulate::policies::POLICIES;
-use bench::simulate::{self, Named, Plan, Size, Warmup, report};
-use bench::simulate::{OnBadRow, OpenOptions, PageSize, RuleBook, Settings, SizeOnHit, ZeroSize, open};
+use bench::simulate::{
+    self, FlashSettings, Named, Plan, RuleBook, Settings, Size, SizeOnHit, Warmup, plot, report,
+};
+use bench::trace::open;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::output::{Common, Finding, check_writable, usage_error, write_file};
 use crate::quantity;
 use crate::signals::stop_on_signals;
+use crate::trace_flags::TraceFlags;
 
 /// The command line of `simulate`.
 #[derive(Debug, Args)]
@@ -49,30 +52,54 @@ pub struct Arguments {
     /// LRU, LRU-2Q, TinyLFU: a hit sooner than this after the last one that counted does not count
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     refresh: u32,
-    /// The trace's format; auto tells it by the file
-    #[arg(long, value_name = "NAME", default_value = "auto")]
-    format: String,
-    /// Bytes of an object where the trace has no sizes, and of the pages that ranges of bytes are cut into;
-    /// whole keeps ranges
-    #[arg(long, value_name = "BYTES|whole", value_parser = page)]
-    page_size: Option<PageSize>,
-    /// What to do with rows that are wrong: skip them and count, or stop
-    #[arg(long, value_enum, default_value = "skip")]
-    on_bad_row: BadRow,
-    /// What to do with objects of no bytes: skip them and count, keep them, or take them to have so many bytes
-    #[arg(long, value_name = "skip|keep|BYTES", default_value = "skip", value_parser = zero_size)]
-    zero_size: ZeroSize,
-    /// Accesses after which the trace ends
-    #[arg(long, value_name = "N")]
-    limit: Option<u64>,
+    /// Simulate this share of the objects (1%), and the most asked for, and estimate the ratios with an interval
+    #[arg(long, value_name = "N%", value_parser = quantity::share)]
+    sample: Option<f64>,
     /// Threads that simulate [default: one a core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Write the rows as CSV too
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Draw hit ratios over sizes, as SVG files
+    #[arg(long, value_name = "DIRECTORY")]
+    plot: Option<PathBuf>,
+    #[command(flatten)]
+    reading: TraceFlags,
+    #[command(flatten)]
+    flash: FlashArguments,
     #[command(flatten)]
     common: Common,
+}
+
+/// What flash caches are made of.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Flash caches")]
+struct FlashArguments {
+    /// DRAM before the flash: an LRU whose victims go to flash
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = quantity::bytes)]
+    dram: u64,
+    /// log: bytes of that DRAM that a byte of flash takes for the index
+    #[arg(long, value_name = "RATIO", default_value_t = 0.0)]
+    index_ratio: f64,
+    /// Bytes that every object takes besides its own
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    object_overhead: u32,
+    /// Larger objects are taken to be as large as this, overhead included
+    #[arg(long, value_name = "BYTES", default_value_t = u32::MAX, hide_default_value = true)]
+    object_limit: u32,
+    /// A block [default: log 256KiB; others 64MiB, or a 256th of the cache if that is less]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    block_size: Option<u64>,
+    /// set-associative: a set
+    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = quantity::bytes)]
+    set_size: u64,
+    /// RIPQ: insertion points
+    #[arg(long, value_name = "K", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=250))]
+    insertion_points: u8,
+    /// blockcache: segments
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=250))]
+    segments: u8,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -89,12 +116,6 @@ enum OnHit {
     Update,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum BadRow {
-    Skip,
-    Stop,
-}
-
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let plan = match plan(arguments) {
@@ -102,8 +123,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Err(error) => return usage_error(&error),
     };
     let config = json!({
-        "traces": arguments.traces,
+        "reading": arguments.reading.config(&arguments.traces),
         "policies": arguments.policy,
+        "sample": arguments.sample,
         "rules": format!("{:?}", arguments.rules).to_lowercase(),
         "size_on_hit": format!("{:?}", arguments.size_on_hit).to_lowercase(),
         "first_size": arguments.first_size,
@@ -117,6 +139,9 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     if let Some(csv) = &arguments.csv {
         check_writable(csv).map_err(|error| error.to_string())?;
     }
+    if let Some(folder) = &arguments.plot {
+        std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
     let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| name.trim().parse()).collect();
     let settings = Settings {
         rule_book: match arguments.rules {
@@ -128,6 +153,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
             OnHit::Update => SizeOnHit::Update,
         },
         refresh_seconds: arguments.refresh,
+        any_weight: false,
         seed: arguments.common.seed,
     };
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -135,37 +161,56 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         policies: policies.map_err(|error| error.to_string())?,
         sizes: arguments.size.clone(),
         settings,
+        flash: arguments.flash.settings()?,
         warmup: arguments.warmup,
         first_size: arguments.first_size,
+        sample: arguments.sample,
         threads: arguments.threads.unwrap_or_else(cores),
     })
 }
 
+impl FlashArguments {
+    fn settings(&self) -> Result<FlashSettings, String> {
+        if !(0.0..1.0).contains(&self.index_ratio) {
+            return Err(format!("--index-ratio {} is no share: it is from 0 to 1", self.index_ratio));
+        }
+        if self.block_size == Some(0) || self.set_size == 0 || self.object_limit == 0 {
+            return Err("blocks, sets and objects have at least a byte".to_owned());
+        }
+        Ok(FlashSettings {
+            dram_bytes: self.dram,
+            index_ratio: self.index_ratio,
+            object_overhead_bytes: self.object_overhead,
+            object_at_most_bytes: self.object_limit,
+            block_bytes: self.block_size,
+            set_bytes: self.set_size,
+            insertion_points: self.insertion_points,
+            segments: self.segments,
+        })
+    }
+}
+
 fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
-    let options = OpenOptions {
-        page: arguments.page_size,
-        on_bad_row: match arguments.on_bad_row {
-            BadRow::Skip => OnBadRow::Skip,
-            BadRow::Stop => OnBadRow::Stop,
-        },
-        zero_size: arguments.zero_size,
-        limit: arguments.limit,
-        ..OpenOptions::default()
-    };
-    let trace = open(&arguments.traces, Some(&arguments.format), &options);
+    let input = arguments.reading.input(arguments.traces.clone());
+    let trace = open(&input.paths, Some(&input.format), &input.options).map_err(|error| error.to_string())?;
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let bar = Bar::new(Unit::Told, arguments.common.quiet);
     let progress = |done, total: Option<u64>| {
         bar.set(done, total.unwrap_or(0), format!("{} requests", bench::report::text::grouped(done)));
     };
-    let trace = trace.map_err(|error| error.to_string())?;
     let outcome = simulate::run(plan, trace, &stop, progress);
     bar.finish();
     let outcome = outcome.map_err(|error| error.to_string())?;
     outcome.read.messages.iter().for_each(|message| arguments.common.warn(message));
     if let Some(csv) = &arguments.csv {
         write_file(csv, report::csv(&outcome).as_bytes()).map_err(|error| error.to_string())?;
+    }
+    if let Some(folder) = &arguments.plot {
+        for picture in plot::pictures(&outcome).map_err(|error| error.to_string())? {
+            let file = folder.join(picture.file_name);
+            write_file(&file, picture.svg.as_bytes()).map_err(|error| error.to_string())?;
+        }
     }
     Ok(Finding { result: report::json(&outcome), text: report::text(&outcome), failures: Vec::new() })
 }
@@ -193,24 +238,6 @@ fn warmup(text: &str) -> Result<Warmup, String> {
             .parse()
             .map(Warmup::Accesses)
             .map_err(|_| format!("{text:?} is no number of requests and no share: write 100000 or 20%")),
-    }
-}
-
-fn page(text: &str) -> Result<PageSize, String> {
-    match text {
-        "whole" => Ok(PageSize::Whole),
-        bytes => match quantity::bytes(bytes)? {
-            0 => Err("a page of 0 bytes holds nothing".to_owned()),
-            bytes => Ok(PageSize::Bytes(bytes)),
-        },
-    }
-}
-
-fn zero_size(text: &str) -> Result<ZeroSize, String> {
-    match text {
-        "skip" => Ok(ZeroSize::Skip),
-        "keep" => Ok(ZeroSize::Keep),
-        bytes => quantity::bytes(bytes).map(ZeroSize::As),
     }
 }
 

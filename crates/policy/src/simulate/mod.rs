@@ -8,6 +8,7 @@
 //! On a miss entries are evicted until the newcomer fits, then it comes in. What is larger than the whole cache is not
 //! cached. An entry keeps the size that it came in with. All of this can be otherwise: [`Rules`].
 
+pub mod flash;
 mod named;
 mod objects;
 mod rules;

@@ -28,6 +28,8 @@ pub struct Settings {
     pub size_on_hit: SizeOnHit,
     /// LRU, LRU-2Q, TinyLFU: hits sooner than this after the last one that counted do not count, seconds.
     pub refresh_seconds: u32,
+    /// Whatever [`Policy::weight_at_most`] says, everything may enter: for whoever looks at weights himself.
+    pub any_weight: bool,
     /// For policies that draw lots.
     pub seed: u64,
 }
@@ -44,12 +46,26 @@ pub enum Policy {
 }
 
 impl Policy {
+    /// The heaviest object that enters a cache of `capacity_weight`, by the rules. Nothing heavier than the cache enters anyway.
+    #[must_use]
+    pub fn weight_at_most(self, capacity_weight: u64, settings: &Settings) -> u64 {
+        match (self, settings.rule_book) {
+            (Self::Eviction(Kind::Slru(segments)), RuleBook::Reference) => {
+                capacity_weight / u64::from(segments.get())
+            }
+            (Self::Eviction(Kind::S3Fifo), RuleBook::Reference) => (capacity_weight / 10).saturating_sub(1),
+            _ => u64::MAX,
+        }
+    }
+
     /// An empty cache of `capacity_weight` with this policy.
     #[must_use]
     pub fn simulator(self, capacity_weight: u64, settings: &Settings) -> Box<dyn Simulator> {
-        let Settings { rule_book, size_on_hit, refresh_seconds, seed } = *settings;
+        let Settings { rule_book, size_on_hit, refresh_seconds, seed, .. } = *settings;
         let is_reference = rule_book == RuleBook::Reference;
-        let rules = Rules { size_on_hit, ..Rules::default() };
+        let weight_at_most =
+            if settings.any_weight { u64::MAX } else { self.weight_at_most(capacity_weight, settings) };
+        let rules = Rules { size_on_hit, weight_at_most, ..Rules::default() };
         let refresh = Refresh { seconds: refresh_seconds, ratio: 0.0, tune_every_seconds: 0 };
         let kind = match self {
             Self::Eviction(kind) => kind,
@@ -78,17 +94,13 @@ impl Policy {
             Kind::ExactLru => simulate!(Lru::exact()),
             Kind::Lru2q => simulate!(Lru2q::new(Lru2qConfig { refresh, ..Lru2qConfig::default() })),
             Kind::Slru(segments) if is_reference => {
-                let segment = capacity_weight / u64::from(segments.get());
-                let policy = Slru::with_rules(segments.get(), capacity_weight, SlruRules::Reference);
-                simulate!(policy, Rules { weight_at_most: segment, ..rules })
+                simulate!(Slru::with_rules(segments.get(), capacity_weight, SlruRules::Reference))
             }
             Kind::Slru(segments) => simulate!(Slru::new(segments.get(), capacity_weight)),
             Kind::TinyLfu => simulate!(TinyLfu::new(refresh)),
             Kind::WTinyLfu => simulate!(WTinyLfu::new(capacity_weight)),
             Kind::S3Fifo if is_reference => {
-                let weight_at_most = (capacity_weight / 10).saturating_sub(1);
-                let policy = S3Fifo::with_rules(capacity_weight, S3FifoRules::Reference);
-                simulate!(policy, Rules { weight_at_most, ..rules })
+                simulate!(S3Fifo::with_rules(capacity_weight, S3FifoRules::Reference))
             }
             Kind::S3Fifo => simulate!(S3Fifo::new(capacity_weight)),
             Kind::Sieve => simulate!(Sieve::new()),

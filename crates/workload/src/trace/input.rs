@@ -45,17 +45,19 @@ fn decompressed(mut file: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Sen
             read => known += read,
         }
     }
-    let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(magic).take(known as u64).chain(file));
+    let whole = Cursor::new(magic).take(known as u64).chain(file);
+    let buffered = |whole| BufReader::with_capacity(BUFFER_BYTES, whole);
     if magic[..known].starts_with(&GZIP_MAGIC) {
         // Several gzip members in one file are one text: log rotation and pigz write such files.
-        return Ahead::start("gzip", Box::new(flate2::bufread::MultiGzDecoder::new(whole)));
+        return Ahead::start("gzip", Box::new(flate2::bufread::MultiGzDecoder::new(buffered(whole))));
     }
     if magic[..known].starts_with(&ZSTD_MAGIC) {
-        return Ahead::start("zstd", Box::new(zstd::Decoder::with_buffer(whole)?));
+        return Ahead::start("zstd", Box::new(zstd::Decoder::with_buffer(buffered(whole))?));
     }
     if magic[..known].starts_with(&XZ_MAGIC) {
-        return Ahead::start("xz", Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(whole)));
+        return Ahead::start("xz", Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(buffered(whole))));
     }
+    // Who reads has a large buffer: another would be one copy more.
     Ok(Box::new(whole))
 }
 

@@ -3,6 +3,8 @@
 use crate::config::knob::Status::{Honoured, Later, NoEffect};
 use crate::config::knob::section;
 
+use super::region_policy::RegionPolicyConfig;
+
 const INDEX: &str = "the index sizes itself";
 const THREADS: &str = "each caller does its own transfer; there is no pool of I/O threads or fibers";
 const SHM: &str = "the cache lives in the process's own memory";
@@ -183,6 +185,12 @@ section! {
         flash_admission: String = String::new(), "flashAdmission", "", Honoured;
         "Ours. Go through the page cache where direct I/O is refused; the result says so.";
         flash_buffered: bool = false, "flashBuffered", "", Honoured;
+        "Ours. Region policy, in place of navySegmentedFifoSegmentRatio: `mcdipper` (FIFO), `mcdipper-lru` (FIFO, items that were read stay), `blockcache` (segmented LRU of blocks), `ripq` (priority queue of items), `sipq` (the same with one insertion point).";
+        region_policy: String = String::new(), "navyRegionPolicy", "", Honoured;
+        "Ours. Its settings.";
+        region_policy_config: RegionPolicyConfig = RegionPolicyConfig::default(), "navyRegionPolicyConfig", "", Honoured;
+        "Ours. With deviceEnableFDP, who writes with a placement handle beside the engines' own: `insertion-points` (each of RIPQ's), `reinserted` (items that the large-object engine writes again), `metadata` (superblocks and snapshots).";
+        placement_handles: Vec<String> = vec!["insertion-points".to_owned()], "devicePlacementHandles", "", Honoured;
     }
     legacy {
         "rebalanceMinRatio", "CacheBench does not read it; rebalanceDiffRatio is the key";

@@ -2,11 +2,13 @@
 
 mod cache;
 mod distribution;
+mod region_policy;
 mod replay;
 mod test;
 
 pub use cache::{Arena, CacheConfig, MemoryTier, ObjectCacheConfig};
 pub use distribution::{Distribution, PopularityFile, SizesFile};
+pub use region_policy::RegionPolicyConfig;
 pub use replay::{MlAdmission, ReplayConfig};
 pub use test::{TestConfig, WarmupPolicy};
 
@@ -25,6 +27,7 @@ pub fn tables() -> Vec<Table> {
         table::<MemoryTier>(),
         table::<Arena>(),
         table::<ObjectCacheConfig>(),
+        table::<RegionPolicyConfig>(),
         table::<TestConfig>(),
         table::<Distribution>(),
         table::<WarmupPolicy>(),

@@ -62,17 +62,15 @@ impl Shared {
 
     /// As [`commit`](Self::commit), but stops where a table is needed first.
     pub(in crate::volume) async fn commit_once(self: &Arc<Self>, target: u64, why: Why) -> Result<Committed> {
-        let (attempts_before, next_commit) = {
-            let journal = &self.state.lock().journal;
-            (journal.attempts, journal.next_commit)
-        };
+        let attempts_before = self.state.lock().journal.attempts;
         loop {
             let listener = self.changed.listen();
             let begin = {
                 let mut state = self.state.lock();
                 let done = match why {
                     Why::Changes => state.journal.durable >= target,
-                    Why::Table => state.journal.confirmed_commit >= next_commit,
+                    // One that is under way has taken its changes already, perhaps before the table's last part.
+                    Why::Table => state.journal.succeeded > attempts_before,
                 };
                 if done {
                     return Ok(Committed::Done);
@@ -119,6 +117,9 @@ impl Shared {
         }
         let batch = state.changes.take();
         let flush_flash = batch.has_records() || why == Why::Table;
+        if let Some(order) = &mut state.order {
+            order.enter(state.journal.next_commit, batch.records());
+        }
         state.journal.running = true;
         state.journal.attempts += 1;
         Begin::Run(Box::new(Commit { shared: Arc::clone(self), batch, parts: Vec::new(), flush_flash }))
@@ -240,6 +241,7 @@ impl Commit {
             let state = &mut *state;
             state.journal.running = false;
             state.journal.durable = batch.number;
+            state.journal.succeeded = state.journal.attempts;
             state.io.ssd_flushes += u64::from(flush_flash);
             state.io.disk_flushes += u64::from(batch.flush_disk);
             if flush_flash {

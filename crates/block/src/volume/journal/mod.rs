@@ -33,6 +33,8 @@ pub(super) struct Journal {
     pub(super) durable: u64,
     /// Commits tried.
     pub(super) attempts: u64,
+    /// The last one of them that succeeded.
+    pub(super) succeeded: u64,
     /// How the last one that failed did: its attempt and why.
     pub(super) failure: Option<(u64, VolumeError)>,
 }
@@ -49,6 +51,7 @@ impl Journal {
             running: false,
             durable: 0,
             attempts: 0,
+            succeeded: 0,
             failure: None,
         }
     }

@@ -39,6 +39,8 @@ pub struct RegionConfig {
     /// Whether reinserted items have regions (and a placement handle) of their own, under an order that knows one
     /// priority only. They live longer than the rest, and a drive that places data profits from that.
     pub separate_reinserted: bool,
+    /// Whether each insertion point of a queue of items has a placement handle of its own; else they share one.
+    pub separate_points: bool,
     /// Transfers of a flush or a reclaim that are under way at once; 0 is all of them. Few at a time leave the device free
     /// for reads in between.
     pub transfers_at_once: u32,
@@ -65,6 +67,7 @@ impl RegionConfig {
             order: OrderConfig::Fifo,
             reinsertion: Reinsertion::Never,
             separate_reinserted: false,
+            separate_points: true,
             transfers_at_once: 0,
             write_attempts: 2,
             retire_after_failures: 3,
@@ -78,11 +81,12 @@ impl RegionConfig {
         self.order.priorities().max(1 + second)
     }
 
-    /// What an insertion point calls itself when it asks the device for a placement handle.
+    /// What an insertion point calls itself when it asks the device for a placement handle. Those of one name share it.
     #[must_use]
     pub fn consumer(&self, point: usize) -> String {
         match &self.order {
-            OrderConfig::Ripq(_) => format!("ripq-point-{point}"),
+            OrderConfig::Ripq(_) if self.separate_points => format!("ripq-point-{point}"),
+            OrderConfig::Ripq(_) => "ripq".to_owned(),
             _ if point == 0 => "loc".to_owned(),
             _ => format!("loc-reinserted-{point}"),
         }

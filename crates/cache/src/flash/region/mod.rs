@@ -20,6 +20,7 @@
 
 mod buffer;
 mod config;
+mod dry;
 mod entry;
 mod flush;
 mod index;
@@ -38,6 +39,7 @@ mod table;
 mod tests;
 
 pub use config::{ConfigError, MAX_POINTS, RegionConfig, Reinsertion};
+pub use dry::{DryStore, Packing};
 pub use entry::MAX_KEY_BYTES;
 pub use layout::{Layout, RegionId};
 pub use order::{ByEviction, RegionOrder, SegmentedFifo, SegmentedLru};

@@ -21,7 +21,7 @@ use super::table::{self, Filling, Record};
 
 /// Share of a region that may be written again, in eighths. The rest is what a reclaim gains: without it, a store of
 /// nothing but popular items would copy them for ever and take in nothing new.
-const MOST_KEPT_EIGHTHS: u64 = 7;
+pub(super) const MOST_KEPT_EIGHTHS: u64 = 7;
 
 /// Reads of a reclaim side by side.
 const RUNS_AT_ONCE: usize = 8;

@@ -147,11 +147,7 @@ impl RegionStore {
     ) -> Result<Self, ConfigError> {
         let layout = config.check(&device.geometry())?;
         let regions = layout.region_count as usize;
-        let point = |number| Point {
-            open: Mutex::new(None),
-            placement: device.allocate_handle(&config.consumer(number)),
-        };
-        let points = (0..config.points()).map(point).collect();
+        let points = points(&config, &*device);
         let policy = policy::build(&config, &layout);
         let needs = policy.needs();
         // A reclaim that must not lose an item counts on the reserve for itself.
@@ -513,8 +509,23 @@ impl RegionStore {
     }
 }
 
+/// The insertion points, each with the placement handle of its consumer.
+fn points(config: &RegionConfig, device: &dyn Device) -> Box<[Point]> {
+    let mut before = None;
+    let point = |number| {
+        let consumer = config.consumer(number);
+        let placement = match &before {
+            Some((name, placement)) if *name == consumer => *placement,
+            _ => device.allocate_handle(&consumer),
+        };
+        before = Some((consumer, placement));
+        Point { open: Mutex::new(None), placement }
+    };
+    (0..config.points()).map(point).collect()
+}
+
 /// Clean regions and buffers kept for reinsertion alone.
-fn reserve(config: &RegionConfig) -> usize {
+pub(super) fn reserve(config: &RegionConfig) -> usize {
     usize::from(config.reinsertion != Reinsertion::Never || config.order.protects_items())
 }
 

@@ -23,12 +23,14 @@
 
 mod foreign;
 pub mod layout;
+mod placed;
 pub mod snapshot;
 
 use device::{Device, IoBuffer, IoError, PlacementHandle, Request};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use layout::{Layout, LayoutConfig, LayoutError};
+pub use placed::Placed;
 pub use snapshot::{Section, SnapshotError, SnapshotPlace, SnapshotWriter, read_snapshot};
 
 use super::Waiting;

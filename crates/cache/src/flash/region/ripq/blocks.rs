@@ -13,13 +13,20 @@ pub(super) struct Counted {
 pub(super) struct Block {
     /// Units of live items whose place is here.
     pub own: u32,
-    /// Of a region: units of its live items whose place is a virtual block.
+    /// Of a region: units of its live items whose place is a virtual block that began after it was last deferred.
     pub moved: u32,
+    /// Of a region: units of those whose virtual block is older. It is nearer to the end than the region, and will have
+    /// fallen off when that arrives there.
+    pub stale: u32,
+    /// Of a virtual block: when it began. Of a region: when it was last deferred. Counts virtual blocks.
+    pub since: u64,
     /// Section that it belongs to.
     pub section: u8,
     pub stage: Stage,
     worth_sum: f64,
     worth_units: f64,
+    /// The lowest priority of all items that were given a place here.
+    pub least: f64,
 }
 
 /// Where a block is in its life.
@@ -38,8 +45,8 @@ pub(super) enum Stage {
 
 impl Block {
     /// A block that begins to be filled.
-    pub fn open(section: u8) -> Self {
-        Self { section, stage: Stage::Open, ..Self::default() }
+    pub fn open(section: u8, since: u64) -> Self {
+        Self { section, since, stage: Stage::Open, ..Self::default() }
     }
 
     /// Whether it counts for its section.
@@ -58,13 +65,19 @@ impl Block {
     pub fn region_weight(&self, region_units: u32) -> u64 {
         match self.stage {
             Stage::Open => u64::from(self.own),
-            Stage::Queued => u64::from(region_units.saturating_sub(self.moved)),
+            Stage::Queued => u64::from(region_units.saturating_sub(self.moved + self.stale)),
             Stage::Absent | Stage::Gone => 0,
         }
     }
 
+    /// Of a region: the count for its items whose virtual block began at `since`.
+    pub fn elsewhere(&mut self, since: u64) -> &mut u32 {
+        if since > self.since || self.since == 0 { &mut self.moved } else { &mut self.stale }
+    }
+
     /// Takes note of the priority of an item that is given a place here.
     pub fn note(&mut self, item: Counted) {
+        self.least = if self.worth_units > 0.0 { self.least.min(item.worth) } else { item.worth };
         self.worth_sum += item.worth * f64::from(item.units);
         self.worth_units += f64::from(item.units);
     }
@@ -76,6 +89,6 @@ impl Block {
 
     /// Sets the mean after a restart.
     pub fn set_worth(&mut self, worth: f64) {
-        (self.worth_sum, self.worth_units) = (worth, 1.0);
+        (self.worth_sum, self.worth_units, self.least) = (worth, 1.0, worth);
     }
 }

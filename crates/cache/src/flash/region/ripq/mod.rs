@@ -50,7 +50,8 @@ pub struct Ripq {
     unit_bytes: f64,
     /// Units of a region.
     region_units: u32,
-    /// The absolute priority of what was given up last.
+    /// The absolute priority of what was given up last: the lowest in its region. All of them would have left by its
+    /// mean, but an L that rises so fast makes recency count for more than it should.
     floor: f64,
     /// Moving average of the share of reclaimed regions that is written again.
     average: f64,
@@ -134,7 +135,7 @@ impl Ripq {
         let Some(hot_above) = self.config.hot_above else { return };
         for _ in 0..self.queue.len() {
             match self.queue.last_region() {
-                Some(region) if self.reinsertion_ratio(region) > hot_above => self.queue.move_to_head(region),
+                Some(region) if self.reinsertion_ratio(region) > hot_above => self.queue.defer(region),
                 _ => return,
             }
             self.deeds.deferrals += 1;
@@ -216,7 +217,7 @@ impl RegionPolicy for Ripq {
         let ratio = self.reinsertion_ratio(victim).min(1.0);
         let coefficient = self.config.calm.map_or(1.0, |calm| calm.coefficient);
         self.average = coefficient * ratio + (1.0 - coefficient) * self.average;
-        self.floor = self.floor.max(self.queue.region(victim).worth());
+        self.floor = self.floor.max(self.queue.region(victim).least);
         self.queue.leave(victim);
         Some(victim)
     }

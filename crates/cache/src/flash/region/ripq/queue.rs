@@ -39,16 +39,21 @@ pub(super) struct Queue {
     virtuals: Vec<Block>,
     /// Ranks that were used and are not now.
     free: Vec<Rank>,
+    most_ranks: usize,
     /// Units that fill a virtual block.
     region_units: u32,
     /// Regions in line.
     len: usize,
+    /// Virtual blocks begun so far, and one: those of before a restart have none.
+    begun: u64,
     /// Whether blocks move towards the head too.
     fills_up: bool,
 }
 
-/// Ranks there are.
-const MOST_RANKS: usize = u16::MAX as usize;
+/// Virtual blocks there may be for each region, and beside them. They are as many as regions, or a few more where hits are
+/// spread over many sections; the limit keeps what a restart needs small.
+const RANKS_A_REGION: usize = 4;
+const RANKS_BESIDE: usize = 16;
 
 impl Queue {
     pub fn new(sections: u8, regions: usize, region_units: u32, fills_up: bool) -> Self {
@@ -57,8 +62,10 @@ impl Queue {
             regions: vec![Block::default(); regions],
             virtuals: vec![Block::default()],
             free: Vec::new(),
+            most_ranks: (RANKS_A_REGION * regions + RANKS_BESIDE).min(usize::from(u16::MAX)),
             region_units,
             len: 0,
+            begun: 1,
             fills_up,
         }
     }
@@ -112,7 +119,7 @@ impl Queue {
         self.change(BlockId::Region(region), |block| {
             let is_empty = block.stage == Stage::Open && block.own == 0 && block.moved == 0;
             if matches!(block.stage, Stage::Absent | Stage::Gone) || is_empty {
-                *block = Block::open(section);
+                *block = Block::open(section, 0);
             }
         });
     }
@@ -131,7 +138,8 @@ impl Queue {
     fn count(&mut self, region: RegionId, rank: Rank, units: u32) {
         self.change(Self::place(region, rank), |block| block.own += units);
         if !rank.is_none() {
-            self.change(BlockId::Region(region), |block| block.moved += units);
+            let since = self.block(BlockId::Virtual(rank)).since;
+            self.change(BlockId::Region(region), |block| *block.elsewhere(since) += units);
         }
     }
 
@@ -140,7 +148,8 @@ impl Queue {
         let place = Self::place(region, rank);
         self.change(place, |block| block.own -= units);
         if !rank.is_none() {
-            self.change(BlockId::Region(region), |block| block.moved -= units);
+            let since = self.block(place).since;
+            self.change(BlockId::Region(region), |block| *block.elsewhere(since) -= units);
             if self.block(place).own == 0 && self.block(place).stage == Stage::Gone {
                 self.release(rank);
             }
@@ -170,7 +179,8 @@ impl Queue {
         if self.sections[at].active.is_none()
             && let Some(rank) = self.free_rank()
         {
-            self.virtuals[usize::from(rank.0)] = Block::open(section);
+            self.begun += 1;
+            self.virtuals[usize::from(rank.0)] = Block::open(section, self.begun);
             self.sections[at].active = rank;
         }
         self.sections[at].active
@@ -179,7 +189,7 @@ impl Queue {
     fn free_rank(&mut self) -> Option<Rank> {
         self.free.pop().or_else(|| {
             let rank = u16::try_from(self.virtuals.len()).ok().map(Rank)?;
-            (self.virtuals.len() <= MOST_RANKS).then(|| self.virtuals.push(Block::default()))?;
+            (self.virtuals.len() <= self.most_ranks).then(|| self.virtuals.push(Block::default()))?;
             Some(rank)
         })
     }
@@ -192,7 +202,7 @@ impl Queue {
     /// The virtual block joins the line; the next raise begins another.
     fn seal(&mut self, rank: Rank) {
         // The last of the ranks goes on taking raises.
-        let is_last = self.free.is_empty() && self.virtuals.len() > MOST_RANKS;
+        let is_last = self.free.is_empty() && self.virtuals.len() > self.most_ranks;
         let id = BlockId::Virtual(rank);
         if self.block(id).stage != Stage::Open || is_last {
             return;
@@ -204,14 +214,18 @@ impl Queue {
         section.line.push_back(id);
     }
 
+    fn seal_active(&mut self, section: usize) {
+        let active = self.sections[section].active;
+        if !active.is_none() && self.block(BlockId::Virtual(active)).own > 0 {
+            self.seal(active);
+        }
+    }
+
     /// A region joins the line at the head of a section.
     pub fn join(&mut self, region: RegionId, section: u8) {
         self.begin(region, section);
         // What was raised to this section by now is older than what is raised from now on.
-        let active = self.sections[usize::from(section)].active;
-        if !active.is_none() && self.block(BlockId::Virtual(active)).own > 0 {
-            self.seal(active);
-        }
+        self.seal_active(usize::from(section));
         self.link(region, usize::from(section), VecDeque::push_back);
         self.balance();
     }
@@ -251,7 +265,7 @@ impl Queue {
     pub fn deadest(&self) -> Option<(u32, RegionId)> {
         let dead = |region: RegionId| {
             let block = self.region(region);
-            self.region_units.saturating_sub(block.own + block.moved)
+            self.region_units.saturating_sub(block.own + block.moved + block.stale)
         };
         self.last_regions(usize::MAX).map(|region| (dead(region), region)).max()
     }
@@ -281,9 +295,16 @@ impl Queue {
         self.len += 1;
     }
 
-    /// Moves a region to the head of the queue.
-    pub fn move_to_head(&mut self, region: RegionId) {
+    /// Moves a region to the head of the queue. Only who is read from now on counts as moved.
+    pub fn defer(&mut self, region: RegionId) {
+        for section in 0..self.sections.len() {
+            self.seal_active(section);
+        }
         self.unlink(region);
+        let begun = self.begun;
+        let block = &mut self.regions[region.0 as usize];
+        block.stale += std::mem::take(&mut block.moved);
+        block.since = begun;
         let head = self.sections.len() - 1;
         self.link(region, head, VecDeque::push_back);
         self.balance();
@@ -379,7 +400,7 @@ impl Queue {
                     self.virtuals.resize(self.virtuals.len().max(needed), Block::default());
                 }
                 self.change(id, |block| {
-                    *block = Block::open(u8::try_from(at).expect("at most 16 sections"));
+                    *block = Block::open(u8::try_from(at).expect("at most 16 sections"), 0);
                     block.stage = Stage::Queued;
                     block.set_worth(worth);
                 });

@@ -5,6 +5,7 @@ mod model;
 mod races;
 mod restart;
 mod threads;
+mod twin;
 
 use std::sync::Arc;
 

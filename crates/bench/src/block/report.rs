@@ -1,0 +1,118 @@
+//! What a replay came to, for people and for scripts.
+
+use std::fmt::Write as _;
+
+use block::sets::SetsConfig;
+use serde_json::{Map, Value, json};
+
+use super::replay::Summary;
+use super::source::BlockTraceStats;
+use crate::report::text::grouped;
+
+/// The result's keys in JSON.
+#[must_use]
+pub fn json(name: &str, config: &SetsConfig, summary: &Summary) -> Value {
+    let counters: Map<String, Value> =
+        summary.counters.named().into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect();
+    let (disk, bare) = (&summary.disk, &summary.bare);
+    json!({
+        "name": name,
+        "geometry": {
+            "block_bytes": config.geometry.block_bytes,
+            "sets": config.geometry.sets,
+            "ways": config.geometry.ways,
+            "placement": format!("{:?}", config.geometry.placement),
+        },
+        "tuning": format!("{:?}", config.tuning),
+        "requests": summary.requests,
+        "hit_percent": summary.counters.hit_percent(),
+        "read_hit_percent": summary.counters.read_hit_percent(),
+        "write_hit_percent": summary.counters.write_hit_percent(),
+        "dirty_write_hit_percent": summary.counters.dirty_write_hit_percent(),
+        "counters": counters,
+        "disk": {
+            "reads": disk.reads, "writes": disk.writes,
+            "read_bytes": disk.read_bytes, "written_bytes": disk.written_bytes,
+            "without_seek": disk.without_seek, "busy_seconds": disk.busy_ns as f64 / 1e9,
+        },
+        "without_cache": {
+            "reads": bare.reads, "writes": bare.writes, "busy_seconds": bare.busy_ns as f64 / 1e9,
+        },
+        "busier_half_percent": summary.busier_half * 100.0,
+        "busier_half_of_misses_percent": summary.busier_half_misses * 100.0,
+        "held_blocks": summary.held_blocks,
+        "dirty_blocks": summary.dirty_blocks,
+        "highest_dirty_blocks": summary.highest_dirty_blocks,
+    })
+}
+
+/// A table for people: a column a cache.
+#[must_use]
+pub fn text(named: &[(String, Summary)]) -> String {
+    let mut out = String::new();
+    let _ = write!(out, "{:<30}", "");
+    named.iter().for_each(|(name, _)| {
+        let _ = write!(out, " {name:>16}");
+    });
+    out.push('\n');
+    let mut row = |label: &str, value: &dyn Fn(&Summary) -> String| {
+        let _ = write!(out, "{label:<30}");
+        named.iter().for_each(|(_, summary)| {
+            let _ = write!(out, " {:>16}", value(summary));
+        });
+        out.push('\n');
+    };
+    let percent = |value: f64| format!("{value:.2} %");
+    row("requests", &|it| grouped(it.requests));
+    row("hit rate", &|it| percent(it.counters.hit_percent()));
+    row("read_hit_percent", &|it| percent(it.counters.read_hit_percent()));
+    row("write_hit_percent", &|it| percent(it.counters.write_hit_percent()));
+    row("dirty_write_hit_percent", &|it| percent(it.counters.dirty_write_hit_percent()));
+    row("disk operations", &|it| grouped(it.disk.operations()));
+    row("  of those without the cache", &|it| {
+        percent(it.disk.operations() as f64 / it.bare.operations().max(1) as f64 * 100.0)
+    });
+    row("disk busy, seconds", &|it| grouped(it.disk.busy_ns / 1_000_000_000));
+    row("  without the cache", &|it| grouped(it.bare.busy_ns / 1_000_000_000));
+    row("busier half of the sets", &|it| percent(it.busier_half * 100.0));
+    for (number, (name, _)) in block::sets::Counters::default().named().iter().enumerate() {
+        if named.iter().any(|(_, summary)| summary.counters.named()[number].1 > 0) {
+            row(name, &|it| grouped(it.counters.named()[number].1));
+        }
+    }
+    row("blocks cached", &|it| grouped(it.held_blocks));
+    row("blocks dirty, at most", &|it| grouped(it.highest_dirty_blocks));
+    out
+}
+
+/// What was odd about the trace; nothing where all was well.
+#[must_use]
+pub fn oddities(stats: &BlockTraceStats) -> Vec<String> {
+    let mut odd = Vec::new();
+    if stats.wrong_rows > 0 {
+        let first = stats.first_wrong.as_deref().unwrap_or_default();
+        odd.push(format!("{} wrong rows of {}; the first: {first}", stats.wrong_rows, stats.rows));
+    }
+    if stats.late > 0 {
+        odd.push(format!(
+            "{} requests stood too late to be put in order, and stayed where they were",
+            stats.late
+        ));
+    }
+    if stats.other_devices > 0 {
+        odd.push(format!("{} requests are of other devices", stats.other_devices));
+    }
+    if stats.requests == 0 {
+        odd.push(format!("no request in {} rows", stats.rows));
+    }
+    odd
+}
+
+/// What was read of a trace, in JSON.
+#[must_use]
+pub fn trace_json(stats: &BlockTraceStats) -> Value {
+    json!({
+        "formats": stats.formats, "rows": stats.rows, "requests": stats.requests,
+        "other_devices": stats.other_devices, "wrong_rows": stats.wrong_rows, "late": stats.late,
+    })
+}

@@ -1,0 +1,120 @@
+//! Where block requests come from, and where warming up ends.
+
+use std::path::Path;
+
+pub use workload::block::BlockRequest;
+pub use workload::generate::innodb::{Innodb, InnodbConfig};
+pub use workload::trace::block::{
+    BLOCK_FORMATS, BlockFormat, BlockTrace, BlockTraceError, BlockTraceOptions, BlockTraceStats,
+};
+
+/// Requests handed out at a time.
+const CHUNK: usize = 1 << 16;
+
+/// Requests, first some that warm the cache up.
+pub struct Source {
+    requests: Requests,
+    warm_up: u64,
+    done: u64,
+    is_warm: bool,
+}
+
+enum Requests {
+    Trace(BlockTrace),
+    Innodb { innodb: Box<Innodb>, operations: u64 },
+}
+
+/// What comes after a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// More.
+    More,
+    /// More, and from here on it counts.
+    Warm,
+    /// Nothing.
+    End,
+}
+
+impl Source {
+    /// A trace, of which the first `warm_up` requests warm up.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn trace(
+        paths: &[impl AsRef<Path>],
+        options: BlockTraceOptions,
+        warm_up: u64,
+    ) -> Result<Self, BlockTraceError> {
+        let requests = Requests::Trace(BlockTrace::open(paths, options)?);
+        Ok(Self { requests, warm_up, done: 0, is_warm: false })
+    }
+
+    /// The MySQL servers for so many operations of theirs, of which the first `warm_up` warm up.
+    #[must_use]
+    pub fn innodb(config: InnodbConfig, seed: u64, operations: u64, warm_up: u64) -> Self {
+        let requests = Requests::Innodb { innodb: Box::new(Innodb::new(config, seed)), operations };
+        Self { requests, warm_up, done: 0, is_warm: false }
+    }
+
+    /// What was read of a trace.
+    #[must_use]
+    pub fn stats(&self) -> Option<&BlockTraceStats> {
+        match &self.requests {
+            Requests::Trace(trace) => Some(trace.stats()),
+            Requests::Innodb { .. } => None,
+        }
+    }
+
+    /// Replaces what is in `chunk` by the next requests.
+    ///
+    /// # Errors
+    /// If the trace cannot be read on.
+    pub fn fill(&mut self, chunk: &mut Vec<BlockRequest>) -> Result<After, BlockTraceError> {
+        chunk.clear();
+        while chunk.len() < CHUNK {
+            if !self.is_warm && self.done >= self.warm_up {
+                self.is_warm = true;
+                return Ok(After::Warm);
+            }
+            let Some(request) = self.next()? else { return Ok(After::End) };
+            chunk.push(request);
+        }
+        Ok(After::More)
+    }
+
+    fn next(&mut self) -> Result<Option<BlockRequest>, BlockTraceError> {
+        match &mut self.requests {
+            Requests::Trace(trace) => {
+                self.done += 1;
+                trace.next().transpose()
+            }
+            Requests::Innodb { innodb, operations } if self.done < *operations => {
+                let request = innodb.next();
+                self.done = innodb.operations();
+                Ok(request)
+            }
+            Requests::Innodb { .. } => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warming_up_ends_where_it_was_told() {
+        let mut source = Source::innodb(InnodbConfig::default(), 1, 3000, 1000);
+        let (mut chunk, mut counted, mut warming) = (Vec::new(), 0, 0);
+        let mut is_warm = false;
+        loop {
+            let after = source.fill(&mut chunk).expect("a generator does not fail");
+            *if is_warm { &mut counted } else { &mut warming } += chunk.len();
+            is_warm |= after == After::Warm;
+            if after == After::End {
+                break;
+            }
+        }
+        assert!(warming > 100 && counted > warming, "{warming} and {counted}");
+    }
+}

@@ -1,0 +1,102 @@
+//! Keys of the region engine, as what the engine is to do: CacheBench's own, or one of the photo caches' policies by name.
+
+use cache::flash::region::{Calm, RipqConfig};
+
+use super::keys::CacheConfig;
+use super::lower::narrow;
+use super::plan::{OrderPlan, PlacementExtras, ReinsertionPlan};
+
+const MIB: u64 = 1 << 20;
+
+/// Bytes of a region.
+pub fn region_bytes(typed: &CacheConfig) -> Result<u32, String> {
+    match typed.region_policy.as_str() {
+        "" => narrow(typed.navy_region_mib * MIB, "cache_config.navyRegionSizeMB"),
+        _ => {
+            narrow(typed.region_policy_config.block_mib * MIB, "cache_config.navyRegionPolicyConfig.blockMB")
+        }
+    }
+}
+
+/// Which region is given up first.
+pub fn order(typed: &CacheConfig) -> Result<OrderPlan, String> {
+    let settings = &typed.region_policy_config;
+    Ok(match typed.region_policy.as_str() {
+        "mcdipper" | "mcdipper-lru" => OrderPlan::Fifo,
+        "blockcache" => OrderPlan::SegmentedLru(narrow(
+            settings.segments,
+            "cache_config.navyRegionPolicyConfig.segments",
+        )?),
+        "ripq" => OrderPlan::Ripq(ripq(typed, false)?),
+        "sipq" => OrderPlan::Ripq(ripq(typed, true)?),
+        _ => by_segments(&typed.navy_segment_ratio)?,
+    })
+}
+
+fn ripq(typed: &CacheConfig, single_point: bool) -> Result<RipqConfig, String> {
+    let settings = &typed.region_policy_config;
+    let unless_0 = |share: f64| (share > 0.0).then_some(share);
+    let calm = unless_0(settings.reinsertion_target).map(|above| Calm {
+        coefficient: settings.moving_average,
+        above,
+        cold_below: settings.cold_block_ratio,
+    });
+    Ok(RipqConfig {
+        sections: narrow(settings.insertion_points, "cache_config.navyRegionPolicyConfig.insertionPoints")?,
+        caching: settings.caching.parse().map_err(|error| format!("{error}"))?,
+        single_point,
+        hot_above: unless_0(settings.hot_block_ratio),
+        calm,
+        compact_above: unless_0(settings.dead_block_ratio),
+    })
+}
+
+/// None is LRU, one FIFO, several a segmented FIFO.
+fn by_segments(shares: &[u64]) -> Result<OrderPlan, String> {
+    Ok(match shares.len() {
+        0 => OrderPlan::Lru,
+        1 => OrderPlan::Fifo,
+        _ => {
+            let key = "cache_config.navySegmentedFifoSegmentRatio";
+            OrderPlan::SegmentedFifo(
+                shares.iter().map(|share| narrow(*share, key)).collect::<Result<_, _>>()?,
+            )
+        }
+    })
+}
+
+/// Which items of a reclaimed region stay, where the policy does not decide that.
+pub fn reinsertion(typed: &CacheConfig) -> Result<ReinsertionPlan, String> {
+    let (hits, percent) = (typed.navy_hits_reinsertion, typed.navy_probability_reinsertion);
+    if typed.region_policy == "mcdipper-lru" {
+        return Ok(ReinsertionPlan::Hits(1));
+    }
+    Ok(match (hits, percent) {
+        (0, 0) => ReinsertionPlan::Never,
+        (0, percent) => {
+            ReinsertionPlan::Percent(narrow(percent, "cache_config.navyProbabilityReinsertionThreshold")?)
+        }
+        (hits, _) => ReinsertionPlan::Hits(narrow(hits, "cache_config.navyHitsReinsertionThreshold")?),
+    })
+}
+
+/// Who asks for placement handles beside the engines.
+pub fn placement_extras(typed: &CacheConfig) -> PlacementExtras {
+    let has = |name: &str| typed.placement_handles.iter().any(|it| it == name);
+    PlacementExtras {
+        insertion_points: has("insertion-points"),
+        reinserted: has("reinserted"),
+        metadata: has("metadata"),
+    }
+}
+
+/// CacheBench's regions are written all at once.
+pub fn transfers_at_once(typed: &CacheConfig) -> Result<u32, String> {
+    match typed.region_policy.as_str() {
+        "" => Ok(0),
+        _ => narrow(
+            typed.region_policy_config.transfers_at_once,
+            "cache_config.navyRegionPolicyConfig.transfersAtOnce",
+        ),
+    }
+}

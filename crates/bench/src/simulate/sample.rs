@@ -1,0 +1,344 @@
+//! Hit ratios from some of the objects: all requests of a few are simulated, and of the others none.
+//!
+//! Waldspurger, Park, Garthwaite, Ahmad: "Efficient MRC construction with SHARDS", FAST'15 (spatial sampling by hash). A cache
+//! with a share of the objects and the same share of the room turns over as the whole one does. There the few most popular
+//! objects spoil the estimate, for they are in the sample or not; here they are always in it, at a weight in proportion:
+//! everything else weighs 1/rate times as much in a cache of full size, and stands for as many objects like it.
+//!
+//! The interval is of the ratio estimator over the sampled objects (Cochran: "Sampling techniques", 1977, section 6.3): it knows that
+//! other objects might have been drawn, not that a small cache is a coarse one.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use policy::simulate::{Access, Counts, Policy, Settings, Simulator, hash_of};
+
+use super::crew::{self, Seat};
+use super::numbered::Numbered;
+use super::spool::Spool;
+use super::{Batch, Batches, Interval, Outcome, Plan, Row, SimulateError, Warmup};
+use crate::run::stop::Stop;
+
+/// One of so many objects is hot,
+const HOT_ONE_IN: usize = 1000;
+/// but these many at least.
+const HOT_AT_LEAST: usize = 100;
+/// 19 of 20 samples lie within so many standard errors.
+const STANDARD_ERRORS: f64 = 1.96;
+
+/// Simulates a sample of all that `numbered` has.
+pub(super) fn run(
+    plan: &Plan,
+    rate: f64,
+    numbered: &mut Numbered,
+    stop: &Stop,
+    mut progress: impl FnMut(u64, Option<u64>),
+) -> Result<Outcome, SimulateError> {
+    if !(rate > 0.0 && rate < 1.0) {
+        return Err(SimulateError::NoSample { percent: rate * 100.0 });
+    }
+    if let Some(flash) = plan.policies.iter().find(|named| named.is_flash()) {
+        return Err(SimulateError::NotSampled { name: flash.to_string() });
+    }
+    let whole = Spool::of(numbered, false, stop, |done| progress(done, None))?;
+    let totals = numbered.totals();
+    if totals.accesses == 0 {
+        return Err(SimulateError::Empty);
+    }
+    let mut chosen = Chosen::of(whole, rate, plan.settings.seed, totals.objects as usize)?;
+    let mut spool = Spool::of(&mut chosen, plan.needs_future(), stop, |_| ())?;
+    let sample = Arc::new(chosen.into_sample());
+    let warmup = match plan.warmup {
+        Warmup::Accesses(accesses) => accesses as f64 / totals.accesses as f64,
+        Warmup::Share(share) => share,
+    };
+    let warmup = (warmup * spool.len() as f64) as u64;
+    let (seats, tallies) = seats(plan, &sample, totals.footprint_bytes, warmup)?;
+    let total = spool.len();
+    let seats = crew::run(&mut spool, seats, plan.threads, stop, |done| progress(done, Some(total)))?;
+    let rows =
+        seats.into_iter().zip(tallies).map(|(seat, tally)| tally.lock().estimate(seat.into_row(), &sample));
+    let rows: Vec<Row> = rows.collect();
+    let counted = rows.first().map_or(0, |row| row.counts.requests);
+    Ok(Outcome {
+        rows,
+        totals,
+        warmup_requests: totals.requests.saturating_sub(counted),
+        read: numbered.report().clone(),
+        was_stopped: stop.is_set(),
+    })
+}
+
+type Tallies = Vec<Arc<Mutex<Tally>>>;
+
+fn seats(
+    plan: &Plan,
+    sample: &Arc<Sample>,
+    footprint_bytes: u64,
+    warmup: u64,
+) -> Result<(Vec<Seat>, Tallies), SimulateError> {
+    let (mut seats, mut tallies) = (Vec::new(), Vec::new());
+    for named in &plan.policies {
+        let policy = named.exact().expect("flash caches were refused");
+        for size in &plan.sizes {
+            let size_bytes = size.bytes(footprint_bytes)?;
+            let tally = Arc::new(Mutex::new(Tally::new(sample)));
+            let watched = Watched::new(policy, size_bytes, &plan.settings, sample, &tally, warmup);
+            seats.push(Seat::with(Box::new(watched), named, size_bytes, Warmup::Accesses(0)));
+            tallies.push(tally);
+        }
+    }
+    Ok((seats, tallies))
+}
+
+/// Who is in the sample, by their numbers there.
+struct Sample {
+    rate: f64,
+    is_hot: Vec<bool>,
+    /// Requests and bytes of the whole trace's objects that are not hot.
+    cold_requests: u64,
+    cold_bytes: u64,
+}
+
+/// Not in the sample.
+const OUT: u32 = u32::MAX;
+
+/// The accesses of a trace to objects in the sample, which are numbered anew.
+struct Chosen {
+    whole: Spool,
+    rate: f64,
+    seed: u64,
+    is_hot: Vec<bool>,
+    numbers: Vec<u32>,
+    sample: Sample,
+    batch: Batch,
+}
+
+impl Chosen {
+    fn of(mut whole: Spool, rate: f64, seed: u64, objects: usize) -> Result<Self, SimulateError> {
+        let mut batch = Batch::default();
+        let mut asked = vec![(0_u32, 0_u64); objects];
+        while whole.next(&mut batch)? {
+            for access in batch.accesses.iter().filter(|access| !access.is_removal) {
+                let (requests, bytes) = &mut asked[access.object as usize];
+                *requests = requests.saturating_add(1);
+                *bytes += u64::from(access.weight);
+            }
+        }
+        whole.rewind();
+        let is_hot = hottest(&asked);
+        let cold = || asked.iter().zip(&is_hot).filter(|(_, is_hot)| !**is_hot).map(|(asked, _)| asked);
+        let sample = Sample {
+            rate,
+            is_hot: Vec::new(),
+            cold_requests: cold().map(|(requests, _)| u64::from(*requests)).sum(),
+            cold_bytes: cold().map(|(_, bytes)| bytes).sum(),
+        };
+        Ok(Self { whole, rate, seed, is_hot, numbers: vec![OUT; objects], sample, batch })
+    }
+
+    /// The object's number in the sample, if it is there. Whoever comes first gets the next number.
+    fn number(&mut self, object: u32) -> Option<u32> {
+        let number = &mut self.numbers[object as usize];
+        if *number == OUT {
+            let is_hot = self.is_hot[object as usize];
+            let drawn = hash_of(u64::from(object) ^ self.seed.rotate_left(32));
+            if !is_hot && drawn as f64 >= self.rate * u64::MAX as f64 {
+                return None;
+            }
+            *number = self.sample.is_hot.len() as u32;
+            self.sample.is_hot.push(is_hot);
+        }
+        Some(*number)
+    }
+
+    fn into_sample(self) -> Sample {
+        self.sample
+    }
+}
+
+impl Batches for Chosen {
+    fn next(&mut self, batch: &mut Batch) -> Result<bool, SimulateError> {
+        batch.accesses.clear();
+        let mut all = std::mem::take(&mut self.batch);
+        while batch.accesses.is_empty() && self.whole.next(&mut all)? {
+            for access in &all.accesses {
+                let number = self.number(access.object);
+                batch.accesses.extend(number.map(|object| Access { object, ..*access }));
+            }
+        }
+        self.batch = all;
+        Ok(!batch.accesses.is_empty())
+    }
+}
+
+/// The objects that were asked for most often.
+fn hottest(asked: &[(u32, u64)]) -> Vec<bool> {
+    let count = (asked.len() / HOT_ONE_IN).max(HOT_AT_LEAST).min(asked.len());
+    let mut order: Vec<u32> = (0..asked.len() as u32).collect();
+    if count < order.len() {
+        order.select_nth_unstable_by_key(count, |object| {
+            std::cmp::Reverse((asked[*object as usize].0, *object))
+        });
+    }
+    let mut is_hot = vec![false; asked.len()];
+    order[..count].iter().for_each(|object| is_hot[*object as usize] = true);
+    is_hot
+}
+
+/// A simulation whose hits are tallied by object.
+struct Watched {
+    simulator: Box<dyn Simulator>,
+    sample: Arc<Sample>,
+    tally: Arc<Mutex<Tally>>,
+    /// Objects larger than this do not enter.
+    bytes_at_most: u64,
+    warmup: u64,
+    seen: u64,
+}
+
+impl Watched {
+    fn new(
+        policy: Policy,
+        size_bytes: u64,
+        settings: &Settings,
+        sample: &Arc<Sample>,
+        tally: &Arc<Mutex<Tally>>,
+        warmup: u64,
+    ) -> Self {
+        Self {
+            simulator: policy.simulator(size_bytes, &Settings { any_weight: true, ..*settings }),
+            sample: Arc::clone(sample),
+            tally: Arc::clone(tally),
+            bytes_at_most: policy.weight_at_most(size_bytes, settings),
+            warmup,
+            seen: 0,
+        }
+    }
+
+    /// The object stands for itself, or for as many as it was drawn from.
+    fn weighted(&self, access: &Access) -> Access {
+        let stands_for =
+            if self.sample.is_hot[access.object as usize] { 1.0 } else { 1.0 / self.sample.rate };
+        Access { weight: (f64::from(access.weight) * stands_for).round() as u32, ..*access }
+    }
+}
+
+impl Simulator for Watched {
+    fn run(&mut self, accesses: &[Access], next_uses: &[u64]) {
+        let tally = Arc::clone(&self.tally);
+        let mut tally = tally.lock();
+        for (place, access) in accesses.iter().enumerate() {
+            let before = self.simulator.counts().hits;
+            let mut weighted = self.weighted(access);
+            // What may not enter is not in to be removed; but it must be counted, for next uses are by number.
+            weighted.is_removal |= u64::from(access.weight) > self.bytes_at_most;
+            let next_use = next_uses.get(place..=place).unwrap_or(&[]);
+            self.simulator.run(&[weighted], next_use);
+            let is_hit = self.simulator.counts().hits > before;
+            self.seen += 1;
+            if !access.is_removal {
+                tally.count(access, is_hit, self.seen > self.warmup, &self.sample);
+            }
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        self.simulator.counts()
+    }
+
+    fn needs_future(&self) -> bool {
+        self.simulator.needs_future()
+    }
+}
+
+/// What each object of the sample was asked for, and hit.
+struct Tally {
+    objects: Vec<Asked>,
+    /// Requests for cold objects and their bytes, those that warmed up too.
+    cold: (f64, f64),
+}
+
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    requests: f64,
+    hits: f64,
+    bytes: f64,
+    hit_bytes: f64,
+}
+
+impl Tally {
+    fn new(sample: &Sample) -> Self {
+        Self { objects: vec![Asked::default(); sample.is_hot.len()], cold: (0.0, 0.0) }
+    }
+
+    fn count(&mut self, access: &Access, is_hit: bool, is_warm: bool, sample: &Sample) {
+        let asked = &mut self.objects[access.object as usize];
+        let (bytes, hit) = (f64::from(access.weight), f64::from(u8::from(is_hit)));
+        if !sample.is_hot[access.object as usize] {
+            self.cold = (self.cold.0 + 1.0, self.cold.1 + bytes);
+        }
+        if !is_warm {
+            return;
+        }
+        asked.requests += 1.0;
+        asked.hits += hit;
+        asked.bytes += bytes;
+        asked.hit_bytes += bytes * hit;
+    }
+
+    /// The row as it would be, had all been simulated.
+    fn estimate(&self, row: Row, sample: &Sample) -> Row {
+        // How many of the trace's requests each of the sample's stands for: the rate is that in the mean only.
+        let each = sample.cold_requests as f64 / self.cold.0;
+        let each_byte = sample.cold_bytes as f64 / self.cold.1;
+        let by_requests = self.whole(sample, each, |asked| (asked.requests, asked.hits));
+        let by_bytes = self.whole(sample, each_byte, |asked| (asked.bytes, asked.hit_bytes));
+        let counts = Counts {
+            requests: by_requests.all.round() as u64,
+            hits: by_requests.hit.round() as u64,
+            weight: by_bytes.all.round() as u64,
+            hit_weight: by_bytes.hit.round() as u64,
+            ..Counts::default()
+        };
+        let interval =
+            Interval { object_hit_ratio: by_requests.interval(), byte_hit_ratio: by_bytes.interval() };
+        Row { counts, interval: Some(interval), ..row }
+    }
+
+    /// Hot objects as they are, and cold ones as many times as each stands for.
+    fn whole(&self, sample: &Sample, stands_for: f64, of: fn(&Asked) -> (f64, f64)) -> Estimate {
+        let part = |hot: bool| {
+            let of_kind = self.objects.iter().zip(&sample.is_hot).filter(move |(_, is_hot)| **is_hot == hot);
+            of_kind.map(|(asked, _)| of(asked))
+        };
+        let sum = |hot| part(hot).fold((0.0, 0.0), |sum, (all, hit)| (sum.0 + all, sum.1 + hit));
+        let ((hot, hot_hit), (cold, cold_hit)) = (sum(true), sum(false));
+        if cold == 0.0 {
+            return Estimate { all: hot, hit: hot_hit, hit_error: 0.0 };
+        }
+        let ratio = cold_hit / cold;
+        let cold_counted = cold * stands_for;
+        let squares: f64 = part(false).map(|(all, hit)| (hit - ratio * all).powi(2)).sum();
+        let ratio_error = ((1.0 - sample.rate) * squares).sqrt() / cold;
+        Estimate {
+            all: hot + cold_counted,
+            hit: hot_hit + ratio * cold_counted,
+            hit_error: ratio_error * cold_counted,
+        }
+    }
+}
+
+struct Estimate {
+    all: f64,
+    hit: f64,
+    /// Standard error of the hits.
+    hit_error: f64,
+}
+
+impl Estimate {
+    fn interval(&self) -> (f64, f64) {
+        let at = |errors: f64| ((self.hit + errors * self.hit_error) / self.all).clamp(0.0, 1.0);
+        if self.all == 0.0 { (0.0, 1.0) } else { (at(-STANDARD_ERRORS), at(STANDARD_ERRORS)) }
+    }
+}

@@ -1,0 +1,153 @@
+//! Requests that fail: number 0, 1, 2 … of either device, once or for good, until a history passes untouched.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use device::{Completion, Counters, Device, ErrorKind, Geometry, IoError, Request};
+use flashwright_block::sets::Mode;
+use flashwright_block::volume::{Health, Volume, VolumeErrorKind};
+
+use crate::history::{Shape, Step, draw, read_all, take};
+use crate::ledger::Ledger;
+use crate::stage::{DISK_BYTES, Media, Stage, config};
+
+/// A device whose request `first` fails, and those after it too, if for good.
+pub struct Failing {
+    inner: Arc<dyn Device>,
+    requests: AtomicU64,
+    first: u64,
+    for_good: bool,
+}
+
+impl Failing {
+    pub fn new(inner: Arc<dyn Device>, first: u64, for_good: bool) -> Arc<Self> {
+        Arc::new(Self { inner, requests: AtomicU64::new(0), first, for_good })
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.requests.load(SeqCst) > self.first
+    }
+}
+
+impl Device for Failing {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        let number = self.requests.fetch_add(1, SeqCst);
+        if number == self.first || (self.for_good && number > self.first) {
+            return completion.complete(Err(IoError::new(ErrorKind::Medium, "injected")));
+        }
+        self.inner.submit(request, completion);
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Victim {
+    Flash,
+    Disk,
+}
+
+/// Plays a history through a device that fails, on and on whatever fails. True if nothing did.
+fn play_on(
+    media: &Media,
+    steps: &[Step],
+    victim: Victim,
+    first: u64,
+    for_good: bool,
+) -> Result<bool, String> {
+    let stage = Stage::new(media.duplicate());
+    let mut ledger = Ledger::new(DISK_BYTES);
+    let failing = match victim {
+        Victim::Flash => Failing::new(stage.flash.clone(), first, for_good),
+        Victim::Disk => Failing::new(stage.disk.clone(), first, for_good),
+    };
+    let opened = || {
+        let (mut flash, mut disk): (Arc<dyn Device>, Arc<dyn Device>) =
+            (stage.flash.clone(), stage.disk.clone());
+        match victim {
+            Victim::Flash => flash = failing.clone(),
+            Victim::Disk => disk = failing.clone(),
+        }
+        Volume::open(flash, disk, stage.timer())
+    };
+    pollster::block_on(async {
+        let volume = opened().await;
+        let mut errors = 0;
+        if let Ok((mut volume, _)) = volume {
+            for step in steps {
+                if matches!(step, Step::Reopen) {
+                    continue;
+                }
+                match take(&mut volume, &stage, &mut ledger, *step).await {
+                    Ok(told) => told.map_err(|wrong| format!("{step:?}: {wrong}"))?,
+                    Err(error) if failing.has_failed() => {
+                        errors += 1;
+                        let kinds = [VolumeErrorKind::Flash, VolumeErrorKind::Disk];
+                        if !kinds.contains(&error.kind()) {
+                            return Err(format!("{step:?}: {error} ({:?})", error.kind()));
+                        }
+                    }
+                    Err(error) => return Err(format!("{step:?} failed by itself: {error}")),
+                }
+            }
+            if errors == 0 && volume.stats().health != Health::Healthy && !failing.has_failed() {
+                return Err("ill without a reason".into());
+            }
+        } else if !failing.has_failed() {
+            return Err("opening failed by itself".into());
+        }
+        Ok(())
+    })?;
+    // The power goes too, and both devices are sound again.
+    let found = Stage::new(stage.crash(first));
+    pollster::block_on(async {
+        let (volume, _) = found.open().await.map_err(|error| format!("opening again: {error}"))?;
+        let bytes = read_all(&volume).await.map_err(|error| format!("reading: {error}"))?;
+        ledger.check_recovered(0, &bytes)?;
+        volume.clean().await.map_err(|error| format!("cleaning: {error}"))?;
+        let again = read_all(&volume).await.map_err(|error| format!("reading: {error}"))?;
+        if again == bytes { Ok(()) } else { Err("cleaning changed what was read".to_owned()) }
+    })?;
+    Ok(!failing.has_failed())
+}
+
+fn until_untouched(mode: Mode, victim: Victim, for_good: bool, seeds: std::ops::Range<u64>) {
+    let media = Media::created(&config(mode));
+    let shape = Shape { steps: 20, sectors: 300, longest: 24, with_trims: true };
+    for seed in seeds {
+        let steps = draw(&shape, seed);
+        for first in 0.. {
+            match play_on(&media, &steps, victim, first, for_good) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(wrong) => {
+                    panic!("{mode:?}, {victim:?}, seed {seed}, request {first}, for good {for_good}: {wrong}")
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flash_that_fails_once_or_for_good_is_told_and_keeps_what_it_promised() {
+    for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
+        for for_good in [false, true] {
+            until_untouched(mode, Victim::Flash, for_good, 0..4);
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_fails_once_or_for_good_is_told_and_keeps_what_it_promised() {
+    for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
+        for for_good in [false, true] {
+            until_untouched(mode, Victim::Disk, for_good, 0..4);
+        }
+    }
+}

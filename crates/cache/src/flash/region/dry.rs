@@ -1,0 +1,316 @@
+//! A region store without bytes: what hit ratio and how many writes a region policy comes to.
+//!
+//! The same policy, asked the same questions in the same order, over numbers instead of entries: a request costs tens of
+//! nanoseconds. What the store does in the background happens here at once after each request.
+
+use std::collections::VecDeque;
+
+use ::policy::simulate::{Access, Counts, Simulator};
+
+use super::config::{ConfigError, RegionConfig};
+use super::entry::{HEADER_BYTES, MAX_HITS};
+use super::index::MAX_WIDE_HITS;
+use super::layout::{Layout, RegionId, SizeHint};
+use super::policy::{Deeds, Needs, Placing, Rank, RegionPolicy, Resident, build};
+use super::{InsertionPoint, table};
+use crate::KeyHash;
+
+/// See the module.
+pub struct DryStore {
+    policy: Box<dyn RegionPolicy>,
+    needs: Needs,
+    layout: Layout,
+    packing: Packing,
+    /// Regions to keep clean.
+    clean_target: usize,
+    /// Of each object by its number.
+    index: Vec<Option<Held>>,
+    regions: Vec<Region>,
+    open: Vec<Option<RegionId>>,
+    clean: VecDeque<RegionId>,
+    sealed: VecDeque<RegionId>,
+    next_sequence: u64,
+    fruitless: u32,
+    counts: Counts,
+}
+
+/// What an object takes of a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packing {
+    /// Its own bytes.
+    Bare,
+    /// What the store takes: header, rounding to units, its line in the region's table. The object's bytes are key and value.
+    Entries,
+}
+
+/// Where an object is.
+#[derive(Clone, Copy)]
+struct Held {
+    region: RegionId,
+    slot: u32,
+    units: u32,
+    hits: u8,
+    rank: Rank,
+    bytes: u32,
+}
+
+#[derive(Default)]
+struct Region {
+    objects: Vec<u32>,
+    units: u32,
+    sequence: u64,
+    point: u8,
+}
+
+impl DryStore {
+    /// An empty store. Its configuration is that of a store; what concerns the device's blocks does not matter.
+    ///
+    /// # Errors
+    /// As [`RegionStore::create`](super::RegionStore::create).
+    pub fn new(config: &RegionConfig, packing: Packing) -> Result<Self, ConfigError> {
+        let checked = RegionConfig { max_write_bytes: config.region_bytes, ..config.clone() };
+        let geometry = device::Geometry {
+            capacity_bytes: config.offset_bytes + config.capacity_bytes,
+            block_bytes: 1,
+            max_io_bytes: config.region_bytes,
+            indirection_bytes: 1,
+            placement_handles: 0,
+            buffered: false,
+        };
+        let mut layout = checked.check(&geometry)?;
+        if packing == Packing::Bare {
+            layout.unit_bytes = 1;
+        }
+        let policy = build(config, &layout);
+        Ok(Self {
+            needs: policy.needs(),
+            policy,
+            packing,
+            clean_target: config.clean_regions as usize + super::store::reserve(config),
+            index: Vec::new(),
+            regions: (0..layout.region_count).map(|_| Region::default()).collect(),
+            open: vec![None; config.points()],
+            clean: (0..layout.region_count).map(RegionId).collect(),
+            sealed: VecDeque::new(),
+            next_sequence: 1,
+            fruitless: 0,
+            counts: Counts::default(),
+            layout,
+        })
+    }
+
+    /// Asks for an object, and puts it in if it is not there; whether it was.
+    pub fn request(&mut self, object: u32, bytes: u32) -> bool {
+        self.counts.requests += 1;
+        self.counts.weight += u64::from(bytes);
+        let hit = self.read(object);
+        if hit {
+            self.counts.hits += 1;
+            self.counts.hit_weight += u64::from(bytes);
+        } else {
+            self.insert(object, bytes);
+        }
+        hit
+    }
+
+    /// Reads an object; whether it was there.
+    pub fn read(&mut self, object: u32) -> bool {
+        let most_hits = if self.needs.items { MAX_WIDE_HITS } else { MAX_HITS };
+        let Some(held) = self.index.get_mut(object as usize).and_then(Option::as_mut) else { return false };
+        held.hits = held.hits.saturating_add(1).min(most_hits);
+        if self.needs.hits {
+            let item = held.resident();
+            if let Some(raise) = self.policy.hit(&item) {
+                held.rank = raise.rank;
+                self.policy.raised(&item, raise);
+            }
+        }
+        true
+    }
+
+    /// Takes an object out.
+    pub fn remove(&mut self, object: u32) {
+        if let Some(held) = self.index.get_mut(object as usize).and_then(Option::take)
+            && self.needs.items
+        {
+            self.policy.left(&held.resident());
+        }
+    }
+
+    /// Puts an object in; nothing happens to one that is larger than a region holds.
+    pub fn insert(&mut self, object: u32, bytes: u32) {
+        let units = self.units(bytes);
+        if !self.fits(&Region::default(), units) {
+            return;
+        }
+        if object as usize >= self.index.len() {
+            self.index.resize(object as usize + 1, None);
+        }
+        let placing = if self.needs.items { self.policy.arrival(hinted(units)) } else { Placing::LOWEST };
+        let point = self.point(placing);
+        let region = self.room_at(point, units).expect("regions are clean between requests");
+        self.counts.inserts += 1;
+        self.counts.insert_weight += u64::from(bytes);
+        let new = Held { region, slot: 0, units, hits: 0, rank: Rank::NONE, bytes };
+        self.put(object, placing, new);
+        self.settle();
+    }
+
+    fn put(&mut self, object: u32, placing: Placing, mut new: Held) {
+        let region = &mut self.regions[new.region.0 as usize];
+        new.slot = u32::try_from(region.objects.len()).expect("a region has less than 2^32 entries");
+        region.objects.push(object);
+        region.units += new.units;
+        self.counts.written_weight += u64::from(new.bytes);
+        if self.needs.items {
+            new.rank =
+                self.policy.enter(new.region, InsertionPoint(region.point), placing, hinted(new.units));
+        }
+        if let Some(before) = self.index[object as usize].replace(new)
+            && self.needs.items
+        {
+            self.policy.left(&before.resident());
+        }
+    }
+
+    /// A region that is open at the point and has room. The one that was open is closed if it has none.
+    fn room_at(&mut self, point: u8, units: u32) -> Option<RegionId> {
+        let at = usize::from(point);
+        if let Some(region) = self.open[at] {
+            if self.fits(&self.regions[region.0 as usize], units) {
+                return Some(region);
+            }
+            self.sealed.push_back(region);
+            self.open[at] = None;
+        }
+        let region = self.clean.pop_front()?;
+        self.regions[region.0 as usize] = Region { sequence: self.next_sequence, point, ..Region::default() };
+        self.next_sequence += 1;
+        self.open[at] = Some(region);
+        Some(region)
+    }
+
+    /// What the store does in the background: full regions are written, others reclaimed for those to come.
+    fn settle(&mut self) {
+        self.flush();
+        while self.clean.len() < self.clean_target
+            && let Some(region) = self.policy.victim()
+        {
+            self.reclaim(region);
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        while let Some(region) = self.sealed.pop_front() {
+            let point = self.regions[region.0 as usize].point;
+            self.policy.written(region, InsertionPoint(point));
+        }
+    }
+
+    fn reclaim(&mut self, region: RegionId) {
+        let Region { objects, sequence, .. } = std::mem::take(&mut self.regions[region.0 as usize]);
+        let most_units = self.layout.units_per_region() * super::reclaim::MOST_KEPT_EIGHTHS / 8;
+        let unlimited = self.needs.items && self.fruitless < self.layout.region_count;
+        let (mut kept, mut kept_units) = (Vec::new(), 0);
+        for (&object, slot) in objects.iter().zip(0_u32..) {
+            let Some(held) = self.index[object as usize].filter(|held| held.is_at(region, slot)) else {
+                continue;
+            };
+            let hash = KeyHash::of(&object.to_le_bytes());
+            let keep = self.policy.survives(&held.resident(), hash, sequence.rotate_left(32));
+            let fits = unlimited || kept_units + u64::from(held.units) <= most_units;
+            match keep.filter(|_| fits) {
+                Some(placing) => {
+                    kept_units += u64::from(held.units);
+                    kept.push((object, slot, placing));
+                }
+                None => self.remove(object),
+            }
+        }
+        self.fruitless = if kept_units > most_units { self.fruitless + 1 } else { 0 };
+        for (object, slot, placing) in kept {
+            self.again(object, placing, region, slot);
+        }
+        self.clean.push_back(region);
+    }
+
+    fn again(&mut self, object: u32, placing: Placing, region: RegionId, slot: u32) {
+        let held = self.index[object as usize].filter(|held| held.is_at(region, slot));
+        let held = held.expect("nothing happens during a reclaim");
+        let point = self.point(placing);
+        let room = self.room_at(point, held.units).or_else(|| {
+            self.flush();
+            self.room_beside(held.units)
+        });
+        match room {
+            Some(region) => {
+                let hits = if self.needs.items { held.hits } else { 0 };
+                self.put(object, placing, Held { region, hits, rank: Rank::NONE, ..held });
+            }
+            None => self.remove(object),
+        }
+    }
+
+    fn room_beside(&self, units: u32) -> Option<RegionId> {
+        let has_room = |region: &RegionId| self.fits(&self.regions[region.0 as usize], units);
+        self.open.iter().flatten().copied().find(has_room)
+    }
+
+    fn point(&self, placing: Placing) -> u8 {
+        placing.level.min(u8::try_from(self.open.len() - 1).expect("few points"))
+    }
+
+    fn units(&self, bytes: u32) -> u32 {
+        match self.packing {
+            Packing::Bare => bytes,
+            Packing::Entries => self.layout.units(HEADER_BYTES + bytes as usize),
+        }
+    }
+
+    fn fits(&self, region: &Region, units: u32) -> bool {
+        let end = (u64::from(region.units) + u64::from(units)) * u64::from(self.layout.unit_bytes);
+        let table_bytes = match self.packing {
+            Packing::Bare => 0,
+            Packing::Entries => table::table_bytes(region.objects.len() + 1) as u64,
+        };
+        end + table_bytes <= u64::from(self.layout.region_bytes)
+    }
+
+    /// What the policy did.
+    #[must_use]
+    pub fn deeds(&self) -> Deeds {
+        self.policy.deeds()
+    }
+}
+
+impl Held {
+    fn resident(&self) -> Resident {
+        Resident { region: self.region, rank: self.rank, hits: self.hits, units: hinted(self.units) }
+    }
+
+    fn is_at(&self, region: RegionId, slot: u32) -> bool {
+        self.region == region && self.slot == slot
+    }
+}
+
+/// Units as the store's index knows them.
+fn hinted(units: u32) -> u32 {
+    SizeHint::of_units(units).units()
+}
+
+impl Simulator for DryStore {
+    fn run(&mut self, accesses: &[Access], _next_uses: &[u64]) {
+        for access in accesses {
+            if access.is_removal {
+                self.remove(access.object);
+            } else {
+                self.request(access.object, access.weight);
+            }
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+}

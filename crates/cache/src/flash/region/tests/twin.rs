@@ -1,0 +1,80 @@
+//! The store beside the same policies over numbers alone: they hit and miss the same requests, one by one.
+
+use device::MemoryDevice;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+
+const KEY_BYTES: usize = 8;
+
+fn assert_twins(config: &RegionConfig) {
+    let device = Arc::new(MemoryDevice::with_block_bytes(config.capacity_bytes, 4096));
+    let store = open(device, config.clone());
+    let mut twin = DryStore::new(config, Packing::Entries).unwrap();
+    let mut random = StdRng::seed_from_u64(5);
+    let mut hits = 0;
+    for step in 0..12_000 {
+        let key =
+            u64::from(random.random_range(0..1_000_u32)).min(u64::from(random.random_range(0..1_000_u32)));
+        let bytes = value(key, 0);
+        let weight = (KEY_BYTES + bytes.len()) as u32;
+        match random.random_range(0..20) {
+            0 => {
+                twin.remove(key as u32);
+                forget(&store, key);
+            }
+            1 => {
+                twin.insert(key as u32, weight);
+                put(&store, &key.to_le_bytes(), &bytes, 0);
+            }
+            _ => {
+                let found = get(&store, key).found().is_some();
+                assert_eq!(twin.request(key as u32, weight), found, "step {step} key {key}");
+                hits += u32::from(found);
+                if !found {
+                    put(&store, &key.to_le_bytes(), &bytes, 0);
+                }
+            }
+        }
+        work_until_idle(&store);
+    }
+    assert!(hits > 3_000, "{hits} hits");
+    let stats = store.stats();
+    let moved = stats.reinserted_bytes + stats.inserted_bytes;
+    assert_eq!(written_bytes(&twin), moved, "written, {stats:?}");
+    let deeds = twin.deeds();
+    assert_eq!((stats.raises, stats.regions_deferred), (deeds.raises, deeds.deferrals));
+    assert_eq!((stats.cold_victims, stats.compactions), (deeds.cold_victims, deeds.compactions));
+}
+
+fn written_bytes(twin: &DryStore) -> u64 {
+    ::policy::simulate::Simulator::counts(twin).written_weight
+}
+
+#[test]
+fn regions_hit_as_their_twin() {
+    assert_twins(&small());
+    assert_twins(&RegionConfig { order: OrderConfig::Lru, ..small() });
+    assert_twins(&blockcache());
+}
+
+#[test]
+fn reinsertion_hits_as_its_twin() {
+    let reinsertion = Reinsertion::Hits { at_least: 1 };
+    assert_twins(&RegionConfig { reinsertion, ..small() });
+    let shares = vec![2, 1, 1];
+    let order = OrderConfig::SegmentedFifo { shares };
+    assert_twins(&RegionConfig { order, reinsertion, buffers: 8, ..small() });
+}
+
+#[test]
+fn a_queue_of_items_hits_as_its_twin() {
+    let roomy = |config: RegionConfig| RegionConfig { buffers: 20, ..config };
+    assert_twins(&roomy(ripq(|_| {})));
+    assert_twins(&roomy(ripq(|config| {
+        *config = RipqConfig { sections: 3, ..RipqConfig::plain(Caching::Lru) }
+    })));
+    assert_twins(&roomy(ripq(|config| config.caching = Caching::GDSF)));
+    assert_twins(&roomy(ripq(|config| config.single_point = true)));
+}

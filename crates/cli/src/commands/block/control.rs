@@ -1,0 +1,228 @@
+//! How `status`, `set` and `flush` reach a server: a socket beside its own.
+//!
+//! A client sends one line: `status`, `set KEY=VALUE …` or `flush`. It is answered with lines of JSON, of which the last
+//! has `done`, or `error` with the reason. Whoever may open the socket may do all of it: it is made for its owner alone.
+
+use std::fs::Permissions;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use block::nbd::Server;
+use block::volume::{Recovery, Volume};
+use clap::Args;
+use device::{Clock, SystemClock};
+use serde_json::{Value, json};
+
+use super::{figures, knobs};
+
+/// How often a flush tells how far it is.
+const TELL: Duration = Duration::from_millis(500);
+
+/// Which server.
+#[derive(Debug, Args)]
+pub struct Target {
+    /// The socket that the server listens at
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// The TCP address that the server listens at
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "socket")]
+    pub listen: Option<std::net::SocketAddr>,
+    /// The server's control socket, where it was given one
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "listen"])]
+    pub control: Option<PathBuf>,
+}
+
+impl Target {
+    /// The control socket, if any server was named.
+    pub fn path(&self) -> Option<PathBuf> {
+        let of_socket = || self.socket.as_deref().map(beside);
+        self.control.clone().or_else(of_socket).or_else(|| self.listen.map(|address| of_port(address.port())))
+    }
+}
+
+/// The control socket of a server that listens at the socket `path`.
+pub fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".control");
+    name.into()
+}
+
+/// The control socket of a server that listens at a TCP port.
+pub fn of_port(port: u16) -> PathBuf {
+    let directory = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    directory.join(format!("flashwright-{port}.control"))
+}
+
+/// Asks the server at `path`; every line of its answer but the last goes to `told`.
+pub fn ask(path: &Path, request: &str, mut told: impl FnMut(&Value)) -> Result<Value, String> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            format!("no server listens at {}", path.display())
+        }
+        _ => format!("{}: {error}", path.display()),
+    };
+    let mut stream = UnixStream::connect(path).map_err(failed)?;
+    writeln!(stream, "{request}").map_err(failed)?;
+    for line in BufReader::new(stream).lines() {
+        let line = line.map_err(failed)?;
+        let value: Value =
+            serde_json::from_str(&line).map_err(|error| format!("{}: {error}", path.display()))?;
+        if let Some(error) = value.get("error") {
+            return Err(error.as_str().map_or_else(|| error.to_string(), str::to_owned));
+        }
+        if value.get("done").is_some() {
+            return Ok(value);
+        }
+        told(&value);
+    }
+    Err(format!("the server at {} went away", path.display()))
+}
+
+/// What a control socket serves.
+pub struct Service {
+    volume: Volume,
+    recovery: Recovery,
+    server: Arc<Server>,
+    started_ns: u64,
+}
+
+impl Service {
+    pub fn new(volume: Volume, recovery: Recovery, server: Arc<Server>) -> Arc<Self> {
+        Arc::new(Self { volume, recovery, server, started_ns: SystemClock.monotonic_ns() })
+    }
+}
+
+/// A control socket at work; dropped, it is gone.
+pub struct Listening {
+    path: PathBuf,
+    closing: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Listens at `path`.
+pub fn listen(path: &Path, service: Arc<Service>) -> io::Result<Listening> {
+    if UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        // A server that was killed left it behind.
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    let closing = Arc::new(AtomicBool::new(false));
+    let closed = Arc::clone(&closing);
+    let accept = move || {
+        for stream in listener.incoming().flatten() {
+            if closed.load(Ordering::Acquire) {
+                return;
+            }
+            let service = Arc::clone(&service);
+            let thread = std::thread::Builder::new().name("block-control".into());
+            // Without a thread the client finds the connection closed, and says so.
+            let _ = thread.spawn(move || service.answer(&stream));
+        }
+    };
+    let thread = std::thread::Builder::new().name("block-control".into()).spawn(accept)?;
+    Ok(Listening { path: path.into(), closing, thread: Some(thread) })
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.closing.store(true, Ordering::Release);
+        // The thread waits for somebody to come.
+        if UnixStream::connect(&self.path).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Service {
+    /// One request. A client that has gone misses the answer, and what it asked for is done all the same.
+    fn answer(&self, stream: &UnixStream) {
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+        let mut line = String::new();
+        // Longer than any request is no request.
+        if BufReader::new(io::Read::take(stream, 4096)).read_line(&mut line).is_err() {
+            return;
+        }
+        let mut words = line.split_whitespace();
+        let answer = match words.next() {
+            Some("status") => Ok(self.status()),
+            Some("set") => self.set(words),
+            Some("flush") => self.flush(stream),
+            _ => Err(format!("{:?} is no request; there are status, set and flush", line.trim_end())),
+        };
+        let value = match answer {
+            Ok(mut value) => {
+                value["done"] = true.into();
+                value
+            }
+            Err(error) => json!({ "error": error }),
+        };
+        let _ = writeln!(&*stream, "{value}");
+    }
+
+    fn status(&self) -> Value {
+        let up_seconds = (SystemClock.monotonic_ns() - self.started_ns) as f64 / 1e9;
+        let mut value = figures::of_volume(&self.volume, &self.recovery);
+        value["serving"] = self.server.address().to_string().into();
+        value["up_seconds"] = up_seconds.into();
+        value["connections"] = figures::of_connections(&self.server);
+        value
+    }
+
+    fn set<'a>(&self, assignments: impl Iterator<Item = &'a str>) -> Result<Value, String> {
+        set(&self.volume, assignments)
+    }
+
+    /// Cleans everything, and tells now and then how much is left.
+    fn flush(&self, stream: &UnixStream) -> Result<Value, String> {
+        flush(&self.volume, |progress| {
+            let _ = writeln!(&*stream, "{progress}");
+        })
+    }
+}
+
+/// Changes settings of an open volume, all or none.
+pub fn set<'a>(volume: &Volume, assignments: impl Iterator<Item = &'a str>) -> Result<Value, String> {
+    let mut tuning = volume.superblock().tuning;
+    for assignment in assignments {
+        knobs::apply(&mut tuning, assignment)?;
+    }
+    pollster::block_on(volume.set_tuning(tuning)).map_err(|error| error.to_string())?;
+    Ok(json!({ "tuning": figures::of_tuning(&tuning) }))
+}
+
+/// Brings everything dirty of an open volume to the disk; `tell` hears now and then how much is left, and for how long.
+pub fn flush(volume: &Volume, mut tell: impl FnMut(&Value)) -> Result<Value, String> {
+    let (started_ns, dirty_before) = (SystemClock.monotonic_ns(), volume.stats().dirty_blocks);
+    let (sender, ended) = channel();
+    let cleaned = volume.clone();
+    let thread = std::thread::Builder::new().name("block-flush".into());
+    let thread = thread.spawn(move || sender.send(pollster::block_on(cleaned.clean())));
+    thread.map_err(|error| format!("no thread to be had: {error}"))?;
+    loop {
+        match ended.recv_timeout(TELL) {
+            Ok(Ok(())) => break,
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(RecvTimeoutError::Disconnected) => return Err("the flush broke off".into()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let left = volume.stats().dirty_blocks;
+        let passed_seconds = (SystemClock.monotonic_ns() - started_ns) as f64 / 1e9;
+        let done = dirty_before.saturating_sub(left);
+        let seconds_left = (done > 0).then(|| passed_seconds * left as f64 / done as f64);
+        tell(&json!({ "dirty_blocks": left, "seconds_left": seconds_left }));
+    }
+    let seconds = (SystemClock.monotonic_ns() - started_ns) as f64 / 1e9;
+    let left = volume.stats().dirty_blocks;
+    Ok(json!({ "dirty_blocks_before": dirty_before, "dirty_blocks": left, "seconds": seconds }))
+}

@@ -1,0 +1,198 @@
+//! `flashwright block create`.
+
+use std::fmt::Write as _;
+use std::hash::{BuildHasher, RandomState};
+use std::process::ExitCode;
+
+use block::sets::{Placement, Preset};
+use block::volume::{Superblock, Volume, VolumeConfig, VolumeErrorKind};
+use clap::Args;
+use device::open::parse_size;
+use serde_json::{Value, json};
+
+use super::devices::{Devices, confirm, make_file};
+use super::knobs;
+use crate::output::{Common, Finding};
+
+/// The command line of `block create`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    devices: Devices,
+    /// What happens to writes: write-back, write-through, write-around or write-only
+    #[arg(long, default_value = "write-back")]
+    mode: String,
+    /// Who leaves a set: fifo, lru or lru2q; that of the preset if not given
+    #[arg(long)]
+    policy: Option<String>,
+    /// Settings to start from: v2 or v3, as Flashcache 2 and 3 shipped
+    #[arg(long, default_value = "v3")]
+    preset: String,
+    /// Bytes of a block, a power of two from 4KiB to 64KiB
+    #[arg(long, value_name = "SIZE", default_value = "4KiB")]
+    block_size: String,
+    /// Blocks of a set, a power of two
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    associativity: u32,
+    /// How runs of the disk are dealt out to sets: linear, hashed or permuted; that of the preset if not given
+    #[arg(long)]
+    placement: Option<String>,
+    /// Bytes of disk that stay together in a set
+    #[arg(long, value_name = "SIZE", default_value = "64KiB")]
+    run_size: String,
+    /// Keep a checksum of every cached block in memory and check it at every read
+    #[arg(long)]
+    checksums: bool,
+    /// Bring dirty blocks to the disk in the order of flushes: without the flash, the disk is old but consistent
+    #[arg(long)]
+    ordered: bool,
+    /// More settings, as of `block set`
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+    /// Make the flash a file of this size, if it is not there
+    #[arg(long, value_name = "SIZE")]
+    flash_size: Option<String>,
+    /// Make the disk a file of this size, if it is not there
+    #[arg(long, value_name = "SIZE")]
+    disk_size: Option<String>,
+    /// Make a new cache even where one is, dirty or not
+    #[arg(long)]
+    force: bool,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs `block create`.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let config = json!({ "flash": arguments.devices.flash, "disk": arguments.devices.disk });
+    arguments.common.conclude("block create", &config, create(arguments))
+}
+
+fn create(arguments: &Arguments) -> Result<Finding, String> {
+    let mut config = volume_config(arguments)?;
+    let devices = &arguments.devices;
+    make_file("--flash-size", &devices.flash, arguments.flash_size.as_deref())?;
+    make_file("--disk-size", &devices.disk, arguments.disk_size.as_deref())?;
+    config.disk_label = label(&devices.disk);
+    let [flash, disk] = devices.open()?;
+    let there = pollster::block_on(Volume::identify(&flash));
+    refuse_another(arguments, there.as_ref().map_err(block::volume::VolumeError::kind))?;
+    let size = flash.geometry().capacity_bytes;
+    confirm(arguments.yes, &format!("Everything on {} ({size} bytes) will be lost.", devices.flash))?;
+    let uuid = random_uuid();
+    let made = pollster::block_on(Volume::create(&flash, &disk, &config, uuid));
+    let made = made.map_err(|error| format!("--flash {} --disk {}: {error}", devices.flash, devices.disk))?;
+    Ok(Finding { result: told(&made), text: words(arguments, &made), failures: Vec::new() })
+}
+
+fn refuse_another(arguments: &Arguments, there: Result<&Superblock, VolumeErrorKind>) -> Result<(), String> {
+    let flash = &arguments.devices.flash;
+    let forced = arguments.force;
+    match there {
+        Ok(there) if !forced => Err(format!(
+            "--flash {flash}: is the cache {:032x} already, perhaps with data that the disk does not have; \
+             `block destroy` it first, or say --force",
+            there.uuid
+        )),
+        Err(kind @ (VolumeErrorKind::NewerFormat | VolumeErrorKind::Damaged)) if !forced => Err(format!(
+            "--flash {flash}: there is a cache that cannot be read ({kind:?}); say --force to lose it"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn volume_config(arguments: &Arguments) -> Result<VolumeConfig, String> {
+    let preset = match arguments.preset.as_str() {
+        "v2" => Preset::V2,
+        "v3" => Preset::V3,
+        other => return Err(format!("--preset: {}", knobs::one_of(other, "preset", &["v2", "v3"]))),
+    };
+    let base = VolumeConfig::preset(preset);
+    let mut tuning = base.tuning;
+    tuning.mode = knobs::parse_mode(&arguments.mode).map_err(|why| format!("--mode: {why}"))?;
+    if let Some(policy) = &arguments.policy {
+        tuning.policy =
+            knobs::parse_policy(policy, tuning.policy).map_err(|why| format!("--policy: {why}"))?;
+    }
+    for setting in &arguments.settings {
+        knobs::apply(&mut tuning, setting).map_err(|why| format!("--set {why}"))?;
+    }
+    Ok(VolumeConfig {
+        block_bytes: bytes("--block-size", &arguments.block_size)?,
+        ways: arguments.associativity,
+        placement: placement(arguments, base.placement)?,
+        tuning,
+        checksums: arguments.checksums,
+        ordered: arguments.ordered,
+        ..base
+    })
+}
+
+fn placement(arguments: &Arguments, preset: Placement) -> Result<Placement, String> {
+    let run_bytes = bytes("--run-size", &arguments.run_size)?;
+    match arguments.placement.as_deref() {
+        None => Ok(preset),
+        Some("linear") => Ok(Placement::Linear),
+        Some("hashed") => Ok(Placement::Hashed { run_bytes }),
+        Some("permuted") => Ok(Placement::Permuted { run_bytes }),
+        Some(other) => {
+            let names = ["linear", "hashed", "permuted"];
+            Err(format!("--placement: {}", knobs::one_of(other, "placement", &names)))
+        }
+    }
+}
+
+fn bytes(flag: &str, text: &str) -> Result<u32, String> {
+    let size = parse_size(text).map_err(|error| format!("{flag}: {error}"))?;
+    u32::try_from(size).map_err(|_| format!("{flag} {text}: is too large"))
+}
+
+/// What the disk is called, for messages: the end of it where it is long.
+fn label(disk: &str) -> String {
+    let most = block::volume::superblock::LABEL_BYTES;
+    let absolute =
+        std::fs::canonicalize(disk).map_or_else(|_| disk.into(), |path| path.display().to_string());
+    let start = (absolute.len().saturating_sub(most)..).find(|&at| absolute.is_char_boundary(at));
+    absolute[start.unwrap_or(absolute.len())..].into()
+}
+
+/// The system's randomness, as it seeds every hash map.
+fn random_uuid() -> u128 {
+    let half = || u128::from(RandomState::new().hash_one(std::process::id()));
+    half() << 64 | half()
+}
+
+fn told(made: &Superblock) -> Value {
+    json!({
+        "world": "real",
+        "uuid": format!("{:032x}", made.uuid),
+        "block_bytes": made.layout.block_bytes,
+        "ways": made.layout.ways,
+        "sets": made.layout.sets,
+        "capacity_blocks": made.layout.slots(),
+        "mode": knobs::mode_name(made.tuning.mode),
+    })
+}
+
+fn words(arguments: &Arguments, made: &Superblock) -> String {
+    let Devices { flash, disk, .. } = &arguments.devices;
+    let layout = &made.layout;
+    let cached = u64::from(layout.slots()) * u64::from(layout.block_bytes);
+    let mut text = String::new();
+    let _ = writeln!(text, "made the cache {:032x} on {flash} for {disk}", made.uuid);
+    let _ = writeln!(
+        text,
+        "{} of {} bytes hold cached blocks: {} sets of {} blocks of {} bytes, {}",
+        cached,
+        layout.end(),
+        layout.sets,
+        layout.ways,
+        layout.block_bytes,
+        knobs::mode_name(made.tuning.mode),
+    );
+    let _ = writeln!(text, "serve it: flashwright block serve --flash {flash} --disk {disk} --socket PATH");
+    text
+}

@@ -1,0 +1,90 @@
+//! `flashwright block destroy`.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use block::volume::Volume;
+use clap::Args;
+use device::timer::SystemTimer;
+use device::{Device, IoBuffer, PlacementHandle, Request};
+use serde_json::json;
+
+use super::devices::{Devices, confirm};
+use crate::output::{Common, Finding};
+
+/// The command line of `block destroy`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    devices: Devices,
+    /// Even if blocks are newer on flash than on disk, or nobody can tell: they are lost
+    #[arg(long)]
+    force: bool,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs `block destroy`.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let Devices { flash, disk, .. } = &arguments.devices;
+    let config = json!({ "flash": flash, "disk": disk, "force": arguments.force });
+    arguments.common.conclude("block destroy", &config, destroy(arguments))
+}
+
+fn destroy(arguments: &Arguments) -> Result<Finding, String> {
+    let name = &arguments.devices.flash;
+    let [flash, disk] = arguments.devices.open()?;
+    let superblock = pollster::block_on(Volume::identify(&flash));
+    // What must be overwritten: all that could be taken for a volume.
+    let until = match (&superblock, arguments.force) {
+        (Ok(superblock), _) => superblock.layout.pages_offset(),
+        (Err(_), true) => flash.geometry().capacity_bytes.min(BLIND_BYTES),
+        (Err(error), false) => {
+            return Err(format!("--flash {name}: {error}; --force overwrites it all the same"));
+        }
+    };
+    let dirty_blocks = pollster::block_on(count_dirty(&flash, &disk));
+    let lost = match (&dirty_blocks, arguments.force) {
+        (Ok(0), _) => String::new(),
+        (Ok(dirty), false) => {
+            return Err(format!(
+                "--flash {name}: {dirty} blocks are newer here than on the disk; \
+                 `flashwright block flush` brings them there, --force loses them"
+            ));
+        }
+        (Err(error), false) => return Err(format!("--flash {name}: {error}; --force loses what is there")),
+        (Ok(dirty), true) => format!(" {dirty} blocks that the disk does not have will be lost."),
+        (Err(_), true) => " What the disk does not have will be lost.".into(),
+    };
+    confirm(arguments.yes, &format!("The cache on {name} will be gone.{lost}"))?;
+    pollster::block_on(overwrite(&flash, until)).map_err(|error| format!("--flash {name}: {error}"))?;
+    let text = format!("{name} is no cache any more; {} is used alone from now on\n", arguments.devices.disk);
+    let result = json!({ "world": "real", "dirty_blocks_lost": dirty_blocks.ok() });
+    Ok(Finding { result, text, failures: Vec::new() })
+}
+
+/// Overwritten where nobody can tell how far the volume's own structures reach: its superblocks and more.
+const BLIND_BYTES: u64 = 1 << 20;
+
+async fn count_dirty(flash: &Arc<dyn Device>, disk: &Arc<dyn Device>) -> Result<u64, String> {
+    let timer = Arc::new(SystemTimer::default());
+    let opened = Volume::open(Arc::clone(flash), Arc::clone(disk), timer).await;
+    let (volume, _) = opened.map_err(|error| error.to_string())?;
+    let dirty = volume.stats().dirty_blocks;
+    volume.close().await.map_err(|error| error.to_string())?;
+    Ok(dirty)
+}
+
+async fn overwrite(flash: &Arc<dyn Device>, until: u64) -> Result<(), device::IoError> {
+    let zeros: device::IoSlice = IoBuffer::zeroed(1 << 20).into();
+    let mut at = 0;
+    while at < until {
+        let len = (until - at).min(zeros.len() as u64);
+        flash.write(at, zeros.part(0..len as usize), PlacementHandle::DEFAULT).await?;
+        at += len;
+    }
+    flash.start(Request::Flush).await.map(drop)
+}

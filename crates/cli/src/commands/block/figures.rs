@@ -1,0 +1,163 @@
+//! A volume's figures by their stable names, and how they are told: as text, as JSON, to Prometheus. Names are
+//! Flashcache's where it had the figure.
+
+use std::fmt::Write as _;
+
+use block::nbd::Server;
+use block::sets::Tuning;
+use block::volume::{Health, IoCounts, Recovery, Stats, Superblock, Volume};
+use serde_json::{Map, Value, json};
+
+use super::knobs::KNOBS;
+
+/// Everything about an open volume.
+pub fn of_volume(volume: &Volume, recovery: &Recovery) -> Value {
+    let (superblock, stats) = (volume.superblock(), volume.stats());
+    let mut value = of_superblock(&superblock);
+    value["world"] = "real".into();
+    value["state"] = of_state(&stats);
+    value["counters"] = of_counters(&stats);
+    value["recovery"] = json!({
+        "was_clean": recovery.was_clean,
+        "blocks": recovery.blocks,
+        "dirty_blocks": recovery.dirty_blocks,
+        "journal_blocks": recovery.journal_blocks,
+        "commits": recovery.commits,
+        "rolled_back": recovery.rolled_back,
+        "dropped_blocks": recovery.dropped_blocks,
+    });
+    value
+}
+
+/// What a superblock says.
+pub fn of_superblock(superblock: &Superblock) -> Value {
+    let layout = &superblock.layout;
+    json!({
+        "volume": {
+            "uuid": format!("{:032x}", superblock.uuid),
+            "disk_bytes": superblock.disk.bytes,
+            "disk_label": superblock.disk.label,
+            "block_bytes": layout.block_bytes,
+            "sets": layout.sets,
+            "ways": layout.ways,
+            "placement": format!("{:?}", superblock.placement),
+            "checksums": superblock.checksums,
+            "ordered": superblock.ordered,
+        },
+        "tuning": of_tuning(&superblock.tuning),
+    })
+}
+
+/// Settings by their names.
+pub fn of_tuning(tuning: &Tuning) -> Value {
+    let values = KNOBS.iter().map(|knob| (knob.name.to_owned(), Value::from((knob.get)(tuning))));
+    Value::Object(values.collect())
+}
+
+fn of_state(stats: &Stats) -> Value {
+    json!({
+        "health": match stats.health {
+            Health::Healthy => "healthy",
+            Health::FlashFailed => "flash-failed",
+            Health::Closed => "closed",
+        },
+        "capacity_blocks": stats.capacity_blocks,
+        "held_blocks": stats.held_blocks,
+        "dirty_blocks": stats.dirty_blocks,
+        "memory_bytes": stats.memory_bytes,
+        "journal_used_blocks": stats.journal_used_blocks,
+        "journal_blocks": stats.journal_blocks,
+    })
+}
+
+fn of_counters(stats: &Stats) -> Value {
+    let counters = &stats.counters;
+    let mut all: Map<String, Value> =
+        counters.named().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+    for (name, percent) in [
+        ("read_hit_percent", counters.read_hit_percent()),
+        ("write_hit_percent", counters.write_hit_percent()),
+        ("dirty_write_hit_percent", counters.dirty_write_hit_percent()),
+    ] {
+        all.insert(name.into(), percent.into());
+    }
+    for (name, count) in of_io(&stats.io) {
+        all.insert(name.into(), count.into());
+    }
+    Value::Object(all)
+}
+
+fn of_io(io: &IoCounts) -> [(&'static str, u64); 14] {
+    [
+        ("metadata_dirties", io.metadata_dirties),
+        ("metadata_cleans", io.metadata_cleans),
+        ("metadata_batch", io.metadata_batch),
+        ("metadata_ssd_writes", io.metadata_ssd_writes),
+        ("commits", io.commits),
+        ("checkpoints", io.checkpoints),
+        ("ssd_flushes", io.ssd_flushes),
+        ("disk_flushes", io.disk_flushes),
+        ("client_flushes", io.client_flushes),
+        ("disk_read_errors", io.disk_read_errors),
+        ("disk_write_errors", io.disk_write_errors),
+        ("ssd_read_errors", io.ssd_read_errors),
+        ("ssd_write_errors", io.ssd_write_errors),
+        ("checksum_errors", io.checksum_errors),
+    ]
+}
+
+/// A server's connections.
+pub fn of_connections(server: &Server) -> Value {
+    let counts = server.counts();
+    json!({
+        "open": counts.open,
+        "accepted": counts.accepted,
+        "turned_away": counts.turned_away,
+        "dropped": counts.dropped,
+        "bytes_under_way": counts.bytes_under_way,
+        "last_dropped": server.last_dropped(),
+    })
+}
+
+/// For people: a heading a part, a line a figure.
+pub fn text(status: &Value) -> String {
+    let mut text = String::new();
+    if let Some(serving) = status["serving"].as_str() {
+        let _ = writeln!(text, "serving {serving}");
+    }
+    for part in ["volume", "tuning", "state", "counters", "connections", "recovery"] {
+        let Some(figures) = status[part].as_object() else { continue };
+        let _ = writeln!(text, "{part}");
+        for (name, value) in figures {
+            let shown = match value {
+                Value::String(words) => words.clone(),
+                Value::Number(number) if number.is_f64() => format!("{:.1}", number.as_f64().unwrap_or(0.0)),
+                Value::Null => continue,
+                value => value.to_string(),
+            };
+            let _ = writeln!(text, "  {name:<28} {shown}");
+        }
+    }
+    text
+}
+
+/// For Prometheus, in its text format.
+pub fn prometheus(status: &Value) -> String {
+    let uuid = status["volume"]["uuid"].as_str().unwrap_or_default();
+    let mut text = String::new();
+    for (part, prefix) in [("state", ""), ("counters", ""), ("connections", "connections_")] {
+        let Some(figures) = status[part].as_object() else { continue };
+        for (name, value) in figures {
+            let is_gauge = part != "counters" || name.ends_with("_percent");
+            let (kind, suffix) = if is_gauge { ("gauge", "") } else { ("counter", "_total") };
+            let metric = format!("flashwright_block_{prefix}{name}{suffix}");
+            if let Some(number) = value.as_f64() {
+                let _ = writeln!(text, "# TYPE {metric} {kind}\n{metric}{{volume=\"{uuid}\"}} {number}");
+            }
+        }
+    }
+    let is_healthy = status["state"]["health"] == "healthy";
+    let metric = "flashwright_block_healthy";
+    let _ = writeln!(text, "# TYPE {metric} gauge\n{metric}{{volume=\"{uuid}\"}} {}", u8::from(is_healthy));
+    text
+}

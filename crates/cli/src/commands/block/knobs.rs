@@ -1,0 +1,263 @@
+//! What can be set while a cache runs: each name, unit, meaning, reading and writing together. Flashcache's own names for the
+//! same settings are understood too.
+
+use block::sets::{Mode, SetPolicy, Tuning};
+use device::open::parse_size;
+
+/// One setting.
+pub struct Knob {
+    pub name: &'static str,
+    /// What Flashcache calls it.
+    flashcache: &'static [&'static str],
+    /// What it does, for help.
+    pub about: &'static str,
+    pub get: fn(&Tuning) -> String,
+    set: fn(&mut Tuning, &str) -> Result<(), String>,
+}
+
+/// All of them.
+pub const KNOBS: &[Knob] = &[
+    Knob {
+        name: "mode",
+        flashcache: &[],
+        about: "write-back, write-through, write-around or write-only",
+        get: |tuning| mode_name(tuning.mode).into(),
+        set: |tuning, text| parse_mode(text).map(|mode| tuning.mode = mode),
+    },
+    Knob {
+        name: "policy",
+        flashcache: &["reclaim_policy"],
+        about: "who leaves a set: fifo, lru or lru2q",
+        get: |tuning| policy_name(tuning.policy).into(),
+        set: |tuning, text| parse_policy(text, tuning.policy).map(|policy| tuning.policy = policy),
+    },
+    Knob {
+        name: "hot_percent",
+        flashcache: &["lru_hot_pct"],
+        about: "lru2q: the hot list's share of a set, percent",
+        get: |tuning| hot(tuning).map_or_else(|| "-".into(), |(percent, _)| percent.to_string()),
+        set: |tuning, text| match &mut tuning.policy {
+            SetPolicy::Lru2q { hot_percent, .. } => number(text).map(|value| *hot_percent = value),
+            _ => Err("the policy is not lru2q".into()),
+        },
+    },
+    Knob {
+        name: "promote_hits",
+        flashcache: &["lru_promote_thresh"],
+        about: "lru2q: hits after which a block becomes hot",
+        get: |tuning| hot(tuning).map_or_else(|| "-".into(), |(_, hits)| hits.to_string()),
+        set: |tuning, text| match &mut tuning.policy {
+            SetPolicy::Lru2q { promote_hits, .. } => number(text).map(|value| *promote_hits = value),
+            _ => Err("the policy is not lru2q".into()),
+        },
+    },
+    Knob {
+        name: "dirty_percent",
+        flashcache: &["dirty_thresh_pct"],
+        about: "dirty blocks of a set, percent, above which the oldest are cleaned; 100 is no threshold",
+        get: |tuning| tuning.dirty_percent.to_string(),
+        set: |tuning, text| number(text).map(|value| tuning.dirty_percent = value),
+    },
+    Knob {
+        name: "lazy_depth",
+        flashcache: &["clean_on_read_miss", "clean_on_write_miss"],
+        about: "on a miss, dirty blocks among so many next to leave are cleaned; 0 is none",
+        get: |tuning| tuning.lazy_depth.to_string(),
+        set: |tuning, text| number(text).map(|value| tuning.lazy_depth = value),
+    },
+    Knob {
+        name: "idle_seconds",
+        flashcache: &["fallow_delay"],
+        about: "dirty blocks that nobody used for so long are cleaned; 0 is never",
+        get: |tuning| tuning.idle_seconds.to_string(),
+        set: |tuning, text| number(text).map(|value| tuning.idle_seconds = value),
+    },
+    Knob {
+        name: "idle_blocks_per_second",
+        flashcache: &[],
+        about: "idle blocks cleaned a second, at most",
+        get: |tuning| tuning.idle_blocks_per_second.to_string(),
+        set: |tuning, text| number(text).map(|value| tuning.idle_blocks_per_second = value),
+    },
+    Knob {
+        name: "cleanings_per_set",
+        flashcache: &["max_clean_ios_set"],
+        about: "runs of a set on their way to the disk at once",
+        get: |tuning| tuning.cleanings_per_set.to_string(),
+        set: |tuning, text| number(text).map(|value| tuning.cleanings_per_set = value),
+    },
+    Knob {
+        name: "cleanings_total",
+        flashcache: &["max_clean_ios_total"],
+        about: "runs of all sets on their way to the disk at once",
+        get: |tuning| tuning.cleanings_total.to_string(),
+        set: |tuning, text| number(text).map(|value| tuning.cleanings_total = value),
+    },
+    Knob {
+        name: "clean_run_blocks",
+        flashcache: &[],
+        about: "neighbouring blocks cleaned together, at most",
+        get: |tuning| tuning.clean_run_blocks.to_string(),
+        set: |tuning, text| number(text).map(|value| tuning.clean_run_blocks = value),
+    },
+    Knob {
+        name: "sequential_bypass",
+        flashcache: &[],
+        about: "streams longer than this size go around the cache; 0 caches all",
+        get: |tuning| tuning.sequential_bypass_bytes.to_string(),
+        set: |tuning, text| {
+            let bytes = parse_size(text).map_err(|error| error.to_string())?;
+            tuning.sequential_bypass_bytes = bytes;
+            Ok(())
+        },
+    },
+    Knob {
+        name: "skip_seq_thresh_kb",
+        flashcache: &[],
+        about: "sequential_bypass in KiB, as Flashcache has it",
+        get: |tuning| (tuning.sequential_bypass_bytes >> 10).to_string(),
+        set: |tuning, text| {
+            number::<u32>(text).map(|value| tuning.sequential_bypass_bytes = u64::from(value) << 10)
+        },
+    },
+];
+
+/// Applies `KEY=VALUE`.
+pub fn apply(tuning: &mut Tuning, assignment: &str) -> Result<(), String> {
+    let Some((key, value)) = assignment.split_once('=') else {
+        return Err(format!("{assignment:?} is no KEY=VALUE"));
+    };
+    let knob = KNOBS.iter().find(|knob| knob.name == key || knob.flashcache.contains(&key));
+    let Some(knob) = knob else { return Err(unknown(key)) };
+    (knob.set)(tuning, value).map_err(|why| format!("{key}={value}: {why}"))
+}
+
+fn unknown(key: &str) -> String {
+    let names = KNOBS.iter().flat_map(|knob| std::iter::once(&knob.name).chain(knob.flashcache));
+    let likeness = |name: &&&str| (strsim::jaro_winkler(key, name) * 1e6) as u32;
+    match names.max_by_key(likeness) {
+        Some(nearest) if likeness(&nearest) > 700_000 => {
+            format!("{key}: there is no such setting; the nearest is {nearest}")
+        }
+        _ => {
+            let names: Vec<&str> = KNOBS.iter().map(|knob| knob.name).collect();
+            format!("{key}: there is no such setting; there are {}", names.join(", "))
+        }
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "it takes a whole number in its bounds".into())
+}
+
+fn hot(tuning: &Tuning) -> Option<(u8, u8)> {
+    match tuning.policy {
+        SetPolicy::Lru2q { hot_percent, promote_hits } => Some((hot_percent, promote_hits)),
+        _ => None,
+    }
+}
+
+const MODES: [(&str, Mode); 4] = [
+    ("write-back", Mode::WriteBack),
+    ("write-through", Mode::WriteThrough),
+    ("write-around", Mode::WriteAround),
+    ("write-only", Mode::WriteOnly),
+];
+
+/// A mode by its name, or by Flashcache's (`back`, `thru`, `around`).
+pub fn parse_mode(text: &str) -> Result<Mode, String> {
+    let text = match text {
+        "back" => "write-back",
+        "thru" | "through" => "write-through",
+        "around" => "write-around",
+        text => text,
+    };
+    let found = MODES.into_iter().find(|(name, _)| *name == text);
+    found.map(|(_, mode)| mode).ok_or_else(|| one_of(text, "mode", &MODES.map(|(name, _)| name)))
+}
+
+/// A mode's name.
+pub fn mode_name(mode: Mode) -> &'static str {
+    MODES.into_iter().find(|(_, other)| *other == mode).map_or("", |(name, _)| name)
+}
+
+const POLICIES: [&str; 3] = ["fifo", "lru", "lru2q"];
+
+/// A policy by its name, or by Flashcache's number. The hot list stays as it `was`, or is as Flashcache 3 has it.
+pub fn parse_policy(text: &str, was: SetPolicy) -> Result<SetPolicy, String> {
+    match (text, was) {
+        ("fifo" | "0", _) => Ok(SetPolicy::Fifo),
+        ("lru" | "1", _) => Ok(SetPolicy::Lru),
+        ("lru2q" | "2q", SetPolicy::Lru2q { .. }) => Ok(was),
+        ("lru2q" | "2q", _) => Ok(SetPolicy::Lru2q { hot_percent: 75, promote_hits: 2 }),
+        _ => Err(one_of(text, "policy", &POLICIES)),
+    }
+}
+
+fn policy_name(policy: SetPolicy) -> &'static str {
+    match policy {
+        SetPolicy::Fifo => "fifo",
+        SetPolicy::Lru => "lru",
+        SetPolicy::Lru2q { .. } => "lru2q",
+    }
+}
+
+/// The words for a value that is none of `names`.
+pub fn one_of(text: &str, what: &str, names: &[&str]) -> String {
+    let likeness = |name: &&&str| (strsim::jaro_winkler(text, name) * 1e6) as u32;
+    match names.iter().max_by_key(likeness).filter(|name| likeness(name) > 700_000) {
+        Some(nearest) => format!("there is no {what} {text:?}; the nearest is {nearest}"),
+        None => format!("there is no {what} {text:?}; there are {}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use block::sets::Preset;
+
+    use super::*;
+
+    #[test]
+    fn what_is_read_can_be_set() {
+        for preset in [Preset::V2, Preset::V3] {
+            let tuning = preset.tuning();
+            for knob in KNOBS {
+                let mut same = tuning;
+                let value = (knob.get)(&tuning);
+                if value != "-" {
+                    apply(&mut same, &format!("{}={value}", knob.name)).unwrap();
+                    assert_eq!(same, tuning, "{}", knob.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn flashcache_names_are_understood_and_wrong_ones_get_the_nearest() {
+        let mut tuning = Preset::V2.tuning();
+        for (assignment, knob, value) in [
+            ("dirty_thresh_pct=33", "dirty_percent", "33"),
+            ("reclaim_policy=1", "policy", "lru"),
+            ("policy=lru2q", "hot_percent", "75"),
+            ("lru_hot_pct=80", "hot_percent", "80"),
+            ("skip_seq_thresh_kb=64", "sequential_bypass", "65536"),
+            ("mode=thru", "mode", "write-through"),
+        ] {
+            apply(&mut tuning, assignment).unwrap();
+            let knob = KNOBS.iter().find(|other| other.name == knob).unwrap();
+            assert_eq!((knob.get)(&tuning), value, "{assignment}");
+        }
+        let refused = |assignment: &str| apply(&mut Preset::V2.tuning(), assignment).unwrap_err();
+        assert_eq!(
+            refused("dirty_procent=1"),
+            "dirty_procent: there is no such setting; the nearest is dirty_percent"
+        );
+        assert_eq!(
+            refused("mode=write-bakc"),
+            "mode=write-bakc: there is no mode \"write-bakc\"; the nearest is write-back"
+        );
+        assert_eq!(refused("hot_percent=75"), "hot_percent=75: the policy is not lru2q");
+        assert_eq!(refused("dirty_percent=x"), "dirty_percent=x: it takes a whole number in its bounds");
+        assert_eq!(refused("dirty_percent"), "\"dirty_percent\" is no KEY=VALUE");
+    }
+}

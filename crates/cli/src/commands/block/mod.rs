@@ -1,0 +1,50 @@
+//! `flashwright block`: flash in front of a disk, for any program that speaks to a block device.
+
+mod check;
+mod control;
+mod create;
+mod destroy;
+mod devices;
+mod figures;
+mod flush;
+mod knobs;
+mod serve;
+mod set;
+mod status;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+/// What to do with a cached disk.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a cache of a flash device for a disk.
+    Create(create::Arguments),
+    /// Serve a cached disk to NBD clients until a signal comes.
+    Serve(serve::Arguments),
+    /// Tell how a served cache is doing, or what is on a flash device.
+    Status(status::Arguments),
+    /// Change how a cache behaves, while it is served or not.
+    Set(set::Arguments),
+    /// Bring everything that is newer on flash to the disk.
+    Flush(flush::Arguments),
+    /// Verify what is on flash.
+    Check(check::Arguments),
+    /// Make a cache unusable, so that the disk is used alone from then on.
+    Destroy(destroy::Arguments),
+}
+
+/// Runs one of the commands.
+pub fn run(command: &Command) -> ExitCode {
+    match command {
+        Command::Create(arguments) => create::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments),
+        Command::Status(arguments) => status::run(arguments),
+        Command::Set(arguments) => set::run(arguments),
+        Command::Flush(arguments) => flush::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
+        Command::Destroy(arguments) => destroy::run(arguments),
+    }
+}

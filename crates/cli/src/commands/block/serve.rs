@@ -1,0 +1,221 @@
+//! `flashwright block serve`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use block::export::{ByteExport, DeviceExport, Export, VolumeExport};
+use block::fuse::Mounted;
+use block::nbd::{Address, Options, Server};
+use block::volume::{Recovery, Volume};
+use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::control::{self, Service};
+use super::devices::{Devices, Opening};
+use crate::output::{Common, FAILED, PASSED, say_error, usage_error};
+
+/// Signals that come so soon after the first are not a second one.
+const ONE_WISH: Duration = Duration::from_millis(500);
+
+/// The command line of `block serve`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// The flash, as `block create` made it; without it the disk is served alone, for comparison
+    #[arg(long, value_name = "PATH")]
+    flash: Option<String>,
+    /// The disk behind it
+    #[arg(long, value_name = "PATH")]
+    disk: String,
+    /// Listen at this socket
+    #[arg(long, value_name = "PATH", required_unless_present = "listen", conflicts_with = "listen")]
+    socket: Option<PathBuf>,
+    /// Listen at this TCP address
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Listen at an address that is not this machine's own: NBD has no passwords, and everybody may read and write
+    #[arg(long)]
+    allow_remote: bool,
+    /// Where status, set and flush reach the server; beside the socket, with .control added, if not given
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Mount a file system at this directory too, whose one file is the disk
+    #[arg(long, value_name = "DIRECTORY")]
+    fuse: Option<PathBuf>,
+    /// The export's name, and the file's; clients that ask for none get it too
+    #[arg(long, value_name = "NAME", default_value = "flashwright")]
+    name: String,
+    /// Clients at once
+    #[arg(long, value_name = "N", default_value_t = Options::default().max_connections)]
+    connections: usize,
+    #[command(flatten)]
+    opening: Opening,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs `block serve`.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match serve(arguments) {
+        Ok(failures) if failures.is_empty() => ExitCode::from(PASSED),
+        Ok(failures) => {
+            for failure in failures {
+                say_error(format_args!("failed: {failure}"));
+            }
+            ExitCode::from(FAILED)
+        }
+        Err(error) => usage_error(&error),
+    }
+}
+
+/// What is served, and what goes on beside it.
+struct Served {
+    export: Arc<dyn Export>,
+    cached: Option<Cached>,
+}
+
+struct Cached {
+    volume: Volume,
+    recovery: Recovery,
+    upkeep: JoinHandle<()>,
+}
+
+/// Serves until a signal comes. What went wrong in the end.
+fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
+    let address = address(arguments)?;
+    // Before the first client: a signal that comes while the volume is opened is not lost either.
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("signals: {error}"))?;
+    let served = open(arguments)?;
+    let options = Options {
+        name: arguments.name.clone(),
+        description: described(arguments),
+        max_connections: arguments.connections,
+        ..Options::default()
+    };
+    let started = Server::start(&address, Arc::clone(&served.export), options);
+    let server = Arc::new(started.map_err(|error| format!("{address}: {error}"))?);
+    let control = match &served.cached {
+        Some(cached) => {
+            let path = control_path(arguments, server.address());
+            let service = Service::new(cached.volume.clone(), cached.recovery, Arc::clone(&server));
+            let listening = control::listen(&path, service);
+            Some(listening.map_err(|error| format!("--control {}: {error}", path.display()))?)
+        }
+        None => None,
+    };
+    let mounted = arguments.fuse.as_deref().map(|place| mount(place, arguments, &served)).transpose()?;
+    say_ready(arguments, &server, &served);
+    signals.forever().next();
+    arguments.common.say("closing: answering what is under way; another signal ends at once");
+    end_at_another(signals).map_err(|error| format!("signals: {error}"))?;
+    drop(control);
+    let unmounted = mounted.map_or(Ok(()), Mounted::unmount);
+    server.stop();
+    let in_use = unmounted.err().map(|error| format!("--fuse: cannot unmount: {error}"));
+    Ok(in_use.into_iter().chain(close(served)).collect())
+}
+
+fn mount(place: &Path, arguments: &Arguments, served: &Served) -> Result<Mounted, String> {
+    let mounted = Mounted::at(place, &arguments.name, Arc::clone(&served.export));
+    mounted.map_err(|error| format!("--fuse {}: {error}", place.display()))
+}
+
+fn open(arguments: &Arguments) -> Result<Served, String> {
+    let Some(flash) = &arguments.flash else {
+        let disk = arguments.opening.open("--disk", &arguments.disk)?;
+        let export = Arc::new(ByteExport::new(Arc::new(DeviceExport::new(disk))));
+        return Ok(Served { export, cached: None });
+    };
+    let opening = Opening { buffered: arguments.opening.buffered };
+    let devices = Devices { flash: flash.clone(), disk: arguments.disk.clone(), opening };
+    let (volume, recovery) = devices.open_volume()?;
+    let no_thread = |error: std::io::Error| format!("no thread to be had: {error}");
+    let export = VolumeExport::new(volume.clone()).map_err(no_thread)?;
+    let driven = volume.clone();
+    let upkeep = std::thread::Builder::new().name("block-upkeep".into());
+    let upkeep = upkeep.spawn(move || pollster::block_on(driven.run_upkeep())).map_err(no_thread)?;
+    let cached = Some(Cached { volume, recovery, upkeep });
+    Ok(Served { export: Arc::new(ByteExport::new(Arc::new(export))), cached })
+}
+
+/// Closes the volume; dirty blocks stay on flash.
+fn close(served: Served) -> Vec<String> {
+    let Some(Cached { volume, upkeep, .. }) = served.cached else { return Vec::new() };
+    drop(served.export);
+    let closed = pollster::block_on(volume.close());
+    let ended = upkeep.join();
+    let failures = [
+        closed
+            .err()
+            .map(|error| format!("closing the cache: {error}; it will be recovered when it is opened")),
+        ended.err().map(|_| "the upkeep's thread panicked".to_owned()),
+    ];
+    failures.into_iter().flatten().collect()
+}
+
+fn address(arguments: &Arguments) -> Result<Address, String> {
+    match (&arguments.socket, arguments.listen) {
+        (Some(path), _) => Ok(Address::Unix(path.clone())),
+        (None, Some(address)) if address.ip().is_loopback() || arguments.allow_remote => {
+            Ok(Address::Tcp(address))
+        }
+        (None, Some(address)) => Err(format!(
+            "--listen {address}: is no address of this machine alone, and NBD has no passwords; \
+             say --allow-remote if everybody who can reach it may read and write"
+        )),
+        (None, None) => Err("--socket or --listen: neither was given".into()),
+    }
+}
+
+/// Beside the socket; for a TCP port among the temporary files, by the port's number.
+fn control_path(arguments: &Arguments, address: &Address) -> PathBuf {
+    if let Some(path) = &arguments.control {
+        return path.clone();
+    }
+    match address {
+        Address::Unix(path) => control::beside(path),
+        Address::Tcp(address) => control::of_port(address.port()),
+    }
+}
+
+fn described(arguments: &Arguments) -> String {
+    let name = |path: &str| {
+        Path::new(path).file_name().map_or_else(|| path.into(), |name| name.to_string_lossy().into_owned())
+    };
+    match &arguments.flash {
+        Some(flash) => format!("{} behind flash {}", name(&arguments.disk), name(flash)),
+        None => name(&arguments.disk),
+    }
+}
+
+/// The line that scripts wait for.
+fn say_ready(arguments: &Arguments, server: &Server, served: &Served) {
+    let address = server.address();
+    let found = served.cached.as_ref().map_or_else(String::new, |Cached { recovery, .. }| {
+        let how = if recovery.was_clean { "closed before" } else { "recovered" };
+        format!(" ({how}: {} blocks, {} dirty)", recovery.blocks, recovery.dirty_blocks)
+    });
+    arguments.common.say(&format_args!("ready {address}{found}"));
+}
+
+/// Another signal ends the process at once: nothing acknowledged is lost by it. Those that come so soon after the first are
+/// the same wish: `timeout` and some shells send two.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command line is the rim: it has signals, threads and the time"
+)]
+fn end_at_another(mut signals: Signals) -> std::io::Result<()> {
+    let first = Instant::now();
+    let wait = move || {
+        for signal in signals.forever() {
+            if first.elapsed() > ONE_WISH {
+                std::process::exit(128 + signal);
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+}

@@ -1,0 +1,66 @@
+//! `flashwright block status`.
+
+use std::process::ExitCode;
+
+use block::volume::Volume;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::control::{self, Target};
+use super::devices::Opening;
+use super::{figures, watch};
+use crate::output::{Common, Finding};
+
+/// The command line of `block status`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    /// A flash device that is not served: what its superblock says
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "listen", "control"])]
+    flash: Option<String>,
+    /// Print Prometheus's text format
+    #[arg(long)]
+    prometheus: bool,
+    /// Print a line every second until a signal comes
+    #[arg(long, conflicts_with = "prometheus")]
+    watch: bool,
+    #[command(flatten)]
+    opening: Opening,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs `block status`.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let config = json!({ "flash": arguments.flash, "control": arguments.target.path() });
+    arguments.common.conclude("block status", &config, tell(arguments))
+}
+
+fn tell(arguments: &Arguments) -> Result<Finding, String> {
+    if arguments.watch {
+        let path = arguments.target.path().ok_or("--watch: needs the --socket of a server")?;
+        watch::run(&path, &arguments.common)?;
+        return Ok(Finding { result: json!({ "world": "real" }), text: String::new(), failures: Vec::new() });
+    }
+    let status = match (arguments.target.path(), &arguments.flash) {
+        (Some(path), _) => control::ask(&path, "status", |_| {})?,
+        (None, Some(flash)) => of_flash(arguments, flash)?,
+        (None, None) => return Err("which cache? Give the --socket of its server, or its --flash".into()),
+    };
+    let text = if arguments.prometheus { figures::prometheus(&status) } else { figures::text(&status) };
+    Ok(Finding { result: status, text, failures: Vec::new() })
+}
+
+fn of_flash(arguments: &Arguments, flash: &str) -> Result<Value, String> {
+    let device = arguments.opening.open("--flash", flash)?;
+    let superblock =
+        pollster::block_on(Volume::identify(&device)).map_err(|error| format!("--flash {flash}: {error}"))?;
+    let mut status = figures::of_superblock(&superblock);
+    status["world"] = "real".into();
+    status["state"] = json!({
+        "closed": superblock.clean,
+        "capacity_blocks": superblock.layout.slots(),
+    });
+    Ok(status)
+}

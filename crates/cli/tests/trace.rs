@@ -1,0 +1,138 @@
+//! `trace info`, `convert`, `generate` and `formats` as scripts use them.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn flashwright(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flashwright")).args(arguments).output().unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let arguments = [arguments, &["--json", "-"]].concat();
+    let output = flashwright(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn at<'a>(folder: &'a Path, name: &str) -> String {
+    folder.join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_generated_trace_comes_through_every_form_with_the_same_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = at(folder.path(), "made.csv.zst");
+    let generate = ["trace", "generate", "cdn", "--requests", "20000", "--seed", "7", "-o", &made];
+    let result = json(&generate);
+    assert_eq!((&result["command"], &result["seed"]), (&"trace generate cdn".into(), &7.into()));
+    assert_eq!(
+        (&result["config"]["requests"], &result["config"]["objects"]),
+        (&20_000.into(), &4_000.into())
+    );
+    assert_eq!(result["written"]["accesses"], 20_000);
+    let counts = |file: &str| {
+        let info = json(&["trace", "info", file]);
+        ["requests", "objects", "footprint_bytes", "compulsory_miss_ratio"].map(|key| info[key].clone())
+    };
+    let plain = counts(&made);
+    assert_eq!(plain[0], 20_000);
+    for (name, form, format) in [
+        ("other.bin.gz", "oracle-general", "oracle-general"),
+        ("other.bin", "oracle-general", "oracle-general"),
+        ("other.tr.xz", "webcachesim", "webcachesim"),
+        ("other.csv", "plain", "plain"),
+    ] {
+        let other = at(folder.path(), name);
+        let converted = json(&["trace", "convert", &made, &other, "--to", form]);
+        assert_eq!(converted["reading"]["format"], "plain");
+        assert_eq!(counts(&other), plain, "{name}");
+        assert_eq!(json(&["trace", "info", &other])["reading"]["format"], format);
+    }
+    let again = at(folder.path(), "again.csv.zst");
+    json(&["trace", "generate", "cdn", "--requests", "20000", "--seed", "7", "-o", &again]);
+    assert_eq!(std::fs::read(&made).unwrap(), std::fs::read(&again).unwrap());
+}
+
+#[test]
+fn a_trace_comes_from_standard_input_too() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_flashwright"))
+        .args(["trace", "info", "-", "--json", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"ts,key,op,size\n0,1,GET,5\n2,2,SET,6\n2,1,GET,5\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let info: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let number = |key: &str| info[key].as_u64().unwrap();
+    assert_eq!((number("requests"), number("objects"), number("footprint_bytes")), (3, 2, 11));
+    assert_eq!((number("gets"), number("sets"), &info["span_seconds"]), (2, 1, &2.0.into()));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_file_row_and_what_was_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let bad = at(folder.path(), "bad.csv");
+    std::fs::write(&bad, "ts,key,op,size\n0,1,GET,5\n1,1,GIT,5\n2,2,GET,0\n1,3,GET,7\n").unwrap();
+    let output = flashwright(&["trace", "info", &bad]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for told in [
+        "note: 1 rows that describe no request were skipped",
+        "bad.csv: row 3: `GIT` is no known operation; skipped",
+        "bad.csv: row 4: the size is 0; skipped",
+    ] {
+        assert!(text.contains(told), "{told} is not in\n{text}");
+    }
+    let info = json(&["trace", "info", &bad]);
+    assert_eq!((&info["requests"], &info["reading"]["bad_rows"]), (&2.into(), &1.into()));
+    let output = flashwright(&["trace", "info", &bad, "--on-bad-row", "stop"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        err(&output).contains("bad.csv: row 3: `GIT` is no known operation; stopped there"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn nothing_is_left_of_a_conversion_that_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let torn = at(folder.path(), "torn.csv.zst");
+    let whole: String = (0..50_000).map(|row| format!("{row},{},GET,5\n", row % 77)).collect();
+    let whole = format!("ts,key,op,size\n{whole}");
+    std::fs::write(at(folder.path(), "whole.csv"), &whole).unwrap();
+    json(&["trace", "convert", &at(folder.path(), "whole.csv"), &torn]);
+    let bytes = std::fs::read(&torn).unwrap();
+    std::fs::write(&torn, &bytes[..bytes.len() / 2]).unwrap();
+    let out = at(folder.path(), "out.csv");
+    let output = flashwright(&["trace", "convert", &torn, &out]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("its zstd data cannot be read"), "{}", err(&output));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no output and no part of it");
+}
+
+#[test]
+fn wrong_calls_name_what_there_is() {
+    for (call, told) in [
+        (&["trace", "info", "x", "--format", "acr"][..], "the formats are auto, plain, kvcache"),
+        (&["trace", "convert", "x", "y", "--to", "arc"], "the forms are plain, oracle-general, webcachesim"),
+        (&["trace", "info", "/no/such/trace"], "cannot open the trace /no/such/trace"),
+        (&["trace", "generate", "zipf", "--exponent=-1", "-o", "x"], "--exponent: -1 is no Zipf exponent"),
+    ] {
+        let output = flashwright(call);
+        assert_eq!(output.status.code(), Some(2), "{call:?}");
+        assert!(err(&output).contains(told), "{call:?}: {}", err(&output));
+    }
+    let formats = json(&["trace", "formats"]);
+    assert!(formats["formats"].as_array().unwrap().iter().any(|format| format["name"] == "vscsi"));
+}

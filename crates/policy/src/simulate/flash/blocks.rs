@@ -1,0 +1,84 @@
+//! Objects in blocks: which block each object is in, and what is in each block.
+
+/// A block's number; numbers of blocks that were erased come again.
+pub(super) type Block = u32;
+
+/// An object that is in no block.
+const NOWHERE: Block = Block::MAX;
+
+/// All blocks of a cache, open and sealed.
+pub(super) struct Blocks {
+    /// What a block has room for.
+    pub(super) block_weight: u64,
+    /// The block of each object.
+    home: Vec<Block>,
+    blocks: Vec<Contents>,
+    free: Vec<Block>,
+}
+
+#[derive(Default)]
+struct Contents {
+    /// What was put in. Some may have left since.
+    objects: Vec<(u32, u32)>,
+    filled_weight: u64,
+}
+
+impl Blocks {
+    pub(super) fn new(block_weight: u64) -> Self {
+        assert!(block_weight > 0, "a block must have room for something");
+        Self { block_weight, home: Vec::new(), blocks: Vec::new(), free: Vec::new() }
+    }
+
+    /// An empty block.
+    pub(super) fn open(&mut self) -> Block {
+        self.free.pop().unwrap_or_else(|| {
+            self.blocks.push(Contents::default());
+            self.blocks.len() as Block - 1
+        })
+    }
+
+    /// Whether a block has room for so much.
+    pub(super) fn has_room(&self, block: Block, weight: u32) -> bool {
+        self.filled_weight(block) + u64::from(weight) <= self.block_weight
+    }
+
+    pub(super) fn filled_weight(&self, block: Block) -> u64 {
+        self.blocks[block as usize].filled_weight
+    }
+
+    /// Appends an object, wherever it was before.
+    pub(super) fn append(&mut self, block: Block, object: u32, weight: u32) {
+        if object as usize >= self.home.len() {
+            self.home.resize(object as usize + 1, NOWHERE);
+        }
+        self.home[object as usize] = block;
+        let contents = &mut self.blocks[block as usize];
+        contents.objects.push((object, weight));
+        contents.filled_weight += u64::from(weight);
+    }
+
+    /// Where an object is.
+    pub(super) fn home(&self, object: u32) -> Option<Block> {
+        self.home.get(object as usize).copied().filter(|home| *home != NOWHERE)
+    }
+
+    /// Forgets an object; its room in the block is not free before the block is erased.
+    pub(super) fn forget(&mut self, object: u32) {
+        self.home[object as usize] = NOWHERE;
+    }
+
+    /// Empties a block. What is left in it, objects and weights, is put into `left`, and is in no block any more.
+    pub(super) fn erase(&mut self, block: Block, left: &mut Vec<(u32, u32)>) {
+        left.clear();
+        let contents = std::mem::take(&mut self.blocks[block as usize]);
+        // The newest first: an object may have left, and may have come back elsewhere, or into this block once more.
+        for (object, weight) in contents.objects.into_iter().rev() {
+            if self.home[object as usize] == block {
+                self.home[object as usize] = NOWHERE;
+                left.push((object, weight));
+            }
+        }
+        left.reverse();
+        self.free.push(block);
+    }
+}

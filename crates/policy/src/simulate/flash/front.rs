@@ -1,0 +1,129 @@
+//! DRAM before flash.
+
+use super::{FlashCache, Newcomer};
+use crate::Slot;
+use crate::list::{List, Nodes};
+use crate::simulate::{Access, Counts, Simulator};
+use crate::weights::Weights;
+
+/// What is common to flash designs. The Kangaroo paper's simulator (McAllister et al., SOSP'21) adds 44 to every object and
+/// takes none as heavier than 2047.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlashRules {
+    /// Weight of the DRAM cache before the flash: an LRU, whose victims go to flash. 0 is none: newcomers go to flash at once.
+    /// An object that is found on flash stays there and does not come back to DRAM.
+    pub dram_weight: u64,
+    /// What every object takes besides its own weight.
+    pub object_overhead: u32,
+    /// Heavier objects are taken to be as heavy as this, overhead included.
+    pub object_weight_at_most: u32,
+}
+
+impl Default for FlashRules {
+    fn default() -> Self {
+        Self { dram_weight: 0, object_overhead: 0, object_weight_at_most: u32::MAX }
+    }
+}
+
+/// An LRU in DRAM and a flash cache behind it.
+pub struct Flash<F> {
+    flash: F,
+    rules: FlashRules,
+    nodes: Nodes,
+    dram: List,
+    dram_held: u64,
+    weights: Weights,
+    victims: Vec<Newcomer>,
+    counts: Counts,
+}
+
+impl<F: FlashCache> Flash<F> {
+    /// Nothing in DRAM yet.
+    #[must_use]
+    pub fn new(flash: F, rules: FlashRules) -> Self {
+        Self {
+            flash,
+            rules,
+            nodes: Nodes::new(),
+            dram: List::new(),
+            dram_held: 0,
+            weights: Weights::new(),
+            victims: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The flash cache.
+    pub fn flash(&self) -> &F {
+        &self.flash
+    }
+
+    fn access(&mut self, access: &Access) {
+        let slot = Slot(access.object);
+        if access.is_removal {
+            return self.remove(slot);
+        }
+        self.counts.requests += 1;
+        self.counts.weight += u64::from(access.weight);
+        let in_dram = self.nodes.is_linked(slot);
+        if !in_dram && !self.flash.holds(access.object) {
+            return self.miss(slot, access.weight);
+        }
+        self.counts.hits += 1;
+        self.counts.hit_weight += u64::from(access.weight);
+        if in_dram {
+            self.dram.move_to_front(&mut self.nodes, slot);
+        } else {
+            self.flash.hit(access.object);
+        }
+    }
+
+    fn miss(&mut self, slot: Slot, weight: u32) {
+        let FlashRules { dram_weight, object_overhead, object_weight_at_most } = self.rules;
+        let weight = weight.saturating_add(object_overhead).min(object_weight_at_most);
+        self.victims.clear();
+        if u64::from(weight) > dram_weight {
+            self.victims.push(Newcomer { object: slot.0, weight });
+        } else {
+            while self.dram_held + u64::from(weight) > dram_weight {
+                self.evict_from_dram();
+            }
+            self.dram.push_front(&mut self.nodes, slot);
+            self.dram_held += u64::from(weight);
+            self.weights.set(slot, weight);
+        }
+        let at_most = self.flash.weight_at_most();
+        self.victims.retain(|victim| u64::from(victim.weight) <= at_most);
+        self.counts.inserts += self.victims.len() as u64;
+        self.counts.insert_weight += self.victims.iter().map(|victim| u64::from(victim.weight)).sum::<u64>();
+        if !self.victims.is_empty() {
+            self.flash.insert(&self.victims);
+        }
+    }
+
+    fn evict_from_dram(&mut self) {
+        let victim = self.dram.pop_back(&mut self.nodes).expect("its weight is held");
+        let weight = self.weights.get(victim);
+        self.dram_held -= weight;
+        self.victims.push(Newcomer { object: victim.0, weight: weight as u32 });
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        if self.nodes.is_linked(slot) {
+            self.dram.unlink(&mut self.nodes, slot);
+            self.dram_held -= self.weights.get(slot);
+        } else if self.flash.holds(slot.0) {
+            self.flash.remove(slot.0);
+        }
+    }
+}
+
+impl<F: FlashCache> Simulator for Flash<F> {
+    fn run(&mut self, accesses: &[Access], _next_uses: &[u64]) {
+        accesses.iter().for_each(|access| self.access(access));
+    }
+
+    fn counts(&self) -> Counts {
+        Counts { written_weight: self.flash.written_weight(), ..self.counts }
+    }
+}

@@ -1,0 +1,51 @@
+//! Flash caches as object-granular models: what they hold and what they write, without a byte of data.
+//!
+//! A flash cache evicts and moves more than one object at a time, and pays for it in hits; a model of it beside the exact policy
+//! shows how much. [`Flash`] is DRAM (an LRU, possibly of no size) before any [`FlashCache`]: [`Mcdipper`] (a log of blocks),
+//! [`BlockCache`] (a segmented LRU of blocks), [`Ripq`] (a priority queue with insertion points) and [`Sets`]
+//! (set-associative). The cache engine has the real ones.
+
+mod block_cache;
+mod blocks;
+mod front;
+mod mcdipper;
+mod ripq;
+mod sets;
+#[cfg(test)]
+mod tests;
+
+pub use block_cache::BlockCache;
+pub use front::{Flash, FlashRules};
+pub use mcdipper::Mcdipper;
+pub use ripq::{OnTop, Ripq};
+pub use sets::Sets;
+
+/// An object on its way to flash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Newcomer {
+    /// Its number.
+    pub object: u32,
+    /// What it weighs, overheads included.
+    pub weight: u32,
+}
+
+/// A cache on flash.
+pub trait FlashCache: Send {
+    /// Whether it holds the object.
+    fn holds(&self, object: u32) -> bool;
+
+    /// An object that it holds was asked for.
+    fn hit(&mut self, object: u32);
+
+    /// Takes objects that it does not hold, at the same time. Others leave for them.
+    fn insert(&mut self, newcomers: &[Newcomer]);
+
+    /// Forgets an object that it holds.
+    fn remove(&mut self, object: u32);
+
+    /// Weight of all that was written to the drive so far, whole blocks or sets where those are what is written.
+    fn written_weight(&self) -> u64;
+
+    /// The heaviest object that can be stored.
+    fn weight_at_most(&self) -> u64;
+}

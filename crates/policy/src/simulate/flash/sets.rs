@@ -1,0 +1,87 @@
+//! A set-associative cache: an object's hash chooses the set it may be in, a set is read and written whole, and newcomers push
+//! out the oldest of their own set. No index, but every newcomer costs a set of writes.
+//!
+//! CacheLib's small-object cache is one: Berg et al.: "The CacheLib caching engine", OSDI'20, section 4.3. What is compared with in
+//! McAllister et al.: "Kangaroo: caching billions of tiny objects on flash", SOSP'21: FIFO within a set, no admission.
+
+use super::{FlashCache, Newcomer};
+use crate::simulate::hash_of_object;
+
+/// The sets.
+pub struct Sets {
+    set_weight: u64,
+    /// The oldest of each first.
+    sets: Vec<Vec<Newcomer>>,
+    held: Vec<bool>,
+    written_weight: u64,
+    touched: Vec<usize>,
+}
+
+impl Sets {
+    /// Sets of this weight, at least one.
+    #[must_use]
+    pub fn new(capacity_weight: u64, set_weight: u64) -> Self {
+        let set_weight = set_weight.clamp(1, capacity_weight.max(1));
+        let count = (capacity_weight / set_weight).max(1) as usize;
+        Self {
+            set_weight,
+            sets: vec![Vec::new(); count],
+            held: Vec::new(),
+            written_weight: 0,
+            touched: Vec::new(),
+        }
+    }
+
+    fn set_of(&self, object: u32) -> usize {
+        ((u128::from(hash_of_object(object)) * self.sets.len() as u128) >> 64) as usize
+    }
+}
+
+impl FlashCache for Sets {
+    fn holds(&self, object: u32) -> bool {
+        self.held.get(object as usize).copied().unwrap_or(false)
+    }
+
+    fn hit(&mut self, _object: u32) {}
+
+    /// Newcomers that come together and belong to the same set are written with it once.
+    fn insert(&mut self, newcomers: &[Newcomer]) {
+        self.touched.clear();
+        for newcomer in newcomers {
+            let number = self.set_of(newcomer.object);
+            if !self.touched.contains(&number) {
+                self.touched.push(number);
+                self.written_weight += self.set_weight;
+            }
+            if newcomer.object as usize >= self.held.len() {
+                self.held.resize(newcomer.object as usize + 1, false);
+            }
+            let set = &mut self.sets[number];
+            let mut held_weight: u64 = set.iter().map(|held| u64::from(held.weight)).sum();
+            let mut leave = 0;
+            while held_weight + u64::from(newcomer.weight) > self.set_weight {
+                held_weight -= u64::from(set[leave].weight);
+                self.held[set[leave].object as usize] = false;
+                leave += 1;
+            }
+            set.drain(..leave);
+            set.push(*newcomer);
+            self.held[newcomer.object as usize] = true;
+        }
+    }
+
+    fn remove(&mut self, object: u32) {
+        let set = self.set_of(object);
+        self.sets[set].retain(|held| held.object != object);
+        self.held[object as usize] = false;
+        self.written_weight += self.set_weight;
+    }
+
+    fn written_weight(&self) -> u64 {
+        self.written_weight
+    }
+
+    fn weight_at_most(&self) -> u64 {
+        self.set_weight
+    }
+}
