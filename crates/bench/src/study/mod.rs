@@ -6,6 +6,7 @@
 mod carbon;
 mod chart;
 pub mod experiment;
+mod photo_cdn;
 mod progress;
 mod runner;
 mod soc_size;
@@ -77,8 +78,8 @@ impl Point {
     }
 }
 
-/// All studies, in the paper's order: "Towards Efficient Flash Caches with Emerging NVMe Flexible Data Placement
-/// SSDs", EuroSys '25.
+/// All studies, each paper's in its order: `fdp-`, "Towards Efficient Flash Caches with Emerging NVMe Flexible Data
+/// Placement SSDs", EuroSys '25; `cdn-`, "The Evolution of Advanced Caching in the Facebook CDN", Facebook Research, 2016.
 pub const STUDIES: &[Study] = &[
     Study {
         name: "fdp-fig5",
@@ -106,4 +107,14 @@ pub const STUDIES: &[Study] = &[
         run: utilisation::fig13,
     },
     Study { name: "fdp-table2", title: "Carbon with less DRAM", run: carbon::table2 },
+    Study {
+        name: "cdn-fig2",
+        title: "Photo CDN: Clairvoyant, S4LRU, LRU, FIFO over sizes of the Origin cache",
+        run: photo_cdn::fig2,
+    },
+    Study {
+        name: "cdn-insertion-points",
+        title: "Photo CDN: RIPQ's hit ratio over its insertion points",
+        run: photo_cdn::insertion_points,
+    },
 ];
