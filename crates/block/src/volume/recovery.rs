@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use device::timer::Timer;
 use device::{Device, IoBuffer, Request};
@@ -91,6 +92,8 @@ pub(super) async fn load(
         destager: Arc::default(),
         keeper: Arc::default(),
         superblock: Mutex::new(superblock),
+        pace: Mutex::default(),
+        is_paced: AtomicBool::new(false),
         state: Mutex::new(state),
         changed: Event::new(),
     };
