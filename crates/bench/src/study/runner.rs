@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::Progress;
 use super::experiment::{Experiment, Measured, StudyError};
+use crate::block::Summary;
 use crate::run::stop::Stop;
 
 /// Where and how studies run. Experiments that several figures show are run once.
@@ -20,13 +21,15 @@ pub struct Runner {
     pub stop: Stop,
     progress: Progress,
     done: Mutex<HashMap<String, Measured>>,
+    /// What block caches came to, by workload, seed and settings.
+    pub(super) replayed: Mutex<HashMap<String, Summary>>,
 }
 
 impl Runner {
     /// A runner of experiments on 1/`scale` of the paper's drive.
     #[must_use]
     pub fn new(scale: u32, seed: u64, stop: Stop, progress: Progress) -> Self {
-        Self { scale, seed, stop, progress, done: Mutex::default() }
+        Self { scale, seed, stop, progress, done: Mutex::default(), replayed: Mutex::default() }
     }
 
     /// What `experiments` came to, in their order; as many at once as there are cores.
@@ -36,31 +39,45 @@ impl Runner {
     pub fn run(&self, experiments: &[Experiment]) -> Result<Vec<Measured>, StudyError> {
         let missing: Vec<&Experiment> =
             experiments.iter().filter(|it| !self.done.lock().contains_key(&key(it))).collect();
+        self.each(missing.len(), |number, advance| {
+            let measured = missing[number].run(self, advance)?;
+            self.done.lock().insert(key(missing[number]), measured);
+            Ok(())
+        })?;
+        let done = self.done.lock();
+        Ok(experiments.iter().map(|it| done[&key(it)].clone()).collect())
+    }
+
+    /// Runs number 0 to `count`, as many at once as there are cores. A run is told its number, and tells what share of it
+    /// is done.
+    ///
+    /// # Errors
+    /// The first that failed.
+    pub(super) fn each(
+        &self,
+        count: usize,
+        run: impl Fn(usize, &dyn Fn(f64)) -> Result<(), StudyError> + Sync,
+    ) -> Result<(), StudyError> {
         let next = AtomicUsize::new(0);
         let failure = Mutex::new(None);
         let work = || {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(experiment) = missing.get(number) else { return };
-                match experiment.run(self, &|share| self.progress.advance(number, share)) {
-                    Ok(measured) => drop(self.done.lock().insert(key(experiment), measured)),
-                    Err(error) => {
-                        failure.lock().get_or_insert(error);
-                        return;
-                    }
+                if number >= count {
+                    return;
+                }
+                if let Err(error) = run(number, &|share| self.progress.advance(number, share)) {
+                    failure.lock().get_or_insert(error);
+                    return;
                 }
                 self.progress.ended(number);
             }
         };
-        self.progress.begin(missing.len());
+        self.progress.begin(count);
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
         self.progress.end();
-        if let Some(error) = failure.into_inner() {
-            return Err(error);
-        }
-        let done = self.done.lock();
-        Ok(experiments.iter().map(|it| done[&key(it)].clone()).collect())
+        failure.into_inner().map_or(Ok(()), Err)
     }
 
     /// Each of `experiments` with placement and without.
