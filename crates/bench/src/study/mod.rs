@@ -7,6 +7,7 @@ mod carbon;
 mod cdn;
 mod chart;
 pub mod experiment;
+mod flashcache;
 mod photo_cdn;
 mod progress;
 mod runner;
@@ -61,6 +62,11 @@ impl Point {
         Self { accepted: Some(accepted), ..Self::shown(name, Some(paper), ours) }
     }
 
+    /// A value that the paper has no number for, and that must lie within `accepted`.
+    pub(crate) fn expected(name: impl Into<String>, ours: f64, accepted: (f64, f64)) -> Self {
+        Self { name: name.into(), paper: None, ours, unit: "ratio", accepted: Some(accepted) }
+    }
+
     /// A value that is shown beside the paper's, if that has one.
     pub(crate) fn shown(name: impl Into<String>, paper: Option<f64>, ours: f64) -> Self {
         Self { name: name.into(), paper, ours, unit: "ratio", accepted: None }
@@ -80,7 +86,8 @@ impl Point {
 }
 
 /// All studies, each paper's in its order: `fdp-`, "Towards Efficient Flash Caches with Emerging NVMe Flexible Data
-/// Placement SSDs", EuroSys '25; `cdn-`, "The Evolution of Advanced Caching in the Facebook CDN", Facebook Research, 2016.
+/// Placement SSDs", EuroSys '25; `cdn-`, "The Evolution of Advanced Caching in the Facebook CDN", Facebook Research, 2016;
+/// `flashcache-`, "Flashcache at Facebook: From 2010 to 2013 and beyond", 2013.
 pub const STUDIES: &[Study] = &[
     Study {
         name: "fdp-fig5",
@@ -135,4 +142,24 @@ pub const STUDIES: &[Study] = &[
         run: cdn::fig10,
     },
     Study { name: "cdn-fdp", title: "RIPQ's insertion points with placement handles", run: cdn::placement },
+    Study {
+        name: "flashcache-sets",
+        title: "Block cache: how evenly sets share the disk's work",
+        run: flashcache::sets::run,
+    },
+    Study {
+        name: "flashcache-midpoint",
+        title: "Block cache: hit rate over the insertion point",
+        run: flashcache::midpoint::run,
+    },
+    Study {
+        name: "flashcache-dirty",
+        title: "Block cache: when dirty blocks are written, and with whom",
+        run: flashcache::dirty::run,
+    },
+    Study {
+        name: "flashcache-v2-v3",
+        title: "Block cache: Flashcache 2 against Flashcache 3",
+        run: flashcache::v2_v3::run,
+    },
 ];
