@@ -1,6 +1,7 @@
 //! Chores and house rules: `cargo xtask ci` runs what continuous integration runs.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the terminal")]
 
+mod databases;
 mod rules;
 mod vm;
 
@@ -30,13 +31,16 @@ fn main() -> ExitCode {
     let chore = std::env::args().nth(1).unwrap_or_default();
     let steps: &[Step] = match chore.as_str() {
         "ci" => CI,
+        "databases" => &[Step { name: "a database on a cached disk", run: databases::run }],
         "lint" => &CI[..3],
         "rules" => &CI[1..2],
         "vm-measure" => &[Step { name: "emulated drives beside fio", run: vm::measure }],
         "vm" => &[Step { name: "emulated drives", run: vm::run }],
         "miri" => MIRI,
         _ => {
-            eprintln!("usage: cargo xtask ci | lint | rules | vm | vm-measure | miri [filter…]");
+            eprintln!(
+                "usage: cargo xtask ci | databases [kills] | lint | rules | vm | vm-measure | miri [filter…]"
+            );
             return ExitCode::from(2);
         }
     };

@@ -14,6 +14,12 @@ pub struct VolumeExport {
     tasks: Tasks,
 }
 
+/// Bytes looked at, at most, to answer one question about extents: who asks goes on from there.
+const EXTENTS_BYTES: u64 = 1 << 30;
+
+/// Bytes looked at while everybody else waits.
+const LOOK_BYTES: u64 = 16 << 20;
+
 /// Bytes brought in at once when a range is prefetched.
 const PREFETCH_BYTES: u64 = 256 << 10;
 
@@ -51,15 +57,21 @@ impl Export for VolumeExport {
         if context == Context::Allocation {
             return Ok(vec![Extent { len, flags: 0 }]);
         }
-        let known = self.volume.extents(offset, len, most).map_err(|error| io_error(&error))?;
-        let mut extents: Vec<Extent> = Vec::with_capacity(known.len());
-        for extent in known {
-            let is = if context == Context::Dirty { extent.dirty } else { extent.cached };
-            match extents.last_mut() {
-                Some(last) if last.flags == u32::from(is) => last.len += extent.len,
-                _ => extents.push(Extent { len: extent.len, flags: u32::from(is) }),
+        let mut extents: Vec<Extent> = Vec::new();
+        let (mut at, end) = (offset, offset + len.min(EXTENTS_BYTES));
+        while at < end && extents.len() < most {
+            let bytes = (end - at).min(LOOK_BYTES);
+            let known = self.volume.extents(at, bytes, most).map_err(|error| io_error(&error))?;
+            for extent in known {
+                at += extent.len;
+                let flags = u32::from(if context == Context::Dirty { extent.dirty } else { extent.cached });
+                match extents.last_mut() {
+                    Some(last) if last.flags == flags => last.len += extent.len,
+                    _ => extents.push(Extent { len: extent.len, flags }),
+                }
             }
         }
+        extents.truncate(most);
         Ok(extents)
     }
 }

@@ -66,7 +66,8 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>) -> End {
     let has_contexts = !agreed.contexts.is_empty();
     let rules = Rules { shape: hall.offer.shape, structured: agreed.structured, has_contexts };
     let talk = Arc::new(Talk { link: Arc::clone(link), rules, contexts: agreed.contexts });
-    let mut server = Server { hall, intake: Intake::new(rules, &already), talk: &talk, amid_since_ns: None };
+    let mut server =
+        Server { hall, intake: Intake::new(rules, &already), talk: &talk, owed: Owed::default() };
     let end = server.run();
     if let Some(bytes) = server.intake.abandoned_bytes() {
         link.release(bytes);
@@ -117,7 +118,27 @@ struct Server<'a> {
     talk: &'a Arc<Talk>,
     intake: Intake,
     /// Since when the client owes us the rest of a request, or room for a reply.
-    amid_since_ns: Option<u64>,
+    owed: Owed,
+}
+
+/// How long the client has owed us something. A reply that it takes meanwhile starts the time anew.
+#[derive(Default)]
+struct Owed {
+    since_ns: Option<u64>,
+    /// Replies it had taken then, if it owes room for more.
+    stuck_after: Option<u64>,
+}
+
+impl Owed {
+    /// What is left of our patience, 0 if it is over.
+    fn time_left_ns(&mut self, hall: &Hall, stuck_after: Option<u64>) -> u64 {
+        let now_ns = hall.clock.monotonic_ns();
+        if stuck_after > self.stuck_after {
+            (self.since_ns, self.stuck_after) = (None, stuck_after);
+        }
+        let since_ns = *self.since_ns.get_or_insert(now_ns);
+        since_ns.saturating_add(hall.patience_ns).saturating_sub(now_ns)
+    }
 }
 
 /// What replies are made with.
@@ -171,15 +192,14 @@ impl Server<'_> {
 
     /// What is left of our patience. None is needed while the client owes nothing.
     fn time_left_ns(&mut self) -> Result<Option<u64>, End> {
-        if !self.intake.is_amid() && !self.talk.link.is_blocked() {
-            self.amid_since_ns = None;
+        let stuck_after = self.talk.link.stuck_after();
+        if !self.intake.is_amid() && stuck_after.is_none() {
+            self.owed = Owed::default();
             return Ok(None);
         }
-        let now_ns = self.hall.clock.monotonic_ns();
-        let since_ns = *self.amid_since_ns.get_or_insert(now_ns);
-        match (since_ns + self.hall.patience_ns).checked_sub(now_ns) {
-            Some(left_ns) if left_ns > 0 => Ok(Some(left_ns)),
-            _ => Err(End::Dropped("it kept us waiting")),
+        match self.owed.time_left_ns(self.hall, stuck_after) {
+            0 => Err(End::Dropped("it kept us waiting")),
+            left_ns => Ok(Some(left_ns)),
         }
     }
 
@@ -198,7 +218,7 @@ impl Server<'_> {
                     return Ok(Then::Leave);
                 }
                 Next::Request(head, command, payload) => {
-                    self.amid_since_ns = None;
+                    self.owed = Owed::default();
                     self.start(&head, command, payload);
                 }
                 Next::Refused(cookie, refusal) => self.talk.refuse_unstarted(cookie, &refusal),
@@ -298,23 +318,20 @@ impl Talk {
 
 /// Requests that were started end by themselves; their replies are sent if the client takes them in time.
 fn wait_for_completions(hall: &Hall, link: &Link) -> Result<(), End> {
-    let mut deadline_ns = hall.clock.monotonic_ns().saturating_add(hall.patience_ns);
-    let mut end = Ok(());
+    let (mut owed, mut end) = (Owed::default(), Ok(()));
     loop {
         link.flush();
         if link.is_idle() {
             return end;
         }
-        let left_ns = deadline_ns.saturating_sub(hall.clock.monotonic_ns());
-        let is_stuck = link.is_blocked() && left_ns == 0;
-        if is_stuck {
+        // The medium may take as long as it takes: only a client is waited for in vain.
+        let stuck_after = link.stuck_after();
+        let timeout_ns = stuck_after.map(|_| owed.time_left_ns(hall, stuck_after));
+        if timeout_ns == Some(0) {
             end = Err(End::Dropped("it did not take its replies"));
             link.give_up();
-        } else if !link.is_blocked() {
-            // The medium may take as long as it takes: only a client is waited for in vain.
-            deadline_ns = hall.clock.monotonic_ns().saturating_add(hall.patience_ns);
+            continue;
         }
-        let timeout_ns = link.is_blocked().then_some(left_ns);
         if let Err(error) = link.sleep(Until::End, timeout_ns) {
             link.give_up();
             end = Err(error.into());

@@ -76,6 +76,8 @@ struct State {
     lacks_room: bool,
     /// Whether the socket takes no more for now.
     blocked: bool,
+    /// Frames sent so far, whole.
+    sent_frames: u64,
     /// Whether the socket takes no more for ever.
     broken: bool,
 }
@@ -118,6 +120,7 @@ impl Link {
             owner_waits: false,
             lacks_room: false,
             blocked: false,
+            sent_frames: 0,
             broken: false,
         };
         Ok(Self { socket, bell: Arc::new(bell::new()?), budget, limits, state: Mutex::new(state) })
@@ -163,7 +166,7 @@ impl Link {
     /// Takes back what was reserved for a request that ends without a reply.
     pub fn release(&self, bytes: usize) {
         let mut state = self.state.lock();
-        self.count_ended(&mut state, InFlight { requests: 1, bytes });
+        self.count_ended(&mut state, Ended { frames: 0, requests: 1, bytes });
     }
 
     /// Whether every request has ended and every reply is on its way.
@@ -171,9 +174,10 @@ impl Link {
         self.state.lock().is_idle()
     }
 
-    /// Whether the client has to take replies before more can be sent.
-    pub fn is_blocked(&self) -> bool {
-        self.state.lock().blocked
+    /// Whether the client has to take replies before more can be sent: then the number of those it has taken.
+    pub fn stuck_after(&self) -> Option<u64> {
+        let state = self.state.lock();
+        state.blocked.then_some(state.sent_frames)
     }
 
     pub fn is_broken(&self) -> bool {
@@ -301,9 +305,10 @@ impl Link {
         }
     }
 
-    fn count_ended(&self, state: &mut State, ended: InFlight) {
+    fn count_ended(&self, state: &mut State, ended: Ended) {
         state.in_flight.requests -= ended.requests;
         state.in_flight.bytes -= ended.bytes;
+        state.sent_frames += ended.frames;
         state.lacks_room = false;
         self.budget.release(ended.bytes);
     }
@@ -322,20 +327,29 @@ impl State {
     }
 }
 
-impl InFlight {
+/// What has ended with frames that were sent or given up.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ended {
+    frames: u64,
+    requests: usize,
+    bytes: usize,
+}
+
+impl Ended {
     fn plus(self, other: Self) -> Self {
-        Self { requests: self.requests + other.requests, bytes: self.bytes + other.bytes }
+        let Self { frames, requests, bytes } = other;
+        Self { frames: self.frames + frames, requests: self.requests + requests, bytes: self.bytes + bytes }
     }
 }
 
 impl Frame {
-    fn counted(&self) -> InFlight {
-        InFlight { requests: self.ends, bytes: self.reserved_bytes }
+    fn counted(&self) -> Ended {
+        Ended { frames: 1, requests: self.ends, bytes: self.reserved_bytes }
     }
 }
 
-fn counted(frames: impl Iterator<Item = Frame>) -> InFlight {
-    frames.map(|frame| frame.counted()).fold(InFlight::default(), InFlight::plus)
+fn counted(frames: impl Iterator<Item = Frame>) -> Ended {
+    frames.map(|frame| frame.counted()).fold(Ended::default(), Ended::plus)
 }
 
 fn timespec(ns: u64) -> Timespec {
@@ -344,7 +358,7 @@ fn timespec(ns: u64) -> Timespec {
 
 impl Batch {
     /// Sends once. What has ended with it.
-    fn send(&mut self, socket: &OwnedFd) -> io::Result<InFlight> {
+    fn send(&mut self, socket: &OwnedFd) -> io::Result<Ended> {
         let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(2 * self.frames.len());
         for frame in &self.frames {
             pieces.push(IoSlice::new(frame.head.bytes()));
@@ -360,9 +374,9 @@ impl Batch {
         Ok(self.advance(sent))
     }
 
-    fn advance(&mut self, sent: usize) -> InFlight {
+    fn advance(&mut self, sent: usize) -> Ended {
         self.sent_bytes += sent;
-        let mut ended = InFlight::default();
+        let mut ended = Ended::default();
         while let Some(frame) = self.frames.front() {
             let len = frame.head.bytes().len() + frame.payload.bytes().len();
             if self.sent_bytes < len {

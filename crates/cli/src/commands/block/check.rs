@@ -1,8 +1,12 @@
 //! `flashwright block check`.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use block::volume::{Check, Volume};
 use clap::Args;
+use device::timer::SystemTimer;
 use serde_json::json;
 
 use super::devices::Devices;
@@ -29,8 +33,40 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn check(arguments: &Arguments) -> Result<Finding, String> {
-    let (volume, recovery) = arguments.devices.open_volume()?;
-    let result = figures::of_volume(&volume, &recovery);
-    pollster::block_on(volume.close()).map_err(|error| error.to_string())?;
-    Ok(Finding { text: figures::text(&result), result, failures: Vec::new() })
+    let Devices { flash: flash_name, disk: disk_name, .. } = &arguments.devices;
+    let [flash, disk] = arguments.devices.open()?;
+    let check =
+        pollster::block_on(Volume::check(flash, disk, Arc::new(SystemTimer::default()), arguments.full));
+    let check = check.map_err(|error| format!("--flash {flash_name} --disk {disk_name}: {error}"))?;
+    let result = json!({
+        "world": "real",
+        "found": figures::of_recovery(&check.found),
+        "blocks_read": check.blocks_read,
+        "blocks_compared": check.blocks_compared,
+        "problems": check.problem_count,
+        "told": check.problems,
+    });
+    Ok(Finding { text: words(arguments.full, &check), result, failures: failures(&check) })
+}
+
+fn words(full: bool, check: &Check) -> String {
+    let found = &check.found;
+    let mut text = String::new();
+    let how = if found.was_clean { "closed" } else { "not closed: opening it recovers it" };
+    let _ = writeln!(text, "{how}; {} blocks, {} of them dirty", found.blocks, found.dirty_blocks);
+    if full {
+        let _ = writeln!(
+            text,
+            "{} blocks read, {} compared with the disk",
+            check.blocks_read, check.blocks_compared
+        );
+    }
+    let _ = writeln!(text, "{}", if check.is_sound() { "sound" } else { "NOT sound" });
+    text
+}
+
+fn failures(check: &Check) -> Vec<String> {
+    let untold = check.problem_count.saturating_sub(check.problems.len() as u64);
+    let more = (untold > 0).then(|| format!("and {untold} problems more"));
+    check.problems.iter().cloned().chain(more).collect()
 }

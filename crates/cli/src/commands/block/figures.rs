@@ -17,7 +17,13 @@ pub fn of_volume(volume: &Volume, recovery: &Recovery) -> Value {
     value["world"] = "real".into();
     value["state"] = of_state(&stats);
     value["counters"] = of_counters(&stats);
-    value["recovery"] = json!({
+    value["recovery"] = of_recovery(recovery);
+    value
+}
+
+/// What opening a volume found.
+pub fn of_recovery(recovery: &Recovery) -> Value {
+    json!({
         "was_clean": recovery.was_clean,
         "blocks": recovery.blocks,
         "dirty_blocks": recovery.dirty_blocks,
@@ -25,8 +31,7 @@ pub fn of_volume(volume: &Volume, recovery: &Recovery) -> Value {
         "commits": recovery.commits,
         "rolled_back": recovery.rolled_back,
         "dropped_blocks": recovery.dropped_blocks,
-    });
-    value
+    })
 }
 
 /// What a superblock says.

@@ -53,7 +53,9 @@ fn tell(arguments: &Arguments) -> Result<Finding, String> {
 }
 
 fn of_flash(arguments: &Arguments, flash: &str) -> Result<Value, String> {
-    let device = arguments.opening.open("--flash", flash)?;
+    let opened = arguments.opening.open("--flash", flash);
+    let device =
+        opened.map_err(|error| format!("{error}; a cache that is served is asked by its --socket"))?;
     let superblock =
         pollster::block_on(Volume::identify(&device)).map_err(|error| format!("--flash {flash}: {error}"))?;
     let mut status = figures::of_superblock(&superblock);
