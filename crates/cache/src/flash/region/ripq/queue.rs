@@ -437,6 +437,12 @@ impl Queue {
         self.balance();
     }
 
+    /// What the blocks of a section weigh together.
+    #[cfg(test)]
+    pub fn section_units(&self, section: usize) -> u64 {
+        self.sections[section].units
+    }
+
     pub fn memory_bytes(&self) -> usize {
         let blocks = self.regions.capacity() + self.virtuals.capacity();
         let line: usize = self.sections.iter().map(|section| section.line.capacity()).sum();
