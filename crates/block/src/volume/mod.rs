@@ -83,6 +83,7 @@ pub const SECTOR_BYTES: u32 = 512;
 #[derive(Clone)]
 pub struct Volume {
     shared: Arc<Shared>,
+    may_cache: bool,
 }
 
 struct Shared {
@@ -122,6 +123,13 @@ impl Volume {
         self.shared.layout.block_bytes
     }
 
+    /// The same volume for a client whose blocks are not to be cached: a backup, say. What is cached serves it, and its
+    /// writes of that go there; nothing else comes in. An ordered volume caches its writes all the same.
+    #[must_use]
+    pub fn without_caching(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), may_cache: false }
+    }
+
     /// What the volume is, as its superblock says it.
     #[must_use]
     pub fn superblock(&self) -> Superblock {
@@ -135,7 +143,7 @@ impl Volume {
     /// the only copy of some block cannot be read.
     pub async fn read(&self, offset: u64, len: usize) -> Result<IoSlice> {
         let begun = self.shared.begin_measure();
-        let read = self.shared.read(offset, len).await;
+        let read = self.shared.read(offset, len, self.may_cache).await;
         self.shared.end_measure(begun);
         read
     }
@@ -146,7 +154,7 @@ impl Volume {
     /// As [`read`](Self::read); the range then holds the old bytes or the new ones, sector by sector.
     pub async fn write(&self, offset: u64, data: IoSlice, durable: bool) -> Result<()> {
         let begun = self.shared.begin_measure();
-        self.shared.write(offset, data).await?;
+        self.shared.write(offset, data, self.may_cache).await?;
         self.shared.end_measure(begun);
         if durable { self.flush().await } else { Ok(()) }
     }

@@ -65,7 +65,7 @@ impl Volume {
         shared.check_samples().await?;
         shared.settle(recovery.was_clean, &dropped).await?;
         *shared.state.lock().sets.counters_mut() = crate::sets::Counters::default();
-        Ok((Self { shared }, recovery))
+        Ok((Self { shared, may_cache: true }, recovery))
     }
 }
 

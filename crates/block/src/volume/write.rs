@@ -27,12 +27,12 @@ struct Target {
 }
 
 impl Shared {
-    pub(super) async fn write(self: &Arc<Self>, offset: u64, data: IoSlice) -> Result<()> {
+    pub(super) async fn write(self: &Arc<Self>, offset: u64, data: IoSlice, may_cache: bool) -> Result<()> {
         self.check_range(offset, data.len() as u64)?;
         let admit = {
             let mut state = self.state.lock();
             self.check_open(&state)?;
-            admit(&mut state, offset, data.len())
+            admit(&mut state, offset, data.len(), may_cache)
         };
         for piece in self.pieces(offset, data.len()) {
             let bytes = (piece.start - offset) as usize..(piece.end - offset) as usize;
