@@ -141,7 +141,12 @@ impl Pair {
             self.open[at] = None;
             self.queue.written(region, InsertionPoint(level));
             self.twin.open.remove(&region);
-            if self.twin.active.get(&at).is_some_and(|&rank| self.twin.weight(Block::Virtual(rank)) > 0) {
+            if self
+                .twin
+                .active
+                .get(&at)
+                .is_some_and(|&rank| self.twin.weight(Block::Virtual(rank)) >= u64::from(UNITS / 8))
+            {
                 self.twin.seal(at);
             }
             self.twin.sections[at].push(Block::Region(region));
