@@ -1,12 +1,16 @@
 //! What the region store costs: processor time an insert and a read, bytes an item, a restart.
 //!
-//! `cargo bench -p flashwright-cache --bench region`. Under `cargo test` the same code runs small.
+//! `cargo bench -p flashwright-cache --bench region`. Under `cargo test` the same code runs small. With the name of a
+//! policy, only that one is filled and read, for `perf stat -e instructions:u`:
+//! `cargo bench -p flashwright-cache --bench region -- ripq`.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::sync::Arc;
 
 use cache::KeyHash;
-use cache::flash::region::{Progress, Refusal, RegionConfig, RegionStore, StoreId};
+use cache::flash::region::{
+    Caching, OrderConfig, Progress, Refusal, RegionConfig, RegionStore, RipqConfig, StoreId,
+};
 use cache::flash::{FlashItem, Waiting};
 use device::{Completion, Counters, Device, Geometry, MemoryDevice, Outcome, Request, SystemClock};
 use flashwright_cache as cache;
@@ -40,6 +44,14 @@ impl Device for Sink {
 fn main() {
     let is_full = std::env::args().any(|argument| argument == "--bench");
     let scale = if is_full { 1 } else { 100 };
+    let asked = |(name, _): &(&str, RegionConfig)| std::env::args().any(|argument| argument == *name);
+    if let Some((name, config)) = policies().into_iter().find(asked) {
+        fill_and_read(name, config, 200_000 / scale, 400_000 / scale);
+        return;
+    }
+    for (name, config) in policies() {
+        fill_and_read(name, config, 50_000 / scale, 100_000 / scale);
+    }
     insert_large(40_000 / scale);
     million_items(1_000_000 / scale);
 }
@@ -68,6 +80,45 @@ fn insert_large(inserts: u64) {
     let flushed = stats.regions_flushed * (16 << 20);
     let density = 1.0 - (stats.hole_bytes as f64 / flushed.max(1) as f64);
     report("region bytes that are entries and table", density * 100.0, "%");
+}
+
+/// The large-object cache, and the photo caches' policies on the same objects.
+fn policies() -> [(&'static str, RegionConfig); 5] {
+    let loc = RegionConfig { region_bytes: 4 << 20, buffers: 20, ..RegionConfig::new(256 << 20) };
+    let of = |order| RegionConfig { order, ..loc.clone() };
+    let slru = Caching::Slru { segments: 4 };
+    [
+        ("loc", loc.clone()),
+        ("loc-lru", of(OrderConfig::Lru)),
+        ("blockcache", of(OrderConfig::SegmentedLru { segments: 4 })),
+        ("ripq", of(OrderConfig::Ripq(RipqConfig::new(slru)))),
+        ("ripq-gdsf", of(OrderConfig::Ripq(RipqConfig::new(Caching::GDSF)))),
+    ]
+}
+
+/// Objects of 2 to 30 KiB: inserts beyond the capacity, then reads of the newest, popular ones more often.
+fn fill_and_read(name: &str, config: RegionConfig, inserts: u64, reads: u64) {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::with_block_bytes(config.capacity_bytes, 4096));
+    let store = open(device, config);
+    let content = vec![7; 32 << 10];
+    let size_of = |key: u64| (2 << 10) + KeyHash::of(&key.to_le_bytes()).0 as usize % (28 << 10);
+    let cpu_ns = processor_ns(|| (0..inserts).for_each(|key| put(&store, key, &content[..size_of(key)])));
+    report(&format!("{name}: insert"), cpu_ns as f64 / inserts as f64 / 1000.0, "µs CPU, device included");
+    let (mut hits, mut random) = (0_u64, 1_u64);
+    let cpu_ns = processor_ns(|| {
+        for _ in 0..reads {
+            random = KeyHash(random).remix();
+            let newest = inserts.min(10_000);
+            let rank = (random % newest).min((random >> 32) % newest);
+            let key = (inserts - 1 - rank).to_le_bytes();
+            let lookup = block_on(store.read(KeyHash::of(&key), &key, Waiting::Thread));
+            hits += u64::from(lookup.found().is_some());
+        }
+    });
+    report(&format!("{name}: read"), cpu_ns as f64 / reads as f64 / 1000.0, "µs CPU, device included");
+    report(&format!("{name}: share of reads that hit"), hits as f64 / reads as f64, "");
+    let memory = store.memory();
+    report(&format!("{name}: index"), memory.index_bytes as f64 / store.len() as f64, "B an item");
 }
 
 /// Many small items: the index, reads, and a restart.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use flashwright_policy::eviction::Kind;
 use flashwright_policy::eviction::clairvoyant::next_uses;
-use flashwright_policy::simulate::flash::{BlockCache, Flash, FlashRules, Mcdipper, OnTop, Ripq, Sets};
+use flashwright_policy::simulate::flash::{Flash, FlashRules, Log, Sets};
 use flashwright_policy::simulate::{
     Access, Counts, Policy, Request, RuleBook, Settings, Simulator, numbered,
 };
@@ -169,7 +169,7 @@ fn flash_designs_miss_and_write_as_in_the_reference() {
             |dram_weight| FlashRules { dram_weight, object_overhead: 44, object_weight_at_most: 2047 };
         let index = (flash as f64 * 0.012887) as u64;
         let mut simulator: Box<dyn Simulator> = match &row[5][..2] {
-            "LS" => Box::new(Flash::new(Mcdipper::new(flash, 256 << 10), rules(dram - index))),
+            "LS" => Box::new(Flash::new(Log::new(flash, 256 << 10), rules(dram - index))),
             "SA" => Box::new(Flash::new(Sets::new(flash, 4096), rules(dram))),
             _ => continue,
         };
@@ -182,37 +182,4 @@ fn flash_designs_miss_and_write_as_in_the_reference() {
         compared += 1;
     }
     assert_eq!(compared, 2);
-}
-
-/// RIPQ approximates the policy on top of it; BlockCache approximates the segmented LRU, by whole blocks.
-#[test]
-fn ripq_is_nearer_to_its_policy_than_block_cache_and_the_nearer_the_more_insertion_points() {
-    const CAPACITY: u64 = 2_922_721;
-    let Some(traces) = traces_folder() else { return };
-    let accesses = accesses(&traces, "libcachesim/kv_twitter_c52_1m.csv.zst", false);
-    let settings = Settings { rule_book: RuleBook::Paper, ..Settings::default() };
-    let hit_ratio = |mut simulator: Box<dyn Simulator>| {
-        simulator.run(&accesses, &[]);
-        1.0 - simulator.counts().miss_ratio()
-    };
-    let block = CAPACITY / 256;
-    let block_cache = BlockCache::new(CAPACITY, block, 4);
-    let block_cache = hit_ratio(Box::new(Flash::new(block_cache, FlashRules::default())));
-    for (name, on_top) in [("slru-4", OnTop::Slru(4)), ("gdsf", OnTop::Gdsf), ("exact-lru", OnTop::Lru)] {
-        let exact = hit_ratio(Policy::Eviction(name.parse().unwrap()).simulator(CAPACITY, &settings));
-        let ripq = |points| {
-            let ripq = Ripq::new(CAPACITY, block, points, on_top);
-            hit_ratio(Box::new(Flash::new(ripq, FlashRules::default())))
-        };
-        let (one, two, eight, sixteen) = (ripq(1), ripq(2), ripq(8), ripq(16));
-        assert!(
-            (exact - eight).abs() < 0.005,
-            "{name}: {eight:.4} with 8 insertion points, {exact:.4} exactly"
-        );
-        assert!((sixteen - eight).abs() < 0.002, "{name}: {eight:.4} with 8, {sixteen:.4} with 16");
-        if on_top != OnTop::Lru {
-            assert!(one < two && two < eight, "{name}: {one:.4}, {two:.4}, {eight:.4} with 1, 2, 8");
-            assert!(block_cache < eight - 0.01, "{name}: blockcache has {block_cache:.4}, ripq {eight:.4}");
-        }
-    }
 }

@@ -156,10 +156,11 @@ pub struct CardError {
     pub reason: String,
 }
 
-const BUILT_IN: [(&str, &str); 4] = [
+const BUILT_IN: [(&str, &str); 5] = [
     ("pm9d3", include_str!("../cards/pm9d3.toml")),
     ("tlc", include_str!("../cards/tlc.toml")),
     ("qlc", include_str!("../cards/qlc.toml")),
+    ("photo", include_str!("../cards/photo.toml")),
     ("test", include_str!("../cards/test.toml")),
 ];
 

@@ -19,7 +19,7 @@ fn every_built_in_card_is_a_drive_with_and_without_placement() {
 
 #[test]
 fn every_figure_of_a_built_in_card_has_a_source() {
-    for name in ["pm9d3", "tlc", "qlc", "test"] {
+    for name in ["pm9d3", "tlc", "qlc", "photo", "test"] {
         let text =
             std::fs::read_to_string(format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"))).unwrap();
         let card: toml::Table = text.parse().unwrap();
@@ -115,6 +115,9 @@ fn impossible_cards_are_refused_in_a_line_that_names_the_key() {
 #[test]
 fn an_unknown_name_is_told_the_known_ones_and_a_missing_file_is_told_as_such() {
     let error = Card::load("pm9d4").unwrap_err().to_string();
-    assert_eq!(error, "pm9d4: no such card; there are pm9d3, tlc, qlc, test, or the path of a TOML file");
+    assert_eq!(
+        error,
+        "pm9d4: no such card; there are pm9d3, tlc, qlc, photo, test, or the path of a TOML file"
+    );
     assert!(Card::load("nowhere/card.toml").unwrap_err().to_string().contains("No such file"));
 }

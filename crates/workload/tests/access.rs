@@ -150,3 +150,20 @@ fn a_header_that_lacks_a_column_is_told() {
     let told = read("ts,key,size\n0,1,2\n", &OpenOptions::default()).unwrap_err().to_string();
     assert!(told.ends_with("trace.csv: the header names no column `op`"), "{told}");
 }
+
+#[test]
+fn each_file_of_a_trace_may_have_a_header_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = write(&folder, "1.csv", b"ts,key,op,size\n0,1,GET,1\n");
+    let second = write(&folder, "2.csv", b"key,size,op,ts\n2,20,SET,5\n");
+    let block = b"time,op,offset,size\n0,R,0,4096\n";
+    let blocks = ["3.csv", "4.csv"].map(|name| write(&folder, name, block));
+    for (files, expected) in [([first, second], vec![1, 2]), (blocks, vec![0, 0])] {
+        let mut trace = open(&files, None, &OpenOptions::default()).unwrap();
+        let (mut keys, mut batch) = (Vec::new(), Vec::new());
+        while trace.next_batch(&mut batch).unwrap() {
+            keys.extend(batch.iter().map(|access| access.key));
+        }
+        assert_eq!((keys, trace.report().bad_rows), (expected, 0), "{:?}", trace.report());
+    }
+}

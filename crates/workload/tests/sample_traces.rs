@@ -93,6 +93,22 @@ fn the_same_recording_of_a_database_in_two_formats() {
     });
     assert_eq!(counts[0], counts[1]);
     assert!(counts[0].0 > 1000, "{counts:?}");
+    let (survey, report) =
+        survey(&folder.join("block/local-mariadb-sysbench-Q.csv.gz"), None, &OpenOptions::default());
+    assert_eq!((report.format, report.bad_rows), ("block-csv", 0));
+    assert!(survey.objects() > 100);
+}
+
+#[test]
+fn tables_of_numbers_that_are_no_trace_we_know_are_not_guessed_at() {
+    let Some(folder) = shared() else { return };
+    for name in
+        ["mqsim/tpcc-small.trace", "reference_flash_designs.csv", "MANIFEST.md", "caffeine/orm-busy.trace.xz"]
+    {
+        let told = open(&[folder.join(name)], None, &OpenOptions::default()).err();
+        let told = told.unwrap_or_else(|| panic!("{name} was taken for something")).to_string();
+        assert!(told.contains("looks like none of the formats"), "{told}");
+    }
 }
 
 #[test]

@@ -6,6 +6,8 @@
 
 pub mod disk;
 pub mod heat;
+#[cfg(test)]
+mod recordings;
 pub mod replay;
 pub mod report;
 pub mod run;

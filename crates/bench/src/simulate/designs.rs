@@ -1,21 +1,19 @@
 //! Flash caches that can be simulated, by name, and what is common to them.
 
 use policy::simulate::Simulator;
-use policy::simulate::flash::{BlockCache, Flash, FlashCache, FlashRules, Mcdipper, OnTop, Ripq, Sets};
+use policy::simulate::flash::{Flash, FlashCache, FlashRules, Log, Sets};
+
+use super::regions::Regions;
 
 /// A flash cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Design {
-    /// Log-structured: McDipper, in smaller blocks by default.
+    /// A log of small blocks behind DRAM, a model.
     Log,
-    /// Set-associative.
+    /// Set-associative behind DRAM, a model.
     SetAssociative,
-    /// McDipper: FIFO in large blocks.
-    Mcdipper,
-    /// Segmented LRU over large blocks.
-    BlockCache,
-    /// RIPQ with so many insertion points, or as many as the settings say, and a policy on top.
-    Ripq(Option<u8>, OnTop),
+    /// The engine's own regions in one of their orders.
+    Regions(Regions),
 }
 
 /// What flash caches are made of.
@@ -29,14 +27,10 @@ pub struct FlashSettings {
     pub object_overhead_bytes: u32,
     /// Larger objects are taken to be as large as this, overhead included.
     pub object_at_most_bytes: u32,
-    /// Bytes of a block. `None`: 256 KiB for the log, 64 MiB for the others, but no more than a 256th of the cache.
+    /// Bytes of a block. `None`: 256 KiB for the log; for the engine's regions see [`Regions`].
     pub block_bytes: Option<u64>,
     /// Bytes of a set.
     pub set_bytes: u64,
-    /// RIPQ's insertion points.
-    pub insertion_points: u8,
-    /// BlockCache's segments.
-    pub segments: u8,
 }
 
 impl Default for FlashSettings {
@@ -48,46 +42,30 @@ impl Default for FlashSettings {
             object_at_most_bytes: u32::MAX,
             block_bytes: None,
             set_bytes: 4096,
-            insertion_points: 8,
-            segments: 4,
         }
     }
 }
 
-/// A cache is at least so many blocks where nobody says how large they are: fewer would be too coarse to tell policies apart.
-const FEWEST_BLOCKS: u64 = 256;
-
 impl Design {
-    /// The design of this name, as it is written in the table.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "log" => Self::Log,
-            "set-associative" => Self::SetAssociative,
-            "mcdipper" => Self::Mcdipper,
-            "blockcache" => Self::BlockCache,
-            "ripq" => Self::Ripq(None, OnTop::Slru(4)),
-            "ripq-lru" => Self::Ripq(None, OnTop::Lru),
-            "ripq-gdsf" => Self::Ripq(None, OnTop::Gdsf),
-            _ => return None,
-        })
+    /// The design of this name, in lower case and without dashes.
+    pub(super) fn named(plain: &str) -> Option<Self> {
+        match plain {
+            "log" => Some(Self::Log),
+            "setassociative" => Some(Self::SetAssociative),
+            _ => Regions::named(plain).map(Self::Regions),
+        }
     }
 
     /// An empty cache of so many bytes.
-    pub(super) fn simulator(self, size_bytes: u64, settings: &FlashSettings) -> Box<dyn Simulator> {
-        let large = settings.block_bytes.unwrap_or((64 << 20).min(size_bytes.div_ceil(FEWEST_BLOCKS)));
-        let small = settings.block_bytes.unwrap_or(256 << 10);
-        let index_bytes = (size_bytes as f64 * settings.index_ratio) as u64;
+    pub(super) fn simulator(&self, size_bytes: u64, settings: &FlashSettings) -> Box<dyn Simulator> {
         match self {
-            Self::Log => behind_dram(Mcdipper::new(size_bytes, small), settings, index_bytes),
+            Self::Log => {
+                let block_bytes = settings.block_bytes.unwrap_or(256 << 10);
+                let index_bytes = (size_bytes as f64 * settings.index_ratio) as u64;
+                behind_dram(Log::new(size_bytes, block_bytes), settings, index_bytes)
+            }
             Self::SetAssociative => behind_dram(Sets::new(size_bytes, settings.set_bytes), settings, 0),
-            Self::Mcdipper => behind_dram(Mcdipper::new(size_bytes, large), settings, 0),
-            Self::BlockCache => {
-                behind_dram(BlockCache::new(size_bytes, large, settings.segments), settings, 0)
-            }
-            Self::Ripq(points, on_top) => {
-                let points = points.unwrap_or(settings.insertion_points);
-                behind_dram(Ripq::new(size_bytes, large, points, on_top), settings, 0)
-            }
+            Self::Regions(regions) => regions.simulator(size_bytes, settings.block_bytes),
         }
     }
 }

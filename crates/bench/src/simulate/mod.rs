@@ -10,6 +10,7 @@ mod designs;
 mod numbered;
 pub mod plot;
 pub mod policies;
+mod regions;
 pub mod report;
 mod sample;
 mod spool;

@@ -5,24 +5,23 @@ use std::str::FromStr;
 
 use policy::UnknownName;
 use policy::eviction::Kind;
-use policy::simulate::flash::OnTop;
 use policy::simulate::{Policy, Simulator};
 
 use super::Plan;
 use super::designs::Design;
 
 /// A policy with the name it was given.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Named {
     name: String,
     what: What,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 enum What {
     /// Exact, an object at a time.
     Policy(Policy),
-    /// A model of a flash cache.
+    /// A flash cache.
     Design(Design),
 }
 
@@ -62,11 +61,18 @@ pub static POLICIES: &[About] = &[
         &["beladysize"],
         "size times distance to the next use, of 128 drawn; a ceiling for unequal sizes",
     ),
-    about("mcdipper", &[], "flash, approximately: a log of large blocks"),
-    about("blockcache", &["block-cache"], "flash, approximately: segmented LRU over large blocks"),
-    about("ripq", &["ripq-slru4"], "flash, approximately: RIPQ with segmented LRU on top"),
-    about("ripq-lru", &[], "the same with LRU on top"),
-    about("ripq-gdsf", &[], "the same with GDSF on top; ripqK, ripqK-lru, ripqK-gdsf for K insertion points"),
+    about("mcdipper", &[], "flash: FIFO of large blocks; mcdipper-lru writes again what was hit"),
+    about(
+        "blockcache",
+        &["block-cache"],
+        "flash: segmented LRU of large blocks: a hit promotes the whole block",
+    ),
+    about(
+        "ripq",
+        &[],
+        "flash: RIPQ with S4LRU on top; ripqK for K insertion points, ripq-gdsf, ripqK-lru and the like for other policies",
+    ),
+    about("sipq", &[], "the same with a single insertion point"),
     about("log", &["log-structured"], "flash: a log of small blocks behind DRAM"),
     about("set-associative", &["sets"], "flash: sets that are written whole, behind DRAM"),
 ];
@@ -86,15 +92,15 @@ impl Named {
 
     /// The policy that this is exactly; `None` for models of flash caches.
     pub(super) fn exact(&self) -> Option<Policy> {
-        match self.what {
-            What::Policy(policy) => Some(policy),
+        match &self.what {
+            What::Policy(policy) => Some(*policy),
             What::Design(_) => None,
         }
     }
 
     /// An empty cache of so many bytes.
     pub(super) fn simulator(&self, size_bytes: u64, plan: &Plan) -> Box<dyn Simulator> {
-        match self.what {
+        match &self.what {
             What::Policy(policy) => policy.simulator(size_bytes, &plan.settings),
             What::Design(design) => design.simulator(size_bytes, &plan.flash),
         }
@@ -129,31 +135,22 @@ impl FromStr for Named {
             Some("lru") => What::Policy(Policy::Eviction(Kind::Lru)),
             Some("clairvoyant") => What::Policy(Policy::Clairvoyant),
             Some("clairvoyant-size") => What::Policy(Policy::ClairvoyantSized),
-            Some(known) => match Design::named(known) {
+            Some(known) => match Design::named(&plain(known)) {
                 Some(design) => What::Design(design),
                 None => What::Policy(Policy::Eviction(known.parse()?)),
             },
-            None => numbered(&name_plain).ok_or_else(|| unknown(name))?,
+            None => of_a_family(&name_plain).ok_or_else(|| unknown(name))?,
         };
         Ok(Self { name: name.to_ascii_lowercase(), what })
     }
 }
 
-/// Names with a number in them: `slru8`, `ripq16`, `ripq16gdsf`.
-fn numbered(plain: &str) -> Option<What> {
+/// Names with more in them than the table has: `slru8`, `ripq16`, `ripq16gdsf`, `mcdipperlru`.
+fn of_a_family(plain: &str) -> Option<What> {
     if plain.starts_with("slru") {
         return plain.parse().ok().map(|kind| What::Policy(Policy::Eviction(kind)));
     }
-    let rest = plain.strip_prefix("ripq")?;
-    let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
-    let points = rest[..digits].parse().ok().filter(|points| *points > 0)?;
-    let on_top = match &rest[digits..] {
-        "" | "slru4" => OnTop::Slru(4),
-        "lru" => OnTop::Lru,
-        "gdsf" => OnTop::Gdsf,
-        _ => return None,
-    };
-    Some(What::Design(Design::Ripq(Some(points), on_top)))
+    Design::named(plain).map(What::Design)
 }
 
 impl fmt::Display for Named {

@@ -4,8 +4,10 @@
 //! a [`Chart`] of what was measured. One card, one workload a figure, one scale: nothing is tuned for a point.
 
 mod carbon;
+mod cdn;
 mod chart;
 pub mod experiment;
+mod flashcache;
 mod photo_cdn;
 mod progress;
 mod runner;
@@ -60,6 +62,11 @@ impl Point {
         Self { accepted: Some(accepted), ..Self::shown(name, Some(paper), ours) }
     }
 
+    /// A value that the paper has no number for, and that must lie within `accepted`.
+    pub(crate) fn expected(name: impl Into<String>, ours: f64, accepted: (f64, f64)) -> Self {
+        Self { name: name.into(), paper: None, ours, unit: "ratio", accepted: Some(accepted) }
+    }
+
     /// A value that is shown beside the paper's, if that has one.
     pub(crate) fn shown(name: impl Into<String>, paper: Option<f64>, ours: f64) -> Self {
         Self { name: name.into(), paper, ours, unit: "ratio", accepted: None }
@@ -79,7 +86,8 @@ impl Point {
 }
 
 /// All studies, each paper's in its order: `fdp-`, "Towards Efficient Flash Caches with Emerging NVMe Flexible Data
-/// Placement SSDs", EuroSys '25; `cdn-`, "The Evolution of Advanced Caching in the Facebook CDN", Facebook Research, 2016.
+/// Placement SSDs", EuroSys '25; `cdn-`, "The Evolution of Advanced Caching in the Facebook CDN", Facebook Research, 2016;
+/// `flashcache-`, "Flashcache at Facebook: From 2010 to 2013 and beyond", 2013.
 pub const STUDIES: &[Study] = &[
     Study {
         name: "fdp-fig5",
@@ -108,6 +116,11 @@ pub const STUDIES: &[Study] = &[
     },
     Study { name: "fdp-table2", title: "Carbon with less DRAM", run: carbon::table2 },
     Study {
+        name: "cdn-fig1",
+        title: "Hit ratio against write amplification of McDipper, BlockCache and RIPQ",
+        run: cdn::fig1,
+    },
+    Study {
         name: "cdn-fig2",
         title: "Photo CDN: Clairvoyant, S4LRU, LRU, FIFO over sizes of the Origin cache",
         run: photo_cdn::fig2,
@@ -116,5 +129,37 @@ pub const STUDIES: &[Study] = &[
         name: "cdn-insertion-points",
         title: "Photo CDN: RIPQ's hit ratio over its insertion points",
         run: photo_cdn::insertion_points,
+    },
+    Study { name: "cdn-fig8", title: "BlockCache to RIPQ: hit ratio and backend reads", run: cdn::fig8 },
+    Study {
+        name: "cdn-fig9",
+        title: "Write amplification of the drive: McDipper, BlockCache, RIPQ",
+        run: cdn::fig9,
+    },
+    Study {
+        name: "cdn-fig10",
+        title: "95th percentile of hits, with the refinements and without",
+        run: cdn::fig10,
+    },
+    Study { name: "cdn-fdp", title: "RIPQ's insertion points with placement handles", run: cdn::placement },
+    Study {
+        name: "flashcache-sets",
+        title: "Block cache: how evenly sets share the disk's work",
+        run: flashcache::sets::run,
+    },
+    Study {
+        name: "flashcache-midpoint",
+        title: "Block cache: hit rate over the insertion point",
+        run: flashcache::midpoint::run,
+    },
+    Study {
+        name: "flashcache-dirty",
+        title: "Block cache: when dirty blocks are written, and with whom",
+        run: flashcache::dirty::run,
+    },
+    Study {
+        name: "flashcache-v2-v3",
+        title: "Block cache: Flashcache 2 against Flashcache 3",
+        run: flashcache::v2_v3::run,
     },
 ];

@@ -1,13 +1,16 @@
 //! Runs experiments side by side, each once.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
 use super::Progress;
+use super::cdn::{PhotoCache, PhotoMeasured};
 use super::experiment::{Experiment, Measured, StudyError};
+use crate::block::Summary;
 use crate::run::stop::Stop;
 
 /// Where and how studies run. Experiments that several figures show are run once.
@@ -20,13 +23,24 @@ pub struct Runner {
     pub stop: Stop,
     progress: Progress,
     done: Mutex<HashMap<String, Measured>>,
+    photos: Mutex<HashMap<String, PhotoMeasured>>,
+    /// What block caches came to, by workload, seed and settings.
+    pub(super) replayed: Mutex<HashMap<String, Summary>>,
 }
 
 impl Runner {
     /// A runner of experiments on 1/`scale` of the paper's drive.
     #[must_use]
     pub fn new(scale: u32, seed: u64, stop: Stop, progress: Progress) -> Self {
-        Self { scale, seed, stop, progress, done: Mutex::default() }
+        Self {
+            scale,
+            seed,
+            stop,
+            progress,
+            done: Mutex::default(),
+            photos: Mutex::default(),
+            replayed: Mutex::default(),
+        }
     }
 
     /// What `experiments` came to, in their order; as many at once as there are cores.
@@ -34,33 +48,65 @@ impl Runner {
     /// # Errors
     /// The first that failed.
     pub fn run(&self, experiments: &[Experiment]) -> Result<Vec<Measured>, StudyError> {
-        let missing: Vec<&Experiment> =
-            experiments.iter().filter(|it| !self.done.lock().contains_key(&key(it))).collect();
+        self.side_by_side(&self.done, experiments, |experiment, advance| experiment.run(self, advance))
+    }
+
+    /// The same of photo caches.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn photos<const N: usize>(&self, caches: [PhotoCache; N]) -> Result<[PhotoMeasured; N], StudyError> {
+        let run = |cache: &PhotoCache, advance: &dyn Fn(f64)| cache.run(self.seed, &self.stop, advance);
+        let measured = self.side_by_side(&self.photos, &caches, run)?;
+        Ok(measured.try_into().unwrap_or_else(|_| unreachable!("one for each")))
+    }
+
+    fn side_by_side<E: Debug + Sync, M: Clone + Send>(
+        &self,
+        done: &Mutex<HashMap<String, M>>,
+        experiments: &[E],
+        run: impl Fn(&E, &dyn Fn(f64)) -> Result<M, StudyError> + Sync,
+    ) -> Result<Vec<M>, StudyError> {
+        let missing: Vec<&E> = experiments.iter().filter(|it| !done.lock().contains_key(&key(it))).collect();
+        self.each(missing.len(), |number, advance| {
+            let measured = run(missing[number], advance)?;
+            done.lock().insert(key(missing[number]), measured);
+            Ok(())
+        })?;
+        let done = done.lock();
+        Ok(experiments.iter().map(|it| done[&key(it)].clone()).collect())
+    }
+
+    /// Runs number 0 to `count`, as many at once as there are cores. A run is told its number, and tells what share of it
+    /// is done.
+    ///
+    /// # Errors
+    /// The first that failed.
+    pub(super) fn each(
+        &self,
+        count: usize,
+        run: impl Fn(usize, &dyn Fn(f64)) -> Result<(), StudyError> + Sync,
+    ) -> Result<(), StudyError> {
         let next = AtomicUsize::new(0);
         let failure = Mutex::new(None);
         let work = || {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(experiment) = missing.get(number) else { return };
-                match experiment.run(self, &|share| self.progress.advance(number, share)) {
-                    Ok(measured) => drop(self.done.lock().insert(key(experiment), measured)),
-                    Err(error) => {
-                        failure.lock().get_or_insert(error);
-                        return;
-                    }
+                if number >= count {
+                    return;
+                }
+                if let Err(error) = run(number, &|share| self.progress.advance(number, share)) {
+                    failure.lock().get_or_insert(error);
+                    return;
                 }
                 self.progress.ended(number);
             }
         };
-        self.progress.begin(missing.len());
+        self.progress.begin(count);
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
         self.progress.end();
-        if let Some(error) = failure.into_inner() {
-            return Err(error);
-        }
-        let done = self.done.lock();
-        Ok(experiments.iter().map(|it| done[&key(it)].clone()).collect())
+        failure.into_inner().map_or(Ok(()), Err)
     }
 
     /// Each of `experiments` with placement and without.
@@ -75,6 +121,6 @@ impl Runner {
     }
 }
 
-fn key(experiment: &Experiment) -> String {
+fn key(experiment: &impl Debug) -> String {
     format!("{experiment:?}")
 }

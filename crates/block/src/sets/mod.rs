@@ -34,6 +34,8 @@ mod restore;
 mod sequential;
 mod stats;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use clean::Cleaning;
 pub use config::{ConfigError, Geometry, MAX_DISK_BLOCKS, Mode, Preset, SetsConfig, Tuning};

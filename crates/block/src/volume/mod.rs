@@ -34,6 +34,7 @@ mod identity;
 pub mod journal;
 pub mod layout;
 mod order;
+mod pace;
 mod pages;
 mod piece;
 mod ranges;
@@ -52,6 +53,7 @@ mod writeback;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use device::timer::Timer;
 use device::{Device, IoSlice, Request};
@@ -67,6 +69,7 @@ pub use stats::{IoCounts, Stats};
 pub use superblock::Superblock;
 pub use trim::BlockExtent;
 
+use pace::Pace;
 use ranges::Ranges;
 use state::State;
 
@@ -80,6 +83,7 @@ pub const SECTOR_BYTES: u32 = 512;
 #[derive(Clone)]
 pub struct Volume {
     shared: Arc<Shared>,
+    may_cache: bool,
 }
 
 struct Shared {
@@ -98,6 +102,9 @@ struct Shared {
     /// Who writes a table or the superblock.
     keeper: Arc<Ranges>,
     superblock: Mutex<Superblock>,
+    pace: Mutex<Pace>,
+    /// Whether latencies are to be measured for [`Pace`].
+    is_paced: AtomicBool,
     state: Mutex<State>,
     /// Told when a commit ended, pages became free, or a block ceased to be cleaned.
     changed: Event,
@@ -116,6 +123,13 @@ impl Volume {
         self.shared.layout.block_bytes
     }
 
+    /// The same volume for a client whose blocks are not to be cached: a backup, say. What is cached serves it, and its
+    /// writes of that go there; nothing else comes in. An ordered volume caches its writes all the same.
+    #[must_use]
+    pub fn without_caching(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), may_cache: false }
+    }
+
     /// What the volume is, as its superblock says it.
     #[must_use]
     pub fn superblock(&self) -> Superblock {
@@ -128,7 +142,10 @@ impl Volume {
     /// [`VolumeErrorKind::Invalid`] for a range that is not there; [`VolumeErrorKind::Disk`] or [`VolumeErrorKind::Flash`] where
     /// the only copy of some block cannot be read.
     pub async fn read(&self, offset: u64, len: usize) -> Result<IoSlice> {
-        self.shared.read(offset, len).await
+        let begun = self.shared.begin_measure();
+        let read = self.shared.read(offset, len, self.may_cache).await;
+        self.shared.end_measure(begun);
+        read
     }
 
     /// Writes `data` from `offset` on. With `durable` it is as if a flush followed it.
@@ -136,7 +153,9 @@ impl Volume {
     /// # Errors
     /// As [`read`](Self::read); the range then holds the old bytes or the new ones, sector by sector.
     pub async fn write(&self, offset: u64, data: IoSlice, durable: bool) -> Result<()> {
-        self.shared.write(offset, data).await?;
+        let begun = self.shared.begin_measure();
+        self.shared.write(offset, data, self.may_cache).await?;
+        self.shared.end_measure(begun);
         if durable { self.flush().await } else { Ok(()) }
     }
 
@@ -155,10 +174,18 @@ impl Volume {
         Ok(())
     }
 
+    /// Cleaning pauses when more than one read or write in a hundred takes longer than `gate_ns`, and while they do; 0 cleans
+    /// at full speed. Not remembered on flash.
+    pub fn set_latency_gate(&self, gate_ns: u64) {
+        self.shared.pace.lock().set_gate(gate_ns);
+        self.shared.is_paced.store(gate_ns > 0, Relaxed);
+    }
+
     /// The volume's figures at this moment.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let state = self.shared.state.lock();
+        let pace = self.shared.pace.lock();
         Stats {
             counters: *state.sets.counters(),
             io: state.io,
@@ -169,6 +196,8 @@ impl Volume {
             memory_bytes: state.memory_bytes() as u64,
             journal_used_blocks: state.journal.used(),
             journal_blocks: state.journal.blocks,
+            latency_ns_p99: pace.p99_ns(),
+            clean_seconds_left: pace.seconds_for(state.sets.dirty_blocks()),
             health: state.health,
         }
     }
@@ -187,6 +216,17 @@ impl Shared {
     /// Flushes a device by itself, outside of a commit.
     async fn flush_device(device: &dyn Device) -> std::result::Result<(), device::IoError> {
         device.start(Request::Flush).await.map(|_| ())
+    }
+
+    fn begin_measure(&self) -> Option<u64> {
+        self.is_paced.load(Relaxed).then(|| self.timer.monotonic_ns())
+    }
+
+    fn end_measure(&self, begun_ns: Option<u64>) {
+        if let Some(begun_ns) = begun_ns {
+            let now_ns = self.timer.monotonic_ns();
+            self.pace.lock().note(now_ns, now_ns.saturating_sub(begun_ns));
+        }
     }
 
     /// Whether dirty blocks reach the disk in the order of flushes.

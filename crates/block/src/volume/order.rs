@@ -118,6 +118,7 @@ impl Shared {
             .collect();
         for piece in blocks.chunks(super::piece::PIECE_BLOCKS as usize) {
             self.write_copies(&work, piece).await?;
+            self.pause().await;
         }
         self.flush_disk().await?;
         let change = self.end_epoch(epoch, &versions);

@@ -44,12 +44,12 @@ struct Plan {
 }
 
 impl Shared {
-    pub(super) async fn read(self: &Arc<Self>, offset: u64, len: usize) -> Result<IoSlice> {
+    pub(super) async fn read(self: &Arc<Self>, offset: u64, len: usize, may_cache: bool) -> Result<IoSlice> {
         self.check_range(offset, len as u64)?;
         let admit = {
             let mut state = self.state.lock();
             self.check_open(&state)?;
-            admit(&mut state, offset, len)
+            admit(&mut state, offset, len, may_cache)
         };
         let mut pieces = self.pieces(offset, len);
         let Some(first) = pieces.next() else { return Ok(IoBuffer::zeroed(0).into()) };
@@ -330,7 +330,10 @@ impl Shared {
 }
 
 /// Notes the request among the streams; whether its blocks may come in.
-pub(super) fn admit(state: &mut State, offset: u64, len: usize) -> Admit {
+pub(super) fn admit(state: &mut State, offset: u64, len: usize, may_cache: bool) -> Admit {
+    if !may_cache {
+        return Admit::Refused;
+    }
     let stream_bytes = state.streams.see(offset, len as u64);
     let limit = state.sets.tuning().sequential_bypass_bytes;
     if limit > 0 && stream_bytes > limit { Admit::Sequential } else { Admit::Yes }

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use device::timer::Timer;
 use device::{Device, IoBuffer, Request};
@@ -64,7 +65,7 @@ impl Volume {
         shared.check_samples().await?;
         shared.settle(recovery.was_clean, &dropped).await?;
         *shared.state.lock().sets.counters_mut() = crate::sets::Counters::default();
-        Ok((Self { shared }, recovery))
+        Ok((Self { shared, may_cache: true }, recovery))
     }
 }
 
@@ -91,6 +92,8 @@ pub(super) async fn load(
         destager: Arc::default(),
         keeper: Arc::default(),
         superblock: Mutex::new(superblock),
+        pace: Mutex::default(),
+        is_paced: AtomicBool::new(false),
         state: Mutex::new(state),
         changed: Event::new(),
     };

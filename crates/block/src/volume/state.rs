@@ -157,12 +157,6 @@ impl State {
         forgotten
     }
 
-    /// What the slot has is void, but the slot is in use: its user's end frees it.
-    pub(super) fn drop_content(&mut self, slot: Slot, block: u64) {
-        self.sets.mark_clean(slot);
-        self.vacate(slot, block);
-    }
-
     /// Whether the pages for blocks like `block` are half used up, and a commit would free some.
     pub(super) fn is_short_of_pages(&self, block: u64) -> bool {
         let spares = self.layout.pages_per_group() - self.layout.sets_per_group() * self.layout.ways;

@@ -37,7 +37,7 @@ pub struct IoCounts {
 }
 
 /// A volume at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stats {
     /// What the cache decided and how often, under Flashcache's names.
     pub counters: Counters,
@@ -57,6 +57,10 @@ pub struct Stats {
     pub journal_used_blocks: u64,
     /// Blocks of the journal.
     pub journal_blocks: u64,
+    /// The 99th percentile of what the last reads and writes took, while a latency gate is set.
+    pub latency_ns_p99: Option<u64>,
+    /// Seconds until everything dirty is on the disk, at the pace of the last cleanings.
+    pub clean_seconds_left: Option<f64>,
     /// What the volume can still do.
     pub health: Health,
 }

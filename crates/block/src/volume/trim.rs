@@ -44,7 +44,7 @@ impl Volume {
         let mut at = offset;
         while at < offset + len {
             let bytes = (offset + len - at).min(ZEROS_BYTES as u64);
-            self.shared.write(at, zeros.part(0..bytes as usize)).await?;
+            self.shared.write(at, zeros.part(0..bytes as usize), self.may_cache).await?;
             at += bytes;
         }
         if durable { self.flush().await } else { Ok(()) }

@@ -27,12 +27,12 @@ struct Target {
 }
 
 impl Shared {
-    pub(super) async fn write(self: &Arc<Self>, offset: u64, data: IoSlice) -> Result<()> {
+    pub(super) async fn write(self: &Arc<Self>, offset: u64, data: IoSlice, may_cache: bool) -> Result<()> {
         self.check_range(offset, data.len() as u64)?;
         let admit = {
             let mut state = self.state.lock();
             self.check_open(&state)?;
-            admit(&mut state, offset, data.len())
+            admit(&mut state, offset, data.len(), may_cache)
         };
         for piece in self.pieces(offset, data.len()) {
             let bytes = (piece.start - offset) as usize..(piece.end - offset) as usize;
@@ -65,7 +65,7 @@ impl Shared {
                 flash_result = Err(self.flash_write_failed(error));
             }
         }
-        self.finish_write(&work, &targets, &pages, disk_result, flash_result)
+        self.finish_write(&work, &pages, disk_result, flash_result)
     }
 
     /// Locks the blocks and takes a slot and a page for each that is to be cached.
@@ -143,6 +143,11 @@ impl Shared {
             work.read_page(state, copy.page);
         }
         let to_disk = !mode.keeps_dirty();
+        // From here on the disk may have the new bytes whether or not this write is ever told to have ended, and a clean
+        // copy of the old ones would contradict it. (A dirty one counts instead of the disk's, old as it is.)
+        if to_disk && !state.sets.word(slot).is_dirty() {
+            state.vacate(slot, part.block);
+        }
         Ok(Target { part: part.clone(), home: Some((slot, page)), old, to_disk })
     }
 
@@ -286,7 +291,6 @@ impl Shared {
     fn finish_write(
         self: &Arc<Self>,
         work: &Arc<Work>,
-        targets: &[Target],
         pages: &[(Written, IoSlice)],
         disk_result: Result<()>,
         flash_result: Result<()>,
@@ -304,12 +308,6 @@ impl Shared {
                 self.commit_in_background();
             }
             return Ok(());
-        }
-        // The disk may have the new bytes or the old ones. A clean copy of the old ones would contradict it.
-        for target in targets.iter().filter(|target| target.to_disk) {
-            if let Some((slot, _)) = target.home {
-                state.drop_content(slot, target.part.block);
-            }
         }
         disk_result.and(flash_result)
     }

@@ -25,6 +25,9 @@ const RUNS_PER_BATCH: usize = 32;
 /// How long the upkeep sleeps when there is nothing to do.
 const IDLE_NS: u64 = 20_000_000;
 
+/// How long cleaning waits before it looks again whether clients have been held up too much.
+const PAUSE_NS: u64 = 5_000_000;
+
 /// How long it waits after a failure of the disk.
 const FAILURE_NS: u64 = 1_000_000_000;
 
@@ -154,15 +157,15 @@ impl Shared {
             self.commit(change).await?;
         }
         batch.sort_by_key(|run| run.blocks.first().map(|leaving| leaving.block));
+        let begun_ns = self.timer.monotonic_ns();
         let mut blocks = 0;
         for run in &batch {
             blocks += run.blocks.len();
             self.write_run(run).await?;
+            self.pause().await;
         }
-        Self::flush_device(&*self.disk)
-            .await
-            .map_err(|error| self.disk_failed("flushing the disk", error))?;
-        self.state.lock().io.disk_flushes += 1;
+        self.flush_disk().await?;
+        self.pace.lock().cleaned(blocks, self.timer.monotonic_ns().saturating_sub(begun_ns));
         for run in batch {
             run.end();
         }
@@ -216,6 +219,13 @@ impl Shared {
             self.write_disk_range(work, stretch.start, bytes).await?;
         }
         Ok(())
+    }
+
+    /// Leaves the disk to the clients for as long as the latency gate asks.
+    pub(super) async fn pause(&self) {
+        while self.pace.lock().must_pause(self.timer.monotonic_ns()) {
+            device::timer::sleep(&*self.timer, PAUSE_NS).await;
+        }
     }
 
     pub(super) async fn flush_disk(&self) -> Result<()> {

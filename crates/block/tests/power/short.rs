@@ -7,7 +7,7 @@ use crate::ledger::Ledger;
 use crate::stage::{DISK_BYTES, Media, Stage, config};
 
 /// Images that are drawn of the media at each cut.
-const IMAGES: u64 = 4;
+const IMAGES: u64 = 3;
 
 /// Plays `steps` on `media` again and again, cut one request later each time, and checks what is found.
 fn cut_everywhere(media: &Media, steps: &[Step], only_prefixes: bool, seed: u64) -> u64 {
@@ -66,7 +66,7 @@ fn every_cut_of_short_histories_in_every_mode() {
     let mut cuts = 0;
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
         let media = Media::created(&config(mode));
-        for seed in 0..6 {
+        for seed in 0..4 {
             cuts += cut_everywhere(&media, &draw(&shape, seed), false, seed);
         }
     }
@@ -78,7 +78,7 @@ fn every_cut_of_short_histories_in_every_mode() {
 fn a_cut_takes_the_end_of_the_history_and_nothing_of_its_middle() {
     let shape = Shape { steps: 14, sectors: 300, longest: 24, with_trims: false };
     let media = Media::created(&config(Mode::WriteBack));
-    for seed in 100..106 {
+    for seed in 100..104 {
         cut_everywhere(&media, &draw(&shape, seed), true, seed);
     }
 }
@@ -114,7 +114,7 @@ fn a_cut_during_recovery_changes_nothing_that_counts() {
     let shape = Shape { steps: 16, sectors: 300, longest: 24, with_trims: false };
     for mode in [Mode::WriteBack, Mode::WriteThrough] {
         let media = Media::created(&config(mode));
-        for seed in 200..206 {
+        for seed in 200..203 {
             let stage = Stage::new(media.duplicate());
             stage.power.cut_after(23 + seed % 7);
             let mut ledger = Ledger::new(DISK_BYTES);

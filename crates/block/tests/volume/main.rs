@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 
 mod flushes;
+mod given_up;
+mod pace;
 mod refusals;
+mod threads;
 mod twin;
 mod world;

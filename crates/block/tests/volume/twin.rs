@@ -153,3 +153,22 @@ fn a_miss_is_answered_when_the_disk_has_answered() {
     assert_eq!(ended - start_ns, 7_000_000 + 4096 * 1_000_000_000 / 150_000_000);
     assert_eq!(volume.stats().held_blocks, 1, "and it was brought in behind the reply");
 }
+
+#[test]
+fn a_client_without_caching_is_served_by_the_cache_and_brings_nothing_in() {
+    let world = World::new(6, Shape::default());
+    let volume = world.volume(&config());
+    let work = |volume: Volume| async move {
+        let backup = volume.without_caching();
+        let filled = |byte: u8| IoBuffer::copy_of(&[byte; 4096]).into();
+        volume.write(0, filled(1), false).await.unwrap();
+        assert!(backup.read(0, 4096).await.unwrap().iter().all(|&byte| byte == 1));
+        backup.write(0, filled(2), false).await.unwrap();
+        backup.write(8192, filled(3), true).await.unwrap();
+        backup.read(1 << 20, 65536).await.unwrap();
+        assert!(volume.read(0, 4096).await.unwrap().iter().all(|&byte| byte == 2));
+        assert_eq!(volume.stats().held_blocks, 1);
+        assert!(volume.read(8192, 4096).await.unwrap().iter().all(|&byte| byte == 3));
+    };
+    world.run(work(volume));
+}

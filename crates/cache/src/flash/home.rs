@@ -29,7 +29,7 @@ const SMALL_REGION_ITEM_BYTES: u64 = 256;
 /// Bytes a region and an item take in the region store's snapshot at most; and more where items have ranks.
 const SNAPSHOT_BYTES_A_REGION: u64 = 64;
 const SNAPSHOT_BYTES_AN_ITEM: u64 = 2;
-const RANKED_BYTES_A_REGION: u64 = 256;
+const RANKED_BYTES_A_REGION: u64 = 640;
 const RANKED_BYTES_AN_ITEM: u64 = 3;
 
 /// A pair's place on its device.

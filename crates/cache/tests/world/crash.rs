@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use device::wrap::CrashDevice;
 use device::{Completion, Counters, Device, Geometry, MemoryDevice, Outcome, Request, RequestKind};
 use flashwright_cache::config::{CacheConfig, PairConfig};
+use flashwright_cache::flash::region::Caching;
 use parking_lot::Mutex;
 
 use crate::ledger::Ledger;
 use crate::life::{self, Life, audit};
-use crate::setup::{MIB, seeds};
+use crate::setup::{MIB, ripq, seeds};
 
 const KEYS: u64 = 400;
 /// Keys that are inserted once, at the end.
@@ -177,6 +178,16 @@ fn a_power_cut_while_regions_are_reinserted_and_trimmed_brings_nothing_old_back(
         flash.regions.trim = true;
         flash.regions.reinsertion =
             flashwright_cache::flash::region::Reinsertion::Percent { percent: 50, seed: 1 };
+        config
+    };
+    seeds(2).for_each(|seed| survives_every_cut(config, seed));
+}
+
+#[test]
+fn a_power_cut_under_a_queue_of_items_brings_nothing_old_back() {
+    let config = |device| {
+        let mut config = life::config(device);
+        ripq(config.flash.as_mut().expect("it has flash"), Caching::Slru { segments: 3 });
         config
     };
     seeds(2).for_each(|seed| survives_every_cut(config, seed));

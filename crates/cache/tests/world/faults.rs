@@ -17,7 +17,7 @@ use crate::ledger::Ledger;
 use crate::life::{self, Life};
 use crate::setup::{MIB, seeds};
 
-const NO_FAULTS: Faults = Faults {
+pub const NO_FAULTS: Faults = Faults {
     failed_reads: 0.0,
     failed_writes: 0.0,
     failed_flushes: 0.0,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use device::{Clock, Device};
 use flashwright_cache::config::{self, CacheConfig};
 use flashwright_cache::dram::DramConfig;
+use flashwright_cache::flash::region::{Caching, OrderConfig, RipqConfig};
 use flashwright_cache::{Cache, CacheError, FlashConfig, KeyHash, UpkeepConfig};
 use policy::eviction::{EvictionConfig, Kind};
 
@@ -31,6 +32,19 @@ pub fn flash(device: Arc<dyn Device>) -> FlashConfig {
     flash.regions.region_bytes = 64 << 10;
     flash.regions.max_write_bytes = 16 << 10;
     flash
+}
+
+/// Everything in regions, as a queue of items.
+pub fn ripq(flash: &mut FlashConfig, caching: Caching) {
+    flash.pairs[0].soc_share = 0.0;
+    flash.regions.order = OrderConfig::Ripq(RipqConfig { sections: 3, ..RipqConfig::new(caching) });
+    flash.regions.buffers = 5;
+}
+
+/// Everything in regions, as BlockCache orders them.
+pub fn blockcache(flash: &mut FlashConfig) {
+    flash.pairs[0].soc_share = 0.0;
+    flash.regions.order = OrderConfig::SegmentedLru { segments: 3 };
 }
 
 /// A cache with `dram_bytes` in slabs of 64 KiB before `flash`.

@@ -1,10 +1,12 @@
 //! Many clients, virtual time, one seed: every answer is a permitted one, and the same seed gives the same answers.
 
 use device::sim::LatencyModel;
-use flashwright_cache::flash::region::Reinsertion;
+use device::wrap::Faults;
+use flashwright_cache::flash::region::{Caching, Reinsertion};
 
 use crate::clients::{Plan, run};
-use crate::setup::{MIB, seeds};
+use crate::faults::NO_FAULTS;
+use crate::setup::{MIB, blockcache, ripq, seeds};
 
 #[test]
 fn crowded_clients_never_see_what_was_replaced_or_removed() {
@@ -43,6 +45,19 @@ fn reinserted_items_are_as_good_as_new_ones() {
         });
         let regions = outcome.stats.flash.unwrap().regions.unwrap();
         assert!(regions.reinsertions > 50, "seed {seed}: {regions:?}");
+    }
+}
+
+#[test]
+fn a_queue_of_items_answers_as_any_order_of_regions() {
+    let faults = Faults { failed_reads: 0.01, failed_writes: 0.01, flipped_reads: 0.01, ..NO_FAULTS };
+    for seed in seeds(4) {
+        let crowded = || Plan { device_bytes: 3 * MIB / 2, ..Plan::crowded(seed) };
+        let slru = run(&Plan { flash: |flash| ripq(flash, Caching::Slru { segments: 3 }), ..crowded() });
+        let regions = slru.stats.flash.unwrap().regions.unwrap();
+        assert!(regions.reinsertions > 20 && regions.reinsertions_failed == 0, "seed {seed}: {regions:?}");
+        run(&Plan { flash: |flash| ripq(flash, Caching::GDSF), faults, ..crowded() });
+        run(&Plan { flash: blockcache, faults, ..crowded() });
     }
 }
 

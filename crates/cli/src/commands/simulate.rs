@@ -88,18 +88,12 @@ struct FlashArguments {
     /// Larger objects are taken to be as large as this, overhead included
     #[arg(long, value_name = "BYTES", default_value_t = u32::MAX, hide_default_value = true)]
     object_limit: u32,
-    /// A block [default: log 256KiB; others 64MiB, or a 256th of the cache if that is less]
+    /// A block [default: log 256KiB; others 64MiB, or a 512th of the cache if that is less]
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     block_size: Option<u64>,
     /// set-associative: a set
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = quantity::bytes)]
     set_size: u64,
-    /// RIPQ: insertion points
-    #[arg(long, value_name = "K", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=250))]
-    insertion_points: u8,
-    /// blockcache: segments
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=250))]
-    segments: u8,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -177,6 +171,9 @@ impl FlashArguments {
         if self.block_size == Some(0) || self.set_size == 0 || self.object_limit == 0 {
             return Err("blocks, sets and objects have at least a byte".to_owned());
         }
+        if self.block_size.is_some_and(|bytes| bytes > 1 << 30) {
+            return Err("--block-size: a block has 1 GiB at most".to_owned());
+        }
         Ok(FlashSettings {
             dram_bytes: self.dram,
             index_ratio: self.index_ratio,
@@ -184,8 +181,6 @@ impl FlashArguments {
             object_at_most_bytes: self.object_limit,
             block_bytes: self.block_size,
             set_bytes: self.set_size,
-            insertion_points: self.insertion_points,
-            segments: self.segments,
         })
     }
 }

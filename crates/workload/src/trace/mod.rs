@@ -62,7 +62,7 @@ pub struct Format {
 }
 
 /// The formats that can be read.
-pub static FORMATS: [&Format; 22] = [
+pub static FORMATS: [&Format; 23] = [
     &plain::FORMAT,
     &kv::FORMAT,
     &cdn::FORMAT,
@@ -73,6 +73,7 @@ pub static FORMATS: [&Format; 22] = [
     &block::rows::MSR,
     &block::rows::SYSTOR,
     &block::rows::CLOUDPHYSICS,
+    &block::rows::CSV,
     &block::rows::BLKPARSE,
     &block::rows::BLKTRACE,
     &block::rows::FIO_IOLOG,

@@ -11,7 +11,10 @@ pub(super) static FORMAT: Format = Format {
     extensions: &["tr"],
     page_bytes: None,
     time_units_per_second: 1,
-    plausible: |_| true,
+    // With features behind, it could be any table of numbers.
+    plausible: |head| {
+        head.ends_like(&FORMAT) || head.lines().next().is_some_and(|line| words::<3>(line).1 == 3)
+    },
     reader: |options: &ReaderOptions| Box::new(Reader { units_per_second: options.time_units_per_second }),
 };
 

@@ -5,6 +5,7 @@ use device::Geometry;
 use super::entry::{HEADER_BYTES, MAX_HITS};
 use super::layout::{ADDRESS_UNITS, Layout};
 use super::policy::OrderConfig;
+use super::ripq::{Caching, RipqConfig};
 use super::table;
 
 /// Most insertion points a store may have.
@@ -72,6 +73,32 @@ impl RegionConfig {
             write_attempts: 2,
             retire_after_failures: 3,
         }
+    }
+
+    /// McDipper: FIFO over blocks of 64 MiB. Smaller stores have smaller blocks, so that there are 64 of them.
+    #[must_use]
+    pub fn mcdipper(capacity_bytes: u64) -> Self {
+        let mut region_bytes = 64 << 20;
+        while region_bytes > 1 << 20 && capacity_bytes / u64::from(region_bytes) < 64 {
+            region_bytes /= 2;
+        }
+        Self { region_bytes, ..Self::new(capacity_bytes) }
+    }
+
+    /// BlockCache: segmented LRU of four segments over the same blocks.
+    #[must_use]
+    pub fn blockcache(capacity_bytes: u64) -> Self {
+        Self { order: OrderConfig::SegmentedLru { segments: 4 }, ..Self::mcdipper(capacity_bytes) }
+    }
+
+    /// RIPQ: a priority queue of items over the same blocks, eight insertion points, all refinements. Each point has a block
+    /// in memory, and there are two more.
+    #[must_use]
+    pub fn ripq(capacity_bytes: u64, caching: Caching) -> Self {
+        let order = OrderConfig::Ripq(RipqConfig::new(caching));
+        let mut config = Self { order, transfers_at_once: 2, ..Self::mcdipper(capacity_bytes) };
+        config.buffers = u32::try_from(config.points()).expect("at most 16") + 2;
+        config
     }
 
     /// Insertion points the store has: one a priority, or a second one for reinserted items.
@@ -244,6 +271,25 @@ mod tests {
     fn the_defaults_fit_a_device() {
         let layout = RegionConfig::new(1 << 30).check(&GEOMETRY).unwrap();
         assert_eq!(layout.region_count, 64);
+    }
+
+    #[test]
+    fn the_photo_caches_fit_a_device() {
+        for config in [
+            RegionConfig::mcdipper(1 << 30),
+            RegionConfig::blockcache(1 << 30),
+            RegionConfig::ripq(1 << 30, Caching::GDSF),
+        ] {
+            assert_eq!(config.check(&GEOMETRY).unwrap().region_count, 64);
+        }
+        assert_eq!(RegionConfig::ripq(1 << 40, Caching::Lru).region_bytes, 64 << 20);
+    }
+
+    #[test]
+    fn two_rules_of_what_survives_are_one_too_many() {
+        let mut config = RegionConfig::ripq(1 << 30, Caching::Lru);
+        config.reinsertion = Reinsertion::Hits { at_least: 1 };
+        assert_eq!(config.check(&GEOMETRY).unwrap_err().setting, "reinsertion");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod devices;
 mod figures;
 mod flush;
 mod knobs;
+mod replay;
 mod serve;
 mod set;
 mod status;
@@ -34,6 +35,8 @@ pub enum Command {
     Check(check::Arguments),
     /// Make a cache unusable, so that the disk is used alone from then on.
     Destroy(destroy::Arguments),
+    /// Put recorded or made-up requests to the cache's core, in virtual time.
+    Replay(replay::Arguments),
 }
 
 /// Runs one of the commands.
@@ -46,5 +49,6 @@ pub fn run(command: &Command) -> ExitCode {
         Command::Flush(arguments) => flush::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Destroy(arguments) => destroy::run(arguments),
+        Command::Replay(arguments) => replay::run(arguments),
     }
 }

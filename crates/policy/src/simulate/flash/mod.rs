@@ -1,23 +1,18 @@
 //! Flash caches as object-granular models: what they hold and what they write, without a byte of data.
 //!
 //! A flash cache evicts and moves more than one object at a time, and pays for it in hits; a model of it beside the exact policy
-//! shows how much. [`Flash`] is DRAM (an LRU, possibly of no size) before any [`FlashCache`]: [`Mcdipper`] (a log of blocks),
-//! [`BlockCache`] (a segmented LRU of blocks), [`Ripq`] (a priority queue with insertion points) and [`Sets`]
-//! (set-associative). The cache engine has the real ones.
+//! shows how much. [`Flash`] is DRAM (an LRU, possibly of no size) before any [`FlashCache`]: [`Log`] (blocks written one
+//! behind the other) or [`Sets`] (set-associative). Caches that the engine has are simulated by the engine itself.
 
-mod block_cache;
 mod blocks;
 mod front;
-mod mcdipper;
-mod ripq;
+mod log;
 mod sets;
 #[cfg(test)]
 mod tests;
 
-pub use block_cache::BlockCache;
 pub use front::{Flash, FlashRules};
-pub use mcdipper::Mcdipper;
-pub use ripq::{OnTop, Ripq};
+pub use log::Log;
 pub use sets::Sets;
 
 /// An object on its way to flash.

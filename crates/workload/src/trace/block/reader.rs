@@ -440,7 +440,7 @@ mod tests {
 
     /// Three queued reads, each with something behind it.
     fn blktrace_records() -> Vec<u8> {
-        let mut record = vec![0; 48 + 8];
+        let mut record = [0; 48 + 8];
         record[..4].copy_from_slice(&0x6561_7407_u32.to_le_bytes());
         record[16] = 77;
         record[25] = 0x10;

@@ -40,21 +40,21 @@ pub(in crate::trace) static MSR: Format = format(
     "msr",
     "MSR Cambridge's block CSV: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
     |head| super::msr::knows(head.bytes),
-    |options| lines(super::msr::Msr, options),
+    |options| lines(|| super::msr::Msr, options),
 );
 
 pub(in crate::trace) static SYSTOR: Format = format(
     "systor",
     "SYSTOR '17 block CSV: Timestamp,Response,IOType,LUN,Offset,Size",
     |head| super::systor::knows(head.bytes),
-    |options| lines(super::systor::Systor, options),
+    |options| lines(|| super::systor::Systor, options),
 );
 
 pub(in crate::trace) static CLOUDPHYSICS: Format = format(
     "cloudphysics-csv",
     "CloudPhysics block CSV: version,time,op,size,lbn",
     |head| super::cloudphysics::knows(head.bytes),
-    |options| lines(super::cloudphysics::CloudPhysics, options),
+    |options| lines(|| super::cloudphysics::CloudPhysics, options),
 );
 
 /// A request is one object, known by where it begins, unless pages are asked for: so it is in the published miss
@@ -66,72 +66,92 @@ pub(in crate::trace) static VSCSI: Format = Format {
         "vscsi",
         "VMware's binary block traces (CloudPhysics), versions 1 and 2",
         |head| super::vscsi::knows(head.bytes),
-        |options| records(super::vscsi::Vscsi::default(), options),
+        |options| records(super::vscsi::Vscsi::default, options),
     )
 };
+
+pub(in crate::trace) static CSV: Format = format(
+    "block-csv",
+    "block CSV whose header names a time, an operation, a place and a length",
+    |head| super::plain::knows(head.bytes),
+    |options| lines(super::plain::Plain::default, options),
+);
 
 pub(in crate::trace) static BLKPARSE: Format = format(
     "blkparse",
     "what blkparse prints of a blktrace",
     |head| super::blkparse::knows(head.bytes),
-    |options| lines(super::blkparse::Blkparse, options),
+    |options| lines(|| super::blkparse::Blkparse, options),
 );
 
 pub(in crate::trace) static BLKTRACE: Format = format(
     "blktrace",
     "binary blktrace, version 7",
     |head| super::blktrace::knows(head.bytes),
-    |options| records(super::blktrace::Blktrace::default(), options),
+    |options| records(super::blktrace::Blktrace::default, options),
 );
 
 pub(in crate::trace) static FIO_IOLOG: Format = format(
     "fio-iolog",
     "fio's iolog, versions 2 and 3",
     |head| super::fio::knows(head.bytes),
-    |options| lines(super::fio::Iolog::default(), options),
+    |options| lines(super::fio::Iolog::default, options),
 );
 
-fn lines(decoder: impl LineDecoder + 'static, options: &ReaderOptions) -> Box<dyn RowReader> {
-    Box::new(Lines { decoder, page_bytes: options.page_bytes, ended: false })
+fn lines<D: LineDecoder + 'static>(make: fn() -> D, options: &ReaderOptions) -> Box<dyn RowReader> {
+    Box::new(Lines(Decoding::new(make, options)))
 }
 
-fn records(decoder: impl RecordDecoder + 'static, options: &ReaderOptions) -> Box<dyn RowReader> {
-    Box::new(Records { decoder, page_bytes: options.page_bytes, ended: false })
+fn records<D: RecordDecoder + 'static>(make: fn() -> D, options: &ReaderOptions) -> Box<dyn RowReader> {
+    Box::new(Records(Decoding::new(make, options)))
 }
 
-struct Lines<D> {
+/// A decoder on its way through a file. Every file begins with a new one.
+struct Decoding<D> {
+    make: fn() -> D,
     decoder: D,
     page_bytes: Option<u64>,
     ended: bool,
 }
 
+impl<D> Decoding<D> {
+    fn new(make: fn() -> D, options: &ReaderOptions) -> Self {
+        Self { make, decoder: make(), page_bytes: options.page_bytes, ended: false }
+    }
+
+    fn begin_file(&mut self) {
+        self.decoder = (self.make)();
+        self.ended = false;
+    }
+
+    fn take(&mut self, found: Found, rows: &mut Rows) {
+        self.ended = found == Found::End;
+        push(found, self.page_bytes, rows);
+    }
+}
+
+struct Lines<D>(Decoding<D>);
+
 impl<D: LineDecoder> RowReader for Lines<D> {
     fn framing(&mut self, _head: &[u8]) -> Result<Framing, RowError> {
-        // Another file begins.
-        self.ended = false;
+        self.0.begin_file();
         Ok(Framing::Lines)
     }
 
     fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
-        if self.ended {
-            return Ok(());
+        if !self.0.ended {
+            let found = self.0.decoder.line(line)?;
+            self.0.take(found, rows);
         }
-        let found = self.decoder.line(line)?;
-        self.ended = found == Found::End;
-        push(found, self.page_bytes, rows);
         Ok(())
     }
 }
 
-struct Records<D> {
-    decoder: D,
-    page_bytes: Option<u64>,
-    ended: bool,
-}
+struct Records<D>(Decoding<D>);
 
 impl<D: RecordDecoder> RowReader for Records<D> {
     fn framing(&mut self, _head: &[u8]) -> Result<Framing, RowError> {
-        self.ended = false;
+        self.0.begin_file();
         Ok(Framing::Streamed)
     }
 
@@ -145,15 +165,17 @@ impl<D: RecordDecoder> RowReader for Records<D> {
         input: &mut dyn BufRead,
         rows: &mut Rows,
     ) -> io::Result<Option<Result<(), RowError>>> {
-        if self.ended {
+        if self.0.ended {
             return Ok(None);
         }
-        Ok(self.decoder.record(input)?.map(|found| {
-            let found = found?;
-            self.ended = found == Found::End;
-            push(found, self.page_bytes, rows);
-            Ok(())
-        }))
+        Ok(match self.0.decoder.record(input)? {
+            None => None,
+            Some(Err(problem)) => Some(Err(problem.into())),
+            Some(Ok(found)) => {
+                self.0.take(found, rows);
+                Some(Ok(()))
+            }
+        })
     }
 }
 

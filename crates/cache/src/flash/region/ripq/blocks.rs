@@ -11,22 +11,33 @@ pub(super) struct Counted {
 /// A region or a virtual block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Block {
-    /// Units of live items whose place is here.
+    /// Units of live items whose place is here. A virtual block counts all whose records name it until they are raised again
+    /// or leave, also those of regions that were deferred since.
     pub own: u32,
-    /// Of a region: units of its live items whose place is a virtual block that began after it was last deferred.
+    /// Of a region: units of its live items whose place is a virtual block.
     pub moved: u32,
-    /// Of a region: units of those whose virtual block is older. It is nearer to the end than the region, and will have
-    /// fallen off when that arrives there.
-    pub stale: u32,
-    /// Of a virtual block: when it began. Of a region: when it was last deferred. Counts virtual blocks.
+    /// Of a virtual block: when it began. Of a region: when it was last deferred; what its items' virtual blocks of before
+    /// say does not count any more, their place is the region again. Counts virtual blocks.
     pub since: u64,
     /// Section that it belongs to.
     pub section: u8,
     pub stage: Stage,
+    /// Of a region: levels that its items were raised to since it was written or deferred, and how often.
+    pub raised_levels: u32,
+    pub raises: u32,
     worth_sum: f64,
     worth_units: f64,
     /// The lowest priority of all items that were given a place here.
     pub least: f64,
+}
+
+/// What a restart must know of a block beside its items.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Memo {
+    pub worth: f64,
+    pub since: u64,
+    pub raised_levels: u32,
+    pub raises: u32,
 }
 
 /// Where a block is in its life.
@@ -65,14 +76,9 @@ impl Block {
     pub fn region_weight(&self, region_units: u32) -> u64 {
         match self.stage {
             Stage::Open => u64::from(self.own),
-            Stage::Queued => u64::from(region_units.saturating_sub(self.moved + self.stale)),
+            Stage::Queued => u64::from(region_units.saturating_sub(self.moved)),
             Stage::Absent | Stage::Gone => 0,
         }
-    }
-
-    /// Of a region: the count for its items whose virtual block began at `since`.
-    pub fn elsewhere(&mut self, since: u64) -> &mut u32 {
-        if since > self.since || self.since == 0 { &mut self.moved } else { &mut self.stale }
     }
 
     /// Takes note of the priority of an item that is given a place here.
@@ -87,8 +93,25 @@ impl Block {
         if self.worth_units > 0.0 { self.worth_sum / self.worth_units } else { 0.0 }
     }
 
-    /// Sets the mean after a restart.
-    pub fn set_worth(&mut self, worth: f64) {
+    /// What a restart must know of it beside its items.
+    pub fn memo(&self) -> Memo {
+        Memo {
+            worth: self.worth(),
+            since: self.since,
+            raised_levels: self.raised_levels,
+            raises: self.raises,
+        }
+    }
+
+    /// In line after a restart, before its items are back.
+    pub fn recalled(section: u8, memo: Memo) -> Self {
+        let Memo { worth, since, raised_levels, raises } = memo;
+        let mut block = Self { stage: Stage::Queued, raised_levels, raises, ..Self::open(section, since) };
+        block.set_worth(worth);
+        block
+    }
+
+    fn set_worth(&mut self, worth: f64) {
         (self.worth_sum, self.worth_units, self.least) = (worth, 1.0, worth);
     }
 }

@@ -42,6 +42,9 @@ use queue::Queue;
 pub use caching::{Caching, CachingPolicy, Object, Priority, Standing, UnknownCaching};
 pub use config::{Calm, RipqConfig};
 
+/// Hot regions that are moved to the head before one is reclaimed.
+const MOST_DEFERRALS: u32 = 2;
+
 /// See the module.
 pub struct Ripq {
     caching: Box<dyn CachingPolicy>,
@@ -130,10 +133,12 @@ impl Ripq {
         Some(region)
     }
 
-    /// A hot region goes to the head until one is found that is not, at most once around.
+    /// A hot region goes back to where its items were raised to, and the next is looked at. The article moves it to the head
+    /// of the queue, which under segmented LRU is nearer than what most of its items earned: cold ones would stay there. Not many in a row: the line would go round so fast that
+    /// nobody is read again before he is back at its end.
     fn defer_hot(&mut self) {
         let Some(hot_above) = self.config.hot_above else { return };
-        for _ in 0..self.queue.len() {
+        for _ in 0..MOST_DEFERRALS {
             match self.queue.last_region() {
                 Some(region) if self.reinsertion_ratio(region) > hot_above => self.queue.defer(region),
                 _ => return,
@@ -193,8 +198,9 @@ impl RegionPolicy for Ripq {
     }
 
     fn survives(&mut self, item: &Resident, _hash: KeyHash, _draw: u64) -> Option<Placing> {
-        let raised = self.queue.virtual_place(item.rank).map(|(level, worth)| Placing { level, worth });
-        let compacted = self.compacted.filter(|&(region, _)| region == item.region && item.rank.is_none());
+        let raised =
+            self.queue.virtual_place(item.region, item.rank).map(|(level, worth)| Placing { level, worth });
+        let compacted = self.compacted.filter(|&(region, _)| region == item.region);
         raised.or(compacted.map(|(_, placing)| placing))
     }
 
@@ -243,7 +249,7 @@ impl RegionPolicy for Ripq {
         let Some(saved) = saved::decode(saved, &self.queue) else { return false };
         self.floor = saved.floor;
         self.average = saved.average;
-        self.queue.recall(&saved.sections);
+        self.queue.recall(saved.begun, &saved.sections);
         true
     }
 

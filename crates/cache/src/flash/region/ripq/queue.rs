@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::super::RegionId;
 use super::super::policy::Rank;
-use super::blocks::{Block, Counted, Stage};
+use super::blocks::{Block, Counted, Memo, Stage};
 
 /// A block, by what kind it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,10 +50,13 @@ pub(super) struct Queue {
     fills_up: bool,
 }
 
-/// Virtual blocks there may be for each region, and beside them. They are as many as regions, or a few more where hits are
-/// spread over many sections; the limit keeps what a restart needs small.
-const RANKS_A_REGION: usize = 4;
+/// Virtual blocks there may be for each region, and beside them. They begin as large as regions, and shrink as their items
+/// are raised further; the limit keeps what a restart needs small.
+const RANKS_A_REGION: usize = 16;
 const RANKS_BESIDE: usize = 16;
+
+/// A virtual block is closed before it is full, when a region is written beside it, if it is at least this part of full.
+const LEAST_SHARE: u32 = 8;
 
 impl Queue {
     pub fn new(sections: u8, regions: usize, region_units: u32, fills_up: bool) -> Self {
@@ -109,8 +112,18 @@ impl Queue {
     }
 
     /// The block that is an item's place.
-    fn place(region: RegionId, rank: Rank) -> BlockId {
-        if rank.is_none() { BlockId::Region(region) } else { BlockId::Virtual(rank) }
+    fn place(&self, region: RegionId, rank: Rank) -> BlockId {
+        if rank.is_none() || self.is_stale(region, rank) {
+            BlockId::Region(region)
+        } else {
+            BlockId::Virtual(rank)
+        }
+    }
+
+    /// Whether the region was deferred since the item got its rank.
+    fn is_stale(&self, region: RegionId, rank: Rank) -> bool {
+        let deferred = self.region(region).since;
+        deferred > 0 && self.block(BlockId::Virtual(rank)).since <= deferred
     }
 
     /// A region that was clean is being filled, for this section. One that was lost before it was written may come again
@@ -127,50 +140,65 @@ impl Queue {
     /// An item of `region` gets its place.
     pub fn add(&mut self, region: RegionId, rank: Rank, item: Counted) {
         self.count(region, rank, item.units);
-        let place = Self::place(region, rank);
+        let place = self.place(region, rank);
         self.change(place, |block| block.note(item));
-        if !rank.is_none() && self.block(place).own >= self.region_units {
+        if rank.is_none() {
+            return;
+        }
+        let Block { own, section, .. } = *self.block(BlockId::Virtual(rank));
+        let block = &mut self.regions[region.0 as usize];
+        block.raised_levels += u32::from(section);
+        block.raises += 1;
+        if own >= self.region_units {
             self.seal(rank);
             self.balance();
         }
     }
 
     fn count(&mut self, region: RegionId, rank: Rank, units: u32) {
-        self.change(Self::place(region, rank), |block| block.own += units);
+        let is_stale = !rank.is_none() && self.is_stale(region, rank);
+        if rank.is_none() || is_stale {
+            self.change(BlockId::Region(region), |block| block.own += units);
+        } else {
+            self.change(BlockId::Region(region), |block| block.moved += units);
+        }
         if !rank.is_none() {
-            let since = self.block(BlockId::Virtual(rank)).since;
-            self.change(BlockId::Region(region), |block| *block.elsewhere(since) += units);
+            self.change(BlockId::Virtual(rank), |block| block.own += units);
         }
     }
 
     /// An item of `region` loses its place.
     pub fn take(&mut self, region: RegionId, rank: Rank, units: u32) {
-        let place = Self::place(region, rank);
-        self.change(place, |block| block.own -= units);
-        if !rank.is_none() {
-            let since = self.block(place).since;
-            self.change(BlockId::Region(region), |block| *block.elsewhere(since) -= units);
-            if self.block(place).own == 0 && self.block(place).stage == Stage::Gone {
-                self.release(rank);
-            }
+        match self.place(region, rank) {
+            BlockId::Region(_) => self.change(BlockId::Region(region), |block| block.own -= units),
+            BlockId::Virtual(_) => self.change(BlockId::Region(region), |block| block.moved -= units),
+        }
+        if rank.is_none() {
+            return;
+        }
+        let id = BlockId::Virtual(rank);
+        self.change(id, |block| block.own -= units);
+        if self.block(id).own == 0 && self.block(id).stage == Stage::Gone {
+            self.release(rank);
         }
     }
 
     /// The section of an item's place. What has fallen off is as low as can be.
     pub fn section_of(&self, region: RegionId, rank: Rank) -> u8 {
-        let block = self.block(Self::place(region, rank));
+        let block = self.block(self.place(region, rank));
         if block.counts() { block.section } else { 0 }
     }
 
     /// Whether an item's place is a block at the head of its section.
     pub fn is_at_head(&self, region: RegionId, rank: Rank) -> bool {
-        self.block(Self::place(region, rank)).stage == Stage::Open
+        self.block(self.place(region, rank)).stage == Stage::Open
     }
 
-    /// Level and worth of the virtual block of this rank, if it is in line.
-    pub fn virtual_place(&self, rank: Rank) -> Option<(u8, f64)> {
-        let block = self.block(BlockId::Virtual(rank));
-        (!rank.is_none() && block.counts()).then(|| (block.section, block.worth()))
+    /// Level and worth of the virtual block that is an item's place, if one is and it is in line.
+    pub fn virtual_place(&self, region: RegionId, rank: Rank) -> Option<(u8, f64)> {
+        let place = self.place(region, rank);
+        let block = self.block(place);
+        (matches!(place, BlockId::Virtual(_)) && block.counts()).then(|| (block.section, block.worth()))
     }
 
     /// The virtual block at the head of a section. None if all ranks are in use.
@@ -187,11 +215,29 @@ impl Queue {
     }
 
     fn free_rank(&mut self) -> Option<Rank> {
+        if self.free.is_empty() && self.virtuals.len() > self.most_ranks {
+            self.sweep();
+        }
         self.free.pop().or_else(|| {
             let rank = u16::try_from(self.virtuals.len()).ok().map(Rank)?;
             (self.virtuals.len() <= self.most_ranks).then(|| self.virtuals.push(Block::default()))?;
             Some(rank)
         })
+    }
+
+    /// Takes virtual blocks that nobody names any more out of the line. They weigh nothing, so it is done only when ranks
+    /// run short.
+    fn sweep(&mut self) {
+        for section in &mut self.sections {
+            section.line.retain(|&id| match id {
+                BlockId::Virtual(rank) if self.virtuals[usize::from(rank.0)].own == 0 => {
+                    self.virtuals[usize::from(rank.0)] = Block::default();
+                    self.free.push(rank);
+                    false
+                }
+                _ => true,
+            });
+        }
     }
 
     fn release(&mut self, rank: Rank) {
@@ -201,6 +247,9 @@ impl Queue {
 
     /// The virtual block joins the line; the next raise begins another.
     fn seal(&mut self, rank: Rank) {
+        if self.free.is_empty() && self.virtuals.len() > self.most_ranks {
+            self.sweep();
+        }
         // The last of the ranks goes on taking raises.
         let is_last = self.free.is_empty() && self.virtuals.len() > self.most_ranks;
         let id = BlockId::Virtual(rank);
@@ -225,7 +274,10 @@ impl Queue {
     pub fn join(&mut self, region: RegionId, section: u8) {
         self.begin(region, section);
         // What was raised to this section by now is older than what is raised from now on.
-        self.seal_active(usize::from(section));
+        let active = self.sections[usize::from(section)].active;
+        if self.block(BlockId::Virtual(active)).own >= self.region_units / LEAST_SHARE {
+            self.seal_active(usize::from(section));
+        }
         self.link(region, usize::from(section), VecDeque::push_back);
         self.balance();
     }
@@ -265,7 +317,7 @@ impl Queue {
     pub fn deadest(&self) -> Option<(u32, RegionId)> {
         let dead = |region: RegionId| {
             let block = self.region(region);
-            self.region_units.saturating_sub(block.own + block.moved + block.stale)
+            self.region_units.saturating_sub(block.own + block.moved)
         };
         self.last_regions(usize::MAX).map(|region| (dead(region), region)).max()
     }
@@ -295,7 +347,8 @@ impl Queue {
         self.len += 1;
     }
 
-    /// Moves a region to the head of the queue. Only who is read from now on counts as moved.
+    /// Moves a region to the head of the section that its items were raised to in the mean, and all of them with it: only
+    /// those that are read from now on are elsewhere.
     pub fn defer(&mut self, region: RegionId) {
         for section in 0..self.sections.len() {
             self.seal_active(section);
@@ -303,10 +356,18 @@ impl Queue {
         self.unlink(region);
         let begun = self.begun;
         let block = &mut self.regions[region.0 as usize];
-        block.stale += std::mem::take(&mut block.moved);
+        block.own += std::mem::take(&mut block.moved);
         block.since = begun;
-        let head = self.sections.len() - 1;
-        self.link(region, head, VecDeque::push_back);
+        let levels = std::mem::take(&mut block.raised_levels);
+        let section = levels / std::mem::take(&mut block.raises).max(1);
+        // Empty ones were not sealed; who is raised to them now is raised later than this.
+        for section in &self.sections {
+            if !section.active.is_none() {
+                self.virtuals[usize::from(section.active.0)].since = begun + 1;
+            }
+        }
+        self.begun += 1;
+        self.link(region, section as usize, VecDeque::push_back);
         self.balance();
     }
 
@@ -378,32 +439,36 @@ impl Queue {
         self.last_regions(usize::MAX).map(with_section).collect()
     }
 
-    /// Blocks of each section from the end on, the active virtual one last; with their worth.
-    pub fn blocks_in_order(&self) -> impl Iterator<Item = Vec<(BlockId, f64)>> {
+    /// Blocks of each section from the end on, the active virtual one last.
+    pub fn blocks_in_order(&self) -> impl Iterator<Item = Vec<(BlockId, Memo)>> {
         self.sections.iter().map(|section| {
             let active = (!section.active.is_none()).then_some(BlockId::Virtual(section.active));
-            let with_worth = |id: BlockId| (id, self.block(id).worth());
-            section.line.iter().copied().chain(active).map(with_worth).collect()
+            let with_memo = |id: BlockId| (id, self.block(id).memo());
+            section.line.iter().copied().chain(active).map(with_memo).collect()
         })
     }
 
+    /// Virtual blocks begun so far.
+    pub fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// Sections and regions.
     pub fn shape(&self) -> (usize, usize) {
         (self.sections.len(), self.regions.len())
     }
 
     /// Puts the line up again as it was. What comes back to it is told by [`reenter`](Self::reenter).
-    pub fn recall(&mut self, sections: &[Vec<(BlockId, f64)>]) {
+    pub fn recall(&mut self, begun: u64, sections: &[Vec<(BlockId, Memo)>]) {
+        self.begun = begun;
         for (at, blocks) in sections.iter().enumerate() {
-            for &(id, worth) in blocks {
+            for &(id, memo) in blocks {
                 if let BlockId::Virtual(rank) = id {
                     let needed = usize::from(rank.0) + 1;
                     self.virtuals.resize(self.virtuals.len().max(needed), Block::default());
                 }
-                self.change(id, |block| {
-                    *block = Block::open(u8::try_from(at).expect("at most 16 sections"), 0);
-                    block.stage = Stage::Queued;
-                    block.set_worth(worth);
-                });
+                let section = u8::try_from(at).expect("at most 16 sections");
+                self.change(id, |block| *block = Block::recalled(section, memo));
                 self.sections[at].line.push_back(id);
                 self.len += usize::from(matches!(id, BlockId::Region(_)));
             }
@@ -435,6 +500,12 @@ impl Queue {
             }
         }
         self.balance();
+    }
+
+    /// What the blocks of a section weigh together.
+    #[cfg(test)]
+    pub fn section_units(&self, section: usize) -> u64 {
+        self.sections[section].units
     }
 
     pub fn memory_bytes(&self) -> usize {

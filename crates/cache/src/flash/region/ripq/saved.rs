@@ -1,23 +1,25 @@
 //! The line of blocks through a clean shutdown: which blocks, where.
 //!
 //! ```text
-//! saved    0          1         5       13        21
-//!          | sections | regions | floor | average | section …
+//! saved    0          1         5       13        21      29
+//!          | sections | regions | floor | average | begun | section …
 //! section  | blocks u32 | block …
-//! block    | kind u8: 0 region, 1 virtual | number u32 | worth f64 |
+//! block    | kind u8: 0 region, 1 virtual | number u32 | worth f64 | since u64 | raised levels u32 | raises u32 |
 //! ```
 //! Integers are little endian. The snapshot that carries it has the checksum.
 
 use super::super::RegionId;
 use super::super::policy::Rank;
+use super::blocks::Memo;
 use super::queue::{BlockId, Queue};
 
 /// What was saved.
 pub(super) struct Saved {
     pub floor: f64,
     pub average: f64,
+    pub begun: u64,
     /// Blocks from the end on.
-    pub sections: Vec<Vec<(BlockId, f64)>>,
+    pub sections: Vec<Vec<(BlockId, Memo)>>,
 }
 
 const REGION: u8 = 0;
@@ -29,16 +31,20 @@ pub(super) fn encode(queue: &Queue, floor: f64, average: f64) -> Vec<u8> {
     out.extend(count(regions));
     out.extend(floor.to_le_bytes());
     out.extend(average.to_le_bytes());
+    out.extend(queue.begun().to_le_bytes());
     for blocks in queue.blocks_in_order() {
         out.extend(count(blocks.len()));
-        for (id, worth) in blocks {
+        for (id, memo) in blocks {
             let (kind, number) = match id {
                 BlockId::Region(region) => (REGION, region.0),
                 BlockId::Virtual(rank) => (VIRTUAL, u32::from(rank.0)),
             };
             out.push(kind);
             out.extend(number.to_le_bytes());
-            out.extend(worth.to_le_bytes());
+            out.extend(memo.worth.to_le_bytes());
+            out.extend(memo.since.to_le_bytes());
+            out.extend(memo.raised_levels.to_le_bytes());
+            out.extend(memo.raises.to_le_bytes());
         }
     }
     out
@@ -52,12 +58,12 @@ pub(super) fn decode(bytes: &[u8], queue: &Queue) -> Option<Saved> {
     if usize::from(saved_sections) != sections || reader.u32()? as usize != regions {
         return None;
     }
-    let (floor, average) = (reader.f64()?, reader.f64()?);
+    let (floor, average, begun) = (reader.f64()?, reader.f64()?, reader.u64()?);
     let sections = (0..sections).map(|_| reader.section(regions)).collect::<Option<Vec<_>>>()?;
     let all = || sections.iter().flatten().map(|&(id, _)| id);
     let mut seen = std::collections::HashSet::new();
     let sound = reader.0.is_empty() && all().all(|id| seen.insert(id));
-    sound.then_some(Saved { floor, average, sections })
+    sound.then_some(Saved { floor, average, begun, sections })
 }
 
 fn count(len: usize) -> [u8; 4] {
@@ -77,16 +83,20 @@ impl Reader<'_> {
         self.take().map(u32::from_le_bytes)
     }
 
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
     fn f64(&mut self) -> Option<f64> {
         self.take().map(f64::from_le_bytes).filter(|number| number.is_finite())
     }
 
-    fn section(&mut self, regions: usize) -> Option<Vec<(BlockId, f64)>> {
+    fn section(&mut self, regions: usize) -> Option<Vec<(BlockId, Memo)>> {
         let blocks = self.u32()?;
         (0..blocks).map(|_| self.block(regions)).collect()
     }
 
-    fn block(&mut self, regions: usize) -> Option<(BlockId, f64)> {
+    fn block(&mut self, regions: usize) -> Option<(BlockId, Memo)> {
         let [kind] = self.take()?;
         let number = self.u32()?;
         let id = match kind {
@@ -94,6 +104,7 @@ impl Reader<'_> {
             VIRTUAL => BlockId::Virtual(u16::try_from(number).ok().map(Rank).filter(|rank| !rank.is_none())?),
             _ => return None,
         };
-        Some((id, self.f64()?))
+        let (worth, since) = (self.f64()?, self.u64()?);
+        Some((id, Memo { worth, since, raised_levels: self.u32()?, raises: self.u32()? }))
     }
 }

@@ -1,6 +1,7 @@
 //! The store as a whole, against its simplest twin.
 
 mod faults;
+mod fidelity;
 mod model;
 mod races;
 mod restart;

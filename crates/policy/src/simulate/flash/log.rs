@@ -1,8 +1,7 @@
-//! McDipper: a log. Newcomers fill a block in memory, full blocks are written one behind the other, and the oldest is
+//! A log. Newcomers fill a block in memory, full blocks are written one behind the other, and the oldest is
 //! overwritten, with all that is in it. FIFO but for the last block, and nothing is written twice.
 //!
-//! "McDipper: a key-value cache for flash storage", Facebook Engineering, 2013. Also the log-structured cache that the Kangaroo
-//! paper compares with (McAllister et al., SOSP'21).
+//! The log-structured cache that the Kangaroo paper compares with (McAllister et al., SOSP'21); McDipper is one too.
 
 use std::collections::VecDeque;
 
@@ -10,7 +9,7 @@ use super::blocks::{Block, Blocks};
 use super::{FlashCache, Newcomer};
 
 /// The log.
-pub struct Mcdipper {
+pub struct Log {
     blocks: Blocks,
     /// Blocks in all, the one that is being filled included.
     count: usize,
@@ -21,7 +20,7 @@ pub struct Mcdipper {
     left: Vec<(u32, u32)>,
 }
 
-impl Mcdipper {
+impl Log {
     /// A log of so many blocks of this weight, at least one.
     #[must_use]
     pub fn new(capacity_weight: u64, block_weight: u64) -> Self {
@@ -32,7 +31,7 @@ impl Mcdipper {
     }
 }
 
-impl FlashCache for Mcdipper {
+impl FlashCache for Log {
     fn holds(&self, object: u32) -> bool {
         self.blocks.home(object).is_some()
     }

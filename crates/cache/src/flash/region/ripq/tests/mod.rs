@@ -1,5 +1,7 @@
 //! The queue worked by hand.
 
+mod twin;
+
 use super::*;
 
 const UNITS: u32 = 16;

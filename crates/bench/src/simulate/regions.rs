@@ -1,0 +1,134 @@
+//! Flash caches by name, as the engine has them: what its regions make of a policy.
+//!
+//! `mcdipper`, `mcdipper-lru`, `blockcache`, `ripq`, `sipq`; a queue of items with another number of insertion points or
+//! another caching policy is `ripq16`, `ripq-gdsf`, `ripq4-lru`, and so on.
+
+use cache::flash::region::{
+    Caching, DryStore, MAX_POINTS, OrderConfig, Packing, RegionConfig, Reinsertion, RipqConfig,
+};
+use policy::simulate::Simulator;
+
+/// The engine's store of regions in an order of its own, without bytes.
+///
+/// A block is 64 MiB, or a 512th of the cache but at least 256 KiB where that is less: a small cache has as many to choose
+/// among.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Regions {
+    order: OrderConfig,
+    reinsertion: Reinsertion,
+}
+
+/// Largest block: the production one.
+const MOST_BLOCK_BYTES: u64 = 64 << 20;
+/// A smaller cache has smaller blocks, so that it has so many; a block is not made smaller than [`LEAST_BLOCK_BYTES`].
+const BLOCKS: u64 = 512;
+const LEAST_BLOCK_BYTES: u64 = 256 << 10;
+
+/// `ripq` or `sipq`, then perhaps a number of sections, then perhaps a caching policy.
+fn ripq(plain: &str) -> Option<RipqConfig> {
+    let (single_point, rest) = match plain.strip_prefix("ripq") {
+        Some(rest) => (false, rest),
+        None => (true, plain.strip_prefix("sipq")?),
+    };
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let (sections, caching) = rest.split_at(digits);
+    let sections = if sections.is_empty() { 8 } else { sections.parse().ok()? };
+    let caching = match caching {
+        "" => Caching::Slru { segments: 4 },
+        "lfuda" | "lfu" => Caching::LfuDa,
+        name => {
+            let letters = name.bytes().take_while(u8::is_ascii_alphabetic).count();
+            let (head, number) = name.split_at(letters);
+            if number.is_empty() { head.parse().ok()? } else { format!("{head}-{number}").parse().ok()? }
+        }
+    };
+    let may_be = (1..=MAX_POINTS).contains(&usize::from(sections));
+    may_be.then(|| RipqConfig { sections, single_point, ..RipqConfig::new(caching) })
+}
+
+impl Regions {
+    /// The flash cache of this name, in lower case and without dashes.
+    pub(super) fn named(plain: &str) -> Option<Self> {
+        let order = match plain {
+            "mcdipper" | "mcdipperlru" => OrderConfig::Fifo,
+            "blockcache" => OrderConfig::SegmentedLru { segments: 4 },
+            _ => OrderConfig::Ripq(ripq(plain)?),
+        };
+        let reinsertion =
+            if plain == "mcdipperlru" { Reinsertion::Hits { at_least: 1 } } else { Reinsertion::Never };
+        Some(Self { order, reinsertion })
+    }
+
+    /// An empty cache of so many bytes without contents. One too small for the regions it needs never hits.
+    pub(super) fn simulator(&self, size_bytes: u64, block_bytes: Option<u64>) -> Box<dyn Simulator> {
+        let usual = (size_bytes / BLOCKS).clamp(LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES);
+        let mut block_bytes = block_bytes.unwrap_or(usual);
+        let config = |block_bytes: u64| RegionConfig {
+            region_bytes: u32::try_from(block_bytes).expect("at most 64 MiB"),
+            unit_bytes: 16,
+            clean_regions: 1,
+            buffers: 2 + MAX_POINTS as u32,
+            order: self.order.clone(),
+            reinsertion: self.reinsertion,
+            ..RegionConfig::new(size_bytes / block_bytes * block_bytes)
+        };
+        let least = u64::from(config(block_bytes).least_regions());
+        block_bytes = block_bytes.min(size_bytes / least).max(1024);
+        match DryStore::new(&config(block_bytes), Packing::Bare) {
+            Ok(store) => Box::new(store),
+            Err(_) => Box::new(Nothing::default()),
+        }
+    }
+}
+
+/// A cache with room for nothing.
+#[derive(Default)]
+struct Nothing(policy::simulate::Counts);
+
+impl Simulator for Nothing {
+    fn run(&mut self, accesses: &[policy::simulate::Access], _next_uses: &[u64]) {
+        for access in accesses.iter().filter(|access| !access.is_removal) {
+            self.0.requests += 1;
+            self.0.weight += u64::from(access.weight);
+        }
+    }
+
+    fn counts(&self) -> policy::simulate::Counts {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_points_and_policy() {
+        let of = |plain| Regions::named(plain).map(|regions| regions.order);
+        let slru = Caching::Slru { segments: 4 };
+        assert_eq!(of("ripq"), Some(OrderConfig::Ripq(RipqConfig::new(slru))));
+        let four = RipqConfig { sections: 4, ..RipqConfig::new(Caching::Slru { segments: 2 }) };
+        assert_eq!(of("ripq4slru2"), Some(OrderConfig::Ripq(four)));
+        let single = RipqConfig { single_point: true, ..RipqConfig::new(Caching::GDSF) };
+        assert_eq!(of("sipqgdsf"), Some(OrderConfig::Ripq(single)));
+        for wrong in ["ripq0", "ripq17", "ripqfoo", "ripq4slru", "rip", "blockcach", "ripqgdsf0"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_cache_of_any_size_can_be_asked() {
+        let accesses = [1, 2, 1].map(|object| policy::simulate::Access {
+            object,
+            weight: 100,
+            now_seconds: 0,
+            is_removal: false,
+        });
+        for size_bytes in [0, 1, 4096, 20_000, 1 << 20, 1 << 40] {
+            let mut simulator = Regions::named("ripq").expect("a name").simulator(size_bytes, None);
+            simulator.run(&accesses, &[]);
+            assert_eq!(simulator.counts().requests, 3);
+            assert_eq!(simulator.counts().hits, u64::from(size_bytes >= 20_000), "{size_bytes}");
+        }
+    }
+}

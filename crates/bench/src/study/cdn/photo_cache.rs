@@ -1,0 +1,366 @@
+//! One run of a photo cache: a region store alone on a model drive, asked as a photo CDN asks.
+//!
+//! Requests come when they come, whether or not the drive is ready (an open loop). A photo that is not there is put in
+//! by somebody else, so that its reader's wait does not hold up the next one. Only photos read from flash count as hits
+//! served by it; what waits to be put in is a miss.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cache::KeyHash;
+use cache::flash::region::{
+    Caching, Lookup, OrderConfig, Progress, Refusal, RegionConfig, RegionStats, RegionStore, RipqConfig,
+    StoreId,
+};
+use cache::flash::{FlashItem, Waiting};
+use device::sim::World;
+use device::{Clock, Device, Simulation};
+use event_listener::Event;
+use ssd::{Card, Payload, SsdDevice, Stats, Upkeep};
+use workload::generate::cdn::{Cdn, CdnConfig, ORIGIN_CACHE_BYTES};
+use workload::trace::{Access, Accesses};
+
+use crate::run::latency::Histogram;
+use crate::run::stop::Stop;
+use crate::study::StudyError;
+
+/// The card of the drive.
+pub const CARD: &str = "photo";
+/// The drive, and blocks, are so much smaller than in production; photos are as large.
+pub const SCALE: u32 = 256;
+/// A block of 64 MiB, scaled.
+const BLOCK_BYTES: u32 = (64 << 20) / SCALE;
+/// Objects of the workload for those of [`CdnConfig::default`]: caches are larger in proportion.
+const OBJECTS_TIMES: u64 = 4;
+/// Requests of a run, of those that the workload would go on for.
+const REQUESTS: u64 = 2_000_000;
+/// Requests before anything is measured: the store has been filled many times over, and the drive is steady.
+const WARM_REQUESTS: u64 = 1_000_000;
+/// Requests a second.
+const REQUESTS_PER_SECOND: u64 = 4_000;
+/// Who reads; so many reads may be under way.
+const READERS: usize = 64;
+/// Photos that may wait to be put in; those that come on top are not put in.
+const MOST_WAITING: usize = 512;
+const WRITERS: usize = 8;
+/// Tasks that flush and reclaim.
+const STEPPERS: usize = 2;
+
+/// What a run is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PhotoCache {
+    /// The region policy.
+    pub order: OrderConfig,
+    /// Whether each insertion point writes with a placement handle of its own.
+    pub placement: bool,
+    /// Pieces of a block that go to the drive at once; 0 is all of them.
+    pub transfers_at_once: u32,
+}
+
+/// What came of it, between warm and the end.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// Share of the requests.
+    pub hit_ratio: f64,
+    /// Share of the bytes asked for.
+    pub byte_hit_ratio: f64,
+    /// Bytes written to the drive for each that was put in.
+    pub alwa: f64,
+    /// Bytes that the drive's medium wrote for each that it was given.
+    pub dlwa: f64,
+    /// Time to read a photo from flash, nanoseconds.
+    pub hit_p50_ns: u64,
+    /// The same, 95th percentile.
+    pub hit_p95_ns: u64,
+    /// The same, 99th percentile.
+    pub hit_p99_ns: u64,
+    /// Photos that were not put in because too many waited, share of the misses.
+    pub unfilled: f64,
+}
+
+impl PhotoCache {
+    /// FIFO of blocks.
+    pub fn mcdipper() -> Self {
+        Self { order: OrderConfig::Fifo, placement: false, transfers_at_once: 0 }
+    }
+
+    /// Segmented LRU of blocks.
+    pub fn blockcache() -> Self {
+        Self { order: OrderConfig::SegmentedLru { segments: 4 }, ..Self::mcdipper() }
+    }
+
+    /// RIPQ with S4LRU, as published.
+    pub fn ripq_plain() -> Self {
+        Self { order: OrderConfig::Ripq(RipqConfig::plain(SLRU)), ..Self::mcdipper() }
+    }
+
+    /// RIPQ with the refinements of production.
+    pub fn ripq() -> Self {
+        Self {
+            order: OrderConfig::Ripq(RipqConfig::new(SLRU)),
+            placement: false,
+            transfers_at_once: CHUNKS_AT_ONCE,
+        }
+    }
+
+    /// The same, whose insertion points have placement handles.
+    pub fn ripq_placed() -> Self {
+        Self { placement: true, ..Self::ripq() }
+    }
+
+    fn config(&self, capacity_bytes: u64) -> RegionConfig {
+        let mut config = RegionConfig {
+            region_bytes: BLOCK_BYTES,
+            order: self.order.clone(),
+            clean_regions: 2,
+            transfers_at_once: self.transfers_at_once,
+            max_write_bytes: BLOCK_BYTES / CHUNKS,
+            ..RegionConfig::new(capacity_bytes / u64::from(BLOCK_BYTES) * u64::from(BLOCK_BYTES))
+        };
+        config.buffers = config.points() as u32 + 4;
+        config
+    }
+
+    /// Runs it; `advance` is told what share of it is done.
+    ///
+    /// # Errors
+    /// A run that cannot be, or that was interrupted.
+    pub fn run(&self, seed: u64, stop: &Stop, advance: &dyn Fn(f64)) -> Result<Measured, StudyError> {
+        let simulation = Simulation::new(seed);
+        let (drive, page_bytes) = drive(&simulation.world(), self.placement, seed)?;
+        let drive = Arc::new(drive);
+        let capacity = (ORIGIN_CACHE_BYTES * OBJECTS_TIMES).min(drive.geometry().capacity_bytes);
+        let device: Arc<dyn Device> = Arc::clone(&drive) as _;
+        let store = RegionStore::create(device, simulation.clock(), self.config(capacity), StoreId(seed));
+        let store = store.map_err(|error| StudyError::Output(error.to_string()))?;
+        let service = Rc::new(Service::new(store, simulation.world(), workload(seed)));
+        service.spawn(&simulation);
+        let mut warm = None;
+        while !service.is_done() {
+            simulation.run_until(simulation.clock().monotonic_ns() + SLICE_NS);
+            if stop.is_set() {
+                return Err(StudyError::Interrupted);
+            }
+            let begun = service.counts.borrow().requests;
+            if warm.is_none() && begun >= WARM_REQUESTS {
+                warm = Some(service.moment(&drive));
+            }
+            advance(begun as f64 / REQUESTS as f64);
+        }
+        let warm = warm.expect("a run is longer than its warming up");
+        Ok(service.moment(&drive).since(&warm, page_bytes))
+    }
+}
+
+const SLRU: Caching = Caching::Slru { segments: 4 };
+/// Pieces that a block is written in: of 64 MiB, a mebibyte each.
+const CHUNKS: u32 = 64;
+/// Pieces at once where reads are to come in between.
+const CHUNKS_AT_ONCE: u32 = 2;
+/// Virtual time between two looks.
+const SLICE_NS: u64 = 1_000_000_000;
+
+fn drive(world: &World, placement: bool, seed: u64) -> Result<(SsdDevice, u32), StudyError> {
+    let wrong = |error: &dyn std::fmt::Display| StudyError::Output(format!("card {CARD}: {error}"));
+    let card = Card::load(CARD).and_then(|card| card.scaled(SCALE)).map_err(|error| wrong(&error))?;
+    let shape = card.shape(placement);
+    let upkeep = Upkeep { seed, ..Upkeep::default() };
+    let drive = SsdDevice::in_world(world.clone(), &card, &shape, upkeep, Payload::Kept);
+    let drive = drive.map_err(|error| wrong(&error))?;
+    Ok((drive, card.space.page_bytes))
+}
+
+fn workload(seed: u64) -> Cdn {
+    let usual = CdnConfig::default();
+    let config = CdnConfig {
+        objects: usual.objects * OBJECTS_TIMES,
+        requests: usual.requests * OBJECTS_TIMES,
+        ..usual
+    };
+    Cdn::new(&config, seed)
+}
+
+/// The cache and those who ask it.
+struct Service {
+    store: RegionStore,
+    world: World,
+    requests: RefCell<Requests>,
+    waiting: RefCell<VecDeque<Access>>,
+    arrived: Event,
+    counts: RefCell<Counts>,
+    content: Vec<u8>,
+}
+
+struct Requests {
+    source: Cdn,
+    batch: Vec<Access>,
+    next: usize,
+}
+
+#[derive(Clone, Default)]
+struct Counts {
+    requests: u64,
+    ended: u64,
+    hits: u64,
+    bytes: u64,
+    hit_bytes: u64,
+    unfilled: u64,
+    hit_latency: Histogram,
+}
+
+impl Service {
+    fn new(store: RegionStore, world: World, source: Cdn) -> Self {
+        Self {
+            store,
+            world,
+            requests: RefCell::new(Requests { source, batch: Vec::new(), next: 0 }),
+            waiting: RefCell::default(),
+            arrived: Event::new(),
+            counts: RefCell::default(),
+            content: (0..BLOCK_BYTES).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect(),
+        }
+    }
+
+    fn spawn(self: &Rc<Self>, simulation: &Simulation) {
+        for _ in 0..READERS {
+            let service = Rc::clone(self);
+            drop(simulation.spawn(async move { service.read_on().await }));
+        }
+        for _ in 0..WRITERS {
+            let service = Rc::clone(self);
+            drop(simulation.spawn(async move { service.fill_on().await }));
+        }
+        for _ in 0..STEPPERS {
+            let service = Rc::clone(self);
+            drop(simulation.spawn(async move { service.step_on().await }));
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.counts.borrow().ended == REQUESTS
+    }
+
+    /// Reads one photo after the other, each not before its time.
+    async fn read_on(&self) {
+        while let Some((number, access)) = self.next_request() {
+            let due_ns = number * (1_000_000_000 / REQUESTS_PER_SECOND);
+            self.world.sleep(due_ns.saturating_sub(self.world.monotonic_ns())).await;
+            let key = access.key.to_le_bytes();
+            let lookup = self.store.read(KeyHash::of(&key), &key, Waiting::Task).await;
+            self.count(&access, due_ns, matches!(lookup, Lookup::Found(_)));
+        }
+    }
+
+    fn next_request(&self) -> Option<(u64, Access)> {
+        let mut counts = self.counts.borrow_mut();
+        if counts.requests == REQUESTS {
+            return None;
+        }
+        counts.requests += 1;
+        let mut requests = self.requests.borrow_mut();
+        if requests.next == requests.batch.len() {
+            let Requests { source, batch, next } = &mut *requests;
+            *next = 0;
+            source.next_batch(batch).expect("a generator has nothing to fail at");
+        }
+        requests.next += 1;
+        Some((counts.requests, requests.batch[requests.next - 1]))
+    }
+
+    fn count(&self, access: &Access, due_ns: u64, hit: bool) {
+        let mut counts = self.counts.borrow_mut();
+        counts.ended += 1;
+        counts.bytes += access.size_bytes;
+        if hit {
+            counts.hits += 1;
+            counts.hit_bytes += access.size_bytes;
+            counts.hit_latency.record(self.world.monotonic_ns() - due_ns);
+            return;
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.len() == MOST_WAITING {
+            counts.unfilled += 1;
+        } else {
+            waiting.push_back(*access);
+            self.arrived.notify(1);
+        }
+    }
+
+    /// Puts photos in.
+    async fn fill_on(&self) {
+        loop {
+            let arrived = self.arrived.listen();
+            let next = self.waiting.borrow_mut().pop_front();
+            match next {
+                Some(access) => self.fill(&access).await,
+                None => arrived.await,
+            }
+        }
+    }
+
+    async fn fill(&self, access: &Access) {
+        let key = access.key.to_le_bytes();
+        let bytes = (access.size_bytes as usize).min(self.store.max_item_bytes() - key.len());
+        let value = &[&self.content[..bytes]];
+        let item = FlashItem { key: &key, hash: KeyHash::of(&key), value, expiry_seconds: 0, tag: 0 };
+        // Asked for twice while it waited.
+        if self.store.may_contain(item.hash) {
+            return;
+        }
+        loop {
+            match self.store.stage(&item) {
+                Ok(staged) => return self.store.commit(staged),
+                Err(Refusal::Full) => self.store.wait_ready().await,
+                Err(Refusal::TooLarge | Refusal::WornOut) => return,
+            }
+        }
+    }
+
+    async fn step_on(&self) {
+        loop {
+            self.store.wait_work().await;
+            if self.store.step(Waiting::Task).await == Progress::Idle {
+                // Another has taken it; what comes next wakes us.
+                self.world.sleep(IDLE_NS).await;
+            }
+        }
+    }
+
+    fn moment(&self, drive: &SsdDevice) -> Moment {
+        Moment { counts: self.counts.borrow().clone(), store: self.store.stats(), drive: drive.stats() }
+    }
+}
+
+/// What a stepper waits where there was work that another took.
+const IDLE_NS: u64 = 10_000;
+
+/// Everything that is counted, at a moment.
+struct Moment {
+    counts: Counts,
+    store: RegionStats,
+    drive: Stats,
+}
+
+impl Moment {
+    fn since(&self, warm: &Self, page_bytes: u32) -> Measured {
+        let (now, then) = (&self.counts, &warm.counts);
+        let share = |of: fn(&Counts) -> u64, all: fn(&Counts) -> u64| {
+            (of(now) - of(then)) as f64 / (all(now) - all(then)).max(1) as f64
+        };
+        let stored = |of: fn(&RegionStats) -> u64| (of(&self.store) - of(&warm.store)) as f64;
+        let latency = now.hit_latency.since(&then.hit_latency);
+        let quantile = |share| latency.quantile_ns(share).unwrap_or(0);
+        Measured {
+            hit_ratio: share(|it| it.hits, |it| it.ended),
+            byte_hit_ratio: share(|it| it.hit_bytes, |it| it.bytes),
+            alwa: stored(|it| it.written_bytes) / stored(|it| it.inserted_bytes),
+            dlwa: self.drive.since(&warm.drive).dlwa(page_bytes).unwrap_or(f64::NAN),
+            hit_p50_ns: quantile(0.5),
+            hit_p95_ns: quantile(0.95),
+            hit_p99_ns: quantile(0.99),
+            unfilled: share(|it| it.unfilled, |it| it.ended - it.hits),
+        }
+    }
+}

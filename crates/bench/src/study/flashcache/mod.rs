@@ -1,0 +1,117 @@
+//! "Flashcache at Facebook: From 2010 to 2013 and beyond" (Mituzas, 2013), claim by claim, on the core of the block cache.
+//!
+//! One workload, eight MySQL servers on one volume ([`InnodbConfig::default`]), one cache of a sixteenth of it, five seeds.
+//! The workload was chosen once so that the settings of Flashcache 2 come to the article's 60 %, and then left alone: a figure
+//! changes only what its axes show. The cache is full size whatever the scale of the other studies.
+
+pub(super) mod dirty;
+pub(super) mod midpoint;
+pub(super) mod sets;
+pub(super) mod v2_v3;
+
+use block::sets::{Placement, Preset, SetsConfig};
+
+use super::experiment::StudyError;
+use super::runner::Runner;
+use crate::block::source::InnodbConfig;
+use crate::block::{DiskModel, ReplayError, Source, Summary, side_by_side};
+
+/// A sixteenth of the volume.
+const CACHE_BYTES: u64 = 768 << 20;
+/// Operations of the servers, of which the first third warms up.
+const OPERATIONS: u64 = 5_000_000;
+const WARM_UP: u64 = OPERATIONS / 3;
+/// Seeds, from the runner's on.
+const SEEDS: u64 = 5;
+
+/// Flashcache 2 as it shipped.
+fn v2() -> SetsConfig {
+    Preset::V2.config(CACHE_BYTES)
+}
+
+/// Flashcache 3 as it ran at Facebook.
+fn v3() -> SetsConfig {
+    Preset::V3.config(CACHE_BYTES)
+}
+
+/// The settings of version 3 at which the article's busiest systems come out best: smaller runs, and dirty blocks
+/// that may gather to four fifths of a set instead of being cleaned when they are next to leave.
+fn busiest() -> SetsConfig {
+    let mut config = placed(v3(), Placement::Hashed { run_bytes: 64 << 10 });
+    config.tuning.dirty_percent = 80;
+    config.tuning.lazy_depth = 0;
+    config
+}
+
+fn placed(mut config: SetsConfig, placement: Placement) -> SetsConfig {
+    config.geometry.placement = placement;
+    config
+}
+
+/// For each of `configs`, what it came to with each seed.
+fn replay(runner: &Runner, configs: &[SetsConfig]) -> Result<Vec<Vec<Summary>>, StudyError> {
+    replay_workload(runner, InnodbConfig::default(), configs)
+}
+
+fn replay_workload(
+    runner: &Runner,
+    workload: InnodbConfig,
+    configs: &[SetsConfig],
+) -> Result<Vec<Vec<Summary>>, StudyError> {
+    let seeds: Vec<u64> = (runner.seed..runner.seed + SEEDS).collect();
+    let key = |seed: u64, config: &SetsConfig| format!("{workload:?} {seed} {config:?}");
+    runner.each(seeds.len(), |number, advance| {
+        let seed = seeds[number];
+        let is_missing = |config: &&SetsConfig| !runner.replayed.lock().contains_key(&key(seed, config));
+        let missing: Vec<SetsConfig> = configs.iter().filter(is_missing).copied().collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut source = Source::innodb(workload, seed, OPERATIONS, WARM_UP);
+        let told = |requests: u64| advance(requests as f64 / EXPECTED_REQUESTS);
+        let outcomes = side_by_side(&missing, DiskModel::default(), &mut source, &runner.stop, &told)?;
+        for (config, outcome) in missing.iter().zip(outcomes) {
+            runner.replayed.lock().insert(key(seed, config), outcome.summary);
+        }
+        Ok(())
+    })?;
+    let replayed = runner.replayed.lock();
+    Ok(configs
+        .iter()
+        .map(|config| seeds.iter().map(|&seed| replayed[&key(seed, config)].clone()).collect())
+        .collect())
+}
+
+/// For the bar alone: about what the servers ask of the volume.
+const EXPECTED_REQUESTS: f64 = 3.5e6;
+
+impl From<ReplayError> for StudyError {
+    fn from(error: ReplayError) -> Self {
+        match error {
+            ReplayError::Interrupted => Self::Interrupted,
+            other => Self::Output(other.to_string()),
+        }
+    }
+}
+
+fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let (sum, count) = values.into_iter().fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
+    sum / f64::from(count)
+}
+
+/// The mean over seeds.
+fn mean_of(summaries: &[Summary], value: impl Fn(&Summary) -> f64) -> f64 {
+    mean(summaries.iter().map(value))
+}
+
+fn hits(summary: &Summary) -> f64 {
+    summary.counters.hit_percent()
+}
+
+/// The workload in words, for every study's reader.
+fn note() -> String {
+    format!(
+        "eight MySQL servers on 12 GiB, {OPERATIONS} operations of which the first third warms up, 768 MiB of cache, seeds side by side; \
+         settings of the workload in docs/flashcache.md"
+    )
+}

@@ -1,0 +1,241 @@
+//! Tiny cases worked by hand, and the budget of memory.
+
+use super::*;
+
+const WAYS: u32 = 8;
+
+/// One set of eight slots.
+fn one_set(tuning: Tuning) -> Sets {
+    let geometry =
+        Geometry { block_bytes: 4096, sets: 1, ways: WAYS, placement: Placement::Linear, placement_key: 0 };
+    Sets::new(SetsConfig { geometry, tuning }).expect("within bounds")
+}
+
+fn threshold(dirty_percent: u8) -> Tuning {
+    Tuning { policy: SetPolicy::Lru, dirty_percent, ..Preset::V2.tuning() }
+}
+
+fn write(sets: &mut Sets, block: u64) -> Slot {
+    match sets.write(block, Admit::Yes) {
+        Write::Hit(slot) | Write::Taken { slot, .. } => {
+            sets.mark_dirty(slot);
+            slot
+        }
+        Write::Around(_) => panic!("no room for block {block}"),
+    }
+}
+
+fn blocks(cleaning: &Cleaning) -> Vec<u64> {
+    (0..cleaning.slots.len() as u64).map(|number| cleaning.first_block + number).collect()
+}
+
+#[test]
+fn above_the_threshold_the_oldest_goes_with_its_neighbours() {
+    let mut sets = one_set(threshold(50));
+    for block in [10, 30, 11, 50] {
+        write(&mut sets, block);
+    }
+    assert_eq!(sets.next_cleaning(), None, "half of eight are dirty, which is allowed");
+    write(&mut sets, 9);
+    let cleaning = sets.next_cleaning().expect("one is too many");
+    assert_eq!(blocks(&cleaning), [9, 10, 11], "10 is the oldest");
+    assert_eq!((sets.counters().front_merge, sets.counters().back_merge), (1, 1));
+    assert_eq!(sets.next_cleaning(), None, "what is being cleaned counts no more");
+    assert_eq!(sets.end_cleaning(&cleaning, true), 3);
+    assert_eq!((sets.dirty_blocks(), sets.counters().cleanings), (2, 3));
+}
+
+#[test]
+fn neighbours_are_found_in_other_sets_too() {
+    let geometry = Geometry {
+        block_bytes: 4096,
+        sets: 16,
+        ways: WAYS,
+        placement: Placement::Hashed { run_bytes: 4096 },
+        placement_key: 1,
+    };
+    let mut sets = Sets::new(SetsConfig { geometry, tuning: threshold(100) }).expect("within bounds");
+    let slots: Vec<Slot> = (100..110).map(|block| write(&mut sets, block)).collect();
+    let in_sets: std::collections::HashSet<u32> = slots.iter().map(|slot| slot.0 / WAYS).collect();
+    assert!(in_sets.len() > 3, "single blocks are scattered");
+    let cleaning = sets.clean_now(slots[4]).expect("dirty and unused");
+    assert_eq!(blocks(&cleaning), (100..110).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_block_written_while_it_is_cleaned_stays_dirty() {
+    let mut sets = one_set(threshold(0));
+    let slot = write(&mut sets, 1);
+    let cleaning = sets.next_cleaning().expect("nothing may be dirty");
+    sets.mark_dirty(slot);
+    assert_eq!(sets.end_cleaning(&cleaning, true), 0);
+    assert!(sets.word(slot).is_dirty());
+    let again = sets.next_cleaning().expect("it is dirty still");
+    assert_eq!(sets.end_cleaning(&again, true), 1);
+}
+
+#[test]
+fn a_failed_cleaning_leaves_everything_dirty_and_is_chosen_again() {
+    let mut sets = one_set(threshold(0));
+    write(&mut sets, 1);
+    let cleaning = sets.next_cleaning().expect("nothing may be dirty");
+    assert_eq!(sets.end_cleaning(&cleaning, false), 0);
+    assert_eq!((sets.dirty_blocks(), sets.counters().cleanings), (1, 0));
+    assert_eq!(sets.next_cleaning().map(|cleaning| cleaning.slots), Some(cleaning.slots));
+}
+
+#[test]
+fn limits_hold_cleanings_of_a_set_and_of_all_back() {
+    let tuning = Tuning { cleanings_per_set: 2, cleanings_total: 3, ..threshold(0) };
+    let geometry =
+        Geometry { block_bytes: 4096, sets: 2, ways: WAYS, placement: Placement::Linear, placement_key: 0 };
+    let mut sets = Sets::new(SetsConfig { geometry, tuning }).expect("within bounds");
+    for block in [0, 2, 4, 6, 8, 10, 12] {
+        write(&mut sets, block);
+    }
+    let under_way: Vec<Cleaning> = std::iter::from_fn(|| sets.next_cleaning()).collect();
+    assert_eq!(under_way.len(), 3);
+    let of_first = under_way.iter().filter(|cleaning| cleaning.first_block < 8).count();
+    assert_eq!(of_first, 2, "the first set has its two, the second the third");
+    sets.end_cleaning(&under_way[0], true);
+    assert!(sets.next_cleaning().is_some());
+}
+
+#[test]
+fn lazily_only_what_is_next_to_leave_is_cleaned() {
+    let mut sets = one_set(Tuning { lazy_depth: 1, ..threshold(100) });
+    for block in 0..8 {
+        write(&mut sets, block * 2);
+        if block > 0 {
+            sets.mark_clean(sets.find(block * 2).expect("just written"));
+        }
+    }
+    assert_eq!(sets.next_cleaning(), None, "nobody needs room");
+    let Read::Fill { evicted, .. } = sets.read(99, Admit::Yes) else { panic!("there are clean ones") };
+    assert_eq!(evicted, Some(2), "block 0 is older, but dirty");
+    let cleaning = sets.next_cleaning().expect("block 0 stands next to leave");
+    assert_eq!(blocks(&cleaning), [0]);
+    sets.end_cleaning(&cleaning, true);
+    let Read::Fill { evicted, .. } = sets.read(98, Admit::Yes) else { panic!("there are clean ones") };
+    assert_eq!(evicted, Some(0));
+}
+
+#[test]
+fn a_set_without_room_is_first_in_line() {
+    let mut sets = one_set(threshold(100));
+    let slots: Vec<Slot> = (0..8).map(|block| write(&mut sets, block * 2)).collect();
+    assert_eq!(sets.allocate(99), Allocation::AllDirty);
+    let cleaning = sets.next_cleaning().expect("room is wanted");
+    assert_eq!(sets.allocate(99), Allocation::AllDirty, "not yet");
+    sets.end_cleaning(&cleaning, true);
+    assert_eq!(sets.allocate(99), Allocation::Evicted(slots[0], 0));
+    assert_eq!(sets.counters().no_room, 2);
+    for slot in &slots[1..] {
+        sets.mark_clean(*slot);
+        sets.pin(*slot);
+    }
+    sets.pin(slots[0]);
+    assert_eq!(sets.allocate(55), Allocation::Busy);
+}
+
+#[test]
+fn a_block_in_use_stays_cached_and_is_not_sent_to_the_disk() {
+    let mut sets = one_set(threshold(0));
+    let slot = write(&mut sets, 0);
+    sets.pin(slot);
+    assert_eq!(sets.next_cleaning(), None);
+    assert!(!sets.forget(slot));
+    for block in 100..200 {
+        sets.read(block, Admit::Yes);
+    }
+    assert_eq!(sets.find(0), Some(slot));
+    sets.unpin(slot);
+    assert!(sets.forget(slot));
+    assert_eq!((sets.find(0), sets.dirty_blocks()), (None, 0));
+}
+
+#[test]
+fn a_block_that_nobody_used_for_two_sweeps_is_cleaned() {
+    let mut sets = one_set(Tuning { idle_seconds: 10, ..threshold(100) });
+    let (idle, used) = (write(&mut sets, 0), write(&mut sets, 100));
+    let mut cleaned = Vec::new();
+    for second in 0..=30 {
+        sets.age(second);
+        sets.hit(used);
+        if let Some(cleaning) = sets.next_cleaning() {
+            assert_eq!(cleaning.slots, [idle]);
+            sets.end_cleaning(&cleaning, true);
+            cleaned.push(second);
+        }
+    }
+    assert!(matches!(cleaned[..], [10..=20]), "after one to two sweeps of 10 seconds, once: {cleaned:?}");
+    assert_eq!(sets.counters().fallow_cleanings, 1);
+}
+
+#[test]
+fn modes_decide_who_comes_in_and_what_is_dirty() {
+    let of = |mode| one_set(Tuning { mode, ..threshold(100) });
+    let mut around = of(Mode::WriteAround);
+    let Read::Fill { slot, .. } = around.read(1, Admit::Yes) else { panic!("reads come in") };
+    assert_eq!(around.write(1, Admit::Yes), Write::Around(Some(slot)), "the old content must go");
+    let mut write_only = of(Mode::WriteOnly);
+    assert_eq!(write_only.read(1, Admit::Yes), Read::Around);
+    assert!(matches!(write_only.write(1, Admit::Yes), Write::Taken { .. }));
+    assert!(matches!(write_only.read(1, Admit::Yes), Read::Hit(_)), "what is there is served");
+    let mut back = of(Mode::WriteBack);
+    assert_eq!(back.read(1, Admit::Sequential), Read::Around);
+    assert_eq!(back.write(2, Admit::Refused), Write::Around(None));
+    let counters = back.counters();
+    assert_eq!((counters.uncached_sequential_reads, counters.uncached_writes), (1, 1));
+    assert_eq!(counters.uncached_sequential_writes, 0);
+}
+
+#[test]
+fn policies_change_while_blocks_are_cached() {
+    let mut sets = one_set(threshold(100));
+    for block in 0..8 {
+        sets.read(block, Admit::Yes);
+    }
+    let policy = SetPolicy::Lru2q { hot_percent: 50, promote_hits: 1 };
+    sets.set_tuning(Tuning { policy, ..threshold(100) }).expect("within bounds");
+    for block in 0..4 {
+        sets.read(block, Admit::Yes);
+    }
+    assert_eq!(sets.hot_and_warm_blocks(), (4, 4));
+    for block in 100..200 {
+        sets.read(block, Admit::Yes);
+    }
+    assert!((0..4).all(|block| sets.find(block).is_some()), "a scan passes the hot ones by");
+    let wrong = Tuning { dirty_percent: 101, ..threshold(100) };
+    let error = sets.set_tuning(wrong).expect_err("more than all");
+    assert_eq!(error.to_string(), "dirty_percent is 101: it must be at most 100");
+    assert_eq!(sets.tuning().policy, policy, "a wrong setting changes nothing");
+}
+
+#[test]
+fn what_was_found_on_flash_must_fit() {
+    let config = SetsConfig { geometry: *one_set(threshold(20)).geometry(), tuning: threshold(20) };
+    let held = |slot, block| Held { slot: Slot(slot), block, dirty: false };
+    let restore = |found: &[Held]| Sets::restore(config, found.iter().copied()).map(drop);
+    assert_eq!(restore(&[held(3, 5), held(0, 6)]), Ok(()));
+    let told = |found: &[Held]| restore(found).expect_err("it does not fit").to_string();
+    assert_eq!(told(&[held(8, 5)]), "slot 8 is beyond the cache's 8");
+    assert_eq!(told(&[held(1, 5), held(2, 5)]), "slot 2 and slot 1 both hold block 5");
+    assert_eq!(told(&[held(1, 5), held(1, 6)]), "slot 1 and slot 1 both hold block 5");
+    assert_eq!(
+        told(&[held(1, 1 << 50)]),
+        format!("slot 1 says it holds block {}, beyond the largest disk", 1_u64 << 50)
+    );
+    let mut two = config;
+    two.geometry.sets = 2;
+    let wrong = Sets::restore(two, [held(1, 8)]).map(drop).expect_err("block 8 is of set 1");
+    assert_eq!(wrong, RestoreError::WrongSet { slot: Slot(1), block: 8, set: 1 });
+}
+
+#[test]
+fn at_most_twenty_bytes_a_block() {
+    let sets = Sets::new(Preset::V3.config(1 << 30)).expect("a preset");
+    let blocks = f64::from(sets.geometry().slots());
+    let bytes = sets.memory_bytes() as f64 / blocks;
+    assert!(bytes < 17.5, "{bytes:.2} bytes a block");
+}

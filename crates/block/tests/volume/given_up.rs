@@ -1,0 +1,89 @@
+//! Futures that are dropped half-way, as a server drops those of a client that went away.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::rc::Rc;
+
+use device::IoBuffer;
+use flashwright_block::sets::{Mode, Tuning};
+use flashwright_block::volume::{Volume, VolumeConfig};
+use futures_util::future::{Either, select};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::world::{Shape, World, config};
+
+const BLOCKS: u64 = 700;
+
+/// What each block may hold: one value, or that and those of writes that were given up since.
+type Legal = Rc<RefCell<Vec<BTreeSet<u8>>>>;
+
+async fn client(number: u64, volume: Volume, legal: Legal, world: device::sim::World) {
+    let mut random = StdRng::seed_from_u64(number);
+    for _ in 0..200 {
+        let block = random.random_range(0..BLOCKS / 4) * 4 + number;
+        let patience_ns = [5_000, 60_000, 5_000_000, u64::MAX / 4][random.random_range(0..4)];
+        let patience = pin!(world.sleep(patience_ns));
+        match random.random_range(0..5) {
+            0..3 => {
+                let byte = random.random_range(1..255);
+                legal.borrow_mut()[block as usize].insert(byte);
+                let write = volume.write(block * 4096, IoBuffer::copy_of(&[byte; 4096]).into(), false);
+                if let Either::Left((written, _)) = select(pin!(write), patience).await {
+                    written.unwrap();
+                    legal.borrow_mut()[block as usize] = [byte].into();
+                }
+            }
+            3 => {
+                let read = volume.read(block * 4096, 4096);
+                if let Either::Left((bytes, _)) = select(pin!(read), patience).await {
+                    let bytes = bytes.unwrap();
+                    let found = bytes[0];
+                    assert!(bytes.iter().all(|&byte| byte == found), "block {block} is torn");
+                    assert!(legal.borrow()[block as usize].contains(&found), "block {block} holds {found}");
+                }
+            }
+            _ => drop(select(pin!(volume.flush()), patience).await),
+        }
+    }
+}
+
+#[test]
+fn what_is_given_up_happened_or_not_and_nothing_is_held_for_ever() {
+    let modes = [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly];
+    for (seed, mode) in (0_u64..8).zip(modes.into_iter().cycle()) {
+        let world = World::new(seed, Shape { flash_bytes: 2 << 20, ..Shape::default() });
+        let tuning = Tuning { mode, ..config().tuning };
+        let volume = world.volume(&VolumeConfig { tuning, ordered: seed == 4, ..config() });
+        let legal: Legal = Rc::new(RefCell::new(vec![[0].into(); BLOCKS as usize]));
+        let clients = (0..4).map(|number| {
+            world.simulation.spawn(client(number, volume.clone(), legal.clone(), world.simulation.world()))
+        });
+        let clients: Vec<_> = clients.collect();
+        world.simulation.run_until_idle();
+        assert!(
+            clients.iter().all(|client| client.result().is_some()),
+            "seed {seed}: somebody waits for ever"
+        );
+        let reader = volume.clone();
+        let before = world.run(async move { reader.read(0, BLOCKS as usize * 4096).await.unwrap() });
+        let closer = volume.clone();
+        world.run(async move {
+            closer.clean().await.unwrap();
+            assert_eq!(closer.stats().dirty_blocks, 0);
+            closer.close().await.unwrap();
+        });
+        let volume = world.open();
+        let after = world.run(async move { volume.read(0, BLOCKS as usize * 4096).await.unwrap() });
+        for (block, legal) in legal.borrow().iter().enumerate() {
+            let at = block * 4096;
+            assert!(legal.contains(&before[at]), "seed {seed}, {mode:?}: block {block} holds {}", before[at]);
+            assert_eq!(
+                before[at..at + 4096],
+                after[at..at + 4096],
+                "seed {seed}, {mode:?}: block {block} changed"
+            );
+        }
+    }
+}

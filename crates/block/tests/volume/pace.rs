@@ -1,0 +1,91 @@
+//! What clients notice of cleaning.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use device::{Clock, IoBuffer};
+use flashwright_block::sets::Tuning;
+use flashwright_block::volume::VolumeConfig;
+
+use crate::world::{Shape, World, config};
+
+/// Latencies of reads of blocks that are not cached (`misses`) or are, while dirty blocks all over the disk are cleaned;
+/// sorted. And the seconds that the cleaning took.
+fn reads_while_cleaning(misses: bool, gate_ns: u64, clean: bool) -> (Vec<u64>, u64) {
+    let shape = Shape { flash_bytes: 8 << 20, disk_bytes: 64 << 20, ..Shape::default() };
+    let world = World::new(1, shape);
+    let tuning = Tuning { dirty_percent: 100, lazy_depth: 0, ..config().tuning };
+    let volume = world.volume(&VolumeConfig { tuning, ..config() });
+    let writer = volume.clone();
+    world.run(async move {
+        for block in 0..600_u64 {
+            writer.write(block * 37 % 8000 * 4096, IoBuffer::zeroed(4096).into(), false).await.unwrap();
+        }
+        writer.flush().await.unwrap();
+    });
+    volume.set_latency_gate(gate_ns);
+    let latencies = Rc::new(RefCell::new(Vec::new()));
+    let (clock, sleeper) = (world.simulation.clock(), world.simulation.world());
+    let (reader, told) = (volume.clone(), latencies.clone());
+    world.simulation.spawn(async move {
+        for read in 0..2000_u64 {
+            sleeper.sleep(30_000_000 + sleeper_jitter(read)).await;
+            let block = if misses { 8100 + read * 3 } else { read * 37 % 300 * 37 % 8000 };
+            let begun_ns = clock.monotonic_ns();
+            reader.read(block * 4096, 4096).await.unwrap();
+            told.borrow_mut().push(clock.monotonic_ns() - begun_ns);
+        }
+    });
+    let mut seconds = 0;
+    if clean {
+        let clock = world.simulation.clock();
+        let begun_ns = clock.monotonic_ns();
+        let cleaner = volume;
+        let done = world.simulation.spawn(async move {
+            cleaner.clean().await.unwrap();
+            assert_eq!(cleaner.stats().dirty_blocks, 0);
+            clock.monotonic_ns() - begun_ns
+        });
+        world.simulation.run_until_idle();
+        seconds = done.result().unwrap() / 1_000_000_000;
+    } else {
+        world.simulation.run_until_idle();
+    }
+    let mut latencies = latencies.take();
+    latencies.sort_unstable();
+    (latencies, seconds)
+}
+
+/// So that reads do not fall into step with the cleaning.
+fn sleeper_jitter(read: u64) -> u64 {
+    read * 7_919_381 % 20_000_000
+}
+
+fn p99(sorted: &[u64]) -> u64 {
+    sorted[sorted.len() * 99 / 100]
+}
+
+#[test]
+fn cleaning_at_full_speed_less_than_doubles_what_hits_take() {
+    let (quiet, _) = reads_while_cleaning(false, 0, false);
+    let (busy, _) = reads_while_cleaning(false, 0, true);
+    assert!(p99(&busy) <= 2 * p99(&quiet), "{} ns instead of {}", p99(&busy), p99(&quiet));
+}
+
+#[test]
+fn with_a_gate_misses_are_held_up_less_and_cleaning_still_ends() {
+    let (quiet, _) = reads_while_cleaning(true, 0, false);
+    let (full, fast) = reads_while_cleaning(true, 0, true);
+    let (gated, slow) = reads_while_cleaning(true, 8_000_000, true);
+    let above = |latencies: &[u64]| latencies.iter().filter(|&&latency| latency > 8_000_000).count();
+    assert_eq!(above(&quiet), 0);
+    let during_full = full.len() as u64 / 60 * fast;
+    assert!(above(&full) as u64 * 4 > during_full / 3, "without a gate many are held up: {}", above(&full));
+    assert!(
+        above(&gated) <= gated.len() / 100 + 3,
+        "{} of {} are above the gate",
+        above(&gated),
+        gated.len()
+    );
+    assert!(slow > fast && slow < 600, "cleaning took {fast} and {slow} s");
+}

@@ -1,0 +1,303 @@
+//! `flashwright block replay`: what a cache would make of recorded requests, in virtual time.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use bench::bar::{Bar, Unit};
+use bench::block::source::{BLOCK_FORMATS, BlockFormat, BlockTraceOptions, InnodbConfig};
+use bench::block::{DiskModel, Outcome, Source, Summary, heat, report, side_by_side};
+use bench::run::stop::Stop;
+use bench::study::{Chart, Line};
+use block::sets::{Placement, Preset, SetPolicy, SetsConfig};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use super::knobs;
+use crate::output::{Common, Finding, write_file};
+use crate::quantity;
+use crate::signals::stop_on_signals;
+
+/// Insertion points of a sweep.
+const SWEEP: [u8; 13] = [0, 10, 25, 40, 50, 60, 65, 70, 75, 80, 85, 90, 95];
+/// Operations of generated servers, unless told.
+const OPERATIONS: u64 = 5_000_000;
+
+/// The command line of `block replay`.
+#[derive(Debug, Args)]
+#[command(after_help = formats_help())]
+pub struct Arguments {
+    /// The trace; several files, as blktrace writes one a CPU, are merged by time; - is standard input
+    #[arg(value_name = "TRACE", required_unless_present = "generate", conflicts_with = "generate")]
+    trace: Vec<PathBuf>,
+    /// Instead of a trace: eight MySQL servers on one volume
+    #[arg(long, value_enum)]
+    generate: Option<Generator>,
+    /// The trace's format; auto tells it by the file
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    format: String,
+    /// The device to replay, where the trace has several
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Wrong rows to leave out before giving up
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    wrong_rows: u64,
+    /// Requests (of a generator: operations) that are not counted: the cache fills
+    #[arg(long, value_name = "N")]
+    warm_up: Option<u64>,
+    /// Operations of the generated servers
+    #[arg(long, value_name = "N", default_value_t = OPERATIONS)]
+    operations: u64,
+    /// The cache's data
+    #[arg(long, value_name = "SIZE", default_value = "768MiB", value_parser = quantity::bytes)]
+    cache_size: u64,
+    /// Settings to start from; both stand side by side if none is named
+    #[arg(long, value_enum)]
+    preset: Option<PresetName>,
+    /// How runs of the disk are dealt out to sets: linear, hashed or permuted; that of the preset if not given
+    #[arg(long)]
+    placement: Option<String>,
+    /// Bytes of disk that stay together in a set; that of the preset if not given
+    #[arg(long, value_name = "SIZE", value_parser = quantity::bytes)]
+    run_size: Option<u64>,
+    /// Bytes of a block
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = quantity::bytes)]
+    block_size: u64,
+    /// Blocks of a set
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    associativity: u32,
+    /// More settings, as of `block set`
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+    /// One cache for each value of a setting
+    #[arg(long, value_enum)]
+    sweep: Option<Sweep>,
+    /// Where pictures go: which sets worked when, how evenly, and the sweep
+    #[arg(long, value_name = "DIRECTORY")]
+    figures: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Generator {
+    Mysql8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum PresetName {
+    V2,
+    V3,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Sweep {
+    /// The insertion point, from 0 (LRU) to the 95th percentile
+    HotPercent,
+}
+
+/// Runs `block replay`.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let config = json!({
+        "trace": arguments.trace, "format": arguments.format, "device": arguments.device,
+        "generate": arguments.generate.map(|_| "mysql8"), "operations": arguments.operations,
+        "cache_size_bytes": arguments.cache_size, "settings": arguments.settings, "warm_up": arguments.warm_up,
+    });
+    arguments.common.conclude("block replay", &config, replay(arguments))
+}
+
+fn replay(arguments: &Arguments) -> Result<Finding, String> {
+    let caches = caches(arguments)?;
+    let mut source = source(arguments)?;
+    if let Some(directory) = &arguments.figures {
+        std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    }
+    let stop = Stop::default();
+    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let bar = Bar::new(Unit::Steps, arguments.common.quiet);
+    let advance = |requests: u64| bar.set(requests, requests, "requests");
+    let configs: Vec<SetsConfig> = caches.iter().map(|(_, config)| *config).collect();
+    let outcomes = side_by_side(&configs, DiskModel::default(), &mut source, &stop, &advance)
+        .map_err(|error| error.to_string())?;
+    drop(bar);
+    let figures = match &arguments.figures {
+        Some(directory) => draw(directory, &caches, &outcomes, arguments.sweep.is_some())?,
+        None => Vec::new(),
+    };
+    Ok(found(&caches, &outcomes, &source, &figures))
+}
+
+fn found(
+    caches: &[(String, SetsConfig)],
+    outcomes: &[Outcome],
+    source: &Source,
+    figures: &[PathBuf],
+) -> Finding {
+    let named: Vec<(String, Summary)> = caches
+        .iter()
+        .zip(outcomes)
+        .map(|((name, _), outcome)| (name.clone(), outcome.summary.clone()))
+        .collect();
+    let mut text = report::text(&named);
+    let odd = source.stats().map(report::oddities).unwrap_or_default();
+    odd.iter().for_each(|odd| text += &format!("note: {odd}\n"));
+    figures.iter().for_each(|file| text += &format!("figure: {}\n", file.display()));
+    let results: Vec<Value> = caches
+        .iter()
+        .zip(outcomes)
+        .map(|((name, config), outcome)| report::json(name, config, &outcome.summary))
+        .collect();
+    let trace = source.stats().map(report::trace_json);
+    let result = json!({ "trace": trace, "caches": results, "figures": figures, "notes": odd });
+    let failures = if source.stats().is_some_and(|stats| stats.requests == 0) {
+        vec!["the trace has no requests".to_owned()]
+    } else {
+        Vec::new()
+    };
+    Finding { result, text, failures }
+}
+
+fn source(arguments: &Arguments) -> Result<Source, String> {
+    if arguments.generate.is_some() {
+        let warm_up = arguments.warm_up.unwrap_or(arguments.operations / 3);
+        let config = InnodbConfig::default();
+        return Ok(Source::innodb(config, arguments.common.seed, arguments.operations, warm_up));
+    }
+    let format = match arguments.format.as_str() {
+        "auto" => None,
+        name => Some(BlockFormat::named(name).ok_or_else(|| unknown_format(name))?),
+    };
+    let options =
+        BlockTraceOptions { format, device: arguments.device.clone(), wrong_rows: arguments.wrong_rows };
+    Source::trace(&arguments.trace, options, arguments.warm_up.unwrap_or(0))
+        .map_err(|error| error.to_string())
+}
+
+fn unknown_format(name: &str) -> String {
+    let names: Vec<&str> = BLOCK_FORMATS.iter().map(|format| format.name).collect();
+    format!("--format: {}", knobs::one_of(name, "format", &names))
+}
+
+/// The caches to compare, with their names.
+fn caches(arguments: &Arguments) -> Result<Vec<(String, SetsConfig)>, String> {
+    let presets = match arguments.preset {
+        Some(one) => vec![one],
+        None if arguments.sweep.is_some() => vec![PresetName::V3],
+        None => vec![PresetName::V2, PresetName::V3],
+    };
+    let mut caches = Vec::new();
+    for preset in presets {
+        let config = cache(arguments, preset)?;
+        match arguments.sweep {
+            None => caches.push((format!("{preset:?}").to_lowercase(), config)),
+            Some(Sweep::HotPercent) => caches.extend(SWEEP.map(|percent| swept(config, percent))),
+        }
+    }
+    Ok(caches)
+}
+
+fn cache(arguments: &Arguments, preset: PresetName) -> Result<SetsConfig, String> {
+    let preset = match preset {
+        PresetName::V2 => Preset::V2,
+        PresetName::V3 => Preset::V3,
+    };
+    let mut config = preset.config(arguments.cache_size);
+    let too_large = |_| "--block-size: is too large".to_owned();
+    let block_bytes = u32::try_from(arguments.block_size).map_err(too_large)?;
+    let set_bytes = u64::from(arguments.associativity) * u64::from(block_bytes);
+    let sets = arguments.cache_size.checked_div(set_bytes).unwrap_or(0);
+    let geometry = &mut config.geometry;
+    geometry.block_bytes = block_bytes;
+    geometry.ways = arguments.associativity;
+    geometry.sets = u32::try_from(sets).map_err(|_| "--cache-size: is too large".to_owned())?;
+    geometry.placement = placement(arguments, geometry.placement)?;
+    if sets == 0 {
+        return Err(format!(
+            "--cache-size: is less than a set of {set_bytes} bytes; make --associativity less"
+        ));
+    }
+    for setting in &arguments.settings {
+        knobs::apply(&mut config.tuning, setting).map_err(|why| format!("--set {why}"))?;
+    }
+    config.check().map_err(|error| error.to_string())?;
+    Ok(config)
+}
+
+fn placement(arguments: &Arguments, preset: Placement) -> Result<Placement, String> {
+    let of_preset = match preset {
+        Placement::Linear => 256 << 10,
+        Placement::Hashed { run_bytes } | Placement::Permuted { run_bytes } => run_bytes,
+    };
+    let run_bytes = match arguments.run_size {
+        Some(bytes) => u32::try_from(bytes).map_err(|_| "--run-size: is too large".to_owned())?,
+        None => of_preset,
+    };
+    match (arguments.placement.as_deref(), preset) {
+        (Some("linear"), _) | (None, Placement::Linear) => Ok(Placement::Linear),
+        (Some("hashed"), _) | (None, Placement::Hashed { .. }) => Ok(Placement::Hashed { run_bytes }),
+        (Some("permuted"), _) | (None, Placement::Permuted { .. }) => Ok(Placement::Permuted { run_bytes }),
+        (Some(other), _) => {
+            let names = ["linear", "hashed", "permuted"];
+            Err(format!("--placement: {}", knobs::one_of(other, "placement", &names)))
+        }
+    }
+}
+
+fn swept(mut config: SetsConfig, hot_percent: u8) -> (String, SetsConfig) {
+    let promote_hits = match config.tuning.policy {
+        SetPolicy::Lru2q { promote_hits, .. } => promote_hits,
+        SetPolicy::Fifo | SetPolicy::Lru => 2,
+    };
+    config.tuning.policy = SetPolicy::Lru2q { hot_percent, promote_hits };
+    (format!("hot {hot_percent}"), config)
+}
+
+fn draw(
+    directory: &Path,
+    caches: &[(String, SetsConfig)],
+    outcomes: &[Outcome],
+    is_sweep: bool,
+) -> Result<Vec<PathBuf>, String> {
+    let mut pictures = Vec::new();
+    let named = || caches.iter().zip(outcomes).map(|((name, _), outcome)| (name.as_str(), outcome));
+    if is_sweep {
+        pictures.push(("sweep.svg".to_owned(), sweep_chart(outcomes).svg()));
+    } else {
+        let chart = heat::distribution(named().map(|(name, outcome)| (name, &outcome.summary)));
+        pictures.push(("sets.svg".to_owned(), chart.svg()));
+        pictures.extend(named().map(|(name, outcome)| {
+            let title = format!("Blocks missed and cleaned, by set and time: {name}");
+            (format!("heat-{name}.svg"), outcome.heat.svg(&title))
+        }));
+    }
+    let mut files = Vec::new();
+    for (name, svg) in pictures {
+        let file = directory.join(name);
+        let svg = svg.map_err(|error| format!("{}: {error}", file.display()))?;
+        write_file(&file, svg.as_bytes()).map_err(|error| error.to_string())?;
+        files.push(file);
+    }
+    Ok(files)
+}
+
+fn sweep_chart(outcomes: &[Outcome]) -> Chart {
+    let points = SWEEP.iter().zip(outcomes);
+    let line = |name: &str, value: &dyn Fn(&Summary) -> f64| Line {
+        name: name.to_owned(),
+        points: points.clone().map(|(&percent, it)| (f64::from(percent), value(&it.summary))).collect(),
+        is_marks: false,
+    };
+    Chart {
+        title: "Hit rate over the insertion point".to_owned(),
+        x: "insertion point, percentile from the front",
+        y: "hits, %",
+        lines: vec![
+            line("reads and writes", &|it| it.counters.hit_percent()),
+            line("reads", &|it| it.counters.read_hit_percent()),
+        ],
+    }
+}
+
+fn formats_help() -> String {
+    let line = |format: &BlockFormat| format!("  {:<17} {}\n", format.name, format.about);
+    format!("Formats:\n{}", BLOCK_FORMATS.iter().map(line).collect::<String>())
+}
