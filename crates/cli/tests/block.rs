@@ -77,24 +77,24 @@ impl Place {
         let mut ready = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
         assert!(ready.starts_with("ready nbd+unix:///?socket="), "{ready:?}");
-        Server { child, ready }
+        Server { child: Ending(child), ready }
     }
 }
 
 struct Server {
-    child: Child,
+    child: Ending,
     ready: String,
 }
 
 impl Server {
     fn stop(mut self) {
-        let stopped = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
-        assert!(stopped.success() && self.child.wait().unwrap().success());
+        let stopped = Command::new("kill").arg(self.child.0.id().to_string()).status().unwrap();
+        assert!(stopped.success() && self.child.0.wait().unwrap().success());
     }
 
     fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.child.0.kill().unwrap();
+        self.child.0.wait().unwrap();
     }
 }
 
