@@ -1,4 +1,5 @@
-//! Random 4 KiB reads from one thread, as IOPS and CPU time per read of the whole process.
+//! Random 4 KiB reads, as IOPS and CPU time per read of the whole process: by a thread that waits for the oldest of so
+//! many, by reads that each start the next where they end, and by a thread that does them one by one.
 //!
 //!     cargo bench -p flashwright-device --bench file -- [PATH] [SECONDS]
 //!
@@ -9,9 +10,12 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use flashwright_device::file::{Engine, OpenOptions};
-use flashwright_device::{Clock, Device, FileDevice, IoBuffer, Pending, Request, SystemClock};
+use flashwright_device::{Clock, Completion, Device, FileDevice, IoBuffer, Pending, Request, SystemClock};
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -27,6 +31,7 @@ fn main() {
     println!("{:<28} {:>9} {:>9}", "", "reads/s", "CPU µs");
     for depth in [1, 8, 32, 128] {
         measure(&path, Engine::IoUring, depth, seconds);
+        measure_chains(&path, depth, seconds);
     }
     measure(&path, Engine::ThreadPool, 32, seconds);
     measure_blocking(&path, seconds);
@@ -69,6 +74,45 @@ fn measure(path: &Path, engine: Engine, depth: usize, seconds: u64) {
     });
 }
 
+/// Reads that end on the reactor's thread and start the next one there.
+struct Chains {
+    device: FileDevice,
+    random: Mutex<StdRng>,
+    ended: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Chains {
+    fn read(self: &Arc<Self>, buffer: IoBuffer) {
+        let offset = self.random.lock().random_range(0..SIZE_BYTES / READ_BYTES) * READ_BYTES;
+        let chains = Arc::clone(self);
+        let completion = Completion::new(move |outcome| {
+            let buffer = outcome.expect("a read").expect("a read gives its buffer back");
+            chains.ended.fetch_add(1, Ordering::Relaxed);
+            if !chains.stop.load(Ordering::Relaxed) {
+                chains.read(buffer);
+            }
+        });
+        self.device.submit(Request::Read { offset, buffer }, completion);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark runs in the real world's time")]
+fn measure_chains(path: &Path, depth: usize, seconds: u64) {
+    let (ended, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let random = Mutex::new(StdRng::seed_from_u64(1));
+    let chains = Arc::new(Chains { device: open(path, Engine::IoUring), random, ended, stop });
+    let (start_ns, start_cpu_ns) = (SystemClock.monotonic_ns(), cpu_ns());
+    (0..depth).for_each(|_| chains.read(IoBuffer::zeroed(READ_BYTES as usize)));
+    std::thread::sleep(std::time::Duration::from_secs(seconds));
+    let spent = (SystemClock.monotonic_ns() - start_ns, cpu_ns() - start_cpu_ns);
+    print(&format!("chained, depth {depth}"), chains.ended.load(Ordering::Relaxed), spent);
+    chains.stop.store(true, Ordering::Relaxed);
+    while Arc::strong_count(&chains) > 1 {
+        std::thread::yield_now();
+    }
+}
+
 fn measure_blocking(path: &Path, seconds: u64) {
     let device = open(path, Engine::IoUring);
     let mut random = StdRng::seed_from_u64(1);
@@ -87,9 +131,12 @@ fn report(name: &str, seconds: u64, mut step: impl FnMut()) {
         step();
         steps += 1;
     }
-    let (elapsed_ns, spent_ns) = (SystemClock.monotonic_ns() - start_ns, cpu_ns() - start_cpu_ns);
-    let per_second = steps as f64 * 1e9 / elapsed_ns as f64;
-    println!("{name:<28} {per_second:>9.0} {:>9.2}", spent_ns as f64 / steps as f64 / 1e3);
+    print(name, steps, (SystemClock.monotonic_ns() - start_ns, cpu_ns() - start_cpu_ns));
+}
+
+fn print(name: &str, reads: u64, (elapsed_ns, spent_ns): (u64, u64)) {
+    let per_second = reads as f64 * 1e9 / elapsed_ns as f64;
+    println!("{name:<28} {per_second:>9.0} {:>9.2}", spent_ns as f64 / reads as f64 / 1e3);
 }
 
 fn cpu_ns() -> u64 {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use crate::file::OpenOptions;
 use crate::nvme::Location;
 use crate::nvme::locate::PathKind;
+use crate::timer::SystemTimer;
+use crate::wrap::{Mechanics, SpindleDevice};
 use crate::{Device, ErrorKind, FileDevice, IoError, MemoryDevice, PassthroughDevice};
 
 /// A device as named on a command line.
@@ -15,6 +17,7 @@ use crate::{Device, ErrorKind, FileDevice, IoError, MemoryDevice, PassthroughDev
 /// |---|---|
 /// | `memory:` or `memory:SIZE` | memory of that size, or of the size that the configuration asks for |
 /// | `file:PATH` | the file, made if it is not there |
+/// | `hdd:DEVICE` | any other of these behind the one head of a [model disk](crate::wrap::spindle) |
 /// | `PATH` of a directory | a file in a directory of its own in there, both removed afterwards |
 /// | `PATH` of an NVMe generic device (`/dev/ng0n1`) | the namespace, by passed-through commands |
 /// | `PATH` of anything else | the file or raw block device that is there |
@@ -24,6 +27,8 @@ pub enum DeviceSpec {
     Memory(Option<u64>),
     /// A file, to be made if it is not there.
     File(PathBuf),
+    /// A model disk with the bytes of another device.
+    Spindle(Box<DeviceSpec>),
     /// Whatever is at a path.
     Path(PathBuf),
 }
@@ -32,6 +37,9 @@ impl FromStr for DeviceSpec {
     type Err = IoError;
 
     fn from_str(text: &str) -> Result<Self, IoError> {
+        if let Some(inner) = text.strip_prefix("hdd:") {
+            return Ok(Self::Spindle(Box::new(inner.parse()?)));
+        }
         match (text.strip_prefix("memory:"), text.strip_prefix("file:")) {
             (Some(""), _) => Ok(Self::Memory(None)),
             (Some(size), _) => Ok(Self::Memory(Some(parse_size(size)?))),
@@ -54,6 +62,10 @@ impl DeviceSpec {
                 Err(IoError::new(ErrorKind::Unsupported, "memory: no placement: memory has none"))
             }
             Self::Memory(size) => open_memory(size.or(options.size_bytes)),
+            Self::Spindle(inner) => {
+                let timer = Arc::new(SystemTimer::default());
+                Ok(Arc::new(SpindleDevice::new(inner.open(options)?, timer, Mechanics::default())))
+            }
             Self::File(path) => {
                 let options = OpenOptions { create: true, ..options.clone() };
                 Ok(Arc::new(FileDevice::open(path, &options)?))
@@ -119,11 +131,19 @@ mod tests {
         let spec = |text: &str| text.parse::<DeviceSpec>().unwrap();
         assert_eq!(spec("memory:"), DeviceSpec::Memory(None));
         assert_eq!(spec("memory:3GiB"), DeviceSpec::Memory(Some(3 << 30)));
+        assert_eq!(spec("hdd:file:/a"), DeviceSpec::Spindle(Box::new(DeviceSpec::File("/a".into()))));
         assert_eq!(spec("file:/a:b"), DeviceSpec::File("/a:b".into()));
         assert_eq!(spec("/dev/nvme0n1"), DeviceSpec::Path("/dev/nvme0n1".into()));
-        for wrong in
-            ["", "file:", "memory:lots", "memory:1.5G", "memory:99999999999T", "memory:-1", "memory:G"]
-        {
+        for wrong in [
+            "",
+            "file:",
+            "hdd:",
+            "memory:lots",
+            "memory:1.5G",
+            "memory:99999999999T",
+            "memory:-1",
+            "memory:G",
+        ] {
             assert_eq!(wrong.parse::<DeviceSpec>().unwrap_err().kind(), ErrorKind::Invalid, "{wrong}");
         }
     }

@@ -7,7 +7,8 @@ use flashwright_device::file::{Engine, OpenOptions};
 use flashwright_device::sim::LatencyModel;
 use flashwright_device::timer::SystemTimer;
 use flashwright_device::wrap::{
-    CrashDevice, FaultDevice, Faults, GateDevice, Limits, MeasureDevice, ThrottleDevice,
+    CrashDevice, FaultDevice, Faults, GateDevice, Limits, MeasureDevice, Mechanics, SpindleDevice,
+    ThrottleDevice,
 };
 use flashwright_device::{
     Completion, Counters, Device, FileDevice, Geometry, MemoryDevice, Request, RequestKind, SimulatedDevice,
@@ -84,6 +85,16 @@ fn a_throttled_device_keeps_the_contract() {
         let simulation = Simulation::new(3);
         let limits = Limits { bytes_per_second: Some(1 << 20), requests_per_second: Some(100) };
         let device = Arc::new(ThrottleDevice::new(memory(), Arc::new(simulation.world()), limits));
+        Subject { device, drive: Some(Box::new(move || simulation.run_until_idle())) }
+    });
+}
+
+#[test]
+fn a_model_disk_keeps_the_contract() {
+    conformance::run_driven(|| {
+        let simulation = Simulation::new(4);
+        let timer = Arc::new(simulation.world());
+        let device = Arc::new(SpindleDevice::new(memory(), timer, Mechanics::default()));
         Subject { device, drive: Some(Box::new(move || simulation.run_until_idle())) }
     });
 }

@@ -83,6 +83,19 @@ fn the_same_disk_trace_in_three_formats() {
 }
 
 #[test]
+fn the_same_recording_of_a_database_in_two_formats() {
+    let Some(folder) = shared() else { return };
+    let counts = ["blkparse.txt", "blktrace.bin"].map(|form| {
+        let path = folder.join(format!("block/local-mariadb-head20k.{form}.gz"));
+        let (survey, report) = survey(&path, None, &OpenOptions::default());
+        assert_eq!(report.format, form.split('.').next().unwrap());
+        (survey.requests(), survey.objects(), survey.gets, survey.sets)
+    });
+    assert_eq!(counts[0], counts[1]);
+    assert!(counts[0].0 > 1000, "{counts:?}");
+}
+
+#[test]
 fn lists_of_blocks() {
     let Some(folder) = shared() else { return };
     check(&folder, "arc/OLTP.lis.zst", None, "arc", &OpenOptions::default(), (914_145, 186_880, 765_460_480));

@@ -8,6 +8,7 @@
 mod crew;
 mod designs;
 mod numbered;
+pub mod plot;
 pub mod policies;
 pub mod report;
 mod sample;

@@ -289,9 +289,11 @@ impl Tally {
 
     /// The row as it would be, had all been simulated.
     fn estimate(&self, row: Row, sample: &Sample) -> Row {
-        let by_requests =
-            self.whole(sample, sample.cold_requests as f64, |asked| (asked.requests, asked.hits));
-        let by_bytes = self.whole(sample, sample.cold_bytes as f64, |asked| (asked.bytes, asked.hit_bytes));
+        // How many of the trace's requests each of the sample's stands for: the rate is that in the mean only.
+        let each = sample.cold_requests as f64 / self.cold.0;
+        let each_byte = sample.cold_bytes as f64 / self.cold.1;
+        let by_requests = self.whole(sample, each, |asked| (asked.requests, asked.hits));
+        let by_bytes = self.whole(sample, each_byte, |asked| (asked.bytes, asked.hit_bytes));
         let counts = Counts {
             requests: by_requests.all.round() as u64,
             hits: by_requests.hit.round() as u64,

@@ -7,6 +7,7 @@ mod carbon;
 mod chart;
 pub mod experiment;
 mod flashcache;
+mod photo_cdn;
 mod progress;
 mod runner;
 mod soc_size;
@@ -83,8 +84,9 @@ impl Point {
     }
 }
 
-/// All studies, in their papers' order: "Towards Efficient Flash Caches with Emerging NVMe Flexible Data Placement
-/// SSDs", EuroSys '25; "Flashcache at Facebook: From 2010 to 2013 and beyond", 2013.
+/// All studies, each paper's in its order: `fdp-`, "Towards Efficient Flash Caches with Emerging NVMe Flexible Data
+/// Placement SSDs", EuroSys '25; `cdn-`, "The Evolution of Advanced Caching in the Facebook CDN", Facebook Research, 2016;
+/// `flashcache-`, "Flashcache at Facebook: From 2010 to 2013 and beyond", 2013.
 pub const STUDIES: &[Study] = &[
     Study {
         name: "fdp-fig5",
@@ -112,6 +114,16 @@ pub const STUDIES: &[Study] = &[
         run: utilisation::fig13,
     },
     Study { name: "fdp-table2", title: "Carbon with less DRAM", run: carbon::table2 },
+    Study {
+        name: "cdn-fig2",
+        title: "Photo CDN: Clairvoyant, S4LRU, LRU, FIFO over sizes of the Origin cache",
+        run: photo_cdn::fig2,
+    },
+    Study {
+        name: "cdn-insertion-points",
+        title: "Photo CDN: RIPQ's hit ratio over its insertion points",
+        run: photo_cdn::insertion_points,
+    },
     Study {
         name: "flashcache-sets",
         title: "Block cache: how evenly sets share the disk's work",

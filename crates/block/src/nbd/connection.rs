@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::{Clock, IoBuffer};
 
-use super::export::{Answer, Caller, Context, Export, Operation};
 use super::handshake::{Agreed, Handshake, Offer, Step, context_id};
 use super::intake::{Intake, Next};
 use super::link::{Frame, Link, Payload, Until};
 use super::transmission::{Command, MOST_EXTENTS, Refusal, Rules, status_payload};
 use super::wire::{Errno, ReplyHead, RequestHead, chunk};
+use crate::export::{Answer, Caller, Context, Export, Operation};
 
 /// What all connections of a server share.
 pub(super) struct Hall {

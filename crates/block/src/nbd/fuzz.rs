@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::export::{Context, Shape};
 use super::handshake::{Agreed, Handshake, Offer, Step};
 use super::intake::{Intake, Next};
 use super::transmission::Rules;
 use super::wire::{MAX_PAYLOAD_BYTES, OPTION_MAGIC, REQUEST_MAGIC};
+use crate::export::{Context, Shape};
 
 const SHAPE: Shape = Shape { size_bytes: 1 << 20, block_bytes: 512, preferred_bytes: 4096, read_only: false };
 

@@ -3,11 +3,11 @@
 //! Bytes in, bytes out: no socket is known here. Options that are not understood are answered so and passed over, as the
 //! protocol's fixed newstyle demands; options longer than any that makes sense are passed over without being kept.
 
-use super::export::{Context, Shape};
 use super::wire::{
     ANSWER_MAGIC, Fields, INIT_MAGIC, MAX_PAYLOAD_BYTES, OPTION_MAGIC, answer, export_flag, handshake_flag,
     info, option,
 };
+use crate::export::{Context, Shape};
 
 /// Longest option kept in memory. A name has at most 4096 bytes, and a list of contexts has a few names.
 const MAX_OPTION_BYTES: usize = 64 << 10;

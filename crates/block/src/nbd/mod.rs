@@ -11,7 +11,8 @@
 //!
 //! ```no_run
 //! use std::sync::Arc;
-//! use flashwright_block::nbd::{Address, DeviceExport, Options, Server};
+//! use flashwright_block::export::DeviceExport;
+//! use flashwright_block::nbd::{Address, Options, Server};
 //!
 //! let device = Arc::new(flashwright_device::MemoryDevice::new(1 << 30));
 //! let address = Address::Unix("/run/flash.sock".into());
@@ -23,26 +24,14 @@
 
 mod bell;
 mod budget;
-mod byte_export;
 mod connection;
-mod device_export;
-mod export;
 #[cfg(test)]
 mod fuzz;
 mod handshake;
 mod intake;
 mod link;
-mod pieces;
-mod ranges;
 mod server;
-mod tasks;
 mod transmission;
-mod volume_export;
 mod wire;
 
-pub use byte_export::ByteExport;
-pub use device_export::DeviceExport;
-pub use export::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 pub use server::{Address, ConnectionCounts, Options, Server};
-pub use tasks::Tasks;
-pub use volume_export::VolumeExport;

@@ -17,9 +17,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::bell;
 use super::budget::Budget;
 use super::connection::{Hall, serve};
-use super::export::Export;
 use super::handshake::Offer;
 use super::link::{InFlight, Link};
+use crate::export::Export;
 
 /// Where clients connect.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use device::{ErrorKind, IoError};
 
-use super::export::{Context, Extent, Shape};
 use super::wire::{Errno, MAX_PAYLOAD_BYTES, ReplyHead, RequestHead, chunk, command, command_flag};
+use crate::export::{Context, Extent, Shape};
 
 /// What requests are judged by.
 #[derive(Debug, Clone, Copy)]

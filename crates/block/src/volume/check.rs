@@ -1,1 +1,116 @@
-//! Verifying a volume.
+//! Verifying a volume, changing nothing.
+
+use std::sync::Arc;
+
+use device::timer::Timer;
+use device::{Device, IoBuffer, Request};
+
+use super::error::{Result, VolumeErrorKind};
+use super::read::crc32c;
+use super::recovery::load;
+use super::{Recovery, Shared, Volume, superblock};
+use crate::sets::Slot;
+
+/// Problems that are told by name; the rest are only counted.
+const MOST_TOLD: usize = 100;
+
+/// What a check found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Check {
+    /// What opening the volume would find.
+    pub found: Recovery,
+    /// Blocks whose bytes were read: all of them in full mode, none otherwise.
+    pub blocks_read: u64,
+    /// Of those, clean ones, which were compared with the disk.
+    pub blocks_compared: u64,
+    /// What is wrong, the first hundred in words.
+    pub problems: Vec<String>,
+    /// How much is wrong.
+    pub problem_count: u64,
+}
+
+impl Check {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.problem_count == 0
+    }
+
+    fn add(&mut self, problem: String) {
+        self.problem_count += 1;
+        if self.problems.len() < MOST_TOLD {
+            self.problems.push(problem);
+        }
+    }
+}
+
+impl Volume {
+    /// Reads superblocks, table and journal, as opening would; in full mode every cached block too: its checksum, if they are
+    /// kept, and whether the disk has the same of those that are clean. Nothing is written. The volume must not be open.
+    ///
+    /// # Errors
+    /// What keeps it from being read at all: no volume, a newer format, a device that fails. Damage is a finding.
+    pub async fn check(
+        flash: Arc<dyn Device>,
+        disk: Arc<dyn Device>,
+        timer: Arc<dyn Timer>,
+        full: bool,
+    ) -> Result<Check> {
+        let mut check = Check::default();
+        if !superblock::copies_agree(&*flash).await? {
+            check.add("one of both superblocks is damaged or was not written: the other counts".into());
+        }
+        let shared = match load(flash, disk, timer).await {
+            Ok((shared, found, _)) => {
+                check.found = found;
+                shared
+            }
+            Err(error) if matches!(error.kind(), VolumeErrorKind::Damaged | VolumeErrorKind::WrongDisk) => {
+                check.add(error.to_string());
+                return Ok(check);
+            }
+            Err(error) => return Err(error),
+        };
+        if full {
+            shared.check_blocks(&mut check).await?;
+        }
+        Ok(check)
+    }
+}
+
+impl Shared {
+    async fn check_blocks(&self, check: &mut Check) -> Result<()> {
+        let held: Vec<(Slot, u64, bool)> = {
+            let state = self.state.lock();
+            let all =
+                state.sets.held().filter_map(|(slot, word)| Some((slot, word.block()?, word.is_dirty())));
+            all.collect()
+        };
+        for (slot, block, dirty) in held {
+            check.blocks_read += 1;
+            if let Some(problem) = self.page_problem(slot).await {
+                check.add(format!("block {block}: {problem}"));
+            } else if !dirty {
+                check.blocks_compared += 1;
+                if !self.is_same_on_disk(slot, block).await? {
+                    check.add(format!("block {block} is clean on flash, and the disk has something else"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn page_problem(&self, slot: Slot) -> Option<String> {
+        let copy = self.state.lock().copy(slot)?;
+        let buffer = IoBuffer::zeroed(self.layout.block_bytes as usize);
+        let offset = self.layout.page_offset(copy.page);
+        match self.flash.start(Request::Read { offset, buffer }).await {
+            Err(error) => Some(format!("page {} cannot be read: {error}", copy.page)),
+            Ok(page) => {
+                let crc = crc32c(&page.expect("a read gives its buffer back"));
+                let is_wrong = copy.crc.is_some_and(|known| known != crc);
+                is_wrong.then(|| format!("the checksum of page {} is wrong", copy.page))
+            }
+        }
+    }
+}

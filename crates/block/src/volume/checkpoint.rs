@@ -12,6 +12,7 @@ use device::{IoBuffer, PlacementHandle, Request};
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
 use super::journal::commit::{Committed, Why};
+use super::order::Version;
 use super::record::{Held, Record, UNIT_BYTES};
 use super::state::State;
 use super::superblock::{self, Checkpoint, Superblock};
@@ -62,6 +63,10 @@ impl Shared {
             for record in records {
                 writer.add(&record).await?;
             }
+        }
+        let older = older_versions(&self.state.lock());
+        for record in older {
+            writer.add(&record).await?;
         }
         checkpoint.table_blocks = writer.finish().await?;
         if self.commit_once(0, Why::Table).await? == Committed::JournalFull {
@@ -128,10 +133,25 @@ fn records_of(state: &State, slots: std::ops::Range<u32>) -> Vec<Record> {
             partial: copy.partial,
             crc: copy.crc.unwrap_or(0),
             fresh: false,
+            epoch: state.order.as_ref().map_or(0, |order| order.epoch_of(copy.page)),
         };
         Some(Record { page: copy.page, held: Some(held) })
     };
     slots.filter_map(record).collect()
+}
+
+/// Records of what only the order keeps: versions of blocks that have newer ones.
+fn older_versions(state: &State) -> Vec<Record> {
+    let Some(order) = &state.order else { return Vec::new() };
+    let is_current = |version: &Version| {
+        let slot = state.sets.find(version.block);
+        slot.and_then(|slot| state.copy(slot)).is_some_and(|copy| copy.page == version.page)
+    };
+    order
+        .versions()
+        .filter(|(_, version)| !is_current(version))
+        .map(|(epoch, version)| version.record(epoch))
+        .collect()
 }
 
 /// Writes a table's blocks one after the other, many with one request.

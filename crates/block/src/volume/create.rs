@@ -49,8 +49,18 @@ async fn superblock_of(
     config: &VolumeConfig,
     uuid: u128,
 ) -> Result<Superblock> {
-    let layout = Layout::compute(&flash.geometry(), config.block_bytes, config.ways, config.journal_bytes)?;
+    let layout = Layout::compute(
+        &flash.geometry(),
+        config.block_bytes,
+        config.ways,
+        config.journal_bytes,
+        config.ordered,
+    )?;
     check_disk_shape(&**disk, config)?;
+    if config.ordered && !config.tuning.mode.keeps_dirty() {
+        let why = "an ordered volume is write-back or write-only: nothing else has an order to keep";
+        return Err(config_error(why.into()));
+    }
     let superblock = Superblock {
         sequence: 1,
         uuid,

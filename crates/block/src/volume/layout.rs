@@ -33,6 +33,10 @@ const GROUP_PAGES: u32 = u16::MAX as u32;
 /// One slot in so many may hold a block of which some sectors are not there; their masks take memory and table room.
 pub(crate) const SLOTS_PER_PARTIAL: u32 = 32;
 
+/// A journal of a small flash, where that is no more than a 64th of it: a thousand commits of a few records. Each table
+/// costs two flushes for the superblock, which should be few beside those that clients ask for.
+const USUAL_JOURNAL_BYTES: u64 = 4 << 20;
+
 const MIN_JOURNAL_BYTES: u64 = 64 << 10;
 const MAX_JOURNAL_BYTES: u64 = 256 << 20;
 
@@ -52,8 +56,10 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Divides a flash: as many sets as fit. `journal_bytes` is what the journal takes; without it, as much as a table,
-    /// so that writing tables at most doubles what the journal writes.
+    /// Divides a flash: as many sets as fit. `journal_bytes` is what the journal takes; without it, at least as much
+    /// as a table, so that writing tables at most doubles what the journal writes.
+    ///
+    /// An `ordered` volume has larger tables.
     ///
     /// # Errors
     /// [`VolumeErrorKind::Config`] if it does not fit.
@@ -62,10 +68,11 @@ impl Layout {
         block_bytes: u32,
         ways: u32,
         journal_bytes: Option<u64>,
+        ordered: bool,
     ) -> Result<Self> {
         check_units(flash, block_bytes, ways)?;
         let fits = |sets: u32| {
-            let layout = Self::with_sets(block_bytes, sets, ways, journal_bytes);
+            let layout = Self::with_sets(block_bytes, sets, ways, journal_bytes, ordered);
             (layout.end() <= flash.capacity_bytes).then_some(layout)
         };
         // What fits shrinks with every set more: bisect. Below is known to fit, above is known not to.
@@ -76,7 +83,7 @@ impl Layout {
         }
         fits(below).filter(|layout| layout.sets > 0).ok_or_else(|| {
             let (theirs, needed) =
-                (flash.capacity_bytes, Self::with_sets(block_bytes, 1, ways, journal_bytes).end());
+                (flash.capacity_bytes, Self::with_sets(block_bytes, 1, ways, journal_bytes, ordered).end());
             let why = format!(
                 "a flash of {theirs} bytes is too small: one set of {ways} blocks of {block_bytes} bytes beside \
                  superblocks, tables and journal takes {needed}"
@@ -86,13 +93,23 @@ impl Layout {
     }
 
     /// The division into this many sets.
-    pub(crate) fn with_sets(block_bytes: u32, sets: u32, ways: u32, journal_bytes: Option<u64>) -> Self {
+    pub(crate) fn with_sets(
+        block_bytes: u32,
+        sets: u32,
+        ways: u32,
+        journal_bytes: Option<u64>,
+        ordered: bool,
+    ) -> Self {
         let mut layout = Self { block_bytes, sets, ways, table_blocks: 0, journal_blocks: 0 };
-        // Every page may be told of once; partial blocks take two units.
-        let units = u64::from(layout.pages()) + layout.partial_limit() as u64;
+        // Every page may be told of once; partial blocks take a unit more, and an ordered volume's epochs another.
+        let per_page = if ordered { 2 } else { 1 };
+        let partial = if ordered { layout.pages() as usize } else { layout.partial_limit() };
+        let units = u64::from(layout.pages()) * per_page + partial as u64;
         layout.table_blocks = units.div_ceil(UNITS_PER_BLOCK as u64);
-        let journal = journal_bytes.unwrap_or(layout.table_blocks * JOURNAL_BLOCK_BYTES as u64);
-        let journal = journal.clamp(MIN_JOURNAL_BYTES, MAX_JOURNAL_BYTES);
+        let pages_bytes = u64::from(layout.pages()) * u64::from(block_bytes);
+        let usual =
+            (layout.table_blocks * JOURNAL_BLOCK_BYTES as u64).max(USUAL_JOURNAL_BYTES.min(pages_bytes / 64));
+        let journal = journal_bytes.unwrap_or(usual).clamp(MIN_JOURNAL_BYTES, MAX_JOURNAL_BYTES);
         layout.journal_blocks = journal / JOURNAL_BLOCK_BYTES as u64;
         layout
     }
@@ -204,7 +221,7 @@ mod tests {
         let sizes =
             [(4 << 20, 4096, 64), (64 << 20, 4096, 512), (100 << 30, 4096, 512), (1 << 30, 65536, 512)];
         for (capacity, block, ways) in sizes {
-            let layout = Layout::compute(&flash(capacity), block, ways, None).unwrap();
+            let layout = Layout::compute(&flash(capacity), block, ways, None, false).unwrap();
             assert_eq!(layout.table_offset(0), SUPERBLOCKS_BYTES);
             assert!(layout.table_offset(1) > layout.table_offset(0));
             assert!(layout.pages_offset() >= layout.journal_offset() + MIN_JOURNAL_BYTES);
@@ -219,7 +236,7 @@ mod tests {
     #[test]
     fn groups_are_as_large_as_two_bytes_allow() {
         for ways in [8, 512, 4096, 32768] {
-            let layout = Layout::with_sets(4096, 100_000, ways, None);
+            let layout = Layout::with_sets(4096, 100_000, ways, None, false);
             let (group, more) = (layout.pages_per_group(), pages_for((layout.sets_per_group() + 2) * ways));
             assert!(group <= GROUP_PAGES && more > GROUP_PAGES - 200, "{ways} ways: {group}, {more}");
         }
@@ -228,7 +245,7 @@ mod tests {
     #[test]
     fn a_hundred_gigabytes_spend_less_than_three_percent_beside_the_blocks() {
         let capacity = 100u64 << 30;
-        let layout = Layout::compute(&flash(capacity), 4096, 512, None).unwrap();
+        let layout = Layout::compute(&flash(capacity), 4096, 512, None, false).unwrap();
         let held = u64::from(layout.slots()) * 4096;
         assert!(held > capacity * 97 / 100, "{held} of {capacity}");
     }
@@ -236,9 +253,9 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         for (capacity, block) in [(1 << 18, 4096), (4 << 20, 65536), (1 << 30, 2048), (1 << 30, 5000)] {
-            let error = Layout::compute(&flash(capacity), block, 64, None).unwrap_err();
+            let error = Layout::compute(&flash(capacity), block, 64, None, false).unwrap_err();
             assert_eq!(error.kind(), VolumeErrorKind::Config);
         }
-        assert!(Layout::compute(&flash(1 << 30), 4096, 48, None).is_err());
+        assert!(Layout::compute(&flash(1 << 30), 4096, 48, None, false).is_err());
     }
 }

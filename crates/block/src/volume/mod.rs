@@ -33,6 +33,7 @@ pub mod error;
 mod identity;
 pub mod journal;
 pub mod layout;
+mod order;
 mod pages;
 mod piece;
 mod ranges;
@@ -57,6 +58,7 @@ use device::{Device, IoSlice, Request};
 use event_listener::Event;
 use parking_lot::Mutex;
 
+pub use check::Check;
 pub use config::{Health, VolumeConfig};
 pub use error::{Result, VolumeError, VolumeErrorKind};
 pub use layout::Layout;
@@ -91,6 +93,8 @@ struct Shared {
     blocks: Arc<Ranges>,
     /// Who writes which blocks of the disk.
     disk_writers: Arc<Ranges>,
+    /// Who brings the oldest epoch to the disk.
+    destager: Arc<Ranges>,
     /// Who writes a table or the superblock.
     keeper: Arc<Ranges>,
     superblock: Mutex<Superblock>,
@@ -141,7 +145,11 @@ impl Volume {
     /// # Errors
     /// If a device fails. What was written since the last flush that succeeded may then be lost in a crash.
     pub async fn flush(&self) -> Result<()> {
-        let target = self.shared.state.lock().changes.number();
+        let target = {
+            let state = self.shared.state.lock();
+            self.shared.check_open(&state)?;
+            state.changes.number()
+        };
         self.shared.commit(target).await?;
         self.shared.state.lock().io.client_flushes += 1;
         Ok(())
@@ -179,6 +187,11 @@ impl Shared {
     /// Flushes a device by itself, outside of a commit.
     async fn flush_device(device: &dyn Device) -> std::result::Result<(), device::IoError> {
         device.start(Request::Flush).await.map(|_| ())
+    }
+
+    /// Whether dirty blocks reach the disk in the order of flushes.
+    fn is_ordered(&self) -> bool {
+        self.superblock.lock().ordered
     }
 
     /// Refuses what a closed volume cannot do.

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     fn pages() -> Pages {
-        Pages::new(&Layout::with_sets(4096, 300, 512, None))
+        Pages::new(&Layout::with_sets(4096, 300, 512, None, false))
     }
 
     #[test]

@@ -53,13 +53,15 @@ impl Shared {
 
     /// What a piece is of each block that it touches.
     pub(super) fn parts(&self, piece: &Range<u64>) -> Vec<Part> {
+        self.blocks_of(piece).map(|block| self.part_of(piece, block)).collect()
+    }
+
+    /// What a piece is of one block that it touches.
+    pub(super) fn part_of(&self, piece: &Range<u64>, block: u64) -> Part {
         let block_bytes = u64::from(self.layout.block_bytes);
-        let part = |block: u64| {
-            let (from, to) = (piece.start.max(block * block_bytes), piece.end.min((block + 1) * block_bytes));
-            let within = (from - block * block_bytes) as usize..(to - block * block_bytes) as usize;
-            Part { block, within, at: (from - piece.start) as usize }
-        };
-        self.blocks_of(piece).map(part).collect()
+        let (from, to) = (piece.start.max(block * block_bytes), piece.end.min((block + 1) * block_bytes));
+        let within = (from - block * block_bytes) as usize..(to - block * block_bytes) as usize;
+        Part { block, within, at: (from - piece.start) as usize }
     }
 
     /// Bytes of `block` that the disk has: fewer than a block where the disk ends.

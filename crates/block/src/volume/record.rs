@@ -11,7 +11,8 @@
 //! A record states what a page holds from now on, whatever it held before: replaying records twice changes nothing.
 //! `flags`: 1 the page holds `block` (else it is free), 2 dirty, 4 partial (a second unit says which sectors are there),
 //! 8 fresh (the page was written since the commit before: if a crash cut this commit off, `crc` tells whether the page
-//! was). `crc` is CRC-32C of the page, or 0 where it is not known and the record not fresh.
+//! was), 16 epoch (a last unit has it in its first 8 bytes, the rest are zeros; in tables of ordered volumes only). `crc`
+//! is CRC-32C of the page, or 0 where it is not known and the record not fresh.
 
 /// Bytes of a unit: a record takes one, or two if its block is partial.
 pub const UNIT_BYTES: usize = 16;
@@ -20,6 +21,7 @@ const HELD: u8 = 1;
 const DIRTY: u8 = 2;
 const PARTIAL: u8 = 4;
 const FRESH: u8 = 8;
+const EPOCH: u8 = 16;
 const BLOCK_BITS: u32 = 56;
 
 /// The sectors of 512 bytes of a block that are there, the first one in bit 0.
@@ -74,6 +76,8 @@ pub struct Held {
     pub crc: u32,
     /// Whether the page was written since the commit before.
     pub fresh: bool,
+    /// The commit that brought it, if that is to be remembered; 0 is not.
+    pub epoch: u64,
 }
 
 /// A page and what it holds from now on; `None` is nothing.
@@ -89,23 +93,34 @@ impl Record {
     /// Units that [`append_to`](Self::append_to) adds.
     #[must_use]
     pub fn units(&self) -> usize {
-        1 + usize::from(self.held.is_some_and(|held| held.partial.is_some()))
+        1 + self.held.map_or(0, |held| usize::from(held.partial.is_some()) + usize::from(held.epoch > 0))
     }
 
     /// Adds the record's bytes.
     pub fn append_to(&self, bytes: &mut Vec<u8>) {
-        let held = self.held.unwrap_or(Held { block: 0, dirty: false, partial: None, crc: 0, fresh: false });
+        let held = self.held.unwrap_or(Held {
+            block: 0,
+            dirty: false,
+            partial: None,
+            crc: 0,
+            fresh: false,
+            epoch: 0,
+        });
         let flag = |on: bool, flag: u8| if on { flag } else { 0 };
         let flags = flag(self.held.is_some(), HELD)
             | flag(held.dirty, DIRTY)
             | flag(held.partial.is_some(), PARTIAL)
-            | flag(held.fresh, FRESH);
+            | flag(held.fresh, FRESH)
+            | flag(held.epoch > 0, EPOCH);
         debug_assert!(held.block >> BLOCK_BITS == 0, "block {} of a disk of 2^68 bytes", held.block);
         bytes.extend_from_slice(&self.page.to_le_bytes());
         bytes.extend_from_slice(&held.crc.to_le_bytes());
         bytes.extend_from_slice(&(held.block | u64::from(flags) << BLOCK_BITS).to_le_bytes());
         if let Some(sectors) = held.partial {
             bytes.extend_from_slice(&sectors.0.to_le_bytes());
+        }
+        if held.epoch > 0 {
+            bytes.extend_from_slice(&u128::from(held.epoch).to_le_bytes());
         }
     }
 
@@ -121,18 +136,21 @@ impl Record {
         if flags == 0 {
             return Some(Self { page, held: None });
         }
-        if flags & !(HELD | DIRTY | PARTIAL | FRESH) != 0 || flags & HELD == 0 {
+        if flags & !(HELD | DIRTY | PARTIAL | FRESH | EPOCH) != 0 || flags & HELD == 0 {
             return None;
         }
-        let partial = if flags & PARTIAL == 0 {
-            None
-        } else {
-            let (sectors, rest) = units.split_first_chunk::<UNIT_BYTES>()?;
+        let mut more = |flag: u8| -> Option<u128> {
+            if flags & flag == 0 {
+                return Some(0);
+            }
+            let (unit, rest) = units.split_first_chunk::<UNIT_BYTES>()?;
             *units = rest;
-            Some(Sectors(u128::from_le_bytes(*sectors)))
+            Some(u128::from_le_bytes(*unit))
         };
+        let (sectors, epoch) = (more(PARTIAL)?, u64::try_from(more(EPOCH)?).ok()?);
+        let partial = (flags & PARTIAL != 0).then_some(Sectors(sectors));
         let (dirty, fresh) = (flags & DIRTY != 0, flags & FRESH != 0);
-        Some(Self { page, held: Some(Held { block, dirty, partial, crc, fresh }) })
+        Some(Self { page, held: Some(Held { block, dirty, partial, crc, fresh, epoch }) })
     }
 }
 
@@ -142,13 +160,16 @@ mod tests {
 
     #[test]
     fn records_come_back_as_they_were() {
-        let held =
-            |block, dirty, partial| Some(Held { block, dirty, partial, crc: 0x0102_0304, fresh: dirty });
+        let held = |block, dirty, partial| {
+            Some(Held { block, dirty, partial, crc: 0x0102_0304, fresh: dirty, epoch: 0 })
+        };
         let records = [
             Record { page: 7, held: None },
             Record { page: u32::MAX - 1, held: held((1 << 56) - 1, true, None) },
             Record { page: 0, held: held(5, true, Some(Sectors::range(3, 128))) },
             Record { page: 9, held: held(6, false, None) },
+            Record { page: 8, held: held(7, true, Some(Sectors(5))).map(|held| Held { epoch: 99, ..held }) },
+            Record { page: 7, held: held(8, true, None).map(|held| Held { epoch: u64::MAX, ..held }) },
         ];
         let mut bytes = Vec::new();
         for record in &records {
@@ -165,10 +186,10 @@ mod tests {
     #[test]
     fn unknown_flags_and_cut_off_records_are_no_records() {
         let mut bytes = Vec::new();
-        let held = Held { block: 1, dirty: true, partial: Some(Sectors(1)), crc: 0, fresh: false };
+        let held = Held { block: 1, dirty: true, partial: Some(Sectors(1)), crc: 0, fresh: false, epoch: 0 };
         Record { page: 1, held: Some(held) }.append_to(&mut bytes);
         assert_eq!(Record::take_from(&mut &bytes[..16]), None, "the mask is missing");
-        for flags in [2, 4, 6, 8, 0x11, 0x40, 0x81] {
+        for flags in [2, 4, 6, 8, 0x20, 0x41, 0x81] {
             bytes[15] = flags;
             assert_eq!(Record::take_from(&mut &bytes[..]), None, "flags {flags}");
         }

@@ -18,6 +18,7 @@ use super::identity;
 use super::journal::Journal;
 use super::journal::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES};
 use super::journal::commit::{Committed, Why};
+use super::order::Version;
 use super::read::crc32c;
 use super::record::{Held, Record, Sectors};
 use super::state::State;
@@ -59,30 +60,41 @@ impl Volume {
         disk: Arc<dyn Device>,
         timer: Arc<dyn Timer>,
     ) -> Result<(Self, Recovery)> {
-        let superblock = superblock::read(&*flash).await?;
-        check_flash(&*flash, &superblock)?;
-        identity::check_disk(&*disk, &superblock.disk, superblock.clean).await?;
-        let (found, mut recovery) = Found::read(&*flash, &superblock).await?;
-        let (state, dropped) = found.into_state(&superblock, &mut recovery)?;
-        let shared = Arc::new(Shared {
-            uuid: superblock.uuid,
-            layout: superblock.layout,
-            disk_bytes: superblock.disk.bytes,
-            flash,
-            disk,
-            timer,
-            blocks: Arc::default(),
-            disk_writers: Arc::default(),
-            keeper: Arc::default(),
-            superblock: Mutex::new(superblock),
-            state: Mutex::new(state),
-            changed: Event::new(),
-        });
+        let (shared, recovery, dropped) = load(flash, disk, timer).await?;
         shared.check_samples().await?;
         shared.settle(recovery.was_clean, &dropped).await?;
         *shared.state.lock().sets.counters_mut() = crate::sets::Counters::default();
         Ok((Self { shared }, recovery))
     }
+}
+
+/// A volume as it is found, nothing changed; and the pages of blocks that do not count any more.
+pub(super) async fn load(
+    flash: Arc<dyn Device>,
+    disk: Arc<dyn Device>,
+    timer: Arc<dyn Timer>,
+) -> Result<(Arc<Shared>, Recovery, Vec<u32>)> {
+    let superblock = superblock::read(&*flash).await?;
+    check_flash(&*flash, &superblock)?;
+    identity::check_disk(&*disk, &superblock.disk, superblock.clean).await?;
+    let (found, mut recovery) = Found::read(&*flash, &superblock).await?;
+    let (state, dropped) = found.into_state(&superblock, &mut recovery)?;
+    let shared = Shared {
+        uuid: superblock.uuid,
+        layout: superblock.layout,
+        disk_bytes: superblock.disk.bytes,
+        flash,
+        disk,
+        timer,
+        blocks: Arc::default(),
+        disk_writers: Arc::default(),
+        destager: Arc::default(),
+        keeper: Arc::default(),
+        superblock: Mutex::new(superblock),
+        state: Mutex::new(state),
+        changed: Event::new(),
+    };
+    Ok((Arc::new(shared), recovery, dropped))
 }
 
 fn check_flash(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
@@ -125,6 +137,8 @@ struct Found {
     words: Vec<u64>,
     crcs: Vec<u32>,
     partial: HashMap<u32, Sectors>,
+    /// The commit that brought each page, if order matters.
+    epochs: Vec<u64>,
     journal: Journal,
 }
 
@@ -151,6 +165,7 @@ impl Found {
             words: vec![0; pages],
             crcs: vec![0; if superblock.checksums { pages } else { 0 }],
             partial: HashMap::new(),
+            epochs: vec![0; if superblock.ordered { pages } else { 0 }],
             journal: Journal::at(layout.journal_blocks, &superblock.checkpoint),
         };
         let mut recovery = Recovery { was_clean: superblock.clean, ..Recovery::default() };
@@ -178,7 +193,7 @@ impl Found {
                     return Err(damaged(&format!("block {read} of table {} is damaged", checkpoint.table)));
                 };
                 for record in records_in(units)? {
-                    self.apply(&record)?;
+                    self.apply(&record, 0)?;
                 }
                 (chain, read) = (crc, read + 1);
             }
@@ -270,7 +285,7 @@ impl Found {
 
     fn take_commit(&mut self, commit: &ReadCommit, recovery: &mut Recovery) -> Result<()> {
         for record in &commit.records {
-            self.apply(record)?;
+            self.apply(record, commit.number)?;
         }
         recovery.commits += 1;
         self.journal.next_sequence = commit.next_sequence;
@@ -280,17 +295,23 @@ impl Found {
         Ok(())
     }
 
-    fn apply(&mut self, record: &Record) -> Result<()> {
+    /// `commit` is the one that the record was read from, 0 for a table's.
+    fn apply(&mut self, record: &Record, commit: u64) -> Result<()> {
         self.check_record(record)?;
         let page = record.page as usize;
         self.partial.remove(&record.page);
-        let Some(Held { block, dirty, partial, crc, fresh }) = record.held else {
+        let Some(Held { block, dirty, partial, crc, fresh, epoch }) = record.held else {
             self.words[page] = 0;
             return Ok(());
         };
         self.words[page] = HELD | if dirty { DIRTY } else { 0 } | block;
         if let Some(sectors) = partial {
             self.partial.insert(record.page, sectors);
+        }
+        if let Some(place) = self.epochs.get_mut(page)
+            && (fresh || epoch > 0)
+        {
+            *place = commit.max(epoch);
         }
         // A record that is not fresh may not know the checksum; where they are kept it does.
         if let Some(place) = self.crcs.get_mut(page)
@@ -308,23 +329,43 @@ impl Found {
         Err(damaged(&format!("a record is of page {}, and there are {}", record.page, self.layout.pages())))
     }
 
+    /// The pages that hold something; of an ordered volume those that were brought last come first.
+    fn newest_first(&self) -> Vec<u32> {
+        let held = (0_u32..).zip(&self.words).filter(|(_, word)| **word & HELD != 0);
+        let mut pages: Vec<u32> = held.map(|(page, _)| page).collect();
+        if !self.epochs.is_empty() {
+            pages.sort_by_key(|&page| std::cmp::Reverse(self.epochs[page as usize]));
+        }
+        pages
+    }
+
     /// The state, and the pages of blocks that were dropped: free once flash says so.
     fn into_state(self, superblock: &Superblock, recovery: &mut Recovery) -> Result<(State, Vec<u32>)> {
         let config = SetsConfig { geometry: superblock.geometry(), tuning: superblock.tuning };
         let sets = Sets::new(config).map_err(|error| damaged(&error.to_string()))?;
         let keeps_clean = superblock.clean || superblock.tuning.mode.keeps_dirty();
-        let mut state = State::new(self.layout, sets, self.journal, superblock.checksums);
+        let pages = self.newest_first();
+        let mut state = State::new(self.layout, sets, self.journal, superblock.checksums, superblock.ordered);
         let blocks_of_disk = superblock.disk.bytes.div_ceil(u64::from(self.layout.block_bytes));
         let mut dropped = Vec::new();
-        for (page, &word) in (0_u32..).zip(&self.words) {
-            if word & HELD == 0 {
-                continue;
-            }
+        for page in pages {
+            let word = self.words[page as usize];
             state.pages.occupy(page);
             let (block, dirty) = (word & !(HELD | DIRTY), word & DIRTY != 0);
             if !dirty && !keeps_clean {
                 dropped.push(page);
                 continue;
+            }
+            if let Some(order) = &mut state.order
+                && dirty
+            {
+                let partial = self.partial.get(&page).copied();
+                let crc = self.crcs.get(page as usize).copied().unwrap_or(0);
+                let is_current = state.sets.find(block).is_none();
+                order.restore(self.epochs[page as usize], Version { block, page, crc, partial });
+                if !is_current {
+                    continue;
+                }
             }
             if block >= blocks_of_disk || state.sets.find(block).is_some() {
                 return Err(damaged(&format!(

@@ -7,6 +7,7 @@ use super::error::VolumeError;
 use super::journal::Journal;
 use super::journal::changes::{Changes, Gone};
 use super::layout::Layout;
+use super::order::Order;
 use super::pages::Pages;
 use super::record::{Held, Sectors};
 use super::stats::IoCounts;
@@ -23,6 +24,8 @@ pub(super) struct State {
     pub(super) journal: Journal,
     pub(super) health: Health,
     pub(super) io: IoCounts,
+    /// The order in which dirty blocks must reach the disk, if that matters.
+    pub(super) order: Option<Order>,
     /// A table is being written: see [`Changes::leave`].
     pub(super) table_in_writing: bool,
     layout: Layout,
@@ -56,7 +59,7 @@ pub(super) struct Written {
 }
 
 impl State {
-    pub(super) fn new(layout: Layout, sets: Sets, journal: Journal, checksums: bool) -> Self {
+    pub(super) fn new(layout: Layout, sets: Sets, journal: Journal, checksums: bool, ordered: bool) -> Self {
         let slots = layout.slots() as usize;
         Self {
             sets,
@@ -66,6 +69,7 @@ impl State {
             journal,
             health: Health::Healthy,
             io: IoCounts::default(),
+            order: ordered.then(Order::default),
             table_in_writing: false,
             layout,
             page_of: vec![NO_PAGE; slots],
@@ -103,7 +107,7 @@ impl State {
         let &Written { slot, block, page, crc, partial, dirty } = written;
         self.vacate(slot, block);
         self.place(slot, page, crc, partial);
-        self.changes.hold(page, Held { block, dirty, partial, crc, fresh: true });
+        self.changes.hold(page, Held { block, dirty, partial, crc, fresh: true, epoch: 0 });
         if dirty {
             self.sets.mark_dirty(slot);
         } else {
@@ -129,8 +133,17 @@ impl State {
         let Some(copy) = self.copy(slot) else { return };
         self.page_of[slot.0 as usize] = NO_PAGE;
         self.partial.remove(&slot.0);
-        match self.changes.leave(copy.page, block, self.table_in_writing) {
-            Gone::AtOnce => self.pages.give_back(copy.page),
+        // An older version goes to the disk before a newer one: its page stays until then.
+        if self.order.as_ref().is_some_and(|order| order.has(copy.page)) {
+            return;
+        }
+        self.leave(copy.page, block);
+    }
+
+    /// Nothing needs the page any more, which held `block`.
+    pub(super) fn leave(&mut self, page: u32, block: u64) {
+        match self.changes.leave(page, block, self.table_in_writing) {
+            Gone::AtOnce => self.pages.give_back(page),
             Gone::AfterCommit => {}
         }
     }
@@ -159,8 +172,14 @@ impl State {
     /// The block in `slot` is on the disk as it is here: says so in the journal.
     pub(super) fn tell_clean(&mut self, slot: Slot) {
         let (Some(copy), Some(block)) = (self.copy(slot), self.sets.word(slot).block()) else { return };
-        let held =
-            Held { block, dirty: false, partial: copy.partial, crc: copy.crc.unwrap_or(0), fresh: false };
+        let held = Held {
+            block,
+            dirty: false,
+            partial: copy.partial,
+            crc: copy.crc.unwrap_or(0),
+            fresh: false,
+            epoch: 0,
+        };
         self.changes.turn(copy.page, held);
     }
 

@@ -328,6 +328,21 @@ pub async fn write(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
     Ok(())
 }
 
+/// Whether both copies are whole and say the same.
+///
+/// # Errors
+/// The flash's failures.
+pub async fn copies_agree(flash: &dyn Device) -> Result<bool> {
+    let block = (flash.geometry().block_bytes as usize).max(SUPERBLOCK_BYTES);
+    let mut copies = Vec::new();
+    for offset in COPIES {
+        let read = flash.read(offset, IoBuffer::zeroed(block)).await;
+        let bytes = read.map_err(|error| VolumeError::flash("reading a superblock", error))?;
+        copies.push(Superblock::decode(&bytes.expect("a read gives its buffer back")));
+    }
+    Ok(copies[0].is_ok() && copies[0] == copies[1])
+}
+
 /// The newest superblock on the flash.
 ///
 /// # Errors
@@ -379,7 +394,7 @@ mod tests {
             uuid: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff,
             clean: true,
             checksums: true,
-            layout: Layout::with_sets(4096, 17, 512, None),
+            layout: Layout::with_sets(4096, 17, 512, None, false),
             placement: Placement::Permuted { run_bytes: 65536 },
             placement_key: 99,
             tuning: Preset::V3.tuning(),

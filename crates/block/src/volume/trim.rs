@@ -63,8 +63,9 @@ impl Volume {
 impl Shared {
     async fn trim(self: &Arc<Self>, offset: u64, len: u64) -> Result<()> {
         self.check_range(offset, len)?;
-        if len == 0 {
-            return Ok(());
+        // The disk may be at an earlier flush, and need what is discarded.
+        if len == 0 || self.is_ordered() {
+            return self.check_open(&self.state.lock());
         }
         let range = offset..offset + len;
         let whole = self.whole_blocks(&range);
@@ -134,7 +135,7 @@ impl Shared {
     fn extents(&self, range: Range<u64>, most: usize) -> Vec<BlockExtent> {
         let state = self.state.lock();
         let mut extents: Vec<BlockExtent> = Vec::new();
-        for part in self.parts(&range) {
+        for part in self.blocks_of(&range).map(|block| self.part_of(&range, block)) {
             let slot = state.sets.find(part.block).filter(|&slot| state.copy(slot).is_some());
             let dirty = slot.is_some_and(|slot| state.sets.word(slot).is_dirty());
             let (len, cached) = (part.within.len() as u64, slot.is_some());

@@ -86,17 +86,28 @@ impl Shared {
                         let work = Work::new(self, Some(range));
                         let targets = parts.iter().map(|part| self.target(&mut state, &work, part, admit));
                         let targets = targets.collect::<Result<Vec<_>>>();
+                        let has_no_order = state.order.is_none();
                         drop(state);
-                        return Ok((work, targets?));
+                        let targets = targets?;
+                        if has_no_order || targets.iter().all(|target| !target.to_disk) {
+                            return Ok((work, targets));
+                        }
+                        WaitFor::Order
                     }
-                    Some(Obstacle::Pages) if state.changes.leaving() > 0 => Some(state.changes.number()),
-                    Some(Obstacle::Records) => Some(state.changes.number()),
-                    Some(_) => None,
+                    Some(Obstacle::Pages) if state.changes.leaving() > 0 => {
+                        WaitFor::Commit(state.changes.number())
+                    }
+                    Some(Obstacle::Records) => WaitFor::Commit(state.changes.number()),
+                    Some(Obstacle::Pages) if state.order.as_ref().is_some_and(|order| order.len() > 0) => {
+                        WaitFor::Order
+                    }
+                    Some(_) => WaitFor::Somebody,
                 }
             };
             match wait_for {
-                Some(change) => self.commit(change).await?,
-                None => listener.await,
+                WaitFor::Commit(change) => self.commit(change).await?,
+                WaitFor::Order => self.make_room_in_order().await?,
+                WaitFor::Somebody => listener.await,
             }
         }
     }
@@ -107,6 +118,7 @@ impl Shared {
         if !healthy {
             return self.target_without_flash(state, part, cached);
         }
+        let admit = if state.order.is_some() { Admit::Yes } else { admit };
         let decided = state.sets.write(part.block, admit);
         let slot = match decided {
             Write::Around(None) => return Ok(Target::disk_only(part)),
@@ -322,6 +334,16 @@ impl Target {
     fn disk_only(part: &Part) -> Self {
         Self { part: part.clone(), home: None, old: None, to_disk: true }
     }
+}
+
+/// What a piece that cannot be written now waits for.
+enum WaitFor {
+    /// A commit frees pages or room for records.
+    Commit(u64),
+    /// An epoch must go to the disk first.
+    Order,
+    /// Others end what they are at.
+    Somebody,
 }
 
 /// Why a piece cannot be written now.

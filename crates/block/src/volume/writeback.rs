@@ -83,6 +83,11 @@ impl Volume {
     /// # Errors
     /// The devices' failures; what was cleaned until then is.
     pub async fn clean(&self) -> Result<()> {
+        if self.shared.is_ordered() {
+            self.flush().await?;
+            while self.shared.destage_oldest().await? > 0 {}
+            return Ok(());
+        }
         loop {
             let listener = self.shared.changed.listen();
             {
@@ -110,6 +115,10 @@ impl Volume {
     /// [`VolumeErrorKind::Config`] if a setting is out of bounds, and the devices' failures.
     pub async fn set_tuning(&self, tuning: Tuning) -> Result<()> {
         let shared = &self.shared;
+        if shared.is_ordered() && !tuning.mode.keeps_dirty() {
+            let why = "an ordered volume is write-back or write-only: nothing else has an order to keep";
+            return Err(VolumeError::new(VolumeErrorKind::Config, why));
+        }
         // Whether clean blocks survive a crash depends on the mode: no write may fall between the old and the new one.
         let work = Work::new(shared, Some(shared.blocks.lock(0..u64::MAX).await));
         work.hold_range(shared.keeper.lock(0..1).await);
@@ -133,6 +142,9 @@ impl Volume {
 impl Shared {
     /// Cleans what the sets ask for, as much as one flush of the disk is to cover. Blocks cleaned or found rewritten.
     async fn clean_batch(self: &Arc<Self>) -> Result<usize> {
+        if self.is_ordered() {
+            return self.destage_as_needed().await;
+        }
         let work = Work::new(self, None);
         let (mut batch, uncommitted) = self.gather(&work);
         if batch.is_empty() {
@@ -186,27 +198,39 @@ impl Shared {
         let work = Work::new(self, Some(range));
         // Whoever writes through to the disk has made some of them old meanwhile.
         let blocks = run.still_same(&self.state.lock());
-        let pages = self.read_copies(&work, &blocks).await?;
-        for stretch in self.stretches(&blocks) {
-            let bytes = self.bytes_of_stretch(&stretch, &blocks, &pages);
-            self.write_disk_range(&work, stretch.start, bytes).await?;
+        let blocks: Vec<_> = blocks.iter().map(|leaving| (leaving.block, leaving.copy)).collect();
+        self.write_copies(&work, &blocks).await
+    }
+
+    /// Writes blocks to the disk, in its order, neighbours together. The caller's work keeps their pages.
+    pub(super) async fn write_copies(
+        self: &Arc<Self>,
+        work: &Arc<Work>,
+        blocks: &[(u64, Copy)],
+    ) -> Result<()> {
+        let whole = 0..self.layout.block_bytes as usize;
+        let part = |&(block, copy): &(u64, Copy)| (Part { block, within: whole.clone(), at: 0 }, copy);
+        let pages = self.read_copies_of(work, blocks.iter().map(part).collect()).await?;
+        for stretch in self.stretches(blocks) {
+            let bytes = self.bytes_of_stretch(&stretch, blocks, &pages);
+            self.write_disk_range(work, stretch.start, bytes).await?;
         }
         Ok(())
     }
 
-    async fn read_copies(&self, work: &Arc<Work>, blocks: &[Leaving]) -> Result<Vec<IoSlice>> {
-        let whole = 0..self.layout.block_bytes as usize;
-        let part =
-            |leaving: &Leaving| (Part { block: leaving.block, within: whole.clone(), at: 0 }, leaving.copy);
-        self.read_copies_of(work, blocks.iter().map(part).collect()).await
+    pub(super) async fn flush_disk(&self) -> Result<()> {
+        let flushed = Self::flush_device(&*self.disk).await;
+        flushed.map_err(|error| self.disk_failed("flushing the disk", error))?;
+        self.state.lock().io.disk_flushes += 1;
+        Ok(())
     }
 
     /// Stretches of the disk, in bytes, that the blocks' sectors make up.
-    fn stretches(&self, blocks: &[Leaving]) -> Vec<Range<u64>> {
+    fn stretches(&self, blocks: &[(u64, Copy)]) -> Vec<Range<u64>> {
         let sector = u64::from(super::SECTOR_BYTES);
-        let sectors = blocks.iter().flat_map(|leaving| {
-            let start = leaving.block * u64::from(self.layout.block_bytes);
-            let there = leaving.copy.partial.unwrap_or(self.whole(leaving.block));
+        let sectors = blocks.iter().flat_map(|&(block, copy)| {
+            let start = block * u64::from(self.layout.block_bytes);
+            let there = copy.partial.unwrap_or(self.whole(block));
             let to_bytes = move |run: Range<u32>| {
                 start + u64::from(run.start) * sector..start + u64::from(run.end) * sector
             };
@@ -217,11 +241,11 @@ impl Shared {
         joined.into_iter().map(|run| sectors[run.start].start..sectors[run.end - 1].end).collect()
     }
 
-    fn bytes_of_stretch(&self, stretch: &Range<u64>, blocks: &[Leaving], pages: &[IoSlice]) -> IoSlice {
+    fn bytes_of_stretch(&self, stretch: &Range<u64>, blocks: &[(u64, Copy)], pages: &[IoSlice]) -> IoSlice {
         let block_bytes = u64::from(self.layout.block_bytes);
         let mut bytes = IoBuffer::zeroed((stretch.end - stretch.start) as usize);
-        for (leaving, page) in blocks.iter().zip(pages) {
-            let start = leaving.block * block_bytes;
+        for ((block, _), page) in blocks.iter().zip(pages) {
+            let start = block * block_bytes;
             let (from, to) = (stretch.start.max(start), stretch.end.min(start + block_bytes));
             if from < to {
                 let place = (from - stretch.start) as usize..(to - stretch.start) as usize;

@@ -5,7 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 
-use flashwright_block::nbd::{Address, Export, Options, Server};
+use flashwright_block::export::Export;
+use flashwright_block::nbd::{Address, Options, Server};
 
 pub const READ: u16 = 0;
 pub const WRITE: u16 = 1;

@@ -4,9 +4,10 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use device::{Device, IoBuffer, IoError, MemoryDevice};
-use flashwright_block::nbd::{
-    ByteExport, Caller, Context, DeviceExport, Export, Extent, Operation, Options, Shape,
+use flashwright_block::export::{
+    ByteExport, Caller, Context, DeviceExport, Export, Extent, Operation, Shape,
 };
+use flashwright_block::nbd::Options;
 use parking_lot::Mutex;
 
 use crate::client::*;

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::sync::Arc;
 
 use device::MemoryDevice;
-use flashwright_block::nbd::{DeviceExport, Options};
+use flashwright_block::export::DeviceExport;
+use flashwright_block::nbd::Options;
 
 use crate::client::*;
 

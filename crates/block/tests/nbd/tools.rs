@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use device::file::OpenOptions;
 use device::{Device, FileDevice, MemoryDevice};
-use flashwright_block::nbd::{ByteExport, DeviceExport, Options};
+use flashwright_block::export::{ByteExport, DeviceExport};
+use flashwright_block::nbd::Options;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 

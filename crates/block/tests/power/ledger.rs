@@ -125,6 +125,37 @@ impl Ledger {
         }
     }
 
+    /// Whether these bytes are what a plain disk without a cache may hold after a power cut: all that some flush covered,
+    /// and any of what was written until the next one. `flushed` are the last versions before each flush. Only for
+    /// histories of one client without trims and zeros.
+    pub fn is_stale_but_consistent(&self, bytes: &[u8], flushed: &[u64]) -> Result<(), String> {
+        let found: Vec<u64> = bytes
+            .chunks_exact(SECTOR)
+            .enumerate()
+            .map(|(number, bytes)| version(bytes, number as u64).ok_or(format!("sector {number} is strange")))
+            .collect::<Result<_, _>>()?;
+        let newest = found.iter().max().copied().unwrap_or(0);
+        let covered = flushed.iter().rfind(|&&version| version < newest).copied().unwrap_or(0);
+        for (number, (sector, &found)) in self.sectors.iter().zip(&found).enumerate() {
+            let must_have = sector.events.iter().filter_map(|event| match event {
+                Event::Written(version) if *version <= covered => Some(*version),
+                _ => None,
+            });
+            let must_have = must_have.max().unwrap_or(0);
+            if found < must_have {
+                return Err(format!(
+                    "the disk has version {newest}, so all up to {covered}; sector {number} has {found}, not {must_have}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The last version given out.
+    pub fn versions(&self) -> u64 {
+        self.versions
+    }
+
     /// The longest beginning of the history of writes of which all bytes are there, if what is there is a beginning of
     /// the history at all. Only for histories of one client without trims and zeros.
     pub fn prefix(&self, bytes: &[u8]) -> Result<(), String> {

@@ -31,6 +31,7 @@ fn drawn_config(seed: u64) -> VolumeConfig {
     ];
     let mut config = config(modes[seed as usize % modes.len()]);
     config.checksums = random.random_bool(0.5);
+    config.ordered = config.tuning.mode.keeps_dirty() && random.random_bool(0.3);
     config.tuning = Tuning {
         policy: if random.random_bool(0.5) { SetPolicy::Fifo } else { config.tuning.policy },
         dirty_percent: [10, 50, 100][random.random_range(0..3)],

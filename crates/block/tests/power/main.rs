@@ -10,5 +10,6 @@ mod errors;
 mod history;
 mod ledger;
 mod long;
+mod order;
 mod short;
 mod stage;

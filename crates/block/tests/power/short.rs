@@ -96,7 +96,7 @@ fn a_cut_while_a_volume_is_made_leaves_one_or_none_and_the_disk_as_it_was() {
             let opened = pollster::block_on(Stage::new(media.duplicate()).open());
             match opened {
                 Ok((volume, _)) => {
-                    assert_eq!(pollster::block_on(read_all(&volume)).unwrap(), read_raw(&media.disk))
+                    assert_eq!(pollster::block_on(read_all(&volume)).unwrap(), read_raw(&media.disk));
                 }
                 Err(error) => {
                     let kind = error.kind();

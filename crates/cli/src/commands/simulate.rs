@@ -7,7 +7,7 @@ use bench::bar::{Bar, Unit};
 use bench::run::stop::Stop;
 use bench::simulate::policies::POLICIES;
 use bench::simulate::{
-    self, FlashSettings, Named, Plan, RuleBook, Settings, Size, SizeOnHit, Warmup, report,
+    self, FlashSettings, Named, Plan, RuleBook, Settings, Size, SizeOnHit, Warmup, plot, report,
 };
 use bench::trace::open;
 use clap::{Args, ValueEnum};
@@ -61,6 +61,9 @@ pub struct Arguments {
     /// Write the rows as CSV too
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Draw hit ratios over sizes, as SVG files
+    #[arg(long, value_name = "DIRECTORY")]
+    plot: Option<PathBuf>,
     #[command(flatten)]
     reading: TraceFlags,
     #[command(flatten)]
@@ -136,6 +139,9 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     if let Some(csv) = &arguments.csv {
         check_writable(csv).map_err(|error| error.to_string())?;
     }
+    if let Some(folder) = &arguments.plot {
+        std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
     let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| name.trim().parse()).collect();
     let settings = Settings {
         rule_book: match arguments.rules {
@@ -199,6 +205,12 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     outcome.read.messages.iter().for_each(|message| arguments.common.warn(message));
     if let Some(csv) = &arguments.csv {
         write_file(csv, report::csv(&outcome).as_bytes()).map_err(|error| error.to_string())?;
+    }
+    if let Some(folder) = &arguments.plot {
+        for picture in plot::pictures(&outcome).map_err(|error| error.to_string())? {
+            let file = folder.join(picture.file_name);
+            write_file(&file, picture.svg.as_bytes()).map_err(|error| error.to_string())?;
+        }
     }
     Ok(Finding { result: report::json(&outcome), text: report::text(&outcome), failures: Vec::new() })
 }

@@ -1,9 +1,16 @@
-//! CPU time of a 4 KiB random read, by passed-through commands and by the block device: to be set beside fio's.
+//! CPU time of a 4 KiB random read, by passed-through commands and by the block device: to be set beside fio's. By a
+//! thread that waits for the oldest, which costs changes between threads, and by reads that each start the next one where
+//! they end.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use flashwright_device::file::OpenOptions;
-use flashwright_device::{Clock, Device, FileDevice, IoBuffer, PassthroughDevice, Pending, SystemClock};
+use flashwright_device::{
+    Clock, Completion, Device, FileDevice, IoBuffer, PassthroughDevice, Pending, Request, SystemClock,
+};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -16,16 +23,23 @@ const SECONDS: u64 = 4;
 pub fn print(drives: &Drives) {
     let options = OpenOptions::default();
     let passed = PassthroughDevice::open(drives.generic(PLAIN), &options).unwrap();
-    measure("passed-through commands", &passed);
-    drop(passed);
-    measure("block device", &FileDevice::open(drives.block(PLAIN), &options).unwrap());
+    measure("passed-through commands", Arc::new(passed));
+    measure("block device", Arc::new(FileDevice::open(drives.block(PLAIN), &options).unwrap()));
 }
 
-fn measure(name: &str, device: &dyn Device) {
+fn measure(name: &str, device: Arc<dyn Device>) {
+    waiting(&format!("{name}, waiting"), &*device);
+    chained(&format!("{name}, chained"), device);
+}
+
+fn buffer() -> IoBuffer {
+    IoBuffer::zeroed(BLOCK_BYTES as usize)
+}
+
+fn waiting(name: &str, device: &dyn Device) {
     let blocks = device.geometry().capacity_bytes / BLOCK_BYTES;
     let mut random = StdRng::seed_from_u64(1);
     let mut next = || random.random_range(0..blocks) * BLOCK_BYTES;
-    let buffer = || IoBuffer::zeroed(BLOCK_BYTES as usize);
     let mut under_way: VecDeque<Pending> = (0..DEPTH).map(|_| device.read(next(), buffer())).collect();
     let (start_ns, start_cpu_ns, mut reads) = (SystemClock.monotonic_ns(), cpu_ns(), 0_u64);
     while SystemClock.monotonic_ns() - start_ns < SECONDS * 1_000_000_000 {
@@ -33,7 +47,51 @@ fn measure(name: &str, device: &dyn Device) {
         under_way.push_back(device.read(next(), buffer));
         reads += 1;
     }
-    let (elapsed_ns, spent_ns) = (SystemClock.monotonic_ns() - start_ns, cpu_ns() - start_cpu_ns);
+    print_line(name, reads, (SystemClock.monotonic_ns() - start_ns, cpu_ns() - start_cpu_ns));
+}
+
+/// Reads that start the next one where they end.
+struct Chains {
+    device: Arc<dyn Device>,
+    blocks: u64,
+    random: Mutex<StdRng>,
+    reads: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Chains {
+    fn read(self: &Arc<Self>, buffer: IoBuffer) {
+        let offset = self.random.lock().unwrap().random_range(0..self.blocks) * BLOCK_BYTES;
+        let chains = Arc::clone(self);
+        let completion = Completion::new(move |outcome| {
+            let buffer = outcome.unwrap().unwrap();
+            chains.reads.fetch_add(1, Relaxed);
+            if !chains.stop.load(Relaxed) {
+                chains.read(buffer);
+            }
+        });
+        self.device.submit(Request::Read { offset, buffer }, completion);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a measurement runs in the real world's time")]
+fn chained(name: &str, device: Arc<dyn Device>) {
+    let blocks = device.geometry().capacity_bytes / BLOCK_BYTES;
+    let random = Mutex::new(StdRng::seed_from_u64(1));
+    let (reads, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let chains = Arc::new(Chains { device, blocks, random, reads, stop });
+    let (start_ns, start_cpu_ns) = (SystemClock.monotonic_ns(), cpu_ns());
+    (0..DEPTH).for_each(|_| chains.read(buffer()));
+    std::thread::sleep(Duration::from_secs(SECONDS));
+    let spent = (SystemClock.monotonic_ns() - start_ns, cpu_ns() - start_cpu_ns);
+    print_line(name, chains.reads.load(Relaxed), spent);
+    chains.stop.store(true, Relaxed);
+    while Arc::strong_count(&chains) > 1 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn print_line(name: &str, reads: u64, (elapsed_ns, spent_ns): (u64, u64)) {
     let per_second = reads as f64 * 1e9 / elapsed_ns as f64;
     println!(
         "MEASURE ours {name}: {per_second:.0} reads/s, {:.2} us CPU a read",

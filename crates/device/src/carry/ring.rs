@@ -2,7 +2,9 @@
 //!
 //! Whoever submits a request pushes its entry and enters the kernel itself, so no request waits for another thread
 //! to wake. One reactor thread sleeps in the kernel until something has ended, takes everything that has, and tells
-//! the callers. It starts with the first request: a device that only blocking callers use has no thread.
+//! the callers. What is submitted while it tells them needs no system call: it enters the kernel next anyway, and hands over
+//! all of it at once. So a caller who starts the next request where the last one ends costs one system call for
+//! everything that ended together. It starts with the first request: a device that only blocking callers use has no thread.
 #![allow(unsafe_code, reason = "io_uring is given raw pointers and gives them back")]
 
 use std::collections::VecDeque;
@@ -47,6 +49,8 @@ struct Shared<M: Medium> {
 struct Queue {
     in_flight: usize,
     waiting: VecDeque<Box<InFlight>>,
+    /// Whether the reactor will enter the kernel after this without sleeping before: it sees what is pushed.
+    is_reactor_awake: bool,
     reactor: Option<JoinHandle<()>>,
 }
 
@@ -77,8 +81,11 @@ impl<M: Medium> Ring<M> {
         }
         queue.in_flight += 1;
         shared.push(Box::new(request));
+        let is_seen = queue.is_reactor_awake;
         drop(queue);
-        shared.enter();
+        if !is_seen {
+            shared.enter();
+        }
     }
 
     fn ensure_reactor(&self, queue: &mut Queue) -> Result<(), IoError> {
@@ -162,8 +169,9 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// Enters too what [`refill`](Self::refill) has pushed.
+    /// Enters too what was pushed since the reactor woke.
     fn sleep_until_something_ended(&self) {
+        self.queue.lock().is_reactor_awake = false;
         while let Err(error) = self.ring.submit_and_wait(1) {
             assert!(is_passing(&error), "io_uring_enter on a ring of our own: {error}");
             // EBUSY and EAGAIN: completions must be taken before more is submitted.
@@ -197,6 +205,7 @@ impl<M: Medium> Shared<M> {
     /// Pushes what goes on and what waited for room. How many are in flight now.
     fn refill(&self, ended: usize, unfinished: &mut VecDeque<Box<InFlight>>) -> usize {
         let mut queue = self.queue.lock();
+        queue.is_reactor_awake = true;
         queue.in_flight -= ended;
         for request in unfinished.drain(..) {
             self.push(request);

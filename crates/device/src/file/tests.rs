@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use super::*;
-use crate::{ErrorKind, IoBuffer};
+use crate::{Completion, ErrorKind, IoBuffer, Request};
 
 const SIZE: u64 = 1 << 20;
 
@@ -192,6 +192,34 @@ fn the_last_owner_may_be_a_completion() {
         device.submit(Request::Flush, last);
         drop(device);
         assert!(heard.recv().unwrap());
+    }
+}
+
+#[test]
+fn what_is_submitted_while_others_are_told_of_their_end_ends_too() {
+    let scratch = tempfile::tempdir().unwrap();
+    let device = Arc::new(FileDevice::open(scratch.path().join("flash"), &sized()).unwrap());
+    let read = || Request::Read { offset: 0, buffer: IoBuffer::zeroed(4096) };
+    for _ in 0..200 {
+        let (telling, told) = std::sync::mpsc::channel();
+        let (go_on, wait) = std::sync::mpsc::channel::<()>();
+        let (device_there, told_there) = (Arc::clone(&device), telling.clone());
+        // The first read starts the second one where it ends, and holds up whoever tells it until a third is submitted.
+        let first = Completion::new(move |_| {
+            told_there.send("first").unwrap();
+            let second =
+                Completion::new(move |outcome| told_there.send(outcome.map_or("", |_| "second")).unwrap());
+            device_there.submit(read(), second);
+            let _ = wait.recv();
+        });
+        device.submit(read(), first);
+        assert_eq!(told.recv(), Ok("first"));
+        let third = Completion::new(move |outcome| telling.send(outcome.map_or("", |_| "third")).unwrap());
+        device.submit(read(), third);
+        drop(go_on);
+        let mut ended = [told.recv().unwrap(), told.recv().unwrap()];
+        ended.sort_unstable();
+        assert_eq!(ended, ["second", "third"]);
     }
 }
 

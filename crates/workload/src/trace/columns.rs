@@ -54,6 +54,9 @@ pub enum RowError {
     /// A time before the one of the row before.
     #[error("the time is {0} ns before the row before")]
     Backwards(u64),
+    /// A request of a block trace that is wrong.
+    #[error("{0}")]
+    Block(super::block::RowProblem),
     /// A header that does not name a column which every row must have.
     #[error("the header names no column `{0}`")]
     Header(&'static str),

@@ -102,10 +102,14 @@ fn reads(format: &Format, head: &Head<'_>) -> Result<bool, RowError> {
     let mut reader = (format.reader)(&options);
     let mut trial = Trial::default();
     match reader.framing(head.bytes)? {
-        Framing::Fixed(_) if head.is_text() => return Ok(false),
+        Framing::Fixed(_) | Framing::Streamed if head.is_text() => return Ok(false),
         Framing::Fixed(bytes) => {
             let records = head.bytes.chunks_exact(bytes).take(TRIED_RECORDS);
             records.for_each(|record| trial.read(reader.as_mut(), record));
+        }
+        Framing::Streamed => {
+            let mut input = head.bytes;
+            (0..TRIED_RECORDS).for_each(|_| trial.read_from(reader.as_mut(), &mut input));
         }
         Framing::Lines => {
             let mut lines = head.lines().take(TRIED_RECORDS).peekable();
@@ -136,6 +140,15 @@ impl Trial {
         match reader.read(record, &mut self.rows) {
             Ok(()) => self.read += self.rows.len(),
             Err(_) => self.wrong += 1,
+        }
+    }
+
+    fn read_from(&mut self, reader: &mut dyn RowReader, input: &mut &[u8]) {
+        self.rows.clear();
+        match reader.read_from(input, &mut self.rows) {
+            Ok(Some(Ok(()))) => self.read += self.rows.len(),
+            Ok(Some(Err(_))) | Err(_) => self.wrong += 1,
+            Ok(None) => {}
         }
     }
 

@@ -18,7 +18,6 @@ mod input;
 mod kv;
 mod lirs;
 mod mooncake;
-mod msr;
 mod numbers;
 mod oracle_general;
 mod plain;
@@ -29,7 +28,6 @@ mod spc;
 mod storage;
 pub mod survey;
 mod twitter;
-mod vscsi;
 mod webcachesim;
 pub mod write;
 
@@ -64,7 +62,7 @@ pub struct Format {
 }
 
 /// The formats that can be read.
-pub static FORMATS: [&Format; 17] = [
+pub static FORMATS: [&Format; 22] = [
     &plain::FORMAT,
     &kv::FORMAT,
     &cdn::FORMAT,
@@ -72,11 +70,16 @@ pub static FORMATS: [&Format; 17] = [
     &twitter::FORMAT,
     &oracle_general::FORMAT,
     &webcachesim::FORMAT,
-    &msr::FORMAT,
+    &block::rows::MSR,
+    &block::rows::SYSTOR,
+    &block::rows::CLOUDPHYSICS,
+    &block::rows::BLKPARSE,
+    &block::rows::BLKTRACE,
+    &block::rows::FIO_IOLOG,
     &spc::FORMAT,
     &arc::FORMAT,
     &lirs::FORMAT,
-    &vscsi::FORMAT,
+    &block::rows::VSCSI,
     &mooncake::FORMAT,
     &numbers::U32_LE,
     &numbers::U32_BE,

@@ -1,12 +1,14 @@
 //! A trace cut into its records: lines of text, or binary records of one length. They are handed out in place,
 //! without copying.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::path::Path;
 
 use memchr::memchr;
 
+use super::columns::RowError;
 use super::input;
+use super::rows::{RowReader, Rows};
 
 const BUFFER_BYTES: usize = 1 << 20;
 /// How much of a file is looked at before it is read, to tell what it is.
@@ -19,6 +21,22 @@ pub(super) enum Framing {
     Lines,
     /// So many bytes each. What is left at the end is handed out as it is.
     Fixed(usize),
+    /// As the format's own reader finds them.
+    Streamed,
+}
+
+/// What became of a record.
+pub(super) enum Fed {
+    /// It is in the rows.
+    Row,
+    /// It was a header.
+    Header,
+    /// It describes no request.
+    Wrong(RowError),
+    /// It is a header, and wrong: no row can be read.
+    WrongHeader(RowError),
+    /// There is none any more.
+    End,
 }
 
 /// The records of one file.
@@ -70,13 +88,41 @@ impl Records {
         self.number
     }
 
+    /// Lets `reader` make rows of the next record.
+    #[inline]
+    pub(super) fn feed(&mut self, reader: &mut dyn RowReader, rows: &mut Rows) -> io::Result<Fed> {
+        let is_first = self.number == 0;
+        if self.framing == Framing::Streamed {
+            let read = reader.read_from(self, rows)?;
+            self.number += u64::from(read.is_some());
+            return Ok(match read {
+                None => Fed::End,
+                Some(Ok(())) => Fed::Row,
+                Some(Err(reason)) => Fed::Wrong(reason),
+            });
+        }
+        let Some(record) = self.next()? else { return Ok(Fed::End) };
+        if is_first {
+            match reader.takes_header(record) {
+                Ok(true) => return Ok(Fed::Header),
+                Ok(false) => {}
+                Err(reason) => return Ok(Fed::WrongHeader(reason)),
+            }
+        }
+        Ok(match reader.read(record, rows) {
+            Ok(()) => Fed::Row,
+            Err(reason) => Fed::Wrong(reason),
+        })
+    }
+
     /// The next record; a line without its end.
     #[inline]
-    pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
+    fn next(&mut self) -> io::Result<Option<&[u8]>> {
         loop {
             let range = match self.framing {
                 Framing::Lines => self.next_line()?,
                 Framing::Fixed(bytes) => self.next_fixed(bytes)?,
+                Framing::Streamed => None,
             };
             let Some(range) = range else { return Ok(None) };
             self.number += 1;
@@ -137,6 +183,30 @@ impl Records {
         self.unread.end += read;
         self.ended = read == 0;
         Ok(())
+    }
+}
+
+/// For formats that find their records themselves.
+impl Read for Records {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let available = self.fill_buf()?;
+        let length = available.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&available[..length]);
+        self.consume(length);
+        Ok(length)
+    }
+}
+
+impl BufRead for Records {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.unread.is_empty() && !self.ended {
+            self.refill()?;
+        }
+        Ok(&self.buffer[self.unread.clone()])
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.unread.start = self.unread.end.min(self.unread.start + bytes);
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a format's reader makes of its records.
 
+use std::io::{self, BufRead};
+
 use super::Framing;
 use super::columns::RowError;
 use crate::{RequestKind, Tenant};
@@ -25,6 +27,16 @@ pub(super) trait RowReader: Send {
     /// Reads a record and adds what it asks for to `rows`: usually one row, none where the record is a remark.
     /// After an error, what was added is to be thrown away.
     fn read(&mut self, record: &[u8], rows: &mut Rows) -> Result<(), RowError>;
+
+    /// Reads the next record of a [streamed](Framing::Streamed) format; `None` at the end.
+    fn read_from(
+        &mut self,
+        input: &mut dyn BufRead,
+        rows: &mut Rows,
+    ) -> io::Result<Option<Result<(), RowError>>> {
+        let _ = (input, rows);
+        Ok(None)
+    }
 }
 
 /// What a format's reader is told.

@@ -117,6 +117,9 @@ impl Shared {
         }
         let batch = state.changes.take();
         let flush_flash = batch.has_records() || why == Why::Table;
+        if let Some(order) = &mut state.order {
+            order.enter(state.journal.next_commit, batch.records());
+        }
         state.journal.running = true;
         state.journal.attempts += 1;
         Begin::Run(Box::new(Commit { shared: Arc::clone(self), batch, parts: Vec::new(), flush_flash }))

@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use block::nbd::Tasks;
+use block::export::Tasks;
 use block::volume::{Recovery, Volume};
 use clap::Args;
 use device::file::OpenOptions;

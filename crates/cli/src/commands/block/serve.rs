@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use block::nbd::{Address, ByteExport, DeviceExport, Export, Options, Server, VolumeExport};
+use block::export::{ByteExport, DeviceExport, Export, VolumeExport};
+use block::fuse::Mounted;
+use block::nbd::{Address, Options, Server};
 use block::volume::{Recovery, Volume};
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -41,7 +43,10 @@ pub struct Arguments {
     /// Where status, set and flush reach the server; beside the socket, with .control added, if not given
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// The export's name; clients that ask for none get it too
+    /// Mount a file system at this directory too, whose one file is the disk
+    #[arg(long, value_name = "DIRECTORY")]
+    fuse: Option<PathBuf>,
+    /// The export's name, and the file's; clients that ask for none get it too
     #[arg(long, value_name = "NAME", default_value = "flashwright")]
     name: String,
     /// Clients at once
@@ -102,13 +107,21 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
         }
         None => None,
     };
+    let mounted = arguments.fuse.as_deref().map(|place| mount(place, arguments, &served)).transpose()?;
     say_ready(arguments, &server, &served);
     signals.forever().next();
     arguments.common.say("closing: answering what is under way; another signal ends at once");
     end_at_another(signals).map_err(|error| format!("signals: {error}"))?;
     drop(control);
+    let unmounted = mounted.map_or(Ok(()), Mounted::unmount);
     server.stop();
-    Ok(close(served))
+    let in_use = unmounted.err().map(|error| format!("--fuse: cannot unmount: {error}"));
+    Ok(in_use.into_iter().chain(close(served)).collect())
+}
+
+fn mount(place: &Path, arguments: &Arguments, served: &Served) -> Result<Mounted, String> {
+    let mounted = Mounted::at(place, &arguments.name, Arc::clone(&served.export));
+    mounted.map_err(|error| format!("--fuse {}: {error}", place.display()))
 }
 
 fn open(arguments: &Arguments) -> Result<Served, String> {

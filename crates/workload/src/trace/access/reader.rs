@@ -10,7 +10,7 @@ use crate::trace::Format;
 use crate::trace::columns::{RowError, whole_number};
 use crate::trace::detect::{Head, detect};
 use crate::trace::error::TraceError;
-use crate::trace::records::Records;
+use crate::trace::records::{Fed, Records};
 use crate::trace::rows::{Object, ReaderOptions, Row, RowReader, Rows, numbered};
 
 /// Accesses in a batch: enough to make handing over cheap, few enough to stay in the processor's cache.
@@ -33,7 +33,6 @@ pub(super) struct Reader {
     next_row: usize,
     row: HandingOut,
     last_ns: u64,
-    is_first_record: bool,
     ended: bool,
     /// What ends the trace once the accesses before it have been handed out.
     failure: Option<TraceError>,
@@ -73,7 +72,6 @@ impl Reader {
             next_row: 0,
             row: HandingOut::NOTHING,
             last_ns: 0,
-            is_first_record: true,
             ended: false,
             failure: None,
             first_bad: None,
@@ -89,7 +87,6 @@ impl Reader {
         let (head, _) = self.records.head().map_err(failed)?;
         let framing = self.reader.framing(head);
         self.records.cut(framing.map_err(|reason| TraceError::Header { path: path.clone(), reason })?);
-        self.is_first_record = true;
         Ok(())
     }
 
@@ -124,24 +121,18 @@ impl Reader {
     #[inline]
     fn read_record(&mut self) -> Result<bool, TraceError> {
         let row = self.records.number();
-        let record = match self.records.next() {
-            Ok(Some(record)) => record,
-            Ok(None) => return Ok(false),
-            Err(source) => return Err(TraceError::Read { path: self.paths[self.file].clone(), row, source }),
-        };
-        if std::mem::take(&mut self.is_first_record) {
-            match self.reader.takes_header(record) {
-                Ok(true) => return Ok(true),
-                Ok(false) => {}
-                Err(reason) => {
-                    return Err(TraceError::Header { path: self.paths[self.file].clone(), reason });
-                }
+        let path = || self.paths[self.file].clone();
+        let fed = self.records.feed(self.reader.as_mut(), &mut self.rows);
+        match fed.map_err(|source| TraceError::Read { path: path(), row, source })? {
+            Fed::Row => self.report.rows += 1,
+            Fed::Header => {}
+            Fed::Wrong(reason) => {
+                self.report.rows += 1;
+                self.rows.clear();
+                self.bad_row(reason)?;
             }
-        }
-        self.report.rows += 1;
-        if let Err(reason) = self.reader.read(record, &mut self.rows) {
-            self.rows.clear();
-            self.bad_row(reason)?;
+            Fed::WrongHeader(reason) => return Err(TraceError::Header { path: path(), reason }),
+            Fed::End => return Ok(false),
         }
         Ok(true)
     }

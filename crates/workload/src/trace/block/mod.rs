@@ -14,6 +14,7 @@ mod fio;
 mod msr;
 mod plain;
 pub mod reader;
+pub(super) mod rows;
 mod systor;
 mod vscsi;
 

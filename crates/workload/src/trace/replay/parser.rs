@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::super::records::Records;
+use super::super::records::{Fed, Records};
 use super::super::rows::{Object, ReaderOptions, Row, RowReader, Rows, numbered};
 use super::report::Report;
 use super::{BATCH_ROWS, Batch, Order, Queued, ReplayConfig};
@@ -95,28 +95,19 @@ impl Parser<'_> {
         let head = records.head().map_err(|error| self.fail(path, 0, &error))?.0;
         let framing = self.reader.framing(head).map_err(|error| self.fail(path, 0, &error))?;
         records.cut(framing);
-        let mut first = true;
         loop {
             let number = records.number();
-            let record = match records.next() {
-                Ok(Some(record)) => record,
-                Ok(None) => return Ok(()),
-                Err(error) => return Err(self.fail(path, number, &error)),
-            };
+            self.parsed.clear();
+            let fed = records.feed(self.reader.as_mut(), &mut self.parsed);
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Ended);
             }
-            if std::mem::take(&mut first) {
-                match self.reader.takes_header(record) {
-                    Ok(true) => continue,
-                    Ok(false) => {}
-                    Err(error) => return Err(self.fail(path, 1, &error)),
-                }
-            }
-            self.parsed.clear();
-            match self.reader.read(record, &mut self.parsed) {
-                Ok(()) => self.take_all()?,
-                Err(error) => self.report.reject(path, records.number(), &error),
+            match fed.map_err(|error| self.fail(path, number, &error))? {
+                Fed::Row => self.take_all()?,
+                Fed::Header => {}
+                Fed::Wrong(error) => self.report.reject(path, records.number(), &error),
+                Fed::WrongHeader(error) => return Err(self.fail(path, 1, &error)),
+                Fed::End => return Ok(()),
             }
         }
     }

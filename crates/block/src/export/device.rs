@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use device::{Completion, Device, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, PlacementHandle, Request};
 
-use super::export::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 use super::pieces::{self, Piece};
+use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 
 /// Serves a device as it is.
 pub struct DeviceExport {

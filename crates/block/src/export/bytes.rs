@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use device::{ErrorKind, IoBuffer, IoError, IoSlice};
 
-use super::export::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 use super::ranges::{Access, Ranges};
+use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 
 /// Serves an export to clients that know nothing of its blocks.
 pub struct ByteExport {

@@ -4,8 +4,8 @@ use std::io;
 
 use device::{ErrorKind, IoError};
 
-use super::export::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 use super::tasks::Tasks;
+use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 use crate::volume::{SECTOR_BYTES, Volume, VolumeError, VolumeErrorKind};
 
 /// Serves a volume. For a hit to cost no thread a wake-up, its devices should be [`Tasks::going_on`].

@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::nbd::DeviceExport;
+use crate::export::DeviceExport;
 
 const SIZE_BYTES: u64 = 64 << 10;
 const BLOCK_BYTES: u32 = 4096;

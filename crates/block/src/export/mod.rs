@@ -1,6 +1,21 @@
-//! What can be served: the seam between the protocol and whatever keeps the bytes.
+//! What can be served: the seam between the fronts (NBD, FUSE) and whatever keeps the bytes.
+//!
+//! A [`DeviceExport`] serves any device, a [`VolumeExport`] a cached disk; a [`ByteExport`] takes requests of any offset and
+//! length for either. [`Tasks`] runs the futures of a volume.
 
-use device::{ErrorKind, IoError, IoSlice};
+mod bytes;
+mod device;
+mod pieces;
+mod ranges;
+mod tasks;
+mod volume;
+
+pub use bytes::ByteExport;
+pub use device::DeviceExport;
+pub use tasks::Tasks;
+pub use volume::VolumeExport;
+
+use ::device::{ErrorKind, IoError, IoSlice};
 
 /// A range of bytes that clients read, write and flush.
 ///
@@ -108,7 +123,7 @@ pub enum Operation {
         len: u64,
         /// Space may be given back; otherwise later writes there must find room.
         may_trim: bool,
-        /// Refuse, as [`Unsupported`](device::ErrorKind::Unsupported), what would be no quicker than writing zeros.
+        /// Refuse, as [`Unsupported`](ErrorKind::Unsupported), what would be no quicker than writing zeros.
         only_if_fast: bool,
         /// As of a write.
         durable: bool,

@@ -1,0 +1,172 @@
+//! Caching policies on a photo CDN's workload: figure 2 of "The Evolution of Advanced Caching in the Facebook CDN" (Facebook
+//! Research, 2016; measured first in "An analysis of Facebook photo caching", SOSP'13), and what RIPQ's insertion
+//! points cost (part III there; "RIPQ", FAST'15).
+//!
+//! Simulated, object by object, over the generated workload that all figures of the photo CDN share, at its own scale:
+//! 1/256 of a cache and a block of 64 MiB, whatever `--scale` is for drives.
+
+use workload::generate::cdn::{Cdn, CdnConfig, EDGE_CACHE_BYTES, ORIGIN_CACHE_BYTES};
+
+use super::{Chart, Line, Outcome, Point, Runner, StudyError};
+use crate::simulate::{self, FlashSettings, Plan, RuleBook, Settings, Size, Warmup};
+
+/// 64 MiB at the workload's scale.
+const BLOCK_BYTES: u64 = 256 << 10;
+/// What caches warm up by, a share of the requests: as the workload was calibrated.
+const WARMUP: f64 = 0.25;
+/// Sizes of a cache, times what was used in production.
+const SIZES: [f64; 5] = [0.5, 1.0, 2.0, 3.0, 4.0];
+/// Insertion points that are tried.
+const POINTS_AT_MOST: usize = 16;
+/// Half a point of hit ratio: what eight insertion points cost at most.
+const HALF_A_POINT: (f64, f64) = (-0.5, 0.5);
+
+/// Hit ratios in percent by policy, of each size.
+struct HitRatios {
+    policies: Vec<String>,
+    rows: Vec<Vec<f64>>,
+}
+
+impl HitRatios {
+    fn of(&self, policy: &str) -> &[f64] {
+        let place = self.policies.iter().position(|it| it == policy);
+        &self.rows[place.expect("the study simulates it")]
+    }
+
+    fn line(&self, policy: &str, name: &str) -> Line {
+        Line::new(name, SIZES.into_iter().zip(self.of(policy).iter().copied()))
+    }
+}
+
+fn simulated(
+    runner: &Runner,
+    policies: Vec<String>,
+    sizes: &[f64],
+    once_bytes: u64,
+) -> Result<HitRatios, StudyError> {
+    let plan = Plan {
+        policies: policies.iter().map(|name| name.parse().expect("a policy's name")).collect(),
+        sizes: sizes.iter().map(|times| Size::Bytes((once_bytes as f64 * times) as u64)).collect(),
+        settings: Settings { rule_book: RuleBook::Paper, seed: runner.seed, ..Settings::default() },
+        flash: FlashSettings { block_bytes: Some(BLOCK_BYTES), ..FlashSettings::default() },
+        warmup: Warmup::Share(WARMUP),
+        first_size: false,
+        sample: None,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let workload = Box::new(Cdn::new(&CdnConfig::default(), runner.seed));
+    let outcome = simulate::run(&plan, workload, &runner.stop, |_, _| ())
+        .map_err(|error| StudyError::Output(error.to_string()))?;
+    if outcome.was_stopped {
+        return Err(StudyError::Interrupted);
+    }
+    let percent = |row: &simulate::Row| row.object_hit_ratio().unwrap_or(0.0) * 100.0;
+    let rows = outcome.rows.chunks(sizes.len()).map(|rows| rows.iter().map(percent).collect());
+    Ok(HitRatios { policies, rows: rows.collect() })
+}
+
+/// Figure 2: Clairvoyant, S4LRU, LRU and FIFO over sizes of the Origin cache; RIPQ beside the two it approximates.
+pub(super) fn fig2(runner: &Runner) -> Result<Outcome, StudyError> {
+    let policies = ["clairvoyant", "slru4", "lru", "fifo", "gdsf", "ripq8", "ripq8-gdsf"];
+    let origin = simulated(runner, policies.map(str::to_owned).to_vec(), &SIZES, ORIGIN_CACHE_BYTES)?;
+    let edge = simulated(runner, ["slru4", "fifo"].map(str::to_owned).to_vec(), &SIZES, EDGE_CACHE_BYTES)?;
+    let mut points = Vec::new();
+    let mut shown = |name: &str, paper: f64, ours: f64| {
+        points.push(Point::shown(name, Some(paper), ours).in_unit("%"));
+    };
+    shown("origin, FIFO at 1x", 33.0, origin.of("fifo")[1]);
+    shown("origin, FIFO at 2x", 42.5, origin.of("fifo")[2]);
+    shown("edge, FIFO at 1x", 59.2, edge.of("fifo")[1]);
+    shown("edge, FIFO at 2x", 65.0, edge.of("fifo")[2]);
+    shown("edge, FIFO at 3x", 68.5, edge.of("fifo")[3]);
+    shown("edge, S4LRU at 1x", 67.7, edge.of("slru4")[1]);
+    shown("edge, S4LRU at 2x", 72.0, edge.of("slru4")[2]);
+    // What advanced algorithms gained, in the text beside the figure.
+    let gain = origin.of("slru4")[1] - origin.of("fifo")[1];
+    points.push(accepted("origin, S4LRU over FIFO at 1x", gain, (8.0, 21.0)));
+    for (exact, ripq) in [("slru4", "ripq8"), ("gdsf", "ripq8-gdsf")] {
+        for (size, times) in SIZES.iter().enumerate() {
+            let differs = origin.of(ripq)[size] - origin.of(exact)[size];
+            points.push(accepted(
+                format!("origin, RIPQ over exact {exact} at {times}x"),
+                differs,
+                HALF_A_POINT,
+            ));
+        }
+    }
+    let lines = [
+        ("clairvoyant", "Clairvoyant"),
+        ("gdsf", "GDSF"),
+        ("slru4", "S4LRU"),
+        ("lru", "LRU"),
+        ("fifo", "FIFO"),
+        ("ripq8", "RIPQ, S4LRU on top"),
+    ];
+    let mut lines: Vec<Line> = lines.iter().map(|(policy, name)| origin.line(policy, name)).collect();
+    lines.push(Line::marks("FIFO, published", [(1.0, 33.0), (2.0, 42.5)]));
+    let chart = Chart {
+        title: "Hit ratio over sizes of the Origin cache".to_owned(),
+        x: "size, times production's",
+        y: "hits, % of requests",
+        lines,
+    };
+    Ok(Outcome { points, charts: vec![chart], notes: vec![workload_note()] })
+}
+
+/// What is lost with few insertion points, and how near eight are to many.
+pub(super) fn insertion_points(runner: &Runner) -> Result<Outcome, StudyError> {
+    let count = POINTS_AT_MOST;
+    let mut policies = vec!["slru4".to_owned(), "gdsf".to_owned()];
+    policies.extend((1..=count).map(|points| format!("ripq{points}")));
+    policies.extend((1..=count).map(|points| format!("ripq{points}-gdsf")));
+    let all = simulated(runner, policies, &[1.0], ORIGIN_CACHE_BYTES)?;
+    let ratio = |place: usize| all.rows[place][0];
+    let (mut points, mut lines) = (Vec::new(), Vec::new());
+    for (policy, name, first) in [(0, "S4LRU", 2), (1, "GDSF", 2 + count)] {
+        let exact = ratio(policy);
+        let by_points: Vec<f64> = (first..first + count).map(ratio).collect();
+        for (place, ours) in by_points.iter().enumerate().filter(|(place, _)| [0, 1, 3].contains(place)) {
+            points.push(
+                Point::shown(
+                    format!("{name}, {} insertion points, over exact", place + 1),
+                    None,
+                    ours - exact,
+                )
+                .in_unit("points"),
+            );
+        }
+        let (eight, sixteen) = (by_points[7], by_points[15]);
+        points.push(accepted(format!("{name}, 8 insertion points, over exact"), eight - exact, HALF_A_POINT));
+        points.push(accepted(format!("{name}, 8 insertion points, over 16"), eight - sixteen, (-0.2, 0.2)));
+        points.push(accepted(
+            format!("{name}, 8 insertion points, over 1"),
+            eight - by_points[0],
+            (0.0, 100.0),
+        ));
+        lines.push(Line::new(
+            &format!("RIPQ, {name} on top"),
+            by_points.iter().enumerate().map(|(place, ours)| (place as f64 + 1.0, *ours)),
+        ));
+        lines.push(Line::new(&format!("{name}, exact"), [(1.0, exact), (count as f64, exact)]));
+    }
+    let chart = Chart {
+        title: "Hit ratio over RIPQ's insertion points, Origin cache".to_owned(),
+        x: "insertion points",
+        y: "hits, % of requests",
+        lines,
+    };
+    Ok(Outcome { points, charts: vec![chart], notes: vec![workload_note()] })
+}
+
+/// A difference in points of hit ratio that must lie within `low_and_high`.
+fn accepted(name: impl Into<String>, ours: f64, low_and_high: (f64, f64)) -> Point {
+    Point { name: name.into(), paper: None, ours, unit: "points", accepted: Some(low_and_high) }
+}
+
+fn workload_note() -> String {
+    format!(
+        "Generated photo-CDN workload, {} requests, the first quarter not counted; blocks of {} KiB.",
+        CdnConfig::default().requests,
+        BLOCK_BYTES >> 10,
+    )
+}

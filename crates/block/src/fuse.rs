@@ -1,0 +1,275 @@
+//! An export as one file of a FUSE file system, for programs that want a file and for loop devices.
+//!
+//! ```text
+//! losetup --find --show --direct-io=on MOUNTPOINT/NAME
+//! ```
+//!
+//! The kernel keeps nothing of the file: what one front writes, another reads at once. `fsync` is a flush. Zeros can be
+//! made of a range, and nothing can be punched out of it: a hole must read as zeros ever after, which a trim does not
+//! promise, and to write them would make discarding a large device take as long as filling it.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use device::{ErrorKind, IoBuffer, IoError};
+use fuser::{
+    BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+};
+
+use crate::export::{Caller, Export, Operation};
+
+/// A file system with one file, mounted. Dropping it unmounts it.
+pub struct Mounted {
+    session: Option<BackgroundSession>,
+}
+
+/// How long the kernel may believe what it was told of the file: nothing of it changes.
+const FOR_GOOD: Duration = Duration::from_secs(86_400);
+
+/// The inode of the file; the directory is [`INodeNo::ROOT`].
+const FILE: INodeNo = INodeNo(2);
+
+/// Requests that the kernel sends without waiting for each other's replies.
+const AT_ONCE: u16 = 64;
+
+/// `FALLOC_FL_ZERO_RANGE` of `fallocate(2)`, and `FALLOC_FL_KEEP_SIZE`, which a file of one size always does.
+const ZERO_RANGE: i32 = 0x10;
+const KEEP_SIZE: i32 = 0x01;
+
+impl Mounted {
+    /// Mounts a file system at the directory `place`, with `export` as its file `name`. The export takes requests of any
+    /// offset and length.
+    ///
+    /// # Errors
+    /// If it cannot be mounted: no FUSE, no permission, no such directory.
+    pub fn at(place: &Path, name: &str, export: Arc<dyn Export>) -> io::Result<Self> {
+        let mut config = Config::default();
+        config.mount_options =
+            vec![MountOption::FSName("flashwright".into()), MountOption::RW, MountOption::NoAtime];
+        let session = fuser::spawn_mount(OneFile { name: name.into(), export }, place, &config)?;
+        Ok(Self { session: Some(session) })
+    }
+
+    /// Unmounts, and waits for the last request.
+    ///
+    /// # Errors
+    /// If something on it is still in use, a loop device say; it stays mounted then until the process ends.
+    pub fn unmount(mut self) -> io::Result<()> {
+        self.session.take().map_or(Ok(()), BackgroundSession::umount_and_join)
+    }
+}
+
+struct OneFile {
+    name: String,
+    export: Arc<dyn Export>,
+}
+
+impl OneFile {
+    fn file(&self) -> FileAttr {
+        let shape = self.export.shape();
+        FileAttr {
+            ino: FILE,
+            size: shape.size_bytes,
+            blocks: shape.size_bytes / 512,
+            kind: FileType::RegularFile,
+            perm: if shape.read_only { 0o400 } else { 0o600 },
+            nlink: 1,
+            ..directory()
+        }
+    }
+
+    /// The bytes of `len` from `offset` on that there are.
+    fn within(&self, offset: u64, len: u64) -> u64 {
+        len.min(self.export.shape().size_bytes.saturating_sub(offset))
+    }
+}
+
+fn directory() -> FileAttr {
+    FileAttr {
+        ino: INodeNo::ROOT,
+        size: 0,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind: FileType::Directory,
+        perm: 0o700,
+        nlink: 2,
+        uid: rustix::process::getuid().as_raw(),
+        gid: rustix::process::getgid().as_raw(),
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+impl Filesystem for OneFile {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // A kernel without it serves direct requests one after the other.
+        let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
+        let _ = config.set_max_background(AT_ONCE);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if parent == INodeNo::ROOT && name == OsStr::new(&self.name) {
+            reply.entry(&FOR_GOOD, &self.file(), Generation(0));
+        } else {
+            reply.error(Errno::ENOENT);
+        }
+    }
+
+    fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match number {
+            INodeNo::ROOT => reply.attr(&FOR_GOOD, &directory()),
+            FILE => reply.attr(&FOR_GOOD, &self.file()),
+            _ => reply.error(Errno::ENOENT),
+        }
+    }
+
+    /// Times and owners are taken note of by nobody; another size cannot be had.
+    fn setattr(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: Option<u32>,
+        _: Option<u32>,
+        _: Option<u32>,
+        size: Option<u64>,
+        _: Option<TimeOrNow>,
+        _: Option<TimeOrNow>,
+        _: Option<std::time::SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<std::time::SystemTime>,
+        _: Option<std::time::SystemTime>,
+        _: Option<std::time::SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let file = self.file();
+        match size {
+            Some(size) if size != file.size => reply.error(Errno::EPERM),
+            _ => reply.attr(&FOR_GOOD, &file),
+        }
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+        reply.opened(FileHandle(0), flags);
+    }
+
+    fn readdir(&self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let entries = [
+            (INodeNo::ROOT, FileType::Directory, "."),
+            (INodeNo::ROOT, FileType::Directory, ".."),
+            (FILE, FileType::RegularFile, self.name.as_str()),
+        ];
+        for (i, (number, kind, name)) in entries.into_iter().enumerate().skip(offset as usize) {
+            if reply.add(number, i as u64 + 1, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let len = self.within(offset, u64::from(size)) as u32;
+        if len == 0 {
+            return reply.data(&[]);
+        }
+        let caller = Caller::new(move |answer| match answer {
+            Ok(Some(bytes)) => reply.data(&bytes),
+            Ok(None) => reply.error(Errno::EIO),
+            Err(error) => reply.error(errno(&error)),
+        });
+        self.export.submit(Operation::Read { offset, len }, caller);
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let len = self.within(offset, data.len() as u64) as u32;
+        if len == 0 {
+            return reply.error(Errno::ENOSPC);
+        }
+        let data = IoBuffer::copy_of(&data[..len as usize]).into();
+        let caller = Caller::new(move |answer| match answer {
+            Ok(_) => reply.written(len),
+            Err(error) => reply.error(errno(&error)),
+        });
+        self.export.submit(Operation::Write { offset, data, durable: false }, caller);
+    }
+
+    /// Told at every close; durability is `fsync`'s.
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.export.submit(Operation::Flush, told(reply));
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let len = self.within(offset, length);
+        match mode & !KEEP_SIZE {
+            ZERO_RANGE if len == length && len > 0 => {
+                let zero =
+                    Operation::Zero { offset, len, may_trim: false, only_if_fast: false, durable: false };
+                self.export.submit(zero, told(reply));
+            }
+            // All of the file has its space.
+            0 if len == length => reply.ok(),
+            _ => reply.error(Errno::EOPNOTSUPP),
+        }
+    }
+}
+
+fn told(reply: ReplyEmpty) -> Caller {
+    Caller::new(move |answer| match answer {
+        Ok(_) => reply.ok(),
+        Err(error) => reply.error(errno(&error)),
+    })
+}
+
+fn errno(error: &IoError) -> Errno {
+    match error.kind() {
+        ErrorKind::Invalid => Errno::EINVAL,
+        ErrorKind::NoSpace => Errno::ENOSPC,
+        ErrorKind::Unsupported => Errno::EOPNOTSUPP,
+        _ => Errno::EIO,
+    }
+}

@@ -1,0 +1,174 @@
+//! The ordered way of destaging: without the flash, the disk is as it was at some flush, or between two of them.
+//!
+//! What a commit brought is an *epoch*. Epochs go to the disk one after the other, each flushed, and committed as clean,
+//! before the next begins. While one is on its way, the disk is as a plain disk may be after a power cut between two flushes:
+//! everything of the earlier one, and some of what was written since. So a block that is written again before its epoch
+//! went down keeps both versions on flash.
+//!
+//! The idea is that of Ceph's write-back cache of RBD images ("rwl", "ssd"), and of journaling file systems. It costs what
+//! merging over flushes would have saved, pages for the older versions, and a flush of flash and of disk for each epoch.
+//! Writes never go around the cache, and trims are not passed down: the disk may still need what they discard.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::error::Result;
+use super::record::{Held, Record, Sectors};
+use super::state::Copy;
+use super::work::Work;
+use super::{Health, Shared};
+
+/// What a page holds of a block, and holds until it is on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Version {
+    pub(super) block: u64,
+    pub(super) page: u32,
+    pub(super) crc: u32,
+    pub(super) partial: Option<Sectors>,
+}
+
+/// The epochs that are not on the disk.
+#[derive(Default)]
+pub(super) struct Order {
+    epochs: BTreeMap<u64, Vec<Version>>,
+    epoch_of: HashMap<u32, u64>,
+}
+
+impl Version {
+    pub(super) fn record(&self, epoch: u64) -> Record {
+        let &Self { block, page, crc, partial } = self;
+        Record { page, held: Some(Held { block, dirty: true, partial, crc, fresh: false, epoch }) }
+    }
+}
+
+impl Order {
+    /// Whether the page holds something that is to go to the disk in its turn.
+    pub(super) fn has(&self, page: u32) -> bool {
+        self.epoch_of.contains_key(&page)
+    }
+
+    /// The epoch that brought the page; 0 if that is over, or not yet.
+    pub(super) fn epoch_of(&self, page: u32) -> u64 {
+        self.epoch_of.get(&page).copied().unwrap_or(0)
+    }
+
+    /// What a commit brings is an epoch.
+    pub(super) fn enter(&mut self, commit: u64, records: impl Iterator<Item = Record>) {
+        for Record { page, held } in records {
+            if let Some(held) = held.filter(|held| held.dirty && held.fresh) {
+                self.restore(
+                    commit,
+                    Version { block: held.block, page, crc: held.crc, partial: held.partial },
+                );
+            }
+        }
+    }
+
+    /// What was found on flash.
+    pub(super) fn restore(&mut self, epoch: u64, version: Version) {
+        self.epoch_of.insert(version.page, epoch);
+        self.epochs.entry(epoch).or_default().push(version);
+    }
+
+    /// All of them, by epoch.
+    pub(super) fn versions(&self) -> impl Iterator<Item = (u64, &Version)> {
+        self.epochs.iter().flat_map(|(&epoch, versions)| versions.iter().map(move |version| (epoch, version)))
+    }
+
+    /// Pages that wait.
+    pub(super) fn len(&self) -> usize {
+        self.epoch_of.len()
+    }
+
+    fn oldest(&self) -> Option<(u64, Vec<Version>)> {
+        self.epochs.first_key_value().map(|(&epoch, versions)| (epoch, versions.clone()))
+    }
+
+    fn end(&mut self, epoch: u64) {
+        for version in self.epochs.remove(&epoch).unwrap_or_default() {
+            self.epoch_of.remove(&version.page);
+        }
+    }
+}
+
+impl Shared {
+    /// Brings the oldest epoch to the disk. Blocks written; 0 if there is none.
+    pub(super) async fn destage_oldest(self: &Arc<Self>) -> Result<usize> {
+        let work = Work::new(self, Some(self.destager.lock(0..1).await));
+        let oldest = {
+            let mut state = self.state.lock();
+            let confirmed = state.journal.confirmed_commit;
+            let oldest =
+                state.order.as_ref().and_then(Order::oldest).filter(|(epoch, _)| *epoch <= confirmed);
+            let Some((epoch, mut versions)) = oldest else { return Ok(0) };
+            versions.sort_by_key(|version| version.block);
+            for version in &versions {
+                work.read_page(&mut state, version.page);
+            }
+            (epoch, versions)
+        };
+        let (epoch, versions) = oldest;
+        let keeps_checksums = self.superblock.lock().checksums;
+        let crc = |version: &Version| keeps_checksums.then_some(version.crc);
+        let blocks: Vec<(u64, Copy)> = versions
+            .iter()
+            .map(|version| {
+                (version.block, Copy { page: version.page, crc: crc(version), partial: version.partial })
+            })
+            .collect();
+        for piece in blocks.chunks(super::piece::PIECE_BLOCKS as usize) {
+            self.write_copies(&work, piece).await?;
+        }
+        self.flush_disk().await?;
+        let change = self.end_epoch(epoch, &versions);
+        // The next epoch must not begin before it is certain that this one is over: after a crash it would be written
+        // again, over the newer ones.
+        self.commit(change).await?;
+        self.changed.notify(usize::MAX);
+        Ok(versions.len())
+    }
+
+    fn end_epoch(&self, epoch: u64, versions: &[Version]) -> u64 {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        if let Some(order) = &mut state.order {
+            order.end(epoch);
+        }
+        for version in versions {
+            let slot = state.sets.find(version.block);
+            let current = slot.filter(|&slot| state.copy(slot).is_some_and(|copy| copy.page == version.page));
+            match current {
+                Some(slot) => {
+                    state.sets.mark_clean(slot);
+                    state.tell_clean(slot);
+                }
+                None => state.leave(version.page, version.block),
+            }
+        }
+        state.sets.counters_mut().cleanings += versions.len() as u64;
+        state.changes.number()
+    }
+
+    /// Room for a write that order forbids to go around the cache.
+    pub(super) async fn make_room_in_order(self: &Arc<Self>) -> Result<()> {
+        let change = self.state.lock().changes.number();
+        self.commit(change).await?;
+        if self.destage_oldest().await? == 0 {
+            // What is in the way is in use, and soon will not be.
+            device::timer::sleep(&*self.timer, 100_000).await;
+        }
+        Ok(())
+    }
+
+    /// Destages while more waits than the dirty threshold allows, or everything is to be cleaned.
+    pub(super) async fn destage_as_needed(self: &Arc<Self>) -> Result<usize> {
+        let wanted = {
+            let state = self.state.lock();
+            let percent = usize::from(state.sets.tuning().dirty_percent.min(90));
+            let most = self.layout.slots() as usize * percent / 100;
+            let waiting = state.order.as_ref().map_or(0, Order::len);
+            state.health != Health::Closed && waiting > most
+        };
+        if wanted { self.destage_oldest().await } else { Ok(0) }
+    }
+}

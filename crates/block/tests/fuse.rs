@@ -1,0 +1,88 @@
+//! The one file of the FUSE front, as the kernel shows it.
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::print_stdout, reason = "tests say what they skip")]
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::sync::Arc;
+
+use device::{Device, MemoryDevice};
+use flashwright_block::export::{ByteExport, DeviceExport};
+use flashwright_block::fuse::Mounted;
+
+const SIZE_BYTES: u64 = 16 << 20;
+
+/// The file system, its directory, and the device below; nothing where there is no FUSE for us.
+fn mount() -> Option<(Mounted, tempfile::TempDir, Arc<dyn Device>)> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::with_block_bytes(SIZE_BYTES, 4096));
+    let export = ByteExport::new(Arc::new(DeviceExport::new(Arc::clone(&device))));
+    let directory = tempfile::tempdir().unwrap();
+    match Mounted::at(directory.path(), "disk", Arc::new(export)) {
+        Ok(mounted) => Some((mounted, directory, device)),
+        Err(error) => {
+            println!("SKIPPED: no FUSE here: {error}");
+            None
+        }
+    }
+}
+
+fn open(directory: &tempfile::TempDir) -> File {
+    OpenOptions::new().read(true).write(true).open(directory.path().join("disk")).unwrap()
+}
+
+#[test]
+fn the_file_has_the_devices_bytes() {
+    let Some((mounted, directory, device)) = mount() else { return };
+    let names: Vec<_> =
+        std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["disk"]);
+    let file = open(&directory);
+    assert_eq!(file.metadata().unwrap().len(), SIZE_BYTES);
+    let bytes: Vec<u8> = (0..300_000u32).map(|i| (i / 7) as u8).collect();
+    file.write_all_at(&bytes, 12_345).unwrap();
+    file.sync_all().unwrap();
+    assert!(device.counters().flushes > 0, "fsync is a flush");
+    let mut back = vec![0; bytes.len()];
+    open(&directory).read_exact_at(&mut back, 12_345).unwrap();
+    assert!(back == bytes);
+    assert_eq!(file.read_at(&mut back, SIZE_BYTES - 10).unwrap(), 10, "up to the end");
+    assert_eq!(file.write_at(&[1], SIZE_BYTES).unwrap_err().kind(), ErrorKind::StorageFull);
+    assert_eq!(file.set_len(5).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    drop(file);
+    mounted.unmount().unwrap();
+    assert!(!directory.path().join("disk").exists());
+}
+
+/// What a shell says to `script`, or nothing if a program is missing or not permitted.
+fn shell(script: &str) -> Option<String> {
+    let output = Command::new("sh").args(["-ec", script]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        println!("SKIPPED: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+        return None;
+    }
+    Some(told)
+}
+
+#[test]
+fn a_file_system_lives_on_a_loop_device_on_it() {
+    let Some((mounted, directory, _device)) = mount() else { return };
+    let disk = directory.path().join("disk").display().to_string();
+    let Some(found) = shell(&format!("losetup --find --show --direct-io=on {disk}")) else { return };
+    let device = found.trim();
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path().display();
+    let checked = shell(&format!(
+        "trap 'umount {place} 2>/dev/null || true' EXIT
+         mkfs.ext4 -q -F -E nodiscard {device}; mount {device} {place}
+         head -c 1000000 /dev/urandom > {place}/a; cp {place}/a {place}/b; umount {place}; mount {device} {place}
+         cmp {place}/a {place}/b; umount {place}; e2fsck -fn {device}"
+    ));
+    assert!(shell(&format!("losetup -d {device}")).is_some(), "{device} is let go of");
+    if let Some(told) = checked {
+        assert!(told.contains("files"), "{told}");
+    }
+    mounted.unmount().unwrap();
+}

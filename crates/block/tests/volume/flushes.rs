@@ -1,0 +1,81 @@
+//! How many flushes of flash the promise costs. Counted, not timed.
+
+use device::IoBuffer;
+use flashwright_block::volume::Volume;
+
+use crate::world::{Shape, World, config};
+
+/// Flushes of flash, and flushes that clients had acknowledged.
+fn count(clients: u64, flush_ns: u64) -> (u64, u64) {
+    let world = World::new(clients, Shape { flush_ns, ..Shape::default() });
+    let volume = world.volume(&config());
+    let before = world.flash.counters().flushes;
+    for client in 0..clients {
+        let volume = volume.clone();
+        world.simulation.spawn(async move {
+            for round in 0..40 {
+                let data = IoBuffer::copy_of(&[client as u8; 4096]);
+                let offset = (client * 64 + round % 16) * 4096;
+                // FUA and FLUSH in turn.
+                volume.write(offset, data.into(), round % 2 == 0).await.unwrap();
+                if round % 2 == 1 {
+                    volume.flush().await.unwrap();
+                }
+            }
+        });
+    }
+    world.simulation.run_until_idle();
+    (world.flash.counters().flushes - before, volume.stats().io.client_flushes)
+}
+
+#[test]
+fn one_flush_of_flash_a_client_flush_at_most_and_shared_by_all_who_wait() {
+    for flush_ns in [500_000, 3_000_000] {
+        assert_eq!(count(1, flush_ns), (40, 40));
+        for clients in [2, 8, 32] {
+            let (flash, acknowledged) = count(clients, flush_ns);
+            assert_eq!(acknowledged, 40 * clients);
+            // While one flush is under way the others gather for the next.
+            assert!(
+                flash * clients <= 4 * acknowledged,
+                "{clients} clients: {flash} flushes for {acknowledged}"
+            );
+            assert!(flash <= acknowledged);
+        }
+    }
+}
+
+#[test]
+fn writes_alone_and_flushes_with_nothing_to_say_cost_none() {
+    let world = World::new(3, Shape::default());
+    let volume = world.volume(&config());
+    let before = world.flash.counters().flushes;
+    let work = |volume: Volume| async move {
+        for block in 0..100 {
+            volume.write(block * 4096, IoBuffer::zeroed(4096).into(), false).await.unwrap();
+        }
+    };
+    world.run(work(volume.clone()));
+    assert_eq!(world.flash.counters().flushes, before);
+    let flush = |volume: Volume| async move { volume.flush().await.unwrap() };
+    world.run(flush(volume.clone()));
+    world.run(flush(volume));
+    assert_eq!(world.flash.counters().flushes, before + 1);
+}
+
+/// Pages come back with commits; a client that never flushes must not make one for each of his writes.
+#[test]
+fn a_client_that_never_flushes_costs_a_flush_for_many_writes() {
+    let world = World::new(4, Shape::default());
+    let volume = world.volume(&config());
+    let before = world.flash.counters().flushes;
+    let work = |volume: Volume| async move {
+        for write in 0..4000_u64 {
+            let offset = write * 7919 % 500 * 4096;
+            volume.write(offset, IoBuffer::zeroed(4096).into(), false).await.unwrap();
+        }
+    };
+    world.run(work(volume));
+    let flushes = world.flash.counters().flushes - before;
+    assert!(flushes * 32 <= 4000, "{flushes} flushes for 4000 writes");
+}

@@ -1,0 +1,8 @@
+//! The volume in virtual time: against a plain twin, by the flushes it needs, and by what it refuses.
+
+#![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
+
+mod flushes;
+mod refusals;
+mod twin;
+mod world;

@@ -1,0 +1,268 @@
+//! What is not opened, and by what name; what a check says; what a damaged copy costs.
+
+use std::sync::Arc;
+
+use device::timer::SystemTimer;
+use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use flashwright_block::sets::{Mode, Tuning};
+use flashwright_block::volume::{Check, Volume, VolumeConfig, VolumeErrorKind};
+
+use crate::world::config;
+
+struct Pair {
+    flash: Arc<MemoryDevice>,
+    disk: Arc<MemoryDevice>,
+}
+
+const DISK_BYTES: u64 = 4 << 20;
+
+impl Pair {
+    /// Made, with clean and dirty blocks, and closed.
+    fn used(config: &VolumeConfig) -> Self {
+        let flash = Arc::new(MemoryDevice::new(3 << 20));
+        let pair = Self { flash, disk: Arc::new(MemoryDevice::new(DISK_BYTES)) };
+        let (flash, disk): (Arc<dyn Device>, Arc<dyn Device>) = (pair.flash.clone(), pair.disk.clone());
+        pollster::block_on(async {
+            Volume::create(&flash, &disk, config, 77).await.unwrap();
+            let volume = pair.open().await.unwrap();
+            for block in 0..60_u64 {
+                write(&volume, block * 5 * 4096, block as u8 + 1).await;
+            }
+            volume.clean().await.unwrap();
+            for block in 0..20_u64 {
+                write(&volume, block * 7 * 4096, block as u8 + 100).await;
+            }
+            volume.close().await.unwrap();
+        });
+        pair
+    }
+
+    fn copy(&self) -> Self {
+        Self { flash: Arc::new(self.flash.duplicate()), disk: Arc::new(self.disk.duplicate()) }
+    }
+
+    async fn open(&self) -> Result<Volume, flashwright_block::volume::VolumeError> {
+        let timer = Arc::new(SystemTimer::default());
+        Volume::open(self.flash.clone(), self.disk.clone(), timer).await.map(|(volume, _)| volume)
+    }
+
+    fn refusal(&self) -> VolumeErrorKind {
+        let opened = pollster::block_on(self.open());
+        opened.err().expect("it is not opened").kind()
+    }
+
+    fn check(&self, full: bool) -> Check {
+        let timer = Arc::new(SystemTimer::default());
+        let check = Volume::check(self.flash.clone(), self.disk.clone(), timer, full);
+        pollster::block_on(check).unwrap()
+    }
+}
+
+async fn write(volume: &Volume, offset: u64, byte: u8) {
+    volume.write(offset, IoBuffer::copy_of(&[byte; 4096]).into(), false).await.unwrap();
+}
+
+fn poke(device: &dyn Device, offset: u64, change: impl Fn(&mut [u8])) {
+    let read = Request::Read { offset, buffer: IoBuffer::zeroed(4096) };
+    let mut bytes = device.execute(read).unwrap().unwrap();
+    change(&mut bytes);
+    let data = bytes.into();
+    device.execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
+}
+
+#[test]
+fn a_flash_without_a_volume_is_refused() {
+    let pair =
+        Pair { flash: Arc::new(MemoryDevice::new(1 << 20)), disk: Arc::new(MemoryDevice::new(1 << 20)) };
+    assert_eq!(pair.refusal(), VolumeErrorKind::Foreign);
+}
+
+#[test]
+fn a_disk_of_another_size_is_refused() {
+    let mut pair = Pair::used(&config());
+    pair.disk = Arc::new(MemoryDevice::new(DISK_BYTES * 2));
+    assert_eq!(pair.refusal(), VolumeErrorKind::WrongDisk);
+}
+
+#[test]
+fn a_disk_written_without_its_cache_is_refused_and_named() {
+    let pair = Pair::used(&config());
+    for offset in [0, 1024 / 512 * 512, DISK_BYTES - 4096] {
+        let other = pair.copy();
+        poke(&*other.disk, offset, |bytes| bytes[600] ^= 1);
+        assert_eq!(other.refusal(), VolumeErrorKind::WrongDisk, "at {offset}");
+    }
+    // In the middle only clean blocks tell.
+    let other = pair.copy();
+    poke(&*other.disk, 5 * 31 * 4096, |bytes| bytes[0] ^= 1);
+    assert_eq!(other.refusal(), VolumeErrorKind::WrongDisk);
+}
+
+#[test]
+fn after_a_crash_clean_blocks_still_tell_whether_the_disk_is_the_same() {
+    let pair = Pair::used(&config());
+    pollster::block_on(async { drop(pair.open().await.unwrap()) });
+    pollster::block_on(async { drop(pair.open().await.unwrap()) });
+    poke(&*pair.disk, 5 * 31 * 4096, |bytes| bytes[0] ^= 1);
+    assert_eq!(pair.refusal(), VolumeErrorKind::WrongDisk);
+}
+
+#[test]
+fn a_check_of_a_sound_volume_finds_nothing_and_changes_nothing() {
+    for checksums in [false, true] {
+        let pair = Pair::used(&VolumeConfig { checksums, ..config() });
+        let (writes, disk_writes) = (pair.flash.counters().writes, pair.disk.counters().writes);
+        let check = pair.check(true);
+        assert_eq!((check.is_sound(), &check.problems), (true, &Vec::new()));
+        assert_eq!((check.found.blocks, check.found.dirty_blocks), (76, 20));
+        assert_eq!((check.blocks_read, check.blocks_compared), (76, 56));
+        assert_eq!(pair.check(false).blocks_read, 0);
+        assert_eq!((pair.flash.counters().writes, pair.disk.counters().writes), (writes, disk_writes));
+    }
+}
+
+#[test]
+fn a_full_check_finds_every_damaged_page_and_every_clean_block_that_differs() {
+    let pair = Pair::used(&VolumeConfig { checksums: true, ..config() });
+    let layout = pollster::block_on(pair.open()).unwrap().superblock().layout;
+    let mut found = 0;
+    for page in 0..120 {
+        let other = pair.copy();
+        poke(&*other.flash, layout.page_offset(page), |bytes| bytes[77] ^= 4);
+        found += other.check(true).problem_count;
+    }
+    assert_eq!(found, 76, "one for each page that holds a block");
+}
+
+/// One copy of the superblock is enough, whichever; damage to both is told for what it is.
+#[test]
+fn every_byte_of_a_superblock_may_be_flipped_in_one_copy() {
+    let pair = Pair::used(&config());
+    for byte in (0..512).step_by(3) {
+        for (copy, other) in [(0, 64 << 10), (64 << 10, 0)] {
+            let damaged = pair.copy();
+            poke(&*damaged.flash, copy, |bytes| bytes[byte] ^= 0x10);
+            assert_eq!(damaged.check(false).problem_count, 1, "byte {byte}");
+            let volume = pollster::block_on(damaged.open()).unwrap();
+            assert_eq!(volume.stats().dirty_blocks, 20);
+            poke(&*damaged.flash, other, |bytes| bytes[byte] ^= 0x10);
+            poke(&*damaged.flash, copy, |bytes| bytes[byte] ^= 0x10);
+        }
+        let damaged = pair.copy();
+        for copy in [0, 64 << 10] {
+            poke(&*damaged.flash, copy, |bytes| bytes[byte] ^= 0x10);
+        }
+        let expected = if byte < 8 { VolumeErrorKind::Foreign } else { VolumeErrorKind::Damaged };
+        assert_eq!(damaged.refusal(), expected, "byte {byte}");
+    }
+}
+
+/// A flipped bit in the table is refused. In the journal it ends it: what came before counts, and nothing is made up.
+#[test]
+fn flipped_bytes_of_table_and_journal_are_never_believed() {
+    let pair = Pair::used(&config());
+    let superblock = pollster::block_on(Volume::identify(&(pair.flash.clone() as Arc<dyn Device>))).unwrap();
+    let table = superblock.layout.table_offset(superblock.checkpoint.table);
+    for byte in (0..4096).step_by(7) {
+        let damaged = pair.copy();
+        poke(&*damaged.flash, table, |bytes| bytes[byte] ^= 0x10);
+        assert_eq!(damaged.refusal(), VolumeErrorKind::Damaged, "byte {byte}");
+    }
+    pollster::block_on(async {
+        let volume = pair.open().await.unwrap();
+        for commit in 0..3_u8 {
+            write(&volume, 3 * 4096, commit + 1).await;
+            volume.flush().await.unwrap();
+        }
+    });
+    let place = superblock.checkpoint.journal_sequence + 2;
+    let journal = superblock.layout.journal_offset() + place * 4096;
+    for byte in (0..4096).step_by(7) {
+        let damaged = pair.copy();
+        poke(&*damaged.flash, journal, |bytes| bytes[byte] ^= 0x10);
+        let volume = pollster::block_on(damaged.open()).unwrap();
+        let bytes = pollster::block_on(volume.read(3 * 4096, 4096)).unwrap();
+        assert!(bytes.iter().all(|&byte| byte == 1), "byte {byte}: {:?}", &bytes[..4]);
+    }
+}
+
+#[test]
+fn a_bad_page_of_a_clean_block_is_healed_from_the_disk_and_of_a_dirty_one_told() {
+    let pair = Pair::used(&VolumeConfig { checksums: true, ..config() });
+    let layout = pollster::block_on(pair.open()).unwrap().superblock().layout;
+    for page in 0..layout.pages() {
+        poke(&*pair.flash, layout.page_offset(page), |bytes| bytes[5] ^= 1);
+    }
+    // Opening compares samples with the disk: a flash that rots is not told from a disk that changed.
+    assert_eq!(pair.refusal(), VolumeErrorKind::WrongDisk);
+    let pair = Pair::used(&VolumeConfig { checksums: true, ..config() });
+    pollster::block_on(async {
+        let volume = pair.open().await.unwrap();
+        for page in 0..layout.pages() {
+            poke(&*pair.flash, layout.page_offset(page), |bytes| bytes[5] ^= 1);
+        }
+        let clean = volume.read(5 * 4096, 4096).await.unwrap();
+        assert!(clean.iter().all(|&byte| byte == 2));
+        let dirty = volume.read(7 * 4096, 4096).await.unwrap_err();
+        assert_eq!(dirty.kind(), VolumeErrorKind::Flash);
+        assert_eq!(volume.stats().dirty_blocks, 20, "it is not forgotten");
+        write(&volume, 7 * 4096, 9).await;
+        assert!(
+            volume.read(7 * 4096, 4096).await.unwrap().iter().all(|&byte| byte == 9),
+            "a write makes it good"
+        );
+    });
+}
+
+#[test]
+fn requests_outside_of_the_disk_or_of_sectors_are_refused() {
+    let pair = Pair::used(&config());
+    pollster::block_on(async {
+        let volume = pair.open().await.unwrap();
+        for (offset, len) in
+            [(DISK_BYTES, 512), (DISK_BYTES - 512, 1024), (1, 512), (0, 100), (u64::MAX - 511, 512)]
+        {
+            let error = volume.read(offset, len).await.unwrap_err();
+            assert_eq!(error.kind(), VolumeErrorKind::Invalid);
+            let data = IoBuffer::zeroed(len).into();
+            assert_eq!(volume.write(offset, data, false).await.unwrap_err().kind(), VolumeErrorKind::Invalid);
+            assert_eq!(volume.trim(offset, len as u64).await.unwrap_err().kind(), VolumeErrorKind::Invalid);
+        }
+        volume.close().await.unwrap();
+        assert_eq!(volume.read(0, 512).await.unwrap_err().kind(), VolumeErrorKind::Closed);
+        assert_eq!(volume.flush().await.unwrap_err().kind(), VolumeErrorKind::Closed);
+    });
+}
+
+#[test]
+fn the_mode_may_change_while_it_runs_and_is_remembered() {
+    let pair = Pair::used(&config());
+    pollster::block_on(async {
+        let volume = pair.open().await.unwrap();
+        let tuning = Tuning { mode: Mode::WriteThrough, ..volume.superblock().tuning };
+        volume.set_tuning(tuning).await.unwrap();
+        write(&volume, 7 * 4096, 200).await;
+        volume.flush().await.unwrap();
+        assert_eq!(volume.stats().dirty_blocks, 19, "what was dirty and written through is not any more");
+        volume.clean().await.unwrap();
+        drop(volume);
+        let volume = pair.open().await.unwrap();
+        assert_eq!(volume.superblock().tuning.mode, Mode::WriteThrough);
+        assert_eq!(volume.stats().held_blocks, 0, "after a crash what is clean is not believed in this mode");
+        assert!(volume.read(7 * 4096, 4096).await.unwrap().iter().all(|&byte| byte == 200));
+    });
+}
+
+#[test]
+fn memory_is_at_most_twenty_bytes_a_block() {
+    let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(8 << 30));
+    let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 30));
+    pollster::block_on(async {
+        Volume::create(&flash, &disk, &VolumeConfig::default(), 1).await.unwrap();
+        let (volume, _) = Volume::open(flash, disk, Arc::new(SystemTimer::default())).await.unwrap();
+        let stats = volume.stats();
+        let per_block = stats.memory_bytes as f64 / stats.capacity_blocks as f64;
+        assert!(per_block <= 20.0, "{per_block} bytes a block");
+        println!("{per_block:.2} bytes a block of {} blocks", stats.capacity_blocks);
+    });
+}

@@ -1,0 +1,73 @@
+//! Devices in virtual time, and a volume on them.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use device::sim::LatencyModel;
+use device::wrap::{Mechanics, SpindleDevice};
+use device::{Device, MemoryDevice, SimulatedDevice, Simulation};
+use flashwright_block::sets::Placement;
+use flashwright_block::volume::{Volume, VolumeConfig};
+
+pub struct World {
+    pub simulation: Simulation,
+    pub flash: Arc<dyn Device>,
+    pub disk: Arc<SpindleDevice>,
+}
+
+/// What the devices are like.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub flash_bytes: u64,
+    pub flash_block: u32,
+    pub flush_ns: u64,
+    pub disk_bytes: u64,
+    pub disk_block: u32,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            flash_bytes: 4 << 20,
+            flash_block: 512,
+            flush_ns: 200_000,
+            disk_bytes: 8 << 20,
+            disk_block: 512,
+        }
+    }
+}
+
+impl World {
+    pub fn new(seed: u64, shape: Shape) -> Self {
+        let simulation = Simulation::new(seed);
+        let memory = Arc::new(MemoryDevice::with_block_bytes(shape.flash_bytes, shape.flash_block));
+        let latency = LatencyModel { flush_ns: shape.flush_ns, ..LatencyModel::default() };
+        let flash = Arc::new(SimulatedDevice::new(simulation.world(), memory, latency));
+        let memory = Arc::new(MemoryDevice::with_block_bytes(shape.disk_bytes, shape.disk_block));
+        let disk = SpindleDevice::new(memory, Arc::new(simulation.world()), Mechanics::default());
+        Self { simulation, flash, disk: Arc::new(disk) }
+    }
+
+    pub fn run<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> T {
+        self.simulation.block_on(future)
+    }
+
+    /// A volume made and opened.
+    pub fn volume(&self, config: &VolumeConfig) -> Volume {
+        let (flash, disk): (_, Arc<dyn Device>) = (Arc::clone(&self.flash), self.disk.clone());
+        let config = config.clone();
+        self.run(async move { Volume::create(&flash, &disk, &config, 5).await }).unwrap();
+        self.open()
+    }
+
+    pub fn open(&self) -> Volume {
+        let timer = Arc::new(self.simulation.world());
+        self.run(Volume::open(Arc::clone(&self.flash), self.disk.clone(), timer)).unwrap().0
+    }
+}
+
+/// Small sets, so that they fill.
+pub fn config() -> VolumeConfig {
+    let placement = Placement::Permuted { run_bytes: 64 << 10 };
+    VolumeConfig { ways: 16, placement, journal_bytes: Some(1 << 20), ..VolumeConfig::default() }
+}

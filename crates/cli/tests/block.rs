@@ -1,0 +1,229 @@
+//! `flashwright block` from outside: made, served, asked, changed, cleaned, killed, checked, destroyed.
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// Two files in a directory of their own, and the commands on them.
+struct Place {
+    directory: tempfile::TempDir,
+    flags: Vec<String>,
+}
+
+impl Place {
+    /// A cache of 8 MiB for a disk of 32 MiB.
+    fn new() -> Self {
+        // Where direct I/O is refused, the tests are as good through the page cache.
+        let directory = tempfile::tempdir().unwrap();
+        let mut place = Self { directory, flags: Vec::new() };
+        let sizes = ["--flash-size", "8MiB", "--disk-size", "32MiB", "--associativity", "64", "--yes"];
+        let made = place.run("create", &sizes, true);
+        if !made.status.success() && told(&made).contains("--buffered") {
+            place.flags.push("--buffered".into());
+            assert!(place.run("create", &sizes, true).status.success());
+        } else {
+            assert!(made.status.success(), "{}", told(&made));
+        }
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, command: &str, with_devices: bool) -> Command {
+        let mut words = Command::new(env!("CARGO_BIN_EXE_flashwright"));
+        words.args(["block", command]);
+        if with_devices {
+            words
+                .arg("--flash")
+                .arg(self.path("flash"))
+                .arg("--disk")
+                .arg(self.path("disk"))
+                .args(&self.flags);
+        }
+        words
+    }
+
+    fn run(&self, command: &str, more: &[&str], with_devices: bool) -> Output {
+        self.command(command, with_devices).args(more).output().unwrap()
+    }
+
+    /// Asks the server.
+    fn ask(&self, command: &str, more: &[&str]) -> Output {
+        self.command(command, false).arg("--socket").arg(self.path("s")).args(more).output().unwrap()
+    }
+
+    fn status(&self) -> Value {
+        let output = self.ask("status", &["--json", "-", "--quiet"]);
+        assert!(output.status.success(), "{}", told(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn serve(&self) -> Server {
+        let mut command = self.command("serve", true);
+        let mut child = command.arg("--socket").arg(self.path("s")).stdout(Stdio::piped()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+        assert!(ready.starts_with("ready nbd+unix:///?socket="), "{ready:?}");
+        Server { child, ready }
+    }
+}
+
+struct Server {
+    child: Child,
+    ready: String,
+}
+
+impl Server {
+    fn stop(mut self) {
+        let stopped = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        assert!(stopped.success() && self.child.wait().unwrap().success());
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// A client of simple replies: enough to write, read and flush.
+struct Client(UnixStream);
+
+impl Client {
+    fn connect(socket: &Path) -> Self {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.read_exact(&mut [0; 18]).unwrap();
+        stream.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+        stream.read_exact(&mut [0; 10]).unwrap();
+        Self(stream)
+    }
+
+    fn call(&mut self, command: u16, offset: u64, len: u32, payload: &[u8]) -> Vec<u8> {
+        let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
+        request.extend([0, 0]);
+        request.extend(command.to_be_bytes());
+        request.extend([0; 8]);
+        request.extend(offset.to_be_bytes());
+        request.extend(len.to_be_bytes());
+        request.extend(payload);
+        self.0.write_all(&request).unwrap();
+        let mut head = [0; 16];
+        self.0.read_exact(&mut head).unwrap();
+        assert_eq!(head[4..8], [0; 4], "no error");
+        let mut data = vec![0; if command == 0 { len as usize } else { 0 }];
+        self.0.read_exact(&mut data).unwrap();
+        data
+    }
+}
+
+#[test]
+fn what_was_flushed_outlives_a_killed_server_and_reaches_the_disk() {
+    let place = Place::new();
+    let data: Vec<u8> = (0..1_000_000u32).map(|i| (i / 999) as u8).collect();
+    let server = place.serve();
+    let mut client = Client::connect(&place.path("s"));
+    client.call(1, 1234, data.len() as u32, &data);
+    client.call(3, 0, 0, &[]);
+    server.kill();
+    let server = place.serve();
+    assert!(server.ready.contains("recovered: 245 blocks, 245 dirty"), "{}", server.ready);
+    let mut client = Client::connect(&place.path("s"));
+    assert!(client.call(0, 1234, data.len() as u32, &[]) == data);
+    let status = place.status();
+    assert_eq!((status["command"].as_str(), status["world"].as_str()), (Some("block status"), Some("real")));
+    assert_eq!(status["state"]["dirty_blocks"], 245);
+    assert_eq!(status["connections"]["open"], 1);
+    let refused = place.run("destroy", &["--yes"], true);
+    assert_eq!(refused.status.code(), Some(2), "the server has it");
+    let flushed = place.ask("flush", &[]);
+    assert!(told(&flushed).starts_with("245 dirty blocks went to the disk"), "{}", told(&flushed));
+    server.stop();
+    let disk = std::fs::read(place.path("disk")).unwrap();
+    assert!(disk[1234..1234 + data.len()] == data);
+    assert!(!place.path("s").exists() && !place.path("s.control").exists());
+}
+
+#[test]
+fn settings_change_while_served_and_stay() {
+    let place = Place::new();
+    let server = place.serve();
+    let set = place.ask("set", &["policy=lru", "dirty_thresh_pct=33"]);
+    assert!(set.status.success(), "{}", told(&set));
+    assert!(told(&set).contains("dirty_percent=33"), "{}", told(&set));
+    let wrong = place.ask("set", &["dirty_procent=5"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert_eq!(
+        told(&wrong),
+        "error: dirty_procent: there is no such setting; the nearest is dirty_percent\n"
+    );
+    assert_eq!(place.status()["tuning"]["policy"], "lru");
+    let prometheus = told(&place.ask("status", &["--prometheus"]));
+    assert!(prometheus.contains("# TYPE flashwright_block_reads_total counter\n"), "{prometheus}");
+    assert!(
+        prometheus.lines().any(|line| line.starts_with("flashwright_block_healthy{") && line.ends_with(" 1"))
+    );
+    server.stop();
+    let set = place.run("set", &["idle_seconds=7"], true);
+    assert!(told(&set).contains("policy=lru\n") && told(&set).contains("idle_seconds=7\n"), "{}", told(&set));
+    let nobody = place.ask("status", &[]);
+    assert_eq!(nobody.status.code(), Some(2));
+    assert!(told(&nobody).contains("no server listens at"), "{}", told(&nobody));
+}
+
+#[test]
+fn a_cache_is_not_lost_by_mistake() {
+    let place = Place::new();
+    let again = place.run("create", &["--yes"], true);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(told(&again).contains("is the cache") && told(&again).contains("--force"), "{}", told(&again));
+    let server = place.serve();
+    let busy = place.run("check", &[], true);
+    assert!(told(&busy).contains("is in use: process"), "{}", told(&busy));
+    Client::connect(&place.path("s")).call(1, 0, 4096, &[1; 4096]);
+    server.stop();
+    let unasked = place.run("destroy", &[], true);
+    assert!(told(&unasked).contains("1 blocks are newer here than on the disk"), "{}", told(&unasked));
+    let checked = place.run("check", &["--full"], true);
+    assert_eq!(checked.status.code(), Some(0), "{}", told(&checked));
+    let flushed = place.run("flush", &[], true);
+    assert!(flushed.status.success(), "{}", told(&flushed));
+    let unasked = place.run("destroy", &[], true);
+    assert!(told(&unasked).contains("--yes"), "{}", told(&unasked));
+    assert!(place.run("destroy", &["--yes"], true).status.success());
+    let gone = place.run("check", &[], true);
+    assert_eq!(gone.status.code(), Some(2));
+    assert!(told(&gone).contains("no volume"), "{}", told(&gone));
+}
+
+#[test]
+fn wrong_calls_say_what_is_wrong() {
+    let place = Place::new();
+    for (command, more, words) in [
+        (
+            "create",
+            &["--mode", "write-bakc"][..],
+            "--mode: there is no mode \"write-bakc\"; the nearest is write-back",
+        ),
+        ("create", &["--policy", "mru"], "--policy: there is no policy"),
+        ("create", &["--block-size", "3000", "--force", "--yes"], "3000"),
+        ("create", &["--disk-size", "5MiB"], "--disk-size 5MiB"),
+        ("serve", &[], "--socket"),
+        ("serve", &["--listen", "0.0.0.0:0"], "--allow-remote"),
+        ("serve", &["--socket", "/nowhere/s"], "/nowhere/s"),
+    ] {
+        let output = place.run(command, more, true);
+        assert_eq!(output.status.code(), Some(2), "{command} {more:?}: {}", told(&output));
+        assert!(told(&output).contains(words), "{command} {more:?}: {}", told(&output));
+    }
+    let same = place.command("check", false).arg("--flash").arg("a").arg("--disk").arg("a").output().unwrap();
+    assert!(told(&same).contains("cannot be the flash and the disk at once"), "{}", told(&same));
+}

@@ -1,0 +1,138 @@
+//! `flashwright simulate` as scripts use it.
+#![allow(clippy::unwrap_used, reason = "a test may panic, and says what it skips")]
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn flashwright(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flashwright")).args(arguments).output().unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Twelve requests for five objects of 10 bytes.
+const TEXTBOOK: &str = "ts,key,op,size\n0,a,GET,10\n1,b,GET,10\n2,c,GET,10\n3,d,SET,10\n4,a,GET,10\n5,b,GET,10\n6,e,GET,10\n\
+                        7,a,GET,10\n8,b,GET,10\n9,c,GET,10\n10,d,GET,10\n11,e,GET,10\n";
+
+fn trace(directory: &Path, text: &str) -> String {
+    let file = directory.join("trace.csv");
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+fn json(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{}", err(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_textbook_trace_has_the_textbooks_hits_in_every_form_of_result() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), TEXTBOOK);
+    let (csv, plots) = (directory.path().join("rows.csv"), directory.path().join("plots"));
+    let (csv_name, plots_name) = (csv.to_str().unwrap(), plots.to_str().unwrap());
+    let asked =
+        ["simulate", &trace, "--policy", "FIFO,lru,clairvoyant", "--size", "30,40B,80%", "--warmup", "0"];
+    let output =
+        flashwright(&[&asked[..], &["--json", "-", "--csv", csv_name, "--plot", plots_name]].concat());
+    let result = json(&output);
+    let row = |row: &Value| {
+        (
+            row["policy"].as_str().unwrap().to_owned(),
+            row["size_bytes"].as_u64().unwrap(),
+            row["hits"].as_u64().unwrap(),
+        )
+    };
+    let rows: Vec<_> = result["rows"].as_array().unwrap().iter().map(row).collect();
+    // Belady's anomaly: FIFO has fewer hits in more room.
+    let expected =
+        [("fifo", 30, 3), ("fifo", 40, 2), ("fifo", 40, 2), ("lru", 30, 2), ("lru", 40, 4), ("lru", 40, 4)];
+    let expected =
+        expected.into_iter().chain([("clairvoyant", 30, 5), ("clairvoyant", 40, 6), ("clairvoyant", 40, 6)]);
+    assert!(rows.iter().map(|(name, size, hits)| (name.as_str(), *size, *hits)).eq(expected), "{rows:?}");
+    let first = &result["rows"][0];
+    assert_eq!((first["requests"].as_u64(), first["object_hit_ratio"].as_f64()), (Some(12), Some(0.25)));
+    assert_eq!(
+        (result["trace"]["objects"].as_u64(), result["trace"]["footprint_bytes"].as_u64()),
+        (Some(5), Some(50))
+    );
+    assert!(first["interval"].is_null() && first["write_amplification"].is_null());
+    let csv = std::fs::read_to_string(csv).unwrap();
+    assert!(csv.starts_with("policy,size_bytes,requests,hits,object_hit_ratio,"), "{csv}");
+    assert!(csv.contains("\nlru,40,12,4,0.333333,0.333333,\n"), "{csv}");
+    for name in ["object-hit-ratio.svg", "byte-hit-ratio.svg"] {
+        assert!(std::fs::read_to_string(plots.join(name)).unwrap().contains("clairvoyant"), "{name}");
+    }
+    assert!(err(&output).contains("0.333333"), "people read the table on standard error");
+}
+
+#[test]
+fn a_trace_from_standard_input_is_read_once_and_laid_down_where_it_must_be() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashwright"));
+    command.args([
+        "simulate", "-", "--format", "plain", "--policy", "min", "--size", "60%", "--warmup", "0", "--json",
+        "-",
+    ]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(TEXTBOOK.as_bytes()).unwrap();
+    let result = json(&child.wait_with_output().unwrap());
+    assert_eq!(
+        (result["rows"][0]["size_bytes"].as_u64(), result["rows"][0]["hits"].as_u64()),
+        (Some(30), Some(5))
+    );
+}
+
+#[test]
+fn what_is_typed_wrong_is_told_with_what_is_right() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), TEXTBOOK);
+    let said = |more: &[&str]| {
+        let output = flashwright(&[&["simulate", &trace], more].concat());
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {}", err(&output));
+        err(&output)
+    };
+    let words = said(&["--policy", "lru,seive"]);
+    assert!(words.starts_with("error: no policy is named `seive`: did you mean `sieve`?"), "{words}");
+    assert!(
+        said(&["--size", "10MX"]).contains("\"10MX\" is no number of bytes: write 4096, 64KiB or 1.5GiB")
+    );
+    assert!(said(&["--size", "0"]).contains("a cache of 0 bytes holds nothing"));
+    assert!(said(&["--size", "0.0001%"]).contains("of the footprint (50 bytes) has no byte"));
+    assert!(said(&["--warmup", "200%"]).contains("200% is more than all requests"));
+    assert!(said(&["--sample", "100%"]).contains("a sample of 100 % is none"));
+    assert!(said(&["--sample", "1%", "--policy", "blockcache"]).contains("blockcache moves many objects"));
+    assert!(said(&["--json", "/nowhere/result.json"]).contains("/nowhere/result.json"));
+}
+
+#[test]
+fn bad_input_is_skipped_and_counted_with_file_and_row_or_stops() {
+    let directory = tempfile::tempdir().unwrap();
+    let bad = TEXTBOOK
+        .replace("3,d,SET,10", "3,d,SOT,10")
+        .replace("8,b,GET,10", "2,b,GET,10")
+        .replace("9,c,GET,10", "9,c,GET,0");
+    let trace = trace(directory.path(), &bad);
+    let asked = ["simulate", &trace, "--policy", "lru", "--size", "30", "--warmup", "0", "--json", "-"];
+    let output = flashwright(&asked);
+    let result = json(&output);
+    let counted = |name: &str| result["trace"][name].as_u64().unwrap();
+    assert_eq!((counted("bad_rows"), counted("zero_sizes"), counted("backward_times")), (1, 1, 1));
+    assert_eq!(counted("requests"), 10);
+    assert!(err(&output).contains("trace.csv") && err(&output).contains("SOT"), "{}", err(&output));
+    let stopped = flashwright(&[&asked[..], &["--on-bad-row", "stop"]].concat());
+    assert_eq!(stopped.status.code(), Some(2));
+    assert!(err(&stopped).contains("SOT"), "{}", err(&stopped));
+    let empty = directory.path().join("empty.csv");
+    std::fs::write(&empty, "ts,key,op,size\n").unwrap();
+    let output = flashwright(&["simulate", empty.to_str().unwrap(), "--format", "plain"]);
+    assert_eq!(
+        (output.status.code(), err(&output).as_str()),
+        (Some(2), "error: the trace has no requests\n")
+    );
+}

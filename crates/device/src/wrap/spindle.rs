@@ -1,0 +1,149 @@
+//! A model disk with one head: what flash in front of it is for.
+//!
+//! Requests are served one at a time in the order they came. A request that begins where the last one ended pays for
+//! its bytes only; any other pays for a movement of the head first. There is no write cache, so a flush costs nothing,
+//! and no reordering, so a deep queue gains nothing: a plain lower bound of a disk, and the same in both worlds.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::timer::Timer;
+use crate::{Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request};
+
+/// What the model's mechanics take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mechanics {
+    /// Moving the head and waiting for the sector, on average.
+    pub seek_ns: u64,
+    /// Bytes that pass under the head a second.
+    pub bytes_per_second: u64,
+}
+
+impl Default for Mechanics {
+    /// Round numbers of a 7200-turns disk: 7 ms and 150 MB/s.
+    fn default() -> Self {
+        Self { seek_ns: 7_000_000, bytes_per_second: 150_000_000 }
+    }
+}
+
+/// See the [module](self).
+pub struct SpindleDevice {
+    inner: Arc<dyn Device>,
+    timer: Arc<dyn Timer>,
+    mechanics: Mechanics,
+    arm: Mutex<Arm>,
+}
+
+#[derive(Default)]
+struct Arm {
+    /// The byte that the head stands before.
+    at: u64,
+    free_at_ns: u64,
+    seeks: u64,
+}
+
+impl SpindleDevice {
+    /// `inner`'s bytes behind one head.
+    pub fn new(inner: Arc<dyn Device>, timer: Arc<dyn Timer>, mechanics: Mechanics) -> Self {
+        Self { inner, timer, mechanics, arm: Mutex::default() }
+    }
+
+    /// Movements of the head so far.
+    #[must_use]
+    pub fn seeks(&self) -> u64 {
+        self.arm.lock().seeks
+    }
+
+    /// When a request that comes now has been served. Trims and flushes move nothing, but wait their turn.
+    fn end_ns(&self, request: &Request) -> u64 {
+        let now_ns = self.timer.monotonic_ns();
+        let mut arm = self.arm.lock();
+        let duration_ns = match request {
+            Request::Read { offset, .. } | Request::Write { offset, .. } => {
+                let seek_ns = if *offset == arm.at { 0 } else { self.mechanics.seek_ns };
+                arm.seeks += u64::from(*offset != arm.at);
+                arm.at = offset + request.len_bytes();
+                seek_ns + self.transfer_ns(request.len_bytes())
+            }
+            Request::Trim { .. } | Request::Flush => 0,
+        };
+        arm.free_at_ns = arm.free_at_ns.max(now_ns).saturating_add(duration_ns);
+        arm.free_at_ns
+    }
+
+    fn transfer_ns(&self, bytes: u64) -> u64 {
+        let ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.mechanics.bytes_per_second.max(1));
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+}
+
+impl Device for SpindleDevice {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        if let Err(error) = self.geometry().check(&request) {
+            return completion.complete(Err(error));
+        }
+        let end_ns = self.end_ns(&request);
+        if end_ns <= self.timer.monotonic_ns() {
+            return self.inner.submit(request, completion);
+        }
+        let inner = Arc::clone(&self.inner);
+        self.timer.at(end_ns, Box::new(move || inner.submit(request, completion)));
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        self.geometry().check(&request)?;
+        self.timer.wait_until(self.end_ns(&request));
+        self.inner.execute(request)
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+
+    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
+        self.inner.allocate_handle(consumer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, IoBuffer, MemoryDevice, Simulation};
+
+    /// Virtual milliseconds that reads of 150 kB at these offsets take, and the movements.
+    fn reads(offsets: &[u64]) -> (u64, u64) {
+        let simulation = Simulation::new(0);
+        let memory = Arc::new(MemoryDevice::new(1 << 30));
+        let disk = SpindleDevice::new(memory, Arc::new(simulation.world()), Mechanics::default());
+        for &offset in offsets {
+            let buffer = IoBuffer::zeroed(150_016);
+            drop((&disk as &dyn Device).read(offset / 512 * 512, buffer));
+        }
+        drop((&disk as &dyn Device).start(Request::Flush));
+        simulation.run_until_idle();
+        (simulation.clock().monotonic_ns() / 1_000_000, disk.seeks())
+    }
+
+    #[test]
+    fn neighbours_pay_for_bytes_and_strangers_for_the_head() {
+        assert_eq!(reads(&[0, 150_016, 300_032]), (3, 0));
+        assert_eq!(reads(&[1 << 20, 1 << 21, 1 << 22]), (24, 3));
+        assert_eq!(reads(&[1 << 20, (1 << 20) + 150_016, 1 << 20]), (17, 2));
+    }
+
+    #[test]
+    fn a_blocking_caller_waits_as_long() {
+        let simulation = Simulation::new(0);
+        let memory = Arc::new(MemoryDevice::new(1 << 30));
+        let disk = SpindleDevice::new(memory, Arc::new(simulation.world()), Mechanics::default());
+        for offset in [4096, 1 << 20] {
+            disk.execute(Request::Read { offset, buffer: IoBuffer::zeroed(512) }).unwrap();
+        }
+        assert_eq!(simulation.clock().monotonic_ns(), 2 * (7_000_000 + 3413));
+    }
+}
