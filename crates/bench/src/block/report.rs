@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use block::sets::SetsConfig;
+use block::sets::Geometry;
 use serde_json::{Map, Value, json};
 
 use super::replay::Summary;
@@ -11,19 +11,18 @@ use crate::report::text::grouped;
 
 /// The result's keys in JSON.
 #[must_use]
-pub fn json(name: &str, config: &SetsConfig, summary: &Summary) -> Value {
+pub fn json(name: &str, geometry: &Geometry, summary: &Summary) -> Value {
     let counters: Map<String, Value> =
         summary.counters.named().into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect();
     let (disk, bare) = (&summary.disk, &summary.bare);
     json!({
         "name": name,
         "geometry": {
-            "block_bytes": config.geometry.block_bytes,
-            "sets": config.geometry.sets,
-            "ways": config.geometry.ways,
-            "placement": format!("{:?}", config.geometry.placement),
+            "block_bytes": geometry.block_bytes,
+            "sets": geometry.sets,
+            "ways": geometry.ways,
+            "placement": format!("{:?}", geometry.placement),
         },
-        "tuning": format!("{:?}", config.tuning),
         "requests": summary.requests,
         "hit_percent": summary.counters.hit_percent(),
         "read_hit_percent": summary.counters.read_hit_percent(),

@@ -12,7 +12,7 @@ use block::sets::{Placement, Preset, SetPolicy, SetsConfig};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::knobs;
+use super::{figures, knobs};
 use crate::output::{Common, Finding, write_file};
 use crate::quantity;
 use crate::signals::stop_on_signals;
@@ -130,7 +130,7 @@ fn found(
     caches: &[(String, SetsConfig)],
     outcomes: &[Outcome],
     source: &Source,
-    figures: &[PathBuf],
+    pictures: &[PathBuf],
 ) -> Finding {
     let named: Vec<(String, Summary)> = caches
         .iter()
@@ -140,14 +140,18 @@ fn found(
     let mut text = report::text(&named);
     let odd = source.stats().map(report::oddities).unwrap_or_default();
     odd.iter().for_each(|odd| text += &format!("note: {odd}\n"));
-    figures.iter().for_each(|file| text += &format!("figure: {}\n", file.display()));
+    pictures.iter().for_each(|file| text += &format!("figure: {}\n", file.display()));
     let results: Vec<Value> = caches
         .iter()
         .zip(outcomes)
-        .map(|((name, config), outcome)| report::json(name, config, &outcome.summary))
+        .map(|((name, config), outcome)| {
+            let mut result = report::json(name, &config.geometry, &outcome.summary);
+            result["tuning"] = figures::of_tuning(&config.tuning);
+            result
+        })
         .collect();
     let trace = source.stats().map(report::trace_json);
-    let result = json!({ "trace": trace, "caches": results, "figures": figures, "notes": odd });
+    let result = json!({ "trace": trace, "caches": results, "figures": pictures, "notes": odd });
     let failures = if source.stats().is_some_and(|stats| stats.requests == 0) {
         vec!["the trace has no requests".to_owned()]
     } else {
