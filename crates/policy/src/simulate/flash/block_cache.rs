@@ -8,10 +8,13 @@ use super::{FlashCache, Newcomer};
 use crate::eviction::Slru;
 use crate::{Entry, Eviction as _, Slot};
 
-/// The blocks and their order, which is [`Slru`] with blocks for entries.
+/// The blocks and their order, which is [`Slru`] with blocks for entries. A block counts by what it is filled with, as in
+/// [`Ripq`](super::Ripq).
 pub struct BlockCache {
     blocks: Blocks,
-    count: usize,
+    capacity_weight: u64,
+    /// Of sealed blocks.
+    sealed_weight: u64,
     open: Block,
     order: Slru,
     written_weight: u64,
@@ -22,19 +25,21 @@ impl BlockCache {
     /// A cache of so many segments that share all blocks of this weight.
     #[must_use]
     pub fn new(capacity_weight: u64, block_weight: u64, segments: u8) -> Self {
-        let mut blocks = Blocks::new(block_weight.min(capacity_weight.max(1)));
-        let count = (capacity_weight / blocks.block_weight).max(1) as usize;
+        let mut blocks = Blocks::new(block_weight.clamp(1, capacity_weight.clamp(1, u32::MAX.into())));
         let open = blocks.open();
-        let order = Slru::new(segments, count as u64 - 1);
-        Self { blocks, count, open, order, written_weight: 0, left: Vec::new() }
+        let order = Slru::new(segments, capacity_weight.saturating_sub(blocks.block_weight));
+        Self { blocks, capacity_weight, sealed_weight: 0, open, order, written_weight: 0, left: Vec::new() }
     }
 
     fn seal(&mut self) {
-        self.written_weight += self.blocks.block_weight;
-        self.order.insert(Slot(self.open), Entry { hash: 0, weight: 1 }, 0);
-        while self.order.len() >= self.count
+        let weight = self.blocks.filled_weight(self.open);
+        self.written_weight += weight;
+        self.sealed_weight += weight;
+        self.order.insert(Slot(self.open), Entry { hash: 0, weight: weight as u32 }, 0);
+        while self.sealed_weight + self.blocks.block_weight > self.capacity_weight
             && let Some(Slot(victim)) = self.order.evict(0)
         {
+            self.sealed_weight -= self.blocks.filled_weight(victim);
             self.blocks.erase(victim, &mut self.left);
         }
         self.open = self.blocks.open();

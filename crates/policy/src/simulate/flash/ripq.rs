@@ -8,7 +8,8 @@
 //! The queue is K sections, each with an open block and an open virtual block at its head. A section that is over its
 //! share of a K-th lets its last block fall to the head of the next one below, right behind that one's open blocks; the lowest has
 //! what is left. With absolute priorities ([`OnTop::Gdsf`]) the sections also take blocks from below when they have too
-//! few, so that each is a K-th of the queue. Open blocks count as part of the cache, by what they are filled with.
+//! few, so that each is a K-th of the queue. A block counts by what it is filled with, an open one too: the rests at the ends of
+//! blocks of 64 MiB are nothing, and a model with smaller ones should not suffer from them.
 
 use std::collections::VecDeque;
 
@@ -28,6 +29,10 @@ pub enum OnTop {
 
 /// A hit in GDSF is worth so much, over the weight: as in [`Gdsf`](crate::eviction::Gdsf).
 const GDSF_COST: f64 = 1.0e6;
+/// What GDSF knows of the queue are the means of few objects each, which vary: how much the latest counts where a section ends,
+/// and at the tail, whose priority all newcomers begin with. A tail that only ever rose would be as high as the luckiest block.
+const PASSING_COUNTS: f64 = 0.6;
+const EVICTED_COUNT: f64 = 1.0 / 32.0;
 /// No virtual block.
 const NONE: u32 = u32::MAX;
 
@@ -43,10 +48,10 @@ pub struct Ripq {
     virtual_places: Vec<Place>,
     free_virtual: Vec<u32>,
     objects: Vec<Standing>,
-    /// Weight of all blocks: sealed ones as a whole, open ones as they are filled.
+    /// Weight of all that is in blocks, live or not.
     physical_weight: u64,
     written_weight: u64,
-    /// GDSF's L: the priority of what was evicted last.
+    /// GDSF's L: the priority of what is evicted.
     inflation: f64,
     left: Vec<(u32, u32)>,
 }
@@ -58,6 +63,8 @@ struct Section {
     sealed: VecDeque<Stage>,
     /// Weight of all objects whose place is here.
     weight: u64,
+    /// The absolute priority at its end: of the blocks that passed there, the latest counting most.
+    least_priority: Option<f64>,
 }
 
 /// A block in the queue.
@@ -113,7 +120,13 @@ impl Ripq {
         };
         for section in 0..insertion_points {
             let (open, open_virtual) = (queue.open_block(section), queue.open_virtual(section));
-            queue.sections.push(Section { open, open_virtual, sealed: VecDeque::new(), weight: 0 });
+            queue.sections.push(Section {
+                open,
+                open_virtual,
+                sealed: VecDeque::new(),
+                weight: 0,
+                least_priority: None,
+            });
         }
         queue
     }
@@ -200,8 +213,7 @@ impl Ripq {
     /// Writes a section's open block and opens another.
     fn seal(&mut self, section: u8) {
         let open = self.sections[usize::from(section)].open;
-        self.physical_weight += self.blocks.block_weight - self.blocks.filled_weight(open);
-        self.written_weight += self.blocks.block_weight;
+        self.written_weight += self.blocks.filled_weight(open);
         let next = self.open_block(section);
         let sealing = &mut self.sections[usize::from(section)];
         sealing.open = next;
@@ -220,6 +232,7 @@ impl Ripq {
             while self.sections[at].weight > share
                 && let Some(last) = self.sections[at].sealed.pop_back()
             {
+                self.pass(last, at);
                 self.move_to(last, section, section - 1);
                 self.sections[at - 1].sealed.push_front(last);
             }
@@ -228,9 +241,18 @@ impl Ripq {
                 && self.sections[at].weight + self.place(first).weight <= share
             {
                 self.sections[at - 1].sealed.pop_front();
+                self.pass(first, at);
                 self.move_to(first, section - 1, section);
                 self.sections[at].sealed.push_back(first);
             }
+        }
+    }
+
+    /// A block passes the end of a section.
+    fn pass(&mut self, stage: Stage, section: usize) {
+        if let Some(mean) = self.place(stage).mean_priority() {
+            let least = &mut self.sections[section].least_priority;
+            *least = Some(least.map_or(mean, |least| least + PASSING_COUNTS * (mean - least)));
         }
     }
 
@@ -290,9 +312,9 @@ impl Ripq {
     /// What is left in the block leaves, except what has a higher place: that is appended there.
     fn overwrite(&mut self, block: Block) {
         let mut left = std::mem::take(&mut self.left);
+        self.physical_weight -= self.blocks.filled_weight(block);
         self.blocks.erase(block, &mut left);
-        self.physical_weight -= self.blocks.block_weight;
-        let mut least = f64::INFINITY;
+        let (mut evicted, mut priorities) = (0_u32, 0.0);
         // All places are left before any is taken: the block itself may be opened again.
         left.retain_mut(|(object, weight_then_section)| {
             let standing = &mut self.objects[*object as usize];
@@ -306,15 +328,16 @@ impl Ripq {
             standing.virtual_block = NONE;
             *weight_then_section = place.section.into();
             if virtual_block == NONE {
-                least = least.min(standing.priority);
+                evicted += 1;
+                priorities += standing.priority;
                 *standing = ABSENT;
             }
             virtual_block != NONE
         });
         left.iter().for_each(|&(object, section)| self.append(section as u8, object));
         self.left = left;
-        if least.is_finite() {
-            self.inflation = self.inflation.max(least);
+        if evicted > 0 {
+            self.inflation += EVICTED_COUNT * (priorities / f64::from(evicted) - self.inflation);
         }
     }
 
@@ -342,15 +365,10 @@ impl Ripq {
         standing.priority =
             self.inflation + f64::from(standing.frequency) * GDSF_COST / f64::from(standing.weight.max(1));
         let priority = standing.priority;
-        // A section's own priority is that of what lies at its end.
         let is_above = |section: &u8| {
-            self.sections[usize::from(*section)]
-                .sealed
-                .back()
-                .and_then(|last| self.place(*last).mean_priority())
-                .is_some_and(|least| priority >= least)
+            self.sections[usize::from(*section)].least_priority.is_some_and(|least| priority >= least)
         };
-        (0..=self.top()).rev().find(is_above).unwrap_or(0)
+        (1..=self.top()).take_while(is_above).last().unwrap_or(0)
     }
 }
 
@@ -434,7 +452,10 @@ impl Ripq {
             physical += self.blocks.filled_weight(section.open);
             for stage in &section.sealed {
                 assert_eq!(usize::from(self.place(*stage).section), number, "a block knows where it is");
-                physical += if matches!(stage, Stage::Real(_)) { self.blocks.block_weight } else { 0 };
+                physical += match stage {
+                    Stage::Real(block) => self.blocks.filled_weight(*block),
+                    Stage::Virtual(_) => 0,
+                };
             }
         }
         assert_eq!(self.physical_weight, physical);
