@@ -175,7 +175,7 @@ fn make_directory(directory: &Path) -> Result<(), String> {
 }
 
 fn list(arguments: &Arguments) -> ExitCode {
-    let text = STUDIES.iter().map(|study| format!("{:<11} {}\n", study.name, study.title)).collect();
+    let text = STUDIES.iter().map(|study| format!("{:<21} {}\n", study.name, study.title)).collect();
     let studies = STUDIES.iter().map(|study| json!({ "study": study.name, "title": study.title }));
     let result = json!({ "studies": studies.collect::<Vec<_>>() });
     let found = Finding { result, text, failures: Vec::new() };
