@@ -19,7 +19,7 @@ use crate::stage::{DISK_BYTES, Media, Stage, config};
 const CLIENTS: usize = 4;
 
 /// A cache with settings drawn from the seed.
-fn drawn_config(seed: u64) -> VolumeConfig {
+pub fn drawn_config(seed: u64) -> VolumeConfig {
     let mut random = StdRng::seed_from_u64(seed ^ 0xc0ff);
     let modes = [
         Mode::WriteBack,
@@ -43,7 +43,7 @@ fn drawn_config(seed: u64) -> VolumeConfig {
 }
 
 /// One life of a volume, from opening to a power cut.
-fn live(
+pub fn live(
     media: &Media,
     ledger: Ledger,
     seed: u64,
