@@ -157,3 +157,9 @@ fn power_cuts_at_random_under_many_clients() {
         lives(seed, 10);
     }
 }
+
+/// Found here: a commit that had only the disk to flush passed for the one that makes a table durable.
+#[test]
+fn a_table_waits_for_a_commit_that_flushes_the_flash() {
+    lives(90, 10);
+}

@@ -69,8 +69,9 @@ impl Shared {
                 let mut state = self.state.lock();
                 let done = match why {
                     Why::Changes => state.journal.durable >= target,
-                    // One that is under way has taken its changes already, perhaps before the table's last part.
-                    Why::Table => state.journal.succeeded > attempts_before,
+                    // One that is under way has taken its changes already, perhaps before the table's last part; and one
+                    // that had only the disk to flush has not made the table durable.
+                    Why::Table => state.journal.flushed > attempts_before,
                 };
                 if done {
                     return Ok(Committed::Done);
@@ -272,11 +273,11 @@ impl Commit {
             let state = &mut *state;
             state.journal.running = false;
             state.journal.durable = batch.number;
-            state.journal.succeeded = state.journal.attempts;
             state.io.ssd_flushes += u64::from(flush_flash);
             state.io.disk_flushes += u64::from(batch.flush_disk);
             if flush_flash {
                 state.io.commits += 1;
+                state.journal.flushed = state.journal.attempts;
                 state.journal.confirmed_commit = state.journal.next_commit - 1;
                 state.journal.notes.commit_durable();
             }

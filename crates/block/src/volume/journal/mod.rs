@@ -40,8 +40,8 @@ pub(super) struct Journal {
     pub(super) durable: u64,
     /// Commits tried.
     pub(super) attempts: u64,
-    /// The last one of them that succeeded.
-    pub(super) succeeded: u64,
+    /// The last one of them that flushed the flash and succeeded.
+    pub(super) flushed: u64,
     /// How the last one that failed did: its attempt and why.
     pub(super) failure: Option<(u64, VolumeError)>,
 }
@@ -61,7 +61,7 @@ impl Journal {
             is_laying_out: false,
             durable: 0,
             attempts: 0,
-            succeeded: 0,
+            flushed: 0,
             failure: None,
         }
     }
