@@ -298,7 +298,6 @@ fn a_disk_alone_keeps_what_was_answered_although_its_server_is_killed() {
 }
 
 #[test]
-#[ignore = "a write that no flush covered does not outlive its server yet"]
 fn a_cached_disk_keeps_what_was_answered_although_its_server_is_killed() {
     survives_two_kills(&Place::new(), "flash", Place::serve);
 }

@@ -2,11 +2,10 @@
 //!
 //! ```text
 //!      0             128 KiB
-//!      +-------------+---------+---------+-----------+--------+--------+---- ··· --+--------+
-//!      | superblocks | table 0 | table 1 | journal   | page 0 | page 1 |           | unused |
-//!      +-------------+---------+---------+-----------+--------+--------+---- ··· --+--------+
-//!                    ^ tables_offset     ^ journal_offset
-//!                                                    ^ pages_offset, a multiple of the block size
+//!      +-------------+---------+---------+---------+-------+--------+--------+---- ··· --+--------+
+//!      | superblocks | table 0 | table 1 | journal | notes | page 0 | page 1 |           | unused |
+//!      +-------------+---------+---------+---------+-------+--------+--------+---- ··· --+--------+
+//!                    ^ tables_offset     ^ journal_offset  ^ pages_offset, a multiple of the block size
 //! ```
 //!
 //! A *page* holds one block of the disk. There are more pages than blocks the cache holds (*slots*): a block is never
@@ -38,6 +37,11 @@ pub(crate) const SLOTS_PER_PARTIAL: u32 = 32;
 const USUAL_JOURNAL_BYTES: u64 = 4 << 20;
 
 const MIN_JOURNAL_BYTES: u64 = 64 << 10;
+
+/// Notes take no more than this: when they are full a commit empties them, and one flush for so many writes is cheap.
+const MAX_NOTES_BYTES: u64 = 4 << 20;
+
+const MIN_NOTES_BLOCKS: u64 = 8;
 const MAX_JOURNAL_BYTES: u64 = 256 << 20;
 
 /// The division of a flash device.
@@ -153,10 +157,22 @@ impl Layout {
         self.table_offset(2)
     }
 
+    /// Blocks of 4 KiB for notes.
+    #[must_use]
+    pub fn notes_blocks(&self) -> u64 {
+        (self.journal_blocks / 2).clamp(MIN_NOTES_BLOCKS, MAX_NOTES_BYTES / JOURNAL_BLOCK_BYTES as u64)
+    }
+
+    /// Where the notes start.
+    #[must_use]
+    pub fn notes_offset(&self) -> u64 {
+        self.journal_offset() + self.journal_blocks * JOURNAL_BLOCK_BYTES as u64
+    }
+
     /// Where page 0 starts.
     #[must_use]
     pub fn pages_offset(&self) -> u64 {
-        let end = self.journal_offset() + self.journal_blocks * JOURNAL_BLOCK_BYTES as u64;
+        let end = self.notes_offset() + self.notes_blocks() * JOURNAL_BLOCK_BYTES as u64;
         end.next_multiple_of(u64::from(self.block_bytes))
     }
 

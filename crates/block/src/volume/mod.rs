@@ -3,7 +3,7 @@
 //! # The life of a write
 //!
 //! ```text
-//! lock the blocks -> a free page for each -> data to the pages -> the map points at them -> reply
+//! lock the blocks -> a free page for each -> data to the pages -> the map points at them -> note, not flushed -> reply
 //! flush or FUA: records of what changed -> journal -> one flush of flash, shared by all who wait -> reply
 //! later: dirty blocks in runs -> disk -> flush of the disk -> the journal says "clean"
 //! ```
@@ -20,7 +20,9 @@
 //!    it true.
 //! 4. **What flash may say again after a crash is not changed behind its back.** A block that left the cache is written to
 //!    the disk directly only after the commit in which it left.
-//! 5. **Recovery ends with a commit.** Before anything is served, what was found is flushed, and then a commit says that it
+//! 5. **What was acknowledged outlives the process.** Its records are in a note before the reply. A note is written and not
+//!    flushed: a power cut may take it, the end of the program may not. It never says "clean".
+//! 6. **Recovery ends with a commit.** Before anything is served, what was found is flushed, and then a commit says that it
 //!    counts; a second crash cannot decide otherwise.
 //!
 //! Why it is so, and what was rejected, is in `DESIGN.md`.
@@ -154,9 +156,19 @@ impl Volume {
     /// As [`read`](Self::read); the range then holds the old bytes or the new ones, sector by sector.
     pub async fn write(&self, offset: u64, data: IoSlice, durable: bool) -> Result<()> {
         let begun = self.shared.begin_measure();
-        self.shared.write(offset, data, self.may_cache).await?;
+        let is_on_flash_alone = self.shared.write(offset, data, self.may_cache).await?;
+        let acknowledged = self.acknowledge(is_on_flash_alone, durable).await;
         self.shared.end_measure(begun);
-        if durable { self.flush().await } else { Ok(()) }
+        acknowledged
+    }
+
+    /// What has to happen before a client is told that his write was done.
+    async fn acknowledge(&self, is_on_flash_alone: bool, durable: bool) -> Result<()> {
+        match (durable, is_on_flash_alone) {
+            (true, _) => self.flush().await,
+            (false, true) => self.shared.note().await,
+            (false, false) => Ok(()),
+        }
     }
 
     /// Makes everything durable that was written, trimmed or zeroed before, by anyone.

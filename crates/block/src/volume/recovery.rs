@@ -2,10 +2,12 @@
 //!
 //! The table, then the journal's commits over it. The last commit may have been cut off by a power cut after all of its
 //! blocks and before all of its pages were on flash: it counts only if the checksums of the pages that it brought are right
-//! (rule 2 in the [parent module](super)). Then what was found is made durable and a commit is added, so that the next
-//! recovery decides the same.
+//! (rule 2 in the [parent module](super)). Then the notes that follow the last commit: they were written and not flushed, so
+//! of those that are there as many count, from the first one on, as leave no page held that is not as it was written. After
+//! the death of the process that is all of them; after a power cut a part, of which nobody was promised anything. Then what
+//! was found is made durable and a commit is added that tells it, so that the next recovery decides the same.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -41,6 +43,8 @@ pub struct Recovery {
     pub journal_blocks: u64,
     /// Commits that were applied.
     pub commits: u64,
+    /// Notes that were applied: what was written since the last commit.
+    pub notes: u64,
     /// The last commit had not all reached the flash, and does not count. Nobody was told that it had.
     pub rolled_back: bool,
     /// Clean blocks that were dropped because the mode writes to the disk directly and the disk may be newer.
@@ -110,7 +114,7 @@ fn check_flash(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
 }
 
 impl Shared {
-    /// Makes what was found durable, and says that the volume is open (rule 5).
+    /// Makes what was found durable, and says that the volume is open (rule 6).
     async fn settle(self: &Arc<Self>, was_clean: bool, dropped: &[u32]) -> Result<()> {
         let work = Work::new(self, Some(self.keeper.lock(0..1).await));
         let flushed = Self::flush_device(&*self.flash).await;
@@ -120,7 +124,11 @@ impl Shared {
             self.write_superblock(open).await?;
             return Ok(());
         }
-        if !dropped.is_empty() || !self.state.lock().journal.has_room_for_one() {
+        let needs_table = {
+            let state = self.state.lock();
+            !dropped.is_empty() || !state.journal.has_room_for_units(state.changes.units())
+        };
+        if needs_table {
             self.write_table(&work, false).await?;
         } else if self.commit_once(0, Why::Table).await? == Committed::JournalFull {
             return Err(damaged("the journal has no room for the commit that ends recovery"));
@@ -142,6 +150,8 @@ struct Found {
     partial: HashMap<u32, Sectors>,
     /// The commit that brought each page, if order matters.
     epochs: Vec<u64>,
+    /// What notes told last of each page: the commit that ends recovery tells it again.
+    noted: BTreeMap<u32, Record>,
     journal: Journal,
 }
 
@@ -169,11 +179,17 @@ impl Found {
             crcs: vec![0; if superblock.checksums { pages } else { 0 }],
             partial: HashMap::new(),
             epochs: vec![0; if superblock.ordered { pages } else { 0 }],
-            journal: Journal::at(layout.journal_blocks, &superblock.checkpoint),
+            noted: BTreeMap::new(),
+            journal: Journal::at(&layout, &superblock.checkpoint),
         };
         let mut recovery = Recovery { was_clean: superblock.clean, ..Recovery::default() };
         found.read_table(flash, superblock).await?;
         found.read_journal(flash, superblock, &mut recovery).await?;
+        let last_commit = found.journal.next_commit.saturating_sub(1);
+        found.journal.notes.follow(last_commit, found.journal.chain);
+        if !superblock.clean && superblock.tuning.mode.keeps_dirty() {
+            found.read_notes(flash, superblock.uuid, &mut recovery).await?;
+        }
         Ok((found, recovery))
     }
 
@@ -275,15 +291,92 @@ impl Found {
         for record in &commit.records {
             let Some(held) = record.held.filter(|held| held.fresh) else { continue };
             self.check_record(record)?;
-            let buffer = IoBuffer::zeroed(self.layout.block_bytes as usize);
-            let read =
-                flash.start(Request::Read { offset: self.layout.page_offset(record.page), buffer }).await;
-            let page = read.map_err(|error| VolumeError::flash("reading the flash", error))?;
-            if crc32c(&page.expect("a read gives its buffer back")) != held.crc {
+            if !self.is_as_written(flash, record.page, held.crc).await? {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    async fn is_as_written(&self, flash: &dyn Device, page: u32, crc: u32) -> Result<bool> {
+        let buffer = IoBuffer::zeroed(self.layout.block_bytes as usize);
+        let read = flash.start(Request::Read { offset: self.layout.page_offset(page), buffer }).await;
+        let page = read.map_err(|error| VolumeError::flash("reading the flash", error))?;
+        Ok(crc32c(&page.expect("a read gives its buffer back")) == crc)
+    }
+
+    /// Applies the notes that follow the last commit, as many as count.
+    async fn read_notes(&mut self, flash: &dyn Device, uuid: u128, recovery: &mut Recovery) -> Result<()> {
+        let notes = self.chained_notes(flash, uuid).await?;
+        let count = self.notes_that_count(flash, &notes).await?;
+        let commit = self.journal.next_commit;
+        for record in notes[..count].iter().flatten() {
+            self.apply(record, commit)?;
+            self.noted.insert(record.page, *record);
+        }
+        recovery.notes = count as u64;
+        recovery.rolled_back |= count < notes.len();
+        Ok(())
+    }
+
+    /// The notes after the last commit, in order, each as its records.
+    async fn chained_notes(&self, flash: &dyn Device, uuid: u128) -> Result<Vec<Vec<Record>>> {
+        let (base, mut chain) = self.journal.notes.start();
+        let mut blocks: HashMap<u32, (u64, bool, u32, Vec<Record>)> = HashMap::new();
+        let mut at = 0;
+        while at < self.layout.notes_blocks() {
+            let count = (self.layout.notes_blocks() - at).min((READ_BYTES / JOURNAL_BLOCK_BYTES) as u64);
+            let offset = self.layout.notes_offset() + at * JOURNAL_BLOCK_BYTES as u64;
+            let bytes = read_blocks(flash, offset, count).await?;
+            for bytes in bytes.chunks_exact(JOURNAL_BLOCK_BYTES) {
+                let decoded = block::decode(BlockKind::Note, uuid, bytes);
+                let Some((header, crc, units)) = decoded.filter(|(header, ..)| header.commit == base) else {
+                    continue;
+                };
+                let block = (header.sequence, header.ends_commit, crc, records_in(units)?);
+                blocks.insert(header.chain, block);
+            }
+            at += count;
+        }
+        let (mut notes, mut open, mut expected) = (Vec::new(), Vec::new(), None);
+        while let Some((sequence, ends, crc, records)) = blocks.remove(&chain) {
+            if expected.is_some_and(|expected| sequence != expected) {
+                break;
+            }
+            (expected, chain) = (Some(sequence + 1), crc);
+            open.extend(records);
+            if ends {
+                notes.push(std::mem::take(&mut open));
+            }
+        }
+        Ok(notes)
+    }
+
+    /// The largest number of notes, from the first on, after which every page that they say was written is as it was
+    /// written. A page that a later note gives up may have been written over since.
+    async fn notes_that_count(&self, flash: &dyn Device, notes: &[Vec<Record>]) -> Result<usize> {
+        // Which pages, of which content, are held after which numbers of notes.
+        let mut spans = Vec::new();
+        let mut open: HashMap<u32, (u32, usize)> = HashMap::new();
+        for (before, records) in notes.iter().enumerate() {
+            for record in records {
+                self.check_record(record)?;
+                if let Some((crc, from)) = open.remove(&record.page) {
+                    spans.push((record.page, crc, from..before + 1));
+                }
+                if let Some(held) = record.held.filter(|held| held.fresh) {
+                    open.insert(record.page, (held.crc, before + 1));
+                }
+            }
+        }
+        spans.extend(open.into_iter().map(|(page, (crc, from))| (page, crc, from..notes.len() + 1)));
+        let mut counts = vec![true; notes.len() + 1];
+        for (page, crc, held) in spans {
+            if !self.is_as_written(flash, page, crc).await? {
+                counts[held].fill(false);
+            }
+        }
+        Ok(counts.iter().rposition(|counts| *counts).unwrap_or(0))
     }
 
     fn take_commit(&mut self, commit: &ReadCommit, recovery: &mut Recovery) -> Result<()> {
@@ -339,15 +432,20 @@ impl Found {
         if !self.epochs.is_empty() {
             pages.sort_by_key(|&page| std::cmp::Reverse(self.epochs[page as usize]));
         }
+        if !self.noted.is_empty() {
+            // Notes do not tell which clean blocks gave way to others: the dirty ones come first, and clean ones fill up.
+            pages.sort_by_key(|&page| self.words[page as usize] & DIRTY == 0);
+        }
         pages
     }
 
     /// The state, and the pages of blocks that were dropped: free once flash says so.
-    fn into_state(self, superblock: &Superblock, recovery: &mut Recovery) -> Result<(State, Vec<u32>)> {
+    fn into_state(mut self, superblock: &Superblock, recovery: &mut Recovery) -> Result<(State, Vec<u32>)> {
         let config = SetsConfig { geometry: superblock.geometry(), tuning: superblock.tuning };
         let sets = Sets::new(config).map_err(|error| damaged(&error.to_string()))?;
         let keeps_clean = superblock.clean || superblock.tuning.mode.keeps_dirty();
         let pages = self.newest_first();
+        let is_noted = !self.noted.is_empty();
         let mut state = State::new(self.layout, sets, self.journal, superblock.checksums, superblock.ordered);
         let blocks_of_disk = superblock.disk.bytes.div_ceil(u64::from(self.layout.block_bytes));
         let mut dropped = Vec::new();
@@ -375,6 +473,11 @@ impl Found {
                     "block {block} on page {page} is held twice or past the end of the disk"
                 )));
             }
+            if is_noted && !dirty && state.sets.set(state.sets.set_of(block)).held >= self.layout.ways {
+                self.noted.insert(page, Record { page, held: None });
+                dropped.push(page);
+                continue;
+            }
             let Allocation::Free(slot) = state.sets.allocate(block) else {
                 return Err(damaged(&format!("the set of block {block} is told to hold more than it can")));
             };
@@ -386,6 +489,7 @@ impl Found {
                 recovery.dirty_blocks += 1;
             }
         }
+        state.changes.restore(self.noted.into_values());
         recovery.dropped_blocks = dropped.len() as u64;
         Ok((state, dropped))
     }

@@ -16,6 +16,8 @@ pub struct IoCounts {
     pub metadata_ssd_writes: u64,
     /// Commits.
     pub commits: u64,
+    /// Notes: what outlives the process before a commit.
+    pub notes: u64,
     /// Tables written.
     pub checkpoints: u64,
     /// Flushes of flash for commits.

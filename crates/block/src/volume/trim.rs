@@ -41,13 +41,13 @@ impl Volume {
     pub async fn write_zeroes(&self, offset: u64, len: u64, durable: bool) -> Result<()> {
         self.shared.check_range(offset, len)?;
         let zeros: IoSlice = IoBuffer::zeroed(ZEROS_BYTES.min(len as usize)).into();
-        let mut at = offset;
+        let (mut at, mut is_on_flash_alone) = (offset, false);
         while at < offset + len {
             let bytes = (offset + len - at).min(ZEROS_BYTES as u64);
-            self.shared.write(at, zeros.part(0..bytes as usize), self.may_cache).await?;
+            is_on_flash_alone |= self.shared.write(at, zeros.part(0..bytes as usize), self.may_cache).await?;
             at += bytes;
         }
-        if durable { self.flush().await } else { Ok(()) }
+        self.acknowledge(is_on_flash_alone, durable).await
     }
 
     /// What flash has of `len` bytes from `offset` on: at least one extent, at most `most`, in order and without gaps.

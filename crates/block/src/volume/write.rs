@@ -27,21 +27,23 @@ struct Target {
 }
 
 impl Shared {
-    pub(super) async fn write(self: &Arc<Self>, offset: u64, data: IoSlice, may_cache: bool) -> Result<()> {
+    /// Whether anything of it is on flash alone, so that it is to be [noted](Shared::note) before it is acknowledged.
+    pub(super) async fn write(self: &Arc<Self>, offset: u64, data: IoSlice, may_cache: bool) -> Result<bool> {
         self.check_range(offset, data.len() as u64)?;
         let admit = {
             let mut state = self.state.lock();
             self.check_open(&state)?;
             admit(&mut state, offset, data.len(), may_cache)
         };
+        let mut is_on_flash_alone = false;
         for piece in self.pieces(offset, data.len()) {
             let bytes = (piece.start - offset) as usize..(piece.end - offset) as usize;
-            self.write_piece(&piece, data.part(bytes), admit).await?;
+            is_on_flash_alone |= self.write_piece(&piece, data.part(bytes), admit).await?;
         }
-        Ok(())
+        Ok(is_on_flash_alone)
     }
 
-    async fn write_piece(self: &Arc<Self>, piece: &Range<u64>, data: IoSlice, admit: Admit) -> Result<()> {
+    async fn write_piece(self: &Arc<Self>, piece: &Range<u64>, data: IoSlice, admit: Admit) -> Result<bool> {
         let parts = self.parts(piece);
         let (work, targets) = self.plan_write(piece, &parts, admit).await?;
         if targets.iter().any(|target| target.to_disk) {
@@ -65,7 +67,8 @@ impl Shared {
                 flash_result = Err(self.flash_write_failed(error));
             }
         }
-        self.finish_write(&work, &pages, disk_result, flash_result)
+        self.finish_write(&work, &pages, disk_result, flash_result)?;
+        Ok(targets.iter().any(|target| !target.to_disk))
     }
 
     /// Locks the blocks and takes a slot and a page for each that is to be cached.

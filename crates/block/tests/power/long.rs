@@ -19,7 +19,7 @@ use crate::stage::{DISK_BYTES, Media, Stage, config};
 const CLIENTS: usize = 4;
 
 /// A cache with settings drawn from the seed.
-fn drawn_config(seed: u64) -> VolumeConfig {
+pub fn drawn_config(seed: u64) -> VolumeConfig {
     let mut random = StdRng::seed_from_u64(seed ^ 0xc0ff);
     let modes = [
         Mode::WriteBack,
@@ -43,7 +43,7 @@ fn drawn_config(seed: u64) -> VolumeConfig {
 }
 
 /// One life of a volume, from opening to a power cut.
-fn live(
+pub fn live(
     media: &Media,
     ledger: Ledger,
     seed: u64,
@@ -156,4 +156,10 @@ fn power_cuts_at_random_under_many_clients() {
     for seed in 0..24 * times {
         lives(seed, 10);
     }
+}
+
+/// Found here: a commit that had only the disk to flush passed for the one that makes a table durable.
+#[test]
+fn a_table_waits_for_a_commit_that_flushes_the_flash() {
+    lives(90, 10);
 }

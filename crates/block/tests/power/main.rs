@@ -8,6 +8,7 @@
 
 mod errors;
 mod history;
+mod killed;
 mod ledger;
 mod long;
 mod order;

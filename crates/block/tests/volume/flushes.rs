@@ -46,7 +46,7 @@ fn one_flush_of_flash_a_client_flush_at_most_and_shared_by_all_who_wait() {
 }
 
 #[test]
-fn writes_alone_and_flushes_with_nothing_to_say_cost_none() {
+fn writes_alone_cost_one_in_so_many_and_flushes_with_nothing_to_say_none() {
     let world = World::new(3, Shape::default());
     let volume = world.volume(&config());
     let before = world.flash.counters().flushes;
@@ -56,7 +56,10 @@ fn writes_alone_and_flushes_with_nothing_to_say_cost_none() {
         }
     };
     world.run(work(volume.clone()));
-    assert_eq!(world.flash.counters().flushes, before);
+    // Each of the writes took a block of notes, and notes are emptied when three quarters of their ring are used.
+    let most = 100 * 4 / (3 * volume.superblock().layout.notes_blocks());
+    assert!(world.flash.counters().flushes - before <= most, "more than {most}");
+    let before = world.flash.counters().flushes;
     let flush = |volume: Volume| async move { volume.flush().await.unwrap() };
     world.run(flush(volume.clone()));
     world.run(flush(volume));

@@ -53,7 +53,7 @@ async fn client(number: u64, volume: Volume, legal: Legal, world: device::sim::W
 fn what_is_given_up_happened_or_not_and_nothing_is_held_for_ever() {
     let modes = [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly];
     for (seed, mode) in (0_u64..8).zip(modes.into_iter().cycle()) {
-        let world = World::new(seed, Shape { flash_bytes: 2 << 20, ..Shape::default() });
+        let world = World::new(seed, Shape { flash_bytes: 5 << 19, ..Shape::default() });
         let tuning = Tuning { mode, ..config().tuning };
         let volume = world.volume(&VolumeConfig { tuning, ordered: seed == 4, ..config() });
         let legal: Legal = Rc::new(RefCell::new(vec![[0].into(); BLOCKS as usize]));

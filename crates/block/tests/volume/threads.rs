@@ -43,7 +43,7 @@ fn threads_that_share_every_block_find_their_own_sectors() {
             if ordered && mode != Mode::WriteBack {
                 continue;
             }
-            let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(2 << 20));
+            let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(5 << 19));
             let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(4 << 20));
             let tuning = Tuning { mode, dirty_percent: 30, ..config().tuning };
             let config = VolumeConfig { tuning, ordered, ..config() };

@@ -95,7 +95,7 @@ fn every_mode_and_policy_agrees_with_a_vector() {
         let policy = [SetPolicy::Fifo, SetPolicy::Lru, config.tuning.policy][seed as usize % 3];
         config.tuning = Tuning { mode, policy, dirty_percent: 30, ..config.tuning };
         // Small enough to overflow.
-        let shape = Shape { flash_bytes: 2 << 20, disk_bytes: (4 << 20) - 512 * seed, ..Shape::default() };
+        let shape = Shape { flash_bytes: 5 << 19, disk_bytes: (4 << 20) - 512 * seed, ..Shape::default() };
         agree(seed, shape, &config);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Beside the device as it lives, it keeps what a power cut could not take away (the durable image, as of the last
 //! flush) and every change since. [`CrashDevice::crash`] makes of both an image that the contract of [`Device`] allows:
-//! whatever was flushed is there; of the rest any blocks are, and each block whole.
+//! whatever was flushed is there; of the rest any blocks are, and each block whole. [`CrashDevice::kill`] makes what the end of
+//! the program leaves instead: whatever completed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -140,6 +141,23 @@ impl CrashDevice {
         let mut random = StdRng::seed_from_u64(seed);
         let luck = Luck::draw(&mut random);
         for change in journal.changes.values() {
+            change.apply_in_part(&image, luck, &mut random);
+        }
+        image
+    }
+
+    /// The medium as the next start finds it if not the power was cut but the program killed: everything that completed is
+    /// there, flushed or not, and of what was in flight any blocks are.
+    #[must_use]
+    pub fn kill(&self, seed: u64) -> MemoryDevice {
+        let journal = self.journal.lock();
+        let image = journal.durable.duplicate();
+        for number in journal.completed_changes() {
+            journal.changes[&number].apply(&image);
+        }
+        let mut random = StdRng::seed_from_u64(seed);
+        let luck = Luck::draw(&mut random);
+        for change in journal.changes.values().filter(|change| change.completed.is_none()) {
             change.apply_in_part(&image, luck, &mut random);
         }
         image

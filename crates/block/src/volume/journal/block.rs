@@ -1,4 +1,4 @@
-//! What the journal and the tables are made of: blocks of 4 KiB that hold units of 16 bytes.
+//! What the journal, the notes and the tables are made of: blocks of 4 KiB that hold units of 16 bytes.
 //!
 //! ```text
 //!      0       4       8          16        24      28      30      32      48        64                      4096
@@ -33,11 +33,13 @@ pub const UNITS_PER_BLOCK: usize = (JOURNAL_BLOCK_BYTES - HEADER_BYTES) / UNIT_B
 
 const FLAG_ENDS_COMMIT: u16 = 1;
 
-/// Whether a block belongs to the journal or to a table; one never passes for the other.
+/// Whether a block belongs to the journal, to the notes or to a table; one never passes for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockKind {
     /// `FWJ1`
     Journal,
+    /// `FWN1`
+    Note,
     /// `FWT1`
     Table,
 }
@@ -46,6 +48,7 @@ impl BlockKind {
     fn magic(self) -> u32 {
         u32::from_le_bytes(match self {
             Self::Journal => *b"FWJ1",
+            Self::Note => *b"FWN1",
             Self::Table => *b"FWT1",
         })
     }

@@ -1,6 +1,6 @@
 //! What has changed since the last commit.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::volume::record::{Held, Record};
 
@@ -17,6 +17,14 @@ pub(crate) struct Changes {
     /// The disk was written to and not flushed since.
     disk_written: bool,
     number: u64,
+    /// Pages that changed since the last note.
+    to_note: BTreeSet<u32>,
+    /// Pages that a note may have told of and no commit yet.
+    noted: HashSet<u32>,
+    /// Pages that became clean: not true for certain before the disk's next flush.
+    turned: HashSet<u32>,
+    /// Such a page left, which no note may tell of.
+    cannot_be_noted: bool,
 }
 
 /// What a commit makes durable.
@@ -24,6 +32,8 @@ pub(crate) struct Changes {
 pub(crate) struct Batch {
     records: BTreeMap<u32, Option<Held>>,
     leaving: Vec<(u32, u64)>,
+    noted: HashSet<u32>,
+    turned: HashSet<u32>,
     /// Whether the disk is to be flushed first: a record that says "clean" must not outlive what it says of the disk.
     pub(crate) flush_disk: bool,
     /// All changes up to this one are in it.
@@ -42,6 +52,10 @@ impl Changes {
     /// `page` holds this from now on.
     pub(crate) fn hold(&mut self, page: u32, held: Held) {
         self.number += 1;
+        // What was filled from the disk needs no note: nobody was told that it is here.
+        if held.fresh && held.dirty {
+            self.to_note.insert(page);
+        }
         self.records.insert(page, Some(held));
     }
 
@@ -49,6 +63,8 @@ impl Changes {
     pub(crate) fn turn(&mut self, page: u32, held: Held) {
         let known = self.records.get(&page).copied().flatten();
         let fresh = known.filter(|known| known.fresh);
+        self.turned.insert(page);
+        self.to_note.remove(&page);
         self.hold(
             page,
             Held { fresh: fresh.is_some(), crc: fresh.map_or(held.crc, |known| known.crc), ..held },
@@ -60,9 +76,16 @@ impl Changes {
         self.number += 1;
         let never_told =
             matches!(self.records.get(&page), Some(Some(held)) if held.fresh) && !table_in_writing;
+        let never_told = never_told && !self.noted.contains(&page);
         if never_told {
+            self.to_note.remove(&page);
             self.records.remove(&page);
             return Gone::AtOnce;
+        }
+        if self.turned.contains(&page) {
+            self.cannot_be_noted = true;
+        } else {
+            self.to_note.insert(page);
         }
         self.records.insert(page, None);
         self.leaving.push((page, block));
@@ -106,9 +129,39 @@ impl Changes {
         self.leaving.len()
     }
 
+    /// Whether all that changed since the last note may be told in one. Otherwise only a commit will do, which flushes
+    /// the disk first.
+    pub(crate) fn can_be_noted(&self) -> bool {
+        !self.cannot_be_noted
+    }
+
+    /// Units that a note of all that changed since the last one would take, at most.
+    pub(crate) fn units_to_note(&self) -> usize {
+        self.to_note.len() * 2
+    }
+
+    /// What changed since the last note, for the next. It stays to be committed.
+    pub(crate) fn take_notes(&mut self) -> Vec<Record> {
+        let pages = std::mem::take(&mut self.to_note);
+        let record = |page: u32| self.records.get(&page).map(|&held| Record { page, held });
+        let records: Vec<Record> = pages.into_iter().filter_map(record).collect();
+        self.noted.extend(records.iter().map(|record| record.page));
+        records
+    }
+
+    /// What recovery found in notes: to be told by its commit.
+    pub(crate) fn restore(&mut self, records: impl IntoIterator<Item = Record>) {
+        self.number += 1;
+        self.records.extend(records.into_iter().map(|record| (record.page, record.held)));
+    }
+
     /// Takes all changes for a commit.
     pub(crate) fn take(&mut self) -> Batch {
+        self.to_note.clear();
+        self.cannot_be_noted = false;
         Batch {
+            noted: std::mem::take(&mut self.noted),
+            turned: std::mem::take(&mut self.turned),
             records: std::mem::take(&mut self.records),
             leaving: std::mem::take(&mut self.leaving),
             flush_disk: std::mem::take(&mut self.disk_written),
@@ -143,6 +196,10 @@ impl Changes {
         }
         self.leaving.extend(batch.leaving);
         self.disk_written |= batch.flush_disk;
+        self.noted.extend(batch.noted);
+        self.turned.extend(batch.turned);
+        // What was to be noted went with the batch: only a commit tells of it now.
+        self.cannot_be_noted = true;
     }
 }
 

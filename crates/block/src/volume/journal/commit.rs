@@ -12,7 +12,7 @@ use super::changes::Batch;
 use crate::volume::Shared;
 use crate::volume::config::Health;
 use crate::volume::error::{Result, VolumeError};
-use crate::volume::record::UNIT_BYTES;
+use crate::volume::record::{Record, UNIT_BYTES};
 use crate::volume::state::State;
 
 /// How to commit.
@@ -69,8 +69,9 @@ impl Shared {
                 let mut state = self.state.lock();
                 let done = match why {
                     Why::Changes => state.journal.durable >= target,
-                    // One that is under way has taken its changes already, perhaps before the table's last part.
-                    Why::Table => state.journal.succeeded > attempts_before,
+                    // One that is under way has taken its changes already, perhaps before the table's last part; and one
+                    // that had only the disk to flush has not made the table durable.
+                    Why::Table => state.journal.flushed > attempts_before,
                 };
                 if done {
                     return Ok(Committed::Done);
@@ -111,7 +112,7 @@ impl Shared {
         if why == Why::Changes && state.journal.durable == state.changes.number() {
             return Begin::Nothing;
         }
-        let most_blocks = (state.changes.units().div_ceil(UNITS_PER_BLOCK - 1) as u64).max(1);
+        let most_blocks = blocks_for(state.changes.units());
         if !state.journal.has_room_for(most_blocks, why == Why::Table) {
             return Begin::JournalFull;
         }
@@ -121,13 +122,15 @@ impl Shared {
             order.enter(state.journal.next_commit, batch.records());
         }
         state.journal.running = true;
+        state.journal.is_laying_out = true;
         state.journal.attempts += 1;
         Begin::Run(Box::new(Commit { shared: Arc::clone(self), batch, parts: Vec::new(), flush_flash }))
     }
 
     /// The commit's blocks, as the parts of the ring that they take; moves the journal on.
     fn lay_out(&self, state: &mut State, batch: &Batch) -> Vec<(u64, IoSlice)> {
-        let chunks = chunks_of(batch, &mut state.io);
+        count_records(batch, &mut state.io);
+        let chunks = chunks_of(batch.records());
         let mut buffer = IoBuffer::zeroed(chunks.len() * JOURNAL_BLOCK_BYTES);
         let journal = &mut state.journal;
         let first_sequence = journal.next_sequence;
@@ -142,17 +145,19 @@ impl Shared {
             journal.chain = block::encode(BlockKind::Journal, self.uuid, &header, units, into);
             journal.next_sequence += 1;
         }
+        journal.notes.follow(journal.next_commit, journal.chain);
         journal.next_commit += 1;
         state.io.metadata_ssd_writes += chunks.len() as u64;
-        let mut parts: Vec<_> = self.ring_parts(journal, first_sequence, &buffer.into());
+        let ring = (self.layout.journal_offset(), self.layout.journal_blocks);
+        let mut parts = self.ring_parts(ring, first_sequence, &buffer.into());
         parts.reverse();
         parts
     }
 
-    /// Cuts blocks where the ring ends and where a request would be too long.
-    fn ring_parts(
+    /// Cuts blocks where the ring (its offset and its blocks) ends and where a request would be too long.
+    pub(super) fn ring_parts(
         &self,
-        journal: &super::Journal,
+        (ring_offset, ring_blocks): (u64, u64),
         first_sequence: u64,
         data: &IoSlice,
     ) -> Vec<(u64, IoSlice)> {
@@ -162,31 +167,43 @@ impl Shared {
         let mut done = 0;
         while done < count {
             let sequence = first_sequence + done as u64;
-            let to_end = (journal.blocks - sequence % journal.blocks) as usize;
+            let place = sequence % ring_blocks;
+            let to_end = (ring_blocks - place) as usize;
             let blocks = to_end.min(most).min(count - done);
             let bytes = done * JOURNAL_BLOCK_BYTES..(done + blocks) * JOURNAL_BLOCK_BYTES;
-            parts.push((self.layout.journal_offset() + journal.place(sequence), data.part(bytes)));
+            parts.push((ring_offset + place * JOURNAL_BLOCK_BYTES as u64, data.part(bytes)));
             done += blocks;
         }
         parts
     }
 }
 
-/// The records' units, cut into blocks; a record is never cut.
-fn chunks_of(batch: &Batch, io: &mut crate::volume::stats::IoCounts) -> Vec<Vec<u8>> {
-    let mut chunks = vec![Vec::new()];
+/// Blocks that so many units take at most.
+pub(super) fn blocks_for(units: usize) -> u64 {
+    // A record of two units is not cut: a block may stay a unit short.
+    (units.div_ceil(UNITS_PER_BLOCK - 1) as u64).max(1)
+}
+
+fn count_records(batch: &Batch, io: &mut crate::volume::stats::IoCounts) {
     let mut records = 0;
     for record in batch.records() {
-        let last = chunks.last_mut().expect("there is one from the beginning");
-        if last.len() + record.units() * UNIT_BYTES > UNITS_PER_BLOCK * UNIT_BYTES {
-            chunks.push(Vec::new());
-        }
-        record.append_to(chunks.last_mut().expect("as above"));
         records += 1;
         let is_dirty = record.held.is_some_and(|held| held.dirty);
         *(if is_dirty { &mut io.metadata_dirties } else { &mut io.metadata_cleans }) += 1;
     }
     io.metadata_batch += if records > 1 { records } else { 0 };
+}
+
+/// The records' units, cut into blocks; a record is never cut.
+pub(super) fn chunks_of(records: impl Iterator<Item = Record>) -> Vec<Vec<u8>> {
+    let mut chunks = vec![Vec::new()];
+    for record in records {
+        let last = chunks.last_mut().expect("there is one from the beginning");
+        if last.len() + record.units() * UNIT_BYTES > UNITS_PER_BLOCK * UNIT_BYTES {
+            chunks.push(Vec::new());
+        }
+        record.append_to(chunks.last_mut().expect("as above"));
+    }
     chunks
 }
 
@@ -215,6 +232,9 @@ impl Commit {
 
     fn write_next(mut self: Box<Self>) {
         let flash = Arc::clone(&self.shared.flash);
+        if self.parts.is_empty() {
+            self.end_laying_out();
+        }
         match self.parts.pop() {
             Some((offset, data)) => flash.submit(
                 Request::Write { offset, data, placement: PlacementHandle::DEFAULT },
@@ -234,6 +254,18 @@ impl Commit {
         }
     }
 
+    /// All blocks are written: what they tell outlives the process, and notes may follow.
+    fn end_laying_out(&self) {
+        {
+            let journal = &mut self.shared.state.lock().journal;
+            journal.is_laying_out = false;
+            if self.flush_flash {
+                journal.notes.commit_written(self.batch.number);
+            }
+        }
+        self.shared.changed.notify(usize::MAX);
+    }
+
     fn succeed(self) {
         let Self { shared, batch, flush_flash, .. } = self;
         {
@@ -241,12 +273,13 @@ impl Commit {
             let state = &mut *state;
             state.journal.running = false;
             state.journal.durable = batch.number;
-            state.journal.succeeded = state.journal.attempts;
             state.io.ssd_flushes += u64::from(flush_flash);
             state.io.disk_flushes += u64::from(batch.flush_disk);
             if flush_flash {
                 state.io.commits += 1;
+                state.journal.flushed = state.journal.attempts;
                 state.journal.confirmed_commit = state.journal.next_commit - 1;
+                state.journal.notes.commit_durable();
             }
             for page in state.changes.committed(batch) {
                 state.pages.give_back(page);
@@ -274,6 +307,7 @@ impl Commit {
         {
             let mut state = shared.state.lock();
             state.journal.running = false;
+            state.journal.is_laying_out = false;
             note(&mut state);
             state.changes.put_back(batch);
         }

@@ -2,15 +2,18 @@
 //!
 //! A ring of blocks. A commit is the records of all pages that changed since the one before, written to as many blocks as
 //! they take, and then one flush. At most one commit is under way: whoever wants to be durable meanwhile waits for the
-//! next one, together with everyone else.
+//! next one, together with everyone else. [Notes](notes) keep what is acknowledged between two commits.
 
 pub mod block;
 pub(crate) mod changes;
 pub(super) mod commit;
+pub(super) mod notes;
 
 use block::{JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
+use notes::Notes;
 
 use super::error::VolumeError;
+use super::layout::Layout;
 use super::superblock::Checkpoint;
 
 /// Where the journal is.
@@ -29,29 +32,36 @@ pub(super) struct Journal {
     pub(super) oldest_sequence: u64,
     /// A commit is under way.
     pub(super) running: bool,
+    /// And its blocks are not all written.
+    pub(super) is_laying_out: bool,
+    /// What is told between commits.
+    pub(super) notes: Notes,
     /// All changes up to this one are durable.
     pub(super) durable: u64,
     /// Commits tried.
     pub(super) attempts: u64,
-    /// The last one of them that succeeded.
-    pub(super) succeeded: u64,
+    /// The last one of them that flushed the flash and succeeded.
+    pub(super) flushed: u64,
     /// How the last one that failed did: its attempt and why.
     pub(super) failure: Option<(u64, VolumeError)>,
 }
 
 impl Journal {
-    pub(super) fn at(blocks: u64, checkpoint: &Checkpoint) -> Self {
+    pub(super) fn at(layout: &Layout, checkpoint: &Checkpoint) -> Self {
+        let last_commit = checkpoint.next_commit.saturating_sub(1);
         Self {
-            blocks,
+            blocks: layout.journal_blocks,
+            notes: Notes::new(layout.notes_blocks(), last_commit, checkpoint.journal_chain),
             next_sequence: checkpoint.journal_sequence,
             chain: checkpoint.journal_chain,
             next_commit: checkpoint.next_commit,
             confirmed_commit: checkpoint.confirmed_commit,
             oldest_sequence: checkpoint.journal_sequence,
             running: false,
+            is_laying_out: false,
             durable: 0,
             attempts: 0,
-            succeeded: 0,
+            flushed: 0,
             failure: None,
         }
     }
@@ -77,9 +87,9 @@ impl Journal {
         self.used() + blocks <= limit
     }
 
-    /// Whether a commit of one block fits.
-    pub(super) fn has_room_for_one(&self) -> bool {
-        self.has_room_for(1, false)
+    /// Whether a commit of so many units fits.
+    pub(super) fn has_room_for_units(&self, units: usize) -> bool {
+        self.has_room_for(commit::blocks_for(units), false)
     }
 
     /// The place of block `sequence`, in bytes from the journal's start.

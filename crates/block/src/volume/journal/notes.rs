@@ -1,0 +1,224 @@
+//! Notes: what keeps an acknowledged write through the death of the process, though no flush has covered it yet.
+//!
+//! A disk forgets what was not flushed when the power goes, and never because a program ended. Here the map of what was
+//! written is the program's, so before a write is acknowledged its records are *written* to flash, and not flushed: one
+//! small write for everyone who waits. The next commit tells all of it again, so notes matter only until then, and a ring of
+//! their own, written over again and again, has room for them.
+//!
+//! A note says which commit it follows (`commit` in its blocks) and is chained to the note before it, the first one to the
+//! last block of that commit. No note follows a commit whose blocks are not written yet. What recovery makes of them is in
+//! [`recovery`](super::super::recovery).
+//!
+//! A note tells of dirty blocks that were written and of pages that they replaced. It never says that a block became clean:
+//! that is true only after a flush of the disk, which a commit waits for. Where what changed cannot be told without that, a
+//! commit takes the note's place.
+
+use std::sync::Arc;
+
+use device::{Completion, IoBuffer, IoSlice, PlacementHandle, Request};
+
+use super::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES};
+use super::commit::{blocks_for, chunks_of};
+use crate::volume::Shared;
+use crate::volume::config::Health;
+use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
+use crate::volume::record::Record;
+use crate::volume::state::State;
+
+/// The ring of notes.
+pub(in crate::volume) struct Notes {
+    blocks: u64,
+    /// The block to be written next.
+    next_sequence: u64,
+    /// The first block that recovery may need.
+    oldest_sequence: u64,
+    /// The first block after [`base`](Self::base).
+    base_sequence: u64,
+    /// The commit that notes follow now.
+    base: u64,
+    /// Checksum of the block before.
+    chain: u32,
+    /// A note is being written.
+    running: bool,
+    /// All changes up to this one outlive the process.
+    told: u64,
+}
+
+impl Notes {
+    /// None yet, after commit `base` whose last block has the checksum `chain`.
+    pub(super) fn new(blocks: u64, base: u64, chain: u32) -> Self {
+        Self {
+            blocks,
+            next_sequence: 0,
+            oldest_sequence: 0,
+            base_sequence: 0,
+            base,
+            chain,
+            running: false,
+            told: 0,
+        }
+    }
+
+    /// A commit's blocks are laid out: what is noted from now on follows them.
+    pub(in crate::volume) fn follow(&mut self, commit: u64, chain: u32) {
+        (self.base, self.chain, self.base_sequence) = (commit, chain, self.next_sequence);
+    }
+
+    /// The blocks of a commit are written; all changes up to `number` are in it.
+    pub(super) fn commit_written(&mut self, number: u64) {
+        self.told = self.told.max(number);
+    }
+
+    /// The last commit is durable: notes before it are not needed any more.
+    pub(super) fn commit_durable(&mut self) {
+        self.oldest_sequence = self.base_sequence;
+    }
+
+    /// The commit that notes follow, and the checksum that the first of them is chained to.
+    pub(in crate::volume) fn start(&self) -> (u64, u32) {
+        (self.base, self.chain)
+    }
+
+    fn has_room_for(&self, blocks: u64) -> bool {
+        self.used() + blocks <= self.blocks
+    }
+
+    fn used(&self) -> u64 {
+        self.next_sequence - self.oldest_sequence
+    }
+
+    /// Whether a commit should empty the ring soon, so that nobody has to wait for it.
+    fn is_nearly_full(&self) -> bool {
+        self.used() * 4 >= self.blocks * 3
+    }
+}
+
+/// What beginning a note came to.
+enum Begin {
+    Run(Note),
+    Wait,
+    /// Only a commit will do.
+    Commit,
+    Nothing,
+}
+
+/// A note under way. It runs by itself, from completion to completion, like a commit.
+struct Note {
+    shared: Arc<Shared>,
+    /// Parts of the ring to be written, the last one first.
+    parts: Vec<(u64, IoSlice)>,
+    /// All changes up to this one are in it.
+    number: u64,
+}
+
+impl Shared {
+    /// Waits until everything that changed so far outlives the process.
+    pub(in crate::volume) async fn note(self: &Arc<Self>) -> Result<()> {
+        let target = self.state.lock().changes.number();
+        loop {
+            let listener = self.changed.listen();
+            let begin = {
+                let mut state = self.state.lock();
+                if state.journal.notes.told.max(state.journal.durable) >= target {
+                    return Ok(());
+                }
+                if state.health != Health::Healthy {
+                    return Err(why_unhealthy(&state));
+                }
+                self.begin_note(&mut state)
+            };
+            match begin {
+                Begin::Run(note) => note.run(),
+                Begin::Wait => {}
+                Begin::Commit => return self.commit(target).await,
+                Begin::Nothing => return Ok(()),
+            }
+            listener.await;
+        }
+    }
+
+    fn begin_note(self: &Arc<Self>, state: &mut State) -> Begin {
+        let journal = &state.journal;
+        if journal.notes.running || journal.is_laying_out {
+            return Begin::Wait;
+        }
+        let most_blocks = blocks_for(state.changes.units_to_note());
+        if !state.changes.can_be_noted() || !journal.notes.has_room_for(most_blocks) {
+            return Begin::Commit;
+        }
+        let number = state.changes.number();
+        let records = state.changes.take_notes();
+        if records.is_empty() {
+            state.journal.notes.told = number;
+            return Begin::Nothing;
+        }
+        let parts = self.lay_out_note(state, &records);
+        state.journal.notes.running = true;
+        Begin::Run(Note { shared: Arc::clone(self), parts, number })
+    }
+
+    fn lay_out_note(&self, state: &mut State, records: &[Record]) -> Vec<(u64, IoSlice)> {
+        let chunks = chunks_of(records.iter().copied());
+        let mut buffer = IoBuffer::zeroed(chunks.len() * JOURNAL_BLOCK_BYTES);
+        let notes = &mut state.journal.notes;
+        let first_sequence = notes.next_sequence;
+        for (number, units) in chunks.iter().enumerate() {
+            let header = BlockHeader {
+                sequence: notes.next_sequence,
+                commit: notes.base,
+                chain: notes.chain,
+                ends_commit: number + 1 == chunks.len(),
+            };
+            let into = &mut buffer[number * JOURNAL_BLOCK_BYTES..][..JOURNAL_BLOCK_BYTES];
+            notes.chain = block::encode(BlockKind::Note, self.uuid, &header, units, into);
+            notes.next_sequence += 1;
+        }
+        state.io.notes += 1;
+        state.io.metadata_ssd_writes += chunks.len() as u64;
+        let ring = (self.layout.notes_offset(), self.layout.notes_blocks());
+        let mut parts = self.ring_parts(ring, first_sequence, &buffer.into());
+        parts.reverse();
+        parts
+    }
+}
+
+fn why_unhealthy(state: &State) -> VolumeError {
+    let failure = state.journal.failure.as_ref().map(|(_, error)| error.clone());
+    failure.unwrap_or_else(|| VolumeError::new(VolumeErrorKind::Flash, "the flash failed"))
+}
+
+impl Note {
+    fn run(mut self) {
+        let Some((offset, data)) = self.parts.pop() else { return self.succeed() };
+        let flash = Arc::clone(&self.shared.flash);
+        flash.submit(
+            Request::Write { offset, data, placement: PlacementHandle::DEFAULT },
+            Completion::new(move |outcome| match outcome {
+                Ok(_) => self.run(),
+                Err(error) => self.fail(VolumeError::flash("writing a note", error)),
+            }),
+        );
+    }
+
+    fn succeed(self) {
+        let is_nearly_full = {
+            let notes = &mut self.shared.state.lock().journal.notes;
+            notes.running = false;
+            notes.told = notes.told.max(self.number);
+            notes.is_nearly_full()
+        };
+        self.shared.changed.notify(usize::MAX);
+        if is_nearly_full {
+            self.shared.commit_in_background();
+        }
+    }
+
+    fn fail(self, error: VolumeError) {
+        {
+            let mut state = self.shared.state.lock();
+            state.journal.notes.running = false;
+            state.fail_flash(error);
+        }
+        self.shared.changed.notify(usize::MAX);
+    }
+}

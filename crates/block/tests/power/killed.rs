@@ -1,0 +1,51 @@
+//! The death of the process: both devices keep every request that was completed, flushed or not.
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::history::read_all;
+use crate::ledger::Ledger;
+use crate::long::{drawn_config, live};
+use crate::short::read_raw;
+use crate::stage::{DISK_BYTES, Media, Stage};
+
+/// Lives of one volume, each ended by a kill: what was acknowledged is there, though nothing flushed it.
+fn lives(seed: u64, count: u64) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut media = Media::created(&drawn_config(seed));
+    let mut ledger = Ledger::new(DISK_BYTES);
+    for life in 0..count {
+        let (flash, disk, after, wrong) = live(&media, ledger, random.random());
+        ledger = after;
+        if let Some(wrong) = wrong {
+            panic!("seed {seed}, life {life}: {wrong}");
+        }
+        media = Media { flash: flash.kill(random.random()), disk: disk.kill(random.random()) };
+        let bytes = pollster::block_on(async {
+            let stage = Stage::new(media.duplicate());
+            let (volume, _) =
+                stage.open().await.unwrap_or_else(|error| panic!("seed {seed}, life {life}: {error}"));
+            let bytes = read_all(&volume).await.unwrap();
+            ledger.check_read(0, &bytes).unwrap_or_else(|wrong| panic!("seed {seed}, life {life}: {wrong}"));
+            if life % 4 == 0 {
+                volume.clean().await.unwrap();
+                volume.close().await.unwrap();
+                assert_eq!(
+                    read_raw(&stage.crash(3).disk),
+                    bytes,
+                    "seed {seed}, life {life}: cleaned and closed"
+                );
+            }
+            bytes
+        });
+        ledger.adopt(&bytes);
+    }
+}
+
+#[test]
+fn what_was_acknowledged_outlives_the_process() {
+    let seeds = std::env::var("FLASHWRIGHT_TEST_SEEDS").map_or(1, |text| text.parse().expect("a number"));
+    for seed in 0..24 * seeds {
+        lives(seed, 10);
+    }
+}
