@@ -31,7 +31,8 @@ impl Accesses for Ready {
 }
 
 fn trace(accesses: &[Access]) -> Box<dyn Accesses> {
-    Box::new(Ready { left: accesses.to_vec().into_iter(), report: ReadReport::default() })
+    let accesses = Vec::from(accesses);
+    Box::new(Ready { left: accesses.into_iter(), report: ReadReport::default() })
 }
 
 /// Skewed requests for objects of 1 to 100 bytes under keys that are no small numbers.

@@ -55,9 +55,9 @@ impl Runner {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn photos<const N: usize>(&self, caches: [PhotoCache; N]) -> Result<[PhotoMeasured; N], StudyError> {
+    pub fn photos<const N: usize>(&self, caches: &[PhotoCache; N]) -> Result<[PhotoMeasured; N], StudyError> {
         let run = |cache: &PhotoCache, advance: &dyn Fn(f64)| cache.run(self.seed, &self.stop, advance);
-        let measured = self.side_by_side(&self.photos, &caches, run)?;
+        let measured = self.side_by_side(&self.photos, caches, run)?;
         Ok(measured.try_into().unwrap_or_else(|_| unreachable!("one for each")))
     }
 

@@ -12,7 +12,7 @@ use super::{Chart, Line, Outcome, Point, Runner, StudyError};
 /// Figure 1: hit ratio against write amplification of three generations.
 pub(super) fn fig1(runner: &Runner) -> Result<Outcome, StudyError> {
     let [fifo, blocks, items] =
-        runner.photos([PhotoCache::mcdipper(), PhotoCache::blockcache(), PhotoCache::ripq()])?;
+        runner.photos(&[PhotoCache::mcdipper(), PhotoCache::blockcache(), PhotoCache::ripq()])?;
     let gain = 100.0 * (blocks.hit_ratio - fifo.hit_ratio);
     let points = vec![
         Point::shown("hit ratio, McDipper", None, fifo.hit_ratio),
@@ -41,7 +41,7 @@ pub(super) fn fig1(runner: &Runner) -> Result<Outcome, StudyError> {
 
 /// Figure 8: from BlockCache to RIPQ, hit ratio and reads of the backend.
 pub(super) fn fig8(runner: &Runner) -> Result<Outcome, StudyError> {
-    let [blocks, items] = runner.photos([PhotoCache::blockcache(), PhotoCache::ripq()])?;
+    let [blocks, items] = runner.photos(&[PhotoCache::blockcache(), PhotoCache::ripq()])?;
     let reads = |it: &PhotoMeasured| 1.0 - it.hit_ratio;
     let backend = 100.0 * (reads(&items) / reads(&blocks) - 1.0);
     let points = vec![
@@ -63,7 +63,7 @@ fn over_blocks(blocks: &PhotoMeasured, items: &PhotoMeasured) -> Point {
 pub(super) fn fig9(runner: &Runner) -> Result<Outcome, StudyError> {
     let caches =
         [PhotoCache::mcdipper(), PhotoCache::blockcache(), PhotoCache::ripq_plain(), PhotoCache::ripq()];
-    let [fifo, blocks, plain, items] = runner.photos(caches)?;
+    let [fifo, blocks, plain, items] = runner.photos(&caches)?;
     let points = vec![
         Point::within("dlwa, McDipper", 1.0, fifo.dlwa, (1.0, 1.02)),
         Point::within("dlwa, BlockCache", 3.9, blocks.dlwa, (3.3, 4.5)),
@@ -76,7 +76,7 @@ pub(super) fn fig9(runner: &Runner) -> Result<Outcome, StudyError> {
 /// Figure 10: the 95th percentile of reading a photo from flash.
 pub(super) fn fig10(runner: &Runner) -> Result<Outcome, StudyError> {
     let caches = [PhotoCache::blockcache(), PhotoCache::ripq_plain(), PhotoCache::ripq()];
-    let [blocks, plain, items] = runner.photos(caches)?;
+    let [blocks, plain, items] = runner.photos(&caches)?;
     let us = |ns: u64| ns as f64 / 1000.0;
     let less = |it: &PhotoMeasured| 100.0 * (it.hit_p95_ns as f64 / blocks.hit_p95_ns as f64 - 1.0);
     let mut points = Vec::new();
@@ -95,7 +95,7 @@ pub(super) fn fig10(runner: &Runner) -> Result<Outcome, StudyError> {
 
 /// What nobody has measured: RIPQ's insertion points with placement handles.
 pub(super) fn placement(runner: &Runner) -> Result<Outcome, StudyError> {
-    let [mixed, placed] = runner.photos([PhotoCache::ripq(), PhotoCache::ripq_placed()])?;
+    let [mixed, placed] = runner.photos(&[PhotoCache::ripq(), PhotoCache::ripq_placed()])?;
     let us = |ns: u64| ns as f64 / 1000.0;
     let mut points = Vec::new();
     for (name, it) in [("without handles", &mixed), ("a handle a point", &placed)] {
