@@ -22,7 +22,7 @@ fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-fn at<'a>(folder: &'a Path, name: &str) -> String {
+fn at(folder: &Path, name: &str) -> String {
     folder.join(name).to_str().unwrap().to_owned()
 }
 
