@@ -211,22 +211,14 @@ fn what_cannot_be_simulated_says_why() {
 #[test]
 fn ripq_is_nearer_to_its_policy_than_block_cache_and_the_nearer_the_more_insertion_points() {
     let cdn = Cdn::new(&CdnConfig { requests: 1_000_000, objects: 200_000, ..CdnConfig::default() }, 1);
-    let policies =
-        ["slru4", "gdsf", "blockcache", "ripq1", "ripq2", "ripq8", "ripq16", "ripq8-gdsf", "ripq16-gdsf"];
+    let policies = ["slru4", "blockcache", "ripq1", "ripq2", "ripq8", "ripq16"];
     let mut plan = plan(&policies, &[Size::Bytes(EDGE_CACHE_BYTES / 10)]);
     plan.settings.rule_book = RuleBook::Paper;
     plan.flash.block_bytes = Some(512 << 10);
     let outcome = simulate::run(&plan, Box::new(cdn), &Stop::default(), |_, _| ()).unwrap();
-    let ratio = |name: &str| {
-        let place = policies.iter().position(|known| *known == name).expect("a policy of the plan");
-        outcome.rows[place].object_hit_ratio().expect("requests were counted")
-    };
-    for (exact, eight, sixteen) in [("slru4", "ripq8", "ripq16"), ("gdsf", "ripq8-gdsf", "ripq16-gdsf")] {
-        let (exact, eight, sixteen) = (ratio(exact), ratio(eight), ratio(sixteen));
-        assert!((exact - eight).abs() < 0.005, "{exact:.4} exactly, {eight:.4} with 8 insertion points");
-        assert!((sixteen - eight).abs() < 0.002, "{eight:.4} with 8 insertion points, {sixteen:.4} with 16");
-    }
-    let (one, two, eight) = (ratio("ripq1"), ratio("ripq2"), ratio("ripq8"));
-    assert!(one < two && two < eight, "{one:.4}, {two:.4}, {eight:.4} with 1, 2, 8 insertion points");
-    assert!(ratio("blockcache") < eight, "blockcache has {:.4}, ripq {eight:.4}", ratio("blockcache"));
+    let ratios: Vec<f64> = outcome.rows.iter().map(|row| row.object_hit_ratio().unwrap()).collect();
+    let [exact, blocks, one, two, eight, sixteen] = ratios[..] else { panic!("one row a policy") };
+    assert!(one < two && two < eight && eight < exact, "{one:.4}, {two:.4}, {eight:.4}, exactly {exact:.4}");
+    assert!((sixteen - eight).abs() < 0.002, "{eight:.4} with 8 insertion points, {sixteen:.4} with 16");
+    assert!(blocks < eight - 0.01, "blockcache has {blocks:.4}, ripq {eight:.4}");
 }

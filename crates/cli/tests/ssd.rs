@@ -86,7 +86,7 @@ fn cards_are_listed_and_each_figure_has_its_source() {
     let cards = json(&["ssd", "cards"]);
     let names: Vec<&str> =
         cards["cards"].as_array().unwrap().iter().filter_map(|card| card["name"].as_str()).collect();
-    assert_eq!(names, ["pm9d3", "tlc", "qlc", "test"]);
+    assert_eq!(names, ["pm9d3", "tlc", "qlc", "photo", "test"]);
     let one = flashwright(&["ssd", "cards", "pm9d3"]);
     let text = String::from_utf8(one.stdout).unwrap();
     assert!(text.contains("placement.handles = 8") && text.contains("paper §3.2.1"), "{text}");
@@ -110,7 +110,7 @@ fn the_closed_forms_answer_with_formula_source_and_inputs() {
 #[test]
 fn what_cannot_be_is_refused_in_one_line() {
     let cases: [(&[&str], &str); 7] = [
-        (&["ssd", "run", "pm9d4"], "error: pm9d4: no such card; there are pm9d3, tlc, qlc, test"),
+        (&["ssd", "run", "pm9d4"], "error: pm9d4: no such card; there are pm9d3, tlc, qlc, photo, test"),
         (&["ssd", "run", "test", "--op", "0%"], "error: logical_pages: "),
         (&["ssd", "run", "test", "--pages-per-block", "1"], "error: unit_pages: 1 pages are fewer than 2"),
         (&["ssd", "run", "tlc", "--placement", "on"], "error: --placement: tlc has no placement handles"),

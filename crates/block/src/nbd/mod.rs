@@ -14,7 +14,7 @@
 //! use flashwright_block::export::DeviceExport;
 //! use flashwright_block::nbd::{Address, Options, Server};
 //!
-//! let device = Arc::new(flashwright_device::MemoryDevice::new(1 << 30));
+//! let device = Arc::new(device::MemoryDevice::new(1 << 30));
 //! let address = Address::Unix("/run/flash.sock".into());
 //! let server = Server::start(&address, Arc::new(DeviceExport::new(device)), Options::default())?;
 //! // … nbdinfo nbd+unix:///?socket=/run/flash.sock …

@@ -116,6 +116,8 @@ fn victim() {
     let notes = Notes::open(&directory);
     for life in 0.. {
         sign();
+        // A closed cache is to be found by the murderer now and then, not only one in use.
+        std::thread::sleep(std::time::Duration::from_millis(10));
         let cache = open(&directory);
         sign();
         audit(&cache, &notes, &format!("victim {seed}, life {life}"));
