@@ -8,7 +8,6 @@ mod cdn;
 mod chart;
 pub mod experiment;
 mod flashcache;
-mod photo_cdn;
 mod progress;
 mod runner;
 mod soc_size;
@@ -123,12 +122,12 @@ pub const STUDIES: &[Study] = &[
     Study {
         name: "cdn-fig2",
         title: "Photo CDN: Clairvoyant, S4LRU, LRU, FIFO over sizes of the Origin cache",
-        run: photo_cdn::fig2,
+        run: cdn::sizes::fig2,
     },
     Study {
         name: "cdn-insertion-points",
         title: "Photo CDN: RIPQ's hit ratio over its insertion points",
-        run: photo_cdn::insertion_points,
+        run: cdn::sizes::insertion_points,
     },
     Study { name: "cdn-fig8", title: "BlockCache to RIPQ: hit ratio and backend reads", run: cdn::fig8 },
     Study {

@@ -1,9 +1,10 @@
 //! The article's figures: McDipper, BlockCache and RIPQ on one workload, one drive, one load.
 //!
 //! Zhou, Tang, Huang, Lloyd: "The Evolution of Advanced Caching in the Facebook CDN", 2016. Nothing is tuned for a figure:
-//! all of them show the same runs of [`PhotoCache`].
+//! all of them show the same runs of [`PhotoCache`]. What needs no drive is in [`sizes`].
 
 mod photo_cache;
+pub(super) mod sizes;
 
 pub use photo_cache::{Measured as PhotoMeasured, PhotoCache};
 

@@ -7,7 +7,7 @@
 
 use workload::generate::cdn::{Cdn, CdnConfig, EDGE_CACHE_BYTES, ORIGIN_CACHE_BYTES};
 
-use super::{Chart, Line, Outcome, Point, Runner, StudyError};
+use super::super::{Chart, Line, Outcome, Point, Runner, StudyError};
 use crate::simulate::{self, FlashSettings, Plan, RuleBook, Settings, Size, Warmup};
 
 /// 64 MiB at the workload's scale.
@@ -67,7 +67,7 @@ fn simulated(
 }
 
 /// Figure 2: Clairvoyant, S4LRU, LRU and FIFO over sizes of the Origin cache; RIPQ beside the two it approximates.
-pub(super) fn fig2(runner: &Runner) -> Result<Outcome, StudyError> {
+pub(in crate::study) fn fig2(runner: &Runner) -> Result<Outcome, StudyError> {
     let policies = ["clairvoyant", "slru4", "lru", "fifo", "gdsf", "ripq8", "ripq8-gdsf"];
     let origin = simulated(runner, policies.map(str::to_owned).to_vec(), &SIZES, ORIGIN_CACHE_BYTES)?;
     let edge = simulated(runner, ["slru4", "fifo"].map(str::to_owned).to_vec(), &SIZES, EDGE_CACHE_BYTES)?;
@@ -115,7 +115,7 @@ pub(super) fn fig2(runner: &Runner) -> Result<Outcome, StudyError> {
 }
 
 /// What is lost with few insertion points, and how near eight are to many.
-pub(super) fn insertion_points(runner: &Runner) -> Result<Outcome, StudyError> {
+pub(in crate::study) fn insertion_points(runner: &Runner) -> Result<Outcome, StudyError> {
     let count = POINTS_AT_MOST;
     let mut policies = vec!["slru4".to_owned(), "gdsf".to_owned()];
     policies.extend((1..=count).map(|points| format!("ripq{points}")));
