@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::file::OpenOptions as FileOptions;
-use device::{Device, FileDevice};
+use device::timer::{SystemTimer, Timer};
+use device::{Clock, Device, FileDevice};
 use flashwright_cache::{Cache, InsertOptions};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -114,10 +115,11 @@ fn victim() {
     let seed: u64 = std::env::var(SEED_VARIABLE).expect("set beside it").parse().expect("a number");
     let directory = PathBuf::from(directory);
     let notes = Notes::open(&directory);
+    let timer = SystemTimer::default();
     for life in 0.. {
         sign();
         // A closed cache is to be found by the murderer now and then, not only one in use.
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        timer.wait_until(timer.monotonic_ns() + 10_000_000);
         let cache = open(&directory);
         sign();
         audit(&cache, &notes, &format!("victim {seed}, life {life}"));
