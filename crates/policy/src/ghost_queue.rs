@@ -5,7 +5,8 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::hashed::Hashed;
 
 /// Keys that left, the oldest first.
 #[derive(Default)]
@@ -17,7 +18,7 @@ pub struct GhostQueue {
     /// How many were pushed out of the queue: the number of its front.
     first: u64,
     /// The number of each key that is still there.
-    numbers: HashMap<u64, u64, BuildHasherDefault<AsItIs>>,
+    numbers: HashMap<u64, u64, Hashed>,
 }
 
 struct Departed {
@@ -65,24 +66,6 @@ impl GhostQueue {
             }
             self.first += 1;
         }
-    }
-}
-
-/// What is hashed is a hash.
-#[derive(Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only numbers are hashed");
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
     }
 }
 

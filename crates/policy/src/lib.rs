@@ -143,6 +143,7 @@ pub mod contract;
 pub mod eviction;
 pub mod ghost;
 pub mod ghost_queue;
+mod hashed;
 pub mod list;
 pub mod marks;
 pub mod name;

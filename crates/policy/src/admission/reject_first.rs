@@ -5,10 +5,10 @@
 //! memory is bounded and a key is remembered for at least all parts but one of it.
 
 use std::collections::{HashSet, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 
 use parking_lot::Mutex;
 
+use crate::hashed::Hashed;
 use crate::{Admission, Candidate};
 
 /// How much to remember.
@@ -33,7 +33,7 @@ pub struct RejectFirst {
     parts: usize,
 }
 
-type Part = HashSet<u64, BuildHasherDefault<AsItIs>>;
+type Part = HashSet<u64, Hashed>;
 
 impl RejectFirst {
     /// Remembers nothing yet.
@@ -66,24 +66,6 @@ impl Admission for RejectFirst {
 
     fn name(&self) -> &'static str {
         "reject-first"
-    }
-}
-
-/// The keys of the set are hashes already.
-#[derive(Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only u64 are hashed");
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
     }
 }
 

@@ -1,0 +1,24 @@
+//! Maps and sets of hashes: a hash is not hashed again.
+
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Hashes a number that is a hash to itself.
+pub(crate) type Hashed = BuildHasherDefault<AsItIs>;
+
+/// See [`Hashed`].
+#[derive(Default)]
+pub(crate) struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("only hashes of 64 bits are put in");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
