@@ -15,6 +15,7 @@ pub mod config;
 pub mod consistency;
 pub mod drive;
 pub mod environment;
+mod palette;
 pub mod picture;
 pub mod progress;
 pub mod report;

@@ -4,6 +4,7 @@ use block::sets::Sets;
 use plotters::prelude::*;
 
 use super::replay::Summary;
+use crate::palette::FONT;
 use crate::study::{Chart, Line};
 
 /// Rows of the picture; each is as many sets as it takes.
@@ -13,7 +14,6 @@ const COLUMNS: usize = 96;
 /// Requests of a column to begin with.
 const REQUESTS: usize = 256;
 const SIZE: (u32, u32) = (820, 480);
-const FONT: &str = "sans-serif";
 
 /// Blocks missed and cleaned, over sets and requests.
 pub struct HeatMap {

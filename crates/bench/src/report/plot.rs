@@ -9,25 +9,11 @@ use super::RunReport;
 use super::series::Span;
 use super::text::grouped;
 use super::totals;
+use crate::palette::{COLOURS, FONT, GRID, INK, PALE};
 use crate::run::InstanceReport;
 use crate::run::latency::{Histogram, Timed};
 
 const SIZE: (u32, u32) = (960, 900);
-const FONT: &str = "sans-serif";
-const INK: RGBColor = RGBColor(45, 49, 55);
-const PALE: RGBColor = RGBColor(120, 126, 134);
-const GRID: RGBColor = RGBColor(231, 233, 236);
-/// Okabe and Ito's colours, told apart by everybody.
-const COLOURS: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(230, 159, 0),
-    RGBColor(90, 90, 90),
-    RGBColor(170, 140, 20),
-];
 /// Points of a latency curve for each nine.
 const POINTS_A_NINE: u32 = 20;
 

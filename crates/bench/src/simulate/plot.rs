@@ -4,27 +4,14 @@ use plotters::prelude::*;
 
 use super::report::bytes;
 use super::{Outcome, Row};
+use crate::palette::{COLOURS, FONT, GRID, INK};
 
 const SIZE: (u32, u32) = (900, 520);
-const FONT: &str = "sans-serif";
-const INK: RGBColor = RGBColor(45, 49, 55);
-const GRID: RGBColor = RGBColor(231, 233, 236);
-/// Okabe and Ito's colours, told apart by everybody; what comes after them is drawn in them again, thinner.
-const COLOURS: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(230, 159, 0),
-    RGBColor(90, 90, 90),
-    RGBColor(170, 140, 20),
-];
 
 /// A picture, and what its file is called.
 pub struct Picture {
-    /// Without a folder.
-    pub file_name: &'static str,
+    /// Without a folder and an ending.
+    pub name: &'static str,
     /// What is in it.
     pub svg: String,
 }
@@ -37,8 +24,8 @@ pub fn pictures(outcome: &Outcome) -> Result<Vec<Picture>, Box<dyn std::error::E
     let by_requests = picture(outcome, "Hits, share of the requests", Row::object_hit_ratio)?;
     let by_bytes = picture(outcome, "Hits, share of the bytes", Row::byte_hit_ratio)?;
     Ok(vec![
-        Picture { file_name: "object-hit-ratio.svg", svg: by_requests },
-        Picture { file_name: "byte-hit-ratio.svg", svg: by_bytes },
+        Picture { name: "object-hit-ratio", svg: by_requests },
+        Picture { name: "byte-hit-ratio", svg: by_bytes },
     ])
 }
 

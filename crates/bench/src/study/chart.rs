@@ -2,11 +2,8 @@
 
 use plotters::prelude::*;
 
+use crate::palette::{COLOURS, FONT};
 const SIZE: (u32, u32) = (820, 480);
-const FONT: &str = "sans-serif";
-/// Okabe and Ito's colours, told apart by everybody.
-const COLOURS: [RGBColor; 4] =
-    [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115), RGBColor(120, 126, 134)];
 
 /// Lines over a common axis.
 #[derive(Debug, Clone)]
