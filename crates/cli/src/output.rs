@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use bench::picture::Format;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -175,6 +176,18 @@ pub fn check_writable(file: &Path) -> std::io::Result<()> {
 /// Writes `file`, which the error names.
 pub fn write_file(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::write(file, bytes).map_err(|error| cannot_write(file, &error))
+}
+
+/// Writes a picture in every format there is, as `stem` in `directory`; the answer is the files.
+pub fn write_picture(directory: &Path, stem: &str, svg: &str) -> Result<Vec<PathBuf>, String> {
+    let write = |format: Format| {
+        let file = directory.join(format!("{stem}.{}", format.extension()));
+        let picture =
+            format.encode(svg.to_owned()).map_err(|error| format!("{}: {error}", file.display()))?;
+        write_file(&file, &picture).map_err(|error| error.to_string())?;
+        Ok(file)
+    };
+    Format::ALL.into_iter().map(write).collect()
 }
 
 fn cannot_write(file: &Path, error: &std::io::Error) -> std::io::Error {

@@ -13,7 +13,7 @@ use bench::trace::open;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::output::{Common, Finding, check_writable, usage_error, write_file};
+use crate::output::{Common, Finding, check_writable, usage_error, write_file, write_picture};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 use crate::trace_flags::TraceFlags;
@@ -61,7 +61,7 @@ pub struct Arguments {
     /// Write the rows as CSV too
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Draw hit ratios over sizes, as SVG files
+    /// Draw hit ratios over sizes, as SVG and PNG files
     #[arg(long, value_name = "DIRECTORY")]
     plot: Option<PathBuf>,
     #[command(flatten)]
@@ -203,8 +203,7 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     }
     if let Some(folder) = &arguments.plot {
         for picture in plot::pictures(&outcome).map_err(|error| error.to_string())? {
-            let file = folder.join(picture.file_name);
-            write_file(&file, picture.svg.as_bytes()).map_err(|error| error.to_string())?;
+            write_picture(folder, picture.name, &picture.svg)?;
         }
     }
     Ok(Finding { result: report::json(&outcome), text: report::text(&outcome), failures: Vec::new() })

@@ -4,13 +4,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bench::picture::Format;
 use bench::run::stop::Stop;
 use bench::study::{Outcome, Point, Progress, Runner, STUDIES, Study};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::output::{Common, Finding, usage_error, write_file};
+use crate::output::{Common, Finding, usage_error, write_picture};
 use crate::signals::stop_on_signals;
 
 /// The command line of `study`.
@@ -160,12 +159,7 @@ fn draw(study: &Study, outcome: &Outcome, directory: &Path) -> Result<Vec<PathBu
         let part = if number == 0 { String::new() } else { format!("-{}", number + 1) };
         let stem = format!("{}{part}", study.name);
         let svg = chart.svg().map_err(|error| format!("{stem}: {error}"))?;
-        for format in Format::ALL {
-            let file = directory.join(format!("{stem}.{}", format.extension()));
-            let picture = format.encode(svg.clone()).map_err(|error| format!("{stem}: {error}"))?;
-            write_file(&file, &picture).map_err(|error| error.to_string())?;
-            files.push(file);
-        }
+        files.extend(write_picture(directory, &stem, &svg)?);
     }
     Ok(files)
 }

@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::{figures, knobs};
-use crate::output::{Common, Finding, write_file};
+use crate::output::{Common, Finding, write_picture};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 
@@ -264,21 +264,19 @@ fn draw(
     let mut pictures = Vec::new();
     let named = || caches.iter().zip(outcomes).map(|((name, _), outcome)| (name.as_str(), outcome));
     if is_sweep {
-        pictures.push(("sweep.svg".to_owned(), sweep_chart(outcomes).svg()));
+        pictures.push(("sweep".to_owned(), sweep_chart(outcomes).svg()));
     } else {
         let chart = heat::distribution(named().map(|(name, outcome)| (name, &outcome.summary)));
-        pictures.push(("sets.svg".to_owned(), chart.svg()));
+        pictures.push(("sets".to_owned(), chart.svg()));
         pictures.extend(named().map(|(name, outcome)| {
             let title = format!("Blocks missed and cleaned, by set and time: {name}");
-            (format!("heat-{name}.svg"), outcome.heat.svg(&title))
+            (format!("heat-{name}"), outcome.heat.svg(&title))
         }));
     }
     let mut files = Vec::new();
     for (name, svg) in pictures {
-        let file = directory.join(name);
-        let svg = svg.map_err(|error| format!("{}: {error}", file.display()))?;
-        write_file(&file, svg.as_bytes()).map_err(|error| error.to_string())?;
-        files.push(file);
+        let svg = svg.map_err(|error| format!("{name}: {error}"))?;
+        files.extend(write_picture(directory, &name, &svg)?);
     }
     Ok(files)
 }
