@@ -26,7 +26,7 @@ pub struct Devices {
 }
 
 /// How devices are opened.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Opening {
     /// Go through the page cache, where direct I/O is refused; a power cut may then cost more than is promised
     #[arg(long)]

@@ -1,5 +1,6 @@
 //! `flashwright block`: flash in front of a disk, for any program that speaks to a block device.
 
+mod cached;
 mod check;
 mod control;
 mod create;

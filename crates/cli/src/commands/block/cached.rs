@@ -1,0 +1,50 @@
+//! The cache that a command is about, whether it is served or not.
+
+use std::path::Path;
+
+use block::volume::Volume;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::control::Target;
+use super::devices::{Devices, Opening};
+
+/// Which cache.
+#[derive(Debug, Args)]
+pub struct Cached {
+    #[command(flatten)]
+    target: Target,
+    /// The flash of a cache that is not served
+    #[arg(long, value_name = "PATH", requires = "disk", conflicts_with_all = ["socket", "listen", "control"])]
+    flash: Option<String>,
+    /// Its disk
+    #[arg(long, value_name = "PATH", requires = "flash")]
+    disk: Option<String>,
+    #[command(flatten)]
+    opening: Opening,
+}
+
+impl Cached {
+    /// For the result.
+    pub fn config(&self) -> Value {
+        json!({ "flash": self.flash, "disk": self.disk, "control": self.target.path() })
+    }
+
+    /// Asks the server by its control socket, or opens the volume, does it here and closes it again.
+    pub fn reach(
+        &self,
+        ask: impl FnOnce(&Path) -> Result<Value, String>,
+        act: impl FnOnce(&Volume) -> Result<Value, String>,
+    ) -> Result<Value, String> {
+        if let Some(path) = self.target.path() {
+            return ask(&path);
+        }
+        let (Some(flash), Some(disk)) = (self.flash.clone(), self.disk.clone()) else {
+            return Err("which cache? Give the --socket of its server, or its --flash and --disk".into());
+        };
+        let (volume, _) = Devices { flash, disk, opening: self.opening.clone() }.open_volume()?;
+        let told = act(&volume);
+        let closed = pollster::block_on(volume.close()).map_err(|error| error.to_string());
+        told.and_then(|told| closed.map(|()| told))
+    }
+}
