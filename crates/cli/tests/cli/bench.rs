@@ -1,22 +1,11 @@
 //! The command as scripts use it: exit codes, what goes where, and that the JSON can be read.
-#![allow(clippy::unwrap_used, reason = "a test may panic, and says what it skips")]
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
 
-fn flashwright(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_flashwright")).args(arguments).output().unwrap()
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
+use super::{FLASHWRIGHT, err, flashwright, out};
 
 /// A config in a directory of its own.
 fn config(name: &str, text: &str) -> (tempfile::TempDir, String) {
@@ -233,7 +222,7 @@ fn an_interrupt_ends_the_run_with_a_full_report() {
         "--set",
         "test_config.opDelayNs=2000000",
     ];
-    let mut child = Command::new(env!("CARGO_BIN_EXE_flashwright"))
+    let mut child = Command::new(FLASHWRIGHT)
         .args(["bench", &file, "--quiet", "--json", result.to_str().unwrap()])
         .args(endless)
         .spawn()

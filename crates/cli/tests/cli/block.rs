@@ -1,6 +1,4 @@
 //! `flashwright block` from outside: made, served, asked, changed, cleaned, killed, checked, destroyed.
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
-#![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -9,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
+
+use super::FLASHWRIGHT;
 
 /// Two files in a directory of their own, and the commands on them.
 struct Place {
@@ -38,7 +38,7 @@ impl Place {
     }
 
     fn command(&self, command: &str, with_devices: bool) -> Command {
-        let mut words = Command::new(env!("CARGO_BIN_EXE_flashwright"));
+        let mut words = Command::new(FLASHWRIGHT);
         words.args(["block", command]);
         if with_devices {
             words

@@ -1,12 +1,13 @@
 //! What a run prints and writes, beside golden files: scripts read these lines and names.
 //!
-//! After a change on purpose: `UPDATE_GOLDEN=1 cargo test -p flashwright --test golden`.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+//! After a change on purpose: `UPDATE_GOLDEN=1 cargo test -p flashwright --test cli golden`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+
+use super::FLASHWRIGHT;
 
 /// One thread and room for all: what is counted follows from the seed alone.
 const REPEATABLE: &str = r#"{
@@ -34,7 +35,7 @@ fn run(config: &str) -> (String, Value) {
     let directory = tempfile::tempdir().unwrap();
     let (file, result) = (directory.path().join("config.json"), directory.path().join("result.json"));
     std::fs::write(&file, config).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_flashwright"))
+    let output = Command::new(FLASHWRIGHT)
         .args(["bench", file.to_str().unwrap(), "--seed", "7", "--report_api_latency", "--json"])
         .arg(&result)
         .output()
@@ -82,7 +83,7 @@ fn names(value: &Value, at: &str, out: &mut Vec<String>) {
 }
 
 fn compare(name: &str, found: &str) {
-    let file: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let file: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/golden").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&file, found).unwrap();
     }

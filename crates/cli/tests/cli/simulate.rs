@@ -1,19 +1,12 @@
 //! `flashwright simulate` as scripts use it.
-#![allow(clippy::unwrap_used, reason = "a test may panic, and says what it skips")]
 
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-fn flashwright(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_flashwright")).args(arguments).output().unwrap()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
+use super::{FLASHWRIGHT, err, flashwright, result};
 
 /// Twelve requests for five objects of 10 bytes.
 const TEXTBOOK: &str = "ts,key,op,size\n0,a,GET,10\n1,b,GET,10\n2,c,GET,10\n3,d,SET,10\n4,a,GET,10\n5,b,GET,10\n6,e,GET,10\n\
@@ -23,11 +16,6 @@ fn trace(directory: &Path, text: &str) -> String {
     let file = directory.join("trace.csv");
     std::fs::write(&file, text).unwrap();
     file.to_str().unwrap().to_owned()
-}
-
-fn json(output: &Output) -> Value {
-    assert_eq!(output.status.code(), Some(0), "{}", err(output));
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]
@@ -40,7 +28,7 @@ fn the_textbook_trace_has_the_textbooks_hits_in_every_form_of_result() {
         ["simulate", &trace, "--policy", "FIFO,lru,clairvoyant", "--size", "30,40B,80%", "--warmup", "0"];
     let output =
         flashwright(&[&asked[..], &["--json", "-", "--csv", csv_name, "--plot", plots_name]].concat());
-    let result = json(&output);
+    let result = result(&output);
     let row = |row: &Value| {
         (
             row["policy"].as_str().unwrap().to_owned(),
@@ -73,7 +61,7 @@ fn the_textbook_trace_has_the_textbooks_hits_in_every_form_of_result() {
 
 #[test]
 fn a_trace_from_standard_input_is_read_once_and_laid_down_where_it_must_be() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flashwright"));
+    let mut command = Command::new(FLASHWRIGHT);
     command.args([
         "simulate", "-", "--format", "plain", "--policy", "min", "--size", "60%", "--warmup", "0", "--json",
         "-",
@@ -81,7 +69,7 @@ fn a_trace_from_standard_input_is_read_once_and_laid_down_where_it_must_be() {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(TEXTBOOK.as_bytes()).unwrap();
-    let result = json(&child.wait_with_output().unwrap());
+    let result = result(&child.wait_with_output().unwrap());
     assert_eq!(
         (result["rows"][0]["size_bytes"].as_u64(), result["rows"][0]["hits"].as_u64()),
         (Some(30), Some(5))
@@ -120,7 +108,7 @@ fn bad_input_is_skipped_and_counted_with_file_and_row_or_stops() {
     let trace = trace(directory.path(), &bad);
     let asked = ["simulate", &trace, "--policy", "lru", "--size", "30", "--warmup", "0", "--json", "-"];
     let output = flashwright(&asked);
-    let result = json(&output);
+    let result = result(&output);
     let counted = |name: &str| result["trace"][name].as_u64().unwrap();
     assert_eq!((counted("bad_rows"), counted("zero_sizes"), counted("backward_times")), (1, 1, 1));
     assert_eq!(counted("requests"), 10);

@@ -1,24 +1,8 @@
 //! `ssd run`, `ssd cards` and `model` as scripts use them.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-use std::process::{Command, Output};
 
 use serde_json::Value;
 
-fn flashwright(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_flashwright")).args(arguments).output().unwrap()
-}
-
-fn json(arguments: &[&str]) -> Value {
-    let arguments = [arguments, &["--json", "-"]].concat();
-    let output = flashwright(&arguments);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
+use super::{err, flashwright, json};
 
 /// A run that takes no time: 128 units of 32 pages.
 const QUICK: [&str; 7] = ["ssd", "run", "test", "--units", "128", "--pages-per-block", "32"];

@@ -1,16 +1,12 @@
 //! `flashwright ssd info|trim|precondition|wear` as a user runs them, on files: `cargo xtask vm` runs them on drives.
-#![allow(clippy::unwrap_used, reason = "helpers of tests, outside of the test functions")]
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use serde_json::Value;
 
-fn flashwright(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flashwright"));
-    command.args(arguments).stdin(Stdio::null()).output().unwrap()
-}
+use super::flashwright;
 
 fn words(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)

@@ -1,26 +1,12 @@
 //! `trace info`, `convert`, `generate` and `formats` as scripts use them.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-fn flashwright(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_flashwright")).args(arguments).output().unwrap()
-}
-
-fn json(arguments: &[&str]) -> Value {
-    let arguments = [arguments, &["--json", "-"]].concat();
-    let output = flashwright(&arguments);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
+use super::{FLASHWRIGHT, err, flashwright, json};
 
 fn at(folder: &Path, name: &str) -> String {
     folder.join(name).to_str().unwrap().to_owned()
@@ -63,7 +49,7 @@ fn a_generated_trace_comes_through_every_form_with_the_same_counts() {
 
 #[test]
 fn a_trace_comes_from_standard_input_too() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_flashwright"))
+    let mut child = Command::new(FLASHWRIGHT)
         .args(["trace", "info", "-", "--json", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -1,0 +1,42 @@
+//! The command from outside, as people and scripts use it. One binary, since every one of them would be linked for itself.
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::print_stdout, reason = "tests say what they skip")]
+
+mod bench;
+mod block;
+mod golden;
+mod simulate;
+mod ssd;
+mod ssd_device;
+mod trace;
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// The command itself.
+const FLASHWRIGHT: &str = env!("CARGO_BIN_EXE_flashwright");
+
+/// What a run of `flashwright` with these arguments came to. Nobody answers its questions.
+fn flashwright(arguments: &[&str]) -> Output {
+    Command::new(FLASHWRIGHT).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// The result of a run that passes.
+fn json(arguments: &[&str]) -> Value {
+    result(&flashwright(&[arguments, &["--json", "-"]].concat()))
+}
+
+/// What a run that passed printed with `--json -`.
+fn result(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{}", err(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
