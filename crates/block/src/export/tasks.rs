@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use async_task::Runnable;
-use device::{Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request};
+use device::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
 use parking_lot::{Condvar, Mutex};
 
 thread_local! {
@@ -159,6 +159,10 @@ impl Device for GoingOn {
 
     fn execute(&self, request: Request) -> Outcome {
         self.0.execute(request)
+    }
+
+    fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
+        self.0.absorb(offset, data)
     }
 
     fn counters(&self) -> Counters {
