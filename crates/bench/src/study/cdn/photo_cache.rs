@@ -115,6 +115,7 @@ impl PhotoCache {
             region_bytes: BLOCK_BYTES,
             order: self.order.clone(),
             clean_regions: 2,
+            write_whole: true,
             transfers_at_once: self.transfers_at_once,
             max_write_bytes: BLOCK_BYTES / CHUNKS,
             ..RegionConfig::new(capacity_bytes / u64::from(BLOCK_BYTES) * u64::from(BLOCK_BYTES))
