@@ -114,6 +114,7 @@ impl PhotoCache {
             region_bytes: block_bytes,
             order: self.order.clone(),
             clean_regions: 2,
+            write_whole: true,
             transfers_at_once: self.transfers_at_once,
             max_write_bytes: (block_bytes / CHUNKS).max(LEAST_CHUNK_BYTES),
             ..RegionConfig::new(capacity_bytes / u64::from(block_bytes) * u64::from(block_bytes))
