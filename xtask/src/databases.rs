@@ -21,6 +21,14 @@ struct Trial {
     name: &'static str,
     scripts: &'static [&'static str],
     file_system: &'static str,
+    /// With assertions and checks of arithmetic, unless it measures.
+    profile: Profile,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Profile {
+    Dev,
+    Release,
 }
 
 const BANK: &str = include_str!("databases/bank.sh");
@@ -28,25 +36,34 @@ const CRASH: &str = include_str!("databases/crash.sh");
 const POSTGRES: &str = include_str!("databases/postgres.sh");
 const MARIADB: &str = include_str!("databases/mariadb.sh");
 const SQLITE: &str = include_str!("databases/sqlite.sh");
+const THROTTLED: &str = include_str!("databases/throttled.sh");
 
 const TRIALS: &[Trial] = &[
-    Trial { name: "postgres-ext4", scripts: &[BANK, POSTGRES, CRASH], file_system: "ext4" },
-    Trial { name: "postgres-xfs", scripts: &[BANK, POSTGRES, CRASH], file_system: "xfs" },
-    Trial { name: "mariadb-ext4", scripts: &[BANK, MARIADB, CRASH], file_system: "ext4" },
-    Trial { name: "mariadb-xfs", scripts: &[BANK, MARIADB, CRASH], file_system: "xfs" },
-    Trial { name: "sqlite-ext4", scripts: &[BANK, SQLITE, CRASH], file_system: "ext4" },
-    Trial { name: "sqlite-xfs", scripts: &[BANK, SQLITE, CRASH], file_system: "xfs" },
+    crash("postgres-ext4", &[BANK, POSTGRES, CRASH], "ext4"),
+    crash("postgres-xfs", &[BANK, POSTGRES, CRASH], "xfs"),
+    crash("mariadb-ext4", &[BANK, MARIADB, CRASH], "ext4"),
+    crash("mariadb-xfs", &[BANK, MARIADB, CRASH], "xfs"),
+    crash("sqlite-ext4", &[BANK, SQLITE, CRASH], "ext4"),
+    crash("sqlite-xfs", &[BANK, SQLITE, CRASH], "xfs"),
+    Trial {
+        name: "throttled",
+        scripts: &[MARIADB, THROTTLED],
+        file_system: "ext4",
+        profile: Profile::Release,
+    },
 ];
 
-/// Kills the server of each database's disk, five times if no other number is on the command line; of those that are named
-/// there, or of all.
+const fn crash(name: &'static str, scripts: &'static [&'static str], file_system: &'static str) -> Trial {
+    Trial { name, scripts, file_system, profile: Profile::Dev }
+}
+
+/// Makes the trials that are named on the command line, or all with kills; five kills if no other number is there.
 pub fn run() -> Result<(), String> {
     let (kills, trials) = asked(std::env::args().skip(2))?;
-    let binary = build()?;
     let (mut passed, mut skipped, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     for trial in trials {
         println!("== {}", trial.name);
-        match attempt(trial, &binary, kills)? {
+        match attempt(trial, kills)? {
             Some(0) => passed.push(trial.name),
             Some(SKIPPED) => skipped.push(trial.name),
             _ => failed.push(trial.name),
@@ -69,23 +86,30 @@ fn asked(words: impl Iterator<Item = String>) -> Result<(u32, Vec<&'static Trial
             format!("{word}: a number of kills, or of {}", listed(&names))
         })?);
     }
-    Ok((kills, if trials.is_empty() { TRIALS.iter().collect() } else { trials }))
+    if trials.is_empty() {
+        trials = TRIALS.iter().filter(|trial| trial.profile == Profile::Dev).collect();
+    }
+    Ok((kills, trials))
 }
 
-fn build() -> Result<PathBuf, String> {
-    crate::cargo(&["build", "--package", "flashwright"])?;
+fn build(profile: Profile) -> Result<PathBuf, String> {
+    let (flags, folder): (&[&str], &str) = match profile {
+        Profile::Dev => (&[], "debug"),
+        Profile::Release => (&["--release"], "release"),
+    };
+    crate::cargo(&[&["build", "--quiet", "--package", "flashwright"], flags].concat())?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
-    Ok(target.join("debug/flashwright"))
+    Ok(target.join(folder).join("flashwright"))
 }
 
 /// The exit status, if there is one.
-fn attempt(trial: &Trial, binary: &Path, kills: u32) -> Result<Option<i32>, String> {
+fn attempt(trial: &Trial, kills: u32) -> Result<Option<i32>, String> {
     let script = [&[STACK], trial.scripts].concat().concat();
     let patience = PATIENCE_SECONDS + PATIENCE_SECONDS_PER_KILL * kills;
     let mut command = Command::new("timeout");
     command.args([&patience.to_string(), "bash", "-c", &script, trial.name]);
-    command.arg(binary).args([&kills.to_string(), trial.file_system]);
+    command.arg(build(trial.profile)?).args([&kills.to_string(), trial.file_system]);
     let status = command.status().map_err(|error| format!("{}: timeout: {error}", trial.name))?;
     Ok(status.code())
 }

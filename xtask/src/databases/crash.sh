@@ -28,7 +28,7 @@ verify_image() {
     bank_verify image $acknowledged
     engine_check image
     engine_stop image
-    umount image/fs
+    await 300 umount image/fs
     check_file_system "$(cat image/loop)"
     lower image
     rm -rf image
@@ -71,7 +71,7 @@ engine_check live
 engine_check_load live
 engine_stop live
 engine_check_files live
-umount live/fs
+await 300 umount live/fs
 check_file_system "$(cat live/loop)"
 "$flashwright" block flush --socket live/s >flush.log 2>&1 || { log flush.log; exit 1; }
 lower live

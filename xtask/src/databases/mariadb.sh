@@ -8,13 +8,15 @@ engine_need() {
     command -v sysbench >/dev/null || echo "sysbench is not installed: the bank's clients work alone"
 }
 
-mariadb_settings="--user=mysql --innodb-flush-method=O_DIRECT --innodb-flush-log-at-trx-commit=1 --innodb-log-file-size=16M
-    --innodb-buffer-pool-size=${pool_mib:-16}M"
+mariadb_settings() {
+    echo --user=mysql --innodb-flush-method=O_DIRECT --innodb-flush-log-at-trx-commit=1 \
+        --innodb-log-file-size="${log_mib:-16}M" --innodb-buffer-pool-size="${pool_mib:-16}M"
+}
 
 engine_create() {
     mkdir "$1/fs/data"
     chown mysql "$1/fs/data"
-    mariadb-install-db --no-defaults --datadir="$place/$1/fs/data" $mariadb_settings >install.log 2>&1 || { log install.log; exit 1; }
+    mariadb-install-db --no-defaults --datadir="$place/$1/fs/data" $(mariadb_settings) >install.log 2>&1 || { log install.log; exit 1; }
     engine_start "$1"
     echo "create database bank; create database sbtest;" | mariadb --no-defaults -S "$place/$1/run/sql" -u root
     command -v sysbench >/dev/null || return 0
@@ -24,7 +26,7 @@ engine_create() {
 engine_start() {
     chown mysql "$1/run"
     mariadbd --no-defaults --datadir="$place/$1/fs/data" --socket="$place/$1/run/sql" --skip-networking \
-        --pid-file="$place/$1/run/pid" $mariadb_settings >>"$1/mariadbd.log" 2>&1 &
+        --pid-file="$place/$1/run/pid" $(mariadb_settings) >>"$1/mariadbd.log" 2>&1 &
     echo $! >"$1/engine"
     await 3000 mariadb-admin --no-defaults -S "$place/$1/run/sql" -u root --silent ping || { log "$1/mariadbd.log"; exit 1; }
 }
@@ -51,9 +53,9 @@ engine_load() {
 }
 engine_load_done() { sed -n 's|^ *transactions: *\([0-9]*\).*|\1|p' sysbench.log 2>/dev/null | awk '{ n += $1 } END { print n + 0 }'; }
 
-# CHECK TABLE … EXTENDED of every table of the two loads.
+# CHECK TABLE … EXTENDED of every table of the two loads, unless another depth is told.
 engine_check() {
-    mariadb-check --no-defaults -S "$place/$1/run/sql" -u root --check --extended --databases bank sbtest >check.log 2>&1 \
+    mariadb-check --no-defaults -S "$place/$1/run/sql" -u root --check ${check_depth-"--extended"} --databases bank sbtest >check.log 2>&1 \
         || { log check.log; fail "CHECK TABLE failed"; }
     ! grep -vq ' OK$' check.log || { log check.log; fail "CHECK TABLE found damage"; }
 }
