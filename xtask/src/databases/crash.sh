@@ -1,0 +1,81 @@
+# The server of a database's disk is killed while it works. Arguments: the binary, how often to kill, the file system.
+#
+# Two things are shown. The database in use sees nothing of it: the proxy asks the next server again for what was not answered.
+# And at every kill the flash and the disk are copied as they are at that moment: what a machine that lost its power there
+# would come back with. That image is served, mounted, recovered and checked: all that had been acknowledged is in it.
+kills=$2 filesystem=$3
+
+serve_pair() { serve "$1" --flash "$1/flash" --disk "$1/disk"; }
+
+kill_server() {
+    kill -0 "$(cat live/server)" || fail "the server had ended already: $(tail -n 3 live/serve.log)"
+    end live/server KILL
+}
+
+# Takes the image. What was acknowledged until now was acknowledged by the server that is no more.
+take_image() {
+    mkdir image
+    acknowledged=$(bank_acknowledged)
+    cp live/flash live/disk image/
+}
+
+verify_image() {
+    "$flashwright" block check --flash image/flash --disk image/disk --quiet || fail "the cache's own check found damage"
+    serve_pair image
+    raise image s
+    mount_file_system image
+    engine_start image
+    bank_verify image $acknowledged
+    engine_check image
+    engine_stop image
+    await 300 umount image/fs
+    check_file_system "$(cat image/loop)"
+    lower image
+    rm -rf image
+}
+
+need_file_system
+engine_need
+settle
+mkdir live
+"$flashwright" block create --flash live/flash --flash-size 64MiB --disk live/disk --disk-size 512MiB --yes --quiet
+serve_pair live
+steady live
+raise live steady
+make_file_system "$(cat live/loop)"
+mount_file_system live
+engine_create live
+bank_create live
+
+engine_load live &
+load=$!
+bank_open live $bank_clients
+for kill in $(seq "$kills"); do
+    # Every third comes right after the last one: a server that recovers, or has just done so, is killed too.
+    [ $((kill % 3)) = 0 ] && sleep 0.$((RANDOM % 10)) || sleep $((1 + RANDOM % 3))
+    kill_server
+    take_image
+    serve_pair live
+    [ $((kill % 3)) = 2 ] && rm -rf image || verify_image
+done
+touch enough
+wait $load || fail "the load failed"
+bank_close
+
+# A crash of the database too: its own recovery must find everything that it flushed.
+engine_crash live
+engine_start live
+acknowledged=$(bank_acknowledged)
+bank_verify live $acknowledged
+engine_check live
+engine_check_load live
+engine_stop live
+engine_check_files live
+await 300 umount live/fs
+check_file_system "$(cat live/loop)"
+"$flashwright" block flush --socket live/s >flush.log 2>&1 || { log flush.log; exit 1; }
+lower live
+"$flashwright" block check --flash live/flash --disk live/disk --full --quiet || fail "the cache's own check found damage"
+total=$(echo "$acknowledged" | awk '{ n += $1 } END { print n }')
+echo "$engine on $filesystem: clean after $kills kills; $total transactions of the bank verified," \
+    "$(engine_load_done) of the load, $((kills - (kills + 1) / 3)) images of the moment"
