@@ -16,8 +16,9 @@ use crate::export::{Answer, Caller, Context, Export, Operation};
 
 /// What all connections of a server share.
 pub(super) struct Hall {
-    pub export: Arc<dyn Export>,
-    pub offer: Offer,
+    pub offers: Vec<Offer>,
+    /// The export behind each offer.
+    pub exports: Vec<Arc<dyn Export>>,
     pub clock: Arc<dyn Clock>,
     /// How long a client may take to finish what it began: a handshake, a request, taking a reply.
     pub patience_ns: u64,
@@ -64,10 +65,16 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>) -> End {
         Err(end) => return end,
     };
     let has_contexts = !agreed.contexts.is_empty();
-    let rules = Rules { shape: hall.offer.shape, structured: agreed.structured, has_contexts };
+    let shape = hall.offers[agreed.place].shape;
+    let rules = Rules { shape, structured: agreed.structured, has_contexts };
     let talk = Arc::new(Talk { link: Arc::clone(link), rules, contexts: agreed.contexts });
-    let mut server =
-        Server { hall, intake: Intake::new(rules, &already), talk: &talk, owed: Owed::default() };
+    let mut server = Server {
+        hall,
+        export: &*hall.exports[agreed.place],
+        intake: Intake::new(rules, &already),
+        talk: &talk,
+        owed: Owed::default(),
+    };
     let end = server.run();
     if let Some(bytes) = server.intake.abandoned_bytes() {
         link.release(bytes);
@@ -82,7 +89,7 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>) -> End {
 /// What was agreed on, and what came right after it; nothing if the client left.
 fn shake_hands(hall: &Hall, socket: &OwnedFd) -> Result<Option<(Agreed, Vec<u8>)>, End> {
     let deadline_ns = hall.clock.monotonic_ns().saturating_add(hall.patience_ns);
-    let mut handshake = Handshake::new(&hall.offer);
+    let mut handshake = Handshake::new(&hall.offers);
     let (mut input, mut output) = (Vec::new(), Vec::new());
     handshake.greet(&mut output);
     loop {
@@ -115,6 +122,7 @@ fn shake_hands(hall: &Hall, socket: &OwnedFd) -> Result<Option<(Agreed, Vec<u8>)
 /// The transmission's own side of a connection.
 struct Server<'a> {
     hall: &'a Arc<Hall>,
+    export: &'a dyn Export,
     talk: &'a Arc<Talk>,
     intake: Intake,
     /// Since when the client owes us the rest of a request, or room for a reply.
@@ -233,10 +241,10 @@ impl Server<'_> {
             return reply.refuse(&Refusal::new(Errno::Shutdown, "the server is going away"));
         }
         if let Command::Status { only_one } = command {
-            return reply.status(&*self.hall.export, only_one);
+            return reply.status(self.export, only_one);
         }
         let operation = operation(head, command, payload);
-        self.hall.export.submit(operation, Caller::new(move |answer| reply.tell(answer)));
+        self.export.submit(operation, Caller::new(move |answer| reply.tell(answer)));
     }
 }
 
