@@ -12,7 +12,7 @@ use super::intake::{Intake, Next};
 use super::link::{Frame, Link, Payload, Until};
 use super::transmission::{Command, MOST_EXTENTS, Refusal, Rules, status_payload};
 use super::wire::{Errno, ReplyHead, RequestHead, chunk};
-use crate::export::{Answer, Caller, Context, Export, Operation};
+use crate::export::{Answer, Caller, Context, Export, Operation, staying};
 
 /// What all connections of a server share.
 pub(super) struct Hall {
@@ -54,6 +54,12 @@ impl End {
     }
 }
 
+/// Requests up to this length are stayed with: longer ones go to the device in several transfers side by side.
+const MOST_STAYING_BYTES: u32 = 16 << 10;
+
+/// Requests that are not stayed with after the client was found to have several under way.
+const CROWD: u32 = 64;
+
 /// Requests started before replies are looked after.
 const REQUESTS_AT_ONCE: usize = 64;
 
@@ -74,6 +80,7 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>) -> End {
         intake: Intake::new(rules, &already),
         talk: &talk,
         owed: Owed::default(),
+        crowd: 0,
     };
     let end = server.run();
     if let Some(bytes) = server.intake.abandoned_bytes() {
@@ -127,6 +134,8 @@ struct Server<'a> {
     intake: Intake,
     /// Since when the client owes us the rest of a request, or room for a reply.
     owed: Owed,
+    /// Requests to come that are not stayed with.
+    crowd: u32,
 }
 
 /// How long the client has owed us something. A reply that it takes meanwhile starts the time anew.
@@ -235,7 +244,7 @@ impl Server<'_> {
         Ok(Then::GoOn)
     }
 
-    fn start(&self, head: &RequestHead, command: Command, payload: Option<IoBuffer>) {
+    fn start(&mut self, head: &RequestHead, command: Command, payload: Option<IoBuffer>) {
         let reply = Reply { talk: Arc::clone(self.talk), head: *head };
         if self.hall.closing.load(Ordering::Acquire) {
             return reply.refuse(&Refusal::new(Errno::Shutdown, "the server is going away"));
@@ -244,7 +253,18 @@ impl Server<'_> {
             return reply.status(self.export, only_one);
         }
         let operation = operation(head, command, payload);
-        self.export.submit(operation, Caller::new(move |answer| reply.tell(answer)));
+        let submit = || self.export.submit(operation, Caller::new(move |answer| reply.tell(answer)));
+        let link = &self.talk.link;
+        let is_alone = head.length <= MOST_STAYING_BYTES && !self.intake.has_more() && link.has_one_request();
+        if self.crowd > 0 || !is_alone {
+            self.crowd = self.crowd.saturating_sub(1);
+            return submit();
+        }
+        staying(submit);
+        // The reply is not sent before this thread goes on: what has come meanwhile was asked for beside it.
+        if link.has_input() {
+            self.crowd = CROWD;
+        }
     }
 }
 
