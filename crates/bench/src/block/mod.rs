@@ -2,10 +2,11 @@
 //!
 //! [`replay`] drives the very core that a volume runs on, without devices: what is hit, what goes to the disk, and what the
 //! head of the disk spends on it ([`disk`]). [`source`] is where requests come from, [`run`] puts several caches under the
-//! same ones, [`heat`] draws which sets worked when, [`report`] tells what came of it.
+//! same ones, [`mod@record`] puts them into a file, [`heat`] draws which sets worked when, [`report`] tells what came of it.
 
 pub mod disk;
 pub mod heat;
+pub mod record;
 #[cfg(test)]
 mod recordings;
 pub mod replay;
@@ -14,6 +15,7 @@ pub mod run;
 pub mod source;
 
 pub use disk::{Disk, DiskModel};
+pub use record::{RecordError, record};
 pub use replay::{Replay, Summary};
 pub use run::{Outcome, ReplayError, side_by_side};
 pub use source::Source;

@@ -5,7 +5,6 @@ pub mod block;
 pub mod model;
 pub mod simulate;
 pub mod ssd;
-pub mod ssd_device;
 pub mod study;
 pub mod trace;
 pub mod trace_generate;

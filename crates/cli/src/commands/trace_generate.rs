@@ -1,5 +1,7 @@
 //! `flashwright trace generate`: traces of made-up workloads.
 
+mod innodb;
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,6 +21,8 @@ pub enum Command {
     Cdn(CdnArguments),
     /// Zipf's law, every access independent of the others.
     Zipf(ZipfArguments),
+    /// Eight MySQL servers on one volume, as a block device beneath them sees them.
+    Innodb(innodb::Arguments),
 }
 
 /// Where the trace goes.
@@ -95,6 +99,7 @@ pub fn run(command: &Command) -> ExitCode {
             let mut workload = Cdn::new(&config, arguments.writing.common.seed);
             conclude("cdn", &arguments.writing, &mut workload, config.requests, &cdn_json(&config))
         }
+        Command::Innodb(arguments) => innodb::run(arguments),
         Command::Zipf(arguments) => {
             let ZipfArguments { requests, objects, exponent, size, ref writing } = *arguments;
             let config = ZipfConfig { requests, objects, exponent, size_bytes: size };

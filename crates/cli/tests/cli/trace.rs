@@ -48,6 +48,33 @@ fn a_generated_trace_comes_through_every_form_with_the_same_counts() {
 }
 
 #[test]
+fn a_generated_block_trace_replays_to_what_its_generator_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let (made, again) = (at(folder.path(), "made.csv.zst"), at(folder.path(), "again.csv.zst"));
+    let generate = |file: &str, seed: &str| {
+        json(&["trace", "generate", "innodb", "--operations", "20000", "--seed", seed, "-o", file])
+    };
+    let written = generate(&made, "7")["written"].clone();
+    let replay = |source: &[&str]| {
+        let cache = ["block", "replay", "--cache-size", "16MiB", "--warm-up", "0"];
+        json(&[&cache[..], source].concat())
+    };
+    let of_file = replay(&[&made]);
+    let of_generator = replay(&["--generate", "mysql8", "--operations", "20000", "--seed", "7"]);
+    assert_eq!(of_file["trace"]["requests"], written["requests"]);
+    assert_eq!(of_file["caches"], of_generator["caches"]);
+    let info = json(&["trace", "info", &made, "--page-size", "whole"]);
+    assert_eq!(info["reading"]["format"], "block-csv");
+    assert_eq!((&info["gets"], &info["sets"]), (&written["reads"], &written["writes"]));
+    let bytes = |key: &str| written[key].as_u64().unwrap();
+    assert_eq!(info["requested_bytes"], bytes("read_bytes") + bytes("written_bytes"));
+    generate(&again, "7");
+    assert_eq!(std::fs::read(&made).unwrap(), std::fs::read(&again).unwrap());
+    generate(&again, "8");
+    assert_ne!(std::fs::read(&made).unwrap(), std::fs::read(&again).unwrap());
+}
+
+#[test]
 fn a_trace_comes_from_standard_input_too() {
     let mut child = Command::new(FLASHWRIGHT)
         .args(["trace", "info", "-", "--json", "-"])

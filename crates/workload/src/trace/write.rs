@@ -177,13 +177,13 @@ impl Writer {
 }
 
 /// The file as long as it is not whole.
-struct PartFile {
+pub(super) struct PartFile {
     path: PathBuf,
     named: bool,
 }
 
 impl PartFile {
-    fn create(path: &Path, ending: &str) -> io::Result<(Self, File)> {
+    pub(super) fn create(path: &Path, ending: &str) -> io::Result<(Self, File)> {
         let mut name = path.as_os_str().to_owned();
         name.push(ending);
         let part = PathBuf::from(name);
@@ -191,7 +191,7 @@ impl PartFile {
         Ok((Self { path: part, named: false }, file))
     }
 
-    fn take_name(mut self, path: &Path) -> io::Result<()> {
+    pub(super) fn take_name(mut self, path: &Path) -> io::Result<()> {
         std::fs::rename(&self.path, path)?;
         self.named = true;
         Ok(())
@@ -208,7 +208,7 @@ impl Drop for PartFile {
 }
 
 /// A file, compressed as its name asks for.
-enum Output {
+pub(super) enum Output {
     Plain(BufWriter<File>),
     Gzip(Box<flate2::write::GzEncoder<BufWriter<File>>>),
     Zstd(zstd::Encoder<'static, BufWriter<File>>),
@@ -220,7 +220,7 @@ const ZSTD_LEVEL: i32 = 3;
 const XZ_LEVEL: u32 = 6;
 
 impl Output {
-    fn new(path: &Path, file: File) -> io::Result<Self> {
+    pub(super) fn new(path: &Path, file: File) -> io::Result<Self> {
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
         let ending = path.extension().map(|ending| ending.to_ascii_lowercase()).unwrap_or_default();
         Ok(match ending.to_str() {
@@ -238,7 +238,7 @@ impl Output {
             .is_some_and(|ending| ["gz", "zst", "xz"].iter().any(|it| ending.eq_ignore_ascii_case(it)))
     }
 
-    fn finish(self) -> io::Result<()> {
+    pub(super) fn finish(self) -> io::Result<()> {
         let mut file = match self {
             Self::Plain(file) => file,
             Self::Gzip(encoder) => encoder.finish()?,

@@ -17,8 +17,10 @@ pub mod reader;
 pub(super) mod rows;
 mod systor;
 mod vscsi;
+pub mod write;
 
 pub use reader::{BlockTrace, BlockTraceError, BlockTraceOptions, BlockTraceStats};
+pub use write::{BlockWriter, BlockWritten};
 
 use std::io::{self, BufRead};
 

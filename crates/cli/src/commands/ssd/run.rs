@@ -1,50 +1,23 @@
-//! `flashwright ssd`: the model drive alone, and the cards of drives.
+//! `flashwright ssd run`: patterns of writes on the model drive alone.
 
-use std::fmt::Write as _;
+mod result;
+
 use std::process::ExitCode;
 
 use bench::bar::{Bar, Unit};
 use bench::report::json::percentiles;
 use bench::run::latency::Histogram;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use ssd::model::dlwa;
 use ssd::run::{self, Arrival, Length, Load, Order, Pattern, Served};
-use ssd::{Card, Drive, Ftl, Isolation, Levelling, Shape, Stats, Untimed, Upkeep, VictimPolicy};
+use ssd::{Card, Drive, Ftl, Isolation, Levelling, Shape, Untimed, Upkeep, VictimPolicy};
 
-use super::ssd_device;
 use crate::output::{Common, Finding};
 use crate::quantity;
 
-/// What to do with a drive.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// List the drive cards, or one card with the source of each figure.
-    Cards(CardsArguments),
-    /// Run a pattern of writes on the model of a drive, without a cache.
-    Run(RunArguments),
-    /// Tell what a drive is, whether it places data (and what is missing), and how worn it is.
-    Info(ssd_device::InfoArguments),
-    /// Let a drive forget everything on it.
-    Trim(ssd_device::TrimArguments),
-    /// Fill a drive until its write rate, and its write amplification where known, are steady.
-    Precondition(ssd_device::PreconditionArguments),
-    /// Read a drive's wear counters, once or over time.
-    Wear(ssd_device::WearArguments),
-}
-
-/// The command line of `ssd cards`.
-#[derive(Debug, Args)]
-pub struct CardsArguments {
-    /// A card's name, or the path of a TOML file
-    card: Option<String>,
-    #[command(flatten)]
-    common: Common,
-}
-
 /// The command line of `ssd run`.
 #[derive(Debug, Args)]
-pub struct RunArguments {
+pub struct Arguments {
     /// A card's name, or the path of a TOML file
     card: String,
     /// What is written
@@ -125,86 +98,18 @@ enum CollectionFrontier {
 }
 
 /// Runs the command.
-pub fn run(command: &Command) -> ExitCode {
-    match command {
-        Command::Cards(arguments) => {
-            let config = json!({ "card": arguments.card });
-            arguments.common.conclude("ssd cards", &config, cards(arguments))
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let (config, found) = match prepare(arguments) {
+        Ok((card, shape)) => {
+            let config = arguments.describe(&card, &shape);
+            (config, execute(arguments, &card, &shape))
         }
-        Command::Info(arguments) => ssd_device::info(arguments),
-        Command::Trim(arguments) => ssd_device::trim(arguments),
-        Command::Precondition(arguments) => ssd_device::precondition(arguments),
-        Command::Wear(arguments) => ssd_device::wear(arguments),
-        Command::Run(arguments) => {
-            let (config, found) = match prepare(arguments) {
-                Ok((card, shape)) => {
-                    let config = arguments.describe(&card, &shape);
-                    (config, execute(arguments, &card, &shape))
-                }
-                Err(error) => (Value::Null, Err(error)),
-            };
-            arguments.common.conclude("ssd run", &config, found)
-        }
-    }
-}
-
-fn cards(arguments: &CardsArguments) -> Result<Finding, String> {
-    let cards = match &arguments.card {
-        Some(name) => vec![Card::load(name).map_err(|error| error.to_string())?],
-        None => Card::built_in(),
+        Err(error) => (Value::Null, Err(error)),
     };
-    let mut text = String::new();
-    for card in &cards {
-        let shape = card.shape(true);
-        let handles = card.placement.as_ref().map_or(0, |placement| placement.handles);
-        let _ = writeln!(
-            text,
-            "{:8} {}\n         {} usable, over-provisioning {:.1} %, {} units of {}, pages of {} KiB, {handles} handles, {} DWPD",
-            card.name,
-            card.title,
-            decimal(card.space.usable_bytes),
-            shape.op_ratio() * 100.0,
-            shape.units,
-            binary(card.space.unit_bytes),
-            card.space.page_bytes / 1024,
-            card.endurance.dwpd,
-        );
-    }
-    if arguments.card.is_some() {
-        text.push_str(&sources(&cards[0]));
-    }
-    Ok(Finding { result: json!({ "cards": cards }), text, failures: Vec::new() })
+    arguments.common.conclude("ssd run", &config, found)
 }
 
-/// Bytes as drives are sold.
-fn decimal(bytes: u64) -> String {
-    if bytes < 1_000_000_000_000 {
-        return format!("{:.0} MB", bytes as f64 / 1e6);
-    }
-    format!("{:.2} TB", bytes as f64 / 1e12)
-}
-
-/// Bytes as drives are built.
-fn binary(bytes: u64) -> String {
-    if bytes < 1 << 30 {
-        return format!("{} KiB", bytes >> 10);
-    }
-    format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30))
-}
-
-/// Each figure of a card with its source.
-fn sources(card: &Card) -> String {
-    let figures = serde_json::to_value(card).unwrap_or_default();
-    let mut text = String::new();
-    for (key, source) in &card.sources {
-        let value = key.split('.').try_fold(&figures, |at, name| at.get(name));
-        let value = value.map_or_else(String::new, ToString::to_string);
-        let _ = writeln!(text, "  {key} = {value}\n      {source}");
-    }
-    text
-}
-
-fn prepare(arguments: &RunArguments) -> Result<(Card, Shape), String> {
+fn prepare(arguments: &Arguments) -> Result<(Card, Shape), String> {
     let card = Card::load(&arguments.card).and_then(|card| card.scaled(arguments.scale));
     let card = card.map_err(|error| error.to_string())?;
     let mut shape = card.shape(true);
@@ -227,7 +132,7 @@ fn prepare(arguments: &RunArguments) -> Result<(Card, Shape), String> {
     Ok((card, shape))
 }
 
-impl RunArguments {
+impl Arguments {
     fn pattern(&self) -> Pattern {
         match self.pattern {
             PatternName::Uniform => Pattern::one(Order::Uniform),
@@ -263,7 +168,7 @@ impl RunArguments {
     }
 }
 
-fn execute(arguments: &RunArguments, card: &Card, shape: &Shape) -> Result<Finding, String> {
+fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Result<Finding, String> {
     arguments.pattern().check(shape.logical_pages).map_err(|error| format!("--pattern: {error}"))?;
     let upkeep = Upkeep { victims: arguments.gc, levelling: Levelling::Dynamic, seed: arguments.common.seed };
     let (state, stats, latency) = if arguments.timed {
@@ -277,12 +182,12 @@ fn execute(arguments: &RunArguments, card: &Card, shape: &Shape) -> Result<Findi
         (ftl.check(), ftl.stats().clone(), Value::Null)
     };
     let failures = state.err().into_iter().map(|error| format!("the model's state: {error}")).collect();
-    let result = result(arguments, shape, &stats, &latency);
-    let text = words(&result);
+    let result = result::json(arguments, shape, &stats, &latency);
+    let text = result::words(&result);
     Ok(Finding { result, text, failures })
 }
 
-impl RunArguments {
+impl Arguments {
     fn length(&self) -> Length {
         Length { warm_up: self.warm_up, measured: self.measure }
     }
@@ -323,91 +228,4 @@ impl RunArguments {
             "requests_per_second": (writes.count() + reads.count()) as f64 / seconds,
         })
     }
-}
-
-/// The value of the closed form, where there is one for the pattern.
-fn closed_form(arguments: &RunArguments, shape: &Shape) -> Option<(&'static str, f64)> {
-    let (written, physical) = (f64::from(shape.logical_pages), shape.data_pages() as f64);
-    let form = match (arguments.pattern, arguments.gc) {
-        (PatternName::Sequential, _) => return Some(("a ring writes each page once", 1.0)),
-        (PatternName::Uniform, VictimPolicy::Fifo) => ("theorem 1", dlwa::theorem_1(written, physical)),
-        (PatternName::Uniform, VictimPolicy::Greedy) => {
-            ("greedy, finite units", dlwa::greedy(written, physical, shape.unit_pages))
-        }
-        _ => return None,
-    };
-    form.1.ok().map(|value| (form.0, value.dlwa))
-}
-
-fn result(arguments: &RunArguments, shape: &Shape, stats: &Stats, latency_ns: &Value) -> Value {
-    let dlwa = stats.dlwa(shape.page_bytes);
-    let streams =
-        stats.streams.iter().zip(arguments.pattern().streams).enumerate().map(|(handle, (stream, order))| {
-            json!({
-                "handle": handle,
-                "order": format!("{:?}", order.order).to_lowercase(),
-                "host_pages": stream.host_pages,
-                "relocated_pages": stream.relocated_pages,
-                "dlwa": stream.dlwa(),
-            })
-        });
-    let closed_form = closed_form(arguments, shape).map(|(formula, value)| {
-        json!({ "formula": formula, "dlwa": value, "difference": dlwa.map(|dlwa| dlwa / value - 1.0) })
-    });
-    json!({
-        "pattern": arguments.pattern.to_possible_value().map(|value| value.get_name().to_owned()),
-        "op_ratio": shape.op_ratio(),
-        "host_pages": stats.host_pages,
-        "media_pages": stats.media_pages(),
-        "dlwa": dlwa,
-        "gc_events": stats.gc_events,
-        "relocated_pages": stats.relocated_pages,
-        "erases": stats.erases,
-        "latency_ns": latency_ns,
-        "streams": streams.collect::<Vec<Value>>(),
-        "closed_form": closed_form,
-    })
-}
-
-fn words(result: &Value) -> String {
-    let mut text = String::new();
-    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
-    let _ = writeln!(text, "write amplification  {:.4}", number(&result["dlwa"]));
-    if let Some(form) = result["closed_form"].as_object() {
-        let (value, difference) = (number(&form["dlwa"]), number(&form["difference"]) * 100.0);
-        let _ = writeln!(
-            text,
-            "closed form          {value:.4} ({}), {difference:+.2} %",
-            form["formula"].as_str().unwrap_or("")
-        );
-    }
-    for stream in result["streams"].as_array().filter(|streams| streams.len() > 1).into_iter().flatten() {
-        let order = stream["order"].as_str().unwrap_or("");
-        let _ = writeln!(text, "  stream {} ({order})  {:.4}", stream["handle"], number(&stream["dlwa"]));
-    }
-    let _ = writeln!(
-        text,
-        "over-provisioning    {:.2} %\nhost pages           {}\nmedia pages          {}\nunits collected      {} with live pages, {} erased",
-        number(&result["op_ratio"]) * 100.0,
-        result["host_pages"],
-        result["media_pages"],
-        result["gc_events"],
-        result["erases"],
-    );
-    for served in ["read", "write"] {
-        let latency = &result["latency_ns"][served];
-        if latency["count"].as_u64().is_some_and(|count| count > 0) {
-            let us = |name: &str| number(&latency[name]) / 1e3;
-            let _ = writeln!(
-                text,
-                "{served:5} latency        mean {:.1} µs, p50 {:.1}, p99 {:.1}, p999 {:.1}, max {:.1}",
-                us("mean"),
-                us("p50"),
-                us("p99"),
-                us("p999"),
-                us("max"),
-            );
-        }
-    }
-    text
 }

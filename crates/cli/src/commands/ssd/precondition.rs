@@ -1,0 +1,73 @@
+//! `flashwright ssd precondition`: a drive in its steady state.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bench::bar::{Bar, Unit};
+use bench::drive::precondition::{self, Options};
+use bench::drive::{self, json, text};
+use clap::Args;
+use serde_json::json;
+
+use super::real::{destroy, finding};
+use crate::output::{Common, Finding};
+use crate::quantity;
+
+/// The command line of `ssd precondition`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// What is to be overwritten
+    device: PathBuf,
+    /// Bytes of a random write
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = drive::parse_size)]
+    write_size: u64,
+    /// Writes under way at once
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    depth: usize,
+    /// Give up after random writes of so many times the capacity
+    #[arg(long, value_name = "N", default_value = "4", value_parser = quantity::positive)]
+    max_passes: f64,
+    /// Do not ask whether the data may be lost
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let options = Options {
+        write_bytes: arguments.write_size,
+        depth: arguments.depth,
+        max_passes: arguments.max_passes,
+        seed: arguments.common.seed,
+    };
+    let fill = || {
+        destroy(&arguments.device, arguments.yes, |device, stop| {
+            let bar = Bar::new(Unit::Bytes, arguments.common.quiet);
+            let mut told = 0;
+            let outcome = precondition::run(device, drive::clock(), &options, &mut |done, most, rounds| {
+                bar.set(done, most, "of at most");
+                for (number, round) in rounds.iter().enumerate().skip(told) {
+                    bar.line(&text::round(number + 1, round));
+                }
+                told = rounds.len();
+                !stop.is_set()
+            });
+            bar.finish();
+            let outcome = outcome.map_err(|error| error.to_string())?;
+            let words = format!("{}: {}\n", arguments.device.display(), text::outcome(&outcome));
+            let failures = (!outcome.steady).then(|| "the drive did not become steady".to_owned());
+            let failures = failures.into_iter().collect();
+            Ok(Finding { failures, ..finding(json::outcome(&outcome), words) })
+        })
+    };
+    let found = arguments.common.check_result_file().map_err(|error| error.to_string()).and_then(|()| fill());
+    let config = json!({
+        "device": arguments.device.display().to_string(),
+        "write_bytes": options.write_bytes,
+        "depth": options.depth,
+        "max_passes": options.max_passes,
+    });
+    arguments.common.conclude("ssd precondition", &config, found)
+}

@@ -1,0 +1,50 @@
+//! What commands on a drive in the machine share: who may destroy what is on it, and results that are of no model.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::path::Path;
+
+use bench::drive::{self, text};
+use bench::run::stop::Stop;
+use serde_json::{Value, json};
+
+use crate::output::Finding;
+use crate::signals::stop_on_signals;
+
+/// Opens the device, which nobody else may have, asks the user, and does it.
+pub(super) fn destroy(
+    path: &Path,
+    yes: bool,
+    action: impl FnOnce(&dyn drive::Device, &Stop) -> Result<Finding, String>,
+) -> Result<Finding, String> {
+    let device = drive::open_whole(path).map_err(|error| error.to_string())?;
+    let capacity = text::bytes(device.geometry().capacity_bytes.into());
+    if !yes {
+        ask(&format!("{}: {capacity}. Everything on it will be lost.", path.display()))?;
+    }
+    let stop = Stop::default();
+    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    action(&*device, &stop)
+}
+
+fn ask(warning: &str) -> Result<(), String> {
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        return Err(format!("{warning} Nobody is here to be asked: --yes says that this is meant"));
+    }
+    let _ = write!(std::io::stderr(), "{warning} Type yes to go on: ");
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    let read = input.lock().read_line(&mut answer);
+    if read.is_ok() && answer.trim() == "yes" { Ok(()) } else { Err("nothing was done".into()) }
+}
+
+/// What was asked for, as the result file has it.
+pub(super) fn config(device: &Path) -> Value {
+    json!({ "device": device.display().to_string() })
+}
+
+/// What was found in the real world, and not in a model's.
+pub(super) fn finding(mut result: Value, text: String) -> Finding {
+    result["world"] = "real".into();
+    Finding { result, text, failures: Vec::new() }
+}

@@ -1,0 +1,41 @@
+//! `flashwright ssd trim`: a drive forgets everything on it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bench::bar::{Bar, Unit};
+use bench::drive::{self, text};
+use clap::Args;
+use serde_json::json;
+
+use super::real::{config, destroy, finding};
+use crate::output::Common;
+
+/// The command line of `ssd trim`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// What is to forget everything
+    device: PathBuf,
+    /// Do not ask whether the data may be lost
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let found = destroy(&arguments.device, arguments.yes, |device, stop| {
+        let bar = Bar::new(Unit::Bytes, arguments.common.quiet);
+        let capacity = device.geometry().capacity_bytes;
+        let trimmed = drive::trim(device, |done_bytes| {
+            bar.set(done_bytes, capacity, "trimmed");
+            !stop.is_set()
+        });
+        bar.finish();
+        let trimmed = trimmed.map_err(|error| error.to_string())?;
+        let words = format!("{}: {} trimmed\n", arguments.device.display(), text::bytes(trimmed.into()));
+        Ok(finding(json!({ "trimmed_bytes": trimmed }), words))
+    });
+    arguments.common.conclude("ssd trim", &config(&arguments.device), found)
+}
