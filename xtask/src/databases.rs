@@ -117,3 +117,22 @@ fn attempt(trial: &Trial, kills: u32) -> Result<Option<i32>, String> {
 fn listed(names: &[&str]) -> String {
     if names.is_empty() { "none".into() } else { names.join(", ") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(words: &[&str]) -> Result<(u32, Vec<&'static str>), String> {
+        let (kills, trials) = asked(words.iter().map(|&word| word.to_owned()))?;
+        Ok((kills, trials.iter().map(|trial| trial.name).collect()))
+    }
+
+    #[test]
+    fn all_trials_with_kills_are_meant_if_none_is_named() {
+        let (kills, trials) = ask(&["30"]).expect("a number is understood");
+        assert_eq!((kills, trials.len()), (30, TRIALS.len() - 1));
+        assert!(!trials.contains(&"throttled"), "it has no kills, and measures");
+        assert_eq!(ask(&["sqlite-xfs", "throttled"]), Ok((5, vec!["sqlite-xfs", "throttled"])));
+        assert!(ask(&["oracle"]).is_err_and(|why| why.contains("postgres-ext4")));
+    }
+}
