@@ -18,10 +18,13 @@ use io_uring::{cqueue, squeue, types};
 
 use crate::file::Engine;
 use crate::tally::Tally;
-use crate::{Completion, Counters, ErrorKind, Geometry, IoError, Outcome, Request, RequestKind};
+use crate::{
+    Completion, Counters, ErrorKind, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request,
+    RequestKind,
+};
 use pool::Pool;
 use ring::Ring;
-use transfer::{Call, Kernel, Transfer, run};
+use transfer::{Call, Kernel, Transfer, kind_of, run};
 
 /// What is open, and how the kernel is asked about it.
 pub(crate) trait Medium: Kernel + Send + Sync + 'static {
@@ -40,6 +43,12 @@ pub(crate) trait Medium: Kernel + Send + Sync + 'static {
 
     /// The ring's entry for a call.
     fn entry(&self, call: Call<'_>) -> Self::Submission;
+
+    /// Copies `data` into memory in front of the medium that outlives this process, if there is any.
+    fn absorb(&self, offset: u64, data: &[u8]) -> Option<io::Result<()>> {
+        let _ = (offset, data);
+        None
+    }
 
     /// What the result of a call over `asked_bytes` says: bytes moved, or why none were.
     fn moved(result: i32, asked_bytes: usize) -> io::Result<usize>;
@@ -104,6 +113,23 @@ impl<M: Medium> Carrier<M> {
 
     pub(crate) fn execute(&self, request: Request) -> Outcome {
         self.open.execute(request)
+    }
+
+    /// As [`Device::absorb`](crate::Device::absorb).
+    pub(crate) fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
+        let open = &*self.open;
+        let request = Request::Write { offset, data: data.clone(), placement: PlacementHandle::DEFAULT };
+        let absorbed = match open.geometry.check(&request) {
+            Ok(()) => open.medium.absorb(offset, data)?.map_err(|error| {
+                let path = open.path.display();
+                let context = format!("{path}: write of {} bytes at {offset}, into memory", data.len());
+                IoError::with_source(kind_of(&error), context, error)
+            }),
+            Err(error) => Err(error),
+        };
+        let outcome = absorbed.map(|()| None);
+        open.tally.count(RequestKind::Write, data.len() as u64, &outcome);
+        Some(outcome.map(drop))
     }
 
     pub(crate) fn counters(&self) -> Counters {

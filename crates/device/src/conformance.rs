@@ -42,12 +42,13 @@ pub fn run(make: impl Fn() -> Box<dyn Device>) {
 /// # Panics
 /// If the device breaks its contract.
 pub fn run_driven(make: impl Fn() -> Subject) {
-    let checks: [(&str, Check); 13] = [
+    let checks: [(&str, Check); 14] = [
         ("geometry makes sense", access::geometry_makes_sense),
         ("requests that break the rules touch nothing", access::refusals_touch_nothing),
         ("empty requests end well", access::empty_requests_end_well),
         ("the first and last bytes can be used, at every size", access::both_ends_at_every_size),
         ("a completed write is read back, by either way", access::reads_see_completed_writes),
+        ("an absorbed write is a write", access::absorbed_writes_are_writes),
         ("a trimmed range can be read and written again", access::trimmed_ranges_live_on),
         ("flushes end and disturb nothing", access::flushes_disturb_nothing),
         ("everything is counted", access::counters_add_up),

@@ -14,7 +14,7 @@ use std::path::Path;
 use crate::carry::{Carrier, Open};
 use crate::nvme::wear::MediaProbe;
 use crate::placement::HandleAllocator;
-use crate::{Completion, Counters, Device, Geometry, IoError, Outcome, PlacementHandle, Request};
+use crate::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
 pub use claim::holder_of_block_device;
 use medium::OpenFile;
 pub use open::OpenOptions;
@@ -114,6 +114,10 @@ impl Device for FileDevice {
             }
             _ => self.carrier.execute(request),
         }
+    }
+
+    fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
+        self.carrier.absorb(offset, data)
     }
 
     /// On an NVMe block device, media bytes are those of its whole endurance group since opening. To know them costs a

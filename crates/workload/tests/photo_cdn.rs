@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use flashwright_workload::generate::cdn::{Ageing, Cdn, CdnConfig, ORIGIN_CACHE_BYTES};
+use flashwright_workload::generate::cdn::{Ageing, Cdn, CdnConfig, FOOTPRINT_BYTES, ORIGIN_CACHE_BYTES};
 use flashwright_workload::generate::zipf::{ZipfAccesses, ZipfConfig};
 use flashwright_workload::trace::{Access, Accesses, Survey};
 use policy::eviction::{Fifo, Lru, Slru};
@@ -115,6 +115,21 @@ fn sizes_are_those_of_photos_and_belong_to_them() {
         same.clone().count() > 1000 && same.into_iter().all(|same| same),
         "another seed has the same photos"
     );
+}
+
+#[test]
+fn the_footprint_is_in_proportion() {
+    let seeds = 1..=3;
+    let bytes: u64 = seeds
+        .clone()
+        .map(|seed| {
+            let mut sizes = std::collections::HashMap::new();
+            sizes.extend(all(&mut Cdn::new(&smaller(50), seed)).iter().map(|it| (it.key, it.size_bytes)));
+            sizes.values().sum::<u64>()
+        })
+        .sum();
+    let share = bytes as f64 / seeds.count() as f64 * 50.0 / FOOTPRINT_BYTES as f64;
+    assert!((0.8..1.25).contains(&share), "{share}");
 }
 
 #[test]

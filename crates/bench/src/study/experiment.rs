@@ -100,6 +100,18 @@ pub enum StudyError {
     /// A picture or result could not be made.
     #[error("{0}")]
     Output(String),
+    /// The trace that was given cannot be read.
+    #[error(transparent)]
+    Trace(#[from] crate::trace::Error),
+    /// A trace that can be read once was given.
+    #[error("a study reads its trace several times, and standard input can be read once: give a file")]
+    ReadOnce,
+    /// A trace in which nothing is asked for was given.
+    #[error("the trace has no requests")]
+    EmptyTrace,
+    /// A trace was given to a study that has a workload of its own.
+    #[error("takes no trace: its workload is part of what it shows")]
+    TakesNoTrace,
 }
 
 impl Mix {

@@ -1,13 +1,15 @@
 //! Published figures as commands: the real engine on the model drive, the paper's value beside ours.
 //!
 //! [`STUDIES`] is the table of them. A study asks its [`Runner`] for [experiments](experiment) and makes [`Point`]s and
-//! a [`Chart`] of what was measured. One card, one workload a figure, one scale: nothing is tuned for a point.
+//! a [`Chart`] of what was measured. One card, one workload a figure, one scale: nothing is tuned for a point. Some run on
+//! a [`GivenTrace`] as well.
 
 mod carbon;
 mod cdn;
 mod chart;
 pub mod experiment;
 mod flashcache;
+mod given;
 mod progress;
 mod runner;
 mod soc_size;
@@ -16,6 +18,7 @@ mod utilisation;
 
 pub use chart::{Chart, Line};
 pub use experiment::StudyError;
+pub use given::GivenTrace;
 pub use progress::Progress;
 pub use runner::Runner;
 
@@ -25,8 +28,31 @@ pub struct Study {
     pub name: &'static str,
     /// What it shows.
     pub title: &'static str,
+    /// Whether it runs on a trace that is given, too.
+    pub takes_trace: bool,
     /// Makes it.
     pub run: fn(&Runner) -> Result<Outcome, StudyError>,
+}
+
+impl Study {
+    /// Runs it on the runner's trace, if that has one. What was published, and what is accepted of ours, is of the generated
+    /// workload: on another there are values and no verdict.
+    ///
+    /// # Errors
+    /// A run that could not be, or that was interrupted; a trace that is not asked for.
+    pub fn make(&self, runner: &Runner) -> Result<Outcome, StudyError> {
+        if runner.given.is_none() {
+            return (self.run)(runner);
+        }
+        if !self.takes_trace {
+            return Err(StudyError::TakesNoTrace);
+        }
+        let mut outcome = (self.run)(runner)?;
+        for point in &mut outcome.points {
+            (point.paper, point.accepted) = (None, None);
+        }
+        Ok(outcome)
+    }
 }
 
 /// What a study found.
@@ -91,74 +117,117 @@ pub const STUDIES: &[Study] = &[
     Study {
         name: "fdp-fig5",
         title: "Write amplification over time, key-value cache on half of the drive",
+        takes_trace: false,
         run: utilisation::fig5,
     },
     Study {
         name: "fdp-fig6",
         title: "Write amplification, hit ratio and tails over utilisation, key-value cache",
+        takes_trace: false,
         run: utilisation::fig6,
     },
-    Study { name: "fdp-fig7", title: "Write amplification, Twitter's cluster 12", run: utilisation::fig7 },
-    Study { name: "fdp-fig8", title: "Write amplification, sets alone", run: utilisation::fig8 },
+    Study {
+        name: "fdp-fig7",
+        title: "Write amplification, Twitter's cluster 12",
+        takes_trace: false,
+        run: utilisation::fig7,
+    },
+    Study {
+        name: "fdp-fig8",
+        title: "Write amplification, sets alone",
+        takes_trace: false,
+        run: utilisation::fig8,
+    },
     Study {
         name: "fdp-fig9",
         title: "Write amplification over the small-object cache's share",
+        takes_trace: false,
         run: soc_size::fig9,
     },
-    Study { name: "fdp-fig10", title: "Carbon and collection events", run: carbon::fig10 },
-    Study { name: "fdp-fig11", title: "Two caches on one drive", run: tenants::fig11 },
-    Study { name: "fdp-fig12", title: "Theorem 1 against measurement", run: soc_size::fig12 },
+    Study {
+        name: "fdp-fig10",
+        title: "Carbon and collection events",
+        takes_trace: false,
+        run: carbon::fig10,
+    },
+    Study { name: "fdp-fig11", title: "Two caches on one drive", takes_trace: false, run: tenants::fig11 },
+    Study {
+        name: "fdp-fig12",
+        title: "Theorem 1 against measurement",
+        takes_trace: false,
+        run: soc_size::fig12,
+    },
     Study {
         name: "fdp-fig13",
         title: "Write amplification and tails over utilisation, sets alone",
+        takes_trace: false,
         run: utilisation::fig13,
     },
-    Study { name: "fdp-table2", title: "Carbon with less DRAM", run: carbon::table2 },
+    Study { name: "fdp-table2", title: "Carbon with less DRAM", takes_trace: false, run: carbon::table2 },
     Study {
         name: "cdn-fig1",
         title: "Hit ratio against write amplification of McDipper, BlockCache and RIPQ",
+        takes_trace: true,
         run: cdn::fig1,
     },
     Study {
         name: "cdn-fig2",
         title: "Photo CDN: Clairvoyant, S4LRU, LRU, FIFO over sizes of the Origin cache",
+        takes_trace: true,
         run: cdn::sizes::fig2,
     },
     Study {
         name: "cdn-insertion-points",
         title: "Photo CDN: RIPQ's hit ratio over its insertion points",
+        takes_trace: true,
         run: cdn::sizes::insertion_points,
     },
-    Study { name: "cdn-fig8", title: "BlockCache to RIPQ: hit ratio and backend reads", run: cdn::fig8 },
+    Study {
+        name: "cdn-fig8",
+        title: "BlockCache to RIPQ: hit ratio and backend reads",
+        takes_trace: true,
+        run: cdn::fig8,
+    },
     Study {
         name: "cdn-fig9",
         title: "Write amplification of the drive: McDipper, BlockCache, RIPQ",
+        takes_trace: true,
         run: cdn::fig9,
     },
     Study {
         name: "cdn-fig10",
         title: "95th percentile of hits, with the refinements and without",
+        takes_trace: true,
         run: cdn::fig10,
     },
-    Study { name: "cdn-fdp", title: "RIPQ's insertion points with placement handles", run: cdn::placement },
+    Study {
+        name: "cdn-fdp",
+        title: "RIPQ's insertion points with placement handles",
+        takes_trace: true,
+        run: cdn::placement,
+    },
     Study {
         name: "flashcache-sets",
         title: "Block cache: how evenly sets share the disk's work",
+        takes_trace: false,
         run: flashcache::sets::run,
     },
     Study {
         name: "flashcache-midpoint",
         title: "Block cache: hit rate over the insertion point",
+        takes_trace: false,
         run: flashcache::midpoint::run,
     },
     Study {
         name: "flashcache-dirty",
         title: "Block cache: when dirty blocks are written, and with whom",
+        takes_trace: false,
         run: flashcache::dirty::run,
     },
     Study {
         name: "flashcache-v2-v3",
         title: "Block cache: Flashcache 2 against Flashcache 3",
+        takes_trace: false,
         run: flashcache::v2_v3::run,
     },
 ];

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::num::NonZero;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::Progress;
-use super::cdn::{PhotoCache, PhotoMeasured};
+use super::cdn::{Demand, PhotoCache, PhotoMeasured};
 use super::experiment::{Experiment, Measured, StudyError};
+use super::{GivenTrace, Progress};
 use crate::block::Summary;
 use crate::run::stop::Stop;
 
@@ -21,9 +22,12 @@ pub struct Runner {
     pub seed: u64,
     /// Ends everything.
     pub stop: Stop,
+    /// What is asked for, where it is not generated.
+    pub(super) given: Option<GivenTrace>,
     progress: Progress,
     done: Mutex<HashMap<String, Measured>>,
     photos: Mutex<HashMap<String, PhotoMeasured>>,
+    demand: OnceLock<Demand>,
     /// What block caches came to, by workload, seed and settings.
     pub(super) replayed: Mutex<HashMap<String, Summary>>,
 }
@@ -36,11 +40,19 @@ impl Runner {
             scale,
             seed,
             stop,
+            given: None,
             progress,
             done: Mutex::default(),
             photos: Mutex::default(),
+            demand: OnceLock::new(),
             replayed: Mutex::default(),
         }
+    }
+
+    /// Studies that [take a trace](super::Study::takes_trace) run on this one.
+    #[must_use]
+    pub fn on_trace(self, given: GivenTrace) -> Self {
+        Self { given: Some(given), ..self }
     }
 
     /// What `experiments` came to, in their order; as many at once as there are cores.
@@ -56,9 +68,23 @@ impl Runner {
     /// # Errors
     /// As [`run`](Self::run).
     pub fn photos<const N: usize>(&self, caches: &[PhotoCache; N]) -> Result<[PhotoMeasured; N], StudyError> {
-        let run = |cache: &PhotoCache, advance: &dyn Fn(f64)| cache.run(self.seed, &self.stop, advance);
+        let demand = self.demand()?;
+        let run =
+            |cache: &PhotoCache, advance: &dyn Fn(f64)| cache.run(demand, self.seed, &self.stop, advance);
         let measured = self.side_by_side(&self.photos, caches, run)?;
         Ok(measured.try_into().unwrap_or_else(|_| unreachable!("one for each")))
+    }
+
+    /// What photo caches are asked for.
+    ///
+    /// # Errors
+    /// As [`Demand::of`].
+    pub(super) fn demand(&self) -> Result<&Demand, StudyError> {
+        if let Some(demand) = self.demand.get() {
+            return Ok(demand);
+        }
+        let demand = Demand::of(self)?;
+        Ok(self.demand.get_or_init(|| demand))
     }
 
     fn side_by_side<E: Debug + Sync, M: Clone + Send>(

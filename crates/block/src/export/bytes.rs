@@ -29,6 +29,19 @@ impl ByteExport {
         let block_bytes = u64::from(blocks.shape().block_bytes);
         Self { inner: Arc::new(Inner { blocks, block_bytes, ranges: Arc::default() }) }
     }
+
+    /// Serves `blocks`, which are the same bytes as this export's, reached in another way: nobody writes to a block that is
+    /// being patched through either.
+    #[must_use]
+    pub fn beside(&self, blocks: Arc<dyn Export>) -> Self {
+        let Inner { block_bytes, ref ranges, .. } = *self.inner;
+        debug_assert_eq!(
+            block_bytes,
+            u64::from(blocks.shape().block_bytes),
+            "the same bytes have the same blocks"
+        );
+        Self { inner: Arc::new(Inner { blocks, block_bytes, ranges: Arc::clone(ranges) }) }
+    }
 }
 
 impl Export for ByteExport {

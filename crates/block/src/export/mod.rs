@@ -13,6 +13,7 @@ mod volume;
 pub use bytes::ByteExport;
 pub use device::DeviceExport;
 pub use tasks::Tasks;
+pub(crate) use tasks::staying;
 pub use volume::VolumeExport;
 
 use ::device::{ErrorKind, IoError, IoSlice};

@@ -5,20 +5,37 @@
 //! a lock: it is put into a queue, which the thread empties as soon as that call has returned to the outermost of ours: the
 //! end of a transfer, of a request's start, or of another task. What is woken anywhere else, by a timer say, goes to one thread
 //! that is there for it.
+//!
+//! Where only one request is under way, even the two wake-ups of a transfer (the kernel ends it on the thread that started it,
+//! and then wakes the one that waits for ends) are as long as a fifth of it. A thread that has nothing else to do
+//! [stays](staying) with its request instead, and makes the transfers of a quick device itself.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use async_task::Runnable;
-use device::{Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request};
+use device::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
 use parking_lot::{Condvar, Mutex};
 
 thread_local! {
     /// Tasks woken on this thread, while it is inside [`here`].
     static WOKEN: RefCell<Option<VecDeque<Runnable>>> = const { RefCell::new(None) };
+    /// Transfers that this thread makes itself, while it is inside [`staying`].
+    static OWN_TRANSFERS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Reads and writes that a thread makes itself for a request. A hit takes one, a write a few; tasks of others, which were
+/// woken by it, must not keep it for long.
+const MOST_OWN_TRANSFERS: u32 = 4;
+
+/// Runs `start`, which starts a request for somebody who waits for nothing else. See [`Tasks::staying_with`].
+pub(crate) fn staying(start: impl FnOnce()) {
+    OWN_TRANSFERS.set(MOST_OWN_TRANSFERS);
+    start();
+    OWN_TRANSFERS.set(0);
 }
 
 /// Runs tasks. Dropping it ends the thread; tasks that are woken elsewhere later do not go on.
@@ -65,7 +82,13 @@ impl Tasks {
     /// `device`, on whose transfers' ends tasks go on at once.
     #[must_use]
     pub fn going_on(device: Arc<dyn Device>) -> Arc<dyn Device> {
-        Arc::new(GoingOn(device))
+        Arc::new(GoingOn { device, is_quick: false })
+    }
+
+    /// The same, of a device so quick that a thread with a single request does better to stay with it than to sleep.
+    #[must_use]
+    pub fn staying_with(device: Arc<dyn Device>) -> Arc<dyn Device> {
+        Arc::new(GoingOn { device, is_quick: true })
     }
 }
 
@@ -146,36 +169,59 @@ impl Drop for Leave {
     }
 }
 
-struct GoingOn(Arc<dyn Device>);
+struct GoingOn {
+    device: Arc<dyn Device>,
+    is_quick: bool,
+}
+
+impl GoingOn {
+    /// Whether this thread is to make the transfer itself. A flush takes long, and others wait for it too.
+    fn is_own(&self, request: &Request) -> bool {
+        let left = OWN_TRANSFERS.get();
+        let is_own =
+            self.is_quick && left > 0 && matches!(request, Request::Read { .. } | Request::Write { .. });
+        OWN_TRANSFERS.set(left - u32::from(is_own));
+        is_own
+    }
+}
 
 impl Device for GoingOn {
     fn geometry(&self) -> Geometry {
-        self.0.geometry()
+        self.device.geometry()
     }
 
     fn submit(&self, request: Request, completion: Completion) {
-        self.0.submit(request, Completion::new(move |outcome| here(|| completion.complete(outcome))));
+        if self.is_own(&request) {
+            let outcome = self.device.execute(request);
+            return here(|| completion.complete(outcome));
+        }
+        self.device.submit(request, Completion::new(move |outcome| here(|| completion.complete(outcome))));
     }
 
     fn execute(&self, request: Request) -> Outcome {
-        self.0.execute(request)
+        self.device.execute(request)
+    }
+
+    fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
+        self.device.absorb(offset, data)
     }
 
     fn counters(&self) -> Counters {
-        self.0.counters()
+        self.device.counters()
     }
 
     fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
-        self.0.allocate_handle(consumer)
+        self.device.allocate_handle(consumer)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc::channel;
     use std::thread::ThreadId;
 
-    use device::MemoryDevice;
+    use device::{IoBuffer, MemoryDevice};
     use event_listener::Event;
 
     use super::*;
@@ -194,6 +240,62 @@ mod tests {
             said.send(this_thread()).unwrap();
         });
         assert_eq!(heard.try_recv(), Ok(this_thread()), "memory ends a transfer within its start");
+    }
+
+    /// Counts the transfers that callers waited for.
+    struct Waited {
+        memory: MemoryDevice,
+        waited: AtomicU32,
+    }
+
+    impl Device for Waited {
+        fn geometry(&self) -> Geometry {
+            self.memory.geometry()
+        }
+
+        fn submit(&self, request: Request, completion: Completion) {
+            self.memory.submit(request, completion);
+        }
+
+        fn execute(&self, request: Request) -> Outcome {
+            self.waited.fetch_add(1, Ordering::Relaxed);
+            self.memory.execute(request)
+        }
+
+        fn counters(&self) -> Counters {
+            self.memory.counters()
+        }
+    }
+
+    /// Transfers that the thread made itself, of a flush and six reads.
+    fn own_transfers(
+        tasks: &Tasks,
+        going_on: fn(Arc<dyn Device>) -> Arc<dyn Device>,
+        start: fn(&mut dyn FnMut()),
+    ) -> u32 {
+        let waited = Arc::new(Waited { memory: MemoryDevice::new(4096), waited: AtomicU32::new(0) });
+        let device = going_on(Arc::clone(&waited) as _);
+        start(&mut || {
+            let device = Arc::clone(&device);
+            tasks.run(async move {
+                device.start(Request::Flush).await.unwrap();
+                for _ in 0..6 {
+                    let buffer = IoBuffer::zeroed(512);
+                    device.start(Request::Read { offset: 0, buffer }).await.unwrap();
+                }
+            });
+        });
+        assert_eq!(device.counters().reads, 6);
+        waited.waited.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn who_stays_makes_the_transfers_of_a_quick_device_himself_and_no_more_than_a_few() {
+        let tasks = Tasks::new().unwrap();
+        let own = |going_on, start| own_transfers(&tasks, going_on, start);
+        assert_eq!(own(Tasks::staying_with, |start| staying(start)), MOST_OWN_TRANSFERS);
+        assert_eq!(own(Tasks::staying_with, |start| start()), 0, "nobody stays");
+        assert_eq!(own(Tasks::going_on, |start| staying(start)), 0, "it is not quick");
     }
 
     #[test]

@@ -12,12 +12,13 @@ use super::intake::{Intake, Next};
 use super::link::{Frame, Link, Payload, Until};
 use super::transmission::{Command, MOST_EXTENTS, Refusal, Rules, status_payload};
 use super::wire::{Errno, ReplyHead, RequestHead, chunk};
-use crate::export::{Answer, Caller, Context, Export, Operation};
+use crate::export::{Answer, Caller, Context, Export, Operation, staying};
 
 /// What all connections of a server share.
 pub(super) struct Hall {
-    pub export: Arc<dyn Export>,
-    pub offer: Offer,
+    pub offers: Vec<Offer>,
+    /// The export behind each offer.
+    pub exports: Vec<Arc<dyn Export>>,
     pub clock: Arc<dyn Clock>,
     /// How long a client may take to finish what it began: a handshake, a request, taking a reply.
     pub patience_ns: u64,
@@ -53,6 +54,12 @@ impl End {
     }
 }
 
+/// Requests up to this length are stayed with: longer ones go to the device in several transfers side by side.
+const MOST_STAYING_BYTES: u32 = 16 << 10;
+
+/// Requests that are not stayed with after the client was found to have several under way.
+const CROWD: u32 = 64;
+
 /// Requests started before replies are looked after.
 const REQUESTS_AT_ONCE: usize = 64;
 
@@ -64,10 +71,17 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>) -> End {
         Err(end) => return end,
     };
     let has_contexts = !agreed.contexts.is_empty();
-    let rules = Rules { shape: hall.offer.shape, structured: agreed.structured, has_contexts };
+    let shape = hall.offers[agreed.place].shape;
+    let rules = Rules { shape, structured: agreed.structured, has_contexts };
     let talk = Arc::new(Talk { link: Arc::clone(link), rules, contexts: agreed.contexts });
-    let mut server =
-        Server { hall, intake: Intake::new(rules, &already), talk: &talk, owed: Owed::default() };
+    let mut server = Server {
+        hall,
+        export: &*hall.exports[agreed.place],
+        intake: Intake::new(rules, &already),
+        talk: &talk,
+        owed: Owed::default(),
+        crowd: 0,
+    };
     let end = server.run();
     if let Some(bytes) = server.intake.abandoned_bytes() {
         link.release(bytes);
@@ -82,7 +96,7 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>) -> End {
 /// What was agreed on, and what came right after it; nothing if the client left.
 fn shake_hands(hall: &Hall, socket: &OwnedFd) -> Result<Option<(Agreed, Vec<u8>)>, End> {
     let deadline_ns = hall.clock.monotonic_ns().saturating_add(hall.patience_ns);
-    let mut handshake = Handshake::new(&hall.offer);
+    let mut handshake = Handshake::new(&hall.offers);
     let (mut input, mut output) = (Vec::new(), Vec::new());
     handshake.greet(&mut output);
     loop {
@@ -115,10 +129,13 @@ fn shake_hands(hall: &Hall, socket: &OwnedFd) -> Result<Option<(Agreed, Vec<u8>)
 /// The transmission's own side of a connection.
 struct Server<'a> {
     hall: &'a Arc<Hall>,
+    export: &'a dyn Export,
     talk: &'a Arc<Talk>,
     intake: Intake,
     /// Since when the client owes us the rest of a request, or room for a reply.
     owed: Owed,
+    /// Requests to come that are not stayed with.
+    crowd: u32,
 }
 
 /// How long the client has owed us something. A reply that it takes meanwhile starts the time anew.
@@ -227,16 +244,27 @@ impl Server<'_> {
         Ok(Then::GoOn)
     }
 
-    fn start(&self, head: &RequestHead, command: Command, payload: Option<IoBuffer>) {
+    fn start(&mut self, head: &RequestHead, command: Command, payload: Option<IoBuffer>) {
         let reply = Reply { talk: Arc::clone(self.talk), head: *head };
         if self.hall.closing.load(Ordering::Acquire) {
             return reply.refuse(&Refusal::new(Errno::Shutdown, "the server is going away"));
         }
         if let Command::Status { only_one } = command {
-            return reply.status(&*self.hall.export, only_one);
+            return reply.status(self.export, only_one);
         }
         let operation = operation(head, command, payload);
-        self.hall.export.submit(operation, Caller::new(move |answer| reply.tell(answer)));
+        let submit = || self.export.submit(operation, Caller::new(move |answer| reply.tell(answer)));
+        let link = &self.talk.link;
+        let is_alone = head.length <= MOST_STAYING_BYTES && !self.intake.has_more() && link.has_one_request();
+        if self.crowd > 0 || !is_alone {
+            self.crowd = self.crowd.saturating_sub(1);
+            return submit();
+        }
+        staying(submit);
+        // The reply is not sent before this thread goes on: what has come meanwhile was asked for beside it.
+        if link.has_input() {
+            self.crowd = CROWD;
+        }
     }
 }
 

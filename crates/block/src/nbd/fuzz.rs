@@ -10,15 +10,17 @@ use crate::export::{Context, Shape};
 
 const SHAPE: Shape = Shape { size_bytes: 1 << 20, block_bytes: 512, preferred_bytes: 4096, read_only: false };
 
-fn offer() -> Offer {
+fn offers() -> [Offer; 2] {
     let contexts = vec![Context::Allocation, Context::Dirty];
-    Offer { name: "disk".into(), description: "a disk".into(), shape: SHAPE, contexts }
+    let disk = Offer { name: "disk".into(), description: "a disk".into(), shape: SHAPE, contexts };
+    let bare = Offer { name: "bare".into(), description: String::new(), shape: SHAPE, contexts: Vec::new() };
+    [disk, bare]
 }
 
 /// A handshake over `bytes`, given in pieces of `cut`. What was said, what was left, how it ended.
 fn shake_hands(bytes: &[u8], cut: usize) -> (Vec<u8>, usize, Step) {
-    let offer = offer();
-    let mut handshake = Handshake::new(&offer);
+    let offers = offers();
+    let mut handshake = Handshake::new(&offers);
     let (mut said, mut pending, mut left) = (Vec::new(), Vec::new(), bytes);
     handshake.greet(&mut said);
     loop {
@@ -54,6 +56,7 @@ fn sessions() -> impl Strategy<Value = Vec<u8>> {
     let data = prop_oneof![
         Just(vec![]),
         Just(b"\0\0\0\x04disk\0\0".to_vec()),
+        Just(b"\0\0\0\x04bare\0\0".to_vec()),
         Just(b"\0\0\0\0\0\x02\0\x01\0\x02".to_vec()),
         Just(b"\0\0\0\0\0\0\0\x01\0\0\0\x0fbase:allocation".to_vec()),
         proptest::collection::vec(any::<u8>(), 0..40),
@@ -172,8 +175,8 @@ proptest! {
 
 #[test]
 fn an_option_of_four_gigabytes_is_passed_over_and_not_kept() {
-    let offer = offer();
-    let mut handshake = Handshake::new(&offer);
+    let offers = offers();
+    let mut handshake = Handshake::new(&offers);
     let mut said = Vec::new();
     assert_eq!(handshake.advance(&3u32.to_be_bytes(), &mut said), (4, Step::More));
     let mut head = option(6, &[]);
@@ -203,8 +206,9 @@ fn contexts_count_only_for_the_export_they_were_set_for() {
         go.extend([0, 0]);
         [3u32.to_be_bytes().to_vec(), option(8, &[]), option(10, &set(set_name)), option(7, &go)].concat()
     };
-    let agreed =
-        |contexts: &[Context]| Step::Transmit(Agreed { structured: true, contexts: contexts.to_vec() });
+    let agreed = |contexts: &[Context]| {
+        Step::Transmit(Agreed { place: 0, structured: true, contexts: contexts.to_vec() })
+    };
     assert_eq!(shake_hands(&session(b"disk", b"disk"), 99).2, agreed(&[Context::Dirty]));
     assert_eq!(shake_hands(&session(b"", b"disk"), 99).2, agreed(&[]));
     assert_eq!(shake_hands(&session(b"other", b"disk"), 99).2, agreed(&[]), "no such export: nothing is set");

@@ -14,7 +14,7 @@ const MAX_OPTION_BYTES: usize = 64 << 10;
 
 const OPTION_HEAD_BYTES: usize = 16;
 
-/// What a server has to offer: one export, under its own name and under the empty one, which is the default's.
+/// An export that a server has to offer. The first of several is the default too, for which clients ask by the empty name.
 #[derive(Debug, Clone)]
 pub(super) struct Offer {
     pub name: String,
@@ -26,6 +26,8 @@ pub(super) struct Offer {
 /// What both have agreed on when the transmission begins.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Agreed {
+    /// Which of the offers it is about.
+    pub place: usize,
     pub structured: bool,
     /// In the order of [`Context::ALL`].
     pub contexts: Vec<Context>,
@@ -44,7 +46,7 @@ pub(super) enum Step {
 
 /// A handshake under way.
 pub(super) struct Handshake<'a> {
-    offer: &'a Offer,
+    offers: &'a [Offer],
     stage: Stage,
     no_zeroes: bool,
     structured: bool,
@@ -62,9 +64,9 @@ enum Stage {
 }
 
 impl<'a> Handshake<'a> {
-    pub fn new(offer: &'a Offer) -> Self {
+    pub fn new(offers: &'a [Offer]) -> Self {
         let (contexts_of, contexts) = (Vec::new(), Vec::new());
-        Self { offer, stage: Stage::Flags, no_zeroes: false, structured: false, contexts_of, contexts }
+        Self { offers, stage: Stage::Flags, no_zeroes: false, structured: false, contexts_of, contexts }
     }
 
     /// What the server says first.
@@ -150,25 +152,25 @@ impl<'a> Handshake<'a> {
 
     /// The oldest way in: no answer but the export itself, and no way to refuse but to hang up.
     fn export_name(&mut self, name: &[u8], output: &mut Vec<u8>) -> Step {
-        if !self.offer.is_called(name) {
-            return Step::Close;
-        }
-        output.extend(self.offer.shape.size_bytes.to_be_bytes());
-        output.extend(self.export_flags().to_be_bytes());
+        let Some((place, offer)) = self.called(name) else { return Step::Close };
+        output.extend(offer.shape.size_bytes.to_be_bytes());
+        output.extend(self.export_flags(offer).to_be_bytes());
         if !self.no_zeroes {
             output.extend([0; 124]);
         }
-        self.agree(name)
+        self.agree(place, name)
     }
 
     fn list(&self, data: &[u8], output: &mut Vec<u8>) {
         if !data.is_empty() {
             return refuse(output, option::LIST, answer::INVALID, "this option has no data");
         }
-        let name = self.offer.name.as_bytes();
-        let mut told = (name.len() as u32).to_be_bytes().to_vec();
-        told.extend(name);
-        reply(output, option::LIST, answer::SERVER, &told);
+        for offer in self.offers {
+            let name = offer.name.as_bytes();
+            let mut told = (name.len() as u32).to_be_bytes().to_vec();
+            told.extend(name);
+            reply(output, option::LIST, answer::SERVER, &told);
+        }
         reply(output, option::LIST, answer::ACK, &[]);
     }
 
@@ -177,22 +179,21 @@ impl<'a> Handshake<'a> {
             refuse(output, code, answer::INVALID, "the option's data does not add up");
             return Step::More;
         };
-        if !self.offer.is_called(name) {
+        let Some((place, offer)) = self.called(name) else {
             refuse(output, code, answer::UNKNOWN, "no export has that name");
             return Step::More;
-        }
-        self.tell_info(code, &asked, output);
+        };
+        self.tell_info(offer, code, &asked, output);
         reply(output, code, answer::ACK, &[]);
-        if code == option::GO { self.agree(name) } else { Step::More }
+        if code == option::GO { self.agree(place, name) } else { Step::More }
     }
 
-    fn tell_info(&self, code: u32, asked: &[u16], output: &mut Vec<u8>) {
-        let offer = self.offer;
+    fn tell_info(&self, offer: &Offer, code: u32, asked: &[u16], output: &mut Vec<u8>) {
         let mut tell = |kind: u16, told: &[&[u8]]| {
             reply(output, code, answer::INFO, &[&kind.to_be_bytes()[..], &told.concat()].concat());
         };
         let shape = offer.shape;
-        tell(info::EXPORT, &[&shape.size_bytes.to_be_bytes(), &self.export_flags().to_be_bytes()]);
+        tell(info::EXPORT, &[&shape.size_bytes.to_be_bytes(), &self.export_flags(offer).to_be_bytes()]);
         let sizes = [shape.block_bytes, shape.preferred_bytes, MAX_PAYLOAD_BYTES].map(u32::to_be_bytes);
         tell(info::BLOCK_SIZE, &[sizes.as_flattened()]);
         if asked.contains(&info::NAME) {
@@ -215,10 +216,10 @@ impl<'a> Handshake<'a> {
         let Some((name, queries)) = context_request(data) else {
             return refuse(output, code, answer::INVALID, "the option's data does not add up");
         };
-        if !self.offer.is_called(name) {
+        let Some((_, offer)) = self.called(name) else {
             return refuse(output, code, answer::UNKNOWN, "no export has that name");
-        }
-        let offered = self.offer.contexts.iter().copied();
+        };
+        let offered = offer.contexts.iter().copied();
         let chosen: Vec<Context> =
             offered.filter(|context| is_asked_for(*context, &queries, setting)).collect();
         for context in &chosen {
@@ -236,15 +237,21 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    fn agree(&mut self, name: &[u8]) -> Step {
+    /// The offer of that name, and its place.
+    fn called(&self, name: &[u8]) -> Option<(usize, &'a Offer)> {
+        let mut offers = self.offers.iter().enumerate();
+        offers.find(|(place, offer)| name == offer.name.as_bytes() || (*place == 0 && name.is_empty()))
+    }
+
+    fn agree(&mut self, place: usize, name: &[u8]) -> Step {
         let mut contexts = std::mem::take(&mut self.contexts);
         if self.contexts_of != name {
             contexts.clear();
         }
-        Step::Transmit(Agreed { structured: self.structured, contexts })
+        Step::Transmit(Agreed { place, structured: self.structured, contexts })
     }
 
-    fn export_flags(&self) -> u16 {
+    fn export_flags(&self, offer: &Offer) -> u16 {
         let for_writers = export_flag::SEND_FUA
             | export_flag::SEND_TRIM
             | export_flag::SEND_WRITE_ZEROES
@@ -253,14 +260,8 @@ impl<'a> Handshake<'a> {
             | export_flag::SEND_FLUSH
             | export_flag::SEND_CACHE
             | export_flag::CAN_MULTI_CONN
-            | if self.offer.shape.read_only { export_flag::READ_ONLY } else { for_writers }
+            | if offer.shape.read_only { export_flag::READ_ONLY } else { for_writers }
             | if self.structured { export_flag::SEND_DF } else { 0 }
-    }
-}
-
-impl Offer {
-    fn is_called(&self, name: &[u8]) -> bool {
-        name.is_empty() || name == self.name.as_bytes()
     }
 }
 

@@ -56,10 +56,15 @@ impl Intake {
         Self { rules, inbox, start: 0, end: already.len(), stage: Stage::Head }
     }
 
+    /// Whether more has come than was taken.
+    pub fn has_more(&self) -> bool {
+        self.start < self.end
+    }
+
     /// Whether the client has begun something that it must finish.
     pub fn is_amid(&self) -> bool {
         match self.stage {
-            Stage::Head => self.start < self.end,
+            Stage::Head => self.has_more(),
             Stage::Waiting(..) => false,
             Stage::Payload(..) | Stage::Drain(_) => true,
         }

@@ -169,6 +169,17 @@ impl Link {
         self.count_ended(&mut state, Ended { frames: 0, requests: 1, bytes });
     }
 
+    /// Whether a single request is under way.
+    pub fn has_one_request(&self) -> bool {
+        self.state.lock().in_flight.requests == 1
+    }
+
+    /// Whether the client has sent something that was not read yet.
+    pub fn has_input(&self) -> bool {
+        let mut asked = [PollFd::new(&self.socket, PollFlags::IN)];
+        poll(&mut asked, Some(&timespec(0))).is_ok_and(|ready| ready > 0)
+    }
+
     /// Whether every request has ended and every reply is on its way.
     pub fn is_idle(&self) -> bool {
         self.state.lock().is_idle()

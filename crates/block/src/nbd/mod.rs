@@ -12,11 +12,13 @@
 //! ```no_run
 //! use std::sync::Arc;
 //! use flashwright_block::export::DeviceExport;
-//! use flashwright_block::nbd::{Address, Options, Server};
+//! use flashwright_block::nbd::{Address, Offered, Options, Server};
 //!
 //! let device = Arc::new(device::MemoryDevice::new(1 << 30));
 //! let address = Address::Unix("/run/flash.sock".into());
-//! let server = Server::start(&address, Arc::new(DeviceExport::new(device)), Options::default())?;
+//! let export = Arc::new(DeviceExport::new(device));
+//! let offered = Offered { name: "flash".into(), description: "memory, really".into(), export };
+//! let server = Server::start(&address, vec![offered], Options::default())?;
 //! // … nbdinfo nbd+unix:///?socket=/run/flash.sock …
 //! server.stop();
 //! # Ok::<(), std::io::Error>(())
@@ -34,4 +36,4 @@ mod server;
 mod transmission;
 mod wire;
 
-pub use server::{Address, ConnectionCounts, Options, Server};
+pub use server::{Address, ConnectionCounts, Offered, Options, Server};

@@ -39,13 +39,20 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// How a server serves.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The export's name. The empty name, which clients use that were told none, means it too.
+/// An export under its name.
+#[derive(Clone)]
+pub struct Offered {
+    /// What clients ask for.
     pub name: String,
     /// For people.
     pub description: String,
+    /// What they get.
+    pub export: Arc<dyn Export>,
+}
+
+/// How a server serves.
+#[derive(Debug, Clone)]
+pub struct Options {
     /// Clients served at once; who comes later is turned away.
     pub max_connections: usize,
     /// Requests of one connection under way at once; the rest stays in the socket.
@@ -61,8 +68,6 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            name: String::new(),
-            description: String::new(),
             max_connections: 64,
             requests_per_connection: 256,
             bytes_per_connection: 64 << 20,
@@ -126,22 +131,23 @@ enum Listener {
 }
 
 impl Server {
-    /// Listens at `address` and serves `export` there.
+    /// Listens at `address` and serves what is `offered` there. The first of them is also what clients get that ask for no
+    /// name.
     ///
     /// # Errors
     /// If the address is taken or not to be had, or there is no thread to be had.
-    pub fn start(address: &Address, export: Arc<dyn Export>, options: Options) -> io::Result<Self> {
+    pub fn start(address: &Address, offered: Vec<Offered>, options: Options) -> io::Result<Self> {
         let (listener, address) = Listener::bind(address)?;
         let socket_inode = if let Address::Unix(path) = &address { inode(path) } else { None };
-        let offer = Offer {
-            name: options.name.clone(),
-            description: options.description.clone(),
-            shape: export.shape(),
-            contexts: export.contexts().to_vec(),
+        let offer = |offered: &Offered| Offer {
+            name: offered.name.clone(),
+            description: offered.description.clone(),
+            shape: offered.export.shape(),
+            contexts: offered.export.contexts().to_vec(),
         };
         let hall = Hall {
-            export,
-            offer,
+            offers: offered.iter().map(offer).collect(),
+            exports: offered.into_iter().map(|offered| offered.export).collect(),
             clock: Arc::new(SystemClock) as Arc<dyn Clock>,
             patience_ns: u64::from(options.patience_seconds) * 1_000_000_000,
             closing: AtomicBool::new(false),

@@ -24,10 +24,15 @@ use crate::sets::Slot;
 const SLOTS_PER_PART: u32 = 4096;
 
 impl Shared {
-    /// Writes a table, unless the journal has become less than half full meanwhile: somebody else wrote one.
+    /// Writes a table, unless the journal has become less than half full meanwhile, and has room for what waits to be
+    /// committed: somebody else wrote one.
     pub(super) async fn write_table_if_needed(self: &Arc<Self>) -> Result<()> {
         let work = Work::new(self, Some(self.keeper.lock(0..1).await));
-        if self.state.lock().journal.is_half_full() {
+        let is_needed = {
+            let state = self.state.lock();
+            state.journal.is_half_full() || !state.journal.has_room_for_units(state.changes.units())
+        };
+        if is_needed {
             self.write_table(&work, false).await?;
         }
         Ok(())

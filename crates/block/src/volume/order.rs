@@ -121,6 +121,7 @@ impl Shared {
             self.pause().await;
         }
         self.flush_disk().await?;
+        self.make_room_for_changes(versions.len()).await?;
         let change = self.end_epoch(epoch, &versions);
         // The next epoch must not begin before it is certain that this one is over: after a crash it would be written
         // again, over the newer ones.

@@ -134,7 +134,9 @@ impl Shared {
 
     fn plan_misses(&self, parts: &[Part], work: Arc<Work>, admit: Admit) -> Plan {
         let mut state = self.state.lock();
-        let admit = if state.health == Health::Healthy { admit } else { Admit::Refused };
+        // Nobody waits for a commit only to have a block brought in.
+        let may_change = state.health == Health::Healthy && state.has_room_for_changes(parts.len());
+        let admit = if may_change { admit } else { Admit::Refused };
         let (mut hits, mut misses) = (Vec::new(), Vec::new());
         for part in parts {
             let decided = state.sets.read(part.block, admit);
@@ -428,5 +430,10 @@ impl Drop for Fill {
             state.install(written);
         }
         self.work.keep_pages();
+        let commit_soon = state.should_commit();
+        drop(state);
+        if commit_soon {
+            self.shared.commit_in_background();
+        }
     }
 }

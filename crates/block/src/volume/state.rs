@@ -157,6 +157,19 @@ impl State {
         forgotten
     }
 
+    /// Whether so many blocks more may change before the next commit: what waits for one must fit into the journal. After
+    /// the last commit, which a failed flash has seen, everything may.
+    pub(super) fn has_room_for_changes(&self, blocks: usize) -> bool {
+        // A block's old page leaves and its new one comes, each in two units at most.
+        let units = self.changes.units() + 4 * blocks;
+        self.health != Health::Healthy || units <= self.journal.most_pending_units()
+    }
+
+    /// Whether so much waits for a commit that one should begin, lest somebody has to wait for it.
+    pub(super) fn should_commit(&self) -> bool {
+        self.changes.units() * 2 > self.journal.most_pending_units()
+    }
+
     /// Whether the pages for blocks like `block` are half used up, and a commit would free some.
     pub(super) fn is_short_of_pages(&self, block: u64) -> bool {
         let spares = self.layout.pages_per_group() - self.layout.sets_per_group() * self.layout.ways;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use device::{ErrorKind, IoBuffer, IoSlice, Request};
 
 use super::error::Result;
+use super::state::State;
 use super::work::Work;
 use super::{Shared, Volume};
 use crate::sets::Slot;
@@ -22,6 +23,15 @@ pub struct BlockExtent {
     pub cached: bool,
     /// What flash has is newer than the disk's.
     pub dirty: bool,
+}
+
+/// What is left of blocks that are to leave the cache.
+enum Left {
+    Nothing,
+    /// Some are on their way to the disk.
+    InUse,
+    /// The journal has no room for more of them before it is committed up to this change.
+    Uncommitted(u64),
 }
 
 impl Volume {
@@ -72,14 +82,16 @@ impl Shared {
         let work = Work::new(self, Some(self.blocks.lock(self.blocks_of(&range)).await));
         loop {
             let listener = self.changed.listen();
-            {
+            let left = {
                 let mut state = self.state.lock();
                 self.check_open(&state)?;
-                if self.drop_blocks(&mut state, &whole) {
-                    break;
-                }
+                self.drop_blocks(&mut state, &whole)
+            };
+            match left {
+                Left::Nothing => break,
+                Left::InUse => listener.await,
+                Left::Uncommitted(change) => self.commit(change).await?,
             }
-            listener.await;
         }
         if whole.is_empty() {
             return Ok(());
@@ -97,8 +109,8 @@ impl Shared {
         first..end.max(first)
     }
 
-    /// Whether all are gone; those that are on their way to the disk are not yet.
-    fn drop_blocks(&self, state: &mut super::state::State, blocks: &Range<u64>) -> bool {
+    /// Drops blocks from the cache; what is left of them.
+    fn drop_blocks(&self, state: &mut State, blocks: &Range<u64>) -> Left {
         let held: Vec<(Slot, u64)> = if blocks.end - blocks.start > u64::from(self.layout.slots()) {
             let in_range = state.sets.held().filter_map(|(slot, word)| Some((slot, word.block()?)));
             in_range.filter(|(_, block)| blocks.contains(block)).collect()
@@ -106,13 +118,18 @@ impl Shared {
             let find = |block| Some((state.sets.find(block)?, block));
             blocks.clone().filter_map(find).collect()
         };
-        let mut all = true;
+        let mut left = Left::Nothing;
         for (slot, block) in held {
-            let gone = state.forget(slot, block);
-            state.sets.counters_mut().trim_blocks += u64::from(gone);
-            all &= gone;
+            if !state.has_room_for_changes(1) {
+                return Left::Uncommitted(state.changes.number());
+            }
+            if state.forget(slot, block) {
+                state.sets.counters_mut().trim_blocks += 1;
+            } else {
+                left = Left::InUse;
+            }
         }
-        all
+        left
     }
 
     async fn trim_disk(&self, work: &Arc<Work>, blocks: &Range<u64>) -> Result<()> {

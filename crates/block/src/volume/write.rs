@@ -304,8 +304,8 @@ impl Shared {
                 state.install(written);
             }
             work.keep_pages();
-            let commit_soon =
-                pages.first().is_some_and(|(written, _)| state.is_short_of_pages(written.block));
+            let is_short = |(written, _): &(Written, IoSlice)| state.is_short_of_pages(written.block);
+            let commit_soon = pages.first().is_some_and(is_short) || state.should_commit();
             drop(state);
             if commit_soon {
                 self.commit_in_background();
@@ -368,7 +368,7 @@ fn obstacle(state: &State, parts: &[Part]) -> Option<Obstacle> {
         };
         return parts.iter().any(in_use).then_some(Obstacle::Cleaning);
     }
-    if state.changes.units() + 4 * parts.len() > state.journal.most_pending_units() {
+    if !state.has_room_for_changes(parts.len()) {
         return Some(Obstacle::Records);
     }
     // Blocks of a piece fall into few groups: count by sorting.

@@ -167,6 +167,7 @@ impl Shared {
         self.flush_disk().await?;
         self.pace.lock().cleaned(blocks, self.timer.monotonic_ns().saturating_sub(begun_ns));
         for run in batch {
+            self.make_room_for_changes(run.blocks.len()).await?;
             run.end();
         }
         self.changed.notify(usize::MAX);
@@ -193,6 +194,18 @@ impl Shared {
         }
         let uncommitted = (!all_told).then(|| state.changes.number());
         (batch, uncommitted)
+    }
+
+    /// Commits, if the journal may not have room for what waits and so many blocks more.
+    pub(super) async fn make_room_for_changes(self: &Arc<Self>, blocks: usize) -> Result<()> {
+        let change = {
+            let state = self.state.lock();
+            (!state.has_room_for_changes(blocks)).then(|| state.changes.number())
+        };
+        match change {
+            Some(change) => self.commit(change).await,
+            None => Ok(()),
+        }
     }
 
     async fn write_run(self: &Arc<Self>, run: &Run) -> Result<()> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flashwright_block::export::Export;
-use flashwright_block::nbd::{Address, Options, Server};
+use flashwright_block::nbd::{Address, Offered, Options, Server};
 
 pub const READ: u16 = 0;
 pub const WRITE: u16 = 1;
@@ -30,9 +30,16 @@ pub struct Served {
 
 impl Served {
     pub fn new(export: Arc<dyn Export>, options: Options) -> Self {
+        Self::offering([("disk", export)], options)
+    }
+
+    /// Exports under their names, the default first.
+    pub fn offering<const N: usize>(exports: [(&str, Arc<dyn Export>); N], options: Options) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let address = Address::Unix(directory.path().join("nbd.sock"));
-        Self { server: Server::start(&address, export, options).unwrap(), directory }
+        let offered =
+            exports.map(|(name, export)| Offered { name: name.into(), description: String::new(), export });
+        Self { server: Server::start(&address, offered.into(), options).unwrap(), directory }
     }
 
     pub fn socket(&self) -> std::path::PathBuf {
@@ -62,8 +69,15 @@ pub struct Reply {
 }
 
 impl Client {
-    /// Connects, and asks for structured replies and `contexts` if wanted.
+    /// Connects to the default, and asks for structured replies and `contexts` if wanted.
     pub fn connect(path: &Path, structured: bool, contexts: &[&str]) -> Self {
+        Self::connect_to("", path, structured, contexts)
+    }
+
+    /// Connects to the export `name`.
+    pub fn connect_to(name: &str, path: &Path, structured: bool, contexts: &[&str]) -> Self {
+        let mut counted = (name.len() as u32).to_be_bytes().to_vec();
+        counted.extend(name.as_bytes());
         let mut client = Self::greeted(path);
         client.socket.write_all(&3u32.to_be_bytes()).unwrap();
         if structured {
@@ -71,7 +85,7 @@ impl Client {
             client.structured = true;
         }
         if !contexts.is_empty() {
-            let mut query = vec![0; 4];
+            let mut query = counted.clone();
             query.extend((contexts.len() as u32).to_be_bytes());
             for context in contexts {
                 query.extend((context.len() as u32).to_be_bytes());
@@ -83,7 +97,7 @@ impl Client {
             }
             assert_eq!(answer.0, 1, "contexts");
         }
-        let mut answer = client.ask(7, &[0; 6]);
+        let mut answer = client.ask(7, &[&counted[..], &[0; 2]].concat());
         while answer.0 == 3 {
             if answer.1[..2] == [0, 0] {
                 client.size_bytes = u64::from_be_bytes(answer.1[2..10].try_into().unwrap());

@@ -3,11 +3,13 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
+use device::timer::SystemTimer;
 use device::{Device, IoBuffer, IoError, MemoryDevice};
 use flashwright_block::export::{
-    ByteExport, Caller, Context, DeviceExport, Export, Extent, Operation, Shape,
+    ByteExport, Caller, Context, DeviceExport, Export, Extent, Operation, Shape, VolumeExport,
 };
 use flashwright_block::nbd::Options;
+use flashwright_block::volume::{Volume, VolumeConfig};
 use parking_lot::Mutex;
 
 use crate::client::*;
@@ -20,7 +22,7 @@ fn memory() -> Arc<dyn Export> {
 }
 
 fn served() -> Served {
-    Served::new(memory(), Options { name: "disk".into(), ..Options::default() })
+    Served::new(memory(), Options::default())
 }
 
 #[test]
@@ -42,6 +44,50 @@ fn simple_and_structured_replies_bring_the_same() {
         client.send(DISCONNECT, 0, 0, 0, 0, &[]);
         assert!(client.is_hung_up_on());
     }
+}
+
+#[test]
+fn every_client_gets_the_export_that_it_asks_for() {
+    let small: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20));
+    let small: Arc<dyn Export> = Arc::new(DeviceExport::new(small));
+    let served = Served::offering([("disk", memory()), ("small", small)], Options::default());
+    let to = |name, contexts: &[&str]| Client::connect_to(name, &served.socket(), true, contexts);
+    let (mut default, mut disk, mut small) =
+        (to("", &[]), to("disk", &[]), to("small", &["base:allocation"]));
+    assert_eq!([default.size_bytes, disk.size_bytes, small.size_bytes], [SIZE_BYTES, SIZE_BYTES, 1 << 20]);
+    assert_eq!(default.call(WRITE, 0, 0, 512, &[1; 512]).error, 0);
+    assert_eq!(small.call(WRITE, 0, 0, 512, &[2; 512]).error, 0);
+    assert_eq!(disk.call(READ, 0, 0, 512, &[]).data, [1; 512]);
+    assert_eq!(small.call(READ, 0, 0, 512, &[]).data, [2; 512]);
+    assert_eq!(small.call(READ, 0, 1 << 20, 512, &[]).error, 22, "past its own end");
+    assert_eq!(small.call(BLOCK_STATUS, 0, 0, 4096, &[]).error, 0);
+    let mut asking = Client::greeted(&served.socket());
+    asking.socket.write_all(&3u32.to_be_bytes()).unwrap();
+    let listed = [asking.ask(3, &[]), asking.answer(), asking.answer()];
+    assert_eq!(listed.map(|(kind, _)| kind), [2, 2, 1]);
+}
+
+#[test]
+fn a_client_of_the_uncached_export_sees_what_others_write_and_brings_nothing_in() {
+    let [flash, disk] =
+        [16 << 20, 8 << 20].map(|bytes| Arc::new(MemoryDevice::new(bytes)) as Arc<dyn Device>);
+    let volume = pollster::block_on(async {
+        let config = VolumeConfig { ways: 64, ..VolumeConfig::default() };
+        Volume::create(&flash, &disk, &config, 1).await.unwrap();
+        Volume::open(flash, disk, Arc::new(SystemTimer::default())).await.unwrap().0
+    });
+    let usual = ByteExport::new(Arc::new(VolumeExport::new(volume.clone()).unwrap()));
+    let uncached = usual.beside(Arc::new(VolumeExport::new(volume.without_caching()).unwrap()));
+    let served =
+        Served::offering([("disk", Arc::new(usual)), ("uncached", Arc::new(uncached))], Options::default());
+    let to = |name| Client::connect_to(name, &served.socket(), true, &[]);
+    let (mut usual, mut backup) = (to("disk"), to("uncached"));
+    assert_eq!(backup.call(WRITE, 0, 40_961, 5000, &[1; 5000]).error, 0);
+    assert_eq!(backup.call(READ, 0, 0, 65_536, &[]).data[40_961..45_961], [1; 5000]);
+    assert_eq!(volume.stats().held_blocks, 0);
+    assert_eq!(usual.call(WRITE, 0, 40_962, 1, &[2]).error, 0);
+    assert!(volume.stats().held_blocks > 0);
+    assert_eq!(backup.call(READ, 0, 40_961, 3, &[]).data, [1, 2, 1]);
 }
 
 #[test]

@@ -8,4 +8,5 @@ mod pace;
 mod refusals;
 mod threads;
 mod twin;
+mod unflushed;
 mod world;

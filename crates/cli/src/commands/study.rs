@@ -5,24 +5,32 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bench::run::stop::Stop;
-use bench::study::{Outcome, Point, Progress, Runner, STUDIES, Study};
+use bench::study::{GivenTrace, Outcome, Point, Progress, Runner, STUDIES, Study, StudyError};
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::output::{Common, Finding, usage_error, write_picture};
 use crate::signals::stop_on_signals;
+use crate::trace_flags::TraceFlags;
 
 /// The command line of `study`.
 #[derive(Debug, Args)]
+#[command(mut_group("TraceFlags", |group| group.requires("trace")))]
 pub struct Arguments {
     /// Which; without one they are listed
     name: Option<String>,
-    /// All of them
+    /// All of them; with --trace, all that take one
     #[arg(long, conflicts_with = "name")]
     all: bool,
     /// The drive and the cache are so much smaller than the paper's
     #[arg(long, value_name = "1/N", default_value = "1/2048", value_parser = crate::quantity::scale)]
     scale: u32,
+    /// Run on this trace in place of the generated workload (cdn-*): values, without the article's; several are read one
+    /// after the other
+    #[arg(long, value_name = "FILE")]
+    trace: Vec<PathBuf>,
+    #[command(flatten)]
+    reading: TraceFlags,
     /// Where the pictures go, as SVG and PNG files
     #[arg(long, value_name = "DIRECTORY", default_value = "studies")]
     figures: PathBuf,
@@ -37,9 +45,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             Some(study) => vec![study],
             None => return unknown(name),
         },
-        None if arguments.all => STUDIES.iter().collect(),
+        None if arguments.all => STUDIES.iter().filter(|study| arguments.wants(study)).collect(),
         None => return list(arguments),
     };
+    if let Some(study) = chosen.iter().find(|study| !arguments.wants(study)) {
+        return usage_error(&format!("{} {}", study.name, StudyError::TakesNoTrace));
+    }
     let checked = arguments.common.check_result_file().map_err(|error| error.to_string());
     let checked = checked.and_then(|()| make_directory(&arguments.figures));
     if let Err(error) = checked {
@@ -49,10 +60,36 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     if let Err(error) = stop_on_signals(&stop) {
         return usage_error(&error);
     }
-    let runner =
-        Runner::new(arguments.scale, arguments.common.seed, stop, Progress::new(arguments.common.quiet));
-    let config = json!({ "scale": format!("1/{}", arguments.scale) });
-    arguments.common.conclude("study", &config, run_all(&chosen, &runner, &config, arguments))
+    let config = arguments.config();
+    let made = arguments.runner(stop).and_then(|runner| run_all(&chosen, &runner, &config, arguments));
+    arguments.common.conclude("study", &config, made)
+}
+
+impl Arguments {
+    /// Whether `study` runs on what was given.
+    fn wants(&self, study: &Study) -> bool {
+        self.trace.is_empty() || study.takes_trace
+    }
+
+    fn runner(&self, stop: Stop) -> Result<Runner, String> {
+        let Common { seed, quiet, .. } = self.common;
+        let runner = Runner::new(self.scale, seed, stop, Progress::new(quiet));
+        if self.trace.is_empty() {
+            return Ok(runner);
+        }
+        let given = GivenTrace::survey(self.reading.input(self.trace.clone()), quiet);
+        let given = given.map_err(|error| error.to_string())?;
+        given.read.messages.iter().for_each(|message| self.common.warn(message));
+        Ok(runner.on_trace(given))
+    }
+
+    fn config(&self) -> Value {
+        let mut config = json!({ "scale": format!("1/{}", self.scale) });
+        if !self.trace.is_empty() {
+            config["reading"] = self.reading.config(&self.trace);
+        }
+        config
+    }
 }
 
 fn run_all(
@@ -103,7 +140,7 @@ impl Told {
 /// Runs a study, draws it and tells it; all of them take long, so each is told as it comes. What must be seen again is
 /// its result, and where it missed what is accepted.
 fn one(study: &Study, runner: &Runner, arguments: &Arguments) -> Result<(Value, Vec<String>), String> {
-    let outcome = (study.run)(runner).map_err(|error| format!("{}: {error}", study.name))?;
+    let outcome = study.make(runner).map_err(|error| format!("{}: {error}", study.name))?;
     let figures = draw(study, &outcome, &arguments.figures)?;
     arguments.common.say(words(study, &outcome, &figures).trim_end());
     let missed = outcome.points.iter().filter(|point| point.ok() == Some(false));
@@ -170,7 +207,8 @@ fn make_directory(directory: &Path) -> Result<(), String> {
 
 fn list(arguments: &Arguments) -> ExitCode {
     let text = STUDIES.iter().map(|study| format!("{:<21} {}\n", study.name, study.title)).collect();
-    let studies = STUDIES.iter().map(|study| json!({ "study": study.name, "title": study.title }));
+    let about = |study: &Study| json!({ "study": study.name, "title": study.title, "takes_trace": study.takes_trace });
+    let studies = STUDIES.iter().map(about);
     let result = json!({ "studies": studies.collect::<Vec<_>>() });
     let found = Finding { result, text, failures: Vec::new() };
     arguments.common.conclude("study", &json!({}), Ok(found))
@@ -205,8 +243,9 @@ mod tests {
         let arguments = Typed::try_parse_from(typed).unwrap().arguments;
         std::fs::create_dir_all(&directory).unwrap();
 
-        let found = Study { name: "found", title: "", run: |_| Ok(Outcome::default()) };
-        let interrupted = Study { name: "ended", title: "", run: |_| Err(StudyError::Interrupted) };
+        let found = Study { name: "found", title: "", takes_trace: false, run: |_| Ok(Outcome::default()) };
+        let interrupted =
+            Study { name: "ended", title: "", takes_trace: false, run: |_| Err(StudyError::Interrupted) };
         let runner = Runner::new(1, 1, Stop::default(), Progress::new(true));
         let run = |chosen: &[&Study]| run_all(chosen, &runner, &json!({}), &arguments);
 

@@ -323,6 +323,65 @@ fn studies_are_listed_for_scripts_too_and_a_wrong_name_is_told_the_right_one() {
 }
 
 #[test]
+fn a_study_runs_on_a_trace_and_gives_values_without_a_verdict() {
+    let directory = tempfile::tempdir().unwrap();
+    let inside = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (trace, figures) = (inside("trace.csv"), inside("figures"));
+    let generated = flashwright(&[
+        "trace",
+        "generate",
+        "cdn",
+        "-q",
+        "--requests",
+        "12000",
+        "--objects",
+        "9000",
+        "-o",
+        &trace,
+    ]);
+    assert!(generated.status.success(), "{}", err(&generated));
+    for (name, points) in [("cdn-fig8", 4), ("cdn-fig2", 18)] {
+        let study = ["study", name, "--trace", &trace, "--figures", &figures, "--json", "-"];
+        let made = flashwright(&study);
+        assert_eq!(made.status.code(), Some(0), "{}", err(&made));
+        let result: Value = serde_json::from_slice(&made.stdout).unwrap();
+        assert_eq!(result["config"]["reading"]["trace"][0], trace.as_str());
+        let told = result["points"].as_array().unwrap();
+        assert_eq!(told.len(), points, "{told:?}");
+        for point in told {
+            assert!(point["ours"].is_f64(), "{point}");
+            assert!(point["paper"].is_null() && point["ok"].is_null(), "{point}");
+        }
+        let note = result["notes"][0].as_str().unwrap();
+        assert!(note.contains("12000 requests, footprint "), "{note}");
+    }
+}
+
+#[test]
+fn a_trace_that_a_study_cannot_use_is_refused_in_a_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let inside = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (trace, figures) = (inside("trace.csv"), inside("figures"));
+    std::fs::write(&trace, "ts,key,op,size\n0,1,GET,100\n1,1,GET,100\n").unwrap();
+    let absent = inside("absent.csv");
+    let footprint = "2 requests, footprint 100 bytes";
+    for (arguments, said) in [
+        (vec!["fdp-fig5", "--trace", &trace], "fdp-fig5 takes no trace"),
+        (vec!["cdn-fig9", "--trace", &absent], "absent.csv: No such file"),
+        (vec!["cdn-fig9", "--trace", "-"], "standard input can be read once"),
+        (vec!["cdn-fig9", "--trace", &trace, "--format", "plian"], "there is no format `plian`"),
+        (vec!["cdn-fig9", "--format", "plain"], "--trace <FILE>"),
+        (vec!["cdn-fig9", "--trace", &trace], footprint),
+        (vec!["cdn-fig2", "--trace", &trace], footprint),
+    ] {
+        let refused = flashwright(&[&["study", "--figures", &figures], arguments.as_slice()].concat());
+        assert_eq!((refused.status.code(), out(&refused).as_str()), (Some(2), ""), "{arguments:?}");
+        let error = err(&refused);
+        assert!(error.contains(said) && error.lines().count() == 1, "{arguments:?}: {error}");
+    }
+}
+
+#[test]
 fn a_study_whose_result_cannot_be_written_does_not_run() {
     let directory = tempfile::tempdir().unwrap();
     let nowhere = directory.path().join("not/there.json");

@@ -97,6 +97,31 @@ pub(super) fn reads_see_completed_writes(subject: &Subject) {
     }
 }
 
+pub(super) fn absorbed_writes_are_writes(subject: &Subject) {
+    let block = subject.block();
+    let device = &subject.device;
+    let before = device.counters();
+    for version in 1..=4 {
+        let offset = version * 3 * block as u64;
+        write(subject, offset, 4 * block, 2 * version);
+        let data: IoSlice = blocks(block, offset / block as u64, 2 * block, 2 * version + 1).into();
+        // A device without such memory does nothing, and has promised nothing.
+        let Some(absorbed) = device.absorb(offset, &data) else {
+            return check(subject, offset, 4 * block, 2 * version);
+        };
+        absorbed.expect("an absorbed write");
+        check(subject, offset, 2 * block, 2 * version + 1);
+        check(subject, offset + 2 * block as u64, 2 * block, 2 * version);
+        subject.submit(Request::Flush).expect("a flush");
+        write(subject, offset, block, 2 * version + 2);
+        check(subject, offset, block, 2 * version + 2);
+    }
+    let after = device.counters();
+    assert_eq!(after.writes - before.writes, 12, "absorbed writes are counted");
+    let past_the_end = device.absorb(device.geometry().capacity_bytes, &IoBuffer::zeroed(block).into());
+    assert_eq!(past_the_end.and_then(Result::err).map(|error| error.kind()), Some(ErrorKind::Invalid));
+}
+
 pub(super) fn trimmed_ranges_live_on(subject: &Subject) {
     let block = subject.block();
     let unit = 16 * block;

@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use io_uring::{cqueue, opcode, squeue, types};
 use rustix::fs::{FallocateFlags, FlockOperation};
@@ -20,6 +22,8 @@ pub(super) struct OpenFile {
     pub(super) is_block_device: bool,
     /// Write streams that the block device has; 0 without placement, or where nobody asked for it.
     pub(super) write_streams: u16,
+    /// The same through the page cache, from the first time that it was needed; nothing if that is not to be had.
+    pub(super) cached: OnceLock<Option<File>>,
     /// Nobody reads it when it is closed.
     pub(super) is_temporary: bool,
     /// Closed after `file`: fields drop in order.
@@ -78,6 +82,12 @@ impl Drop for OpenFile {
 const PUNCH_HOLE: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
 impl OpenFile {
+    /// The system keeps both ways to the file coherent: a direct read first writes what lies in the page cache there.
+    fn open_cached(&self) -> Option<File> {
+        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        File::options().write(true).open(own).ok()
+    }
+
     /// The write stream of a handle. Stream 0 leaves it to the drive, which takes its default handle, and so does
     /// stream 1; handle 1 is the first one beside it. A handle that the device never gave out is the default's.
     fn stream(&self, placement: PlacementHandle) -> u8 {
@@ -135,6 +145,11 @@ impl Medium for OpenFile {
             }
             Call::Flush => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
         }
+    }
+
+    fn absorb(&self, offset: u64, data: &[u8]) -> Option<io::Result<()>> {
+        let cached = self.cached.get_or_init(|| self.open_cached()).as_ref()?;
+        Some(cached.write_all_at(data, offset))
     }
 
     fn moved(result: i32, _asked_bytes: usize) -> io::Result<usize> {

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -107,7 +108,14 @@ pub(super) fn open_file(
         removal.armed = options.remove_on_drop;
     }
     let is_temporary = made.as_ref().is_some_and(|removal| removal.armed);
-    let medium = OpenFile { file, is_block_device: false, write_streams: 0, is_temporary, removal: made };
+    let medium = OpenFile {
+        file,
+        cached: OnceLock::new(),
+        is_block_device: false,
+        write_streams: 0,
+        is_temporary,
+        removal: made,
+    };
     Ok(Open::new(medium, path.into(), geometry))
 }
 
@@ -129,7 +137,14 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
     geometry.capacity_bytes = capacity(path, &never_grows, present_bytes, geometry.block_bytes)?;
     let write_streams = if options.placement { streams::required(&file, path)? } else { 0 };
     geometry.placement_handles = write_streams.saturating_sub(1);
-    let medium = OpenFile { file, is_block_device: true, write_streams, is_temporary: false, removal: None };
+    let medium = OpenFile {
+        file,
+        cached: OnceLock::new(),
+        is_block_device: true,
+        write_streams,
+        is_temporary: false,
+        removal: None,
+    };
     Ok(Open::new(medium, path.into(), geometry))
 }
 

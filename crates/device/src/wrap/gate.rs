@@ -10,10 +10,11 @@ use crate::{Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Re
 /// Passes requests on, except for the kinds it is closed for.
 ///
 /// A read that waits has seen the medium when it was asked for and answers later: the harder case for whoever comes back
-/// to it. What changes the medium does so when it is let go. [`execute`](Device::execute) goes past the gate: a
-/// test's own thread must not wait for itself.
+/// to it. The other one is to [look late](Self::looking_late). What changes the medium does so when it is let go.
+/// [`execute`](Device::execute) goes past the gate: a test's own thread must not wait for itself.
 pub struct GateDevice {
     inner: Arc<dyn Device>,
+    looks_late: bool,
     state: Mutex<State>,
 }
 
@@ -25,13 +26,18 @@ struct State {
 
 enum Held {
     Answer(Outcome),
-    Change(Request),
+    Request(Request),
 }
 
 impl GateDevice {
     /// `inner` behind an open gate.
     pub fn new(inner: Arc<dyn Device>) -> Self {
-        Self { inner, state: Mutex::default() }
+        Self { inner, looks_late: false, state: Mutex::default() }
+    }
+
+    /// A gate behind which a read that waited sees the medium as it is when it is let go.
+    pub fn looking_late(inner: Arc<dyn Device>) -> Self {
+        Self { looks_late: true, ..Self::new(inner) }
     }
 
     /// From now on requests of this kind wait.
@@ -57,7 +63,7 @@ impl GateDevice {
         for (held, completion) in held {
             match held {
                 Held::Answer(outcome) => completion.complete(outcome),
-                Held::Change(request) => self.inner.submit(request, completion),
+                Held::Request(request) => self.inner.submit(request, completion),
             }
         }
         count
@@ -81,8 +87,8 @@ impl Device for GateDevice {
             return self.inner.submit(request, completion);
         }
         let held = match request.kind() {
-            RequestKind::Read => Held::Answer(self.inner.execute(request)),
-            _ => Held::Change(request),
+            RequestKind::Read if !self.looks_late => Held::Answer(self.inner.execute(request)),
+            _ => Held::Request(request),
         };
         state.held.push((held, completion));
     }

@@ -89,6 +89,9 @@ pub const ORIGIN_CACHE_BYTES: u64 = 130_000_000;
 /// Size of an Edge cache for [`CdnConfig::default`]: FIFO hits 59 % of the requests.
 pub const EDGE_CACHE_BYTES: u64 = 1_250_000_000;
 
+/// What all that is asked for in [`CdnConfig::default`] takes together (seed 1; others differ by a few percent).
+pub const FOOTPRINT_BYTES: u64 = 41_000_000_000;
+
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
 /// The accesses, in the order of time.

@@ -3,9 +3,11 @@
 //! Zhou, Tang, Huang, Lloyd: "The Evolution of Advanced Caching in the Facebook CDN", 2016. Nothing is tuned for a figure:
 //! all of them show the same runs of [`PhotoCache`]. What needs no drive is in [`sizes`].
 
+mod demand;
 mod photo_cache;
 pub(super) mod sizes;
 
+pub use demand::Demand;
 pub use photo_cache::{Measured as PhotoMeasured, PhotoCache};
 
 use super::{Chart, Line, Outcome, Point, Runner, StudyError};
@@ -37,7 +39,7 @@ pub(super) fn fig1(runner: &Runner) -> Result<Outcome, StudyError> {
         y: "hit ratio, %",
         lines: vec![mark("McDipper", &fifo), mark("BlockCache", &blocks), mark("RIPQ", &items)],
     };
-    Ok(Outcome { points, charts: vec![chart], notes: notes() })
+    Ok(Outcome { points, charts: vec![chart], notes: vec![runner.demand()?.note()] })
 }
 
 /// Figure 8: from BlockCache to RIPQ, hit ratio and reads of the backend.
@@ -51,7 +53,7 @@ pub(super) fn fig8(runner: &Runner) -> Result<Outcome, StudyError> {
         over_blocks(&blocks, &items),
         Point::within("backend reads, RIPQ over BlockCache", -7.0, backend, (-100.0, -7.0)).in_unit("%"),
     ];
-    Ok(Outcome { points, charts: Vec::new(), notes: notes() })
+    Ok(Outcome { points, charts: Vec::new(), notes: vec![runner.demand()?.note()] })
 }
 
 /// The article: 3 to 5 points.
@@ -71,7 +73,7 @@ pub(super) fn fig9(runner: &Runner) -> Result<Outcome, StudyError> {
         Point::shown("dlwa, RIPQ without the refinements", Some(1.2), plain.dlwa),
         Point::within("dlwa, RIPQ", 1.2, items.dlwa, (1.0, 1.3)),
     ];
-    Ok(Outcome { points, charts: Vec::new(), notes: notes() })
+    Ok(Outcome { points, charts: Vec::new(), notes: vec![runner.demand()?.note()] })
 }
 
 /// Figure 10: the 95th percentile of reading a photo from flash.
@@ -91,7 +93,7 @@ pub(super) fn fig10(runner: &Runner) -> Result<Outcome, StudyError> {
     points.push(plain.in_unit("%"));
     let all = Point::within("p95, RIPQ against BlockCache", -60.0, less(&items), (-100.0, -60.0));
     points.push(all.in_unit("%"));
-    Ok(Outcome { points, charts: Vec::new(), notes: notes() })
+    Ok(Outcome { points, charts: Vec::new(), notes: vec![runner.demand()?.note()] })
 }
 
 /// What nobody has measured: RIPQ's insertion points with placement handles.
@@ -105,14 +107,5 @@ pub(super) fn placement(runner: &Runner) -> Result<Outcome, StudyError> {
         points
             .push(Point::shown(format!("p95 of hits, RIPQ, {name}"), None, us(it.hit_p95_ns)).in_unit("us"));
     }
-    Ok(Outcome { points, charts: Vec::new(), notes: notes() })
-}
-
-fn notes() -> Vec<String> {
-    vec![format!(
-        "These runs have a scale of their own, 1/{}, whatever --scale says: blocks of 256 KiB for 64 MiB, units of 2 MiB for \
-         512 MiB, photos as large as they are. The workload is `trace generate cdn` with four times the objects; two million \
-         requests at 4000 a second, the first million to warm up.",
-        photo_cache::SCALE
-    )]
+    Ok(Outcome { points, charts: Vec::new(), notes: vec![runner.demand()?.note()] })
 }

@@ -19,9 +19,10 @@ use device::sim::World;
 use device::{Clock, Device, Simulation};
 use event_listener::Event;
 use ssd::{Card, Payload, SsdDevice, Stats, Upkeep};
-use workload::generate::cdn::{Cdn, CdnConfig, ORIGIN_CACHE_BYTES};
-use workload::trace::{Access, Accesses};
+use workload::generate::cdn::ORIGIN_CACHE_BYTES;
+use workload::trace::{Access, AccessKind, Accesses};
 
+use super::demand::{Demand, OBJECTS_TIMES};
 use crate::run::latency::Histogram;
 use crate::run::stop::Stop;
 use crate::study::StudyError;
@@ -30,14 +31,12 @@ use crate::study::StudyError;
 pub const CARD: &str = "photo";
 /// The drive, and blocks, are so much smaller than in production; photos are as large.
 pub const SCALE: u32 = 256;
-/// A block of 64 MiB, scaled.
-const BLOCK_BYTES: u32 = (64 << 20) / SCALE;
-/// Objects of the workload for those of [`CdnConfig::default`]: caches are larger in proportion.
-const OBJECTS_TIMES: u64 = 4;
+/// A block, in production.
+pub const BLOCK_BYTES: u32 = 64 << 20;
 /// Requests of a run, of those that the workload would go on for.
-const REQUESTS: u64 = 2_000_000;
+pub const REQUESTS: u64 = 2_000_000;
 /// Requests before anything is measured: the store has been filled many times over, and the drive is steady.
-const WARM_REQUESTS: u64 = 1_000_000;
+pub const WARM_REQUESTS: u64 = 1_000_000;
 /// Requests a second.
 const REQUESTS_PER_SECOND: u64 = 4_000;
 /// Who reads; so many reads may be under way.
@@ -110,14 +109,15 @@ impl PhotoCache {
         Self { placement: true, ..Self::ripq() }
     }
 
-    fn config(&self, capacity_bytes: u64) -> RegionConfig {
+    fn config(&self, capacity_bytes: u64, block_bytes: u32) -> RegionConfig {
         let mut config = RegionConfig {
-            region_bytes: BLOCK_BYTES,
+            region_bytes: block_bytes,
             order: self.order.clone(),
             clean_regions: 2,
+            write_whole: true,
             transfers_at_once: self.transfers_at_once,
-            max_write_bytes: BLOCK_BYTES / CHUNKS,
-            ..RegionConfig::new(capacity_bytes / u64::from(BLOCK_BYTES) * u64::from(BLOCK_BYTES))
+            max_write_bytes: (block_bytes / CHUNKS).max(LEAST_CHUNK_BYTES),
+            ..RegionConfig::new(capacity_bytes / u64::from(block_bytes) * u64::from(block_bytes))
         };
         config.buffers = config.points() as u32 + 4;
         config
@@ -127,15 +127,22 @@ impl PhotoCache {
     ///
     /// # Errors
     /// A run that cannot be, or that was interrupted.
-    pub fn run(&self, seed: u64, stop: &Stop, advance: &dyn Fn(f64)) -> Result<Measured, StudyError> {
+    pub fn run(
+        &self,
+        demand: &Demand,
+        seed: u64,
+        stop: &Stop,
+        advance: &dyn Fn(f64),
+    ) -> Result<Measured, StudyError> {
         let simulation = Simulation::new(seed);
-        let (drive, page_bytes) = drive(&simulation.world(), self.placement, seed)?;
+        let (drive, page_bytes) = drive(&simulation.world(), self.placement, demand.scale, seed)?;
         let drive = Arc::new(drive);
         let capacity = (ORIGIN_CACHE_BYTES * OBJECTS_TIMES).min(drive.geometry().capacity_bytes);
         let device: Arc<dyn Device> = Arc::clone(&drive) as _;
-        let store = RegionStore::create(device, simulation.clock(), self.config(capacity), StoreId(seed));
+        let config = self.config(capacity, demand.block_bytes());
+        let store = RegionStore::create(device, simulation.clock(), config, StoreId(seed));
         let store = store.map_err(|error| StudyError::Output(error.to_string()))?;
-        let service = Rc::new(Service::new(store, simulation.world(), workload(seed)));
+        let service = Rc::new(Service::new(store, simulation.world(), demand)?);
         service.spawn(&simulation);
         let mut warm = None;
         while !service.is_done() {
@@ -143,11 +150,14 @@ impl PhotoCache {
             if stop.is_set() {
                 return Err(StudyError::Interrupted);
             }
+            if let Some(error) = service.requests.borrow_mut().failure.take() {
+                return Err(error);
+            }
             let begun = service.counts.borrow().requests;
-            if warm.is_none() && begun >= WARM_REQUESTS {
+            if warm.is_none() && begun >= demand.warm_requests {
                 warm = Some(service.moment(&drive));
             }
-            advance(begun as f64 / REQUESTS as f64);
+            advance(begun as f64 / demand.requests as f64);
         }
         let warm = warm.expect("a run is longer than its warming up");
         Ok(service.moment(&drive).since(&warm, page_bytes))
@@ -157,29 +167,21 @@ impl PhotoCache {
 const SLRU: Caching = Caching::Slru { segments: 4 };
 /// Pieces that a block is written in: of 64 MiB, a mebibyte each.
 const CHUNKS: u32 = 64;
+/// A block of the drive, which nothing smaller is written than.
+const LEAST_CHUNK_BYTES: u32 = 4096;
 /// Pieces at once where reads are to come in between.
 const CHUNKS_AT_ONCE: u32 = 2;
 /// Virtual time between two looks.
 const SLICE_NS: u64 = 1_000_000_000;
 
-fn drive(world: &World, placement: bool, seed: u64) -> Result<(SsdDevice, u32), StudyError> {
+fn drive(world: &World, placement: bool, scale: u32, seed: u64) -> Result<(SsdDevice, u32), StudyError> {
     let wrong = |error: &dyn std::fmt::Display| StudyError::Output(format!("card {CARD}: {error}"));
-    let card = Card::load(CARD).and_then(|card| card.scaled(SCALE)).map_err(|error| wrong(&error))?;
+    let card = Card::load(CARD).and_then(|card| card.scaled(scale)).map_err(|error| wrong(&error))?;
     let shape = card.shape(placement);
     let upkeep = Upkeep { seed, ..Upkeep::default() };
     let drive = SsdDevice::in_world(world.clone(), &card, &shape, upkeep, Payload::Kept);
     let drive = drive.map_err(|error| wrong(&error))?;
     Ok((drive, card.space.page_bytes))
-}
-
-fn workload(seed: u64) -> Cdn {
-    let usual = CdnConfig::default();
-    let config = CdnConfig {
-        objects: usual.objects * OBJECTS_TIMES,
-        requests: usual.requests * OBJECTS_TIMES,
-        ..usual
-    };
-    Cdn::new(&config, seed)
 }
 
 /// The cache and those who ask it.
@@ -191,12 +193,30 @@ struct Service {
     arrived: Event,
     counts: RefCell<Counts>,
     content: Vec<u8>,
+    /// Of the run.
+    total: u64,
+    cuts_large: bool,
 }
 
 struct Requests {
-    source: Cdn,
+    source: Box<dyn Accesses>,
     batch: Vec<Access>,
     next: usize,
+    /// What ended them early.
+    failure: Option<StudyError>,
+}
+
+impl Requests {
+    fn next(&mut self) -> Result<Access, StudyError> {
+        while self.next == self.batch.len() {
+            self.next = 0;
+            if !self.source.next_batch(&mut self.batch).map_err(crate::trace::Error::from)? {
+                return Err(StudyError::Output("the trace has become shorter".to_owned()));
+            }
+        }
+        self.next += 1;
+        Ok(self.batch[self.next - 1])
+    }
 }
 
 #[derive(Clone, Default)]
@@ -211,16 +231,19 @@ struct Counts {
 }
 
 impl Service {
-    fn new(store: RegionStore, world: World, source: Cdn) -> Self {
-        Self {
+    fn new(store: RegionStore, world: World, demand: &Demand) -> Result<Self, StudyError> {
+        let source = demand.open()?;
+        Ok(Self {
             store,
             world,
-            requests: RefCell::new(Requests { source, batch: Vec::new(), next: 0 }),
+            requests: RefCell::new(Requests { source, batch: Vec::new(), next: 0, failure: None }),
             waiting: RefCell::default(),
             arrived: Event::new(),
             counts: RefCell::default(),
-            content: (0..BLOCK_BYTES).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect(),
-        }
+            content: (0..demand.block_bytes()).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect(),
+            total: demand.requests,
+            cuts_large: demand.cuts_large(),
+        })
     }
 
     fn spawn(self: &Rc<Self>, simulation: &Simulation) {
@@ -239,7 +262,7 @@ impl Service {
     }
 
     fn is_done(&self) -> bool {
-        self.counts.borrow().ended == REQUESTS
+        self.counts.borrow().ended == self.total
     }
 
     /// Reads one photo after the other, each not before its time.
@@ -253,20 +276,23 @@ impl Service {
         }
     }
 
+    /// The next request and its number. What is removed on the way to it is no request.
     fn next_request(&self) -> Option<(u64, Access)> {
         let mut counts = self.counts.borrow_mut();
-        if counts.requests == REQUESTS {
-            return None;
-        }
-        counts.requests += 1;
         let mut requests = self.requests.borrow_mut();
-        if requests.next == requests.batch.len() {
-            let Requests { source, batch, next } = &mut *requests;
-            *next = 0;
-            source.next_batch(batch).expect("a generator has nothing to fail at");
+        while counts.requests < self.total && requests.failure.is_none() {
+            match requests.next() {
+                Ok(access) if access.kind == AccessKind::Delete => {
+                    self.store.forget(KeyHash::of(&access.key.to_le_bytes()));
+                }
+                Ok(access) => {
+                    counts.requests += 1;
+                    return Some((counts.requests, access));
+                }
+                Err(error) => requests.failure = Some(error),
+            }
         }
-        requests.next += 1;
-        Some((counts.requests, requests.batch[requests.next - 1]))
+        None
     }
 
     fn count(&self, access: &Access, due_ns: u64, hit: bool) {
@@ -302,7 +328,11 @@ impl Service {
 
     async fn fill(&self, access: &Access) {
         let key = access.key.to_le_bytes();
-        let bytes = (access.size_bytes as usize).min(self.store.max_item_bytes() - key.len());
+        let most = self.store.max_item_bytes() - key.len();
+        let bytes = usize::try_from(access.size_bytes).map_or(most, |bytes| bytes.min(most));
+        if bytes as u64 != access.size_bytes && !self.cuts_large {
+            return;
+        }
         let value = &[&self.content[..bytes]];
         let item = FlashItem { key: &key, hash: KeyHash::of(&key), value, expiry_seconds: 0, tag: 0 };
         // Asked for twice while it waited.

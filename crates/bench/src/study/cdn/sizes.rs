@@ -3,9 +3,11 @@
 //! points cost (part III there; "RIPQ", FAST'15).
 //!
 //! Simulated, object by object, over the generated workload that all figures of the photo CDN share, at its own scale:
-//! 1/256 of a cache and a block of 64 MiB, whatever `--scale` is for drives.
+//! 1/256 of a cache and a block of 64 MiB, whatever `--scale` is for drives. On a trace that was given, caches and blocks are
+//! as large beside its footprint as they are beside that workload's.
 
-use workload::generate::cdn::{Cdn, CdnConfig, EDGE_CACHE_BYTES, ORIGIN_CACHE_BYTES};
+use workload::generate::cdn::{Cdn, CdnConfig, EDGE_CACHE_BYTES, FOOTPRINT_BYTES, ORIGIN_CACHE_BYTES};
+use workload::trace::Accesses;
 
 use super::super::{Chart, Line, Outcome, Point, Runner, StudyError};
 use crate::simulate::{self, FlashSettings, Plan, RuleBook, Settings, Size, Warmup};
@@ -21,6 +23,59 @@ const POINTS_AT_MOST: usize = 16;
 /// What eight insertion points cost at most, points of hit ratio: half of one. They may gain: what was hit is written again at
 /// its section's head, which is a little higher than where exactly it belongs.
 const HALF_A_POINT: (f64, f64) = (-0.5, 1.0);
+
+/// What production had, in proportion to what is asked for.
+struct Caches {
+    origin_bytes: u64,
+    edge_bytes: u64,
+    block_bytes: u64,
+}
+
+/// A block of the simulated regions is within these.
+const BLOCKS_BYTES: (u64, u64) = (1 << 10, 64 << 20);
+/// A smaller Origin cache has no room for the regions that a queue of [`POINTS_AT_MOST`] takes.
+const LEAST_ORIGIN_BYTES: u64 = 2 * 20 * BLOCKS_BYTES.0;
+
+impl Caches {
+    fn of(runner: &Runner) -> Result<Self, StudyError> {
+        let Some(given) = &runner.given else {
+            return Ok(Self {
+                origin_bytes: ORIGIN_CACHE_BYTES,
+                edge_bytes: EDGE_CACHE_BYTES,
+                block_bytes: BLOCK_BYTES,
+            });
+        };
+        let share = given.footprint_bytes as f64 / FOOTPRINT_BYTES as f64;
+        let of = |bytes: u64| (bytes as f64 * share) as u64;
+        if of(ORIGIN_CACHE_BYTES) < LEAST_ORIGIN_BYTES {
+            let least = LEAST_ORIGIN_BYTES * (FOOTPRINT_BYTES / ORIGIN_CACHE_BYTES);
+            return Err(StudyError::Output(format!(
+                "{given}: caches in proportion would hold next to nothing; a footprint of {least} bytes is the least"
+            )));
+        }
+        Ok(Self {
+            origin_bytes: of(ORIGIN_CACHE_BYTES),
+            edge_bytes: of(EDGE_CACHE_BYTES),
+            block_bytes: of(BLOCK_BYTES).clamp(BLOCKS_BYTES.0, BLOCKS_BYTES.1),
+        })
+    }
+
+    /// In words.
+    fn note(&self, runner: &Runner) -> String {
+        let Self { origin_bytes, edge_bytes, block_bytes } = self;
+        match &runner.given {
+            None => format!(
+                "Generated photo-CDN workload, {} requests, the first quarter not counted; blocks of {} KiB.",
+                CdnConfig::default().requests,
+                block_bytes >> 10,
+            ),
+            Some(given) => format!(
+                "{given}, the first quarter not counted; 1x is {origin_bytes} bytes of an Origin cache and {edge_bytes} of an Edge \
+                 cache, blocks of {block_bytes} bytes; what is larger stays out of RIPQ.",
+            ),
+        }
+    }
+}
 
 /// Hit ratios in percent by policy, of each size.
 struct HitRatios {
@@ -43,19 +98,22 @@ fn simulated(
     runner: &Runner,
     policies: Vec<String>,
     sizes: &[f64],
-    once_bytes: u64,
+    (once_bytes, block_bytes): (u64, u64),
 ) -> Result<HitRatios, StudyError> {
     let plan = Plan {
         policies: policies.iter().map(|name| name.parse().expect("a policy's name")).collect(),
         sizes: sizes.iter().map(|times| Size::Bytes((once_bytes as f64 * times) as u64)).collect(),
         settings: Settings { rule_book: RuleBook::Paper, seed: runner.seed, ..Settings::default() },
-        flash: FlashSettings { block_bytes: Some(BLOCK_BYTES), ..FlashSettings::default() },
+        flash: FlashSettings { block_bytes: Some(block_bytes), ..FlashSettings::default() },
         warmup: Warmup::Share(WARMUP),
         first_size: false,
         sample: None,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let workload = Box::new(Cdn::new(&CdnConfig::default(), runner.seed));
+    let workload: Box<dyn Accesses> = match &runner.given {
+        None => Box::new(Cdn::new(&CdnConfig::default(), runner.seed)),
+        Some(given) => given.open()?,
+    };
     let outcome = simulate::run(&plan, workload, &runner.stop, |_, _| ())
         .map_err(|error| StudyError::Output(error.to_string()))?;
     if outcome.was_stopped {
@@ -69,8 +127,13 @@ fn simulated(
 /// Figure 2: Clairvoyant, S4LRU, LRU and FIFO over sizes of the Origin cache; RIPQ beside the two it approximates.
 pub(in crate::study) fn fig2(runner: &Runner) -> Result<Outcome, StudyError> {
     let policies = ["clairvoyant", "slru4", "lru", "fifo", "gdsf", "ripq8", "ripq8-gdsf"];
-    let origin = simulated(runner, policies.map(str::to_owned).to_vec(), &SIZES, ORIGIN_CACHE_BYTES)?;
-    let edge = simulated(runner, ["slru4", "fifo"].map(str::to_owned).to_vec(), &SIZES, EDGE_CACHE_BYTES)?;
+    let caches = Caches::of(runner)?;
+    let of = |policies: &[&str], once_bytes| {
+        let policies = policies.iter().map(ToString::to_string).collect();
+        simulated(runner, policies, &SIZES, (once_bytes, caches.block_bytes))
+    };
+    let origin = of(&policies, caches.origin_bytes)?;
+    let edge = of(&["slru4", "fifo"], caches.edge_bytes)?;
     let mut points = Vec::new();
     let mut shown = |name: &str, paper: f64, ours: f64| {
         points.push(Point::shown(name, Some(paper), ours).in_unit("%"));
@@ -104,14 +167,16 @@ pub(in crate::study) fn fig2(runner: &Runner) -> Result<Outcome, StudyError> {
         ("ripq8", "RIPQ, S4LRU on top"),
     ];
     let mut lines: Vec<Line> = lines.iter().map(|(policy, name)| origin.line(policy, name)).collect();
-    lines.push(Line::marks("FIFO, published", [(1.0, 33.0), (2.0, 42.5)]));
+    if runner.given.is_none() {
+        lines.push(Line::marks("FIFO, published", [(1.0, 33.0), (2.0, 42.5)]));
+    }
     let chart = Chart {
         title: "Hit ratio over sizes of the Origin cache".to_owned(),
         x: "size, times production's",
         y: "hits, % of requests",
         lines,
     };
-    Ok(Outcome { points, charts: vec![chart], notes: vec![workload_note()] })
+    Ok(Outcome { points, charts: vec![chart], notes: vec![caches.note(runner)] })
 }
 
 /// What is lost with few insertion points, and how near eight are to many.
@@ -120,7 +185,8 @@ pub(in crate::study) fn insertion_points(runner: &Runner) -> Result<Outcome, Stu
     let mut policies = vec!["slru4".to_owned(), "gdsf".to_owned()];
     policies.extend((1..=count).map(|points| format!("ripq{points}")));
     policies.extend((1..=count).map(|points| format!("ripq{points}-gdsf")));
-    let all = simulated(runner, policies, &[1.0], ORIGIN_CACHE_BYTES)?;
+    let caches = Caches::of(runner)?;
+    let all = simulated(runner, policies, &[1.0], (caches.origin_bytes, caches.block_bytes))?;
     let ratio = |place: usize| all.rows[place][0];
     let (mut points, mut lines) = (Vec::new(), Vec::new());
     for (policy, name, first) in [(0, "S4LRU", 2), (1, "GDSF", 2 + count)] {
@@ -156,18 +222,10 @@ pub(in crate::study) fn insertion_points(runner: &Runner) -> Result<Outcome, Stu
         y: "hits, % of requests",
         lines,
     };
-    Ok(Outcome { points, charts: vec![chart], notes: vec![workload_note()] })
+    Ok(Outcome { points, charts: vec![chart], notes: vec![caches.note(runner)] })
 }
 
 /// A difference in points of hit ratio that must lie within `low_and_high`.
 fn accepted(name: impl Into<String>, ours: f64, low_and_high: (f64, f64)) -> Point {
     Point { name: name.into(), paper: None, ours, unit: "points", accepted: Some(low_and_high) }
-}
-
-fn workload_note() -> String {
-    format!(
-        "Generated photo-CDN workload, {} requests, the first quarter not counted; blocks of {} KiB.",
-        CdnConfig::default().requests,
-        BLOCK_BYTES >> 10,
-    )
 }

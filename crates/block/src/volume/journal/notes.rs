@@ -5,6 +5,9 @@
 //! small write for everyone who waits. The next commit tells all of it again, so notes matter only until then, and a ring of
 //! their own, written over again and again, has room for them.
 //!
+//! Memory that outlives the process is enough for that, so a file or a block device [absorbs](device::Device::absorb) a note
+//! instead of being waited for.
+//!
 //! A note says which commit it follows (`commit` in its blocks) and is chained to the note before it, the first one to the
 //! last block of that commit. No note follows a commit whose blocks are not written yet. What recovery makes of them is in
 //! [`recovery`](super::super::recovery).
@@ -15,7 +18,7 @@
 
 use std::sync::Arc;
 
-use device::{Completion, IoBuffer, IoSlice, PlacementHandle, Request};
+use device::{Completion, IoBuffer, IoError, IoSlice, PlacementHandle, Request};
 
 use super::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES};
 use super::commit::{blocks_for, chunks_of};
@@ -189,15 +192,22 @@ fn why_unhealthy(state: &State) -> VolumeError {
 
 impl Note {
     fn run(mut self) {
-        let Some((offset, data)) = self.parts.pop() else { return self.succeed() };
         let flash = Arc::clone(&self.shared.flash);
-        flash.submit(
-            Request::Write { offset, data, placement: PlacementHandle::DEFAULT },
-            Completion::new(move |outcome| match outcome {
-                Ok(_) => self.run(),
-                Err(error) => self.fail(VolumeError::flash("writing a note", error)),
-            }),
-        );
+        while let Some((offset, data)) = self.parts.pop() {
+            match flash.absorb(offset, &data) {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return self.fail(error),
+                None => {
+                    let told = Completion::new(move |outcome| match outcome {
+                        Ok(_) => self.run(),
+                        Err(error) => self.fail(error),
+                    });
+                    let placement = PlacementHandle::DEFAULT;
+                    return flash.submit(Request::Write { offset, data, placement }, told);
+                }
+            }
+        }
+        self.succeed();
     }
 
     fn succeed(self) {
@@ -213,11 +223,11 @@ impl Note {
         }
     }
 
-    fn fail(self, error: VolumeError) {
+    fn fail(self, error: IoError) {
         {
             let mut state = self.shared.state.lock();
             state.journal.notes.running = false;
-            state.fail_flash(error);
+            state.fail_flash(VolumeError::flash("writing a note", error));
         }
         self.shared.changed.notify(usize::MAX);
     }

@@ -72,6 +72,18 @@ fn read(dram: &Dram, key: &[u8]) -> bool {
     true
 }
 
+/// A child of one byte, its parent's key.
+fn add_child(dram: &Dram, parent: &[u8; 1], below: &Below) {
+    let hash = KeyHash::of(parent);
+    let mut draft = dram.allocate_child(POOL, hash, 1, below).unwrap();
+    draft.copy_from_slice(parent);
+    assert!(dram.lock(hash).add_child(parent, draft).is_ok());
+}
+
+fn release_slab(dram: &Dram, strategy: Strategy, below: &Below) {
+    dram.rebalance_step(POOL, &Rebalance { strategy, min_slabs: 0, move_on_release: true }, below);
+}
+
 #[test]
 fn eviction_against_readers_replacement_and_removal() {
     explore(|| {
@@ -143,14 +155,7 @@ fn slab_release_against_allocation_readers_and_removal() {
     explore(|| {
         run(
             vec![
-                Box::new(|dram, below| {
-                    let how = Rebalance {
-                        strategy: Strategy::Random { drawn: 0 },
-                        min_slabs: 0,
-                        move_on_release: true,
-                    };
-                    dram.rebalance_step(POOL, &how, below);
-                }),
+                Box::new(|dram, below| release_slab(dram, Strategy::Random { drawn: 0 }, below)),
                 Box::new(|dram, below| {
                     let _ = put_through(dram, b"e", b"e", 0, below);
                 }),
@@ -170,12 +175,7 @@ fn a_chain_removed_while_a_slab_release_moves_its_parent_is_freed() {
         run(
             vec![
                 Box::new(|dram, below| {
-                    let how = Rebalance {
-                        strategy: Strategy::FreeMemory { min_free_slabs: 1 },
-                        min_slabs: 0,
-                        move_on_release: true,
-                    };
-                    dram.rebalance_step(POOL, &how, below);
+                    release_slab(dram, Strategy::FreeMemory { min_free_slabs: 1 }, below);
                 }),
                 Box::new(|dram, _| {
                     remove(dram, b"a");
@@ -186,9 +186,7 @@ fn a_chain_removed_while_a_slab_release_moves_its_parent_is_freed() {
                 for key in [b"a", b"b", b"c", b"d", b"e"] {
                     put_through(dram, key, key, 0, below).unwrap();
                 }
-                let mut draft = dram.allocate_child(POOL, KeyHash::of(b"a"), 1, below).unwrap();
-                draft.copy_from_slice(b"a");
-                assert!(dram.lock(KeyHash::of(b"a")).add_child(b"a", draft).is_ok());
+                add_child(dram, b"a", below);
                 for key in [b"b", b"c", b"d"] {
                     remove(dram, key);
                 }
@@ -215,9 +213,7 @@ fn a_parent_passed_over_because_its_chain_was_to_leave_comes_back_to_its_policy(
             // The small class would evict the child next, the large one its parent.
             |dram, below| {
                 full(dram, below);
-                let mut draft = dram.allocate_child(POOL, KeyHash::of(b"x"), 1, below).unwrap();
-                draft.copy_from_slice(b"x");
-                assert!(dram.lock(KeyHash::of(b"x")).add_child(b"x", draft).is_ok());
+                add_child(dram, b"x", below);
                 for key in [b"b", b"c", b"d"] {
                     read(dram, key);
                 }
@@ -249,9 +245,7 @@ fn a_growing_chain_against_its_eviction_and_its_readers() {
             ],
             |dram, below| {
                 full(dram, below);
-                let mut draft = dram.allocate_child(POOL, KeyHash::of(b"x"), 1, below).unwrap();
-                draft.copy_from_slice(b"x");
-                assert!(dram.lock(KeyHash::of(b"x")).add_child(b"x", draft).is_ok());
+                add_child(dram, b"x", below);
             },
         );
     });

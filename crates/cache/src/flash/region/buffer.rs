@@ -180,9 +180,9 @@ impl RegionBuffer {
         self.state.lock().slots.iter().map(|slot| slot.record).collect()
     }
 
-    /// Completes a sealed region with its table and answers the byte ranges to write: entries and table, not the
-    /// hole between them.
-    pub(crate) fn finish(&self, records: &[Record]) -> Vec<Range<usize>> {
+    /// Completes a sealed region with its table and answers the byte ranges to write: entries and table, and the hole between
+    /// them if the region is to be written whole.
+    pub(crate) fn finish(&self, records: &[Record], write_whole: bool) -> Vec<Range<usize>> {
         let mut state = self.state.lock();
         assert!(state.full && state.pending == 0, "only complete regions are flushed");
         if let Some(ranges) = &state.to_write {
@@ -198,6 +198,7 @@ impl RegionBuffer {
             unsafe { std::slice::from_raw_parts_mut(self.start.add(data_end), region_bytes - data_end) };
         let data = self.layout.covering_blocks(&(0..data_end));
         let table = self.layout.covering_blocks(&(table_start..region_bytes));
+        let data = if write_whole { 0..table.start } else { data };
         // What an earlier region left in the buffer must not reach flash beside this one.
         tail[..data.end.max(data_end) - data_end].fill(0);
         tail[table.start.max(data_end) - data_end..table_start - data_end].fill(0);
@@ -310,7 +311,7 @@ mod tests {
         buffer.close();
         let records = buffer.records();
         assert_eq!(records.len(), 12);
-        let ranges = buffer.finish(&records);
+        let ranges = buffer.finish(&records, false);
         // Readers are still there while the device has the bytes.
         let first = buffer.entry(records[0].unit, records[0].hash, <[u8]>::len);
         assert_eq!(first, Some(records[0].units as usize * 64));

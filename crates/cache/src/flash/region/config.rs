@@ -33,6 +33,10 @@ pub struct RegionConfig {
     pub value_checksums: bool,
     /// Whether a reclaimed region is trimmed before it is filled again.
     pub trim: bool,
+    /// Whether a region is written from end to end, with zeros where no item fitted any more. What is left out there keeps
+    /// the bytes of an earlier filling: a drive that is not told by a trim takes them for live, and moves them each time
+    /// that it collects. Costs writing what is left out.
+    pub write_whole: bool,
     /// Which region is given up first.
     pub order: OrderConfig,
     /// Which items of a reclaimed region are written again, where the order does not decide that itself.
@@ -65,6 +69,7 @@ impl RegionConfig {
             max_write_bytes: 1 << 20,
             value_checksums: true,
             trim: false,
+            write_whole: false,
             order: OrderConfig::Fifo,
             reinsertion: Reinsertion::Never,
             separate_reinserted: false,
@@ -75,14 +80,15 @@ impl RegionConfig {
         }
     }
 
-    /// McDipper: FIFO over blocks of 64 MiB. Smaller stores have smaller blocks, so that there are 64 of them.
+    /// McDipper: FIFO over blocks of 64 MiB, which are written whole. Smaller stores have smaller blocks, so that there are
+    /// 64 of them.
     #[must_use]
     pub fn mcdipper(capacity_bytes: u64) -> Self {
         let mut region_bytes = 64 << 20;
         while region_bytes > 1 << 20 && capacity_bytes / u64::from(region_bytes) < 64 {
             region_bytes /= 2;
         }
-        Self { region_bytes, ..Self::new(capacity_bytes) }
+        Self { region_bytes, write_whole: true, ..Self::new(capacity_bytes) }
     }
 
     /// BlockCache: segmented LRU of four segments over the same blocks.

@@ -52,7 +52,7 @@ impl RegionStore {
         records: &[Record],
         waiting: Waiting,
     ) -> Result<(), IoError> {
-        let ranges = buffer.finish(records);
+        let ranges = buffer.finish(records, self.config.write_whole);
         let max_bytes = self.layout.max_write_bytes;
         let mut pieces: Vec<_> =
             ranges.into_iter().flat_map(|range| Layout::pieces(range, max_bytes)).collect();

@@ -44,7 +44,8 @@ impl Devices {
 
     /// Opens both, and the volume on them.
     pub fn open_volume(&self) -> Result<(Volume, Recovery), String> {
-        let [flash, disk] = self.open()?.map(Tasks::going_on);
+        let [flash, disk] = self.open()?;
+        let (flash, disk) = (Tasks::staying_with(flash), Tasks::going_on(disk));
         let opened = Volume::open(flash, disk, Arc::new(SystemTimer::default()));
         pollster::block_on(opened)
             .map_err(|error| format!("--flash {} --disk {}: {error}", self.flash, self.disk))

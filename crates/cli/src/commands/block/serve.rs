@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use block::export::{ByteExport, DeviceExport, Export, VolumeExport};
 use block::fuse::Mounted;
-use block::nbd::{Address, Options, Server};
+use block::nbd::{Address, Offered, Options, Server};
 use block::volume::{Recovery, Volume};
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -46,7 +46,8 @@ pub struct Arguments {
     /// Mount a file system at this directory too, whose one file is the disk
     #[arg(long, value_name = "DIRECTORY")]
     fuse: Option<PathBuf>,
-    /// The export's name, and the file's; clients that ask for none get it too
+    /// The export's name, and the file's; clients that ask for none get it too. NAME-uncached is the same disk for those whose
+    /// blocks are not to be cached: backups, scans
     #[arg(long, value_name = "NAME", default_value = "flashwright")]
     name: String,
     /// Clients at once
@@ -79,6 +80,8 @@ struct Served {
 }
 
 struct Cached {
+    /// For clients whose blocks are not to be cached.
+    uncached: Arc<dyn Export>,
     volume: Volume,
     recovery: Recovery,
     upkeep: JoinHandle<()>,
@@ -90,13 +93,8 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
     // Before the first client: a signal that comes while the volume is opened is not lost either.
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("signals: {error}"))?;
     let served = open(arguments)?;
-    let options = Options {
-        name: arguments.name.clone(),
-        description: described(arguments),
-        max_connections: arguments.connections,
-        ..Options::default()
-    };
-    let started = Server::start(&address, Arc::clone(&served.export), options);
+    let options = Options { max_connections: arguments.connections, ..Options::default() };
+    let started = Server::start(&address, offered(arguments, &served), options);
     let server = Arc::new(started.map_err(|error| format!("{address}: {error}"))?);
     let control = match &served.cached {
         Some(cached) => {
@@ -119,6 +117,17 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
     Ok(in_use.into_iter().chain(close(served)).collect())
 }
 
+fn offered(arguments: &Arguments, served: &Served) -> Vec<Offered> {
+    let (name, description) = (arguments.name.clone(), described(arguments));
+    let uncached = served.cached.as_ref().map(|cached| Offered {
+        name: format!("{name}-uncached"),
+        description: format!("{description}; what clients of this name ask for is not brought in"),
+        export: Arc::clone(&cached.uncached),
+    });
+    let usual = Offered { name, description, export: Arc::clone(&served.export) };
+    std::iter::once(usual).chain(uncached).collect()
+}
+
 fn mount(place: &Path, arguments: &Arguments, served: &Served) -> Result<Mounted, String> {
     let mounted = Mounted::at(place, &arguments.name, Arc::clone(&served.export));
     mounted.map_err(|error| format!("--fuse {}: {error}", place.display()))
@@ -130,22 +139,24 @@ fn open(arguments: &Arguments) -> Result<Served, String> {
         let export = Arc::new(ByteExport::new(Arc::new(DeviceExport::new(disk))));
         return Ok(Served { export, cached: None });
     };
-    let opening = Opening { buffered: arguments.opening.buffered };
+    let opening = arguments.opening.clone();
     let devices = Devices { flash: flash.clone(), disk: arguments.disk.clone(), opening };
     let (volume, recovery) = devices.open_volume()?;
     let no_thread = |error: std::io::Error| format!("no thread to be had: {error}");
-    let export = VolumeExport::new(volume.clone()).map_err(no_thread)?;
+    let export = ByteExport::new(Arc::new(VolumeExport::new(volume.clone()).map_err(no_thread)?));
+    let uncached = VolumeExport::new(volume.without_caching()).map_err(no_thread)?;
+    let uncached = Arc::new(export.beside(Arc::new(uncached)));
     let driven = volume.clone();
     let upkeep = std::thread::Builder::new().name("block-upkeep".into());
     let upkeep = upkeep.spawn(move || pollster::block_on(driven.run_upkeep())).map_err(no_thread)?;
-    let cached = Some(Cached { volume, recovery, upkeep });
-    Ok(Served { export: Arc::new(ByteExport::new(Arc::new(export))), cached })
+    let cached = Some(Cached { uncached, volume, recovery, upkeep });
+    Ok(Served { export: Arc::new(export), cached })
 }
 
 /// Closes the volume; dirty blocks stay on flash.
 fn close(served: Served) -> Vec<String> {
-    let Some(Cached { volume, upkeep, .. }) = served.cached else { return Vec::new() };
-    drop(served.export);
+    let Some(Cached { uncached, volume, upkeep, .. }) = served.cached else { return Vec::new() };
+    drop((served.export, uncached));
     let closed = pollster::block_on(volume.close());
     let ended = upkeep.join();
     let failures = [

@@ -7,6 +7,7 @@ mod races;
 mod restart;
 mod threads;
 mod twin;
+mod whole;
 
 use std::sync::Arc;
 

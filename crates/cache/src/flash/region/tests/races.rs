@@ -4,51 +4,17 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 
-use device::{Completion, Counters, Geometry, MemoryDevice, Request};
-use parking_lot::Mutex;
+use device::wrap::GateDevice;
+use device::{MemoryDevice, RequestKind};
 
 use super::*;
 
-/// Holds requests back while it is shut.
-struct Gate {
-    inner: MemoryDevice,
-    held: Mutex<Option<Vec<(Request, Completion)>>>,
+fn gate(capacity_bytes: u64) -> Arc<GateDevice> {
+    Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(capacity_bytes))))
 }
 
-impl Gate {
-    fn new(capacity_bytes: u64) -> Arc<Self> {
-        Arc::new(Self { inner: MemoryDevice::new(capacity_bytes), held: Mutex::new(None) })
-    }
-
-    fn shut(&self) {
-        *self.held.lock() = Some(Vec::new());
-    }
-
-    /// Opens the gate for what comes from now on, and answers what was held back.
-    fn open(&self) -> Vec<(Request, Completion)> {
-        self.held.lock().take().unwrap_or_default()
-    }
-
-    fn let_through(&self, held: Vec<(Request, Completion)>) {
-        held.into_iter().for_each(|(request, completion)| self.inner.submit(request, completion));
-    }
-}
-
-impl Device for Gate {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn submit(&self, request: Request, completion: Completion) {
-        match self.held.lock().as_mut() {
-            Some(held) => held.push((request, completion)),
-            None => self.inner.submit(request, completion),
-        }
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
-    }
+fn shut(gate: &GateDevice) {
+    [RequestKind::Read, RequestKind::Write].into_iter().for_each(|kind| gate.close(kind));
 }
 
 fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
@@ -67,30 +33,20 @@ fn fill(store: &RegionStore, keys: std::ops::Range<u64>) {
 
 #[test]
 fn a_read_in_flight_while_its_region_is_rewritten_answers_nothing_wrong() {
-    for late in [false, true] {
-        let gate = Gate::new(small().capacity_bytes);
+    let memory = || Arc::new(MemoryDevice::new(small().capacity_bytes));
+    for gate in [GateDevice::new(memory()), GateDevice::looking_late(memory())] {
+        let gate = Arc::new(gate);
         let store = open(Arc::clone(&gate) as Arc<dyn Device>, small());
         fill(&store, 0..100);
         drain(&store);
 
-        gate.shut();
+        shut(&gate);
         let key = 5_u64.to_le_bytes();
         let mut read = pin!(store.read(KeyHash::of(&key), &key, Waiting::Task));
         assert!(poll_once(read.as_mut()).is_none(), "the read waits at the gate");
-        let held = gate.open();
-        assert_eq!(held.len(), 1);
-        // Late: the transfer itself happens after the rewrite and sees the new bytes. Early: it sees the old ones, and
-        // only the reader's own look comes late.
-        let mut held = Some(held);
-        if !late {
-            let (request, completion) = held.take().unwrap().pop().unwrap();
-            let outcome = gate.inner.execute(request);
-            fill(&store, 1000..2500);
-            completion.complete(outcome);
-        } else {
-            fill(&store, 1000..2500);
-            gate.let_through(held.take().unwrap());
-        }
+        gate.let_others_pass();
+        fill(&store, 1000..2500);
+        assert_eq!(gate.let_pass(), 1);
         assert!(matches!(poll_once(read.as_mut()), Some(Lookup::Miss)));
         let stats = store.stats();
         assert_eq!(stats.read_retries, 1);
@@ -102,22 +58,22 @@ fn a_read_in_flight_while_its_region_is_rewritten_answers_nothing_wrong() {
 fn a_read_in_flight_while_its_item_is_reinserted_finds_it_at_its_new_place() {
     let reinsertion = Reinsertion::Percent { percent: 100, seed: 0 };
     let config = RegionConfig { reinsertion, separate_reinserted: true, ..small() };
-    let gate = Gate::new(config.capacity_bytes);
+    let gate = gate(config.capacity_bytes);
     let store = open(Arc::clone(&gate) as Arc<dyn Device>, config);
     fill(&store, 0..20);
     drain(&store);
 
-    gate.shut();
+    shut(&gate);
     let key = 5_u64.to_le_bytes();
     let mut read = pin!(store.read(KeyHash::of(&key), &key, Waiting::Task));
     assert!(poll_once(read.as_mut()).is_none());
-    let held = gate.open();
+    gate.let_others_pass();
     let mut next = 1000;
     while store.stats().reinsertions < 20 {
         fill(&store, next..next + 10);
         next += 10;
     }
-    gate.let_through(held);
+    gate.let_pass();
     match poll_once(read.as_mut()) {
         Some(Lookup::Found(seen)) => assert_eq!(*seen, value(5, 0)),
         other => panic!("{other:?}"),
@@ -129,7 +85,7 @@ fn a_read_in_flight_while_its_item_is_reinserted_finds_it_at_its_new_place() {
 fn an_item_removed_while_it_is_reinserted_stays_removed() {
     let reinsertion = Reinsertion::Percent { percent: 100, seed: 0 };
     let config = RegionConfig { reinsertion, separate_reinserted: true, ..small() };
-    let gate = Gate::new(config.capacity_bytes);
+    let gate = gate(config.capacity_bytes);
     let store = open(Arc::clone(&gate) as Arc<dyn Device>, config);
     let mut key = 0;
     while store.clean_regions() > 3 {
@@ -142,14 +98,13 @@ fn an_item_removed_while_it_is_reinserted_stays_removed() {
         key += 1;
         drain(&store);
     }
-    gate.shut();
+    shut(&gate);
     let mut reclaim = pin!(store.step(Waiting::Task));
     assert!(poll_once(reclaim.as_mut()).is_none(), "the reclaim reads the table");
-    gate.let_through(std::mem::take(gate.held.lock().as_mut().unwrap()));
+    gate.let_pass();
     assert!(poll_once(reclaim.as_mut()).is_none(), "the reclaim reads the first item");
     assert!(forget(&store, 0));
-    let held = gate.open();
-    gate.let_through(held);
+    gate.open();
     assert_eq!(block_on(reclaim), Progress::Reclaimed);
     assert!(matches!(get(&store, 0), Lookup::Miss));
     assert!(get(&store, 1).found().is_some());
@@ -185,7 +140,7 @@ fn a_staged_item_that_is_dropped_is_dead_space_and_no_item() {
 
 #[test]
 fn a_step_dropped_half_way_loses_nothing() {
-    let gate = Gate::new(small().capacity_bytes);
+    let gate = gate(small().capacity_bytes);
     let store = open(Arc::clone(&gate) as Arc<dyn Device>, small());
     let mut key = 0;
     while !matches!(
@@ -201,12 +156,11 @@ fn a_step_dropped_half_way_loses_nothing() {
         put_version(&store, key, 0);
         key += 1;
     }
-    gate.shut();
+    shut(&gate);
     for _ in 0..3 {
         assert!(poll_once(pin!(store.step(Waiting::Task))).is_none(), "the flush waits at the gate");
     }
-    let held = gate.open();
-    gate.let_through(held);
+    gate.open();
     work_until_idle(&store);
     (0..key).for_each(|key| assert_eq!(*get(&store, key).found().unwrap(), value(key, 0)));
 
@@ -215,10 +169,9 @@ fn a_step_dropped_half_way_loses_nothing() {
         key += 1;
         drain(&store);
     }
-    gate.shut();
+    shut(&gate);
     assert!(poll_once(pin!(store.step(Waiting::Task))).is_none(), "the reclaim waits at the gate");
-    let held = gate.open();
-    gate.let_through(held);
+    gate.open();
     assert_eq!(step(&store), Progress::Reclaimed, "the region is still there to be reclaimed");
 }
 
@@ -248,21 +201,21 @@ fn whoever_waits_for_room_is_woken_by_the_flush() {
 #[test]
 fn a_read_that_meets_the_trim_of_its_region_is_a_miss_and_no_damage() {
     let config = RegionConfig { trim: true, ..small() };
-    let gate = Gate::new(config.capacity_bytes);
+    let gate = gate(config.capacity_bytes);
     let store = open(Arc::clone(&gate) as Arc<dyn Device>, config);
     fill(&store, 0..100);
     drain(&store);
-    gate.shut();
+    shut(&gate);
     let key = 5_u64.to_le_bytes();
     let mut read = pin!(store.read(KeyHash::of(&key), &key, Waiting::Task));
     assert!(poll_once(read.as_mut()).is_none());
-    let held = gate.open();
+    gate.let_others_pass();
     let mut next = 1000;
     while store.may_contain(KeyHash::of(&key)) {
         fill(&store, next..next + 1);
         next += 1;
     }
-    gate.let_through(held);
+    gate.let_pass();
     assert!(matches!(poll_once(read.as_mut()), Some(Lookup::Miss)));
     assert_eq!(store.stats().header_checksum_errors, 0);
 }

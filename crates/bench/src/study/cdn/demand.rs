@@ -1,0 +1,156 @@
+//! What a photo cache is asked for, and how large the cache is: the generated workload, or a trace that was given.
+//!
+//! A trace has a drive that is as large beside its footprint as the generated workload's is beside what that run asks
+//! for, to the nearest power of two, and is asked as often a second. A drive has a least size ([`ssd::card`]): a trace of
+//! small objects has a larger cache than its share.
+
+use ssd::Card;
+use ssd::card::MIN_SCALED_PAGES;
+use workload::generate::cdn::{Cdn, CdnConfig};
+use workload::trace::{Accesses, Survey};
+
+use super::photo_cache::{BLOCK_BYTES, CARD, REQUESTS, SCALE, WARM_REQUESTS};
+use crate::study::{GivenTrace, Runner, StudyError};
+
+/// Objects of the workload for those of [`CdnConfig::default`]: caches are larger in proportion.
+pub(super) const OBJECTS_TIMES: u64 = 4;
+
+/// A run's requests and its scale.
+#[derive(Debug, Clone)]
+pub struct Demand {
+    /// The drive, and blocks, are so much smaller than in production.
+    pub(super) scale: u32,
+    /// Of the run.
+    pub(super) requests: u64,
+    /// Those before anything is measured.
+    pub(super) warm_requests: u64,
+    seed: u64,
+    given: Option<GivenTrace>,
+}
+
+impl Demand {
+    /// What `runner`'s studies run on.
+    ///
+    /// # Errors
+    /// A trace whose objects all fit into the smallest drive.
+    pub fn of(runner: &Runner) -> Result<Self, StudyError> {
+        let seed = runner.seed;
+        match &runner.given {
+            None => {
+                Ok(Self { scale: SCALE, requests: REQUESTS, warm_requests: WARM_REQUESTS, seed, given: None })
+            }
+            Some(given) => Self::of_trace(given, seed),
+        }
+    }
+
+    fn of_trace(given: &GivenTrace, seed: u64) -> Result<Self, StudyError> {
+        let card = Card::load(CARD).map_err(|error| StudyError::Output(error.to_string()))?;
+        let asked_for = footprint_bytes(&mut generated(seed), REQUESTS);
+        let smallest = (card.space.unit_bytes / u64::from(card.space.page_bytes) / MIN_SCALED_PAGES) as u32;
+        let scale = scale_beside(given.footprint_bytes, asked_for).min(smallest);
+        let demand = Self {
+            scale,
+            requests: given.requests,
+            warm_requests: (given.requests as f64 * WARM_REQUESTS as f64 / REQUESTS as f64) as u64,
+            seed,
+            given: Some(given.clone()),
+        };
+        let drive_bytes = card.space.usable_bytes / u64::from(scale);
+        match drive_bytes < given.footprint_bytes {
+            true => Ok(demand),
+            false => Err(StudyError::Output(format!(
+                "{given}: all of it fits into a drive of {drive_bytes} bytes, the smallest that is modelled; there is \
+                 nothing to see"
+            ))),
+        }
+    }
+
+    /// From the beginning.
+    pub(super) fn open(&self) -> Result<Box<dyn Accesses>, StudyError> {
+        match &self.given {
+            None => Ok(Box::new(generated(self.seed))),
+            Some(given) => given.open(),
+        }
+    }
+
+    /// Whether an object that is larger than a block is put in as far as it goes, as are the few such photos of the
+    /// generated workload. Of a trace it stays out.
+    pub(super) fn cuts_large(&self) -> bool {
+        self.given.is_none()
+    }
+
+    pub(super) fn block_bytes(&self) -> u32 {
+        BLOCK_BYTES / self.scale
+    }
+
+    /// In words.
+    pub(super) fn note(&self) -> String {
+        let Self { scale, requests, warm_requests, .. } = self;
+        let block_kib = self.block_bytes() >> 10;
+        let unit_kib = (512 << 10) / scale;
+        match &self.given {
+            None => format!(
+                "These runs have a scale of their own, 1/{scale}, whatever --scale says: blocks of {block_kib} KiB for 64 MiB, \
+                 units of {} MiB for 512 MiB, photos as large as they are. The workload is `trace generate cdn` with four \
+                 times the objects; two million requests at 4000 a second, the first million to warm up.",
+                unit_kib >> 10
+            ),
+            Some(given) => format!(
+                "{given}. Scale 1/{scale}: blocks of {block_kib} KiB for 64 MiB, units of {unit_kib} KiB for 512 MiB, objects \
+                 as large as they are, and outside if they are larger than a block. {requests} requests at 4000 a second, \
+                 the first {warm_requests} to warm up.",
+            ),
+        }
+    }
+}
+
+/// The scale at which a drive is to `footprint_bytes` what it is to `asked_for_bytes` at [`SCALE`], as a power of two.
+fn scale_beside(footprint_bytes: u64, asked_for_bytes: u64) -> u32 {
+    let times = asked_for_bytes as f64 / footprint_bytes as f64;
+    let power = (times * f64::from(SCALE)).log2().round();
+    2f64.powf(power.clamp(0.0, 31.0)) as u32
+}
+
+/// The workload of `trace generate cdn` for as long as anybody asks.
+fn generated(seed: u64) -> Cdn {
+    let usual = CdnConfig::default();
+    let config = CdnConfig {
+        objects: usual.objects * OBJECTS_TIMES,
+        requests: usual.requests * OBJECTS_TIMES,
+        ..usual
+    };
+    Cdn::new(&config, seed)
+}
+
+/// What the objects of the first `requests` take together.
+fn footprint_bytes(workload: &mut Cdn, requests: u64) -> u64 {
+    let (mut survey, mut batch) = (Survey::default(), Vec::new());
+    while survey.requests() < requests
+        && workload.next_batch(&mut batch).expect("a generator has nothing to fail at")
+    {
+        batch.truncate((requests - survey.requests()) as usize);
+        survey.add(&batch);
+    }
+    survey.footprint_bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_of_the_same_footprint_has_the_same_scale_and_a_quarter_of_it_a_quarter() {
+        assert_eq!(scale_beside(10_000, 10_000), SCALE);
+        assert_eq!(scale_beside(2_500, 10_000), SCALE * 4);
+        assert_eq!(scale_beside(11_000_000, 10_000), 1, "never larger than the drive");
+    }
+
+    #[test]
+    fn a_footprint_is_of_the_requests_that_are_made() {
+        let config = CdnConfig { requests: 20_000, objects: 4_000, ..CdnConfig::default() };
+        let some = footprint_bytes(&mut Cdn::new(&config, 1), 100);
+        let more = footprint_bytes(&mut Cdn::new(&config, 1), 10_000);
+        let all = footprint_bytes(&mut Cdn::new(&config, 1), u64::MAX);
+        assert!(0 < some && some < more && more < all, "{some} {more} {all}");
+    }
+}

@@ -1,0 +1,78 @@
+//! However much changed since the last commit, there is room for it in the journal.
+
+use device::IoBuffer;
+use flashwright_block::sets::Tuning;
+use flashwright_block::volume::{Volume, VolumeConfig};
+
+use crate::world::{Shape, World, config};
+
+/// Three times as many as a commit in the smallest journal has room for.
+const BLOCKS: u64 = 4500;
+
+/// A volume with room for all blocks and the smallest journal.
+fn volume() -> (World, Volume) {
+    let shape = Shape { flash_bytes: 64 << 20, disk_bytes: 64 << 20, ..Shape::default() };
+    let world = World::new(1, shape);
+    let tuning = Tuning { dirty_percent: 100, lazy_depth: 0, ..config().tuning };
+    let volume = world.volume(&VolumeConfig { tuning, ways: 512, journal_bytes: Some(0), ..config() });
+    (world, volume)
+}
+
+/// Writes all blocks and makes them durable.
+async fn written(volume: Volume) -> Volume {
+    for block in 0..BLOCKS {
+        volume.write(block * 4096, IoBuffer::copy_of(&[block as u8; 4096]).into(), false).await.unwrap();
+    }
+    volume.flush().await.unwrap();
+    volume
+}
+
+/// The last block is written, flushed, and there after the flash was opened anew.
+fn goes_on(world: &World, volume: Volume) {
+    world.run(async move {
+        volume.write(0, IoBuffer::copy_of(&[7; 4096]).into(), false).await.unwrap();
+        volume.flush().await.unwrap();
+    });
+    let volume = world.open();
+    world.run(async move { assert_eq!(volume.read(0, 512).await.unwrap()[..], [7; 512]) });
+}
+
+#[test]
+fn flush_did_not_end_after_more_blocks_were_cleaned_than_the_journal_had_room_for() {
+    let (world, volume) = volume();
+    let volume = world.run(async move {
+        let volume = written(volume).await;
+        volume.clean().await.unwrap();
+        assert_eq!(volume.stats().dirty_blocks, 0);
+        volume
+    });
+    goes_on(&world, volume);
+}
+
+#[test]
+fn flush_did_not_end_after_more_blocks_were_read_than_the_journal_had_room_for() {
+    let (world, volume) = volume();
+    let volume = world.run(async move {
+        for block in 0..BLOCKS {
+            volume.read(block * 4096, 4096).await.unwrap();
+            if block % 128 == 0 {
+                volume.upkeep().await.unwrap();
+            }
+        }
+        assert!(volume.stats().held_blocks > BLOCKS / 2, "they were cached");
+        volume
+    });
+    goes_on(&world, volume);
+}
+
+#[test]
+fn flush_did_not_end_after_more_blocks_were_trimmed_than_the_journal_had_room_for() {
+    let (world, volume) = volume();
+    let volume = world.run(async move {
+        let volume = written(volume).await;
+        volume.trim(0, BLOCKS * 4096).await.unwrap();
+        assert_eq!(volume.stats().held_blocks, 0);
+        volume
+    });
+    goes_on(&world, volume);
+}
