@@ -21,6 +21,8 @@ struct Trial {
     name: &'static str,
     scripts: &'static [&'static str],
     file_system: &'static str,
+    /// The kind of cache.
+    cache: &'static str,
     /// With assertions and checks of arithmetic, unless it measures.
     profile: Profile,
 }
@@ -45,16 +47,20 @@ const TRIALS: &[Trial] = &[
     crash("mariadb-xfs", &[BANK, MARIADB, CRASH], "xfs"),
     crash("sqlite-ext4", &[BANK, SQLITE, CRASH], "ext4"),
     crash("sqlite-xfs", &[BANK, SQLITE, CRASH], "xfs"),
+    Trial { cache: "ordered", ..crash("postgres-ordered", &[BANK, POSTGRES, CRASH], "ext4") },
+    Trial { cache: "ordered", ..crash("mariadb-ordered", &[BANK, MARIADB, CRASH], "xfs") },
+    Trial { cache: "write-through", ..crash("mariadb-write-through", &[BANK, MARIADB, CRASH], "ext4") },
     Trial {
         name: "throttled",
         scripts: &[MARIADB, THROTTLED],
         file_system: "ext4",
+        cache: "",
         profile: Profile::Release,
     },
 ];
 
 const fn crash(name: &'static str, scripts: &'static [&'static str], file_system: &'static str) -> Trial {
-    Trial { name, scripts, file_system, profile: Profile::Dev }
+    Trial { name, scripts, file_system, cache: "write-back", profile: Profile::Dev }
 }
 
 /// Makes the trials that are named on the command line, or all with kills; five kills if no other number is there.
@@ -109,11 +115,30 @@ fn attempt(trial: &Trial, kills: u32) -> Result<Option<i32>, String> {
     let patience = PATIENCE_SECONDS + PATIENCE_SECONDS_PER_KILL * kills;
     let mut command = Command::new("timeout");
     command.args([&patience.to_string(), "bash", "-c", &script, trial.name]);
-    command.arg(build(trial.profile)?).args([&kills.to_string(), trial.file_system]);
+    command.arg(build(trial.profile)?).args([&kills.to_string(), trial.file_system, trial.cache]);
     let status = command.status().map_err(|error| format!("{}: timeout: {error}", trial.name))?;
     Ok(status.code())
 }
 
 fn listed(names: &[&str]) -> String {
     if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(words: &[&str]) -> Result<(u32, Vec<&'static str>), String> {
+        let (kills, trials) = asked(words.iter().map(|&word| word.to_owned()))?;
+        Ok((kills, trials.iter().map(|trial| trial.name).collect()))
+    }
+
+    #[test]
+    fn all_trials_with_kills_are_meant_if_none_is_named() {
+        let (kills, trials) = ask(&["30"]).expect("a number is understood");
+        assert_eq!((kills, trials.len()), (30, TRIALS.len() - 1));
+        assert!(!trials.contains(&"throttled"), "it has no kills, and measures");
+        assert_eq!(ask(&["sqlite-xfs", "throttled"]), Ok((5, vec!["sqlite-xfs", "throttled"])));
+        assert!(ask(&["oracle"]).is_err_and(|why| why.contains("postgres-ext4")));
+    }
 }

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     let chore = std::env::args().nth(1).unwrap_or_default();
     let steps: &[Step] = match chore.as_str() {
         "ci" => CI,
-        "databases" => &[Step { name: "a database on a cached disk", run: databases::run }],
+        "databases" => &[Step { name: "databases on cached disks", run: databases::run }],
         "lint" => &CI[..3],
         "rules" => &CI[1..2],
         "vm-measure" => &[Step { name: "emulated drives beside fio", run: vm::measure }],
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         "miri" => MIRI,
         _ => {
             eprintln!(
-                "usage: cargo xtask ci | databases [kills] | lint | rules | vm | vm-measure | miri [filter…]"
+                "usage: cargo xtask ci | databases [kills] [trial…] | lint | rules | vm | vm-measure | miri [filter…]"
             );
             return ExitCode::from(2);
         }

@@ -1,9 +1,15 @@
-# The server of a database's disk is killed while it works. Arguments: the binary, how often to kill, the file system.
+# The server of a database's disk is killed while it works. Arguments: the binary, how often to kill, the file system, and the
+# kind of cache: write-back, ordered (write-back in the order of flushes) or write-through.
 #
 # Two things are shown. The database in use sees nothing of it: the proxy asks the next server again for what was not answered.
 # And at every kill the flash and the disk are copied as they are at that moment: what a machine that lost its power there
-# would come back with. That image is served, mounted, recovered and checked: all that had been acknowledged is in it.
-kills=$2 filesystem=$3
+# would come back with. That image is served, mounted, recovered and checked: all that had been acknowledged is in it. Where the
+# kind of cache promises something of the disk alone, every other image loses its flash.
+kills=$2 filesystem=$3 kind=$4
+case $kind in
+    write-back | write-through) create_flags="--mode $kind" ;;
+    ordered) create_flags=--ordered ;;
+esac
 
 serve_pair() { serve "$1" --flash "$1/flash" --disk "$1/disk"; }
 
@@ -19,9 +25,20 @@ take_image() {
     cp live/flash live/disk image/
 }
 
+serve_image() {
+    if [ $kind = write-back ] || [ $((kill % 2)) = 0 ]; then
+        "$flashwright" block check --flash image/flash --disk image/disk --quiet || fail "the cache's own check found damage"
+        serve_pair image
+    else
+        serve image --disk image/disk
+        # In order the disk is old: whole, but nobody promised how much is there.
+        [ $kind = write-through ] || acknowledged=$(echo "$acknowledged" | sed 's/.*/0/')
+        without_flash=$((without_flash + 1))
+    fi
+}
+
 verify_image() {
-    "$flashwright" block check --flash image/flash --disk image/disk --quiet || fail "the cache's own check found damage"
-    serve_pair image
+    serve_image
     raise image s
     mount_file_system image
     engine_start image
@@ -38,7 +55,8 @@ need_file_system
 engine_need
 settle
 mkdir live
-"$flashwright" block create --flash live/flash --flash-size 64MiB --disk live/disk --disk-size 512MiB --yes --quiet
+"$flashwright" block create --flash live/flash --flash-size 64MiB --disk live/disk --disk-size 512MiB \
+    $create_flags --yes --quiet
 serve_pair live
 steady live
 raise live steady
@@ -46,7 +64,9 @@ make_file_system "$(cat live/loop)"
 mount_file_system live
 engine_create live
 bank_create live
+"$flashwright" block flush --socket live/s >flush.log 2>&1 || { log flush.log; exit 1; }
 
+without_flash=0
 engine_load live &
 load=$!
 bank_open live $bank_clients
@@ -77,5 +97,5 @@ check_file_system "$(cat live/loop)"
 lower live
 "$flashwright" block check --flash live/flash --disk live/disk --full --quiet || fail "the cache's own check found damage"
 total=$(echo "$acknowledged" | awk '{ n += $1 } END { print n }')
-echo "$engine on $filesystem: clean after $kills kills; $total transactions of the bank verified," \
-    "$(engine_load_done) of the load, $((kills - (kills + 1) / 3)) images of the moment"
+echo "$engine on $filesystem, $kind: clean after $kills kills; $total transactions of the bank verified," \
+    "$(engine_load_done) of the load, $((kills - (kills + 1) / 3)) images, $without_flash of them without flash"

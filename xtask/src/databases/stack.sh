@@ -52,11 +52,17 @@ steady() {
     await 300 test -S "$1/steady"
 }
 
-# raise AT SOCKET: makes a loop device of what is served there.
-raise() {
-    mkdir -p "$1/mp" "$1/fs" "$1/run"
+# expose AT SOCKET: makes a file, AT/mp/nbd, of what is served there.
+expose() {
+    mkdir -p "$1/mp"
     nbdfuse "$1/mp" "nbd+unix:///?socket=$place/$1/$2" >"$1/fuse.log" 2>&1 &
     await 300 test -e "$1/mp/nbd"
+}
+
+# raise AT SOCKET: makes a loop device of it, and a place to mount it.
+raise() {
+    mkdir -p "$1/fs" "$1/run"
+    expose "$1" "$2"
     losetup --find --show --direct-io=on "$1/mp/nbd" >"$1/loop"
 }
 
@@ -69,10 +75,12 @@ end() {
     rm -f "$1"
 }
 
-# lower AT: takes the loop device away and ends the servers. Nothing is mounted on it.
+# lower AT: takes the loop device and the file away and ends the servers. Nothing is mounted on it.
 lower() {
-    losetup -d "$(cat "$1/loop")"
-    rm "$1/loop"
+    if [ -s "$1/loop" ]; then
+        losetup -d "$(cat "$1/loop")"
+        rm "$1/loop"
+    fi
     await 300 fusermount3 -u "$1/mp"
     end "$1/proxy" TERM
     end "$1/server" TERM

@@ -1,4 +1,4 @@
-# The same database on a slow disk: alone, and behind caches with both presets. Arguments: the binary; one that is not used; the
+# The same database on a slow disk: alone, behind caches with both presets, and with settings for it. Arguments: the binary; one that is not used; the
 # file system.
 #
 # The disk is the model with one head, 143 random operations a second. The database has four times the size of its own buffer
@@ -26,36 +26,59 @@ make_database() {
     lower base
 }
 
-# measure NAME FLAGS…: transactions a second on the slow disk; flags are for the server.
+# turn AT KIND: the disk at AT goes on as a fast or a slow one. The proxy before it asks again for what was not answered.
+turn() {
+    end "$1/server" TERM
+    case $2 in
+        fast) serve "$1" --disk "$1/disk" ;;
+        slow) serve "$1" --disk "hdd:$1/disk" ;;
+    esac
+}
+
+new_disk() {
+    mkdir "$1"
+    cp base/disk "$1/"
+    turn "$1" fast
+    steady "$1"
+}
+
+# measure AT DISK: transactions a second of the database at AT, on the slow disk. Only a fast one warms a cache in time.
 measure() {
-    local at=$1
-    shift
-    serve "$at" --disk "$at/disk" "$@"
-    steady "$at"
-    raise "$at" steady
+    local at=$1 disk=$2
     mount_file_system "$at"
     engine_start "$at"
     sysbench_on "$at" oltp_read_write --threads=$threads --events=$warm_transactions --time=0 run >"$at/warm.log" 2>&1
-    end "$at/server" TERM
-    serve "$at" --disk "hdd:$at/disk" "$@"
+    turn "$disk" slow
     sysbench_on "$at" oltp_read_write --threads=$threads --time=$seconds run >"$at/sysbench.log" 2>&1
-    [ $# = 0 ] || "$flashwright" block status --socket "$at/s" >"$at/status.log"
-    end "$at/server" TERM
-    serve "$at" --disk "$at/disk" "$@"
+    turn "$disk" fast
     engine_check "$at"
     engine_stop "$at"
     await 300 umount "$at/fs"
     check_file_system "$(cat "$at/loop")"
-    lower "$at"
     transactions[$at]=$(sed -n 's|^ *transactions:.*(\([0-9.]*\) per sec.*|\1|p' "$at/sysbench.log")
     echo "$at: ${transactions[$at]} transactions a second"
 }
 
+measure_alone() {
+    new_disk alone
+    raise alone steady
+    measure alone alone
+    lower alone
+}
+
+# measure_cached AT FLAGS…: the same with a cache before it, made with these flags.
 measure_cached() {
-    mkdir "$1"
-    cp base/disk "$1/"
-    "$flashwright" block create --flash "$1/flash" --flash-size $flash_size --disk "$1/disk" --preset "$1" --yes --quiet
-    measure "$1" --flash "$1/flash"
+    local at=$1 disk=disk-of-$1
+    shift
+    mkdir "$at"
+    new_disk "$disk"
+    expose "$disk" steady
+    "$flashwright" block create --flash "$at/flash" --flash-size $flash_size --disk "$disk/mp/nbd" --yes --quiet "$@"
+    serve "$at" --flash "$at/flash" --disk "$disk/mp/nbd"
+    raise "$at" s
+    measure "$at" "$disk"
+    lower "$at"
+    lower "$disk"
 }
 
 ratio() { awk -v above="${transactions[$1]}" -v below="${transactions[$2]}" 'BEGIN { printf "%.2f", above / below }'; }
@@ -65,9 +88,9 @@ need_file_system
 engine_need
 settle
 make_database
-mkdir alone
-cp base/disk alone/
-measure alone
-measure_cached v2
-measure_cached v3
-echo "v2 over no cache: $(ratio v2 alone); v3 over no cache: $(ratio v3 alone); v3 over v2: $(ratio v3 v2)"
+measure_alone
+measure_cached v2 --preset v2
+measure_cached v3 --preset v3
+# As one would set it for InnoDB: blocks as large as its pages, and dirty ones kept until there are many.
+measure_cached set --preset v3 --block-size 16KiB --set dirty_percent=80 --set lazy_depth=0
+echo "over no cache: v2 $(ratio v2 alone), v3 $(ratio v3 alone), set for it $(ratio set alone); v3 over v2: $(ratio v3 v2)"

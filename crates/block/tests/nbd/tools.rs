@@ -5,9 +5,11 @@ use std::process::Command;
 use std::sync::Arc;
 
 use device::file::OpenOptions;
+use device::timer::SystemTimer;
 use device::{Device, FileDevice, MemoryDevice};
-use flashwright_block::export::{ByteExport, DeviceExport};
+use flashwright_block::export::{ByteExport, DeviceExport, VolumeExport};
 use flashwright_block::nbd::Options;
+use flashwright_block::volume::{Volume, VolumeConfig};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -39,6 +41,21 @@ fn memory() -> Served {
     serve(Arc::new(MemoryDevice::with_block_bytes(SIZE_BYTES, 4096)))
 }
 
+/// A write-back cache of a sixth of its disk: what these programs write has to leave it again.
+#[expect(clippy::disallowed_methods, reason = "a served volume has a thread of its own for its upkeep")]
+fn cached() -> Served {
+    let flash: Arc<dyn Device> = Arc::new(MemoryDevice::with_block_bytes(6 << 20, 4096));
+    let disk: Arc<dyn Device> = Arc::new(MemoryDevice::with_block_bytes(SIZE_BYTES, 4096));
+    let volume = pollster::block_on(async {
+        Volume::create(&flash, &disk, &VolumeConfig::default(), 5).await.unwrap();
+        Volume::open(flash, disk, Arc::new(SystemTimer::default())).await.unwrap().0
+    });
+    let driven = volume.clone();
+    std::thread::spawn(move || pollster::block_on(driven.run_upkeep()));
+    let export = ByteExport::new(Arc::new(VolumeExport::new(volume).unwrap()));
+    Served::new(Arc::new(export), Options { name: "disk".into(), ..Options::default() })
+}
+
 fn noise(path: &Path) -> Vec<u8> {
     let mut bytes = vec![0; SIZE_BYTES as usize];
     StdRng::seed_from_u64(1).fill_bytes(&mut bytes);
@@ -66,22 +83,55 @@ fn nbdinfo_reads_the_export() {
 
 #[test]
 fn nbdcopy_brings_back_what_it_took_there() {
-    let served = memory();
-    let (there, back) = (served.directory.path().join("there"), served.directory.path().join("back"));
-    let bytes = noise(&there);
-    let (there, back) = (there.display().to_string(), back.display().to_string());
-    if run(&["nbdcopy", "--connections=4", "--flush", &there, &served.uri()]).is_none() {
+    for served in [memory(), cached()] {
+        let (there, back) = (served.directory.path().join("there"), served.directory.path().join("back"));
+        let bytes = noise(&there);
+        let (there, back) = (there.display().to_string(), back.display().to_string());
+        if run(&["nbdcopy", "--connections=4", "--flush", &there, &served.uri()]).is_none() {
+            return;
+        }
+        run(&["nbdcopy", "--connections=4", &served.uri(), &back]);
+        assert!(std::fs::read(&back).unwrap() == bytes);
+        run(&["nbdcopy", "--synchronous", "--allocated", &served.uri(), &back]);
+        assert!(std::fs::read(&back).unwrap() == bytes);
+    }
+}
+
+/// What is cached and what is dirty is told as the extents of contexts of our own.
+#[test]
+fn nbdinfo_maps_what_a_cache_has() {
+    let served = cached();
+    let uri = served.uri();
+    let Some(map) = run(&["nbdinfo", "--map=flashwright:dirty", &uri]) else { return };
+    assert_eq!(extents(&map), [(0, SIZE_BYTES, 0)], "{map}");
+    if run(&["qemu-io", "-f", "raw", "-c", "write -P 7 64k 8k", "-c", "flush", &uri]).is_none() {
         return;
     }
-    run(&["nbdcopy", "--connections=4", &served.uri(), &back]);
-    assert!(std::fs::read(&back).unwrap() == bytes);
-    run(&["nbdcopy", "--synchronous", "--allocated", &served.uri(), &back]);
-    assert!(std::fs::read(&back).unwrap() == bytes);
+    for context in ["dirty", "cached"] {
+        let map = run(&["nbdinfo", &format!("--map=flashwright:{context}"), &uri]).expect("nbdinfo is here");
+        let expected = [(0, 65536, 0), (65536, 8192, 1), (73728, SIZE_BYTES - 73728, 0)];
+        assert_eq!(extents(&map), expected, "{map}");
+    }
+}
+
+/// Offset, length and flags of each line of a map.
+fn extents(map: &str) -> Vec<(u64, u64, u64)> {
+    let number = |word: Option<&str>| word.unwrap().parse().unwrap();
+    let extent = |line: &str| {
+        let mut words = line.split_whitespace();
+        (number(words.next()), number(words.next()), number(words.next()))
+    };
+    map.lines().map(extent).collect()
 }
 
 #[test]
 fn qemu_io_writes_zeroes_and_discards() {
-    let served = memory();
+    for served in [memory(), cached()] {
+        qemu_io_on(&served);
+    }
+}
+
+fn qemu_io_on(served: &Served) {
     let commands = [
         "write -P 0xab 4k 8k",
         "read -P 0xab 4k 8k",
@@ -142,12 +192,12 @@ h.shutdown()
 }
 
 #[test]
-fn fio_verifies_what_it_wrote_to_memory_and_to_a_file() {
+fn fio_verifies_what_it_wrote_to_memory_to_a_file_and_to_a_cache() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let options = OpenOptions { size_bytes: Some(SIZE_BYTES), create: true, ..OpenOptions::default() };
     let on_file = FileDevice::open(file.path(), &options)
         .or_else(|_| FileDevice::open(file.path(), &OpenOptions { buffered: true, ..options }));
-    for served in [memory(), serve(Arc::new(on_file.unwrap()))] {
+    for served in [memory(), serve(Arc::new(on_file.unwrap())), cached()] {
         let uri = format!("--uri={}", served.uri());
         let words = ["fio", "--name=verify", "--ioengine=nbd", &uri, "--rw=randwrite", "--bsrange=512-128k"];
         let more = [
