@@ -32,6 +32,8 @@ pub struct DryStore {
     next_sequence: u64,
     fruitless: u32,
     counts: Counts,
+    /// Regions in the order they were written, for who asked for it.
+    written: Option<Vec<RegionId>>,
 }
 
 /// What an object takes of a region.
@@ -39,6 +41,9 @@ pub struct DryStore {
 pub enum Packing {
     /// Its own bytes.
     Bare,
+    /// Its own bytes, and it may lie across the end of a region and the beginning of the next. For regions that stand for
+    /// larger ones: photos leave next to nothing of 64 MiB unused, but a tenth of 256 KiB.
+    Seamless,
     /// What the store takes: header, rounding to units, its line in the region's table. The object's bytes are key and value.
     Entries,
 }
@@ -58,6 +63,8 @@ struct Held {
 struct Region {
     objects: Vec<u32>,
     units: u32,
+    /// Units at its beginning that belong to an object of the region before.
+    owed_units: u32,
     sequence: u64,
     point: u8,
 }
@@ -78,7 +85,7 @@ impl DryStore {
             buffered: false,
         };
         let mut layout = checked.check(&geometry)?;
-        if packing == Packing::Bare {
+        if packing != Packing::Entries {
             layout.unit_bytes = 1;
         }
         let policy = build(config, &layout);
@@ -95,6 +102,7 @@ impl DryStore {
             next_sequence: 1,
             fruitless: 0,
             counts: Counts::default(),
+            written: None,
             layout,
         })
     }
@@ -176,15 +184,18 @@ impl DryStore {
     /// A region that is open at the point and has room. The one that was open is closed if it has none.
     fn room_at(&mut self, point: u8, units: u32) -> Option<RegionId> {
         let at = usize::from(point);
+        let mut owed_units = 0;
         if let Some(region) = self.open[at] {
             if self.fits(&self.regions[region.0 as usize], units) {
                 return Some(region);
             }
+            owed_units = self.overhang(&self.regions[region.0 as usize]);
             self.sealed.push_back(region);
             self.open[at] = None;
         }
         let region = self.clean.pop_front()?;
-        self.regions[region.0 as usize] = Region { sequence: self.next_sequence, point, ..Region::default() };
+        self.regions[region.0 as usize] =
+            Region { owed_units, sequence: self.next_sequence, point, ..Region::default() };
         self.next_sequence += 1;
         self.open[at] = Some(region);
         Some(region)
@@ -204,6 +215,9 @@ impl DryStore {
     fn flush(&mut self) {
         while let Some(region) = self.sealed.pop_front() {
             let point = self.regions[region.0 as usize].point;
+            if let Some(written) = &mut self.written {
+                written.push(region);
+            }
             self.policy.written(region, InsertionPoint(point));
         }
     }
@@ -252,6 +266,12 @@ impl DryStore {
         }
     }
 
+    /// Units of a region that lie across its end: none where objects do not.
+    fn overhang(&self, region: &Region) -> u32 {
+        let region_units = self.layout.region_bytes / self.layout.unit_bytes;
+        (region.units + region.owed_units).saturating_sub(region_units)
+    }
+
     fn room_beside(&self, units: u32) -> Option<RegionId> {
         let has_room = |region: &RegionId| self.fits(&self.regions[region.0 as usize], units);
         self.open.iter().flatten().copied().find(has_room)
@@ -263,18 +283,29 @@ impl DryStore {
 
     fn units(&self, bytes: u32) -> u32 {
         match self.packing {
-            Packing::Bare => bytes,
+            Packing::Bare | Packing::Seamless => bytes,
             Packing::Entries => self.layout.units(HEADER_BYTES + bytes as usize),
         }
     }
 
     fn fits(&self, region: &Region, units: u32) -> bool {
+        if self.packing == Packing::Seamless {
+            // A unit is a byte. What lies across the end is owed by the next region.
+            let region_bytes = self.layout.region_bytes;
+            return units <= region_bytes && region.units + region.owed_units < region_bytes;
+        }
         let end = (u64::from(region.units) + u64::from(units)) * u64::from(self.layout.unit_bytes);
         let table_bytes = match self.packing {
-            Packing::Bare => 0,
+            Packing::Bare | Packing::Seamless => 0,
             Packing::Entries => table::table_bytes(region.objects.len() + 1) as u64,
         };
         end + table_bytes <= u64::from(self.layout.region_bytes)
+    }
+
+    /// The regions that were written since this was asked last, in order: what a drive would have seen. From the first time
+    /// on they are noted.
+    pub fn take_written(&mut self) -> Vec<RegionId> {
+        self.written.replace(Vec::new()).unwrap_or_default()
     }
 
     /// What the policy did.

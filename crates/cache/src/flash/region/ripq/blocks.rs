@@ -27,8 +27,6 @@ pub(super) struct Block {
     pub raises: u32,
     worth_sum: f64,
     worth_units: f64,
-    /// The lowest priority of all items that were given a place here.
-    pub least: f64,
 }
 
 /// What a restart must know of a block beside its items.
@@ -83,7 +81,6 @@ impl Block {
 
     /// Takes note of the priority of an item that is given a place here.
     pub fn note(&mut self, item: Counted) {
-        self.least = if self.worth_units > 0.0 { self.least.min(item.worth) } else { item.worth };
         self.worth_sum += item.worth * f64::from(item.units);
         self.worth_units += f64::from(item.units);
     }
@@ -112,6 +109,6 @@ impl Block {
     }
 
     fn set_worth(&mut self, worth: f64) {
-        (self.worth_sum, self.worth_units, self.least) = (worth, 1.0, worth);
+        (self.worth_sum, self.worth_units) = (worth, 1.0);
     }
 }

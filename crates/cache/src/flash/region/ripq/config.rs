@@ -15,7 +15,7 @@ pub struct RipqConfig {
     /// blocks alone. Takes the memory of one point, and writes items again that the queue could have left where they are.
     pub single_point: bool,
     /// A region at the end of the queue of which more than this share would have to be written again goes to the head
-    /// instead, and the next is looked at. `None` never does.
+    /// instead, and the next is looked at. `None` never does; nor does a queue of absolute priorities.
     pub hot_above: Option<f64>,
     /// Whether bursts of reinsertion are smoothed.
     pub calm: Option<Calm>,

@@ -21,7 +21,7 @@
 //! insertion points then stay where they are named). An upper section that holds less than its share is left so where
 //! priorities are relative, as segmented LRU leaves a segment that few items climb to; the lowest section has the rest.
 //! Where priorities are absolute, blocks move up as well, and the boundaries between sections are the map from absolute
-//! to relative priorities: each block remembers the mean of what it was given.
+//! to relative priorities: each block remembers the mean of what it was given, and takes its place in its section by that.
 
 mod blocks;
 mod caching;
@@ -45,6 +45,9 @@ pub use config::{Calm, RipqConfig};
 /// Hot regions that are moved to the head before one is reclaimed.
 const MOST_DEFERRALS: u32 = 2;
 
+/// Weight of the newest victim in the moving average of their priorities.
+const FLOOR_COEFFICIENT: f64 = 0.05;
+
 /// See the module.
 pub struct Ripq {
     caching: Box<dyn CachingPolicy>,
@@ -53,8 +56,8 @@ pub struct Ripq {
     unit_bytes: f64,
     /// Units of a region.
     region_units: u32,
-    /// The absolute priority of what was given up last: the lowest in its region. All of them would have left by its
-    /// mean, but an L that rises so fast makes recency count for more than it should.
+    /// The absolute priority of what is given up: a moving average of the means of regions. A single region's is noise, and
+    /// an L that only ever rises would follow the highest of them.
     floor: f64,
     /// Moving average of the share of reclaimed regions that is written again.
     average: f64,
@@ -134,10 +137,13 @@ impl Ripq {
     }
 
     /// A hot region goes back to where its items were raised to, and the next is looked at. The article moves it to the head
-    /// of the queue, which under segmented LRU is nearer than what most of its items earned: cold ones would stay there. Not many in a row: the line would go round so fast that
-    /// nobody is read again before he is back at its end.
+    /// of the queue, which under segmented LRU is nearer than what most of its items earned: cold ones would stay there.
+    /// Not many in a row: the line would go round so fast that nobody is read again before he is back at its end. Not where
+    /// priorities are absolute: a region that moves as a whole forgets which of its items are worth more.
     fn defer_hot(&mut self) {
-        let Some(hot_above) = self.config.hot_above else { return };
+        let Some(hot_above) = self.config.hot_above.filter(|_| !self.config.caching.is_absolute()) else {
+            return;
+        };
         for _ in 0..MOST_DEFERRALS {
             match self.queue.last_region() {
                 Some(region) if self.reinsertion_ratio(region) > hot_above => self.queue.defer(region),
@@ -223,7 +229,7 @@ impl RegionPolicy for Ripq {
         let ratio = self.reinsertion_ratio(victim).min(1.0);
         let coefficient = self.config.calm.map_or(1.0, |calm| calm.coefficient);
         self.average = coefficient * ratio + (1.0 - coefficient) * self.average;
-        self.floor = self.floor.max(self.queue.region(victim).least);
+        self.floor += FLOOR_COEFFICIENT * (self.queue.region(victim).worth() - self.floor);
         self.queue.leave(victim);
         Some(victim)
     }

@@ -46,8 +46,8 @@ pub(super) struct Queue {
     len: usize,
     /// Virtual blocks begun so far, and one: those of before a restart have none.
     begun: u64,
-    /// Whether blocks move towards the head too.
-    fills_up: bool,
+    /// Whether priorities are absolute: blocks then lie in their order, and move towards the head too.
+    is_absolute: bool,
 }
 
 /// Virtual blocks there may be for each region, and beside them. They begin as large as regions, and shrink as their items
@@ -59,7 +59,7 @@ const RANKS_BESIDE: usize = 16;
 const LEAST_SHARE: u32 = 8;
 
 impl Queue {
-    pub fn new(sections: u8, regions: usize, region_units: u32, fills_up: bool) -> Self {
+    pub fn new(sections: u8, regions: usize, region_units: u32, is_absolute: bool) -> Self {
         Self {
             sections: (0..sections).map(|_| Section::new()).collect(),
             regions: vec![Block::default(); regions],
@@ -69,7 +69,7 @@ impl Queue {
             region_units,
             len: 0,
             begun: 1,
-            fills_up,
+            is_absolute,
         }
     }
 
@@ -258,9 +258,21 @@ impl Queue {
         }
         self.change(id, |block| block.stage = Stage::Queued);
         let at = usize::from(self.block(id).section);
-        let section = &mut self.sections[at];
-        section.active = Rank::NONE;
-        section.line.push_back(id);
+        self.sections[at].active = Rank::NONE;
+        self.line_up(id);
+    }
+
+    /// Puts a block in the line of its section: at the head, or, where priorities are absolute, behind those of higher mean.
+    /// At the head its items would lie above everything else in the section, in the mean half of one too high. That is
+    /// worst in the lowest, where the least valuable of all would stay as long as an eighth of the queue takes to leave.
+    fn line_up(&mut self, id: BlockId) {
+        let section = usize::from(self.block(id).section);
+        let worth = self.block(id).worth();
+        let is_above = |other: BlockId| self.is_absolute && self.block(other).worth() > worth;
+        let line = &self.sections[section].line;
+        let above = line.iter().rev().take_while(|&&other| is_above(other)).count();
+        let at = line.len() - above;
+        self.sections[section].line.insert(at, id);
     }
 
     fn seal_active(&mut self, section: usize) {
@@ -278,7 +290,8 @@ impl Queue {
         if self.block(BlockId::Virtual(active)).own >= self.region_units / LEAST_SHARE {
             self.seal_active(usize::from(section));
         }
-        self.link(region, usize::from(section), VecDeque::push_back);
+        self.enter_section(region, usize::from(section));
+        self.line_up(BlockId::Region(region));
         self.balance();
     }
 
@@ -338,12 +351,16 @@ impl Queue {
     }
 
     fn link(&mut self, region: RegionId, section: usize, push: fn(&mut VecDeque<BlockId>, BlockId)) {
-        let id = BlockId::Region(region);
-        self.change(id, |block| {
+        self.enter_section(region, section);
+        push(&mut self.sections[section].line, BlockId::Region(region));
+    }
+
+    /// The region belongs to a section, in whose line it has no place yet.
+    fn enter_section(&mut self, region: RegionId, section: usize) {
+        self.change(BlockId::Region(region), |block| {
             block.section = u8::try_from(section).expect("at most 16 sections");
             block.stage = Stage::Queued;
         });
-        push(&mut self.sections[section].line, id);
         self.len += 1;
     }
 
@@ -389,7 +406,7 @@ impl Queue {
                 self.hand_over(first, section - 1);
                 self.sections[section - 1].line.push_back(first);
             }
-            if self.fills_up {
+            if self.is_absolute {
                 self.fill_up(section, share);
             }
         }

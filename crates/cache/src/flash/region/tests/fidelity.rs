@@ -1,6 +1,7 @@
 //! What a queue of regions makes of a caching policy, beside the policy itself, exact.
 
 use ::policy::eviction::Slru;
+use ::policy::eviction::gdsf::{Cost, Gdsf};
 use ::policy::simulate::{Access, Counts, Simulation, Simulator};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -42,7 +43,7 @@ fn hit_ratio(counts: &Counts) -> f64 {
 fn dry(order: OrderConfig, capacity_bytes: u64, regions: u64) -> DryStore {
     let region_bytes = u32::try_from(capacity_bytes / regions).unwrap();
     let config = RegionConfig { order, region_bytes, buffers: 20, ..RegionConfig::new(capacity_bytes) };
-    DryStore::new(&config, Packing::Bare).unwrap()
+    DryStore::new(&config, Packing::Seamless).unwrap()
 }
 
 /// 0.5 percentage points: what eight insertion points may cost.
@@ -61,6 +62,17 @@ fn eight_points_cost_segmented_lru_at_most_half_a_percent() {
     for capacity_bytes in [64 << 20, 256 << 20] {
         let exact = counts(Simulation::new(Slru::new(4, capacity_bytes), capacity_bytes), &accesses);
         assert_near(Caching::Slru { segments: 4 }, &exact, capacity_bytes, MOST_LOST, &accesses);
+    }
+}
+
+/// The boundaries between sections are rounded up to by what comes in: without an order within sections, the least valuable
+/// stay longest of all.
+#[test]
+fn eight_points_cost_gdsf_at_most_half_a_percent() {
+    let accesses = photos(700_000, 300_000, 1);
+    for capacity_bytes in [64 << 20, 256 << 20] {
+        let exact = counts(Simulation::new(Gdsf::new(Cost::Equal), capacity_bytes), &accesses);
+        assert_near(Caching::GDSF, &exact, capacity_bytes, MOST_LOST, &accesses);
     }
 }
 
