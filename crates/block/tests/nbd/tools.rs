@@ -53,7 +53,7 @@ fn cached() -> Served {
     let driven = volume.clone();
     std::thread::spawn(move || pollster::block_on(driven.run_upkeep()));
     let export = ByteExport::new(Arc::new(VolumeExport::new(volume).unwrap()));
-    Served::new(Arc::new(export), Options { name: "disk".into(), ..Options::default() })
+    Served::new(Arc::new(export), Options::default())
 }
 
 fn noise(path: &Path) -> Vec<u8> {
