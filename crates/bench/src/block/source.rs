@@ -4,6 +4,7 @@ use std::path::Path;
 
 pub use workload::block::BlockRequest;
 pub use workload::generate::innodb::{Innodb, InnodbConfig};
+pub use workload::generate::linkbench::{LinkBench, LinkBenchConfig};
 pub use workload::trace::block::{
     BLOCK_FORMATS, BlockFormat, BlockTrace, BlockTraceError, BlockTraceOptions, BlockTraceStats,
 };
@@ -22,6 +23,7 @@ pub struct Source {
 enum Requests {
     Trace(BlockTrace),
     Innodb { innodb: Box<Innodb>, operations: u64 },
+    MadeUp(Box<dyn Iterator<Item = BlockRequest> + Send>),
 }
 
 /// What comes after a chunk.
@@ -56,12 +58,18 @@ impl Source {
         Self { requests, warm_up, done: 0, is_warm: false }
     }
 
+    /// Requests that somebody makes up, of which the first `warm_up` warm up.
+    #[must_use]
+    pub fn made_up(requests: impl Iterator<Item = BlockRequest> + Send + 'static, warm_up: u64) -> Self {
+        Self { requests: Requests::MadeUp(Box::new(requests)), warm_up, done: 0, is_warm: false }
+    }
+
     /// What was read of a trace.
     #[must_use]
     pub fn stats(&self) -> Option<&BlockTraceStats> {
         match &self.requests {
             Requests::Trace(trace) => Some(trace.stats()),
-            Requests::Innodb { .. } => None,
+            Requests::Innodb { .. } | Requests::MadeUp(_) => None,
         }
     }
 
@@ -87,6 +95,10 @@ impl Source {
             Requests::Trace(trace) => {
                 self.done += 1;
                 trace.next().transpose()
+            }
+            Requests::MadeUp(requests) => {
+                self.done += 1;
+                Ok(requests.next())
             }
             Requests::Innodb { innodb, operations } if self.done < *operations => {
                 let request = innodb.next();

@@ -225,6 +225,24 @@ pub const STUDIES: &[Study] = &[
         run: flashcache::dirty::run,
     },
     Study {
+        name: "flashcache-scan",
+        title: "Block cache: hits after somebody has read everything once",
+        takes_trace: false,
+        run: flashcache::scan::run,
+    },
+    Study {
+        name: "flashcache-fairness",
+        title: "Block cache: a server that turns busy gets its part",
+        takes_trace: false,
+        run: flashcache::fairness::run,
+    },
+    Study {
+        name: "flashcache-linkbench",
+        title: "Block cache: Flashcache 2 against Flashcache 3 under LinkBench",
+        takes_trace: false,
+        run: flashcache::linkbench::run,
+    },
+    Study {
         name: "flashcache-v2-v3",
         title: "Block cache: Flashcache 2 against Flashcache 3",
         takes_trace: false,

@@ -16,6 +16,7 @@ use rand::seq::SliceRandom as _;
 use rand::{Rng, RngExt as _};
 use rand_distr::{Distribution as _, Zipf};
 
+use super::buffer_pool::{Access, BufferPool};
 use super::random::{Stream, stream};
 use crate::block::{BlockKind, BlockRequest};
 
@@ -137,6 +138,16 @@ impl Innodb {
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.operations
+    }
+
+    /// The busiest and the idlest instance change places in heat.
+    pub fn turn(&mut self) {
+        let mut steps = steps(&self.heat);
+        let by_heat = |&a: &usize, &b: &usize| steps[a].total_cmp(&steps[b]);
+        let busiest = (0..steps.len()).max_by(by_heat).expect("there are instances");
+        let idlest = (0..steps.len()).min_by(by_heat).expect("there are instances");
+        steps.swap(busiest, idlest);
+        put_steps(&mut self.heat, &steps);
     }
 
     fn operate(&mut self) {
@@ -273,118 +284,6 @@ impl Table {
     }
 }
 
-/// A buffer pool in order of last use.
-struct BufferPool {
-    /// By page: its neighbours in the order, if it is in the pool.
-    links: Vec<Link>,
-    /// By page.
-    state: Vec<PageState>,
-    newest: u32,
-    oldest: u32,
-    held: u32,
-    frames: u32,
-    /// Pages in the order in which they became dirty. Some have been written since.
-    dirty_since: VecDeque<u32>,
-}
-
-#[derive(Clone, Copy)]
-struct Link {
-    newer: u32,
-    older: u32,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum PageState {
-    Absent,
-    Clean,
-    Dirty,
-}
-
-enum Access {
-    Hit,
-    Miss { dirty_victim: Option<u32> },
-}
-
-const NONE: u32 = u32::MAX;
-
-impl BufferPool {
-    fn new(pages: u32, frames: u32) -> Self {
-        Self {
-            links: vec![Link { newer: NONE, older: NONE }; pages as usize],
-            state: vec![PageState::Absent; pages as usize],
-            newest: NONE,
-            oldest: NONE,
-            held: 0,
-            frames: frames.max(1),
-            dirty_since: VecDeque::new(),
-        }
-    }
-
-    fn pages(&self) -> u32 {
-        self.state.len() as u32
-    }
-
-    fn access(&mut self, page: u32, update: bool) -> Access {
-        let held = self.state[page as usize] != PageState::Absent;
-        let mut dirty_victim = None;
-        if held {
-            self.unlink(page);
-        } else if self.held == self.frames {
-            dirty_victim = self.evict();
-        }
-        self.link_newest(page);
-        if !held {
-            self.state[page as usize] = PageState::Clean;
-        }
-        if update && self.state[page as usize] == PageState::Clean {
-            self.state[page as usize] = PageState::Dirty;
-            self.dirty_since.push_back(page);
-        }
-        if held { Access::Hit } else { Access::Miss { dirty_victim } }
-    }
-
-    /// The victim, if it must be written.
-    fn evict(&mut self) -> Option<u32> {
-        let victim = self.oldest;
-        self.unlink(victim);
-        let state = std::mem::replace(&mut self.state[victim as usize], PageState::Absent);
-        (state == PageState::Dirty).then_some(victim)
-    }
-
-    fn clean_oldest(&mut self) -> Option<u32> {
-        while let Some(page) = self.dirty_since.pop_front() {
-            if self.state[page as usize] == PageState::Dirty {
-                self.state[page as usize] = PageState::Clean;
-                return Some(page);
-            }
-        }
-        None
-    }
-
-    fn link_newest(&mut self, page: u32) {
-        self.links[page as usize] = Link { newer: NONE, older: self.newest };
-        match self.newest {
-            NONE => self.oldest = page,
-            newest => self.links[newest as usize].newer = page,
-        }
-        self.newest = page;
-        self.held += 1;
-    }
-
-    fn unlink(&mut self, page: u32) {
-        let Link { newer, older } = self.links[page as usize];
-        match newer {
-            NONE => self.newest = older,
-            newer => self.links[newer as usize].older = older,
-        }
-        match older {
-            NONE => self.oldest = newer,
-            older => self.links[older as usize].newer = newer,
-        }
-        self.held -= 1;
-    }
-}
-
 /// `1^-skew, 2^-skew …`, each with those before it, the last being 1.
 fn running_sums(count: u32, skew: f64) -> Vec<f64> {
     let mut sum = 0.0;
@@ -399,9 +298,16 @@ fn running_sums(count: u32, skew: f64) -> Vec<f64> {
 
 /// The same steps in another order.
 fn shuffle_steps(sums: &mut [f64], random: &mut Stream) {
-    let mut steps: Vec<f64> =
-        sums.iter().scan(0.0, |before, &sum| Some(sum - std::mem::replace(before, sum))).collect();
+    let mut steps = steps(sums);
     steps.shuffle(random);
+    put_steps(sums, &steps);
+}
+
+fn steps(sums: &[f64]) -> Vec<f64> {
+    sums.iter().scan(0.0, |before, &sum| Some(sum - std::mem::replace(before, sum))).collect()
+}
+
+fn put_steps(sums: &mut [f64], steps: &[f64]) {
     let mut running = 0.0;
     for (sum, step) in sums.iter_mut().zip(steps) {
         running += step;
@@ -439,6 +345,29 @@ mod tests {
             let within = request.end_byte() - request.first_byte / region * region;
             assert!(within as f64 <= region as f64 * 0.41, "{request:?}");
         }
+    }
+
+    #[test]
+    fn after_a_turn_the_busiest_is_the_idlest() {
+        let config = InnodbConfig { backup_pages_per_operation: 0.0, ..small() };
+        let region_bytes = config.volume_bytes / u64::from(config.instances);
+        let mut innodb = Innodb::new(config, 1);
+        let counted = |innodb: &mut Innodb| {
+            let mut by_instance = [0; 8];
+            innodb
+                .by_ref()
+                .take(20_000)
+                .for_each(|it| by_instance[(it.first_byte / region_bytes) as usize] += 1);
+            let at = |most: bool| {
+                let key = |&at: &usize| if most { by_instance[at] } else { -by_instance[at] };
+                (0..8).max_by_key(key).expect("eight")
+            };
+            (at(true), at(false))
+        };
+        let (busiest, idlest) = counted(&mut innodb);
+        innodb.turn();
+        counted(&mut innodb);
+        assert_eq!(counted(&mut innodb), (idlest, busiest));
     }
 
     #[test]

@@ -9,11 +9,13 @@
 //! The properties of a key do not depend on the seed. A run with another seed asks the same population in
 //! another order, so figures of different seeds differ by the order alone.
 
+mod buffer_pool;
 pub mod cdn;
 pub mod error;
 mod guide;
 pub mod innodb;
 pub mod keys;
+pub mod linkbench;
 pub mod mix;
 pub mod online;
 pub mod popularity;

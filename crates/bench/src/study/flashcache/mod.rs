@@ -5,11 +5,15 @@
 //! changes only what its axes show. The cache is full size whatever the scale of the other studies.
 
 pub(super) mod dirty;
+pub(super) mod fairness;
+pub(super) mod linkbench;
 pub(super) mod midpoint;
+pub(super) mod scan;
 pub(super) mod sets;
 pub(super) mod v2_v3;
 
 use block::sets::{Placement, Preset, SetsConfig};
+use parking_lot::Mutex;
 
 use super::experiment::StudyError;
 use super::runner::Runner;
@@ -80,6 +84,26 @@ fn replay_workload(
         .iter()
         .map(|config| seeds.iter().map(|&seed| replayed[&key(seed, config)].clone()).collect())
         .collect())
+}
+
+/// For each of `configs`, what it came to with each seed under the requests that `made` makes of that.
+fn replay_made(
+    runner: &Runner,
+    configs: &[SetsConfig],
+    made: impl Fn(u64) -> Source + Sync,
+) -> Result<Vec<Vec<Summary>>, StudyError> {
+    let seeds: Vec<u64> = (runner.seed..runner.seed + SEEDS).collect();
+    let by_seed = Mutex::new(vec![Vec::new(); seeds.len()]);
+    runner.each(seeds.len(), |number, advance| {
+        let told = |requests: u64| advance(requests as f64 / EXPECTED_REQUESTS);
+        let mut source = made(seeds[number]);
+        let outcomes = side_by_side(configs, DiskModel::default(), &mut source, &runner.stop, &told)?;
+        by_seed.lock()[number] = outcomes.into_iter().map(|outcome| outcome.summary).collect();
+        Ok(())
+    })?;
+    let by_seed: Vec<Vec<Summary>> = by_seed.into_inner();
+    let of_config = |place: usize| by_seed.iter().map(|summaries| summaries[place].clone()).collect();
+    Ok((0..configs.len()).map(of_config).collect())
 }
 
 /// For the bar alone: about what the servers ask of the volume.
