@@ -5,6 +5,8 @@
 
 mod photo_cache;
 pub(super) mod sizes;
+#[cfg(test)]
+mod tests;
 
 pub use photo_cache::{Measured as PhotoMeasured, PhotoCache};
 
