@@ -11,7 +11,7 @@ use policy::simulate::Simulator;
 /// The engine's store of regions in an order of its own, without bytes.
 ///
 /// A block is 64 MiB, or a 512th of the cache but at least 256 KiB where that is less: a small cache has as many to choose
-/// among.
+/// among. As it stands for a block of 64 MiB there, it has no unused rest: an object may lie across two blocks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Regions {
     order: OrderConfig,
@@ -74,7 +74,7 @@ impl Regions {
         };
         let least = u64::from(config(block_bytes).least_regions());
         block_bytes = block_bytes.min(size_bytes / least).max(1024);
-        match DryStore::new(&config(block_bytes), Packing::Bare) {
+        match DryStore::new(&config(block_bytes), Packing::Seamless) {
             Ok(store) => Box::new(store),
             Err(_) => Box::new(Nothing::default()),
         }

@@ -6,6 +6,8 @@
 mod demand;
 mod photo_cache;
 pub(super) mod sizes;
+#[cfg(test)]
+mod tests;
 
 pub use demand::Demand;
 pub use photo_cache::{Measured as PhotoMeasured, PhotoCache};

@@ -18,7 +18,7 @@ use cache::flash::{FlashItem, Waiting};
 use device::sim::World;
 use device::{Clock, Device, Simulation};
 use event_listener::Event;
-use ssd::{Card, Payload, SsdDevice, Stats, Upkeep};
+use ssd::{Card, Levelling, Payload, SsdDevice, Stats, Upkeep, VictimPolicy};
 use workload::generate::cdn::ORIGIN_CACHE_BYTES;
 use workload::trace::{Access, AccessKind, Accesses};
 
@@ -174,11 +174,17 @@ const CHUNKS_AT_ONCE: u32 = 2;
 /// Virtual time between two looks.
 const SLICE_NS: u64 = 1_000_000_000;
 
+/// How the drive collects: old units first, as far as they gain something. A greedy one fills its spare space with the few
+/// dead blocks of its oldest units: it then moves as much under RIPQ as under BlockCache, which no drive of the article
+/// can have done. Under random overwrites of blocks of 64 MiB the two are alike (4.2 here and 3.6).
+pub(super) const UPKEEP: Upkeep =
+    Upkeep { victims: VictimPolicy::CostBenefit, levelling: Levelling::Dynamic, seed: 1 };
+
 fn drive(world: &World, placement: bool, scale: u32, seed: u64) -> Result<(SsdDevice, u32), StudyError> {
     let wrong = |error: &dyn std::fmt::Display| StudyError::Output(format!("card {CARD}: {error}"));
     let card = Card::load(CARD).and_then(|card| card.scaled(scale)).map_err(|error| wrong(&error))?;
     let shape = card.shape(placement);
-    let upkeep = Upkeep { seed, ..Upkeep::default() };
+    let upkeep = Upkeep { seed, ..UPKEEP };
     let drive = SsdDevice::in_world(world.clone(), &card, &shape, upkeep, Payload::Kept);
     let drive = drive.map_err(|error| wrong(&error))?;
     Ok((drive, card.space.page_bytes))
