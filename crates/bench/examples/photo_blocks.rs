@@ -7,6 +7,8 @@
 //!
 //!     cargo run --release -p flashwright-bench --example photo_blocks
 
+#![allow(clippy::print_stdout, reason = "a command that prints a table")]
+
 use cache::flash::region::{Caching, DryStore, OrderConfig, Packing, RegionConfig, RipqConfig};
 use policy::simulate::{Access, Simulator};
 use ssd::{Card, Ftl, LogicalPage, Placement, Stats, Untimed, Upkeep, VictimPolicy};
