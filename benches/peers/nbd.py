@@ -54,12 +54,12 @@ class Bench:
         self.directory = directory
         self.size = arguments.mib * MIB
         self.file, self.flash, self.disk = (os.path.join(directory, name) for name in ("file", "flash", "disk"))
-        for path in (self.file, self.disk):
-            # Written, so that no read finds a hole.
+        for path, size in ((self.file, self.size), (self.disk, self.size), (self.flash, self.size * 5 // 4)):
+            # Written, so that no read finds a hole and no write has to find room.
             subprocess.run(["fio", "--name=fill", "--filename=" + path, "--rw=write", "--bs=1M", "--direct=1", "--end_fsync=1",
-                            f"--size={self.size}"], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run([arguments.flashwright, "block", "create", "--flash", self.flash, "--disk", self.disk, "--flash-size",
-                        f"{2 * self.size}", "--yes", "--quiet"], check=True)
+                            f"--size={size}"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([arguments.flashwright, "block", "create", "--flash", self.flash, "--disk", self.disk, "--yes", "--quiet"],
+                       check=True)
         # Every block is brought into the cache, and then to the disk.
         with self.serving(self.ours_cached()) as (socket, _):
             fio(socket, "write", 32, self.size, bs="64k", seconds=None)
