@@ -14,6 +14,8 @@ pub struct GivenTrace {
     pub requests: u64,
     /// What all objects take together, each as large as it was first.
     pub footprint_bytes: u64,
+    /// What a request asks for, in the mean.
+    pub mean_bytes: u64,
     /// How reading went.
     pub read: ReadReport,
 }
@@ -32,7 +34,8 @@ impl GivenTrace {
         if requests == 0 {
             return Err(StudyError::EmptyTrace);
         }
-        Ok(Self { input, requests, footprint_bytes: survey.footprint_bytes, read })
+        let (footprint_bytes, mean_bytes) = (survey.footprint_bytes, survey.requested_bytes / requests);
+        Ok(Self { input, requests, footprint_bytes, mean_bytes, read })
     }
 
     /// From its beginning.

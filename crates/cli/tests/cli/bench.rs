@@ -354,6 +354,8 @@ fn a_study_runs_on_a_trace_and_gives_values_without_a_verdict() {
         }
         let note = result["notes"][0].as_str().unwrap();
         assert!(note.contains("12000 requests, footprint "), "{note}");
+        let warns = result["notes"][1].as_str().is_some_and(|note| note.contains("fewer than 8 objects"));
+        assert_eq!(warns, name == "cdn-fig2", "{}", result["notes"]);
     }
 }
 

@@ -33,6 +33,8 @@ struct Caches {
 
 /// A block of the simulated regions is within these.
 const BLOCKS_BYTES: (u64, u64) = (1 << 10, 64 << 20);
+/// The blocks of the generated workload hold ten.
+const FEW_OBJECTS: u64 = 8;
 /// A smaller Origin cache has no room for the regions that a queue of [`POINTS_AT_MOST`] takes.
 const LEAST_ORIGIN_BYTES: u64 = 2 * 20 * BLOCKS_BYTES.0;
 
@@ -61,6 +63,18 @@ impl Caches {
     }
 
     /// In words.
+    fn notes(&self, runner: &Runner) -> Vec<String> {
+        let few = runner.given.as_ref().filter(|given| self.block_bytes < FEW_OBJECTS * given.mean_bytes);
+        let warning = few.map(|given| {
+            format!(
+                "Blocks hold fewer than {FEW_OBJECTS} objects ({} bytes in the mean): what RIPQ is below exact is that, and not its \
+                 insertion points. A trace with a larger footprint has larger blocks.",
+                given.mean_bytes
+            )
+        });
+        std::iter::once(self.note(runner)).chain(warning).collect()
+    }
+
     fn note(&self, runner: &Runner) -> String {
         let Self { origin_bytes, edge_bytes, block_bytes } = self;
         match &runner.given {
@@ -176,7 +190,7 @@ pub(in crate::study) fn fig2(runner: &Runner) -> Result<Outcome, StudyError> {
         y: "hits, % of requests",
         lines,
     };
-    Ok(Outcome { points, charts: vec![chart], notes: vec![caches.note(runner)] })
+    Ok(Outcome { points, charts: vec![chart], notes: caches.notes(runner) })
 }
 
 /// What is lost with few insertion points, and how near eight are to many.
@@ -222,7 +236,7 @@ pub(in crate::study) fn insertion_points(runner: &Runner) -> Result<Outcome, Stu
         y: "hits, % of requests",
         lines,
     };
-    Ok(Outcome { points, charts: vec![chart], notes: vec![caches.note(runner)] })
+    Ok(Outcome { points, charts: vec![chart], notes: caches.notes(runner) })
 }
 
 /// A difference in points of hit ratio that must lie within `low_and_high`.
