@@ -320,16 +320,6 @@ impl Engine {
         value_len: usize,
         options: &InsertOptions,
     ) -> Result<NewItem<'_>, Refusal> {
-        let room = self.make_room(key, value_len, options).await;
-        room.inspect_err(|&refusal| self.counters.rejected(refusal))
-    }
-
-    async fn make_room(
-        &self,
-        key: &[u8],
-        value_len: usize,
-        options: &InsertOptions,
-    ) -> Result<NewItem<'_>, Refusal> {
         loop {
             if let Some(item) = self.allocate_now(key, value_len, options)? {
                 return Ok(item);
@@ -340,8 +330,18 @@ impl Engine {
         }
     }
 
-    /// Room for an item; `None` while flash is behind with its writes.
+    /// Room for an item; `None` while flash is behind with its writes. A refusal is how the insert ended.
     fn allocate_now(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        options: &InsertOptions,
+    ) -> Result<Option<NewItem<'_>>, Refusal> {
+        let room = self.try_allocate(key, value_len, options);
+        room.inspect_err(|&refusal| self.counters.rejected(refusal))
+    }
+
+    fn try_allocate(
         &self,
         key: &[u8],
         value_len: usize,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use device::MemoryDevice;
 use flashwright_cache::config::eviction;
 use flashwright_cache::dram::DramConfig;
-use flashwright_cache::{Cache, CacheConfig, CacheError, FlashConfig, InsertOptions, Memory, UpkeepConfig};
+use flashwright_cache::{
+    Cache, CacheConfig, CacheError, FlashConfig, InsertOptions, Inserted, Memory, Refusal, UpkeepConfig,
+};
 use policy::eviction::{EvictionConfig, Kind};
 
 const MIB: u64 = 1 << 20;
@@ -90,4 +92,18 @@ fn a_budget_that_cannot_be_kept_is_refused_with_its_parts() {
     ] {
         assert!(words.contains(part), "{part} is missing: {words}");
     }
+}
+
+#[test]
+fn an_insert_that_was_refused_on_the_callers_own_thread_was_not_counted() {
+    let cache = Cache::builder().dram_bytes(8 << 20).open().unwrap();
+    let options = InsertOptions::default();
+    let value = vec![7; 16 << 20];
+    let ends = [
+        cache.insert_blocking(b"blocking", &value, &options),
+        pollster::block_on(cache.insert(b"async", &value, &options)),
+    ];
+    assert!(ends.iter().all(|end| matches!(end, Inserted::Rejected(Refusal::TooLarge { .. }))), "{ends:?}");
+    assert!(cache.allocate_blocking(b"draft", value.len(), &options).is_err());
+    assert_eq!(cache.stats().inserts.rejected_too_large, 3);
 }
