@@ -136,6 +136,7 @@ fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
         placement: typed.device_fdp,
         placement_extras: region_policy::placement_extras(typed),
         transfers_at_once: region_policy::transfers_at_once(typed)?,
+        write_whole: region_policy::write_whole(typed),
         pending_divisor: 1,
     })
 }

@@ -147,6 +147,8 @@ pub struct FlashPlan {
     pub placement_extras: PlacementExtras,
     /// Transfers of a region flush or reclaim under way at once; 0 is all.
     pub transfers_at_once: u32,
+    /// Whether a region is written from end to end, the hole before its table too.
+    pub write_whole: bool,
 }
 
 /// Consumers beside the engines that ask for placement handles of their own.

@@ -90,6 +90,11 @@ pub fn placement_extras(typed: &CacheConfig) -> PlacementExtras {
     }
 }
 
+/// CacheBench's leave out the hole between the items and the table of a region.
+pub fn write_whole(typed: &CacheConfig) -> bool {
+    !typed.region_policy.is_empty() && typed.region_policy_config.write_whole
+}
+
 /// CacheBench's regions are written all at once.
 pub fn transfers_at_once(typed: &CacheConfig) -> Result<u32, String> {
     match typed.region_policy.as_str() {

@@ -64,6 +64,7 @@ mod tests {
             placement: false,
             placement_extras: PlacementExtras::default(),
             transfers_at_once: 0,
+            write_whole: false,
             pending_divisor: 1,
         }
     }

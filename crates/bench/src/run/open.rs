@@ -259,6 +259,7 @@ fn regions(plan: &FlashPlan, defaults: &RegionConfig, seed: u64) -> RegionConfig
         OrderPlan::Ripq(ripq) => OrderConfig::Ripq(*ripq),
     };
     regions.transfers_at_once = plan.transfers_at_once;
+    regions.write_whole = plan.write_whole;
     regions.separate_reinserted = plan.placement && plan.placement_extras.reinserted;
     regions.separate_points = plan.placement_extras.insertion_points;
     regions.reinsertion = match plan.reinsertion {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{FLASHWRIGHT, err, flashwright, out};
+use super::{FLASHWRIGHT, err, flashwright, json, out};
 
 /// A config in a directory of its own.
 fn config(name: &str, text: &str) -> (tempfile::TempDir, String) {
@@ -273,6 +273,33 @@ fn chains_are_checked_across_flash() {
         "{counts}"
     );
     assert_eq!(counts["add_chained_failures"], 0);
+}
+
+#[test]
+fn every_region_policy_runs_from_a_config_and_writes_blocks_whole_unless_told_not_to() {
+    let (_directory, file) = config("small.json", SMALL);
+    let flash_bytes = |policy: &str, whole: bool| {
+        let sets = [
+            format!("cache_config.navyRegionPolicy={policy}"),
+            format!("cache_config.navyRegionPolicyConfig.writeWhole={whole}"),
+            "cache_config.navyRegionPolicyConfig.blockMB=1".to_owned(),
+            "cache_config.navyBigHashSizePct=0".to_owned(),
+            "cache_config.cacheSizeMB=64".to_owned(),
+            "test_config.numThreads=1".to_owned(),
+            "test_config.valSizeRange=[200000,300000]".to_owned(),
+            "test_config.numOps=1000".to_owned(),
+        ];
+        let mut arguments = vec!["bench", file.as_str(), "--seed", "7"];
+        arguments.extend(sets.iter().flat_map(|set| ["--set", set.as_str()]));
+        let result = json(&arguments);
+        assert_eq!(result["verdict"]["passed"], true, "{policy}: {}", result["verdict"]);
+        result["totals"]["flash_bytes_host"].as_u64().unwrap()
+    };
+    for policy in ["mcdipper", "mcdipper-lru", "blockcache", "ripq", "sipq"] {
+        // Four values of a quarter of a block leave a hole of a seventh of it, and more.
+        let (whole, holes) = (flash_bytes(policy, true), flash_bytes(policy, false));
+        assert!(whole * 100 > holes * 105, "{policy}: {whole} bytes whole, {holes} without the holes");
+    }
 }
 
 #[test]

@@ -26,6 +26,8 @@ section! {
         dead_block_ratio: f64 = 0.5, "deadBlockRatio", "", Honoured;
         "Pieces of a block, each of deviceMaxWriteSize at most, that are written or read at once in the background; 0 is all.";
         transfers_at_once: u64 = 2, "transfersAtOnce", "", Honoured;
+        "Whether a block is written from end to end; else a drive goes on holding what an earlier filling left in its hole.";
+        write_whole: bool = true, "writeWhole", "", Honoured;
     }
     legacy {}
 }
