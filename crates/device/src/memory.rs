@@ -7,13 +7,14 @@ use parking_lot::RwLock;
 
 use crate::check::MAX_IO_BYTES;
 use crate::tally::Tally;
-use crate::{Completion, Counters, Device, Geometry, Outcome, Request};
+use crate::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
 
 /// Bytes kept in memory, sparse: a chunk exists from its first write on, so an unused terabyte costs nothing.
 pub struct MemoryDevice {
     geometry: Geometry,
     shards: Box<[RwLock<Chunks>]>,
     tally: Tally,
+    absorbs: bool,
 }
 
 /// Chunks by number. What is not there is zeros.
@@ -58,14 +59,21 @@ impl MemoryDevice {
             placement_handles: 0,
             buffered: false,
         };
-        Self { geometry, shards: (0..SHARDS).map(|_| RwLock::default()).collect(), tally: Tally::default() }
+        let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
+        Self { geometry, shards, tally: Tally::default(), absorbs: false }
+    }
+
+    /// The same, which [absorbs](Device::absorb) writes if so told, as if the system's page cache were in front of it.
+    #[must_use]
+    pub fn absorbing(self, absorbs: bool) -> Self {
+        Self { absorbs, ..self }
     }
 
     /// A device with the same bytes, of its own. Requests in flight may or may not be in it.
     #[must_use]
     pub fn duplicate(&self) -> Self {
         let shards = self.shards.iter().map(|shard| RwLock::new(shard.read().clone())).collect();
-        Self { geometry: self.geometry, shards, tally: Tally::default() }
+        Self { geometry: self.geometry, shards, tally: Tally::default(), absorbs: self.absorbs }
     }
 
     /// Bytes of memory that the contents take.
@@ -149,6 +157,12 @@ impl Device for MemoryDevice {
         let outcome = self.perform(request);
         self.tally.count(kind, bytes, &outcome);
         outcome
+    }
+
+    fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
+        let placement = PlacementHandle::DEFAULT;
+        let write = || self.execute(Request::Write { offset, data: data.clone(), placement });
+        self.absorbs.then(|| write().map(drop))
     }
 
     fn counters(&self) -> Counters {

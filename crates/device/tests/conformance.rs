@@ -119,14 +119,18 @@ fn a_gate_keeps_the_contract_open_or_with_somebody_who_lets_pass_what_waits() {
 
 #[test]
 fn a_device_that_may_crash_keeps_the_contract() {
-    conformance::run(|| Box::new(CrashDevice::new(MemoryDevice::new(CAPACITY_BYTES))));
+    for absorbs in [false, true] {
+        let memory = || MemoryDevice::new(CAPACITY_BYTES).absorbing(absorbs);
+        conformance::run(|| Box::new(CrashDevice::new(memory())));
+    }
 }
 
 #[test]
 fn wrappers_of_wrappers_keep_the_contract() {
     conformance::run_driven(|| {
         let simulation = Simulation::new(8);
-        let simulated = SimulatedDevice::new(simulation.world(), memory(), LatencyModel::default());
+        let absorbing = Arc::new(MemoryDevice::new(CAPACITY_BYTES).absorbing(true));
+        let simulated = SimulatedDevice::new(simulation.world(), absorbing, LatencyModel::default());
         let crash = CrashDevice::over(Arc::new(simulated), MemoryDevice::new(CAPACITY_BYTES));
         let fault = FaultDevice::new(Arc::new(crash), 0, Faults::default());
         let measure = MeasureDevice::new(Arc::new(fault), simulation.clock(), Arc::new(|_, _, _| {}));

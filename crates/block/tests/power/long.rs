@@ -53,7 +53,10 @@ pub fn live(
     let power = Arc::new(Power::default());
     power.cut_after(random.random_range(0..260));
     let latency = LatencyModel { channels: random.random_range(1..8), ..LatencyModel::default() };
+    // In every other life flash is a file whose notes go into the page cache.
+    let absorbs = seed % 2 == 1;
     let device = |memory: &device::MemoryDevice| {
+        let memory = memory.duplicate().absorbing(absorbs);
         let live = SimulatedDevice::new(simulation.world(), Arc::new(memory.duplicate()), latency);
         Arc::new(CrashDevice::over(Arc::new(live), memory.duplicate()).powered_by(&power))
     };

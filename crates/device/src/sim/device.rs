@@ -7,7 +7,10 @@ use parking_lot::Mutex;
 use super::World;
 use crate::tally::Tally;
 use crate::timer::Timer;
-use crate::{Clock, Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request, RequestKind};
+use crate::{
+    Clock, Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request,
+    RequestKind,
+};
 
 /// How long requests take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +123,14 @@ impl Device for SimulatedDevice {
         });
         self.tally.count(kind, bytes, &outcome);
         outcome
+    }
+
+    /// Takes no virtual time.
+    fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
+        let absorbed = self.content.absorb(offset, data)?;
+        let outcome = absorbed.map(|()| None);
+        self.tally.count(RequestKind::Write, data.len() as u64, &outcome);
+        Some(outcome.map(drop))
     }
 
     fn counters(&self) -> Counters {

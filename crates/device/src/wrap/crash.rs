@@ -199,6 +199,16 @@ impl Device for CrashDevice {
         outcome
     }
 
+    /// Outlives a kill, and not a cut before the next flush.
+    fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
+        let absorbed = self.live.absorb(offset, data)?;
+        let request = Request::Write { offset, data: data.clone(), placement: PlacementHandle::DEFAULT };
+        let outcome =
+            self.begin(&request).and_then(|ticket| self.journal.lock().end(ticket, absorbed.map(|()| None)));
+        self.tally.count(request.kind(), request.len_bytes(), &outcome);
+        Some(outcome.map(drop))
+    }
+
     fn counters(&self) -> Counters {
         Counters { media_written_bytes: self.live.counters().media_written_bytes, ..self.tally.counters() }
     }
