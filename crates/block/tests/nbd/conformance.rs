@@ -1,12 +1,12 @@
 //! What the protocol asks of a server, asked one by one.
 
 use std::io::{Read, Write};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, IoError, MemoryDevice};
+use device::{Completion, Counters, Device, Geometry, IoBuffer, IoError, MemoryDevice, Outcome, Request};
 use flashwright_block::export::{
-    ByteExport, Caller, Context, DeviceExport, Export, Extent, Operation, Shape, VolumeExport,
+    ByteExport, Caller, Context, DeviceExport, Export, Extent, Operation, Shape, Tasks, VolumeExport,
 };
 use flashwright_block::nbd::Options;
 use flashwright_block::volume::{Volume, VolumeConfig};
@@ -88,6 +88,68 @@ fn a_client_of_the_uncached_export_sees_what_others_write_and_brings_nothing_in(
     assert_eq!(usual.call(WRITE, 0, 40_962, 1, &[2]).error, 0);
     assert!(volume.stats().held_blocks > 0);
     assert_eq!(backup.call(READ, 0, 40_961, 3, &[]).data, [1, 2, 1]);
+}
+
+/// Memory whose callers who wait are let go one by one, and counted.
+struct Held {
+    memory: MemoryDevice,
+    came: Mutex<mpsc::Sender<()>>,
+    go: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Device for Held {
+    fn geometry(&self) -> Geometry {
+        self.memory.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        self.memory.submit(request, completion);
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        self.came.lock().send(()).unwrap();
+        self.go.lock().recv().unwrap();
+        self.memory.execute(request)
+    }
+
+    fn counters(&self) -> Counters {
+        self.memory.counters()
+    }
+}
+
+/// The connection's thread waits for the transfer of a lone request. Whoever asks for more meanwhile is not made to wait again.
+#[test]
+fn a_thread_stays_with_a_lone_request_and_with_none_of_a_client_that_asks_for_several() {
+    let (came, has_come) = mpsc::channel();
+    let (let_go, go) = mpsc::channel();
+    let held = Held { memory: MemoryDevice::new(16 << 20), came: Mutex::new(came), go: Mutex::new(go) };
+    let flash = Tasks::staying_with(Arc::new(held));
+    let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(8 << 20));
+    let volume = pollster::block_on(async {
+        let config = VolumeConfig { ways: 64, ..VolumeConfig::default() };
+        Volume::create(&flash, &disk, &config, 1).await.unwrap();
+        let volume = Volume::open(flash, disk, Arc::new(SystemTimer::default())).await.unwrap().0;
+        volume.write(0, IoBuffer::copy_of(&[1; 4096]).into(), true).await.unwrap();
+        volume
+    });
+    let served = Served::new(Arc::new(VolumeExport::new(volume).unwrap()), Options::default());
+    let mut client = Client::connect(&served.socket(), false, &[]);
+    for cookie in 0..3 {
+        client.send(READ, 0, cookie, 0, 4096, &[]);
+        has_come.recv().unwrap();
+        if cookie == 2 {
+            // While the thread is at the medium.
+            client.send(READ, 0, 3, 0, 4096, &[]);
+        }
+        let_go.send(()).unwrap();
+        assert_eq!(client.reply(4096).data, [1; 4096]);
+    }
+    assert_eq!(client.reply(4096).cookie, 3);
+    for cookie in 4..60 {
+        client.send(READ, 0, cookie, 0, 4096, &[]);
+        assert_eq!(client.reply(4096).cookie, cookie);
+    }
+    assert!(has_come.try_recv().is_err(), "the others went their own way");
 }
 
 #[test]
