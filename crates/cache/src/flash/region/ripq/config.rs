@@ -6,8 +6,9 @@ use super::caching::Caching;
 /// A restricted insertion priority queue as asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RipqConfig {
-    /// K: sections of equal bytes that the queue is cut into, each with an insertion point at its head. With one insertion
-    /// point each, there are as many regions in memory.
+    /// K: sections that the queue is cut into, each with an insertion point at its head: of equal bytes where priorities are
+    /// relative; where they are absolute the n-th from the end has n parts. With one insertion point each, there are as many
+    /// regions in memory.
     pub sections: u8,
     /// Which priority an item gets.
     pub caching: Caching,

@@ -1,6 +1,6 @@
 //! RIPQ, a restricted insertion priority queue: a priority queue of items that writes only whole regions.
 //!
-//! The queue is a line of blocks, cut into K sections of equal bytes. A *device block* is a region. A *virtual block* is a
+//! The queue is a line of blocks, cut into K sections. A *device block* is a region. A *virtual block* is a
 //! place for items whose priority rose since they were written: their bytes stay where they are, only their index
 //! records name the virtual block. At the head of each section one region is being filled (the insertion point) and one
 //! virtual block takes raised items. When a region reaches the end of the queue, items that name a virtual block are
@@ -22,6 +22,7 @@
 //! priorities are relative, as segmented LRU leaves a segment that few items climb to; the lowest section has the rest.
 //! Where priorities are absolute, blocks move up as well, and the boundaries between sections are the map from absolute
 //! to relative priorities: each block remembers the mean of what it was given, and takes its place in its section by that.
+//! There the sections are the smaller, the nearer they are to the end, and not of equal bytes.
 
 mod blocks;
 mod caching;

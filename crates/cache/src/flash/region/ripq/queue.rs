@@ -396,9 +396,9 @@ impl Queue {
     /// Hands blocks from section to section so that none holds more than its share by a block; where blocks move up
     /// too, none less.
     fn balance(&mut self) {
-        let sections = self.sections.len();
-        let share = self.sections.iter().map(|section| section.units).sum::<u64>() / sections as u64;
-        for section in (1..sections).rev() {
+        let all = self.sections.iter().map(|section| section.units).sum();
+        for section in (1..self.sections.len()).rev() {
+            let share = self.share(section, all);
             while let Some(&first) = self.sections[section].line.front()
                 && self.sections[section].units - self.weight(first) >= share
             {
@@ -410,6 +410,18 @@ impl Queue {
                 self.fill_up(section, share);
             }
         }
+    }
+
+    /// Units of `all` that a section is to have. Where priorities are absolute, the lower ones are the smaller: who stays and
+    /// who leaves is decided near the end, and an item that is put too high by a section stays too long by all of it.
+    fn share(&self, section: usize, all: u64) -> u64 {
+        let sections = self.sections.len() as u64;
+        if !self.is_absolute {
+            return all / sections;
+        }
+        // The n-th from the end has n parts.
+        let parts = sections * (sections + 1) / 2;
+        all * (section as u64 + 1) / parts
     }
 
     fn fill_up(&mut self, section: usize, share: u64) {

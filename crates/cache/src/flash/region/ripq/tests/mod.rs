@@ -59,6 +59,18 @@ fn a_hit_moves_an_item_to_the_head_and_the_rest_of_its_region_leaves() {
 }
 
 #[test]
+fn sections_of_absolute_priorities_are_the_smaller_the_nearer_to_the_end() {
+    let mut queue = Ripq::new(&RipqConfig { sections: 3, ..RipqConfig::plain(Caching::GDSF) }, &layout(16));
+    for region in 0..12 {
+        let (point, placing) = (InsertionPoint(2), Placing { level: 2, worth: f64::from(region) });
+        queue.enter(RegionId(region), point, placing, UNITS);
+        queue.written(RegionId(region), point);
+    }
+    let levels: Vec<u8> = queue.in_order().into_iter().map(|(_, level)| level).collect();
+    assert_eq!(levels, [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2], "one, two and three sixths");
+}
+
+#[test]
 fn a_lower_priority_changes_nothing() {
     let config = RipqConfig { sections: 4, ..RipqConfig::plain(Caching::Slru { segments: 2 }) };
     let mut queue = Ripq::new(&config, &layout(8));
