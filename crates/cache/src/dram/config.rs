@@ -42,7 +42,7 @@ impl DramConfig {
             dram_bytes,
             slab_bytes: None,
             pools: vec![PoolConfig { name: "default".into(), share: 1.0 }],
-            alloc_factor: 1.05,
+            alloc_factor: 1.035,
             min_alloc_bytes: 64,
             max_alloc_bytes: 1 << 20,
             alloc_sizes: Vec::new(),
