@@ -193,6 +193,16 @@ impl Volume {
         self.shared.is_paced.store(gate_ns > 0, Relaxed);
     }
 
+    /// Brings a volume of an older format to the newest, while it goes on being used; the answer is the format that it
+    /// had. Programs that know only the older one refuse it from then on, which is why nothing else does this. Wherever it
+    /// breaks off, the volume has all of one format or all of the other.
+    ///
+    /// # Errors
+    /// If the flash fails, and [`VolumeErrorKind::Closed`].
+    pub async fn upgrade(&self) -> Result<u32> {
+        self.shared.upgrade().await
+    }
+
     /// The volume's figures at this moment.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -6,6 +6,10 @@
 //! of those that are there as many count, from the first one on, as leave no page held that is not as it was written. After
 //! the death of the process that is all of them; after a power cut a part, of which nobody was promised anything. Then what
 //! was found is made durable and a commit is added that tells it, so that the next recovery decides the same.
+//!
+//! Blocks stand with the policy as the table says, which has those of a set in their order, and after them what the journal
+//! and the notes brought since, in theirs. After a close that is all there is to know. After a crash the hits since the
+//! table are lost, but for how often blocks had been hit when they were written.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -25,10 +29,10 @@ use super::order::Version;
 use super::read::crc32c;
 use super::record::{Held, Record, Sectors};
 use super::state::State;
-use super::superblock::{self, Superblock};
+use super::superblock::{self, FORMAT_WITH_STANDING, Superblock};
 use super::work::Work;
 use super::{Layout, Shared, Volume};
-use crate::sets::{Allocation, Sets, SetsConfig};
+use crate::sets::{Allocation, Sets, SetsConfig, Standing};
 
 /// What opening a volume found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -129,7 +133,8 @@ impl Shared {
             !dropped.is_empty() || !state.journal.has_room_for_units(state.changes.units())
         };
         if needs_table {
-            self.write_table(&work, false).await?;
+            let superblock = self.superblock.lock().clone();
+            self.write_table(&work, superblock).await?;
         } else if self.commit_once(0, Why::Table).await? == Committed::JournalFull {
             return Err(damaged("the journal has no room for the commit that ends recovery"));
         }
@@ -144,8 +149,12 @@ impl Shared {
 /// What a flash holds, page by page.
 struct Found {
     layout: Layout,
-    /// Block and flags of each page; 0 is a free one.
+    format: u32,
+    /// Block, standing and flags of each page; 0 is a free one.
     words: Vec<u64>,
+    /// The place of each page's block among all that were told of, the longest ago first; 0 is none.
+    ranks: Vec<u32>,
+    last_rank: u32,
     crcs: Vec<u32>,
     partial: HashMap<u32, Sectors>,
     /// The commit that brought each page, if order matters.
@@ -157,6 +166,9 @@ struct Found {
 
 const HELD: u64 = 1 << 63;
 const DIRTY: u64 = 1 << 62;
+/// Above the block.
+const STANDING_SHIFT: u32 = 48;
+const BLOCK_MASK: u64 = (1 << STANDING_SHIFT) - 1;
 
 /// A commit as it was read.
 #[derive(Default)]
@@ -175,7 +187,10 @@ impl Found {
         let pages = layout.pages() as usize;
         let mut found = Self {
             layout,
+            format: superblock.format,
             words: vec![0; pages],
+            ranks: vec![0; pages],
+            last_rank: 0,
             crcs: vec![0; if superblock.checksums { pages } else { 0 }],
             partial: HashMap::new(),
             epochs: vec![0; if superblock.ordered { pages } else { 0 }],
@@ -396,11 +411,17 @@ impl Found {
         self.check_record(record)?;
         let page = record.page as usize;
         self.partial.remove(&record.page);
-        let Some(Held { block, dirty, partial, crc, fresh, epoch }) = record.held else {
+        let Some(Held { block, dirty, partial, crc, fresh, epoch, standing }) = record.held else {
             self.words[page] = 0;
             return Ok(());
         };
-        self.words[page] = HELD | if dirty { DIRTY } else { 0 } | block;
+        // A block that was only cleaned stays where it stood.
+        if commit == 0 || fresh || self.words[page] & (HELD | BLOCK_MASK) != HELD | block {
+            self.last_rank = self.last_rank.saturating_add(1);
+            self.ranks[page] = self.last_rank;
+        }
+        self.words[page] =
+            HELD | if dirty { DIRTY } else { 0 } | u64::from(standing.0) << STANDING_SHIFT | block;
         if let Some(sectors) = partial {
             self.partial.insert(record.page, sectors);
         }
@@ -419,10 +440,16 @@ impl Found {
     }
 
     fn check_record(&self, record: &Record) -> Result<()> {
-        if record.page < self.layout.pages() {
-            return Ok(());
+        if record.page >= self.layout.pages() {
+            let (page, pages) = (record.page, self.layout.pages());
+            return Err(damaged(&format!("a record is of page {page}, and there are {pages}")));
         }
-        Err(damaged(&format!("a record is of page {}, and there are {}", record.page, self.layout.pages())))
+        let is_told = record.held.is_some_and(|held| held.standing != Standing::default());
+        if is_told && self.format < FORMAT_WITH_STANDING {
+            let why = format!("a record of page {} says what format {} cannot say", record.page, self.format);
+            return Err(damaged(&why));
+        }
+        Ok(())
     }
 
     /// The pages that hold something; of an ordered volume those that were brought last come first.
@@ -433,8 +460,12 @@ impl Found {
             pages.sort_by_key(|&page| std::cmp::Reverse(self.epochs[page as usize]));
         }
         if !self.noted.is_empty() {
-            // Notes do not tell which clean blocks gave way to others: the dirty ones come first, and clean ones fill up.
-            pages.sort_by_key(|&page| self.words[page as usize] & DIRTY == 0);
+            // Notes do not tell which clean blocks gave way to others: the dirty ones come first, and the newest of the
+            // clean ones fill up.
+            pages.sort_by_key(|&page| match self.words[page as usize] & DIRTY {
+                0 => (true, u32::MAX - self.ranks[page as usize]),
+                _ => (false, 0),
+            });
         }
         pages
     }
@@ -446,13 +477,13 @@ impl Found {
         let keeps_clean = superblock.clean || superblock.tuning.mode.keeps_dirty();
         let pages = self.newest_first();
         let is_noted = !self.noted.is_empty();
-        let mut state = State::new(self.layout, sets, self.journal, superblock.checksums, superblock.ordered);
+        let mut state = State::new(superblock, sets, self.journal);
         let blocks_of_disk = superblock.disk.bytes.div_ceil(u64::from(self.layout.block_bytes));
         let mut dropped = Vec::new();
         for page in pages {
             let word = self.words[page as usize];
             state.pages.occupy(page);
-            let (block, dirty) = (word & !(HELD | DIRTY), word & DIRTY != 0);
+            let (block, dirty) = (word & BLOCK_MASK, word & DIRTY != 0);
             if !dirty && !keeps_clean {
                 dropped.push(page);
                 continue;
@@ -489,9 +520,27 @@ impl Found {
                 recovery.dirty_blocks += 1;
             }
         }
+        reinstate(&mut state, &self.words, &self.ranks);
         state.changes.restore(self.noted.into_values());
         recovery.dropped_blocks = dropped.len() as u64;
         Ok((state, dropped))
+    }
+}
+
+/// Gives the blocks of each set the order and the standing that they were told to have.
+fn reinstate(state: &mut State, words: &[u64], ranks: &[u32]) {
+    let mut told = Vec::new();
+    for set in 0..state.sets.geometry().sets {
+        let places =
+            state.sets.oldest_first(set).filter_map(|slot| Some((slot, state.copy(slot)?.page as usize)));
+        told.clear();
+        told.extend(
+            places.map(|(slot, page)| (ranks[page], slot, Standing((words[page] >> STANDING_SHIFT) as u8))),
+        );
+        told.sort_unstable_by_key(|&(rank, ..)| rank);
+        for &(_, slot, standing) in &told {
+            state.sets.reinstate(slot, standing);
+        }
     }
 }
 
