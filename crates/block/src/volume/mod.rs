@@ -41,7 +41,7 @@ mod pages;
 mod piece;
 mod ranges;
 mod read;
-mod record;
+pub mod record;
 mod recovery;
 mod state;
 pub mod stats;

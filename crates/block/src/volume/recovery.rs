@@ -31,7 +31,7 @@ use super::record::{Held, Record, Sectors};
 use super::state::State;
 use super::superblock::{self, FORMAT_WITH_STANDING, Superblock};
 use super::work::Work;
-use super::{Layout, Shared, Volume};
+use super::{Layout, SECTOR_BYTES, Shared, Volume};
 use crate::sets::{Allocation, Sets, SetsConfig, Standing};
 
 /// What opening a volume found.
@@ -135,7 +135,12 @@ impl Shared {
         if needs_table {
             let superblock = self.superblock.lock().clone();
             self.write_table(&work, superblock).await?;
-        } else if self.commit_once(0, Why::Table).await? == Committed::JournalFull {
+        } else if !superblock::copies_agree(&*self.flash).await? {
+            // Else damage to the newer one would bring back what is given up when the journal goes on.
+            let superblock = self.superblock.lock().clone();
+            self.write_superblock(superblock).await?;
+        }
+        if !needs_table && self.commit_once(0, Why::Table).await? == Committed::JournalFull {
             return Err(damaged("the journal has no room for the commit that ends recovery"));
         }
         let mut state = self.state.lock();
@@ -155,6 +160,8 @@ struct Found {
     /// The place of each page's block among all that were told of, the longest ago first; 0 is none.
     ranks: Vec<u32>,
     last_rank: u32,
+    /// Commits up to this one were begun before the table's end: of a page that both tell of, the table knows more.
+    table_commit: u64,
     crcs: Vec<u32>,
     partial: HashMap<u32, Sectors>,
     /// The commit that brought each page, if order matters.
@@ -169,6 +176,7 @@ const DIRTY: u64 = 1 << 62;
 /// Above the block.
 const STANDING_SHIFT: u32 = 48;
 const BLOCK_MASK: u64 = (1 << STANDING_SHIFT) - 1;
+const STANDING_MASK: u64 = 0xff << STANDING_SHIFT;
 
 /// A commit as it was read.
 #[derive(Default)]
@@ -191,6 +199,7 @@ impl Found {
             words: vec![0; pages],
             ranks: vec![0; pages],
             last_rank: 0,
+            table_commit: superblock.checkpoint.confirmed_commit,
             crcs: vec![0; if superblock.checksums { pages } else { 0 }],
             partial: HashMap::new(),
             epochs: vec![0; if superblock.ordered { pages } else { 0 }],
@@ -415,13 +424,18 @@ impl Found {
             self.words[page] = 0;
             return Ok(());
         };
-        // A block that was only cleaned stays where it stood.
-        if commit == 0 || fresh || self.words[page] & (HELD | BLOCK_MASK) != HELD | block {
+        let known = self.words[page];
+        let is_known = known & (HELD | BLOCK_MASK) == HELD | block;
+        // A page is written once: of one that is known to hold the block this says nothing new of its place.
+        if !is_known {
             self.last_rank = self.last_rank.saturating_add(1);
             self.ranks[page] = self.last_rank;
         }
-        self.words[page] =
-            HELD | if dirty { DIRTY } else { 0 } | u64::from(standing.0) << STANDING_SHIFT | block;
+        let standing = match is_known && commit <= self.table_commit {
+            true => known & STANDING_MASK,
+            false => u64::from(standing.0) << STANDING_SHIFT,
+        };
+        self.words[page] = HELD | if dirty { DIRTY } else { 0 } | standing | block;
         if let Some(sectors) = partial {
             self.partial.insert(record.page, sectors);
         }
@@ -443,6 +457,10 @@ impl Found {
         if record.page >= self.layout.pages() {
             let (page, pages) = (record.page, self.layout.pages());
             return Err(damaged(&format!("a record is of page {page}, and there are {pages}")));
+        }
+        let sectors = Sectors::range(0, self.layout.block_bytes / SECTOR_BYTES);
+        if record.held.and_then(|held| held.partial).is_some_and(|partial| !sectors.contains(partial)) {
+            return Err(damaged(&format!("a record of page {} has sectors that no block has", record.page)));
         }
         let is_told = record.held.is_some_and(|held| held.standing != Standing::default());
         if is_told && self.format < FORMAT_WITH_STANDING {

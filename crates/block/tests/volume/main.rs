@@ -5,6 +5,7 @@
 mod flushes;
 mod given_up;
 mod pace;
+mod recency;
 mod refusals;
 mod threads;
 mod twin;
