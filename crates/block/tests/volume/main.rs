@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 
 mod flushes;
+mod format;
 mod given_up;
 mod pace;
 mod recency;
