@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use block::export::{ByteExport, DeviceExport, Export, VolumeExport};
 use block::fuse::Mounted;
 use block::nbd::{Address, Offered, Options, Server};
+use block::volume::superblock::FORMAT_VERSION;
 use block::volume::{Recovery, Volume};
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -206,9 +207,13 @@ fn described(arguments: &Arguments) -> String {
 /// The line that scripts wait for.
 fn say_ready(arguments: &Arguments, server: &Server, served: &Served) {
     let address = server.address();
-    let found = served.cached.as_ref().map_or_else(String::new, |Cached { recovery, .. }| {
+    let found = served.cached.as_ref().map_or_else(String::new, |Cached { recovery, volume, .. }| {
         let how = if recovery.was_clean { "closed before" } else { "recovered" };
-        format!(" ({how}: {} blocks, {} dirty)", recovery.blocks, recovery.dirty_blocks)
+        let older = match volume.superblock().format {
+            FORMAT_VERSION => String::new(),
+            format => format!("; format {format}, `block upgrade` makes it {FORMAT_VERSION}"),
+        };
+        format!(" ({how}: {} blocks, {} dirty{older})", recovery.blocks, recovery.dirty_blocks)
     });
     arguments.common.say(&format_args!("ready {address}{found}"));
 }
