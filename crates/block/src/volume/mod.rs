@@ -32,6 +32,7 @@ mod checkpoint;
 pub mod config;
 mod create;
 pub mod error;
+mod found;
 mod identity;
 pub mod journal;
 pub mod layout;
