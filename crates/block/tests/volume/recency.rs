@@ -126,7 +126,7 @@ fn a_restart_costs_no_hit() {
         for placement in PLACEMENTS {
             let base = config(policy, placement);
             let mode = [Mode::WriteBack, Mode::WriteBack, Mode::WriteThrough][seed as usize / 2 % 3];
-            let tuning = Tuning { mode, ..base.tuning };
+            let tuning = Tuning { mode, lazy_depth: seed as u32 % 2, ..base.tuning };
             let config = VolumeConfig { tuning, checksums: seed % 2 == 0, ..base };
             let without = hits(&config, seed, 4000, &[]);
             let closes: Vec<_> = (0..10).map(|close| (1000 + close * 231, End::Close)).collect();
