@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use block::export::{ByteExport, DeviceExport, Export, VolumeExport};
 use block::fuse::Mounted;
 use block::nbd::{Address, Offered, Options, Server};
-use block::volume::superblock::FORMAT_VERSION;
 use block::volume::{Recovery, Volume};
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -209,13 +208,18 @@ fn say_ready(arguments: &Arguments, server: &Server, served: &Served) {
     let address = server.address();
     let found = served.cached.as_ref().map_or_else(String::new, |Cached { recovery, volume, .. }| {
         let how = if recovery.was_clean { "closed before" } else { "recovered" };
-        let older = match volume.superblock().format {
-            FORMAT_VERSION => String::new(),
-            format => format!("; format {format}, `block upgrade` makes it {FORMAT_VERSION}"),
-        };
-        format!(" ({how}: {} blocks, {} dirty{older})", recovery.blocks, recovery.dirty_blocks)
+        format!(" ({how}: {} blocks, {} dirty{})", recovery.blocks, recovery.dirty_blocks, older(volume))
     });
     arguments.common.say(&format_args!("ready {address}{found}"));
+}
+
+/// What is to be said of a volume that an older program made.
+fn older(volume: &Volume) -> String {
+    use block::volume::superblock::FORMAT_VERSION;
+    match volume.superblock().format {
+        FORMAT_VERSION => String::new(),
+        format => format!("; format {format}, `block upgrade` makes it {FORMAT_VERSION}"),
+    }
 }
 
 /// Another signal ends the process at once: nothing acknowledged is lost by it. Those that come so soon after the first are
