@@ -41,7 +41,7 @@ pub use clean::Cleaning;
 pub use config::{ConfigError, Geometry, MAX_DISK_BLOCKS, Mode, Preset, SetsConfig, Tuning};
 pub use placement::{PLACEMENT_VERSION, Placement};
 pub use policy::Slot;
-pub use policy::eviction::mid_point::SetPolicy;
+pub use policy::eviction::mid_point::{SetPolicy, Standing};
 pub use restore::{Held, RestoreError};
 pub use sequential::Streams;
 pub use stats::{Counters, SetOperations, SetView};
@@ -309,6 +309,18 @@ impl Sets {
     /// The blocks of a set, the next to leave first.
     pub fn oldest_first(&self, set: u32) -> impl Iterator<Item = Slot> + '_ {
         self.queues.oldest_first(set)
+    }
+
+    /// How the block in `slot` stands with the policy, beside its place in the order of its set.
+    #[must_use]
+    pub fn standing(&self, slot: Slot) -> Standing {
+        self.queues.standing(slot)
+    }
+
+    /// For recovery: the block in `slot` becomes the newest of those that stand as it does. To be told of all blocks of
+    /// a set, the next to leave first.
+    pub fn reinstate(&mut self, slot: Slot, standing: Standing) {
+        self.queues.reinstate(slot, standing);
     }
 
     /// The set of a block.

@@ -4,6 +4,9 @@
 //! moment's picture: the journal from the table's beginning on is replayed over it, and its records say what pages hold
 //! whatever they held before. A part may even hold what no commit has covered yet; so a commit must follow the last
 //! part before the superblock points at the table.
+//!
+//! The blocks of a set come in the order in which they would leave. That order is taken at once, with nothing but slots in
+//! it, and their records part by part after it: a slot that was free then is told of by the journal.
 
 use std::sync::Arc;
 
@@ -15,12 +18,12 @@ use super::journal::commit::{Committed, Why};
 use super::order::Version;
 use super::record::{Held, Record, UNIT_BYTES};
 use super::state::State;
-use super::superblock::{self, Checkpoint, Superblock};
+use super::superblock::{self, Checkpoint, FORMAT_VERSION, Superblock};
 use super::work::Work;
 use super::{Health, Shared};
 use crate::sets::Slot;
 
-/// Slots whose records are gathered under one hold of the lock.
+/// Slots whose records are gathered under one hold of the lock, and whose order is, where a set has no more.
 const SLOTS_PER_PART: u32 = 4096;
 
 impl Shared {
@@ -33,20 +36,24 @@ impl Shared {
             state.journal.is_half_full() || !state.journal.has_room_for_units(state.changes.units())
         };
         if is_needed {
-            self.write_table(&work, false).await?;
+            let superblock = self.superblock.lock().clone();
+            self.write_table(&work, superblock).await?;
         }
         Ok(())
     }
 
-    /// Writes a table and points the superblock at it. The caller's work holds the keeper's range.
-    pub(super) async fn write_table(self: &Arc<Self>, work: &Arc<Work>, clean: bool) -> Result<()> {
-        let result = self.write_table_parts(work, clean).await;
+    /// Writes a table and points the superblock at it, which else is as given. The caller's work holds the keeper's range.
+    pub(super) async fn write_table(
+        self: &Arc<Self>,
+        work: &Arc<Work>,
+        superblock: Superblock,
+    ) -> Result<()> {
+        let result = self.write_table_parts(work, superblock).await;
         self.state.lock().table_in_writing = false;
         result
     }
 
-    async fn write_table_parts(self: &Arc<Self>, work: &Arc<Work>, clean: bool) -> Result<()> {
-        let mut superblock = self.superblock.lock().clone();
+    async fn write_table_parts(self: &Arc<Self>, work: &Arc<Work>, mut superblock: Superblock) -> Result<()> {
         let old = superblock.checkpoint;
         let mut checkpoint = {
             let mut state = self.state.lock();
@@ -62,11 +69,14 @@ impl Shared {
             }
         };
         let mut writer = TableWriter::new(self, work, checkpoint);
-        let slots = self.layout.slots();
-        for first in (0..slots).step_by(SLOTS_PER_PART as usize) {
-            let records = records_of(&self.state.lock(), first..slots.min(first + SLOTS_PER_PART));
-            for record in records {
-                writer.add(&record).await?;
+        let (sets, sets_per_part) = (self.layout.sets, (SLOTS_PER_PART / self.layout.ways).max(1));
+        for first in (0..sets).step_by(sets_per_part as usize) {
+            let slots = slots_in_order(&self.state.lock(), first..sets.min(first + sets_per_part));
+            for part in slots.chunks(SLOTS_PER_PART as usize) {
+                let records = records_of(&self.state.lock(), part, superblock.format);
+                for record in records {
+                    writer.add(&record).await?;
+                }
             }
         }
         let older = older_versions(&self.state.lock());
@@ -82,7 +92,7 @@ impl Shared {
             ));
         }
         checkpoint.confirmed_commit = self.state.lock().journal.confirmed_commit;
-        (superblock.checkpoint, superblock.clean) = (checkpoint, clean);
+        superblock.checkpoint = checkpoint;
         self.write_superblock(superblock).await?;
         let mut state = self.state.lock();
         state.journal.oldest_sequence = checkpoint.journal_sequence;
@@ -103,6 +113,8 @@ impl Shared {
             self.state.lock().fail_flash(error.clone());
             return Err(error);
         }
+        // Only now may commits and notes say what an older format cannot: until here the older superblock may count.
+        self.state.lock().format = superblock.format;
         *self.superblock.lock() = superblock;
         Ok(())
     }
@@ -122,15 +134,32 @@ impl Shared {
             }
         }
         self.note_disk_ends().await?;
-        self.write_table(&work, true).await?;
+        let superblock = Superblock { clean: true, ..self.superblock.lock().clone() };
+        self.write_table(&work, superblock).await?;
         self.state.lock().health = Health::Closed;
         Ok(())
     }
+
+    /// Writes a table in the newest format, unless the volume has that.
+    pub(super) async fn upgrade(self: &Arc<Self>) -> Result<u32> {
+        let work = Work::new(self, Some(self.keeper.lock(0..1).await));
+        self.check_open(&self.state.lock())?;
+        let superblock = self.superblock.lock().clone();
+        let old = superblock.format;
+        if old < FORMAT_VERSION {
+            self.write_table(&work, Superblock { format: FORMAT_VERSION, ..superblock }).await?;
+        }
+        Ok(old)
+    }
 }
 
-fn records_of(state: &State, slots: std::ops::Range<u32>) -> Vec<Record> {
-    let record = |slot: u32| {
-        let slot = Slot(slot);
+/// Slots that are held, set by set, the next to leave first.
+fn slots_in_order(state: &State, sets: std::ops::Range<u32>) -> Vec<Slot> {
+    sets.flat_map(|set| state.sets.oldest_first(set)).collect()
+}
+
+fn records_of(state: &State, slots: &[Slot], format: u32) -> Vec<Record> {
+    let record = |&slot: &Slot| {
         let (copy, word) = (state.copy(slot)?, state.sets.word(slot));
         let held = Held {
             block: word.block()?,
@@ -139,10 +168,11 @@ fn records_of(state: &State, slots: std::ops::Range<u32>) -> Vec<Record> {
             crc: copy.crc.unwrap_or(0),
             fresh: false,
             epoch: state.order.as_ref().map_or(0, |order| order.epoch_of(copy.page)),
+            standing: state.told_standing(slot, format),
         };
         Some(Record { page: copy.page, held: Some(held) })
     };
-    slots.filter_map(record).collect()
+    slots.iter().filter_map(record).collect()
 }
 
 /// Records of what only the order keeps: versions of blocks that have newer ones.

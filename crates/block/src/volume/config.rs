@@ -1,5 +1,6 @@
 //! What a volume is told to be.
 
+use super::superblock::FORMAT_VERSION;
 use crate::sets::{Placement, Preset, Tuning};
 
 /// A volume to be made: see [`Volume::create`](super::Volume::create).
@@ -19,6 +20,8 @@ pub struct VolumeConfig {
     pub ordered: bool,
     /// Bytes of the journal; chosen by the size of the flash if not given.
     pub journal_bytes: Option<u64>,
+    /// Format on flash: an older one than [`FORMAT_VERSION`], if an older program is to open it too.
+    pub format: u32,
     /// What the disk is called, for messages.
     pub disk_label: String,
 }
@@ -39,6 +42,7 @@ impl VolumeConfig {
             checksums: false,
             ordered: false,
             journal_bytes: None,
+            format: FORMAT_VERSION,
             disk_label: String::new(),
         }
     }

@@ -8,7 +8,9 @@ use super::config::VolumeConfig;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::identity::ends_crc;
 use super::layout::Layout;
-use super::superblock::{self, Checkpoint, DiskIdentity, LABEL_BYTES, Superblock};
+use super::superblock::{
+    self, Checkpoint, DiskIdentity, FORMAT_VERSION, LABEL_BYTES, OLDEST_FORMAT, Superblock,
+};
 use super::{SECTOR_BYTES, Volume};
 use crate::sets::{MAX_DISK_BLOCKS, SetsConfig};
 
@@ -57,11 +59,18 @@ async fn superblock_of(
         config.ordered,
     )?;
     check_disk_shape(&**disk, config)?;
+    if !(OLDEST_FORMAT..=FORMAT_VERSION).contains(&config.format) {
+        let given = config.format;
+        return Err(config_error(format!(
+            "format {given}: this program writes formats {OLDEST_FORMAT} to {FORMAT_VERSION}"
+        )));
+    }
     if config.ordered && !config.tuning.mode.keeps_dirty() {
         let why = "an ordered volume is write-back or write-only: nothing else has an order to keep";
         return Err(config_error(why.into()));
     }
     let superblock = Superblock {
+        format: config.format,
         sequence: 1,
         uuid,
         clean: true,

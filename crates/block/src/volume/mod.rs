@@ -32,6 +32,7 @@ mod checkpoint;
 pub mod config;
 mod create;
 pub mod error;
+mod found;
 mod identity;
 pub mod journal;
 pub mod layout;
@@ -41,7 +42,7 @@ mod pages;
 mod piece;
 mod ranges;
 mod read;
-mod record;
+pub mod record;
 mod recovery;
 mod state;
 pub mod stats;
@@ -191,6 +192,16 @@ impl Volume {
     pub fn set_latency_gate(&self, gate_ns: u64) {
         self.shared.pace.lock().set_gate(gate_ns);
         self.shared.is_paced.store(gate_ns > 0, Relaxed);
+    }
+
+    /// Brings a volume of an older format to the newest, while it goes on being used; the answer is the format that it
+    /// had. Programs that know only the older one refuse it from then on, which is why nothing else does this. Wherever it
+    /// breaks off, the volume has all of one format or all of the other.
+    ///
+    /// # Errors
+    /// If the flash fails, and [`VolumeErrorKind::Closed`].
+    pub async fn upgrade(&self) -> Result<u32> {
+        self.shared.upgrade().await
     }
 
     /// The volume's figures at this moment.

@@ -17,6 +17,7 @@ use super::record::{Held, Record, Sectors};
 use super::state::Copy;
 use super::work::Work;
 use super::{Health, Shared};
+use crate::sets::Standing;
 
 /// What a page holds of a block, and holds until it is on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,19 @@ pub(super) struct Order {
 impl Version {
     pub(super) fn record(&self, epoch: u64) -> Record {
         let &Self { block, page, crc, partial } = self;
-        Record { page, held: Some(Held { block, dirty: true, partial, crc, fresh: false, epoch }) }
+        Record {
+            page,
+            held: Some(Held {
+                block,
+                dirty: true,
+                partial,
+                crc,
+                fresh: false,
+                epoch,
+                // That of the block's newest version counts.
+                standing: Standing::default(),
+            }),
+        }
     }
 }
 

@@ -6,8 +6,12 @@
 //! of those that are there as many count, from the first one on, as leave no page held that is not as it was written. After
 //! the death of the process that is all of them; after a power cut a part, of which nobody was promised anything. Then what
 //! was found is made durable and a commit is added that tells it, so that the next recovery decides the same.
+//!
+//! Blocks stand with the policy as the table says, which has those of a set in their order, and after them what the journal
+//! and the notes brought since, in theirs. After a close that is all there is to know. After a crash the hits since the
+//! table are lost, but for how often blocks had been hit when they were written.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -17,18 +21,15 @@ use event_listener::Event;
 use parking_lot::Mutex;
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::found::{Found, damaged};
 use super::identity;
-use super::journal::Journal;
 use super::journal::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES};
 use super::journal::commit::{Committed, Why};
-use super::order::Version;
 use super::read::crc32c;
-use super::record::{Held, Record, Sectors};
-use super::state::State;
+use super::record::Record;
 use super::superblock::{self, Superblock};
 use super::work::Work;
-use super::{Layout, Shared, Volume};
-use crate::sets::{Allocation, Sets, SetsConfig};
+use super::{Shared, Volume};
 
 /// What opening a volume found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -129,8 +130,14 @@ impl Shared {
             !dropped.is_empty() || !state.journal.has_room_for_units(state.changes.units())
         };
         if needs_table {
-            self.write_table(&work, false).await?;
-        } else if self.commit_once(0, Why::Table).await? == Committed::JournalFull {
+            let superblock = self.superblock.lock().clone();
+            self.write_table(&work, superblock).await?;
+        } else if !superblock::copies_agree(&*self.flash).await? {
+            // Else damage to the newer one would bring back what is given up when the journal goes on.
+            let superblock = self.superblock.lock().clone();
+            self.write_superblock(superblock).await?;
+        }
+        if !needs_table && self.commit_once(0, Why::Table).await? == Committed::JournalFull {
             return Err(damaged("the journal has no room for the commit that ends recovery"));
         }
         let mut state = self.state.lock();
@@ -140,23 +147,6 @@ impl Shared {
         Ok(())
     }
 }
-
-/// What a flash holds, page by page.
-struct Found {
-    layout: Layout,
-    /// Block and flags of each page; 0 is a free one.
-    words: Vec<u64>,
-    crcs: Vec<u32>,
-    partial: HashMap<u32, Sectors>,
-    /// The commit that brought each page, if order matters.
-    epochs: Vec<u64>,
-    /// What notes told last of each page: the commit that ends recovery tells it again.
-    noted: BTreeMap<u32, Record>,
-    journal: Journal,
-}
-
-const HELD: u64 = 1 << 63;
-const DIRTY: u64 = 1 << 62;
 
 /// A commit as it was read.
 #[derive(Default)]
@@ -171,17 +161,7 @@ struct ReadCommit {
 
 impl Found {
     async fn read(flash: &dyn Device, superblock: &Superblock) -> Result<(Self, Recovery)> {
-        let layout = superblock.layout;
-        let pages = layout.pages() as usize;
-        let mut found = Self {
-            layout,
-            words: vec![0; pages],
-            crcs: vec![0; if superblock.checksums { pages } else { 0 }],
-            partial: HashMap::new(),
-            epochs: vec![0; if superblock.ordered { pages } else { 0 }],
-            noted: BTreeMap::new(),
-            journal: Journal::at(&layout, &superblock.checkpoint),
-        };
+        let mut found = Self::nothing(superblock);
         let mut recovery = Recovery { was_clean: superblock.clean, ..Recovery::default() };
         found.read_table(flash, superblock).await?;
         found.read_journal(flash, superblock, &mut recovery).await?;
@@ -390,109 +370,6 @@ impl Found {
         self.journal.confirmed_commit = commit.number;
         Ok(())
     }
-
-    /// `commit` is the one that the record was read from, 0 for a table's.
-    fn apply(&mut self, record: &Record, commit: u64) -> Result<()> {
-        self.check_record(record)?;
-        let page = record.page as usize;
-        self.partial.remove(&record.page);
-        let Some(Held { block, dirty, partial, crc, fresh, epoch }) = record.held else {
-            self.words[page] = 0;
-            return Ok(());
-        };
-        self.words[page] = HELD | if dirty { DIRTY } else { 0 } | block;
-        if let Some(sectors) = partial {
-            self.partial.insert(record.page, sectors);
-        }
-        if let Some(place) = self.epochs.get_mut(page)
-            && (fresh || epoch > 0)
-        {
-            *place = commit.max(epoch);
-        }
-        // A record that is not fresh may not know the checksum; where they are kept it does.
-        if let Some(place) = self.crcs.get_mut(page)
-            && (fresh || crc != 0)
-        {
-            *place = crc;
-        }
-        Ok(())
-    }
-
-    fn check_record(&self, record: &Record) -> Result<()> {
-        if record.page < self.layout.pages() {
-            return Ok(());
-        }
-        Err(damaged(&format!("a record is of page {}, and there are {}", record.page, self.layout.pages())))
-    }
-
-    /// The pages that hold something; of an ordered volume those that were brought last come first.
-    fn newest_first(&self) -> Vec<u32> {
-        let held = (0_u32..).zip(&self.words).filter(|(_, word)| **word & HELD != 0);
-        let mut pages: Vec<u32> = held.map(|(page, _)| page).collect();
-        if !self.epochs.is_empty() {
-            pages.sort_by_key(|&page| std::cmp::Reverse(self.epochs[page as usize]));
-        }
-        if !self.noted.is_empty() {
-            // Notes do not tell which clean blocks gave way to others: the dirty ones come first, and clean ones fill up.
-            pages.sort_by_key(|&page| self.words[page as usize] & DIRTY == 0);
-        }
-        pages
-    }
-
-    /// The state, and the pages of blocks that were dropped: free once flash says so.
-    fn into_state(mut self, superblock: &Superblock, recovery: &mut Recovery) -> Result<(State, Vec<u32>)> {
-        let config = SetsConfig { geometry: superblock.geometry(), tuning: superblock.tuning };
-        let sets = Sets::new(config).map_err(|error| damaged(&error.to_string()))?;
-        let keeps_clean = superblock.clean || superblock.tuning.mode.keeps_dirty();
-        let pages = self.newest_first();
-        let is_noted = !self.noted.is_empty();
-        let mut state = State::new(self.layout, sets, self.journal, superblock.checksums, superblock.ordered);
-        let blocks_of_disk = superblock.disk.bytes.div_ceil(u64::from(self.layout.block_bytes));
-        let mut dropped = Vec::new();
-        for page in pages {
-            let word = self.words[page as usize];
-            state.pages.occupy(page);
-            let (block, dirty) = (word & !(HELD | DIRTY), word & DIRTY != 0);
-            if !dirty && !keeps_clean {
-                dropped.push(page);
-                continue;
-            }
-            if let Some(order) = &mut state.order
-                && dirty
-            {
-                let partial = self.partial.get(&page).copied();
-                let crc = self.crcs.get(page as usize).copied().unwrap_or(0);
-                let is_current = state.sets.find(block).is_none();
-                order.restore(self.epochs[page as usize], Version { block, page, crc, partial });
-                if !is_current {
-                    continue;
-                }
-            }
-            if block >= blocks_of_disk || state.sets.find(block).is_some() {
-                return Err(damaged(&format!(
-                    "block {block} on page {page} is held twice or past the end of the disk"
-                )));
-            }
-            if is_noted && !dirty && state.sets.set(state.sets.set_of(block)).held >= self.layout.ways {
-                self.noted.insert(page, Record { page, held: None });
-                dropped.push(page);
-                continue;
-            }
-            let Allocation::Free(slot) = state.sets.allocate(block) else {
-                return Err(damaged(&format!("the set of block {block} is told to hold more than it can")));
-            };
-            let crc = self.crcs.get(page as usize).copied().unwrap_or(0);
-            state.place(slot, page, crc, self.partial.get(&page).copied());
-            recovery.blocks += 1;
-            if dirty {
-                state.sets.mark_dirty(slot);
-                recovery.dirty_blocks += 1;
-            }
-        }
-        state.changes.restore(self.noted.into_values());
-        recovery.dropped_blocks = dropped.len() as u64;
-        Ok((state, dropped))
-    }
 }
 
 async fn read_blocks(flash: &dyn Device, offset: u64, count: u64) -> Result<IoBuffer> {
@@ -509,8 +386,4 @@ fn records_in(mut units: &[u8]) -> Result<Vec<Record>> {
         records.push(record.ok_or_else(|| damaged("a whole block holds a record that makes no sense"))?);
     }
     Ok(records)
-}
-
-fn damaged(why: &str) -> VolumeError {
-    VolumeError::new(VolumeErrorKind::Damaged, why)
 }

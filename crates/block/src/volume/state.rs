@@ -11,7 +11,8 @@ use super::order::Order;
 use super::pages::Pages;
 use super::record::{Held, Sectors};
 use super::stats::IoCounts;
-use crate::sets::{Sets, Slot, Streams};
+use super::superblock::{FORMAT_WITH_STANDING, Superblock};
+use crate::sets::{Sets, Slot, Standing, Streams};
 
 /// A slot without a page.
 const NO_PAGE: u16 = u16::MAX;
@@ -28,6 +29,8 @@ pub(super) struct State {
     pub(super) order: Option<Order>,
     /// A table is being written: see [`Changes::leave`].
     pub(super) table_in_writing: bool,
+    /// The format of the volume: that of the superblock that counts.
+    pub(super) format: u32,
     layout: Layout,
     /// The page of each slot, within the pages of its group.
     page_of: Vec<u16>,
@@ -59,7 +62,8 @@ pub(super) struct Written {
 }
 
 impl State {
-    pub(super) fn new(layout: Layout, sets: Sets, journal: Journal, checksums: bool, ordered: bool) -> Self {
+    pub(super) fn new(superblock: &Superblock, sets: Sets, journal: Journal) -> Self {
+        let layout = superblock.layout;
         let slots = layout.slots() as usize;
         Self {
             sets,
@@ -69,11 +73,12 @@ impl State {
             journal,
             health: Health::Healthy,
             io: IoCounts::default(),
-            order: ordered.then(Order::default),
+            order: superblock.ordered.then(Order::default),
             table_in_writing: false,
+            format: superblock.format,
             layout,
             page_of: vec![NO_PAGE; slots],
-            crc_of: checksums.then(|| vec![0; slots]),
+            crc_of: superblock.checksums.then(|| vec![0; slots]),
             partial: HashMap::new(),
         }
     }
@@ -107,7 +112,8 @@ impl State {
         let &Written { slot, block, page, crc, partial, dirty } = written;
         self.vacate(slot, block);
         self.place(slot, page, crc, partial);
-        self.changes.hold(page, Held { block, dirty, partial, crc, fresh: true, epoch: 0 });
+        let standing = self.told_standing(slot, self.format);
+        self.changes.hold(page, Held { block, dirty, partial, crc, fresh: true, epoch: 0, standing });
         if dirty {
             self.sets.mark_dirty(slot);
         } else {
@@ -186,8 +192,14 @@ impl State {
             crc: copy.crc.unwrap_or(0),
             fresh: false,
             epoch: 0,
+            standing: self.told_standing(slot, self.format),
         };
         self.changes.turn(copy.page, held);
+    }
+
+    /// How the block in `slot` stands with the policy, as far as `format` can tell it.
+    pub(super) fn told_standing(&self, slot: Slot, format: u32) -> Standing {
+        if format >= FORMAT_WITH_STANDING { self.sets.standing(slot) } else { Standing::default() }
     }
 
     /// Whether one slot more may hold a block that lacks sectors.

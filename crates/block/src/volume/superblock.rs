@@ -24,8 +24,14 @@ use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::layout::{Layout, SUPERBLOCKS_BYTES};
 use crate::sets::{Geometry, Mode, PLACEMENT_VERSION, Placement, SetPolicy, Tuning};
 
-/// The format that this program writes and the only one it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// The newest format, in which volumes are made. Version 2 has how blocks stand with the policy in its records.
+pub const FORMAT_VERSION: u32 = 2;
+
+/// The oldest format that is read, and written where a volume has it, until it is [upgraded](super::Volume::upgrade).
+pub const OLDEST_FORMAT: u32 = 1;
+
+/// The first format whose records tell how blocks stand with the policy.
+pub const FORMAT_WITH_STANDING: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"FWBLKVOL";
 const SUPERBLOCK_BYTES: usize = 512;
@@ -44,6 +50,8 @@ const COPIES: [u64; 2] = [0, SUPERBLOCKS_BYTES / 2];
 /// What a superblock says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
+    /// The version of the format that table and journal have.
+    pub format: u32,
     /// Counts updates.
     pub sequence: u64,
     /// The volume's name; every block of journal and tables carries it.
@@ -154,7 +162,7 @@ impl Superblock {
         ]
     }
 
-    fn from_words(words: &[u64; WORDS], label: &[u8]) -> Option<Self> {
+    fn from_words(format: u32, words: &[u64; WORDS], label: &[u8]) -> Option<Self> {
         let small = |at: usize| u32::try_from(words[at]).ok();
         let flag = |at: usize| match words[at] {
             0 => Some(false),
@@ -179,6 +187,7 @@ impl Superblock {
         };
         let end = label.iter().position(|&byte| byte == 0).unwrap_or(label.len());
         Some(Self {
+            format,
             sequence: words[0],
             uuid: u128::from(words[1]) | u128::from(words[2]) << 64,
             clean: flag(3)?,
@@ -240,7 +249,7 @@ impl Superblock {
     pub fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
         let mut bytes = [0; SUPERBLOCK_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
-        bytes[VERSION_AT..][..4].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[VERSION_AT..][..4].copy_from_slice(&self.format.to_le_bytes());
         for (word, place) in self.words().iter().zip(bytes[WORDS_AT..LABEL_AT].chunks_exact_mut(8)) {
             place.copy_from_slice(&word.to_le_bytes());
         }
@@ -265,14 +274,18 @@ impl Superblock {
         if u32_at(CRC_AT) != crc_of(bytes) {
             return Err(Unreadable::Damaged);
         }
-        if u32_at(VERSION_AT) != FORMAT_VERSION {
-            return Err(Unreadable::Version(u32_at(VERSION_AT)));
+        let format = u32_at(VERSION_AT);
+        if format > FORMAT_VERSION {
+            return Err(Unreadable::Newer(format));
+        }
+        if format < OLDEST_FORMAT {
+            return Err(Unreadable::Damaged);
         }
         let mut words = [0; WORDS];
         for (word, place) in words.iter_mut().zip(bytes[WORDS_AT..LABEL_AT].chunks_exact(8)) {
             *word = u64::from_le_bytes(place.try_into().expect("eight bytes"));
         }
-        Self::from_words(&words, &bytes[LABEL_AT..][..LABEL_BYTES]).ok_or(Unreadable::Damaged)
+        Self::from_words(format, &words, &bytes[LABEL_AT..][..LABEL_BYTES]).ok_or(Unreadable::Damaged)
     }
 }
 
@@ -283,8 +296,8 @@ pub enum Unreadable {
     NotOurs,
     /// The magic, and nonsense behind it.
     Damaged,
-    /// A whole superblock of another format.
-    Version(u32),
+    /// A whole superblock of a newer format.
+    Newer(u32),
 }
 
 fn mode_number(mode: Mode) -> u64 {
@@ -366,11 +379,12 @@ pub async fn read(flash: &dyn Device) -> Result<Superblock> {
         }
     }
     // A newer program wrote one copy before it was cut off: the older copy must not be believed.
-    if let Some(Unreadable::Version(version)) =
-        reasons.iter().find(|reason| matches!(reason, Unreadable::Version(_)))
+    if let Some(Unreadable::Newer(version)) =
+        reasons.iter().find(|reason| matches!(reason, Unreadable::Newer(_)))
     {
-        let why =
-            format!("the volume on the flash has format {version}; this program knows {FORMAT_VERSION}");
+        let why = format!(
+            "the volume on the flash has format {version}; this program knows {OLDEST_FORMAT} to {FORMAT_VERSION}"
+        );
         return Err(VolumeError::new(VolumeErrorKind::NewerFormat, why));
     }
     match found.into_iter().max_by_key(|superblock| superblock.sequence) {
@@ -390,6 +404,7 @@ mod tests {
 
     fn superblock() -> Superblock {
         Superblock {
+            format: 1,
             sequence: 3,
             uuid: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff,
             clean: true,
@@ -417,8 +432,10 @@ mod tests {
         for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
             for placement in [Placement::Linear, Placement::Hashed { run_bytes: 4096 }] {
                 let tuning = Tuning { mode, policy: SetPolicy::Lru, ..Preset::V2.tuning() };
-                let superblock = Superblock { placement, tuning, ..superblock() };
-                assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
+                for format in OLDEST_FORMAT..=FORMAT_VERSION {
+                    let superblock = Superblock { format, placement, tuning, ..superblock() };
+                    assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
+                }
             }
         }
     }
@@ -435,17 +452,23 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_known_for_one() {
-        let mut bytes = superblock().encode();
-        bytes[8] = 2;
-        let crc = crc_of(&bytes);
-        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(Superblock::decode(&bytes).unwrap_err(), Unreadable::Version(2));
+    fn a_newer_format_is_known_for_one_and_none_is_older_than_the_first() {
+        for (format, reason) in [
+            (FORMAT_VERSION + 1, Unreadable::Newer(FORMAT_VERSION + 1)),
+            (u32::MAX, Unreadable::Newer(u32::MAX)),
+            (0, Unreadable::Damaged),
+        ] {
+            let bytes = Superblock { format, ..superblock() }.encode();
+            assert_eq!(Superblock::decode(&bytes).unwrap_err(), reason);
+        }
     }
 
     #[test]
-    fn the_bytes_are_those_of_version_1() {
+    fn the_bytes_are_those_of_version_1_in_every_version() {
         let bytes = superblock().encode();
+        let newest = Superblock { format: FORMAT_VERSION, ..superblock() }.encode();
+        assert_eq!(newest[..16], [b"FWBLKVOL\x02\0\0\0", &newest[12..16]].concat());
+        assert_eq!(newest[16..], bytes[16..]);
         assert_eq!(bytes[..12], *b"FWBLKVOL\x01\0\0\0");
         assert_eq!(bytes[16..24], [3, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[24..40], 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128.to_le_bytes());

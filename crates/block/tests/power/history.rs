@@ -20,6 +20,8 @@ pub enum Step {
     Upkeep,
     Clean,
     Reopen,
+    Close,
+    Upgrade,
 }
 
 /// How a history is drawn.
@@ -127,7 +129,8 @@ pub async fn take_shared(
             return Ok(ledger.borrow().check_read(first, &bytes));
         }
         Step::Upkeep => return volume.upkeep().await.map(|_| Ok(())),
-        Step::Flush | Step::Clean | Step::Reopen => {}
+        Step::Upgrade => return volume.upgrade().await.map(|_| Ok(())),
+        Step::Flush | Step::Clean | Step::Reopen | Step::Close => {}
     }
     let promise = ledger.borrow().promise();
     volume.flush().await?;
@@ -178,6 +181,14 @@ pub async fn take(
             volume.close().await?;
             ledger.keep(&promise);
             *volume = stage.open().await?.0;
+        }
+        Step::Close => {
+            let promise = ledger.promise();
+            volume.close().await?;
+            ledger.keep(&promise);
+        }
+        Step::Upgrade => {
+            volume.upgrade().await?;
         }
     }
     Ok(Ok(()))

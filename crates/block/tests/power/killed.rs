@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::history::read_all;
 use crate::ledger::Ledger;
-use crate::long::{drawn_config, live};
+use crate::long::{UPGRADES, drawn_config, live};
 use crate::short::read_raw;
 use crate::stage::{DISK_BYTES, Media, Stage};
 
@@ -15,7 +15,7 @@ fn lives(seed: u64, count: u64) {
     let mut media = Media::created(&drawn_config(seed));
     let mut ledger = Ledger::new(DISK_BYTES);
     for life in 0..count {
-        let (flash, disk, after, wrong) = live(&media, ledger, random.random());
+        let (flash, disk, after, wrong) = live(&media, ledger, random.random(), UPGRADES);
         ledger = after;
         if let Some(wrong) = wrong {
             panic!("seed {seed}, life {life}: {wrong}");

@@ -8,6 +8,7 @@ use device::sim::LatencyModel;
 use device::wrap::{CrashDevice, Power};
 use device::{SimulatedDevice, Simulation};
 use flashwright_block::sets::{Mode, SetPolicy, Tuning};
+use flashwright_block::volume::superblock::{FORMAT_VERSION, OLDEST_FORMAT};
 use flashwright_block::volume::{Volume, VolumeConfig};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -17,6 +18,9 @@ use crate::ledger::{Ledger, SECTOR};
 use crate::stage::{DISK_BYTES, Media, Stage, config};
 
 const CLIENTS: usize = 4;
+
+/// How likely a volume is upgraded in one of its lives.
+pub const UPGRADES: f64 = 0.2;
 
 /// A cache with settings drawn from the seed.
 pub fn drawn_config(seed: u64) -> VolumeConfig {
@@ -30,6 +34,8 @@ pub fn drawn_config(seed: u64) -> VolumeConfig {
         Mode::WriteAround,
     ];
     let mut config = config(modes[seed as usize % modes.len()]);
+    // Some are of format 1, and upgraded in some life.
+    config.format = [FORMAT_VERSION, OLDEST_FORMAT][(seed / 6) as usize % 2];
     config.checksums = random.random_bool(0.5);
     config.ordered = config.tuning.mode.keeps_dirty() && random.random_bool(0.3);
     config.tuning = Tuning {
@@ -42,11 +48,12 @@ pub fn drawn_config(seed: u64) -> VolumeConfig {
     config
 }
 
-/// One life of a volume, from opening to a power cut.
+/// One life of a volume, from opening to a power cut. Somebody upgrades it with this probability.
 pub fn live(
     media: &Media,
     ledger: Ledger,
     seed: u64,
+    upgrades: f64,
 ) -> (Arc<CrashDevice>, Arc<CrashDevice>, Ledger, Option<String>) {
     let mut random = StdRng::seed_from_u64(seed);
     let simulation = Simulation::new(seed);
@@ -97,8 +104,17 @@ pub fn live(
             });
         }
         let upkeep = volume;
+        let upgrade_at = random.random_bool(upgrades).then(|| random.random_range(0..20));
+        let (told, switch) = (Rc::clone(&wrong), Arc::clone(&power));
         simulation.spawn(async move {
-            for _ in 0..100 {
+            for round in 0..100 {
+                if upgrade_at == Some(round) {
+                    match upkeep.upgrade().await {
+                        Ok(_) => {}
+                        Err(_) if switch.is_cut() => return,
+                        Err(error) => *told.borrow_mut() = Some(format!("the upgrade failed: {error}")),
+                    }
+                }
                 if upkeep.upkeep().await.is_err() {
                     return;
                 }
@@ -137,12 +153,12 @@ fn look(media: &Media, ledger: &Ledger, thorough: bool) -> Result<Vec<u8>, Strin
 }
 
 /// Lives of one volume, one after the other.
-fn lives(seed: u64, count: u64) {
-    let mut media = Media::created(&drawn_config(seed));
+fn lives(config: &VolumeConfig, upgrades: f64, seed: u64, count: u64) {
+    let mut media = Media::created(config);
     let mut ledger = Ledger::new(DISK_BYTES);
     for life in 0..count {
         let life_seed = seed << 20 | life;
-        let (flash, disk, after, wrong) = live(&media, ledger, life_seed);
+        let (flash, disk, after, wrong) = live(&media, ledger, life_seed, upgrades);
         ledger = after;
         if let Some(wrong) = wrong {
             panic!("seed {seed}, life {life}: {wrong}");
@@ -157,12 +173,23 @@ fn lives(seed: u64, count: u64) {
 fn power_cuts_at_random_under_many_clients() {
     let times = std::env::var("FLASHWRIGHT_TEST_SEEDS").map_or(1, |text| text.parse().unwrap());
     for seed in 0..24 * times {
-        lives(seed, 10);
+        lives(&drawn_config(seed), UPGRADES, seed, 10);
+    }
+}
+
+/// Writes go on while the table of the newer format is written: they are told in the older one until it counts.
+#[test]
+fn power_cuts_at_random_while_a_volume_is_upgraded_under_many_clients() {
+    for seed in 0..60 {
+        let config = VolumeConfig { format: OLDEST_FORMAT, ..drawn_config(seed / 6 * 6) };
+        let policy = SetPolicy::Lru2q { hot_percent: 75, promote_hits: 1 };
+        let config = VolumeConfig { tuning: Tuning { policy, ..config.tuning }, ..config };
+        lives(&config, 1.0, 1000 + seed, 2);
     }
 }
 
 /// Found here: a commit that had only the disk to flush passed for the one that makes a table durable.
 #[test]
 fn a_table_waits_for_a_commit_that_flushes_the_flash() {
-    lives(90, 10);
+    lives(&VolumeConfig { format: FORMAT_VERSION, ..drawn_config(90) }, 0.0, 90, 10);
 }

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 
 mod errors;
+mod format;
 mod history;
 mod killed;
 mod ledger;

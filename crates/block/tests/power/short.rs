@@ -10,7 +10,7 @@ use crate::stage::{DISK_BYTES, Media, Stage, config};
 const IMAGES: u64 = 3;
 
 /// Plays `steps` on `media` again and again, cut one request later each time, and checks what is found.
-fn cut_everywhere(media: &Media, steps: &[Step], only_prefixes: bool, seed: u64) -> u64 {
+pub fn cut_everywhere(media: &Media, steps: &[Step], only_prefixes: bool, seed: u64) -> u64 {
     let mut cuts = 0;
     for cut in 0.. {
         let stage = Stage::new(media.duplicate());
@@ -31,7 +31,7 @@ fn cut_everywhere(media: &Media, steps: &[Step], only_prefixes: bool, seed: u64)
 }
 
 /// Opens the volume on an image, and looks whether what is there may be, and stays.
-async fn recover(media: &Media, ledger: &Ledger, only_prefixes: bool) -> Result<(), String> {
+pub async fn recover(media: &Media, ledger: &Ledger, only_prefixes: bool) -> Result<(), String> {
     let stage = Stage::new(media.duplicate());
     let words = |error: flashwright_block::volume::VolumeError| error.to_string();
     let (volume, _) = stage.open().await.map_err(words)?;

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 
 mod flushes;
+mod format;
 mod given_up;
 mod pace;
+mod recency;
 mod refusals;
 mod threads;
 mod twin;

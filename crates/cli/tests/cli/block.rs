@@ -19,10 +19,24 @@ struct Place {
 impl Place {
     /// A cache of 8 MiB for a disk of 32 MiB.
     fn new() -> Self {
+        Self::of_format("2")
+    }
+
+    fn of_format(format: &str) -> Self {
         // Where direct I/O is refused, the tests are as good through the page cache.
         let directory = tempfile::tempdir().unwrap();
         let mut place = Self { directory, flags: Vec::new() };
-        let sizes = ["--flash-size", "8MiB", "--disk-size", "32MiB", "--associativity", "64", "--yes"];
+        let sizes = [
+            "--flash-size",
+            "8MiB",
+            "--disk-size",
+            "32MiB",
+            "--associativity",
+            "64",
+            "--format",
+            format,
+            "--yes",
+        ];
         let made = place.run("create", &sizes, true);
         if !made.status.success() && told(&made).contains("--buffered") {
             place.flags.push("--buffered".into());
@@ -186,6 +200,36 @@ fn settings_change_while_served_and_stay() {
     assert!(told(&nobody).contains("no server listens at"), "{}", told(&nobody));
 }
 
+/// Nothing but the command does it: an older program can open the cache again until then.
+#[test]
+fn a_cache_of_an_older_format_is_upgraded_when_asked_for() {
+    for served in [false, true] {
+        let place = Place::of_format("1");
+        let server = place.serve();
+        let words = "; format 1, `block upgrade` makes it 2)";
+        assert!(server.ready.contains(words), "{}", server.ready);
+        Client::connect(&place.path("s")).call(1, 8192, 4096, &[7; 4096]);
+        assert_eq!(place.status()["volume"]["format"], 1);
+        let upgraded = if served {
+            let upgraded = place.ask("upgrade", &[]);
+            assert_eq!(place.status()["volume"]["format"], 2);
+            server.stop();
+            upgraded
+        } else {
+            server.stop();
+            place.run("upgrade", &[], true)
+        };
+        assert!(told(&upgraded).contains("has format 2 now"), "{}", told(&upgraded));
+        let again = place.run("upgrade", &[], true);
+        assert!(told(&again).contains("the newest"), "{}", told(&again));
+        let server = place.serve();
+        assert!(server.ready.ends_with("1 blocks, 1 dirty)\n"), "{}", server.ready);
+        assert_eq!(Client::connect(&place.path("s")).call(0, 8192, 4096, &[]), [7; 4096]);
+        server.stop();
+        assert_eq!(place.run("check", &["--full"], true).status.code(), Some(0));
+    }
+}
+
 #[test]
 fn a_cache_is_not_lost_by_mistake() {
     let place = Place::new();
@@ -222,6 +266,7 @@ fn wrong_calls_say_what_is_wrong() {
         ),
         ("create", &["--policy", "mru"], "--policy: there is no policy"),
         ("create", &["--block-size", "3000", "--force", "--yes"], "3000"),
+        ("create", &["--format", "3", "--force", "--yes"], "this program writes formats 1 to 2"),
         ("create", &["--disk-size", "5MiB"], "--disk-size 5MiB"),
         ("serve", &[], "--socket"),
         ("serve", &["--listen", "0.0.0.0:0"], "--allow-remote"),

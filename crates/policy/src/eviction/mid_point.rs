@@ -33,6 +33,18 @@ pub enum SetPolicy {
     },
 }
 
+/// Where an entry stands beside its place in the order: one byte, of which every value makes sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Standing(pub u8);
+
+impl Standing {
+    /// Whether the entry is in the hot list.
+    #[must_use]
+    pub fn is_hot(self) -> bool {
+        self.0 & HOT != 0
+    }
+}
+
 /// Set in an entry's mark while it is in the hot list; the other bits count its hits in the warm one.
 const HOT: u8 = 0x80;
 
@@ -128,6 +140,26 @@ impl SetQueues {
         if self.policy == SetPolicy::Fifo {
             self.lift_warm(slot);
         }
+    }
+
+    /// On which side of the mid-point the entry in `slot` stands, and how many hits it has had on the warm one: what is
+    /// to be kept, beside the order, where the queues outlive the program.
+    #[must_use]
+    pub fn standing(&self, slot: Slot) -> Standing {
+        Standing(self.marks[slot.0 as usize])
+    }
+
+    /// The entry in `slot` becomes the newest on its side of the mid-point. Done to all entries of a set, the next to
+    /// leave first, this makes their order that of the calls.
+    pub fn reinstate(&mut self, slot: Slot, standing: Standing) {
+        self.remove(slot);
+        let (set, way) = self.split(slot);
+        let hot = standing.is_hot();
+        self.marks[slot.0 as usize] = if hot { HOT } else { standing.0 };
+        let (queues, links) = self.set_mut(set);
+        if hot { &mut queues.hot } else { &mut queues.warm }.link_front(links, way);
+        // The share may have been larger when the entry rose.
+        self.settle(set);
     }
 
     /// The entries of a set, the next to leave first.
@@ -326,6 +358,55 @@ mod tests {
             assert_eq!(order(&queues, 0), before, "{policy:?}");
         }
         assert_eq!(queues.hot_and_warm(), (0, 8));
+    }
+
+    /// Both go on alike too: the hits of the warm entries and the free room of the hot list are the same.
+    #[test]
+    fn queues_made_again_from_order_and_standing_are_the_same() {
+        for policy in [SetPolicy::Fifo, SetPolicy::Lru, SetPolicy::Lru2q { hot_percent: 50, promote_hits: 3 }]
+        {
+            let mut before = SetQueues::new(2, 4, policy);
+            for slot in [4, 2, 7, 0, 3, 5, 6] {
+                before.insert(Slot(slot));
+            }
+            let use_some = |queues: &mut SetQueues, from: u32| {
+                for step in 0..40 {
+                    queues.hit(Slot([5, 0, 3, 7, 2, 5, 0, 4][(from + step * step) as usize % 8]));
+                }
+            };
+            use_some(&mut before, 0);
+            let mut after = SetQueues::new(2, 4, policy);
+            for slot in [0, 2, 3, 4, 5, 6, 7] {
+                after.insert(Slot(slot));
+            }
+            for slot in (0..2).flat_map(|set| before.oldest_first(set)) {
+                after.reinstate(slot, before.standing(slot));
+            }
+            for step in 0..20 {
+                for set in 0..2 {
+                    assert_eq!(order(&after, set), order(&before, set), "{policy:?}, step {step}");
+                }
+                assert_eq!(after.hot_and_warm(), before.hot_and_warm());
+                use_some(&mut before, step);
+                use_some(&mut after, step);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_smaller_hot_list_cannot_take_back_falls_to_the_mid_point() {
+        let mut before = filled(SetPolicy::Lru2q { hot_percent: 100, promote_hits: 1 });
+        for slot in [0, 1, 2, 3] {
+            before.hit(Slot(slot));
+        }
+        for (policy, hot) in [(MID_POINT_50, 2), (SetPolicy::Lru, 0), (SetPolicy::Fifo, 0)] {
+            let mut after = filled(policy);
+            for slot in before.oldest_first(0) {
+                after.reinstate(slot, before.standing(slot));
+            }
+            assert_eq!(order(&after, 0), order(&before, 0), "{policy:?}");
+            assert_eq!(after.hot_and_warm().0, hot);
+        }
     }
 
     #[test]

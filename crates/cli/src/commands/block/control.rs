@@ -1,6 +1,6 @@
-//! How `status`, `set` and `flush` reach a server: a socket beside its own.
+//! How `status`, `set`, `flush` and `upgrade` reach a server: a socket beside its own.
 //!
-//! A client sends one line: `status`, `set KEY=VALUE …` or `flush`. It is answered with lines of JSON, of which the last
+//! A client sends one line: `status`, `set KEY=VALUE …`, `flush` or `upgrade`. It is answered with lines of JSON, of which the last
 //! has `done`, or `error` with the reason. Whoever may open the socket may do all of it: it is made for its owner alone.
 
 use std::fs::Permissions;
@@ -158,7 +158,10 @@ impl Service {
             Some("status") => Ok(self.status()),
             Some("set") => self.set(words),
             Some("flush") => self.flush(stream),
-            _ => Err(format!("{:?} is no request; there are status, set and flush", line.trim_end())),
+            Some("upgrade") => upgrade(&self.volume),
+            _ => {
+                Err(format!("{:?} is no request; there are status, set, flush and upgrade", line.trim_end()))
+            }
         };
         let value = match answer {
             Ok(mut value) => {
@@ -199,6 +202,12 @@ pub fn set<'a>(volume: &Volume, assignments: impl Iterator<Item = &'a str>) -> R
     }
     pollster::block_on(volume.set_tuning(tuning)).map_err(|error| error.to_string())?;
     Ok(json!({ "tuning": figures::of_tuning(&tuning) }))
+}
+
+/// Brings an open volume to the newest format.
+pub fn upgrade(volume: &Volume) -> Result<Value, String> {
+    let before = pollster::block_on(volume.upgrade()).map_err(|error| error.to_string())?;
+    Ok(json!({ "format_before": before, "format": volume.superblock().format }))
 }
 
 /// Brings everything dirty of an open volume to the disk; `tell` hears now and then how much is left, and for how long.

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
 
 use block::sets::{Placement, Preset};
+use block::volume::superblock::FORMAT_VERSION;
 use block::volume::{Superblock, Volume, VolumeConfig, VolumeErrorKind};
 use clap::Args;
 use device::open::parse_size;
@@ -46,6 +47,9 @@ pub struct Arguments {
     /// Bring dirty blocks to the disk in the order of flushes: without the flash, the disk is old but consistent
     #[arg(long)]
     ordered: bool,
+    /// Format on flash: 1 where an older program is to open it too
+    #[arg(long, value_name = "N", default_value_t = FORMAT_VERSION)]
+    format: u32,
     /// More settings, as of `block set`
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
@@ -127,6 +131,7 @@ fn volume_config(arguments: &Arguments) -> Result<VolumeConfig, String> {
         tuning,
         checksums: arguments.checksums,
         ordered: arguments.ordered,
+        format: arguments.format,
         ..base
     })
 }

@@ -40,6 +40,7 @@ pub fn of_superblock(superblock: &Superblock) -> Value {
     json!({
         "volume": {
             "uuid": format!("{:032x}", superblock.uuid),
+            "format": superblock.format,
             "disk_bytes": superblock.disk.bytes,
             "disk_label": superblock.disk.label,
             "block_bytes": layout.block_bytes,

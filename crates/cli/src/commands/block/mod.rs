@@ -13,6 +13,7 @@ mod replay;
 mod serve;
 mod set;
 mod status;
+mod upgrade;
 mod watch;
 
 use std::process::ExitCode;
@@ -32,6 +33,8 @@ pub enum Command {
     Set(set::Arguments),
     /// Bring everything that is newer on flash to the disk.
     Flush(flush::Arguments),
+    /// Bring a cache that an older program made to the newest format.
+    Upgrade(upgrade::Arguments),
     /// Verify what is on flash.
     Check(check::Arguments),
     /// Make a cache unusable, so that the disk is used alone from then on.
@@ -48,6 +51,7 @@ pub fn run(command: &Command) -> ExitCode {
         Command::Status(arguments) => status::run(arguments),
         Command::Set(arguments) => set::run(arguments),
         Command::Flush(arguments) => flush::run(arguments),
+        Command::Upgrade(arguments) => upgrade::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Destroy(arguments) => destroy::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),

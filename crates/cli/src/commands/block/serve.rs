@@ -206,11 +206,20 @@ fn described(arguments: &Arguments) -> String {
 /// The line that scripts wait for.
 fn say_ready(arguments: &Arguments, server: &Server, served: &Served) {
     let address = server.address();
-    let found = served.cached.as_ref().map_or_else(String::new, |Cached { recovery, .. }| {
+    let found = served.cached.as_ref().map_or_else(String::new, |Cached { recovery, volume, .. }| {
         let how = if recovery.was_clean { "closed before" } else { "recovered" };
-        format!(" ({how}: {} blocks, {} dirty)", recovery.blocks, recovery.dirty_blocks)
+        format!(" ({how}: {} blocks, {} dirty{})", recovery.blocks, recovery.dirty_blocks, older(volume))
     });
     arguments.common.say(&format_args!("ready {address}{found}"));
+}
+
+/// What is to be said of a volume that an older program made.
+fn older(volume: &Volume) -> String {
+    use block::volume::superblock::FORMAT_VERSION;
+    match volume.superblock().format {
+        FORMAT_VERSION => String::new(),
+        format => format!("; format {format}, `block upgrade` makes it {FORMAT_VERSION}"),
+    }
 }
 
 /// Another signal ends the process at once: nothing acknowledged is lost by it. Those that come so soon after the first are

@@ -1,0 +1,177 @@
+//! Volumes of an older format: what is written into them, and power cuts while they are upgraded.
+
+use std::sync::Arc;
+
+use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use flashwright_block::sets::{Mode, SetPolicy, Standing, Tuning};
+use flashwright_block::volume::journal::block::{BlockKind, decode};
+use flashwright_block::volume::record::Record;
+use flashwright_block::volume::superblock::{FORMAT_VERSION, OLDEST_FORMAT};
+use flashwright_block::volume::{Superblock, Volume, VolumeConfig, VolumeErrorKind};
+
+use crate::history::{Shape, Step, draw, play, read_all};
+use crate::ledger::Ledger;
+use crate::short::{cut_everywhere, recover};
+use crate::stage::{DISK_BYTES, Media, Stage, config};
+
+const SHAPE: Shape = Shape { steps: 10, sectors: 300, longest: 24, with_trims: true };
+
+/// Blocks rise to the hot list at the first hit, so that there is something to tell.
+fn quick(mode: Mode, format: u32) -> VolumeConfig {
+    let config = config(mode);
+    let policy = SetPolicy::Lru2q { hot_percent: 75, promote_hits: 1 };
+    VolumeConfig { format, tuning: Tuning { policy, ..config.tuning }, ..config }
+}
+
+fn superblock_of(media: &Media) -> Superblock {
+    let flash: Arc<dyn Device> = Arc::new(media.flash.duplicate());
+    pollster::block_on(Volume::identify(&flash)).unwrap()
+}
+
+fn read(flash: &MemoryDevice, offset: u64) -> IoBuffer {
+    flash.execute(Request::Read { offset, buffer: IoBuffer::zeroed(4096) }).unwrap().unwrap()
+}
+
+/// Whether any record anywhere before the pages tells how a block stands.
+fn tells_standing(media: &Media) -> bool {
+    let superblock = superblock_of(media);
+    let layout = superblock.layout;
+    let blocks = (layout.table_offset(0)..layout.pages_offset()).step_by(4096);
+    let kinds = [BlockKind::Table, BlockKind::Journal, BlockKind::Note];
+    blocks.flat_map(|offset| kinds.map(|kind| (kind, offset))).any(|(kind, offset)| {
+        let block = read(&media.flash, offset);
+        let Some((_, _, mut units)) = decode(kind, superblock.uuid, &block) else { return false };
+        std::iter::from_fn(|| Record::take_from(&mut units))
+            .any(|record| record.held.is_some_and(|held| held.standing != Standing::default()))
+    })
+}
+
+fn played(config: &VolumeConfig, seed: u64, last: &[Step]) -> (Media, Ledger) {
+    let stage = Stage::new(Media::created(config));
+    let mut ledger = Ledger::new(DISK_BYTES);
+    let mut steps = draw(&Shape { steps: 40, ..SHAPE }, seed);
+    // Some blocks rise for certain.
+    steps.extend([Step::Write { first: 0, count: 24, durable: true }, Step::Read { first: 0, count: 24 }]);
+    steps.extend(last);
+    pollster::block_on(play(&stage, &mut ledger, &steps)).unwrap();
+    // Nobody cuts: it holds everything that completed.
+    (Media { flash: stage.flash.kill(0), disk: stage.disk.kill(0) }, ledger)
+}
+
+/// An older program opens it again, for as long as nobody upgrades it.
+#[test]
+fn an_older_volume_stays_one_until_it_is_upgraded() {
+    for seed in 0..6 {
+        for (format, last) in [
+            (OLDEST_FORMAT, &[Step::Flush, Step::Reopen, Step::Upkeep][..]),
+            (OLDEST_FORMAT, &[Step::Reopen, Step::Close]),
+            (FORMAT_VERSION, &[Step::Close]),
+        ] {
+            let (media, _) = played(&quick(Mode::WriteBack, format), seed, last);
+            assert_eq!(superblock_of(&media).format, format, "seed {seed}");
+            assert_eq!(tells_standing(&media), format == FORMAT_VERSION, "seed {seed}, {last:?}");
+        }
+        let (media, _) = played(&quick(Mode::WriteBack, OLDEST_FORMAT), seed, &[Step::Upgrade]);
+        assert_eq!(superblock_of(&media).format, FORMAT_VERSION, "seed {seed}");
+        assert!(tells_standing(&media), "seed {seed}");
+    }
+}
+
+/// Every request from the opening of an old volume on, through its upgrade, what comes after it, and the close.
+#[test]
+fn every_cut_of_an_upgrade_and_a_close() {
+    let mut cuts = 0;
+    for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteOnly] {
+        for (seed, ordered) in [(300, false), (301, false), (302, mode.keeps_dirty())] {
+            let config = VolumeConfig { ordered, ..quick(mode, OLDEST_FORMAT) };
+            let media = Media::created(&config);
+            let mut steps = draw(&SHAPE, seed);
+            steps.push(Step::Upgrade);
+            steps.extend(draw(&Shape { steps: 6, ..SHAPE }, seed + 50));
+            // The first table after it, and the superblock that says it is open.
+            steps.extend([Step::Reopen, Step::Write { first: 9, count: 20, durable: true }, Step::Close]);
+            cuts += cut_everywhere(&media, &steps, false, seed);
+        }
+    }
+    println!("{cuts} cuts");
+}
+
+/// What a cut leaves is of one format or of the other, and both copies of the superblock say so again after it was opened.
+#[test]
+fn a_cut_leaves_all_of_one_format() {
+    let (mut older, mut newer) = (0, 0);
+    for seed in 400..403 {
+        let (before, ledger) = played(&quick(Mode::WriteBack, OLDEST_FORMAT), seed, &[Step::Flush]);
+        for cut in 0.. {
+            let stage = Stage::new(before.duplicate());
+            stage.power.cut_after(cut);
+            let upgraded = pollster::block_on(async { stage.open().await?.0.upgrade().await });
+            for image in 0..4 {
+                let media = stage.crash(image);
+                let format = superblock_of(&media).format;
+                let count = if format == OLDEST_FORMAT { &mut older } else { &mut newer };
+                *count += 1;
+                assert!(format == FORMAT_VERSION || !tells_standing(&media), "seed {seed}, cut {cut}");
+                assert!(upgraded.is_err() || format == FORMAT_VERSION, "seed {seed}, cut {cut}");
+                let checked = pollster::block_on(recover(&media, &ledger, false));
+                checked.unwrap_or_else(|wrong| panic!("seed {seed}, cut {cut}, image {image}: {wrong}"));
+                either_copy_is_enough(&media, &ledger, format);
+            }
+            if !stage.power.is_cut() {
+                break;
+            }
+        }
+    }
+    assert!(older > 50 && newer > 20, "{older} of the older format, {newer} of the newer");
+}
+
+/// Opens and uses what a cut left; then damage to either copy of the superblock takes nothing away.
+fn either_copy_is_enough(media: &Media, ledger: &Ledger, format: u32) {
+    let stage = Stage::new(media.duplicate());
+    pollster::block_on(async {
+        let (volume, _) = stage.open().await.unwrap();
+        volume.flush().await.unwrap();
+    });
+    for copy in [0, 64 << 10] {
+        let (flash, disk) = (stage.flash.kill(1), stage.disk.kill(1));
+        let mut bytes = read(&flash, copy);
+        bytes[100] ^= 1;
+        let placement = PlacementHandle::DEFAULT;
+        flash.execute(Request::Write { offset: copy, data: bytes.into(), placement }).unwrap();
+        let media = Media { flash, disk };
+        assert_eq!(superblock_of(&media).format, format);
+        let bytes = pollster::block_on(async {
+            let (volume, _) = Stage::new(media).open().await.unwrap();
+            read_all(&volume).await.unwrap()
+        });
+        ledger.check_recovered(0, &bytes).unwrap();
+    }
+}
+
+/// Whatever is newer than what this program knows, in one copy or in both: refused by name, and not touched.
+#[test]
+fn a_newer_format_is_refused_by_name() {
+    let (media, _) = played(&quick(Mode::WriteBack, FORMAT_VERSION), 1, &[Step::Close]);
+    let newer = Superblock { format: FORMAT_VERSION + 1, ..superblock_of(&media) }.encode();
+    for copies in [&[0][..], &[64 << 10], &[0, 64 << 10]] {
+        let media = media.duplicate();
+        for &offset in copies {
+            let (data, placement) = (IoBuffer::copy_of(&newer).into(), PlacementHandle::DEFAULT);
+            media.flash.execute(Request::Write { offset, data, placement }).unwrap();
+        }
+        let stage = Stage::new(media);
+        let error = pollster::block_on(stage.open()).map(drop).unwrap_err();
+        assert_eq!(error.kind(), VolumeErrorKind::NewerFormat);
+        assert!(error.to_string().contains(&format!("has format {}", FORMAT_VERSION + 1)), "{error}");
+        assert_eq!(stage.flash.counters().writes, 0);
+    }
+}
+
+#[test]
+fn formats_that_this_program_does_not_know_are_not_made() {
+    for format in [0, OLDEST_FORMAT - 1, FORMAT_VERSION + 1, u32::MAX] {
+        let stage = Stage::new(Media::empty());
+        let made = pollster::block_on(stage.create(&quick(Mode::WriteBack, format)));
+        assert_eq!(made.unwrap_err().kind(), VolumeErrorKind::Config);
+    }
+}

@@ -1,0 +1,35 @@
+//! `flashwright block upgrade`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::cached::Cached;
+use super::control;
+use crate::output::{Common, Finding};
+
+/// The command line of `block upgrade`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    cached: Cached,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs `block upgrade`.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    arguments.common.conclude("block upgrade", &arguments.cached.config(), upgrade(arguments))
+}
+
+fn upgrade(arguments: &Arguments) -> Result<Finding, String> {
+    let mut told = arguments.cached.reach(|path| control::ask(path, "upgrade", |_| {}), control::upgrade)?;
+    told["world"] = "real".into();
+    let (before, now) = (&told["format_before"], &told["format"]);
+    let text = if before == now {
+        format!("the cache has format {now}, which is the newest that this program knows\n")
+    } else {
+        format!("the cache has format {now} now; programs that know only format {before} will refuse it\n")
+    };
+    Ok(Finding { result: told, text, failures: Vec::new() })
+}
