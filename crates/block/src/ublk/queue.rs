@@ -1,0 +1,262 @@
+//! A queue of a device, on a thread of its own: it fetches requests, starts them, and commits their results in whatever order
+//! they end.
+//!
+//! Data are copied by reading and writing the character device at the request's place (`UBLK_F_USER_COPY`, Linux 6.5). The
+//! older way gives the driver a buffer for each tag: all of them are there all the time and as long as the longest request,
+//! and what an export brings must be copied there first. So a request has memory of its length while it is under way, its data are
+//! copied once, those of a read on the thread that completes it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use device::{IoBuffer, IoSlice};
+use rustix::io::Errno;
+
+use super::descriptors::Descriptors;
+use super::outbox::{Ended, Outbox};
+use super::request::{Asked, Limits, errno};
+use super::ring::{Event, QueueRing};
+use super::uapi::data_at;
+use crate::bell;
+use crate::export::{Answer, Caller, Export, staying};
+
+/// What all queues of a device share.
+pub(super) struct Served {
+    /// The character device.
+    pub device: Arc<File>,
+    pub export: Arc<dyn Export>,
+    pub limits: Limits,
+    /// Tags of each queue.
+    pub depth: u16,
+}
+
+/// A queue at work.
+pub(super) struct Running {
+    leaving: Arc<AtomicBool>,
+    bell: Arc<OwnedFd>,
+    thread: JoinHandle<()>,
+}
+
+/// Requests up to this length are stayed with: longer ones go to the device in several transfers side by side.
+const MOST_STAYING_BYTES: u32 = 16 << 10;
+
+/// Requests that are not stayed with after several were found to be under way.
+const CROWD: u32 = 64;
+
+impl Running {
+    /// Starts the queue `number`: when this returns it has asked for a request with every tag.
+    pub fn start(served: &Arc<Served>, number: u16) -> io::Result<Self> {
+        let (leaving, bell) = (Arc::new(AtomicBool::new(false)), Arc::new(bell::new()?));
+        let (told, hears) = sync_channel(1);
+        let (served, for_thread) = (Arc::clone(served), (Arc::clone(&leaving), Arc::clone(&bell)));
+        let thread = std::thread::Builder::new().name("ublk-queue".into()).spawn(move || {
+            let (leaving, bell) = for_thread;
+            match Queue::open(&served, number, leaving, bell) {
+                Ok(queue) => queue.run(&told),
+                Err(error) => drop(told.send(Err(error))),
+            }
+        })?;
+        let asked = hears.recv().unwrap_or_else(|_| Err(io::Error::other("the queue's thread ended")));
+        let running = Self { leaving, bell, thread };
+        match asked {
+            Ok(()) => Ok(running),
+            Err(error) => {
+                running.join();
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets the queue answer what it has started and nothing else, and end. What it has not started is another's to answer.
+    pub fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+        bell::ring(&self.bell);
+    }
+
+    /// Waits for its end: after [`leave`](Self::leave), or when the device has stopped.
+    pub fn join(self) {
+        let ended = self.thread.join();
+        debug_assert!(ended.is_ok(), "queues do not panic");
+    }
+}
+
+struct Queue {
+    served: Arc<Served>,
+    number: u16,
+    descriptors: Descriptors,
+    ring: QueueRing,
+    outbox: Arc<Outbox>,
+    bell: Arc<OwnedFd>,
+    leaving: Arc<AtomicBool>,
+    /// Tags with which the kernel may still ask for something.
+    live: u16,
+    /// Requests that were started and not committed.
+    under_way: u32,
+    /// Requests to come that are not stayed with.
+    crowd: u32,
+}
+
+impl Queue {
+    fn open(
+        served: &Arc<Served>,
+        number: u16,
+        leaving: Arc<AtomicBool>,
+        bell: Arc<OwnedFd>,
+    ) -> io::Result<Self> {
+        let Served { device, depth, .. } = &**served;
+        Ok(Self {
+            served: Arc::clone(served),
+            number,
+            descriptors: Descriptors::map(device, number, *depth)?,
+            ring: QueueRing::new(Arc::clone(device), Arc::clone(&bell), number, *depth)?,
+            outbox: Arc::new(Outbox::new(Arc::clone(&bell))),
+            bell,
+            leaving,
+            live: *depth,
+            under_way: 0,
+            crowd: 0,
+        })
+    }
+
+    /// The queue's life. `told` hears whether the kernel has taken all of its fetches.
+    fn run(mut self, told: &SyncSender<io::Result<()>>) {
+        self.ring.listen();
+        (0..self.served.depth).for_each(|tag| self.ring.fetch(tag));
+        self.ring.enter(0);
+        let mut events = Vec::new();
+        self.ring.take(&mut events);
+        let refused = events.iter().find_map(|event| match event {
+            Event::Fetched(_, result) if *result < 0 => Some(io::Error::from_raw_os_error(-result)),
+            _ => None,
+        });
+        let is_taken = refused.is_none();
+        let _ = told.send(refused.map_or(Ok(()), Err));
+        if is_taken {
+            self.serve(events);
+        }
+    }
+
+    fn serve(&mut self, mut events: Vec<Event>) {
+        let mut ended = Vec::new();
+        loop {
+            self.handle(&mut events);
+            self.commit(&mut ended);
+            let has_left = self.leaving.load(Ordering::Acquire) && self.under_way == 0;
+            if self.live == 0 || has_left {
+                // What was committed last must reach the kernel.
+                return self.ring.enter(0);
+            }
+            self.ring.enter(1);
+            self.outbox.stay_silent();
+            self.ring.take(&mut events);
+        }
+    }
+
+    fn handle(&mut self, events: &mut Vec<Event>) {
+        let fetched = events.iter().filter(|event| matches!(event, Event::Fetched(_, 0))).count();
+        if fetched > 1 || self.under_way > 0 {
+            self.crowd = CROWD;
+        }
+        for event in events.drain(..) {
+            match event {
+                Event::Rung => {
+                    bell::silence(&self.bell);
+                    self.ring.listen();
+                }
+                // Not started, it is given to the next server.
+                Event::Fetched(_, 0) if self.leaving.load(Ordering::Acquire) => {}
+                Event::Fetched(tag, 0) => self.start(tag),
+                // The device has stopped, and there is nothing more to come.
+                Event::Fetched(..) => self.live -= 1,
+            }
+        }
+    }
+
+    /// Commits what has ended, until nothing has.
+    fn commit(&mut self, ended: &mut Vec<Ended>) {
+        loop {
+            self.outbox.take(ended);
+            if ended.is_empty() {
+                return;
+            }
+            for (tag, result) in ended.drain(..) {
+                self.under_way -= 1;
+                self.ring.commit_and_fetch(tag, result);
+            }
+        }
+    }
+
+    fn start(&mut self, tag: u16) {
+        self.under_way += 1;
+        let descriptor = self.descriptors.read(tag);
+        let asked = Asked::of(&descriptor, &self.served.limits);
+        let data_bytes = asked.map_or(0, |asked| asked.data_bytes());
+        let request = Request {
+            device: Arc::clone(&self.served.device),
+            outbox: Arc::clone(&self.outbox),
+            data_at: data_at(self.number, tag),
+            tag,
+            data_bytes,
+        };
+        let operation = asked.and_then(|asked| asked.operation(|| request.fetch_data()));
+        let operation = match operation {
+            Ok(operation) => operation,
+            Err(errno) => return request.end(Err(errno)),
+        };
+        let export = Arc::clone(&self.served.export);
+        let submit = || export.submit(operation, Caller::new(move |answer| request.tell(answer)));
+        if self.crowd > 0 || data_bytes > MOST_STAYING_BYTES {
+            self.crowd = self.crowd.saturating_sub(1);
+            return submit();
+        }
+        staying(submit);
+        // The answer is not committed before this thread goes on: what has come meanwhile was asked for beside it.
+        if self.ring.has_events() {
+            self.crowd = CROWD;
+        }
+    }
+}
+
+/// A request that waits for its outcome.
+struct Request {
+    device: Arc<File>,
+    outbox: Arc<Outbox>,
+    /// Where the character device has its data.
+    data_at: u64,
+    tag: u16,
+    data_bytes: u32,
+}
+
+impl Request {
+    /// The data of a write.
+    fn fetch_data(&self) -> Result<IoSlice, Errno> {
+        let mut buffer = IoBuffer::zeroed(self.data_bytes as usize);
+        self.device.read_exact_at(&mut buffer, self.data_at).map_err(|_| Errno::IO)?;
+        Ok(buffer.into())
+    }
+
+    fn tell(self, answer: Answer) {
+        let result = match answer {
+            Ok(Some(bytes)) if bytes.len() == self.data_bytes as usize => {
+                self.device.write_all_at(&bytes, self.data_at).map_err(|_| Errno::IO)
+            }
+            Ok(Some(_)) => Err(Errno::IO),
+            Ok(None) => Ok(()),
+            Err(error) => Err(errno(&error)),
+        };
+        self.end(result);
+    }
+
+    fn end(self, result: Result<(), Errno>) {
+        let Self { device, outbox, tag, data_bytes, .. } = self;
+        // Before the queue hears of it, and perhaps ends: the device cannot go while its file is open.
+        drop(device);
+        outbox.leave(tag, result.map_or_else(|errno| -errno.raw_os_error(), |()| data_bytes as i32));
+    }
+}
