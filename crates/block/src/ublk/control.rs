@@ -92,10 +92,16 @@ impl Control {
             .map_err(|error| failed(number, "stopping it", error))
     }
 
-    /// Forgets the device. Waits until nobody has its character device open.
+    /// Forgets the device. Its number is free when the last who has it open has closed it, for whom we do not wait; kernels
+    /// before 6.9 know no other way than to wait.
     pub fn delete(&mut self, number: u32) -> Result<(), IoError> {
-        unless_gone(self.run(control::DELETE_DEVICE, number, 0, &mut []))
-            .map_err(|error| failed(number, "removing it", error))
+        let deleted = match self.run(control::DELETE_DEVICE_ASYNC, number, 0, &mut []) {
+            Err(error) if is(&error, Errno::OPNOTSUPP) => {
+                self.run(control::DELETE_DEVICE, number, 0, &mut [])
+            }
+            deleted => deleted,
+        };
+        unless_gone(deleted).map_err(|error| failed(number, "removing it", error))
     }
 
     /// Begins to take over a device whose server has ended. `false` while the kernel is not done with that one.

@@ -245,7 +245,6 @@ fn wanted(options: &Options) -> DeviceInfo {
 
 /// A device that waits for a server of what is to be served. None if there is no such device.
 fn find(control: &mut Control, options: &Options) -> Result<Option<DeviceInfo>, IoError> {
-    let mut last = 0;
     for _ in 0..PATIENCE {
         let Some(info) = control.info(options.number)? else { return Ok(None) };
         if info.mark != options.identity || info.features & FEATURES != FEATURES {
@@ -253,14 +252,14 @@ fn find(control: &mut Control, options: &Options) -> Result<Option<DeviceInfo>, 
         }
         match info.state {
             state::QUIESCED => return Ok(Some(info)),
-            // A server ended before it had started it, or before it had removed it.
+            // A server ended before it had started it or removed it, or somebody has it open who has not noticed.
             state::DEAD => control.delete(options.number)?,
-            // Its server has ended, or what it serves could not be ours, and the kernel has not noticed yet.
-            _ => last = info.process,
+            // Its server has ended, or we could not have what it serves, and the kernel has not noticed yet.
+            _ => {}
         }
         pause();
     }
-    Err(busy(options.number, &format!("is served by process {last}")))
+    Err(busy(options.number, "is there still: somebody has it open, or serves it"))
 }
 
 fn take_over(control: &mut Control, info: DeviceInfo, shape: &Shape) -> Result<DeviceInfo, IoError> {

@@ -29,6 +29,7 @@ pub(super) mod control {
     pub(in super::super) const START_USER_RECOVERY: u32 = tells(0x10);
     pub(in super::super) const END_USER_RECOVERY: u32 = tells(0x11);
     pub(in super::super) const GET_FEATURES: u32 = asks(0x13);
+    pub(in super::super) const DELETE_DEVICE_ASYNC: u32 = asks(0x14);
 
     const fn asks(number: u32) -> u32 {
         0x8020_7500 | number
