@@ -18,6 +18,7 @@ pub(super) const FEATURES: u64 =
 /// The driver's control device.
 pub(super) struct Control {
     ring: ControlRing,
+    features: u64,
 }
 
 impl Control {
@@ -27,21 +28,28 @@ impl Control {
         let ring = ControlRing::new(control).map_err(|error| {
             IoError::with_source(ErrorKind::Unsupported, "ublk needs io_uring, which is not to be had", error)
         })?;
-        let mut opened = Self { ring };
-        opened.check_features()?;
+        let mut opened = Self { ring, features: 0 };
+        opened.features = opened.sufficient_features()?;
         Ok(opened)
     }
 
+    /// Whether a device of several queues can be taken over whenever its server was killed. Before Linux 6.16 it cannot if that was
+    /// while the server itself was taking it over, and some queues had asked for requests and others had not.
+    pub fn can_recover_many_queues(&self) -> bool {
+        self.features & feature::QUIESCE != 0
+    }
+
     /// The kernel's answer is a word of features; one that does not know the question is too old.
-    fn check_features(&mut self) -> Result<(), IoError> {
+    fn sufficient_features(&mut self) -> Result<u64, IoError> {
         let mut word = [0; 8];
-        let missing = match self.run(control::GET_FEATURES, 0, 0, &mut word) {
-            Ok(()) => FEATURES & !u64::from_ne_bytes(word),
+        let features = match self.run(control::GET_FEATURES, 0, 0, &mut word) {
+            Ok(()) => u64::from_ne_bytes(word),
             Err(error) if is_refused(&error) => return Err(unprivileged(error)),
-            Err(_) => FEATURES,
+            Err(_) => 0,
         };
+        let missing = FEATURES & !features;
         if missing == 0 {
-            return Ok(());
+            return Ok(features);
         }
         let words =
             format!("this kernel's ublk driver is too old (it lacks {missing:#x}): Linux 6.5 is needed");
@@ -104,10 +112,12 @@ impl Control {
         unless_gone(deleted).map_err(|error| failed(number, "removing it", error))
     }
 
-    /// Begins to take over a device whose server has ended. `false` while the kernel is not done with that one.
+    /// Begins to take over a device that waits. `false` while the kernel is not done with the server that ended.
     pub fn start_recovery(&mut self, number: u32) -> Result<bool, IoError> {
         match self.run(control::START_USER_RECOVERY, number, 0, &mut []) {
             Ok(()) => Ok(true),
+            // Kernels before 6.16: that server had begun to take the device over itself, and asked for nothing yet.
+            Err(error) if is(&error, Errno::INVAL) => Ok(true),
             Err(error) if is(&error, Errno::BUSY) => Ok(false),
             Err(error) => Err(failed(number, "taking it over", error)),
         }

@@ -25,7 +25,7 @@ pub struct Options {
     /// What is served, in a word that is the same every time and no other's: a server that takes a device over must
     /// have the same.
     pub identity: u64,
-    /// Threads that take requests, at most one a processor.
+    /// Threads that take requests, at most one a processor; before Linux 6.16 one, for it can be recovered at any moment.
     pub queues: u16,
     /// Requests that each of them has under way at once; more wait in the kernel.
     pub depth: u16,
@@ -105,7 +105,10 @@ impl Disk {
         let was_taken_over = found.is_some();
         let info = match found {
             Some(info) => take_over(&mut control, info, &shape)?,
-            None => control.add(&wanted(options))?,
+            None => {
+                let queues = if control.can_recover_many_queues() { options.queues } else { 1 };
+                control.add(&wanted(options, queues))?
+            }
         };
         let mut disk = Self { control, number: info.number, was_taken_over, queues: Vec::new() };
         if let Err(error) = disk.begin(export, &info, &parameters) {
@@ -157,7 +160,7 @@ impl Disk {
         };
         let path = PathBuf::from(format!("/dev/ublkc{}", self.number));
         let failed = |error| IoError::with_source(ErrorKind::Open, path.display().to_string(), error);
-        let device = Arc::new(File::options().read(true).write(true).open(&path).map_err(failed)?);
+        let device = Arc::new(open_patiently(&path).map_err(failed)?);
         let served = Arc::new(Served { device, export, limits, depth: info.depth });
         for queue in 0..info.queues {
             self.queues.push(Running::start(&served, queue).map_err(failed)?);
@@ -230,9 +233,9 @@ fn parameters(shape: &Shape, options: &Options) -> Result<Parameters, IoError> {
     })
 }
 
-fn wanted(options: &Options) -> DeviceInfo {
+fn wanted(options: &Options, queues: u16) -> DeviceInfo {
     DeviceInfo {
-        queues: options.queues,
+        queues,
         depth: options.depth,
         state: state::DEAD,
         max_io_bytes: options.max_io_bytes,
@@ -279,6 +282,18 @@ fn take_over(control: &mut Control, info: DeviceInfo, shape: &Shape) -> Result<D
 
 fn busy(number: u32, why: &str) -> IoError {
     IoError::new(ErrorKind::Busy, format!("{} {why}", block_path(number).display()))
+}
+
+/// Opens a character device as soon as the server that ended has let go of it.
+fn open_patiently(path: &Path) -> io::Result<File> {
+    let open = || File::options().read(true).write(true).open(path);
+    for _ in 0..PATIENCE {
+        match open() {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) => pause(),
+            opened => return opened,
+        }
+    }
+    open()
 }
 
 fn pause() {

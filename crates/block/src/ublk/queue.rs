@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
 use device::{IoBuffer, IoSlice};
@@ -58,8 +58,11 @@ impl Running {
         let thread = std::thread::Builder::new().name("ublk-queue".into()).spawn(move || {
             let (leaving, bell) = for_thread;
             match Queue::open(&served, number, leaving, bell) {
-                Ok(queue) => queue.run(&told),
                 Err(error) => drop(told.send(Err(error))),
+                Ok((mut queue, events)) => {
+                    let _ = told.send(Ok(()));
+                    queue.serve(events);
+                }
             }
         })?;
         let asked = hears.recv().unwrap_or_else(|_| Err(io::Error::other("the queue's thread ended")));
@@ -103,43 +106,37 @@ struct Queue {
 }
 
 impl Queue {
+    /// Asks for requests with all tags at once, and then maps the descriptors: a server that is killed in between is
+    /// replaced by the next only in this order, and only if no queue had asked with some of its tags.
     fn open(
         served: &Arc<Served>,
         number: u16,
         leaving: Arc<AtomicBool>,
         bell: Arc<OwnedFd>,
-    ) -> io::Result<Self> {
+    ) -> io::Result<(Self, Vec<Event>)> {
         let Served { device, depth, .. } = &**served;
-        Ok(Self {
+        let mut ring = QueueRing::new(Arc::clone(device), Arc::clone(&bell), number, *depth)?;
+        ring.listen();
+        (0..*depth).for_each(|tag| ring.fetch(tag));
+        ring.enter(0);
+        let mut events = Vec::new();
+        ring.take(&mut events);
+        if let Some(error) = events.iter().find_map(Event::refusal) {
+            return Err(error);
+        }
+        let queue = Self {
             served: Arc::clone(served),
             number,
             descriptors: Descriptors::map(device, number, *depth)?,
-            ring: QueueRing::new(Arc::clone(device), Arc::clone(&bell), number, *depth)?,
+            ring,
             outbox: Arc::new(Outbox::new(Arc::clone(&bell))),
             bell,
             leaving,
             live: *depth,
             under_way: 0,
             crowd: 0,
-        })
-    }
-
-    /// The queue's life. `told` hears whether the kernel has taken all of its fetches.
-    fn run(mut self, told: &SyncSender<io::Result<()>>) {
-        self.ring.listen();
-        (0..self.served.depth).for_each(|tag| self.ring.fetch(tag));
-        self.ring.enter(0);
-        let mut events = Vec::new();
-        self.ring.take(&mut events);
-        let refused = events.iter().find_map(|event| match event {
-            Event::Fetched(_, result) if *result < 0 => Some(io::Error::from_raw_os_error(-result)),
-            _ => None,
-        });
-        let is_taken = refused.is_none();
-        let _ = told.send(refused.map_or(Ok(()), Err));
-        if is_taken {
-            self.serve(events);
-        }
+        };
+        Ok((queue, events))
     }
 
     fn serve(&mut self, mut events: Vec<Event>) {

@@ -61,6 +61,16 @@ pub(super) enum Event {
     Fetched(u16, i32),
 }
 
+impl Event {
+    /// The error with which a fetch was refused.
+    pub fn refusal(&self) -> Option<io::Error> {
+        match *self {
+            Self::Fetched(_, result) => self::result(result).err(),
+            Self::Rung => None,
+        }
+    }
+}
+
 /// Mark of the bell's entry. No tag is so large.
 const BELL: u64 = u64::MAX;
 

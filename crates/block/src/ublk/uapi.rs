@@ -56,6 +56,8 @@ pub(super) mod feature {
     pub(in super::super) const IOCTL_ENCODED: u64 = 1 << 6;
     /// The server copies data by reading and writing the character device.
     pub(in super::super) const USER_COPY: u64 = 1 << 7;
+    /// A device can be left by command. Linux 6.16; what is meant here is all else that those kernels do better.
+    pub(in super::super) const QUIESCE: u64 = 1 << 12;
 }
 
 /// `UBLK_S_DEV_*`: the state of a device.
