@@ -42,7 +42,12 @@ fn content(number: usize) -> Vec<u8> {
 
 /// Makes a file system on the disk.
 pub fn make() {
-    run_linked("mkfs.ext4", &["-q", "-F", DISK]);
+    make_on(DISK);
+}
+
+/// Makes a file system on a part of it.
+pub fn make_on(device: &str) {
+    run_linked("mkfs.ext4", &["-q", "-F", device]);
 }
 
 /// Verifies it; it is not mounted.
@@ -51,6 +56,10 @@ pub fn check() {
 }
 
 pub fn mount() {
+    mount_from(DISK);
+}
+
+pub fn mount_from(device: &str) {
     fs::create_dir_all(MOUNTED).unwrap();
-    run("mount", &["-t", "ext4", DISK, MOUNTED]);
+    run("mount", &["-t", "ext4", device, MOUNTED]);
 }

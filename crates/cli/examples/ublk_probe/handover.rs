@@ -4,19 +4,23 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
 
 use crate::Check;
-use crate::filesystem::{MOUNTED, check, make, mount};
+use crate::filesystem::{MOUNTED, check, make, make_on, mount, mount_from};
 use crate::place::{DISK, Place, is_there, pause, run};
 
 pub const CHECKS: &[Check] = &[
     ("a file system outlives servers that are killed, and who writes to it only waits", killed),
+    ("a server can be killed at any moment while it takes a disk over", killed_at_once),
     ("a disk that is mounted waits for the next server when its own is stopped", stopped),
+    ("a disk of which a partition is mounted waits too", partitioned),
     ("a disk whose server is killed with requests under way is removed by the next", abandoned),
 ];
 
 const WRITERS: usize = 3;
 const KILLS: usize = 4;
+const KILLS_AT_ONCE: u64 = 20;
 
 fn killed() {
     let place = Place::new();
@@ -58,6 +62,35 @@ fn killed() {
     server.stop();
     assert!(!is_there());
     place.check();
+}
+
+fn killed_at_once() {
+    let place = Place::new();
+    let server = place.serve();
+    make();
+    mount();
+    append(0, 0);
+    server.kill();
+    let began = Instant::now();
+    place.serve().kill();
+    let takes_milliseconds = began.elapsed().as_millis() as u64;
+    let waits = std::thread::spawn(|| append(0, 1));
+    for turn in 0..KILLS_AT_ONCE {
+        // What is before the last part of its start is the volume's, and tried elsewhere.
+        let moment = takes_milliseconds * (60 + turn * 50 / KILLS_AT_ONCE) / 100;
+        let mut child = place.start();
+        pause(moment);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let server = place.serve();
+    assert!(server.ready.contains("taken over"), "{}", server.ready);
+    waits.join().unwrap();
+    assert!(fs::read(path_of(0)).unwrap() == [record(0, 0), record(0, 1)].concat());
+    run("umount", &[MOUNTED]);
+    check();
+    server.stop();
+    assert!(!is_there());
 }
 
 /// Whether all went well or not: the writers are waited for.
@@ -125,6 +158,38 @@ fn stopped() {
     check();
     server.stop();
     assert!(!is_there());
+}
+
+fn partitioned() {
+    let partition = format!("{DISK}p1");
+    let place = Place::new();
+    let server = place.serve();
+    File::options().write(true).open(DISK).unwrap().write_all(&partition_table(2048, 300_000)).unwrap();
+    server.stop();
+    let server = place.serve();
+    // Newer kernels look for partitions after the disk has appeared.
+    (0..50).take_while(|_| !Path::new(&partition).exists()).for_each(|_| pause(100));
+    make_on(&partition);
+    mount_from(&partition);
+    append(0, 0);
+    let said = server.stop();
+    assert!(said.contains("waits for the next server"), "{said}");
+    let server = place.serve();
+    append(0, 1);
+    run("umount", &[MOUNTED]);
+    server.stop();
+    assert!(!is_there());
+}
+
+/// A sector that says that there is one partition.
+fn partition_table(first_sector: u32, sectors: u32) -> [u8; 512] {
+    const LINUX: u8 = 0x83;
+    let mut table = [0; 512];
+    table[450] = LINUX;
+    table[454..458].copy_from_slice(&first_sector.to_le_bytes());
+    table[458..462].copy_from_slice(&sectors.to_le_bytes());
+    table[510..].copy_from_slice(&[0x55, 0xAA]);
+    table
 }
 
 fn abandoned() {

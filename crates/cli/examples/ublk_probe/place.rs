@@ -41,11 +41,16 @@ impl Place {
         words
     }
 
-    /// Serves it as [`DISK`].
-    pub fn serve(&self) -> Server {
+    /// Begins to serve it as [`DISK`].
+    pub fn start(&self) -> Child {
         let mut command = self.command("serve");
         command.args(["--socket", SOCKET, "--ublk", "0"]).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.spawn().unwrap()
+    }
+
+    /// Serves it as [`DISK`].
+    pub fn serve(&self) -> Server {
+        let mut child = self.start();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut ready = String::new();
         lines.read_line(&mut ready).unwrap();
