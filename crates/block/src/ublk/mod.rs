@@ -13,6 +13,7 @@
 //! | `control` | the driver's control device: make, start, hand over, remove |
 //! | `disk` | the life of a device, in those terms |
 //! | `queue`, `outbox` | a queue's thread, and the answers on their way to it |
+//! | `ticket` | a request under way: its data, and what becomes of it |
 //! | `ring`, `descriptors` | io_uring, and the memory shared with the kernel |
 //!
 //! A device outlives its server: requests wait for the next one of the same identity, and those that were not answered are
@@ -39,6 +40,7 @@ mod outbox;
 mod queue;
 mod request;
 mod ring;
+mod ticket;
 mod uapi;
 
 pub use disk::{Disk, Driver, Left, Options};

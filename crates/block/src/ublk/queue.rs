@@ -1,30 +1,21 @@
 //! A queue of a device, on a thread of its own: it fetches requests, starts them, and commits their results in whatever order
 //! they end.
-//!
-//! Data are copied by reading and writing the character device at the request's place (`UBLK_F_USER_COPY`, Linux 6.5). The
-//! older way gives the driver a buffer for each tag: all of them are there all the time and as long as the longest request,
-//! and what an export brings must be copied there first. So a request has memory of its length while it is under way, its data are
-//! copied once, those of a read on the thread that completes it.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
-use device::{IoBuffer, IoSlice};
-use rustix::io::Errno;
-
 use super::descriptors::Descriptors;
 use super::outbox::{Ended, Outbox};
-use super::request::{Asked, Limits, errno};
+use super::request::Limits;
 use super::ring::{Event, QueueRing};
-use super::uapi::data_at;
+use super::ticket::Ticket;
 use crate::bell;
-use crate::export::{Answer, Caller, Export, staying};
+use crate::export::{Caller, Export, staying};
 
 /// What all queues of a device share.
 pub(super) struct Served {
@@ -192,22 +183,14 @@ impl Queue {
     fn start(&mut self, tag: u16) {
         self.under_way += 1;
         let descriptor = self.descriptors.read(tag);
-        let asked = Asked::of(&descriptor, &self.served.limits);
-        let data_bytes = asked.map_or(0, |asked| asked.data_bytes());
-        let request = Request {
-            device: Arc::clone(&self.served.device),
-            outbox: Arc::clone(&self.outbox),
-            data_at: data_at(self.number, tag),
-            tag,
-            data_bytes,
+        let served = &*self.served;
+        let device = (&served.device, &served.limits);
+        let Some((ticket, operation)) = Ticket::open(device, &self.outbox, self.number, tag, &descriptor)
+        else {
+            return;
         };
-        let operation = asked.and_then(|asked| asked.operation(|| request.fetch_data()));
-        let operation = match operation {
-            Ok(operation) => operation,
-            Err(errno) => return request.end(Err(errno)),
-        };
-        let export = Arc::clone(&self.served.export);
-        let submit = || export.submit(operation, Caller::new(move |answer| request.tell(answer)));
+        let data_bytes = ticket.data_bytes();
+        let submit = || served.export.submit(operation, Caller::new(move |answer| ticket.close(answer)));
         if self.crowd > 0 || data_bytes > MOST_STAYING_BYTES {
             self.crowd = self.crowd.saturating_sub(1);
             return submit();
@@ -217,43 +200,5 @@ impl Queue {
         if self.ring.has_events() {
             self.crowd = CROWD;
         }
-    }
-}
-
-/// A request that waits for its outcome.
-struct Request {
-    device: Arc<File>,
-    outbox: Arc<Outbox>,
-    /// Where the character device has its data.
-    data_at: u64,
-    tag: u16,
-    data_bytes: u32,
-}
-
-impl Request {
-    /// The data of a write.
-    fn fetch_data(&self) -> Result<IoSlice, Errno> {
-        let mut buffer = IoBuffer::zeroed(self.data_bytes as usize);
-        self.device.read_exact_at(&mut buffer, self.data_at).map_err(|_| Errno::IO)?;
-        Ok(buffer.into())
-    }
-
-    fn tell(self, answer: Answer) {
-        let result = match answer {
-            Ok(Some(bytes)) if bytes.len() == self.data_bytes as usize => {
-                self.device.write_all_at(&bytes, self.data_at).map_err(|_| Errno::IO)
-            }
-            Ok(Some(_)) => Err(Errno::IO),
-            Ok(None) => Ok(()),
-            Err(error) => Err(errno(&error)),
-        };
-        self.end(result);
-    }
-
-    fn end(self, result: Result<(), Errno>) {
-        let Self { device, outbox, tag, data_bytes, .. } = self;
-        // Before the queue hears of it, and perhaps ends: the device cannot go while its file is open.
-        drop(device);
-        outbox.leave(tag, result.map_or_else(|errno| -errno.raw_os_error(), |()| data_bytes as i32));
     }
 }
