@@ -1,5 +1,6 @@
 //! `flashwright block serve`.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use block::nbd::{Address, Offered, Options, Server};
 use block::ublk::{self, Disk, Driver, Left};
 use block::volume::{Recovery, Volume};
 use clap::Args;
+use device::{DeviceSpec, IoError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -153,15 +155,30 @@ fn disk(driver: Driver, arguments: &Arguments, served: &Served) -> Result<Disk, 
 
 /// What no other disk of this machine has until it boots again: then its block devices are gone too.
 fn identity(arguments: &Arguments, served: &Served) -> Result<u64, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("--disk {}: {error}", arguments.disk);
     if let Some(cached) = &served.cached {
         let uuid = cached.volume.superblock().uuid;
         return Ok(uuid as u64 ^ (uuid >> 64) as u64);
     }
-    let metadata = std::fs::metadata(&arguments.disk);
-    let metadata = metadata.map_err(|error| format!("--disk {}: {error}", arguments.disk))?;
-    let is_device = metadata.file_type().is_block_device() || metadata.file_type().is_char_device();
-    let (whose, which) = if is_device { (0, metadata.rdev()) } else { (metadata.dev(), metadata.ino()) };
-    Ok(whose.rotate_left(32) ^ which)
+    let mut spec: DeviceSpec = arguments.disk.parse().map_err(|error: IoError| failed(&error))?;
+    while let DeviceSpec::Spindle(inner) = spec {
+        spec = *inner;
+    }
+    match spec {
+        DeviceSpec::File(path) | DeviceSpec::Path(path) => {
+            let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
+            // A device by its number, whichever its path is; a file by its place.
+            let (kind, number) = (metadata.file_type(), metadata.rdev());
+            let is_device = kind.is_block_device() || kind.is_char_device();
+            let (whose, which) = match is_device {
+                true => (u64::from(kind.is_char_device()), number),
+                false => (metadata.dev(), metadata.ino()),
+            };
+            Ok(whose.rotate_left(32) ^ which)
+        }
+        // What it holds ends with this process: nobody may go on in its place.
+        DeviceSpec::Memory(_) | DeviceSpec::Spindle(_) => Ok(RandomState::new().hash_one(std::process::id())),
+    }
 }
 
 /// What nobody uses is removed; what somebody does waits for the next server.
