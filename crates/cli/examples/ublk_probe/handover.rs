@@ -13,6 +13,7 @@ use crate::place::{DISK, Place, is_there, pause, run};
 pub const CHECKS: &[Check] = &[
     ("a file system outlives servers that are killed, and who writes to it only waits", killed),
     ("a server can be killed at any moment while it takes a disk over", killed_at_once),
+    ("a server can be killed at any moment while it makes a disk", killed_at_first),
     ("a disk that is mounted waits for the next server when its own is stopped", stopped),
     ("a disk of which a partition is mounted waits too", partitioned),
     ("a disk whose server is killed with requests under way is removed by the next", abandoned),
@@ -21,6 +22,7 @@ pub const CHECKS: &[Check] = &[
 const WRITERS: usize = 3;
 const KILLS: usize = 4;
 const KILLS_AT_ONCE: u64 = 20;
+const KILLS_AT_FIRST: u64 = 10;
 
 fn killed() {
     let place = Place::new();
@@ -76,12 +78,7 @@ fn killed_at_once() {
     let takes_milliseconds = began.elapsed().as_millis() as u64;
     let waits = std::thread::spawn(|| append(0, 1));
     for turn in 0..KILLS_AT_ONCE {
-        // What is before the last part of its start is the volume's, and tried elsewhere.
-        let moment = takes_milliseconds * (60 + turn * 50 / KILLS_AT_ONCE) / 100;
-        let mut child = place.start();
-        pause(moment);
-        child.kill().unwrap();
-        child.wait().unwrap();
+        kill_in(&place, moment(takes_milliseconds, turn, KILLS_AT_ONCE));
     }
     let server = place.serve();
     assert!(server.ready.contains("taken over"), "{}", server.ready);
@@ -91,6 +88,36 @@ fn killed_at_once() {
     check();
     server.stop();
     assert!(!is_there());
+}
+
+fn killed_at_first() {
+    let place = Place::new();
+    for turn in 0..KILLS_AT_FIRST {
+        let began = Instant::now();
+        let server = place.serve();
+        let takes_milliseconds = began.elapsed().as_millis() as u64;
+        server.stop();
+        assert!(!is_there());
+        kill_in(&place, moment(takes_milliseconds, turn, KILLS_AT_FIRST));
+    }
+    let server = place.serve();
+    File::options().write(true).open(DISK).unwrap().write_all(&[1; 4096]).unwrap();
+    server.stop();
+    assert!(!is_there());
+}
+
+/// When to kill a server that takes so long to start. What is before the last part of that is the volume's, and tried
+/// elsewhere.
+fn moment(takes_milliseconds: u64, turn: u64, turns: u64) -> u64 {
+    takes_milliseconds * (60 + turn * 50 / turns) / 100
+}
+
+/// Starts a server and kills it so much later, ready or not.
+fn kill_in(place: &Place, milliseconds: u64) {
+    let mut child = place.start();
+    pause(milliseconds);
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 /// Whether all went well or not: the writers are waited for.
