@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         "miri" => MIRI,
         _ => {
             eprintln!(
-                "usage: cargo xtask ci | databases [kills] [trial…] | lint | rules | vm | vm-measure | miri [filter…]"
+                "usage: cargo xtask ci | databases [kills] [trial…] | lint | rules | vm [kernel] [probe] | vm-measure | miri [filter…]"
             );
             return ExitCode::from(2);
         }

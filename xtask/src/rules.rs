@@ -18,6 +18,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// The only files that may hold `unsafe`. Why each must stands beside its `allow`, where the compiler wants a reason.
 const UNSAFE: &[&str] = &[
+    "crates/block/src/ublk/descriptors.rs",
+    "crates/block/src/ublk/ring.rs",
     "crates/cache/src/dram/slab.rs",
     "crates/cache/src/flash/region/buffer.rs",
     "crates/device/src/buffer.rs",

@@ -1,9 +1,11 @@
-//! `cargo xtask vm`: the NVMe back ends against an emulated drive with placement, on old and new kernels.
+//! `cargo xtask vm [KERNEL] [PROBE]`: the NVMe back ends against an emulated drive with placement, and cached disks as block
+//! devices by ublk, on old and new kernels.
 //!
-//! QEMU, kernels and busybox are Debian's packages, unpacked into `target/vm` and installed nowhere. Each kernel boots once
-//! with five drives (placing, several reclaim groups, a single handle, none, and failing every write) and runs `nvme_probe`,
-//! an example of the device room built without shared libraries, and with it the bench. The machine is interpreted
-//! (no KVM): 10 to 20 seconds a kernel. Where the packages cannot be had, that is said, and nothing is called passed.
+//! QEMU, kernels, busybox and the tools of ext4 are Debian's packages, unpacked into `target/vm` and installed nowhere. Each kernel
+//! boots once with five drives (placing, several reclaim groups, a single handle, none, and failing every write) and runs
+//! `nvme_probe` and `ublk_probe`, examples of the rooms `device` and `cli` built without shared libraries, and with them the
+//! program. The machine is interpreted (no KVM). `6.1`, `6.12` or `newest` boots that kernel alone, `nvme_probe` or
+//! `ublk_probe` runs alone. Where the packages cannot be had, that is said, and nothing is called passed.
 
 mod guest;
 mod machine;
@@ -13,11 +15,12 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use guest::Job;
+use guest::{Contents, Job};
 use packages::{Packages, Unavailable};
 
 /// A kernel to boot: what it stands for, the Debian suite whose cloud kernel it is, and the releases that will do.
 struct Kernel {
+    name: &'static str,
     stands_for: &'static str,
     suite: &'static str,
     releases: RangeInclusive<(u32, u32)>,
@@ -25,16 +28,19 @@ struct Kernel {
 
 const KERNELS: &[Kernel] = &[
     Kernel {
+        name: "6.1",
         stands_for: "6.1: passing commands through takes root",
         suite: "bookworm",
         releases: (6, 1)..=(6, 1),
     },
     Kernel {
+        name: "6.12",
         stands_for: "6.12: everyone may, no write streams",
         suite: "trixie",
         releases: (6, 2)..=(6, 15),
     },
     Kernel {
+        name: "newest",
         stands_for: "6.16 or later: write streams",
         suite: "trixie-backports",
         releases: (6, 16)..=(u32::MAX, 0),
@@ -44,8 +50,26 @@ const KERNELS: &[Kernel] = &[
 /// The suite whose QEMU emulates placement (10 or later).
 const QEMU_SUITE: &str = "trixie";
 
-/// Runs the probe on every kernel.
+/// What runs in the guest.
+const PROBES: &[&str] = &["nvme_probe", "ublk_probe"];
+
+/// What makes and verifies file systems in the guest.
+const E2FS_PROGRAMS: &[&str] = &["usr/sbin/mkfs.ext4", "usr/sbin/e2fsck"];
+
+/// Runs the probes on every kernel, or what the command line names of either.
 pub fn run() -> Result<(), String> {
+    let words: Vec<String> = std::env::args().skip(2).collect();
+    let asked = |name: &str| words.iter().any(|word| word == name);
+    let known = |word: &str| PROBES.contains(&word) || KERNELS.iter().any(|kernel| kernel.name == word);
+    if let Some(word) = words.iter().find(|word| !known(word)) {
+        return Err(format!(
+            "{word:?} is neither a kernel (6.1, 6.12, newest) nor a probe ({})",
+            PROBES.join(", ")
+        ));
+    }
+    let probes: Vec<&str> = PROBES.iter().copied().filter(|probe| asked(probe)).collect();
+    let probes = if probes.is_empty() { PROBES } else { &probes };
+    let any_kernel = !KERNELS.iter().any(|kernel| asked(kernel.name));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     let folder = root.join("target/vm");
     let packages = match Packages::prepare(&folder, QEMU_SUITE) {
@@ -55,16 +79,19 @@ pub fn run() -> Result<(), String> {
             return Ok(());
         }
     };
-    let programs = build(root, &folder)?;
+    let built = build(root, &folder)?;
     let mut failures = Vec::new();
-    for kernel in KERNELS {
+    for kernel in KERNELS.iter().filter(|kernel| any_kernel || asked(kernel.name)) {
         println!("vm: kernel {}", kernel.stands_for);
-        match packages.kernel(kernel.suite) {
+        match fetch(&packages, kernel.suite) {
             Err(Unavailable(reason)) => println!("vm: SKIPPED, this kernel was not tested: {reason}"),
-            Ok(image) => {
-                let initramfs = guest::initramfs(&folder, &packages.busybox, &programs, Job::Probe)?;
+            Ok(Fetched { image, module, tools }) => {
+                let programs = [&built[..], &tools].concat();
+                let job = Job::Probe(probes);
+                let contents = Contents { programs: &programs, module: module.as_deref(), job };
+                let initramfs = guest::initramfs(&folder, &packages.busybox, &contents)?;
                 let console = machine::boot(&folder, &packages, kernel.suite, &image, &initramfs)?;
-                let verdict = guest::verdict(&console, &kernel.releases);
+                let verdict = guest::verdict(&console, &kernel.releases, probes.len());
                 failures.extend(verdict.err().map(|why| format!("{}: {why}", kernel.stands_for)));
             }
         }
@@ -72,13 +99,30 @@ pub fn run() -> Result<(), String> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
+/// What a kernel is booted with.
+struct Fetched {
+    image: PathBuf,
+    /// The driver of ublk.
+    module: Option<PathBuf>,
+    tools: Vec<PathBuf>,
+}
+
+fn fetch(packages: &Packages, suite: &str) -> Result<Fetched, Unavailable> {
+    Ok(Fetched {
+        image: packages.kernel(suite)?,
+        module: packages.module(suite, "ublk_drv")?,
+        tools: packages.programs(QEMU_SUITE, "e2fsprogs", E2FS_PROGRAMS)?,
+    })
+}
+
 /// Our CPU time of a 4 KiB read beside fio's, on the newest kernel; three turns each.
 pub fn measure() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     let folder = root.join("target/vm");
     let suite = KERNELS[KERNELS.len() - 1].suite;
-    let fetched = Packages::prepare(&folder, QEMU_SUITE)
-        .and_then(|packages| Ok((packages.kernel(suite)?, packages.fio(QEMU_SUITE)?, packages)));
+    let fetched = Packages::prepare(&folder, QEMU_SUITE).and_then(|packages| {
+        Ok((packages.kernel(suite)?, packages.programs(QEMU_SUITE, "fio", &["usr/bin/fio"])?, packages))
+    });
     let (image, fio, packages) = match fetched {
         Ok(fetched) => fetched,
         Err(Unavailable(reason)) => {
@@ -87,7 +131,8 @@ pub fn measure() -> Result<(), String> {
         }
     };
     let programs = [build(root, &folder)?, fio].concat();
-    let initramfs = guest::initramfs(&folder, &packages.busybox, &programs, Job::Measure)?;
+    let contents = Contents { programs: &programs, module: None, job: Job::Measure };
+    let initramfs = guest::initramfs(&folder, &packages.busybox, &contents)?;
     let console = machine::boot(&folder, &packages, "measure", &image, &initramfs)?;
     let measured: Vec<&str> = console.lines().filter_map(|line| line.strip_prefix("MEASURE ")).collect();
     measured.iter().for_each(|line| println!("vm:   {line}"));
@@ -100,12 +145,13 @@ fn build(root: &Path, folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut command = Command::new(env!("CARGO"));
     command.current_dir(root).args(["build", "--release", "--quiet", "--target", target, "--target-dir"]);
     command.arg(folder.join("build"));
-    command.args(["-p", "flashwright-device", "-p", "flashwright", "--example", "nvme_probe"]);
-    command.args(["--bin", "flashwright"]);
+    command.args(["-p", "flashwright-device", "-p", "flashwright", "--bin", "flashwright"]);
+    command.args(PROBES.iter().flat_map(|probe| ["--example", probe]));
     // Linking the whole program as one buys nothing on an interpreted machine.
     command.env("RUSTFLAGS", "-C target-feature=+crt-static").env("CARGO_PROFILE_RELEASE_LTO", "off");
     command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16").env("CARGO_PROFILE_RELEASE_DEBUG", "false");
     super::run(&mut command)?;
     let built = folder.join("build").join(target).join("release");
-    Ok(vec![built.join("examples/nvme_probe"), built.join("flashwright")])
+    let examples = PROBES.iter().map(|probe| built.join("examples").join(probe));
+    Ok(examples.chain([built.join("flashwright")]).collect())
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The first process: waits for the drives, runs the probe, says how it ended, switches the machine off.
+/// The first process: waits for the drives, runs the probes, says how they ended, switches the machine off.
 const INIT: &str = include_str!("init.sh");
 
 /// The first process of a measuring guest: fio and we take turns.
@@ -16,29 +16,50 @@ const INIT_MEASURE: &str = include_str!("measure.sh");
 /// The hybrid bench, on two drives with placement.
 const BENCH_CONFIG: &str = include_str!("bench.json");
 
-/// Packs `programs` and busybox into what the kernel unpacks at boot.
-pub fn initramfs(folder: &Path, busybox: &Path, programs: &[PathBuf], job: Job) -> Result<PathBuf, String> {
-    pack(folder, busybox, programs, job).map_err(|error| format!("packing the guest: {error}"))
+/// Packs busybox and what else the guest has into what the kernel unpacks at boot.
+pub fn initramfs(folder: &Path, busybox: &Path, contents: &Contents<'_>) -> Result<PathBuf, String> {
+    pack(folder, busybox, contents).map_err(|error| format!("packing the guest: {error}"))
+}
+
+/// What a guest has beside busybox.
+pub struct Contents<'a> {
+    /// Programs and their libraries.
+    pub programs: &'a [PathBuf],
+    /// A driver that its kernel has as a module.
+    pub module: Option<&'a Path>,
+    /// What it is for.
+    pub job: Job<'a>,
 }
 
 /// What the guest is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Job {
-    /// The probe.
-    Probe,
+pub enum Job<'a> {
+    /// These probes.
+    Probe(&'a [&'static str]),
     /// Our CPU time a read beside fio's.
     Measure,
 }
 
-fn pack(folder: &Path, busybox: &Path, programs: &[PathBuf], job: Job) -> std::io::Result<PathBuf> {
-    let (root, init) = match job {
-        Job::Probe => (folder.join("guest"), INIT),
-        Job::Measure => (folder.join("guest-measure"), INIT_MEASURE),
+/// What is in the guest's root.
+const DIRECTORIES: [&str; 6] = ["bin", "dev", "modules", "proc", "sys", "tmp"];
+
+fn pack(folder: &Path, busybox: &Path, contents: &Contents<'_>) -> std::io::Result<PathBuf> {
+    let (root, init, probes) = match contents.job {
+        Job::Probe(probes) => (folder.join("guest"), INIT, probes),
+        Job::Measure => (folder.join("guest-measure"), INIT_MEASURE, &[][..]),
     };
-    for directory in ["bin", "dev", "proc", "sys", "tmp"] {
+    if root.exists() {
+        // The last guest had another kernel's modules.
+        fs::remove_dir_all(&root)?;
+    }
+    for directory in DIRECTORIES {
         fs::create_dir_all(root.join(directory))?;
     }
-    for program in programs.iter().map(PathBuf::as_path).chain([busybox]) {
+    if let Some(module) = contents.module {
+        unpack_module(busybox, module, &root.join("modules"))?;
+    }
+    fs::write(root.join("probes"), probes.join("\n"))?;
+    for program in contents.programs.iter().map(PathBuf::as_path).chain([busybox]) {
         let name = program.file_name().ok_or(std::io::ErrorKind::InvalidInput)?;
         fs::copy(program, root.join("bin").join(name))?;
     }
@@ -46,7 +67,7 @@ fn pack(folder: &Path, busybox: &Path, programs: &[PathBuf], job: Job) -> std::i
     fs::set_permissions(root.join("init"), fs::Permissions::from_mode(0o755))?;
     fs::write(root.join("bench.json"), BENCH_CONFIG)?;
     let mut names = vec![".".to_owned()];
-    for directory in ["", "bin", "dev", "proc", "sys", "tmp"] {
+    for directory in std::iter::once("").chain(DIRECTORIES) {
         let entries = fs::read_dir(root.join(directory))?.flatten();
         names.extend(entries.map(|entry| Path::new(directory).join(entry.file_name()).display().to_string()));
     }
@@ -65,8 +86,20 @@ fn pack(folder: &Path, busybox: &Path, programs: &[PathBuf], job: Job) -> std::i
     if status.success() { Ok(archive) } else { Err(std::io::Error::other(format!("cpio: {status}"))) }
 }
 
-/// Prints what the probe said. An error, unless it ran on one of `releases`, came to its end and nothing failed.
-pub fn verdict(console: &str, releases: &RangeInclusive<(u32, u32)>) -> Result<(), String> {
+/// Puts a module into `directory`, unpacked: busybox loads no other.
+fn unpack_module(busybox: &Path, module: &Path, directory: &Path) -> std::io::Result<()> {
+    let name = module.file_name().unwrap_or_default().to_string_lossy();
+    let Some(plain) = name.strip_suffix(".xz") else {
+        return fs::copy(module, directory.join(&*name)).map(drop);
+    };
+    let unpacked = fs::File::create(directory.join(plain))?;
+    let status = Command::new(busybox).arg("xzcat").arg(module).stdout(unpacked).status()?;
+    if status.success() { Ok(()) } else { Err(std::io::Error::other(format!("xzcat {name}: {status}"))) }
+}
+
+/// Prints what the probes said. An error, unless they ran on one of `releases`, all of them came to their ends and nothing
+/// failed.
+pub fn verdict(console: &str, releases: &RangeInclusive<(u32, u32)>, probes: usize) -> Result<(), String> {
     let said: Vec<&str> = console.lines().filter_map(|line| line.trim().strip_prefix("PROBE ")).collect();
     for line in &said {
         println!("vm:   {line}");
@@ -77,7 +110,8 @@ pub fn verdict(console: &str, releases: &RangeInclusive<(u32, u32)>) -> Result<(
     }
     let failed = said.iter().filter(|line| line.starts_with("FAILED")).count();
     let ended = console.lines().any(|line| line.trim() == "GUEST-RC=0");
-    if ended && failed == 0 && kernel.is_some() && said.last().is_some_and(|line| line.starts_with("done")) {
+    let done = said.iter().filter(|line| line.starts_with("done")).count();
+    if ended && failed == 0 && kernel.is_some() && done == probes {
         return Ok(());
     }
     let last: Vec<&str> = console.lines().rev().take(30).collect();
@@ -97,7 +131,7 @@ mod tests {
 
     #[test]
     fn only_a_probe_that_came_to_its_end_without_failures_has_passed() {
-        let verdict = |console: &str| verdict(console, &((6, 12)..=(6, 15)));
+        let verdict = |console: &str| verdict(console, &((6, 12)..=(6, 15)), 1);
         let kernel = "PROBE kernel 6.12.57+deb13\n";
         let passed = "PROBE ok a\r\nPROBE done: 1 checks\r\nGUEST-RC=0\r\n";
         assert_eq!(verdict(&format!("{kernel}{passed}")), Ok(()));
@@ -110,6 +144,8 @@ mod tests {
         ] {
             assert!(verdict(&format!("{kernel}{broken}")).is_err(), "{broken:?}");
         }
+        let twice = super::verdict(&format!("{kernel}{passed}"), &((6, 12)..=(6, 15)), 2);
+        assert!(twice.is_err(), "the other probe said nothing");
         assert!(verdict(passed).is_err(), "which kernel was it?");
         assert!(verdict(&format!("PROBE kernel 7.3.4\n{passed}")).is_err(), "another kernel than was wanted");
     }

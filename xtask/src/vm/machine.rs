@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use super::packages::Packages;
 
-/// Far more than a boot and the probe take on a busy machine.
-const TIME_LIMIT_SECONDS: &str = "600";
+/// Far more than a boot and the probes take on a busy machine.
+const TIME_LIMIT_SECONDS: &str = "1200";
 
 /// An emulated drive. The serial numbers are what the probe knows the drives by.
 struct Drive {
@@ -67,9 +67,14 @@ pub fn boot(
         made.map_err(|error| format!("{}: {error}", image.display()))?;
         command.args(drive.arguments(number, &image));
     }
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("QEMU: {error}"))?;
-    let console = String::from_utf8_lossy(&output.stdout).replace('\r', "");
-    let _ = fs::write(run.join("console.log"), &console);
+    // A file can be looked into meanwhile.
+    let log = run.join("console.log");
+    let stdout = fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+    let started = command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped()).spawn();
+    let output = started.and_then(std::process::Child::wait_with_output);
+    let output = output.map_err(|error| format!("QEMU: {error}"))?;
+    let console = fs::read(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+    let console = String::from_utf8_lossy(&console).replace('\r', "");
     if !output.status.success() {
         let words = String::from_utf8_lossy(&output.stderr);
         return Err(format!("QEMU ended with {}:\n{words}\n{console}", output.status));

@@ -47,30 +47,37 @@ impl Packages {
         Ok(Self { busybox, ..packages })
     }
 
-    /// Fio with its loader and libraries, as files that the guest takes into one folder.
-    pub fn fio(&self, suite: &str) -> Result<Vec<PathBuf>, Unavailable> {
-        let arguments = ["install", "-y", "--no-install-recommends", "--download-only", "-t", suite, "fio"];
-        self.unpacked("fio", || Ok(arguments.map(str::to_owned).into()))?;
-        let (tree, libraries) = (self.folder.join("fio"), self.folder.join("fio/usr/lib/x86_64-linux-gnu"));
-        let (fio, loader) = (tree.join("usr/bin/fio"), libraries.join("ld-linux-x86-64.so.2"));
+    /// Programs of one package with their loader and libraries, as files that the guest takes into one folder.
+    pub fn programs(
+        &self,
+        suite: &str,
+        package: &str,
+        programs: &[&str],
+    ) -> Result<Vec<PathBuf>, Unavailable> {
+        let arguments = ["install", "-y", "--no-install-recommends", "--download-only", "-t", suite, package];
+        self.unpacked(package, || Ok(arguments.map(str::to_owned).into()))?;
+        let (tree, libraries) = (self.folder.join(package), "usr/lib/x86_64-linux-gnu");
+        let libraries = tree.join(libraries);
+        let loader = libraries.join("ld-linux-x86-64.so.2");
         let path = std::env::join_paths([&libraries, &libraries.join("ceph")])
             .map_err(|error| Unavailable(error.to_string()))?;
-        let listed = output(Command::new(&loader).arg("--list").arg("--library-path").arg(path).arg(&fio))?;
-        let in_tree = |word: &&str| word.starts_with('/') && Path::new(word).starts_with(&tree);
-        let needed = listed.split_whitespace().filter(in_tree).map(PathBuf::from);
-        Ok(needed.chain([loader, fio]).collect())
+        let mut files = vec![loader.clone()];
+        for program in programs.iter().map(|program| tree.join(program)) {
+            let mut list = Command::new(&loader);
+            list.arg("--list").arg("--library-path").arg(&path).arg(&program);
+            let listed = output(&mut list)?;
+            let in_tree = |word: &&str| word.starts_with('/') && Path::new(word).starts_with(&tree);
+            files.extend(listed.split_whitespace().filter(in_tree).map(PathBuf::from));
+            files.push(program);
+        }
+        Ok(files)
     }
 
     /// The image of the cloud kernel of `suite`. Its drivers for NVMe are built in.
     pub fn kernel(&self, suite: &str) -> Result<PathBuf, Unavailable> {
         let name = format!("kernel-{suite}");
         self.unpacked(&name, || {
-            let version = self.version_in(suite, CLOUD_KERNEL)?;
-            let meta = format!("{CLOUD_KERNEL}={version}");
-            let latest = self.names_after("apt-cache", &["show", &meta], "linux-image-")?;
-            let Some(image) = latest.first() else {
-                return Err(Unavailable(format!("{suite} has no cloud kernel")));
-            };
+            let image = &self.latest_image(suite)?;
             // Newer kernels have their image in a package of its own.
             let parts = self.names_after("apt-cache", &["depends", image], "linux-binary-")?;
             let mut arguments = vec!["download".to_owned(), image.clone()];
@@ -78,6 +85,31 @@ impl Packages {
             Ok(arguments)
         })?;
         find(&self.folder.join(name), |name| name.starts_with("vmlinuz"))
+    }
+
+    /// The file of a module of that kernel, if it was built with it.
+    pub fn module(&self, suite: &str, module: &str) -> Result<Option<PathBuf>, Unavailable> {
+        let is_module = |name: &str| name.strip_suffix(".xz").unwrap_or(name) == format!("{module}.ko");
+        let of_image = self.folder.join(format!("kernel-{suite}"));
+        if find(&of_image, |name| name.contains(".ko")).is_ok() {
+            return Ok(find(&of_image, is_module).ok());
+        }
+        // Newer kernels have their modules in a package of its own.
+        let name = format!("modules-{suite}");
+        self.unpacked(&name, || {
+            let image = self.latest_image(suite)?;
+            let modules = self.names_after("apt-cache", &["depends", &image], "linux-modules-")?;
+            Ok(std::iter::once("download".to_owned()).chain(modules).collect())
+        })?;
+        Ok(find(&self.folder.join(name), is_module).ok())
+    }
+
+    /// The package of the latest cloud kernel of `suite`.
+    fn latest_image(&self, suite: &str) -> Result<String, Unavailable> {
+        let version = self.version_in(suite, CLOUD_KERNEL)?;
+        let meta = format!("{CLOUD_KERNEL}={version}");
+        let latest = self.names_after("apt-cache", &["show", &meta], "linux-image-")?;
+        latest.into_iter().next().ok_or_else(|| Unavailable(format!("{suite} has no cloud kernel")))
     }
 
     /// Fetches with apt-get's arguments and unpacks into the folder `name`, unless that was done before.

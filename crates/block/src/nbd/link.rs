@@ -13,9 +13,9 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::bell;
 use super::budget::Budget;
 use super::wire::ReplyHead;
+use crate::bell;
 
 /// A reply, or a part of one.
 #[derive(Debug)]

@@ -24,7 +24,6 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-mod bell;
 mod budget;
 mod connection;
 #[cfg(test)]

@@ -14,11 +14,11 @@ use device::{Clock, SystemClock};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::bell;
 use super::budget::Budget;
 use super::connection::{Hall, serve};
 use super::handshake::Offer;
 use super::link::{InFlight, Link};
+use crate::bell;
 use crate::export::Export;
 
 /// Where clients connect.

@@ -280,6 +280,21 @@ fn wrong_calls_say_what_is_wrong() {
     assert!(told(&same).contains("cannot be the flash and the disk at once"), "{}", told(&same));
 }
 
+/// What a kernel with the driver does, `cargo xtask vm` shows.
+#[test]
+fn without_its_driver_serving_by_ublk_says_how_to_get_it() {
+    if Path::new("/dev/ublk-control").exists() {
+        return;
+    }
+    let place = Place::new();
+    let socket = place.path("s");
+    let output = place.run("serve", &["--socket", socket.to_str().unwrap(), "--ublk", "0"], true);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told(&output).contains("--ublk: /dev/ublk-control is not there"), "{}", told(&output));
+    assert!(told(&output).contains("modprobe ublk_drv"), "{}", told(&output));
+    assert!(!socket.exists(), "nothing was begun");
+}
+
 /// A process that ends with the test.
 struct Ending(Child);
 

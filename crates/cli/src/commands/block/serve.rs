@@ -1,6 +1,8 @@
 //! `flashwright block serve`.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,8 +12,10 @@ use std::time::{Duration, Instant};
 use block::export::{ByteExport, DeviceExport, Export, VolumeExport};
 use block::fuse::Mounted;
 use block::nbd::{Address, Offered, Options, Server};
+use block::ublk::{self, Disk, Driver, Left};
 use block::volume::{Recovery, Volume};
 use clap::Args;
+use device::{DeviceSpec, IoError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -46,6 +50,10 @@ pub struct Arguments {
     /// Mount a file system at this directory too, whose one file is the disk
     #[arg(long, value_name = "DIRECTORY")]
     fuse: Option<PathBuf>,
+    /// Be the block device /dev/ublkbNUMBER too (root; Linux 6.5, modprobe ublk_drv). One that an earlier server of the same disk
+    /// left, mounted or killed, is taken over: whoever uses it has only waited
+    #[arg(long, value_name = "NUMBER")]
+    ublk: Option<u32>,
     /// The export's name, and the file's; clients that ask for none get it too. NAME-uncached is the same disk for those whose
     /// blocks are not to be cached: backups, scans
     #[arg(long, value_name = "NAME", default_value = "flashwright")]
@@ -90,6 +98,8 @@ struct Cached {
 /// Serves until a signal comes. What went wrong in the end.
 fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
     let address = address(arguments)?;
+    let driver =
+        arguments.ublk.map(|_| Driver::open().map_err(|error| format!("--ublk: {error}"))).transpose()?;
     // Before the first client: a signal that comes while the volume is opened is not lost either.
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("signals: {error}"))?;
     let served = open(arguments)?;
@@ -106,15 +116,18 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
         None => None,
     };
     let mounted = arguments.fuse.as_deref().map(|place| mount(place, arguments, &served)).transpose()?;
-    say_ready(arguments, &server, &served);
+    let disk = driver.map(|driver| disk(driver, arguments, &served)).transpose()?;
+    say_ready(arguments, &server, &served, disk.as_ref());
     signals.forever().next();
     arguments.common.say("closing: answering what is under way; another signal ends at once");
     end_at_another(signals).map_err(|error| format!("signals: {error}"))?;
     drop(control);
     let unmounted = mounted.map_or(Ok(()), Mounted::unmount);
+    let left = disk.map_or(Ok(()), |disk| leave(arguments, disk));
     server.stop();
     let in_use = unmounted.err().map(|error| format!("--fuse: cannot unmount: {error}"));
-    Ok(in_use.into_iter().chain(close(served)).collect())
+    let not_left = left.err().map(|error| format!("--ublk: {error}"));
+    Ok(in_use.into_iter().chain(not_left).chain(close(served)).collect())
 }
 
 fn offered(arguments: &Arguments, served: &Served) -> Vec<Offered> {
@@ -131,6 +144,50 @@ fn offered(arguments: &Arguments, served: &Served) -> Vec<Offered> {
 fn mount(place: &Path, arguments: &Arguments, served: &Served) -> Result<Mounted, String> {
     let mounted = Mounted::at(place, &arguments.name, Arc::clone(&served.export));
     mounted.map_err(|error| format!("--fuse {}: {error}", place.display()))
+}
+
+fn disk(driver: Driver, arguments: &Arguments, served: &Served) -> Result<Disk, String> {
+    let number = arguments.ublk.unwrap_or_default();
+    let options = ublk::Options::new(number, identity(arguments, served)?);
+    let disk = Disk::serve(driver, Arc::clone(&served.export), &options);
+    disk.map_err(|error| format!("--ublk: {error}"))
+}
+
+/// What no other disk of this machine has until it boots again: then its block devices are gone too.
+fn identity(arguments: &Arguments, served: &Served) -> Result<u64, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("--disk {}: {error}", arguments.disk);
+    if let Some(cached) = &served.cached {
+        let uuid = cached.volume.superblock().uuid;
+        return Ok(uuid as u64 ^ (uuid >> 64) as u64);
+    }
+    let mut spec: DeviceSpec = arguments.disk.parse().map_err(|error: IoError| failed(&error))?;
+    while let DeviceSpec::Spindle(inner) = spec {
+        spec = *inner;
+    }
+    match spec {
+        DeviceSpec::File(path) | DeviceSpec::Path(path) => {
+            let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
+            // A device by its number, whichever its path is; a file by its place.
+            let (kind, number) = (metadata.file_type(), metadata.rdev());
+            let is_device = kind.is_block_device() || kind.is_char_device();
+            let (whose, which) = match is_device {
+                true => (u64::from(kind.is_char_device()), number),
+                false => (metadata.dev(), metadata.ino()),
+            };
+            Ok(whose.rotate_left(32) ^ which)
+        }
+        // What it holds ends with this process: nobody may go on in its place.
+        DeviceSpec::Memory(_) | DeviceSpec::Spindle(_) => Ok(RandomState::new().hash_one(std::process::id())),
+    }
+}
+
+/// What nobody uses is removed; what somebody does waits for the next server.
+fn leave(arguments: &Arguments, disk: Disk) -> Result<(), String> {
+    let path = disk.path();
+    if disk.stop().map_err(|error| error.to_string())? == Left::Waiting {
+        arguments.common.say(&format_args!("{} is in use: it waits for the next server", path.display()));
+    }
+    Ok(())
 }
 
 fn open(arguments: &Arguments) -> Result<Served, String> {
@@ -204,13 +261,17 @@ fn described(arguments: &Arguments) -> String {
 }
 
 /// The line that scripts wait for.
-fn say_ready(arguments: &Arguments, server: &Server, served: &Served) {
+fn say_ready(arguments: &Arguments, server: &Server, served: &Served, disk: Option<&Disk>) {
     let address = server.address();
     let found = served.cached.as_ref().map_or_else(String::new, |Cached { recovery, volume, .. }| {
         let how = if recovery.was_clean { "closed before" } else { "recovered" };
         format!(" ({how}: {} blocks, {} dirty{})", recovery.blocks, recovery.dirty_blocks, older(volume))
     });
-    arguments.common.say(&format_args!("ready {address}{found}"));
+    let disk = disk.map_or_else(String::new, |disk| {
+        let how = if disk.was_taken_over() { ", taken over" } else { "" };
+        format!(" and {}{how}", disk.path().display())
+    });
+    arguments.common.say(&format_args!("ready {address}{disk}{found}"));
 }
 
 /// What is to be said of a volume that an older program made.

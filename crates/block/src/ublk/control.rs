@@ -1,0 +1,188 @@
+//! `/dev/ublk-control`: devices are made, started, handed over and removed here.
+
+use std::fs::File;
+use std::io;
+
+use device::{ErrorKind, IoError};
+use rustix::io::Errno;
+
+use super::ring::ControlRing;
+use super::uapi::{ControlCommand, DeviceInfo, Parameters, control, feature};
+
+const PATH: &str = "/dev/ublk-control";
+
+/// What a device of ours needs of the driver: Linux 6.5.
+pub(super) const FEATURES: u64 =
+    feature::USER_COPY | feature::IOCTL_ENCODED | feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
+
+/// The driver's control device.
+pub(super) struct Control {
+    ring: ControlRing,
+    features: u64,
+}
+
+impl Control {
+    /// Opens it, if there is a driver that will do.
+    pub fn open() -> Result<Self, IoError> {
+        let control = File::options().read(true).write(true).open(PATH).map_err(unopened)?;
+        let ring = ControlRing::new(control).map_err(|error| {
+            IoError::with_source(ErrorKind::Unsupported, "ublk needs io_uring, which is not to be had", error)
+        })?;
+        let mut opened = Self { ring, features: 0 };
+        opened.features = opened.sufficient_features()?;
+        Ok(opened)
+    }
+
+    /// Whether a device of several queues can be taken over whenever its server was killed. Before Linux 6.16 it cannot if that was
+    /// while the server itself was taking it over, and some queues had asked for requests and others had not.
+    pub fn can_recover_many_queues(&self) -> bool {
+        self.features & feature::QUIESCE != 0
+    }
+
+    /// The kernel's answer is a word of features; one that does not know the question is too old.
+    fn sufficient_features(&mut self) -> Result<u64, IoError> {
+        let mut word = [0; 8];
+        let features = match self.run(control::GET_FEATURES, 0, 0, &mut word) {
+            Ok(()) => u64::from_ne_bytes(word),
+            Err(error) if is_refused(&error) => return Err(unprivileged(error)),
+            Err(_) => 0,
+        };
+        let missing = FEATURES & !features;
+        if missing == 0 {
+            return Ok(features);
+        }
+        let words =
+            format!("this kernel's ublk driver is too old (it lacks {missing:#x}): Linux 6.5 is needed");
+        Err(IoError::new(ErrorKind::Unsupported, words))
+    }
+
+    /// What the driver knows of a device, if there is such a one.
+    pub fn info(&mut self, number: u32) -> Result<Option<DeviceInfo>, IoError> {
+        let mut bytes = [0; DeviceInfo::BYTES];
+        match self.run(control::GET_DEVICE_INFO, number, 0, &mut bytes) {
+            Ok(()) => Ok(Some(DeviceInfo::decode(&bytes))),
+            Err(error) if is(&error, Errno::NODEV) => Ok(None),
+            Err(error) => Err(failed(number, "asking for it", error)),
+        }
+    }
+
+    /// Makes the device that `wanted` describes. What it came out as.
+    pub fn add(&mut self, wanted: &DeviceInfo) -> Result<DeviceInfo, IoError> {
+        let mut bytes = wanted.encode();
+        self.run(control::ADD_DEVICE, wanted.number, 0, &mut bytes).map_err(|error| {
+            if is_refused(&error) { unprivileged(error) } else { failed(wanted.number, "making it", error) }
+        })?;
+        Ok(DeviceInfo::decode(&bytes))
+    }
+
+    pub fn set_parameters(&mut self, number: u32, parameters: &Parameters) -> Result<(), IoError> {
+        let told = self.run(control::SET_PARAMETERS, number, 0, &mut parameters.encode());
+        told.map_err(|error| failed(number, "telling what it is like", error))
+    }
+
+    /// The size that a device was made with.
+    pub fn size_bytes(&mut self, number: u32) -> Result<u64, IoError> {
+        let mut bytes = Parameters::empty();
+        let asked = self.run(control::GET_PARAMETERS, number, 0, &mut bytes);
+        asked.map_err(|error| failed(number, "asking for its size", error))?;
+        Ok(Parameters::size_bytes_of(&bytes))
+    }
+
+    /// Lets the disk appear, when all of its queues have asked for requests.
+    pub fn start(&mut self, number: u32) -> Result<(), IoError> {
+        let started = self.run(control::START_DEVICE, number, this_process(), &mut []);
+        started.map_err(|error| failed(number, "starting it", error))
+    }
+
+    /// Takes the disk away, when its requests have been answered; then its queues end. Gone already is as good.
+    pub fn stop(&mut self, number: u32) -> Result<(), IoError> {
+        unless_gone(self.run(control::STOP_DEVICE, number, 0, &mut []))
+            .map_err(|error| failed(number, "stopping it", error))
+    }
+
+    /// Forgets the device. Its number is free when the last who has it open has closed it, for whom we do not wait; kernels
+    /// before 6.9 know no other way than to wait.
+    pub fn delete(&mut self, number: u32) -> Result<(), IoError> {
+        let deleted = match self.run(control::DELETE_DEVICE_ASYNC, number, 0, &mut []) {
+            Err(error) if is(&error, Errno::OPNOTSUPP) => {
+                self.run(control::DELETE_DEVICE, number, 0, &mut [])
+            }
+            deleted => deleted,
+        };
+        unless_gone(deleted).map_err(|error| failed(number, "removing it", error))
+    }
+
+    /// Begins to take over a device that waits. `false` while the kernel is not done with the server that ended.
+    pub fn start_recovery(&mut self, number: u32) -> Result<bool, IoError> {
+        match self.run(control::START_USER_RECOVERY, number, 0, &mut []) {
+            Ok(()) => Ok(true),
+            // Kernels before 6.16: that server had begun to take the device over itself, and asked for nothing yet.
+            Err(error) if is(&error, Errno::INVAL) => Ok(true),
+            Err(error) if is(&error, Errno::BUSY) => Ok(false),
+            Err(error) => Err(failed(number, "taking it over", error)),
+        }
+    }
+
+    /// Lets its requests come, when all of its queues have asked for them.
+    pub fn end_recovery(&mut self, number: u32) -> Result<(), IoError> {
+        let ended = self.run(control::END_USER_RECOVERY, number, this_process(), &mut []);
+        ended.map_err(|error| failed(number, "taking it over", error))
+    }
+
+    fn run(&mut self, operation: u32, device: u32, argument: u64, data: &mut [u8]) -> io::Result<()> {
+        self.ring.run(operation, ControlCommand { device, argument }, data)
+    }
+}
+
+fn this_process() -> u64 {
+    u64::from(std::process::id())
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    Errno::from_io_error(error) == Some(errno)
+}
+
+fn is_refused(error: &io::Error) -> bool {
+    is(error, Errno::PERM) || is(error, Errno::ACCESS)
+}
+
+fn unless_gone(ended: io::Result<()>) -> io::Result<()> {
+    match ended {
+        Err(error) if is(&error, Errno::NODEV) => Ok(()),
+        ended => ended,
+    }
+}
+
+fn failed(number: u32, doing: &str, error: io::Error) -> IoError {
+    IoError::with_source(ErrorKind::Open, format!("/dev/ublkb{number}: {doing}"), error)
+}
+
+fn unprivileged(error: io::Error) -> IoError {
+    IoError::with_source(ErrorKind::Open, format!("{PATH}: ublk needs root (CAP_SYS_ADMIN)"), error)
+}
+
+fn unopened(error: io::Error) -> IoError {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            let words = "is not there: ublk needs Linux 6.5 or later with its driver (modprobe ublk_drv)";
+            IoError::new(ErrorKind::Unsupported, format!("{PATH} {words}"))
+        }
+        io::ErrorKind::PermissionDenied => unprivileged(error),
+        _ => IoError::with_source(ErrorKind::Open, format!("cannot open {PATH}"), error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_driver_or_no_right_is_told_what_to_do() {
+        let absent = unopened(io::ErrorKind::NotFound.into());
+        assert_eq!(absent.kind(), ErrorKind::Unsupported);
+        assert!(absent.to_string().contains("modprobe ublk_drv"), "{absent}");
+        let refused = unopened(Errno::ACCESS.into());
+        assert!(refused.to_string().contains("root"), "{refused}");
+        assert!(!refused.to_string().contains('\n'));
+    }
+}

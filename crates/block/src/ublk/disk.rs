@@ -1,0 +1,337 @@
+//! The life of a device: made, or taken over from a server that ended; served; and removed, or left for the next server.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use device::{ErrorKind, IoError};
+use rustix::event::{Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::control::{Control, FEATURES};
+use super::queue::{Running, Served};
+use super::request::Limits;
+use super::uapi::{DeviceInfo, Parameters, SECTOR_BYTES, state};
+use crate::export::{Export, Shape};
+
+/// How a disk is served.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Its number `N`: it is `/dev/ublkbN`.
+    pub number: u32,
+    /// What is served, in a word that is the same every time and no other's: a server that takes a device over must
+    /// have the same.
+    pub identity: u64,
+    /// Threads that take requests, at most one a processor; before Linux 6.16 one, for it can be recovered at any moment.
+    pub queues: u16,
+    /// Requests that each of them has under way at once; more wait in the kernel.
+    pub depth: u16,
+    /// Bytes of the longest request with data. With the number of requests it bounds the memory that is taken.
+    pub max_io_bytes: u32,
+}
+
+impl Options {
+    /// The usual for the disk `number`: four queues of 128 requests of 512 KiB, 256 MiB if all are as long as can be.
+    #[must_use]
+    pub fn new(number: u32, identity: u64) -> Self {
+        Self { number, identity, queues: 4, depth: 128, max_io_bytes: 512 << 10 }
+    }
+}
+
+/// What became of a disk that is not served any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// It is gone.
+    Removed,
+    /// Somebody has it mounted, or otherwise for himself: it is still there, and its requests wait for the next server.
+    Waiting,
+}
+
+/// The kernel's driver, found good enough.
+pub struct Driver(Control);
+
+impl Driver {
+    /// Opens the driver. From then on this thread, and those that it starts, take memory without waiting for any disk to be
+    /// written: it might be the one that they serve, and would wait for them. So this is done before threads are started.
+    ///
+    /// # Errors
+    /// * [`Unsupported`](ErrorKind::Unsupported): no driver, or one that is too old;
+    /// * [`Open`](ErrorKind::Open): no permission.
+    pub fn open() -> Result<Self, IoError> {
+        let control = Control::open()?;
+        rustix::process::configure_io_flusher_behavior(true).map_err(|errno| {
+            let words = "ublk needs root (CAP_SYS_RESOURCE, to be trusted with writing disks)";
+            IoError::with_source(ErrorKind::Open, words, errno.into())
+        })?;
+        Ok(Self(control))
+    }
+}
+
+/// A disk that is served. Dropping it stops it as [`stop`](Self::stop) does.
+pub struct Disk {
+    control: Control,
+    number: u32,
+    was_taken_over: bool,
+    queues: Vec<Running>,
+}
+
+/// Longer than the kernel takes to notice that a server has ended.
+const PATIENCE: u32 = 200;
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// A request that moves no data may be as long as this. Zeros are written, which takes its time.
+const MAX_DISCARD_BYTES: u64 = 1 << 30;
+const MAX_ZEROES_BYTES: u64 = 32 << 20;
+
+/// Blocks larger than this are told as preferred only: software expects no sectors larger than a page.
+const MAX_PHYSICAL_BLOCK_BYTES: u32 = 4096;
+
+impl Disk {
+    /// Serves `export` as a disk. One that a server of the same identity left behind, killed or not, is taken over: its
+    /// requests that were not answered are asked again.
+    ///
+    /// # Errors
+    /// * [`Busy`](ErrorKind::Busy): there is such a disk, and it is another's;
+    /// * [`Open`](ErrorKind::Open): no permission, or the driver refuses;
+    /// * [`Invalid`](ErrorKind::Invalid): the export is not made of whole sectors.
+    pub fn serve(driver: Driver, export: Arc<dyn Export>, options: &Options) -> Result<Self, IoError> {
+        let shape = export.shape();
+        let parameters = parameters(&shape, options)?;
+        let Driver(mut control) = driver;
+        let found = find(&mut control, options)?;
+        let was_taken_over = found.is_some();
+        let info = match found {
+            Some(info) => take_over(&mut control, info, &shape)?,
+            None => {
+                let queues = if control.can_recover_many_queues() { options.queues } else { 1 };
+                control.add(&wanted(options, queues))?
+            }
+        };
+        let mut disk = Self { control, number: info.number, was_taken_over, queues: Vec::new() };
+        if let Err(error) = disk.begin(export, &info, &parameters) {
+            disk.leave();
+            // What was not taken over waits on; what nobody has seen yet goes. This error is told, not one of that.
+            if !was_taken_over {
+                let _ = disk.control.delete(disk.number);
+            }
+            return Err(error);
+        }
+        Ok(disk)
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        block_path(self.number)
+    }
+
+    /// Whether it was there before, and waited for a server.
+    #[must_use]
+    pub fn was_taken_over(&self) -> bool {
+        self.was_taken_over
+    }
+
+    /// Answers what is under way and ends. The disk is removed, unless somebody has it for himself: then it stays, and
+    /// waits for the next server.
+    ///
+    /// # Errors
+    /// If what its users had written to it, and the kernel still kept, could not be written; or the driver refuses.
+    pub fn stop(mut self) -> Result<Left, IoError> {
+        self.end()
+    }
+
+    fn begin(
+        &mut self,
+        export: Arc<dyn Export>,
+        info: &DeviceInfo,
+        parameters: &Parameters,
+    ) -> Result<(), IoError> {
+        if !self.was_taken_over {
+            self.control.set_parameters(self.number, parameters)?;
+        }
+        let limits = Limits {
+            size_bytes: parameters.size_bytes,
+            block_bytes: parameters.logical_block_bytes,
+            max_io_bytes: info.max_io_bytes,
+            read_only: parameters.read_only,
+        };
+        let path = PathBuf::from(format!("/dev/ublkc{}", self.number));
+        let failed = |error| IoError::with_source(ErrorKind::Open, path.display().to_string(), error);
+        let device = Arc::new(open_patiently(&path).map_err(failed)?);
+        let served = Arc::new(Served { device, export, limits, depth: info.depth });
+        for queue in 0..info.queues {
+            self.queues.push(Running::start(&served, queue).map_err(failed)?);
+        }
+        if self.was_taken_over {
+            self.control.end_recovery(self.number)
+        } else {
+            self.control.start(self.number)
+        }
+    }
+
+    fn end(&mut self) -> Result<Left, IoError> {
+        if self.queues.is_empty() {
+            return Ok(Left::Removed);
+        }
+        let alone = match alone(&self.path()) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) => {
+                self.leave();
+                return Ok(Left::Waiting);
+            }
+            // Somebody has removed it already, say: what there is to be removed still is.
+            alone => alone.ok(),
+        };
+        // While it is served: when it stops, the kernel forgets what it has not written yet.
+        let written = alone.as_ref().map_or(Ok(()), File::sync_all);
+        let stopped = self.control.stop(self.number);
+        drop(alone);
+        if stopped.is_err() {
+            self.leave();
+        }
+        self.queues.drain(..).for_each(Running::join);
+        stopped.and_then(|()| self.control.delete(self.number))?;
+        let lost = format!("{}: what was written to it did not arrive", self.path().display());
+        written.map_err(|error| IoError::with_source(ErrorKind::Medium, lost, error))?;
+        Ok(Left::Removed)
+    }
+
+    fn leave(&mut self) {
+        self.queues.iter().for_each(Running::leave);
+        self.queues.drain(..).for_each(Running::join);
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+fn block_path(number: u32) -> PathBuf {
+    PathBuf::from(format!("/dev/ublkb{number}"))
+}
+
+fn parameters(shape: &Shape, options: &Options) -> Result<Parameters, IoError> {
+    let logical_block_bytes = shape.block_bytes.max(SECTOR_BYTES as u32);
+    if !shape.size_bytes.is_multiple_of(logical_block_bytes.into()) || shape.size_bytes == 0 {
+        let words = format!("a disk of {} bytes is not made of whole sectors", shape.size_bytes);
+        return Err(IoError::new(ErrorKind::Invalid, words));
+    }
+    let preferred_bytes = shape.preferred_bytes.max(logical_block_bytes);
+    Ok(Parameters {
+        size_bytes: shape.size_bytes,
+        max_io_bytes: options.max_io_bytes,
+        logical_block_bytes,
+        physical_block_bytes: preferred_bytes.min(MAX_PHYSICAL_BLOCK_BYTES).max(logical_block_bytes),
+        preferred_bytes,
+        read_only: shape.read_only,
+        max_discard_bytes: MAX_DISCARD_BYTES,
+        max_zeroes_bytes: MAX_ZEROES_BYTES,
+    })
+}
+
+fn wanted(options: &Options, queues: u16) -> DeviceInfo {
+    DeviceInfo {
+        queues,
+        depth: options.depth,
+        state: state::DEAD,
+        max_io_bytes: options.max_io_bytes,
+        number: options.number,
+        process: 0,
+        features: FEATURES,
+        mark: options.identity,
+    }
+}
+
+/// A device that waits for a server of what is to be served. None if there is no such device.
+fn find(control: &mut Control, options: &Options) -> Result<Option<DeviceInfo>, IoError> {
+    for _ in 0..PATIENCE {
+        let Some(info) = control.info(options.number)? else { return Ok(None) };
+        if info.mark != options.identity || info.features & FEATURES != FEATURES {
+            return Err(busy(options.number, "is there already, and serves something else"));
+        }
+        match info.state {
+            state::QUIESCED => return Ok(Some(info)),
+            // A server ended before it had started it or removed it, or somebody has it open who has not noticed.
+            state::DEAD => control.delete(options.number)?,
+            // Its server has ended, or we could not have what it serves, and the kernel has not noticed yet.
+            _ => {}
+        }
+        pause();
+    }
+    Err(busy(options.number, "is there still: somebody has it open, or serves it"))
+}
+
+fn take_over(control: &mut Control, info: DeviceInfo, shape: &Shape) -> Result<DeviceInfo, IoError> {
+    let size_bytes = control.size_bytes(info.number)?;
+    if size_bytes != shape.size_bytes {
+        let words = format!("waits for a server of {size_bytes} bytes, not {}", shape.size_bytes);
+        return Err(busy(info.number, &words));
+    }
+    for _ in 0..PATIENCE {
+        if control.start_recovery(info.number)? {
+            return Ok(info);
+        }
+        pause();
+    }
+    Err(busy(info.number, "is still held by the server that ended"))
+}
+
+fn busy(number: u32, why: &str) -> IoError {
+    IoError::new(ErrorKind::Busy, format!("{} {why}", block_path(number).display()))
+}
+
+/// Opens a character device as soon as the server that ended has let go of it.
+fn open_patiently(path: &Path) -> io::Result<File> {
+    let open = || File::options().read(true).write(true).open(path);
+    for _ in 0..PATIENCE {
+        match open() {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) => pause(),
+            opened => return opened,
+        }
+    }
+    open()
+}
+
+fn pause() {
+    // Without anything to wait for, a poll is a rest; an interrupted one is a shorter rest.
+    let _ = poll(&mut [], Some(&PAUSE));
+}
+
+/// The disk, for us alone: nobody can mount it meanwhile. Refused as busy if somebody has it so.
+fn alone(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(OFlags::EXCL.bits().cast_signed()).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(size_bytes: u64, block_bytes: u32, preferred_bytes: u32) -> Shape {
+        Shape { size_bytes, block_bytes, preferred_bytes, read_only: false }
+    }
+
+    #[test]
+    fn sectors_are_never_smaller_than_512_bytes_nor_physical_blocks_larger_than_a_page() {
+        let options = Options::new(0, 1);
+        let blocks = |block_bytes, preferred_bytes| {
+            let told = parameters(&shape(1 << 20, block_bytes, preferred_bytes), &options).unwrap();
+            [told.logical_block_bytes, told.physical_block_bytes, told.preferred_bytes]
+        };
+        assert_eq!(blocks(1, 4096), [512, 4096, 4096]);
+        assert_eq!(blocks(512, 512), [512, 512, 512]);
+        assert_eq!(blocks(1, 65_536), [512, 4096, 65_536]);
+        assert_eq!(blocks(4096, 4096), [4096, 4096, 4096]);
+    }
+
+    #[test]
+    fn a_size_that_is_no_number_of_sectors_is_refused_and_not_rounded() {
+        for size_bytes in [0, 511, 513] {
+            let refused = parameters(&shape(size_bytes, 1, 4096), &Options::new(0, 1)).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Invalid);
+        }
+    }
+}

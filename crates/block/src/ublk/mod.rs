@@ -1,0 +1,46 @@
+//! An export as a block device of the kernel's own: `/dev/ublkbN`, by the driver ublk (Linux 6.5).
+//!
+//! ```text
+//! /dev/ublkbN ── requests ──▶ queue (a thread) ── Operation ──▶ Export (a volume, a device)
+//!      ▲                        ▲ descriptors, io_uring             │ completes, on any thread
+//!      └──────── commit ────────┴───────────── outbox ◀─────────────┘
+//! ```
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `uapi` | `linux/ublk_cmd.h` in bytes |
+//! | `request` | descriptors as operations, answers as results: no I/O |
+//! | `control` | the driver's control device: make, start, hand over, remove |
+//! | `disk` | the life of a device, in those terms |
+//! | `queue`, `outbox` | a queue's thread, and the answers on their way to it |
+//! | `ticket` | a request under way: its data, and what becomes of it |
+//! | `ring`, `descriptors` | io_uring, and the memory shared with the kernel |
+//!
+//! A device outlives its server: requests wait for the next one of the same identity, and those that were not answered are
+//! asked again. So a file system stays mounted while its server is killed and started again.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use flashwright_block::export::{ByteExport, DeviceExport};
+//! use flashwright_block::ublk::{Disk, Driver, Options};
+//!
+//! let driver = Driver::open()?; // before the first thread
+//! let device = Arc::new(device::MemoryDevice::new(1 << 30));
+//! let export = Arc::new(ByteExport::new(Arc::new(DeviceExport::new(device))));
+//! let disk = Disk::serve(driver, export, &Options::new(0, 0xF1A5_4001))?;
+//! // … mkfs.ext4 /dev/ublkb0 …
+//! disk.stop()?;
+//! # Ok::<(), device::IoError>(())
+//! ```
+
+mod control;
+mod descriptors;
+mod disk;
+mod outbox;
+mod queue;
+mod request;
+mod ring;
+mod ticket;
+mod uapi;
+
+pub use disk::{Disk, Driver, Left, Options};

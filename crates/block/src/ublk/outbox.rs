@@ -1,0 +1,98 @@
+//! Answers on their way back to a queue: whoever completes a request leaves its result here, and the queue's own thread, from
+//! which alone the driver takes commands, commits it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::bell;
+
+/// Results of requests that have ended and were not committed yet.
+pub(super) struct Outbox {
+    state: Mutex<State>,
+    bell: Arc<OwnedFd>,
+}
+
+#[derive(Default)]
+struct State {
+    ended: Vec<Ended>,
+    /// Whether the queue's thread looks here only after the bell was rung.
+    is_asleep: bool,
+}
+
+/// A tag and the result of its request.
+pub(super) type Ended = (u16, i32);
+
+impl Outbox {
+    /// An outbox that rings `bell`.
+    pub fn new(bell: Arc<OwnedFd>) -> Self {
+        Self { state: Mutex::default(), bell }
+    }
+
+    /// Leaves a result. One wakes the thread for all that follow.
+    pub fn leave(&self, tag: u16, result: i32) {
+        let mut state = self.state.lock();
+        state.ended.push((tag, result));
+        let rings = std::mem::take(&mut state.is_asleep);
+        drop(state);
+        if rings {
+            bell::ring(&self.bell);
+        }
+    }
+
+    /// Takes everything into `ended`, which is empty. With nothing there, the thread may go to sleep: from now on the
+    /// bell is rung.
+    pub fn take(&self, ended: &mut Vec<Ended>) {
+        let mut state = self.state.lock();
+        std::mem::swap(&mut state.ended, ended);
+        state.is_asleep = ended.is_empty();
+    }
+
+    /// The thread is awake, and will look before it sleeps again.
+    pub fn stay_silent(&self) {
+        self.state.lock().is_asleep = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn only_who_sleeps_is_woken_and_only_once() {
+        let bell = Arc::new(bell::new().unwrap());
+        let outbox = Outbox::new(Arc::clone(&bell));
+        let was_rung = || match rustix::io::read(&bell, &mut [0; 8]) {
+            Ok(_) => true,
+            Err(errno) => {
+                assert_eq!(errno, Errno::AGAIN);
+                false
+            }
+        };
+        let mut ended = Vec::new();
+        outbox.leave(1, 10);
+        assert!(!was_rung(), "the thread was awake");
+        outbox.take(&mut ended);
+        assert_eq!(ended, [(1, 10)]);
+        ended.clear();
+        outbox.leave(2, 20);
+        assert!(!was_rung(), "what was taken was something: it looks again");
+        outbox.take(&mut ended);
+        ended.clear();
+        outbox.take(&mut ended);
+        outbox.leave(3, 30);
+        assert!(was_rung());
+        outbox.leave(4, 40);
+        assert!(!was_rung(), "once is enough");
+        outbox.take(&mut ended);
+        assert_eq!(ended, [(3, 30), (4, 40)]);
+        ended.clear();
+        outbox.take(&mut ended);
+        outbox.stay_silent();
+        outbox.leave(5, 50);
+        assert!(!was_rung(), "something else had woken it");
+    }
+}

@@ -1,0 +1,204 @@
+//! A queue of a device, on a thread of its own: it fetches requests, starts them, and commits their results in whatever order
+//! they end.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+
+use super::descriptors::Descriptors;
+use super::outbox::{Ended, Outbox};
+use super::request::Limits;
+use super::ring::{Event, QueueRing};
+use super::ticket::Ticket;
+use crate::bell;
+use crate::export::{Caller, Export, staying};
+
+/// What all queues of a device share.
+pub(super) struct Served {
+    /// The character device.
+    pub device: Arc<File>,
+    pub export: Arc<dyn Export>,
+    pub limits: Limits,
+    /// Tags of each queue.
+    pub depth: u16,
+}
+
+/// A queue at work.
+pub(super) struct Running {
+    leaving: Arc<AtomicBool>,
+    bell: Arc<OwnedFd>,
+    thread: JoinHandle<()>,
+}
+
+/// Requests up to this length are stayed with: longer ones go to the device in several transfers side by side.
+const MOST_STAYING_BYTES: u32 = 16 << 10;
+
+/// Requests that are not stayed with after several were found to be under way.
+const CROWD: u32 = 64;
+
+impl Running {
+    /// Starts the queue `number`: when this returns it has asked for a request with every tag.
+    pub fn start(served: &Arc<Served>, number: u16) -> io::Result<Self> {
+        let (leaving, bell) = (Arc::new(AtomicBool::new(false)), Arc::new(bell::new()?));
+        let (told, hears) = sync_channel(1);
+        let (served, for_thread) = (Arc::clone(served), (Arc::clone(&leaving), Arc::clone(&bell)));
+        let thread = std::thread::Builder::new().name("ublk-queue".into()).spawn(move || {
+            let (leaving, bell) = for_thread;
+            match Queue::open(&served, number, leaving, bell) {
+                Err(error) => drop(told.send(Err(error))),
+                Ok((mut queue, events)) => {
+                    let _ = told.send(Ok(()));
+                    queue.serve(events);
+                }
+            }
+        })?;
+        let asked = hears.recv().unwrap_or_else(|_| Err(io::Error::other("the queue's thread ended")));
+        let running = Self { leaving, bell, thread };
+        match asked {
+            Ok(()) => Ok(running),
+            Err(error) => {
+                running.join();
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets the queue answer what it has started and nothing else, and end. What it has not started is another's to answer.
+    pub fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+        bell::ring(&self.bell);
+    }
+
+    /// Waits for its end: after [`leave`](Self::leave), or when the device has stopped.
+    pub fn join(self) {
+        let ended = self.thread.join();
+        debug_assert!(ended.is_ok(), "queues do not panic");
+    }
+}
+
+struct Queue {
+    served: Arc<Served>,
+    number: u16,
+    descriptors: Descriptors,
+    ring: QueueRing,
+    outbox: Arc<Outbox>,
+    bell: Arc<OwnedFd>,
+    leaving: Arc<AtomicBool>,
+    /// Tags with which the kernel may still ask for something.
+    live: u16,
+    /// Requests that were started and not committed.
+    under_way: u32,
+    /// Requests to come that are not stayed with.
+    crowd: u32,
+}
+
+impl Queue {
+    /// Asks for requests with all tags at once, and then maps the descriptors: a server that is killed in between is
+    /// replaced by the next only in this order, and only if no queue had asked with some of its tags.
+    fn open(
+        served: &Arc<Served>,
+        number: u16,
+        leaving: Arc<AtomicBool>,
+        bell: Arc<OwnedFd>,
+    ) -> io::Result<(Self, Vec<Event>)> {
+        let Served { device, depth, .. } = &**served;
+        let mut ring = QueueRing::new(Arc::clone(device), Arc::clone(&bell), number, *depth)?;
+        ring.listen();
+        (0..*depth).for_each(|tag| ring.fetch(tag));
+        ring.enter(0);
+        let mut events = Vec::new();
+        ring.take(&mut events);
+        if let Some(error) = events.iter().find_map(Event::refusal) {
+            return Err(error);
+        }
+        let queue = Self {
+            served: Arc::clone(served),
+            number,
+            descriptors: Descriptors::map(device, number, *depth)?,
+            ring,
+            outbox: Arc::new(Outbox::new(Arc::clone(&bell))),
+            bell,
+            leaving,
+            live: *depth,
+            under_way: 0,
+            crowd: 0,
+        };
+        Ok((queue, events))
+    }
+
+    fn serve(&mut self, mut events: Vec<Event>) {
+        let mut ended = Vec::new();
+        loop {
+            self.handle(&mut events);
+            self.commit(&mut ended);
+            let has_left = self.leaving.load(Ordering::Acquire) && self.under_way == 0;
+            if self.live == 0 || has_left {
+                // What was committed last must reach the kernel.
+                return self.ring.enter(0);
+            }
+            self.ring.enter(1);
+            self.outbox.stay_silent();
+            self.ring.take(&mut events);
+        }
+    }
+
+    fn handle(&mut self, events: &mut Vec<Event>) {
+        let fetched = events.iter().filter(|event| matches!(event, Event::Fetched(_, 0))).count();
+        if fetched > 1 || self.under_way > 0 {
+            self.crowd = CROWD;
+        }
+        for event in events.drain(..) {
+            match event {
+                Event::Rung => {
+                    bell::silence(&self.bell);
+                    self.ring.listen();
+                }
+                // Not started, it is given to the next server.
+                Event::Fetched(_, 0) if self.leaving.load(Ordering::Acquire) => {}
+                Event::Fetched(tag, 0) => self.start(tag),
+                // The device has stopped, and there is nothing more to come.
+                Event::Fetched(..) => self.live -= 1,
+            }
+        }
+    }
+
+    /// Commits what has ended, until nothing has.
+    fn commit(&mut self, ended: &mut Vec<Ended>) {
+        loop {
+            self.outbox.take(ended);
+            if ended.is_empty() {
+                return;
+            }
+            for (tag, result) in ended.drain(..) {
+                self.under_way -= 1;
+                self.ring.commit_and_fetch(tag, result);
+            }
+        }
+    }
+
+    fn start(&mut self, tag: u16) {
+        self.under_way += 1;
+        let descriptor = self.descriptors.read(tag);
+        let served = &*self.served;
+        let device = (&served.device, &served.limits);
+        let Some((ticket, operation)) = Ticket::open(device, &self.outbox, self.number, tag, &descriptor)
+        else {
+            return;
+        };
+        let data_bytes = ticket.data_bytes();
+        let submit = || served.export.submit(operation, Caller::new(move |answer| ticket.close(answer)));
+        if self.crowd > 0 || data_bytes > MOST_STAYING_BYTES {
+            self.crowd = self.crowd.saturating_sub(1);
+            return submit();
+        }
+        staying(submit);
+        // The answer is not committed before this thread goes on: what has come meanwhile was asked for beside it.
+        if self.ring.has_events() {
+            self.crowd = CROWD;
+        }
+    }
+}

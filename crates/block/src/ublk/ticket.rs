@@ -1,0 +1,226 @@
+//! A request under way: its data, and what becomes of it.
+//!
+//! Data are copied by reading and writing the character device at the request's place (`UBLK_F_USER_COPY`, Linux 6.5). The
+//! older way gives the driver a buffer for each tag: all of them are there all the time and as long as the longest request,
+//! and what an export brings must be copied there first. So a request has memory of its length while it is under way, and
+//! its data are copied once, those of a read on the thread that completes it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use device::{IoBuffer, IoSlice};
+use rustix::io::Errno;
+
+use super::outbox::Outbox;
+use super::request::{Asked, Limits, errno};
+use super::uapi::{Descriptor, data_at};
+use crate::export::{Answer, Operation};
+
+/// A request that waits for its outcome.
+pub(super) struct Ticket {
+    device: Arc<File>,
+    outbox: Arc<Outbox>,
+    tag: u16,
+    asked: Asked,
+    /// Where the character device has its data.
+    data_at: u64,
+}
+
+impl Ticket {
+    /// The request that `descriptor` describes, and the operation that an export is to be asked for. One that is not sound, or
+    /// whose data are not to be had, ends at once.
+    pub fn open(
+        (device, limits): (&Arc<File>, &Limits),
+        outbox: &Arc<Outbox>,
+        queue: u16,
+        tag: u16,
+        descriptor: &Descriptor,
+    ) -> Option<(Self, Operation)> {
+        let data_at = data_at(queue, tag);
+        let fetch = |asked: &Asked| fetch(device, data_at, asked.data_bytes());
+        let opened =
+            Asked::of(descriptor, limits).and_then(|asked| Ok((asked, asked.operation(|| fetch(&asked))?)));
+        match opened {
+            Ok((asked, operation)) => {
+                let (device, outbox) = (Arc::clone(device), Arc::clone(outbox));
+                Some((Self { device, outbox, tag, asked, data_at }, operation))
+            }
+            Err(errno) => {
+                outbox.leave(tag, failed(errno));
+                None
+            }
+        }
+    }
+
+    /// Bytes of its data.
+    pub fn data_bytes(&self) -> u32 {
+        self.asked.data_bytes()
+    }
+
+    /// The request has ended.
+    pub fn close(self, answer: Answer) {
+        let result = match (self.asked, answer) {
+            (Asked::Read { len, .. }, Ok(Some(bytes))) if bytes.len() == len as usize => {
+                self.device.write_all_at(&bytes, self.data_at).map_err(|_| Errno::IO)
+            }
+            // Whatever the reader's memory holds now are no data.
+            (Asked::Read { .. }, Ok(_)) => Err(Errno::IO),
+            (_, Ok(_)) => Ok(()),
+            (_, Err(error)) => Err(errno(&error)),
+        };
+        let Self { device, outbox, tag, asked, .. } = self;
+        // Before the queue hears of it, and perhaps ends: the device cannot go while its file is open.
+        drop(device);
+        outbox.leave(tag, result.map_or_else(failed, |()| asked.data_bytes() as i32));
+    }
+}
+
+/// The data of a write.
+fn fetch(device: &File, data_at: u64, len: u32) -> Result<IoSlice, Errno> {
+    let mut buffer = IoBuffer::zeroed(len as usize);
+    device.read_exact_at(&mut buffer, data_at).map_err(|_| Errno::IO)?;
+    Ok(buffer.into())
+}
+
+fn failed(errno: Errno) -> i32 {
+    -errno.raw_os_error()
+}
+
+#[cfg(test)]
+mod tests {
+    use device::{Device, ErrorKind, IoError, MemoryDevice, Request};
+    use rand::rngs::StdRng;
+    use rand::{Rng, RngExt, SeedableRng};
+
+    use super::*;
+    use crate::bell;
+    use crate::export::{ByteExport, Caller, DeviceExport, Export};
+    use crate::ublk::uapi::operation;
+
+    const DISK_BYTES: usize = 256 << 10;
+    const MAX_IO_BYTES: u32 = 32 << 10;
+    const LIMITS: Limits = Limits {
+        size_bytes: DISK_BYTES as u64,
+        block_bytes: 512,
+        max_io_bytes: MAX_IO_BYTES,
+        read_only: false,
+    };
+    const TAG: u16 = 7;
+
+    /// A file stands for the character device: where a request has its data, there they are.
+    struct Desk {
+        device: Arc<File>,
+        outbox: Arc<Outbox>,
+    }
+
+    impl Desk {
+        fn new() -> Self {
+            let device = tempfile::tempfile().unwrap();
+            device.set_len(data_at(0, TAG + 1)).unwrap();
+            let outbox = Outbox::new(Arc::new(bell::new().unwrap()));
+            Self { device: Arc::new(device), outbox: Arc::new(outbox) }
+        }
+
+        fn open(&self, descriptor: &Descriptor) -> Option<(Ticket, Operation)> {
+            Ticket::open((&self.device, &LIMITS), &self.outbox, 0, TAG, descriptor)
+        }
+
+        /// The only result.
+        fn result(&self) -> i32 {
+            let mut ended = Vec::new();
+            self.outbox.take(&mut ended);
+            assert_eq!(ended.len(), 1, "a request has one result");
+            assert_eq!(ended[0].0, TAG);
+            ended[0].1
+        }
+
+        fn data(&self, len: usize) -> Vec<u8> {
+            let mut bytes = vec![0; len];
+            self.device.read_exact_at(&mut bytes, data_at(0, TAG)).unwrap();
+            bytes
+        }
+    }
+
+    fn descriptor(code: u32, sectors: u32) -> Descriptor {
+        Descriptor { operation_and_flags: code, sectors, first_sector: 0 }
+    }
+
+    /// Any descriptor, to a disk in memory and a model of it: what is sound moves its bytes, all else ends with an error and
+    /// changes nothing.
+    #[test]
+    fn every_descriptor_has_one_result_and_only_sound_ones_an_effect() {
+        let mut random = StdRng::seed_from_u64(0x71CE);
+        let (desk, memory) = (Desk::new(), Arc::new(MemoryDevice::new(DISK_BYTES as u64)));
+        let export = ByteExport::new(Arc::new(DeviceExport::new(Arc::clone(&memory) as _)));
+        let (mut model, mut moved) = (vec![0; DISK_BYTES], 0);
+        for turn in 0..4000 {
+            let mut bytes: [u8; Descriptor::BYTES] = random.random();
+            if turn % 8 != 0 {
+                bytes[0] = random.random_range(0..7);
+                bytes[4..8].copy_from_slice(&random.random_range(0..70_u32).to_ne_bytes());
+                bytes[8..16].copy_from_slice(&random.random_range(0..560_u64).to_ne_bytes());
+            }
+            let asked = Descriptor::decode(&bytes);
+            let mut data = vec![0; MAX_IO_BYTES as usize];
+            random.fill_bytes(&mut data);
+            desk.device.write_all_at(&data, data_at(0, TAG)).unwrap();
+            if let Some((ticket, operation)) = desk.open(&asked) {
+                export.submit(operation, Caller::new(move |answer| ticket.close(answer)));
+            }
+            let result = desk.result();
+            let Ok(sound) = Asked::of(&asked, &LIMITS) else {
+                assert!(result < 0, "turn {turn}: {asked:?} ended with {result}");
+                continue;
+            };
+            assert_eq!(result, sound.data_bytes() as i32, "turn {turn}: {sound:?}");
+            moved += result;
+            let whole = Request::Read { offset: 0, buffer: IoBuffer::zeroed(DISK_BYTES) };
+            let disk = memory.execute(whole).unwrap().unwrap();
+            match sound {
+                Asked::Read { offset, len } => {
+                    let range = offset as usize..offset as usize + len as usize;
+                    assert!(desk.data(len as usize) == model[range], "turn {turn}: {sound:?}");
+                }
+                Asked::Write { offset, len, .. } => {
+                    model[offset as usize..][..len as usize].copy_from_slice(&data[..len as usize]);
+                }
+                Asked::Zero { offset, len, .. } => model[offset as usize..][..len as usize].fill(0),
+                // It reads as anything.
+                Asked::Trim { offset, len } => {
+                    let range = offset as usize..(offset + len) as usize;
+                    model[range.clone()].copy_from_slice(&disk[range]);
+                }
+                Asked::Flush => {}
+            }
+            assert!(disk[..] == model[..], "turn {turn}: {sound:?}");
+        }
+        assert!(moved > 1 << 20, "only {moved} bytes were moved: nothing was shown");
+    }
+
+    #[test]
+    fn a_read_that_brings_no_data_or_too_few_does_not_pass_for_one_that_did() {
+        let desk = Desk::new();
+        let short = IoBuffer::zeroed(512).into();
+        for (answer, errno) in [
+            (Ok(None), Errno::IO),
+            (Ok(Some(short)), Errno::IO),
+            (Err(IoError::new(ErrorKind::Medium, "worn out")), Errno::IO),
+            (Err(IoError::new(ErrorKind::NoSpace, "full")), Errno::NOSPC),
+        ] {
+            desk.open(&descriptor(operation::READ, 2)).unwrap().0.close(answer);
+            assert_eq!(desk.result(), failed(errno));
+        }
+        let (ticket, lost) = desk.open(&descriptor(operation::FLUSH, 0)).unwrap();
+        drop((lost, Caller::new(move |answer| ticket.close(answer))));
+        assert_eq!(desk.result(), failed(Errno::IO), "who drops a request tells so");
+    }
+
+    #[test]
+    fn a_write_whose_data_are_gone_ends_at_once() {
+        let desk = Desk::new();
+        desk.device.set_len(data_at(0, TAG) + 100).unwrap();
+        assert!(desk.open(&descriptor(operation::WRITE, 1)).is_none());
+        assert_eq!(desk.result(), failed(Errno::IO));
+    }
+}

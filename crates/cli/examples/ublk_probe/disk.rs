@@ -1,0 +1,175 @@
+//! The disk itself: what it looks like, and that it keeps what is written to it.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use device::IoBuffer;
+use rand::rngs::StdRng;
+use rand::{Rng, RngExt, SeedableRng};
+use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::Check;
+use crate::place::{DISK, Place, attribute, is_there, open_direct};
+
+pub const CHECKS: &[Check] = &[
+    ("a disk looks as what is served is", shape),
+    ("writes of many threads are read back, and are on the slow drive in the end", contents),
+    ("what is written through the page cache is there when the server has stopped", page_cache),
+    ("a flush reaches the cache, and so does a write that must be kept", flush),
+    ("a disk that somebody has merely open goes with its server all the same", merely_open),
+    ("zeros can be made of a range, and a range be forgotten", ranges),
+    ("a request past the end is an error, and the disk goes on", past_the_end),
+];
+
+const MIB: usize = 1 << 20;
+
+fn shape() {
+    let place = Place::new();
+    let server = place.serve();
+    assert_eq!(attribute("size"), (256 * MIB / 512).to_string());
+    for (name, value) in [
+        ("queue/logical_block_size", "512"),
+        ("queue/physical_block_size", "4096"),
+        ("queue/write_cache", "write back"),
+        ("queue/fua", "1"),
+        ("queue/max_hw_sectors_kb", "512"),
+        ("queue/rotational", "0"),
+        ("ro", "0"),
+    ] {
+        assert_eq!(attribute(name), value, "{name}");
+    }
+    for name in ["queue/discard_max_hw_bytes", "queue/write_zeroes_max_bytes"] {
+        assert_ne!(attribute(name), "0", "{name}");
+    }
+    server.stop();
+    assert!(!is_there(), "nobody uses it, so it goes with its server");
+}
+
+/// Each thread has its own part of the disk, and a model of it.
+const THREADS: usize = 4;
+const PART_BYTES: usize = 8 * MIB;
+
+fn contents() {
+    let place = Place::new();
+    let server = place.serve();
+    let written: Vec<Vec<u8>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|part| scope.spawn(move || write_and_read(part))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    server.stop();
+    place.check();
+    place.clean();
+    let slow = open_direct(&place.slow);
+    for (part, written) in written.iter().enumerate() {
+        assert!(
+            read(&slow, part * PART_BYTES, PART_BYTES)[..] == written[..],
+            "part {part} of the slow drive"
+        );
+    }
+}
+
+fn write_and_read(part: usize) -> Vec<u8> {
+    let (mut random, disk) = (StdRng::seed_from_u64(part as u64), open_direct(Path::new(DISK)));
+    let start = part * PART_BYTES;
+    let mut model = read(&disk, start, PART_BYTES).to_vec();
+    for turn in 0..200 {
+        // Now and then longer than a request may be: the kernel divides it.
+        let most = if turn % 20 == 0 { 2048 } else { 128 };
+        let len = random.random_range(1..=most) * 512;
+        let at = random.random_range(0..=(PART_BYTES - len) / 512) * 512;
+        if random.random_bool(0.6) {
+            let mut data = IoBuffer::zeroed(len);
+            random.fill_bytes(&mut data);
+            disk.write_all_at(&data, (start + at) as u64).unwrap();
+            model[at..at + len].copy_from_slice(&data);
+        } else {
+            assert!(
+                read(&disk, start + at, len)[..] == model[at..at + len],
+                "{len} bytes at {at} of part {part}"
+            );
+        }
+    }
+    assert!(read(&disk, start, PART_BYTES)[..] == model[..], "part {part}");
+    model
+}
+
+fn read(file: &File, at: usize, len: usize) -> IoBuffer {
+    let mut buffer = IoBuffer::zeroed(len);
+    file.read_exact_at(&mut buffer, at as u64).unwrap();
+    buffer
+}
+
+fn page_cache() {
+    let place = Place::new();
+    let server = place.serve();
+    // Nobody says that it is to be kept.
+    File::options().write(true).open(DISK).unwrap().write_all_at(&[0x5A; 3 * MIB], 4096).unwrap();
+    server.stop();
+    let server = place.serve();
+    assert!(read(&open_direct(Path::new(DISK)), 4096, 3 * MIB).iter().all(|byte| *byte == 0x5A));
+    server.stop();
+}
+
+fn flush() {
+    const O_DSYNC: i32 = 0o10_000;
+    let place = Place::new();
+    let server = place.serve();
+    let disk = open_direct(Path::new(DISK));
+    disk.write_all_at(&IoBuffer::copy_of(&[1; 4096]), 0).unwrap();
+    let (flushes, commits) = (server.counter("client_flushes"), server.counter("commits"));
+    disk.sync_all().unwrap();
+    assert_eq!(server.counter("client_flushes"), flushes + 1);
+    assert_eq!(server.counter("commits"), commits + 1);
+    let kept = OpenOptions::new().write(true).custom_flags(O_DSYNC | 0o40_000).open(DISK).unwrap();
+    kept.write_all_at(&IoBuffer::copy_of(&[2; 4096]), 4096).unwrap();
+    assert_eq!(server.counter("commits"), commits + 2, "a write with FUA, or one with a flush behind it");
+    server.kill();
+    let server = place.serve();
+    let found = read(&disk, 0, 8192);
+    assert_eq!((found[0], found[4096]), (1, 2), "who has it open reads on");
+    drop((disk, kept));
+    server.stop();
+}
+
+fn merely_open() {
+    let place = Place::new();
+    let server = place.serve();
+    let disk = open_direct(Path::new(DISK));
+    server.stop();
+    assert!(!is_there());
+    assert!(disk.write_at(&IoBuffer::zeroed(4096), 0).is_err(), "the disk is gone");
+    drop(disk);
+    let server = place.serve();
+    assert!(!server.ready.contains("taken over"), "{}", server.ready);
+    server.stop();
+}
+
+fn ranges() {
+    let place = Place::new();
+    let server = place.serve();
+    let disk = open_direct(Path::new(DISK));
+    disk.write_all_at(&IoBuffer::copy_of(&vec![7; 2 * MIB]), 0).unwrap();
+    fallocate(&disk, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, 512, MIB as u64).unwrap();
+    let found = read(&disk, 0, 2 * MIB);
+    assert!(found[..512].iter().all(|byte| *byte == 7));
+    assert!(found[512..512 + MIB].iter().all(|byte| *byte == 0));
+    assert!(found[512 + MIB..].iter().all(|byte| *byte == 7));
+    let before = server.counter("trim_blocks");
+    crate::place::run("blkdiscard", &["-o", "1048576", "-l", "65536", DISK]);
+    assert!(server.counter("trim_blocks") > before, "the discard did not arrive");
+    assert!(read(&disk, MIB + 65_536, 4096).iter().all(|byte| *byte == 7), "nothing else was forgotten");
+    drop(disk);
+    server.stop();
+}
+
+fn past_the_end() {
+    let place = Place::new();
+    let server = place.serve();
+    let disk = open_direct(Path::new(DISK));
+    assert_eq!(disk.read_at(&mut IoBuffer::zeroed(4096), 256 * MIB as u64).unwrap(), 0);
+    assert!(disk.write_at(&IoBuffer::zeroed(4096), 256 * MIB as u64).is_err());
+    assert_eq!(read(&disk, 256 * MIB - 4096, 4096).len(), 4096);
+    drop(disk);
+    server.stop();
+}

@@ -1,0 +1,237 @@
+//! Servers that end under a mounted file system, and the next ones.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
+
+use crate::Check;
+use crate::filesystem::{MOUNTED, check, make, make_on, mount, mount_from};
+use crate::place::{DISK, Place, is_there, pause, run};
+
+pub const CHECKS: &[Check] = &[
+    ("a file system outlives servers that are killed, and who writes to it only waits", killed),
+    ("a server can be killed at any moment while it takes a disk over", killed_at_once),
+    ("a server can be killed at any moment while it makes a disk", killed_at_first),
+    ("a disk that is mounted waits for the next server when its own is stopped", stopped),
+    ("a disk of which a partition is mounted waits too", partitioned),
+    ("a disk whose server is killed with requests under way is removed by the next", abandoned),
+];
+
+const WRITERS: usize = 3;
+const KILLS: usize = 4;
+const KILLS_AT_ONCE: u64 = 20;
+const KILLS_AT_FIRST: u64 = 10;
+
+fn killed() {
+    let place = Place::new();
+    let mut server = place.serve();
+    make();
+    mount();
+    let (ends, records) = (AtomicBool::new(false), [const { AtomicU32::new(0) }; WRITERS]);
+    let server = std::thread::scope(|scope| {
+        let _end = EndsWriters(&ends);
+        for (writer, count) in records.iter().enumerate() {
+            let ends = &ends;
+            scope.spawn(move || {
+                while !ends.load(Ordering::Relaxed) {
+                    append(writer, count.load(Ordering::Relaxed));
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let sum = || records.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u32>();
+        for _ in 0..KILLS {
+            let before = sum();
+            while sum() < before + 20 {
+                pause(20);
+            }
+            server.kill();
+            pause(300);
+            server = place.serve();
+            assert!(server.ready.contains("taken over"), "{}", server.ready);
+        }
+        server
+    });
+    let counts = records.map(AtomicU32::into_inner);
+    verify(&counts);
+    run("umount", &[MOUNTED]);
+    check();
+    mount();
+    verify(&counts);
+    run("umount", &[MOUNTED]);
+    server.stop();
+    assert!(!is_there());
+    place.check();
+}
+
+fn killed_at_once() {
+    let place = Place::new();
+    let server = place.serve();
+    make();
+    mount();
+    append(0, 0);
+    server.kill();
+    let began = Instant::now();
+    place.serve().kill();
+    let takes_milliseconds = began.elapsed().as_millis() as u64;
+    let waits = std::thread::spawn(|| append(0, 1));
+    for turn in 0..KILLS_AT_ONCE {
+        kill_in(&place, moment(takes_milliseconds, turn, KILLS_AT_ONCE));
+    }
+    let server = place.serve();
+    assert!(server.ready.contains("taken over"), "{}", server.ready);
+    waits.join().unwrap();
+    assert!(fs::read(path_of(0)).unwrap() == [record(0, 0), record(0, 1)].concat());
+    run("umount", &[MOUNTED]);
+    check();
+    server.stop();
+    assert!(!is_there());
+}
+
+fn killed_at_first() {
+    let place = Place::new();
+    for turn in 0..KILLS_AT_FIRST {
+        let began = Instant::now();
+        let server = place.serve();
+        let takes_milliseconds = began.elapsed().as_millis() as u64;
+        server.stop();
+        assert!(!is_there());
+        kill_in(&place, moment(takes_milliseconds, turn, KILLS_AT_FIRST));
+    }
+    let server = place.serve();
+    File::options().write(true).open(DISK).unwrap().write_all(&[1; 4096]).unwrap();
+    server.stop();
+    assert!(!is_there());
+}
+
+/// When to kill a server that takes so long to start. What is before the last part of that is the volume's, and tried
+/// elsewhere.
+fn moment(takes_milliseconds: u64, turn: u64, turns: u64) -> u64 {
+    takes_milliseconds * (60 + turn * 50 / turns) / 100
+}
+
+/// Starts a server and kills it so much later, ready or not.
+fn kill_in(place: &Place, milliseconds: u64) {
+    let mut child = place.start();
+    pause(milliseconds);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Whether all went well or not: the writers are waited for.
+struct EndsWriters<'a>(&'a AtomicBool);
+
+impl Drop for EndsWriters<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A writer's records: every one is told to be kept before the next is written.
+const RECORD_BYTES: usize = 6000;
+
+fn path_of(writer: usize) -> PathBuf {
+    Path::new(MOUNTED).join(format!("writer{writer}"))
+}
+
+fn record(writer: usize, number: u32) -> Vec<u8> {
+    let seed = number.wrapping_mul(2_654_435_761).wrapping_add(writer as u32);
+    (0..RECORD_BYTES as u32).map(|at| (seed.wrapping_add(at.wrapping_mul(seed | 1)) >> 13) as u8).collect()
+}
+
+fn append(writer: usize, number: u32) {
+    let mut file = OpenOptions::new().create(true).append(true).open(path_of(writer)).unwrap();
+    file.write_all(&record(writer, number)).unwrap();
+    file.sync_all().unwrap();
+}
+
+fn verify(counts: &[u32]) {
+    run("sync", &[]);
+    fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+    for (writer, count) in counts.iter().enumerate() {
+        assert!(*count >= 20 / WRITERS as u32, "writer {writer} did nothing");
+        let found = fs::read(path_of(writer)).unwrap();
+        assert_eq!(found.len(), *count as usize * RECORD_BYTES, "writer {writer}");
+        for (number, bytes) in found.chunks(RECORD_BYTES).enumerate() {
+            assert!(*bytes == record(writer, number as u32), "record {number} of writer {writer}");
+        }
+    }
+}
+
+fn stopped() {
+    let place = Place::new();
+    let server = place.serve();
+    make();
+    mount();
+    append(0, 0);
+    let said = server.stop();
+    assert!(said.contains("waits for the next server"), "{said}");
+    assert!(is_there());
+    let waits = std::thread::spawn(|| append(0, 1));
+    pause(500);
+    assert!(!waits.is_finished(), "without a server nothing can be kept");
+    let server = place.serve();
+    assert!(
+        server.ready.contains("taken over") && server.ready.contains("closed before"),
+        "{}",
+        server.ready
+    );
+    waits.join().unwrap();
+    let found = fs::read(path_of(0)).unwrap();
+    assert!(found == [record(0, 0), record(0, 1)].concat());
+    run("umount", &[MOUNTED]);
+    check();
+    server.stop();
+    assert!(!is_there());
+}
+
+fn partitioned() {
+    let partition = format!("{DISK}p1");
+    let place = Place::new();
+    let server = place.serve();
+    File::options().write(true).open(DISK).unwrap().write_all(&partition_table(2048, 300_000)).unwrap();
+    server.stop();
+    let server = place.serve();
+    // Newer kernels look for partitions after the disk has appeared.
+    (0..50).take_while(|_| !Path::new(&partition).exists()).for_each(|_| pause(100));
+    make_on(&partition);
+    mount_from(&partition);
+    append(0, 0);
+    let said = server.stop();
+    assert!(said.contains("waits for the next server"), "{said}");
+    let server = place.serve();
+    append(0, 1);
+    run("umount", &[MOUNTED]);
+    server.stop();
+    assert!(!is_there());
+}
+
+/// A sector that says that there is one partition.
+fn partition_table(first_sector: u32, sectors: u32) -> [u8; 512] {
+    const LINUX: u8 = 0x83;
+    let mut table = [0; 512];
+    table[450] = LINUX;
+    table[454..458].copy_from_slice(&first_sector.to_le_bytes());
+    table[458..462].copy_from_slice(&sectors.to_le_bytes());
+    table[510..].copy_from_slice(&[0x55, 0xAA]);
+    table
+}
+
+fn abandoned() {
+    let place = Place::new();
+    let server = place.serve();
+    let writes = std::thread::spawn(|| {
+        let mut file = File::options().write(true).open(DISK).unwrap();
+        let written = (0..8).try_for_each(|turn| file.write_all(&vec![turn; 4 << 20]));
+        written.and_then(|()| file.sync_all())
+    });
+    pause(200);
+    server.kill();
+    let server = place.serve();
+    writes.join().unwrap().unwrap();
+    server.stop();
+    assert!(!is_there());
+    place.check();
+}

@@ -1,0 +1,157 @@
+//! Where the checks happen: two drives, a cache made of them, and a server that comes and goes.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+const FLASHWRIGHT: &str = "/bin/flashwright";
+const SOCKET: &str = "/tmp/ublk.sock";
+
+/// What a served disk is called.
+pub const DISK: &str = "/dev/ublkb0";
+
+/// The drives, by their serial numbers.
+const FLASH: &str = "SINGLE01";
+const SLOW: &str = "GROUPS01";
+
+/// A cache on a drive for another.
+pub struct Place {
+    flash: PathBuf,
+    pub slow: PathBuf,
+}
+
+impl Place {
+    /// Makes a new one.
+    pub fn new() -> Self {
+        let place = Self { flash: drive(FLASH), slow: drive(SLOW) };
+        let made = place.command("create").args(["--mode", "write-back", "--force", "--yes"]).output();
+        succeeded(&made.unwrap());
+        place
+    }
+
+    /// `block …` with both drives.
+    pub fn command(&self, command: &str) -> Command {
+        let mut words = Command::new(FLASHWRIGHT);
+        words.args(["block", command]).arg("--flash").arg(&self.flash).arg("--disk").arg(&self.slow);
+        words
+    }
+
+    /// Begins to serve it as [`DISK`].
+    pub fn start(&self) -> Child {
+        let mut command = self.command("serve");
+        command.args(["--socket", SOCKET, "--ublk", "0"]).stdout(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    /// Serves it as [`DISK`].
+    pub fn serve(&self) -> Server {
+        let mut child = self.start();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut ready = String::new();
+        lines.read_line(&mut ready).unwrap();
+        assert!(ready.contains(&format!(" and {DISK}")), "{ready:?}");
+        Server { child, ready, lines }
+    }
+
+    /// Brings everything to the slow drive; nobody serves.
+    pub fn clean(&self) {
+        succeeded(&self.command("flush").output().unwrap());
+    }
+
+    /// Verifies the structures on flash, and all data; nobody serves.
+    pub fn check(&self) {
+        succeeded(&self.command("check").arg("--full").output().unwrap());
+    }
+}
+
+/// A server at work.
+pub struct Server {
+    child: Child,
+    pub ready: String,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Server {
+    /// Ends it by `SIGTERM`. What it said since it was ready.
+    pub fn stop(mut self) -> String {
+        run("kill", &[&self.child.id().to_string()]);
+        let mut said = String::new();
+        while self.lines.read_line(&mut said).unwrap() > 0 {}
+        let status: ExitStatus = self.child.wait().unwrap();
+        assert!(status.success(), "{status}: {said}");
+        said
+    }
+
+    /// Ends it by `SIGKILL`.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// A counter of `block status`.
+    pub fn counter(&self, name: &str) -> u64 {
+        let mut status = Command::new(FLASHWRIGHT);
+        status.args(["block", "status", "--socket", SOCKET, "--json", "-", "--quiet"]);
+        let output = status.output().unwrap();
+        succeeded(&output);
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        told["counters"][name].as_u64().unwrap_or_else(|| panic!("{name} is no counter: {told}"))
+    }
+}
+
+/// Whether the disk is there.
+pub fn is_there() -> bool {
+    Path::new(DISK).exists()
+}
+
+/// The disk past the page cache.
+pub fn open_direct(path: &Path) -> File {
+    const O_DIRECT: i32 = 0o40_000;
+    OpenOptions::new().read(true).write(true).custom_flags(O_DIRECT).open(path).unwrap()
+}
+
+/// What the kernel says of the disk.
+pub fn attribute(name: &str) -> String {
+    let path = Path::new("/sys/block/ublkb0").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).trim().into()
+}
+
+/// Runs a program of the guest.
+pub fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    succeeded(&output);
+}
+
+/// Runs a program that has its libraries beside it.
+pub fn run_linked(program: &str, arguments: &[&str]) {
+    let path = format!("/bin/{program}");
+    let all = [&["--library-path", "/bin", path.as_str()], arguments].concat();
+    run("/bin/ld-linux-x86-64.so.2", &all);
+}
+
+pub fn succeeded(output: &Output) {
+    assert!(output.status.success(), "{}: {}", output.status, told(output));
+}
+
+pub fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+pub fn pause(milliseconds: u64) {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+}
+
+/// The block device of the drive with a serial number.
+fn drive(serial: &str) -> PathBuf {
+    let controllers = std::fs::read_dir("/sys/class/nvme").unwrap().flatten();
+    let has_serial =
+        |path: &Path| std::fs::read_to_string(path.join("serial")).is_ok_and(|found| found.trim() == serial);
+    let found = controllers.map(|entry| entry.path()).find(|path| has_serial(path));
+    let controller = found.unwrap_or_else(|| panic!("no drive {serial}"));
+    PathBuf::from(format!("/dev/{}n1", controller.file_name().unwrap().to_str().unwrap()))
+}

@@ -1,0 +1,51 @@
+//! What is said where there is no driver, no right, or no room.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::Check;
+use crate::place::{DISK, Place, is_there, told};
+
+pub const WITHOUT_DRIVER: &[Check] = &[("without its driver, serving by ublk says how to get it", absent)];
+
+pub const CHECKS: &[Check] = &[
+    ("serving by ublk without the right says so in a line", unprivileged),
+    ("a disk that waits for its server is refused to any other", foreign),
+];
+
+/// Serves a file that is there for the purpose.
+fn serve_file() -> Command {
+    std::fs::write("/tmp/other.img", vec![0; 1 << 20]).unwrap();
+    let mut command = Command::new("/bin/flashwright");
+    command.args(["block", "serve", "--disk", "/tmp/other.img", "--buffered"]);
+    command.args(["--socket", "/tmp/other.sock", "--ublk", "0"]);
+    command
+}
+
+fn absent() {
+    let output = serve_file().output().unwrap();
+    let words = told(&output);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(words.contains("modprobe ublk_drv") && words.trim().lines().count() == 1, "{words}");
+}
+
+fn unprivileged() {
+    const NOBODY: u32 = 65_534;
+    let output = serve_file().uid(NOBODY).gid(NOBODY).output().unwrap();
+    let words = told(&output);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(words.contains("ublk needs root") && words.trim().lines().count() == 1, "{words}");
+}
+
+fn foreign() {
+    let place = Place::new();
+    place.serve().kill();
+    let output = serve_file().output().unwrap();
+    let words = told(&output);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(words.contains(&format!("{DISK} is there already")), "{words}");
+    let server = place.serve();
+    assert!(server.ready.contains("taken over"), "{}", server.ready);
+    server.stop();
+    assert!(!is_there());
+}
