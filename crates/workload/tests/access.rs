@@ -239,3 +239,13 @@ fn other_compressions_and_encodings_are_told_by_name() {
     assert!(told(b"\xff\xfet\0s\0").contains("it is UTF-16 text"));
     assert!(told(b"ts;key;op;size\n1;7;GET;5\n").contains("its columns stand between semicolons"));
 }
+
+#[test]
+fn rows_without_a_time_among_others_do_not_make_time_go_back() {
+    let text = "op_time,key,op,size\n,1,GET,5\n,2,GET,5\n100,3,GET,5\n,4,GET,5\n101,5,GET,5\n";
+    let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
+    let milliseconds: Vec<u64> = accesses.iter().map(|access| access.time_ns / 1_000_000).collect();
+    assert_eq!((milliseconds, report.backward_times), (vec![0, 1, 100_000, 100_000, 101_000], 0));
+    let (accesses, report) = read(&text.replace("100,3", "0,3"), &OpenOptions::default()).unwrap();
+    assert_eq!((accesses[2].time_ns, report.backward_times), (1_000_000, 1), "numbers came before");
+}

@@ -165,7 +165,14 @@ impl Reader {
                 ZeroSize::Skip => return self.tell(RowError::NoSize, "skipped"),
             }
         }
+        if !handing_out.has_time && self.report.has_time {
+            // Others have a time: this one's is that of the row ahead, and not its number.
+            (handing_out.access.time_ns, handing_out.has_time) = (self.last_ns, true);
+        }
         if handing_out.has_time {
+            if !self.report.has_time {
+                self.last_ns = self.report.accesses.saturating_sub(1) * NUMBER_NS;
+            }
             let back_ns = self.last_ns.saturating_sub(handing_out.access.time_ns);
             if back_ns > 0 {
                 self.report.backward_times += 1;
