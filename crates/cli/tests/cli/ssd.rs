@@ -114,3 +114,19 @@ fn what_cannot_be_is_refused_in_one_line() {
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
     }
 }
+
+#[test]
+fn inputs_that_no_closed_form_is_for_are_refused_by_their_flag() {
+    for (words, told) in [
+        ("dlwa --soc 200% --op 17%", "--soc: is a share of what the host sees: above 0% and at most 100%"),
+        ("dlwa --soc 0% --op 17%", "--soc: is a share of what the host sees"),
+        ("dlwa --soc 4% --op 7% --pages-per-block 0", "--pages-per-block"),
+        ("carbon --dlwa 1.3 --dram-gb=-5", "--dram-gb"),
+        ("carbon --dlwa 1e308", "kgco2e is more than can be counted with these inputs"),
+    ] {
+        let words: Vec<&str> = ["model"].into_iter().chain(words.split(' ')).collect();
+        let output = flashwright(&words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(err(&output).contains(told), "{words:?}: {}", err(&output));
+    }
+}
