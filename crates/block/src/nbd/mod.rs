@@ -27,8 +27,8 @@
 mod bell;
 mod budget;
 mod connection;
-#[cfg(test)]
-mod fuzz;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod handshake;
 mod intake;
 mod link;
