@@ -95,8 +95,11 @@ fn the_closed_forms_answer_with_formula_source_and_inputs() {
 fn what_cannot_be_is_refused_in_one_line() {
     let cases: [(&[&str], &str); 7] = [
         (&["ssd", "run", "pm9d4"], "error: pm9d4: no such card; there are pm9d3, tlc, qlc, photo, test"),
-        (&["ssd", "run", "test", "--op", "0%"], "error: logical_pages: "),
-        (&["ssd", "run", "test", "--pages-per-block", "1"], "error: unit_pages: 1 pages are fewer than 2"),
+        (&["ssd", "run", "test", "--op", "0%"], "error: --op, --units: "),
+        (
+            &["ssd", "run", "test", "--pages-per-block", "1"],
+            "error: --pages-per-block: 1 pages are fewer than 2",
+        ),
         (&["ssd", "run", "tlc", "--placement", "on"], "error: --placement: tlc has no placement handles"),
         (&["ssd", "run", "pm9d3", "--scale", "1/1000000"], "error: pm9d3: space.unit_bytes: at 1/1000000"),
         (&["model", "dlwa", "--soc", "4%", "--op", "0%"], "error: --op: the physical space must be larger"),
@@ -125,6 +128,18 @@ fn inputs_that_no_closed_form_is_for_are_refused_by_their_flag() {
         ("carbon --dlwa 1e308", "kgco2e is more than can be counted with these inputs"),
     ] {
         let words: Vec<&str> = ["model"].into_iter().chain(words.split(' ')).collect();
+        let output = flashwright(&words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(err(&output).contains(told), "{words:?}: {}", err(&output));
+    }
+}
+
+#[test]
+fn a_run_that_would_never_end_is_refused_by_its_flag() {
+    for (words, told) in
+        [("--timed --reads 100%", "--reads: must be below 100%"), ("--timed --rate 1e300", "--rate: ")]
+    {
+        let words: Vec<&str> = ["ssd", "run", "test"].into_iter().chain(words.split(' ')).collect();
         let output = flashwright(&words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         assert!(err(&output).contains(told), "{words:?}: {}", err(&output));
