@@ -41,8 +41,9 @@ fn main() -> ExitCode {
         "fuzz" => &[Step { name: "fuzz targets", run: fuzz }],
         _ => {
             eprintln!(
-                "usage: cargo xtask ci | databases [kills] [trial…] | fuzz [seconds [target…]] | lint | rules | vm | vm-measure | miri [filter…]"
+                "usage: cargo xtask ci | databases [kills] [trial…] | lint | rules | vm | vm-measure | miri [filter…]"
             );
+            eprintln!("       cargo xtask fuzz [seconds [target…]]");
             return ExitCode::from(2);
         }
     };
