@@ -5,6 +5,7 @@ mod databases;
 mod rules;
 mod vm;
 
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// One step of the chore: what it is called, and how it is run.
@@ -37,10 +38,12 @@ fn main() -> ExitCode {
         "vm-measure" => &[Step { name: "emulated drives beside fio", run: vm::measure }],
         "vm" => &[Step { name: "emulated drives", run: vm::run }],
         "miri" => MIRI,
+        "fuzz" => &[Step { name: "fuzz targets", run: fuzz }],
         _ => {
             eprintln!(
                 "usage: cargo xtask ci | databases [kills] [trial…] | lint | rules | vm [kernel] [probe] | vm-measure | miri [filter…]"
             );
+            eprintln!("       cargo xtask fuzz [seconds [target…]]");
             return ExitCode::from(2);
         }
     };
@@ -93,6 +96,37 @@ fn miri() -> Result<(), String> {
         .args(filters)
         // Files and clocks of the machine are asked for by a test now and then.
         .env("MIRIFLAGS", "-Zmiri-disable-isolation"))
+}
+
+/// All fuzz targets on their seeds; with a number of seconds, each of them (or those named) under libFuzzer for so long, which
+/// needs `cargo-fuzz`. No sanitizer: those need a nightly compiler, and what is unsafe is Miri's matter.
+fn fuzz() -> Result<(), String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
+    let room = root.join("fuzz");
+    let asked: Vec<String> = std::env::args().skip(2).collect();
+    let Some((seconds, named)) = asked.split_first() else {
+        return run(Command::new(env!("CARGO")).args(["test", "--release", "--tests"]).current_dir(room));
+    };
+    let mut targets = named.to_vec();
+    if targets.is_empty() {
+        let files = std::fs::read_dir(room.join("fuzz_targets")).map_err(|error| error.to_string())?;
+        let stems = files.filter_map(|file| Some(file.ok()?.path().file_stem()?.to_str()?.to_owned()));
+        targets.extend(stems);
+        targets.sort();
+    }
+    for target in targets {
+        let found = format!("corpus/{target}");
+        std::fs::create_dir_all(room.join(&found)).map_err(|error| error.to_string())?;
+        let limits =
+            [format!("-max_total_time={seconds}"), "-rss_limit_mb=2048".into(), "-timeout=20".into()];
+        run(Command::new(env!("CARGO"))
+            .args(["fuzz", "run", "-s", "none", &target, &found])
+            .args([format!("seeds/{target}")].iter().filter(|seeds| room.join(seeds).is_dir()))
+            .arg("--")
+            .args(limits)
+            .current_dir(&room))?;
+    }
+    Ok(())
 }
 
 fn run(command: &mut Command) -> Result<(), String> {

@@ -55,8 +55,10 @@ pub enum SessionError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// Something that it names cannot be opened.
-    #[error("instance {instance}: {source}")]
+    #[error("{}: instance {instance}: {source}", file.display())]
     Open {
+        /// The config.
+        file: PathBuf,
         /// Which of several.
         instance: usize,
         /// What.
@@ -88,11 +90,24 @@ impl Session {
         let (mut instances, mut warnings) = (Vec::new(), Vec::new());
         for (number, plan) in plan.instances.into_iter().enumerate() {
             let (instance, warned) = open_instance(plan, supply, number, &options, &world)
-                .map_err(|source| SessionError::Open { instance: number, source })?;
+                .map_err(|source| open_error(config, number, source))?;
             instances.push(Arc::new(instance));
             warnings.extend(warned);
         }
         Ok(Self { instances, persistent, options, flash_paths, world, drive, warnings })
+    }
+
+    /// Finds out what can be wrong without opening a device or a trace: numbers that the engine does not count with, and
+    /// distributions that make no requests.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn check(config: &Config, scale: u32) -> Result<(), SessionError> {
+        let plan = lower(config)?.scaled(scale);
+        for (number, plan) in plan.instances.iter().enumerate() {
+            open::workload(&plan.workload).map_err(|source| open_error(config, number, source))?;
+        }
+        Ok(())
     }
 
     /// Where what was opened is not as the config asks for.
@@ -153,6 +168,10 @@ impl Session {
         }
         errors
     }
+}
+
+fn open_error(config: &Config, instance: usize, source: OpenError) -> SessionError {
+    SessionError::Open { file: config.file.clone(), instance, source }
 }
 
 /// The world of a run, with a model drive in a simulated one.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use flashwright_bench::config::cachebench::load_text;
 use flashwright_bench::config::{Config, Loaded, Override};
+use flashwright_bench::session::Session;
 
 /// A small config that is right, as the tests start from.
 const RIGHT: &str = r#"{
@@ -138,4 +139,56 @@ fn the_config_as_run_holds_defaults_and_overrides_and_reads_back_the_same() {
     };
     assert_eq!(again.as_run(), as_run);
     assert!(again.later.is_empty(), "{:?}", again.later);
+}
+
+/// What a config is refused with that reads well and cannot run.
+#[track_caller]
+fn cannot_run(changes: &[&str], words: &str) {
+    let config = with(changes).expect("every key is right by itself");
+    let said = Session::check(&config, 1).expect_err("must be refused").to_string();
+    assert!(said.starts_with("c.json: ") && said.contains(words), "{said}");
+}
+
+#[test]
+fn what_no_run_could_begin_with_is_not_valid() {
+    assert!(Session::check(&with(&[]).unwrap(), 1).is_ok());
+    cannot_run(
+        &["cache_config.cacheSizeMB=1000000000000000"],
+        "cacheSizeMB: 1000000000000000 MiB is more than can be counted",
+    );
+    cannot_run(
+        &["test_config.keySizeRange=[8,10000]"],
+        "test_config.keySizeRange: keys of 9999 bytes; at most 255",
+    );
+    cannot_run(&["test_config.keySizeRange=[0,0]"], "test_config.keySizeRange: keys of 0 bytes");
+    cannot_run(&["test_config.numKeys=1000000000000000000"], "test_config.numKeys: 1000000000000000000 keys");
+}
+
+#[test]
+fn more_threads_than_keys_are_numbered_for_are_refused_and_no_panic() {
+    refused(&["test_config.numThreads=32769"], "test_config.numThreads: must be at most 32768");
+    refused(&["test_config.numThreads=1000000000"], "test_config.numThreads: must be at most 32768");
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_one_mistake_and_not_also_a_missing_key() {
+    for change in ["cache_config.cacheSizeMB=64MB", "test_config.keySizeRange=8", "cache_config.numPools=-1"]
+    {
+        let said = with(&[change]).unwrap_err();
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains(": expected "), "{said}");
+    }
+}
+
+#[test]
+fn a_trace_that_the_generator_does_not_read_is_told() {
+    let config = with(&["test_config.traceFileName=trace.csv"]).unwrap();
+    assert_eq!(config.warnings[0].at, "test_config.traceFileName");
+    assert!(config.warnings[0].words.starts_with("is not read: this generator makes requests up"));
+}
+
+#[test]
+fn a_mark_in_front_of_the_json_is_no_part_of_it() {
+    let marked = format!("\u{feff}{RIGHT}");
+    assert!(load_text(Path::new("c.json"), &marked, &[]).is_ok());
 }

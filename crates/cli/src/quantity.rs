@@ -73,6 +73,14 @@ pub fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A number that is not below 0.
+pub fn amount(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value >= 0.0 && value.is_finite() => Ok(value),
+        _ => Err(format!("{text:?} is no number that is 0 or above")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -309,6 +309,13 @@ impl Card {
                 return Err((key, format!("{value} is not above 0")));
             }
         }
+        let command_ns = self.controller.command_ns;
+        if command_ns > LONGEST_STEP_NS {
+            return Err((
+                "controller.command_ns",
+                format!("{command_ns} ns are more than {LONGEST_STEP_NS}"),
+            ));
+        }
         match &self.placement {
             Some(placement) if placement.namespaces == 0 => {
                 Err(("placement.namespaces", "a drive has at least one namespace".into()))
@@ -321,6 +328,9 @@ impl Card {
 /// Fewest pages a unit may be scaled down to: below, the number of pages begins to matter (3.3 instead of 3.5 for the
 /// paper's mix).
 pub const MIN_SCALED_PAGES: u64 = 64;
+
+/// Far beyond any medium, and so far below what a clock holds that no run's times run over.
+const LONGEST_STEP_NS: u64 = 10_000_000_000;
 
 impl Nand {
     fn check(&self) -> Result<(), (&'static str, String)> {
@@ -338,8 +348,25 @@ impl Nand {
             let (dies, channels) = (self.dies, self.channels);
             return Err(("nand.dies", format!("{dies} dies cannot be divided among {channels} channels")));
         }
+        for (key, ns) in [
+            ("nand.read_ns", self.read_ns),
+            ("nand.program_ns", self.program_ns),
+            ("nand.erase_ns", self.erase_ns),
+            ("nand.suspend_ns", self.suspend_ns),
+        ] {
+            if ns > LONGEST_STEP_NS {
+                return Err((
+                    key,
+                    format!("{ns} ns are more than {LONGEST_STEP_NS}, and no flash takes so long"),
+                ));
+            }
+        }
         if !self.page_bytes.is_power_of_two() || self.page_bytes < 4096 {
             return Err(("nand.page_bytes", format!("{} is no power of two from 4096 on", self.page_bytes)));
+        }
+        if !self.block_bytes.is_multiple_of(u64::from(self.page_bytes)) {
+            let (block, page) = (self.block_bytes, self.page_bytes);
+            return Err(("nand.block_bytes", format!("{block} bytes are not in pages of {page}")));
         }
         Ok(())
     }

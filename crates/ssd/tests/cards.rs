@@ -101,6 +101,17 @@ fn impossible_cards_are_refused_in_a_line_that_names_the_key() {
         ("handles = 8", "handles = 0", "mine: placement.handles: "),
         ("handles = 8", "handles = 200", "mine: placement.handles: 200 handles are more than 128"),
         ("dies = 4", "dies = 3", "mine: nand.dies: 3 dies cannot be divided among 2 channels"),
+        (
+            "block_bytes = 65_536",
+            "block_bytes = 1000",
+            "mine: nand.block_bytes: 1000 bytes are not in pages of 16384",
+        ),
+        (
+            "program_ns = 400_000",
+            "program_ns = 9_000_000_000_000_000_000",
+            "mine: nand.program_ns: 9000000000000000000 ns are more than 10000000000",
+        ),
+        ("command_ns = 8_000", "command_ns = 80_000_000_000", "mine: controller.command_ns: "),
         ("dwpd = 1.0", "dwpd = -1.0", "mine: endurance.dwpd: -1 is not above 0"),
         ("groups = 1", "group = 1", "mine: line 16: unknown field `group`"),
         ("groups = 1", "groups = \"one\"", "mine: line 16: invalid type"),

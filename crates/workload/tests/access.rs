@@ -167,3 +167,85 @@ fn each_file_of_a_trace_may_have_a_header_of_its_own() {
         assert_eq!((keys, trace.report().bad_rows), (expected, 0), "{:?}", trace.report());
     }
 }
+
+/// What a text of the product's own columns is refused with.
+fn refusal(text: &str, options: &OpenOptions) -> String {
+    read(text, options).expect_err(text).to_string()
+}
+
+#[test]
+fn a_mark_in_front_of_the_header_does_not_hide_its_first_column() {
+    let (accesses, report) = read(&format!("\u{feff}{PLAIN}"), &OpenOptions::default()).unwrap();
+    assert_eq!(report.format, "plain", "it was taken for CacheBench's, without times");
+    assert_eq!((accesses, report.has_time), (read(PLAIN, &OpenOptions::default()).unwrap().0, true));
+}
+
+#[test]
+fn a_header_of_other_names_is_not_skipped_with_the_columns_read_in_the_usual_order() {
+    let error = refusal("timestamp,object_size,operation,object_id\n1,100,GET,7\n", &OpenOptions::default());
+    assert!(
+        error.contains("no column of its header is known (a plain trace names ts,key,op,size)"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_trace_of_which_nothing_can_be_read_is_no_empty_one() {
+    let error = refusal("ts,key,op,size\n1,7,GET,-5\n2,7,GET,-5\n", &OpenOptions::default());
+    assert!(error.contains("none of 2 rows is a request; the first that is wrong: "), "{error}");
+    assert!(error.contains("row 2: column `size` is `-5`"), "{error}");
+    let (accesses, report) =
+        read("ts,key,op,size\n1,7,GET,-5\n2,7,GET,5\n", &OpenOptions::default()).unwrap();
+    assert_eq!((accesses.len(), report.bad_rows), (1, 1));
+}
+
+#[test]
+fn times_in_milliseconds_are_not_seconds_at_the_end_of_time() {
+    for header in ["ts,key,op,size", "op_time,key,op,size"] {
+        let text = format!("{header}\n1700000000000,7,GET,5\n1700000000500,7,GET,5\n");
+        let error = refusal(&text.replace("1700000000", "1700000000000"), &OpenOptions::default());
+        assert!(error.contains("beyond 584 years: the trace counts smaller units"), "{error}");
+        let options = OpenOptions { time_units_per_second: Some(1000), ..OpenOptions::default() };
+        let (accesses, _) = read(&text, &options).unwrap();
+        assert_eq!(accesses[1].time_ns - accesses[0].time_ns, 500_000_000, "{header}");
+    }
+}
+
+#[test]
+fn sizes_that_no_object_has_do_not_run_over_in_sums() {
+    let text =
+        "ts,key,op,size\n1,7,GET,9999999999999999999\n1,8,GET,18446744073709551615\n1,9,GET,17592186044416\n";
+    let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
+    assert_eq!((accesses.len(), report.bad_rows), (1, 2));
+    assert!(report.messages[0].contains("no object is larger than 16 TiB"), "{:?}", report.messages);
+}
+
+#[test]
+fn spaces_quotes_and_decimals_of_zero_are_read_as_meant() {
+    let text = "\"ts\", \"key\", \"op\", \"size\"\n0.5, 7, \"GET\", 100.0\n";
+    let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
+    assert_eq!((accesses[0].key, accesses[0].size_bytes, report.bad_rows), (7, 100, 0));
+}
+
+#[test]
+fn other_compressions_and_encodings_are_told_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |bytes: &[u8]| {
+        let path = write(&folder, "trace.csv", bytes);
+        drain(&path, &OpenOptions::default()).expect_err("no trace").to_string()
+    };
+    assert!(told(b"BZh91AY&SY").contains("it is bzip2 data: unpack it first"));
+    assert!(told(b"PK\x03\x04...").contains("it is a ZIP archive"));
+    assert!(told(b"\xff\xfet\0s\0").contains("it is UTF-16 text"));
+    assert!(told(b"ts;key;op;size\n1;7;GET;5\n").contains("its columns stand between semicolons"));
+}
+
+#[test]
+fn rows_without_a_time_among_others_do_not_make_time_go_back() {
+    let text = "op_time,key,op,size\n,1,GET,5\n,2,GET,5\n100,3,GET,5\n,4,GET,5\n101,5,GET,5\n";
+    let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
+    let milliseconds: Vec<u64> = accesses.iter().map(|access| access.time_ns / 1_000_000).collect();
+    assert_eq!((milliseconds, report.backward_times), (vec![0, 1, 100_000, 100_000, 101_000], 0));
+    let (accesses, report) = read(&text.replace("100,3", "0,3"), &OpenOptions::default()).unwrap();
+    assert_eq!((accesses[2].time_ns, report.backward_times), (1_000_000, 1), "numbers came before");
+}

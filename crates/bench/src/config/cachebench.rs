@@ -109,10 +109,12 @@ fn read(
     }
     overrides::apply(overrides, &mut value, findings);
     let instances = read_instances(file, &value, findings)?;
+    let misread = findings.problems.len();
     for instance in &instances {
         check::instance(instance, findings);
     }
     check::together(&instances, findings);
+    findings.drop_consequences(misread);
     Some(Loaded::Config(Box::new(Config {
         file: file.to_owned(),
         text: text.to_owned(),

@@ -31,6 +31,8 @@ const STRESSORS: [&str; 8] = [
     "cachelib_range_map",
     "fast_shutdown",
 ];
+/// Lone keys are numbered by worker, and no machine runs more threads.
+const MOST_THREADS: u64 = 1 << 15;
 const LARGEST_CLASS_BYTES: u64 = 4 << 20;
 
 /// Checks one instance.
@@ -325,6 +327,7 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     refuse(test.replay.amplification == 0, "replayGeneratorConfig.ampFactor", "must be at least 1");
     refuse(!(0.0..=1.0).contains(&test.compressibility), "valueCompressibility", "must be 0 to 1");
     if runs_here(test) {
+        refuse(test.threads > MOST_THREADS, "numThreads", &format!("must be at most {MOST_THREADS}"));
         refuse(test.threads == 0, "numThreads", "is 0 or missing: nothing would run");
         refuse(test.ops_per_thread == 0, "numOps", "is 0 or missing: nothing would run");
     }
@@ -341,6 +344,16 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
         &format!("has {} share(s) for numPools {pools}", test.key_pools.len()),
     );
     refuse(pools_in_use && test.key_count == 0, "numKeys", "is 0 or missing: there is nothing to ask for");
+    unread_traces(test, at, findings);
+}
+
+fn unread_traces(test: &TestConfig, at: &str, findings: &mut Findings) {
+    let given =
+        [("traceFileName", test.trace_file.is_empty()), ("traceFileNames", test.trace_files.is_empty())];
+    for (key, _) in given.into_iter().filter(|(_, is_empty)| !is_empty && needs_distribution(test)) {
+        let words = "is not read: this generator makes requests up; set `generator` to `replay` for a trace";
+        findings.warning(&join(at, key), words);
+    }
 }
 
 fn missing_features(test: &TestConfig, at: &str, findings: &mut Findings) {

@@ -70,6 +70,19 @@ impl Findings {
         self.problems.push(Remark { at: at.to_owned(), words: words.into() });
     }
 
+    /// Keeps of the problems behind the first `misread` those that are not about the same keys: what could not be read has its
+    /// default, and what is wrong with that is nothing the user typed.
+    pub fn drop_consequences(&mut self, misread: usize) {
+        let later = self.problems.split_off(misread);
+        let causes: Vec<String> = self.problems.iter().map(|problem| problem.at.clone()).collect();
+        let follows = |at: &str| {
+            let below =
+                |cause: &String| at.strip_prefix(cause.as_str()).is_some_and(|rest| rest.starts_with('.'));
+            causes.iter().any(|cause| at == cause || !cause.is_empty() && below(cause))
+        };
+        self.problems.extend(later.into_iter().filter(|problem| !follows(&problem.at)));
+    }
+
     /// Notes something the user should know.
     pub fn warning(&mut self, at: &str, words: impl Into<String>) {
         self.warnings.push(Remark { at: at.to_owned(), words: words.into() });

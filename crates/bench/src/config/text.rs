@@ -9,6 +9,8 @@ use super::knob::Findings;
 /// Parses `text`. A key given twice in one object keeps its last value, as CacheBench does, with a warning: the
 /// shipped `kvcache_l2_wc` config has one. Trailing commas are refused, also as CacheBench does.
 pub fn parse(text: &str, findings: &mut Findings) -> Option<Value> {
+    // A mark in front, as some editors put it, is no part of the text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let parsed = match parse_to_ast(text, &CollectOptions::default(), &strict_with_comments()) {
         Ok(parsed) => parsed.value,
         Err(error) => {

@@ -47,6 +47,12 @@ impl RunReport {
             if let Some(failure) = report.trace.as_ref().and_then(|trace| trace.failure.as_ref()) {
                 failures.push(format!("The trace could not be read to its end: {failure}"));
             }
+            if let Some(trace) = report.trace.as_ref().filter(|trace| trace.failure.is_none())
+                && report.counts.ops == 0
+            {
+                let wrong = trace.rejected_rows;
+                failures.push(format!("The trace had no request to be made; {wrong} of its rows are wrong"));
+            }
             let flash = report.snapshot.flash.as_ref();
             let errors = [
                 ("io_errors", flash.and_then(|flash| flash.io_errors)),

@@ -36,7 +36,7 @@ pub enum OpenError {
     #[error("cache: {0}")]
     Cache(#[from] CacheError),
     /// The workload.
-    #[error("workload: {0}")]
+    #[error("{}", by_its_key(.0))]
     Workload(#[from] workload::ConfigError),
     /// A directory for flash or its state.
     #[error("{path}: {source}", path = path.display())]
@@ -308,6 +308,27 @@ pub fn workload(plan: &WorkloadPlan) -> Result<OpenWorkload, OpenError> {
             (Box::new(Watched(Arc::clone(&trace))), Some(trace))
         }
     })
+}
+
+/// What is wrong with a workload, by the key that says so in a config.
+fn by_its_key(error: &workload::ConfigError) -> String {
+    let (pool, part) = match error.what.rsplit_once(": ") {
+        Some((pool, part)) => (format!("{pool}: "), part),
+        None => (String::new(), error.what.as_str()),
+    };
+    let key = match part {
+        "keys" => "numKeys",
+        "key_bytes" => "keySizeRange",
+        "value_bytes" => "valSizeRange",
+        "ttl_seconds" => "ttlSecsRange",
+        "chain_items" => "chainedItemLengthRange",
+        "chain_value_bytes" => "chainedItemValSizeRange",
+        "popularity" => "popularityBuckets",
+        "key_share" => "keyPoolDistribution",
+        "op_share" => "opPoolDistribution",
+        other => other,
+    };
+    format!("{pool}test_config.{key}: {}", error.problem)
 }
 
 /// A replay that somebody else looks at too.

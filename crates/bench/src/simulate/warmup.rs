@@ -9,13 +9,14 @@ use super::Batch;
 pub enum Warmup {
     /// So many accesses.
     Accesses(u64),
-    /// A share of all accesses, 0..1, rounded down to a step of at most a 512th of them: how many there are shows at the end.
+    /// A share of all accesses, 0..1, rounded down to a step of at most a 512th of them, or one: how many there are shows at
+    /// the end.
     Share(f64),
 }
 
 /// Marks kept; then every other is dropped and the step doubles.
 const MARKS_AT_MOST: usize = 1024;
-const FIRST_STEP: u64 = 64;
+const FIRST_STEP: u64 = 1;
 
 /// Runs a simulation and knows its counts when it was warm.
 pub(super) struct Warmed {
@@ -126,15 +127,25 @@ mod tests {
 
     #[test]
     fn a_share_is_left_out_to_a_512th() {
-        for accesses in [0, 1, 64, 1000, 65_535, 65_536, 65_537, 200_000] {
+        for accesses in [0, 1, 5, 64, 1000, 65_535, 65_536, 65_537, 200_000] {
             for batch in [999, 32_768] {
                 let (left_out, counted) = counted(Warmup::Share(0.2), accesses, batch);
                 assert_eq!(left_out + counted, u64::from(accesses));
                 let wanted = f64::from(accesses) * 0.2;
                 assert!(left_out as f64 <= wanted, "{left_out} of {accesses}");
-                let step = (f64::from(accesses) / 512.0).max(64.0);
+                let step = (f64::from(accesses) / 512.0).max(1.0);
                 assert!(left_out as f64 > wanted - step - 1.0, "{left_out} of {accesses}");
             }
+        }
+    }
+
+    #[test]
+    fn a_share_of_a_short_trace_is_not_rounded_down_to_nothing() {
+        for (share, accesses, left_out) in [(0.2, 50, 10), (1.0, 50, 50), (0.5, 3, 1)] {
+            assert_eq!(
+                counted(Warmup::Share(share), accesses, 999),
+                (left_out, u64::from(accesses) - left_out)
+            );
         }
     }
 }

@@ -26,8 +26,8 @@
 
 mod budget;
 mod connection;
-#[cfg(test)]
-mod fuzz;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod handshake;
 mod intake;
 mod link;

@@ -96,6 +96,25 @@ impl Layout {
         })
     }
 
+    /// Whether this can be the division of a flash, which may have been larger than the `capacity_bytes` it has now. A superblock that says otherwise was written by nobody we know,
+    /// whatever its checksum; the rest of this file counts on nothing running over.
+    #[must_use]
+    pub(crate) fn is_possible_on(&self, capacity_bytes: u64) -> bool {
+        let units_fit = self.block_bytes.is_power_of_two()
+            && (4096..=65536).contains(&self.block_bytes)
+            && self.ways.is_power_of_two()
+            && (8..=32768).contains(&self.ways);
+        let slots = u64::from(self.sets) * u64::from(self.ways);
+        let spares = slots / u64::from(PAGES_PER_SPARE) + u64::from(2 * MIN_SPARES);
+        let most_blocks = capacity_bytes / JOURNAL_BLOCK_BYTES as u64;
+        units_fit
+            && slots > 0
+            && slots + spares <= u64::from(u32::MAX)
+            && self.journal_blocks > 0
+            && self.table_blocks <= most_blocks
+            && self.journal_blocks <= most_blocks
+    }
+
     /// The division into this many sets.
     pub(crate) fn with_sets(
         block_bytes: u32,
@@ -246,6 +265,26 @@ mod tests {
             assert!(unused < 2 * set_bytes, "{unused} of {capacity} are unused");
             assert!(u64::from(layout.slots()) * 16 * 33 / 32 <= layout.table_blocks * 4032);
             assert!(layout.pages_per_group() <= GROUP_PAGES);
+        }
+    }
+
+    #[test]
+    fn layouts_that_cannot_be_are_told_and_nothing_runs_over() {
+        let capacity = 64 << 20;
+        let layout = Layout::compute(&flash(capacity), 4096, 64, None, true).unwrap();
+        assert!(layout.is_possible_on(capacity) && layout.is_possible_on(layout.end() - 1));
+        for impossible in [
+            Layout { sets: u32::MAX, ..layout },
+            Layout { sets: 0, ..layout },
+            Layout { ways: u32::MAX, ..layout },
+            Layout { ways: 0, ..layout },
+            Layout { block_bytes: 0, ..layout },
+            Layout { block_bytes: 1 << 31, ..layout },
+            Layout { table_blocks: u64::MAX, ..layout },
+            Layout { journal_blocks: 0, ..layout },
+            Layout { journal_blocks: u64::MAX, ..layout },
+        ] {
+            assert!(!impossible.is_possible_on(capacity), "{impossible:?}");
         }
     }
 

@@ -106,7 +106,12 @@ pub(super) async fn load(
 }
 
 fn check_flash(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
-    let (has, needs) = (flash.geometry().capacity_bytes, superblock.layout.end());
+    let has = flash.geometry().capacity_bytes;
+    if !superblock.layout.is_possible_on(has) {
+        let why = format!("no volume on {has} bytes of flash is laid out so: {:?}", superblock.layout);
+        return Err(VolumeError::new(VolumeErrorKind::Damaged, why));
+    }
+    let needs = superblock.layout.end();
     if has < needs {
         let why = format!("the flash has {has} bytes; the volume on it takes {needs}");
         return Err(VolumeError::new(VolumeErrorKind::Damaged, why));

@@ -5,6 +5,8 @@
 //! out, and how to wait for the device.
 
 pub mod chain;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub(crate) mod home;
 pub mod region;
 pub mod soc;

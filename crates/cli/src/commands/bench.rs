@@ -209,6 +209,11 @@ fn validated(config: &Config, arguments: &Arguments) -> ExitCode {
             format_args!("{file}: {}: a run needs {}, which is not here yet", feature.at, feature.words);
         arguments.common.say(&words);
     }
+    if config.later.is_empty()
+        && let Err(error) = Session::check(config, arguments.scale)
+    {
+        return usage_error(&error);
+    }
     let (instances, warnings) = (config.instances.len(), config.warnings.len());
     arguments.common.say(&format_args!("{file}: valid, {instances} instance(s), {warnings} warning(s)"));
     ExitCode::from(PASSED)

@@ -33,7 +33,7 @@ pub struct DlwaArguments {
     #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
     op: f64,
     /// Greedy victims in units of so many pages, instead of units without end
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pages_per_block: Option<u32>,
     #[command(flatten)]
     common: Common,
@@ -46,7 +46,7 @@ pub struct CarbonArguments {
     #[arg(long, value_name = "X", value_parser = quantity::positive)]
     dlwa: f64,
     /// DRAM in GB
-    #[arg(long, value_name = "GB", default_value_t = 0.0)]
+    #[arg(long, value_name = "GB", value_parser = quantity::amount, default_value = "0")]
     dram_gb: f64,
     /// Physical capacity of the drive in GB
     #[arg(long, value_name = "GB", value_parser = quantity::positive, default_value = "2048")]
@@ -58,10 +58,10 @@ pub struct CarbonArguments {
     #[arg(long, value_name = "YEARS", value_parser = quantity::positive, default_value = "5")]
     drive_years: f64,
     /// kg CO2e of a GB of SSD
-    #[arg(long, value_name = "KG", default_value_t = Deployment::SSD_KG_PER_GB)]
+    #[arg(long, value_name = "KG", value_parser = quantity::amount, default_value_t = Deployment::SSD_KG_PER_GB)]
     ssd_kg_per_gb: f64,
     /// kg CO2e of a GB of DRAM
-    #[arg(long, value_name = "KG", default_value_t = Deployment::DRAM_KG_PER_GB)]
+    #[arg(long, value_name = "KG", value_parser = quantity::amount, default_value_t = Deployment::DRAM_KG_PER_GB)]
     dram_kg_per_gb: f64,
     #[command(flatten)]
     common: Common,
@@ -120,12 +120,21 @@ struct Answer {
 
 fn conclude(common: &Common, command: &str, answer: Result<Answer, String>) -> ExitCode {
     let inputs = answer.as_ref().map_or(Value::Null, |answer| answer.inputs.clone());
-    let found = answer.map(|Answer { inputs, formula, source, result }| {
+    let found = answer.and_then(countable).map(|Answer { inputs, formula, source, result }| {
         let text = format!("{}formula  {formula}\nsource   {source}\n{}", lines(&result), lines(&inputs));
         let result = json!({ "inputs": inputs, "formula": formula, "source": source, "result": result });
         Finding { result, text, failures: Vec::new() }
     });
     common.conclude(command, &inputs, found)
+}
+
+/// JSON has no number for what ran over: it would stand there as unknown.
+fn countable(answer: Answer) -> Result<Answer, String> {
+    let empty = Map::new();
+    match answer.result.as_object().unwrap_or(&empty).iter().find(|(_, value)| value.is_null()) {
+        Some((name, _)) => Err(format!("{name} is more than can be counted with these inputs")),
+        None => Ok(answer),
+    }
 }
 
 fn lines(values: &Value) -> String {
@@ -147,6 +156,9 @@ fn word(value: &Value) -> String {
 }
 
 fn dlwa(arguments: &DlwaArguments) -> Result<Answer, String> {
+    if arguments.soc <= 0.0 || arguments.soc > 1.0 {
+        return Err("--soc: is a share of what the host sees: above 0% and at most 100%".into());
+    }
     let (written, physical) = (arguments.soc, arguments.soc + arguments.op);
     let (answer, formula, source) = match arguments.pages_per_block {
         None => (

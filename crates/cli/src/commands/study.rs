@@ -216,7 +216,8 @@ fn list(arguments: &Arguments) -> ExitCode {
 
 fn unknown(name: &str) -> ExitCode {
     let nearest = bench::config::knob::nearest(name, STUDIES.iter().map(|study| study.name));
-    let hint = nearest.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+    let all = || "; `study` without a name lists them".to_owned();
+    let hint = nearest.map_or_else(all, |near| format!("; did you mean `{near}`?"));
     usage_error(&format!("there is no study `{name}`{hint}"))
 }
 

@@ -322,6 +322,22 @@ fn rows_of_a_trace_that_cannot_be_read_are_counted_and_named() {
 }
 
 #[test]
+fn a_replay_that_found_nothing_to_ask_did_not_pass() {
+    let replay = r#"{ "cache_config": { "cacheSizeMB": 8 }, "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2,
+      "traceFileName": "trace.csv", "enableLookaside": true } }"#;
+    let (directory, file) = config("replay.json", replay);
+    for (trace, told) in
+        [("key,op,size\na,JUMP,10\n", "1 of its rows are wrong"), ("key,op,size\n", "0 of its rows")]
+    {
+        std::fs::write(directory.path().join("trace.csv"), trace).unwrap();
+        let output = flashwright(&["bench", &file]);
+        assert_eq!(output.status.code(), Some(1), "{trace}");
+        let said = out(&output) + &err(&output);
+        assert!(said.contains("The trace had no request to be made; ") && said.contains(told), "{said}");
+    }
+}
+
+#[test]
 fn a_drive_that_is_not_there_is_not_made() {
     let (directory, file) = config("small.json", SMALL);
     let deep = directory.path().join("not/there/flash");

@@ -147,6 +147,45 @@ impl Client {
 }
 
 #[test]
+fn flash_and_disk_the_wrong_way_round_are_noticed_before_anything_is_written() {
+    let place = Place::new();
+    let ask = |flash: &str, disk: &str| {
+        let devices = ["--flash", flash, "--disk", disk, "--associativity", "64", "--yes"];
+        let mut command = place.command("create", false);
+        let output = command.args(devices).args(&place.flags).current_dir(place.directory.path()).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+        told(&output)
+    };
+    let said = ask("disk", "flash");
+    assert!(said.contains("--disk flash: is the flash of the cache "), "{said}");
+    assert!(std::fs::read(place.path("disk")).unwrap().iter().all(|&byte| byte == 0), "nothing was written");
+    let mut file_system = vec![0; 8 << 20];
+    file_system[1080..1082].copy_from_slice(b"\x53\xef");
+    std::fs::write(place.path("ext4"), &file_system).unwrap();
+    let said = ask("ext4", "disk");
+    assert!(said.contains("--flash ext4: holds an ext2, ext3 or ext4 file system"), "{said}");
+    assert!(std::fs::read(place.path("ext4")).unwrap() == file_system);
+}
+
+#[test]
+fn a_disk_whose_end_no_request_could_reach_is_refused() {
+    let place = Place::new();
+    std::fs::write(place.path("odd"), vec![7; (1 << 20) + 1]).unwrap();
+    std::fs::write(place.path("blank"), vec![0; 8 << 20]).unwrap();
+    let devices = ["--flash", "blank", "--disk", "odd", "--associativity", "64", "--yes"];
+    let mut command = place.command("create", false);
+    let output =
+        command.args(devices).args(&place.flags).current_dir(place.directory.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        told(&output).contains("--disk odd: its last 1 bytes are no whole block of "),
+        "{}",
+        told(&output)
+    );
+}
+
+#[test]
 fn what_was_flushed_outlives_a_killed_server_and_reaches_the_disk() {
     let place = Place::new();
     let data: Vec<u8> = (0..1_000_000u32).map(|i| (i / 999) as u8).collect();

@@ -95,8 +95,11 @@ fn the_closed_forms_answer_with_formula_source_and_inputs() {
 fn what_cannot_be_is_refused_in_one_line() {
     let cases: [(&[&str], &str); 7] = [
         (&["ssd", "run", "pm9d4"], "error: pm9d4: no such card; there are pm9d3, tlc, qlc, photo, test"),
-        (&["ssd", "run", "test", "--op", "0%"], "error: logical_pages: "),
-        (&["ssd", "run", "test", "--pages-per-block", "1"], "error: unit_pages: 1 pages are fewer than 2"),
+        (&["ssd", "run", "test", "--op", "0%"], "error: --op, --units: "),
+        (
+            &["ssd", "run", "test", "--pages-per-block", "1"],
+            "error: --pages-per-block: 1 pages are fewer than 2",
+        ),
         (&["ssd", "run", "tlc", "--placement", "on"], "error: --placement: tlc has no placement handles"),
         (&["ssd", "run", "pm9d3", "--scale", "1/1000000"], "error: pm9d3: space.unit_bytes: at 1/1000000"),
         (&["model", "dlwa", "--soc", "4%", "--op", "0%"], "error: --op: the physical space must be larger"),
@@ -112,5 +115,33 @@ fn what_cannot_be_is_refused_in_one_line() {
     for wrong in [&["ssd", "run", "test", "--op", "7"], &["ssd", "run", "test", "--gc", "gready"]] {
         let output = flashwright(&wrong[..]);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn inputs_that_no_closed_form_is_for_are_refused_by_their_flag() {
+    for (words, told) in [
+        ("dlwa --soc 200% --op 17%", "--soc: is a share of what the host sees: above 0% and at most 100%"),
+        ("dlwa --soc 0% --op 17%", "--soc: is a share of what the host sees"),
+        ("dlwa --soc 4% --op 7% --pages-per-block 0", "--pages-per-block"),
+        ("carbon --dlwa 1.3 --dram-gb=-5", "--dram-gb"),
+        ("carbon --dlwa 1e308", "kgco2e is more than can be counted with these inputs"),
+    ] {
+        let words: Vec<&str> = ["model"].into_iter().chain(words.split(' ')).collect();
+        let output = flashwright(&words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(err(&output).contains(told), "{words:?}: {}", err(&output));
+    }
+}
+
+#[test]
+fn a_run_that_would_never_end_is_refused_by_its_flag() {
+    for (words, told) in
+        [("--timed --reads 100%", "--reads: must be below 100%"), ("--timed --rate 1e300", "--rate: ")]
+    {
+        let words: Vec<&str> = ["ssd", "run", "test"].into_iter().chain(words.split(' ')).collect();
+        let output = flashwright(&words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(err(&output).contains(told), "{words:?}: {}", err(&output));
     }
 }

@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::{Columns, RowError, lossy, nanoseconds, number, whole_number};
 use super::detect::Head;
-use super::rows::Extent;
+use super::rows::{Extent, MAX_OBJECT_BYTES};
 use super::{Format, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
@@ -65,9 +65,6 @@ const RESPONSE_HEADER_SIZE: usize = 5;
 const RANGE_START: usize = 6;
 const RANGE_END: usize = 7;
 const TTL: usize = 8;
-
-/// Longer objects than any file system holds were not meant.
-const MAX_OBJECT_BYTES: u64 = 1 << 44;
 
 fn reader(options: &ReaderOptions) -> Box<dyn RowReader> {
     let order = std::array::from_fn::<_, { NAMES.len() }, _>(|field| field);

@@ -1,7 +1,7 @@
 //! Rows of comma-separated values: which column is which, and numbers out of bytes.
 //!
-//! Recorded traces quote nothing, so neither does this: a comma always ends a field. That is what makes a row
-//! cost tens of nanoseconds.
+//! Recorded traces quote nothing that holds a comma, so a comma always ends a field. That is what makes a row cost tens of
+//! nanoseconds. Spaces and quotes around a field are no part of it: programs that write tables put them there.
 
 /// What is wrong with a row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +28,14 @@ pub enum RowError {
         /// What stands there.
         text: String,
     },
+    /// A time that no clock shows.
+    #[error(
+        "the time lies beyond 584 years: the trace counts smaller units than it is read in (how many are a second?)"
+    )]
+    FarTime,
+    /// A size that no object has.
+    #[error("the size is {0} bytes; no object is larger than 16 TiB")]
+    LargeObject(u64),
     /// An operation that the format does not know.
     #[error("`{0}` is no known operation")]
     Operation(String),
@@ -60,6 +68,9 @@ pub enum RowError {
     /// A header that does not name a column which every row must have.
     #[error("the header names no column `{0}`")]
     Header(&'static str),
+    /// A header in which no name is known.
+    #[error("the header names no column that this format has, not even `{0}`")]
+    UnknownHeader(&'static str),
 }
 
 /// Where the `N` fields of a format stand in a row.
@@ -77,24 +88,29 @@ impl<const N: usize> Columns<N> {
 
     /// Fields where the header line says, by their `names`. `None` if the line names none of them.
     pub(super) fn from_header(line: &[u8], names: &[&str; N]) -> Option<Self> {
-        let position = |column: &[u8]| {
-            names.iter().position(|name| column.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
-        };
+        let position =
+            |column: &[u8]| names.iter().position(|name| bare(column).eq_ignore_ascii_case(name.as_bytes()));
         let mut fields: Vec<Option<usize>> = line.split(|byte| *byte == b',').map(position).collect();
         let used = fields.iter().rposition(Option::is_some)? + 1;
         fields.truncate(used);
         Some(Self { fields })
     }
 
-    /// Takes the order of columns over from `line` if it is a header, and answers whether it is one. A line that
-    /// names no column at all is none: it will be counted as a wrong row.
+    /// Takes the order of columns over from `line` if it is a header, and answers whether it is one. A header that names
+    /// no column we know is an error, since what stands where nobody knows; other lines will be counted as wrong rows.
     pub(super) fn take_header(
         &mut self,
         line: &[u8],
         names: &[&'static str; N],
         required: &[usize],
     ) -> Result<bool, RowError> {
-        let Some(columns) = Self::from_header(line, names) else { return Ok(false) };
+        let Some(columns) = Self::from_header(line, names) else {
+            return if looks_like_header(line) {
+                Err(RowError::UnknownHeader(names[required[0]]))
+            } else {
+                Ok(false)
+            };
+        };
         if let Some(missing) = required.iter().find(|field| !columns.has(**field)) {
             return Err(RowError::Header(names[*missing]));
         }
@@ -116,13 +132,34 @@ impl<const N: usize> Columns<N> {
         for field in &self.fields {
             let end = commas.next();
             if let Some(field) = field {
-                found[*field] = &line[start..end.unwrap_or(line.len())];
+                found[*field] = bare(&line[start..end.unwrap_or(line.len())]);
             }
             let Some(end) = end else { break };
             start = end + 1;
         }
         found
     }
+}
+
+/// A field without the spaces and the quotes around it.
+#[inline]
+pub(super) fn bare(field: &[u8]) -> &[u8] {
+    match field {
+        [b' ' | b'"', ..] | [.., b' ' | b'"'] => trimmed(field),
+        _ => field,
+    }
+}
+
+#[cold]
+fn trimmed(field: &[u8]) -> &[u8] {
+    let field = field.trim_ascii();
+    field.strip_prefix(b"\"").and_then(|field| field.strip_suffix(b"\"")).unwrap_or(field)
+}
+
+/// Whether every field of the line is a word, and there are several.
+pub(super) fn looks_like_header(line: &[u8]) -> bool {
+    let is_word = |field: &[u8]| matches!(bare(field), [b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'#', ..]);
+    line.contains(&b',') && line.split(|byte| *byte == b',').all(is_word)
 }
 
 /// Positions of the commas of a line, found eight bytes at a time. Fields are a few bytes long: a call of
@@ -188,7 +225,7 @@ pub(super) fn number(field: &[u8], column: &'static str, max: u64) -> Result<Opt
     if field.is_empty() {
         return Ok(None);
     }
-    match whole_number(field) {
+    match whole_number(field).or_else(|| without_decimals(field)) {
         Some(value) if value <= max => Ok(Some(value)),
         _ => Err(RowError::Number { column, text: lossy(field), max }),
     }
@@ -197,9 +234,9 @@ pub(super) fn number(field: &[u8], column: &'static str, max: u64) -> Result<Opt
 /// The decimal number that a field consists of.
 #[inline]
 pub(super) fn whole_number(field: &[u8]) -> Option<u64> {
-    // Up to 19 digits cannot overflow, and no trace has more.
+    // Up to 19 digits cannot overflow.
     if field.is_empty() || field.len() > 19 {
-        return None;
+        return longest_number(field);
     }
     let mut value = 0u64;
     for byte in field {
@@ -210,6 +247,39 @@ pub(super) fn whole_number(field: &[u8]) -> Option<u64> {
         value = value * 10 + u64::from(digit);
     }
     Some(value)
+}
+
+/// The number in 20 digits, if it fits. Hashes written in decimals are such.
+#[cold]
+fn longest_number(field: &[u8]) -> Option<u64> {
+    let digits = field.len() == 20 && field.iter().all(u8::is_ascii_digit);
+    digits.then(|| std::str::from_utf8(field).ok()?.parse().ok()).flatten()
+}
+
+/// `100` of `100.0`: tables of numbers some of which were missing are written so.
+#[cold]
+fn without_decimals(field: &[u8]) -> Option<u64> {
+    let point = field.iter().position(|byte| *byte == b'.')?;
+    let (whole, zeros) = (&field[..point], &field[point + 1..]);
+    whole_number(whole).filter(|_| !zeros.is_empty() && zeros.iter().all(|byte| *byte == b'0'))
+}
+
+/// Units of the format with up to nine decimals, in nanoseconds; beyond 584 years, the end of time.
+pub(super) fn units_with_decimals(
+    field: &[u8],
+    column: &'static str,
+    units_per_second: u64,
+) -> Result<u64, RowError> {
+    let point = field.iter().position(|byte| *byte == b'.').unwrap_or(field.len());
+    let wrong = || RowError::Time { column, text: lossy(field) };
+    let whole = whole_number(&field[..point]).ok_or_else(wrong)?;
+    // Below a unit: as of a second, and then as much less.
+    let mut below = [b'0'; 32];
+    let decimals = field.get(point..).unwrap_or(&[]);
+    let shown = decimals.len().min(below.len() - 1);
+    below[1..=shown].copy_from_slice(&decimals[..shown]);
+    let below_ns = if shown == 0 { 0 } else { seconds(&below[..=shown], column).map_err(|_| wrong())? };
+    Ok(nanoseconds(whole, units_per_second).saturating_add(below_ns / units_per_second))
 }
 
 /// Seconds with up to nine decimals, in nanoseconds. More decimals are cut.
@@ -279,13 +349,57 @@ mod tests {
     fn numbers_are_digits_and_nothing_else() {
         assert_eq!(whole_number(b"0"), Some(0));
         assert_eq!(whole_number(b"9999999999999999999"), Some(9_999_999_999_999_999_999));
-        for bad in [&b""[..], b"-1", b"+1", b"1.0", b" 1", b"1e3", b"99999999999999999999"] {
+        assert_eq!(whole_number(b"18446744073709551615"), Some(u64::MAX));
+        for bad in
+            [&b""[..], b"-1", b"+1", b"1.0", b" 1", b"1e3", b"99999999999999999999", b"+8446744073709551615"]
+        {
             assert_eq!(whole_number(bad), None, "{}", lossy(bad));
         }
         assert_eq!(number(b"", "n", 9), Ok(None));
         assert_eq!(number(b"9", "n", 9), Ok(Some(9)));
         let error = number(b"10", "n", 9).unwrap_err();
         assert_eq!(error.to_string(), "column `n` is `10`, which is no whole number from 0 to 9");
+    }
+
+    #[test]
+    fn spaces_and_quotes_around_fields_are_no_part_of_them() {
+        let mut columns = Columns::positional(&[]);
+        assert_eq!(columns.take_header(br#"x, "a" ,"b""#, &["a", "b"], &[0, 1]), Ok(true));
+        assert_eq!(columns.split(br#"1, "7" ,"8""#), [b"7", b"8"]);
+        assert_eq!(columns.split(br#"1, 7 , 8"#), [b"7", b"8"]);
+        assert_eq!(columns.split(br#"1,"7,8""#), [br#""7"#, br#"8""#], "a comma ends a field all the same");
+    }
+
+    #[test]
+    fn a_header_with_no_name_that_we_know_is_no_row_to_skip() {
+        let mut columns = Columns::positional(&[0, 1]);
+        let unknown = columns.take_header(b"object_size,# object_id", &["a", "b"], &[1]);
+        assert_eq!(unknown, Err(RowError::UnknownHeader("b")));
+        assert_eq!(columns.take_header(b"GET,7", &["a", "b"], &[1]), Ok(false));
+        assert_eq!(columns.take_header(b"words", &["a", "b"], &[1]), Ok(false));
+    }
+
+    #[test]
+    fn a_whole_number_may_be_written_with_decimals_of_zero() {
+        assert_eq!(number(b"100.0", "n", 100), Ok(Some(100)));
+        for bad in [&b"100."[..], b"100.5", b".0", b"1.0.0", b"101.0"] {
+            assert!(number(bad, "n", 100).is_err(), "{}", lossy(bad));
+        }
+    }
+
+    #[test]
+    fn units_have_decimals_too() {
+        assert_eq!(units_with_decimals(b"12.5", "ts", 1), Ok(12_500_000_000));
+        assert_eq!(units_with_decimals(b"1700000000000.25", "ts", 1000), Ok(1_700_000_000_000_250_000));
+        assert_eq!(units_with_decimals(b"7", "ts", 1_000_000_000), Ok(7));
+        assert_eq!(
+            units_with_decimals(b"1700000000000", "ts", 1),
+            Ok(u64::MAX),
+            "no seconds, but milliseconds"
+        );
+        for bad in [&b"1e9"[..], b"", b".", b"1.x", b"-1"] {
+            assert!(units_with_decimals(bad, "ts", 1).is_err(), "{}", lossy(bad));
+        }
     }
 
     #[test]

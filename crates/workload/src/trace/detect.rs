@@ -6,9 +6,9 @@
 
 use std::path::Path;
 
-use super::columns::RowError;
+use super::columns::{RowError, bare, looks_like_header};
 use super::error::TraceError;
-use super::records::Framing;
+use super::records::{Framing, mark_bytes};
 use super::rows::{ReaderOptions, RowReader, Rows};
 use super::{FORMATS, Format};
 
@@ -29,6 +29,7 @@ pub(super) struct Head<'a> {
 impl<'a> Head<'a> {
     pub(super) fn new(path: &Path, bytes: &'a [u8], is_whole: bool) -> Self {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let bytes = if is_text(bytes) { &bytes[mark_bytes(bytes)..] } else { bytes };
         let compressed = COMPRESSIONS.iter().find_map(|ending| name.strip_suffix(&format!(".{ending}")));
         Self { name: compressed.unwrap_or(&name).to_owned(), bytes, is_whole }
     }
@@ -48,14 +49,12 @@ impl<'a> Head<'a> {
     /// Whether the first line names this column.
     pub(super) fn header_names(&self, column: &str) -> bool {
         let header = self.lines().next().unwrap_or_default();
-        header
-            .split(|byte| *byte == b',')
-            .any(|name| name.trim_ascii().eq_ignore_ascii_case(column.as_bytes()))
+        header.split(|byte| *byte == b',').any(|name| bare(name).eq_ignore_ascii_case(column.as_bytes()))
     }
 
     /// Whether there is nothing in it that text would not have.
     pub(super) fn is_text(&self) -> bool {
-        !self.bytes.iter().any(|byte| *byte < b' ' && !b"\t\n\r".contains(byte))
+        is_text(self.bytes)
     }
 
     /// Whether its name ends as this format's files do.
@@ -64,11 +63,17 @@ impl<'a> Head<'a> {
     }
 }
 
+fn is_text(bytes: &[u8]) -> bool {
+    !bytes.iter().any(|byte| *byte < b' ' && !b"\t\n\r".contains(byte))
+}
+
 /// The format of the file at `path`, which begins with `head`.
 pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, TraceError> {
     let mut complaint = None;
     let mut reads = |format: &&Format| match reads(format, head) {
         Ok(reads) => reads,
+        // It need not be a header of this format at all.
+        Err(RowError::UnknownHeader(_)) => false,
         Err(reason) => {
             complaint.get_or_insert(reason);
             false
@@ -82,12 +87,44 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
         [format] => Ok(format),
         [] => Err(match complaint {
             Some(reason) => TraceError::Header { path: path.to_owned(), reason },
-            None => TraceError::Unrecognised { path: path.to_owned(), known: Format::names() },
+            None => TraceError::Unrecognised {
+                path: path.to_owned(),
+                hint: hint(head.bytes),
+                known: Format::names(),
+            },
         }),
         _ => {
             let names: Vec<_> = candidates.iter().map(|format| format.name).collect();
             Err(TraceError::Ambiguous { path: path.to_owned(), candidates: names.join(" or ") })
         }
+    }
+}
+
+/// What keeps many a file from being read, where its first bytes tell.
+fn hint(head: &[u8]) -> &'static str {
+    const FOREIGN: [(&[u8], &str); 6] = [
+        (b"BZh", "it is bzip2 data: unpack it first; "),
+        (b"PK\x03\x04", "it is a ZIP archive: unpack it first; "),
+        (b"\x04\x22\x4d\x18", "it is LZ4 data: unpack it first; "),
+        (b"\xff\xfe", "it is UTF-16 text: make it UTF-8 first; "),
+        (b"\xfe\xff", "it is UTF-16 text: make it UTF-8 first; "),
+        (b"PAR1", "it is a Parquet file: make CSV of it first; "),
+    ];
+    if let Some((_, hint)) = FOREIGN.iter().find(|(magic, _)| head.starts_with(magic)) {
+        return hint;
+    }
+    if head.get(257..262) == Some(b"ustar") {
+        return "it is a tar archive: unpack it first; ";
+    }
+    let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let has = |byte| first.contains(&byte) && !first.contains(&b',');
+    match () {
+        () if has(b';') => "its columns stand between semicolons: make them commas; ",
+        () if looks_like_header(first) => {
+            "no column of its header is known (a plain trace names ts,key,op,size); "
+        }
+        () if has(b'\t') => "its columns stand between tabs: make them commas, or name the format; ",
+        () => "",
     }
 }
 

@@ -26,10 +26,12 @@ pub enum TraceError {
         known: String,
     },
     /// The file looks like none of the formats.
-    #[error("{}: this looks like none of the formats that can be told apart ({known}); name its format", path.display())]
+    #[error("{}: {hint}this looks like none of the formats that can be told apart ({known}); name its format", path.display())]
     Unrecognised {
         /// The file.
         path: PathBuf,
+        /// What may be the matter, or nothing.
+        hint: &'static str,
         /// What there is.
         known: String,
     },
@@ -77,6 +79,16 @@ pub enum TraceError {
         /// How many may be skipped.
         limit: u64,
         /// File, row and reason of the first.
+        first: String,
+    },
+    /// Not one row could be read.
+    #[error("{}: none of {rows} rows is a request; the first that is wrong: {first}", path.display())]
+    NoRequests {
+        /// The file, or the first of several.
+        path: PathBuf,
+        /// How many there are.
+        rows: u64,
+        /// File, row and reason.
         first: String,
     },
     /// Reading failed in the middle, or compressed data is damaged or cut off.

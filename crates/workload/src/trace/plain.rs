@@ -1,10 +1,10 @@
 //! Plain traces: CSV with the header `ts,key,op,size`.
 //!
-//! The form that traces from elsewhere are brought into. `ts` is in seconds, with decimals; `op` is `GET`,
+//! The form that traces from elsewhere are brought into. `ts` is in seconds, or what is said to be one, with decimals; `op` is `GET`,
 //! `SET` or `DELETE` in any case; `size` is the value's length. A column `ttl` (seconds) may stand beside them.
 //! Columns come in any order, named by the header; without one they are `ts,key,op,size`.
 
-use super::columns::{Columns, RowError, lossy, number, seconds};
+use super::columns::{Columns, RowError, lossy, number, units_with_decimals};
 use super::{Format, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
@@ -27,13 +27,16 @@ pub(super) static FORMAT: Format = Format {
     reader,
 };
 
-/// Its time is always in seconds.
-fn reader(_: &ReaderOptions) -> Box<dyn RowReader> {
-    Box::new(Reader { columns: Columns::positional(&HEADERLESS) })
+fn reader(options: &ReaderOptions) -> Box<dyn RowReader> {
+    Box::new(Reader {
+        columns: Columns::positional(&HEADERLESS),
+        units_per_second: options.time_units_per_second,
+    })
 }
 
 struct Reader {
     columns: Columns<{ NAMES.len() }>,
+    units_per_second: u64,
 }
 
 impl RowReader for Reader {
@@ -49,7 +52,8 @@ impl RowReader for Reader {
         let kind = kind(fields[OP])?;
         let value_bytes = number(fields[SIZE], "size", u64::MAX)?.ok_or(RowError::Missing("size"))?;
         let ttl = number(fields[TTL], "ttl", u64::from(u32::MAX))?.unwrap_or(0);
-        let time_ns = if fields[TS].is_empty() { None } else { Some(seconds(fields[TS], "ts")?) };
+        let time = Some(fields[TS]).filter(|time| !time.is_empty());
+        let time_ns = time.map(|time| units_with_decimals(time, "ts", self.units_per_second)).transpose()?;
         let object = rows.name(fields[KEY], 0)?;
         let ttl_seconds = if ttl == 0 { None } else { Some(ttl as u32) };
         rows.push(Row { ttl_seconds, time_ns, ..Row::new(kind, object, value_bytes) });

@@ -78,9 +78,12 @@ impl Records {
         Ok((&self.buffer[self.unread.clone()], self.ended))
     }
 
-    /// Sets how the file is cut. Lines, unless this is called.
+    /// Sets how the file is cut, of which nothing was handed out yet. Lines, unless this is called.
     pub(super) fn cut(&mut self, framing: Framing) {
         self.framing = framing;
+        if framing == Framing::Lines {
+            self.unread.start += mark_bytes(&self.buffer[self.unread.clone()]);
+        }
     }
 
     /// Number of the record that was handed out last, from 1.
@@ -184,6 +187,12 @@ impl Records {
         self.ended = read == 0;
         Ok(())
     }
+}
+
+/// Bytes of the mark that some programs put at the beginning of a text, to say that it is UTF-8. It is no part of the text.
+pub(super) fn mark_bytes(head: &[u8]) -> usize {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    if head.starts_with(MARK) { MARK.len() } else { 0 }
 }
 
 /// For formats that find their records themselves.

@@ -92,6 +92,9 @@ impl Object {
     }
 }
 
+/// Longer objects than any file system holds were not meant.
+pub(super) const MAX_OBJECT_BYTES: u64 = 1 << 44;
+
 /// Longest request of a block trace.
 pub(super) const MAX_IO_BYTES: u64 = u32::MAX as u64;
 

@@ -50,12 +50,12 @@ impl Survey {
                 }
             }
             let size_bytes = access.size_bytes;
-            self.requested_bytes += size_bytes;
+            self.requested_bytes = self.requested_bytes.saturating_add(size_bytes);
             let (low, high) = self.size_range_bytes.unwrap_or((size_bytes, size_bytes));
             self.size_range_bytes = Some((low.min(size_bytes), high.max(size_bytes)));
             match self.objects.entry(access.key) {
                 Entry::Vacant(vacant) => {
-                    self.footprint_bytes += size_bytes;
+                    self.footprint_bytes = self.footprint_bytes.saturating_add(size_bytes);
                     vacant.insert(Object { requests: 1, first_size_bytes: size_bytes });
                 }
                 Entry::Occupied(mut occupied) => {

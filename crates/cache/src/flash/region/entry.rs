@@ -48,6 +48,12 @@ impl Seal {
         bytes[8..].copy_from_slice(&sequence.to_le_bytes());
         Self(crc32c(&bytes))
     }
+
+    /// What checksums are masked with.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn mask(self) -> u32 {
+        self.0
+    }
 }
 
 /// CRC-32C, as storage protocols use it.

@@ -23,6 +23,8 @@ mod config;
 mod dry;
 mod entry;
 mod flush;
+#[cfg(feature = "fuzzing")]
+pub(in crate::flash) mod fuzzing;
 mod index;
 mod layout;
 mod order;

@@ -288,6 +288,14 @@ impl Snapshot {
     }
 }
 
+/// For the fuzz targets: a snapshot is refused, or says nothing that is lost when it is written again.
+#[cfg(feature = "fuzzing")]
+pub(super) fn check_decoding(bytes: &[u8]) {
+    if let Ok(snapshot) = Snapshot::decode(bytes) {
+        assert_eq!(Snapshot::decode(&snapshot.encode()).as_ref(), Ok(&snapshot));
+    }
+}
+
 impl Held {
     fn encode(&self, has_ranks: bool, out: &mut Vec<u8>) {
         out.extend(self.id.0.to_le_bytes());

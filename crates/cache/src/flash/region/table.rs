@@ -111,21 +111,21 @@ pub(crate) fn decode(bytes: &[u8], count: usize, filling: Filling) -> Result<Vec
         return Err(TableDamage::Foreign);
     }
     let mut unit = 0_u32;
-    let records: Vec<_> = table[..count * RECORD_BYTES]
-        .chunks_exact(RECORD_BYTES)
-        .map(|bytes| {
-            let length = u32_at(bytes, 8);
-            let record = Record {
-                hash: KeyHash(u64_at(bytes, 0)),
-                unit,
-                units: length & !DEAD,
-                expiry_seconds: u32_at(bytes, 12),
-                live: length & DEAD == 0,
-            };
-            unit = unit.wrapping_add(record.units);
-            record
-        })
-        .collect();
+    let mut record = |bytes: &[u8]| {
+        let length = u32_at(bytes, 8);
+        let record = Record {
+            hash: KeyHash(u64_at(bytes, 0)),
+            unit,
+            units: length & !DEAD,
+            expiry_seconds: u32_at(bytes, 12),
+            live: length & DEAD == 0,
+        };
+        // Lengths that only add up beyond 2^32 would be places outside of the region.
+        unit = unit.checked_add(record.units).ok_or(TableDamage::Inconsistent)?;
+        Ok(record)
+    };
+    let records = table[..count * RECORD_BYTES].chunks_exact(RECORD_BYTES);
+    let records = records.map(&mut record).collect::<Result<Vec<_>, _>>()?;
     // The checksum vouches for what was written; these two for who wrote it.
     if u32_at(trailer, COUNT) as usize != count || u32_at(trailer, UNITS) != unit {
         return Err(TableDamage::Inconsistent);
@@ -195,6 +195,19 @@ mod tests {
         assert_eq!(decode(&bytes, 3, older), Err(TableDamage::Foreign));
         let other = Filling { store: 1, ..FILLING };
         assert_eq!(decode(&bytes, 3, other), Err(TableDamage::Foreign));
+    }
+
+    #[test]
+    fn lengths_that_come_round_to_the_right_sum_are_no_table() {
+        let mut bytes = encoded();
+        let longest = DEAD - 1;
+        for (at, length) in [longest, longest, 4 + (1 << 20) + 2].into_iter().enumerate() {
+            bytes[at * RECORD_BYTES + 8..][..4].copy_from_slice(&u32::to_le_bytes(length));
+        }
+        let crc_at = bytes.len() - 4;
+        let crc = crc32c(&bytes[..crc_at]);
+        bytes[crc_at..].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(decode(&bytes, 3, FILLING), Err(TableDamage::Inconsistent));
     }
 
     #[test]

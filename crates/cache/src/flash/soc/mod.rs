@@ -19,6 +19,8 @@ mod bits;
 mod bucket;
 mod config;
 mod filter;
+#[cfg(feature = "fuzzing")]
+pub(in crate::flash) mod fuzzing;
 mod lookup;
 mod pending;
 mod persist;

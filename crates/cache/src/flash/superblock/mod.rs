@@ -22,6 +22,8 @@
 //! generation, in which everything that lies on the device counts as never written.
 
 mod foreign;
+#[cfg(feature = "fuzzing")]
+pub(in crate::flash) mod fuzzing;
 pub mod layout;
 mod placed;
 pub mod snapshot;
@@ -238,7 +240,9 @@ impl Superblock {
             // The checksum holds, so this was written by something that only claims to be this version.
             _ => return None,
         };
-        Some(Self { sequence, store_id, generation, layout, fingerprint, state })
+        // Nobody counts so far, and what comes next must have a number too.
+        let counts = [sequence, generation].into_iter().all(|count| count < u64::MAX / 2);
+        counts.then_some(Self { sequence, store_id, generation, layout, fingerprint, state })
     }
 }
 

@@ -214,3 +214,13 @@ fn content(device: &dyn Device) -> u8 {
     assert!(buffer.iter().all(|&byte| byte == buffer[0] || byte == 1 || byte == 2));
     buffer[0]
 }
+
+#[test]
+fn a_superblock_whose_counts_would_run_over_is_damaged() {
+    for broken in
+        [Superblock { generation: u64::MAX, ..store() }, Superblock { sequence: u64::MAX, ..store() }]
+    {
+        let bytes = broken.encode();
+        assert!(matches!(read_copy(&bytes), Copy::Damaged));
+    }
+}

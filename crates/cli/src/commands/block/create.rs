@@ -11,6 +11,7 @@ use clap::Args;
 use device::open::parse_size;
 use serde_json::{Value, json};
 
+use super::contents;
 use super::devices::{Devices, confirm, make_file};
 use super::knobs;
 use crate::output::{Common, Finding};
@@ -59,7 +60,7 @@ pub struct Arguments {
     /// Make the disk a file of this size, if it is not there
     #[arg(long, value_name = "SIZE")]
     disk_size: Option<String>,
-    /// Make a new cache even where one is, dirty or not
+    /// Make a new cache even where one is, dirty or not, or something else that is known
     #[arg(long)]
     force: bool,
     /// Do not ask
@@ -84,6 +85,10 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     let [flash, disk] = devices.open()?;
     let there = pollster::block_on(Volume::identify(&flash));
     refuse_another(arguments, there.as_ref().map_err(block::volume::VolumeError::kind))?;
+    if !arguments.force {
+        contents::refuse_known((&devices.flash, &flash), (&devices.disk, &disk))?;
+    }
+    contents::refuse_rest(&devices.disk, &*disk)?;
     let size = flash.geometry().capacity_bytes;
     confirm(arguments.yes, &format!("Everything on {} ({size} bytes) will be lost.", devices.flash))?;
     let uuid = random_uuid();

@@ -2,6 +2,7 @@
 
 mod cached;
 mod check;
+mod contents;
 mod control;
 mod create;
 mod destroy;

@@ -153,7 +153,13 @@ fn found(
     let trace = source.stats().map(report::trace_json);
     let result = json!({ "trace": trace, "caches": results, "figures": pictures, "notes": odd });
     let failures = if source.stats().is_some_and(|stats| stats.requests == 0) {
-        vec!["the trace has no requests".to_owned()]
+        let others = source.stats().map_or(0, |stats| stats.other_devices);
+        let why = if others > 0 {
+            format!("; {others} are of other devices than the one named")
+        } else {
+            String::new()
+        };
+        vec![format!("the trace has no requests{why}")]
     } else {
         Vec::new()
     };

@@ -10,7 +10,7 @@ use bench::run::latency::Histogram;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use ssd::run::{self, Arrival, Length, Load, Order, Pattern, Served};
-use ssd::{Card, Drive, Ftl, Isolation, Levelling, Shape, Untimed, Upkeep, VictimPolicy};
+use ssd::{Card, Drive, Ftl, Isolation, Levelling, Shape, ShapeError, Untimed, Upkeep, VictimPolicy};
 
 use crate::output::{Common, Finding};
 use crate::quantity;
@@ -169,6 +169,8 @@ impl Arguments {
 }
 
 fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Result<Finding, String> {
+    arguments.check_load()?;
+    let layout = shape.clone().layout().map_err(|error| by_its_flag(&error))?;
     arguments.pattern().check(shape.logical_pages).map_err(|error| format!("--pattern: {error}"))?;
     let upkeep = Upkeep { victims: arguments.gc, levelling: Levelling::Dynamic, seed: arguments.common.seed };
     let (state, stats, latency) = if arguments.timed {
@@ -176,7 +178,6 @@ fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Result<Finding,
         let latency = arguments.run_timed(&mut drive);
         (drive.ftl().check(), drive.ftl().stats().clone(), latency)
     } else {
-        let layout = shape.clone().layout().map_err(|error| error.to_string())?;
         let mut ftl = Ftl::new(layout, upkeep);
         arguments.run_counted(&mut ftl);
         (ftl.check(), ftl.stats().clone(), Value::Null)
@@ -187,7 +188,30 @@ fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Result<Finding,
     Ok(Finding { result, text, failures })
 }
 
+/// The card was right before the flags changed its shape.
+fn by_its_flag(error: &ShapeError) -> String {
+    let flag = match error.key {
+        "unit_pages" => "--pages-per-block",
+        "logical_pages" => "--op, --units",
+        key => key,
+    };
+    format!("{flag}: {}", error.reason)
+}
+
 impl Arguments {
+    /// A run ends by what is written, and its clock counts nanoseconds.
+    fn check_load(&self) -> Result<(), String> {
+        if self.reads >= 1.0 {
+            return Err("--reads: must be below 100%: a run ends when enough is written".into());
+        }
+        match self.rate {
+            Some(rate) if !(1e-3..=1e9).contains(&rate) => {
+                Err(format!("--rate: {rate} requests a second; it is 0.001 to 1000000000"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn length(&self) -> Length {
         Length { warm_up: self.warm_up, measured: self.measure }
     }

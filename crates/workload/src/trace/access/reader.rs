@@ -11,7 +11,7 @@ use crate::trace::columns::{RowError, whole_number};
 use crate::trace::detect::{Head, detect};
 use crate::trace::error::TraceError;
 use crate::trace::records::{Fed, Records};
-use crate::trace::rows::{Object, ReaderOptions, Row, RowReader, Rows, numbered};
+use crate::trace::rows::{MAX_OBJECT_BYTES, Object, ReaderOptions, Row, RowReader, Rows, numbered};
 
 /// Accesses in a batch: enough to make handing over cheap, few enough to stay in the processor's cache.
 const BATCH_ACCESSES: usize = 4096;
@@ -151,6 +151,12 @@ impl Reader {
     fn begin_row(&mut self) -> Result<(), TraceError> {
         let row = self.rows.row(self.next_row);
         let mut handing_out = HandingOut::new(row, &self.rows);
+        if handing_out.access.size_bytes > MAX_OBJECT_BYTES {
+            return self.bad_row(RowError::LargeObject(handing_out.access.size_bytes));
+        }
+        if handing_out.has_time && handing_out.access.time_ns == u64::MAX {
+            return self.bad_row(RowError::FarTime);
+        }
         if handing_out.access.size_bytes == 0 && row.kind != RequestKind::Delete {
             self.report.zero_sizes += handing_out.left;
             match self.options.zero_size {
@@ -159,7 +165,14 @@ impl Reader {
                 ZeroSize::Skip => return self.tell(RowError::NoSize, "skipped"),
             }
         }
+        if !handing_out.has_time && self.report.has_time {
+            // Others have a time: this one's is that of the row ahead, and not its number.
+            (handing_out.access.time_ns, handing_out.has_time) = (self.last_ns, true);
+        }
         if handing_out.has_time {
+            if !self.report.has_time {
+                self.last_ns = self.report.accesses.saturating_sub(1) * NUMBER_NS;
+            }
             let back_ns = self.last_ns.saturating_sub(handing_out.access.time_ns);
             if back_ns > 0 {
                 self.report.backward_times += 1;
@@ -184,6 +197,14 @@ impl Reader {
         }
         self.first_bad.get_or_insert_with(|| message(&self.paths[self.file], self.records.number(), &reason));
         self.tell(reason, "skipped")
+    }
+
+    /// A trace in which nothing could be read is in another form than it is taken for. Its statistics would be those of
+    /// nothing, and look like a result.
+    fn nothing_but_wrong_rows(&mut self) -> Option<TraceError> {
+        let first =
+            self.first_bad.take().filter(|_| self.report.accesses == 0 && self.options.limit != Some(0))?;
+        Some(TraceError::NoRequests { path: self.paths[0].clone(), rows: self.report.rows, first })
     }
 
     /// Notes what is wrong with the current record and what was done, or stops.
@@ -277,17 +298,10 @@ impl HandingOut {
 #[inline]
 fn key_of(name: &[u8]) -> u64 {
     let has_leading_zero = name.len() > 1 && name[0] == b'0';
-    match whole_number(name).or_else(|| longest_number(name)) {
+    match whole_number(name) {
         Some(number) if !has_leading_zero => number,
         _ => xxh3_64(name),
     }
-}
-
-/// Numbers of 20 digits: the longest that fit. Hashes written in decimals are such.
-#[cold]
-fn longest_number(name: &[u8]) -> Option<u64> {
-    let digits = name.len() == 20 && name.iter().all(u8::is_ascii_digit);
-    digits.then(|| std::str::from_utf8(name).ok()?.parse().ok()).flatten()
 }
 
 fn kind_of(kind: RequestKind) -> AccessKind {
@@ -308,7 +322,11 @@ impl Accesses for Reader {
         }
         if !self.ended {
             match self.fill(batch) {
-                Ok(more) => self.ended = !more,
+                Ok(true) => {}
+                Ok(false) => {
+                    self.ended = true;
+                    self.failure = self.nothing_but_wrong_rows();
+                }
                 Err(failure) => {
                     self.ended = true;
                     self.failure = Some(failure);

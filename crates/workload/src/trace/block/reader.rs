@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::{BlockFormat, Decoder, Device, Event, Found, LineDecoder, RecordDecoder, RowProblem};
 use crate::block::BlockRequest;
 use crate::trace::input;
+use crate::trace::records::mark_bytes;
 
 /// Requests held back so that those out of order find their place.
 pub const WINDOW: usize = 4096;
@@ -276,9 +277,13 @@ impl TraceFile {
         let mut input = input::open(path).map_err(failed)?;
         let mut head = Vec::new();
         input.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
-        let format = format.or_else(|| BlockFormat::of(&head)).ok_or_else(|| {
+        let text = &head[mark_bytes(&head)..];
+        let format = format.or_else(|| BlockFormat::of(text)).ok_or_else(|| {
             BlockTraceError::Unrecognised { path: path.to_owned(), known: BlockFormat::names() }
         })?;
+        if matches!(format.decoder, Decoder::Lines(_)) {
+            head.drain(..mark_bytes(&head));
+        }
         let input = Box::new(BufReader::with_capacity(1 << 20, Cursor::new(head).chain(input)));
         let rows = match format.decoder {
             Decoder::Lines(make) => Rows::Lines { input, decoder: make(), line: Vec::new() },

@@ -1,0 +1,14 @@
+//! CacheBench's JSON with comments, through every check there is.
+
+use std::path::Path;
+
+use bench::config::cachebench::load_text;
+
+/// Loads a config; whatever is refused is refused by file and in words.
+pub fn check(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Err(error) = load_text(Path::new("stranger.json"), text, &[]) {
+        assert!(!error.problems.is_empty(), "refused without a word");
+        assert!(error.to_string().starts_with("stranger.json"), "{error}");
+    }
+}

@@ -1,0 +1,31 @@
+//! What is checked of everything that reads foreign bytes. A target of `fuzz_targets/` feeds one function of this crate;
+//! `tests/seeds.rs` runs each on its seeds without a fuzzer.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is what a fuzzer looks for")]
+
+pub mod block_traces;
+pub mod cards;
+pub mod configs;
+pub mod nvme;
+pub mod scratch;
+pub mod server;
+pub mod traces;
+pub mod volume;
+
+/// One target: its name, which is its file in `fuzz_targets/` and its folder in `seeds/`, and what it does.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: [Target; 11] = [
+    ("block_traces", block_traces::check),
+    ("block_volume", volume::check),
+    ("cache_formats", cache::flash::fuzzing::check),
+    ("cachebench_config", configs::check),
+    ("drive_card", cards::check),
+    ("nbd_handshake", block::nbd::fuzzing::check_handshake),
+    ("nbd_requests", block::nbd::fuzzing::check_requests),
+    ("nbd_server", server::check),
+    ("nvme_pages", nvme::check),
+    ("trace_replay", traces::check_replay),
+    ("traces", traces::check),
+];

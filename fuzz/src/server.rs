@@ -1,0 +1,60 @@
+//! The NBD server over a socket, as a client of no manners sees it.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use block::export::DeviceExport;
+use block::nbd::{Address, Offered, Options, Server};
+use device::MemoryDevice;
+
+use crate::scratch::Scratch;
+
+struct Served {
+    server: Server,
+    scratch: Scratch,
+}
+
+fn served() -> &'static Served {
+    static SERVED: OnceLock<Served> = OnceLock::new();
+    SERVED.get_or_init(|| {
+        let scratch = Scratch::new();
+        let export = Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20))));
+        let offered = Offered { name: "disk".into(), description: String::new(), export };
+        let options = Options { total_bytes: 40 << 20, bytes_per_connection: 36 << 20, ..Options::default() };
+        let server = Server::start(&Address::Unix(scratch.path("nbd.sock")), vec![offered], options).unwrap();
+        Served { server, scratch }
+    })
+}
+
+/// Says everything and hangs up. The server answers what it can, hangs up too, and holds nothing any more. Where the
+/// first byte is odd, what follows is what comes after a sound handshake.
+pub fn check(data: &[u8]) {
+    let served = served();
+    let Some((&how, bytes)) = data.split_first() else { return };
+    let mut socket = UnixStream::connect(served.scratch.path("nbd.sock")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    let writer = socket.try_clone().unwrap();
+    let said = if how & 1 == 1 { [SOUND, bytes].concat() } else { bytes.to_vec() };
+    let talking = std::thread::spawn(move || {
+        // A server that hung up hears no more.
+        let _ = (&writer).write_all(&said);
+        let _ = writer.shutdown(Shutdown::Write);
+    });
+    let mut answer = Vec::new();
+    if let Err(error) = socket.read_to_end(&mut answer) {
+        let hung_up = error.kind() == std::io::ErrorKind::ConnectionReset;
+        assert!(hung_up, "the server neither answers nor hangs up: {error}");
+    }
+    talking.join().unwrap();
+    while served.server.counts().open > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(served.server.counts().bytes_under_way, 0, "memory is kept for nobody");
+}
+
+/// Client flags, structured replies, and GO for the default export.
+const SOUND: &[u8] = b"\0\0\0\x03IHAVEOPT\0\0\0\x08\0\0\0\0IHAVEOPT\0\0\0\x07\0\0\0\x06\0\0\0\0\0\0";

@@ -1,0 +1,124 @@
+//! Traces as accesses and as requests to a cache, in every format, told or guessed, plain or compressed.
+//!
+//! The first byte chooses the format, the second how it is read; the rest is the file.
+
+use std::io::Write;
+
+use workload::Workload;
+use workload::trace::{
+    Access, AccessKind, Amplify, FORMATS, OnBadRow, OpenOptions, PageSize, Replay, ReplayConfig, Target,
+    TraceError, Writer, ZeroSize, open,
+};
+
+use crate::scratch::Scratch;
+
+/// Accesses after which a trace of few bytes has asked for enough: a row may well ask for a million pages.
+const ENOUGH: u64 = 20_000;
+/// Accesses in a batch: what a reader holds does not grow with what a row asks for.
+const LARGEST_BATCH: usize = 4096;
+
+/// Reads a trace; what was read reads the same once it is written as a plain trace.
+pub fn check(data: &[u8]) {
+    let Some((&[choice, how], bytes)) = data.split_first_chunk::<2>() else { return };
+    // Beyond the formats: nobody tells, and the ending of the name is all there is to go by.
+    let format = FORMATS.get(usize::from(choice)).map(|format| format.name);
+    let ending = match format {
+        None => FORMATS[usize::from(choice) % FORMATS.len()].extensions.first().copied().unwrap_or("txt"),
+        Some(_) => "txt",
+    };
+    let scratch = Scratch::new();
+    let path = scratch.file(&format!("trace.{ending}"), &packed(bytes, how >> 5));
+    let options = options(how);
+    match read(&[&path], format, &options) {
+        Ok(accesses) => round_trip(&scratch, &accesses),
+        Err(error) => assert!(error.to_string().contains("trace."), "no file in: {error}"),
+    }
+}
+
+fn options(how: u8) -> OpenOptions {
+    let page = [None, Some(PageSize::Bytes(1)), Some(PageSize::Bytes(4096)), Some(PageSize::Whole)];
+    OpenOptions {
+        page: page[usize::from(how & 3)],
+        on_bad_row: if how & 4 == 0 { OnBadRow::Skip } else { OnBadRow::Stop },
+        zero_size: if how & 8 == 0 { ZeroSize::Skip } else { ZeroSize::Keep },
+        time_units_per_second: (how & 16 != 0).then_some(1_000_000_000),
+        limit: Some(ENOUGH),
+        ..OpenOptions::default()
+    }
+}
+
+/// As it is most of the time; otherwise compressed, so that readers behind a compression see many blocks.
+fn packed(bytes: &[u8], how: u8) -> Vec<u8> {
+    let gzip = |bytes: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let (front, back) = bytes.split_at(bytes.len() / 2);
+    match how {
+        5 => [gzip(front), gzip(back)].concat(),
+        6 => [zstd::encode_all(front, 1).unwrap(), zstd::encode_all(back, 1).unwrap()].concat(),
+        _ => bytes.to_vec(),
+    }
+}
+
+fn read(
+    paths: &[&std::path::PathBuf],
+    format: Option<&str>,
+    options: &OpenOptions,
+) -> Result<Vec<Access>, TraceError> {
+    let mut trace = open(paths, format, options)?;
+    let (mut batch, mut all) = (Vec::new(), Vec::<Access>::new());
+    while trace.next_batch(&mut batch)? {
+        assert!(!batch.is_empty() && batch.len() <= LARGEST_BATCH);
+        for access in &batch {
+            assert!(all.last().is_none_or(|last| last.time_ns <= access.time_ns), "time goes on");
+            let may_be_empty = access.kind == AccessKind::Delete || options.zero_size == ZeroSize::Keep;
+            assert!(access.size_bytes > 0 || may_be_empty, "{access:?}");
+            all.push(*access);
+        }
+    }
+    let report = trace.report();
+    assert_eq!(report.accesses, all.len() as u64);
+    let zero_sizes = if options.zero_size == ZeroSize::Keep { 0 } else { report.zero_sizes };
+    let troubles = report.bad_rows + zero_sizes + report.backward_times;
+    assert!(report.messages.len() as u64 <= troubles && (troubles == 0 || !report.messages.is_empty()));
+    assert!(options.on_bad_row == OnBadRow::Skip || report.bad_rows == 0);
+    Ok(all)
+}
+
+/// What the product writes it reads, the same to the byte.
+fn round_trip(scratch: &Scratch, accesses: &[Access]) {
+    let path = scratch.path("copy.csv");
+    let mut writer = Writer::create(&path, Target::Plain { ttl: true }).unwrap();
+    writer.write(accesses).unwrap();
+    let written = writer.finish().unwrap();
+    assert_eq!((written.accesses, written.ttls_left_out), (accesses.len() as u64, 0));
+    let options =
+        OpenOptions { zero_size: ZeroSize::Keep, on_bad_row: OnBadRow::Stop, ..OpenOptions::default() };
+    let back = read(&[&path], Some("plain"), &options).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(back, accesses);
+}
+
+/// Replays the trace to two workers with amplification: no key is empty, and the numbers add up.
+pub fn check_replay(data: &[u8]) {
+    let Some((&[choice, how], bytes)) = data.split_first_chunk::<2>() else { return };
+    let format = FORMATS[usize::from(choice) % FORMATS.len()];
+    let scratch = Scratch::new();
+    let path = scratch.file("trace.txt", &packed(bytes, how >> 5));
+    let replay = Replay::new(ReplayConfig {
+        amplify: Amplify { copies: 1 + u32::from(how & 3), ..Amplify::default() },
+        skip_rows: u64::from(how & 4),
+        repeat: how & 8 != 0,
+        ignore_op_count: how & 16 != 0,
+        max_requests_per_worker: Some(2000),
+        ..ReplayConfig::new(vec![path], format)
+    });
+    let mut sources = replay.sources(1, 0).unwrap();
+    let mut requests = 0;
+    while let Some(request) = sources[0].next() {
+        assert!(request.repeat > 0);
+        requests += u64::from(request.repeat);
+    }
+    assert!(requests <= 2000);
+}
