@@ -34,7 +34,7 @@ enum Command {
     /// Traces: what is in one, one in another form.
     #[command(subcommand)]
     Trace(commands::trace::Command),
-    /// Flash in front of a disk: a write-back block cache, served by NBD.
+    /// Flash in front of a disk: a write-back block cache, served by NBD, ublk or FUSE.
     #[command(subcommand)]
     Block(commands::block::Command),
     /// Closed forms: write amplification, carbon, years of life.

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::packages::Packages;
 
 /// Far more than a boot and the probes take on a busy machine.
-const TIME_LIMIT_SECONDS: &str = "1200";
+const TIME_LIMIT_SECONDS: &str = "600";
 
 /// An emulated drive. The serial numbers are what the probe knows the drives by.
 struct Drive {

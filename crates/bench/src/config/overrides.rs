@@ -1,6 +1,6 @@
 //! `--set` and `--device`: changes to a config from the command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde_json::{Map, Value};
@@ -46,6 +46,11 @@ impl FromStr for DeviceSpec {
             "file" => Ok(Self::Path(rest.into())),
             "sim" if rest.is_empty() => Err(format!("`{words}` names no card, as in sim:pm9d3")),
             "sim" => Ok(Self::Simulated(rest.to_owned())),
+            // A slip must not become a file of that name, and what was meant for a model a measurement of it.
+            _ if !kind.is_empty() && !words.contains('/') && !Path::new(words).exists() => Err(format!(
+                "`{words}`: there is no kind of device `{kind}:`, but memory:, file:PATH and sim:CARD; a file of that \
+                     name is ./{words}"
+            )),
             _ => Ok(Self::Path(words.into())),
         }
     }
@@ -215,5 +220,8 @@ mod tests {
         assert_eq!("sim:pm9d3".parse(), Ok(DeviceSpec::Simulated("pm9d3".into())));
         assert!("file:".parse::<DeviceSpec>().is_err());
         assert!("".parse::<DeviceSpec>().is_err());
+        assert_eq!("./odd:name".parse(), Ok(DeviceSpec::Path("./odd:name".into())));
+        let slip = "smi:pm9d3".parse::<DeviceSpec>().unwrap_err();
+        assert!(slip.contains("`smi:`, but memory:, file:PATH and sim:CARD"), "{slip}");
     }
 }

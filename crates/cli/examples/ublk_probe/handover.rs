@@ -13,7 +13,6 @@ use crate::place::{DISK, Place, is_there, pause, run};
 pub const CHECKS: &[Check] = &[
     ("a file system outlives servers that are killed, and who writes to it only waits", killed),
     ("a server can be killed at any moment while it takes a disk over", killed_at_once),
-    ("a server can be killed at any moment while it makes a disk", killed_at_first),
     ("a disk that is mounted waits for the next server when its own is stopped", stopped),
     ("a disk of which a partition is mounted waits too", partitioned),
     ("a disk whose server is killed with requests under way is removed by the next", abandoned),
@@ -22,7 +21,6 @@ pub const CHECKS: &[Check] = &[
 const WRITERS: usize = 3;
 const KILLS: usize = 4;
 const KILLS_AT_ONCE: u64 = 20;
-const KILLS_AT_FIRST: u64 = 10;
 
 fn killed() {
     let place = Place::new();
@@ -86,22 +84,6 @@ fn killed_at_once() {
     assert!(fs::read(path_of(0)).unwrap() == [record(0, 0), record(0, 1)].concat());
     run("umount", &[MOUNTED]);
     check();
-    server.stop();
-    assert!(!is_there());
-}
-
-fn killed_at_first() {
-    let place = Place::new();
-    for turn in 0..KILLS_AT_FIRST {
-        let began = Instant::now();
-        let server = place.serve();
-        let takes_milliseconds = began.elapsed().as_millis() as u64;
-        server.stop();
-        assert!(!is_there());
-        kill_in(&place, moment(takes_milliseconds, turn, KILLS_AT_FIRST));
-    }
-    let server = place.serve();
-    File::options().write(true).open(DISK).unwrap().write_all(&[1; 4096]).unwrap();
     server.stop();
     assert!(!is_there());
 }

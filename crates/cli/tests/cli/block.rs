@@ -116,6 +116,45 @@ fn told(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
+/// What is only kept if the cache was closed, such as a write-through cache's blocks, would be lost.
+#[test]
+fn a_server_that_cannot_start_leaves_the_cache_closed_as_it_was() {
+    let place = Place::new();
+    place.serve().stop();
+    let closed = || {
+        let mut status = place.command("status", false);
+        status.arg("--flash").arg(place.path("flash")).args(&place.flags);
+        let status = status.args(["--json", "-", "--quiet"]).output().unwrap();
+        let figures: Value =
+            serde_json::from_slice(&status.stdout).unwrap_or_else(|_| panic!("{}", told(&status)));
+        figures["state"]["closed"].clone()
+    };
+    assert_eq!(closed(), true);
+    std::fs::write(place.path("plain"), "no socket").unwrap();
+    let (nowhere, plain, ready) = (place.path("no/where"), place.path("plain"), place.path("s"));
+    let [nowhere, plain, ready] = [&nowhere, &plain, &ready].map(|path| path.to_str().unwrap());
+    for fronts in [
+        vec!["--socket", nowhere],
+        vec!["--socket", plain],
+        vec!["--socket", ready, "--control", nowhere],
+        vec!["--socket", ready, "--fuse", nowhere],
+    ] {
+        let refused = place.run("serve", &fronts, true);
+        assert_eq!(refused.status.code(), Some(2), "{fronts:?}: {}", told(&refused));
+        assert_eq!(closed(), true, "{fronts:?}");
+    }
+}
+
+#[test]
+fn the_flash_of_a_cache_is_not_served_as_a_disk() {
+    let place = Place::new();
+    let flash = place.path("flash");
+    let alone = ["--disk", flash.to_str().unwrap(), "--socket", "s"];
+    let refused = place.command("serve", false).args(alone).args(&place.flags).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(told(&refused).contains("is the flash of the cache"), "{}", told(&refused));
+}
+
 /// A client of simple replies: enough to write, read and flush.
 struct Client(UnixStream);
 

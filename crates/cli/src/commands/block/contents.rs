@@ -34,13 +34,19 @@ pub fn refuse_known(flash: (&str, &Arc<dyn Device>), disk: (&str, &Arc<dyn Devic
             flash.0
         ));
     }
-    if let Ok(cache) = pollster::block_on(Volume::identify(disk.1)) {
-        return Err(format!(
-            "--disk {}: is the flash of the cache {:032x}; are flash and disk the right way round? Say --force if so",
-            disk.0, cache.uuid
-        ));
+    refuse_flash(disk.0, disk.1)
+        .map_err(|why| format!("{why}; are flash and disk the right way round? Say --force if so"))
+}
+
+/// Refuses a disk that is a cache's flash.
+///
+/// # Errors
+/// The cache.
+pub fn refuse_flash(path: &str, disk: &Arc<dyn Device>) -> Result<(), String> {
+    match pollster::block_on(Volume::identify(disk)) {
+        Ok(cache) => Err(format!("--disk {path}: is the flash of the cache {:032x}", cache.uuid)),
+        Err(_) => Ok(()),
     }
-    Ok(())
 }
 
 /// Refuses a disk that is a file with an end that no request could reach.

@@ -19,6 +19,7 @@ use device::{DeviceSpec, IoError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::contents;
 use super::control::{self, Service};
 use super::devices::{Devices, Opening};
 use crate::output::{Common, FAILED, PASSED, say_error, usage_error};
@@ -44,7 +45,7 @@ pub struct Arguments {
     /// Listen at an address that is not this machine's own: NBD has no passwords, and everybody may read and write
     #[arg(long)]
     allow_remote: bool,
-    /// Where status, set and flush reach the server; beside the socket, with .control added, if not given
+    /// Where status, set, flush and upgrade reach the server; beside the socket, with .control added, if not given
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Mount a file system at this directory too, whose one file is the disk
@@ -103,20 +104,14 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
     // Before the first client: a signal that comes while the volume is opened is not lost either.
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("signals: {error}"))?;
     let served = open(arguments)?;
-    let options = Options { max_connections: arguments.connections, ..Options::default() };
-    let started = Server::start(&address, offered(arguments, &served), options);
-    let server = Arc::new(started.map_err(|error| format!("{address}: {error}"))?);
-    let control = match &served.cached {
-        Some(cached) => {
-            let path = control_path(arguments, server.address());
-            let service = Service::new(cached.volume.clone(), cached.recovery, Arc::clone(&server));
-            let listening = control::listen(&path, service);
-            Some(listening.map_err(|error| format!("--control {}: {error}", path.display()))?)
+    let fronts = match Fronts::start(arguments, &address, driver, &served) {
+        Ok(fronts) => fronts,
+        Err(error) => {
+            // A cache that nobody was served from is left as it was found: closed.
+            return Err(std::iter::once(error).chain(close(served)).collect::<Vec<_>>().join("; "));
         }
-        None => None,
     };
-    let mounted = arguments.fuse.as_deref().map(|place| mount(place, arguments, &served)).transpose()?;
-    let disk = driver.map(|driver| disk(driver, arguments, &served)).transpose()?;
+    let Fronts { server, control, mounted, disk } = fronts;
     say_ready(arguments, &server, &served, disk.as_ref());
     signals.forever().next();
     arguments.common.say("closing: answering what is under way; another signal ends at once");
@@ -128,6 +123,46 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
     let in_use = unmounted.err().map(|error| format!("--fuse: cannot unmount: {error}"));
     let not_left = left.err().map(|error| format!("--ublk: {error}"));
     Ok(in_use.into_iter().chain(not_left).chain(close(served)).collect())
+}
+
+/// The ways to what is served.
+struct Fronts {
+    server: Arc<Server>,
+    control: Option<control::Listening>,
+    mounted: Option<Mounted>,
+    disk: Option<Disk>,
+}
+
+impl Fronts {
+    /// All of them, or none.
+    fn start(
+        arguments: &Arguments,
+        address: &Address,
+        driver: Option<Driver>,
+        served: &Served,
+    ) -> Result<Self, String> {
+        let options = Options { max_connections: arguments.connections, ..Options::default() };
+        let started = Server::start(address, offered(arguments, served), options);
+        let server = Arc::new(started.map_err(|error| format!("{address}: {error}"))?);
+        Self::beside(arguments, driver, served, &server).inspect_err(|_| server.stop())
+    }
+
+    fn beside(
+        arguments: &Arguments,
+        driver: Option<Driver>,
+        served: &Served,
+        server: &Arc<Server>,
+    ) -> Result<Self, String> {
+        let listen = |cached: &Cached| {
+            let path = control_path(arguments, server.address());
+            let service = Service::new(cached.volume.clone(), cached.recovery, Arc::clone(server));
+            control::listen(&path, service).map_err(|error| format!("--control {}: {error}", path.display()))
+        };
+        let control = served.cached.as_ref().map(listen).transpose()?;
+        let mounted = arguments.fuse.as_deref().map(|place| mount(place, arguments, served)).transpose()?;
+        let disk = driver.map(|driver| disk(driver, arguments, served)).transpose()?;
+        Ok(Self { server: Arc::clone(server), control, mounted, disk })
+    }
 }
 
 fn offered(arguments: &Arguments, served: &Served) -> Vec<Offered> {
@@ -143,7 +178,16 @@ fn offered(arguments: &Arguments, served: &Served) -> Vec<Offered> {
 
 fn mount(place: &Path, arguments: &Arguments, served: &Served) -> Result<Mounted, String> {
     let mounted = Mounted::at(place, &arguments.name, Arc::clone(&served.export));
-    mounted.map_err(|error| format!("--fuse {}: {error}", place.display()))
+    mounted.map_err(|error| {
+        // Linux says so of a directory whose file system has lost its server.
+        let hint = match std::fs::metadata(place).map_err(|error| error.kind()) {
+            Err(std::io::ErrorKind::NotConnected) => {
+                format!("; a killed server's mount is still there: fusermount3 -u {}", place.display())
+            }
+            _ => String::new(),
+        };
+        format!("--fuse {}: {error}{hint}", place.display())
+    })
 }
 
 fn disk(driver: Driver, arguments: &Arguments, served: &Served) -> Result<Disk, String> {
@@ -193,6 +237,7 @@ fn leave(arguments: &Arguments, disk: Disk) -> Result<(), String> {
 fn open(arguments: &Arguments) -> Result<Served, String> {
     let Some(flash) = &arguments.flash else {
         let disk = arguments.opening.open("--disk", &arguments.disk)?;
+        contents::refuse_flash(&arguments.disk, &disk)?;
         let export = Arc::new(ByteExport::new(Arc::new(DeviceExport::new(disk))));
         return Ok(Served { export, cached: None });
     };
