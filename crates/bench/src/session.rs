@@ -34,6 +34,8 @@ pub struct SessionOptions {
     /// Divides the bytes of the cache and the drive and the number of keys, and leaves the number of reclaim units, the
     /// shares and the sizes of objects as they are; 0 and 1 leave everything.
     pub scale: u32,
+    /// Writes over whatever the flash holds, a file system or a user's file too.
+    pub force: bool,
 }
 
 /// Everything opened, nothing run yet.
@@ -82,7 +84,7 @@ impl Session {
         let flash_paths = flash_paths(&plan);
         let persistent = plan.instances.iter().map(|it| it.cache.persist_dir.is_some()).collect();
         let (world, mut drive) = enter_world(&plan, &options)?;
-        let mut devices = Devices::of(plan.instances.iter().map(|it| &it.cache));
+        let mut devices = Devices::of(plan.instances.iter().map(|it| &it.cache), options.force);
         let supply: &mut dyn Supply = match &mut drive {
             Some(drive) => drive,
             None => &mut devices,

@@ -25,6 +25,7 @@ mod carry;
 pub mod check;
 pub mod clock;
 pub mod conformance;
+pub mod contents;
 pub mod error;
 pub mod file;
 mod join;

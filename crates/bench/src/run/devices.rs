@@ -1,9 +1,12 @@
 //! The flash devices of a run. Instances that name the same file or block device get a part of it each.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use device::contents::{self, Contents};
 use device::file::OpenOptions;
 use device::{Device, DeviceSpec, ErrorKind, SliceDevice, StripeDevice};
 
@@ -14,6 +17,8 @@ use crate::config::plan::{CachePlan, FlashPlan};
 #[derive(Default)]
 pub struct Devices {
     by_path: HashMap<PathBuf, Sharing>,
+    /// Whatever they hold may be lost.
+    force: bool,
 }
 
 /// A path and those who want a part of it.
@@ -37,9 +42,9 @@ pub trait Supply {
 }
 
 impl Devices {
-    /// The devices that `caches` will ask for; none is opened yet.
-    pub fn of<'a>(caches: impl IntoIterator<Item = &'a CachePlan>) -> Self {
-        let mut devices = Self::default();
+    /// The devices that `caches` will ask for; none is opened yet. Without `force`, what holds somebody else's data is not.
+    pub fn of<'a>(caches: impl IntoIterator<Item = &'a CachePlan>, force: bool) -> Self {
+        let mut devices = Self { force, ..Self::default() };
         for cache in caches {
             let Some(flash) = &cache.flash else { continue };
             for path in &flash.paths {
@@ -65,11 +70,11 @@ impl Devices {
         let is_shared = sharing.bytes > bytes;
         if path.is_dir() && !(sharing.persistent && is_shared) {
             // Each instance makes a file of its own.
-            return sharing.open_path(path, bytes);
+            return sharing.open_path(path, bytes, self.force);
         }
         let whole = match &sharing.opened {
             Some(whole) => Arc::clone(whole),
-            None => sharing.open_path(path, sharing.bytes)?,
+            None => sharing.open_path(path, sharing.bytes, self.force)?,
         };
         if !is_shared {
             return Ok(whole);
@@ -102,7 +107,7 @@ impl Supply for Devices {
 impl Sharing {
     /// A directory gets a file of its own, which a persistent cache finds again and any other removes at its end. What is
     /// not there is made, and goes the same way.
-    fn open_path(&self, path: &Path, bytes: u64) -> Result<Arc<dyn Device>, OpenError> {
+    fn open_path(&self, path: &Path, bytes: u64, force: bool) -> Result<Arc<dyn Device>, OpenError> {
         let options = OpenOptions {
             size_bytes: Some(bytes),
             create: true,
@@ -116,16 +121,55 @@ impl Sharing {
         }
         let path =
             if path.is_dir() && self.persistent { path.join("flashwright_cache") } else { path.to_owned() };
-        let spec = DeviceSpec::Path(path);
+        if !force {
+            refuse_file(&path, bytes)?;
+        }
+        let spec = DeviceSpec::Path(path.clone());
         let open = |options: &OpenOptions| spec.open(options);
         let may_buffer = self.allow_buffered && !self.placement;
-        match open(&options) {
+        let device = match open(&options) {
             Err(error) if error.kind() == ErrorKind::Unsupported && may_buffer => {
-                Ok(open(&OpenOptions { buffered: true, ..options })?)
+                open(&OpenOptions { buffered: true, ..options })?
             }
-            opened => Ok(opened?),
+            opened => opened?,
+        };
+        if !force {
+            refuse(&path, contents::of_device(&*device))?;
         }
+        Ok(device)
     }
+}
+
+/// Refuses a file that no cache of ours left, before it is made longer: one whose beginning is somebody's by its mark, or is
+/// not empty and as long as nobody made it for this run. A part of a stripe shows no mark of ours, but has its length.
+fn refuse_file(path: &Path, bytes: u64) -> Result<(), OpenError> {
+    let Some(file) = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file) else { return Ok(()) };
+    let mut head = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(contents::HEAD_BYTES as u64).read_to_end(&mut head))
+        .map_err(|error| unreadable(path, &error))?;
+    let known = contents::of_head(&head);
+    refuse(path, known)?;
+    if known.is_some() || file.len() == bytes || head.iter().all(|byte| *byte == 0) {
+        return Ok(());
+    }
+    let words = format!("{} bytes that are no cache's; this one takes {bytes}", file.len());
+    Err(in_use(path, &words))
+}
+
+fn refuse(path: &Path, known: Option<Contents>) -> Result<(), OpenError> {
+    match known {
+        None | Some(Contents::HybridCache) => Ok(()),
+        Some(others) => Err(in_use(path, &others.to_string())),
+    }
+}
+
+fn in_use(path: &Path, what: &str) -> OpenError {
+    OpenError::Config(format!("flash: {} holds {what}; say --force to lose it", path.display()))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> OpenError {
+    OpenError::Config(format!("flash: {}: {error}", path.display()))
 }
 
 /// Makes the directory for a file that is not there yet; only the last one, since a longer way that is missing is mistyped.

@@ -45,6 +45,9 @@ pub struct Arguments {
     /// Put flash here instead: `memory:`, `file:PATH`, `PATH`, or `sim:CARD`, a model drive in virtual time
     #[arg(long, value_name = "SPEC")]
     device: Option<DeviceSpec>,
+    /// Write over what the flash holds, whatever it is: a file system, a block cache, a file of yours
+    #[arg(long)]
+    force: bool,
     /// Divide the bytes of cache and model drive and the number of keys, as in 1/64
     #[arg(long, value_name = "1/N", default_value = "1", value_parser = crate::quantity::scale)]
     scale: u32,
@@ -112,6 +115,7 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
         time_all: arguments.report_api_latency,
         stop,
         scale: arguments.scale,
+        force: arguments.force,
     };
     // A run of hours must not end with a result that cannot be written.
     if let Err(error) = check_results(arguments) {

@@ -240,6 +240,37 @@ fn an_interrupt_ends_the_run_with_a_full_report() {
 }
 
 #[test]
+fn what_is_no_caches_is_not_written_over_unless_forced() {
+    let (directory, file) = config("small.json", SMALL);
+    let path = directory.path().join("flash");
+    let device = path.to_str().unwrap();
+    let run = |more: &[&str]| {
+        let buffered =
+            ["--set", "cache_config.flashBuffered=true", "--set", "test_config.numOps=10", "--quiet"];
+        flashwright(&[&["bench", &file, "--device", device][..], &buffered, more].concat())
+    };
+    let wanted = 32 << 20;
+    let ext4 = [vec![0; 1080], b"\x53\xef".to_vec(), vec![0; wanted - 1082]].concat();
+    let block_cache = [b"FWBLKVOL".to_vec(), vec![0; wanted - 8]].concat();
+    for (held, said) in [
+        (b"key,op\n1,GET\n".to_vec(), "13 bytes that are no cache's; this one takes 33554432"),
+        (ext4, "an ext2, ext3 or ext4 file system"),
+        (block_cache, "holds a block cache"),
+    ] {
+        std::fs::write(&path, &held).unwrap();
+        let refused = run(&[]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(err(&refused).contains(&format!("{device} holds")), "{}", err(&refused));
+        assert!(err(&refused).contains(said) && err(&refused).contains("--force"), "{}", err(&refused));
+        assert!(std::fs::read(&path).unwrap() == held, "{said}: left as it was");
+    }
+    assert_eq!(run(&["--force"]).status.code(), Some(0));
+    assert_eq!(run(&[]).status.code(), Some(0), "now it is a cache's");
+    std::fs::write(&path, vec![0; 4096]).unwrap();
+    assert_eq!(run(&[]).status.code(), Some(0), "zeros are nobody's");
+}
+
+#[test]
 fn a_persistent_cache_is_found_again_by_the_next_run() {
     let (directory, file) =
         config("small.json", &SMALL.replace("\"checkConsistency\": true,", "\"onlySetIfMiss\": true,"));

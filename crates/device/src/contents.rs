@@ -1,0 +1,129 @@
+//! What a device holds already, by the marks that others leave at its beginning. Whoever is about to write over all of it
+//! asks here first: a mistyped path costs an error then, and not a file system.
+
+use std::fmt;
+
+use crate::{Device, IoBuffer};
+
+/// A device's beginning that shows every mark.
+pub const HEAD_BYTES: usize = 68 << 10;
+
+/// What is known by its mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contents {
+    /// Flash of a hybrid cache.
+    HybridCache,
+    /// Flash of a block cache, which may be all there is of the newest data of a disk.
+    BlockCache,
+    /// Somebody else's.
+    Foreign(&'static str),
+}
+
+impl fmt::Display for Contents {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::HybridCache => "a hybrid cache",
+            Self::BlockCache => "a block cache",
+            Self::Foreign(what) => what,
+        })
+    }
+}
+
+/// Where a mark stands, the mark, and whose it is.
+const MARKS: [(usize, &[u8], Contents); 20] = [
+    (0, b"FLSHWRT\0", Contents::HybridCache),
+    (0, b"FWBLKVOL", Contents::BlockCache),
+    (0, b"XFSB", Contents::Foreign("an XFS file system")),
+    (1080, b"\x53\xef", Contents::Foreign("an ext2, ext3 or ext4 file system")),
+    (65_600, b"_BHRfS_M", Contents::Foreign("a Btrfs file system")),
+    (1024, b"\x10\x20\xf5\xf2", Contents::Foreign("an F2FS file system")),
+    (3, b"NTFS    ", Contents::Foreign("an NTFS file system")),
+    (3, b"EXFAT   ", Contents::Foreign("an exFAT file system")),
+    (54, b"FAT1", Contents::Foreign("a FAT file system")),
+    (82, b"FAT32   ", Contents::Foreign("a FAT file system")),
+    (32_769, b"CD001", Contents::Foreign("an ISO 9660 file system")),
+    (512, b"EFI PART", Contents::Foreign("a partition table")),
+    (4096, b"EFI PART", Contents::Foreign("a partition table")),
+    (512, b"LABELONE", Contents::Foreign("an LVM volume")),
+    (0, b"LUKS\xba\xbe", Contents::Foreign("an encrypted volume")),
+    (4096, b"\xfc\x4e\x2b\xa9", Contents::Foreign("a part of a RAID")),
+    (
+        4120,
+        b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81",
+        Contents::Foreign("a part of a bcache"),
+    ),
+    (4086, b"SWAPSPACE2", Contents::Foreign("swap space")),
+    (0, b"QFI\xfb", Contents::Foreign("a disk image of QEMU's")),
+    (0, b"SQLite format 3\0", Contents::Foreign("an SQLite database")),
+];
+
+/// What a device with this beginning holds; `None` if nothing of it is known.
+#[must_use]
+pub fn of_head(head: &[u8]) -> Option<Contents> {
+    let stands = |at: usize, mark: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(mark));
+    let marked = MARKS.iter().find(|(at, mark, _)| stands(*at, mark)).map(|(_, _, contents)| *contents);
+    marked.or_else(|| has_partitions(head).then_some(Contents::Foreign("a partition table")))
+}
+
+/// What a device holds, as far as it is known and its beginning can be read. Waits for the read.
+#[must_use]
+pub fn of_device(device: &dyn Device) -> Option<Contents> {
+    let geometry = device.geometry();
+    let most = usize::try_from(geometry.capacity_bytes).unwrap_or(usize::MAX);
+    let length = HEAD_BYTES
+        .next_multiple_of(geometry.block_bytes as usize)
+        .min(most)
+        .min(geometry.max_io_bytes as usize);
+    let head = device.read(0, IoBuffer::zeroed(length)).wait().ok().flatten()?;
+    of_head(&head)
+}
+
+/// Whether there is a boot record with a partition in it. Its mark alone is too short to be believed.
+fn has_partitions(head: &[u8]) -> bool {
+    const ENTRIES: std::ops::Range<usize> = 446..510;
+    const ENTRY_BYTES: usize = 16;
+    const KIND: usize = 4;
+    let Some(entries) = head.get(ENTRIES) else { return false };
+    let is_sound = |entry: &[u8]| entry[0] & 0x7f == 0;
+    head[ENTRIES.end..].starts_with(b"\x55\xaa")
+        && entries.chunks(ENTRY_BYTES).all(is_sound)
+        && entries.chunks(ENTRY_BYTES).any(|entry| entry[KIND] != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PlacementHandle;
+
+    #[test]
+    fn each_mark_is_known_and_zeros_are_nobodys() {
+        assert_eq!(of_head(&[0; HEAD_BYTES]), None);
+        for (at, mark, contents) in MARKS {
+            let mut head = vec![0; HEAD_BYTES];
+            head[at..at + mark.len()].copy_from_slice(mark);
+            assert_eq!(of_head(&head), Some(contents));
+            assert_eq!(of_head(&head[..at + mark.len() - 1]), None, "cut off");
+        }
+    }
+
+    #[test]
+    fn a_boot_record_without_partitions_or_with_nonsense_is_none() {
+        let mut head = vec![0; HEAD_BYTES];
+        head[510..512].copy_from_slice(b"\x55\xaa");
+        assert_eq!(of_head(&head), None);
+        head[446 + 16 + 4] = 0x83;
+        assert_eq!(of_head(&head), Some(Contents::Foreign("a partition table")));
+        head[446 + 32] = 0x17;
+        assert_eq!(of_head(&head), None);
+    }
+
+    #[test]
+    fn a_device_shorter_than_the_head_is_read_as_far_as_it_goes() {
+        let device = crate::MemoryDevice::new(4096);
+        assert_eq!(of_device(&device), None);
+        let mut block = IoBuffer::zeroed(4096);
+        block[..8].copy_from_slice(b"FWBLKVOL");
+        (&device as &dyn Device).write(0, block.into(), PlacementHandle::DEFAULT).wait().unwrap();
+        assert_eq!(of_device(&device), Some(Contents::BlockCache));
+    }
+}
