@@ -96,8 +96,9 @@ impl Layout {
         })
     }
 
-    /// Whether this can be the division of a flash, which may have been larger than the `capacity_bytes` it has now. A superblock that says otherwise was written by nobody we know,
-    /// whatever its checksum; the rest of this file counts on nothing running over.
+    /// Whether this can be the division of a flash, which may have been larger than the `capacity_bytes` it has now. A
+    /// superblock that says otherwise was written by nobody we know, whatever its checksum; the rest of this file counts on
+    /// nothing running over.
     #[must_use]
     pub(crate) fn is_possible_on(&self, capacity_bytes: u64) -> bool {
         let units_fit = self.block_bytes.is_power_of_two()
