@@ -50,8 +50,8 @@ impl Series {
 
     /// The end of the run, whenever the last look was. A rest too short to tell a rate by joins the span before.
     pub fn end(&mut self, seconds: f64, counts: Counts) {
-        let last_span = self.spans().last().map_or(0.0, |span| span.seconds);
-        if self.moments.last().is_some_and(|(last, _)| seconds - last < last_span / 2.0) {
+        let usual_span = seconds / (self.moments.len() + 1) as f64;
+        while self.moments.last().is_some_and(|(last, _)| seconds - last < usual_span / 2.0) {
             self.moments.pop();
         }
         self.moments.push((seconds, counts));
@@ -126,6 +126,16 @@ mod tests {
         series.look(0.4, ops(200));
         series.end(0.401, ops(200));
         assert_eq!(series.spans().map(|span| span.counts.ops).collect::<Vec<_>>(), [100, 100]);
+    }
+
+    #[test]
+    fn the_last_glimpses_of_a_run_are_no_spans_of_their_own_however_many() {
+        let mut series = Series::default();
+        (1..=10_u32).for_each(|look| series.look(f64::from(look) * 0.2, ops(100 * u64::from(look))));
+        series.look(2.03, ops(1010));
+        series.look(2.05, ops(1015));
+        series.end(2.06, ops(1016));
+        assert_eq!(series.spans().map(|span| span.counts.ops).collect::<Vec<_>>()[8..], [100, 116]);
     }
 
     #[test]
