@@ -1,17 +1,19 @@
 //! What can be served: the seam between the fronts (NBD, FUSE) and whatever keeps the bytes.
 //!
 //! A [`DeviceExport`] serves any device, a [`VolumeExport`] a cached disk; a [`ByteExport`] takes requests of any offset and
-//! length for either. [`Tasks`] runs the futures of a volume.
+//! length for either, and a [`RecordedExport`] writes down what is asked. [`Tasks`] runs the futures of a volume.
 
 mod bytes;
 mod device;
 mod pieces;
 mod ranges;
+mod recorded;
 mod tasks;
 mod volume;
 
 pub use bytes::ByteExport;
 pub use device::DeviceExport;
+pub use recorded::{Recorded, RecordedExport, Recording};
 pub use tasks::Tasks;
 pub(crate) use tasks::staying;
 pub use volume::VolumeExport;

@@ -252,6 +252,48 @@ fn what_was_flushed_outlives_a_killed_server_and_reaches_the_disk() {
 }
 
 #[test]
+fn what_was_recorded_over_two_servers_is_replayed() {
+    let place = Place::new();
+    let record = ["--flash", "flash", "--disk", "disk", "--record", "requests.csv"];
+    let mut asked = 0;
+    for end in [Server::kill as fn(Server), Server::stop] {
+        let server = place.serve_with(&record);
+        let mut client = Client::connect(&place.path("s"));
+        for block in 0..10 {
+            client.call(1, block * 4096, 4096, &[7; 4096]);
+            client.call(0, block * 8192, 512, &[]);
+            asked += 2;
+        }
+        client.call(3, 0, 0, &[]);
+        asked += 1;
+        while std::fs::read_to_string(place.path("requests.csv")).unwrap().lines().count() <= asked {
+            std::thread::yield_now();
+        }
+        end(server);
+    }
+    let replayed = Command::new(FLASHWRIGHT)
+        .args(["block", "replay", "--preset", "v3", "--json", "-", "--quiet"])
+        .arg(place.path("requests.csv"))
+        .output()
+        .unwrap();
+    assert!(replayed.status.success(), "{}", told(&replayed));
+    let result: Value = serde_json::from_slice(&replayed.stdout).unwrap();
+    assert_eq!(result["trace"]["requests"], asked, "{result}");
+    std::fs::write(place.path("other.csv"), "a,b\n1,2\n").unwrap();
+    let mut other = place.command("serve", true);
+    let refused = other
+        .arg("--socket")
+        .arg(place.path("s"))
+        .arg("--record")
+        .arg(place.path("other.csv"))
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(told(&refused).contains("holds something else than a recording"), "{}", told(&refused));
+    assert_eq!(std::fs::read_to_string(place.path("other.csv")).unwrap(), "a,b\n1,2\n");
+}
+
+#[test]
 fn settings_change_while_served_and_stay() {
     let place = Place::new();
     let server = place.serve();

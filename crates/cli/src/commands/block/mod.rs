@@ -10,6 +10,7 @@ mod devices;
 mod figures;
 mod flush;
 mod knobs;
+mod recording;
 mod replay;
 mod serve;
 mod set;

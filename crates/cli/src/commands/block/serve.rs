@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use block::export::{ByteExport, DeviceExport, Export, VolumeExport};
+use block::export::{ByteExport, DeviceExport, Export, Recorded, Recording, VolumeExport};
 use block::fuse::Mounted;
 use block::nbd::{Address, Offered, Options, Server};
 use block::ublk::{self, Disk, Driver, Left};
@@ -22,6 +22,7 @@ use signal_hook::iterator::Signals;
 use super::contents;
 use super::control::{self, Service};
 use super::devices::{Devices, Opening};
+use super::recording;
 use crate::output::{Common, FAILED, PASSED, say_error, usage_error};
 
 /// Signals that come so soon after the first are not a second one.
@@ -55,6 +56,9 @@ pub struct Arguments {
     /// left, mounted or killed, is taken over: whoever uses it has only waited
     #[arg(long, value_name = "NUMBER")]
     ublk: Option<u32>,
+    /// Write down every request, for `block replay`: CSV, as it grows; a recording that is there is gone on with
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// The export's name, and the file's; clients that ask for none get it too. NAME-uncached is the same disk for those whose
     /// blocks are not to be cached: backups, scans
     #[arg(long, value_name = "NAME", default_value = "flashwright")]
@@ -103,7 +107,11 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
         arguments.ublk.map(|_| Driver::open().map_err(|error| format!("--ublk: {error}"))).transpose()?;
     // Before the first client: a signal that comes while the volume is opened is not lost either.
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("signals: {error}"))?;
-    let served = open(arguments)?;
+    let recording = arguments.record.as_deref().map(recording::start).transpose()?;
+    let mut served = open(arguments)?;
+    if let Some(recording) = &recording {
+        served.export = Arc::new(recording.of(served.export));
+    }
     let fronts = match Fronts::start(arguments, &address, driver, &served) {
         Ok(fronts) => fronts,
         Err(error) => {
@@ -122,7 +130,8 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
     server.stop();
     let in_use = unmounted.err().map(|error| format!("--fuse: cannot unmount: {error}"));
     let not_left = left.err().map(|error| format!("--ublk: {error}"));
-    Ok(in_use.into_iter().chain(not_left).chain(close(served)).collect())
+    let not_recorded = recording.and_then(|recording| end(recording).err());
+    Ok(in_use.into_iter().chain(not_left).chain(not_recorded).chain(close(served)).collect())
 }
 
 /// The ways to what is served.
@@ -253,6 +262,17 @@ fn open(arguments: &Arguments) -> Result<Served, String> {
     let upkeep = upkeep.spawn(move || pollster::block_on(driven.run_upkeep())).map_err(no_thread)?;
     let cached = Some(Cached { uncached, volume, recovery, upkeep });
     Ok(Served { export: Arc::new(export), cached })
+}
+
+/// Ends a recording; what it lacks.
+fn end(recording: Recording) -> Result<(), String> {
+    match recording.stop() {
+        Ok(Recorded { left_out: 0, .. }) => Ok(()),
+        Ok(Recorded { left_out, requests }) => {
+            Err(format!("--record: the file was too slow: {left_out} of {requests} requests are not in it"))
+        }
+        Err(error) => Err(format!("--record: {error}; the recording ends there")),
+    }
 }
 
 /// Closes the volume; dirty blocks stay on flash.

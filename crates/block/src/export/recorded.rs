@@ -1,0 +1,259 @@
+//! An export whose requests are written down, for whoever wants to know afterwards what a cache would have done for them.
+//!
+//! A line of CSV a request, at the moment it is made: `time_us,op,offset,bytes`. A thread of its own writes them, a tenth of a
+//! second's at once, so that no request waits for the file. Where the file is too slow requests are left out, and counted.
+
+use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use device::{Clock, IoError};
+use parking_lot::{Condvar, Mutex};
+
+use super::{Caller, Context, Export, Extent, Operation, Shape};
+
+/// Requests that wait to be written at most: 32 MiB of them.
+const MOST_WAITING: usize = 1 << 20;
+/// Between two writes to the file.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A recording that goes on until it is [stopped](Self::stop).
+pub struct Recording {
+    shared: Arc<Shared>,
+    writer: JoinHandle<io::Result<()>>,
+}
+
+/// What became of a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recorded {
+    /// Requests that were made.
+    pub requests: u64,
+    /// Of them, those that are not in the file.
+    pub left_out: u64,
+}
+
+struct Shared {
+    clock: Arc<dyn Clock>,
+    /// What the clock showed at the beginning, and what time that was.
+    start_ns: u64,
+    start_us: u64,
+    lines: Mutex<Lines>,
+    /// There are lines, or there will be no more.
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct Lines {
+    waiting: Vec<Line>,
+    counted: u64,
+    left_out: u64,
+    ended: bool,
+}
+
+struct Line {
+    time_us: u64,
+    operation: &'static str,
+    offset: u64,
+    bytes: u64,
+}
+
+impl Recording {
+    /// The first line of a recording.
+    pub const HEADER: &str = "time_us,op,offset,bytes\n";
+
+    /// Begins to write to `file`, where [`HEADER`](Self::HEADER) stands already. The first request is made `start_us` microseconds after
+    /// any moment that recordings of one file have in common, or later.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn start(
+        file: impl Write + Send + 'static,
+        clock: Arc<dyn Clock>,
+        start_us: u64,
+    ) -> io::Result<Self> {
+        let start_ns = clock.monotonic_ns();
+        let lines = Mutex::new(Lines::default());
+        let shared = Arc::new(Shared { clock, start_ns, start_us, lines, news: Condvar::new() });
+        let thread = std::thread::Builder::new().name("block-record".into());
+        let writer = thread.spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.write_all(file).inspect_err(|_| shared.give_up())
+        })?;
+        Ok(Self { shared, writer })
+    }
+
+    /// `inner`, with its requests in this recording.
+    #[must_use]
+    pub fn of(&self, inner: Arc<dyn Export>) -> RecordedExport {
+        RecordedExport { inner, shared: Arc::clone(&self.shared) }
+    }
+
+    /// Writes what waits. Requests made from now on are not recorded.
+    ///
+    /// # Errors
+    /// The file could not be written, then or earlier.
+    pub fn stop(self) -> io::Result<Recorded> {
+        self.shared.lines.lock().ended = true;
+        self.shared.news.notify_one();
+        self.writer.join().map_err(|_| io::Error::other("the recording's thread panicked"))??;
+        let lines = self.shared.lines.lock();
+        Ok(Recorded { requests: lines.counted, left_out: lines.left_out })
+    }
+}
+
+impl Shared {
+    fn note(&self, operation: &'static str, offset: u64, bytes: u64) {
+        let mut lines = self.lines.lock();
+        if lines.ended {
+            return;
+        }
+        lines.counted += 1;
+        if lines.waiting.len() >= MOST_WAITING {
+            lines.left_out += 1;
+            return;
+        }
+        // Read under the lock, so that times go on from line to line.
+        let time_us = self.start_us + (self.clock.monotonic_ns() - self.start_ns) / 1000;
+        lines.waiting.push(Line { time_us, operation, offset, bytes });
+        if lines.waiting.len() == 1 {
+            self.news.notify_one();
+        }
+    }
+
+    fn write_all(&self, file: impl Write) -> io::Result<()> {
+        let mut file = BufWriter::with_capacity(1 << 16, file);
+        let mut taken = Vec::new();
+        let mut is_over = false;
+        while !is_over {
+            {
+                let mut lines = self.lines.lock();
+                self.news.wait_while(&mut lines, |lines| lines.waiting.is_empty() && !lines.ended);
+                if !lines.ended {
+                    self.news.wait_while_for(&mut lines, |lines| !lines.ended, PAUSE);
+                }
+                is_over = lines.ended;
+                std::mem::swap(&mut taken, &mut lines.waiting);
+            }
+            for Line { time_us, operation, offset, bytes } in taken.drain(..) {
+                writeln!(file, "{time_us},{operation},{offset},{bytes}")?;
+            }
+            file.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Nobody writes any more: what is noted would stay in memory.
+    fn give_up(&self) {
+        let mut lines = self.lines.lock();
+        lines.ended = true;
+        lines.waiting = Vec::new();
+    }
+}
+
+/// See [`Recording::of`].
+pub struct RecordedExport {
+    inner: Arc<dyn Export>,
+    shared: Arc<Shared>,
+}
+
+impl Export for RecordedExport {
+    fn shape(&self) -> Shape {
+        self.inner.shape()
+    }
+
+    fn submit(&self, operation: Operation, caller: Caller) {
+        match &operation {
+            Operation::Read { offset, len } => self.shared.note("read", *offset, u64::from(*len)),
+            Operation::Write { offset, data, .. } => self.shared.note("write", *offset, data.len() as u64),
+            // What becomes zero is written, as far as a cache is concerned.
+            Operation::Zero { offset, len, .. } => self.shared.note("write", *offset, *len),
+            Operation::Trim { offset, len, .. } => self.shared.note("trim", *offset, *len),
+            Operation::Flush => self.shared.note("flush", 0, 0),
+            // Whoever wants the range will read it.
+            Operation::Prefetch { .. } => {}
+        }
+        self.inner.submit(operation, caller);
+    }
+
+    fn contexts(&self) -> &[Context] {
+        self.inner.contexts()
+    }
+
+    fn extents(&self, context: Context, offset: u64, len: u64, most: usize) -> Result<Vec<Extent>, IoError> {
+        self.inner.extents(context, offset, len, most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use device::{IoBuffer, MemoryDevice, VirtualClock};
+
+    use super::*;
+    use crate::export::DeviceExport;
+
+    /// A file that others see, and that fails when told to.
+    #[derive(Clone, Default)]
+    struct Seen(Arc<Mutex<(Vec<u8>, bool)>>);
+
+    impl Write for Seen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut seen = self.0.lock();
+            if seen.1 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            seen.0.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn ask(export: &dyn Export, operation: Operation) {
+        let (tell, told) = mpsc::channel();
+        export.submit(operation, Caller::new(move |answer| tell.send(answer).unwrap()));
+        told.recv().unwrap().unwrap();
+    }
+
+    #[test]
+    fn every_request_is_a_line_with_the_time_it_was_made() {
+        let (seen, clock) = (Seen::default(), Arc::new(VirtualClock::default()));
+        let recording = Recording::start(seen.clone(), clock.clone(), 1_000_000).unwrap();
+        let disk = Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20))));
+        let export = recording.of(disk);
+        ask(&export, Operation::Read { offset: 4096, len: 8192 });
+        clock.advance_by(2_500);
+        let data = IoBuffer::zeroed(4096).into();
+        ask(&export, Operation::Write { offset: 0, data, durable: true });
+        ask(&export, Operation::Prefetch { offset: 0, len: 4096 });
+        clock.advance_by(1_000_000);
+        ask(&export, Operation::Trim { offset: 8192, len: 4096, durable: false });
+        ask(&export, Operation::Flush);
+        assert_eq!(recording.stop().unwrap(), Recorded { requests: 4, left_out: 0 });
+        ask(&export, Operation::Flush);
+        let text = String::from_utf8(seen.0.lock().0.clone()).unwrap();
+        assert_eq!(
+            text,
+            "1000000,read,4096,8192\n1000002,write,0,4096\n1001002,trim,8192,4096\n1001002,flush,0,0\n"
+        );
+    }
+
+    #[test]
+    fn a_full_file_ends_the_recording_and_no_request() {
+        let seen = Seen::default();
+        seen.0.lock().1 = true;
+        let recording = Recording::start(seen, Arc::new(VirtualClock::default()), 0).unwrap();
+        let export = recording.of(Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20)))));
+        ask(&export, Operation::Flush);
+        while !recording.shared.lines.lock().ended {
+            std::thread::yield_now();
+        }
+        ask(&export, Operation::Read { offset: 0, len: 4096 });
+        assert!(recording.shared.lines.lock().waiting.is_empty(), "kept for nobody");
+        assert_eq!(recording.stop().unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+}
