@@ -14,6 +14,8 @@ use d_choices::DChoices;
 use fifo::Fifo;
 use greedy::Greedy;
 
+use crate::name;
+
 /// How victims are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VictimPolicy {
@@ -57,7 +59,10 @@ impl FromStr for VictimPolicy {
             "d-choices" => Ok(Self::DChoices(Self::DEFAULT_CHOICES)),
             _ => match text.strip_prefix("d-choices:").and_then(|number| number.parse().ok()) {
                 Some(choices) if choices > 0 => Ok(Self::DChoices(choices)),
-                _ => Err(format!("{text:?} is no victim policy; there are {}", Self::NAMES.join(", "))),
+                _ => {
+                    let hint = name::hint(text, &Self::NAMES);
+                    Err(format!("{text:?} is no victim policy; {hint}there are {}", Self::NAMES.join(", ")))
+                }
             },
         }
     }
