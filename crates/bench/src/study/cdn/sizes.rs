@@ -134,8 +134,14 @@ fn simulated(
         return Err(StudyError::Interrupted);
     }
     let percent = |row: &simulate::Row| row.object_hit_ratio().unwrap_or(0.0) * 100.0;
-    let rows = outcome.rows.chunks(sizes.len()).map(|rows| rows.iter().map(percent).collect());
-    Ok(HitRatios { policies, rows: rows.collect() })
+    // Of a tiny trace two sizes may be the same bytes, which are simulated once.
+    let at = |policy: &str, size: Size| {
+        let mut rows = outcome.rows.iter();
+        rows.find(|row| row.policy == policy && Size::Bytes(row.size_bytes) == size).map_or(0.0, percent)
+    };
+    let rows = policies.iter().map(|policy| plan.sizes.iter().map(|size| at(policy, *size)).collect());
+    let rows = rows.collect();
+    Ok(HitRatios { policies, rows })
 }
 
 /// Figure 2: Clairvoyant, S4LRU, LRU and FIFO over sizes of the Origin cache; RIPQ beside the two it approximates.
