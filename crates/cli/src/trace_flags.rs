@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use bench::trace::{Format, Input, OnBadRow, OpenOptions, PageSize, ZeroSize};
+use bench::config::knob::nearest;
+use bench::trace::{FORMATS, Format, Input, OnBadRow, OpenOptions, PageSize, ZeroSize};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
@@ -84,7 +85,9 @@ fn format_name(text: &str) -> Result<String, String> {
     if text == "auto" || Format::named(text).is_some() {
         return Ok(text.to_owned());
     }
-    Err(format!("there is no format `{text}`: the formats are auto, {}", Format::names()))
+    let near = nearest(text, FORMATS.iter().map(|format| format.name));
+    let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+    Err(format!("there is no format `{text}`: {near}the formats are auto, {}", Format::names()))
 }
 
 fn page_size(text: &str) -> Result<PageSize, String> {

@@ -16,23 +16,24 @@ use crate::trace_flags::TraceFlags;
 /// The command line of `study`.
 #[derive(Debug, Args)]
 #[command(mut_group("TraceFlags", |group| group.requires("trace")))]
+#[command(group = clap::ArgGroup::new("which").args(["name", "all"]))]
 pub struct Arguments {
     /// Which; without one they are listed
     name: Option<String>,
     /// All of them; with --trace, all that take one
-    #[arg(long, conflicts_with = "name")]
+    #[arg(long)]
     all: bool,
     /// The drive and the cache are so much smaller than the paper's
-    #[arg(long, value_name = "1/N", default_value = "1/2048", value_parser = crate::quantity::scale)]
+    #[arg(long, value_name = "1/N", default_value = "1/2048", value_parser = crate::quantity::scale, requires = "which")]
     scale: u32,
     /// Run on this trace in place of the generated workload (cdn-*): values, without the article's; several are read one
     /// after the other
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "which")]
     trace: Vec<PathBuf>,
     #[command(flatten)]
     reading: TraceFlags,
     /// Where the pictures go, as SVG and PNG files
-    #[arg(long, value_name = "DIRECTORY", default_value = "studies")]
+    #[arg(long, value_name = "DIRECTORY", default_value = "studies", requires = "which")]
     figures: PathBuf,
     #[command(flatten)]
     common: Common,

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bench::run::stop::Stop;
 use bench::trace::{self, Accesses, Ageing, Cdn, CdnConfig, Target, ZipfAccesses, ZipfConfig};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use super::trace::{target, wrote};
 use crate::output::{Common, Finding, usage_error};
 use crate::quantity;
+use crate::signals::stop_on_signals;
 
 /// Which workload.
 #[derive(Debug, Subcommand)]
@@ -163,7 +165,9 @@ fn conclude(
 
 fn write(writing: &Writing, workload: &mut dyn Accesses, requests: u64) -> Result<Finding, String> {
     let quiet = writing.common.quiet;
-    let written = trace::write(workload, Some(requests), &writing.output, writing.to, quiet);
+    let stop = Stop::default();
+    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let written = trace::write(workload, Some(requests), &writing.output, writing.to, &stop, quiet);
     let (written, _) = written.map_err(|error| error.to_string())?;
     let mut text = wrote(&writing.output, written.accesses);
     for loss in trace::losses(&written) {

@@ -184,6 +184,13 @@ pub(super) struct PartFile {
 
 impl PartFile {
     pub(super) fn create(path: &Path, ending: &str) -> io::Result<(Self, File)> {
+        // A device or a pipe would lose its name to the new file, and a folder would only be found in the way at the end.
+        if let Ok(there) = std::fs::metadata(path)
+            && !there.is_file()
+        {
+            let what = if there.is_dir() { "it is a folder" } else { "it is no regular file" };
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
         let mut name = path.as_os_str().to_owned();
         name.push(ending);
         let part = PathBuf::from(name);
