@@ -1,5 +1,6 @@
 //! Quantities as people type them.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 /// A share: `7%` or `0.07`. A plain number above 1 is refused, since it may mean either.
@@ -74,8 +75,17 @@ pub fn positive(text: &str) -> Result<f64, String> {
 }
 
 /// How many of something there are: at least one.
-pub fn count(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("{text:?} is no whole number above 0"))
+pub fn count<N: FromStr + Into<u128> + Copy>(text: &str) -> Result<N, String> {
+    let count = text.parse().ok().filter(|count: &N| (*count).into() > 0);
+    count.ok_or_else(|| format!("{text:?} is no whole number above 0 (written out, like 1000000)"))
+}
+
+/// A number above `above` and up to `most`.
+pub fn within(text: &str, above: f64, most: f64) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > above && value <= most => Ok(value),
+        _ => Err(format!("{text:?} is no number above {above} and up to {most}")),
+    }
 }
 
 /// Write amplification: media bytes over host bytes.

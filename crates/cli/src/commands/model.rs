@@ -173,6 +173,11 @@ fn dlwa(arguments: &DlwaArguments) -> Result<Answer, String> {
         ),
     };
     let answer = answer.map_err(|reason| format!("--op: {reason}"))?;
+    if let (Some(pages), true) = (arguments.pages_per_block, answer.dlwa < 1.0) {
+        return Err(format!(
+            "--pages-per-block: the form is for larger units: with {pages} it gives less than 1"
+        ));
+    }
     Ok(Answer {
         inputs: json!({ "soc": arguments.soc, "op": arguments.op, "pages_per_block": arguments.pages_per_block }),
         formula,

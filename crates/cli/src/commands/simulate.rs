@@ -15,7 +15,7 @@ use bench::trace::open;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::output::{Common, Finding, check_writable, usage_error, write_file, write_picture};
+use crate::output::{Common, Finding, check_writable, keep_inputs, usage_error, write_file, write_picture};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 use crate::trace_flags::TraceFlags;
@@ -58,8 +58,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N%", value_parser = quantity::share)]
     sample: Option<f64>,
     /// Threads that simulate [default: one a core]
-    #[arg(long, value_name = "N", value_parser = quantity::count)]
-    threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = quantity::count::<u32>)]
+    threads: Option<u32>,
     /// Write the rows as CSV too
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -136,12 +136,15 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| name.trim().parse()).collect();
     let policies = policies.map_err(|error| error.to_string())?;
     unheeded::check(arguments, &policies)?;
+    let outputs = [arguments.common.result_file(), arguments.csv.as_deref()];
+    keep_inputs(&arguments.traces, &outputs)?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
     if let Some(csv) = &arguments.csv {
         check_writable(csv).map_err(|error| error.to_string())?;
     }
     if let Some(folder) = &arguments.plot {
-        std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("--plot: {} cannot be a folder: {error}", folder.display()))?;
     }
     let settings = Settings {
         rule_book: match arguments.rules.unwrap_or_default() {
@@ -165,7 +168,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         warmup: arguments.warmup,
         first_size: arguments.first_size,
         sample: arguments.sample,
-        threads: arguments.threads.unwrap_or_else(cores),
+        threads: arguments.threads.map_or_else(cores, |threads| threads as usize),
     })
 }
 

@@ -1,7 +1,6 @@
 //! `flashwright trace`: what is in a trace, a trace in another form, a trace made up.
 
 use std::fmt::Write as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,7 +10,7 @@ use bench::trace::{self, FORMATS, ReadReport, Survey, Target};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::output::{Common, Finding};
+use crate::output::{Common, Finding, keep_inputs};
 use crate::signals::stop_on_signals;
 use crate::trace_flags::TraceFlags;
 
@@ -89,6 +88,7 @@ pub fn run(command: &Command) -> ExitCode {
 }
 
 fn info(arguments: &InfoArguments) -> Result<Finding, String> {
+    keep_inputs(&arguments.trace, &[arguments.common.result_file()])?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
     let input = arguments.reading.input(arguments.trace.clone());
     let (survey, report) =
@@ -156,13 +156,9 @@ fn reading_words(report: &ReadReport) -> String {
 }
 
 fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
+    let outputs = [Some(arguments.output.as_path()), arguments.common.result_file()];
+    keep_inputs(std::slice::from_ref(&arguments.input), &outputs)?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
-    if is_same_file(&arguments.input, &arguments.output) {
-        let (input, output) = (arguments.input.display(), arguments.output.display());
-        return Err(format!(
-            "{output}: the new trace would take the place of {input}, which it is made from"
-        ));
-    }
     let input = arguments.reading.input(vec![arguments.input.clone()]);
     let target = match arguments.to {
         Target::Plain { .. } => Target::Plain { ttl: arguments.ttl },
@@ -187,12 +183,6 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
         "reading": trace::report_json(&report),
     });
     Ok(Finding { result, text, failures: Vec::new() })
-}
-
-/// Whether both are one file, by whatever paths.
-fn is_same_file(one: &Path, other: &Path) -> bool {
-    let number = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    number(one).is_some_and(|one| number(other) == Some(one))
 }
 
 /// Where the new trace is.

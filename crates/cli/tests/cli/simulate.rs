@@ -148,6 +148,25 @@ fn bad_input_is_skipped_and_counted_with_file_and_row_or_stops() {
 }
 
 #[test]
+fn an_output_is_no_input_and_what_fails_leaves_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), TEXTBOOK);
+    for output in ["--csv", "--json"] {
+        let output = flashwright(&["simulate", &trace, "--size", "30", output, &trace]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(err(&output).contains("it would take the place of"), "{}", err(&output));
+        assert_eq!(std::fs::read_to_string(&trace).unwrap(), TEXTBOOK);
+    }
+    let new = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (csv, json) = (new("new.csv"), new("new.json"));
+    let failed = flashwright(&["simulate", &new("none"), "--size", "30", "--csv", &csv, "--json", &json]);
+    assert_eq!(failed.status.code(), Some(2));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "the trace alone");
+    let output = flashwright(&["simulate", &trace, "--size", "30", "--csv", "-"]);
+    assert!(err(&output).contains("only --json writes to standard output"), "{}", err(&output));
+}
+
+#[test]
 fn a_flag_that_no_policy_heeds_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), TEXTBOOK);

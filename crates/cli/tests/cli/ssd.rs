@@ -141,6 +141,7 @@ fn inputs_that_no_closed_form_is_for_are_refused_by_their_flag() {
         ("dlwa --soc 0% --op 17%", "--soc: is a share of what the host sees"),
         ("dlwa --soc 4% --op 7% --pages-per-block 0", "--pages-per-block"),
         ("carbon --dlwa 1.3 --dram-gb=-5", "--dram-gb"),
+        ("dlwa --soc 4% --op 7% --pages-per-block 1", "--pages-per-block: the form is for larger units"),
         ("carbon --dlwa 0.5", "a write amplification of 0.5 is less than 1: a drive that does not compress"),
         ("carbon --dlwa -1.3", "\"-1.3\" is no number above 0"),
         ("dlwa --soc 4% --op -5%", "--op <SHARE>': \"-5%\" is no share"),

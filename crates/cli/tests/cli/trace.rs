@@ -147,6 +147,15 @@ fn wrong_calls_name_what_there_is() {
             &["trace", "convert", "x", "y", "--to", "webcachesim", "--ttl"],
             "--ttl: only --to plain has a column",
         ),
+        (&["trace", "convert", "/dev/null", "-"], "error: /dev/null: the file is empty"),
+        (&["trace", "generate", "zipf", "-o", "-"], "a trace is not written to standard output: name a file"),
+        (&["trace", "generate", "zipf", "-o", "x.bz2"], ".gz, .zst and .xz are"),
+        (&["trace", "generate", "zipf", "-o", "x", "--requests", "0"], "\"0\" is no whole number above 0"),
+        (&["trace", "generate", "zipf", "-o", "x", "--requests", "1M"], "\"1M\" is no whole number above 0"),
+        (&["trace", "generate", "zipf", "-o", "x", "--size", "4q"], "\"4q\" is no number of bytes"),
+        (&["trace", "generate", "cdn", "-o", "x", "--zipf-exponent", "1e300"], "above 0 and up to 10"),
+        (&["trace", "generate", "cdn", "-o", "x", "--ageing-end", "1e9"], "above 0 and up to 1000"),
+        (&["trace", "generate", "cdn", "-o", "x", "--album", "0.5"], "an album has at least a photo"),
         (&["study", "--trace", "x"], "required arguments were not provided: <NAME|--all>"),
         (&["study", "--scale", "1/64"], "required arguments were not provided: <NAME|--all>"),
         (&["study", "--figures", "x"], "required arguments were not provided: <NAME|--all>"),
@@ -191,7 +200,7 @@ fn a_new_trace_takes_the_place_of_nothing_but_an_older_one() {
     for same in [&old, &linked, &symbolic, &roundabout] {
         let output = flashwright(&["trace", "convert", &old, same, "--to", "oracle-general"]);
         assert_eq!(output.status.code(), Some(2), "{same}");
-        assert!(err(&output).contains("would take the place of"), "{}", err(&output));
+        assert!(err(&output).contains("it would take the place of"), "{}", err(&output));
         assert_eq!(std::fs::read_to_string(&old).unwrap(), text);
     }
     let directory = folder.path().to_str().unwrap();
