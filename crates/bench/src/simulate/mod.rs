@@ -147,6 +147,9 @@ pub enum SimulateError {
         /// Objects that could have been drawn.
         of: u64,
     },
+    /// Somebody stopped it before anything was counted.
+    #[error("interrupted: nothing was counted yet")]
+    Interrupted,
     /// Nothing is left when all is warm.
     #[error("all {requests} requests warm up and 0 are left to measure: let fewer warm up")]
     AllWarmup {
@@ -205,13 +208,19 @@ pub fn run(
 ) -> Result<Outcome, SimulateError> {
     let mut numbered = Numbered::new(trace, plan.first_size);
     let outcome = match plan.sample {
-        Some(rate) => sample::run(plan, rate, &mut numbered, stop, progress)?,
-        None => run_all(plan, &mut numbered, stop, &mut progress)?,
+        Some(rate) => sample::run(plan, rate, &mut numbered, stop, progress),
+        None => run_all(plan, &mut numbered, stop, &mut progress),
+    };
+    let outcome = match outcome {
+        // Of a trace that has not been read nothing is known, not even that it is empty.
+        Err(SimulateError::Empty) if stop.is_set() => return Err(SimulateError::Interrupted),
+        other => other?,
     };
     let counted = outcome.rows.first().map_or(0, |row| row.counts.requests);
     match outcome.totals.requests {
+        _ if counted == 0 && outcome.was_stopped => Err(SimulateError::Interrupted),
         0 => Err(SimulateError::Empty),
-        requests if counted == 0 && !outcome.was_stopped => Err(SimulateError::AllWarmup { requests }),
+        requests if counted == 0 => Err(SimulateError::AllWarmup { requests }),
         _ => Ok(outcome),
     }
 }

@@ -171,6 +171,10 @@ fn a_run_that_would_never_end_is_refused_by_its_flag() {
         ("--timed --reads 100%", "--reads: must be below 100%"),
         ("--timed --rate 1e300", "--rate: "),
         ("--warm-up 1e300", "--warm-up: "),
+        ("--measure 0.0000001", "--measure: 0.0000001 capacities of "),
+        ("--timed --warm-up 0.0000001", "--warm-up: 0.0000001 capacities of "),
+        ("--pages-per-block 4294967295", "--units, --pages-per-block: "),
+        ("--gc d-choices:0", "d-choices:0: draws 1 to 255 units"),
         ("--measure 1e7", "--measure: 10000000 drive capacities; at most 1000000"),
     ]);
 }

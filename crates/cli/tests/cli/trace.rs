@@ -156,6 +156,11 @@ fn wrong_calls_name_what_there_is() {
         (&["trace", "generate", "cdn", "-o", "x", "--zipf-exponent", "1e300"], "above 0 and up to 10"),
         (&["trace", "generate", "cdn", "-o", "x", "--ageing-end", "1e9"], "above 0 and up to 1000"),
         (&["trace", "generate", "cdn", "-o", "x", "--album", "0.5"], "an album has at least a photo"),
+        (
+            &["study", "cdn-fig1", "--scale", "1/64"],
+            "--scale: is for the figures of the FDP paper (fdp-fig*)",
+        ),
+        (&["study", "cdn-fig1", "--figures", "/dev/null"], "--figures: /dev/null cannot be a folder"),
         (&["study", "--trace", "x"], "required arguments were not provided: <NAME|--all>"),
         (&["study", "--scale", "1/64"], "required arguments were not provided: <NAME|--all>"),
         (&["study", "--figures", "x"], "required arguments were not provided: <NAME|--all>"),

@@ -10,7 +10,7 @@ use workload::generate::cdn::{Cdn, CdnConfig, EDGE_CACHE_BYTES, FOOTPRINT_BYTES,
 use workload::trace::Accesses;
 
 use super::super::{Chart, Line, Outcome, Point, Runner, StudyError};
-use crate::simulate::{self, FlashSettings, Plan, RuleBook, Settings, Size, Warmup};
+use crate::simulate::{self, FlashSettings, Plan, RuleBook, Settings, SimulateError, Size, Warmup};
 
 /// 64 MiB at the workload's scale.
 const BLOCK_BYTES: u64 = 256 << 10;
@@ -128,8 +128,10 @@ fn simulated(
         None => Box::new(Cdn::new(&CdnConfig::default(), runner.seed)),
         Some(given) => given.open()?,
     };
-    let outcome = simulate::run(&plan, workload, &runner.stop, |_, _| ())
-        .map_err(|error| StudyError::Output(error.to_string()))?;
+    let outcome = simulate::run(&plan, workload, &runner.stop, |_, _| ()).map_err(|error| match error {
+        SimulateError::Interrupted => StudyError::Interrupted,
+        other => StudyError::Output(other.to_string()),
+    })?;
     if outcome.was_stopped {
         return Err(StudyError::Interrupted);
     }

@@ -182,6 +182,7 @@ impl Arguments {
 fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Result<Finding, String> {
     arguments.check_load()?;
     let layout = shape.clone().layout().map_err(|error| by_its_flag(&error))?;
+    arguments.check_length(layout.shape().logical_pages)?;
     arguments.pattern().check(shape.logical_pages).map_err(|error| format!("--pattern: {error}"))?;
     let upkeep = Upkeep { victims: arguments.gc, levelling: Levelling::Dynamic, seed: arguments.common.seed };
     pace::hint(arguments, &layout);
@@ -205,6 +206,7 @@ fn by_its_flag(error: &ShapeError) -> String {
     let flag = match error.key {
         "unit_pages" => "--pages-per-block",
         "logical_pages" => "--op, --units",
+        "page_bytes" => "--units, --pages-per-block",
         key => key,
     };
     format!("{flag}: {}", error.reason)
@@ -230,6 +232,16 @@ impl Arguments {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Counting begins after a page and counts a page, or it would count what filled the drive.
+    fn check_length(&self, logical_pages: u32) -> Result<(), String> {
+        for (flag, capacities) in [("--warm-up", self.warm_up), ("--measure", self.measure)] {
+            if (capacities * f64::from(logical_pages)).round() < 1.0 {
+                return Err(format!("{flag}: {capacities} capacities of {logical_pages} pages are no page"));
+            }
+        }
+        Ok(())
     }
 
     fn length(&self) -> Length {
