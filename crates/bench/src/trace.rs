@@ -15,6 +15,7 @@ pub use workload::trace::{
 use workload::trace::{WriteError, Writer};
 
 use crate::bar::{Bar, Unit};
+use crate::run::stop::Stop;
 
 /// Why a command on traces failed.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +27,9 @@ pub enum Error {
     /// The new one cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// Somebody ended it. Nothing was written then.
+    #[error("interrupted: nothing was written")]
+    Interrupted,
 }
 
 /// Which trace, and how it is read.
@@ -62,19 +66,28 @@ pub fn survey(input: &Input, quiet: bool) -> Result<(Survey, ReadReport), Error>
     Ok((survey, report))
 }
 
-/// Writes accesses into a new file. `total` is their number, where it is known.
+/// Writes accesses into a new file, which stands under its name only once it is whole. `total` is their number, where it is
+/// known.
 ///
 /// # Errors
-/// The accesses cannot be read, or the file cannot be written.
+/// The accesses cannot be read, the file cannot be written, or `stop` was set. There is no new file then.
 pub fn write(
     from: &mut dyn Accesses,
     total: Option<u64>,
     to: &Path,
     target: Target,
+    stop: &Stop,
     quiet: bool,
 ) -> Result<(Written, ReadReport), Error> {
     let mut writer = Writer::create(to, target)?;
-    let report = pass(from, total, quiet, |accesses| Ok(writer.write(accesses)?))?;
+    let report = pass(from, total, quiet, |accesses| match stop.is_set() {
+        true => Err(Error::Interrupted),
+        false => Ok(writer.write(accesses)?),
+    })?;
+    // Whoever feeds a pipe may have been interrupted too, and the end was none.
+    if stop.is_set() {
+        return Err(Error::Interrupted);
+    }
     Ok((writer.finish()?, report))
 }
 

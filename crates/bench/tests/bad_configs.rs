@@ -70,12 +70,13 @@ fn a_wrong_type_is_told_with_its_path() {
 
 #[test]
 fn a_misspelt_strategy_is_not_random() {
-    refused(
-        &["cache_config.rebalanceStrategy=tail_age"],
-        "unknown name `tail_age`; did you mean `tail-age`?",
-    );
-    refused(&["cache_config.allocator=S3-FIFO"], "unknown name `S3-FIFO`; did you mean `S3FIFO`?");
-    refused(&["test_config.generator=onlin"], "unknown name `onlin`; did you mean `online`?");
+    for (key, given, meant) in [
+        ("cache_config.rebalanceStrategy", "tail_age", "tail-age"),
+        ("cache_config.allocator", "S3-FIFO", "S3FIFO"),
+        ("test_config.generator", "onlin", "online"),
+    ] {
+        refused(&[&format!("{key}={given}")], &format!("unknown name `{given}`; did you mean `{meant}`?"));
+    }
 }
 
 #[test]

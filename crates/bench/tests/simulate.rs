@@ -201,6 +201,10 @@ fn what_cannot_be_simulated_says_why() {
         fails(&plan(&["lru"], &[Size::Footprint(1e-9)]), &accesses),
         SimulateError::NoByte { .. }
     ));
+    let stopped = Stop::default();
+    stopped.interrupt_flag().store(true, std::sync::atomic::Ordering::Relaxed);
+    let ended = simulate::run(&lru, trace(&accesses), &stopped, |_, _| ());
+    assert!(matches!(ended, Err(SimulateError::Interrupted)), "nothing was counted");
     let sampled =
         |policy: &str, rate| Plan { sample: Some(rate), ..plan(&[policy], &[Size::Footprint(0.5)]) };
     assert!(matches!(fails(&sampled("lru", 1.0), &accesses), SimulateError::NoSample { .. }));

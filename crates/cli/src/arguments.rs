@@ -1,10 +1,39 @@
 //! Flags as scripts for CacheBench write them: `-progress 5`, `--timeout_seconds=3`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
-/// Turns a long flag with one dash into one with two, and `_` in its name into `-`. Values, single letters, negative
-/// numbers and everything after `--` stay as they are.
+/// Turns a long flag with one dash into one with two, and `_` in its name into `-`. Values, single letters and everything
+/// after `--` stay as they are. A negative number becomes one word with the flag before it, whose value it is: alone it
+/// would be taken for a flag, and nobody would say what is wrong with it.
 pub fn normalise(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    let mut rest_is_plain = false;
+    for argument in spelled(arguments) {
+        rest_is_plain |= argument == "--";
+        match joined.last_mut() {
+            Some(flag) if !rest_is_plain && is_negative(&argument) && takes_value(flag) => {
+                flag.push("=");
+                flag.push(argument);
+            }
+            _ => joined.push(argument),
+        }
+    }
+    joined
+}
+
+/// `-5`, `-.5`, `-5%`, `-1GiB`: no flag begins with a digit.
+fn is_negative(argument: &OsStr) -> bool {
+    let number = argument.to_str().and_then(|words| words.strip_prefix('-'));
+    number.is_some_and(|number| number.starts_with(|letter: char| letter.is_ascii_digit() || letter == '.'))
+}
+
+/// A flag, and without a value so far.
+fn takes_value(argument: &OsStr) -> bool {
+    argument.to_str().is_some_and(|words| words.len() > 1 && words.starts_with('-') && !words.contains('='))
+        && !is_negative(argument)
+}
+
+fn spelled(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut rest_is_plain = false;
     arguments
         .enumerate()
@@ -50,10 +79,15 @@ mod tests {
             "--json",
             "-",
             "-5",
+            "-op",
+            "-5%",
+            "-s",
+            "-.5",
             "--set",
             "a_b.c_d=e_f",
             "--",
             "-x_y",
+            "-7",
         ];
         let expected = [
             "a_b",
@@ -65,10 +99,13 @@ mod tests {
             "--json",
             "-",
             "-5",
+            "--op=-5%",
+            "-s=-.5",
             "--set",
             "a_b.c_d=e_f",
             "--",
             "-x_y",
+            "-7",
         ];
         assert_eq!(normalise(typed.iter().map(OsString::from)), expected.map(OsString::from));
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -44,9 +45,14 @@ impl Common {
         self.json.is_some()
     }
 
+    /// The file that the result goes to, where it goes to one.
+    pub fn result_file(&self) -> Option<&Path> {
+        self.json.as_deref().filter(|file| *file != Path::new("-"))
+    }
+
     /// Whether the result can be written: asked before a run of hours ends with one that cannot.
     pub fn check_result_file(&self) -> std::io::Result<()> {
-        self.json.as_deref().filter(|file| *file != Path::new("-")).map_or(Ok(()), check_writable)
+        self.result_file().map_or(Ok(()), check_writable)
     }
 
     /// Where lines for people go: standard output, unless the result goes there.
@@ -167,10 +173,29 @@ pub fn say_error(words: impl Display) {
     let _ = writeln!(std::io::stderr(), "{words}");
 }
 
-/// Whether `file` can be written.
+/// Whether `file` can be written. One that was not there is not there afterwards either: what fails leaves no empty file.
 pub fn check_writable(file: &Path) -> std::io::Result<()> {
+    if file == Path::new("-") {
+        return Err(std::io::Error::other("`-` is no file: only --json writes to standard output"));
+    }
+    let is_new = std::fs::symlink_metadata(file).is_err();
     let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
-    opened.map(drop).map_err(|error| cannot_write(file, &error))
+    opened.map(drop).map_err(|error| cannot_write(file, &error))?;
+    if is_new { std::fs::remove_file(file) } else { Ok(()) }
+}
+
+/// Refuses an output that would be written over an input, by whatever paths.
+pub fn keep_inputs(inputs: &[PathBuf], outputs: &[Option<&Path>]) -> Result<(), String> {
+    let number = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    for output in outputs.iter().flatten() {
+        let is_same =
+            |input: &&PathBuf| number(input).is_some_and(|number_in| number(output) == Some(number_in));
+        if let Some(input) = inputs.iter().find(is_same) {
+            let (input, output) = (input.display(), output.display());
+            return Err(format!("{output}: it would take the place of {input}, which is read"));
+        }
+    }
+    Ok(())
 }
 
 /// Writes `file`, which the error names.

@@ -1,5 +1,6 @@
 //! Quantities as people type them.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 /// A share: `7%` or `0.07`. A plain number above 1 is refused, since it may mean either.
@@ -73,6 +74,30 @@ pub fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
+/// How many of something there are: at least one.
+pub fn count<N: FromStr + Into<u128> + Copy>(text: &str) -> Result<N, String> {
+    let count = text.parse().ok().filter(|count: &N| (*count).into() > 0);
+    count.ok_or_else(|| format!("{text:?} is no whole number above 0 (written out, like 1000000)"))
+}
+
+/// A number above `above` and up to `most`.
+pub fn within(text: &str, above: f64, most: f64) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > above && value <= most => Ok(value),
+        _ => Err(format!("{text:?} is no number above {above} and up to {most}")),
+    }
+}
+
+/// Write amplification: media bytes over host bytes.
+pub fn amplification(text: &str) -> Result<f64, String> {
+    match positive(text)? {
+        value if value < 1.0 => Err(format!(
+            "a write amplification of {text} is less than 1: a drive that does not compress writes at least what the host does"
+        )),
+        value => Ok(value),
+    }
+}
+
 /// A number that is not below 0.
 pub fn amount(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -129,6 +154,15 @@ mod tests {
         assert_eq!((scale("1/64"), scale("1")), (Ok(64), Ok(1)));
         for wrong in ["64", "1/0", "2/3", "1/x", ""] {
             assert!(scale(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_drive_writes_no_less_than_the_host() {
+        assert_eq!((amplification("1"), amplification("1.3")), (Ok(1.0), Ok(1.3)));
+        assert!(amplification("0.5").unwrap_err().contains("0.5 is less than 1"));
+        for wrong in ["-1", "nan", "inf", "0", "1x"] {
+            assert!(amplification(wrong).is_err(), "{wrong}");
         }
     }
 }

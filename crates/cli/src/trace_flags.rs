@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
-use bench::trace::{Format, Input, OnBadRow, OpenOptions, PageSize, ZeroSize};
+use bench::config::knob::nearest;
+use bench::trace::{FORMATS, Format, Input, OnBadRow, OpenOptions, PageSize, ZeroSize};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+
+use crate::quantity;
 
 /// How a trace is read.
 #[derive(Debug, Args)]
@@ -28,7 +31,7 @@ pub struct TraceFlags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub time_units: Option<u64>,
     /// Stop after so many accesses
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = quantity::count::<u64>)]
     pub limit: Option<u64>,
 }
 
@@ -84,13 +87,15 @@ fn format_name(text: &str) -> Result<String, String> {
     if text == "auto" || Format::named(text).is_some() {
         return Ok(text.to_owned());
     }
-    Err(format!("there is no format `{text}`: the formats are auto, {}", Format::names()))
+    let near = nearest(text, FORMATS.iter().map(|format| format.name));
+    let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+    Err(format!("there is no format `{text}`: {near}the formats are auto, {}", Format::names()))
 }
 
 fn page_size(text: &str) -> Result<PageSize, String> {
     match text {
         "whole" => Ok(PageSize::Whole),
-        _ => positive(text).map(PageSize::Bytes),
+        _ => size(text).map(PageSize::Bytes),
     }
 }
 
@@ -98,12 +103,15 @@ fn zero_size(text: &str) -> Result<ZeroSize, String> {
     match text {
         "skip" => Ok(ZeroSize::Skip),
         "keep" => Ok(ZeroSize::Keep),
-        _ => positive(text).map(ZeroSize::As),
+        _ => size(text).map(ZeroSize::As),
     }
 }
 
-fn positive(text: &str) -> Result<u64, String> {
-    text.parse().ok().filter(|bytes| *bytes > 0).ok_or_else(|| format!("{text:?} is no number of bytes"))
+fn size(text: &str) -> Result<u64, String> {
+    match quantity::bytes(text)? {
+        0 => Err("an object has at least a byte".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 #[cfg(test)]
@@ -115,8 +123,8 @@ mod tests {
         assert!(format_name("auto").is_ok() && format_name("arc").is_ok());
         assert!(format_name("acr").unwrap_err().contains("the formats are auto, plain, "));
         assert_eq!((page_size("whole"), page_size("4096")), (Ok(PageSize::Whole), Ok(PageSize::Bytes(4096))));
-        assert_eq!((zero_size("keep"), zero_size("9")), (Ok(ZeroSize::Keep), Ok(ZeroSize::As(9))));
-        for wrong in ["0", "-1", "4k", ""] {
+        assert_eq!((zero_size("keep"), zero_size("4KiB")), (Ok(ZeroSize::Keep), Ok(ZeroSize::As(4096))));
+        for wrong in ["0", "-1", "4q", ""] {
             assert!(page_size(wrong).is_err() && zero_size(wrong).is_err(), "{wrong}");
         }
     }

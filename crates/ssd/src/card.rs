@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::{Shape, ShapeError};
+use crate::name;
 use crate::placement::{HandleKind, Isolation};
 
 /// A drive as its card tells it.
@@ -187,9 +188,10 @@ impl Card {
             path.extension().is_none() && path.components().count() == 1 && !path.exists();
         let refuse = |reason| Err(CardError { card: name_or_path.to_owned(), key: None, reason });
         if looks_like_a_name {
-            let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+            let names = BUILT_IN.map(|(name, _)| name);
             return refuse(format!(
-                "no such card; there are {}, or the path of a TOML file",
+                "no such card; {}there are {}, or the path of a TOML file",
+                name::hint(name_or_path, &names),
                 names.join(", ")
             ));
         }

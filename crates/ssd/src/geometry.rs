@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::mapping::Mapping;
 use crate::placement::{HandleKind, Isolation};
 
 /// A mapping unit of the host's address space: one indirection unit.
@@ -203,6 +204,13 @@ impl Layout {
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         u64::from(self.shape.logical_pages) * u64::from(self.shape.page_bytes)
+    }
+
+    /// Bytes of memory that the mapping of such a drive takes, which is nearly all that a model of it takes.
+    #[must_use]
+    pub fn mapping_bytes(&self) -> u64 {
+        let physical_pages = u64::from(self.total_units()) * u64::from(self.shape.unit_pages);
+        Mapping::bytes(self.shape.logical_pages, physical_pages)
     }
 
     /// Bytes of a reclaim unit.

@@ -16,6 +16,7 @@ pub mod geometry;
 mod mapping;
 pub mod medium;
 pub mod model;
+mod name;
 pub mod placement;
 pub mod run;
 pub mod stats;

@@ -32,7 +32,12 @@ impl Mapping {
 
     /// Bytes of both tables.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        4 * (self.forward.len() + self.reverse.len()) as u64
+        Self::bytes(self.logical_pages(), self.reverse.len() as u64)
+    }
+
+    /// The same of a drive that is not there yet.
+    pub(crate) fn bytes(logical_pages: u32, physical_pages: u64) -> u64 {
+        size_of::<u32>() as u64 * (u64::from(logical_pages) + 1 + physical_pages)
     }
 
     #[inline]

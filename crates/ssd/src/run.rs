@@ -181,10 +181,29 @@ impl Lane {
 
 /// Fills the drive once, in order, stream by stream.
 pub fn fill<M: Medium>(ftl: &mut Ftl, pattern: &Pattern, medium: &mut M) {
+    fill_in_steps(ftl, pattern, medium, |_| true);
+}
+
+/// The same, with a word of how many pages are filled after each step; false where that ended it.
+fn fill_in_steps<M: Medium>(
+    ftl: &mut Ftl,
+    pattern: &Pattern,
+    medium: &mut M,
+    mut progress: impl FnMut(u64) -> bool,
+) -> bool {
     let parts = pattern.parts(ftl.layout().shape().logical_pages);
+    let mut done = 0;
     for (stream, (first, pages)) in parts.into_iter().enumerate() {
-        ftl.write(LogicalPage(first), pages, Placement::handle(stream as u16), medium);
+        for at in (0..pages).step_by(STEP_PAGES as usize) {
+            let count = (pages - at).min(STEP_PAGES as u32);
+            ftl.write(LogicalPage(first + at), count, Placement::handle(stream as u16), medium);
+            done += u64::from(count);
+            if !progress(done) {
+                return false;
+            }
+        }
     }
+    true
 }
 
 /// Writes `pages` pages of a pattern.
@@ -196,7 +215,7 @@ pub fn drive<M: Medium>(ftl: &mut Ftl, writer: &mut Writer, pages: u64, medium: 
 }
 
 /// Fills, warms up and measures: afterwards the drive's counts are those of the measured part. `progress` is told, now
-/// and then, how many pages of how many are written; it may end the run by answering false.
+/// and then, how many pages of how many are written, the filling included; it may end the run by answering false.
 pub fn run<M: Medium>(
     ftl: &mut Ftl,
     pattern: &Pattern,
@@ -209,7 +228,10 @@ pub fn run<M: Medium>(
     let times = |capacities: f64| (capacities * f64::from(logical_pages)).round() as u64;
     let (warm_up, total) = (times(length.warm_up), times(length.warm_up) + times(length.measured));
     let mut writer = Writer::new(pattern, logical_pages, seed);
-    fill(ftl, pattern, medium);
+    let (filling, all) = (u64::from(logical_pages), u64::from(logical_pages) + total);
+    if !fill_in_steps(ftl, pattern, medium, |done| progress(done, all)) {
+        return false;
+    }
     let mut done = 0;
     while done < total {
         if done == warm_up {
@@ -219,7 +241,7 @@ pub fn run<M: Medium>(
         let step = (until - done).min(STEP_PAGES);
         drive(ftl, &mut writer, step, medium);
         done += step;
-        if !progress(done, total) {
+        if !progress(filling + done, all) {
             return false;
         }
     }
@@ -270,7 +292,9 @@ pub fn run_timed(
     let times = |capacities: f64| (capacities * f64::from(logical_pages)).round() as u64;
     let (warm_up, total) = (times(length.warm_up), times(length.warm_up) + times(length.measured));
     let mut writer = Writer::new(pattern, logical_pages, seed);
-    let mut requests = Requests::new(load, seed, fill_timed(drive, pattern));
+    let (filling, all) = (u64::from(logical_pages), u64::from(logical_pages) + total);
+    let filled_ns = fill_timed(drive, pattern, |done| progress(done, all));
+    let mut requests = Requests::new(load, seed, filled_ns);
     let (mut written, mut measured_from_ns, mut last_ns) = (0, 0, 0);
     while written < total {
         let now_ns = requests.next_ns();
@@ -292,7 +316,7 @@ pub fn run_timed(
                 measured_from_ns = now_ns;
             }
             if written.is_multiple_of(STEP_PAGES) || written == total {
-                progress(written, total);
+                progress(filling + written, all);
             }
         }
     }
@@ -300,14 +324,19 @@ pub fn run_timed(
 }
 
 /// Fills the drive in order; when that has ended.
-fn fill_timed(drive: &mut Drive, pattern: &Pattern) -> u64 {
+fn fill_timed(drive: &mut Drive, pattern: &Pattern, mut progress: impl FnMut(u64)) -> u64 {
     const AT_ONCE: u32 = 32;
-    let mut now_ns = 0;
+    let (mut now_ns, mut done) = (0, 0_u64);
     let parts = pattern.parts(drive.ftl().layout().shape().logical_pages);
     for (stream, (first, pages)) in parts.into_iter().enumerate() {
         for at in (0..pages).step_by(AT_ONCE as usize) {
             let count = AT_ONCE.min(pages - at);
             now_ns = drive.write(now_ns, LogicalPage(first + at), count, Placement::handle(stream as u16));
+            let step = done / STEP_PAGES;
+            done += u64::from(count);
+            if done / STEP_PAGES > step {
+                progress(done);
+            }
         }
     }
     now_ns

@@ -1,7 +1,7 @@
 //! The built-in cards are drives, each figure has a source, and a wrong card is refused in one line that names the key.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use flashwright_ssd::{Card, Isolation};
+use flashwright_ssd::{Card, Ftl, Isolation, Upkeep};
 
 const SMALL: &str = include_str!("../cards/test.toml");
 
@@ -128,7 +128,14 @@ fn an_unknown_name_is_told_the_known_ones_and_a_missing_file_is_told_as_such() {
     let error = Card::load("pm9d4").unwrap_err().to_string();
     assert_eq!(
         error,
-        "pm9d4: no such card; there are pm9d3, tlc, qlc, photo, test, or the path of a TOML file"
+        "pm9d4: no such card; did you mean `pm9d3`? there are pm9d3, tlc, qlc, photo, test, or the path of a TOML file"
     );
     assert!(Card::load("nowhere/card.toml").unwrap_err().to_string().contains("No such file"));
+}
+
+#[test]
+fn what_a_model_will_take_of_memory_is_known_before_it_is_made() {
+    let layout = Card::load("test").unwrap().shape(true).layout().unwrap();
+    let told = layout.mapping_bytes();
+    assert_eq!(Ftl::new(layout, Upkeep::default()).memory_bytes(), told);
 }

@@ -36,9 +36,9 @@ use spool::Spool;
 /// What to simulate.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The policies.
+    /// The policies. One that is named twice is simulated once.
     pub policies: Vec<Named>,
-    /// The sizes that each is simulated at.
+    /// The sizes that each is simulated at. Those that are the same bytes are one.
     pub sizes: Vec<Size>,
     /// Rules that are common to all.
     pub settings: Settings,
@@ -72,6 +72,8 @@ pub struct Outcome {
     pub totals: Totals,
     /// Requests that warmed up and were not counted.
     pub warmup_requests: u64,
+    /// Which objects stood for all; `None` where all were simulated.
+    pub sampled: Option<Sampled>,
     /// How reading went.
     pub read: ReadReport,
     /// Somebody stopped it early: the counts are of what was seen until then.
@@ -89,8 +91,19 @@ pub struct Row {
     pub counts: Counts,
     /// It is a model of a flash cache: what it wrote was counted.
     pub is_flash: bool,
-    /// Where the ratios are estimates.
+    /// Where the ratios are estimates, and enough was drawn to say how good they are.
     pub interval: Option<Interval>,
+}
+
+/// Which objects stood for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sampled {
+    /// Those asked for most, which are always simulated.
+    pub hot_objects: u64,
+    /// Those drawn from the others.
+    pub drawn_objects: u64,
+    /// How many the others are; 0 is a sample that was everything.
+    pub other_objects: u64,
 }
 
 /// Where ratios lie that were estimated from a sample, in 19 of 20 samples: low and high.
@@ -125,6 +138,23 @@ pub enum SimulateError {
     NoSample {
         /// The share.
         percent: f64,
+    },
+    /// A sample without a single object that was drawn.
+    #[error("a sample of {percent} % drew none of {of} objects: take a larger share, or all")]
+    NoneDrawn {
+        /// The share.
+        percent: f64,
+        /// Objects that could have been drawn.
+        of: u64,
+    },
+    /// Somebody stopped it before anything was counted.
+    #[error("interrupted: nothing was counted yet")]
+    Interrupted,
+    /// Nothing is left when all is warm.
+    #[error("all {requests} requests warm up and 0 are left to measure: let fewer warm up")]
+    AllWarmup {
+        /// What the trace has.
+        requests: u64,
     },
     /// Flash caches hold blocks and sets, of which a sample of the objects has none.
     #[error(
@@ -177,28 +207,46 @@ pub fn run(
     mut progress: impl FnMut(u64, Option<u64>),
 ) -> Result<Outcome, SimulateError> {
     let mut numbered = Numbered::new(trace, plan.first_size);
-    if let Some(rate) = plan.sample {
-        return sample::run(plan, rate, &mut numbered, stop, progress);
+    let outcome = match plan.sample {
+        Some(rate) => sample::run(plan, rate, &mut numbered, stop, progress),
+        None => run_all(plan, &mut numbered, stop, &mut progress),
+    };
+    let outcome = match outcome {
+        // Of a trace that has not been read nothing is known, not even that it is empty.
+        Err(SimulateError::Empty) if stop.is_set() => return Err(SimulateError::Interrupted),
+        other => other?,
+    };
+    let counted = outcome.rows.first().map_or(0, |row| row.counts.requests);
+    match outcome.totals.requests {
+        _ if counted == 0 && outcome.was_stopped => Err(SimulateError::Interrupted),
+        0 => Err(SimulateError::Empty),
+        requests if counted == 0 => Err(SimulateError::AllWarmup { requests }),
+        _ => Ok(outcome),
     }
+}
+
+fn run_all(
+    plan: &Plan,
+    numbered: &mut Numbered,
+    stop: &Stop,
+    progress: &mut impl FnMut(u64, Option<u64>),
+) -> Result<Outcome, SimulateError> {
     let needs_future = plan.needs_future();
     let needs_footprint = plan.sizes.iter().any(|size| matches!(size, Size::Footprint(_)));
     let seats = if needs_future || needs_footprint {
-        let mut spool = Spool::of(&mut numbered, needs_future, stop, |done| progress(done, None))?;
+        let mut spool = Spool::of(numbered, needs_future, stop, |done| progress(done, None))?;
         let total = numbered.totals().accesses;
         let seats = seats(plan, Some(numbered.totals().footprint_bytes))?;
         crew::run(&mut spool, seats, plan.threads, stop, |done| progress(done, Some(total)))?
     } else {
         let seats = seats(plan, None)?;
-        crew::run(&mut numbered, seats, plan.threads, stop, |done| progress(done, None))?
+        crew::run(numbered, seats, plan.threads, stop, |done| progress(done, None))?
     };
-    let totals = numbered.totals();
-    if totals.accesses == 0 {
-        return Err(SimulateError::Empty);
-    }
     Ok(Outcome {
         warmup_requests: seats.first().map_or(0, Seat::warmup_requests),
         rows: seats.into_iter().map(Seat::into_row).collect(),
-        totals,
+        totals: numbered.totals(),
+        sampled: None,
         read: numbered.report().clone(),
         was_stopped: stop.is_set(),
     })
@@ -208,18 +256,32 @@ impl Plan {
     fn needs_future(&self) -> bool {
         self.policies.iter().any(Named::needs_future)
     }
+
+    /// Each policy once, whatever names it was given.
+    fn different_policies(&self) -> impl Iterator<Item = &Named> {
+        let is_first =
+            |(place, named): &(usize, &Named)| !self.policies[..*place].iter().any(|it| it.is(named));
+        self.policies.iter().enumerate().filter(is_first).map(|(_, named)| named)
+    }
+}
+
+/// The sizes in bytes, each once: shares of a small footprint may be the same.
+fn sizes_bytes(plan: &Plan, footprint_bytes: u64) -> Result<Vec<u64>, SimulateError> {
+    let mut all = Vec::new();
+    for size in &plan.sizes {
+        let bytes = size.bytes(footprint_bytes)?;
+        if !all.contains(&bytes) {
+            all.push(bytes);
+        }
+    }
+    Ok(all)
 }
 
 /// An empty cache for each policy and size.
 fn seats(plan: &Plan, footprint_bytes: Option<u64>) -> Result<Vec<Seat>, SimulateError> {
-    let mut seats = Vec::new();
-    for named in &plan.policies {
-        for size in &plan.sizes {
-            let size_bytes = size.bytes(footprint_bytes.unwrap_or(0))?;
-            seats.push(Seat::new(named, size_bytes, plan));
-        }
-    }
-    Ok(seats)
+    let sizes = sizes_bytes(plan, footprint_bytes.unwrap_or(0))?;
+    let each = |named| sizes.iter().map(move |&size_bytes| Seat::new(named, size_bytes, plan));
+    Ok(plan.different_policies().flat_map(each).collect())
 }
 
 impl Size {

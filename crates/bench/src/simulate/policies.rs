@@ -90,6 +90,48 @@ impl Named {
         matches!(self.what, What::Design(_))
     }
 
+    /// Whether [`Plan::settings`] say anything to it.
+    #[must_use]
+    pub fn has_rules(&self) -> bool {
+        !self.is_flash()
+    }
+
+    /// Whether a hit soon after another may not count: see [`Settings::refresh_seconds`](super::Settings).
+    #[must_use]
+    pub fn refreshes(&self) -> bool {
+        matches!(self.what, What::Policy(Policy::Eviction(Kind::Lru | Kind::Lru2q | Kind::TinyLfu)))
+    }
+
+    /// Whether it is a flash cache behind DRAM.
+    #[must_use]
+    pub fn is_behind_dram(&self) -> bool {
+        self.is_log() || self.has_sets()
+    }
+
+    /// Whether it is a log with an index in DRAM.
+    #[must_use]
+    pub fn is_log(&self) -> bool {
+        matches!(self.what, What::Design(Design::Log))
+    }
+
+    /// Whether it has sets.
+    #[must_use]
+    pub fn has_sets(&self) -> bool {
+        matches!(self.what, What::Design(Design::SetAssociative))
+    }
+
+    /// Whether it has blocks.
+    #[must_use]
+    pub fn has_blocks(&self) -> bool {
+        self.is_flash() && !self.has_sets()
+    }
+
+    /// Whether it is the same policy, by whichever name.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        self.what == other.what
+    }
+
     /// The policy that this is exactly; `None` for models of flash caches.
     pub(super) fn exact(&self) -> Option<Policy> {
         match &self.what {

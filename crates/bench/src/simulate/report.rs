@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use policy::simulate::Counts;
 use serde_json::{Value, json};
 
-use super::{Outcome, Row};
+use super::{Outcome, Row, Sampled};
 use crate::report::text::grouped;
 
 impl Row {
@@ -36,7 +36,7 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 /// The result's keys in JSON.
 #[must_use]
 pub fn json(outcome: &Outcome) -> Value {
-    let Outcome { rows, totals, warmup_requests, read, was_stopped } = outcome;
+    let Outcome { rows, totals, warmup_requests, sampled, read, was_stopped } = outcome;
     json!({
         "trace": {
             "format": read.format,
@@ -50,6 +50,11 @@ pub fn json(outcome: &Outcome) -> Value {
             "clamped_sizes": totals.clamped_sizes,
         },
         "warmup_requests": warmup_requests,
+        "sampled": sampled.map(|it| json!({
+            "hot_objects": it.hot_objects,
+            "drawn_objects": it.drawn_objects,
+            "other_objects": it.other_objects,
+        })),
         "was_stopped": was_stopped,
         "rows": rows.iter().map(row_json).collect::<Vec<_>>(),
     })
@@ -103,13 +108,14 @@ pub fn text(outcome: &Outcome) -> String {
         bytes(totals.footprint_bytes),
         grouped(outcome.warmup_requests),
     );
+    out += &outcome.sampled.map_or_else(String::new, sampled_words);
     if outcome.was_stopped {
         out += "stopped early: the ratios are of what was seen until then\n";
     }
     out += "\nobject hit ratio\n";
     table(&mut out, &outcome.rows, Row::object_hit_ratio);
-    if outcome.rows.iter().any(|row| row.interval.is_some()) {
-        out += "\nby a sample, in 19 of 20 samples within, more or less\n";
+    if outcome.sampled.is_some_and(|it| it.other_objects > 0) {
+        out += "\nby a sample, in 19 of 20 samples within, more or less (-: the drawn objects cannot tell)\n";
         table(&mut out, &outcome.rows, |row| {
             row.interval.map(|it| (it.object_hit_ratio.1 - it.object_hit_ratio.0) / 2.0)
         });
@@ -122,6 +128,20 @@ pub fn text(outcome: &Outcome) -> String {
         table(&mut out, &flash, Row::write_amplification);
     }
     out
+}
+
+fn sampled_words(Sampled { hot_objects, drawn_objects, other_objects }: Sampled) -> String {
+    let hot = grouped(hot_objects);
+    match other_objects {
+        0 => format!(
+            "the sample is all {hot} objects: it always has those asked for most, and the ratios are exact\n"
+        ),
+        _ => format!(
+            "the sample is the {hot} objects asked for most and {} drawn from {} others\n",
+            grouped(drawn_objects),
+            grouped(other_objects),
+        ),
+    }
 }
 
 fn table(out: &mut String, rows: &[Row], ratio: fn(&Row) -> Option<f64>) {

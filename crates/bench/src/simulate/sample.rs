@@ -6,7 +6,8 @@
 //! everything else weighs 1/rate times as much in a cache of full size, and stands for as many objects like it.
 //!
 //! The interval is of the ratio estimator over the sampled objects (Cochran: "Sampling techniques", 1977, section 6.3): it knows that
-//! other objects might have been drawn, not that a small cache is a coarse one.
+//! other objects might have been drawn, not that a small cache is a coarse one. Where the drawn objects cannot tell it, there is
+//! none: an error of 0 would be a claim.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use policy::simulate::{Access, Counts, Policy, Settings, Simulator, hash_of};
 use super::crew::{self, Seat};
 use super::numbered::Numbered;
 use super::spool::Spool;
-use super::{Batch, Batches, Interval, Outcome, Plan, Row, SimulateError, Warmup};
+use super::{Batch, Batches, Interval, Outcome, Plan, Row, Sampled, SimulateError, Warmup, sizes_bytes};
 use crate::run::stop::Stop;
 
 /// One of so many objects is hot,
@@ -25,6 +26,8 @@ const HOT_ONE_IN: usize = 1000;
 const HOT_AT_LEAST: usize = 100;
 /// 19 of 20 samples lie within so many standard errors.
 const STANDARD_ERRORS: f64 = 1.96;
+/// Of fewer objects the spread is not known, nor is the estimate's distribution near a normal one.
+const DRAWN_AT_LEAST: usize = 30;
 
 /// Simulates a sample of all that `numbered` has.
 pub(super) fn run(
@@ -48,6 +51,10 @@ pub(super) fn run(
     let mut chosen = Chosen::of(whole, rate, plan.settings.seed, totals.objects as usize)?;
     let mut spool = Spool::of(&mut chosen, plan.needs_future(), stop, |_| ())?;
     let sample = Arc::new(chosen.into_sample());
+    let sampled = sample.told(totals.objects);
+    if sampled.drawn_objects == 0 && sampled.other_objects > 0 && !stop.is_set() {
+        return Err(SimulateError::NoneDrawn { percent: rate * 100.0, of: sampled.other_objects });
+    }
     let warmup = match plan.warmup {
         Warmup::Accesses(accesses) => accesses as f64 / totals.accesses as f64,
         Warmup::Share(share) => share,
@@ -64,6 +71,7 @@ pub(super) fn run(
         rows,
         totals,
         warmup_requests: totals.requests.saturating_sub(counted),
+        sampled: Some(sampled),
         read: numbered.report().clone(),
         was_stopped: stop.is_set(),
     })
@@ -78,10 +86,10 @@ fn seats(
     warmup: u64,
 ) -> Result<(Vec<Seat>, Tallies), SimulateError> {
     let (mut seats, mut tallies) = (Vec::new(), Vec::new());
-    for named in &plan.policies {
+    let sizes = sizes_bytes(plan, footprint_bytes)?;
+    for named in plan.different_policies() {
         let policy = named.exact().expect("flash caches were refused");
-        for size in &plan.sizes {
-            let size_bytes = size.bytes(footprint_bytes)?;
+        for &size_bytes in &sizes {
             let tally = Arc::new(Mutex::new(Tally::new(sample)));
             let watched = Watched::new(policy, size_bytes, &plan.settings, sample, &tally, warmup);
             seats.push(Seat::with(Box::new(watched), named, size_bytes, Warmup::Accesses(0)));
@@ -98,6 +106,18 @@ struct Sample {
     /// Requests and bytes of the whole trace's objects that are not hot.
     cold_requests: u64,
     cold_bytes: u64,
+}
+
+impl Sample {
+    fn told(&self, objects: u64) -> Sampled {
+        let (all, drawn) = (self.is_hot.len(), self.is_hot.iter().filter(|is_hot| !**is_hot).count());
+        let hot_objects = (all - drawn) as u64;
+        Sampled {
+            hot_objects,
+            drawn_objects: drawn as u64,
+            other_objects: objects.saturating_sub(hot_objects),
+        }
+    }
 }
 
 /// Not in the sample.
@@ -301,9 +321,10 @@ impl Tally {
             hit_weight: by_bytes.hit.round() as u64,
             ..Counts::default()
         };
+        let intervals = by_requests.interval().zip(by_bytes.interval());
         let interval =
-            Interval { object_hit_ratio: by_requests.interval(), byte_hit_ratio: by_bytes.interval() };
-        Row { counts, interval: Some(interval), ..row }
+            intervals.map(|(object_hit_ratio, byte_hit_ratio)| Interval { object_hit_ratio, byte_hit_ratio });
+        Row { counts, interval, ..row }
     }
 
     /// Hot objects as they are, and cold ones as many times as each stands for.
@@ -315,16 +336,19 @@ impl Tally {
         let sum = |hot| part(hot).fold((0.0, 0.0), |sum, (all, hit)| (sum.0 + all, sum.1 + hit));
         let ((hot, hot_hit), (cold, cold_hit)) = (sum(true), sum(false));
         if cold == 0.0 {
-            return Estimate { all: hot, hit: hot_hit, hit_error: 0.0 };
+            return Estimate { all: hot, hit: hot_hit, hit_error: None };
         }
         let ratio = cold_hit / cold;
         let cold_counted = cold * stands_for;
         let squares: f64 = part(false).map(|(all, hit)| (hit - ratio * all).powi(2)).sum();
+        let drawn = part(false).filter(|(all, _)| *all > 0.0).count();
+        // Objects that are all alike say that others may be too, and nothing of how many are not.
+        let knows_error = drawn >= DRAWN_AT_LEAST && squares > 0.0;
         let ratio_error = ((1.0 - sample.rate) * squares).sqrt() / cold;
         Estimate {
             all: hot + cold_counted,
             hit: hot_hit + ratio * cold_counted,
-            hit_error: ratio_error * cold_counted,
+            hit_error: knows_error.then_some(ratio_error * cold_counted),
         }
     }
 }
@@ -332,13 +356,14 @@ impl Tally {
 struct Estimate {
     all: f64,
     hit: f64,
-    /// Standard error of the hits.
-    hit_error: f64,
+    /// Standard error of the hits, where the sample tells it.
+    hit_error: Option<f64>,
 }
 
 impl Estimate {
-    fn interval(&self) -> (f64, f64) {
-        let at = |errors: f64| ((self.hit + errors * self.hit_error) / self.all).clamp(0.0, 1.0);
-        if self.all == 0.0 { (0.0, 1.0) } else { (at(-STANDARD_ERRORS), at(STANDARD_ERRORS)) }
+    fn interval(&self) -> Option<(f64, f64)> {
+        let error = self.hit_error?;
+        let at = |errors: f64| ((self.hit + errors * error) / self.all).clamp(0.0, 1.0);
+        Some((at(-STANDARD_ERRORS), at(STANDARD_ERRORS)))
     }
 }

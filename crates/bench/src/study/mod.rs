@@ -35,6 +35,12 @@ pub struct Study {
 }
 
 impl Study {
+    /// Whether its drive and cache have the runner's scale. Table 2 of the FDP paper is arithmetic.
+    #[must_use]
+    pub fn takes_scale(&self) -> bool {
+        self.name.starts_with("fdp-") && self.name != "fdp-table2"
+    }
+
     /// Runs it on the runner's trace, if that has one. What was published, and what is accepted of ours, is of the generated
     /// workload: on another there are values and no verdict.
     ///

@@ -43,7 +43,7 @@ pub struct DlwaArguments {
 #[derive(Debug, Args)]
 pub struct CarbonArguments {
     /// Device-level write amplification
-    #[arg(long, value_name = "X", value_parser = quantity::positive)]
+    #[arg(long, value_name = "X", value_parser = quantity::amplification)]
     dlwa: f64,
     /// DRAM in GB
     #[arg(long, value_name = "GB", value_parser = quantity::amount, default_value = "0")]
@@ -79,23 +79,23 @@ pub struct LifetimeArguments {
     /// Drive writes a day that it is rated for
     #[arg(long, value_name = "X", value_parser = quantity::positive, requires = "capacity_gb", conflicts_with = "tbw")]
     dwpd: Option<f64>,
-    /// Years that the rating is for
-    #[arg(long, value_name = "YEARS", value_parser = quantity::positive, default_value = "5")]
-    warranty_years: f64,
+    /// Years that --dwpd is for [default: 5]
+    #[arg(long, value_name = "YEARS", value_parser = quantity::positive, conflicts_with_all = ["drive", "tbw"])]
+    warranty_years: Option<f64>,
     /// Terabytes written that it is rated for
     #[arg(long, value_name = "TB", value_parser = quantity::positive)]
     tbw: Option<f64>,
     /// Write amplification that the rating assumes
-    #[arg(long, value_name = "X", value_parser = quantity::positive, default_value = "1")]
+    #[arg(long, value_name = "X", value_parser = quantity::amplification, default_value = "1")]
     rated_dlwa: f64,
     /// Megabytes (of 1000000 bytes) that the host writes each second
-    #[arg(long, value_name = "MB", value_parser = quantity::positive, required_unless_present = "years")]
+    #[arg(long, value_name = "MB", value_parser = quantity::positive)]
     host_mb_per_second: Option<f64>,
     /// Years to reach: answers what the host may write
     #[arg(long, value_name = "YEARS", value_parser = quantity::positive, conflicts_with = "host_mb_per_second")]
     years: Option<f64>,
     /// Device-level write amplification
-    #[arg(long, value_name = "X", value_parser = quantity::positive, default_value = "1")]
+    #[arg(long, value_name = "X", value_parser = quantity::amplification, default_value = "1")]
     dlwa: f64,
     #[command(flatten)]
     common: Common,
@@ -173,6 +173,11 @@ fn dlwa(arguments: &DlwaArguments) -> Result<Answer, String> {
         ),
     };
     let answer = answer.map_err(|reason| format!("--op: {reason}"))?;
+    if let (Some(pages), true) = (arguments.pages_per_block, answer.dlwa < 1.0) {
+        return Err(format!(
+            "--pages-per-block: the form is for larger units: with {pages} it gives less than 1"
+        ));
+    }
     Ok(Answer {
         inputs: json!({ "soc": arguments.soc, "op": arguments.op, "pages_per_block": arguments.pages_per_block }),
         formula,
@@ -211,8 +216,20 @@ fn carbon(arguments: &CarbonArguments) -> Answer {
     }
 }
 
+/// Of how a rating can be given, and of what is asked, one each.
+const RATINGS: &str =
+    "what the drive is rated for (--drive CARD, --tbw TB, or --capacity-gb GB with --dwpd X)";
+const QUESTIONS: &str =
+    "what the host writes (--host-mb-per-second MB) or the years to reach (--years YEARS)";
+
 fn lifetime(arguments: &LifetimeArguments) -> Result<Answer, String> {
-    let endurance = endurance(arguments)?;
+    let asks = arguments.years.is_some() || arguments.host_mb_per_second.is_some();
+    let endurance = match (endurance(arguments)?, asks) {
+        (Some(endurance), true) => endurance,
+        (Some(_), false) => return Err(format!("missing: {QUESTIONS}")),
+        (None, true) => return Err(format!("missing: {RATINGS}")),
+        (None, false) => return Err(format!("missing: {RATINGS}; and {QUESTIONS}")),
+    };
     let result = match (arguments.years, arguments.host_mb_per_second) {
         (Some(years), _) => {
             json!({ "host_mb_per_second": endurance.host_bytes_per_second(years, arguments.dlwa) / 1e6 })
@@ -221,7 +238,7 @@ fn lifetime(arguments: &LifetimeArguments) -> Result<Answer, String> {
             "years": endurance.years(mb * 1e6, arguments.dlwa),
             "nand_mb_per_second": mb * arguments.dlwa,
         }),
-        (None, None) => return Err("--host-mb-per-second or --years is needed".into()),
+        (None, None) => unreachable!("one of them was asked for"),
     };
     Ok(Answer {
         inputs: json!({
@@ -240,18 +257,18 @@ fn lifetime(arguments: &LifetimeArguments) -> Result<Answer, String> {
     })
 }
 
-fn endurance(arguments: &LifetimeArguments) -> Result<Endurance, String> {
+/// What the drive is rated for, if it was said.
+fn endurance(arguments: &LifetimeArguments) -> Result<Option<Endurance>, String> {
     let rated = arguments.rated_dlwa;
     if let Some(tbw) = arguments.tbw {
-        return Ok(Endurance::from_tbw(tbw, rated));
+        return Ok(Some(Endurance::from_tbw(tbw, rated)));
     }
     if let Some(name) = &arguments.drive {
         let card = Card::load(name).map_err(|error| error.to_string())?;
         let (bytes, rating) = (card.space.usable_bytes as f64, &card.endurance);
-        return Ok(Endurance::from_dwpd(bytes, rating.dwpd, rating.warranty_years, rated));
+        return Ok(Some(Endurance::from_dwpd(bytes, rating.dwpd, rating.warranty_years, rated)));
     }
-    match arguments.capacity_gb.zip(arguments.dwpd) {
-        Some((gb, dwpd)) => Ok(Endurance::from_dwpd(gb * 1e9, dwpd, arguments.warranty_years, rated)),
-        None => Err("--drive, --tbw, or --capacity-gb with --dwpd is needed".into()),
-    }
+    let years = arguments.warranty_years.unwrap_or(5.0);
+    let by_days = arguments.capacity_gb.zip(arguments.dwpd);
+    Ok(by_days.map(|(gb, dwpd)| Endurance::from_dwpd(gb * 1e9, dwpd, years, rated)))
 }

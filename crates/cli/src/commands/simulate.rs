@@ -1,5 +1,7 @@
 //! `flashwright simulate`: hit ratios of policies at sizes over a trace.
 
+mod unheeded;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,7 +15,7 @@ use bench::trace::open;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::output::{Common, Finding, check_writable, usage_error, write_file, write_picture};
+use crate::output::{Common, Finding, check_writable, keep_inputs, usage_error, write_file, write_picture};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 use crate::trace_flags::TraceFlags;
@@ -25,7 +27,7 @@ pub struct Arguments {
     /// The trace; several files are read one after the other, - is standard input
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Policies, separated by commas
+    /// Policies, separated by commas; one that is named twice is simulated once
     #[arg(
         long,
         short,
@@ -40,24 +42,24 @@ pub struct Arguments {
     /// Requests that are not counted: how many, or which share (20%)
     #[arg(long, value_name = "N|N%", default_value = "20%", value_parser = warmup)]
     warmup: Warmup,
-    /// Whose rules hold where simulators differ
-    #[arg(long, value_enum, default_value = "libcachesim")]
-    rules: Rules,
-    /// When a held object is asked for with another size: it keeps its own, or has the new one
-    #[arg(long, value_enum, default_value = "ignore")]
-    size_on_hit: OnHit,
+    /// Whose rules hold where simulators differ [default: libcachesim]
+    #[arg(long, value_enum)]
+    rules: Option<Rules>,
+    /// When a held object is asked for with another size: it keeps its own, or has the new one [default: ignore]
+    #[arg(long, value_enum)]
+    size_on_hit: Option<OnHit>,
     /// Every object has the size of its first request for ever
     #[arg(long)]
     first_size: bool,
-    /// LRU, LRU-2Q, TinyLFU: a hit sooner than this after the last one that counted does not count
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
-    refresh: u32,
+    /// LRU, LRU-2Q, TinyLFU: a hit sooner than this after the last one that counted does not count [default: 0]
+    #[arg(long, value_name = "SECONDS")]
+    refresh: Option<u32>,
     /// Simulate this share of the objects (1%), and the most asked for, and estimate the ratios with an interval
     #[arg(long, value_name = "N%", value_parser = quantity::share)]
     sample: Option<f64>,
     /// Threads that simulate [default: one a core]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = quantity::count::<u32>)]
+    threads: Option<u32>,
     /// Write the rows as CSV too
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -76,36 +78,38 @@ pub struct Arguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Flash caches")]
 struct FlashArguments {
-    /// DRAM before the flash: an LRU whose victims go to flash
-    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = quantity::bytes)]
-    dram: u64,
-    /// log: bytes of that DRAM that a byte of flash takes for the index
-    #[arg(long, value_name = "RATIO", default_value_t = 0.0)]
-    index_ratio: f64,
-    /// Bytes that every object takes besides its own
-    #[arg(long, value_name = "BYTES", default_value_t = 0)]
-    object_overhead: u32,
-    /// Larger objects are taken to be as large as this, overhead included
-    #[arg(long, value_name = "BYTES", default_value_t = u32::MAX, hide_default_value = true)]
-    object_limit: u32,
+    /// log, set-associative: DRAM before the flash, an LRU whose victims go to flash [default: 0]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    dram: Option<u64>,
+    /// log: bytes of that DRAM that a byte of flash takes for the index [default: 0]
+    #[arg(long, value_name = "RATIO", requires = "dram")]
+    index_ratio: Option<f64>,
+    /// log, set-associative: bytes that every object takes besides its own [default: 0]
+    #[arg(long, value_name = "BYTES")]
+    object_overhead: Option<u32>,
+    /// log, set-associative: larger objects are taken to be as large as this, overhead included
+    #[arg(long, value_name = "BYTES")]
+    object_limit: Option<u32>,
     /// A block [default: log 256KiB; others 64MiB, or a 512th of the cache if that is less]
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     block_size: Option<u64>,
-    /// set-associative: a set
-    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = quantity::bytes)]
-    set_size: u64,
+    /// set-associative: a set [default: 4096]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    set_size: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum Rules {
     /// libCacheSim's: the published miss ratios
+    #[default]
     Libcachesim,
     /// The papers', as our engine has them
     Paper,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum OnHit {
+    #[default]
     Ignore,
     Update,
 }
@@ -120,67 +124,73 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         "reading": arguments.reading.config(&arguments.traces),
         "policies": arguments.policy,
         "sample": arguments.sample,
-        "rules": format!("{:?}", arguments.rules).to_lowercase(),
-        "size_on_hit": format!("{:?}", arguments.size_on_hit).to_lowercase(),
+        "rules": format!("{:?}", arguments.rules.unwrap_or_default()).to_lowercase(),
+        "size_on_hit": format!("{:?}", arguments.size_on_hit.unwrap_or_default()).to_lowercase(),
         "first_size": arguments.first_size,
-        "refresh_seconds": arguments.refresh,
+        "refresh_seconds": arguments.refresh.unwrap_or(0),
     });
     arguments.common.conclude("simulate", &config, simulated(arguments, &plan))
 }
 
 fn plan(arguments: &Arguments) -> Result<Plan, String> {
+    let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| name.trim().parse()).collect();
+    let policies = policies.map_err(|error| error.to_string())?;
+    unheeded::check(arguments, &policies)?;
+    let outputs = [arguments.common.result_file(), arguments.csv.as_deref()];
+    keep_inputs(&arguments.traces, &outputs)?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
     if let Some(csv) = &arguments.csv {
         check_writable(csv).map_err(|error| error.to_string())?;
     }
     if let Some(folder) = &arguments.plot {
-        std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("--plot: {} cannot be a folder: {error}", folder.display()))?;
     }
-    let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| name.trim().parse()).collect();
     let settings = Settings {
-        rule_book: match arguments.rules {
+        rule_book: match arguments.rules.unwrap_or_default() {
             Rules::Libcachesim => RuleBook::Reference,
             Rules::Paper => RuleBook::Paper,
         },
-        size_on_hit: match arguments.size_on_hit {
+        size_on_hit: match arguments.size_on_hit.unwrap_or_default() {
             OnHit::Ignore => SizeOnHit::Ignore,
             OnHit::Update => SizeOnHit::Update,
         },
-        refresh_seconds: arguments.refresh,
+        refresh_seconds: arguments.refresh.unwrap_or(0),
         any_weight: false,
         seed: arguments.common.seed,
     };
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     Ok(Plan {
-        policies: policies.map_err(|error| error.to_string())?,
+        policies,
         sizes: arguments.size.clone(),
         settings,
         flash: arguments.flash.settings()?,
         warmup: arguments.warmup,
         first_size: arguments.first_size,
         sample: arguments.sample,
-        threads: arguments.threads.unwrap_or_else(cores),
+        threads: arguments.threads.map_or_else(cores, |threads| threads as usize),
     })
 }
 
 impl FlashArguments {
     fn settings(&self) -> Result<FlashSettings, String> {
-        if !(0.0..1.0).contains(&self.index_ratio) {
-            return Err(format!("--index-ratio {} is no share: it is from 0 to 1", self.index_ratio));
+        if let Some(ratio) = self.index_ratio.filter(|ratio| !(0.0..1.0).contains(ratio)) {
+            return Err(format!("--index-ratio {ratio} is no share: it is from 0 to 1"));
         }
-        if self.block_size == Some(0) || self.set_size == 0 || self.object_limit == 0 {
+        if self.block_size == Some(0) || self.set_size == Some(0) || self.object_limit == Some(0) {
             return Err("blocks, sets and objects have at least a byte".to_owned());
         }
         if self.block_size.is_some_and(|bytes| bytes > 1 << 30) {
             return Err("--block-size: a block has 1 GiB at most".to_owned());
         }
+        let usual = FlashSettings::default();
         Ok(FlashSettings {
-            dram_bytes: self.dram,
-            index_ratio: self.index_ratio,
-            object_overhead_bytes: self.object_overhead,
-            object_at_most_bytes: self.object_limit,
+            dram_bytes: self.dram.unwrap_or(usual.dram_bytes),
+            index_ratio: self.index_ratio.unwrap_or(usual.index_ratio),
+            object_overhead_bytes: self.object_overhead.unwrap_or(usual.object_overhead_bytes),
+            object_at_most_bytes: self.object_limit.unwrap_or(usual.object_at_most_bytes),
             block_bytes: self.block_size,
-            set_bytes: self.set_size,
+            set_bytes: self.set_size.unwrap_or(usual.set_bytes),
         })
     }
 }
@@ -215,7 +225,7 @@ fn size(text: &str) -> Result<Size, String> {
             share if share > 0.0 => Ok(Size::Footprint(share)),
             _ => Err("a cache of 0 % holds nothing".to_owned()),
         },
-        bytes => match quantity::bytes(bytes)? {
+        bytes => match quantity::bytes(bytes).map_err(|error| format!("{error}, or 10% of the footprint"))? {
             0 => Err("a cache of 0 bytes holds nothing".to_owned()),
             bytes => Ok(Size::Bytes(bytes)),
         },

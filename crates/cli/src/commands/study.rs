@@ -9,34 +9,38 @@ use bench::study::{GivenTrace, Outcome, Point, Progress, Runner, STUDIES, Study,
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::output::{Common, Finding, usage_error, write_picture};
+use crate::output::{Common, Finding, keep_inputs, usage_error, write_picture};
 use crate::signals::stop_on_signals;
 use crate::trace_flags::TraceFlags;
 
 /// The command line of `study`.
 #[derive(Debug, Args)]
 #[command(mut_group("TraceFlags", |group| group.requires("trace")))]
+#[command(group = clap::ArgGroup::new("which").args(["name", "all"]))]
 pub struct Arguments {
     /// Which; without one they are listed
     name: Option<String>,
     /// All of them; with --trace, all that take one
-    #[arg(long, conflicts_with = "name")]
+    #[arg(long)]
     all: bool,
-    /// The drive and the cache are so much smaller than the paper's
-    #[arg(long, value_name = "1/N", default_value = "1/2048", value_parser = crate::quantity::scale)]
-    scale: u32,
+    /// fdp-fig*: the drive and the cache are so much smaller than the paper's [default: 1/2048]
+    #[arg(long, value_name = "1/N", value_parser = crate::quantity::scale, requires = "which")]
+    scale: Option<u32>,
     /// Run on this trace in place of the generated workload (cdn-*): values, without the article's; several are read one
     /// after the other
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "which")]
     trace: Vec<PathBuf>,
     #[command(flatten)]
     reading: TraceFlags,
     /// Where the pictures go, as SVG and PNG files
-    #[arg(long, value_name = "DIRECTORY", default_value = "studies")]
+    #[arg(long, value_name = "DIRECTORY", default_value = "studies", requires = "which")]
     figures: PathBuf,
     #[command(flatten)]
     common: Common,
 }
+
+/// Of a drive and its cache to the paper's, where nothing else is asked for.
+const SCALE: u32 = 2048;
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> ExitCode {
@@ -51,7 +55,14 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     if let Some(study) = chosen.iter().find(|study| !arguments.wants(study)) {
         return usage_error(&format!("{} {}", study.name, StudyError::TakesNoTrace));
     }
-    let checked = arguments.common.check_result_file().map_err(|error| error.to_string());
+    if arguments.scale.is_some() && !chosen.iter().any(|study| study.takes_scale()) {
+        return usage_error(
+            "--scale: is for the figures of the FDP paper (fdp-fig*); other studies have a scale of their own, or none",
+        );
+    }
+    let checked = keep_inputs(&arguments.trace, &[arguments.common.result_file()]);
+    let checked =
+        checked.and_then(|()| arguments.common.check_result_file().map_err(|error| error.to_string()));
     let checked = checked.and_then(|()| make_directory(&arguments.figures));
     if let Err(error) = checked {
         return usage_error(&error);
@@ -73,7 +84,7 @@ impl Arguments {
 
     fn runner(&self, stop: Stop) -> Result<Runner, String> {
         let Common { seed, quiet, .. } = self.common;
-        let runner = Runner::new(self.scale, seed, stop, Progress::new(quiet));
+        let runner = Runner::new(self.scale.unwrap_or(SCALE), seed, stop, Progress::new(quiet));
         if self.trace.is_empty() {
             return Ok(runner);
         }
@@ -84,7 +95,7 @@ impl Arguments {
     }
 
     fn config(&self) -> Value {
-        let mut config = json!({ "scale": format!("1/{}", self.scale) });
+        let mut config = json!({ "scale": format!("1/{}", self.scale.unwrap_or(SCALE)) });
         if !self.trace.is_empty() {
             config["reading"] = self.reading.config(&self.trace);
         }
@@ -202,7 +213,8 @@ fn draw(study: &Study, outcome: &Outcome, directory: &Path) -> Result<Vec<PathBu
 }
 
 fn make_directory(directory: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))
+    std::fs::create_dir_all(directory)
+        .map_err(|error| format!("--figures: {} cannot be a folder: {error}", directory.display()))
 }
 
 fn list(arguments: &Arguments) -> ExitCode {

@@ -4,11 +4,14 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use bench::config::knob::nearest;
+use bench::run::stop::Stop;
 use bench::trace::{self, FORMATS, ReadReport, Survey, Target};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::output::{Common, Finding};
+use crate::output::{Common, Finding, keep_inputs};
+use crate::signals::stop_on_signals;
 use crate::trace_flags::TraceFlags;
 
 /// What to do with traces.
@@ -85,6 +88,7 @@ pub fn run(command: &Command) -> ExitCode {
 }
 
 fn info(arguments: &InfoArguments) -> Result<Finding, String> {
+    keep_inputs(&arguments.trace, &[arguments.common.result_file()])?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
     let input = arguments.reading.input(arguments.trace.clone());
     let (survey, report) =
@@ -152,17 +156,22 @@ fn reading_words(report: &ReadReport) -> String {
 }
 
 fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
+    let outputs = [Some(arguments.output.as_path()), arguments.common.result_file()];
+    keep_inputs(std::slice::from_ref(&arguments.input), &outputs)?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
     let input = arguments.reading.input(vec![arguments.input.clone()]);
     let target = match arguments.to {
         Target::Plain { .. } => Target::Plain { ttl: arguments.ttl },
-        other => other,
+        other if !arguments.ttl => other,
+        _ => return Err("--ttl: only --to plain has a column for times to live".to_owned()),
     };
     let told = |error: trace::Error| error.to_string();
+    let stop = Stop::default();
+    stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let mut from = input.open().map_err(|error| error.to_string())?;
     let quiet = arguments.common.quiet;
     let (written, report) =
-        trace::write(from.as_mut(), None, &arguments.output, target, quiet).map_err(told)?;
+        trace::write(from.as_mut(), None, &arguments.output, target, &stop, quiet).map_err(told)?;
     let mut text = wrote(&arguments.output, written.accesses);
     for loss in trace::losses(&written) {
         let _ = writeln!(text, "note: {loss}");
@@ -182,11 +191,21 @@ pub fn wrote(path: &Path, accesses: u64) -> String {
 }
 
 fn formats() -> Finding {
-    let text = FORMATS.iter().map(|format| format!("{:16} {}\n", format.name, format.about)).collect();
-    let each = |format: &&trace::Format| json!({ "name": format.name, "about": format.about, "page_bytes": format.page_bytes });
+    let text = FORMATS.iter().map(|format| {
+        let note = if format.is_told_apart() { "" } else { "; only where it is named" };
+        format!("{:16} {}{note}\n", format.name, format.about)
+    });
+    let each = |format: &&trace::Format| {
+        json!({
+            "name": format.name,
+            "about": format.about,
+            "page_bytes": format.page_bytes,
+            "told_apart": format.is_told_apart(),
+        })
+    };
     Finding {
         result: json!({ "formats": FORMATS.iter().map(each).collect::<Vec<_>>() }),
-        text,
+        text: text.collect(),
         failures: Vec::new(),
     }
 }
@@ -194,6 +213,8 @@ fn formats() -> Finding {
 /// A form to write, by its name.
 pub fn target(text: &str) -> Result<Target, String> {
     Target::named(text).ok_or_else(|| {
-        format!("there is no form `{text}` to write: the forms are {}", Target::NAMES.join(", "))
+        let near = nearest(text, Target::NAMES.into_iter());
+        let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+        format!("there is no form `{text}` to write: {near}the forms are {}", Target::NAMES.join(", "))
     })
 }

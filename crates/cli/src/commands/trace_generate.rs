@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bench::run::stop::Stop;
 use bench::trace::{self, Accesses, Ageing, Cdn, CdnConfig, Target, ZipfAccesses, ZipfConfig};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use super::trace::{target, wrote};
 use crate::output::{Common, Finding, usage_error};
 use crate::quantity;
+use crate::signals::stop_on_signals;
 
 /// Which workload.
 #[derive(Debug, Subcommand)]
@@ -42,31 +44,31 @@ struct Writing {
 #[derive(Debug, Args)]
 pub struct CdnArguments {
     /// Accesses
-    #[arg(long, value_name = "N", default_value_t = CdnConfig::default().requests)]
+    #[arg(long, value_name = "N", default_value_t = CdnConfig::default().requests, value_parser = quantity::count::<u64>)]
     requests: u64,
     /// Photos born while they are made; without it a fifth of the accesses, as calibrated
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = quantity::count::<u64>)]
     objects: Option<u64>,
     /// Days that it takes
     #[arg(long, value_name = "DAYS", default_value_t = CdnConfig::default().span_seconds / 86_400, value_parser = clap::value_parser!(u64).range(1..))]
     days: u64,
     /// Exponent of albums' popularity
-    #[arg(long, value_name = "X", default_value_t = CdnConfig::default().zipf_exponent, value_parser = quantity::positive)]
+    #[arg(long, value_name = "X", default_value_t = CdnConfig::default().zipf_exponent, value_parser = steepness)]
     zipf_exponent: f64,
     /// How far the head of popularity is flat, a share of the albums
     #[arg(long, value_name = "SHARE", default_value_t = CdnConfig::default().zipf_shift, value_parser = quantity::share)]
     zipf_shift: f64,
     /// Age at which interest begins to fall, a share of the whole time
-    #[arg(long, value_name = "SHARE", default_value_t = Ageing::PHOTOS.scale, value_parser = quantity::positive)]
+    #[arg(long, value_name = "SHARE", default_value_t = Ageing::PHOTOS.scale, value_parser = spans)]
     ageing_scale: f64,
     /// How steeply it falls
-    #[arg(long, value_name = "X", default_value_t = Ageing::PHOTOS.exponent, value_parser = quantity::positive)]
+    #[arg(long, value_name = "X", default_value_t = Ageing::PHOTOS.exponent, value_parser = steepness)]
     ageing_exponent: f64,
     /// Age at which albums are forgotten, a share of the whole time
-    #[arg(long, value_name = "SHARE", default_value_t = Ageing::PHOTOS.end, value_parser = quantity::positive)]
+    #[arg(long, value_name = "SHARE", default_value_t = Ageing::PHOTOS.end, value_parser = spans)]
     ageing_end: f64,
     /// Photos of an album in the mean, which are asked for together; 1 makes every photo its own
-    #[arg(long, value_name = "N", default_value_t = CdnConfig::default().album_objects, value_parser = quantity::positive)]
+    #[arg(long, value_name = "N", default_value_t = CdnConfig::default().album_objects, value_parser = album)]
     album: f64,
     #[command(flatten)]
     writing: Writing,
@@ -76,16 +78,16 @@ pub struct CdnArguments {
 #[derive(Debug, Args)]
 pub struct ZipfArguments {
     /// Accesses
-    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = quantity::count::<u64>)]
     requests: u64,
     /// Objects that can be asked for
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = quantity::count::<u64>)]
     objects: u64,
     /// The object of rank r is asked for in proportion to r^-X; 0 is all alike
     #[arg(long, value_name = "X", default_value_t = 0.99)]
     exponent: f64,
     /// Bytes of every object
-    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = object_size)]
     size: u64,
     #[command(flatten)]
     writing: Writing,
@@ -130,6 +132,30 @@ impl CdnArguments {
     }
 }
 
+/// Steeper, a law of popularity or age is one album, or one moment, in the arithmetic of the machine.
+fn steepness(text: &str) -> Result<f64, String> {
+    quantity::within(text, 0.0, 10.0)
+}
+
+/// Times the whole time: the albums of all that came before are made too.
+fn spans(text: &str) -> Result<f64, String> {
+    quantity::within(text, 0.0, 1000.0)
+}
+
+fn album(text: &str) -> Result<f64, String> {
+    match quantity::within(text, 0.0, 1e6)? {
+        photos if photos < 1.0 => Err(format!("an album has at least a photo, not {text}")),
+        photos => Ok(photos),
+    }
+}
+
+fn object_size(text: &str) -> Result<u64, String> {
+    match quantity::bytes(text)? {
+        0 => Err("an object has at least a byte".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
 fn cdn_json(config: &CdnConfig) -> Value {
     let variants = config.variants.iter().map(|variant| {
         json!({ "share": variant.share, "median_bytes": variant.median_bytes, "sigma": variant.sigma })
@@ -163,7 +189,9 @@ fn conclude(
 
 fn write(writing: &Writing, workload: &mut dyn Accesses, requests: u64) -> Result<Finding, String> {
     let quiet = writing.common.quiet;
-    let written = trace::write(workload, Some(requests), &writing.output, writing.to, quiet);
+    let stop = Stop::default();
+    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let written = trace::write(workload, Some(requests), &writing.output, writing.to, &stop, quiet);
     let (written, _) = written.map_err(|error| error.to_string())?;
     let mut text = wrote(&writing.output, written.accesses);
     for loss in trace::losses(&written) {

@@ -13,7 +13,11 @@ const TEXTBOOK: &str = "ts,key,op,size\n0,a,GET,10\n1,b,GET,10\n2,c,GET,10\n3,d,
                         7,a,GET,10\n8,b,GET,10\n9,c,GET,10\n10,d,GET,10\n11,e,GET,10\n";
 
 fn trace(directory: &Path, text: &str) -> String {
-    let file = directory.join("trace.csv");
+    trace_named(directory, "trace.csv", text)
+}
+
+fn trace_named(directory: &Path, name: &str, text: &str) -> String {
+    let file = directory.join(name);
     std::fs::write(&file, text).unwrap();
     file.to_str().unwrap().to_owned()
 }
@@ -24,8 +28,16 @@ fn the_textbook_trace_has_the_textbooks_hits_in_every_form_of_result() {
     let trace = trace(directory.path(), TEXTBOOK);
     let (csv, plots) = (directory.path().join("rows.csv"), directory.path().join("plots"));
     let (csv_name, plots_name) = (csv.to_str().unwrap(), plots.to_str().unwrap());
-    let asked =
-        ["simulate", &trace, "--policy", "FIFO,lru,clairvoyant", "--size", "30,40B,80%", "--warmup", "0"];
+    let asked = [
+        "simulate",
+        &trace,
+        "--policy",
+        "FIFO,lru,clairvoyant,exact-lru,opt,fifo",
+        "--size",
+        "30,40B,80%",
+        "--warmup",
+        "0",
+    ];
     let output =
         flashwright(&[&asked[..], &["--json", "-", "--csv", csv_name, "--plot", plots_name]].concat());
     let result = result(&output);
@@ -37,11 +49,15 @@ fn the_textbook_trace_has_the_textbooks_hits_in_every_form_of_result() {
         )
     };
     let rows: Vec<_> = result["rows"].as_array().unwrap().iter().map(row).collect();
-    // Belady's anomaly: FIFO has fewer hits in more room.
-    let expected =
-        [("fifo", 30, 3), ("fifo", 40, 2), ("fifo", 40, 2), ("lru", 30, 2), ("lru", 40, 4), ("lru", 40, 4)];
-    let expected =
-        expected.into_iter().chain([("clairvoyant", 30, 5), ("clairvoyant", 40, 6), ("clairvoyant", 40, 6)]);
+    // Belady's anomaly: FIFO has fewer hits in more room. What is asked for twice, by whatever name, is there once.
+    let expected = [
+        ("fifo", 30, 3),
+        ("fifo", 40, 2),
+        ("lru", 30, 2),
+        ("lru", 40, 4),
+        ("clairvoyant", 30, 5),
+        ("clairvoyant", 40, 6),
+    ];
     assert!(rows.iter().map(|(name, size, hits)| (name.as_str(), *size, *hits)).eq(expected), "{rows:?}");
     let first = &result["rows"][0];
     assert_eq!((first["requests"].as_u64(), first["object_hit_ratio"].as_f64()), (Some(12), Some(0.25)));
@@ -92,7 +108,13 @@ fn what_is_typed_wrong_is_told_with_what_is_right() {
     );
     assert!(said(&["--size", "0"]).contains("a cache of 0 bytes holds nothing"));
     assert!(said(&["--size", "0.0001%"]).contains("of the footprint (50 bytes) has no byte"));
+    assert!(said(&["--size", "10pct"]).contains("64KiB or 1.5GiB, or 10% of the footprint"));
+    assert!(said(&["--size", "-5%"]).contains("\"-5%\" is no share"));
     assert!(said(&["--warmup", "200%"]).contains("200% is more than all requests"));
+    for warmup in ["100%", "12", "500"] {
+        let words = said(&["--size", "30", "--warmup", warmup]);
+        assert_eq!(words, "error: all 12 requests warm up and 0 are left to measure: let fewer warm up\n");
+    }
     assert!(said(&["--sample", "100%"]).contains("a sample of 100 % is none"));
     assert!(said(&["--sample", "1%", "--policy", "blockcache"]).contains("blockcache moves many objects"));
     assert!(said(&["--json", "/nowhere/result.json"]).contains("/nowhere/result.json"));
@@ -123,4 +145,86 @@ fn bad_input_is_skipped_and_counted_with_file_and_row_or_stops() {
         (output.status.code(), err(&output).as_str()),
         (Some(2), "error: the trace has no requests\n")
     );
+}
+
+#[test]
+fn an_output_is_no_input_and_what_fails_leaves_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), TEXTBOOK);
+    for output in ["--csv", "--json"] {
+        let output = flashwright(&["simulate", &trace, "--size", "30", output, &trace]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(err(&output).contains("it would take the place of"), "{}", err(&output));
+        assert_eq!(std::fs::read_to_string(&trace).unwrap(), TEXTBOOK);
+    }
+    let new = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (csv, json) = (new("new.csv"), new("new.json"));
+    let failed = flashwright(&["simulate", &new("none"), "--size", "30", "--csv", &csv, "--json", &json]);
+    assert_eq!(failed.status.code(), Some(2));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "the trace alone");
+    let output = flashwright(&["simulate", &trace, "--size", "30", "--csv", "-"]);
+    assert!(err(&output).contains("only --json writes to standard output"), "{}", err(&output));
+}
+
+#[test]
+fn a_flag_that_no_policy_heeds_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), TEXTBOOK);
+    for (policies, flag, value, heeded_by) in [
+        ("lru,sieve", "--dram", "1MiB", "log and set-associative"),
+        ("ripq", "--dram", "1MiB", "log and set-associative"),
+        ("lru", "--object-overhead", "1", "log and set-associative"),
+        ("lru", "--object-limit", "9", "log and set-associative"),
+        ("set-associative", "--block-size", "4096", "flash caches but set-associative"),
+        ("log,lru", "--set-size", "4096", "set-associative"),
+        ("sieve,log", "--refresh", "60", "lru, lru2q and tinylfu"),
+        ("ripq", "--rules", "paper", "policies that are no flash cache"),
+        ("log", "--size-on-hit", "update", "policies that are no flash cache"),
+    ] {
+        let output = flashwright(&["simulate", &trace, "--policy", policies, "--size", "30", flag, value]);
+        assert_eq!(output.status.code(), Some(2), "{flag} {policies}");
+        let told = format!(
+            "error: {flag}: says nothing to {}; it is for {heeded_by}\n",
+            policies.replace(',', ", ")
+        );
+        assert_eq!(err(&output), told);
+        let heeding = match heeded_by {
+            "policies that are no flash cache" | "lru, lru2q and tinylfu" => "lru",
+            "flash caches but set-associative" => "log",
+            _ => "set-associative",
+        };
+        let both = format!("{policies},{heeding}");
+        let output = flashwright(&["simulate", &trace, "--policy", &both, "--size", "8KiB", flag, value]);
+        assert_eq!(output.status.code(), Some(0), "{flag} {both}: {}", err(&output));
+    }
+}
+
+#[test]
+fn a_sample_claims_no_interval_that_it_cannot_tell() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = trace(directory.path(), TEXTBOOK);
+    let sampled = |trace: &str, rate: &str| {
+        flashwright(&["simulate", trace, "--size", "50%", "-p", "lru", "--sample", rate, "--json", "-"])
+    };
+    let output = sampled(&all, "10%");
+    assert!(err(&output).contains("the sample is all 5 objects") && !err(&output).contains("more or less"));
+    let whole = result(&output);
+    assert_eq!(
+        (&whole["rows"][0]["interval"], &whole["sampled"]["other_objects"]),
+        (&Value::Null, &0.into())
+    );
+
+    // A hundred popular objects and fifty others, of which a few are drawn, or none.
+    let rows = (0..100).flat_map(|object| [object, object]).chain(100..150).chain(100..150);
+    let rows: String = rows.enumerate().map(|(time, object)| format!("{time},{object},GET,10\n")).collect();
+    let few = trace_named(directory.path(), "few.csv", &format!("ts,key,op,size\n{rows}"));
+    let output = sampled(&few, "20%");
+    assert!(err(&output).contains("(-: the drawn objects cannot tell)"), "{}", err(&output));
+    assert!(!err(&output).contains("0.000000\n\nbyte"), "no error of 0: {}", err(&output));
+    let drawn = result(&output);
+    assert_eq!(drawn["rows"][0]["interval"], Value::Null);
+    assert!(drawn["sampled"]["drawn_objects"].as_u64().unwrap() > 0, "{}", drawn["sampled"]);
+    let output = sampled(&few, "0.0001%");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("drew none of 50 objects: take a larger share"), "{}", err(&output));
 }

@@ -1,8 +1,11 @@
 //! `ssd run`, `ssd cards` and `model` as scripts use them.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
 use serde_json::Value;
 
-use super::{err, flashwright, json};
+use super::{FLASHWRIGHT, err, flashwright, json, out};
 
 /// A run that takes no time: 128 units of 32 pages.
 const QUICK: [&str; 7] = ["ssd", "run", "test", "--units", "128", "--pages-per-block", "32"];
@@ -73,7 +76,17 @@ fn cards_are_listed_and_each_figure_has_its_source() {
     assert_eq!(names, ["pm9d3", "tlc", "qlc", "photo", "test"]);
     let one = flashwright(&["ssd", "cards", "pm9d3"]);
     let text = String::from_utf8(one.stdout).unwrap();
-    assert!(text.contains("placement.handles = 8") && text.contains("paper §3.2.1"), "{text}");
+    assert!(
+        text.contains("placement.handles = 8 reclaim-unit handles\n") && text.contains("paper §3.2.1"),
+        "{text}"
+    );
+    assert!(text.contains("space.unit_bytes = 6442450944 bytes (6 GiB)\n"), "{text}");
+    let all = out(&flashwright(&["ssd", "cards"]));
+    assert!(
+        all.contains("107.86 GB usable, over-provisioning 10.0 %, 221 reclaim units of 512 MiB"),
+        "{all}"
+    );
+    assert!(all.contains("rated for 0.5 drive writes a day (DWPD) over 5 years"), "{all}");
 }
 
 #[test]
@@ -94,7 +107,7 @@ fn the_closed_forms_answer_with_formula_source_and_inputs() {
 #[test]
 fn what_cannot_be_is_refused_in_one_line() {
     let cases: [(&[&str], &str); 7] = [
-        (&["ssd", "run", "pm9d4"], "error: pm9d4: no such card; there are pm9d3, tlc, qlc, photo, test"),
+        (&["ssd", "run", "pm9d4"], "error: pm9d4: no such card; did you mean `pm9d3`? there are pm9d3, tlc"),
         (&["ssd", "run", "test", "--op", "0%"], "error: --op, --units: "),
         (
             &["ssd", "run", "test", "--pages-per-block", "1"],
@@ -103,7 +116,10 @@ fn what_cannot_be_is_refused_in_one_line() {
         (&["ssd", "run", "tlc", "--placement", "on"], "error: --placement: tlc has no placement handles"),
         (&["ssd", "run", "pm9d3", "--scale", "1/1000000"], "error: pm9d3: space.unit_bytes: at 1/1000000"),
         (&["model", "dlwa", "--soc", "4%", "--op", "0%"], "error: --op: the physical space must be larger"),
-        (&["model", "lifetime", "--host-mb-per-second", "1"], "error: --drive, --tbw, or --capacity-gb"),
+        (
+            &["model", "lifetime", "--host-mb-per-second", "1"],
+            "error: missing: what the drive is rated for (--drive CARD, --tbw TB, or --capacity-gb GB with --dwpd X)\n",
+        ),
     ];
     for (arguments, expected) in cases {
         let output = flashwright(arguments);
@@ -125,6 +141,21 @@ fn inputs_that_no_closed_form_is_for_are_refused_by_their_flag() {
         ("dlwa --soc 0% --op 17%", "--soc: is a share of what the host sees"),
         ("dlwa --soc 4% --op 7% --pages-per-block 0", "--pages-per-block"),
         ("carbon --dlwa 1.3 --dram-gb=-5", "--dram-gb"),
+        ("dlwa --soc 4% --op 7% --pages-per-block 1", "--pages-per-block: the form is for larger units"),
+        ("carbon --dlwa 0.5", "a write amplification of 0.5 is less than 1: a drive that does not compress"),
+        ("carbon --dlwa -1.3", "\"-1.3\" is no number above 0"),
+        ("dlwa --soc 4% --op -5%", "--op <SHARE>': \"-5%\" is no share"),
+        ("lifetime --tbw 9 --years 5 --dlwa 0.9", "--dlwa <X>': a write amplification of 0.9 is less than 1"),
+        ("lifetime --drive tlc --years 5 --rated-dlwa 0.9", "--rated-dlwa <X>': a write amplification"),
+        ("lifetime --drive tlc --years 5 --warranty-years 3", "cannot be used with '--warranty-years"),
+        (
+            "lifetime --drive tlc",
+            "missing: what the host writes (--host-mb-per-second MB) or the years to reach (--years YEARS)",
+        ),
+        (
+            "lifetime",
+            "--capacity-gb GB with --dwpd X); and what the host writes (--host-mb-per-second MB) or the years",
+        ),
         ("carbon --dlwa 1e308", "kgco2e is more than can be counted with these inputs"),
     ] {
         let words: Vec<&str> = ["model"].into_iter().chain(words.split(' ')).collect();
@@ -136,12 +167,67 @@ fn inputs_that_no_closed_form_is_for_are_refused_by_their_flag() {
 
 #[test]
 fn a_run_that_would_never_end_is_refused_by_its_flag() {
-    for (words, told) in
-        [("--timed --reads 100%", "--reads: must be below 100%"), ("--timed --rate 1e300", "--rate: ")]
-    {
+    run_refused(&[
+        ("--timed --reads 100%", "--reads: must be below 100%"),
+        ("--timed --rate 1e300", "--rate: "),
+        ("--warm-up 1e300", "--warm-up: "),
+        ("--measure 0.0000001", "--measure: 0.0000001 capacities of "),
+        ("--timed --warm-up 0.0000001", "--warm-up: 0.0000001 capacities of "),
+        ("--pages-per-block 4294967295", "--units, --pages-per-block: "),
+        ("--gc d-choices:0", "d-choices:0: draws 1 to 255 units"),
+        ("--measure 1e7", "--measure: 10000000 drive capacities; at most 1000000"),
+    ]);
+}
+
+#[track_caller]
+fn run_refused(cases: &[(&str, &str)]) {
+    for (words, told) in cases {
         let words: Vec<&str> = ["ssd", "run", "test"].into_iter().chain(words.split(' ')).collect();
         let output = flashwright(&words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         assert!(err(&output).contains(told), "{words:?}: {}", err(&output));
     }
+}
+
+#[test]
+fn a_flag_that_the_run_does_not_heed_is_refused_by_name() {
+    run_refused(&[
+        ("--random-space 5%", "--random-space: says nothing to --pattern uniform; it is for --pattern mixed"),
+        ("--pattern zipf --random-writes 5%", "--random-writes: says nothing to --pattern zipf"),
+        (
+            "--pattern mixed --zipf-exponent 1.2",
+            "--zipf-exponent: says nothing to --pattern mixed; it is for --pattern zipf",
+        ),
+        (
+            "--placement on --collection-frontier apart",
+            "--collection-frontier: says nothing to a drive that places",
+        ),
+        ("--scale 1/4 --pages-per-block 64", "'--scale <1/N>' cannot be used with '--pages-per-block <N>'"),
+        ("--gc gready", "\"gready\" is no victim policy; did you mean `greedy`? there are greedy"),
+    ]);
+    let mixed = json(&[&QUICK[..], &["--pattern", "mixed", "--random-space", "10%"]].concat());
+    assert_eq!(mixed["config"]["streams"][0]["space"], 0.1);
+    assert_eq!(mixed["config"]["collection_frontier"], "apart");
+}
+
+/// It is ended as soon as it has said so.
+#[test]
+fn a_run_that_takes_long_says_so_first_and_how_it_takes_less() {
+    let mut child = Command::new(FLASHWRIGHT)
+        .args(["ssd", "run", "pm9d3"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(
+        line,
+        "5,048,828,125 page writes on a model that takes 3.7 GiB of memory; --scale 1/64 takes a 64th of both: \
+         units and shares stay, and with them write amplification\n"
+    );
+    let small = flashwright(&[&QUICK[..], &["--json", "-"]].concat());
+    assert!(!err(&small).contains("--scale"), "{}", err(&small));
 }

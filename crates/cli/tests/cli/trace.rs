@@ -138,7 +138,33 @@ fn nothing_is_left_of_a_conversion_that_fails() {
 fn wrong_calls_name_what_there_is() {
     for (call, told) in [
         (&["trace", "info", "x", "--format", "acr"][..], "the formats are auto, plain, kvcache"),
-        (&["trace", "convert", "x", "y", "--to", "arc"], "the forms are plain, oracle-general, webcachesim"),
+        (
+            &["trace", "convert", "x", "y", "--to", "arc"],
+            "to write: the forms are plain, oracle-general, webcachesim",
+        ),
+        (&["trace", "convert", "x", "y", "--to", "webcachesm"], "did you mean `webcachesim`? the forms are"),
+        (
+            &["trace", "convert", "x", "y", "--to", "webcachesim", "--ttl"],
+            "--ttl: only --to plain has a column",
+        ),
+        (&["trace", "convert", "/dev/null", "-"], "error: /dev/null: the file is empty"),
+        (&["trace", "generate", "zipf", "-o", "-"], "a trace is not written to standard output: name a file"),
+        (&["trace", "generate", "zipf", "-o", "x.bz2"], ".gz, .zst and .xz are"),
+        (&["trace", "generate", "zipf", "-o", "x", "--requests", "0"], "\"0\" is no whole number above 0"),
+        (&["trace", "generate", "zipf", "-o", "x", "--requests", "1M"], "\"1M\" is no whole number above 0"),
+        (&["trace", "generate", "zipf", "-o", "x", "--size", "4q"], "\"4q\" is no number of bytes"),
+        (&["trace", "generate", "cdn", "-o", "x", "--zipf-exponent", "1e300"], "above 0 and up to 10"),
+        (&["trace", "generate", "cdn", "-o", "x", "--ageing-end", "1e9"], "above 0 and up to 1000"),
+        (&["trace", "generate", "cdn", "-o", "x", "--album", "0.5"], "an album has at least a photo"),
+        (
+            &["study", "cdn-fig1", "--scale", "1/64"],
+            "--scale: is for the figures of the FDP paper (fdp-fig*)",
+        ),
+        (&["study", "cdn-fig1", "--figures", "/dev/null"], "--figures: /dev/null cannot be a folder"),
+        (&["study", "--trace", "x"], "required arguments were not provided: <NAME|--all>"),
+        (&["study", "--scale", "1/64"], "required arguments were not provided: <NAME|--all>"),
+        (&["study", "--figures", "x"], "required arguments were not provided: <NAME|--all>"),
+        (&["study", "--limit", "5"], "required arguments were not provided: "),
         (&["trace", "info", "/no/such/trace"], "cannot open the trace /no/such/trace"),
         (&["trace", "generate", "zipf", "--exponent=-1", "-o", "x"], "--exponent: -1 is no Zipf exponent"),
     ] {
@@ -147,5 +173,68 @@ fn wrong_calls_name_what_there_is() {
         assert!(err(&output).contains(told), "{call:?}: {}", err(&output));
     }
     let formats = json(&["trace", "formats"]);
-    assert!(formats["formats"].as_array().unwrap().iter().any(|format| format["name"] == "vscsi"));
+    let formats = formats["formats"].as_array().unwrap();
+    let told_apart = |name: &str| &formats.iter().find(|it| it["name"] == name).unwrap()["told_apart"];
+    assert_eq!((told_apart("vscsi"), told_apart("u64be")), (&true.into(), &false.into()));
+}
+
+#[test]
+fn a_file_of_no_format_is_told_which_it_may_be_and_which_must_be_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = at(folder.path(), "what");
+    std::fs::write(&file, "root:x:0:0:root\n".repeat(40)).unwrap();
+    let output = flashwright(&["trace", "info", &file]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = err(&output);
+    let (apart, named) =
+        told.split_once("); others are read only where they are named (").unwrap_or_else(|| panic!("{told}"));
+    assert!(apart.ends_with("vscsi, mooncake") && !apart.contains("u32le"), "{apart}");
+    assert_eq!(named, "u32le, u32be, u64le, u64be)\n");
+}
+
+#[test]
+fn a_new_trace_takes_the_place_of_nothing_but_an_older_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, linked, symbolic) =
+        (at(folder.path(), "a.csv"), at(folder.path(), "b.csv"), at(folder.path(), "c.csv"));
+    let text = "ts,key,op,size\n0,1,GET,5\n2,2,SET,6\n";
+    std::fs::write(&old, text).unwrap();
+    std::fs::hard_link(&old, &linked).unwrap();
+    std::os::unix::fs::symlink("a.csv", &symbolic).unwrap();
+    let roundabout = folder.path().join(".").join("a.csv").to_str().unwrap().to_owned();
+    for same in [&old, &linked, &symbolic, &roundabout] {
+        let output = flashwright(&["trace", "convert", &old, same, "--to", "oracle-general"]);
+        assert_eq!(output.status.code(), Some(2), "{same}");
+        assert!(err(&output).contains("it would take the place of"), "{}", err(&output));
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), text);
+    }
+    let directory = folder.path().to_str().unwrap();
+    for (output, told) in [(directory, "it is a folder"), ("/dev/null", "it is no regular file")] {
+        for command in
+            [&["convert", &old, output][..], &["generate", "zipf", "--requests", "9", "-o", output]]
+        {
+            let output = flashwright(&[&["trace"], command].concat());
+            assert_eq!(output.status.code(), Some(2), "{command:?}");
+            assert!(err(&output).contains(told), "{}", err(&output));
+        }
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "and nothing is left beside them");
+}
+
+#[test]
+fn nothing_is_left_of_a_trace_whose_making_is_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = at(folder.path(), "out.csv");
+    let arguments = ["trace", "generate", "zipf", "--requests", "100000000000", "-o", &out];
+    let child = Command::new(FLASHWRIGHT).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
+    let part = folder.path().join("out.csv.part");
+    while std::fs::metadata(&part).map_or(0, |part| part.len()) == 0 {
+        std::thread::yield_now();
+    }
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(err(&output), "error: interrupted: nothing was written\n");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

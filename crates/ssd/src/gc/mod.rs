@@ -14,6 +14,8 @@ use d_choices::DChoices;
 use fifo::Fifo;
 use greedy::Greedy;
 
+use crate::name;
+
 /// How victims are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VictimPolicy {
@@ -57,7 +59,11 @@ impl FromStr for VictimPolicy {
             "d-choices" => Ok(Self::DChoices(Self::DEFAULT_CHOICES)),
             _ => match text.strip_prefix("d-choices:").and_then(|number| number.parse().ok()) {
                 Some(choices) if choices > 0 => Ok(Self::DChoices(choices)),
-                _ => Err(format!("{text:?} is no victim policy; there are {}", Self::NAMES.join(", "))),
+                _ if text.starts_with("d-choices:") => Err(format!("{text}: draws 1 to {} units", u8::MAX)),
+                _ => {
+                    let hint = name::hint(text, &Self::NAMES);
+                    Err(format!("{text:?} is no victim policy; {hint}there are {}", Self::NAMES.join(", ")))
+                }
             },
         }
     }
@@ -150,9 +156,16 @@ mod tests {
             assert_eq!(name.parse::<VictimPolicy>().unwrap().to_string(), name);
         }
         assert_eq!("d-choices".parse(), Ok(VictimPolicy::DChoices(2)));
-        for wrong in ["", "greddy", "d-choices:0", "d-choices:", "d-choices:300", "FIFO"] {
+        for (wrong, told) in [
+            ("", "there are greedy, cost-benefit"),
+            ("greddy", "did you mean `greedy`? there are greedy, cost-benefit"),
+            ("FIFO", "did you mean `fifo`? "),
+            ("d-choices:0", "draws 1 to 255 units"),
+            ("d-choices:", "draws 1 to 255 units"),
+            ("d-choices:300", "draws 1 to 255 units"),
+        ] {
             let error = wrong.parse::<VictimPolicy>().unwrap_err();
-            assert!(error.contains("cost-benefit"), "{error}");
+            assert!(error.contains(told), "{error}");
         }
     }
 }

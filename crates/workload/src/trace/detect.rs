@@ -90,7 +90,8 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
             None => TraceError::Unrecognised {
                 path: path.to_owned(),
                 hint: hint(head.bytes),
-                known: Format::names(),
+                known: names(true),
+                unmarked: names(false),
             },
         }),
         _ => {
@@ -98,6 +99,12 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
             Err(TraceError::Ambiguous { path: path.to_owned(), candidates: names.join(" or ") })
         }
     }
+}
+
+/// The formats that are told apart, or those that are not, for a message.
+fn names(told_apart: bool) -> String {
+    let names = FORMATS.into_iter().filter(|format| format.is_told_apart() == told_apart);
+    names.map(|format| format.name).collect::<Vec<_>>().join(", ")
 }
 
 /// What keeps many a file from being read, where its first bytes tell.

@@ -26,14 +26,16 @@ pub enum TraceError {
         known: String,
     },
     /// The file looks like none of the formats.
-    #[error("{}: {hint}this looks like none of the formats that can be told apart ({known}); name its format", path.display())]
+    #[error("{}: {hint}this looks like none of the formats that can be told apart ({known}); others are read only where they are named ({unmarked})", path.display())]
     Unrecognised {
         /// The file.
         path: PathBuf,
         /// What may be the matter, or nothing.
         hint: &'static str,
-        /// What there is.
+        /// The formats that a file tells.
         known: String,
+        /// Those that it does not.
+        unmarked: String,
     },
     /// The file is empty, so that its format cannot be told.
     #[error("{}: the file is empty", path.display())]

@@ -95,6 +95,12 @@ impl Format {
         FORMATS.into_iter().find(|format| format.name == name)
     }
 
+    /// Whether a file tells that it is in this format. Otherwise somebody has to name it.
+    #[must_use]
+    pub fn is_told_apart(&self) -> bool {
+        numbers::ALL.iter().all(|bare| bare.name != self.name)
+    }
+
     /// The names of all formats, for a message.
     #[must_use]
     pub fn names() -> String {

@@ -10,6 +10,9 @@ pub(super) static U32_BE: Format = format("u32be", "binary object numbers, 32 bi
 pub(super) static U64_LE: Format = format("u64le", "binary object numbers, 64 bits, little-endian", u64_le);
 pub(super) static U64_BE: Format = format("u64be", "binary object numbers, 64 bits, big-endian", u64_be);
 
+/// All of them.
+pub(super) static ALL: [&Format; 4] = [&U32_LE, &U32_BE, &U64_LE, &U64_BE];
+
 const fn format(
     name: &'static str,
     about: &'static str,

@@ -182,8 +182,27 @@ pub(super) struct PartFile {
     named: bool,
 }
 
+/// Endings that promise what would not be in the file.
+const FOREIGN: [&str; 6] = ["bz2", "lz4", "zip", "7z", "br", "lzma"];
+
 impl PartFile {
     pub(super) fn create(path: &Path, ending: &str) -> io::Result<(Self, File)> {
+        if path == Path::new("-") {
+            let what = "a trace is not written to standard output: name a file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let asked = path.extension().unwrap_or_default().to_ascii_lowercase();
+        if FOREIGN.iter().any(|it| asked == *it) {
+            let what = "its name asks for a compression that is not written: .gz, .zst and .xz are";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        // A device or a pipe would lose its name to the new file, and a folder would only be found in the way at the end.
+        if let Ok(there) = std::fs::metadata(path)
+            && !there.is_file()
+        {
+            let what = if there.is_dir() { "it is a folder" } else { "it is no regular file" };
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
         let mut name = path.as_os_str().to_owned();
         name.push(ending);
         let part = PathBuf::from(name);

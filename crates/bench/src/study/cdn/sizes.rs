@@ -10,7 +10,7 @@ use workload::generate::cdn::{Cdn, CdnConfig, EDGE_CACHE_BYTES, FOOTPRINT_BYTES,
 use workload::trace::Accesses;
 
 use super::super::{Chart, Line, Outcome, Point, Runner, StudyError};
-use crate::simulate::{self, FlashSettings, Plan, RuleBook, Settings, Size, Warmup};
+use crate::simulate::{self, FlashSettings, Plan, RuleBook, Settings, SimulateError, Size, Warmup};
 
 /// 64 MiB at the workload's scale.
 const BLOCK_BYTES: u64 = 256 << 10;
@@ -128,14 +128,22 @@ fn simulated(
         None => Box::new(Cdn::new(&CdnConfig::default(), runner.seed)),
         Some(given) => given.open()?,
     };
-    let outcome = simulate::run(&plan, workload, &runner.stop, |_, _| ())
-        .map_err(|error| StudyError::Output(error.to_string()))?;
+    let outcome = simulate::run(&plan, workload, &runner.stop, |_, _| ()).map_err(|error| match error {
+        SimulateError::Interrupted => StudyError::Interrupted,
+        other => StudyError::Output(other.to_string()),
+    })?;
     if outcome.was_stopped {
         return Err(StudyError::Interrupted);
     }
     let percent = |row: &simulate::Row| row.object_hit_ratio().unwrap_or(0.0) * 100.0;
-    let rows = outcome.rows.chunks(sizes.len()).map(|rows| rows.iter().map(percent).collect());
-    Ok(HitRatios { policies, rows: rows.collect() })
+    // Of a tiny trace two sizes may be the same bytes, which are simulated once.
+    let at = |policy: &str, size: Size| {
+        let mut rows = outcome.rows.iter();
+        rows.find(|row| row.policy == policy && Size::Bytes(row.size_bytes) == size).map_or(0.0, percent)
+    };
+    let rows = policies.iter().map(|policy| plan.sizes.iter().map(|size| at(policy, *size)).collect());
+    let rows = rows.collect();
+    Ok(HitRatios { policies, rows })
 }
 
 /// Figure 2: Clairvoyant, S4LRU, LRU and FIFO over sizes of the Origin cache; RIPQ beside the two it approximates.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use ssd::Card;
 
 use crate::output::{Common, Finding};
@@ -35,15 +35,16 @@ fn cards(arguments: &Arguments) -> Result<Finding, String> {
         let handles = card.placement.as_ref().map_or(0, |placement| placement.handles);
         let _ = writeln!(
             text,
-            "{:8} {}\n         {} usable, over-provisioning {:.1} %, {} units of {}, pages of {} KiB, {handles} handles, {} DWPD",
+            "{:8} {}\n         {} usable, over-provisioning {:.1} %, {} reclaim units of {}, mapping pages of {}\n         {handles} placement handles, rated for {} drive writes a day (DWPD) over {} years",
             card.name,
             card.title,
-            decimal(card.space.usable_bytes),
+            decimal(card.space.usable_bytes as f64),
             shape.op_ratio() * 100.0,
             shape.units,
             binary(card.space.unit_bytes),
-            card.space.page_bytes / 1024,
+            binary(card.space.page_bytes.into()),
             card.endurance.dwpd,
+            card.endurance.warranty_years,
         );
     }
     if arguments.card.is_some() {
@@ -53,29 +54,98 @@ fn cards(arguments: &Arguments) -> Result<Finding, String> {
 }
 
 /// Bytes as drives are sold.
-fn decimal(bytes: u64) -> String {
-    if bytes < 1_000_000_000_000 {
-        return format!("{:.0} MB", bytes as f64 / 1e6);
-    }
-    format!("{:.2} TB", bytes as f64 / 1e12)
+fn decimal(bytes: f64) -> String {
+    let (unit, factor) = match bytes {
+        large if large >= 1e12 => ("TB", 1e12),
+        middle if middle >= 1e9 => ("GB", 1e9),
+        _ => ("MB", 1e6),
+    };
+    format!("{} {unit}", short(bytes / factor))
 }
 
 /// Bytes as drives are built.
 fn binary(bytes: u64) -> String {
-    if bytes < 1 << 30 {
-        return format!("{} KiB", bytes >> 10);
-    }
-    format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30))
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let place = (bytes.checked_ilog2().unwrap_or(0) as usize / 10).min(units.len() - 1);
+    format!("{} {}", short(bytes as f64 / (1_u64 << (10 * place)) as f64), units[place])
 }
 
-/// Each figure of a card with its source.
+/// Two decimals at most.
+fn short(value: f64) -> String {
+    ((value * 100.0).round() / 100.0).to_string()
+}
+
+/// Each figure of a card with its unit and its source.
 fn sources(card: &Card) -> String {
     let figures = serde_json::to_value(card).unwrap_or_default();
     let mut text = String::new();
     for (key, source) in &card.sources {
         let value = key.split('.').try_fold(&figures, |at, name| at.get(name));
-        let value = value.map_or_else(String::new, ToString::to_string);
-        let _ = writeln!(text, "  {key} = {value}\n      {source}");
+        let (unit, value) =
+            (value.map_or_else(String::new, |value| unit(key, value)), value.unwrap_or(&Value::Null));
+        let _ = writeln!(text, "  {key} = {value}{unit}\n      {source}");
     }
     text
+}
+
+/// The unit of a figure, and what a large number of it is in a larger one.
+fn unit(key: &str, value: &Value) -> String {
+    let of_key = match key {
+        "cost.kgco2e_per_gb" => "kg CO2e a GB of flash",
+        "cost.usd_per_gb" => "US dollars a usable GB",
+        "endurance.dwpd" => "drive writes a day",
+        "endurance.warranty_years" => "years",
+        "nand.channels" => "channels",
+        "nand.dies" => "dies on all channels",
+        "nand.pages_at_once" => "pages of a plane",
+        "nand.planes" => "planes of a die",
+        "nand.rated_erases" => "erases of a block",
+        "placement.handles" => "reclaim-unit handles",
+        "placement.namespaces" => "namespaces at most",
+        "space.groups" => "reclaim group(s)",
+        "space.reserve_units" => "reclaim units",
+        _ => "",
+    };
+    match value.as_u64() {
+        Some(bytes) if key.ends_with("_bytes_per_second") => {
+            format!(" bytes/s ({}/s)", decimal(bytes as f64))
+        }
+        Some(bytes) if key == "space.usable_bytes" => format!(" bytes ({})", decimal(bytes as f64)),
+        Some(bytes) if key.ends_with("_bytes") => format!(" bytes ({})", binary(bytes)),
+        Some(ns) if key.ends_with("_ns") => format!(" ns ({} µs)", short(ns as f64 / 1e3)),
+        _ if of_key.is_empty() => String::new(),
+        _ => format!(" {of_key}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A word, such as the kind of the cells, needs no unit; every number does.
+    #[test]
+    fn every_number_of_every_card_has_a_unit() {
+        for card in Card::built_in() {
+            let text = sources(&card);
+            for line in text.lines().filter(|line| line.contains(" = ")) {
+                let (_, value) = line.split_once(" = ").unwrap_or_default();
+                assert!(value.starts_with('"') || value.contains(' '), "{}: {line}", card.name);
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_and_times_are_told_in_units_that_are_read() {
+        for (key, value, told) in [
+            ("space.unit_bytes", 6 << 30, " bytes (6 GiB)"),
+            ("nand.block_bytes", 48 << 20, " bytes (48 MiB)"),
+            ("space.block_bytes", 512, " bytes (512 bytes)"),
+            ("space.usable_bytes", 107_862_000_000_u64, " bytes (107.86 GB)"),
+            ("controller.host_bytes_per_second", 12_000_000_000, " bytes/s (12 GB/s)"),
+            ("nand.program_ns", 1_200_000, " ns (1200 µs)"),
+            ("placement.handles", 8, " reclaim-unit handles"),
+        ] {
+            assert_eq!(unit(key, &json!(value)), told, "{key}");
+        }
+    }
 }

@@ -1,10 +1,11 @@
 //! `flashwright ssd run`: patterns of writes on the model drive alone.
 
+mod pace;
 mod result;
+mod unheeded;
 
 use std::process::ExitCode;
 
-use bench::bar::{Bar, Unit};
 use bench::report::json::percentiles;
 use bench::run::latency::Histogram;
 use clap::{Args, ValueEnum};
@@ -14,6 +15,7 @@ use ssd::{Card, Drive, Ftl, Isolation, Levelling, Shape, ShapeError, Untimed, Up
 
 use crate::output::{Common, Finding};
 use crate::quantity;
+use pace::Pace;
 
 /// The command line of `ssd run`.
 #[derive(Debug, Args)]
@@ -30,7 +32,7 @@ pub struct Arguments {
     #[arg(long, value_name = "POLICY", default_value = "greedy")]
     gc: VictimPolicy,
     /// Pages of a reclaim unit instead of the card's; there are as many units
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "scale")]
     pages_per_block: Option<u32>,
     /// Reclaim units instead of the card's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -41,18 +43,18 @@ pub struct Arguments {
     /// Whether streams are placed by handle: off is a conventional drive, on is as the card says
     #[arg(long, value_enum, default_value = "off")]
     placement: PlacementName,
-    /// Where moved data goes on a conventional drive
-    #[arg(long, value_enum, default_value = "apart")]
-    collection_frontier: CollectionFrontier,
-    /// mixed: share of the space that is written at random
-    #[arg(long, value_name = "SHARE", value_parser = quantity::share, default_value = "4%")]
-    random_space: f64,
-    /// mixed: share of the writes that go there; the rest go round and round through the rest
-    #[arg(long, value_name = "SHARE", value_parser = quantity::share, default_value = "50%")]
-    random_writes: f64,
-    /// zipf: the exponent
-    #[arg(long, value_name = "X", value_parser = quantity::positive, default_value = "0.99")]
-    zipf_exponent: f64,
+    /// Where moved data goes on a conventional drive [default: apart]
+    #[arg(long, value_enum)]
+    collection_frontier: Option<CollectionFrontier>,
+    /// mixed: share of the space that is written at random [default: 4%]
+    #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
+    random_space: Option<f64>,
+    /// mixed: share of the writes that go there; the rest go round and round through the rest [default: 50%]
+    #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
+    random_writes: Option<f64>,
+    /// zipf: the exponent [default: 0.99]
+    #[arg(long, value_name = "X", value_parser = quantity::positive)]
+    zipf_exponent: Option<f64>,
     /// Drive capacities written before counting begins, beside the first filling
     #[arg(long, value_name = "X", value_parser = quantity::positive, default_value = "6")]
     warm_up: f64,
@@ -91,8 +93,9 @@ enum PlacementName {
     PersistentlyIsolated,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, ValueEnum)]
 enum CollectionFrontier {
+    #[default]
     Apart,
     WithHost,
 }
@@ -110,15 +113,17 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn prepare(arguments: &Arguments) -> Result<(Card, Shape), String> {
+    unheeded::check(arguments)?;
+    arguments.common.check_result_file().map_err(|error| error.to_string())?;
     let card = Card::load(&arguments.card).and_then(|card| card.scaled(arguments.scale));
     let card = card.map_err(|error| error.to_string())?;
     let mut shape = card.shape(true);
     let handles = shape.isolation.handles().len();
     let op_ratio = arguments.op.unwrap_or_else(|| shape.op_ratio());
     shape.isolation = match (arguments.placement, &card.placement) {
-        (PlacementName::Off, _) => Isolation::Conventional {
-            collection_apart: arguments.collection_frontier == CollectionFrontier::Apart,
-        },
+        (PlacementName::Off, _) => {
+            Isolation::Conventional { collection_apart: arguments.frontier() == CollectionFrontier::Apart }
+        }
         (_, None) => return Err(format!("--placement: {} has no placement handles", card.name)),
         (PlacementName::On, Some(_)) => shape.isolation,
         (PlacementName::InitiallyIsolated, Some(_)) => Isolation::initially_isolated(handles),
@@ -133,12 +138,18 @@ fn prepare(arguments: &Arguments) -> Result<(Card, Shape), String> {
 }
 
 impl Arguments {
+    fn frontier(&self) -> CollectionFrontier {
+        self.collection_frontier.unwrap_or_default()
+    }
+
     fn pattern(&self) -> Pattern {
         match self.pattern {
             PatternName::Uniform => Pattern::one(Order::Uniform),
             PatternName::Sequential => Pattern::one(Order::Ring),
-            PatternName::Zipf => Pattern::one(Order::Zipf(self.zipf_exponent)),
-            PatternName::Mixed => Pattern::mixed(self.random_space, self.random_writes),
+            PatternName::Zipf => Pattern::one(Order::Zipf(self.zipf_exponent.unwrap_or(0.99))),
+            PatternName::Mixed => {
+                Pattern::mixed(self.random_space.unwrap_or(0.04), self.random_writes.unwrap_or(0.5))
+            }
         }
     }
 
@@ -155,7 +166,7 @@ impl Arguments {
             "units": shape.units,
             "logical_pages": shape.logical_pages,
             "placement": self.placement.to_possible_value().map(|value| value.get_name().to_owned()),
-            "collection_frontier": self.collection_frontier.to_possible_value().map(|value| value.get_name().to_owned()),
+            "collection_frontier": self.frontier().to_possible_value().map(|value| value.get_name().to_owned()),
             "gc": self.gc.to_string(),
             "streams": streams.collect::<Vec<Value>>(),
             "warm_up_capacities": self.warm_up,
@@ -171,8 +182,10 @@ impl Arguments {
 fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Result<Finding, String> {
     arguments.check_load()?;
     let layout = shape.clone().layout().map_err(|error| by_its_flag(&error))?;
+    arguments.check_length(layout.shape().logical_pages)?;
     arguments.pattern().check(shape.logical_pages).map_err(|error| format!("--pattern: {error}"))?;
     let upkeep = Upkeep { victims: arguments.gc, levelling: Levelling::Dynamic, seed: arguments.common.seed };
+    pace::hint(arguments, &layout);
     let (state, stats, latency) = if arguments.timed {
         let mut drive = Drive::new(card, shape, upkeep).map_err(|error| error.to_string())?;
         let latency = arguments.run_timed(&mut drive);
@@ -193,14 +206,23 @@ fn by_its_flag(error: &ShapeError) -> String {
     let flag = match error.key {
         "unit_pages" => "--pages-per-block",
         "logical_pages" => "--op, --units",
+        "page_bytes" => "--units, --pages-per-block",
         key => key,
     };
     format!("{flag}: {}", error.reason)
 }
 
+/// Far more than wears any drive out, and so few that pages can be counted.
+const MOST_CAPACITIES: f64 = 1e6;
+
 impl Arguments {
     /// A run ends by what is written, and its clock counts nanoseconds.
     fn check_load(&self) -> Result<(), String> {
+        for (flag, capacities) in [("--warm-up", self.warm_up), ("--measure", self.measure)] {
+            if capacities > MOST_CAPACITIES {
+                return Err(format!("{flag}: {capacities} drive capacities; at most {MOST_CAPACITIES}"));
+            }
+        }
         if self.reads >= 1.0 {
             return Err("--reads: must be below 100%: a run ends when enough is written".into());
         }
@@ -212,17 +234,27 @@ impl Arguments {
         }
     }
 
+    /// Counting begins after a page and counts a page, or it would count what filled the drive.
+    fn check_length(&self, logical_pages: u32) -> Result<(), String> {
+        for (flag, capacities) in [("--warm-up", self.warm_up), ("--measure", self.measure)] {
+            if (capacities * f64::from(logical_pages)).round() < 1.0 {
+                return Err(format!("{flag}: {capacities} capacities of {logical_pages} pages are no page"));
+            }
+        }
+        Ok(())
+    }
+
     fn length(&self) -> Length {
         Length { warm_up: self.warm_up, measured: self.measure }
     }
 
     fn run_counted(&self, ftl: &mut Ftl) {
-        let bar = Bar::new(Unit::Steps, self.common.quiet);
+        let mut pace = Pace::new(self.common.quiet);
         run::run(ftl, &self.pattern(), self.length(), self.common.seed, &mut Untimed, |done, total| {
-            bar.set(done, total, "");
+            pace.told(done, total);
             true
         });
-        bar.finish();
+        pace.finish();
     }
 
     /// The latencies, as the result tells them.
@@ -233,16 +265,16 @@ impl Arguments {
         };
         let load = Load { reads: self.reads, arrival };
         let mut histograms = [Histogram::default(), Histogram::default()];
-        let bar = Bar::new(Unit::Steps, self.common.quiet);
+        let mut pace = Pace::new(self.common.quiet);
         let took_ns = run::run_timed(
             drive,
             &self.pattern(),
             (self.length(), load),
             self.common.seed,
             |served, latency_ns| histograms[usize::from(served == Served::Read)].record(latency_ns),
-            |done, total| bar.set(done, total, ""),
+            |done, total| pace.told(done, total),
         );
-        bar.finish();
+        pace.finish();
         let [writes, reads] = &histograms;
         let seconds = took_ns as f64 / 1e9;
         json!({

@@ -11,13 +11,14 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::output::{Common, Finding};
+use crate::quantity;
 use crate::signals::stop_on_signals;
 
 /// The command line of `trace generate innodb`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Operations of the servers; about seven in ten come to the disk as a request
-    #[arg(long, value_name = "N", default_value_t = 5_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 5_000_000, value_parser = quantity::count::<u64>)]
     operations: u64,
     /// The new file, compressed if it ends in .gz, .zst or .xz
     #[arg(long, short, value_name = "FILE")]

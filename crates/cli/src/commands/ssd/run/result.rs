@@ -95,5 +95,6 @@ fn closed_form(arguments: &Arguments, shape: &Shape) -> Option<(&'static str, f6
         }
         _ => return None,
     };
-    form.1.ok().map(|value| (form.0, value.dlwa))
+    // Where there is hardly data on the drive, the form for finite units runs out below what is possible.
+    form.1.ok().filter(|value| value.dlwa >= 1.0).map(|value| (form.0, value.dlwa))
 }

@@ -1,0 +1,47 @@
+//! Flags that none of the policies heeds: nothing that is asked for is left out in silence.
+
+use bench::simulate::Named;
+
+use super::Arguments;
+
+/// A flag that says something to some policies only.
+struct Flag {
+    name: &'static str,
+    is_given: bool,
+    is_heeded: fn(&Named) -> bool,
+    /// The policies that heed it, in words.
+    by: &'static str,
+}
+
+/// Refuses a flag that says nothing to any of `policies`.
+pub(super) fn check(arguments: &Arguments, policies: &[Named]) -> Result<(), String> {
+    let mut flags = flags(arguments).into_iter();
+    let Some(flag) = flags.find(|flag| flag.is_given && !policies.iter().any(flag.is_heeded)) else {
+        return Ok(());
+    };
+    let names: Vec<String> = policies.iter().map(ToString::to_string).collect();
+    Err(format!("{}: says nothing to {}; it is for {}", flag.name, names.join(", "), flag.by))
+}
+
+fn flags(arguments: &Arguments) -> [Flag; 9] {
+    const EXACT: &str = "policies that are no flash cache";
+    const BEHIND_DRAM: &str = "log and set-associative";
+    let flash = &arguments.flash;
+    let flag = |name, is_given, is_heeded, by| Flag { name, is_given, is_heeded, by };
+    [
+        flag("--rules", arguments.rules.is_some(), Named::has_rules, EXACT),
+        flag("--size-on-hit", arguments.size_on_hit.is_some(), Named::has_rules, EXACT),
+        flag("--refresh", arguments.refresh.is_some(), Named::refreshes, "lru, lru2q and tinylfu"),
+        flag("--dram", flash.dram.is_some(), Named::is_behind_dram, BEHIND_DRAM),
+        flag("--index-ratio", flash.index_ratio.is_some(), Named::is_log, "log"),
+        flag("--object-overhead", flash.object_overhead.is_some(), Named::is_behind_dram, BEHIND_DRAM),
+        flag("--object-limit", flash.object_limit.is_some(), Named::is_behind_dram, BEHIND_DRAM),
+        flag(
+            "--block-size",
+            flash.block_size.is_some(),
+            Named::has_blocks,
+            "flash caches but set-associative",
+        ),
+        flag("--set-size", flash.set_size.is_some(), Named::has_sets, "set-associative"),
+    ]
+}

@@ -1,0 +1,105 @@
+//! How far a run is and how long it still takes: a bar on a terminal, a line now and then elsewhere. And a word before a run that
+//! takes much memory or time.
+
+use std::time::{Duration, Instant};
+
+use bench::bar::{Bar, Unit};
+use bench::report::text::grouped;
+use ssd::Layout;
+use ssd::card::MIN_SCALED_PAGES;
+
+use super::Arguments;
+
+/// Where nobody sees a bar, the first line comes after this,
+const FIRST_LINE: Duration = Duration::from_secs(10);
+/// and others so far apart.
+const LINES: Duration = Duration::from_secs(60);
+
+/// Shows how far a run is.
+pub(super) struct Pace {
+    bar: Bar,
+    started: Instant,
+    next_line: Duration,
+}
+
+impl Pace {
+    pub(super) fn new(quiet: bool) -> Self {
+        Self { bar: Bar::new(Unit::Steps, quiet), started: now(), next_line: FIRST_LINE }
+    }
+
+    /// So many pages of so many are written.
+    pub(super) fn told(&mut self, done: u64, total: u64) {
+        self.bar.set(done, total, "");
+        let elapsed = self.started.elapsed();
+        if elapsed >= self.next_line {
+            self.next_line = elapsed + LINES;
+            self.bar.line_instead(&line(done, total, elapsed));
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        self.bar.finish();
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command line is the rim: people wait in the machine's time"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn line(done: u64, total: u64, elapsed: Duration) -> String {
+    let left = elapsed.as_secs_f64() * (total.saturating_sub(done)) as f64 / done.max(1) as f64;
+    format!("{:.0} % written, {:.0} s left at this pace", done as f64 / total as f64 * 100.0, left)
+}
+
+/// A run with more memory than this,
+const MUCH_BYTES: u64 = 1 << 30;
+/// or more writes, is told before it begins.
+const MANY_WRITES: f64 = 1e9;
+
+/// What a large run takes, and how it takes less.
+pub(super) fn hint(arguments: &Arguments, layout: &Layout) {
+    if let Some(words) = words(arguments, layout) {
+        Bar::new(Unit::Steps, arguments.common.quiet).line(&words);
+    }
+}
+
+fn words(arguments: &Arguments, layout: &Layout) -> Option<String> {
+    let writes = f64::from(layout.shape().logical_pages) * (1.0 + arguments.warm_up + arguments.measure);
+    let memory_bytes = layout.mapping_bytes();
+    if memory_bytes < MUCH_BYTES && writes < MANY_WRITES {
+        return None;
+    }
+    let takes = format!(
+        "{} page writes on a model that takes {:.1} GiB of memory",
+        grouped(writes as u64),
+        memory_bytes as f64 / f64::from(1 << 30)
+    );
+    let divisor = divisor(layout.shape().unit_pages.into());
+    Some(match (divisor, arguments.units.or(arguments.pages_per_block)) {
+        (2.., None) => format!(
+            "{takes}; --scale 1/{} takes a {divisor}th of both: units and shares stay, and with them write amplification",
+            u64::from(arguments.scale) * divisor
+        ),
+        _ => takes,
+    })
+}
+
+/// The largest that is suggested, and leaves a unit enough pages.
+fn divisor(unit_pages: u64) -> u64 {
+    [64, 16, 4].into_iter().find(|divisor| unit_pages / divisor >= MIN_SCALED_PAGES).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_told_at_the_pace_so_far() {
+        let told = line(25, 100, Duration::from_secs(10));
+        assert_eq!(told, "25 % written, 30 s left at this pace");
+    }
+}
