@@ -135,7 +135,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn plan(arguments: &Arguments) -> Result<Plan, String> {
     let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| name.trim().parse()).collect();
     let policies = policies.map_err(|error| error.to_string())?;
-    unheeded::check(arguments, &policies)?;
+    unheeded::warnings(arguments, &policies).iter().for_each(|words| arguments.common.warn(words));
     let outputs = [arguments.common.result_file(), arguments.csv.as_deref()];
     keep_inputs(&arguments.traces, &outputs)?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;

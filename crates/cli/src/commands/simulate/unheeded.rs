@@ -1,4 +1,5 @@
-//! Flags that none of the policies heeds: nothing that is asked for is left out in silence.
+//! Flags that none of the policies heeds: nothing that is asked for is left out in silence. They are no errors, so that a script
+//! can go through policies with the same flags.
 
 use bench::simulate::Named;
 
@@ -13,14 +14,13 @@ struct Flag {
     by: &'static str,
 }
 
-/// Refuses a flag that says nothing to any of `policies`.
-pub(super) fn check(arguments: &Arguments, policies: &[Named]) -> Result<(), String> {
-    let mut flags = flags(arguments).into_iter();
-    let Some(flag) = flags.find(|flag| flag.is_given && !policies.iter().any(flag.is_heeded)) else {
-        return Ok(());
-    };
+/// What is to be said of each flag that says nothing to any of `policies`.
+pub(super) fn warnings(arguments: &Arguments, policies: &[Named]) -> Vec<String> {
     let names: Vec<String> = policies.iter().map(ToString::to_string).collect();
-    Err(format!("{}: says nothing to {}; it is for {}", flag.name, names.join(", "), flag.by))
+    let names = names.join(", ");
+    let lost = |flag: &Flag| flag.is_given && !policies.iter().any(flag.is_heeded);
+    let words = |flag: Flag| format!("{}: says nothing to {names}; it is for {}", flag.name, flag.by);
+    flags(arguments).into_iter().filter(lost).map(words).collect()
 }
 
 fn flags(arguments: &Arguments) -> [Flag; 9] {
