@@ -6,7 +6,7 @@
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use block::nbd::Server;
+use block::nbd::{Server, socket};
 use block::volume::{Recovery, Volume};
 use clap::Args;
 use device::{Clock, SystemClock};
@@ -108,11 +108,7 @@ pub struct Listening {
 
 /// Listens at `path`.
 pub fn listen(path: &Path, service: Arc<Service>) -> io::Result<Listening> {
-    if UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-        // A server that was killed left it behind.
-        std::fs::remove_file(path)?;
-    }
-    let listener = UnixListener::bind(path)?;
+    let listener = socket::bind(path)?;
     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
     let closing = Arc::new(AtomicBool::new(false));
     let closed = Arc::clone(&closing);
