@@ -25,6 +25,9 @@ use super::{figures, knobs};
 /// How often a flush tells how far it is.
 const TELL: Duration = Duration::from_millis(500);
 
+/// A longer line is no request.
+const REQUEST_BYTES: u64 = 4096;
+
 /// Which server.
 #[derive(Debug, Args)]
 pub struct Target {
@@ -145,12 +148,15 @@ impl Service {
     fn answer(&self, stream: &UnixStream) {
         let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
         let mut line = String::new();
-        // Longer than any request is no request.
-        if BufReader::new(io::Read::take(stream, 4096)).read_line(&mut line).is_err() {
+        if BufReader::new(io::Read::take(stream, REQUEST_BYTES)).read_line(&mut line).is_err() {
             return;
         }
         let mut words = line.split_whitespace();
         let answer = match words.next() {
+            // A setting that was cut off would be another.
+            _ if !line.ends_with('\n') => {
+                Err(format!("a request ends with its line and has at most {REQUEST_BYTES} bytes"))
+            }
             Some("status") => Ok(self.status()),
             Some("set") => self.set(words),
             Some("flush") => self.flush(stream),
@@ -172,6 +178,7 @@ impl Service {
     fn status(&self) -> Value {
         let up_seconds = (SystemClock.monotonic_ns() - self.started_ns) as f64 / 1e9;
         let mut value = figures::of_volume(&self.volume, &self.recovery);
+        value["version"] = env!("CARGO_PKG_VERSION").into();
         value["serving"] = self.server.address().to_string().into();
         value["up_seconds"] = up_seconds.into();
         value["connections"] = figures::of_connections(&self.server);

@@ -10,6 +10,7 @@ mod devices;
 mod figures;
 mod flush;
 mod knobs;
+mod prometheus;
 mod replay;
 mod serve;
 mod set;
