@@ -33,11 +33,14 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn check(arguments: &Arguments) -> Result<Finding, String> {
-    let Devices { flash: flash_name, disk: disk_name, .. } = &arguments.devices;
     let [flash, disk] = arguments.devices.open()?;
-    let check =
-        pollster::block_on(Volume::check(flash, disk, Arc::new(SystemTimer::default()), arguments.full));
-    let check = check.map_err(|error| format!("--flash {flash_name} --disk {disk_name}: {error}"))?;
+    let check = pollster::block_on(Volume::check(
+        flash,
+        Arc::clone(&disk),
+        Arc::new(SystemTimer::default()),
+        arguments.full,
+    ));
+    let check = check.map_err(|error| arguments.devices.refused(&error, &disk))?;
     let result = json!({
         "world": "real",
         "found": check.found.as_ref().ok().map(figures::of_recovery),

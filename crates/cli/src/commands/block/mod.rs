@@ -14,6 +14,7 @@ mod prometheus;
 mod replay;
 mod serve;
 mod set;
+mod shape;
 mod status;
 mod upgrade;
 mod watch;
