@@ -6,12 +6,20 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
+/// Bytes of a socket's path, at most: what the system has room for, less the zero behind it.
+const MOST_PATH_BYTES: usize = 107;
+
 /// Listens at `path`. A socket there at which nobody listens any more is replaced.
 ///
 /// # Errors
 /// [`AddrInUse`](io::ErrorKind::AddrInUse) if somebody listens there, [`AlreadyExists`](io::ErrorKind::AlreadyExists) if it is no
 /// socket, which is left alone; and if there can be none.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
+    let bytes = path.as_os_str().len();
+    if bytes > MOST_PATH_BYTES {
+        let words = format!("has {bytes} bytes, and a socket's path has {MOST_PATH_BYTES} at most");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+    }
     // Asked first: to connect to what is no socket is refused just as it is where nobody listens.
     if let Ok(there) = std::fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {
@@ -47,5 +55,17 @@ mod tests {
         }
         assert_eq!(std::fs::read(&file).unwrap(), b"mine");
         assert!(link.is_symlink());
+    }
+
+    #[test]
+    fn a_path_that_no_socket_can_have_is_told_with_its_length() {
+        let directory = tempfile::tempdir().unwrap();
+        let of_bytes = |bytes: usize| {
+            let name = "x".repeat(bytes - directory.path().as_os_str().len() - 1);
+            bind(&directory.path().join(name)).map_err(|error| error.to_string())
+        };
+        assert!(of_bytes(MOST_PATH_BYTES).is_ok());
+        let told = of_bytes(MOST_PATH_BYTES + 1).unwrap_err();
+        assert_eq!(told, "has 108 bytes, and a socket's path has 107 at most");
     }
 }

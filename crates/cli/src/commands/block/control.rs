@@ -5,6 +5,7 @@
 
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -35,11 +36,16 @@ pub struct Target {
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// The TCP address that the server listens at
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "socket")]
-    pub listen: Option<std::net::SocketAddr>,
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "socket", value_parser = tcp_address)]
+    pub listen: Option<SocketAddr>,
     /// The server's control socket, where it was given one
     #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "listen"])]
     pub control: Option<PathBuf>,
+}
+
+/// An address and a port as they are; nobody is asked what a name stands for.
+pub fn tcp_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "it takes an IP address and a port, like 127.0.0.1:10809 or [::1]:10809".into())
 }
 
 impl Target {

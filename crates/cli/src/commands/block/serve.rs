@@ -47,7 +47,7 @@ pub struct Arguments {
     #[arg(long, value_name = "PATH", conflicts_with = "listen")]
     socket: Option<PathBuf>,
     /// Listen at this TCP address
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = control::tcp_address)]
     listen: Option<SocketAddr>,
     /// Listen at an address that is not this machine's own: NBD has no passwords, and everybody may read and write
     #[arg(long)]
@@ -204,6 +204,9 @@ fn offered(arguments: &Arguments, served: &Served) -> Vec<Offered> {
 }
 
 fn mount(place: &Path, arguments: &Arguments, served: &Served) -> Result<Mounted, String> {
+    if std::fs::metadata(place).is_ok_and(|there| !there.is_dir()) {
+        return Err(format!("--fuse {}: is no directory", place.display()));
+    }
     let mounted = Mounted::at(place, &arguments.name, Arc::clone(&served.export));
     mounted.map_err(|error| {
         // Linux says so of a directory whose file system has lost its server.
