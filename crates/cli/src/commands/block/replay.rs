@@ -98,9 +98,11 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn replay(arguments: &Arguments) -> Result<Finding, String> {
     let caches = caches(arguments)?;
+    arguments.common.check_result_file().map_err(|error| error.to_string())?;
     let mut source = source(arguments)?;
     if let Some(directory) = &arguments.figures {
-        std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        std::fs::create_dir_all(directory)
+            .map_err(|error| format!("--figures {}: {error}", directory.display()))?;
     }
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
@@ -143,18 +145,21 @@ fn found(
         .collect();
     let trace = source.stats().map(report::trace_json);
     let result = json!({ "trace": trace, "caches": results, "figures": pictures, "notes": odd });
-    let failures = if source.stats().is_some_and(|stats| stats.requests == 0) {
-        let others = source.stats().map_or(0, |stats| stats.other_devices);
-        let why = if others > 0 {
-            format!("; {others} are of other devices than the one named")
-        } else {
-            String::new()
-        };
-        vec![format!("the trace has no requests{why}")]
-    } else {
-        Vec::new()
-    };
+    let is_counted = outcomes.iter().any(|outcome| outcome.summary.requests > 0);
+    let failures = if is_counted { Vec::new() } else { vec![nothing_counted(source)] };
     Finding { result, text, failures }
+}
+
+/// Why there is nothing to tell of.
+fn nothing_counted(source: &Source) -> String {
+    match source.stats() {
+        Some(stats) if stats.requests == 0 && stats.other_devices > 0 => format!(
+            "the trace has no requests; {} are of other devices than the one named",
+            stats.other_devices
+        ),
+        Some(stats) if stats.requests == 0 => "the trace has no requests".to_owned(),
+        _ => "no request was counted: there are none but those that --warm-up leaves out".to_owned(),
+    }
 }
 
 fn source(arguments: &Arguments) -> Result<Source, String> {
@@ -222,7 +227,12 @@ fn cache(arguments: &Arguments, preset: PresetName) -> Result<SetsConfig, String
     for setting in &arguments.settings {
         knobs::apply(&mut config.tuning, setting).map_err(|why| format!("--set {why}"))?;
     }
-    config.check().map_err(|error| error.to_string())?;
+    config.check().map_err(|error| match error.setting {
+        "sets" => {
+            format!("--cache-size {}: makes {} sets; {}", arguments.cache_size, error.given, error.must)
+        }
+        _ => error.to_string(),
+    })?;
     Ok(config)
 }
 

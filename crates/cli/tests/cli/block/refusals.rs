@@ -31,6 +31,7 @@ fn a_server_that_cannot_start_leaves_the_cache_closed_as_it_was() {
         vec!["--socket", plain],
         vec!["--socket", ready, "--control", nowhere],
         vec!["--socket", ready, "--fuse", nowhere],
+        vec!["--socket", ready, "--fuse", plain],
     ] {
         let refused = place.run("serve", &fronts, true);
         assert_eq!(refused.status.code(), Some(2), "{fronts:?}: {}", told(&refused));
@@ -263,6 +264,7 @@ fn wrong_calls_say_what_is_wrong() {
         ("serve", &["--socket", "s", "--name", ""], "from 1 to 200 bytes"),
         ("serve", &["--socket", "s", "--name", "a/b"], "from 1 to 200 bytes"),
         ("serve", &["--listen", "0.0.0.0:0"], "--allow-remote"),
+        ("serve", &["--listen", "localhost:1"], "it takes an IP address and a port, like 127.0.0.1:10809"),
         ("serve", &["--socket", "/nowhere/s"], "/nowhere/s"),
     ] {
         let output = place.run(command, more, true);
@@ -317,9 +319,15 @@ fn a_replay_reads_what_others_call_block_csv_and_says_which_flag_is_wrong() {
         (["--block-size", "5000"], "--block-size 5000: it must be a power of two"),
         (["--run-size", "1KiB"], "--run-size 1024: it must be a power of two from 4096 (a block)"),
         (["--cache-size", "2MB"], "--cache-size 2000000: is less than a set of 2097152 bytes"),
+        (["--cache-size", "900TiB"], "--cache-size 989560464998400: makes 471859200 sets; there must be one"),
+        (["--json", "/nowhere/result"], "writing /nowhere/result: No such file"),
+        (["--figures", "/dev/null"], "--figures /dev/null: "),
     ] {
         let refused = replay(&flags);
         assert_eq!(refused.status.code(), Some(2), "{flags:?}");
         assert!(told(&refused).contains(words), "{}", told(&refused));
     }
+    let all_warm_up = replay(&["--warm-up", "2"]);
+    assert_eq!(all_warm_up.status.code(), Some(1));
+    assert!(told(&all_warm_up).contains("no request was counted"), "{}", told(&all_warm_up));
 }
