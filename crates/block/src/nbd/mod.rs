@@ -32,6 +32,7 @@ mod handshake;
 mod intake;
 mod link;
 mod server;
+pub mod socket;
 mod transmission;
 mod wire;
 

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +18,7 @@ use super::budget::Budget;
 use super::connection::{Hall, serve};
 use super::handshake::Offer;
 use super::link::{InFlight, Link};
+use super::socket;
 use crate::bell;
 use crate::export::Export;
 
@@ -285,8 +286,7 @@ impl Listener {
     fn bind(address: &Address) -> io::Result<(Self, Address)> {
         match address {
             Address::Unix(path) => {
-                forget_stale_socket(path)?;
-                let listener = UnixListener::bind(path)?;
+                let listener = socket::bind(path)?;
                 listener.set_nonblocking(true)?;
                 Ok((Self::Unix(listener), address.clone()))
             }
@@ -317,14 +317,4 @@ impl Listener {
             Self::Tcp(listener) => listener.as_fd(),
         }
     }
-}
-
-/// A server that was killed leaves its socket behind, on which nobody listens: it is in the way and nothing else.
-fn forget_stale_socket(path: &Path) -> io::Result<()> {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    if is_socket && UnixStream::connect(path).as_ref().is_err_and(is_refused) {
-        std::fs::remove_file(path)?;
-    }
-    Ok(())
 }

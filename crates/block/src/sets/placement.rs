@@ -32,6 +32,30 @@ pub enum Placement {
     },
 }
 
+impl Placement {
+    /// The names of all.
+    pub const NAMES: [&'static str; 3] = ["linear", "hashed", "permuted"];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Linear => "linear",
+            Self::Hashed { .. } => "hashed",
+            Self::Permuted { .. } => "permuted",
+        }
+    }
+
+    /// Bytes of disk that stay together; none where that is as much as a set has.
+    #[must_use]
+    pub fn run_bytes(self) -> Option<u32> {
+        match self {
+            Self::Linear => None,
+            Self::Hashed { run_bytes } | Self::Permuted { run_bytes } => Some(run_bytes),
+        }
+    }
+}
+
 /// The placement, ready to be asked.
 #[derive(Debug, Clone)]
 pub(super) struct Placer {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use device::timer::Timer;
 use device::{Device, IoBuffer, Request};
 
-use super::error::{Result, VolumeErrorKind};
+use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::read::crc32c;
 use super::recovery::load;
 use super::{Recovery, Shared, Volume, superblock};
@@ -15,10 +15,10 @@ use crate::sets::Slot;
 const MOST_TOLD: usize = 100;
 
 /// What a check found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What opening the volume would find.
-    pub found: Recovery,
+    /// What opening the volume would find; or as what it would be refused, of which the last of the problems has the words.
+    pub found: std::result::Result<Recovery, VolumeErrorKind>,
     /// Blocks whose bytes were read: all of them in full mode, none otherwise.
     pub blocks_read: u64,
     /// Of those, clean ones, which were compared with the disk.
@@ -30,10 +30,25 @@ pub struct Check {
 }
 
 impl Check {
+    fn new() -> Self {
+        let found = Ok(Recovery::default());
+        Self { found, blocks_read: 0, blocks_compared: 0, problems: Vec::new(), problem_count: 0 }
+    }
+
     /// Whether nothing is wrong.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.problem_count == 0
+    }
+
+    /// The volume would not be opened: a finding, unless it is the devices that keep it from being read.
+    fn refused(mut self, error: VolumeError) -> Result<Self> {
+        if !matches!(error.kind(), VolumeErrorKind::Damaged | VolumeErrorKind::WrongDisk) {
+            return Err(error);
+        }
+        self.found = Err(error.kind());
+        self.add(error.to_string());
+        Ok(self)
     }
 
     fn add(&mut self, problem: String) {
@@ -45,8 +60,8 @@ impl Check {
 }
 
 impl Volume {
-    /// Reads superblocks, table and journal, as opening would; in full mode every cached block too: its checksum, if they are
-    /// kept, and whether the disk has the same of those that are clean. Nothing is written. The volume must not be open.
+    /// Reads superblocks, table and journal and compares some clean blocks with the disk, as opening would; in full mode every
+    /// cached block: its checksum, if they are kept, and whether the disk has the same of those that are clean. Nothing is written. The volume must not be open.
     ///
     /// # Errors
     /// What keeps it from being read at all: no volume, a newer format, a device that fails. Damage is a finding.
@@ -56,23 +71,21 @@ impl Volume {
         timer: Arc<dyn Timer>,
         full: bool,
     ) -> Result<Check> {
-        let mut check = Check::default();
+        let mut check = Check::new();
         if !superblock::copies_agree(&*flash).await? {
             check.add("one of both superblocks is damaged or was not written: the other counts".into());
         }
         let shared = match load(flash, disk, timer).await {
             Ok((shared, found, _)) => {
-                check.found = found;
+                check.found = Ok(found);
                 shared
             }
-            Err(error) if matches!(error.kind(), VolumeErrorKind::Damaged | VolumeErrorKind::WrongDisk) => {
-                check.add(error.to_string());
-                return Ok(check);
-            }
-            Err(error) => return Err(error),
+            Err(error) => return check.refused(error),
         };
         if full {
             shared.check_blocks(&mut check).await?;
+        } else if let Err(error) = shared.check_samples().await {
+            return check.refused(error);
         }
         Ok(check)
     }

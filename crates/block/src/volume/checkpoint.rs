@@ -119,25 +119,30 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits for everyone, commits, writes a table, and says "clean".
+    /// Waits for everyone, commits, writes a table, and says "clean". The volume is closed also where that fails: what waits for
+    /// its end, as upkeep does, would wait for good.
     pub(super) async fn close(self: &Arc<Self>) -> Result<()> {
         // Whoever comes later waits behind this, and then finds the volume closed.
         let everything = self.blocks.lock(0..u64::MAX).await;
         let work = Work::new(self, Some(everything));
         work.hold_range(self.disk_writers.lock(0..u64::MAX).await);
         work.hold_range(self.keeper.lock(0..1).await);
+        self.check_open(&self.state.lock())?;
+        let closed = self.write_end(&work).await;
+        self.state.lock().health = Health::Closed;
+        closed
+    }
+
+    async fn write_end(self: &Arc<Self>, work: &Arc<Work>) -> Result<()> {
         {
             let state = self.state.lock();
-            self.check_open(&state)?;
             if let (Some((_, error)), Health::FlashFailed) = (&state.journal.failure, state.health) {
                 return Err(error.clone());
             }
         }
         self.note_disk_ends().await?;
         let superblock = Superblock { clean: true, ..self.superblock.lock().clone() };
-        self.write_table(&work, superblock).await?;
-        self.state.lock().health = Health::Closed;
-        Ok(())
+        self.write_table(work, superblock).await
     }
 
     /// Writes a table in the newest format, unless the volume has that.

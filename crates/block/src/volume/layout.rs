@@ -12,6 +12,8 @@
 //! overwritten where it lies, so a write needs a page that nothing on flash points at. Sets stand in *groups* that
 //! share their pages; the last group may be smaller.
 
+use std::ops::RangeInclusive;
+
 use device::Geometry;
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
@@ -19,6 +21,12 @@ use super::journal::block::{JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
 
 /// Room for both superblocks, 64 KiB each, so that no erase unit or stripe unit of usual size holds both.
 pub const SUPERBLOCKS_BYTES: u64 = 128 << 10;
+
+/// Bytes that a block may have; a power of two among them.
+pub const BLOCK_BYTES: RangeInclusive<u32> = 4096..=65536;
+
+/// Blocks that a set may have; a power of two among them.
+pub const WAYS: RangeInclusive<u32> = 8..=32768;
 
 /// One page beyond the slots for so many of them, so that writes find a free one between two commits.
 const PAGES_PER_SPARE: u32 = 64;
@@ -101,10 +109,7 @@ impl Layout {
     /// nothing running over.
     #[must_use]
     pub(crate) fn is_possible_on(&self, capacity_bytes: u64) -> bool {
-        let units_fit = self.block_bytes.is_power_of_two()
-            && (4096..=65536).contains(&self.block_bytes)
-            && self.ways.is_power_of_two()
-            && (8..=32768).contains(&self.ways);
+        let units_fit = is_power_in(self.block_bytes, &BLOCK_BYTES) && is_power_in(self.ways, &WAYS);
         let slots = u64::from(self.sets) * u64::from(self.ways);
         let spares = slots / u64::from(PAGES_PER_SPARE) + u64::from(2 * MIN_SPARES);
         let most_blocks = capacity_bytes / JOURNAL_BLOCK_BYTES as u64;
@@ -222,11 +227,14 @@ fn pages_for(slots: u32) -> u32 {
 
 fn check_units(flash: &Geometry, block_bytes: u32, ways: u32) -> Result<()> {
     let refuse = |why: String| Err(VolumeError::new(VolumeErrorKind::Config, why));
-    if !block_bytes.is_power_of_two() || !(4096..=65536).contains(&block_bytes) {
-        return refuse(format!("a block of {block_bytes} bytes: it is a power of two from 4096 to 65536"));
+    if !is_power_in(block_bytes, &BLOCK_BYTES) {
+        return refuse(format!(
+            "a block of {block_bytes} bytes: it is a power of two {}",
+            bounds(&BLOCK_BYTES)
+        ));
     }
-    if !ways.is_power_of_two() || !(8..=32768).contains(&ways) {
-        return refuse(format!("sets of {ways} blocks: it is a power of two from 8 to 32768"));
+    if !is_power_in(ways, &WAYS) {
+        return refuse(format!("sets of {ways} blocks: it is a power of two {}", bounds(&WAYS)));
     }
     if flash.block_bytes > JOURNAL_BLOCK_BYTES as u32 {
         let theirs = flash.block_bytes;
@@ -235,6 +243,14 @@ fn check_units(flash: &Geometry, block_bytes: u32, ways: u32) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+fn is_power_in(number: u32, among: &RangeInclusive<u32>) -> bool {
+    number.is_power_of_two() && among.contains(&number)
+}
+
+fn bounds(among: &RangeInclusive<u32>) -> String {
+    format!("from {} to {}", among.start(), among.end())
 }
 
 #[cfg(test)]

@@ -229,7 +229,7 @@ impl Volume {
     /// are refused. Dirty blocks stay on flash; [`clean`](Self::clean) first to bring them to the disk.
     ///
     /// # Errors
-    /// If a device fails; the volume is then found as after a crash.
+    /// If a device fails; the volume is closed all the same, and found as after a crash.
     pub async fn close(&self) -> Result<()> {
         self.shared.close().await
     }

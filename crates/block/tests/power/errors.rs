@@ -151,3 +151,30 @@ fn a_disk_that_fails_once_or_for_good_is_told_and_keeps_what_it_promised() {
         }
     }
 }
+
+/// A server waits for its upkeep to end, and waited for good.
+#[test]
+fn a_volume_whose_closing_fails_is_closed_all_the_same_and_its_upkeep_ends() {
+    for victim in [Victim::Flash, Victim::Disk] {
+        let media = Media::created(&config(Mode::WriteBack));
+        let mut first = 0;
+        // The first request that may fail and the volume still be opened is the first of closing it.
+        loop {
+            let stage = Stage::new(media.duplicate());
+            let (mut flash, mut disk): (Arc<dyn Device>, Arc<dyn Device>) =
+                (stage.flash.clone(), stage.disk.clone());
+            match victim {
+                Victim::Flash => flash = Failing::new(flash, first, true),
+                Victim::Disk => disk = Failing::new(disk, first, true),
+            }
+            first += 1;
+            let Ok((volume, _)) = pollster::block_on(Volume::open(flash, disk, stage.timer())) else {
+                continue;
+            };
+            assert!(pollster::block_on(volume.close()).is_err(), "{victim:?}");
+            assert_eq!(volume.stats().health, Health::Closed, "{victim:?}");
+            pollster::block_on(volume.run_upkeep());
+            break;
+        }
+    }
+}

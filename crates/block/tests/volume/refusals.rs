@@ -115,10 +115,25 @@ fn a_check_of_a_sound_volume_finds_nothing_and_changes_nothing() {
         let (writes, disk_writes) = (pair.flash.counters().writes, pair.disk.counters().writes);
         let check = pair.check(true);
         assert_eq!((check.is_sound(), &check.problems), (true, &Vec::new()));
-        assert_eq!((check.found.blocks, check.found.dirty_blocks), (76, 20));
+        let found = check.found.unwrap();
+        assert_eq!((found.blocks, found.dirty_blocks), (76, 20));
         assert_eq!((check.blocks_read, check.blocks_compared), (76, 56));
         assert_eq!(pair.check(false).blocks_read, 0);
         assert_eq!((pair.flash.counters().writes, pair.disk.counters().writes), (writes, disk_writes));
+    }
+}
+
+#[test]
+fn a_check_tells_a_disk_that_is_not_the_caches_and_makes_nothing_up_of_what_it_has() {
+    let pair = Pair::used(&config());
+    let mut other = pair.copy();
+    other.disk = Arc::new(MemoryDevice::new(DISK_BYTES * 2));
+    let written = pair.copy();
+    poke(&*written.disk, 5 * 31 * 4096, |bytes| bytes[0] ^= 1);
+    for (wrong, words) in [(other, "bytes, not "), (written, "written to without the cache")] {
+        let check = wrong.check(false);
+        assert_eq!((check.found, check.problem_count), (Err(VolumeErrorKind::WrongDisk), 1));
+        assert!(check.problems[0].contains(words), "{:?}", check.problems);
     }
 }
 

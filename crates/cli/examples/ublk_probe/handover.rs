@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::Check;
 use crate::filesystem::{MOUNTED, check, make, make_on, mount, mount_from};
-use crate::place::{DISK, Place, is_there, pause, run};
+use crate::place::{DISK, Place, Server, is_there, pause, run};
 
 pub const CHECKS: &[Check] = &[
     ("a file system outlives servers that are killed, and who writes to it only waits", killed),
@@ -64,12 +64,18 @@ fn killed() {
     place.check();
 }
 
-fn killed_at_once() {
+/// A file system with a record, mounted.
+fn mounted() -> (Place, Server) {
     let place = Place::new();
     let server = place.serve();
     make();
     mount();
     append(0, 0);
+    (place, server)
+}
+
+fn killed_at_once() {
+    let (place, server) = mounted();
     server.kill();
     let began = Instant::now();
     place.serve().kill();
@@ -143,11 +149,7 @@ fn verify(counts: &[u32]) {
 }
 
 fn stopped() {
-    let place = Place::new();
-    let server = place.serve();
-    make();
-    mount();
-    append(0, 0);
+    let (place, server) = mounted();
     let said = server.stop();
     assert!(said.contains("waits for the next server"), "{said}");
     assert!(is_there());

@@ -10,6 +10,8 @@ use serde_json::Value;
 
 use super::FLASHWRIGHT;
 
+mod refusals;
+
 /// Two files in a directory of their own, and the commands on them.
 struct Place {
     directory: tempfile::TempDir,
@@ -116,45 +118,6 @@ fn told(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// What is only kept if the cache was closed, such as a write-through cache's blocks, would be lost.
-#[test]
-fn a_server_that_cannot_start_leaves_the_cache_closed_as_it_was() {
-    let place = Place::new();
-    place.serve().stop();
-    let closed = || {
-        let mut status = place.command("status", false);
-        status.arg("--flash").arg(place.path("flash")).args(&place.flags);
-        let status = status.args(["--json", "-", "--quiet"]).output().unwrap();
-        let figures: Value =
-            serde_json::from_slice(&status.stdout).unwrap_or_else(|_| panic!("{}", told(&status)));
-        figures["state"]["closed"].clone()
-    };
-    assert_eq!(closed(), true);
-    std::fs::write(place.path("plain"), "no socket").unwrap();
-    let (nowhere, plain, ready) = (place.path("no/where"), place.path("plain"), place.path("s"));
-    let [nowhere, plain, ready] = [&nowhere, &plain, &ready].map(|path| path.to_str().unwrap());
-    for fronts in [
-        vec!["--socket", nowhere],
-        vec!["--socket", plain],
-        vec!["--socket", ready, "--control", nowhere],
-        vec!["--socket", ready, "--fuse", nowhere],
-    ] {
-        let refused = place.run("serve", &fronts, true);
-        assert_eq!(refused.status.code(), Some(2), "{fronts:?}: {}", told(&refused));
-        assert_eq!(closed(), true, "{fronts:?}");
-    }
-}
-
-#[test]
-fn the_flash_of_a_cache_is_not_served_as_a_disk() {
-    let place = Place::new();
-    let flash = place.path("flash");
-    let alone = ["--disk", flash.to_str().unwrap(), "--socket", "s"];
-    let refused = place.command("serve", false).args(alone).args(&place.flags).output().unwrap();
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains("is the flash of the cache"), "{}", told(&refused));
-}
-
 /// A client of simple replies: enough to write, read and flush.
 struct Client(UnixStream);
 
@@ -183,45 +146,6 @@ impl Client {
         self.0.read_exact(&mut data).unwrap();
         data
     }
-}
-
-#[test]
-fn flash_and_disk_the_wrong_way_round_are_noticed_before_anything_is_written() {
-    let place = Place::new();
-    let ask = |flash: &str, disk: &str| {
-        let devices = ["--flash", flash, "--disk", disk, "--associativity", "64", "--yes"];
-        let mut command = place.command("create", false);
-        let output = command.args(devices).args(&place.flags).current_dir(place.directory.path()).output();
-        let output = output.unwrap();
-        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-        told(&output)
-    };
-    let said = ask("disk", "flash");
-    assert!(said.contains("--disk flash: is the flash of the cache "), "{said}");
-    assert!(std::fs::read(place.path("disk")).unwrap().iter().all(|&byte| byte == 0), "nothing was written");
-    let mut file_system = vec![0; 8 << 20];
-    file_system[1080..1082].copy_from_slice(b"\x53\xef");
-    std::fs::write(place.path("ext4"), &file_system).unwrap();
-    let said = ask("ext4", "disk");
-    assert!(said.contains("--flash ext4: holds an ext2, ext3 or ext4 file system"), "{said}");
-    assert!(std::fs::read(place.path("ext4")).unwrap() == file_system);
-}
-
-#[test]
-fn a_disk_whose_end_no_request_could_reach_is_refused() {
-    let place = Place::new();
-    std::fs::write(place.path("odd"), vec![7; (1 << 20) + 1]).unwrap();
-    std::fs::write(place.path("blank"), vec![0; 8 << 20]).unwrap();
-    let devices = ["--flash", "blank", "--disk", "odd", "--associativity", "64", "--yes"];
-    let mut command = place.command("create", false);
-    let output =
-        command.args(devices).args(&place.flags).current_dir(place.directory.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        told(&output).contains("--disk odd: its last 1 bytes are no whole block of "),
-        "{}",
-        told(&output)
-    );
 }
 
 #[test]
@@ -307,17 +231,59 @@ fn settings_change_while_served_and_stay() {
         "error: dirty_procent: there is no such setting; the nearest is dirty_percent\n"
     );
     assert_eq!(place.status()["tuning"]["policy"], "lru");
-    let prometheus = told(&place.ask("status", &["--prometheus"]));
-    assert!(prometheus.contains("# TYPE flashwright_block_reads_total counter\n"), "{prometheus}");
-    assert!(
-        prometheus.lines().any(|line| line.starts_with("flashwright_block_healthy{") && line.ends_with(" 1"))
-    );
     server.stop();
     let set = place.run("set", &["idle_seconds=7"], true);
     assert!(told(&set).contains("policy=lru\n") && told(&set).contains("idle_seconds=7\n"), "{}", told(&set));
     let nobody = place.ask("status", &[]);
     assert_eq!(nobody.status.code(), Some(2));
     assert!(told(&nobody).contains("no server listens at"), "{}", told(&nobody));
+}
+
+/// Scripts read these: names, kinds and types stay.
+#[test]
+fn a_status_has_numbers_as_numbers_and_prometheus_gets_every_figure_that_was_asked_for() {
+    let place = Place::new();
+    let offline = place
+        .command("status", false)
+        .arg("--flash")
+        .arg(place.path("flash"))
+        .args(&place.flags)
+        .arg("--prometheus")
+        .output();
+    let offline = told(&offline.unwrap());
+    assert!(
+        offline.contains("\n# TYPE flashwright_block_closed gauge\n") && !offline.contains("healthy"),
+        "{offline}"
+    );
+    let server = place.serve();
+    let status = place.status();
+    let prometheus = told(&place.ask("status", &["--prometheus"]));
+    server.stop();
+    let (volume, tuning) = (&status["volume"], &status["tuning"]);
+    assert_eq!(
+        (volume["placement"].as_str(), volume["run_bytes"].as_u64()),
+        (Some("permuted"), Some(65_536))
+    );
+    assert_eq!((tuning["policy"].as_str(), tuning["dirty_percent"].as_u64()), (Some("lru2q"), Some(70)));
+    let info = r#"format="2",disk=""#;
+    assert!(prometheus.contains("flashwright_block_info{") && prometheus.contains(info), "{prometheus}");
+    assert!(
+        prometheus.contains(r#",placement="permuted",mode="write-back",policy="lru2q"} 1"#),
+        "{prometheus}"
+    );
+    for (part, prefix, suffix) in
+        [("state", "", ""), ("counters", "", "_total"), ("connections", "connections_", "")]
+    {
+        for (name, _) in status[part].as_object().unwrap().iter().filter(|(_, value)| value.is_number()) {
+            let is_counter = ["accepted", "turned_away", "dropped"].contains(&name.as_str());
+            let suffix = if is_counter { "_total" } else { suffix };
+            let told = prometheus.contains(&format!("\n# HELP flashwright_block_{prefix}{name}{suffix} "));
+            assert_eq!(told, !name.ends_with("_percent"), "{name}");
+        }
+    }
+    assert!(
+        prometheus.contains("\n# TYPE flashwright_block_healthy gauge\nflashwright_block_healthy{volume=")
+    );
 }
 
 /// Nothing but the command does it: an older program can open the cache again until then.
@@ -330,6 +296,7 @@ fn a_cache_of_an_older_format_is_upgraded_when_asked_for() {
         assert!(server.ready.contains(words), "{}", server.ready);
         Client::connect(&place.path("s")).call(1, 8192, 4096, &[7; 4096]);
         assert_eq!(place.status()["volume"]["format"], 1);
+        assert!(told(&place.ask("status", &[])).ends_with("format 1, `block upgrade` makes it 2\n"));
         let upgraded = if served {
             let upgraded = place.ask("upgrade", &[]);
             assert_eq!(place.status()["volume"]["format"], 2);
@@ -348,71 +315,6 @@ fn a_cache_of_an_older_format_is_upgraded_when_asked_for() {
         server.stop();
         assert_eq!(place.run("check", &["--full"], true).status.code(), Some(0));
     }
-}
-
-#[test]
-fn a_cache_is_not_lost_by_mistake() {
-    let place = Place::new();
-    let again = place.run("create", &["--yes"], true);
-    assert_eq!(again.status.code(), Some(2));
-    assert!(told(&again).contains("is the cache") && told(&again).contains("--force"), "{}", told(&again));
-    let server = place.serve();
-    let busy = place.run("check", &[], true);
-    assert!(told(&busy).contains("is in use: process"), "{}", told(&busy));
-    Client::connect(&place.path("s")).call(1, 0, 4096, &[1; 4096]);
-    server.stop();
-    let unasked = place.run("destroy", &[], true);
-    assert!(told(&unasked).contains("1 blocks are newer here than on the disk"), "{}", told(&unasked));
-    let checked = place.run("check", &["--full"], true);
-    assert_eq!(checked.status.code(), Some(0), "{}", told(&checked));
-    let flushed = place.run("flush", &[], true);
-    assert!(flushed.status.success(), "{}", told(&flushed));
-    let unasked = place.run("destroy", &[], true);
-    assert!(told(&unasked).contains("--yes"), "{}", told(&unasked));
-    assert!(place.run("destroy", &["--yes"], true).status.success());
-    let gone = place.run("check", &[], true);
-    assert_eq!(gone.status.code(), Some(2));
-    assert!(told(&gone).contains("no volume"), "{}", told(&gone));
-}
-
-#[test]
-fn wrong_calls_say_what_is_wrong() {
-    let place = Place::new();
-    for (command, more, words) in [
-        (
-            "create",
-            &["--mode", "write-bakc"][..],
-            "--mode: there is no mode \"write-bakc\"; the nearest is write-back",
-        ),
-        ("create", &["--policy", "mru"], "--policy: there is no policy"),
-        ("create", &["--block-size", "3000", "--force", "--yes"], "3000"),
-        ("create", &["--format", "3", "--force", "--yes"], "this program writes formats 1 to 2"),
-        ("create", &["--disk-size", "5MiB"], "--disk-size 5MiB"),
-        ("serve", &[], "--socket"),
-        ("serve", &["--listen", "0.0.0.0:0"], "--allow-remote"),
-        ("serve", &["--socket", "/nowhere/s"], "/nowhere/s"),
-    ] {
-        let output = place.run(command, more, true);
-        assert_eq!(output.status.code(), Some(2), "{command} {more:?}: {}", told(&output));
-        assert!(told(&output).contains(words), "{command} {more:?}: {}", told(&output));
-    }
-    let same = place.command("check", false).arg("--flash").arg("a").arg("--disk").arg("a").output().unwrap();
-    assert!(told(&same).contains("cannot be the flash and the disk at once"), "{}", told(&same));
-}
-
-/// What a kernel with the driver does, `cargo xtask vm` shows.
-#[test]
-fn without_its_driver_serving_by_ublk_says_how_to_get_it() {
-    if Path::new("/dev/ublk-control").exists() {
-        return;
-    }
-    let place = Place::new();
-    let socket = place.path("s");
-    let output = place.run("serve", &["--socket", socket.to_str().unwrap(), "--ublk", "0"], true);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(told(&output).contains("--ublk: /dev/ublk-control is not there"), "{}", told(&output));
-    assert!(told(&output).contains("modprobe ublk_drv"), "{}", told(&output));
-    assert!(!socket.exists(), "nothing was begun");
 }
 
 /// A process that ends with the test.

@@ -8,6 +8,16 @@ use serde_json::{Value, json};
 
 use super::control::Target;
 use super::devices::{Devices, Opening};
+use crate::output::Common;
+
+/// The command line of a command that asks for nothing but which cache.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub cached: Cached,
+    #[command(flatten)]
+    pub common: Common,
+}
 
 /// Which cache.
 #[derive(Debug, Args)]

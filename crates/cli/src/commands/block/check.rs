@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use block::volume::{Check, Volume};
+use block::volume::{Check, Recovery, Volume, VolumeErrorKind};
 use clap::Args;
 use device::timer::SystemTimer;
 use serde_json::json;
@@ -33,14 +33,18 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn check(arguments: &Arguments) -> Result<Finding, String> {
-    let Devices { flash: flash_name, disk: disk_name, .. } = &arguments.devices;
     let [flash, disk] = arguments.devices.open()?;
-    let check =
-        pollster::block_on(Volume::check(flash, disk, Arc::new(SystemTimer::default()), arguments.full));
-    let check = check.map_err(|error| format!("--flash {flash_name} --disk {disk_name}: {error}"))?;
+    let check = pollster::block_on(Volume::check(
+        flash,
+        Arc::clone(&disk),
+        Arc::new(SystemTimer::default()),
+        arguments.full,
+    ));
+    let check = check.map_err(|error| arguments.devices.refused(&error, &disk))?;
     let result = json!({
         "world": "real",
-        "found": figures::of_recovery(&check.found),
+        "found": check.found.as_ref().ok().map(figures::of_recovery),
+        "refused": check.found.err().map(refused),
         "blocks_read": check.blocks_read,
         "blocks_compared": check.blocks_compared,
         "problems": check.problem_count,
@@ -50,11 +54,18 @@ fn check(arguments: &Arguments) -> Result<Finding, String> {
 }
 
 fn words(full: bool, check: &Check) -> String {
-    let found = &check.found;
     let mut text = String::new();
-    let how = if found.was_clean { "closed" } else { "not closed: opening it recovers it" };
-    let _ = writeln!(text, "{how}; {} blocks, {} of them dirty", found.blocks, found.dirty_blocks);
-    if full {
+    match check.found {
+        Ok(Recovery { was_clean, blocks, dirty_blocks, .. }) => {
+            let how = if was_clean { "closed" } else { "not closed: opening it recovers it" };
+            let _ = writeln!(text, "{how}; {blocks} blocks, {dirty_blocks} of them dirty");
+        }
+        Err(VolumeErrorKind::WrongDisk) => {
+            text += "the disk is another than the cache's, or was written without it: they are not served together\n";
+        }
+        Err(_) => text += "what the cache holds cannot be made out\n",
+    }
+    if full && check.found.is_ok() {
         let _ = writeln!(
             text,
             "{} blocks read, {} compared with the disk",
@@ -63,6 +74,14 @@ fn words(full: bool, check: &Check) -> String {
     }
     let _ = writeln!(text, "{}", if check.is_sound() { "sound" } else { "NOT sound" });
     text
+}
+
+/// Why the cache would not be opened, in a word for scripts.
+fn refused(kind: VolumeErrorKind) -> &'static str {
+    match kind {
+        VolumeErrorKind::WrongDisk => "wrong-disk",
+        _ => "damaged",
+    }
 }
 
 fn failures(check: &Check) -> Vec<String> {

@@ -5,8 +5,9 @@
 
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use block::nbd::Server;
+use block::nbd::{Server, socket};
 use block::volume::{Recovery, Volume};
 use clap::Args;
 use device::{Clock, SystemClock};
@@ -25,6 +26,9 @@ use super::{figures, knobs};
 /// How often a flush tells how far it is.
 const TELL: Duration = Duration::from_millis(500);
 
+/// A longer line is no request.
+const REQUEST_BYTES: u64 = 4096;
+
 /// Which server.
 #[derive(Debug, Args)]
 pub struct Target {
@@ -32,11 +36,16 @@ pub struct Target {
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// The TCP address that the server listens at
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "socket")]
-    pub listen: Option<std::net::SocketAddr>,
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "socket", value_parser = tcp_address)]
+    pub listen: Option<SocketAddr>,
     /// The server's control socket, where it was given one
     #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "listen"])]
     pub control: Option<PathBuf>,
+}
+
+/// An address and a port as they are; nobody is asked what a name stands for.
+pub fn tcp_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "it takes an IP address and a port, like 127.0.0.1:10809 or [::1]:10809".into())
 }
 
 impl Target {
@@ -108,11 +117,7 @@ pub struct Listening {
 
 /// Listens at `path`.
 pub fn listen(path: &Path, service: Arc<Service>) -> io::Result<Listening> {
-    if UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-        // A server that was killed left it behind.
-        std::fs::remove_file(path)?;
-    }
-    let listener = UnixListener::bind(path)?;
+    let listener = socket::bind(path)?;
     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
     let closing = Arc::new(AtomicBool::new(false));
     let closed = Arc::clone(&closing);
@@ -149,12 +154,15 @@ impl Service {
     fn answer(&self, stream: &UnixStream) {
         let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
         let mut line = String::new();
-        // Longer than any request is no request.
-        if BufReader::new(io::Read::take(stream, 4096)).read_line(&mut line).is_err() {
+        if BufReader::new(io::Read::take(stream, REQUEST_BYTES)).read_line(&mut line).is_err() {
             return;
         }
         let mut words = line.split_whitespace();
         let answer = match words.next() {
+            // A setting that was cut off would be another.
+            _ if !line.ends_with('\n') => {
+                Err(format!("a request ends with its line and has at most {REQUEST_BYTES} bytes"))
+            }
             Some("status") => Ok(self.status()),
             Some("set") => self.set(words),
             Some("flush") => self.flush(stream),
@@ -176,6 +184,7 @@ impl Service {
     fn status(&self) -> Value {
         let up_seconds = (SystemClock.monotonic_ns() - self.started_ns) as f64 / 1e9;
         let mut value = figures::of_volume(&self.volume, &self.recovery);
+        value["version"] = env!("CARGO_PKG_VERSION").into();
         value["serving"] = self.server.address().to_string().into();
         value["up_seconds"] = up_seconds.into();
         value["connections"] = figures::of_connections(&self.server);

@@ -4,16 +4,17 @@ use std::fmt::Write as _;
 use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
 
-use block::sets::{Placement, Preset};
-use block::volume::superblock::FORMAT_VERSION;
+use bench::drive::parse_size;
+use block::sets::Preset;
+use block::volume::superblock::{FORMAT_VERSION, OLDEST_FORMAT};
 use block::volume::{Superblock, Volume, VolumeConfig, VolumeErrorKind};
 use clap::Args;
-use device::open::parse_size;
 use serde_json::{Value, json};
 
 use super::contents;
-use super::devices::{Devices, confirm, make_file};
+use super::devices::{Devices, NewFiles, confirm};
 use super::knobs;
+use super::shape::Shape;
 use crate::output::{Common, Finding};
 
 /// The command line of `block create`.
@@ -30,18 +31,8 @@ pub struct Arguments {
     /// Settings to start from: v2 or v3, as Flashcache 2 and 3 shipped
     #[arg(long, default_value = "v3")]
     preset: String,
-    /// Bytes of a block, a power of two from 4KiB to 64KiB
-    #[arg(long, value_name = "SIZE", default_value = "4KiB")]
-    block_size: String,
-    /// Blocks of a set, a power of two
-    #[arg(long, value_name = "N", default_value_t = 512)]
-    associativity: u32,
-    /// How runs of the disk are dealt out to sets: linear, hashed or permuted; that of the preset if not given
-    #[arg(long)]
-    placement: Option<String>,
-    /// Bytes of disk that stay together in a set
-    #[arg(long, value_name = "SIZE", default_value = "64KiB")]
-    run_size: String,
+    #[command(flatten)]
+    shape: Shape,
     /// Keep a checksum of every cached block in memory and check it at every read
     #[arg(long)]
     checksums: bool,
@@ -55,11 +46,11 @@ pub struct Arguments {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
     /// Make the flash a file of this size, if it is not there
-    #[arg(long, value_name = "SIZE")]
-    flash_size: Option<String>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    flash_size: Option<u64>,
     /// Make the disk a file of this size, if it is not there
-    #[arg(long, value_name = "SIZE")]
-    disk_size: Option<String>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    disk_size: Option<u64>,
     /// Make a new cache even where one is, dirty or not, or something else that is known
     #[arg(long)]
     force: bool,
@@ -79,8 +70,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn create(arguments: &Arguments) -> Result<Finding, String> {
     let mut config = volume_config(arguments)?;
     let devices = &arguments.devices;
-    make_file("--flash-size", &devices.flash, arguments.flash_size.as_deref())?;
-    make_file("--disk-size", &devices.disk, arguments.disk_size.as_deref())?;
+    let mut files = NewFiles::default();
+    let is_blank = files.make("--flash-size", &devices.flash, arguments.flash_size)?;
+    files.make("--disk-size", &devices.disk, arguments.disk_size)?;
     config.disk_label = label(&devices.disk);
     let [flash, disk] = devices.open()?;
     let there = pollster::block_on(Volume::identify(&flash));
@@ -90,10 +82,15 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     }
     contents::refuse_rest(&devices.disk, &*disk)?;
     let size = flash.geometry().capacity_bytes;
-    confirm(arguments.yes, &format!("Everything on {} ({size} bytes) will be lost.", devices.flash))?;
+    // A file that was not there has nothing to lose.
+    confirm(
+        arguments.yes || is_blank,
+        &format!("Everything on {} ({size} bytes) will be lost.", devices.flash),
+    )?;
     let uuid = random_uuid();
     let made = pollster::block_on(Volume::create(&flash, &disk, &config, uuid));
     let made = made.map_err(|error| format!("--flash {} --disk {}: {error}", devices.flash, devices.disk))?;
+    files.keep();
     Ok(Finding { result: told(&made), text: words(arguments, &made), failures: Vec::new() })
 }
 
@@ -129,35 +126,24 @@ fn volume_config(arguments: &Arguments) -> Result<VolumeConfig, String> {
     for setting in &arguments.settings {
         knobs::apply(&mut tuning, setting).map_err(|why| format!("--set {why}"))?;
     }
+    let formats = OLDEST_FORMAT..=FORMAT_VERSION;
+    if !formats.contains(&arguments.format) {
+        let words = format!("this program writes formats {OLDEST_FORMAT} to {FORMAT_VERSION}");
+        return Err(format!("--format {}: {words}", arguments.format));
+    }
+    let shape = &arguments.shape;
+    let placement = shape.placement(base.placement)?;
+    shape.check_on_flash(placement)?;
     Ok(VolumeConfig {
-        block_bytes: bytes("--block-size", &arguments.block_size)?,
-        ways: arguments.associativity,
-        placement: placement(arguments, base.placement)?,
+        block_bytes: shape.block_size,
+        ways: shape.associativity,
+        placement,
         tuning,
         checksums: arguments.checksums,
         ordered: arguments.ordered,
         format: arguments.format,
         ..base
     })
-}
-
-fn placement(arguments: &Arguments, preset: Placement) -> Result<Placement, String> {
-    let run_bytes = bytes("--run-size", &arguments.run_size)?;
-    match arguments.placement.as_deref() {
-        None => Ok(preset),
-        Some("linear") => Ok(Placement::Linear),
-        Some("hashed") => Ok(Placement::Hashed { run_bytes }),
-        Some("permuted") => Ok(Placement::Permuted { run_bytes }),
-        Some(other) => {
-            let names = ["linear", "hashed", "permuted"];
-            Err(format!("--placement: {}", knobs::one_of(other, "placement", &names)))
-        }
-    }
-}
-
-fn bytes(flag: &str, text: &str) -> Result<u32, String> {
-    let size = parse_size(text).map_err(|error| format!("{flag}: {error}"))?;
-    u32::try_from(size).map_err(|_| format!("{flag} {text}: is too large"))
 }
 
 /// What the disk is called, for messages: the end of it where it is long.

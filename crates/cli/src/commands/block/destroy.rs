@@ -9,7 +9,7 @@ use device::timer::SystemTimer;
 use device::{Device, IoBuffer, PlacementHandle, Request};
 use serde_json::json;
 
-use super::devices::{Devices, confirm};
+use super::devices::{Devices, are_swapped, confirm};
 use crate::output::{Common, Finding};
 
 /// The command line of `block destroy`.
@@ -41,6 +41,7 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     // What must be overwritten: all that could be taken for a volume.
     let until = match (&superblock, arguments.force) {
         (Ok(superblock), _) => superblock.layout.pages_offset(),
+        (Err(error), _) if are_swapped(error, &disk) => return Err(arguments.devices.refused(error, &disk)),
         (Err(_), true) => flash.geometry().capacity_bytes.min(BLIND_BYTES),
         (Err(error), false) => {
             return Err(format!("--flash {name}: {error}; --force overwrites it all the same"));

@@ -1,16 +1,16 @@
 //! From the flags to two devices and the volume on them.
 
 use std::io::{BufRead, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use block::export::Tasks;
-use block::volume::{Recovery, Volume};
+use block::volume::{Recovery, Volume, VolumeError, VolumeErrorKind};
 use clap::Args;
 use device::file::OpenOptions;
-use device::open::parse_size;
 use device::timer::SystemTimer;
-use device::{Device, DeviceSpec, ErrorKind};
+use device::{Device, DeviceSpec, ErrorKind, IoError};
 
 /// Which devices.
 #[derive(Debug, Args)]
@@ -36,8 +36,9 @@ pub struct Opening {
 impl Devices {
     /// Opens both.
     pub fn open(&self) -> Result<[Arc<dyn Device>; 2], String> {
-        if self.flash == self.disk {
-            return Err(format!("{} cannot be the flash and the disk at once", self.flash));
+        if self.flash == self.disk || self.are_one_file() {
+            let name = if self.flash == self.disk { "" } else { &format!(", which is {},", self.disk) };
+            return Err(format!("{}{name} cannot be the flash and the disk at once", self.flash));
         }
         Ok([self.opening.open("--flash", &self.flash)?, self.opening.open("--disk", &self.disk)?])
     }
@@ -46,10 +47,32 @@ impl Devices {
     pub fn open_volume(&self) -> Result<(Volume, Recovery), String> {
         let [flash, disk] = self.open()?;
         let (flash, disk) = (Tasks::staying_with(flash), Tasks::going_on(disk));
-        let opened = Volume::open(flash, disk, Arc::new(SystemTimer::default()));
-        pollster::block_on(opened)
-            .map_err(|error| format!("--flash {} --disk {}: {error}", self.flash, self.disk))
+        let opened = Volume::open(flash, Arc::clone(&disk), Arc::new(SystemTimer::default()));
+        pollster::block_on(opened).map_err(|error| self.refused(&error, &disk))
     }
+
+    /// Why there is no volume on them; it may be that they were named the wrong way round.
+    pub fn refused(&self, error: &VolumeError, disk: &Arc<dyn Device>) -> String {
+        let hint = if are_swapped(error, disk) {
+            "; the disk is the flash of a cache: are they the right way round?"
+        } else {
+            ""
+        };
+        format!("--flash {} --disk {}: {error}{hint}", self.flash, self.disk)
+    }
+
+    fn are_one_file(&self) -> bool {
+        let identity = |text: &str| {
+            let there = std::fs::metadata(file_of(text).ok()?).ok()?;
+            Some((there.dev(), there.ino()))
+        };
+        identity(&self.flash).is_some_and(|flash| identity(&self.disk) == Some(flash))
+    }
+}
+
+/// Whether there is no volume on the flash, and one on the disk.
+pub fn are_swapped(error: &VolumeError, disk: &Arc<dyn Device>) -> bool {
+    error.kind() == VolumeErrorKind::Foreign && pollster::block_on(Volume::identify(disk)).is_ok()
 }
 
 impl Opening {
@@ -60,6 +83,9 @@ impl Opening {
         spec.open(&options).map_err(|error| {
             let hint = match error.kind() {
                 ErrorKind::Unsupported if !self.buffered => "; --buffered goes through the page cache",
+                ErrorKind::Busy => {
+                    "; is it being served? Then ask by the server's --socket (status, set, flush, upgrade), or stop the server"
+                }
                 _ => "",
             };
             format!("{flag}: {error}{hint}")
@@ -67,22 +93,60 @@ impl Opening {
     }
 }
 
-/// Makes the file `path` with `size_text` bytes if there is none. What is there already must be as large.
-pub fn make_file(flag: &str, path: &str, size_text: Option<&str>) -> Result<(), String> {
-    let Some(size_text) = size_text else { return Ok(()) };
-    let wrong = |why: String| format!("{flag} {size_text}: {path}: {why}");
-    let size = parse_size(size_text).map_err(|error| wrong(error.to_string()))?;
-    let path = PathBuf::from(path);
-    if let Ok(there) = std::fs::metadata(&path) {
-        let fits = !there.is_file() || there.len() == size;
-        return if fits {
-            Ok(())
-        } else {
-            Err(wrong(format!("is there already, with {} bytes", there.len())))
-        };
+/// Files that a command made. They go again unless what they were made for comes about.
+#[derive(Default)]
+pub struct NewFiles(Vec<PathBuf>);
+
+impl NewFiles {
+    /// Makes the file `text` with `size_bytes` if there is none; whether it did. What is there already must be as large.
+    pub fn make(&mut self, flag: &str, text: &str, size_bytes: Option<u64>) -> Result<bool, String> {
+        let Some(size_bytes) = size_bytes else { return there(flag, text) };
+        let wrong = |why: String| format!("{flag} {size_bytes}: {text}: {why}");
+        let path = file_of(text).map_err(wrong)?;
+        if let Ok(there) = std::fs::metadata(&path) {
+            let fits = !there.is_file() || there.len() == size_bytes;
+            let why = || wrong(format!("is there already, with {} bytes", there.len()));
+            return if fits { Ok(false) } else { Err(why()) };
+        }
+        let file = std::fs::File::create_new(&path).map_err(|error| wrong(error.to_string()))?;
+        self.0.push(path);
+        file.set_len(size_bytes).map_err(|error| wrong(error.to_string()))?;
+        Ok(true)
     }
-    let made = std::fs::File::create_new(&path).and_then(|file| file.set_len(size));
-    made.map_err(|error| wrong(error.to_string()))
+
+    /// They stay.
+    pub fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for NewFiles {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // What is wrong has been told already; the rest of it stays.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// What no size was told of must be there.
+fn there(flag: &str, text: &str) -> Result<bool, String> {
+    match file_of(text) {
+        Ok(path) if !path.exists() => Err(format!("{text}: is not there; {flag} SIZE makes it")),
+        _ => Ok(false),
+    }
+}
+
+/// The file that the name of a device is about.
+fn file_of(text: &str) -> Result<PathBuf, String> {
+    let mut spec: DeviceSpec = text.parse().map_err(|error: IoError| error.to_string())?;
+    while let DeviceSpec::Spindle(inner) = spec {
+        spec = *inner;
+    }
+    match spec {
+        DeviceSpec::File(path) | DeviceSpec::Path(path) => Ok(path),
+        _ => Err("is no file".into()),
+    }
 }
 
 /// Asks before something is lost, unless `yes` was said already.

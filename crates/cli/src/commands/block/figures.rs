@@ -1,14 +1,14 @@
-//! A volume's figures by their stable names, and how they are told: as text, as JSON, to Prometheus. Names are
-//! Flashcache's where it had the figure.
+//! A volume's figures by their stable names, as JSON and as text. Names are Flashcache's where it had the figure.
 
 use std::fmt::Write as _;
 
 use block::nbd::Server;
 use block::sets::Tuning;
+use block::volume::superblock::FORMAT_VERSION;
 use block::volume::{Health, IoCounts, Recovery, Stats, Superblock, Volume};
 use serde_json::{Map, Value, json};
 
-use super::knobs::KNOBS;
+use super::knobs::{KNOBS, shown};
 
 /// Everything about an open volume.
 pub fn of_volume(volume: &Volume, recovery: &Recovery) -> Value {
@@ -29,6 +29,7 @@ pub fn of_recovery(recovery: &Recovery) -> Value {
         "dirty_blocks": recovery.dirty_blocks,
         "journal_blocks": recovery.journal_blocks,
         "commits": recovery.commits,
+        "notes": recovery.notes,
         "rolled_back": recovery.rolled_back,
         "dropped_blocks": recovery.dropped_blocks,
     })
@@ -41,12 +42,14 @@ pub fn of_superblock(superblock: &Superblock) -> Value {
         "volume": {
             "uuid": format!("{:032x}", superblock.uuid),
             "format": superblock.format,
+            "newest_format": FORMAT_VERSION,
             "disk_bytes": superblock.disk.bytes,
             "disk_label": superblock.disk.label,
             "block_bytes": layout.block_bytes,
             "sets": layout.sets,
             "ways": layout.ways,
-            "placement": format!("{:?}", superblock.placement),
+            "placement": superblock.placement.name(),
+            "run_bytes": superblock.placement.run_bytes(),
             "checksums": superblock.checksums,
             "ordered": superblock.ordered,
         },
@@ -56,7 +59,7 @@ pub fn of_superblock(superblock: &Superblock) -> Value {
 
 /// Settings by their names.
 pub fn of_tuning(tuning: &Tuning) -> Value {
-    let values = KNOBS.iter().map(|knob| (knob.name.to_owned(), Value::from((knob.get)(tuning))));
+    let values = KNOBS.iter().map(|knob| (knob.name.to_owned(), (knob.get)(tuning)));
     Value::Object(values.collect())
 }
 
@@ -93,13 +96,14 @@ fn of_counters(stats: &Stats) -> Value {
     Value::Object(all)
 }
 
-fn of_io(io: &IoCounts) -> [(&'static str, u64); 14] {
+fn of_io(io: &IoCounts) -> [(&'static str, u64); 15] {
     [
         ("metadata_dirties", io.metadata_dirties),
         ("metadata_cleans", io.metadata_cleans),
         ("metadata_batch", io.metadata_batch),
         ("metadata_ssd_writes", io.metadata_ssd_writes),
         ("commits", io.commits),
+        ("notes", io.notes),
         ("checkpoints", io.checkpoints),
         ("ssd_flushes", io.ssd_flushes),
         ("disk_flushes", io.disk_flushes),
@@ -136,34 +140,23 @@ pub fn text(status: &Value) -> String {
         let _ = writeln!(text, "{part}");
         for (name, value) in figures {
             let shown = match value {
-                Value::String(words) => words.clone(),
                 Value::Number(number) if number.is_f64() => format!("{:.1}", number.as_f64().unwrap_or(0.0)),
-                Value::Null => continue,
-                value => value.to_string(),
+                value => match shown(value) {
+                    Some(shown) => shown,
+                    None => continue,
+                },
             };
             let _ = writeln!(text, "  {name:<28} {shown}");
         }
     }
+    if let Some(words) = status["volume"]["format"].as_u64().and_then(older) {
+        let _ = writeln!(text, "{words}");
+    }
     text
 }
 
-/// For Prometheus, in its text format.
-pub fn prometheus(status: &Value) -> String {
-    let uuid = status["volume"]["uuid"].as_str().unwrap_or_default();
-    let mut text = String::new();
-    for (part, prefix) in [("state", ""), ("counters", ""), ("connections", "connections_")] {
-        let Some(figures) = status[part].as_object() else { continue };
-        for (name, value) in figures {
-            let is_gauge = part != "counters" || name.ends_with("_percent");
-            let (kind, suffix) = if is_gauge { ("gauge", "") } else { ("counter", "_total") };
-            let metric = format!("flashwright_block_{prefix}{name}{suffix}");
-            if let Some(number) = value.as_f64() {
-                let _ = writeln!(text, "# TYPE {metric} {kind}\n{metric}{{volume=\"{uuid}\"}} {number}");
-            }
-        }
-    }
-    let is_healthy = status["state"]["health"] == "healthy";
-    let metric = "flashwright_block_healthy";
-    let _ = writeln!(text, "# TYPE {metric} gauge\n{metric}{{volume=\"{uuid}\"}} {}", u8::from(is_healthy));
-    text
+/// What is to be said of a volume that an older program made.
+pub fn older(format: u64) -> Option<String> {
+    let is_older = format < u64::from(FORMAT_VERSION);
+    is_older.then(|| format!("format {format}, `block upgrade` makes it {FORMAT_VERSION}"))
 }

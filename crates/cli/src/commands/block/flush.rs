@@ -2,21 +2,11 @@
 
 use std::process::ExitCode;
 
-use clap::Args;
 use serde_json::Value;
 
-use super::cached::Cached;
+use super::cached::Arguments;
 use super::control;
-use crate::output::{Common, Finding};
-
-/// The command line of `block flush`.
-#[derive(Debug, Args)]
-pub struct Arguments {
-    #[command(flatten)]
-    cached: Cached,
-    #[command(flatten)]
-    common: Common,
-}
+use crate::output::Finding;
 
 /// Runs `block flush`.
 pub fn run(arguments: &Arguments) -> ExitCode {

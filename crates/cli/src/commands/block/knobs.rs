@@ -1,8 +1,13 @@
 //! What can be set while a cache runs: each name, unit, meaning, reading and writing together. Flashcache's own names for the
 //! same settings are understood too.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
 use block::sets::{Mode, SetPolicy, Tuning};
 use device::open::parse_size;
+use serde_json::Value;
 
 /// One setting.
 pub struct Knob {
@@ -11,7 +16,8 @@ pub struct Knob {
     flashcache: &'static [&'static str],
     /// What it does, for help.
     pub about: &'static str,
-    pub get: fn(&Tuning) -> String,
+    /// Null where it means nothing.
+    pub get: fn(&Tuning) -> Value,
     set: fn(&mut Tuning, &str) -> Result<(), String>,
 }
 
@@ -35,76 +41,76 @@ pub const KNOBS: &[Knob] = &[
         name: "hot_percent",
         flashcache: &["lru_hot_pct"],
         about: "lru2q: the hot list's share of a set, percent",
-        get: |tuning| hot(tuning).map_or_else(|| "-".into(), |(percent, _)| percent.to_string()),
+        get: |tuning| hot(tuning).map(|(percent, _)| percent).into(),
         set: |tuning, text| match &mut tuning.policy {
-            SetPolicy::Lru2q { hot_percent, .. } => number(text).map(|value| *hot_percent = value),
-            _ => Err("the policy is not lru2q".into()),
+            SetPolicy::Lru2q { hot_percent, .. } => number(text, 0..=100).map(|value| *hot_percent = value),
+            other => Err(only_lru2q(*other)),
         },
     },
     Knob {
         name: "promote_hits",
         flashcache: &["lru_promote_thresh"],
         about: "lru2q: hits after which a block becomes hot",
-        get: |tuning| hot(tuning).map_or_else(|| "-".into(), |(_, hits)| hits.to_string()),
+        get: |tuning| hot(tuning).map(|(_, hits)| hits).into(),
         set: |tuning, text| match &mut tuning.policy {
-            SetPolicy::Lru2q { promote_hits, .. } => number(text).map(|value| *promote_hits = value),
-            _ => Err("the policy is not lru2q".into()),
+            SetPolicy::Lru2q { promote_hits, .. } => number(text, 1..=127).map(|value| *promote_hits = value),
+            other => Err(only_lru2q(*other)),
         },
     },
     Knob {
         name: "dirty_percent",
         flashcache: &["dirty_thresh_pct"],
         about: "dirty blocks of a set, percent, above which the oldest are cleaned; 100 is no threshold",
-        get: |tuning| tuning.dirty_percent.to_string(),
-        set: |tuning, text| number(text).map(|value| tuning.dirty_percent = value),
+        get: |tuning| tuning.dirty_percent.into(),
+        set: |tuning, text| number(text, 0..=100).map(|value| tuning.dirty_percent = value),
     },
     Knob {
         name: "lazy_depth",
         flashcache: &["clean_on_read_miss", "clean_on_write_miss"],
         about: "on a miss, dirty blocks among so many next to leave are cleaned; 0 is none",
-        get: |tuning| tuning.lazy_depth.to_string(),
-        set: |tuning, text| number(text).map(|value| tuning.lazy_depth = value),
+        get: |tuning| tuning.lazy_depth.into(),
+        set: |tuning, text| number(text, 0..=u32::MAX).map(|value| tuning.lazy_depth = value),
     },
     Knob {
         name: "idle_seconds",
         flashcache: &["fallow_delay"],
         about: "dirty blocks that nobody used for so long are cleaned; 0 is never",
-        get: |tuning| tuning.idle_seconds.to_string(),
-        set: |tuning, text| number(text).map(|value| tuning.idle_seconds = value),
+        get: |tuning| tuning.idle_seconds.into(),
+        set: |tuning, text| number(text, 0..=u32::MAX).map(|value| tuning.idle_seconds = value),
     },
     Knob {
         name: "idle_blocks_per_second",
         flashcache: &[],
         about: "idle blocks cleaned a second, at most",
-        get: |tuning| tuning.idle_blocks_per_second.to_string(),
-        set: |tuning, text| number(text).map(|value| tuning.idle_blocks_per_second = value),
+        get: |tuning| tuning.idle_blocks_per_second.into(),
+        set: |tuning, text| number(text, 1..=u32::MAX).map(|value| tuning.idle_blocks_per_second = value),
     },
     Knob {
         name: "cleanings_per_set",
         flashcache: &["max_clean_ios_set"],
         about: "runs of a set on their way to the disk at once",
-        get: |tuning| tuning.cleanings_per_set.to_string(),
-        set: |tuning, text| number(text).map(|value| tuning.cleanings_per_set = value),
+        get: |tuning| tuning.cleanings_per_set.into(),
+        set: |tuning, text| number(text, 1..=u16::MAX).map(|value| tuning.cleanings_per_set = value),
     },
     Knob {
         name: "cleanings_total",
         flashcache: &["max_clean_ios_total"],
         about: "runs of all sets on their way to the disk at once",
-        get: |tuning| tuning.cleanings_total.to_string(),
-        set: |tuning, text| number(text).map(|value| tuning.cleanings_total = value),
+        get: |tuning| tuning.cleanings_total.into(),
+        set: |tuning, text| number(text, 1..=u32::MAX).map(|value| tuning.cleanings_total = value),
     },
     Knob {
         name: "clean_run_blocks",
         flashcache: &[],
         about: "neighbouring blocks cleaned together, at most",
-        get: |tuning| tuning.clean_run_blocks.to_string(),
-        set: |tuning, text| number(text).map(|value| tuning.clean_run_blocks = value),
+        get: |tuning| tuning.clean_run_blocks.into(),
+        set: |tuning, text| number(text, 1..=u32::MAX).map(|value| tuning.clean_run_blocks = value),
     },
     Knob {
         name: "sequential_bypass",
         flashcache: &[],
         about: "streams longer than this size go around the cache; 0 caches all",
-        get: |tuning| tuning.sequential_bypass_bytes.to_string(),
+        get: |tuning| tuning.sequential_bypass_bytes.into(),
         set: |tuning, text| {
             let bytes = parse_size(text).map_err(|error| error.to_string())?;
             tuning.sequential_bypass_bytes = bytes;
@@ -115,9 +121,12 @@ pub const KNOBS: &[Knob] = &[
         name: "skip_seq_thresh_kb",
         flashcache: &[],
         about: "sequential_bypass in KiB, as Flashcache has it",
-        get: |tuning| (tuning.sequential_bypass_bytes >> 10).to_string(),
+        get: |tuning| {
+            let bytes = tuning.sequential_bypass_bytes;
+            bytes.is_multiple_of(1 << 10).then_some(bytes >> 10).into()
+        },
         set: |tuning, text| {
-            number::<u32>(text).map(|value| tuning.sequential_bypass_bytes = u64::from(value) << 10)
+            number(text, 0..=u64::MAX >> 10).map(|value| tuning.sequential_bypass_bytes = value << 10)
         },
     },
 ];
@@ -130,6 +139,15 @@ pub fn apply(tuning: &mut Tuning, assignment: &str) -> Result<(), String> {
     let knob = KNOBS.iter().find(|knob| knob.name == key || knob.flashcache.contains(&key));
     let Some(knob) = knob else { return Err(unknown(key)) };
     (knob.set)(tuning, value).map_err(|why| format!("{key}={value}: {why}"))
+}
+
+/// A value as it is typed; none where it means nothing.
+pub fn shown(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(words) => Some(words.clone()),
+        value => Some(value.to_string()),
+    }
 }
 
 fn unknown(key: &str) -> String {
@@ -146,8 +164,15 @@ fn unknown(key: &str) -> String {
     }
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| "it takes a whole number in its bounds".into())
+fn number<T: FromStr + PartialOrd + Display>(text: &str, bounds: RangeInclusive<T>) -> Result<T, String> {
+    text.parse()
+        .ok()
+        .filter(|value| bounds.contains(value))
+        .ok_or_else(|| format!("it takes a whole number from {} to {}", bounds.start(), bounds.end()))
+}
+
+fn only_lru2q(policy: SetPolicy) -> String {
+    format!("it is for the policy lru2q, and the policy is {}", policy_name(policy))
 }
 
 fn hot(tuning: &Tuning) -> Option<(u8, u8)> {
@@ -223,8 +248,8 @@ mod tests {
             let tuning = preset.tuning();
             for knob in KNOBS {
                 let mut same = tuning;
-                let value = (knob.get)(&tuning);
-                if value != "-" {
+                let value = shown(&(knob.get)(&tuning));
+                if let Some(value) = value {
                     apply(&mut same, &format!("{}={value}", knob.name)).unwrap();
                     assert_eq!(same, tuning, "{}", knob.name);
                 }
@@ -245,7 +270,7 @@ mod tests {
         ] {
             apply(&mut tuning, assignment).unwrap();
             let knob = KNOBS.iter().find(|other| other.name == knob).unwrap();
-            assert_eq!((knob.get)(&tuning), value, "{assignment}");
+            assert_eq!(shown(&(knob.get)(&tuning)).unwrap(), value, "{assignment}");
         }
         let refused = |assignment: &str| apply(&mut Preset::V2.tuning(), assignment).unwrap_err();
         assert_eq!(
@@ -256,8 +281,35 @@ mod tests {
             refused("mode=write-bakc"),
             "mode=write-bakc: there is no mode \"write-bakc\"; the nearest is write-back"
         );
-        assert_eq!(refused("hot_percent=75"), "hot_percent=75: the policy is not lru2q");
-        assert_eq!(refused("dirty_percent=x"), "dirty_percent=x: it takes a whole number in its bounds");
+        assert_eq!(
+            refused("hot_percent=75"),
+            "hot_percent=75: it is for the policy lru2q, and the policy is fifo"
+        );
         assert_eq!(refused("dirty_percent"), "\"dirty_percent\" is no KEY=VALUE");
+        for (assignment, bounds) in [
+            ("dirty_percent=x", "0 to 100"),
+            ("dirty_thresh_pct=101", "0 to 100"),
+            ("dirty_percent=300", "0 to 100"),
+            ("lazy_depth=-1", "0 to 4294967295"),
+            ("max_clean_ios_set=0", "1 to 65535"),
+        ] {
+            let words = format!("{assignment}: it takes a whole number from {bounds}");
+            assert_eq!(refused(assignment), words);
+        }
+    }
+
+    /// The bounds stand here for the words and in the core for everybody.
+    #[test]
+    fn what_lies_within_the_bounds_that_are_told_is_what_the_core_takes() {
+        let tuning = Preset::V3.tuning();
+        for knob in KNOBS {
+            let told = apply(&mut tuning.clone(), &format!("{}=none", knob.name)).unwrap_err();
+            let Some((_, bounds)) = told.split_once("a whole number from ") else { continue };
+            for bound in bounds.split(" to ") {
+                let mut at_bound = tuning;
+                apply(&mut at_bound, &format!("{}={bound}", knob.name)).unwrap();
+                assert_eq!(at_bound.check(), Ok(()), "{}={bound}", knob.name);
+            }
+        }
     }
 }

@@ -10,10 +10,12 @@ mod devices;
 mod figures;
 mod flush;
 mod knobs;
+mod prometheus;
 mod recording;
 mod replay;
 mod serve;
 mod set;
+mod shape;
 mod status;
 mod upgrade;
 mod watch;
@@ -34,9 +36,9 @@ pub enum Command {
     /// Change how a cache behaves, while it is served or not.
     Set(set::Arguments),
     /// Bring everything that is newer on flash to the disk.
-    Flush(flush::Arguments),
+    Flush(cached::Arguments),
     /// Bring a cache that an older program made to the newest format.
-    Upgrade(upgrade::Arguments),
+    Upgrade(cached::Arguments),
     /// Verify what is on flash.
     Check(check::Arguments),
     /// Make a cache unusable, so that the disk is used alone from then on.

@@ -6,15 +6,16 @@ use std::process::ExitCode;
 use bench::bar::{Bar, Unit};
 use bench::block::source::{BLOCK_FORMATS, BlockFormat, BlockTraceOptions, InnodbConfig};
 use bench::block::{DiskModel, Outcome, Source, Summary, heat, report, side_by_side};
+use bench::drive::parse_size;
 use bench::run::stop::Stop;
 use bench::study::{Chart, Line};
-use block::sets::{Placement, Preset, SetPolicy, SetsConfig};
+use block::sets::{Preset, SetPolicy, SetsConfig};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
+use super::shape::Shape;
 use super::{figures, knobs};
 use crate::output::{Common, Finding, write_picture};
-use crate::quantity;
 use crate::signals::stop_on_signals;
 
 /// Insertion points of a sweep.
@@ -27,7 +28,7 @@ const OPERATIONS: u64 = 5_000_000;
 #[command(after_help = formats_help())]
 pub struct Arguments {
     /// The trace; several files, as blktrace writes one a CPU, are merged by time; - is standard input
-    #[arg(value_name = "TRACE", required_unless_present = "generate", conflicts_with = "generate")]
+    #[arg(value_name = "TRACE", conflicts_with = "generate")]
     trace: Vec<PathBuf>,
     /// Instead of a trace: eight MySQL servers on one volume
     #[arg(long, value_enum)]
@@ -48,23 +49,13 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = OPERATIONS)]
     operations: u64,
     /// The cache's data
-    #[arg(long, value_name = "SIZE", default_value = "768MiB", value_parser = quantity::bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "768MiB", value_parser = parse_size)]
     cache_size: u64,
     /// Settings to start from; both stand side by side if none is named
     #[arg(long, value_enum)]
     preset: Option<PresetName>,
-    /// How runs of the disk are dealt out to sets: linear, hashed or permuted; that of the preset if not given
-    #[arg(long)]
-    placement: Option<String>,
-    /// Bytes of disk that stay together in a set; that of the preset if not given
-    #[arg(long, value_name = "SIZE", value_parser = quantity::bytes)]
-    run_size: Option<u64>,
-    /// Bytes of a block
-    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = quantity::bytes)]
-    block_size: u64,
-    /// Blocks of a set
-    #[arg(long, value_name = "N", default_value_t = 512)]
-    associativity: u32,
+    #[command(flatten)]
+    shape: Shape,
     /// More settings, as of `block set`
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
@@ -107,9 +98,11 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn replay(arguments: &Arguments) -> Result<Finding, String> {
     let caches = caches(arguments)?;
+    arguments.common.check_result_file().map_err(|error| error.to_string())?;
     let mut source = source(arguments)?;
     if let Some(directory) = &arguments.figures {
-        std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        std::fs::create_dir_all(directory)
+            .map_err(|error| format!("--figures {}: {error}", directory.display()))?;
     }
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
@@ -152,18 +145,21 @@ fn found(
         .collect();
     let trace = source.stats().map(report::trace_json);
     let result = json!({ "trace": trace, "caches": results, "figures": pictures, "notes": odd });
-    let failures = if source.stats().is_some_and(|stats| stats.requests == 0) {
-        let others = source.stats().map_or(0, |stats| stats.other_devices);
-        let why = if others > 0 {
-            format!("; {others} are of other devices than the one named")
-        } else {
-            String::new()
-        };
-        vec![format!("the trace has no requests{why}")]
-    } else {
-        Vec::new()
-    };
+    let is_counted = outcomes.iter().any(|outcome| outcome.summary.requests > 0);
+    let failures = if is_counted { Vec::new() } else { vec![nothing_counted(source)] };
     Finding { result, text, failures }
+}
+
+/// Why there is nothing to tell of.
+fn nothing_counted(source: &Source) -> String {
+    match source.stats() {
+        Some(stats) if stats.requests == 0 && stats.other_devices > 0 => format!(
+            "the trace has no requests; {} are of other devices than the one named",
+            stats.other_devices
+        ),
+        Some(stats) if stats.requests == 0 => "the trace has no requests".to_owned(),
+        _ => "no request was counted: there are none but those that --warm-up leaves out".to_owned(),
+    }
 }
 
 fn source(arguments: &Arguments) -> Result<Source, String> {
@@ -171,6 +167,9 @@ fn source(arguments: &Arguments) -> Result<Source, String> {
         let warm_up = arguments.warm_up.unwrap_or(arguments.operations / 3);
         let config = InnodbConfig::default();
         return Ok(Source::innodb(config, arguments.common.seed, arguments.operations, warm_up));
+    }
+    if arguments.trace.is_empty() {
+        return Err("what is to be replayed? Name a TRACE, or say --generate mysql8".into());
     }
     let format = match arguments.format.as_str() {
         "auto" => None,
@@ -211,45 +210,30 @@ fn cache(arguments: &Arguments, preset: PresetName) -> Result<SetsConfig, String
         PresetName::V3 => Preset::V3,
     };
     let mut config = preset.config(arguments.cache_size);
-    let too_large = |_| "--block-size: is too large".to_owned();
-    let block_bytes = u32::try_from(arguments.block_size).map_err(too_large)?;
-    let set_bytes = u64::from(arguments.associativity) * u64::from(block_bytes);
-    let sets = arguments.cache_size.checked_div(set_bytes).unwrap_or(0);
-    let geometry = &mut config.geometry;
-    geometry.block_bytes = block_bytes;
-    geometry.ways = arguments.associativity;
-    geometry.sets = u32::try_from(sets).map_err(|_| "--cache-size: is too large".to_owned())?;
-    geometry.placement = placement(arguments, geometry.placement)?;
-    if sets == 0 {
+    let (shape, geometry) = (&arguments.shape, &mut config.geometry);
+    geometry.block_bytes = shape.block_size;
+    geometry.ways = shape.associativity;
+    geometry.placement = shape.placement(geometry.placement)?;
+    shape.check(geometry.placement)?;
+    let set_bytes = u64::from(shape.associativity) * u64::from(shape.block_size);
+    let too_large = |_| format!("--cache-size {}: is too large", arguments.cache_size);
+    geometry.sets = u32::try_from(arguments.cache_size / set_bytes).map_err(too_large)?;
+    if geometry.sets == 0 {
         return Err(format!(
-            "--cache-size: is less than a set of {set_bytes} bytes; make --associativity less"
+            "--cache-size {}: is less than a set of {set_bytes} bytes; make --associativity less",
+            arguments.cache_size
         ));
     }
     for setting in &arguments.settings {
         knobs::apply(&mut config.tuning, setting).map_err(|why| format!("--set {why}"))?;
     }
-    config.check().map_err(|error| error.to_string())?;
-    Ok(config)
-}
-
-fn placement(arguments: &Arguments, preset: Placement) -> Result<Placement, String> {
-    let of_preset = match preset {
-        Placement::Linear => 256 << 10,
-        Placement::Hashed { run_bytes } | Placement::Permuted { run_bytes } => run_bytes,
-    };
-    let run_bytes = match arguments.run_size {
-        Some(bytes) => u32::try_from(bytes).map_err(|_| "--run-size: is too large".to_owned())?,
-        None => of_preset,
-    };
-    match (arguments.placement.as_deref(), preset) {
-        (Some("linear"), _) | (None, Placement::Linear) => Ok(Placement::Linear),
-        (Some("hashed"), _) | (None, Placement::Hashed { .. }) => Ok(Placement::Hashed { run_bytes }),
-        (Some("permuted"), _) | (None, Placement::Permuted { .. }) => Ok(Placement::Permuted { run_bytes }),
-        (Some(other), _) => {
-            let names = ["linear", "hashed", "permuted"];
-            Err(format!("--placement: {}", knobs::one_of(other, "placement", &names)))
+    config.check().map_err(|error| match error.setting {
+        "sets" => {
+            format!("--cache-size {}: makes {} sets; {}", arguments.cache_size, error.given, error.must)
         }
-    }
+        _ => error.to_string(),
+    })?;
+    Ok(config)
 }
 
 fn swept(mut config: SetsConfig, hot_percent: u8) -> (String, SetsConfig) {

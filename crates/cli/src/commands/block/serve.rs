@@ -22,11 +22,18 @@ use signal_hook::iterator::Signals;
 use super::contents;
 use super::control::{self, Service};
 use super::devices::{Devices, Opening};
+use super::figures;
 use super::recording;
 use crate::output::{Common, FAILED, PASSED, say_error, usage_error};
 
 /// Signals that come so soon after the first are not a second one.
 const ONE_WISH: Duration = Duration::from_millis(500);
+
+/// Threads that a process is usually given leave some for others.
+const MOST_CONNECTIONS: usize = 4096;
+
+/// A file's name has 255 bytes at most.
+const MOST_NAME_BYTES: usize = 200;
 
 /// The command line of `block serve`.
 #[derive(Debug, Args)]
@@ -38,10 +45,10 @@ pub struct Arguments {
     #[arg(long, value_name = "PATH")]
     disk: String,
     /// Listen at this socket
-    #[arg(long, value_name = "PATH", required_unless_present = "listen", conflicts_with = "listen")]
+    #[arg(long, value_name = "PATH", conflicts_with = "listen")]
     socket: Option<PathBuf>,
     /// Listen at this TCP address
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = control::tcp_address)]
     listen: Option<SocketAddr>,
     /// Listen at an address that is not this machine's own: NBD has no passwords, and everybody may read and write
     #[arg(long)]
@@ -61,15 +68,31 @@ pub struct Arguments {
     record: Option<PathBuf>,
     /// The export's name, and the file's; clients that ask for none get it too. NAME-uncached is the same disk for those whose
     /// blocks are not to be cached: backups, scans
-    #[arg(long, value_name = "NAME", default_value = "flashwright")]
+    #[arg(long, value_name = "NAME", default_value = "flashwright", value_parser = export_name)]
     name: String,
-    /// Clients at once
-    #[arg(long, value_name = "N", default_value_t = Options::default().max_connections)]
+    /// Clients at once, from 1 to 4096; each has a thread
+    #[arg(long, value_name = "N", default_value_t = Options::default().max_connections, value_parser = connections)]
     connections: usize,
     #[command(flatten)]
     opening: Opening,
     #[command(flatten)]
     common: Common,
+}
+
+/// A name that a file can have too, with room for what is added to it.
+fn export_name(text: &str) -> Result<String, String> {
+    let is_file_name = !matches!(text, "" | "." | "..") && !text.contains(['/', '\0']);
+    if is_file_name && text.len() <= MOST_NAME_BYTES {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "it is the name of a file too: from 1 to {MOST_NAME_BYTES} bytes, no / among them, and not . or .."
+    ))
+}
+
+fn connections(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=MOST_CONNECTIONS).contains(number));
+    number.ok_or_else(|| format!("it takes a whole number from 1 to {MOST_CONNECTIONS}"))
 }
 
 /// Runs `block serve`.
@@ -152,7 +175,11 @@ impl Fronts {
     ) -> Result<Self, String> {
         let options = Options { max_connections: arguments.connections, ..Options::default() };
         let started = Server::start(address, offered(arguments, served), options);
-        let server = Arc::new(started.map_err(|error| format!("{address}: {error}"))?);
+        let flag = || match address {
+            Address::Unix(path) => format!("--socket {}", path.display()),
+            Address::Tcp(address) => format!("--listen {address}"),
+        };
+        let server = Arc::new(started.map_err(|error| format!("{}: {error}", flag()))?);
         Self::beside(arguments, driver, served, &server).inspect_err(|_| server.stop())
     }
 
@@ -186,6 +213,9 @@ fn offered(arguments: &Arguments, served: &Served) -> Vec<Offered> {
 }
 
 fn mount(place: &Path, arguments: &Arguments, served: &Served) -> Result<Mounted, String> {
+    if std::fs::metadata(place).is_ok_and(|there| !there.is_dir()) {
+        return Err(format!("--fuse {}: is no directory", place.display()));
+    }
     let mounted = Mounted::at(place, &arguments.name, Arc::clone(&served.export));
     mounted.map_err(|error| {
         // Linux says so of a directory whose file system has lost its server.
@@ -300,7 +330,9 @@ fn address(arguments: &Arguments) -> Result<Address, String> {
             "--listen {address}: is no address of this machine alone, and NBD has no passwords; \
              say --allow-remote if everybody who can reach it may read and write"
         )),
-        (None, None) => Err("--socket or --listen: neither was given".into()),
+        (None, None) => Err("where do clients come? Give --socket PATH or --listen ADDRESS:PORT (NBD), and beside it, if you \
+                             like, --ublk NUMBER (a block device) and --fuse DIRECTORY (a file)"
+            .into()),
     }
 }
 
@@ -330,22 +362,15 @@ fn say_ready(arguments: &Arguments, server: &Server, served: &Served, disk: Opti
     let address = server.address();
     let found = served.cached.as_ref().map_or_else(String::new, |Cached { recovery, volume, .. }| {
         let how = if recovery.was_clean { "closed before" } else { "recovered" };
-        format!(" ({how}: {} blocks, {} dirty{})", recovery.blocks, recovery.dirty_blocks, older(volume))
+        let older = figures::older(volume.superblock().format.into());
+        let older = older.map_or_else(String::new, |words| format!("; {words}"));
+        format!(" ({how}: {} blocks, {} dirty{older})", recovery.blocks, recovery.dirty_blocks)
     });
     let disk = disk.map_or_else(String::new, |disk| {
         let how = if disk.was_taken_over() { ", taken over" } else { "" };
         format!(" and {}{how}", disk.path().display())
     });
     arguments.common.say(&format_args!("ready {address}{disk}{found}"));
-}
-
-/// What is to be said of a volume that an older program made.
-fn older(volume: &Volume) -> String {
-    use block::volume::superblock::FORMAT_VERSION;
-    match volume.superblock().format {
-        FORMAT_VERSION => String::new(),
-        format => format!("; format {format}, `block upgrade` makes it {FORMAT_VERSION}"),
-    }
 }
 
 /// Another signal ends the process at once: nothing acknowledged is lost by it. Those that come so soon after the first are

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::cached::Cached;
 use super::control;
-use super::knobs::KNOBS;
+use super::knobs::{KNOBS, shown};
 use crate::output::{Common, Finding};
 
 /// The command line of `block set`.
@@ -40,7 +40,9 @@ fn set(arguments: &Arguments) -> Result<Finding, String> {
     )?;
     let mut text = String::new();
     for (name, value) in told["tuning"].as_object().into_iter().flatten() {
-        let _ = writeln!(text, "{name}={}", value.as_str().unwrap_or_default());
+        if let Some(value) = shown(value) {
+            let _ = writeln!(text, "{name}={value}");
+        }
     }
     Ok(Finding { result: told, text, failures: Vec::new() })
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::control::{self, Target};
 use super::devices::Opening;
-use super::{figures, watch};
+use super::{figures, prometheus, watch};
 use crate::output::{Common, Finding};
 
 /// The command line of `block status`.
@@ -48,14 +48,12 @@ fn tell(arguments: &Arguments) -> Result<Finding, String> {
         (None, Some(flash)) => of_flash(arguments, flash)?,
         (None, None) => return Err("which cache? Give the --socket of its server, or its --flash".into()),
     };
-    let text = if arguments.prometheus { figures::prometheus(&status) } else { figures::text(&status) };
+    let text = if arguments.prometheus { prometheus::text(&status) } else { figures::text(&status) };
     Ok(Finding { result: status, text, failures: Vec::new() })
 }
 
 fn of_flash(arguments: &Arguments, flash: &str) -> Result<Value, String> {
-    let opened = arguments.opening.open("--flash", flash);
-    let device =
-        opened.map_err(|error| format!("{error}; a cache that is served is asked by its --socket"))?;
+    let device = arguments.opening.open("--flash", flash)?;
     let superblock =
         pollster::block_on(Volume::identify(&device)).map_err(|error| format!("--flash {flash}: {error}"))?;
     let mut status = figures::of_superblock(&superblock);

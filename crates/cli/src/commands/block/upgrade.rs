@@ -2,20 +2,9 @@
 
 use std::process::ExitCode;
 
-use clap::Args;
-
-use super::cached::Cached;
+use super::cached::Arguments;
 use super::control;
-use crate::output::{Common, Finding};
-
-/// The command line of `block upgrade`.
-#[derive(Debug, Args)]
-pub struct Arguments {
-    #[command(flatten)]
-    cached: Cached,
-    #[command(flatten)]
-    common: Common,
-}
+use crate::output::Finding;
 
 /// Runs `block upgrade`.
 pub fn run(arguments: &Arguments) -> ExitCode {

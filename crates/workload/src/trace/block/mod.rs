@@ -88,7 +88,7 @@ pub static BLOCK_FORMATS: [BlockFormat; 8] = [
         decoder: Decoder::Records(|| Box::<vscsi::Vscsi>::default()),
     },
     BlockFormat {
-        name: "plain",
+        name: "block-csv",
         about: "CSV with a header: a time, an operation, a place and a length, in any order",
         knows: plain::knows,
         decoder: Decoder::Lines(|| Box::<plain::Plain>::default()),
@@ -96,9 +96,10 @@ pub static BLOCK_FORMATS: [BlockFormat; 8] = [
 ];
 
 impl BlockFormat {
-    /// The format called `name`.
+    /// The format called `name`. `plain`, which is another where keys are read, is an older name of `block-csv`.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
+        let name = if name == "plain" { "block-csv" } else { name };
         BLOCK_FORMATS.iter().find(|format| format.name == name)
     }
 

@@ -475,6 +475,6 @@ mod tests {
         ("msr", b"128166372003061629,hm,1,Read,7014609920,24576,41286\n"),
         ("systor", b"1455592081.131264,0.000299,W,3,42949672,4096\n"),
         ("cloudphysics-csv", b"version,time,op,size,lbn\n1,33898,2a,512,42932745\n"),
-        ("plain", b"time_us,flags_hex,sector,bytes\n12,19,270880,16384\n"),
+        ("block-csv", b"time_us,flags_hex,sector,bytes\n12,19,270880,16384\n"),
     ];
 }

@@ -1,0 +1,71 @@
+//! Taking a place in the file system to listen at. What stands there already is somebody's, unless it is the socket of a server
+//! that was killed.
+
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+/// Bytes of a socket's path, at most: what the system has room for, less the zero behind it.
+const MOST_PATH_BYTES: usize = 107;
+
+/// Listens at `path`. A socket there at which nobody listens any more is replaced.
+///
+/// # Errors
+/// [`AddrInUse`](io::ErrorKind::AddrInUse) if somebody listens there, [`AlreadyExists`](io::ErrorKind::AlreadyExists) if it is no
+/// socket, which is left alone; and if there can be none.
+pub fn bind(path: &Path) -> io::Result<UnixListener> {
+    let bytes = path.as_os_str().len();
+    if bytes > MOST_PATH_BYTES {
+        let words = format!("has {bytes} bytes, and a socket's path has {MOST_PATH_BYTES} at most");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+    }
+    // Asked first: to connect to what is no socket is refused just as it is where nobody listens.
+    if let Ok(there) = std::fs::symlink_metadata(path) {
+        if !there.file_type().is_socket() {
+            let words = "is there already, and is no socket: it is left alone";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, words));
+        }
+        match UnixStream::connect(path) {
+            Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens there")),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+            // To listen there fails, and says why.
+            Err(_) => {}
+        }
+    }
+    UnixListener::bind(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_socket_at_which_nobody_listens_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let [socket, file, link] = ["socket", "file", "link"].map(|name| directory.path().join(name));
+        let first = bind(&socket).unwrap();
+        assert_eq!(bind(&socket).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(first);
+        drop(bind(&socket).unwrap());
+        std::fs::write(&file, "mine").unwrap();
+        std::os::unix::fs::symlink(&socket, &link).unwrap();
+        for other in [&file, &link, &directory.path().into()] {
+            assert_eq!(bind(other).unwrap_err().kind(), io::ErrorKind::AlreadyExists, "{other:?}");
+        }
+        assert_eq!(std::fs::read(&file).unwrap(), b"mine");
+        assert!(link.is_symlink());
+    }
+
+    #[test]
+    fn a_path_that_no_socket_can_have_is_told_with_its_length() {
+        let directory = tempfile::tempdir().unwrap();
+        let of_bytes = |bytes: usize| {
+            let name = "x".repeat(bytes - directory.path().as_os_str().len() - 1);
+            bind(&directory.path().join(name)).map_err(|error| error.to_string())
+        };
+        assert!(of_bytes(MOST_PATH_BYTES).is_ok());
+        let told = of_bytes(MOST_PATH_BYTES + 1).unwrap_err();
+        assert_eq!(told, "has 108 bytes, and a socket's path has 107 at most");
+    }
+}

@@ -1,0 +1,185 @@
+//! Figures for Prometheus, in its text format, which servers scrape and node_exporter's textfile collector reads.
+//!
+//! The collector knows no OpenMetrics, which is what the crate `prometheus-client` writes, and the registries of others are for
+//! figures that live in them. What is to be written here is a result that is there already.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::knobs::shown;
+
+use Kind::{Counter, Gauge};
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+/// Where a figure stands in the status, what it is, and what it means. Percentages are left out: they are rates of counters,
+/// which a server of queries divides over any time.
+const METRICS: &[(&str, Kind, &str)] = &[
+    ("/up_seconds", Gauge, "Seconds since the server came up."),
+    ("/state/closed", Gauge, "Whether the cache was closed, or needs to be recovered when it is opened."),
+    ("/state/capacity_blocks", Gauge, "Blocks that the cache can hold."),
+    ("/state/held_blocks", Gauge, "Blocks that it holds."),
+    ("/state/dirty_blocks", Gauge, "Blocks that it holds and that are newer than the disk's."),
+    ("/state/memory_bytes", Gauge, "Bytes of memory taken for cached blocks."),
+    ("/state/journal_used_blocks", Gauge, "Blocks of the journal in use."),
+    ("/state/journal_blocks", Gauge, "Blocks of the journal."),
+    ("/counters/reads", Counter, "Blocks asked for by reads."),
+    ("/counters/writes", Counter, "Blocks asked for by writes."),
+    ("/counters/read_hits", Counter, "Blocks read that the cache had."),
+    ("/counters/write_hits", Counter, "Blocks written that the cache had."),
+    ("/counters/dirty_write_hits", Counter, "Blocks written that the cache had and that were dirty."),
+    ("/counters/replacement", Counter, "Blocks that left for a block read."),
+    ("/counters/write_replacement", Counter, "Blocks that left for a block written."),
+    ("/counters/write_invalidates", Counter, "Cached blocks dropped by a write around the cache."),
+    ("/counters/read_invalidates", Counter, "Cached blocks dropped by a read."),
+    ("/counters/cleanings", Counter, "Blocks cleaned, whatever the reason."),
+    ("/counters/fallow_cleanings", Counter, "Blocks cleaned since nobody had used them for long."),
+    ("/counters/no_room", Counter, "Blocks not taken in since nothing in their set could leave."),
+    ("/counters/front_merge", Counter, "Blocks cleaned together with their successor on disk."),
+    ("/counters/back_merge", Counter, "Blocks cleaned together with their predecessor on disk."),
+    ("/counters/disk_reads", Counter, "Reads of the disk."),
+    ("/counters/disk_writes", Counter, "Writes of the disk."),
+    ("/counters/ssd_reads", Counter, "Reads of flash."),
+    ("/counters/ssd_writes", Counter, "Writes of flash."),
+    ("/counters/uncached_reads", Counter, "Blocks read around the cache."),
+    ("/counters/uncached_writes", Counter, "Blocks written around the cache."),
+    (
+        "/counters/uncached_sequential_reads",
+        Counter,
+        "Blocks read around the cache as part of a long stream.",
+    ),
+    (
+        "/counters/uncached_sequential_writes",
+        Counter,
+        "Blocks written around the cache as part of a long stream.",
+    ),
+    ("/counters/trim_blocks", Counter, "Blocks dropped since their content was discarded."),
+    ("/counters/metadata_dirties", Counter, "Records of blocks that became dirty."),
+    ("/counters/metadata_cleans", Counter, "Records of blocks that became clean or left."),
+    ("/counters/metadata_batch", Counter, "Records that shared a commit with another."),
+    ("/counters/metadata_ssd_writes", Counter, "Blocks of 4 KiB written to journal and tables."),
+    ("/counters/commits", Counter, "Commits of the journal."),
+    ("/counters/notes", Counter, "Notes of what is to outlive the process before a commit."),
+    ("/counters/checkpoints", Counter, "Tables written."),
+    ("/counters/ssd_flushes", Counter, "Flushes of flash."),
+    ("/counters/disk_flushes", Counter, "Flushes of the disk."),
+    (
+        "/counters/client_flushes",
+        Counter,
+        "Flushes and FUA writes that clients asked for and that were acknowledged.",
+    ),
+    ("/counters/disk_read_errors", Counter, "Reads of the disk that failed."),
+    ("/counters/disk_write_errors", Counter, "Writes of the disk that failed."),
+    ("/counters/ssd_read_errors", Counter, "Reads of flash that failed."),
+    ("/counters/ssd_write_errors", Counter, "Writes of flash that failed."),
+    ("/counters/checksum_errors", Counter, "Blocks read from flash whose checksum was wrong."),
+    ("/connections/open", Gauge, "Connections served now."),
+    ("/connections/accepted", Counter, "Connections let in."),
+    ("/connections/turned_away", Counter, "Connections turned away since there were too many."),
+    (
+        "/connections/dropped",
+        Counter,
+        "Connections ended for breaking the protocol, for keeping the server waiting, or by their failure.",
+    ),
+    ("/connections/bytes_under_way", Gauge, "Bytes of requests under way."),
+];
+
+/// Labels of the one metric that is always 1, and where their values stand.
+const INFO: [(&str, &str); 8] = [
+    ("version", "/version"),
+    ("format", "/volume/format"),
+    ("disk", "/volume/disk_label"),
+    ("block_bytes", "/volume/block_bytes"),
+    ("ways", "/volume/ways"),
+    ("placement", "/volume/placement"),
+    ("mode", "/tuning/mode"),
+    ("policy", "/tuning/policy"),
+];
+
+/// What a status has of all this. A figure that nobody asked for is not there: a flash that is not served is not healthy and
+/// not ill.
+pub fn text(status: &Value) -> String {
+    let volume = label("volume", status["volume"]["uuid"].as_str().unwrap_or_default());
+    let mut text = String::new();
+    let mut tell = |name: &str, kind: Kind, about: &str, labels: &str, value: &str| {
+        let (word, suffix) = match kind {
+            Counter => ("counter", "_total"),
+            Gauge => ("gauge", ""),
+        };
+        let metric = format!("flashwright_block_{name}{suffix}");
+        let _ =
+            writeln!(text, "# HELP {metric} {about}\n# TYPE {metric} {word}\n{metric}{{{labels}}} {value}");
+    };
+    let known = INFO.iter().filter_map(|(name, at)| Some(label(name, &shown(status.pointer(at)?)?)));
+    let labels: Vec<String> = std::iter::once(volume.clone()).chain(known).collect();
+    tell("info", Gauge, "What the cache is.", &labels.join(","), "1");
+    if let Some(health) = status["state"]["health"].as_str() {
+        let is_healthy = u8::from(health == "healthy").to_string();
+        tell("healthy", Gauge, "Whether flash takes writes.", &volume, &is_healthy);
+    }
+    for (at, kind, about) in METRICS {
+        if let Some(value) = status.pointer(at).and_then(number) {
+            tell(&name_of(at), *kind, about, &volume, &value);
+        }
+    }
+    text
+}
+
+/// Connections are told apart by their name, the rest by themselves.
+fn name_of(at: &str) -> String {
+    let name = at.trim_start_matches("/state/").trim_start_matches("/counters/");
+    name.trim_start_matches('/').replace('/', "_")
+}
+
+fn number(value: &Value) -> Option<String> {
+    match value {
+        Value::Bool(holds) => Some(u8::from(*holds).to_string()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn label(name: &str, value: &str) -> String {
+    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("{name}=\"{escaped}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_figure_is_told_with_its_meaning_and_kind_and_a_label_can_be_any_text() {
+        let status = json!({
+            "volume": { "uuid": "7f", "format": 1, "disk_label": "a\"b\\c\nd" },
+            "tuning": { "mode": "write-back" },
+            "state": { "closed": true },
+            "counters": { "reads": 9_007_199_254_740_993_u64, "read_hit_percent": 3.5 },
+            "connections": { "open": 2, "dropped": 1, "last_dropped": null },
+        });
+        let lines = r#"# HELP flashwright_block_info What the cache is.
+# TYPE flashwright_block_info gauge
+flashwright_block_info{volume="7f",format="1",disk="a\"b\\c\nd",mode="write-back"} 1
+# HELP flashwright_block_closed Whether the cache was closed, or needs to be recovered when it is opened.
+# TYPE flashwright_block_closed gauge
+flashwright_block_closed{volume="7f"} 1
+# HELP flashwright_block_reads_total Blocks asked for by reads.
+# TYPE flashwright_block_reads_total counter
+flashwright_block_reads_total{volume="7f"} 9007199254740993
+# HELP flashwright_block_connections_open Connections served now.
+# TYPE flashwright_block_connections_open gauge
+flashwright_block_connections_open{volume="7f"} 2
+# HELP flashwright_block_connections_dropped_total Connections ended for breaking the protocol, for keeping the server waiting, or by their failure.
+# TYPE flashwright_block_connections_dropped_total counter
+flashwright_block_connections_dropped_total{volume="7f"} 1
+"#;
+        assert_eq!(text(&status), lines);
+    }
+}

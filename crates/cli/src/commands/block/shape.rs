@@ -1,0 +1,97 @@
+//! The shape of a cache: fixed when it is made, and told to `create` and `replay` alike.
+
+use std::ops::RangeInclusive;
+
+use bench::drive::parse_size;
+use block::sets::{ConfigError, Geometry, Placement};
+use block::volume::layout::{BLOCK_BYTES, WAYS};
+use clap::Args;
+
+use super::knobs;
+
+/// Which shape.
+#[derive(Debug, Args)]
+pub struct Shape {
+    /// Bytes of a block, a power of two
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = bytes)]
+    pub block_size: u32,
+    /// Blocks of a set, a power of two
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    pub associativity: u32,
+    /// How runs of the disk are dealt out to sets: linear, hashed or permuted; that of the preset if not given
+    #[arg(long, value_name = "NAME")]
+    placement: Option<String>,
+    /// Bytes of disk that stay together in a set, a power of two from a block to a set; that of the preset if not given
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub run_size: Option<u32>,
+}
+
+impl Shape {
+    /// The placement, where a preset has `preset`.
+    ///
+    /// # Errors
+    /// No such placement, or runs of a size that it cannot have.
+    pub fn placement(&self, preset: Placement) -> Result<Placement, String> {
+        let run_bytes = self.run_size.or(preset.run_bytes()).unwrap_or(256 << 10);
+        match self.placement.as_deref().unwrap_or(preset.name()) {
+            "linear" if self.placement.is_some() && self.run_size.is_some() => {
+                Err("--run-size: the runs of --placement linear are as long as a set".into())
+            }
+            "linear" => Ok(Placement::Linear),
+            "hashed" => Ok(Placement::Hashed { run_bytes }),
+            "permuted" => Ok(Placement::Permuted { run_bytes }),
+            other => Err(format!("--placement: {}", knobs::one_of(other, "placement", &Placement::NAMES))),
+        }
+    }
+
+    /// Whether sets can have this shape, whatever their number.
+    ///
+    /// # Errors
+    /// The flag that is out of bounds.
+    pub fn check(&self, placement: Placement) -> Result<(), String> {
+        let (block_bytes, ways) = (self.block_size, self.associativity);
+        let one_set = Geometry { block_bytes, sets: 1, ways, placement, placement_key: 0 };
+        one_set.check().map_err(|error| match (error.setting, u64::from(ways) * u64::from(block_bytes)) {
+            ("run_bytes", set_bytes) => format!(
+                "--run-size {}: it must be a power of two from {block_bytes} (a block) to {set_bytes} (a set)",
+                error.given
+            ),
+            _ => named(&error),
+        })
+    }
+
+    /// Whether a cache on flash can have it.
+    ///
+    /// # Errors
+    /// The flag that is out of bounds.
+    pub fn check_on_flash(&self, placement: Placement) -> Result<(), String> {
+        power_within("--block-size", self.block_size, &BLOCK_BYTES)?;
+        power_within("--associativity", self.associativity, &WAYS)?;
+        if self.run_size.is_some() && placement == Placement::Linear {
+            return Err("--run-size: the runs of the preset's placement, linear, are as long as a set".into());
+        }
+        self.check(placement)
+    }
+}
+
+/// What is out of bounds, by its flag.
+fn named(error: &ConfigError) -> String {
+    let flag = match error.setting {
+        "block_bytes" => "--block-size",
+        "ways" => "--associativity",
+        other => other,
+    };
+    format!("{flag} {}: {}", error.given, error.must)
+}
+
+fn power_within(flag: &str, given: u32, bounds: &RangeInclusive<u32>) -> Result<(), String> {
+    if given.is_power_of_two() && bounds.contains(&given) {
+        return Ok(());
+    }
+    Err(format!("{flag} {given}: it must be a power of two from {} to {}", bounds.start(), bounds.end()))
+}
+
+fn bytes(text: &str) -> Result<u32, String> {
+    let size = parse_size(text)?;
+    u32::try_from(size).map_err(|_| format!("it must be less than {}", u64::from(u32::MAX) + 1))
+}

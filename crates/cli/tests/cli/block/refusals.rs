@@ -1,0 +1,333 @@
+//! What is refused, in which words, and what it leaves behind: nothing.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{Client, Place, told};
+use crate::{flashwright, result};
+
+/// What is only kept if the cache was closed, such as a write-through cache's blocks, would be lost.
+#[test]
+fn a_server_that_cannot_start_leaves_the_cache_closed_as_it_was() {
+    let place = Place::new();
+    place.serve().stop();
+    let closed = || {
+        let mut status = place.command("status", false);
+        status.arg("--flash").arg(place.path("flash")).args(&place.flags);
+        let status = status.args(["--json", "-", "--quiet"]).output().unwrap();
+        let figures: Value =
+            serde_json::from_slice(&status.stdout).unwrap_or_else(|_| panic!("{}", told(&status)));
+        figures["state"]["closed"].clone()
+    };
+    assert_eq!(closed(), true);
+    std::fs::write(place.path("plain"), "no socket").unwrap();
+    let (nowhere, plain, ready) = (place.path("no/where"), place.path("plain"), place.path("s"));
+    let [nowhere, plain, ready] = [&nowhere, &plain, &ready].map(|path| path.to_str().unwrap());
+    for fronts in [
+        vec!["--socket", nowhere],
+        vec!["--socket", plain],
+        vec!["--socket", ready, "--control", nowhere],
+        vec!["--socket", ready, "--fuse", nowhere],
+        vec!["--socket", ready, "--fuse", plain],
+    ] {
+        let refused = place.run("serve", &fronts, true);
+        assert_eq!(refused.status.code(), Some(2), "{fronts:?}: {}", told(&refused));
+        assert_eq!(closed(), true, "{fronts:?}");
+    }
+}
+
+#[test]
+fn the_flash_of_a_cache_is_not_served_as_a_disk() {
+    let place = Place::new();
+    let flash = place.path("flash");
+    let alone = ["--disk", flash.to_str().unwrap(), "--socket", "s"];
+    let refused = place.command("serve", false).args(alone).args(&place.flags).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(told(&refused).contains("is the flash of the cache"), "{}", told(&refused));
+}
+
+#[test]
+fn flash_and_disk_the_wrong_way_round_are_noticed_before_anything_is_written() {
+    let place = Place::new();
+    let ask = |flash: &str, disk: &str| {
+        let devices = ["--flash", flash, "--disk", disk, "--associativity", "64", "--yes"];
+        let mut command = place.command("create", false);
+        let output = command.args(devices).args(&place.flags).current_dir(place.directory.path()).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+        told(&output)
+    };
+    let said = ask("disk", "flash");
+    assert!(said.contains("--disk flash: is the flash of the cache "), "{said}");
+    assert!(std::fs::read(place.path("disk")).unwrap().iter().all(|&byte| byte == 0), "nothing was written");
+    // Else a --force that is meant for the cache would fall upon the disk.
+    for (command, more) in [
+        ("serve", &["--socket", "s"][..]),
+        ("check", &[]),
+        ("flush", &[]),
+        ("destroy", &["--force", "--yes"]),
+    ] {
+        let mut command = place.command(command, false);
+        command.args(["--flash", "disk", "--disk", "flash"]).args(more).args(&place.flags);
+        let said = told(&command.current_dir(place.directory.path()).output().unwrap());
+        assert!(said.contains("the disk is the flash of a cache: are they the right way round?"), "{said}");
+    }
+    let mut file_system = vec![0; 8 << 20];
+    file_system[1080..1082].copy_from_slice(b"\x53\xef");
+    std::fs::write(place.path("ext4"), &file_system).unwrap();
+    let said = ask("ext4", "disk");
+    assert!(said.contains("--flash ext4: holds an ext2, ext3 or ext4 file system"), "{said}");
+    assert!(std::fs::read(place.path("ext4")).unwrap() == file_system);
+}
+
+#[test]
+fn a_disk_whose_end_no_request_could_reach_is_refused() {
+    let place = Place::new();
+    std::fs::write(place.path("odd"), vec![7; (1 << 20) + 1]).unwrap();
+    std::fs::write(place.path("blank"), vec![0; 8 << 20]).unwrap();
+    let devices = ["--flash", "blank", "--disk", "odd", "--associativity", "64", "--yes"];
+    let mut command = place.command("create", false);
+    let output =
+        command.args(devices).args(&place.flags).current_dir(place.directory.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        told(&output).contains("--disk odd: its last 1 bytes are no whole block of "),
+        "{}",
+        told(&output)
+    );
+}
+
+#[test]
+fn a_cache_that_is_not_made_leaves_no_files_behind() {
+    let place = Place::new();
+    for refused in [
+        &["--associativity", "32768"][..],
+        &["--mode", "write-through", "--ordered"],
+        &["--disk-size", "1000"],
+    ] {
+        let files = ["--flash", "new", "--disk", "slow", "--flash-size", "8MiB", "--disk-size", "8MiB"];
+        let files = if refused[0] == "--disk-size" { &files[..6] } else { &files };
+        let mut command = place.command("create", false);
+        let output =
+            command.args(files).args(refused).args(&place.flags).current_dir(place.directory.path()).output();
+        assert_eq!(output.unwrap().status.code(), Some(2), "{refused:?}");
+        assert!(!place.path("new").exists() && !place.path("slow").exists(), "{refused:?}");
+    }
+    let mut command = place.command("create", false);
+    let files = ["--flash", "flash", "--disk", "slow", "--disk-size", "8MiB", "--yes"];
+    command.args(files).args(&place.flags).current_dir(place.directory.path());
+    assert_eq!(command.output().unwrap().status.code(), Some(2), "there is a cache");
+    assert!(place.path("flash").exists() && !place.path("slow").exists(), "what was there stays");
+}
+
+#[test]
+fn what_is_no_socket_is_never_replaced_by_one() {
+    let place = Place::new();
+    std::fs::write(place.path("mine"), "mine").unwrap();
+    let (mine, socket) = (place.path("mine"), place.path("s"));
+    for (fronts, flag) in [
+        (vec![("--socket", &mine)], "--socket"),
+        (vec![("--socket", &socket), ("--control", &mine)], "--control"),
+    ] {
+        let mut command = place.command("serve", true);
+        fronts.iter().for_each(|(flag, path)| {
+            command.arg(flag).arg(path);
+        });
+        let refused = command.output().unwrap();
+        let words = format!(
+            "error: {flag} {}: is there already, and is no socket: it is left alone\n",
+            mine.display()
+        );
+        assert_eq!((refused.status.code(), told(&refused)), (Some(2), words));
+        assert_eq!(std::fs::read(&mine).unwrap(), b"mine");
+    }
+    // A server that was killed leaves sockets behind; the next one is not kept from its place.
+    place.serve().kill();
+    assert!(socket.exists());
+    let server = place.serve();
+    let second = place
+        .command("serve", false)
+        .arg("--disk")
+        .arg("memory:1MiB")
+        .arg("--socket")
+        .arg(&socket)
+        .output()
+        .unwrap();
+    assert!(told(&second).contains("another server listens there"), "{}", told(&second));
+    server.stop();
+}
+
+#[test]
+fn a_disk_that_is_not_the_caches_is_told_by_a_check() {
+    let place = Place::new();
+    std::fs::write(place.path("other"), vec![0; 16 << 20]).unwrap();
+    let mut command = place.command("check", false);
+    command.args(["--flash", "flash", "--disk", "other", "--json", "result"]).args(&place.flags);
+    let checked = command.current_dir(place.directory.path()).output().unwrap();
+    assert_eq!(checked.status.code(), Some(1));
+    let said = told(&checked);
+    assert!(said.starts_with("the disk is another than the cache's"), "{said}");
+    assert!(said.contains("it has 16777216 bytes, not 33554432") && !said.contains("0 blocks"), "{said}");
+    let result: Value = serde_json::from_slice(&std::fs::read(place.path("result")).unwrap()).unwrap();
+    assert_eq!((result["found"].is_null(), &result["refused"]), (true, &Value::from("wrong-disk")));
+}
+
+#[test]
+fn a_request_to_the_control_socket_that_is_cut_off_changes_nothing() {
+    let place = Place::new();
+    let server = place.serve();
+    let long = format!("set {}dirty_percent=100\n", "idle_seconds=900 ".repeat(300));
+    for request in ["set dirty_percent=10", &long] {
+        let mut stream = UnixStream::connect(place.path("s.control")).unwrap();
+        let _ = stream.write_all(request.as_bytes());
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        assert!(!answer.contains("done"), "{answer}");
+    }
+    assert_eq!(place.status()["tuning"]["dirty_percent"], 70);
+    server.stop();
+}
+
+#[test]
+fn a_cache_is_not_lost_by_mistake() {
+    let place = Place::new();
+    let again = place.run("create", &["--yes"], true);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(told(&again).contains("is the cache") && told(&again).contains("--force"), "{}", told(&again));
+    let server = place.serve();
+    let busy = place.run("check", &[], true);
+    assert!(told(&busy).contains("is in use: process"), "{}", told(&busy));
+    for (command, more) in
+        [("check", &[][..]), ("flush", &[]), ("upgrade", &[]), ("set", &["mode=write-back"])]
+    {
+        let busy = place.run(command, more, true);
+        assert!(
+            told(&busy).contains("is it being served? Then ask by the server's --socket"),
+            "{}",
+            told(&busy)
+        );
+    }
+    Client::connect(&place.path("s")).call(1, 0, 4096, &[1; 4096]);
+    server.stop();
+    let unasked = place.run("destroy", &[], true);
+    assert!(told(&unasked).contains("1 blocks are newer here than on the disk"), "{}", told(&unasked));
+    let checked = place.run("check", &["--full"], true);
+    assert_eq!(checked.status.code(), Some(0), "{}", told(&checked));
+    let flushed = place.run("flush", &[], true);
+    assert!(flushed.status.success(), "{}", told(&flushed));
+    let unasked = place.run("destroy", &[], true);
+    assert!(told(&unasked).contains("--yes"), "{}", told(&unasked));
+    assert!(place.run("destroy", &["--yes"], true).status.success());
+    let gone = place.run("check", &[], true);
+    assert_eq!(gone.status.code(), Some(2));
+    assert!(told(&gone).contains("no volume"), "{}", told(&gone));
+}
+
+#[test]
+fn wrong_calls_say_what_is_wrong() {
+    let place = Place::new();
+    for (command, more, words) in [
+        (
+            "create",
+            &["--mode", "write-bakc"][..],
+            "--mode: there is no mode \"write-bakc\"; the nearest is write-back",
+        ),
+        ("create", &["--policy", "mru"], "--policy: there is no policy"),
+        (
+            "create",
+            &["--block-size", "3000"],
+            "--block-size 3000: it must be a power of two from 4096 to 65536",
+        ),
+        ("create", &["--associativity", "4"], "--associativity 4: it must be a power of two from 8 to 32768"),
+        (
+            "create",
+            &["--associativity", "8"],
+            "--run-size 65536: it must be a power of two from 4096 (a block) to 32768 (a set)",
+        ),
+        ("create", &["--placement", "linear", "--run-size", "64KiB"], "--run-size: the runs of"),
+        ("create", &["--preset", "v2", "--run-size", "64KiB"], "--run-size: the runs of"),
+        (
+            "create",
+            &["--set", "dirty_percent=300"],
+            "--set dirty_percent=300: it takes a whole number from 0 to 100",
+        ),
+        ("create", &["--format", "3"], "--format 3: this program writes formats 1 to 2"),
+        ("create", &["--disk-size", "5MiB"], "--disk-size 5242880: "),
+        ("set", &["lazy_depth=-1"], "lazy_depth=-1: it takes a whole number from 0 to 4294967295"),
+        ("serve", &[], "--socket PATH or --listen ADDRESS:PORT"),
+        ("serve", &[], "--ublk NUMBER (a block device) and --fuse DIRECTORY"),
+        ("serve", &["--socket", "s", "--connections", "0"], "it takes a whole number from 1 to 4096"),
+        ("serve", &["--socket", "s", "--name", ""], "from 1 to 200 bytes"),
+        ("serve", &["--socket", "s", "--name", "a/b"], "from 1 to 200 bytes"),
+        ("serve", &["--listen", "0.0.0.0:0"], "--allow-remote"),
+        ("serve", &["--listen", "localhost:1"], "it takes an IP address and a port, like 127.0.0.1:10809"),
+        ("serve", &["--socket", "/nowhere/s"], "/nowhere/s"),
+    ] {
+        let output = place.run(command, more, true);
+        assert_eq!(output.status.code(), Some(2), "{command} {more:?}: {}", told(&output));
+        assert!(told(&output).contains(words), "{command} {more:?}: {}", told(&output));
+    }
+    let same = place.command("check", false).arg("--flash").arg("a").arg("--disk").arg("a").output().unwrap();
+    assert!(told(&same).contains("cannot be the flash and the disk at once"), "{}", told(&same));
+    std::os::unix::fs::symlink(place.path("flash"), place.path("link")).unwrap();
+    let mut same = place.command("check", false);
+    same.args(["--flash", "flash", "--disk", "link"]).args(&place.flags).current_dir(place.directory.path());
+    let said = told(&same.output().unwrap());
+    assert!(said.contains("flash, which is link, cannot be the flash and the disk at once"), "{said}");
+    let mut absent = place.command("create", false);
+    absent.args(["--flash", "nowhere", "--disk", "disk", "--yes"]).args(&place.flags);
+    let said = told(&absent.current_dir(place.directory.path()).output().unwrap());
+    assert!(said.contains("nowhere: is not there; --flash-size SIZE makes it"), "{said}");
+    let nothing = flashwright(&["block", "replay"]);
+    assert!(told(&nothing).contains("Name a TRACE, or say --generate mysql8"), "{}", told(&nothing));
+}
+
+/// What a kernel with the driver does, `cargo xtask vm` shows.
+#[test]
+fn without_its_driver_serving_by_ublk_says_how_to_get_it() {
+    if Path::new("/dev/ublk-control").exists() {
+        return;
+    }
+    let place = Place::new();
+    let socket = place.path("s");
+    let output = place.run("serve", &["--socket", socket.to_str().unwrap(), "--ublk", "0"], true);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told(&output).contains("--ublk: /dev/ublk-control is not there"), "{}", told(&output));
+    assert!(told(&output).contains("modprobe ublk_drv"), "{}", told(&output));
+    assert!(!socket.exists(), "nothing was begun");
+}
+
+/// The same name as for every other command that reads it, beside the older one; and sizes as of `block create`.
+#[test]
+fn a_replay_reads_what_others_call_block_csv_and_says_which_flag_is_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("trace.csv");
+    std::fs::write(&trace, "time_us,op,offset,bytes\n1,W,8192,4096\n2,R,8192,4096\n").unwrap();
+    let replay = |more: &[&str]| flashwright(&[&["block", "replay", trace.to_str().unwrap()], more].concat());
+    for format in ["auto", "block-csv", "plain"] {
+        let told = result(&replay(&["--format", format, "--cache-size", "64MiB", "--json", "-"]));
+        assert_eq!(told["trace"]["requests"], 2, "{format}");
+        assert_eq!(told["caches"][1]["geometry"]["placement"], "hashed");
+        assert_eq!(told["caches"][1]["tuning"]["hot_percent"], 75);
+    }
+    for (flags, words) in [
+        (["--associativity", "0"], "--associativity 0: it must be a power of two"),
+        (["--block-size", "5000"], "--block-size 5000: it must be a power of two"),
+        (["--run-size", "1KiB"], "--run-size 1024: it must be a power of two from 4096 (a block)"),
+        (["--cache-size", "2MB"], "--cache-size 2000000: is less than a set of 2097152 bytes"),
+        (["--cache-size", "900TiB"], "--cache-size 989560464998400: makes 471859200 sets; there must be one"),
+        (["--json", "/nowhere/result"], "writing /nowhere/result: No such file"),
+        (["--figures", "/dev/null"], "--figures /dev/null: "),
+    ] {
+        let refused = replay(&flags);
+        assert_eq!(refused.status.code(), Some(2), "{flags:?}");
+        assert!(told(&refused).contains(words), "{}", told(&refused));
+    }
+    let all_warm_up = replay(&["--warm-up", "2"]);
+    assert_eq!(all_warm_up.status.code(), Some(1));
+    assert!(told(&all_warm_up).contains("no request was counted"), "{}", told(&all_warm_up));
+}
