@@ -3,6 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use device::open::parse_size;
+
 /// A share: `7%` or `0.07`. A plain number above 1 is refused, since it may mean either.
 pub fn share(text: &str) -> Result<f64, String> {
     let (number, factor) = match text.strip_suffix('%') {
@@ -17,20 +19,17 @@ pub fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Bytes: `4096`, `64KiB`, `1.5GiB`; `K`, `KB` and `KiB` are all 1024.
+/// Bytes: `4096`, `64KiB`, `1.5GiB`, in the units of [`parse_size`].
 pub fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no number of bytes: write 4096, 64KiB or 1.5GiB");
     let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let unit = unit.trim().to_ascii_lowercase();
-    let unit = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit);
-    let power = ["", "k", "m", "g", "t", "p"].iter().position(|name| *name == unit).ok_or_else(wrong)?;
-    let factor = 1_u64 << (10 * power);
+    let factor = parse_size(&format!("1{}", unit.trim())).map_err(|_| wrong())?;
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(factor).ok_or_else(wrong);
     }
     match number.parse::<f64>() {
-        Ok(value) if power > 0 && value * (factor as f64) < u64::MAX as f64 => {
+        Ok(value) if factor > 1 && value * (factor as f64) < u64::MAX as f64 => {
             Ok((value * factor as f64) as u64)
         }
         _ => Err(wrong()),
@@ -127,7 +126,10 @@ mod tests {
             ("2922721", 2_922_721),
             ("4k", 4096),
             ("64KiB", 65_536),
-            ("1.5 GB", 3 << 29),
+            ("1.5 GiB", 3 << 29),
+            ("1.5 GB", 1_500_000_000),
+            ("2KB", 2000),
+            ("1P", 1 << 50),
             ("2TiB", 2 << 40),
         ] {
             assert_eq!(bytes(text), Ok(expected), "{text}");

@@ -107,10 +107,12 @@ pub fn parse_size(text: &str) -> Result<u64, IoError> {
         "m" | "mib" => Some(1 << 20),
         "g" | "gib" => Some(1 << 30),
         "t" | "tib" => Some(1 << 40),
+        "p" | "pib" => Some(1 << 50),
         "kb" => Some(1000),
         "mb" => Some(1_000_000),
         "gb" => Some(1_000_000_000),
         "tb" => Some(1_000_000_000_000),
+        "pb" => Some(1_000_000_000_000_000),
         _ => None,
     };
     let bytes =
