@@ -98,8 +98,8 @@ fn miri() -> Result<(), String> {
         .env("MIRIFLAGS", "-Zmiri-disable-isolation"))
 }
 
-/// All fuzz targets on their seeds; with a number of seconds, each of them (or those named) under libFuzzer for so long, which
-/// needs `cargo-fuzz`. No sanitizer: those need a nightly compiler, and what is unsafe is Miri's matter.
+/// All fuzz targets on their seeds; with a number of seconds, each of them (or those named) under libFuzzer for so long,
+/// which needs `cargo-fuzz`. No sanitizer: those need a nightly compiler, and what is unsafe is Miri's matter.
 fn fuzz() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     let room = root.join("fuzz");

@@ -1,10 +1,10 @@
 //! `cargo xtask vm [KERNEL] [PROBE]`: the NVMe back ends against an emulated drive with placement, and cached disks as block
 //! devices by ublk, on old and new kernels.
 //!
-//! QEMU, kernels, busybox and the tools of ext4 are Debian's packages, unpacked into `target/vm` and installed nowhere. Each kernel
-//! boots once with five drives (placing, several reclaim groups, a single handle, none, and failing every write) and runs
-//! `nvme_probe` and `ublk_probe`, examples of the rooms `device` and `cli` built without shared libraries, and with them the
-//! program. The machine is interpreted (no KVM). `6.1`, `6.12` or `newest` boots that kernel alone, `nvme_probe` or
+//! QEMU, kernels, busybox and the tools of ext4 are Debian's packages, unpacked into `target/vm` and installed nowhere. Each
+//! kernel boots once with five drives (placing, several reclaim groups, a single handle, none, and failing every write) and
+//! runs `nvme_probe` and `ublk_probe`, examples of the rooms `device` and `cli` built without shared libraries, and with
+//! them the program. The machine is interpreted (no KVM). `6.1`, `6.12` or `newest` boots that kernel alone, `nvme_probe` or
 //! `ublk_probe` runs alone. Where the packages cannot be had, that is said, and nothing is called passed.
 
 mod guest;

@@ -5,7 +5,8 @@
 //! [`bar`] shows how far anything is, and [`picture`] makes a file of what was
 //! drawn.
 //!
-//! [`session`] ties them together. [`simulate`] is for policies alone: hit ratios over a trace. [`drive`] is for a drive alone: looking at it, trimming, filling and watching it.
+//! [`session`] ties them together. [`simulate`] is for policies alone: hit ratios over a trace. [`drive`] is for a drive
+//! alone: looking at it, trimming, filling and watching it.
 //!
 //! This room does not know how the engine keeps its promises: the loop sees a [`run::target::Target`].
 

@@ -1,8 +1,8 @@
 //! The write-back block cache: flash in front of a slow disk, for any program that speaks to a block device.
 //!
-//! It loses nothing that an acknowledged flush covered. What it decides (which set, which victim, what to clean and when) is the
-//! pure core in [`sets`]: no I/O, no clock. [`volume`] does the I/O those decisions ask for, in either world; [`nbd`], [`fuse`]
-//! and [`ublk`] serve a volume, or any device, to other programs ([`export`]).
+//! It loses nothing that an acknowledged flush covered. What it decides (which set, which victim, what to clean and when) is
+//! the pure core in [`sets`]: no I/O, no clock. [`volume`] does the I/O those decisions ask for, in either world; [`nbd`],
+//! [`fuse`] and [`ublk`] serve a volume, or any device, to other programs ([`export`]).
 //!
 //! ```
 //! # use std::sync::Arc;

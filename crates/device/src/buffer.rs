@@ -55,8 +55,8 @@ impl Drop for IoBuffer {
     }
 }
 
-/// Buffers of a page that this thread gave up and may soon want again. Pages at multiples of their size, each for as long as a
-/// request, are what an allocator serves worst.
+/// Buffers of a page that this thread gave up and may soon want again. Pages at multiples of their size, each for as long as
+/// a request, are what an allocator serves worst.
 struct Spares(RefCell<Vec<NonNull<u8>>>);
 
 impl Spares {

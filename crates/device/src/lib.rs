@@ -1,10 +1,10 @@
 //! Where bytes go.
 //!
 //! A [`Device`] is a flat range of bytes that is read, written, trimmed and flushed asynchronously. Memory, a
-//! [file](mod@file) or block device, an [`nvme`] namespace by itself, a [`stripe`] of several and a [slice](mod@slice) of one implement it; measuring,
-//! throttling, faults and crash images are wrappers of it ([`wrap`]). One [`conformance`] suite runs on every
-//! implementation and wrapper.
-//! Who writes another device finds the contract's rules in [`check`] and its counting in [`tally`].
+//! [file](mod@file) or block device, an [`nvme`] namespace by itself, a [`stripe`] of several and a [slice](mod@slice) of
+//! one implement it; measuring, throttling, faults and crash images are wrappers of it ([`wrap`]). One [`conformance`] suite
+//! runs on every implementation and wrapper. Who writes another device finds the contract's rules in [`check`] and its
+//! counting in [`tally`].
 //!
 //! ```
 //! use flashwright_device::{Device, IoBuffer, MemoryDevice, PlacementHandle};

@@ -1,7 +1,7 @@
 //! Ghosts to the letter: a queue of the keys that left, as long as their weights fit.
 //!
-//! [`Ghost`](crate::ghost::Ghost) is the same idea in four bytes a key. This one takes some tens and knows no strangers: it is for
-//! simulations that are compared with others'. A key that is taken out no longer counts against the capacity.
+//! [`Ghost`](crate::ghost::Ghost) is the same idea in four bytes a key. This one takes some tens and knows no strangers: it
+//! is for simulations that are compared with others'. A key that is taken out no longer counts against the capacity.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};

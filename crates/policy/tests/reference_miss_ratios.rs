@@ -141,8 +141,8 @@ fn key_values_miss_as_in_the_reference() {
     check("kv_twitter_c52_1m", "libcachesim/kv_twitter_c52_1m.csv.zst");
 }
 
-/// By the paper's rules the main queue is not filled directly, and ghosts are counted otherwise. Once the cache has turned over
-/// a few times little of that is left.
+/// By the paper's rules the main queue is not filled directly, and ghosts are counted otherwise. Once the cache has turned
+/// over a few times little of that is left.
 #[test]
 fn s3_fifo_by_its_paper_misses_nearly_as_its_authors_simulator_on_key_values() {
     let Some(traces) = traces_folder() else { return };
@@ -156,7 +156,8 @@ fn s3_fifo_by_its_paper_misses_nearly_as_its_authors_simulator_on_key_values() {
     }
 }
 
-/// The Kangaroo paper's simulator, with its assumptions: DRAM before the flash, 44 bytes with every object, none larger than 2047.
+/// The Kangaroo paper's simulator, with its assumptions: DRAM before the flash, 44 bytes with every object, none larger than
+/// 2047.
 #[test]
 fn flash_designs_miss_and_write_as_in_the_reference() {
     let Some(traces) = traces_folder() else { return };

@@ -1,13 +1,13 @@
 //! Hit ratios from some of the objects: all requests of a few are simulated, and of the others none.
 //!
-//! Waldspurger, Park, Garthwaite, Ahmad: "Efficient MRC construction with SHARDS", FAST'15 (spatial sampling by hash). A cache
-//! with a share of the objects and the same share of the room turns over as the whole one does. There the few most popular
-//! objects spoil the estimate, for they are in the sample or not; here they are always in it, at a weight in proportion:
-//! everything else weighs 1/rate times as much in a cache of full size, and stands for as many objects like it.
+//! Waldspurger, Park, Garthwaite, Ahmad: "Efficient MRC construction with SHARDS", FAST'15 (spatial sampling by hash). A
+//! cache with a share of the objects and the same share of the room turns over as the whole one does. There the few most
+//! popular objects spoil the estimate, for they are in the sample or not; here they are always in it, at a weight in
+//! proportion: everything else weighs 1/rate times as much in a cache of full size, and stands for as many objects like it.
 //!
-//! The interval is of the ratio estimator over the sampled objects (Cochran: "Sampling techniques", 1977, section 6.3): it knows that
-//! other objects might have been drawn, not that a small cache is a coarse one. Where the drawn objects cannot tell it, there is
-//! none: an error of 0 would be a claim.
+//! The interval is of the ratio estimator over the sampled objects (Cochran: "Sampling techniques", 1977, section 6.3): it
+//! knows that other objects might have been drawn, not that a small cache is a coarse one. Where the drawn objects cannot
+//! tell it, there is none: an error of 0 would be a claim.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! An export whose requests are written down, for whoever wants to know afterwards what a cache would have done for them.
 //!
-//! A line of CSV a request, at the moment it is made: `time_us,op,offset,bytes`. A thread of its own writes them, a tenth of a
-//! second's at once, so that no request waits for the file. Where the file is too slow requests are left out, and counted.
+//! A line of CSV a request, at the moment it is made: `time_us,op,offset,bytes`. A thread of its own writes them, a tenth of
+//! a second's at once, so that no request waits for the file. Where the file is too slow requests are left out, and counted.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
@@ -62,8 +62,8 @@ impl Recording {
     /// The first line of a recording.
     pub const HEADER: &str = "time_us,op,offset,bytes\n";
 
-    /// Begins to write to `file`, where [`HEADER`](Self::HEADER) stands already. The first request is made `start_us` microseconds after
-    /// any moment that recordings of one file have in common, or later.
+    /// Begins to write to `file`, where [`HEADER`](Self::HEADER) stands already. The first request is made `start_us`
+    /// microseconds after any moment that recordings of one file have in common, or later.
     ///
     /// # Errors
     /// There is no thread to be had.

@@ -1,13 +1,13 @@
 //! Futures of requests, without an executor's threads: a task goes on where it was woken.
 //!
-//! A request starts on the thread that brought it and goes on on the thread on which its device's transfer ended, so a
-//! hit costs no thread a wake-up. A task is never polled within the call that wakes it, because whoever wakes may hold
-//! a lock: it is put into a queue, which the thread empties as soon as that call has returned to the outermost of ours: the
-//! end of a transfer, of a request's start, or of another task. What is woken anywhere else, by a timer say, goes to one thread
-//! that is there for it.
+//! A request starts on the thread that brought it and goes on on the thread on which its device's transfer ended, so a hit
+//! costs no thread a wake-up. A task is never polled within the call that wakes it, because whoever wakes may hold a lock:
+//! it is put into a queue, which the thread empties as soon as that call has returned to the outermost of ours: the end of a
+//! transfer, of a request's start, or of another task. What is woken anywhere else, by a timer say, goes to one thread that
+//! is there for it.
 //!
-//! Where only one request is under way, even the two wake-ups of a transfer (the kernel ends it on the thread that started it,
-//! and then wakes the one that waits for ends) are as long as a fifth of it. A thread that has nothing else to do
+//! Where only one request is under way, even the two wake-ups of a transfer (the kernel ends it on the thread that started
+//! it, and then wakes the one that waits for ends) are as long as a fifth of it. A thread that has nothing else to do
 //! [stays](staying) with its request instead, and makes the transfers of a quick device itself.
 
 use std::cell::{Cell, RefCell};

@@ -8,7 +8,8 @@ use super::tasks::Tasks;
 use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 use crate::volume::{SECTOR_BYTES, Volume, VolumeError, VolumeErrorKind};
 
-/// Serves a volume. For a hit to cost no thread a wake-up, its devices should be [`Tasks::going_on`], or [`Tasks::staying_with`].
+/// Serves a volume. For a hit to cost no thread a wake-up, its devices should be [`Tasks::going_on`], or
+/// [`Tasks::staying_with`].
 pub struct VolumeExport {
     volume: Volume,
     tasks: Tasks,

@@ -1,5 +1,5 @@
-//! Whatever bytes come: no panic, no memory beyond the bounds, and the same outcome however the bytes are cut up. The tests try
-//! it at random, the fuzz targets by looking for what is new.
+//! Whatever bytes come: no panic, no memory beyond the bounds, and the same outcome however the bytes are cut up. The tests
+//! try it at random, the fuzz targets by looking for what is new.
 
 use super::handshake::{Handshake, Offer, Step};
 use super::intake::{Intake, Next};

@@ -1,5 +1,5 @@
-//! Taking a place in the file system to listen at. What stands there already is somebody's, unless it is the socket of a server
-//! that was killed.
+//! Taking a place in the file system to listen at. What stands there already is somebody's, unless it is the socket of a
+//! server that was killed.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;

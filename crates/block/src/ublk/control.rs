@@ -33,8 +33,8 @@ impl Control {
         Ok(opened)
     }
 
-    /// Whether a device of several queues can be taken over whenever its server was killed. Before Linux 6.16 it cannot if that was
-    /// while the server itself was taking it over, and some queues had asked for requests and others had not.
+    /// Whether a device of several queues can be taken over whenever its server was killed. Before Linux 6.16 it cannot if
+    /// that was while the server itself was taking it over, and some queues had asked for requests and others had not.
     pub fn can_recover_many_queues(&self) -> bool {
         self.features & feature::QUIESCE != 0
     }

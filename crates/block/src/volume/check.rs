@@ -60,8 +60,9 @@ impl Check {
 }
 
 impl Volume {
-    /// Reads superblocks, table and journal and compares some clean blocks with the disk, as opening would; in full mode every
-    /// cached block: its checksum, if they are kept, and whether the disk has the same of those that are clean. Nothing is written. The volume must not be open.
+    /// Reads superblocks, table and journal and compares some clean blocks with the disk, as opening would; in full mode
+    /// every cached block: its checksum, if they are kept, and whether the disk has the same of those that are clean.
+    /// Nothing is written. The volume must not be open.
     ///
     /// # Errors
     /// What keeps it from being read at all: no volume, a newer format, a device that fails. Damage is a finding.

@@ -15,8 +15,8 @@ use super::{SECTOR_BYTES, Volume};
 use crate::sets::{MAX_DISK_BLOCKS, SetsConfig};
 
 impl Volume {
-    /// Makes a volume of `flash` and `disk`; open it afterwards. What the flash held is lost; the disk is not touched. `uuid` names the volume;
-    /// draw it at random.
+    /// Makes a volume of `flash` and `disk`; open it afterwards. What the flash held is lost; the disk is not touched.
+    /// `uuid` names the volume; draw it at random.
     ///
     /// # Errors
     /// [`VolumeErrorKind::Config`] if the devices cannot be used so, and their own failures.

@@ -117,7 +117,8 @@ impl Device for Held {
     }
 }
 
-/// The connection's thread waits for the transfer of a lone request. Whoever asks for more meanwhile is not made to wait again.
+/// The connection's thread waits for the transfer of a lone request. Whoever asks for more meanwhile is not made to wait
+/// again.
 #[test]
 fn a_thread_stays_with_a_lone_request_and_with_none_of_a_client_that_asks_for_several() {
     let (came, has_come) = mpsc::channel();

@@ -1,7 +1,7 @@
 //! From key to item: one [`Table`](table::Table) a shard, under its lock.
 //!
-//! An entry is the item's [`ItemRef`](super::item::ItemRef); key and lengths stand in the item itself, where the reader goes next anyway.
-//! Many shards bound the time that a growing table holds its lock.
+//! An entry is the item's [`ItemRef`](super::item::ItemRef); key and lengths stand in the item itself, where the reader goes
+//! next anyway. Many shards bound the time that a growing table holds its lock.
 
 use super::slab::{Arena, Item};
 use super::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -1,7 +1,7 @@
 //! Where a pair of engines lives on a device, and how it gets there: by its superblock.
 //!
-//! A pair owns a slice of the device: superblocks, snapshot area, regions, buckets. Opening it finds out what the slice holds,
-//! takes up the snapshot of a clean close, and marks the store open before anything else is written; so a crash from
+//! A pair owns a slice of the device: superblocks, snapshot area, regions, buckets. Opening it finds out what the slice
+//! holds, takes up the snapshot of a clean close, and marks the store open before anything else is written; so a crash from
 //! then on leaves a store that comes back empty, in a new generation. Closing writes a snapshot and marks it clean.
 
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! A device whose power can be cut.
 //!
-//! Beside the device as it lives, it keeps what a power cut could not take away (the durable image, as of the last
-//! flush) and every change since. [`CrashDevice::crash`] makes of both an image that the contract of [`Device`] allows:
-//! whatever was flushed is there; of the rest any blocks are, and each block whole. [`CrashDevice::kill`] makes what the end of
-//! the program leaves instead: whatever completed.
+//! Beside the device as it lives, it keeps what a power cut could not take away (the durable image, as of the last flush)
+//! and every change since. [`CrashDevice::crash`] makes of both an image that the contract of [`Device`] allows: whatever
+//! was flushed is there; of the rest any blocks are, and each block whole. [`CrashDevice::kill`] makes what the end of the
+//! program leaves instead: whatever completed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Greedy-Dual-Size-Frequency: evict what earns least a byte. An entry's priority is `L + frequency * cost / size`, where L is
-//! the priority of whatever was evicted last, so that entries age by others leaving and not by being touched.
+//! Greedy-Dual-Size-Frequency: evict what earns least a byte. An entry's priority is `L + frequency * cost / size`, where L
+//! is the priority of whatever was evicted last, so that entries age by others leaving and not by being touched.
 //!
 //! Cherkasova: "Improving WWW proxies performance with Greedy-Dual-Size-Frequency caching policy", HP Labs report
 //! HPL-98-69 R.1, 1998, section 2. With a cost of 1 it maximises hits. With the size as the cost it is LFU with dynamic

@@ -1,9 +1,9 @@
 //! Policies driven by a stream of requests, and their hits counted: no data, no devices.
 //!
 //! Objects are numbered in the order in which they first appear ([`Objects`]), once for all simulations of a trace, and an
-//! object's number is its [`Slot`](crate::Slot) in every policy: no simulation has a table of keys of its own. [`Simulation`] drives
-//! any [`Eviction`], compiled for each; Both it and caches that are
-//! more than an eviction policy are [`Simulator`]s.
+//! object's number is its [`Slot`](crate::Slot) in every policy: no simulation has a table of keys of its own.
+//! [`Simulation`] drives any [`Eviction`], compiled for each; Both it and caches that are more than an eviction policy are
+//! [`Simulator`]s.
 //!
 //! On a miss entries are evicted until the newcomer fits, then it comes in. What is larger than the whole cache is not
 //! cached. An entry keeps the size that it came in with. All of this can be otherwise: [`Rules`].

@@ -1,8 +1,8 @@
 //! Numbers for keys, dense and in order of first appearance.
 //!
-//! Two tables. Where keys are small numbers themselves (generated traces, normal forms) a list by key is all it takes: four bytes.
-//! Other keys are hashed, with linear probing; a place in the table is 32 bits of the hash and the number, and the keys
-//! stand beside it by number. Requests come in groups so that the memory they need is fetched at the same time.
+//! Two tables. Where keys are small numbers themselves (generated traces, normal forms) a list by key is all it takes: four
+//! bytes. Other keys are hashed, with linear probing; a place in the table is 32 bits of the hash and the number, and the
+//! keys stand beside it by number. Requests come in groups so that the memory they need is fetched at the same time.
 
 /// The list by key may be this many times as long as there are objects,
 const SPARSE_AT_MOST: u64 = 4;

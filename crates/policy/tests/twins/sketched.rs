@@ -1,4 +1,5 @@
-//! Twins that compare frequencies. The sketch is the real one: it has its own tests, and its collisions are not the twins' matter.
+//! Twins that compare frequencies. The sketch is the real one: it has its own tests, and its collisions are not the twins'
+//! matter.
 
 use flashwright_policy::eviction::Refresh;
 use flashwright_policy::sketch::Sketch;

@@ -1,10 +1,10 @@
 //! Several MySQL servers on one volume, as a block cache beneath them sees them.
 //!
 //! Each instance has a region of the volume and fills the first part of it, as files do in the allocation groups of a
-//! filesystem. In it lie tables, skewed in size and, independently, in heat. Transactions look up and change
-//! pages by a Zipf law; pages that are hot together lie together, in extents. Before the volume stands InnoDB's
-//! buffer pool, one an instance, in order of last use: the volume sees what misses it, the dirty pages that leave it, and those that
-//! the page cleaner writes because they have been dirty for longest. A backup reads all tables from end to end beside it.
+//! filesystem. In it lie tables, skewed in size and, independently, in heat. Transactions look up and change pages by a Zipf
+//! law; pages that are hot together lie together, in extents. Before the volume stands InnoDB's buffer pool, one an
+//! instance, in order of last use: the volume sees what misses it, the dirty pages that leave it, and those that the page
+//! cleaner writes because they have been dirty for longest. A backup reads all tables from end to end beside it.
 //!
 //! Not modelled: redo log, doublewrite buffer, growth, and the pool's own mid-point.
 //!

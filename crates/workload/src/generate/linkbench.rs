@@ -1,6 +1,7 @@
 //! A social graph in one MySQL server, as a block cache beneath it sees it: `LinkBench`.
 //!
-//! Armstrong, Ponnekanti, Borthakur, Callaghan: "`LinkBench`: a Database Benchmark Based on the Facebook Social Graph", SIGMOD
+//! Armstrong, Ponnekanti, Borthakur, Callaghan: "`LinkBench`: a Database Benchmark Based on the Facebook Social Graph",
+//! SIGMOD
 //! 2013. Nodes, links (a table and an index that covers the queries) and counts of links, all in the order of ids. The mix of
 //! operations and the exponents of Zipf's law are the benchmark's own (`FBWorkload.properties`); ids are scattered, so that what is
 //! hot does not lie together. Before the volume stands InnoDB's buffer pool.
@@ -48,7 +49,8 @@ impl Default for LinkBenchConfig {
     }
 }
 
-/// The tables' shares of the volume, in the order in which they lie: nodes, room for new ones, links, the links' index, counts.
+/// The tables' shares of the volume, in the order in which they lie: nodes, room for new ones, links, the links' index,
+/// counts.
 const SHARES: [f64; 5] = [0.27, 0.03, 0.33, 0.33, 0.04];
 const NODES: usize = 0;
 const NEW_NODES: usize = 1;

@@ -1,7 +1,7 @@
 //! Plain traces: CSV with the header `ts,key,op,size`.
 //!
-//! The form that traces from elsewhere are brought into. `ts` is in seconds, or what is said to be one, with decimals; `op` is `GET`,
-//! `SET` or `DELETE` in any case; `size` is the value's length. A column `ttl` (seconds) may stand beside them.
+//! The form that traces from elsewhere are brought into. `ts` is in seconds, or what is said to be one, with decimals; `op`
+//! is `GET`, `SET` or `DELETE` in any case; `size` is the value's length. A column `ttl` (seconds) may stand beside them.
 //! Columns come in any order, named by the header; without one they are `ts,key,op,size`.
 
 use super::columns::{Columns, RowError, lossy, number, units_with_decimals};

@@ -20,8 +20,8 @@ const WARMUP: f64 = 0.25;
 const SIZES: [f64; 5] = [0.5, 1.0, 2.0, 3.0, 4.0];
 /// Insertion points that are tried.
 const POINTS_AT_MOST: usize = 16;
-/// What eight insertion points cost at most, points of hit ratio: half of one. They may gain: what was hit is written again at
-/// its section's head, which is a little higher than where exactly it belongs.
+/// What eight insertion points cost at most, points of hit ratio: half of one. They may gain: what was hit is written again
+/// at its section's head, which is a little higher than where exactly it belongs.
 const HALF_A_POINT: (f64, f64) = (-0.5, 1.0);
 
 /// What production had, in proportion to what is asked for.

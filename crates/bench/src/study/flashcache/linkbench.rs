@@ -1,6 +1,6 @@
 //! "For more on our workload for which flashcache+mysql are important see" `LinkBench`: the social graph in place of eight
-//! servers with a backup. The same volume, buffer pool and cache. The article has no figure for it, so nothing is asked: the benchmark's
-//! exponents are low and its ids scattered, and what a cache of a sixteenth can gain is little.
+//! servers with a backup. The same volume, buffer pool and cache. The article has no figure for it, so nothing is asked: the
+//! benchmark's exponents are low and its ids scattered, and what a cache of a sixteenth can gain is little.
 
 use super::super::experiment::StudyError;
 use super::super::{Outcome, Point, Runner};

@@ -1,8 +1,8 @@
 //! "Flashcache at Facebook: From 2010 to 2013 and beyond" (Mituzas, 2013), claim by claim, on the core of the block cache.
 //!
 //! One workload, eight MySQL servers on one volume ([`InnodbConfig::default`]), one cache of a sixteenth of it, five seeds.
-//! The workload was chosen once so that the settings of Flashcache 2 come to the article's 60 %, and then left alone: a figure
-//! changes only what its axes show. The cache is full size whatever the scale of the other studies.
+//! The workload was chosen once so that the settings of Flashcache 2 come to the article's 60 %, and then left alone: a
+//! figure changes only what its axes show. The cache is full size whatever the scale of the other studies.
 
 pub(super) mod dirty;
 pub(super) mod fairness;

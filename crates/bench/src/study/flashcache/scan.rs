@@ -1,8 +1,8 @@
-//! "LRU-2Q ... mid-point insertion": what one program that reads everything once does to the cache of those that do not. Mid-point
-//! insertion is what the article's version 3 has against scans.
+//! "LRU-2Q ... mid-point insertion": what one program that reads everything once does to the cache of those that do not.
+//! Mid-point insertion is what the article's version 3 has against scans.
 //!
-//! Hot servers ask for a while, somebody reads four times the cache from end to end, and the servers go on with the very requests that
-//! they would have made without. Hits of the first hundred thousand of these are compared.
+//! Hot servers ask for a while, somebody reads four times the cache from end to end, and the servers go on with the very
+//! requests that they would have made without. Hits of the first hundred thousand of these are compared.
 
 use block::sets::{SetPolicy, SetsConfig};
 use workload::block::BlockKind;

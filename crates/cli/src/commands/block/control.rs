@@ -1,7 +1,8 @@
 //! How `status`, `set`, `flush` and `upgrade` reach a server: a socket beside its own.
 //!
-//! A client sends one line: `status`, `set KEY=VALUE …`, `flush` or `upgrade`. It is answered with lines of JSON, of which the last
-//! has `done`, or `error` with the reason. Whoever may open the socket may do all of it: it is made for its owner alone.
+//! A client sends one line: `status`, `set KEY=VALUE …`, `flush` or `upgrade`. It is answered with lines of JSON, of which
+//! the last has `done`, or `error` with the reason. Whoever may open the socket may do all of it: it is made for its owner
+//! alone.
 
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Write};

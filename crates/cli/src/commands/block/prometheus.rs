@@ -1,7 +1,7 @@
 //! Figures for Prometheus, in its text format, which servers scrape and node_exporter's textfile collector reads.
 //!
-//! The collector knows no OpenMetrics, which is what the crate `prometheus-client` writes, and the registries of others are for
-//! figures that live in them. What is to be written here is a result that is there already.
+//! The collector knows no OpenMetrics, which is what the crate `prometheus-client` writes, and the registries of others are
+//! for figures that live in them. What is to be written here is a result that is there already.
 
 use std::fmt::Write as _;
 

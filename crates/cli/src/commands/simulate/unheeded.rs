@@ -1,5 +1,5 @@
-//! Flags that none of the policies heeds: nothing that is asked for is left out in silence. They are no errors, so that a script
-//! can go through policies with the same flags.
+//! Flags that none of the policies heeds: nothing that is asked for is left out in silence. They are no errors, so that a
+//! script can go through policies with the same flags.
 
 use bench::simulate::Named;
 

@@ -1,8 +1,8 @@
 //! Flash caches as object-granular models: what they hold and what they write, without a byte of data.
 //!
-//! A flash cache evicts and moves more than one object at a time, and pays for it in hits; a model of it beside the exact policy
-//! shows how much. [`Flash`] is DRAM (an LRU, possibly of no size) before any [`FlashCache`]: [`Log`] (blocks written one
-//! behind the other) or [`Sets`] (set-associative). Caches that the engine has are simulated by the engine itself.
+//! A flash cache evicts and moves more than one object at a time, and pays for it in hits; a model of it beside the exact
+//! policy shows how much. [`Flash`] is DRAM (an LRU, possibly of no size) before any [`FlashCache`]: [`Log`] (blocks written
+//! one behind the other) or [`Sets`] (set-associative). Caches that the engine has are simulated by the engine itself.
 
 mod blocks;
 mod front;

@@ -1,8 +1,9 @@
-//! A set-associative cache: an object's hash chooses the set it may be in, a set is read and written whole, and newcomers push
-//! out the oldest of their own set. No index, but every newcomer costs a set of writes.
+//! A set-associative cache: an object's hash chooses the set it may be in, a set is read and written whole, and newcomers
+//! push out the oldest of their own set. No index, but every newcomer costs a set of writes.
 //!
-//! CacheLib's small-object cache is one: Berg et al.: "The CacheLib caching engine", OSDI'20, section 4.3. What is compared with in
-//! McAllister et al.: "Kangaroo: caching billions of tiny objects on flash", SOSP'21: FIFO within a set, no admission.
+//! CacheLib's small-object cache is one: Berg et al.: "The CacheLib caching engine", OSDI'20, section 4.3. What is compared
+//! with in McAllister et al.: "Kangaroo: caching billions of tiny objects on flash", SOSP'21: FIFO within a set, no
+//! admission.
 
 use super::{FlashCache, Newcomer};
 use crate::simulate::hash_of_object;

@@ -1,7 +1,7 @@
 //! What blkparse prints by default: `major,minor cpu sequence seconds pid action RWBS sector + sectors [command]`.
 //!
-//! A leading `F` of RWBS is a flush before, a later one is FUA; a flush alone has no sector. The first line that does not begin
-//! with a device begins the summary.
+//! A leading `F` of RWBS is a flush before, a later one is FUA; a flush alone has no sector. The first line that does not
+//! begin with a device begins the summary.
 
 use super::fields::{event, lines, lossy, number, seconds, sectors};
 use super::{Device, Found, LineDecoder, RowProblem};

@@ -1,7 +1,7 @@
 //! The requests of a trace, whatever its format: files opened, formats told, rows read, times put in order.
 //!
-//! Files are merged by time: blktrace writes one a CPU. Within a file a request may stand up to [`WINDOW`] rows too late and still
-//! comes in order; one that is later keeps its place and takes the time of the request before, and is counted.
+//! Files are merged by time: blktrace writes one a CPU. Within a file a request may stand up to [`WINDOW`] rows too late and
+//! still comes in order; one that is later keeps its place and takes the time of the request before, and is counted.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

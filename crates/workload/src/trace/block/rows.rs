@@ -1,7 +1,7 @@
 //! Block traces as rows of objects: the pages that a request touches.
 //!
-//! What a trace of a block device says is decoded once, in this folder, for those who replay it to a device; this makes
-//! the same events accesses for simulators. A format is a line here besides the one in [`BLOCK_FORMATS`](super::BLOCK_FORMATS).
+//! What a trace of a block device says is decoded once, in this folder, for those who replay it to a device; this makes the
+//! same events accesses for simulators. A format is a line here besides the one in [`BLOCK_FORMATS`](super::BLOCK_FORMATS).
 //!
 //! Reads are gets, writes are sets, discards are deletes, flushes ask for nothing. Devices are told apart.
 

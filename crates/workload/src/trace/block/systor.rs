@@ -1,7 +1,7 @@
 //! SYSTOR '17: `Timestamp,Response,IOType,LUN,Offset,Size`, times in seconds.
 //!
-//! Lee, Kumano, Matsuki, Endo, Fukumoto, Sugawara: "Understanding Storage Traffic Characteristics on Enterprise Virtual Desktop
-//! Infrastructure", SYSTOR'17.
+//! Lee, Kumano, Matsuki, Endo, Fukumoto, Sugawara: "Understanding Storage Traffic Characteristics on Enterprise Virtual
+//! Desktop Infrastructure", SYSTOR'17.
 
 use super::fields::{commas, event, lines, lossy, number, seconds};
 use super::{Device, Found, LineDecoder, RowProblem};

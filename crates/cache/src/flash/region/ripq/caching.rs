@@ -5,7 +5,8 @@
 //!
 //! Sources: the article's part III (LRU and segmented LRU on relative priorities; GDSF through a map from absolute ones);
 //! Cherkasova: "Improving WWW proxies performance with greedy-dual-size-frequency caching policy", HP Labs 1998 (GDSF);
-//! Arlitt, Cherkasova, Dilley, Friedrich, Jin: "Evaluating content management techniques for web proxy caches", 1999 (LFU-DA).
+//! Arlitt, Cherkasova, Dilley, Friedrich, Jin: "Evaluating content management techniques for web proxy caches", 1999
+//! (LFU-DA).
 
 use std::fmt;
 use std::str::FromStr;

@@ -14,8 +14,9 @@
 //!      ▲ insert(x, 1)     ▲ increase     ▲ insert(x, (K-1)/K)         blocks move this way ─►
 //! ```
 //!
-//! Source: Tang, Huang, Lloyd, Kumar, Li: "RIPQ: Advanced Photo Caching on Flash for Facebook", FAST '15 (abstract and slides);
-//! Zhou, Tang, Huang, Lloyd: "The Evolution of Advanced Caching in the Facebook CDN", 2016 (the article), parts III and IV.
+//! Source: Tang, Huang, Lloyd, Kumar, Li: "RIPQ: Advanced Photo Caching on Flash for Facebook", FAST '15 (abstract and
+//! slides); Zhou, Tang, Huang, Lloyd: "The Evolution of Advanced Caching in the Facebook CDN", 2016 (the article), parts III
+//! and IV.
 //!
 //! Where we deviate: sections stay equal by handing their last block to the next one, not by splits and merges (the
 //! insertion points then stay where they are named). An upper section that holds less than its share is left so where

@@ -1,5 +1,5 @@
-//! How far a run is and how long it still takes: a bar on a terminal, a line now and then elsewhere. And a word before a run that
-//! takes much memory or time.
+//! How far a run is and how long it still takes: a bar on a terminal, a line now and then elsewhere. And a word before a run
+//! that takes much memory or time.
 
 use std::time::{Duration, Instant};
 
