@@ -229,3 +229,13 @@ fn a_sample_claims_no_interval_that_it_cannot_tell() {
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("drew none of 50 objects: take a larger share"), "{}", err(&output));
 }
+
+#[test]
+fn a_flash_cache_of_a_pebibyte_is_simulated_in_the_memory_of_what_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), TEXTBOOK);
+    for policy in ["set-associative", "log", "ripq", "blockcache", "lru", "s3fifo"] {
+        let output = flashwright(&["simulate", &trace, "--policy", policy, "--size", "1P"]);
+        assert_eq!(output.status.code(), Some(0), "{policy}: {}", err(&output));
+    }
+}

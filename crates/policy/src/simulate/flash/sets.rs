@@ -5,17 +5,20 @@
 //! with in McAllister et al.: "Kangaroo: caching billions of tiny objects on flash", SOSP'21: FIFO within a set, no
 //! admission.
 
+use std::collections::HashMap;
+
 use super::{FlashCache, Newcomer};
 use crate::simulate::hash_of_object;
 
 /// The sets.
 pub struct Sets {
     set_weight: u64,
-    /// The oldest of each first.
-    sets: Vec<Vec<Newcomer>>,
+    set_count: u64,
+    /// Those that anything was ever put into, the oldest of each first: a cache may have room for far more than is asked for.
+    sets: HashMap<u64, Vec<Newcomer>>,
     held: Vec<bool>,
     written_weight: u64,
-    touched: Vec<usize>,
+    touched: Vec<u64>,
 }
 
 impl Sets {
@@ -23,18 +26,18 @@ impl Sets {
     #[must_use]
     pub fn new(capacity_weight: u64, set_weight: u64) -> Self {
         let set_weight = set_weight.clamp(1, capacity_weight.max(1));
-        let count = (capacity_weight / set_weight).max(1) as usize;
         Self {
             set_weight,
-            sets: vec![Vec::new(); count],
+            set_count: (capacity_weight / set_weight).max(1),
+            sets: HashMap::new(),
             held: Vec::new(),
             written_weight: 0,
             touched: Vec::new(),
         }
     }
 
-    fn set_of(&self, object: u32) -> usize {
-        ((u128::from(hash_of_object(object)) * self.sets.len() as u128) >> 64) as usize
+    fn set_of(&self, object: u32) -> u64 {
+        ((u128::from(hash_of_object(object)) * u128::from(self.set_count)) >> 64) as u64
     }
 }
 
@@ -57,7 +60,7 @@ impl FlashCache for Sets {
             if newcomer.object as usize >= self.held.len() {
                 self.held.resize(newcomer.object as usize + 1, false);
             }
-            let set = &mut self.sets[number];
+            let set = self.sets.entry(number).or_default();
             let mut held_weight: u64 = set.iter().map(|held| u64::from(held.weight)).sum();
             let mut leave = 0;
             while held_weight + u64::from(newcomer.weight) > self.set_weight {
@@ -72,8 +75,9 @@ impl FlashCache for Sets {
     }
 
     fn remove(&mut self, object: u32) {
-        let set = self.set_of(object);
-        self.sets[set].retain(|held| held.object != object);
+        if let Some(set) = self.sets.get_mut(&self.set_of(object)) {
+            set.retain(|held| held.object != object);
+        }
         self.held[object as usize] = false;
         self.written_weight += self.set_weight;
     }
