@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use bench::config::knob::nearest;
 use bench::trace::{FORMATS, Format, Input, OnBadRow, OpenOptions, PageSize, ZeroSize};
 use clap::{Args, ValueEnum};
+use device::names;
 use serde_json::{Value, json};
 
 use crate::quantity;
@@ -87,9 +87,8 @@ fn format_name(text: &str) -> Result<String, String> {
     if text == "auto" || Format::named(text).is_some() {
         return Ok(text.to_owned());
     }
-    let near = nearest(text, FORMATS.iter().map(|format| format.name));
-    let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
-    Err(format!("there is no format `{text}`: {near}the formats are auto, {}", Format::names()))
+    let hint = names::hint(text, FORMATS.iter().map(|format| format.name));
+    Err(format!("there is no format `{text}`: {hint}the formats are auto, {}", Format::names()))
 }
 
 fn page_size(text: &str) -> Result<PageSize, String> {

@@ -30,6 +30,7 @@ pub mod error;
 pub mod file;
 mod join;
 pub mod memory;
+pub mod names;
 pub mod nvme;
 pub mod open;
 pub mod placement;

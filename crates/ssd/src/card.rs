@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use device::names;
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::{Shape, ShapeError};
-use crate::name;
 use crate::placement::{HandleKind, Isolation};
 
 /// A drive as its card tells it.
@@ -191,7 +191,7 @@ impl Card {
             let names = BUILT_IN.map(|(name, _)| name);
             return refuse(format!(
                 "no such card; {}there are {}, or the path of a TOML file",
-                name::hint(name_or_path, &names),
+                names::hint(name_or_path, names.into_iter()),
                 names.join(", ")
             ));
         }

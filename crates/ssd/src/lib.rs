@@ -16,7 +16,6 @@ pub mod geometry;
 mod mapping;
 pub mod medium;
 pub mod model;
-mod name;
 pub mod placement;
 pub mod run;
 pub mod stats;

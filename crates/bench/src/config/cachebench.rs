@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use device::names;
 use serde_json::{Map, Value};
 
 use super::check;
@@ -187,7 +188,7 @@ fn read_instance(
 fn check_top_level(object: &Map<String, Value>, at: &str, findings: &mut Findings) {
     const PARTS: [&str; 2] = ["cache_config", "test_config"];
     for name in object.keys().filter(|name| !PARTS.contains(&name.as_str())) {
-        let words = match (super::keys::home_of(name), super::knob::nearest(name, PARTS.into_iter())) {
+        let words = match (super::keys::home_of(name), names::nearest(name, PARTS.into_iter())) {
             (Some(home), _) => format!("unknown key here: it belongs in {home}"),
             (None, Some(near)) => format!("unknown key; did you mean `{near}`?"),
             (None, None) => "unknown key; a config has cache_config and test_config".to_owned(),

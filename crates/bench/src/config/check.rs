@@ -1,8 +1,10 @@
 //! What a config cannot mean: lengths, sums, ranges and names.
 
+use device::names::nearest;
+
 use super::cachebench::InstanceConfig;
 use super::keys::{CacheConfig, Distribution, TestConfig};
-use super::knob::{Findings, nearest};
+use super::knob::Findings;
 use super::text::join;
 
 /// Eviction policies by the names that `allocator` takes; CacheLib's four first.

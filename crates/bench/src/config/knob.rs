@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use device::names::nearest;
 use serde_json::{Map, Value};
 
 use super::text::join;
@@ -158,16 +159,6 @@ pub fn check_names(object: &Map<String, Value>, sections: &[&[Knob]], at: &str, 
         };
         findings.problem(&join(at, name), words);
     }
-}
-
-/// The candidate that `name` was most likely meant to be, if one is near enough.
-pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let likeness = |candidate: &str| strsim::jaro_winkler(&name.to_lowercase(), &candidate.to_lowercase());
-    candidates
-        .map(|candidate| (likeness(candidate), candidate))
-        .filter(|(likeness, _)| *likeness > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
 }
 
 fn mistyped(value: &Value, expected: &str, at: &str, findings: &mut Findings) {

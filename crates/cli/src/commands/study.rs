@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use bench::run::stop::Stop;
 use bench::study::{GivenTrace, Outcome, Point, Progress, Runner, STUDIES, Study, StudyError};
 use clap::Args;
+use device::names;
 use serde_json::{Value, json};
 
 use crate::output::{Common, Finding, keep_inputs, usage_error, write_picture};
@@ -227,7 +228,7 @@ fn list(arguments: &Arguments) -> ExitCode {
 }
 
 fn unknown(name: &str) -> ExitCode {
-    let nearest = bench::config::knob::nearest(name, STUDIES.iter().map(|study| study.name));
+    let nearest = names::nearest(name, STUDIES.iter().map(|study| study.name));
     let all = || "; `study` without a name lists them".to_owned();
     let hint = nearest.map_or_else(all, |near| format!("; did you mean `{near}`?"));
     usage_error(&format!("there is no study `{name}`{hint}"))

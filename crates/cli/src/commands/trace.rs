@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bench::config::knob::nearest;
 use bench::run::stop::Stop;
 use bench::trace::{self, FORMATS, ReadReport, Survey, Target};
 use clap::{Args, Subcommand};
+use device::names;
 use serde_json::{Value, json};
 
 use crate::output::{Common, Finding, keep_inputs};
@@ -213,8 +213,7 @@ fn formats() -> Finding {
 /// A form to write, by its name.
 pub fn target(text: &str) -> Result<Target, String> {
     Target::named(text).ok_or_else(|| {
-        let near = nearest(text, Target::NAMES.into_iter());
-        let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
-        format!("there is no form `{text}` to write: {near}the forms are {}", Target::NAMES.join(", "))
+        let hint = names::hint(text, Target::NAMES.into_iter());
+        format!("there is no form `{text}` to write: {hint}the forms are {}", Target::NAMES.join(", "))
     })
 }

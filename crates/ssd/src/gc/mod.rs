@@ -11,10 +11,9 @@ use std::str::FromStr;
 
 use cost_benefit::CostBenefit;
 use d_choices::DChoices;
+use device::names;
 use fifo::Fifo;
 use greedy::Greedy;
-
-use crate::name;
 
 /// How victims are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +60,7 @@ impl FromStr for VictimPolicy {
                 Some(choices) if choices > 0 => Ok(Self::DChoices(choices)),
                 _ if text.starts_with("d-choices:") => Err(format!("{text}: draws 1 to {} units", u8::MAX)),
                 _ => {
-                    let hint = name::hint(text, &Self::NAMES);
+                    let hint = names::hint(text, Self::NAMES.into_iter());
                     Err(format!("{text:?} is no victim policy; {hint}there are {}", Self::NAMES.join(", ")))
                 }
             },

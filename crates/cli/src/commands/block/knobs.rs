@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use block::sets::{Mode, SetPolicy, Tuning};
+use device::names;
 use device::open::parse_size;
 use serde_json::Value;
 
@@ -152,12 +153,9 @@ pub fn shown(value: &Value) -> Option<String> {
 
 fn unknown(key: &str) -> String {
     let names = KNOBS.iter().flat_map(|knob| std::iter::once(&knob.name).chain(knob.flashcache));
-    let likeness = |name: &&&str| (strsim::jaro_winkler(key, name) * 1e6) as u32;
-    match names.max_by_key(likeness) {
-        Some(nearest) if likeness(&nearest) > 700_000 => {
-            format!("{key}: there is no such setting; the nearest is {nearest}")
-        }
-        _ => {
+    match names::nearest(key, names.copied()) {
+        Some(nearest) => format!("{key}: there is no such setting; the nearest is {nearest}"),
+        None => {
             let names: Vec<&str> = KNOBS.iter().map(|knob| knob.name).collect();
             format!("{key}: there is no such setting; there are {}", names.join(", "))
         }
@@ -229,8 +227,7 @@ fn policy_name(policy: SetPolicy) -> &'static str {
 
 /// The words for a value that is none of `names`.
 pub fn one_of(text: &str, what: &str, names: &[&str]) -> String {
-    let likeness = |name: &&&str| (strsim::jaro_winkler(text, name) * 1e6) as u32;
-    match names.iter().max_by_key(likeness).filter(|name| likeness(name) > 700_000) {
+    match names::nearest(text, names.iter().copied()) {
         Some(nearest) => format!("there is no {what} {text:?}; the nearest is {nearest}"),
         None => format!("there is no {what} {text:?}; there are {}", names.join(", ")),
     }
