@@ -30,17 +30,13 @@ pub struct Study {
     pub title: &'static str,
     /// Whether it runs on a trace that is given, too.
     pub takes_trace: bool,
+    /// Whether its drive and cache have the runner's scale.
+    pub takes_scale: bool,
     /// Makes it.
     pub run: fn(&Runner) -> Result<Outcome, StudyError>,
 }
 
 impl Study {
-    /// Whether its drive and cache have the runner's scale. Table 2 of the FDP paper is arithmetic.
-    #[must_use]
-    pub fn takes_scale(&self) -> bool {
-        self.name.starts_with("fdp-") && self.name != "fdp-table2"
-    }
-
     /// Runs it on the runner's trace, if that has one. What was published, and what is accepted of ours, is of the generated
     /// workload: on another there are values and no verdict.
     ///
@@ -124,134 +120,168 @@ pub const STUDIES: &[Study] = &[
         name: "fdp-fig5",
         title: "Write amplification over time, key-value cache on half of the drive",
         takes_trace: false,
+        takes_scale: true,
         run: utilisation::fig5,
     },
     Study {
         name: "fdp-fig6",
         title: "Write amplification, hit ratio and tails over utilisation, key-value cache",
         takes_trace: false,
+        takes_scale: true,
         run: utilisation::fig6,
     },
     Study {
         name: "fdp-fig7",
         title: "Write amplification, Twitter's cluster 12",
         takes_trace: false,
+        takes_scale: true,
         run: utilisation::fig7,
     },
     Study {
         name: "fdp-fig8",
         title: "Write amplification, sets alone",
         takes_trace: false,
+        takes_scale: true,
         run: utilisation::fig8,
     },
     Study {
         name: "fdp-fig9",
         title: "Write amplification over the small-object cache's share",
         takes_trace: false,
+        takes_scale: true,
         run: soc_size::fig9,
     },
     Study {
         name: "fdp-fig10",
         title: "Carbon and collection events",
         takes_trace: false,
+        takes_scale: true,
         run: carbon::fig10,
     },
-    Study { name: "fdp-fig11", title: "Two caches on one drive", takes_trace: false, run: tenants::fig11 },
+    Study {
+        name: "fdp-fig11",
+        title: "Two caches on one drive",
+        takes_trace: false,
+        takes_scale: true,
+        run: tenants::fig11,
+    },
     Study {
         name: "fdp-fig12",
         title: "Theorem 1 against measurement",
         takes_trace: false,
+        takes_scale: true,
         run: soc_size::fig12,
     },
     Study {
         name: "fdp-fig13",
         title: "Write amplification and tails over utilisation, sets alone",
         takes_trace: false,
+        takes_scale: true,
         run: utilisation::fig13,
     },
-    Study { name: "fdp-table2", title: "Carbon with less DRAM", takes_trace: false, run: carbon::table2 },
+    Study {
+        name: "fdp-table2",
+        title: "Carbon with less DRAM",
+        takes_trace: false,
+        takes_scale: false,
+        run: carbon::table2,
+    },
     Study {
         name: "cdn-fig1",
         title: "Hit ratio against write amplification of McDipper, BlockCache and RIPQ",
         takes_trace: true,
+        takes_scale: false,
         run: cdn::fig1,
     },
     Study {
         name: "cdn-fig2",
         title: "Photo CDN: Clairvoyant, S4LRU, LRU, FIFO over sizes of the Origin cache",
         takes_trace: true,
+        takes_scale: false,
         run: cdn::sizes::fig2,
     },
     Study {
         name: "cdn-insertion-points",
         title: "Photo CDN: RIPQ's hit ratio over its insertion points",
         takes_trace: true,
+        takes_scale: false,
         run: cdn::sizes::insertion_points,
     },
     Study {
         name: "cdn-fig8",
         title: "BlockCache to RIPQ: hit ratio and backend reads",
         takes_trace: true,
+        takes_scale: false,
         run: cdn::fig8,
     },
     Study {
         name: "cdn-fig9",
         title: "Write amplification of the drive: McDipper, BlockCache, RIPQ",
         takes_trace: true,
+        takes_scale: false,
         run: cdn::fig9,
     },
     Study {
         name: "cdn-fig10",
         title: "95th percentile of hits, with the refinements and without",
         takes_trace: true,
+        takes_scale: false,
         run: cdn::fig10,
     },
     Study {
         name: "cdn-fdp",
         title: "RIPQ's insertion points with placement handles",
         takes_trace: true,
+        takes_scale: false,
         run: cdn::placement,
     },
     Study {
         name: "flashcache-sets",
         title: "Block cache: how evenly sets share the disk's work",
         takes_trace: false,
+        takes_scale: false,
         run: flashcache::sets::run,
     },
     Study {
         name: "flashcache-midpoint",
         title: "Block cache: hit rate over the insertion point",
         takes_trace: false,
+        takes_scale: false,
         run: flashcache::midpoint::run,
     },
     Study {
         name: "flashcache-dirty",
         title: "Block cache: when dirty blocks are written, and with whom",
         takes_trace: false,
+        takes_scale: false,
         run: flashcache::dirty::run,
     },
     Study {
         name: "flashcache-scan",
         title: "Block cache: hits after somebody has read everything once",
         takes_trace: false,
+        takes_scale: false,
         run: flashcache::scan::run,
     },
     Study {
         name: "flashcache-fairness",
         title: "Block cache: a server that turns busy gets its part",
         takes_trace: false,
+        takes_scale: false,
         run: flashcache::fairness::run,
     },
     Study {
         name: "flashcache-linkbench",
         title: "Block cache: Flashcache 2 against Flashcache 3 under LinkBench",
         takes_trace: false,
+        takes_scale: false,
         run: flashcache::linkbench::run,
     },
     Study {
         name: "flashcache-v2-v3",
         title: "Block cache: Flashcache 2 against Flashcache 3",
         takes_trace: false,
+        takes_scale: false,
         run: flashcache::v2_v3::run,
     },
 ];

@@ -56,7 +56,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     if let Some(study) = chosen.iter().find(|study| !arguments.wants(study)) {
         return usage_error(&format!("{} {}", study.name, StudyError::TakesNoTrace));
     }
-    if arguments.scale.is_some() && !chosen.iter().any(|study| study.takes_scale()) {
+    if arguments.scale.is_some() && !chosen.iter().any(|study| study.takes_scale) {
         return usage_error(
             "--scale: is for the figures of the FDP paper (fdp-fig*); other studies have a scale of their own, or none",
         );
@@ -257,9 +257,20 @@ mod tests {
         let arguments = Typed::try_parse_from(typed).unwrap().arguments;
         std::fs::create_dir_all(&directory).unwrap();
 
-        let found = Study { name: "found", title: "", takes_trace: false, run: |_| Ok(Outcome::default()) };
-        let interrupted =
-            Study { name: "ended", title: "", takes_trace: false, run: |_| Err(StudyError::Interrupted) };
+        let found = Study {
+            name: "found",
+            title: "",
+            takes_trace: false,
+            takes_scale: false,
+            run: |_| Ok(Outcome::default()),
+        };
+        let interrupted = Study {
+            name: "ended",
+            title: "",
+            takes_trace: false,
+            takes_scale: false,
+            run: |_| Err(StudyError::Interrupted),
+        };
         let runner = Runner::new(1, 1, Stop::default(), Progress::new(true));
         let run = |chosen: &[&Study]| run_all(chosen, &runner, &json!({}), &arguments);
 
