@@ -317,20 +317,20 @@ fn every_region_policy_runs_from_a_config_and_writes_blocks_whole_unless_told_no
             "cache_config.navyBigHashSizePct=0".to_owned(),
             "cache_config.cacheSizeMB=64".to_owned(),
             "test_config.numThreads=1".to_owned(),
-            "test_config.valSizeRange=[200000,300000]".to_owned(),
+            "test_config.valSizeRange=[279000,281000]".to_owned(),
             "test_config.numOps=1000".to_owned(),
         ];
-        let mut arguments = vec!["bench", file.as_str(), "--seed", "7"];
+        // In virtual time, where what is written again after a hit does not depend on which thread is first.
+        let mut arguments = vec!["bench", file.as_str(), "--seed", "7", "--device", "sim:test"];
         arguments.extend(sets.iter().flat_map(|set| ["--set", set.as_str()]));
         let result = json(&arguments);
         assert_eq!(result["verdict"]["passed"], true, "{policy}: {}", result["verdict"]);
         result["totals"]["flash_bytes_host"].as_u64().unwrap()
     };
     for policy in ["mcdipper", "mcdipper-lru", "blockcache", "ripq", "sipq"] {
-        // Four values of a quarter of a block leave a hole of a seventh of it, and more; but what is written again after
-        // hits depends on which thread is first.
+        // Three values of a block of which a fourth finds no room leave a hole of a fifth.
         let (whole, holes) = (flash_bytes(policy, true), flash_bytes(policy, false));
-        assert!(whole * 100 > holes * 102, "{policy}: {whole} bytes whole, {holes} without the holes");
+        assert!(whole * 100 > holes * 115, "{policy}: {whole} bytes whole, {holes} without the holes");
     }
 }
 
