@@ -206,6 +206,19 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_gets_the_page_it_gave_up_last_and_keeps_no_more_than_it_may() {
+        let kept = || SPARES.with(|spares| spares.0.borrow().len());
+        let page = IoBuffer::zeroed(ALIGNMENT);
+        let place = page.as_ptr();
+        drop(page);
+        assert_eq!(IoBuffer::zeroed(ALIGNMENT).as_ptr(), place);
+        drop(IoBuffer::zeroed(2 * ALIGNMENT));
+        assert_eq!(kept(), 1, "only pages are kept");
+        drop((0..Spares::MOST + 5).map(|_| IoBuffer::zeroed(ALIGNMENT)).collect::<Vec<_>>());
+        assert_eq!(kept(), Spares::MOST);
+    }
+
+    #[test]
     fn buffers_go_from_thread_to_thread_and_outlive_them() {
         let buffers: Vec<IoBuffer> = std::iter::repeat_with(|| IoBuffer::zeroed(ALIGNMENT)).take(3).collect();
         let thread = std::thread::Builder::new().spawn(move || {

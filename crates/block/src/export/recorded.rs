@@ -243,6 +243,23 @@ mod tests {
     }
 
     #[test]
+    fn what_a_slow_file_cannot_take_is_left_out_and_counted() {
+        let seen = Seen::default();
+        let recording = Recording::start(seen.clone(), Arc::new(VirtualClock::default()), 0).unwrap();
+        let slow = seen.0.lock();
+        recording.shared.note("flush", 0, 0);
+        while !recording.shared.lines.lock().waiting.is_empty() {
+            std::thread::yield_now();
+        }
+        (0..MOST_WAITING + 5).for_each(|_| recording.shared.note("flush", 0, 0));
+        drop(slow);
+        let requests = MOST_WAITING as u64 + 6;
+        assert_eq!(recording.stop().unwrap(), Recorded { requests, left_out: 5 });
+        let written = seen.0.lock().0.iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(written, MOST_WAITING + 1);
+    }
+
+    #[test]
     fn a_full_file_ends_the_recording_and_no_request() {
         let seen = Seen::default();
         seen.0.lock().1 = true;
