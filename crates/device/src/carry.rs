@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use io_uring::{cqueue, squeue, types};
 
-use crate::file::Engine;
+use crate::file::{Engine, OpenOptions};
 use crate::tally::Tally;
 use crate::{
     Completion, Counters, ErrorKind, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request,
@@ -70,12 +70,14 @@ pub(crate) struct Open<M> {
     pub(crate) medium: M,
     pub(crate) path: PathBuf,
     pub(crate) geometry: Geometry,
+    /// Writes and trims are refused.
+    read_only: bool,
     tally: Tally,
 }
 
 impl<M> Open<M> {
-    pub(crate) fn new(medium: M, path: PathBuf, geometry: Geometry) -> Self {
-        Self { medium, path, geometry, tally: Tally::default() }
+    pub(crate) fn new(medium: M, path: PathBuf, geometry: Geometry, options: &OpenOptions) -> Self {
+        Self { medium, path, geometry, read_only: options.read_only, tally: Tally::default() }
     }
 }
 
@@ -119,7 +121,7 @@ impl<M: Medium> Carrier<M> {
     pub(crate) fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
         let open = &*self.open;
         let request = Request::Write { offset, data: data.clone(), placement: PlacementHandle::DEFAULT };
-        let absorbed = match open.geometry.check(&request) {
+        let absorbed = match open.permit(&request) {
             Ok(()) => open.medium.absorb(offset, data)?.map_err(|error| {
                 let path = open.path.display();
                 let context = format!("{path}: write of {} bytes at {offset}, into memory", data.len());
@@ -177,9 +179,19 @@ impl<M: Medium> Open<M> {
         let _ = catch_unwind(AssertUnwindSafe(|| completion.complete(outcome)));
     }
 
+    fn permit(&self, request: &Request) -> Result<(), IoError> {
+        self.geometry.check(request)?;
+        if self.read_only && matches!(request, Request::Write { .. } | Request::Trim { .. }) {
+            let words =
+                format!("{}: nothing is written to it: it was opened to be read", self.path.display());
+            return Err(IoError::new(ErrorKind::Unsupported, words));
+        }
+        Ok(())
+    }
+
     fn check(&self, request: Request) -> Result<Transfer, Outcome> {
         let (kind, bytes) = (request.kind(), request.len_bytes());
-        let outcome = match (self.geometry.check(&request), request) {
+        let outcome = match (self.permit(&request), request) {
             (Err(error), _) => Err(error),
             (Ok(()), Request::Read { buffer, .. }) if bytes == 0 => Ok(Some(buffer)),
             (Ok(()), Request::Write { .. } | Request::Trim { .. }) if bytes == 0 => Ok(None),

@@ -21,11 +21,15 @@ struct LoopDevice {
 
 impl LoopDevice {
     fn attach() -> Option<Self> {
+        Self::attach_with(&[])
+    }
+
+    fn attach_with(more: &[&str]) -> Option<Self> {
         let scratch = tempfile::tempdir().unwrap();
         let backing = scratch.path().join("backing");
         std::fs::File::create(&backing).unwrap().set_len(CAPACITY_BYTES).unwrap();
-        let printed =
-            run("losetup", &["--find", "--show", "--sector-size", "4096", backing.to_str().unwrap()]);
+        let always = ["--find", "--show", "--sector-size", "4096", backing.to_str().unwrap()];
+        let printed = run("losetup", &[&always, more].concat());
         let Some(printed) = printed else {
             println!("skipped: no loop devices here");
             return None;
@@ -79,6 +83,18 @@ fn a_size_beyond_the_block_device_is_refused() {
     let Some(disk) = LoopDevice::attach() else { return };
     let options = OpenOptions { size_bytes: Some(2 * CAPACITY_BYTES), create: true, ..Default::default() };
     assert_eq!(FileDevice::open(&disk.path, &options).unwrap_err().kind(), ErrorKind::Open);
+}
+
+#[test]
+fn a_drive_that_cannot_be_written_can_be_read() {
+    let Some(disk) = LoopDevice::attach_with(&["--read-only"]) else { return };
+    let options = OpenOptions::default();
+    let refused = FileDevice::open(&disk.path, &options).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Open);
+    assert!(refused.to_string().contains("is write-protected"), "{refused}");
+    let device = FileDevice::open(&disk.path, &OpenOptions { read_only: true, ..options }).unwrap();
+    let read = Request::Read { offset: 4096, buffer: IoBuffer::zeroed(4096) };
+    assert!(device.execute(read).unwrap().unwrap().iter().all(|byte| *byte == 0));
 }
 
 #[test]

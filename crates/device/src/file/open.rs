@@ -34,6 +34,8 @@ pub struct OpenOptions {
     /// Reserve the space when a file is made or grown, so that no later write can find the disk full. Otherwise
     /// the file is sparse.
     pub preallocate: bool,
+    /// Read only: writes and trims are refused, and the permission to read is enough. Nothing is made or grown then.
+    pub read_only: bool,
     /// Go through the page cache instead of directly to the device.
     pub buffered: bool,
     /// Remove the file when the device is dropped, if opening it has made it.
@@ -42,6 +44,12 @@ pub struct OpenOptions {
     pub engine: Option<Engine>,
     /// Placement handles must be to be had: opening fails, and says what is missing, where they are not.
     pub placement: bool,
+}
+
+impl OpenOptions {
+    fn may_make(&self) -> bool {
+        self.create && !self.read_only
+    }
 }
 
 /// Opens `path`. `own_directory` was made for the file and goes with it.
@@ -58,7 +66,7 @@ pub(super) fn open(
         }
         Ok(Kind::File) => open_file(path, options, None),
         Ok(Kind::Other(what)) => Err(unusable(path, &format!("is {what}, not a file or a block device"))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && options.create => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && options.may_make() => {
             let removal = Removal { armed: true, file: path.into(), directory: own_directory };
             open_file(path, options, Some(removal))
         }
@@ -116,7 +124,7 @@ pub(super) fn open_file(
         is_temporary,
         removal: made,
     };
-    Ok(Open::new(medium, path.into(), geometry))
+    Ok(Open::new(medium, path.into(), geometry, options))
 }
 
 /// Somebody else made the file since we looked: it is not ours to remove.
@@ -130,6 +138,9 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
         return Err(IoError::new(ErrorKind::Busy, format!("{} is in use: {holder}", path.display())));
     }
     let file = open_exclusively(path, options)?;
+    if !options.read_only && probe::is_write_protected(&file) {
+        return Err(unusable(path, "is write-protected: it can only be read"));
+    }
     once_let_go(|| claim_file(&file, path))?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::block_device_geometry(&file, path, options.buffered)?;
@@ -145,7 +156,7 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
         is_temporary: false,
         removal: None,
     };
-    Ok(Open::new(medium, path.into(), geometry))
+    Ok(Open::new(medium, path.into(), geometry, options))
 }
 
 /// On a block device, O_EXCL keeps out mounts, swap, RAID and whoever else asks for it.
@@ -170,7 +181,8 @@ fn once_let_go<T>(attempt: impl Fn() -> Result<T, IoError>) -> Result<T, IoError
 
 fn open_with(path: &Path, options: &OpenOptions, extra: OFlags) -> Result<File, IoError> {
     let direct = if options.buffered { OFlags::empty() } else { OFlags::DIRECT };
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | direct | extra;
+    let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+    let flags = access | OFlags::CLOEXEC | direct | extra;
     let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR);
     opened.map(File::from).map_err(|errno| open_error(path, errno, options.buffered))
 }
@@ -215,7 +227,7 @@ fn capacity(
         Some(size) if size == 0 || !size.is_multiple_of(block) => {
             Err(unusable(path, &format!("cannot have {size} bytes: not in blocks of {block}")))
         }
-        Some(size) if size > present_bytes && !options.create => {
+        Some(size) if size > present_bytes && !options.may_make() => {
             Err(unusable(path, &format!("holds {present_bytes} bytes, and {size} are asked for")))
         }
         Some(size) => Ok(size),

@@ -1,6 +1,7 @@
 //! What a file or block device is like: its blocks, told by the system.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, StatxFlags};
@@ -33,6 +34,15 @@ pub(super) fn block_device_geometry(file: &File, path: &Path, buffered: bool) ->
     let physical =
         rustix::fs::ioctl_blkpbszget(file).map_err(|errno| unknown(path, "its physical blocks", errno))?;
     Ok(geometry(logical.max(MIN_BLOCK_BYTES), physical, buffered))
+}
+
+/// Whether the block device takes no writes, by a switch of the drive or of the administrator's. The kernel lets such a device be
+/// opened for writing.
+pub(super) fn is_write_protected(device: &File) -> bool {
+    let number = device.metadata().map_or(0, |metadata| metadata.rdev());
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let told = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    told.is_ok_and(|text| text.trim() == "1")
 }
 
 fn geometry(block_bytes: u32, indirection_bytes: u32, buffered: bool) -> Geometry {

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use super::*;
-use crate::{Completion, ErrorKind, IoBuffer, Request};
+use crate::{Completion, ErrorKind, IoBuffer, IoSlice, Request};
 
 const SIZE: u64 = 1 << 20;
 
@@ -67,6 +67,38 @@ fn sizes_that_do_not_fit_are_refused_and_change_nothing() {
     assert_eq!(capacity(of_size(Some(SIZE / 2), true)), SIZE / 2);
     assert_eq!(capacity(of_size(Some(2 * SIZE), true)), 2 * SIZE);
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 * SIZE);
+}
+
+#[test]
+fn what_is_opened_to_be_read_is_neither_made_nor_written() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("flash");
+    let reading = OpenOptions { read_only: true, ..sized() };
+    assert_eq!(refusal(&path, &reading).0, ErrorKind::Open);
+    std::fs::write(&path, vec![7; SIZE as usize]).unwrap();
+    let longer = OpenOptions { size_bytes: Some(2 * SIZE), ..reading };
+    assert_eq!(refusal(&path, &longer).0, ErrorKind::Open, "it is not made longer");
+
+    let device = FileDevice::open(&path, &reading).unwrap();
+    let shared: &dyn Device = &device;
+    let data = || IoSlice::from(IoBuffer::zeroed(4096));
+    let write = || Request::Write { offset: 0, data: data(), placement: Default::default() };
+    let outcomes = [
+        device.execute(write()).map(drop),
+        device.execute(Request::Trim { offset: 0, len: 4096 }).map(drop),
+        shared.start(write()).wait().map(drop),
+        device.absorb(0, &data()).expect("files have memory in front of them"),
+    ];
+    for outcome in outcomes {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains("opened to be read"), "{error}");
+    }
+    device.execute(Request::Flush).unwrap();
+    let read = Request::Read { offset: 0, buffer: IoBuffer::zeroed(4096) };
+    assert!(device.execute(read).unwrap().unwrap().iter().all(|byte| *byte == 7));
+    drop(device);
+    assert!(std::fs::read(&path).unwrap() == vec![7; SIZE as usize]);
 }
 
 #[test]

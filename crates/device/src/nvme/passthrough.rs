@@ -68,7 +68,7 @@ impl PassthroughDevice {
             return Err(open_error(path, "is not the generic device of an NVMe namespace"));
         };
         let block_device = claim_block_device(&location)?;
-        let file = File::options().read(true).write(true).open(path).map_err(|error| {
+        let file = File::options().read(true).write(!options.read_only).open(path).map_err(|error| {
             IoError::with_source(ErrorKind::Open, format!("cannot open {}", path.display()), error)
         })?;
         claim::claim_file(&file, path)?;
@@ -132,7 +132,8 @@ impl<T: Transport + AsFd + 'static> PassthroughDevice<T> {
             media,
             _block_device: limits.block_device,
         };
-        let carrier = Carrier::start(Open::new(medium, PathBuf::from(path), geometry), options.engine)?;
+        let carrier =
+            Carrier::start(Open::new(medium, PathBuf::from(path), geometry, options), options.engine)?;
         Ok(Self { carrier, handles: HandleAllocator::new(geometry.placement_handles) })
     }
 

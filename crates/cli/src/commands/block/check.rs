@@ -9,7 +9,7 @@ use clap::Args;
 use device::timer::SystemTimer;
 use serde_json::json;
 
-use super::devices::Devices;
+use super::devices::{Access, Devices};
 use super::figures;
 use crate::output::{Common, Finding};
 
@@ -33,7 +33,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn check(arguments: &Arguments) -> Result<Finding, String> {
-    let [flash, disk] = arguments.devices.open()?;
+    let [flash, disk] = arguments.devices.open(Access::Read)?;
     let check = pollster::block_on(Volume::check(
         flash,
         Arc::clone(&disk),

@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::contents;
-use super::devices::{Devices, NewFiles, confirm};
+use super::devices::{Access, Devices, NewFiles, confirm};
 use super::knobs;
 use super::shape::Shape;
 use crate::output::{Common, Finding};
@@ -74,7 +74,7 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     let is_blank = files.make("--flash-size", &devices.flash, arguments.flash_size)?;
     files.make("--disk-size", &devices.disk, arguments.disk_size)?;
     config.disk_label = label(&devices.disk);
-    let [flash, disk] = devices.open()?;
+    let [flash, disk] = devices.open(Access::Write)?;
     let there = pollster::block_on(Volume::identify(&flash));
     refuse_another(arguments, there.as_ref().map_err(block::volume::VolumeError::kind))?;
     if !arguments.force {

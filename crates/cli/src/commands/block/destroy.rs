@@ -9,7 +9,7 @@ use device::timer::SystemTimer;
 use device::{Device, IoBuffer, PlacementHandle, Request};
 use serde_json::json;
 
-use super::devices::{Devices, are_swapped, confirm};
+use super::devices::{Access, Devices, are_swapped, confirm};
 use crate::output::{Common, Finding};
 
 /// The command line of `block destroy`.
@@ -36,7 +36,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     let name = &arguments.devices.flash;
-    let [flash, disk] = arguments.devices.open()?;
+    let [flash, disk] = arguments.devices.open(Access::Write)?;
     let superblock = pollster::block_on(Volume::identify(&flash));
     // What must be overwritten: all that could be taken for a volume.
     let until = match (&superblock, arguments.force) {

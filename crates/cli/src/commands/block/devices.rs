@@ -33,19 +33,29 @@ pub struct Opening {
     pub buffered: bool,
 }
 
+/// What is done with a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It is read and written.
+    Write,
+    /// It is only read: the permission to read is enough.
+    Read,
+}
+
 impl Devices {
     /// Opens both.
-    pub fn open(&self) -> Result<[Arc<dyn Device>; 2], String> {
+    pub fn open(&self, access: Access) -> Result<[Arc<dyn Device>; 2], String> {
         if self.flash == self.disk || self.are_one_file() {
             let name = if self.flash == self.disk { "" } else { &format!(", which is {},", self.disk) };
             return Err(format!("{}{name} cannot be the flash and the disk at once", self.flash));
         }
-        Ok([self.opening.open("--flash", &self.flash)?, self.opening.open("--disk", &self.disk)?])
+        let open = |flag, text| self.opening.open(flag, text, access);
+        Ok([open("--flash", &self.flash)?, open("--disk", &self.disk)?])
     }
 
     /// Opens both, and the volume on them.
     pub fn open_volume(&self) -> Result<(Volume, Recovery), String> {
-        let [flash, disk] = self.open()?;
+        let [flash, disk] = self.open(Access::Write)?;
         let (flash, disk) = (Tasks::staying_with(flash), Tasks::going_on(disk));
         let opened = Volume::open(flash, Arc::clone(&disk), Arc::new(SystemTimer::default()));
         pollster::block_on(opened).map_err(|error| self.refused(&error, &disk))
@@ -77,9 +87,13 @@ pub fn are_swapped(error: &VolumeError, disk: &Arc<dyn Device>) -> bool {
 
 impl Opening {
     /// Opens what `text` names. `flag` is for the error.
-    pub fn open(&self, flag: &str, text: &str) -> Result<Arc<dyn Device>, String> {
+    pub fn open(&self, flag: &str, text: &str, access: Access) -> Result<Arc<dyn Device>, String> {
         let spec: DeviceSpec = text.parse().map_err(|error| format!("{flag} {text}: {error}"))?;
-        let options = OpenOptions { buffered: self.buffered, ..OpenOptions::default() };
+        let options = OpenOptions {
+            buffered: self.buffered,
+            read_only: access == Access::Read,
+            ..OpenOptions::default()
+        };
         spec.open(&options).map_err(|error| {
             let hint = match error.kind() {
                 ErrorKind::Unsupported if !self.buffered => "; --buffered goes through the page cache",

@@ -21,7 +21,7 @@ use signal_hook::iterator::Signals;
 
 use super::contents;
 use super::control::{self, Service};
-use super::devices::{Devices, Opening};
+use super::devices::{Access, Devices, Opening};
 use super::figures;
 use super::recording;
 use crate::output::{Common, FAILED, PASSED, say_error, usage_error};
@@ -275,7 +275,7 @@ fn leave(arguments: &Arguments, disk: Disk) -> Result<(), String> {
 
 fn open(arguments: &Arguments) -> Result<Served, String> {
     let Some(flash) = &arguments.flash else {
-        let disk = arguments.opening.open("--disk", &arguments.disk)?;
+        let disk = arguments.opening.open("--disk", &arguments.disk, Access::Write)?;
         contents::refuse_flash(&arguments.disk, &disk)?;
         let export = Arc::new(ByteExport::new(Arc::new(DeviceExport::new(disk))));
         return Ok(Served { export, cached: None });

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::control::{self, Target};
-use super::devices::Opening;
+use super::devices::{Access, Opening};
 use super::{figures, prometheus, watch};
 use crate::output::{Common, Finding};
 
@@ -53,7 +53,7 @@ fn tell(arguments: &Arguments) -> Result<Finding, String> {
 }
 
 fn of_flash(arguments: &Arguments, flash: &str) -> Result<Value, String> {
-    let device = arguments.opening.open("--flash", flash)?;
+    let device = arguments.opening.open("--flash", flash, Access::Read)?;
     let superblock =
         pollster::block_on(Volume::identify(&device)).map_err(|error| format!("--flash {flash}: {error}"))?;
     let mut status = figures::of_superblock(&superblock);

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -173,6 +174,36 @@ fn a_disk_that_is_not_the_caches_is_told_by_a_check() {
     assert!(said.contains("it has 16777216 bytes, not 33554432") && !said.contains("0 blocks"), "{said}");
     let result: Value = serde_json::from_slice(&std::fs::read(place.path("result")).unwrap()).unwrap();
     assert_eq!((result["found"].is_null(), &result["refused"]), (true, &Value::from("wrong-disk")));
+}
+
+#[test]
+fn devices_that_cannot_be_written_are_checked_and_not_served() {
+    let place = Place::new();
+    let losetup = |arguments: &[&str]| {
+        let said =
+            Command::new("losetup").args(arguments).output().ok().filter(|said| said.status.success())?;
+        Some(String::from_utf8(said.stdout).unwrap().trim().to_owned())
+    };
+    let attach = |name: &str| {
+        let file = place.path(name);
+        losetup(&["--find", "--show", "--read-only", "--sector-size", "4096", file.to_str().unwrap()])
+    };
+    let Some(flash) = attach("flash") else {
+        println!("skipped: no loop devices here");
+        return;
+    };
+    let disk = attach("disk").expect("there was one for the flash");
+    let both = ["--flash", &flash, "--disk", &disk];
+    let [checked, full, served] = [("check", None), ("check", Some("--full")), ("flush", None)]
+        .map(|(command, more)| place.run(command, &[&both, more.as_slice()].concat(), false));
+    let status = place.run("status", &both[..2], false);
+    for device in [&flash, &disk] {
+        losetup(&["--detach", device]).expect("nobody has the device open");
+    }
+    for done in [checked, full, status] {
+        assert_eq!(done.status.code(), Some(0), "{}", told(&done));
+    }
+    assert!(told(&served).contains(&format!("{flash} is write-protected")), "{}", told(&served));
 }
 
 #[test]
