@@ -271,6 +271,38 @@ fn what_is_no_caches_is_not_written_over_unless_forced() {
 }
 
 #[test]
+fn a_drive_with_a_file_system_is_not_written_over_unless_forced() {
+    let (directory, file) = config("small.json", SMALL);
+    let backing = directory.path().join("backing");
+    let ext4 = [vec![0; 1080], b"\x53\xef".to_vec(), vec![0; (32 << 20) - 1082]].concat();
+    std::fs::write(&backing, &ext4).unwrap();
+    let losetup = |arguments: &[&str]| {
+        let said =
+            Command::new("losetup").args(arguments).output().ok().filter(|said| said.status.success())?;
+        Some(out(&said).trim().to_owned())
+    };
+    let Some(device) = losetup(&["--find", "--show", "--sector-size", "4096", backing.to_str().unwrap()])
+    else {
+        println!("skipped: no loop devices here");
+        return;
+    };
+    let run = |more: &[&str]| {
+        let few = ["--set", "test_config.numOps=10", "--quiet"];
+        flashwright(&[&["bench", &file, "--device", &device][..], &few, more].concat())
+    };
+    let refused = run(&[]);
+    let left = std::fs::read(&backing).unwrap();
+    let [forced, again] = [run(&["--force"]), run(&[])];
+    losetup(&["--detach", &device]).expect("nobody has the device open");
+
+    assert_eq!(refused.status.code(), Some(2));
+    let said = format!("{device} holds an ext2, ext3 or ext4 file system");
+    assert!(err(&refused).contains(&said) && err(&refused).contains("--force"), "{}", err(&refused));
+    assert!(left == ext4, "left as it was");
+    assert_eq!((forced.status.code(), again.status.code()), (Some(0), Some(0)), "{}", err(&forced));
+}
+
+#[test]
 fn a_persistent_cache_is_found_again_by_the_next_run() {
     let (directory, file) =
         config("small.json", &SMALL.replace("\"checkConsistency\": true,", "\"onlySetIfMiss\": true,"));
