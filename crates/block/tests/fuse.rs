@@ -11,16 +11,30 @@ use std::sync::Arc;
 use device::{Device, MemoryDevice};
 use flashwright_block::export::{ByteExport, DeviceExport};
 use flashwright_block::fuse::Mounted;
+use parking_lot::{Mutex, MutexGuard};
 
 const SIZE_BYTES: u64 = 16 << 20;
 
-/// The file system, its directory, and the device below; nothing where there is no FUSE for us.
-fn mount() -> Option<(Mounted, tempfile::TempDir, Arc<dyn Device>)> {
+/// Held by a test that mounts. A program that one test starts has the other's open file for a moment, and a file system with an
+/// open file is busy.
+static MOUNTED: Mutex<()> = Mutex::new(());
+
+/// The file system, its directory, and the device below.
+struct Place {
+    mounted: Mounted,
+    directory: tempfile::TempDir,
+    device: Arc<dyn Device>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// Nothing where there is no FUSE for us.
+fn mount() -> Option<Place> {
+    let alone = MOUNTED.lock();
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::with_block_bytes(SIZE_BYTES, 4096));
     let export = ByteExport::new(Arc::new(DeviceExport::new(Arc::clone(&device))));
     let directory = tempfile::tempdir().unwrap();
     match Mounted::at(directory.path(), "disk", Arc::new(export)) {
-        Ok(mounted) => Some((mounted, directory, device)),
+        Ok(mounted) => Some(Place { mounted, directory, device, _alone: alone }),
         Err(error) => {
             println!("SKIPPED: no FUSE here: {error}");
             None
@@ -34,24 +48,25 @@ fn open(directory: &tempfile::TempDir) -> File {
 
 #[test]
 fn the_file_has_the_devices_bytes() {
-    let Some((mounted, directory, device)) = mount() else { return };
+    let Some(place) = mount() else { return };
+    let directory = &place.directory;
     let names: Vec<_> =
         std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["disk"]);
-    let file = open(&directory);
+    let file = open(directory);
     assert_eq!(file.metadata().unwrap().len(), SIZE_BYTES);
     let bytes: Vec<u8> = (0..300_000u32).map(|i| (i / 7) as u8).collect();
     file.write_all_at(&bytes, 12_345).unwrap();
     file.sync_all().unwrap();
-    assert!(device.counters().flushes > 0, "fsync is a flush");
+    assert!(place.device.counters().flushes > 0, "fsync is a flush");
     let mut back = vec![0; bytes.len()];
-    open(&directory).read_exact_at(&mut back, 12_345).unwrap();
+    open(directory).read_exact_at(&mut back, 12_345).unwrap();
     assert!(back == bytes);
     assert_eq!(file.read_at(&mut back, SIZE_BYTES - 10).unwrap(), 10, "up to the end");
     assert_eq!(file.write_at(&[1], SIZE_BYTES).unwrap_err().kind(), ErrorKind::StorageFull);
     assert_eq!(file.set_len(5).unwrap_err().kind(), ErrorKind::PermissionDenied);
     drop(file);
-    mounted.unmount().unwrap();
+    place.mounted.unmount().unwrap();
     assert!(!directory.path().join("disk").exists());
 }
 
@@ -68,8 +83,8 @@ fn shell(script: &str) -> Option<String> {
 
 #[test]
 fn a_file_system_lives_on_a_loop_device_on_it() {
-    let Some((mounted, directory, _device)) = mount() else { return };
-    let disk = directory.path().join("disk").display().to_string();
+    let Some(mount) = mount() else { return };
+    let disk = mount.directory.path().join("disk").display().to_string();
     let Some(found) = shell(&format!("losetup --find --show --direct-io=on {disk}")) else { return };
     let device = found.trim();
     let place = tempfile::tempdir().unwrap();
@@ -84,5 +99,5 @@ fn a_file_system_lives_on_a_loop_device_on_it() {
     if let Some(told) = checked {
         assert!(told.contains("files"), "{told}");
     }
-    mounted.unmount().unwrap();
+    mount.mounted.unmount().unwrap();
 }
