@@ -23,6 +23,8 @@ struct Trial {
     file_system: &'static str,
     /// The kind of cache.
     cache: &'static str,
+    /// How the database's disk is served.
+    front: &'static str,
     /// With assertions and checks of arithmetic, unless it measures.
     profile: Profile,
 }
@@ -50,17 +52,20 @@ const TRIALS: &[Trial] = &[
     Trial { cache: "ordered", ..crash("postgres-ordered", &[BANK, POSTGRES, CRASH], "ext4") },
     Trial { cache: "ordered", ..crash("mariadb-ordered", &[BANK, MARIADB, CRASH], "xfs") },
     Trial { cache: "write-through", ..crash("mariadb-write-through", &[BANK, MARIADB, CRASH], "ext4") },
+    Trial { front: "fuse", ..crash("postgres-fuse", &[BANK, POSTGRES, CRASH], "xfs") },
+    Trial { front: "fuse", ..crash("sqlite-fuse", &[BANK, SQLITE, CRASH], "ext4") },
     Trial {
         name: "throttled",
         scripts: &[MARIADB, THROTTLED],
         file_system: "ext4",
         cache: "",
+        front: "",
         profile: Profile::Release,
     },
 ];
 
 const fn crash(name: &'static str, scripts: &'static [&'static str], file_system: &'static str) -> Trial {
-    Trial { name, scripts, file_system, cache: "write-back", profile: Profile::Dev }
+    Trial { name, scripts, file_system, cache: "write-back", front: "nbd", profile: Profile::Dev }
 }
 
 /// Makes the trials that are named on the command line, or all with kills; five kills if no other number is there.
@@ -115,7 +120,12 @@ fn attempt(trial: &Trial, kills: u32) -> Result<Option<i32>, String> {
     let patience = PATIENCE_SECONDS + PATIENCE_SECONDS_PER_KILL * kills;
     let mut command = Command::new("timeout");
     command.args([&patience.to_string(), "bash", "-c", &script, trial.name]);
-    command.arg(build(trial.profile)?).args([&kills.to_string(), trial.file_system, trial.cache]);
+    command.arg(build(trial.profile)?).args([
+        &kills.to_string(),
+        trial.file_system,
+        trial.cache,
+        trial.front,
+    ]);
     let status = command.status().map_err(|error| format!("{}: timeout: {error}", trial.name))?;
     Ok(status.code())
 }

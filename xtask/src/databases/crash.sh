@@ -1,22 +1,44 @@
-# The server of a database's disk is killed while it works. Arguments: the binary, how often to kill, the file system, and the
-# kind of cache: write-back, ordered (write-back in the order of flushes) or write-through.
+# The server of a database's disk is killed while it works. Arguments: the binary, how often to kill, the file system, the
+# kind of cache: write-back, ordered (write-back in the order of flushes) or write-through, and the front: nbd or fuse.
 #
 # Two things are shown. The database in use sees nothing of it: the proxy asks the next server again for what was not answered.
+# (A FUSE file system ends with its server. That one is only stopped for as long as the image takes.)
 # And at every kill the flash and the disk are copied as they are at that moment: what a machine that lost its power there
 # would come back with. That image is served, mounted, recovered and checked: all that had been acknowledged is in it. Where the
 # kind of cache promises something of the disk alone, every other image loses its flash.
-kills=$2 filesystem=$3 kind=$4
+kills=$2 filesystem=$3 kind=$4 front=$5
 case $kind in
     write-back | write-through) create_flags="--mode $kind" ;;
     ordered) create_flags=--ordered ;;
 esac
 
-serve_pair() { serve "$1" --flash "$1/flash" --disk "$1/disk"; }
-
-kill_server() {
-    kill -0 "$(cat live/server)" || fail "the server had ended already: $(tail -n 3 live/serve.log)"
-    end live/server KILL
+serve_pair() {
+    local at=$1
+    shift
+    serve "$at" --flash "$at/flash" --disk "$at/disk" "$@"
 }
+
+# begin: the database's disk is there. halt, go_on: it answers nothing in between.
+case $front in
+    nbd)
+        begin() {
+            serve_pair live
+            steady live
+            raise live steady
+        }
+        halt() { end live/server KILL; }
+        go_on() { serve_pair live; }
+        ;;
+    fuse)
+        begin() {
+            mkdir live/mp
+            serve_pair live --fuse live/mp --name nbd
+            attach live
+        }
+        halt() { kill -STOP "$(cat live/server)"; }
+        go_on() { kill -CONT "$(cat live/server)"; }
+        ;;
+esac
 
 # Takes the image. What was acknowledged until now was acknowledged by the server that is no more.
 take_image() {
@@ -57,9 +79,7 @@ settle
 mkdir live
 "$flashwright" block create --flash live/flash --flash-size 64MiB --disk live/disk --disk-size 512MiB \
     $create_flags --yes --quiet
-serve_pair live
-steady live
-raise live steady
+begin
 make_file_system "$(cat live/loop)"
 mount_file_system live
 engine_create live
@@ -73,9 +93,10 @@ bank_open live $bank_clients
 for kill in $(seq "$kills"); do
     # Every third comes right after the last one: a server that recovers, or has just done so, is killed too.
     [ $((kill % 3)) = 0 ] && sleep 0.$((RANDOM % 10)) || sleep $((1 + RANDOM % 3))
-    kill_server
+    kill -0 "$(cat live/server)" || fail "the server had ended already: $(tail -n 3 live/serve.log)"
+    halt
     take_image
-    serve_pair live
+    go_on
     [ $((kill % 3)) = 2 ] && rm -rf image || verify_image
 done
 touch enough
@@ -97,5 +118,5 @@ check_file_system "$(cat live/loop)"
 lower live
 "$flashwright" block check --flash live/flash --disk live/disk --full --quiet || fail "the cache's own check found damage"
 total=$(echo "$acknowledged" | awk '{ n += $1 } END { print n }')
-echo "$engine on $filesystem, $kind: clean after $kills kills; $total transactions of the bank verified," \
+echo "$engine on $filesystem, $kind, by $front: clean after $kills kills; $total transactions of the bank verified," \
     "$(engine_load_done) of the load, $((kills - (kills + 1) / 3)) images, $without_flash of them without flash"

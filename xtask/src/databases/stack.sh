@@ -61,8 +61,13 @@ expose() {
 
 # raise AT SOCKET: makes a loop device of it, and a place to mount it.
 raise() {
-    mkdir -p "$1/fs" "$1/run"
     expose "$1" "$2"
+    attach "$1"
+}
+
+# attach AT: the same of the file that is there.
+attach() {
+    mkdir -p "$1/fs" "$1/run"
     losetup --find --show --direct-io=on "$1/mp/nbd" >"$1/loop"
 }
 
@@ -75,13 +80,14 @@ end() {
     rm -f "$1"
 }
 
-# lower AT: takes the loop device and the file away and ends the servers. Nothing is mounted on it.
+# lower AT: takes the loop device and the file away and ends the servers. Nothing is mounted on it. A server takes away itself what
+# it has mounted.
 lower() {
     if [ -s "$1/loop" ]; then
         losetup -d "$(cat "$1/loop")"
         rm "$1/loop"
     fi
-    await 300 fusermount3 -u "$1/mp"
+    [ ! -e "$1/fuse.log" ] || await 300 fusermount3 -u "$1/mp"
     end "$1/proxy" TERM
     end "$1/server" TERM
 }
