@@ -1,6 +1,5 @@
 //! Quantities as people type them.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 use device::open::parse_size;
@@ -73,10 +72,23 @@ pub fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
-/// How many of something there are: at least one.
-pub fn count<N: FromStr + Into<u128> + Copy>(text: &str) -> Result<N, String> {
-    let count = text.parse().ok().filter(|count: &N| (*count).into() > 0);
-    count.ok_or_else(|| format!("{text:?} is no whole number above 0 (written out, like 1000000)"))
+/// How many of something there are, at least one: `1000000`, `1000k` or `1M`.
+pub fn count<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "" => Some(1),
+        "k" | "K" => Some(1000_u64),
+        "M" => Some(1_000_000),
+        "G" => Some(1_000_000_000),
+        _ => None,
+    };
+    let number = number.parse::<u64>().ok().filter(|number| *number > 0);
+    let (number, factor) = number.zip(factor).ok_or_else(|| {
+        format!("{text:?} is no whole number above 0: write 1000000, 1000k or 1M, where k is a thousand")
+    })?;
+    let count = number.checked_mul(factor).and_then(|count| N::try_from(count).ok());
+    count.ok_or_else(|| format!("{text} is too many"))
 }
 
 /// A number above `above` and up to `most`.
@@ -149,6 +161,20 @@ mod tests {
         for wrong in ["", "s", "0", "1.5s", "-1", "1d", "99999999999999999999"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn counts_are_written_out_or_in_thousands() {
+        for (text, expected) in [("7", 7), ("200k", 200_000), ("10M", 10_000_000), ("2G", 2_000_000_000)] {
+            assert_eq!(count::<u64>(text), Ok(expected), "{text}");
+        }
+        for wrong in ["0", "0k", "", "k", "-1", "1.5k", "1Ki", "1KiB", "1 k"] {
+            assert!(count::<u64>(wrong).unwrap_err().contains("is no whole number above 0"), "{wrong}");
+        }
+        for much in ["5000M", "4294967296"] {
+            assert!(count::<u32>(much).unwrap_err().contains("is too many"), "{much}");
+        }
+        assert!(count::<u64>("99999999999999999G").is_err());
     }
 
     #[test]
