@@ -72,8 +72,16 @@ pub fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
-/// How many of something there are, at least one: `1000000`, `1000k` or `1M`.
+/// How many of something there are, at least one, as [`number`] reads it.
 pub fn count<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
+    match number::<u64>(text) {
+        Ok(0) => Err(format!("{text:?} is no whole number above 0")),
+        _ => number(text),
+    }
+}
+
+/// A whole number: `1000000`, `1000k` or `1M`.
+pub fn number<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let factor = match unit {
@@ -83,9 +91,8 @@ pub fn count<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
         "G" => Some(1_000_000_000),
         _ => None,
     };
-    let number = number.parse::<u64>().ok().filter(|number| *number > 0);
-    let (number, factor) = number.zip(factor).ok_or_else(|| {
-        format!("{text:?} is no whole number above 0: write 1000000, 1000k or 1M, where k is a thousand")
+    let (number, factor) = number.parse::<u64>().ok().zip(factor).ok_or_else(|| {
+        format!("{text:?} is no whole number: write 1000000, 1000k or 1M, where k is a thousand")
     })?;
     let count = number.checked_mul(factor).and_then(|count| N::try_from(count).ok());
     count.ok_or_else(|| format!("{text} is too many"))
@@ -164,12 +171,16 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_written_out_or_in_thousands() {
+    fn numbers_are_written_out_or_in_thousands() {
         for (text, expected) in [("7", 7), ("200k", 200_000), ("10M", 10_000_000), ("2G", 2_000_000_000)] {
             assert_eq!(count::<u64>(text), Ok(expected), "{text}");
         }
-        for wrong in ["0", "0k", "", "k", "-1", "1.5k", "1Ki", "1KiB", "1 k"] {
-            assert!(count::<u64>(wrong).unwrap_err().contains("is no whole number above 0"), "{wrong}");
+        for wrong in ["", "k", "-1", "1.5k", "1Ki", "1KiB", "1 k"] {
+            assert!(count::<u64>(wrong).unwrap_err().contains("is no whole number: write"), "{wrong}");
+        }
+        for nothing in ["0", "0k"] {
+            assert_eq!(number::<u32>(nothing), Ok(0));
+            assert!(count::<u32>(nothing).unwrap_err().contains("is no whole number above 0"), "{nothing}");
         }
         for much in ["5000M", "4294967296"] {
             assert!(count::<u32>(much).unwrap_err().contains("is too many"), "{much}");

@@ -238,8 +238,7 @@ fn warmup(text: &str) -> Result<Warmup, String> {
             share if share <= 1.0 => Ok(Warmup::Share(share)),
             _ => Err(format!("{text} is more than all requests")),
         },
-        number => number
-            .parse()
+        number => quantity::number(number)
             .map(Warmup::Accesses)
             .map_err(|_| format!("{text:?} is no number of requests and no share: write 100000 or 20%")),
     }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::shape::Shape;
 use super::{figures, knobs};
 use crate::output::{Common, Finding, write_picture};
+use crate::quantity;
 use crate::signals::stop_on_signals;
 
 /// Insertion points of a sweep.
@@ -40,13 +41,13 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Wrong rows to leave out before giving up
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = quantity::number::<u64>)]
     wrong_rows: u64,
     /// Requests (of a generator: operations) that are not counted: the cache fills
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = quantity::number::<u64>)]
     warm_up: Option<u64>,
     /// Operations of the generated servers
-    #[arg(long, value_name = "N", default_value_t = OPERATIONS)]
+    #[arg(long, value_name = "N", default_value_t = OPERATIONS, value_parser = quantity::number::<u64>)]
     operations: u64,
     /// The cache's data
     #[arg(long, value_name = "SIZE", default_value = "768MiB", value_parser = parse_size)]
