@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use block::export::Tasks;
@@ -126,6 +126,11 @@ impl NewFiles {
         self.0.push(path);
         file.set_len(size_bytes).map_err(|error| wrong(error.to_string()))?;
         Ok(true)
+    }
+
+    /// `path` was made a moment ago.
+    pub fn add(&mut self, path: &Path) {
+        self.0.push(path.into());
     }
 
     /// They stay.

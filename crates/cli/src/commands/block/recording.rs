@@ -9,13 +9,19 @@ use std::time::SystemTime;
 use block::export::Recording;
 use device::SystemClock;
 
-/// Begins a recording, or goes on with one that an earlier server made.
+use super::devices::NewFiles;
+
+/// Begins a recording, which is one of the `new` files then, or goes on with one that an earlier server made.
 ///
 /// # Errors
 /// The file cannot be had, or holds something else.
-pub fn start(path: &Path) -> Result<Recording, String> {
+pub fn start(path: &Path, new: &mut NewFiles) -> Result<Recording, String> {
     let failed = |error: std::io::Error| format!("--record {}: {error}", path.display());
+    let is_new = !path.exists();
     let mut file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
+    if is_new {
+        new.add(path);
+    }
     if !go_on(&mut file).map_err(failed)? {
         return Err(format!(
             "--record {}: holds something else than a recording, and is left alone",

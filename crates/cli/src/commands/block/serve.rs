@@ -21,7 +21,7 @@ use signal_hook::iterator::Signals;
 
 use super::contents;
 use super::control::{self, Service};
-use super::devices::{Access, Devices, Opening};
+use super::devices::{Access, Devices, NewFiles, Opening};
 use super::figures;
 use super::recording;
 use crate::output::{Common, FAILED, PASSED, say_error, usage_error};
@@ -130,7 +130,9 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
         arguments.ublk.map(|_| Driver::open().map_err(|error| format!("--ublk: {error}"))).transpose()?;
     // Before the first client: a signal that comes while the volume is opened is not lost either.
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("signals: {error}"))?;
-    let recording = arguments.record.as_deref().map(recording::start).transpose()?;
+    let mut new_files = NewFiles::default();
+    let recording = arguments.record.as_deref();
+    let recording = recording.map(|path| recording::start(path, &mut new_files)).transpose()?;
     let mut served = open(arguments)?;
     if let Some(recording) = &recording {
         served.export = Arc::new(recording.of(served.export));
@@ -143,6 +145,7 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
         }
     };
     let Fronts { server, control, mounted, disk } = fronts;
+    new_files.keep();
     say_ready(arguments, &server, &served, disk.as_ref());
     signals.forever().next();
     arguments.common.say("closing: answering what is under way; another signal ends at once");

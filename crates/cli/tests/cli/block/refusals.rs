@@ -12,7 +12,7 @@ use crate::{flashwright, result};
 
 /// What is only kept if the cache was closed, such as a write-through cache's blocks, would be lost.
 #[test]
-fn a_server_that_cannot_start_leaves_the_cache_closed_as_it_was() {
+fn a_server_that_cannot_start_leaves_the_cache_closed_as_it_was_and_no_recording() {
     let place = Place::new();
     place.serve().stop();
     let closed = || {
@@ -25,8 +25,8 @@ fn a_server_that_cannot_start_leaves_the_cache_closed_as_it_was() {
     };
     assert_eq!(closed(), true);
     std::fs::write(place.path("plain"), "no socket").unwrap();
-    let (nowhere, plain, ready) = (place.path("no/where"), place.path("plain"), place.path("s"));
-    let [nowhere, plain, ready] = [&nowhere, &plain, &ready].map(|path| path.to_str().unwrap());
+    let names = ["no/where", "plain", "s", "recording"].map(|name| place.path(name));
+    let [nowhere, plain, ready, recording] = names.each_ref().map(|path| path.to_str().unwrap());
     for fronts in [
         vec!["--socket", nowhere],
         vec!["--socket", plain],
@@ -34,9 +34,10 @@ fn a_server_that_cannot_start_leaves_the_cache_closed_as_it_was() {
         vec!["--socket", ready, "--fuse", nowhere],
         vec!["--socket", ready, "--fuse", plain],
     ] {
-        let refused = place.run("serve", &fronts, true);
+        let refused = place.run("serve", &[&fronts[..], &["--record", recording]].concat(), true);
         assert_eq!(refused.status.code(), Some(2), "{fronts:?}: {}", told(&refused));
         assert_eq!(closed(), true, "{fronts:?}");
+        assert!(!Path::new(recording).exists(), "{fronts:?}");
     }
 }
 
