@@ -12,6 +12,7 @@ use super::entry::{HEADER_BYTES, MAX_HITS};
 use super::index::MAX_WIDE_HITS;
 use super::layout::{Layout, RegionId, SizeHint};
 use super::policy::{Deeds, Needs, Placing, Rank, RegionPolicy, Resident, build};
+use super::reclaim::Room;
 use super::{InsertionPoint, table};
 use crate::KeyHash;
 
@@ -31,6 +32,7 @@ pub struct DryStore {
     sealed: VecDeque<RegionId>,
     next_sequence: u64,
     fruitless: u32,
+    since_new: u32,
     counts: Counts,
     /// Regions in the order they were written, for who asked for it.
     written: Option<Vec<RegionId>>,
@@ -101,6 +103,7 @@ impl DryStore {
             sealed: VecDeque::new(),
             next_sequence: 1,
             fruitless: 0,
+            since_new: 0,
             counts: Counts::default(),
             written: None,
             layout,
@@ -157,6 +160,7 @@ impl DryStore {
         let placing = if self.needs.items { self.policy.arrival(hinted(units)) } else { Placing::LOWEST };
         let point = self.point(placing);
         let region = self.room_at(point, units).expect("regions are clean between requests");
+        self.since_new = 0;
         self.counts.inserts += 1;
         self.counts.insert_weight += u64::from(bytes);
         let new = Held { region, slot: 0, units, hits: 0, rank: Rank::NONE, bytes };
@@ -224,25 +228,21 @@ impl DryStore {
 
     fn reclaim(&mut self, region: RegionId) {
         let Region { objects, sequence, .. } = std::mem::take(&mut self.regions[region.0 as usize]);
-        let most_units = self.layout.units_per_region() * super::reclaim::MOST_KEPT_EIGHTHS / 8;
-        let unlimited = self.needs.items && self.fruitless < self.layout.region_count;
-        let (mut kept, mut kept_units) = (Vec::new(), 0);
+        let mut room = Room::after(self.layout, self.needs, self.fruitless, self.since_new);
+        self.since_new += 1;
+        let mut kept = Vec::new();
         for (&object, slot) in objects.iter().zip(0_u32..) {
             let Some(held) = self.index[object as usize].filter(|held| held.is_at(region, slot)) else {
                 continue;
             };
             let hash = KeyHash::of(&object.to_le_bytes());
             let keep = self.policy.survives(&held.resident(), hash, sequence.rotate_left(32));
-            let fits = unlimited || kept_units + u64::from(held.units) <= most_units;
-            match keep.filter(|_| fits) {
-                Some(placing) => {
-                    kept_units += u64::from(held.units);
-                    kept.push((object, slot, placing));
-                }
+            match keep.filter(|_| room.take(held.units)) {
+                Some(placing) => kept.push((object, slot, placing)),
                 None => self.remove(object),
             }
         }
-        self.fruitless = if kept_units > most_units { self.fruitless + 1 } else { 0 };
+        self.fruitless = if room.is_fruitless() { self.fruitless + 1 } else { 0 };
         for (object, slot, placing) in kept {
             self.again(object, placing, region, slot);
         }

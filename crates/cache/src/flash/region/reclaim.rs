@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use super::InsertionPoint;
 use super::entry::{Entry, Seal, expired};
 use super::index::Found;
-use super::layout::RegionId;
-use super::policy::Placing;
+use super::layout::{Layout, RegionId};
+use super::policy::{Needs, Placing};
 use super::stats::Counters;
 use super::store::{Content, RegionStore, Staged};
 use super::supply::Claim;
@@ -21,7 +21,7 @@ use super::table::{self, Filling, Record};
 
 /// Share of a region that may be written again, in eighths. The rest is what a reclaim gains: without it, a store of
 /// nothing but popular items would copy them for ever and take in nothing new.
-pub(super) const MOST_KEPT_EIGHTHS: u64 = 7;
+const MOST_KEPT_EIGHTHS: u64 = 7;
 
 /// Reads of a reclaim side by side.
 const RUNS_AT_ONCE: usize = 8;
@@ -38,7 +38,7 @@ struct Leaving {
 }
 
 /// What a reclaim may write again.
-struct Room {
+pub(super) struct Room {
     most_units: u64,
     kept_units: u64,
     /// Whether all may be kept. A policy that protects items loses one only after a whole round of the store in which next
@@ -48,22 +48,39 @@ struct Room {
 
 impl Room {
     fn new(store: &RegionStore) -> Self {
-        let most_units = store.layout.units_per_region() * MOST_KEPT_EIGHTHS / 8;
         let fruitless = store.fruitless.load(Ordering::Relaxed);
-        let unlimited = store.needs.items && fruitless < store.layout.region_count;
+        let since_new = store.since_new.fetch_add(1, Ordering::Relaxed);
+        Self::after(store.layout, store.needs, fruitless, since_new)
+    }
+
+    /// What a reclaim may write again after so many in a row that gained next to nothing, and so many since a new item came in.
+    ///
+    /// Items of a good part of a region leave holes behind them: what is written again can fill as many regions as it came
+    /// from, though each had an eighth to gain. If nothing new found room in a whole round, a region is given up as it is.
+    pub(super) fn after(layout: Layout, needs: Needs, fruitless: u32, since_new: u32) -> Self {
+        if since_new >= layout.region_count {
+            return Self { most_units: 0, kept_units: 0, unlimited: false };
+        }
+        let most_units = layout.units_per_region() * MOST_KEPT_EIGHTHS / 8;
+        let unlimited = needs.items && fruitless < layout.region_count;
         Self { most_units, kept_units: 0, unlimited }
     }
 
     /// Whether there is room for an item; notes that it is kept.
-    fn take(&mut self, units: u32) -> bool {
+    pub(super) fn take(&mut self, units: u32) -> bool {
         let fits = self.unlimited || self.kept_units + u64::from(units) <= self.most_units;
         self.kept_units += if fits { u64::from(units) } else { 0 };
         fits
     }
 
+    /// Whether next to nothing is gained.
+    pub(super) fn is_fruitless(&self) -> bool {
+        self.kept_units > self.most_units
+    }
+
     /// Notes whether the reclaim gains anything.
     fn note(&self, store: &RegionStore) {
-        if self.kept_units > self.most_units {
+        if self.is_fruitless() {
             store.fruitless.fetch_add(1, Ordering::Relaxed);
         } else {
             store.fruitless.store(0, Ordering::Relaxed);

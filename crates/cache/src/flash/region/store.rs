@@ -39,6 +39,8 @@ pub struct RegionStore {
     pub(super) needs: Needs,
     /// Reclaims in a row that gained next to nothing, as nearly all of the region was written again.
     pub(super) fruitless: AtomicU32,
+    /// Reclaims since a new item came in.
+    pub(super) since_new: AtomicU32,
     pub(super) next_sequence: AtomicU64,
     pub(super) counters: Counters,
     pub(super) on_eviction: Option<OnEviction>,
@@ -165,6 +167,7 @@ impl RegionStore {
             policy: Mutex::new(policy),
             needs,
             fruitless: AtomicU32::new(0),
+            since_new: AtomicU32::new(0),
             index: Index::new(needs.items),
             next_sequence: AtomicU64::new(1),
             counters: Counters::default(),
@@ -224,6 +227,10 @@ impl RegionStore {
     ) -> Result<Staged, Refusal> {
         let units = self.units(item)?;
         let reservation = self.reserve(item, units, self.point(placing), claim)?;
+        // Read first: most often it is 0, and nobody else's cache line is taken away.
+        if claim == Claim::New && self.since_new.load(Ordering::Relaxed) > 0 {
+            self.since_new.store(0, Ordering::Relaxed);
+        }
         Ok(self.fill(item, placing, reservation))
     }
 
