@@ -32,7 +32,8 @@ pub struct CacheConfig {
 }
 
 /// Told of an item that leaves the cache: key, value (of a chained item its own, without its links), why. Runs on the
-/// thread that made it leave, with no lock held.
+/// thread that made it leave, and that waits for it: long work is for another thread. It may look at the cache and
+/// remove from it; a callback that holds its cache holds it by a [`Weak`](std::sync::Weak), or neither ever goes.
 pub type RemoveCallback = Arc<dyn Fn(&[u8], &[u8], Removal) + Send + Sync>;
 
 /// Why an item left.
@@ -275,7 +276,8 @@ impl Builder {
         self
     }
 
-    /// Told of every item that is removed or replaced while in DRAM.
+    /// Told of every item that is removed or replaced while in DRAM, when it has happened. It may do whatever its caller
+    /// may, and a panic of it is its caller's.
     #[must_use]
     pub fn on_remove(mut self, callback: RemoveCallback) -> Self {
         self.config.on_remove = Some(callback);
@@ -289,6 +291,14 @@ impl Builder {
     /// Together with [`on_remove`](Self::on_remove) this tells of all that leaves, but for items that expire, that are lost to
     /// a failing device or a crash, and those that lie on flash alone when they are removed or replaced: their values
     /// would have to be read for it. An item that a reader brings back in the same instant may be told of and stay.
+    ///
+    /// The callback runs in the middle of an eviction, on the thread of an insert, of a get that brings an item back to
+    /// DRAM, or of the cache: one that others wait for. There the cache that calls it can be looked at and removed from;
+    /// a get finds what is on flash and leaves it there. An insert into that cache, an allocation, a chained piece or its
+    /// closing panics, because it might wait for itself: hand the item to another thread, as through a channel.
+    ///
+    /// A panic of the callback goes on to the caller of the insert or get when the eviction has ended. On a thread of the
+    /// cache, in [`Cache::step`] and in closing there is no such caller: it is printed, as any panic is, and the work goes on.
     #[must_use]
     pub fn on_evict(mut self, callback: RemoveCallback) -> Self {
         self.config.on_evict = Some(callback);

@@ -23,6 +23,7 @@ use crate::flash::tier::{self, Crossing, FlashTier};
 use crate::flash::{FlashItem, FlashValue, Waiting, chain, region};
 use crate::in_flight::{InFlight, Joined, Turn};
 use crate::item::{Item, Layer};
+use crate::listener::{Listener, Outcry};
 use crate::stats::{Counters, GetStats, Stats};
 use crate::upkeep::Upkeep;
 use crate::{Cache, KeyHash};
@@ -72,7 +73,8 @@ impl Cache {
         }
     }
 
-    /// Room for an item of `value_len` bytes, not visible yet. Waits while flash is behind with its writes.
+    /// Room for an item of `value_len` bytes, not visible yet. Waits while flash is behind with its writes. The bytes are
+    /// what the memory held before, not zeros. Dropped instead of inserted, it was never there.
     ///
     /// # Errors
     /// A [`Refusal`] if no room can be made; nothing was changed.
@@ -103,11 +105,18 @@ impl Cache {
     }
 
     /// Makes a new item visible in place of whatever its key held.
+    ///
+    /// # Panics
+    /// If another cache made room for it.
     pub fn insert_new(&self, item: NewItem<'_>) {
         self.engine.insert(item);
     }
 
-    /// Makes a new item visible unless DRAM holds one under its key; says whether it did.
+    /// Makes a new item visible unless DRAM holds one under its key; says whether it did. A copy on flash alone does not
+    /// count: it is replaced.
+    ///
+    /// # Panics
+    /// If another cache made room for it.
     #[must_use]
     pub fn insert_new_if_absent(&self, item: NewItem<'_>) -> bool {
         self.engine.insert_if_absent(item)
@@ -191,7 +200,7 @@ pub(crate) struct Engine {
     pub(crate) upkeep: Upkeep,
     pub(crate) pools: usize,
     pub(crate) on_remove: Option<RemoveCallback>,
-    pub(crate) on_evict: Option<RemoveCallback>,
+    pub(crate) on_evict: Option<Listener>,
 }
 
 impl Engine {
@@ -234,8 +243,12 @@ impl Engine {
                     self.counters.miss(hash);
                     return None;
                 }
+                // A fetch that is waited for here might itself wait for the eviction that this thread is in.
+                if self.is_telling() {
+                    break None;
+                }
                 match self.in_flight.join(hash) {
-                    Joined::Lead(turn) => break turn,
+                    Joined::Lead(turn) => break Some(turn),
                     Joined::Follow(fetch) => fetch,
                 }
             };
@@ -247,14 +260,19 @@ impl Engine {
             return None;
         };
         self.counters.hit_flash(hash);
-        Some(self.promote(key, hash, value, &turn))
+        Some(match turn {
+            Some(turn) => self.promote(key, hash, value, &turn),
+            None => {
+                let pieces = pieces_of(&value);
+                Item::from_flash(value, pieces)
+            }
+        })
     }
 
     /// Takes a value read from flash into DRAM if there is room at once and nobody overtook the fetch; else the
     /// caller gets the value alone.
     fn promote<'a>(&'a self, key: &[u8], hash: KeyHash, value: FlashValue, turn: &Turn<'_>) -> Item<'a> {
-        let pieces = if tier::is_chained(value.tag) { chain::pieces(&value) } else { None };
-        let pieces = pieces.unwrap_or_default();
+        let pieces = pieces_of(&value);
         let parent = pieces.first().cloned().unwrap_or(0..value.len());
         let pool = PoolId(tier::pool_of(value.tag));
         let Ok(mut draft) = self.allocate_for_promotion(pool, key, hash, parent.len(), value.expiry_seconds)
@@ -292,13 +310,15 @@ impl Engine {
     ) -> Option<Vec<Draft<'_>>> {
         let crossing = self.crossing();
         let links = pieces.iter().skip(1).rev();
-        links
+        let drafts = links
             .map(|link| {
                 let mut draft = self.dram.allocate_child(pool, hash, link.len(), &crossing).ok()?;
                 draft.copy_from_slice(&value[link.clone()]);
                 Some(draft)
             })
-            .collect()
+            .collect();
+        crossing.outcry.let_out();
+        drafts
     }
 
     fn allocate_for_promotion(
@@ -309,8 +329,17 @@ impl Engine {
         value_len: usize,
         expiry_seconds: u32,
     ) -> Result<Draft<'_>, AllocateError> {
-        self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &self.crossing())
+        let crossing = self.crossing();
+        let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
+        crossing.outcry.let_out();
+        room
     }
+}
+
+/// Where the pieces of a chain are in what flash holds of it; none if it is no chain.
+fn pieces_of(value: &FlashValue) -> Vec<std::ops::Range<usize>> {
+    let pieces = if tier::is_chained(value.tag) { chain::pieces(value) } else { None };
+    pieces.unwrap_or_default()
 }
 
 impl Engine {
@@ -347,6 +376,7 @@ impl Engine {
         value_len: usize,
         options: &InsertOptions,
     ) -> Result<Option<NewItem<'_>>, Refusal> {
+        self.assert_not_telling("bring an item into");
         if usize::from(options.pool) >= self.pools {
             return Err(Refusal::NoSuchPool(options.pool));
         }
@@ -354,7 +384,9 @@ impl Engine {
         let expiry_seconds =
             options.ttl_seconds.map_or(0, |ttl| self.clock.unix_seconds().saturating_add(ttl));
         let (pool, crossing) = (PoolId(options.pool), self.crossing());
-        match self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing) {
+        let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
+        crossing.outcry.let_out();
+        match room {
             Ok(draft) => Ok(Some(NewItem { draft, hash })),
             Err(AllocateError::Busy) => Ok(None),
             Err(error) => Err(error.into()),
@@ -412,9 +444,21 @@ impl Engine {
         }
     }
 
+    /// Whether this thread is in the callback that hears of evictions.
+    fn is_telling(&self) -> bool {
+        self.on_evict.as_ref().is_some_and(Listener::is_being_told)
+    }
+
+    /// # Panics
+    /// If this thread is in the callback that hears of evictions: there it would wait for itself.
+    pub(crate) fn assert_not_telling(&self, what: &str) {
+        assert!(!self.is_telling(), "on_evict may not {what} the cache that calls it: another thread can");
+    }
+
     /// What DRAM's victims go through.
     pub(crate) fn crossing(&self) -> Crossing<'_> {
-        Crossing { flash: self.flash.as_ref(), on_evict: self.on_evict.as_ref() }
+        let outcry = Outcry::default();
+        Crossing { flash: self.flash.as_ref(), on_evict: self.on_evict.as_ref(), outcry }
     }
 
     /// An item made room for others on flash. If DRAM has it too, it has not left the cache.
@@ -427,7 +471,8 @@ impl Engine {
         let whole = item.value[0];
         let parent = if tier::is_chained(item.tag) { chain::pieces(whole) } else { None };
         let own = parent.and_then(|pieces| pieces.into_iter().next()).unwrap_or(0..whole.len());
-        on_evict(item.key, &whole[own], Removal::EvictedFromFlash);
+        // Whoever reclaims goes on: a panic has been printed, and there is no caller to hand it to.
+        on_evict.tell(item.key, &whole[own], Removal::EvictedFromFlash, &Outcry::default());
     }
 
     /// Makes whatever flash holds or is about to deliver for the key unreachable. Called under the key's lock.
@@ -445,13 +490,17 @@ impl Engine {
         fill: impl FnOnce(&mut [u8]),
         waiting: Waiting,
     ) -> Result<(), Refusal> {
+        self.assert_not_telling("bring an item into");
         let hash = KeyHash::of(key);
         // The parent must be in DRAM and stay there; a get brings it back from flash.
         let parent = self.get(key, waiting).await.ok_or(Refusal::NoParent)?;
         let pool = parent.pool();
-        let crossing = self.crossing();
         let mut link = loop {
-            match (self.dram.allocate_child(pool, hash, value_len, &crossing), &self.flash) {
+            let crossing = self.crossing();
+            let room = self.dram.allocate_child(pool, hash, value_len, &crossing);
+            crossing.outcry.let_out();
+            drop(crossing);
+            match (room, &self.flash) {
                 (Ok(link), _) => break link,
                 (Err(AllocateError::Busy), Some(flash)) => flash.wait_ready().await,
                 (Err(error), _) => return Err(error.into()),

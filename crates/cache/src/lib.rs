@@ -18,6 +18,7 @@ mod hybrid;
 mod in_flight;
 pub mod item;
 pub mod key;
+mod listener;
 mod load;
 mod memory;
 mod open;

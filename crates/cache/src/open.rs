@@ -14,6 +14,7 @@ use crate::flash::tier::{FlashTier, Parts};
 use crate::flash::{OnEviction, Waiting};
 use crate::hybrid::Engine;
 use crate::in_flight::InFlight;
+use crate::listener::Listener;
 use crate::stats::Counters;
 use crate::upkeep::Upkeep;
 use crate::{Cache, KeyHash};
@@ -44,7 +45,7 @@ impl Cache {
             clock: Arc::clone(clock),
             pools,
             on_remove: config.on_remove.clone(),
-            on_evict: config.on_evict.clone(),
+            on_evict: config.on_evict.clone().map(Listener::new),
         });
         let _ = home.set(Arc::downgrade(&engine));
         let background = if threads { Some(Background::start(&engine)?) } else { None };
@@ -72,6 +73,7 @@ impl Cache {
     }
 
     async fn close_waiting(mut self, waiting: Waiting) -> Result<(), CacheError> {
+        self.engine.assert_not_telling("close");
         let alone = self.background.is_none();
         self.engine.empty_dram(waiting, alone).await;
         // Its threads must be gone before the engines are drained for good.
