@@ -65,12 +65,13 @@ impl Cache {
     /// As [`get`](Self::get), on this thread.
     #[must_use]
     pub fn get_blocking(&self, key: &[u8]) -> Option<Item<'_>> {
-        let hash = KeyHash::of(key);
-        match self.engine.get_in_dram(key, hash) {
-            Some(item) => Some(item),
-            None if self.engine.flash.is_none() => None,
-            None => pollster::block_on(self.engine.get_from_flash(key, hash, Waiting::Thread)),
-        }
+        let (hash, engine) = (KeyHash::of(key), &self.engine);
+        let found = match engine.dram.get(key, hash) {
+            Some(handle) => Some(Item::in_dram(handle, Layer::Dram)),
+            None if engine.flash.is_none() => None,
+            None => pollster::block_on(engine.find_on_flash(key, hash, Waiting::Thread)),
+        };
+        engine.counted(found, hash)
     }
 
     /// Room for an item of `value_len` bytes, not visible yet. Waits while flash is behind with its writes. The bytes are
@@ -206,31 +207,30 @@ pub(crate) struct Engine {
 impl Engine {
     async fn get(&self, key: &[u8], waiting: Waiting) -> Option<Item<'_>> {
         let hash = KeyHash::of(key);
-        match self.get_in_dram(key, hash) {
-            Some(item) => Some(item),
+        let found = self.find(key, hash, waiting).await;
+        self.counted(found, hash)
+    }
+
+    /// A hit is counted where it is made, a miss by [`counted`](Self::counted): who finds nothing may look again.
+    #[inline]
+    pub(crate) async fn find(&self, key: &[u8], hash: KeyHash, waiting: Waiting) -> Option<Item<'_>> {
+        match self.dram.get(key, hash) {
+            // DRAM counted it.
+            Some(handle) => Some(Item::in_dram(handle, Layer::Dram)),
             None if self.flash.is_none() => None,
-            None => self.get_from_flash(key, hash, waiting).await,
+            None => self.find_on_flash(key, hash, waiting).await,
         }
     }
 
-    /// The first look. Without a flash tier its miss is the request's miss.
-    #[inline]
-    fn get_in_dram(&self, key: &[u8], hash: KeyHash) -> Option<Item<'_>> {
-        let found = self.dram.get(key, hash);
-        match found {
-            // DRAM counted it.
-            Some(handle) => Some(Item::in_dram(handle, Layer::Dram)),
-            None => {
-                if self.flash.is_none() {
-                    self.counters.miss(hash);
-                }
-                None
-            }
+    fn counted<'a>(&self, found: Option<Item<'a>>, hash: KeyHash) -> Option<Item<'a>> {
+        if found.is_none() {
+            self.counters.miss(hash);
         }
+        found
     }
 
     /// DRAM missed; flash may have it.
-    async fn get_from_flash(&self, key: &[u8], hash: KeyHash, waiting: Waiting) -> Option<Item<'_>> {
+    async fn find_on_flash(&self, key: &[u8], hash: KeyHash, waiting: Waiting) -> Option<Item<'_>> {
         let flash = self.flash.as_ref()?;
         let turn = loop {
             let fetch = {
@@ -240,7 +240,6 @@ impl Engine {
                     return Some(Item::in_dram(handle, Layer::Dram));
                 }
                 if !flash.may_contain(hash) {
-                    self.counters.miss(hash);
                     return None;
                 }
                 // A fetch that is waited for here might itself wait for the eviction that this thread is in.
@@ -255,10 +254,7 @@ impl Engine {
             self.counters.coalesced(hash);
             fetch.ended().await;
         };
-        let Some(value) = flash.read(hash, key, waiting).await else {
-            self.counters.miss(hash);
-            return None;
-        };
+        let value = flash.read(hash, key, waiting).await?;
         self.counters.hit_flash(hash);
         Some(match turn {
             Some(turn) => self.promote(key, hash, value, &turn),
