@@ -33,7 +33,7 @@ use crate::{Cache, KeyHash};
 pub struct InsertOptions {
     /// The pool it counts against.
     pub pool: u8,
-    /// Seconds it may be returned for; `None` is for ever.
+    /// Seconds it may be returned for; `None` is for ever, 0 not even once.
     pub ttl_seconds: Option<u32>,
 }
 
@@ -57,7 +57,8 @@ impl std::ops::DerefMut for NewItem<'_> {
 }
 
 impl Cache {
-    /// The item under `key`. A DRAM hit is answered without waiting or allocating.
+    /// The item under `key`. A DRAM hit is answered without waiting or allocating. The item is pinned while it is held, which
+    /// takes its room from others: copy what is kept for long.
     pub async fn get(&self, key: &[u8]) -> Option<Item<'_>> {
         self.engine.get(key, Waiting::Task).await
     }
@@ -123,7 +124,9 @@ impl Cache {
         self.engine.insert_if_absent(item)
     }
 
-    /// Stores `value` under `key`.
+    /// Stores `value` under `key`: bytes both, of any length from 0 on, up to [65,535](crate::dram::MAX_KEY_BYTES) of the key and
+    /// to the [largest item](crate::Builder::max_item_bytes) together. Waits while flash is behind with its writes. If it is
+    /// dropped while it waits, nothing has changed.
     pub async fn insert(&self, key: &[u8], value: &[u8], options: &InsertOptions) -> Inserted {
         self.fill(self.allocate(key, value.len(), options).await, key, value)
     }

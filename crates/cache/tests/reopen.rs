@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use device::wrap::{FaultDevice, Faults};
 use device::{Device, MemoryDevice};
 use flashwright_cache::config::PairConfig;
 use flashwright_cache::{Cache, CacheError, FlashConfig, InsertOptions};
@@ -197,4 +198,14 @@ fn a_device_that_cannot_be_divided_so_is_refused_by_the_setting() {
     for buckets in [refused(|flash| flash.bucket_bytes = 0), refused(|flash| flash.bucket_bytes = 5000)] {
         assert!(buckets.contains("power of two"), "{buckets}");
     }
+}
+
+#[test]
+fn a_close_that_fails_says_what_the_device_said() {
+    let failing = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(64 * MIB)), 0, Faults::default()));
+    let cache = Cache::builder().dram_bytes(MIB).flash(Arc::clone(&failing) as _).open().unwrap();
+    fill(&cache);
+    failing.set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
+    let words = cache.close().unwrap_err().to_string();
+    assert!(words.contains("writing the snapshot") && words.contains("injected failure"), "{words}");
 }
