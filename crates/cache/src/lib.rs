@@ -91,7 +91,8 @@ impl Cache {
     }
 
     /// The background work of a cache opened by [`Builder::open_stepped`], as endless tasks for an executor; `timer`
-    /// tells when upkeep is due. They keep the cache's memory until they are dropped.
+    /// tells when upkeep is due. They keep the cache's memory until they are dropped. In a
+    /// [`Simulation`](device::Simulation) they are dropped by whoever waits for the program, or the world never rests.
     #[must_use]
     pub fn background_tasks(&self, timer: &Arc<dyn device::timer::Timer>) -> Vec<BackgroundTask> {
         background::tasks(&self.engine, timer)
