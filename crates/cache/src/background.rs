@@ -70,7 +70,12 @@ impl Drop for Background {
     fn drop(&mut self) {
         self.stop.asked.store(true, Ordering::SeqCst);
         self.stop.rung.notify(usize::MAX);
+        let own = std::thread::current().id();
         for thread in self.threads.drain(..) {
+            // A callback may hold the last reference to its cache. Its thread ends when it comes back from there.
+            if thread.thread().id() == own {
+                continue;
+            }
             // A thread that panicked has said so itself; the cache is going away.
             let _ = thread.join();
         }

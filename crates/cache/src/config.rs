@@ -32,7 +32,8 @@ pub struct CacheConfig {
 }
 
 /// Told of an item that leaves the cache: key, value (of a chained item its own, without its links), why. Runs on the
-/// thread that made it leave, with no lock held.
+/// thread that made it leave, and that waits for it: long work is for another thread. It may look at the cache and
+/// remove from it; a callback that holds its cache holds it by a [`Weak`](std::sync::Weak), or neither ever goes.
 pub type RemoveCallback = Arc<dyn Fn(&[u8], &[u8], Removal) + Send + Sync>;
 
 /// Why an item left.
@@ -51,7 +52,8 @@ pub enum Removal {
 /// The flash tier.
 #[derive(Clone)]
 pub struct FlashConfig {
-    /// Where it lies.
+    /// Where it lies: of one cache at a time. Of a file or block device that is seen to when it is opened; two caches on one
+    /// device in the program would each cost the other its items.
     pub device: Arc<dyn Device>,
     /// Engine pairs that share the key space; one, unless the key space is to be split into arenas.
     pub pairs: Vec<PairConfig>,
@@ -61,13 +63,14 @@ pub struct FlashConfig {
     pub bucket_bytes: u32,
     /// Memory of a bucket's filter, bytes; 0 is no filter.
     pub filter_bytes_per_bucket: u32,
-    /// Memory, over all pairs, for small items that wait for their bucket to be written. More of it settles more items a write.
+    /// Memory, over all pairs, for small items that wait for their bucket to be written; 16 MiB if not said, whatever the
+    /// size of the device. More of it settles more items a write; half of it is filled before a bucket is written at all.
     pub pending_bytes: usize,
     /// The region stores. Offset and capacity are computed from the shares.
     pub regions: RegionConfig,
     /// Who is let in.
     pub admission: Arc<dyn Admission>,
-    /// Items that live shorter stay in DRAM.
+    /// Items that have fewer seconds left to live are not written: when DRAM needs their room, they are gone.
     pub min_ttl_seconds: u32,
     /// What becomes of the device's content.
     pub recovery: Recovery,
@@ -91,8 +94,9 @@ pub struct PairConfig {
 /// What becomes of the device's content when a cache opens on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
-    /// Comes back after a clean close; starts empty on a blank device or after a crash; a device that holds something else
-    /// is refused.
+    /// Comes back after a clean close; starts empty on a blank device or after a crash, and where the last cache divided
+    /// the device differently (another size of it, of its buckets or regions, other shares); a device that holds something
+    /// else is refused.
     Reopen,
     /// Starts empty and takes the device whatever it holds. Nothing comes back.
     Discard,
@@ -206,7 +210,8 @@ impl Builder {
         Self { config, clock: Arc::new(SystemClock) }
     }
 
-    /// Memory for items in DRAM, bytes; 64 MiB if not said.
+    /// Memory for items in DRAM, bytes; 64 MiB if not said. What knows where they are comes on top: see
+    /// [`memory_budget_bytes`](Self::memory_budget_bytes).
     #[must_use]
     pub fn dram_bytes(mut self, bytes: u64) -> Self {
         self.config.dram.dram_bytes = bytes;
@@ -255,7 +260,8 @@ impl Builder {
         self
     }
 
-    /// Flash behind DRAM, with the defaults of [`FlashConfig::new`].
+    /// Flash behind DRAM, with the defaults of [`FlashConfig::new`]. The cache is written for a restart by
+    /// [`Cache::close`] alone: one that is dropped comes back empty.
     #[must_use]
     pub fn flash(self, device: Arc<dyn Device>) -> Self {
         self.flash_config(FlashConfig::new(device))
@@ -275,7 +281,8 @@ impl Builder {
         self
     }
 
-    /// Told of every item that is removed or replaced while in DRAM.
+    /// Told of every item that is removed or replaced while in DRAM, when it has happened. It may do whatever its caller
+    /// may, and a panic of it is its caller's.
     #[must_use]
     pub fn on_remove(mut self, callback: RemoveCallback) -> Self {
         self.config.on_remove = Some(callback);
@@ -289,6 +296,14 @@ impl Builder {
     /// Together with [`on_remove`](Self::on_remove) this tells of all that leaves, but for items that expire, that are lost to
     /// a failing device or a crash, and those that lie on flash alone when they are removed or replaced: their values
     /// would have to be read for it. An item that a reader brings back in the same instant may be told of and stay.
+    ///
+    /// The callback runs in the middle of an eviction, on the thread of an insert, of a get that brings an item back to
+    /// DRAM, or of the cache: one that others wait for. There the cache that calls it can be looked at and removed from;
+    /// a get finds what is on flash and leaves it there. An insert into that cache, an allocation, a chained piece or its
+    /// closing panics, because it might wait for itself: hand the item to another thread, as through a channel.
+    ///
+    /// A panic of the callback goes on to the caller of the insert or get when the eviction has ended. On a thread of the
+    /// cache, in [`Cache::step`] and in closing there is no such caller: it is printed, as any panic is, and the work goes on.
     #[must_use]
     pub fn on_evict(mut self, callback: RemoveCallback) -> Self {
         self.config.on_evict = Some(callback);
@@ -324,7 +339,8 @@ impl Builder {
         Cache::open(&self.config, &self.clock, true)
     }
 
-    /// Opens the cache without threads: somebody calls [`Cache::step`]. Its blocking calls must not be used with flash.
+    /// Opens the cache without threads: somebody calls [`Cache::step`], or runs [`Cache::background_tasks`]. Its blocking
+    /// calls must not be used with flash: one that waits for a step keeps its thread from making it.
     ///
     /// # Errors
     /// As [`open`](Self::open).

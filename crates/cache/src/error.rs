@@ -27,7 +27,7 @@ pub enum Refusal {
     },
     /// Keys have a longest length.
     KeyLength(usize),
-    /// Everything that could make room is pinned by handles in use.
+    /// Everything that could make room is pinned by items and drafts that somebody holds.
     AllPinned,
     /// There is no item under this key to chain to.
     NoParent,
@@ -68,7 +68,8 @@ pub enum CacheError {
     /// The configuration contradicts itself or the device.
     #[error("{0}")]
     Config(String),
-    /// The device holds something that is not this cache's and was not asked to be replaced.
+    /// The device holds something that is not this cache's and was not asked to be replaced: see
+    /// [`Recovery`](crate::Recovery).
     #[error("{0}")]
     Occupied(String),
     /// The device failed.

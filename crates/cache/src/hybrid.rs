@@ -23,6 +23,7 @@ use crate::flash::tier::{self, Crossing, FlashTier};
 use crate::flash::{FlashItem, FlashValue, Waiting, chain, region};
 use crate::in_flight::{InFlight, Joined, Turn};
 use crate::item::{Item, Layer};
+use crate::listener::{Listener, Outcry};
 use crate::stats::{Counters, GetStats, Stats};
 use crate::upkeep::Upkeep;
 use crate::{Cache, KeyHash};
@@ -32,7 +33,7 @@ use crate::{Cache, KeyHash};
 pub struct InsertOptions {
     /// The pool it counts against.
     pub pool: u8,
-    /// Seconds it may be returned for; `None` is for ever.
+    /// Seconds it may be returned for; `None` is for ever, 0 not even once.
     pub ttl_seconds: Option<u32>,
 }
 
@@ -56,7 +57,8 @@ impl std::ops::DerefMut for NewItem<'_> {
 }
 
 impl Cache {
-    /// The item under `key`. A DRAM hit is answered without waiting or allocating.
+    /// The item under `key`. A DRAM hit is answered without waiting or allocating. The item is pinned while it is held, which
+    /// takes its room from others: copy what is kept for long.
     pub async fn get(&self, key: &[u8]) -> Option<Item<'_>> {
         self.engine.get(key, Waiting::Task).await
     }
@@ -64,15 +66,17 @@ impl Cache {
     /// As [`get`](Self::get), on this thread.
     #[must_use]
     pub fn get_blocking(&self, key: &[u8]) -> Option<Item<'_>> {
-        let hash = KeyHash::of(key);
-        match self.engine.get_in_dram(key, hash) {
-            Some(item) => Some(item),
-            None if self.engine.flash.is_none() => None,
-            None => pollster::block_on(self.engine.get_from_flash(key, hash, Waiting::Thread)),
-        }
+        let (hash, engine) = (KeyHash::of(key), &self.engine);
+        let found = match engine.dram.get(key, hash) {
+            Some(handle) => Some(Item::in_dram(handle, Layer::Dram)),
+            None if engine.flash.is_none() => None,
+            None => pollster::block_on(engine.find_on_flash(key, hash, Waiting::Thread)),
+        };
+        engine.counted(found, hash)
     }
 
-    /// Room for an item of `value_len` bytes, not visible yet. Waits while flash is behind with its writes.
+    /// Room for an item of `value_len` bytes, not visible yet. Waits while flash is behind with its writes. The bytes are
+    /// what the memory held before, not zeros. Dropped instead of inserted, it was never there.
     ///
     /// # Errors
     /// A [`Refusal`] if no room can be made; nothing was changed.
@@ -103,17 +107,26 @@ impl Cache {
     }
 
     /// Makes a new item visible in place of whatever its key held.
+    ///
+    /// # Panics
+    /// If another cache made room for it.
     pub fn insert_new(&self, item: NewItem<'_>) {
         self.engine.insert(item);
     }
 
-    /// Makes a new item visible unless DRAM holds one under its key; says whether it did.
+    /// Makes a new item visible unless DRAM holds one under its key; says whether it did. A copy on flash alone does not
+    /// count: it is replaced.
+    ///
+    /// # Panics
+    /// If another cache made room for it.
     #[must_use]
     pub fn insert_new_if_absent(&self, item: NewItem<'_>) -> bool {
         self.engine.insert_if_absent(item)
     }
 
-    /// Stores `value` under `key`.
+    /// Stores `value` under `key`: bytes both, of any length from 0 on, up to [65,535](crate::dram::MAX_KEY_BYTES) of the key and
+    /// to the [largest item](crate::Builder::max_item_bytes) together. Waits while flash is behind with its writes. If it is
+    /// dropped while it waits, nothing has changed.
     pub async fn insert(&self, key: &[u8], value: &[u8], options: &InsertOptions) -> Inserted {
         self.fill(self.allocate(key, value.len(), options).await, key, value)
     }
@@ -191,37 +204,36 @@ pub(crate) struct Engine {
     pub(crate) upkeep: Upkeep,
     pub(crate) pools: usize,
     pub(crate) on_remove: Option<RemoveCallback>,
-    pub(crate) on_evict: Option<RemoveCallback>,
+    pub(crate) on_evict: Option<Listener>,
 }
 
 impl Engine {
     async fn get(&self, key: &[u8], waiting: Waiting) -> Option<Item<'_>> {
         let hash = KeyHash::of(key);
-        match self.get_in_dram(key, hash) {
-            Some(item) => Some(item),
+        let found = self.find(key, hash, waiting).await;
+        self.counted(found, hash)
+    }
+
+    /// A hit is counted where it is made, a miss by [`counted`](Self::counted): who finds nothing may look again.
+    #[inline]
+    pub(crate) async fn find(&self, key: &[u8], hash: KeyHash, waiting: Waiting) -> Option<Item<'_>> {
+        match self.dram.get(key, hash) {
+            // DRAM counted it.
+            Some(handle) => Some(Item::in_dram(handle, Layer::Dram)),
             None if self.flash.is_none() => None,
-            None => self.get_from_flash(key, hash, waiting).await,
+            None => self.find_on_flash(key, hash, waiting).await,
         }
     }
 
-    /// The first look. Without a flash tier its miss is the request's miss.
-    #[inline]
-    fn get_in_dram(&self, key: &[u8], hash: KeyHash) -> Option<Item<'_>> {
-        let found = self.dram.get(key, hash);
-        match found {
-            // DRAM counted it.
-            Some(handle) => Some(Item::in_dram(handle, Layer::Dram)),
-            None => {
-                if self.flash.is_none() {
-                    self.counters.miss(hash);
-                }
-                None
-            }
+    fn counted<'a>(&self, found: Option<Item<'a>>, hash: KeyHash) -> Option<Item<'a>> {
+        if found.is_none() {
+            self.counters.miss(hash);
         }
+        found
     }
 
     /// DRAM missed; flash may have it.
-    async fn get_from_flash(&self, key: &[u8], hash: KeyHash, waiting: Waiting) -> Option<Item<'_>> {
+    async fn find_on_flash(&self, key: &[u8], hash: KeyHash, waiting: Waiting) -> Option<Item<'_>> {
         let flash = self.flash.as_ref()?;
         let turn = loop {
             let fetch = {
@@ -231,30 +243,35 @@ impl Engine {
                     return Some(Item::in_dram(handle, Layer::Dram));
                 }
                 if !flash.may_contain(hash) {
-                    self.counters.miss(hash);
                     return None;
                 }
+                // A fetch that is waited for here might itself wait for the eviction that this thread is in.
+                if self.is_telling() {
+                    break None;
+                }
                 match self.in_flight.join(hash) {
-                    Joined::Lead(turn) => break turn,
+                    Joined::Lead(turn) => break Some(turn),
                     Joined::Follow(fetch) => fetch,
                 }
             };
             self.counters.coalesced(hash);
             fetch.ended().await;
         };
-        let Some(value) = flash.read(hash, key, waiting).await else {
-            self.counters.miss(hash);
-            return None;
-        };
+        let value = flash.read(hash, key, waiting).await?;
         self.counters.hit_flash(hash);
-        Some(self.promote(key, hash, value, &turn))
+        Some(match turn {
+            Some(turn) => self.promote(key, hash, value, &turn),
+            None => {
+                let pieces = pieces_of(&value);
+                Item::from_flash(value, pieces)
+            }
+        })
     }
 
     /// Takes a value read from flash into DRAM if there is room at once and nobody overtook the fetch; else the
     /// caller gets the value alone.
     fn promote<'a>(&'a self, key: &[u8], hash: KeyHash, value: FlashValue, turn: &Turn<'_>) -> Item<'a> {
-        let pieces = if tier::is_chained(value.tag) { chain::pieces(&value) } else { None };
-        let pieces = pieces.unwrap_or_default();
+        let pieces = pieces_of(&value);
         let parent = pieces.first().cloned().unwrap_or(0..value.len());
         let pool = PoolId(tier::pool_of(value.tag));
         let Ok(mut draft) = self.allocate_for_promotion(pool, key, hash, parent.len(), value.expiry_seconds)
@@ -292,13 +309,15 @@ impl Engine {
     ) -> Option<Vec<Draft<'_>>> {
         let crossing = self.crossing();
         let links = pieces.iter().skip(1).rev();
-        links
+        let drafts = links
             .map(|link| {
                 let mut draft = self.dram.allocate_child(pool, hash, link.len(), &crossing).ok()?;
                 draft.copy_from_slice(&value[link.clone()]);
                 Some(draft)
             })
-            .collect()
+            .collect();
+        crossing.outcry.let_out();
+        drafts
     }
 
     fn allocate_for_promotion(
@@ -309,8 +328,17 @@ impl Engine {
         value_len: usize,
         expiry_seconds: u32,
     ) -> Result<Draft<'_>, AllocateError> {
-        self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &self.crossing())
+        let crossing = self.crossing();
+        let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
+        crossing.outcry.let_out();
+        room
     }
+}
+
+/// Where the pieces of a chain are in what flash holds of it; none if it is no chain.
+fn pieces_of(value: &FlashValue) -> Vec<std::ops::Range<usize>> {
+    let pieces = if tier::is_chained(value.tag) { chain::pieces(value) } else { None };
+    pieces.unwrap_or_default()
 }
 
 impl Engine {
@@ -347,6 +375,7 @@ impl Engine {
         value_len: usize,
         options: &InsertOptions,
     ) -> Result<Option<NewItem<'_>>, Refusal> {
+        self.assert_not_telling("bring an item into");
         if usize::from(options.pool) >= self.pools {
             return Err(Refusal::NoSuchPool(options.pool));
         }
@@ -354,7 +383,9 @@ impl Engine {
         let expiry_seconds =
             options.ttl_seconds.map_or(0, |ttl| self.clock.unix_seconds().saturating_add(ttl));
         let (pool, crossing) = (PoolId(options.pool), self.crossing());
-        match self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing) {
+        let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
+        crossing.outcry.let_out();
+        match room {
             Ok(draft) => Ok(Some(NewItem { draft, hash })),
             Err(AllocateError::Busy) => Ok(None),
             Err(error) => Err(error.into()),
@@ -412,9 +443,21 @@ impl Engine {
         }
     }
 
+    /// Whether this thread is in the callback that hears of evictions.
+    fn is_telling(&self) -> bool {
+        self.on_evict.as_ref().is_some_and(Listener::is_being_told)
+    }
+
+    /// # Panics
+    /// If this thread is in the callback that hears of evictions: there it would wait for itself.
+    pub(crate) fn assert_not_telling(&self, what: &str) {
+        assert!(!self.is_telling(), "on_evict may not {what} the cache that calls it: another thread can");
+    }
+
     /// What DRAM's victims go through.
     pub(crate) fn crossing(&self) -> Crossing<'_> {
-        Crossing { flash: self.flash.as_ref(), on_evict: self.on_evict.as_ref() }
+        let outcry = Outcry::default();
+        Crossing { flash: self.flash.as_ref(), on_evict: self.on_evict.as_ref(), outcry }
     }
 
     /// An item made room for others on flash. If DRAM has it too, it has not left the cache.
@@ -427,7 +470,8 @@ impl Engine {
         let whole = item.value[0];
         let parent = if tier::is_chained(item.tag) { chain::pieces(whole) } else { None };
         let own = parent.and_then(|pieces| pieces.into_iter().next()).unwrap_or(0..whole.len());
-        on_evict(item.key, &whole[own], Removal::EvictedFromFlash);
+        // Whoever reclaims goes on: a panic has been printed, and there is no caller to hand it to.
+        on_evict.tell(item.key, &whole[own], Removal::EvictedFromFlash, &Outcry::default());
     }
 
     /// Makes whatever flash holds or is about to deliver for the key unreachable. Called under the key's lock.
@@ -445,13 +489,17 @@ impl Engine {
         fill: impl FnOnce(&mut [u8]),
         waiting: Waiting,
     ) -> Result<(), Refusal> {
+        self.assert_not_telling("bring an item into");
         let hash = KeyHash::of(key);
         // The parent must be in DRAM and stay there; a get brings it back from flash.
         let parent = self.get(key, waiting).await.ok_or(Refusal::NoParent)?;
         let pool = parent.pool();
-        let crossing = self.crossing();
         let mut link = loop {
-            match (self.dram.allocate_child(pool, hash, value_len, &crossing), &self.flash) {
+            let crossing = self.crossing();
+            let room = self.dram.allocate_child(pool, hash, value_len, &crossing);
+            crossing.outcry.let_out();
+            drop(crossing);
+            match (room, &self.flash) {
                 (Ok(link), _) => break link,
                 (Err(AllocateError::Busy), Some(flash)) => flash.wait_ready().await,
                 (Err(error), _) => return Err(error.into()),

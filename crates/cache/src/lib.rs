@@ -4,6 +4,34 @@
 //! [`flash`] what fell out of it. The engine never asks the machine for time, randomness or a thread: a clock and a
 //! device come in from outside, and background work is a step that somebody calls ([`background`]).
 //!
+//! ```
+//! use std::sync::Arc;
+//! use flashwright_cache::device::MemoryDevice;
+//! use flashwright_cache::{Cache, FlashConfig, InsertOptions};
+//!
+//! let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(64 << 20)));
+//! flash.pending_bytes = 1 << 20;
+//! let cache = Cache::builder().dram_bytes(16 << 20).flash_config(flash).open()?;
+//! let for_an_hour = InsertOptions { ttl_seconds: Some(3600), ..InsertOptions::default() };
+//! cache.insert_blocking(b"key", b"value", &for_an_hour);
+//! assert_eq!(cache.get_blocking(b"key").as_deref(), Some(&b"value"[..]));
+//! assert!(cache.remove(b"key"));
+//! cache.close()?;
+//! # Ok::<(), flashwright_cache::CacheError>(())
+//! ```
+//!
+//! What its user should know:
+//!
+//! * It may lose anything at any time, and returns nothing older than the last acknowledged insert or remove of a key. An insert
+//!   that is refused takes the old value with it.
+//! * [`Cache::close`] keeps the content for the next start; a cache that is dropped, or whose process dies, comes back empty.
+//! * An [`Item`] that is held is pinned. While all of a size class is held, inserts into it are
+//!   [refused](Refusal::AllPinned).
+//! * Everything async can be dropped half-way. It needs no runtime; `_blocking` is the same on the calling thread, which it may
+//!   hold up for as long as flash is behind with its writes.
+//! * A failing device costs misses, not errors: [`Stats`] counts what was lost, and [`Cache::close`] says whether it came
+//!   to rest on the device.
+//!
 //! This room knows nothing of JSON, workloads, command lines or drives' insides.
 //!
 //! `examples/` has a runnable page each for DRAM alone, a file behind it, reading through, async without a runtime, a
@@ -18,6 +46,7 @@ mod hybrid;
 mod in_flight;
 pub mod item;
 pub mod key;
+mod listener;
 mod load;
 mod memory;
 mod open;
@@ -25,6 +54,11 @@ pub mod stats;
 mod upkeep;
 
 use std::sync::Arc;
+
+/// Where the bytes of flash go, and the clocks: what the [`Builder`] is given.
+pub use device;
+/// Who leaves and who is let in: what the [`Builder`] is given.
+pub use policy;
 
 pub use background::Task as BackgroundTask;
 pub use config::{Builder, CacheConfig, FlashConfig, Recovery, UpkeepConfig};
@@ -57,7 +91,8 @@ impl Cache {
     }
 
     /// The background work of a cache opened by [`Builder::open_stepped`], as endless tasks for an executor; `timer`
-    /// tells when upkeep is due. They keep the cache's memory until they are dropped.
+    /// tells when upkeep is due. They keep the cache's memory until they are dropped. In a
+    /// [`Simulation`](device::Simulation) they are dropped by whoever waits for the program, or the world never rests.
     #[must_use]
     pub fn background_tasks(&self, timer: &Arc<dyn device::timer::Timer>) -> Vec<BackgroundTask> {
         background::tasks(&self.engine, timer)

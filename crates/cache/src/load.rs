@@ -4,6 +4,7 @@
 //! Whoever inserts or removes the key meanwhile *overtakes* the fetch, as in [`crate::in_flight`]: its value still
 //! serves the caller who fetched it, and does not enter the cache.
 
+use crate::flash::Waiting;
 use crate::hybrid::{Engine, InsertOptions};
 use crate::in_flight::{Joined, Turn};
 use crate::{Cache, Item, KeyHash};
@@ -29,10 +30,17 @@ impl std::ops::Deref for Fetched<'_> {
 
 impl Cache {
     /// The item under `key`, or the one that `fetch` makes. Of many callers that miss at once one fetches and the others
-    /// wait for it. An error of `fetch` is the caller's; the next one tries again.
+    /// wait for it. An error of `fetch` is the caller's; the next one tries again. A call counts as one get: a hit if the
+    /// cache had the item, at once or after that wait, and a miss if `fetch` was called.
     ///
     /// If the key is inserted or removed while `fetch` runs, what it makes is returned but not kept: change the source
     /// first and the cache second, and no old value stays behind.
+    ///
+    /// Callers that wait are served from the cache. What it does not keep serves nobody but its caller: if the value is larger
+    /// than the [largest item](crate::Builder::max_item_bytes), expires at once or cannot have room, each of those who wait
+    /// fetches in turn, one after the other.
+    ///
+    /// Dropped before it is ready, or if `fetch` panics, it leaves nothing behind, and the next caller fetches.
     ///
     /// # Errors
     /// What `fetch` returned.
@@ -44,11 +52,12 @@ impl Cache {
     ) -> Result<Fetched<'_>, E> {
         let hash = KeyHash::of(key);
         loop {
-            if let Some(item) = self.get(key).await {
+            if let Some(item) = self.engine.find(key, hash, Waiting::Task).await {
                 return Ok(Fetched::Found(item));
             }
             match self.engine.join_load(key, hash) {
                 Some(Joined::Lead(turn)) => {
+                    self.engine.counters.miss(hash);
                     let value = fetch().await?;
                     self.engine.insert_loaded(key, &value, options, &turn).await;
                     return Ok(Fetched::Made(value));

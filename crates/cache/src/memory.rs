@@ -106,10 +106,11 @@ impl CacheConfig {
         let dear = (a_gib.total_bytes() - beside.total_bytes()) as f64 / f64::from(1 << 30);
         self.dram.dram_bytes = (left as f64 / dear) as u64;
         if self.dram.dram_bytes < LEAST_SLAB_BYTES {
+            let least = (LEAST_SLAB_BYTES as f64 * dear).ceil() as u64;
             return Err(CacheError::Config(format!(
                 "a memory budget of {budget_bytes} bytes leaves {left} for items in DRAM, their index and policy; the least \
-                 is {}. Beside them the cache needs {beside}",
-                (LEAST_SLAB_BYTES as f64 * dear) as u64,
+                 is {least}, with a budget of {}. Beside them the cache needs {beside}",
+                least + beside.total_bytes(),
             )));
         }
         Ok(self)

@@ -10,10 +10,12 @@ use crate::config::{CacheConfig, FlashConfig, PairConfig};
 use crate::dram::Dram;
 use crate::error::CacheError;
 use crate::flash::home::Settlement;
+use crate::flash::soc::SocConfig;
 use crate::flash::tier::{FlashTier, Parts};
 use crate::flash::{OnEviction, Waiting};
 use crate::hybrid::Engine;
 use crate::in_flight::InFlight;
+use crate::listener::Listener;
 use crate::stats::Counters;
 use crate::upkeep::Upkeep;
 use crate::{Cache, KeyHash};
@@ -44,7 +46,7 @@ impl Cache {
             clock: Arc::clone(clock),
             pools,
             on_remove: config.on_remove.clone(),
-            on_evict: config.on_evict.clone(),
+            on_evict: config.on_evict.clone().map(Listener::new),
         });
         let _ = home.set(Arc::downgrade(&engine));
         let background = if threads { Some(Background::start(&engine)?) } else { None };
@@ -72,6 +74,7 @@ impl Cache {
     }
 
     async fn close_waiting(mut self, waiting: Waiting) -> Result<(), CacheError> {
+        self.engine.assert_not_telling("close");
         let alone = self.background.is_none();
         self.engine.empty_dram(waiting, alone).await;
         // Its threads must be gone before the engines are drained for good.
@@ -100,6 +103,7 @@ fn open_flash(
     seed: u64,
     on_eviction: Option<&OnEviction>,
 ) -> Result<FlashTier, CacheError> {
+    check_division(config)?;
     let mut offset_bytes = 0;
     let mut pairs = Vec::with_capacity(config.pairs.len());
     for (number, pair) in config.pairs.iter().enumerate() {
@@ -133,12 +137,36 @@ fn store_id(clock: &Arc<dyn Clock>, seed: u64, pair: usize) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// A pair's share of the device, which begins at `offset_bytes`.
-fn place(config: &FlashConfig, pair: &PairConfig, offset_bytes: u64) -> Result<Range<u64>, CacheError> {
-    let shares = [pair.device_share, pair.soc_share];
-    if shares.iter().any(|share| !(0.0..=1.0).contains(share)) {
+/// Whether the device can be divided at all as it is asked for.
+fn check_division(config: &FlashConfig) -> Result<(), CacheError> {
+    if config.pairs.is_empty() {
+        return Err(wrong("a flash tier has at least one pair of engines, and `pairs` is empty"));
+    }
+    let wrong_share = |pair: &&PairConfig| {
+        !(0.0..=1.0).contains(&pair.soc_share) || !(0.0..=1.0).contains(&pair.device_share)
+    };
+    if let Some(pair) = config.pairs.iter().find(wrong_share) {
+        let shares = [pair.device_share, pair.soc_share];
         return Err(wrong(format!("shares of flash are between 0 and 1, not {shares:?}")));
     }
+    if config.pairs.iter().any(|pair| pair.device_share == 0.0) {
+        return Err(wrong("a pair of engines has a device_share of 0: leave it out, or give it some"));
+    }
+    let sum: f64 = config.pairs.iter().map(|pair| pair.device_share).sum();
+    if sum > 1.0 + 1e-6 {
+        return Err(wrong(format!("the device_shares of all pairs come to {sum}, more than 1")));
+    }
+    if config.pairs.iter().any(|pair| pair.soc_share > 0.0) {
+        let mut one_bucket = SocConfig::new(0, u64::from(config.bucket_bytes), 0);
+        one_bucket.bucket_bytes = config.bucket_bytes;
+        one_bucket.filter_bytes_per_bucket = config.filter_bytes_per_bucket;
+        one_bucket.check(&config.device.geometry()).map_err(wrong)?;
+    }
+    Ok(())
+}
+
+/// A pair's share of the device, which begins at `offset_bytes`.
+fn place(config: &FlashConfig, pair: &PairConfig, offset_bytes: u64) -> Result<Range<u64>, CacheError> {
     let geometry = config.device.geometry();
     let unit = u64::from(config.bucket_bytes.max(geometry.block_bytes)).max(config.region_alignment_bytes);
     let wanted = (geometry.capacity_bytes as f64 * pair.device_share) as u64;

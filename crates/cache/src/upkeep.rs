@@ -119,7 +119,9 @@ impl Engine {
         let Some(flash) = &self.flash else { return };
         let mut drained = false;
         loop {
-            match self.dram.empty_step(&self.crossing()) {
+            // A listener's panic has been printed; what was to be closed is closed.
+            let emptied = self.dram.empty_step(&self.crossing());
+            match emptied {
                 Emptied::All => return,
                 Emptied::Some => drained = false,
                 Emptied::Busy if !alone => flash.wait_ready().await,

@@ -83,6 +83,10 @@ fn what_a_part_takes_is_no_more_than_was_reckoned() {
 fn a_budget_that_cannot_be_kept_is_refused_with_its_parts() {
     let refused = Cache::builder().flash_config(flash(48, 0.3)).memory_budget_bytes(5 * MIB).open();
     let Err(CacheError::Config(words)) = refused else { panic!("5 MiB were enough") };
+    let (_, rest) = words.split_once("with a budget of ").unwrap();
+    let least: u64 = rest[..rest.find('.').unwrap()].parse().unwrap();
+    let with = |bytes| Cache::builder().flash_config(flash(48, 0.3)).memory_budget_bytes(bytes).open();
+    assert!(with(least).is_ok() && with(least - 1000).is_err(), "{words}");
     for part in [
         "a memory budget of 5242880 bytes leaves",
         "1048576 small items that wait",

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use device::wrap::{FaultDevice, Faults};
 use device::{Device, MemoryDevice};
+use flashwright_cache::config::PairConfig;
 use flashwright_cache::{Cache, CacheError, FlashConfig, InsertOptions};
 
 const MIB: u64 = 1 << 20;
@@ -174,4 +176,36 @@ fn a_foreign_device_is_refused_by_name() {
     let refused = Cache::builder().flash_config(flash).open();
     let Err(CacheError::Occupied(reason)) = refused else { panic!("opened over a file system") };
     assert!(reason.contains("ext"), "{reason}");
+}
+
+/// Once a panic, a silent cut, and words about a slice of the device that nobody had asked for.
+#[test]
+fn a_device_that_cannot_be_divided_so_is_refused_by_the_setting() {
+    let refused = |change: fn(&mut FlashConfig)| {
+        let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(64 * MIB)));
+        change(&mut flash);
+        match Cache::builder().dram_bytes(MIB).flash_config(flash).open() {
+            Err(CacheError::Config(words)) => words,
+            other => panic!("it ended as {other:?}"),
+        }
+    };
+    let none = refused(|flash| flash.pairs.clear());
+    assert!(none.contains("`pairs` is empty"), "{none}");
+    let more = refused(|flash| flash.pairs = vec![PairConfig { device_share: 0.8, soc_share: 0.1 }; 2]);
+    assert!(more.contains("device_shares of all pairs come to 1.6"), "{more}");
+    let nothing = refused(|flash| flash.pairs[0].device_share = 0.0);
+    assert!(nothing.contains("device_share of 0"), "{nothing}");
+    for buckets in [refused(|flash| flash.bucket_bytes = 0), refused(|flash| flash.bucket_bytes = 5000)] {
+        assert!(buckets.contains("power of two"), "{buckets}");
+    }
+}
+
+#[test]
+fn a_close_that_fails_says_what_the_device_said() {
+    let failing = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(64 * MIB)), 0, Faults::default()));
+    let cache = Cache::builder().dram_bytes(MIB).flash(Arc::clone(&failing) as _).open().unwrap();
+    fill(&cache);
+    failing.set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
+    let words = cache.close().unwrap_err().to_string();
+    assert!(words.contains("writing the snapshot") && words.contains("injected failure"), "{words}");
 }

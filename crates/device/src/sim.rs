@@ -88,7 +88,9 @@ impl Simulation {
         }
     }
 
-    /// Runs the world until `future` has ended.
+    /// Runs the world to rest, as [`run_until_idle`](Self::run_until_idle) does, and answers what `future` came to. The clock then
+    /// stands at the last thing that happened, which may be later than the end of `future`. Work that never ends by itself, as
+    /// a cache's in the background, must end with `future`, as by `select`: spawned beside it, it keeps the world from rest.
     ///
     /// # Panics
     /// If the world comes to rest before: whatever the future waits for can never happen.

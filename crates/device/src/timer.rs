@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub trait Timer: Clock {
 
 /// A future that ends `duration_ns` from now.
 pub fn sleep(timer: &dyn Timer, duration_ns: u64) -> Sleep<'_> {
-    Sleep { timer, deadline_ns: timer.monotonic_ns().saturating_add(duration_ns) }
+    Sleep { timer, deadline_ns: timer.monotonic_ns().saturating_add(duration_ns), alarm: None }
 }
 
 /// See [`sleep`].
@@ -35,18 +35,28 @@ pub fn sleep(timer: &dyn Timer, duration_ns: u64) -> Sleep<'_> {
 pub struct Sleep<'a> {
     timer: &'a dyn Timer,
     deadline_ns: u64,
+    /// Whom the timer's action wakes, once there is one. It is set once: a sleeper that lives in one task with others is
+    /// polled whenever one of them is, and an action each time would make them wake each other without end.
+    alarm: Option<Arc<Mutex<Waker>>>,
 }
 
 impl Future for Sleep<'_> {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.timer.monotonic_ns() >= self.deadline_ns {
             return Poll::Ready(());
         }
-        let waker = context.waker().clone();
-        self.timer.at(self.deadline_ns, Box::new(move || waker.wake()));
-        Poll::Pending
+        let Some(alarm) = &self.alarm else {
+            let alarm = Arc::new(Mutex::new(context.waker().clone()));
+            let heard = Arc::clone(&alarm);
+            self.timer.at(self.deadline_ns, Box::new(move || heard.lock().wake_by_ref()));
+            self.alarm = Some(alarm);
+            return Poll::Pending;
+        };
+        alarm.lock().clone_from(context.waker());
+        // The action may have woken the one before, but then it is time.
+        if self.timer.monotonic_ns() >= self.deadline_ns { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
@@ -169,7 +179,10 @@ impl Eq for Due {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::VirtualClock;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
+    use std::task::Wake;
 
     #[test]
     fn actions_run_in_the_order_they_are_due_and_not_early() {
@@ -188,6 +201,60 @@ mod tests {
             assert_eq!(millis, expected);
             assert!(at_ns >= start_ns + millis * 1_000_000, "action of {millis} ms was early");
         }
+    }
+
+    /// Time that stands, and how often somebody asked to be called.
+    #[derive(Default)]
+    struct Asked {
+        clock: VirtualClock,
+        actions: Mutex<Vec<Action>>,
+    }
+
+    impl Clock for Asked {
+        fn monotonic_ns(&self) -> u64 {
+            self.clock.monotonic_ns()
+        }
+
+        fn unix_seconds(&self) -> u32 {
+            self.clock.unix_seconds()
+        }
+    }
+
+    impl Timer for Asked {
+        fn at(&self, _: u64, action: Action) {
+            self.actions.lock().push(action);
+        }
+
+        fn wait_until(&self, _: u64) {}
+    }
+
+    /// Sleepers in one task asked anew at each poll, and each of their actions was a poll.
+    #[test]
+    fn a_sleeper_asks_once_and_wakes_whoever_polled_it_last() {
+        #[derive(Default)]
+        struct Woken(AtomicBool);
+
+        impl Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+
+        let timer = Asked::default();
+        let mut sleeper = sleep(&timer, 1000);
+        let tasks = [Arc::new(Woken::default()), Arc::new(Woken::default())];
+        for task in &tasks {
+            for _ in 0..3 {
+                let waker = Waker::from(Arc::clone(task));
+                assert!(Pin::new(&mut sleeper).poll(&mut Context::from_waker(&waker)).is_pending());
+            }
+        }
+        timer.clock.advance_by(1000);
+        let actions = std::mem::take(&mut *timer.actions.lock());
+        assert_eq!(actions.len(), 1);
+        actions.into_iter().for_each(|action| action());
+        assert_eq!(tasks.map(|task| task.0.load(Ordering::SeqCst)), [false, true]);
+        assert!(Pin::new(&mut sleeper).poll(&mut Context::from_waker(Waker::noop())).is_ready());
     }
 
     #[test]

@@ -226,8 +226,9 @@ impl<'a> KeyLock<'a> {
     /// expired. The item is not clean any more.
     ///
     /// # Panics
-    /// If the draft's hash is not the one that was locked.
+    /// If the draft's hash is not the one that was locked, or the draft is another tier's.
     pub fn add_child(&mut self, key: &[u8], draft: Draft<'a>) -> Result<(), Draft<'a>> {
+        assert!(std::ptr::eq(draft.dram, self.dram), "a child is added in the tier that allocated it");
         assert_eq!(draft.hash, self.hash, "a child is added under the lock of its parent's key");
         assert!(draft.item.header().state().has(State::CHILD), "allocated by `allocate_child`");
         let Some(parent) = self.find(key) else { return Err(draft) };

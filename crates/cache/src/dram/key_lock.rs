@@ -27,8 +27,9 @@ impl<'a> KeyLock<'a> {
     /// Makes `draft` what its key leads to; the item it replaced, which readers may still hold.
     ///
     /// # Panics
-    /// If the draft's hash is not the one that was locked.
+    /// If the draft's hash is not the one that was locked, or the draft is another tier's.
     pub fn link(&mut self, draft: Draft<'a>) -> Option<Handle<'a>> {
+        assert!(std::ptr::eq(draft.dram, self.dram), "a draft is linked in the tier that allocated it");
         assert_eq!(draft.hash, self.hash, "a draft is linked under the lock of its own key");
         assert!(!draft.item.header().state().has(State::CHILD), "a child is added with `add_child`");
         let item = draft.into_item();

@@ -15,8 +15,9 @@ use super::region::{self, Lookup, RegionStore};
 use super::soc::{self, Soc};
 use super::{FlashItem, FlashValue, Waiting, chain};
 use crate::KeyHash;
-use crate::config::{Removal, RemoveCallback};
+use crate::config::Removal;
 use crate::dram::{Spill, Stage, Victim};
+use crate::listener::{Listener, Outcry};
 use crate::stats::FlashStats;
 
 /// Bit of [`FlashItem::tag`] that says the value is a chain. The bits below carry the pool.
@@ -331,11 +332,12 @@ impl FlashTier {
 }
 
 /// What DRAM spills into: the flash tier, or nothing where there is none.
-#[derive(Clone, Copy)]
 pub(crate) struct Crossing<'a> {
     pub(crate) flash: Option<&'a FlashTier>,
     /// Told of what flash does not take.
-    pub(crate) on_evict: Option<&'a RemoveCallback>,
+    pub(crate) on_evict: Option<&'a Listener>,
+    /// What the listener panicked with.
+    pub(crate) outcry: Outcry,
 }
 
 impl<'a> Spill for Crossing<'a> {
@@ -363,7 +365,7 @@ impl<'a> Spill for Crossing<'a> {
         let is_on_flash =
             || victim.is_clean() && self.flash.is_some_and(|flash| flash.may_contain(victim.hash()));
         if !victim.is_expired() && !is_on_flash() {
-            on_evict(victim.key(), victim.value()[0], Removal::EvictedFromDram);
+            on_evict.tell(victim.key(), victim.value()[0], Removal::EvictedFromDram, &self.outcry);
         }
     }
 }

@@ -127,3 +127,25 @@ fn a_caller_whose_miss_is_older_than_anothers_fetch_does_not_fetch_again() {
     assert_eq!(*poll(&mut slow).expect("the read has ended").unwrap(), version(2, 200));
     assert_eq!(source.fetches.get(), 1);
 }
+
+/// Who waited for another's fetch was counted twice: as a miss when it looked first, as a hit when it looked again.
+#[test]
+fn a_load_counts_as_one_get_however_often_it_looks() {
+    for without_flash in [false, true] {
+        let change = |config: &mut flashwright_cache::CacheConfig| {
+            if without_flash {
+                config.flash = None;
+            }
+        };
+        let (stage, source) = (Stage::new(change), Source::default());
+        let mut loads: Vec<_> = (0..10).map(|_| waiting(source.load(&stage.cache, 1))).collect();
+        assert_eq!(stage.cache.stats().gets.total(), 1, "the one that fetches");
+        source.answers.set(true);
+        for load in &mut loads {
+            assert_eq!(*poll(load).expect("the source has answered").unwrap(), version(1, 200));
+        }
+        drop(loads);
+        let gets = stage.cache.stats().gets;
+        assert_eq!((gets.misses, gets.hits_dram, gets.total()), (1, 9, 10), "without flash: {without_flash}");
+    }
+}

@@ -186,10 +186,11 @@ impl Soc {
             let on_flash = self.may_be_on_flash(bucket, fingerprint);
             let removal = shard.remove(bucket, fingerprint, key, on_flash);
             shard.stats.removes += u64::from(removal.was_known);
+            // Under the lock: once it is let go of, a step may settle the tombstone and give its memory back.
+            self.pending_bytes.fetch_add(removal.taken_bytes, Ordering::AcqRel);
             removal
         };
         if removal.taken_bytes > 0 {
-            self.pending_bytes.fetch_add(removal.taken_bytes, Ordering::AcqRel);
             self.announce_work();
         }
         if removal.freed_bytes > 0 {

@@ -63,7 +63,7 @@ pub enum SnapshotError {
         what: &'static str,
     },
     /// A transfer failed.
-    #[error("the snapshot could not be transferred")]
+    #[error("a transfer of the snapshot failed: {0}")]
     Io(#[from] IoError),
 }
 

@@ -47,6 +47,44 @@ impl Shared {
     }
 }
 
+/// A step could settle a tombstone, and give its memory back, before `forget` had taken it: the count wrapped, and who
+/// waited for room in that moment was told of none.
+#[test]
+fn a_tombstone_that_is_settled_at_once_was_counted_before() {
+    const ROUNDS: usize = 150;
+    // One shard, for whose lock all wait: whoever lets go of it wakes another, and is often the one who pauses.
+    let soc = soc_on(&memory(), SocConfig { pending_limit_bytes: 1 << 20, ..config(64) });
+    let done = AtomicBool::new(false);
+    let forget_all = |forgetter: usize| {
+        for round in 0..ROUNDS {
+            let keys: Vec<_> = (0..50).map(|number| format!("{forgetter}-{round}-{number}")).collect();
+            keys.iter().for_each(|key| put(&soc, key, "value"));
+            drain(&soc);
+            for key in &keys {
+                forget(&soc, key);
+                assert!(soc.ready(), "{} bytes wait", soc.pending_bytes());
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let steppers = [(); 2].map(|()| {
+            scope.spawn(|| {
+                while !done.load(Ordering::SeqCst) {
+                    block_on(soc.step(Waiting::Thread, NOW));
+                }
+            })
+        });
+        let forget_all = &forget_all;
+        let forgetters: Vec<_> = (0..6).map(|forgetter| scope.spawn(move || forget_all(forgetter))).collect();
+        let ended: Vec<_> = forgetters.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        done.store(true, Ordering::SeqCst);
+        let stepped = steppers.map(std::thread::ScopedJoinHandle::join);
+        assert!(ended.iter().chain(&stepped).all(Result::is_ok));
+    });
+    drain(&soc);
+    assert_eq!(soc.pending_bytes(), 0);
+}
+
 #[test]
 fn no_reader_sees_an_overwritten_or_removed_version() {
     let config = SocConfig { pending_limit_bytes: 8_000, writes_per_step: 3, ..config(6) };

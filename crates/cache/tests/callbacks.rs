@@ -1,0 +1,223 @@
+//! What a callback may do while the cache waits for it, and what becomes of the cache if it does something else.
+#![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
+
+use device::MemoryDevice;
+use flashwright_cache::config::{Removal, RemoveCallback};
+use flashwright_cache::{Builder, Cache, FlashConfig, InsertOptions, Inserted};
+use futures_util::FutureExt;
+
+const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
+const MIB: u64 = 1 << 20;
+/// Buckets take the first, regions the second.
+const LENGTHS: [usize; 2] = [300, 3000];
+
+/// What the callback can reach its cache by.
+type Home = Arc<OnceLock<Weak<Cache>>>;
+
+fn memory_only() -> Builder {
+    Cache::builder().dram_bytes(4 * MIB).max_item_bytes(16 << 10)
+}
+
+fn hybrid() -> Builder {
+    let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(8 * MIB)));
+    flash.regions.region_bytes = 128 << 10;
+    flash.pending_bytes = 64 << 10;
+    memory_only().flash_config(flash)
+}
+
+fn put(cache: &Cache, number: u64, len: usize) -> Inserted {
+    cache.insert_blocking(&number.to_le_bytes(), &vec![number as u8; len], &AS_USUAL)
+}
+
+/// A cache whose evictions are told to `callback` together with the cache itself.
+fn told(builder: Builder, callback: impl Fn(&Cache, &[u8], Removal) + Send + Sync + 'static) -> Arc<Cache> {
+    let home = Home::default();
+    let inside = Arc::clone(&home);
+    let on_evict: RemoveCallback = Arc::new(move |key, _, why| {
+        if let Some(cache) = inside.get().and_then(Weak::upgrade) {
+            callback(&cache, key, why);
+        }
+    });
+    let cache = Arc::new(builder.on_evict(on_evict).open().unwrap());
+    home.set(Arc::downgrade(&cache)).unwrap();
+    cache
+}
+
+/// The cache itself, once no callback has it any more.
+fn alone(mut cache: Arc<Cache>) -> Cache {
+    loop {
+        match Arc::try_unwrap(cache) {
+            Ok(alone) => return alone,
+            Err(shared) => cache = shared,
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Runs `body` on a thread of its own; it is given up on if it hangs, and the test with it.
+fn ends(body: impl FnOnce() + Send + 'static) {
+    let (done, ended) = mpsc::channel();
+    let watched = move || {
+        body();
+        done.send(()).unwrap();
+    };
+    let thread = std::thread::Builder::new().spawn(watched).unwrap();
+    let in_time = ended.recv_timeout(std::time::Duration::from_secs(60));
+    assert_ne!(in_time, Err(mpsc::RecvTimeoutError::Timeout), "it hangs");
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+}
+
+#[test]
+fn a_callback_looks_and_removes_in_the_cache_that_calls_it() {
+    ends(|| {
+        let heard = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&heard);
+        let cache = told(hybrid(), move |cache, key, _| {
+            let number = u64::from_le_bytes(key.try_into().unwrap());
+            for near in [number.wrapping_sub(700), number + 400] {
+                let item = cache.get_blocking(&near.to_le_bytes());
+                assert!(item.is_none_or(|item| item.iter().all(|byte| *byte == near as u8)));
+            }
+            cache.remove(&(number + 1).to_le_bytes());
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        std::thread::scope(|scope| {
+            for client in 0..3 {
+                let cache = &cache;
+                scope.spawn(move || {
+                    (0..5000).for_each(|at| _ = put(cache, at * 3 + client, LENGTHS[at as usize % 2]));
+                });
+            }
+        });
+        assert!(heard.load(Ordering::Relaxed) > 1000);
+    });
+}
+
+/// The eviction of an item of one size gives its slab to another: the callback ran under the lock of that, and its own
+/// insert waited for it.
+#[test]
+fn an_insert_from_the_callback_is_refused_loudly_and_waits_for_nobody() {
+    for builder in [memory_only(), hybrid()] {
+        ends(move || {
+            let refused = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&refused);
+            let cache = told(builder, move |cache, key, _| {
+                let note = [b"a note of ", key].concat();
+                let insert = || cache.insert_blocking(&note, b"it was here", &AS_USUAL);
+                let panic = catch_unwind(AssertUnwindSafe(insert)).unwrap_err();
+                let words = panic.downcast_ref::<String>().unwrap();
+                assert!(
+                    words.contains("on_evict may not bring an item into the cache that calls it"),
+                    "{words}"
+                );
+                counted.fetch_add(1, Ordering::Relaxed);
+            });
+            (0..4000).for_each(|number| assert_eq!(put(&cache, number, 3000), Inserted::Stored));
+            assert!(refused.load(Ordering::Relaxed) > 100);
+        });
+    }
+}
+
+#[test]
+fn a_callback_that_panics_on_a_thread_of_the_cache_ends_nothing() {
+    for len in LENGTHS {
+        ends(move || {
+            let panics = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&panics);
+            let cache = told(hybrid(), move |_, _, why| {
+                if why == Removal::EvictedFromFlash {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    resume_unwind(Box::new("a mistake in the callback"));
+                }
+            });
+            let inserts = 40 * MIB / len as u64;
+            for number in 0..inserts {
+                assert_eq!(put(&cache, number, len), Inserted::Stored);
+            }
+            assert!(panics.load(Ordering::Relaxed) > 1000);
+            alone(cache).close().unwrap();
+        });
+    }
+}
+
+/// Until then the eviction went on in the middle, and its chunk was lost for good.
+#[test]
+fn a_callback_that_panics_under_an_insert_reaches_its_caller_when_the_eviction_has_ended() {
+    ends(|| {
+        let panics = Arc::new(AtomicBool::new(false));
+        let armed = Arc::clone(&panics);
+        let cache = told(memory_only(), move |_, _, _| {
+            if armed.load(Ordering::Relaxed) {
+                resume_unwind(Box::new("a mistake in the callback"));
+            }
+        });
+        let fill = || (0..4000).for_each(|number| _ = put(&cache, number, 3000));
+        let items = || {
+            cache
+                .stats()
+                .pools
+                .iter()
+                .map(|pool| pool.classes.iter().map(|class| class.items).sum::<u64>())
+                .sum::<u64>()
+        };
+        fill();
+        let full = items();
+        panics.store(true, Ordering::Relaxed);
+        for number in 0..2 * full {
+            let ended = catch_unwind(AssertUnwindSafe(|| put(&cache, 10_000 + number, 3000)));
+            assert!(
+                ended.is_ok_and(|ended| ended == Inserted::Stored) || items() < full,
+                "the panic came through"
+            );
+        }
+        panics.store(false, Ordering::Relaxed);
+        fill();
+        assert_eq!(items(), full, "all of the memory is in use again");
+        let kept = (0..4000_u64).filter(|number| cache.contains(&number.to_le_bytes())).count() as u64;
+        assert_eq!(kept, full, "by items that can be found");
+    });
+}
+
+#[test]
+fn the_last_reference_to_a_cache_may_be_dropped_in_its_callback() {
+    ends(|| {
+        let (inside, entered) = mpsc::channel();
+        let (left, outside) = mpsc::channel::<()>();
+        let (inside, outside) = (parking_lot::Mutex::new(inside), parking_lot::Mutex::new(outside));
+        let first = AtomicBool::new(true);
+        let cache = told(hybrid(), move |_, _, why| {
+            if why == Removal::EvictedFromFlash && first.swap(false, Ordering::Relaxed) {
+                inside.lock().send(()).unwrap();
+                outside.lock().recv().unwrap();
+            }
+        });
+        // While the callback does not come back, the regions take nothing: so nobody waits for an insert.
+        let mut number = 0;
+        while entered.try_recv().is_err() {
+            let key = u64::to_le_bytes(number);
+            let _ = cache.insert(&key, &[7; 3000], &AS_USUAL).now_or_never();
+            number += 1;
+        }
+        let engine = Arc::downgrade(&cache);
+        drop(cache);
+        assert!(engine.upgrade().is_some(), "the callback has the last one");
+        left.send(()).unwrap();
+        while engine.strong_count() > 0 {
+            std::thread::yield_now();
+        }
+    });
+}
+
+/// The draft of another cache is in that one's memory, and this one would have looked for it in its own.
+#[test]
+#[should_panic(expected = "in the tier that allocated it")]
+fn a_new_item_goes_into_the_cache_that_made_room_for_it() {
+    let (here, there) = (memory_only().open().unwrap(), memory_only().open().unwrap());
+    let mut item = there.allocate_blocking(b"key", 5, &AS_USUAL).unwrap();
+    item.copy_from_slice(b"value");
+    here.insert_new(item);
+}
