@@ -45,10 +45,10 @@ pub(super) fn run(
     }
     let whole = Spool::of(numbered, false, stop, |done| progress(done, None))?;
     let totals = numbered.totals();
-    if totals.accesses == 0 {
+    if totals.requests == 0 {
         return Err(SimulateError::Empty);
     }
-    let mut chosen = Chosen::of(whole, rate, plan.settings.seed, totals.objects as usize)?;
+    let mut chosen = Chosen::of(whole, rate, plan.settings.seed, numbered.keys() as usize)?;
     let mut spool = Spool::of(&mut chosen, plan.needs_future(), stop, |_| ())?;
     let sample = Arc::new(chosen.into_sample());
     let sampled = sample.told(totals.objects);
@@ -102,6 +102,8 @@ fn seats(
 /// Who is in the sample, by their numbers there.
 struct Sample {
     rate: f64,
+    /// Bytes that a weight counts, a power of two: what stands for many objects must fit into 32 bits.
+    unit_bytes: f64,
     is_hot: Vec<bool>,
     /// Requests and bytes of the whole trace's objects that are not hot.
     cold_requests: u64,
@@ -120,8 +122,10 @@ impl Sample {
     }
 }
 
-/// Not in the sample.
+/// Not in the sample, or not yet.
 const OUT: u32 = u32::MAX;
+/// Only ever removed: no cache has it, and it stands for nothing.
+const NEVER_ASKED: u32 = OUT - 1;
 
 /// The accesses of a trace to objects in the sample, which are numbered anew.
 struct Chosen {
@@ -138,11 +142,13 @@ impl Chosen {
     fn of(mut whole: Spool, rate: f64, seed: u64, objects: usize) -> Result<Self, SimulateError> {
         let mut batch = Batch::default();
         let mut asked = vec![(0_u32, 0_u64); objects];
+        let mut heaviest = 0;
         while whole.next(&mut batch)? {
             for access in batch.accesses.iter().filter(|access| !access.is_removal) {
                 let (requests, bytes) = &mut asked[access.object as usize];
                 *requests = requests.saturating_add(1);
                 *bytes += u64::from(access.weight);
+                heaviest = heaviest.max(access.weight);
             }
         }
         whole.rewind();
@@ -150,16 +156,22 @@ impl Chosen {
         let cold = || asked.iter().zip(&is_hot).filter(|(_, is_hot)| !**is_hot).map(|(asked, _)| asked);
         let sample = Sample {
             rate,
+            unit_bytes: unit_bytes(heaviest, rate),
             is_hot: Vec::new(),
             cold_requests: cold().map(|(requests, _)| u64::from(*requests)).sum(),
             cold_bytes: cold().map(|(_, bytes)| bytes).sum(),
         };
-        Ok(Self { whole, rate, seed, is_hot, numbers: vec![OUT; objects], sample, batch })
+        let number = |(requests, _): &(u32, u64)| if *requests == 0 { NEVER_ASKED } else { OUT };
+        let numbers = asked.iter().map(number).collect();
+        Ok(Self { whole, rate, seed, is_hot, numbers, sample, batch })
     }
 
     /// The object's number in the sample, if it is there. Whoever comes first gets the next number.
     fn number(&mut self, object: u32) -> Option<u32> {
         let number = &mut self.numbers[object as usize];
+        if *number == NEVER_ASKED {
+            return None;
+        }
         if *number == OUT {
             let is_hot = self.is_hot[object as usize];
             let drawn = hash_of(u64::from(object) ^ self.seed.rotate_left(32));
@@ -190,6 +202,12 @@ impl Batches for Chosen {
         self.batch = all;
         Ok(!batch.accesses.is_empty())
     }
+}
+
+/// The least unit in which the heaviest object times all that it stands for fits into 32 bits.
+fn unit_bytes(heaviest: u32, rate: f64) -> f64 {
+    let units = f64::from(heaviest) / rate / f64::from(u32::MAX);
+    units.max(1.0).log2().ceil().exp2()
 }
 
 /// The objects that were asked for most often.
@@ -227,7 +245,10 @@ impl Watched {
         warmup: u64,
     ) -> Self {
         Self {
-            simulator: policy.simulator(size_bytes, &Settings { any_weight: true, ..*settings }),
+            simulator: policy.simulator(
+                (size_bytes as f64 / sample.unit_bytes) as u64,
+                &Settings { any_weight: true, ..*settings },
+            ),
             sample: Arc::clone(sample),
             tally: Arc::clone(tally),
             bytes_at_most: policy.weight_at_most(size_bytes, settings),
@@ -240,7 +261,8 @@ impl Watched {
     fn weighted(&self, access: &Access) -> Access {
         let stands_for =
             if self.sample.is_hot[access.object as usize] { 1.0 } else { 1.0 / self.sample.rate };
-        Access { weight: (f64::from(access.weight) * stands_for).round() as u32, ..*access }
+        let weight = f64::from(access.weight) * stands_for / self.sample.unit_bytes;
+        Access { weight: weight.round() as u32, ..*access }
     }
 }
 
