@@ -149,6 +149,89 @@ fn removals_are_no_requests_and_sizes_may_stay_as_they_were_first() {
     assert_eq!((counts(&first)[0].hits, counts(&first)[0].weight), (2, 40));
 }
 
+/// The size of a removal had been taken for the object's first one, and what was only removed for an object.
+#[test]
+fn a_removal_says_nothing_of_sizes_and_brings_no_object() {
+    let access = |key, size_bytes, kind| Access { time_ns: 0, key, size_bytes, ttl_seconds: None, kind };
+    use AccessKind::{Delete, Get};
+    let all = [
+        access(1, 0, Delete),
+        access(1, 100, Get),
+        access(1, 60, Get),
+        access(2, 900, Delete),
+        access(1, 100, Get),
+    ];
+    for first_size in [false, true] {
+        let plan = Plan { first_size, ..plan(&["lru"], &[Size::Footprint(1.0), Size::Bytes(99)]) };
+        let ours = run(&plan, &all);
+        assert_eq!((ours.totals.objects, ours.totals.footprint_bytes, ours.totals.requests), (1, 100, 3));
+        assert_eq!(ours.rows[0].size_bytes, 100);
+        let (whole, small) = (counts(&ours)[0], counts(&ours)[1]);
+        let expected = if first_size { (2, 300, 0) } else { (2, 260, 1) };
+        assert_eq!((whole.hits, whole.weight, small.hits), expected);
+    }
+}
+
+/// Had the next access been a removal, the object was held for that.
+#[test]
+fn the_clairvoyant_holds_nothing_for_its_removal() {
+    use AccessKind::{Delete, Get};
+    let access = |(key, kind)| Access { time_ns: 0, key, size_bytes: 1, ttl_seconds: None, kind };
+    let all = [(1, Get), (2, Get), (3, Get), (1, Delete), (2, Get), (3, Get)].map(access);
+    for name in ["clairvoyant", "clairvoyant-size"] {
+        let ours = run(&plan(&[name], &[Size::Bytes(2)]), &all);
+        assert_eq!(counts(&ours)[0].hits, 2, "{name}: 2 and 3 fit");
+    }
+}
+
+/// In a sample of a tenth an object weighs as much as ten. That had been cut to 32 bits, as if large objects were small.
+#[test]
+fn large_objects_stand_for_as_many_in_a_sample_as_small_ones() {
+    let of_size = |size_bytes| {
+        let accesses = accesses(30_000).into_iter().map(|access| Access { size_bytes, ..access });
+        let plan = Plan { sample: Some(0.1), ..plan(&["lru", "s3fifo"], &[Size::Footprint(0.1)]) };
+        let ours = run(&plan, &accesses.collect::<Vec<_>>());
+        ours.rows.iter().map(|row| (row.counts.hits, row.counts.requests)).collect::<Vec<_>>()
+    };
+    assert_eq!(of_size(2_000_000_000), of_size(1000));
+}
+
+/// Had each byte drawn stood for 1/rate bytes, the cache would have been too small or too large by as much as the drawn objects
+/// are larger or smaller than the others. Where all are asked for alike, that share of the hits is what it is wrong by.
+#[test]
+fn a_sample_with_more_than_its_share_of_giants_does_not_shrink_the_cache() {
+    let config = ZipfConfig { requests: 150_000, objects: 20_000, exponent: 0.1, size_bytes: 1 };
+    let mut zipf = ZipfAccesses::new(config, 5).unwrap();
+    let (mut accesses, mut batch) = (Vec::new(), Vec::new());
+    while zipf.next_batch(&mut batch).unwrap() {
+        // One in fifty is a hundred times as large, and together they are two thirds of all bytes.
+        let size = |key: u64| if key % 50 == 7 { 100_000 } else { 1000 };
+        accesses.extend(batch.iter().map(|access| Access { size_bytes: size(access.key), ..*access }));
+    }
+    let plan = plan(&["lru"], &[Size::Footprint(0.5)]);
+    let exact = run(&plan, &accesses).rows[0].object_hit_ratio().unwrap();
+    for seed in 1..=10 {
+        let settings = Settings { seed, ..plan.settings };
+        let sampled = run(&Plan { sample: Some(0.2), settings, ..plan.clone() }, &accesses);
+        let ours = sampled.rows[0].object_hit_ratio().unwrap();
+        assert!((ours - exact).abs() < 0.03, "seed {seed}: {ours}, not {exact}");
+    }
+}
+
+#[test]
+fn objects_beyond_4_gib_are_told_of() {
+    let all = [5 << 30, 100].map(|size_bytes| Access {
+        time_ns: 0,
+        key: size_bytes,
+        size_bytes,
+        ttl_seconds: None,
+        kind: AccessKind::Get,
+    });
+    let ours = run(&plan(&["lru"], &[Size::Bytes(1000)]), &all);
+    let text = simulate::report::text(&ours);
+    assert!(text.contains("\n1 requests were for objects of 4 GiB or more, which"), "{text}");
+}
+
 #[test]
 fn what_warms_up_is_not_counted() {
     let accesses = accesses(20_000);
@@ -197,6 +280,10 @@ fn what_cannot_be_simulated_says_why() {
     };
     let lru = plan(&["lru"], &[Size::Footprint(0.5)]);
     assert!(matches!(fails(&lru, &[]), SimulateError::Empty));
+    let only_removed = Access { kind: AccessKind::Delete, ..accesses[0] };
+    assert!(matches!(fails(&lru, &[only_removed]), SimulateError::Empty));
+    let of_no_bytes = Access { size_bytes: 0, ..accesses[0] };
+    assert!(matches!(fails(&lru, &[of_no_bytes]), SimulateError::NoByte { .. }), "it has a request");
     assert!(matches!(
         fails(&plan(&["lru"], &[Size::Footprint(1e-9)]), &accesses),
         SimulateError::NoByte { .. }

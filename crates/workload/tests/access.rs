@@ -148,7 +148,7 @@ fn what_is_no_trace_is_refused_with_the_names_of_formats() {
 #[test]
 fn a_header_that_lacks_a_column_is_told() {
     let told = read("ts,key,size\n0,1,2\n", &OpenOptions::default()).unwrap_err().to_string();
-    assert!(told.ends_with("trace.csv: the header names no column `op`"), "{told}");
+    assert!(told.ends_with("trace.csv: taken for `plain`: the header names no column `op`"), "{told}");
 }
 
 #[test]
@@ -237,6 +237,9 @@ fn other_compressions_and_encodings_are_told_by_name() {
     assert!(told(b"BZh91AY&SY").contains("it is bzip2 data: unpack it first"));
     assert!(told(b"PK\x03\x04...").contains("it is a ZIP archive"));
     assert!(told(b"\xff\xfet\0s\0").contains("it is UTF-16 text"));
+    assert!(told(b"\x5d\0\0\x80\0\xff\t\n").contains("it is LZMA data"), "and no columns between tabs");
+    let twice = zstd::encode_all(&zstd::encode_all(&b"ts,key,op,size\n"[..], 1).unwrap()[..], 1).unwrap();
+    assert!(told(&twice).contains("it was compressed twice"));
     assert!(told(b"ts;key;op;size\n1;7;GET;5\n").contains("its columns stand between semicolons"));
 }
 
@@ -248,4 +251,45 @@ fn rows_without_a_time_among_others_do_not_make_time_go_back() {
     assert_eq!((milliseconds, report.backward_times), (vec![0, 1, 100_000, 100_000, 101_000], 0));
     let (accesses, report) = read(&text.replace("100,3", "0,3"), &OpenOptions::default()).unwrap();
     assert_eq!((accesses[2].time_ns, report.backward_times), (1_000_000, 1), "numbers came before");
+}
+
+#[test]
+fn text_of_two_bytes_a_letter_is_no_binary_trace() {
+    let text = "\u{feff}ts,key,op,size\n5,1,GET,7\n6,1,GET,7\n";
+    let bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let told = drain(&write(&folder, "trace.csv", &bytes), &OpenOptions::default()).expect_err("no records");
+    assert!(told.to_string().contains("it is UTF-16 text"), "{told}");
+}
+
+#[test]
+fn quotes_and_decimals_of_zero_are_read_as_meant_in_every_format() {
+    let cdn =
+        "timestamp,cacheKey,OpType,objectSize,responseSize,responseHeaderSize,rangeStart,rangeEnd,TTL\n";
+    for (format, text, sizes) in [
+        ("twitter", "0,\"k,1\",3,10,4,\"get\",0\n1, k ,3.0,\"10.0\", 4, set ,60\n", vec![13, 13]),
+        ("msr", "\"128166372003061629\",\"hm\",\"1\",\"Read\",\"0\",\"4096\",\"9\"\n", vec![4096]),
+        ("msr", "128166372003061629,hm,1,Read,4096.0,4096.0,9\n", vec![4096]),
+        ("systor", "\"1.5\",,\"W\",\"3\",\"0\",\"4096\"\n", vec![4096]),
+        (
+            "cloudphysics-csv",
+            "\"version\",\"time\",\"op\",\"size\",\"lbn\"\n1,2,\"2a\",\"512\",\"8\"\n",
+            vec![4096],
+        ),
+        ("block-csv", "\"time_s\",\"op\",\"offset\",\"bytes\"\n1.5,\"R\",0.0,4096.0\n", vec![4096]),
+        ("cdn", &format!("{cdn}1000.0,k,1.0,500.0,300.0,20.0,-1.0,-1.0,60.0\n"), vec![520]),
+        ("cdn", &format!("{cdn}1000,k,1,500,300,20,100,9223372036854775807,60\n"), vec![520]),
+    ] {
+        let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
+        let found: Vec<u64> = accesses.iter().map(|access| access.size_bytes).collect();
+        assert_eq!((report.format, found, report.bad_rows), (format, sizes, 0), "{:?}", report.messages);
+    }
+}
+
+#[test]
+fn a_short_trace_with_wrong_rows_is_told_what_it_is_most_like() {
+    let told = refusal("0,k,3,10,4,get,0\n1,k,3,10,4,got,0\n2,k,3,10,4,get,0\n", &OpenOptions::default());
+    let words = "1 of its first 3 rows are wrong for `twitter` (the first: `got` is no known operation), \
+                 which reads it if it is named; ";
+    assert!(told.contains(words), "{told}");
 }

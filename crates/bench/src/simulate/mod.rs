@@ -235,6 +235,9 @@ fn run_all(
     let needs_footprint = plan.sizes.iter().any(|size| matches!(size, Size::Footprint(_)));
     let seats = if needs_future || needs_footprint {
         let mut spool = Spool::of(numbered, needs_future, stop, |done| progress(done, None))?;
+        if numbered.totals().requests == 0 {
+            return Err(SimulateError::Empty);
+        }
         let total = numbered.totals().accesses;
         let seats = seats(plan, Some(numbered.totals().footprint_bytes))?;
         crew::run(&mut spool, seats, plan.threads, stop, |done| progress(done, Some(total)))?
@@ -290,7 +293,6 @@ impl Size {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
             Self::Footprint(share) => match (footprint_bytes as f64 * share) as u64 {
-                0 if footprint_bytes == 0 => Err(SimulateError::Empty),
                 0 => Err(SimulateError::NoByte { percent: share * 100.0, footprint_bytes }),
                 bytes => Ok(bytes),
             },

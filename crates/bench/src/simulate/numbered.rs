@@ -1,5 +1,7 @@
 //! A trace made up for simulations: keys numbered, sizes and times in the width that simulations use.
 
+use std::collections::HashSet;
+
 use policy::simulate::{Access, Objects};
 use workload::trace::{self, AccessKind, Accesses, ReadReport};
 
@@ -12,11 +14,11 @@ pub struct Totals {
     pub accesses: u64,
     /// Of them, requests: gets and sets.
     pub requests: u64,
-    /// Different keys.
+    /// Different objects that were asked for.
     pub objects: u64,
-    /// Bytes that all objects take together, each as large as when it first appeared.
+    /// Bytes that all of them take together, each as large as when it was first asked for.
     pub footprint_bytes: u64,
-    /// Objects larger than 4 GiB, which were taken to be as large as that.
+    /// Requests for objects of 4 GiB and more, which were taken to be a byte smaller than that.
     pub clamped_sizes: u64,
 }
 
@@ -24,6 +26,10 @@ pub struct Totals {
 pub(super) struct Numbered {
     trace: Box<dyn Accesses>,
     objects: Objects,
+    /// How many keys have a number.
+    keys: u32,
+    /// Numbers of objects that were removed and not asked for so far. What a removal says of a size is no object's.
+    only_removed: HashSet<u32>,
     /// The size of each object at first, where that is to stay.
     first_sizes: Option<Vec<u32>>,
     raw: Vec<trace::Access>,
@@ -38,6 +44,8 @@ impl Numbered {
         Self {
             trace,
             objects: Objects::new(),
+            keys: 0,
+            only_removed: HashSet::new(),
             first_sizes: first_size.then(Vec::new),
             raw: Vec::new(),
             numbers: Vec::new(),
@@ -55,28 +63,40 @@ impl Numbered {
         self.trace.report()
     }
 
+    /// Different keys so far: those that were only removed, too.
+    pub(super) fn keys(&self) -> u32 {
+        self.keys
+    }
+
     fn access(&mut self, raw: &trace::Access, object: u32) -> Access {
-        let mut weight = u32::try_from(raw.size_bytes).unwrap_or_else(|_| {
-            self.totals.clamped_sizes += 1;
-            u32::MAX
-        });
-        let is_first = u64::from(object) == self.totals.objects;
-        if is_first {
-            self.totals.objects += 1;
-            self.totals.footprint_bytes += u64::from(weight);
-        }
-        if let Some(first_sizes) = &mut self.first_sizes {
-            if is_first {
-                first_sizes.push(weight);
-            }
-            weight = first_sizes[object as usize];
-        }
         let start_ns = *self.start_ns.get_or_insert(raw.time_ns);
+        let now_seconds = (raw.time_ns.saturating_sub(start_ns) / 1_000_000_000).min(u32::MAX.into()) as u32;
         let is_removal = raw.kind == AccessKind::Delete;
+        let weight = self.weight(raw.size_bytes, object, is_removal);
         self.totals.accesses += 1;
         self.totals.requests += u64::from(!is_removal);
-        let now_seconds = (raw.time_ns.saturating_sub(start_ns) / 1_000_000_000).min(u32::MAX.into()) as u32;
         Access { object, weight, now_seconds, is_removal }
+    }
+
+    /// What the object weighs in this request, which is counted in the totals.
+    fn weight(&mut self, size_bytes: u64, object: u32, is_removal: bool) -> u32 {
+        let weight = u32::try_from(size_bytes).unwrap_or(u32::MAX);
+        self.totals.clamped_sizes += u64::from(!is_removal && u64::from(weight) < size_bytes);
+        let is_new = object == self.keys;
+        if is_new {
+            self.keys += 1;
+            self.first_sizes.iter_mut().for_each(|sizes| sizes.push(weight));
+        }
+        if is_removal {
+            if is_new {
+                self.only_removed.insert(object);
+            }
+        } else if is_new || (!self.only_removed.is_empty() && self.only_removed.remove(&object)) {
+            self.totals.objects += 1;
+            self.totals.footprint_bytes += u64::from(weight);
+            self.first_sizes.iter_mut().for_each(|sizes| sizes[object as usize] = weight);
+        }
+        self.first_sizes.as_ref().map_or(weight, |sizes| sizes[object as usize])
     }
 }
 

@@ -108,6 +108,13 @@ pub fn text(outcome: &Outcome) -> String {
         bytes(totals.footprint_bytes),
         grouped(outcome.warmup_requests),
     );
+    if totals.clamped_sizes > 0 {
+        let _ = writeln!(
+            out,
+            "{} requests were for objects of 4 GiB or more, which were taken to be a byte smaller than that",
+            grouped(totals.clamped_sizes),
+        );
+    }
     out += &outcome.sampled.map_or_else(String::new, sampled_words);
     if outcome.was_stopped {
         out += "stopped early: the ratios are of what was seen until then\n";

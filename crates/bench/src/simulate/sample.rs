@@ -45,10 +45,10 @@ pub(super) fn run(
     }
     let whole = Spool::of(numbered, false, stop, |done| progress(done, None))?;
     let totals = numbered.totals();
-    if totals.accesses == 0 {
+    if totals.requests == 0 {
         return Err(SimulateError::Empty);
     }
-    let mut chosen = Chosen::of(whole, rate, plan.settings.seed, totals.objects as usize)?;
+    let mut chosen = Chosen::of(whole, rate, plan.settings.seed, numbered.keys() as usize)?;
     let mut spool = Spool::of(&mut chosen, plan.needs_future(), stop, |_| ())?;
     let sample = Arc::new(chosen.into_sample());
     let sampled = sample.told(totals.objects);
@@ -102,6 +102,11 @@ fn seats(
 /// Who is in the sample, by their numbers there.
 struct Sample {
     rate: f64,
+    /// How many bytes of objects that are not hot each byte of a drawn one stands for: the rate is that in the mean only, and
+    /// where sizes differ much far from it.
+    stands_for: f64,
+    /// Bytes that a weight counts, a power of two: what stands for many objects must fit into 32 bits.
+    unit_bytes: f64,
     is_hot: Vec<bool>,
     /// Requests and bytes of the whole trace's objects that are not hot.
     cold_requests: u64,
@@ -120,8 +125,10 @@ impl Sample {
     }
 }
 
-/// Not in the sample.
+/// Not in the sample, or not yet.
 const OUT: u32 = u32::MAX;
+/// Only ever removed: no cache has it, and it stands for nothing.
+const NEVER_ASKED: u32 = OUT - 1;
 
 /// The accesses of a trace to objects in the sample, which are numbered anew.
 struct Chosen {
@@ -130,6 +137,10 @@ struct Chosen {
     seed: u64,
     is_hot: Vec<bool>,
     numbers: Vec<u32>,
+    /// What each object of the trace weighs at first, all that were drawn together, and the heaviest at any time.
+    first_weights: Vec<u32>,
+    drawn_bytes: u64,
+    heaviest: u32,
     sample: Sample,
     batch: Batch,
 }
@@ -138,11 +149,17 @@ impl Chosen {
     fn of(mut whole: Spool, rate: f64, seed: u64, objects: usize) -> Result<Self, SimulateError> {
         let mut batch = Batch::default();
         let mut asked = vec![(0_u32, 0_u64); objects];
+        let mut first_weights = vec![0; objects];
+        let mut heaviest = 0;
         while whole.next(&mut batch)? {
             for access in batch.accesses.iter().filter(|access| !access.is_removal) {
                 let (requests, bytes) = &mut asked[access.object as usize];
+                if *requests == 0 {
+                    first_weights[access.object as usize] = access.weight;
+                }
                 *requests = requests.saturating_add(1);
                 *bytes += u64::from(access.weight);
+                heaviest = heaviest.max(access.weight);
             }
         }
         whole.rewind();
@@ -150,16 +167,34 @@ impl Chosen {
         let cold = || asked.iter().zip(&is_hot).filter(|(_, is_hot)| !**is_hot).map(|(asked, _)| asked);
         let sample = Sample {
             rate,
+            stands_for: 1.0 / rate,
+            unit_bytes: 1.0,
             is_hot: Vec::new(),
             cold_requests: cold().map(|(requests, _)| u64::from(*requests)).sum(),
             cold_bytes: cold().map(|(_, bytes)| bytes).sum(),
         };
-        Ok(Self { whole, rate, seed, is_hot, numbers: vec![OUT; objects], sample, batch })
+        let number = |(requests, _): &(u32, u64)| if *requests == 0 { NEVER_ASKED } else { OUT };
+        let numbers = asked.iter().map(number).collect();
+        Ok(Self {
+            whole,
+            rate,
+            seed,
+            is_hot,
+            numbers,
+            first_weights,
+            drawn_bytes: 0,
+            heaviest,
+            sample,
+            batch,
+        })
     }
 
     /// The object's number in the sample, if it is there. Whoever comes first gets the next number.
     fn number(&mut self, object: u32) -> Option<u32> {
         let number = &mut self.numbers[object as usize];
+        if *number == NEVER_ASKED {
+            return None;
+        }
         if *number == OUT {
             let is_hot = self.is_hot[object as usize];
             let drawn = hash_of(u64::from(object) ^ self.seed.rotate_left(32));
@@ -168,12 +203,20 @@ impl Chosen {
             }
             *number = self.sample.is_hot.len() as u32;
             self.sample.is_hot.push(is_hot);
+            self.drawn_bytes += if is_hot { 0 } else { u64::from(self.first_weights[object as usize]) };
         }
         Some(*number)
     }
 
     fn into_sample(self) -> Sample {
-        self.sample
+        let cold = self.first_weights.iter().zip(&self.is_hot).filter(|(_, is_hot)| !**is_hot);
+        let cold_bytes: u64 = cold.map(|(weight, _)| u64::from(*weight)).sum();
+        let mut sample = self.sample;
+        if self.drawn_bytes > 0 {
+            sample.stands_for = cold_bytes as f64 / self.drawn_bytes as f64;
+        }
+        sample.unit_bytes = unit_bytes(f64::from(self.heaviest) * sample.stands_for);
+        sample
     }
 }
 
@@ -190,6 +233,11 @@ impl Batches for Chosen {
         self.batch = all;
         Ok(!batch.accesses.is_empty())
     }
+}
+
+/// The least unit in which this weight fits into 32 bits.
+fn unit_bytes(heaviest: f64) -> f64 {
+    (heaviest / f64::from(u32::MAX)).max(1.0).log2().ceil().exp2()
 }
 
 /// The objects that were asked for most often.
@@ -227,7 +275,10 @@ impl Watched {
         warmup: u64,
     ) -> Self {
         Self {
-            simulator: policy.simulator(size_bytes, &Settings { any_weight: true, ..*settings }),
+            simulator: policy.simulator(
+                (size_bytes as f64 / sample.unit_bytes) as u64,
+                &Settings { any_weight: true, ..*settings },
+            ),
             sample: Arc::clone(sample),
             tally: Arc::clone(tally),
             bytes_at_most: policy.weight_at_most(size_bytes, settings),
@@ -239,8 +290,9 @@ impl Watched {
     /// The object stands for itself, or for as many as it was drawn from.
     fn weighted(&self, access: &Access) -> Access {
         let stands_for =
-            if self.sample.is_hot[access.object as usize] { 1.0 } else { 1.0 / self.sample.rate };
-        Access { weight: (f64::from(access.weight) * stands_for).round() as u32, ..*access }
+            if self.sample.is_hot[access.object as usize] { 1.0 } else { self.sample.stands_for };
+        let weight = f64::from(access.weight) * stands_for / self.sample.unit_bytes;
+        Access { weight: weight.round() as u32, ..*access }
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! accesses.tmp    one record of 12 bytes an access: object, weight, seconds (u32 each, the machine's order);
 //!                 the top bit of the seconds marks a removal
-//! next_uses.tmp   one u32 an access: the number of the next one for the same object, u32::MAX for never
+//! next_uses.tmp   one u32 an access: the number of the next one for the same object, u32::MAX for never or a removal
 //! ```
 //!
 //! Next uses are found by reading backwards, with four bytes an object and not one an access in memory. Both files are
@@ -74,7 +74,9 @@ impl Spool {
             let places =
                 self.bytes.chunks_exact_mut(4).zip(&batch.accesses).zip(start as u32..end as u32).rev();
             for ((place, access), number) in places {
-                let next = std::mem::replace(&mut seen[access.object as usize], number);
+                // What is removed before it is asked for again is not held until then: it might as well never come back.
+                let of_those_before = if access.is_removal { NEVER } else { number };
+                let next = std::mem::replace(&mut seen[access.object as usize], of_those_before);
                 place.copy_from_slice(&next.to_ne_bytes());
             }
             file.write_all_at(&self.bytes, start * 4).map_err(failed)?;

@@ -49,9 +49,9 @@ pub struct ConvertArguments {
     /// The new file, compressed if it ends in .gz, .zst or .xz
     #[arg(value_name = "OUT")]
     output: PathBuf,
-    /// The form to write: plain, oracle-general or webcachesim
-    #[arg(long, value_name = "FORM", default_value = "plain", value_parser = target)]
-    to: Target,
+    /// The form to write: plain, oracle-general or webcachesim [default: what OUT ends in (.oracleGeneral, .tr), or plain]
+    #[arg(long, value_name = "FORM", value_parser = target)]
+    to: Option<Target>,
     /// Plain: a column for times to live too
     #[arg(long)]
     ttl: bool,
@@ -160,7 +160,7 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     keep_inputs(std::slice::from_ref(&arguments.input), &outputs)?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
     let input = arguments.reading.input(vec![arguments.input.clone()]);
-    let target = match arguments.to {
+    let target = match arguments.to.unwrap_or_else(|| Target::of_name(&arguments.output)) {
         Target::Plain { .. } => Target::Plain { ttl: arguments.ttl },
         other if !arguments.ttl => other,
         _ => return Err("--ttl: only --to plain has a column for times to live".to_owned()),

@@ -47,6 +47,25 @@ fn a_generated_trace_comes_through_every_form_with_the_same_counts() {
     assert_eq!(std::fs::read(&made).unwrap(), std::fs::read(&again).unwrap());
 }
 
+/// It had been CSV under the name of a binary trace.
+#[test]
+fn a_converted_trace_is_what_its_name_says_unless_another_form_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = at(folder.path(), "made.csv");
+    json(&["trace", "generate", "zipf", "--requests", "1000", "--objects", "100", "-o", &made]);
+    for (name, form) in [
+        ("other.oracleGeneral.zst", "oracle-general"),
+        ("other.tr", "webcachesim"),
+        ("other.txt.gz", "plain"),
+    ] {
+        let other = at(folder.path(), name);
+        json(&["trace", "convert", &made, &other]);
+        assert_eq!(json(&["trace", "info", &other])["reading"]["format"], form);
+        json(&["trace", "convert", &made, &other, "--to", "plain"]);
+        assert_eq!(json(&["trace", "info", &other])["reading"]["format"], "plain");
+    }
+}
+
 #[test]
 fn a_generated_block_trace_replays_to_what_its_generator_does() {
     let folder = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::columns::{Columns, RowError, lossy, nanoseconds, number, whole_number};
+use super::columns::{Columns, RowError, nanoseconds, number};
 use super::detect::Head;
 use super::rows::{Extent, MAX_OBJECT_BYTES};
 use super::{Format, ReaderOptions, Row, RowReader, Rows};
@@ -94,7 +94,7 @@ impl RowReader for Reader {
         if fields[CACHE_KEY] == b"-" {
             return Err(RowError::Missing("cacheKey"));
         }
-        let known = |field: usize| known(fields[field], NAMES[field]);
+        let known = |field: usize| known(fields[field], NAMES[field], MAX_OBJECT_BYTES);
         let time = number(fields[TIMESTAMP], "timestamp", u64::MAX)?.ok_or(RowError::Missing("timestamp"))?;
         known(OP_TYPE)?;
         let header_bytes = known(RESPONSE_HEADER_SIZE)?.unwrap_or(0);
@@ -104,7 +104,9 @@ impl RowReader for Reader {
             Some(bytes) => bytes,
         };
         let ttl = known(TTL)?.unwrap_or(0).min(u64::from(u32::MAX)) as u32;
-        let range = (known(RANGE_START)?, known(RANGE_END)?);
+        // Who wants all from somewhere on may well ask up to the largest number there is.
+        let end = |field: usize| self::known(fields[field], NAMES[field], u64::MAX);
+        let range = (end(RANGE_START)?, end(RANGE_END)?);
         let (object, size) = match self.page_bytes.filter(|page| body_bytes > *page) {
             None => (rows.name(fields[CACHE_KEY], 0)?, body_bytes + header_bytes),
             Some(page) => pieces(fields[CACHE_KEY], body_bytes, range).cut(Some(page)),
@@ -126,13 +128,10 @@ fn pieces(key: &[u8], body_bytes: u64, range: (Option<u64>, Option<u64>)) -> Ext
 }
 
 /// A number that may be unknown, which is -1 or nothing.
-fn known(field: &[u8], column: &'static str) -> Result<Option<u64>, RowError> {
-    if field.is_empty() || field == b"-1" || field == b"-" {
-        return Ok(None);
-    }
-    match whole_number(field) {
-        Some(value) if value <= MAX_OBJECT_BYTES => Ok(Some(value)),
-        _ => Err(RowError::Number { column, text: lossy(field), max: MAX_OBJECT_BYTES }),
+fn known(field: &[u8], column: &'static str, max: u64) -> Result<Option<u64>, RowError> {
+    match field {
+        b"-" | b"-1" | b"-1.0" => Ok(None),
+        _ => number(field, column, max),
     }
 }
 

@@ -256,12 +256,18 @@ fn longest_number(field: &[u8]) -> Option<u64> {
     digits.then(|| std::str::from_utf8(field).ok()?.parse().ok()).flatten()
 }
 
-/// `100` of `100.0`: tables of numbers some of which were missing are written so.
+/// `100` of `100.0`: tables of numbers some of which were missing are written so. Other fields stay as they are.
+#[inline]
+pub(super) fn without_decimals_of_zero(field: &[u8]) -> &[u8] {
+    let Some(point) = field.iter().position(|byte| *byte == b'.') else { return field };
+    let (whole, zeros) = (&field[..point], &field[point + 1..]);
+    let stands_for_whole = !zeros.is_empty() && zeros.iter().all(|byte| *byte == b'0');
+    if stands_for_whole { whole } else { field }
+}
+
 #[cold]
 fn without_decimals(field: &[u8]) -> Option<u64> {
-    let point = field.iter().position(|byte| *byte == b'.')?;
-    let (whole, zeros) = (&field[..point], &field[point + 1..]);
-    whole_number(whole).filter(|_| !zeros.is_empty() && zeros.iter().all(|byte| *byte == b'0'))
+    whole_number(without_decimals_of_zero(field))
 }
 
 /// Units of the format with up to nine decimals, in nanoseconds; beyond 584 years, the end of time.

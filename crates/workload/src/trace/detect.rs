@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::columns::{RowError, bare, looks_like_header};
 use super::error::TraceError;
+use super::input::{GZIP_MAGIC, XZ_MAGIC, ZSTD_MAGIC};
 use super::records::{Framing, mark_bytes};
 use super::rows::{ReaderOptions, RowReader, Rows};
 use super::{FORMATS, Format};
@@ -69,13 +70,18 @@ fn is_text(bytes: &[u8]) -> bool {
 
 /// The format of the file at `path`, which begins with `head`.
 pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, TraceError> {
-    let mut complaint = None;
-    let mut reads = |format: &&Format| match reads(format, head) {
-        Ok(reads) => reads,
+    let (mut complaint, mut nearest) = (None, None);
+    let mut reads = |format: &&'static Format| match tried(format, head) {
+        Ok(trial) if trial.succeeded() => true,
+        Ok(trial) => {
+            nearest =
+                nearest.take().into_iter().chain(trial.nearly(format)).max_by_key(|near: &Nearly| near.read);
+            false
+        }
         // It need not be a header of this format at all.
         Err(RowError::UnknownHeader(_)) => false,
         Err(reason) => {
-            complaint.get_or_insert(reason);
+            complaint.get_or_insert((format.name, reason));
             false
         }
     };
@@ -86,10 +92,10 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
     match candidates[..] {
         [format] => Ok(format),
         [] => Err(match complaint {
-            Some(reason) => TraceError::Header { path: path.to_owned(), reason },
+            Some((format, reason)) => TraceError::HeaderOf { path: path.to_owned(), format, reason },
             None => TraceError::Unrecognised {
                 path: path.to_owned(),
-                hint: hint(head.bytes),
+                hint: nearest.map_or_else(|| hint(head.bytes).to_owned(), |near| near.words()),
                 known: names(true),
                 unmarked: names(false),
             },
@@ -109,10 +115,14 @@ fn names(told_apart: bool) -> String {
 
 /// What keeps many a file from being read, where its first bytes tell.
 fn hint(head: &[u8]) -> &'static str {
-    const FOREIGN: [(&[u8], &str); 6] = [
+    const FOREIGN: [(&[u8], &str); 10] = [
         (b"BZh", "it is bzip2 data: unpack it first; "),
         (b"PK\x03\x04", "it is a ZIP archive: unpack it first; "),
         (b"\x04\x22\x4d\x18", "it is LZ4 data: unpack it first; "),
+        (b"]\0\0", "it is LZMA data without xz around it: unpack it first; "),
+        (&GZIP_MAGIC, "it was compressed twice: unpack it once; "),
+        (&ZSTD_MAGIC, "it was compressed twice: unpack it once; "),
+        (&XZ_MAGIC, "it was compressed twice: unpack it once; "),
         (b"\xff\xfe", "it is UTF-16 text: make it UTF-8 first; "),
         (b"\xfe\xff", "it is UTF-16 text: make it UTF-8 first; "),
         (b"PAR1", "it is a Parquet file: make CSV of it first; "),
@@ -124,7 +134,7 @@ fn hint(head: &[u8]) -> &'static str {
         return "it is a tar archive: unpack it first; ";
     }
     let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let has = |byte| first.contains(&byte) && !first.contains(&b',');
+    let has = |byte| is_text(head) && first.contains(&byte) && !first.contains(&b',');
     match () {
         () if has(b';') => "its columns stand between semicolons: make them commas; ",
         () if looks_like_header(first) => {
@@ -135,18 +145,20 @@ fn hint(head: &[u8]) -> &'static str {
     }
 }
 
-/// Whether the reader takes the header, or makes something of most of the first records. An error is a header that
-/// names some of its columns and lacks others.
-fn reads(format: &Format, head: &Head<'_>) -> Result<bool, RowError> {
+/// How the format's reader fares with the first records. An error is a header that names some of its columns and lacks
+/// others.
+fn tried(format: &Format, head: &Head<'_>) -> Result<Trial, RowError> {
     if !(format.plausible)(head) {
-        return Ok(false);
+        return Ok(Trial::default());
     }
     let options =
         ReaderOptions { time_units_per_second: format.time_units_per_second, page_bytes: format.page_bytes };
     let mut reader = (format.reader)(&options);
     let mut trial = Trial::default();
     match reader.framing(head.bytes)? {
-        Framing::Fixed(_) | Framing::Streamed if head.is_text() => return Ok(false),
+        Framing::Fixed(_) | Framing::Streamed if head.is_text() => return Ok(trial),
+        // Text in the middle of something else, such as an archive in an archive, is no header.
+        Framing::Lines if !head.lines().next().is_none_or(is_text) => return Ok(trial),
         Framing::Fixed(bytes) => {
             let records = head.bytes.chunks_exact(bytes).take(TRIED_RECORDS);
             records.for_each(|record| trial.read(reader.as_mut(), record));
@@ -166,7 +178,7 @@ fn reads(format: &Format, head: &Head<'_>) -> Result<bool, RowError> {
             lines.for_each(|line| trial.read(reader.as_mut(), line));
         }
     }
-    Ok(trial.succeeded())
+    Ok(trial)
 }
 
 /// How trying a format goes.
@@ -176,6 +188,26 @@ struct Trial {
     rows: Rows,
     read: usize,
     wrong: usize,
+    /// What is wrong with the first that is.
+    first: Option<RowError>,
+}
+
+/// A format whose reader made something of the records, and not enough.
+struct Nearly {
+    format: &'static str,
+    read: usize,
+    wrong: usize,
+    first: RowError,
+}
+
+impl Nearly {
+    fn words(&self) -> String {
+        let Self { format, read, wrong, first } = self;
+        let all = read + wrong;
+        format!(
+            "{wrong} of its first {all} rows are wrong for `{format}` (the first: {first}), which reads it if it is named; "
+        )
+    }
 }
 
 impl Trial {
@@ -183,7 +215,7 @@ impl Trial {
         self.rows.clear();
         match reader.read(record, &mut self.rows) {
             Ok(()) => self.read += self.rows.len(),
-            Err(_) => self.wrong += 1,
+            Err(reason) => self.is_wrong(reason),
         }
     }
 
@@ -191,9 +223,22 @@ impl Trial {
         self.rows.clear();
         match reader.read_from(input, &mut self.rows) {
             Ok(Some(Ok(()))) => self.read += self.rows.len(),
-            Ok(Some(Err(_))) | Err(_) => self.wrong += 1,
+            Ok(Some(Err(reason))) => self.is_wrong(reason),
+            Err(_) => self.wrong += 1,
             Ok(None) => {}
         }
+    }
+
+    fn is_wrong(&mut self, reason: RowError) {
+        self.wrong += 1;
+        self.first.get_or_insert(reason);
+    }
+
+    /// What may be told of a trial that did not succeed: half of the records at least were read.
+    fn nearly(self, format: &Format) -> Option<Nearly> {
+        let Self { read, wrong, first, .. } = self;
+        let is_near = read > 0 && read >= wrong;
+        first.filter(|_| is_near).map(|first| Nearly { format: format.name, read, wrong, first })
     }
 
     fn succeeded(&self) -> bool {

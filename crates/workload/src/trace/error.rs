@@ -31,7 +31,7 @@ pub enum TraceError {
         /// The file.
         path: PathBuf,
         /// What may be the matter, or nothing.
-        hint: &'static str,
+        hint: String,
         /// The formats that a file tells.
         known: String,
         /// Those that it does not.
@@ -56,6 +56,16 @@ pub enum TraceError {
     Header {
         /// The file.
         path: PathBuf,
+        /// What is wrong.
+        reason: RowError,
+    },
+    /// The header has some of the columns of a format, and lacks others.
+    #[error("{}: taken for `{format}`: {reason}", path.display())]
+    HeaderOf {
+        /// The file.
+        path: PathBuf,
+        /// The format.
+        format: &'static str,
         /// What is wrong.
         reason: RowError,
     },

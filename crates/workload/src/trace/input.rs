@@ -11,9 +11,11 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// Blocks that the thread may be ahead.
 const BLOCKS_AHEAD: usize = 3;
 
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
+pub(super) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+pub(super) const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// Behind a first byte of 0x50 to 0x5f: a frame to be skipped, with which pzstd begins its files.
+const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
+pub(super) const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 
 /// What stands for standard input.
 pub(super) const STANDARD_INPUT: &str = "-";
@@ -51,7 +53,8 @@ fn decompressed(mut file: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Sen
         // Several gzip members in one file are one text: log rotation and pigz write such files.
         return Ahead::start("gzip", Box::new(flate2::bufread::MultiGzDecoder::new(buffered(whole))));
     }
-    if magic[..known].starts_with(&ZSTD_MAGIC) {
+    let is_skippable = magic[0] >> 4 == 5 && magic[1..].starts_with(&ZSTD_SKIPPABLE);
+    if magic[..known].starts_with(&ZSTD_MAGIC) || is_skippable {
         return Ahead::start("zstd", Box::new(zstd::Decoder::with_buffer(buffered(whole))?));
     }
     if magic[..known].starts_with(&XZ_MAGIC) {
@@ -175,6 +178,7 @@ mod tests {
             text.clone(),
             [gzip(front), gzip(back)].concat(),
             [zstd(front), zstd(back)].concat(),
+            [b"\x50\x2a\x4d\x18\x04\0\0\0size".to_vec(), zstd(front), zstd(back)].concat(),
             [xz(front), xz(back)].concat(),
         ];
         for archive in archives {

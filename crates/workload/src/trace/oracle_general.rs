@@ -93,15 +93,19 @@ impl RowReader for Reader {
     }
 }
 
-/// Next accesses lie ahead, and times do not go back.
+/// No trace has more requests: it would take 24 TB.
+const MAX_NUMBER: i64 = 1 << 40;
+
+/// Next accesses lie ahead, and no farther than a trace is long; times do not go back.
 fn plausible(head: &Head<'_>) -> bool {
     let (records, _) = head.bytes.as_chunks::<RECORD_BYTES>();
     let mut last_seconds = 0;
     let mut holds = |(index, bytes): (usize, &[u8; RECORD_BYTES])| {
         let record = Record::decode(bytes);
         let goes_on = record.time_seconds >= std::mem::replace(&mut last_seconds, record.time_seconds);
-        let is_ahead = record.next_access == NEVER || record.next_access > index as i64 + 1;
-        goes_on && is_ahead && (record.size_bytes > 0 || record.next_access == NEVER)
+        let is_last = [NEVER, i64::MAX].contains(&record.next_access);
+        let is_ahead = is_last || (index as i64 + 2..=MAX_NUMBER).contains(&record.next_access);
+        goes_on && is_ahead && (record.size_bytes > 0 || is_last)
     };
     !records.is_empty() && records.iter().enumerate().all(&mut holds)
 }

@@ -4,7 +4,7 @@
 //! TTL too, 0 where the request does not set one. Keys may hold commas. An object takes its key and its value, as
 //! the paper counts it.
 
-use super::columns::{RowError, lossy, number};
+use super::columns::{RowError, bare, lossy, number};
 use super::{Format, ReaderOptions, Row, RowReader, Rows};
 use crate::{RequestKind, Tenant};
 
@@ -28,11 +28,11 @@ impl RowReader for Reader {
     fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
         // From behind, because of commas in keys.
         let mut fields = line.rsplitn(6, |byte| *byte == b',');
-        let mut field = || fields.next().ok_or(SHAPE);
-        let (ttl, op, client, value_size, key_size, front) =
-            (field()?, field()?, field()?, field()?, field()?, field()?);
+        let mut field = || fields.next().map(bare).ok_or(SHAPE);
+        let (ttl, op, client, value_size, key_size) = (field()?, field()?, field()?, field()?, field()?);
+        let front = fields.next().ok_or(SHAPE)?;
         let comma = front.iter().position(|byte| *byte == b',').ok_or(SHAPE)?;
-        let (time, key) = (&front[..comma], &front[comma + 1..]);
+        let (time, key) = (bare(&front[..comma]), bare(&front[comma + 1..]));
         let (kind, max) = (kind(op)?, u64::from(u32::MAX));
         let needed = |field, column| number(field, column, max)?.ok_or(RowError::Missing(column));
         let time = number(time, "time", u64::MAX)?.ok_or(RowError::Missing("time"))?;

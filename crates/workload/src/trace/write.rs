@@ -34,6 +34,21 @@ impl Target {
     /// The names of the forms that can be written.
     pub const NAMES: [&'static str; 3] = ["plain", "oracle-general", "webcachesim"];
 
+    /// The form that a file of this name is in, by its ending; plain where that says nothing.
+    #[must_use]
+    pub fn of_name(path: &Path) -> Self {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let compressed = COMPRESSED.iter().find_map(|ending| name.strip_suffix(ending));
+        let name = compressed.unwrap_or(&name);
+        let ends_like =
+            |format: &super::Format| format.extensions.iter().any(|it| name.ends_with(&format!(".{it}")));
+        match () {
+            () if ends_like(&super::oracle_general::FORMAT) => Self::OracleGeneral,
+            () if ends_like(&super::webcachesim::FORMAT) => Self::Webcachesim,
+            () => Self::Plain { ttl: false },
+        }
+    }
+
     /// The form called `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
@@ -45,6 +60,8 @@ impl Target {
         }
     }
 }
+
+const COMPRESSED: [&str; 3] = [".gz", ".zst", ".xz"];
 
 /// What was written, and what the form could not hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -5,20 +5,21 @@
 use super::fields::{commas, event, hexadecimal, lines, number, scsi, seconds, sectors};
 use super::{Device, Found, LineDecoder, RowProblem};
 
-const HEADER: &[u8] = b"version,time,op,size,lbn";
+const HEADER: [&[u8]; 5] = [b"version", b"time", b"op", b"size", b"lbn"];
 
 pub(super) fn knows(head: &[u8]) -> bool {
-    lines(head).next() == Some(HEADER)
+    lines(head).next().is_some_and(|line| commas(line) == HEADER)
 }
 
 pub(super) struct CloudPhysics;
 
 impl LineDecoder for CloudPhysics {
     fn line(&mut self, line: &[u8]) -> Result<Found, RowProblem> {
-        if line == HEADER {
+        let fields = commas(line);
+        if fields == HEADER {
             return Ok(Found::Other);
         }
-        let [_version, time, code, size, block] = commas(line)[..] else {
+        let [_version, time, code, size, block] = fields[..] else {
             return Err(RowProblem::Missing("lbn"));
         };
         let Some(kind) = scsi(hexadecimal(code, "op")?) else { return Ok(Found::Other) };

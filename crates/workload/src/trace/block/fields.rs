@@ -2,6 +2,7 @@
 
 use super::{Device, Event, Found, RowProblem};
 use crate::block::{BlockKind, SECTOR_BYTES};
+use crate::trace::columns::{bare, without_decimals_of_zero};
 
 /// Nothing lies beyond: 8 PiB.
 const MOST_BYTES: u64 = 1 << 53;
@@ -22,7 +23,7 @@ pub(super) fn number(bytes: &[u8], field: &'static str) -> Result<u64, RowProble
     if text.is_empty() {
         return Err(RowProblem::Missing(field));
     }
-    text.iter().try_fold(0_u64, |number, digit| {
+    without_decimals_of_zero(text).iter().try_fold(0_u64, |number, digit| {
         let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10).ok_or_else(wrong)?;
         number.checked_mul(10).and_then(|number| number.checked_add(digit.into())).ok_or_else(wrong)
     })
@@ -58,9 +59,9 @@ pub(super) fn scaled(bytes: &[u8], field: &'static str, decimals: usize) -> Resu
     Ok(value)
 }
 
-/// The fields of a line, cut at every comma.
+/// The fields of a line, cut at every comma, without the spaces and quotes around them.
 pub(super) fn commas(line: &[u8]) -> Vec<&[u8]> {
-    line.split(|byte| *byte == b',').collect()
+    line.split(|byte| *byte == b',').map(bare).collect()
 }
 
 /// The first lines of a text that are not empty.
