@@ -42,6 +42,8 @@ const WORDS: usize = 39;
 const LABEL_AT: usize = WORDS_AT + WORDS * 8;
 /// Longest name of a disk that is remembered.
 pub const LABEL_BYTES: usize = 128;
+/// More than is ever written: counts of superblocks, tables and commits are below.
+const MOST_COUNTED: u64 = 1 << 62;
 const _: () = assert!(LABEL_AT + LABEL_BYTES <= SUPERBLOCK_BYTES);
 
 /// Where the copies lie.
@@ -185,10 +187,12 @@ impl Superblock {
             },
             _ => return None,
         };
+        // Counted from one write to the next: what no volume lives to see would overflow.
+        let count = |at: usize| Some(words[at]).filter(|&count| count < MOST_COUNTED);
         let end = label.iter().position(|&byte| byte == 0).unwrap_or(label.len());
         Some(Self {
             format,
-            sequence: words[0],
+            sequence: count(0)?,
             uuid: u128::from(words[1]) | u128::from(words[2]) << 64,
             clean: flag(3)?,
             checksums: flag(4)?,
@@ -216,12 +220,12 @@ impl Superblock {
             ordered: flag(26)?,
             checkpoint: Checkpoint {
                 table: u8::try_from(words[27]).ok().filter(|&table| table < 2)?,
-                number: words[28],
+                number: count(28)?,
                 table_blocks: words[29],
-                journal_sequence: words[30],
+                journal_sequence: count(30)?,
                 journal_chain: small(31)?,
-                next_commit: words[32],
-                confirmed_commit: words[33],
+                next_commit: count(32)?,
+                confirmed_commit: count(33)?,
             },
             disk: DiskIdentity {
                 bytes: words[34],
@@ -461,6 +465,23 @@ mod tests {
             let bytes = Superblock { format, ..superblock() }.encode();
             assert_eq!(Superblock::decode(&bytes).unwrap_err(), reason);
         }
+    }
+
+    #[test]
+    fn counts_that_the_next_write_would_overflow_are_damage() {
+        let of = |change: fn(&mut Superblock, u64)| {
+            [MOST_COUNTED - 1, MOST_COUNTED, u64::MAX].map(|count| {
+                let mut superblock = superblock();
+                change(&mut superblock, count);
+                Superblock::decode(&superblock.encode()).map(|read| assert_eq!(read, superblock))
+            })
+        };
+        let expected = [Ok(()), Err(Unreadable::Damaged), Err(Unreadable::Damaged)];
+        assert_eq!(of(|superblock, count| superblock.sequence = count), expected);
+        assert_eq!(of(|superblock, count| superblock.checkpoint.number = count), expected);
+        assert_eq!(of(|superblock, count| superblock.checkpoint.journal_sequence = count), expected);
+        assert_eq!(of(|superblock, count| superblock.checkpoint.next_commit = count), expected);
+        assert_eq!(of(|superblock, count| superblock.checkpoint.confirmed_commit = count), expected);
     }
 
     #[test]
