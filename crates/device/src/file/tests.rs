@@ -200,7 +200,12 @@ fn only_submitted_requests_need_threads_and_they_go_with_the_device() {
         (&device as &dyn Device).start(Request::Flush).wait().unwrap();
         assert_eq!(device_threads().len(), 1);
         drop(device);
-        assert_eq!(device_threads(), [""; 0]);
+        // The kernel lists a thread for a moment after it was joined.
+        let gone = (0..100_000).any(|_| {
+            std::thread::yield_now();
+            device_threads().is_empty()
+        });
+        assert!(gone, "{:?}", device_threads());
     }
 }
 
