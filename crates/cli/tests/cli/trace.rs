@@ -170,7 +170,7 @@ fn wrong_calls_name_what_there_is() {
         (&["trace", "generate", "zipf", "-o", "-"], "a trace is not written to standard output: name a file"),
         (&["trace", "generate", "zipf", "-o", "x.bz2"], ".gz, .zst and .xz are"),
         (&["trace", "generate", "zipf", "-o", "x", "--requests", "0"], "\"0\" is no whole number above 0"),
-        (&["trace", "generate", "zipf", "-o", "x", "--requests", "1M"], "\"1M\" is no whole number above 0"),
+        (&["trace", "generate", "zipf", "-o", "x", "--requests", "1Mi"], "\"1Mi\" is no whole number: write"),
         (&["trace", "generate", "zipf", "-o", "x", "--size", "4q"], "\"4q\" is no number of bytes"),
         (&["trace", "generate", "cdn", "-o", "x", "--zipf-exponent", "1e300"], "above 0 and up to 10"),
         (&["trace", "generate", "cdn", "-o", "x", "--ageing-end", "1e9"], "above 0 and up to 1000"),
