@@ -17,7 +17,7 @@ use std::sync::Arc;
 use device::Clock;
 
 use crate::config::{Removal, RemoveCallback};
-use crate::dram::{AllocateError, Draft, Dram, Handle, PoolId};
+use crate::dram::{AllocateError, Cursor, Draft, Dram, Handle, PoolId};
 use crate::error::{Inserted, Refusal};
 use crate::flash::tier::{self, Crossing, FlashTier};
 use crate::flash::{FlashItem, FlashValue, Waiting, chain, region};
@@ -162,6 +162,16 @@ impl Cache {
         let hash = KeyHash::of(key);
         self.engine.dram.peek(key, hash).is_some()
             || self.engine.flash.as_ref().is_some_and(|flash| flash.may_contain(hash))
+    }
+
+    /// Shows `visit` the keys of all items in DRAM, in no order. Nothing is locked while it runs: it may ask, insert and remove.
+    /// A key that comes, goes or moves meanwhile is seen once or never; what was there all the time is seen once. An expired
+    /// item is not shown. Keys of items on flash are on flash alone, and are not visited.
+    pub fn for_each_key_in_dram(&self, mut visit: impl FnMut(&[u8])) {
+        let mut next = Some(Cursor::default());
+        while let Some(from) = next {
+            next = self.engine.dram.scan(from, 1, &mut |item| visit(item.key()));
+        }
     }
 
     /// Chains a piece of `value_len` bytes to the item under `key`; `fill` writes it.

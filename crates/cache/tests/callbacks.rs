@@ -221,3 +221,26 @@ fn a_new_item_goes_into_the_cache_that_made_room_for_it() {
     item.copy_from_slice(b"value");
     here.insert_new(item);
 }
+
+#[test]
+fn keys_are_visited_once_although_the_visitor_removes_and_inserts() {
+    let cache = memory_only().open().unwrap();
+    (0..1000).for_each(|number| assert_eq!(put(&cache, number, 300), Inserted::Stored));
+    let keys = |visit: &mut dyn FnMut(u64)| {
+        cache.for_each_key_in_dram(|key| visit(u64::from_le_bytes(key.try_into().unwrap())));
+    };
+    let mut seen = Vec::new();
+    keys(&mut |number| {
+        if number < 1000 {
+            seen.push(number);
+            put(&cache, number + 1000, 300);
+            assert!(cache.remove(&number.to_le_bytes()));
+        }
+    });
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..1000));
+    let mut left = Vec::new();
+    keys(&mut |number| left.push(number));
+    left.sort_unstable();
+    assert!(left.into_iter().eq(1000..2000));
+}
