@@ -92,25 +92,35 @@ pub fn run(arguments: &Arguments) {
     );
     std::fs::create_dir_all(&arguments.directory).expect("a directory can be made");
     match arguments.cache {
-        Which::Ours => ours(arguments),
-        Which::Foyer | Which::FoyerUring => foyers(arguments),
+        Which::Ours => measure(arguments, fill_ours, reread_ours),
+        Which::Foyer | Which::FoyerUring => measure(
+            arguments,
+            |arguments| in_runtime(fill_foyer(arguments)),
+            |arguments, keys| in_runtime(reread_foyer(arguments, keys)),
+        ),
     }
 }
 
-/// What there is to say of either.
-struct Figures {
+/// A cache is filled and closed by the one, opened again and read by the other.
+fn measure(
+    arguments: &Arguments,
+    fill: impl FnOnce(&Arguments) -> Filled,
+    reread: impl FnOnce(&Arguments, &[u64]) -> Reread,
+) {
+    let filled = fill(arguments);
+    filled.print(arguments);
+    reread(arguments, &keys_on_disk(arguments, &filled)).print(arguments);
+}
+
+struct Filled {
     inserting: Spent,
     written_bytes: u64,
     memory_bytes: u64,
     in_dram: u64,
     sample_found: usize,
-    reopening: Spent,
-    reading: Spent,
-    reads_found: usize,
-    disk_reads: u64,
 }
 
-impl Figures {
+impl Filled {
     fn print(&self, arguments: &Arguments) {
         let objects = arguments.objects();
         let payload: u64 = (0..objects).map(|key| 8 + arguments.value_len(key) as u64).sum();
@@ -124,6 +134,18 @@ impl Figures {
             density * 100.0
         );
         println!("  memory beside DRAM   {:10.2} B an object", self.memory_bytes as f64 / held);
+    }
+}
+
+struct Reread {
+    reopening: Spent,
+    reading: Spent,
+    reads_found: usize,
+    disk_reads: u64,
+}
+
+impl Reread {
+    fn print(&self, arguments: &Arguments) {
         println!(
             "  reopen               {:10.3} s, {:.3} s CPU",
             self.reopening.wall.as_secs_f64(),
@@ -151,15 +173,15 @@ impl Content {
 }
 
 /// Keys of the younger half of what disk held while the cache was filled: inserted before those that were in DRAM.
-fn keys_on_disk(arguments: &Arguments, sample_found: usize, in_dram: u64) -> Vec<u64> {
+fn keys_on_disk(arguments: &Arguments, filled: &Filled) -> Vec<u64> {
     let objects = arguments.objects();
-    let on_disk = (objects * sample_found as u64 / SAMPLE as u64).saturating_sub(in_dram);
+    let on_disk = (objects * filled.sample_found as u64 / SAMPLE as u64).saturating_sub(filled.in_dram);
     // DRAM does not evict exactly in order.
-    let youngest = objects.saturating_sub(in_dram * 5 / 4).max(1);
+    let youngest = objects.saturating_sub(filled.in_dram * 5 / 4).max(1);
     uniform(youngest.saturating_sub((on_disk / 2).max(1))..youngest, arguments.reads, 3)
 }
 
-fn ours(arguments: &Arguments) {
+fn fill_ours(arguments: &Arguments) -> Filled {
     let content = Content::new();
     let before = resident_bytes();
     let cache = open_ours(arguments);
@@ -180,28 +202,20 @@ fn ours(arguments: &Arguments) {
     let start = Start::now();
     cache.close().expect("the file takes the snapshot");
     println!("  close                {:10.2} s", start.spent().wall.as_secs_f64());
+    Filled { inserting, written_bytes, memory_bytes, in_dram, sample_found }
+}
 
+fn reread_ours(arguments: &Arguments, keys: &[u64]) -> Reread {
+    let content = Content::new();
     let start = Start::now();
     let cache = open_ours(arguments);
     let reopening = start.spent();
     assert!(cache.stats().flash.is_some_and(|flash| flash.recovered), "what was held is held after a close");
-    let keys = keys_on_disk(arguments, sample_found, in_dram);
     let start = Start::now();
-    let reads_found = pollster::block_on(read_ours(&cache, &content, arguments, &keys));
+    let reads_found = pollster::block_on(read_ours(&cache, &content, arguments, keys));
     let reading = start.spent();
     let disk_reads = cache.stats().gets.hits_flash;
-    Figures {
-        inserting,
-        written_bytes,
-        memory_bytes,
-        in_dram,
-        sample_found,
-        reopening,
-        reading,
-        reads_found,
-        disk_reads,
-    }
-    .print(arguments);
+    Reread { reopening, reading, reads_found, disk_reads }
 }
 
 fn open_ours(arguments: &Arguments) -> Cache {
@@ -244,12 +258,12 @@ async fn at_depth<F: Future<Output = bool>>(depth: usize, keys: &[u64], read: im
 
 type Foyer = HybridCache<u64, Vec<u8>>;
 
-fn foyers(arguments: &Arguments) {
+fn in_runtime<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("a runtime starts").block_on(foyers_in_runtime(arguments));
+    runtime.expect("a runtime starts").block_on(work)
 }
 
-async fn foyers_in_runtime(arguments: &Arguments) {
+async fn fill_foyer(arguments: &Arguments) -> Filled {
     let content = Content::new();
     let before = resident_bytes();
     let cache = open_foyer(arguments).await;
@@ -273,30 +287,21 @@ async fn foyers_in_runtime(arguments: &Arguments) {
     let sample = uniform(0..arguments.objects(), SAMPLE, 7);
     let sample_found = read_foyer(&cache, &content, arguments, &sample).await;
     cache.close().await.expect("foyer closes");
-    drop(cache);
+    Filled { inserting, written_bytes, memory_bytes, in_dram, sample_found }
+}
 
+async fn reread_foyer(arguments: &Arguments, keys: &[u64]) -> Reread {
+    let content = Content::new();
     let start = Start::now();
     let cache = open_foyer(arguments).await;
     let reopening = start.spent();
-    let keys = keys_on_disk(arguments, sample_found, in_dram);
     let start = Start::now();
     let reads_before = cache.statistics().disk_read_ios();
-    let reads_found = read_foyer(&cache, &content, arguments, &keys).await;
+    let reads_found = read_foyer(&cache, &content, arguments, keys).await;
     let reading = start.spent();
     let disk_reads = (cache.statistics().disk_read_ios() - reads_before) as u64;
-    Figures {
-        inserting,
-        written_bytes,
-        memory_bytes,
-        in_dram,
-        sample_found,
-        reopening,
-        reading,
-        reads_found,
-        disk_reads,
-    }
-    .print(arguments);
     cache.close().await.expect("foyer closes");
+    Reread { reopening, reading, reads_found, disk_reads }
 }
 
 async fn open_foyer(arguments: &Arguments) -> Foyer {
