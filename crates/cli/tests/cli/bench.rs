@@ -5,6 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::loop_device::LoopDevice;
 use super::{FLASHWRIGHT, err, flashwright, json, out};
 
 /// A config in a directory of its own.
@@ -276,24 +277,15 @@ fn a_drive_with_a_file_system_is_not_written_over_unless_forced() {
     let backing = directory.path().join("backing");
     let ext4 = [vec![0; 1080], b"\x53\xef".to_vec(), vec![0; (32 << 20) - 1082]].concat();
     std::fs::write(&backing, &ext4).unwrap();
-    let losetup = |arguments: &[&str]| {
-        let said =
-            Command::new("losetup").args(arguments).output().ok().filter(|said| said.status.success())?;
-        Some(out(&said).trim().to_owned())
-    };
-    let Some(device) = losetup(&["--find", "--show", "--sector-size", "4096", backing.to_str().unwrap()])
-    else {
-        println!("skipped: no loop devices here");
-        return;
-    };
+    let Some(device) = LoopDevice::attach(&backing, &[]) else { return };
+    let device = &device.0;
     let run = |more: &[&str]| {
         let few = ["--set", "test_config.numOps=10", "--quiet"];
-        flashwright(&[&["bench", &file, "--device", &device][..], &few, more].concat())
+        flashwright(&[&["bench", &file, "--device", device][..], &few, more].concat())
     };
     let refused = run(&[]);
     let left = std::fs::read(&backing).unwrap();
     let [forced, again] = [run(&["--force"]), run(&[])];
-    losetup(&["--detach", &device]).expect("nobody has the device open");
 
     assert_eq!(refused.status.code(), Some(2));
     let said = format!("{device} holds an ext2, ext3 or ext4 file system");

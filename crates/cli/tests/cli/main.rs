@@ -5,6 +5,7 @@
 mod bench;
 mod block;
 mod golden;
+mod loop_device;
 mod simulate;
 mod ssd;
 mod ssd_device;

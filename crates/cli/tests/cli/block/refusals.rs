@@ -3,11 +3,11 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
 
 use super::{Client, Place, told};
+use crate::loop_device::LoopDevice;
 use crate::{flashwright, result};
 
 /// What is only kept if the cache was closed, such as a write-through cache's blocks, would be lost.
@@ -180,31 +180,17 @@ fn a_disk_that_is_not_the_caches_is_told_by_a_check() {
 #[test]
 fn devices_that_cannot_be_written_are_checked_and_not_served() {
     let place = Place::new();
-    let losetup = |arguments: &[&str]| {
-        let said =
-            Command::new("losetup").args(arguments).output().ok().filter(|said| said.status.success())?;
-        Some(String::from_utf8(said.stdout).unwrap().trim().to_owned())
-    };
-    let attach = |name: &str| {
-        let file = place.path(name);
-        losetup(&["--find", "--show", "--read-only", "--sector-size", "4096", file.to_str().unwrap()])
-    };
-    let Some(flash) = attach("flash") else {
-        println!("skipped: no loop devices here");
-        return;
-    };
+    let attach = |name: &str| LoopDevice::attach(&place.path(name), &["--read-only"]);
+    let Some(flash) = attach("flash") else { return };
     let disk = attach("disk").expect("there was one for the flash");
-    let both = ["--flash", &flash, "--disk", &disk];
+    let both = ["--flash", &flash.0, "--disk", &disk.0];
     let [checked, full, served] = [("check", None), ("check", Some("--full")), ("flush", None)]
         .map(|(command, more)| place.run(command, &[&both, more.as_slice()].concat(), false));
     let status = place.run("status", &both[..2], false);
-    for device in [&flash, &disk] {
-        losetup(&["--detach", device]).expect("nobody has the device open");
-    }
     for done in [checked, full, status] {
         assert_eq!(done.status.code(), Some(0), "{}", told(&done));
     }
-    assert!(told(&served).contains(&format!("{flash} is write-protected")), "{}", told(&served));
+    assert!(told(&served).contains(&format!("{} is write-protected", flash.0)), "{}", told(&served));
 }
 
 #[test]
