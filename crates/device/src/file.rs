@@ -66,7 +66,7 @@ impl FileDevice {
         // A plain write cannot name a stream: there, only the ring will do.
         let engine = if open.medium.write_streams > 0 { Some(Engine::IoUring) } else { engine };
         let handles = HandleAllocator::new(open.geometry.placement_handles);
-        let media = open.medium.is_block_device.then(|| MediaProbe::open(&open.path)).flatten();
+        let media = open.medium.is_block_device.then(|| MediaProbe::open(&open.path).ok()).flatten();
         Ok(Self { carrier: Carrier::start(open, engine)?, handles, media })
     }
 
@@ -120,8 +120,8 @@ impl Device for FileDevice {
         self.carrier.absorb(offset, data)
     }
 
-    /// On an NVMe block device, media bytes are those of its whole endurance group since opening. To know them costs a
-    /// command to the drive.
+    /// On an NVMe block device, or one made of them, media bytes are those of the drives' whole endurance groups since
+    /// opening. To know them costs each drive a command.
     fn counters(&self) -> Counters {
         let media_written_bytes = self.media.as_ref().and_then(MediaProbe::bytes);
         Counters { media_written_bytes, ..self.carrier.counters() }

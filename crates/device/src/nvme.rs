@@ -38,4 +38,4 @@ pub use locate::Location;
 pub use passthrough::PassthroughDevice;
 pub use readiness::Readiness;
 pub use status::Status;
-pub use wear::Wear;
+pub use wear::{MediaProbe, Wear};

@@ -35,6 +35,7 @@ pub const CHECKS: &[Check] = &[
         }
         bench(drives, &[PLACING], &drives.block(PLACING).display().to_string())
     }),
+    ("a bench asks the drives that its config lists, of which two instances have one", listed),
     ("a bench without placement asked for leaves the other handles alone", unplaced),
 ];
 
@@ -178,6 +179,34 @@ fn number(of: &Value, name: &str) -> u64 {
 
 fn consumer(given: &Value) -> (&str, u64) {
     (given["consumer"].as_str().unwrap(), given["handle"].as_u64().unwrap())
+}
+
+/// Two instances share a drive that both list: together they know what it wrote, by themselves they do not.
+fn listed(drives: &Drives) -> Verdict {
+    let block_path = drives.block(PLACING);
+    let name = block_path.file_name().unwrap().to_str().unwrap();
+    let text = std::fs::read_to_string(CONFIG).unwrap();
+    let mut instance: Value = serde_json::from_str(&text).unwrap();
+    let cache = &mut instance["cache_config"];
+    cache["deviceEnableFDP"] = false.into();
+    cache["nvmCacheSizeMB"] = 48.into();
+    cache["nvmCachePaths"] = vec![drives.generic(PLACING).to_str().unwrap()].into();
+    cache["writeAmpDeviceList"] = vec![name].into();
+    instance["test_config"]["numOps"] = 10_000.into();
+    let config = "/tmp/listed.json";
+    std::fs::write(config, Value::from(vec![instance.clone(), instance]).to_string()).unwrap();
+    let written = || drives.drive(PLACING).fdp_statistics(1).unwrap().media_written_bytes;
+    let before = written();
+    let (told, code) = result(&["bench", config, "--quiet"]);
+    let by_drive = written() - before;
+    assert_eq!(code, 0, "{}", told["verdict"]);
+    for instance in told["instances"].as_array().unwrap() {
+        assert_eq!(instance["flash_bytes_media"], Value::Null);
+    }
+    let (host, media) =
+        (number(&told["totals"], "flash_bytes_host"), number(&told["totals"], "flash_bytes_media"));
+    assert!(media >= host && u128::from(media) <= by_drive, "{host} {media} {by_drive}");
+    Verdict::Held
 }
 
 fn unplaced(drives: &Drives) -> Verdict {

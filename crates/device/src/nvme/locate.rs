@@ -45,6 +45,33 @@ impl Location {
         Self::by_number(Path::new("/sys"), class, metadata.rdev())
     }
 
+    /// The namespaces that `path` is made of, each once: itself, if it is one or a part of one, or those of a RAID or a
+    /// logical volume. None if anything else is among them.
+    #[must_use]
+    pub fn beneath(path: &Path) -> Vec<PathBuf> {
+        if Self::of(path).is_some() {
+            return vec![path.into()];
+        }
+        let block_device = fs::metadata(path).ok().filter(|it| it.file_type().is_block_device());
+        let all = block_device.and_then(|it| Self::all_beneath(Path::new("/sys"), it.rdev()));
+        all.unwrap_or_default().iter().map(Self::block_path).collect()
+    }
+
+    fn all_beneath(sysfs: &Path, number: u64) -> Option<Vec<Self>> {
+        if let Some(location) = Self::by_number(sysfs, "block", number) {
+            return Some(vec![location]);
+        }
+        let mut all: Vec<Self> = Vec::new();
+        for slave in fs::read_dir(Whole::of(sysfs, "block", number)?.place.join("slaves")).ok()? {
+            for below in Self::all_beneath(sysfs, number_in(&slave.ok()?.path().join("dev"))?)? {
+                if all.iter().all(|known| known.disk != below.disk) {
+                    all.push(below);
+                }
+            }
+        }
+        (!all.is_empty()).then_some(all)
+    }
+
     /// A namespace that nothing is known of but its name.
     #[cfg(test)]
     pub(crate) fn for_test(disk: &str) -> Self {
@@ -53,11 +80,8 @@ impl Location {
 
     /// The namespace that has that device number.
     pub(crate) fn by_number(sysfs: &Path, class: &str, number: u64) -> Option<Self> {
-        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-        let place = fs::canonicalize(sysfs.join(format!("dev/{class}/{major}:{minor}"))).ok()?;
-        let is_partition = place.join("partition").exists();
-        let whole = if is_partition { place.parent()? } else { &place };
-        let name = whole.file_name()?.to_str()?;
+        let Whole { place, is_partition } = Whole::of(sysfs, class, number)?;
+        let name = place.file_name()?.to_str()?;
         let (kind, numbers) = match (class, name.strip_prefix("ng"), name.strip_prefix("nvme")) {
             ("char", Some(numbers), _) => (PathKind::Generic, numbers),
             ("block", _, Some(numbers)) if is_partition => (PathKind::Partition, numbers),
@@ -89,9 +113,7 @@ impl Location {
     /// The block device's number, if it has one.
     #[must_use]
     pub fn block_number(&self) -> Option<u64> {
-        let text = fs::read_to_string(self.sysfs.join("class/block").join(&self.disk).join("dev")).ok()?;
-        let (major, minor) = text.trim_end().split_once(':')?;
-        Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+        number_in(&self.sysfs.join("class/block").join(&self.disk).join("dev"))
     }
 
     /// Who uses the block device, as far as the system tells: a mount, or another device built upon it.
@@ -125,6 +147,30 @@ impl Location {
         let by_segments = max_segments.saturating_sub(1) * DRIVE_PAGE_BYTES;
         (max_kib << 10).min(by_segments).max(DRIVE_PAGE_BYTES)
     }
+}
+
+/// A device of the system's, without regard to partitions.
+struct Whole {
+    /// Its directory in `/sys`.
+    place: PathBuf,
+    /// Whether a partition of it was meant.
+    is_partition: bool,
+}
+
+impl Whole {
+    fn of(sysfs: &Path, class: &str, number: u64) -> Option<Self> {
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let place = fs::canonicalize(sysfs.join(format!("dev/{class}/{major}:{minor}"))).ok()?;
+        let is_partition = place.join("partition").exists();
+        Some(Self { place: if is_partition { place.parent()?.into() } else { place }, is_partition })
+    }
+}
+
+/// The device number in a file of `/sys`: `259:0`.
+fn number_in(file: &Path) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    let (major, minor) = text.trim_end().split_once(':')?;
+    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// `0n1`: controller and namespace. With a `c` in between it is one path of several, and hidden.
@@ -186,6 +232,46 @@ mod tests {
         }
         assert_eq!(by("block", 8, 0), None);
         assert_eq!(by("char", 1, 3), None);
+    }
+
+    #[test]
+    fn a_raid_is_the_drives_that_it_is_made_of() {
+        let root = sysfs();
+        let made_of = |name: &str, number: &str, slaves: &[&str]| {
+            let place = root.path().join("devices").join(name);
+            fs::create_dir_all(place.join("slaves")).unwrap();
+            fs::write(place.join("dev"), format!("{number}\n")).unwrap();
+            std::os::unix::fs::symlink(&place, root.path().join("dev/block").join(number)).unwrap();
+            for slave in slaves {
+                let name = slave.rsplit('/').next().unwrap();
+                std::os::unix::fs::symlink(
+                    root.path().join("devices").join(slave),
+                    place.join("slaves").join(name),
+                )
+                .unwrap();
+            }
+        };
+        let partition = "nvme0/nvme0n1/nvme0n1p2";
+        fs::write(root.path().join("devices").join(partition).join("dev"), "259:2\n").unwrap();
+        fs::write(root.path().join("devices/sda/dev"), "8:0\n").unwrap();
+        made_of("md0", "9:0", &["nvme0/nvme0n1", partition]);
+        made_of("dm-0", "253:0", &["md0"]);
+        made_of("md1", "9:1", &["nvme0/nvme0n1", "sda"]);
+        made_of("md0/md0p1", "259:7", &[]);
+        fs::write(root.path().join("devices/md0/md0p1/partition"), "1\n").unwrap();
+        let disks = |major, minor| {
+            let all = Location::all_beneath(root.path(), rustix::fs::makedev(major, minor))?;
+            Some(all.into_iter().map(|it| it.disk).collect::<Vec<_>>())
+        };
+        let once = Some(vec!["nvme0n1".to_owned()]);
+        for (major, minor) in [(9, 0), (253, 0), (259, 2), (259, 7)] {
+            assert_eq!(disks(major, minor), once, "{major}:{minor}");
+        }
+        assert_eq!(
+            (disks(9, 1), disks(8, 0), disks(1, 1)),
+            (None, None, None),
+            "what is no NVMe does not count"
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 
 use super::readiness::endurance_group;
-use super::{Drive, Transport};
+use super::{Drive, Location, Transport};
 
 /// What a drive tells about its wear. `None` is unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -163,25 +163,42 @@ impl MediaCounter {
     }
 }
 
-/// A block device's way to its media bytes.
+/// The way to the media bytes of a block device: of its drive, or of all that a RAID or a logical volume is made of.
 #[derive(Debug)]
-pub(crate) struct MediaProbe {
-    drive: Drive,
-    counter: MediaCounter,
+pub struct MediaProbe {
+    drives: Vec<(Drive, MediaCounter)>,
 }
 
 impl MediaProbe {
-    /// None where the block device at `path` is no NVMe namespace, does not count, or does not tell us.
-    pub(crate) fn open(path: &Path) -> Option<Self> {
-        let drive = Drive::open(path).ok()?;
-        let group = endurance_group(&drive.controller().ok()?, &drive.namespace().ok()?);
-        let counter = MediaCounter::find(&drive, group)?;
-        Some(Self { drive, counter })
+    /// Begins to count at `path`, a namespace, a partition of one, or a block device made of them.
+    ///
+    /// # Errors
+    /// The path is something else, may not be asked, or has a drive that does not tell.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        // What keeps the path itself from being looked at is the better reason.
+        std::fs::metadata(path)?;
+        let namespaces = Location::beneath(path);
+        if namespaces.is_empty() {
+            return Err(io::Error::other("it is no NVMe namespace and not made of them"));
+        }
+        Ok(Self { drives: namespaces.iter().map(|it| Self::count(it)).collect::<io::Result<_>>()? })
     }
 
-    /// Bytes since then.
-    pub(crate) fn bytes(&self) -> Option<u64> {
-        self.counter.bytes(&self.drive)
+    fn count(path: &Path) -> io::Result<(Drive, MediaCounter)> {
+        let drive = Drive::open(path)?;
+        let group = endurance_group(&drive.controller()?, &drive.namespace()?);
+        let Some(counter) = MediaCounter::find(&drive, group) else {
+            let wear = Wear::read(&drive, group);
+            let why = wear.untold.first().map_or_else(String::new, |(what, why)| format!(": {what}: {why}"));
+            return Err(io::Error::other(format!("{} does not tell what it wrote{why}", path.display())));
+        };
+        Ok((drive, counter))
+    }
+
+    /// Bytes since then; none if a drive does not tell any more.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u64> {
+        self.drives.iter().map(|(drive, counter)| counter.bytes(drive)).sum()
     }
 }
 
