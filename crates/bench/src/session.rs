@@ -14,6 +14,7 @@ use crate::report::series::Recorder;
 use crate::report::{DriveReport, RunReport, totals};
 use crate::run::devices::{Devices, Supply};
 use crate::run::engine::EngineTarget;
+use crate::run::listed_drives::ListedDrives;
 use crate::run::model_drive::ModelDrive;
 use crate::run::open::{self, OpenError, World};
 use crate::run::simulated::run_simulated;
@@ -89,9 +90,11 @@ impl Session {
             Some(drive) => drive,
             None => &mut devices,
         };
-        let (mut instances, mut warnings) = (Vec::new(), Vec::new());
+        let flash = plan.instances.iter().filter_map(|it| it.cache.flash.as_ref());
+        let (listed_drives, mut warnings) = ListedDrives::of(flash);
+        let mut instances = Vec::new();
         for (number, plan) in plan.instances.into_iter().enumerate() {
-            let (instance, warned) = open_instance(plan, supply, number, &options, &world)
+            let (instance, warned) = open_instance(plan, supply, &listed_drives, number, &options, &world)
                 .map_err(|source| open_error(config, number, source))?;
             instances.push(Arc::new(instance));
             warnings.extend(warned);
@@ -196,6 +199,7 @@ fn enter_world(
 fn open_instance(
     plan: InstancePlan,
     devices: &mut dyn Supply,
+    listed_drives: &ListedDrives,
     number: usize,
     options: &SessionOptions,
     world: &World,
@@ -203,7 +207,7 @@ fn open_instance(
     // Instances of one run must not ask for the same keys in the same order.
     let seed = options.seed.wrapping_add(number as u64);
     let (workload, trace) = open::workload(&plan.workload)?;
-    let open::OpenCache { target, warnings } = open::cache(&plan.cache, devices, seed, world)?;
+    let open::OpenCache { target, warnings } = open::cache(&plan.cache, devices, listed_drives, seed, world)?;
     let instance_options = InstanceOptions {
         seed,
         clock: world.clock(),

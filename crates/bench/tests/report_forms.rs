@@ -10,6 +10,7 @@ use flashwright_bench::report::text::{TextOptions, results, verdict};
 use flashwright_bench::report::{RunReport, json, totals};
 use flashwright_bench::run::counts::Counts;
 use flashwright_bench::run::latency::{Histogram, Latencies, Timed};
+use flashwright_bench::run::listed_drives::DriveBytes;
 use flashwright_bench::run::stop::StopReason;
 use flashwright_bench::run::target::{DramCounts, FlashCounts, Snapshot};
 use flashwright_bench::run::{InstanceReport, Observable};
@@ -238,6 +239,33 @@ fn instances_add_up() {
     assert_eq!(both.snapshot.dram.items, Some(2 * 96_995));
     assert!((both.seconds - 10.0).abs() < 1e-9, "they ran side by side");
     assert_eq!(both.snapshot.flash.unwrap().media_bytes, None);
+}
+
+/// Drives are listed by path, with what each tells, and with whether other instances list them too.
+#[test]
+fn a_drive_that_several_instances_list_counts_once_and_for_none_alone() {
+    let listing = |drives: &[(&str, Option<u64>)]| {
+        let mut report = instance();
+        let listed = |(path, media_bytes): &(&str, Option<u64>)| DriveBytes {
+            path: path.into(),
+            media_bytes: *media_bytes,
+            is_shared: true,
+        };
+        report.snapshot.flash.as_mut().unwrap().listed_drives = drives.iter().map(listed).collect();
+        report
+    };
+    let telling = |media_bytes| {
+        let mut report = instance();
+        report.snapshot.flash.as_mut().unwrap().media_bytes = media_bytes;
+        report
+    };
+    let media = |reports: &[InstanceReport]| totals(reports).snapshot.flash.unwrap().media_bytes;
+    let (both, one) = (listing(&[("a", Some(7)), ("b", Some(20))]), listing(&[("a", Some(7))]));
+    assert!(both.snapshot.flash.as_ref().unwrap().listed_drives[0].of_this_instance().is_none());
+    assert_eq!(media(&[both.clone(), one.clone(), both.clone()]), Some(27));
+    assert_eq!(media(&[both, listing(&[("c", None)])]), None, "what one does not tell, the sum does not");
+    assert_eq!(media(&[one, telling(Some(5))]), None, "it may be the same drive");
+    assert_eq!(media(&[telling(Some(5)), telling(Some(6))]), Some(11));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! From a config as typed to a plan as needed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use workload::generate::{self, BucketRule, GeneratorConfig, Mix, PoolConfig, Popularity, Table};
@@ -112,9 +112,15 @@ fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
     let mut paths: Vec<PathBuf> = typed.nvm_paths.iter().map(PathBuf::from).collect();
     // As CacheBench: the order of the stripe does not depend on the order in the config.
     paths.sort();
+    // `nvme0n1` or `/dev/nvme0n1`.
+    let in_dev = |name: &String| Path::new("/dev").join(name);
+    let mut listed_drives: Vec<PathBuf> = typed.write_amp_devices.iter().map(in_dev).collect();
+    listed_drives.sort();
+    listed_drives.dedup();
     Ok(FlashPlan {
         bytes_per_device: per_device_bytes(typed, region_bytes)?,
         paths,
+        listed_drives,
         block_bytes: narrow(typed.navy_block_bytes, "cache_config.navyBlockSize")?,
         region_bytes,
         pairs: pairs(typed)?,

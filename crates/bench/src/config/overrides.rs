@@ -137,6 +137,13 @@ fn has_flash(instance: &Value) -> bool {
 }
 
 fn set_paths(instance: &mut Value, paths: Value, findings: &mut Findings) {
+    if let Some(list) =
+        instance["cache_config"].as_object_mut().and_then(|it| it.remove("writeAmpDeviceList"))
+        && list.as_array().is_some_and(|names| !names.is_empty())
+    {
+        let words = "flash is not where these drives are: those it lies on are asked instead";
+        findings.warning("cache_config.writeAmpDeviceList", words);
+    }
     set(instance, &["cache_config".to_owned(), "nvmCachePaths".to_owned()], paths, findings);
 }
 
@@ -209,6 +216,20 @@ mod tests {
     fn a_change_that_is_no_assignment_is_refused() {
         for words in ["cacheSizeMB", "cacheSizeMB=3", "cache_config.=3", "[x].a.b=1"] {
             assert!(words.parse::<Override>().is_err(), "{words}");
+        }
+    }
+
+    #[test]
+    fn drives_that_flash_no_longer_lies_on_are_not_asked_for_what_they_wrote() {
+        let flash = json!({ "cache_config": { "nvmCacheSizeMB": 1, "nvmCachePaths": ["/dev/md0"] } });
+        let mut listing = flash.clone();
+        listing["cache_config"]["writeAmpDeviceList"] = json!(["nvme0n1"]);
+        for (config, warnings) in [(flash, 0), (listing, 1)] {
+            let (mut findings, mut moved) = (Findings::default(), config);
+            let device = Override::Device(DeviceSpec::Path("/mnt/flash".into()));
+            apply(&[device], &mut moved, &mut findings);
+            let expected = json!({ "nvmCacheSizeMB": 1, "nvmCachePaths": ["/mnt/flash"] });
+            assert_eq!((&moved["cache_config"], findings.warnings.len()), (&expected, warnings));
         }
     }
 

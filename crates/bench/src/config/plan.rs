@@ -107,7 +107,9 @@ pub enum RebalanceStrategy {
 pub struct FlashPlan {
     /// Directories, files or block devices; none is memory.
     pub paths: Vec<PathBuf>,
-    /// Bytes of each.
+    /// Drives that are asked for what their media wrote, each once; none asks the devices themselves.
+    pub listed_drives: Vec<PathBuf>,
+    /// Bytes of each device.
     pub bytes_per_device: u64,
     /// Unit of transfers.
     pub block_bytes: u32,

@@ -1,5 +1,7 @@
 //! Several instances as one: counters and histograms added up, the time that of the longest.
 
+use std::collections::BTreeMap;
+
 use workload::trace::ReplayStats;
 
 use crate::run::InstanceReport;
@@ -23,7 +25,24 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
         sum.stopped = sum.stopped.or(report.stopped);
         sum.trace = add_traces(sum.trace.take(), report.trace.as_ref());
     }
+    if let Some(flash) = &mut sum.snapshot.flash {
+        flash.media_bytes = media_bytes(instances);
+    }
     sum
+}
+
+/// A drive that several instances list counts once. Where one lists a drive and another's flash tells by itself, it may be
+/// the same drive: then nobody knows.
+fn media_bytes(instances: &[InstanceReport]) -> Option<u64> {
+    let flash = instances.iter().filter_map(|it| it.snapshot.flash.as_ref());
+    let (listing, telling): (Vec<_>, Vec<_>) = flash.partition(|it| !it.listed_drives.is_empty());
+    let drives: BTreeMap<_, _> =
+        listing.iter().flat_map(|it| &it.listed_drives).map(|it| (&it.path, it.media_bytes)).collect();
+    match (drives.is_empty(), telling.is_empty()) {
+        (true, _) => telling.iter().map(|it| it.media_bytes).sum(),
+        (false, true) => drives.values().copied().sum(),
+        (false, false) => None,
+    }
 }
 
 fn add_traces(a: Option<ReplayStats>, b: Option<&ReplayStats>) -> Option<ReplayStats> {
@@ -78,7 +97,9 @@ fn add_flash(a: &FlashCounts, b: &FlashCounts) -> FlashCounts {
         waiting_bytes: add(a.waiting_bytes, b.waiting_bytes),
         host_bytes: add(a.host_bytes, b.host_bytes),
         host_read_bytes: add(a.host_read_bytes, b.host_read_bytes),
-        media_bytes: add(a.media_bytes, b.media_bytes),
+        // Of all instances at once.
+        media_bytes: None,
+        listed_drives: Vec::new(),
         io_errors: add(a.io_errors, b.io_errors),
         checksum_errors: add(a.checksum_errors, b.checksum_errors),
         buffered: a.buffered || b.buffered,

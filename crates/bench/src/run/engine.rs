@@ -6,6 +6,7 @@ use cache::{Cache, InsertOptions, Item};
 use parking_lot::Mutex;
 
 use super::latency::Histogram;
+use super::listed_drives::{DriveBytes, ListedDrive};
 use super::target::{ClassUse, DramCounts, FlashCounts, Found, Layer, SetHow, SetOutcome, Snapshot, Target};
 
 /// A cache and what was measured of its device.
@@ -15,6 +16,7 @@ pub struct EngineTarget {
     device_latency: Option<Arc<DeviceLatency>>,
     buffered: bool,
     placement: Vec<(String, u16)>,
+    listed_drives: Vec<ListedDrive>,
 }
 
 /// Which of the cache's two faces is asked.
@@ -73,13 +75,19 @@ impl EngineTarget {
     /// A target of `cache`.
     #[must_use]
     pub fn new(cache: Cache, face: Face, device_latency: Option<Arc<DeviceLatency>>, buffered: bool) -> Self {
-        Self { cache, face, device_latency, buffered, placement: Vec::new() }
+        Self { cache, face, device_latency, buffered, placement: Vec::new(), listed_drives: Vec::new() }
     }
 
     /// The same, whose consumers of flash were given these placement handles.
     #[must_use]
     pub fn placed(self, placement: Vec<(String, u16)>) -> Self {
         Self { placement, ..self }
+    }
+
+    /// The same, whose flash's media bytes are told by these drives, if there are any.
+    #[must_use]
+    pub fn told_by(self, listed_drives: Vec<ListedDrive>) -> Self {
+        Self { listed_drives, ..self }
     }
 
     /// The cache.
@@ -203,6 +211,7 @@ fn classes(pool: &cache::dram::PoolStats) -> impl Iterator<Item = ClassUse> {
 impl EngineTarget {
     fn flash(&self, stats: &cache::Stats) -> Option<FlashCounts> {
         let flash = stats.flash.as_ref()?;
+        let listed_drives: Vec<_> = self.listed_drives.iter().map(ListedDrive::ask).collect();
         let soc = flash.soc.as_ref();
         let regions = flash.regions.as_ref();
         let both = |of_soc: fn(&cache::flash::soc::SocStats) -> u64,
@@ -226,7 +235,11 @@ impl EngineTarget {
             waiting_bytes: Some(flash.waiting_bytes()),
             host_bytes: Some(flash.device.written_bytes),
             host_read_bytes: Some(flash.device.read_bytes),
-            media_bytes: flash.device.media_written_bytes,
+            media_bytes: match &listed_drives[..] {
+                [] => flash.device.media_written_bytes,
+                drives => drives.iter().map(DriveBytes::of_this_instance).sum(),
+            },
+            listed_drives,
             io_errors: Some(flash.device.errors),
             checksum_errors: both(
                 |soc| soc.checksum_errors,

@@ -36,15 +36,17 @@ fn can_halve(bytes: u32) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::config::plan::{AdmissionPlan, OrderPlan, PlacementExtras, ReinsertionPlan};
 
     const MIB: u64 = 1 << 20;
 
-    fn plan(pairs: Vec<(u8, u8)>) -> FlashPlan {
+    /// A flash of 512 MiB.
+    pub fn plan(pairs: Vec<(u8, u8)>) -> FlashPlan {
         FlashPlan {
             paths: Vec::new(),
+            listed_drives: Vec::new(),
             bytes_per_device: 512 * MIB,
             block_bytes: 4096,
             region_bytes: 16 << 20,

@@ -8,6 +8,7 @@ pub mod devices;
 pub mod engine;
 mod fit;
 pub mod latency;
+pub mod listed_drives;
 pub mod model_drive;
 pub mod open;
 pub mod pace;

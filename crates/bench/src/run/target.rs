@@ -2,6 +2,8 @@
 
 use std::ops::Deref;
 
+use super::listed_drives::DriveBytes;
+
 /// Something that keeps values under keys and may lose them. In the real world its futures end at once: the thread that
 /// asks does the waiting. In the simulated world they wait as tasks.
 pub trait Target: Send + Sync {
@@ -171,8 +173,10 @@ pub struct FlashCounts {
     pub host_bytes: Option<u64>,
     /// Bytes read from the device.
     pub host_read_bytes: Option<u64>,
-    /// Bytes the medium wrote.
+    /// Bytes the medium wrote: of the drives that are listed for that, or as flash itself tells.
     pub media_bytes: Option<u64>,
+    /// What each listed drive tells.
+    pub listed_drives: Vec<DriveBytes>,
     /// Transfers that failed.
     pub io_errors: Option<u64>,
     /// Things read that were damaged.

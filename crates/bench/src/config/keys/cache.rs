@@ -77,8 +77,8 @@ section! {
         nvm_size_mib: u64 = 0, "nvmCacheSizeMB", "MiB", Honoured;
         "Flash set aside for metadata.";
         nvm_metadata_mib: u64 = 0, "nvmCacheMetadataSizeMB", "MiB", NoEffect("the engine sizes its metadata itself");
-        "Devices that are asked for the bytes their medium wrote.";
-        write_amp_devices: Vec<String> = Vec::new(), "writeAmpDeviceList", "", NoEffect("drives are not asked for their own counters yet: media bytes are reported as unknown");
+        "Drives that are asked for the bytes their media wrote, `nvme0n1` or `/dev/nvme0n1`, whoever they wrote for; none asks those that flash lies on, or is a RAID of.";
+        write_amp_devices: Vec<String> = Vec::new(), "writeAmpDeviceList", "", Honoured;
         "Unit of flash transfers.";
         navy_block_bytes: u64 = 512, "navyBlockSize", "B", Honoured;
         "Region of the large-object engine; at most 1024.";
