@@ -64,16 +64,27 @@ fn a_full_queue_of_raised_items_that_leave_holes_takes_new_ones() {
             capacity_bytes: 4 * small().capacity_bytes,
             ..small()
         };
+        let store =
+            open(Arc::new(MemoryDevice::with_block_bytes(config.capacity_bytes, 4096)), config.clone());
         let mut twin = DryStore::new(&config, Packing::Entries).unwrap();
-        let weight = config.region_bytes * 28 / 100;
-        for key in 0..400_u32 {
-            twin.insert(key, weight);
-            for key in 0..=key {
-                twin.read(key);
+        let bytes = vec![1; config.region_bytes as usize * 28 / 100];
+        let weight = (KEY_BYTES + bytes.len()) as u32;
+        let is_held = |key: u64, twin: &mut DryStore| {
+            let held = get(&store, key).found().is_some();
+            assert_eq!(twin.read(key as u32), held, "{key}");
+            held
+        };
+        for newest in 0..400_u64 {
+            twin.insert(newest as u32, weight);
+            put(&store, &newest.to_le_bytes(), &bytes, 0);
+            work_until_idle(&store);
+            for key in 0..=newest {
+                is_held(key, &mut twin);
+                work_until_idle(&store);
             }
         }
-        assert!(twin.read(399), "the newest is there");
-        let held = (0..400).filter(|&key| twin.read(key)).count();
+        assert!(is_held(399, &mut twin), "the newest is there");
+        let held = (0..400).filter(|&key| is_held(key, &mut twin)).count();
         assert!(held > 10, "{held} of 400");
     }
 }
