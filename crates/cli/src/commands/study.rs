@@ -179,7 +179,8 @@ fn to_json(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> Value {
 
 fn words(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> String {
     let mut out = format!("{}: {}\n", study.name, study.title);
-    let _ = writeln!(out, "  {:<36} {:>9} {:>9} {:>8}  accepted", "", "paper", "ours", "differ");
+    let width = outcome.points.iter().map(|point| point.name.chars().count()).max().unwrap_or(0);
+    let _ = writeln!(out, "  {:<width$} {:>9} {:>9} {:>8}  accepted", "", "paper", "ours", "differ");
     for point in &outcome.points {
         let paper = point.paper.map_or_else(|| "-".into(), |paper| format!("{paper:.2}"));
         let differ = point
@@ -191,7 +192,8 @@ fn words(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> String {
             }
             _ => String::new(),
         };
-        let _ = writeln!(out, "  {:<36} {paper:>9} {:>9.3} {differ:>8}  {accepted}", point.name, point.ours);
+        let _ =
+            writeln!(out, "  {:<width$} {paper:>9} {:>9.3} {differ:>8}  {accepted}", point.name, point.ours);
     }
     outcome.notes.iter().for_each(|note| {
         let _ = writeln!(out, "  note: {note}");
