@@ -252,16 +252,18 @@ impl Engine {
                     self.counters.hit_dram(hash);
                     return Some(Item::in_dram(handle, Layer::Dram));
                 }
-                if !flash.may_contain(hash) {
-                    return None;
-                }
-                // A fetch that is waited for here might itself wait for the eviction that this thread is in.
-                if self.is_telling() {
-                    break None;
-                }
-                match self.in_flight.join(hash) {
-                    Joined::Lead(turn) => break Some(turn),
-                    Joined::Follow(fetch) => fetch,
+                // What flash gave up while it was being read may still come to DRAM. A get that missed meanwhile would be
+                // followed by one that finds it, as if somebody had put it there.
+                let under_way = if self.is_telling() { None } else { self.in_flight.under_way(hash) };
+                match under_way {
+                    Some(fetch) => fetch,
+                    None if !flash.may_contain(hash) => return None,
+                    // A fetch that is waited for here might itself wait for the eviction that this thread is in.
+                    None if self.is_telling() => break None,
+                    None => match self.in_flight.join(hash) {
+                        Joined::Lead(turn) => break Some(turn),
+                        Joined::Follow(fetch) => fetch,
+                    },
                 }
             };
             self.counters.coalesced(hash);

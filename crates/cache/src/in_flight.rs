@@ -56,6 +56,17 @@ impl InFlight {
         Self { shards: std::iter::repeat_with(Shard::default).take(1 << SHARD_BITS).collect() }
     }
 
+    /// The fetch of the key that is under way and will end in DRAM, if there is one: not if it was overtaken.
+    pub fn under_way(&self, hash: KeyHash) -> Option<Arc<Fetch>> {
+        let shard = self.shard(hash);
+        if shard.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let fetches = shard.fetches.lock();
+        let counts = |fetch: &&Arc<Fetch>| fetch.hash == hash && !fetch.overtaken.load(Ordering::Acquire);
+        fetches.iter().find(counts).cloned()
+    }
+
     /// Asks to fetch the key.
     pub fn join(&self, hash: KeyHash) -> Joined<'_> {
         let shard = self.shard(hash);
@@ -160,6 +171,17 @@ mod tests {
         assert!(!turn.overtaken());
         in_flight.overtake(KEY);
         assert!(turn.overtaken());
+    }
+
+    #[test]
+    fn an_overtaken_fetch_brings_nothing_to_wait_for() {
+        let in_flight = InFlight::new();
+        assert!(in_flight.under_way(KEY).is_none());
+        let turn = lead(&in_flight);
+        assert!(in_flight.under_way(KEY).is_some() && in_flight.under_way(KeyHash(8)).is_none());
+        in_flight.overtake(KEY);
+        assert!(in_flight.under_way(KEY).is_none());
+        drop(turn);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use device::RequestKind::{Read, Write};
 use device::wrap::{FaultDevice, Faults};
 use flashwright_cache::flash::region::Reinsertion;
-use flashwright_cache::{Cache, Inserted, KeyHash, Layer};
+use flashwright_cache::{Cache, FlashConfig, Inserted, KeyHash, Layer};
 use parking_lot::Mutex;
 use policy::{Admission, Candidate};
 use pollster::block_on;
@@ -163,6 +163,8 @@ fn a_step_given_up_half_way_leaves_nothing_old_behind() {
 
 /// Lets somebody meddle with an item that is being copied to flash.
 struct Meddler {
+    /// Which item; none is the next one, whichever that is.
+    whose: Option<KeyHash>,
     cache: OnceLock<Weak<Cache>>,
     meddle: Mutex<Option<Meddling>>,
 }
@@ -171,7 +173,7 @@ type Meddling = Box<dyn FnOnce(&Cache) + Send>;
 
 impl Admission for Meddler {
     fn admit(&self, candidate: &Candidate, _: u64) -> bool {
-        if candidate.hash == KeyHash::of(HERO).0
+        if self.whose.is_none_or(|hash| candidate.hash == hash.0)
             && let Some(meddle) = self.meddle.lock().take()
         {
             meddle(&self.cache.get().and_then(Weak::upgrade).expect("the cache is open"));
@@ -184,12 +186,24 @@ impl Admission for Meddler {
     }
 }
 
+impl Meddler {
+    /// One who does nothing so far.
+    fn on_stage(whose: Option<KeyHash>, change: impl FnOnce(&mut FlashConfig)) -> (Arc<Self>, Stage) {
+        let meddler = Arc::new(Self { whose, cache: OnceLock::new(), meddle: Mutex::new(None) });
+        let stage = Stage::new(|config| {
+            let flash = config.flash.as_mut().unwrap();
+            flash.admission = Arc::clone(&meddler) as _;
+            change(flash);
+        });
+        meddler.cache.set(Arc::downgrade(&stage.cache)).expect("set once");
+        (meddler, stage)
+    }
+}
+
 /// The hero is chosen to leave DRAM, and is meddled with before it has left.
 fn meddled_with(len: usize, meddle: impl FnOnce(&Cache) + Send + 'static) -> Stage {
-    let meddler = Arc::new(Meddler { cache: OnceLock::new(), meddle: Mutex::new(Some(Box::new(meddle))) });
-    let admission = Arc::clone(&meddler);
-    let stage = Stage::new(|config| config.flash.as_mut().unwrap().admission = admission);
-    meddler.cache.set(Arc::downgrade(&stage.cache)).expect("set once");
+    let (meddler, stage) = Meddler::on_stage(Some(KeyHash::of(HERO)), |_| {});
+    *meddler.meddle.lock() = Some(Box::new(meddle));
     stage.put(HERO, &version(1, len));
     stage.push_out(len);
     assert!(meddler.meddle.lock().is_none(), "the hero was chosen to leave");
@@ -215,6 +229,40 @@ fn an_item_removed_while_it_is_evicted_does_not_reach_flash() {
         assert_eq!(stage.cache.stats().flash.unwrap().puts.overtaken, 1);
         stage.assert_hero_is(None, len);
     }
+}
+
+/// Flash gives the hero up between the end of its read and its arrival in DRAM. A get had missed it then, and the next one found
+/// it, as if somebody had put it there in between.
+#[test]
+fn a_get_does_not_miss_what_an_earlier_one_is_bringing_to_dram() {
+    let len = LENGTHS[1];
+    let (meddler, stage) = Meddler::on_stage(None, |flash| flash.pairs[0].soc_share = 0.0);
+    stage.put(HERO, &version(1, len));
+    stage.gate.close(Read);
+    let step = || {
+        let cache = Arc::clone(&stage.cache);
+        Box::pin(async move { cache.step().await })
+    };
+    let mut reclaim = loop {
+        let mut step = step();
+        if poll(&mut step).is_none() {
+            break step;
+        }
+        stage.put_extra(len);
+    };
+    let mut first = waiting(stage.cache.get(HERO));
+    assert_eq!(stage.gate.let_pass(), 2, "the hero, and the table of its region");
+    let (tell, hear) = std::sync::mpsc::channel();
+    *meddler.meddle.lock() = Some(Box::new(move |cache| {
+        assert_eq!(poll(&mut reclaim), Some(true));
+        assert!(!cache.contains(HERO));
+        let missed = poll(&mut Box::pin(cache.get(HERO))).is_some();
+        tell.send(missed).expect("somebody listens");
+    }));
+    assert!(poll(&mut first).expect("the read has ended").is_some());
+    drop(first);
+    assert!(!hear.try_recv().expect("DRAM made room for the hero"), "it waits for the first");
+    assert_eq!(stage.get(HERO).as_deref(), Some(&version(1, len)[..]));
 }
 
 /// Regions alone, all of whose items are written again; the hero's is being reclaimed, its bytes on their way to memory.
