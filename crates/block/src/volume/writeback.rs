@@ -212,8 +212,13 @@ impl Shared {
         let (Some(first), Some(last)) = (run.blocks.first(), run.blocks.last()) else { return Ok(()) };
         let range = self.disk_writers.lock(first.block..last.block + 1).await;
         let work = Work::new(self, Some(range));
-        // Whoever writes through to the disk has made some of them old meanwhile.
-        let blocks = run.still_same(&self.state.lock());
+        let blocks = {
+            let state = self.state.lock();
+            // The volume was closed meanwhile, and knows how the ends of its disk are.
+            self.check_open(&state)?;
+            // Whoever writes through to the disk has made some of them old meanwhile.
+            run.still_same(&state)
+        };
         let blocks: Vec<_> = blocks.iter().map(|leaving| (leaving.block, leaving.copy)).collect();
         self.write_copies(&work, &blocks).await
     }
