@@ -124,11 +124,12 @@ impl Volume {
         }
         // Whether clean blocks survive a crash depends on the mode: no write may fall between the old and the new one.
         let work = Work::new(shared, Some(shared.blocks.lock(0..u64::MAX).await));
-        work.hold_range(shared.keeper.lock(0..1).await);
         shared.check_open(&shared.state.lock())?;
-        let old = *shared.state.lock().sets.tuning();
         let target = shared.state.lock().changes.number();
+        // Before the keeper's range is held: the commit may need a table first, which is the keeper's.
         shared.commit(target).await?;
+        work.hold_range(shared.keeper.lock(0..1).await);
+        let old = *shared.state.lock().sets.tuning();
         let changed = shared.state.lock().sets.set_tuning(tuning);
         changed.map_err(|error| VolumeError::new(VolumeErrorKind::Config, error.to_string()))?;
         let mut superblock = shared.superblock.lock().clone();

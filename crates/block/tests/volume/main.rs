@@ -9,6 +9,7 @@ mod given_up;
 mod pace;
 mod recency;
 mod refusals;
+mod settings;
 mod threads;
 mod twin;
 mod unflushed;
