@@ -159,7 +159,7 @@ impl Shared {
                     state.sets.mark_clean(slot);
                     state.tell_clean(slot);
                 }
-                None => state.leave(version.page, version.block),
+                None => state.leave(version.page, version.block, true),
             }
         }
         state.sets.counters_mut().cleanings += versions.len() as u64;

@@ -172,7 +172,7 @@ impl Found {
         found.read_journal(flash, superblock, &mut recovery).await?;
         let last_commit = found.journal.next_commit.saturating_sub(1);
         found.journal.notes.follow(last_commit, found.journal.chain);
-        if !superblock.clean && superblock.tuning.mode.keeps_dirty() {
+        if !superblock.clean {
             found.read_notes(flash, superblock.uuid, &mut recovery).await?;
         }
         Ok((found, recovery))
