@@ -229,5 +229,10 @@ fn power_cuts_at_random_while_a_volume_is_upgraded_under_many_clients() {
 /// Found here: a commit that had only the disk to flush passed for the one that makes a table durable.
 #[test]
 fn a_table_waits_for_a_commit_that_flushes_the_flash() {
-    lives(&VolumeConfig { format: FORMAT_VERSION, ..drawn_config(90) }, Turns { upgrades: 0.0, ..Turns::FEW }, 90, 10);
+    lives(
+        &VolumeConfig { format: FORMAT_VERSION, ..drawn_config(90) },
+        Turns { upgrades: 0.0, ..Turns::FEW },
+        90,
+        10,
+    );
 }
