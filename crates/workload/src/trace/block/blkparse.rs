@@ -59,7 +59,11 @@ impl Blkparse {
         let of_cpu = first.strip_prefix(b"CPU").is_some_and(|cpu| number(cpu, "cpu").is_ok());
         self.in_summary |= of_cpu || first == b"Total";
         let announces_file = line.trim_ascii().starts_with(b"Input file ");
-        if self.in_summary || announces_file { Ok(Found::Other) } else { Err(RowProblem::Device(lossy(first))) }
+        if self.in_summary || announces_file {
+            Ok(Found::Other)
+        } else {
+            Err(RowProblem::Device(lossy(first)))
+        }
     }
 }
 
@@ -129,10 +133,17 @@ mod tests {
         assert_eq!(read(" Reads Queued:           5,       20KiB"), Err(RowProblem::Device("Reads".into())));
         let mut blkparse = Blkparse::default();
         let mut next = |line: &str| blkparse.line(line.as_bytes());
-        for line in ["Input file sda.blktrace.0 added", "", "CPU0 (8,0):", " Reads Queued:           5,       20KiB"] {
+        for line in
+            ["Input file sda.blktrace.0 added", "", "CPU0 (8,0):", " Reads Queued:           5,       20KiB"]
+        {
             assert_eq!(next(line), Ok(Found::Other), "{line}");
         }
-        for line in ["Total (8,0):", "Throughput (R/W): 4KiB/s / 0KiB/s", "Events (8,0): 9 entries", "Skips: 0 forward"] {
+        for line in [
+            "Total (8,0):",
+            "Throughput (R/W): 4KiB/s / 0KiB/s",
+            "Events (8,0): 9 entries",
+            "Skips: 0 forward",
+        ] {
             assert_eq!(next(line), Ok(Found::Other), "{line}");
         }
         assert!(matches!(next(event), Ok(Found::Event(_))), "of the next file");
