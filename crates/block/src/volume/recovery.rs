@@ -137,7 +137,7 @@ impl Shared {
         if needs_table {
             let superblock = self.superblock.lock().clone();
             self.write_table(&work, superblock).await?;
-        } else if !superblock::copies_agree(&*self.flash).await? {
+        } else if superblock::copies(&*self.flash).await? != superblock::Copies::Agree {
             // Else damage to the newer one would bring back what is given up when the journal goes on.
             let superblock = self.superblock.lock().clone();
             self.write_superblock(superblock).await?;
