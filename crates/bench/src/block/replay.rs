@@ -4,7 +4,7 @@
 //! requests. Blocks of one request that lie side by side on the disk and go there the same way are one operation, as are the
 //! blocks of one cleaning. A block written in part that is not cached is read first, as the volume does.
 
-use block::sets::{Admit, ConfigError, Counters, Read, Sets, SetsConfig, Slot, Streams, Write};
+use block::sets::{Admit, ConfigError, Counters, Read, Sets, SetsConfig, Slot, Streams, Word, Write};
 use workload::block::{BlockKind, BlockRequest};
 
 use super::disk::{Disk, DiskModel};
@@ -199,13 +199,19 @@ impl Replay {
 
     /// Whole blocks leave the cache; those discarded in part stay.
     fn discard(&mut self, request: &BlockRequest) {
-        for block in request.blocks(self.block_bytes()) {
-            if self.is_whole(request, block)
-                && let Some(slot) = self.sets.find(block)
-            {
-                self.drop_stale(Some(slot));
-                self.sets.counters_mut().trim_blocks += 1;
-            }
+        let block_bytes = u64::from(self.block_bytes());
+        let whole = request.first_byte.div_ceil(block_bytes)..request.end_byte() / block_bytes;
+        // Whole disks are discarded, of which the cache holds little.
+        let held: Vec<Slot> =
+            if whole.end.saturating_sub(whole.start) > u64::from(self.sets.geometry().slots()) {
+                let lies_within = |word: Word| word.block().is_some_and(|block| whole.contains(&block));
+                self.sets.held().filter(|&(_, word)| lies_within(word)).map(|(slot, _)| slot).collect()
+            } else {
+                whole.filter_map(|block| self.sets.find(block)).collect()
+            };
+        for slot in held {
+            self.drop_stale(Some(slot));
+            self.sets.counters_mut().trim_blocks += 1;
         }
     }
 
@@ -322,6 +328,15 @@ mod tests {
         replay.request(&ask(BlockKind::Discard, 0, 6000));
         assert_eq!((replay.sets.held_blocks(), replay.sets.dirty_blocks()), (1, 1));
         assert_eq!(replay.disk.operations(), 0);
+    }
+
+    /// Each of its blocks was looked for.
+    #[test]
+    fn a_discard_of_a_whole_disk_takes_as_long_as_the_cache_is_large() {
+        let mut replay = replay(Preset::V2.config(2 << 20));
+        (1..4).for_each(|block| replay.request(&ask(BlockKind::Write, block * 4096, 4096)));
+        replay.request(&ask(BlockKind::Discard, 4097, 1 << 53));
+        assert_eq!((replay.sets.held_blocks(), replay.summary().counters.trim_blocks), (1, 2));
     }
 
     #[test]

@@ -217,8 +217,10 @@ impl Link {
     /// Nothing will be sent any more.
     pub fn give_up(&self) {
         let mut state = self.state.lock();
-        state.broken = true;
-        self.discard(&mut state);
+        // Whoever is sending sees to what he has when he comes back.
+        let mut batch = state.batch.take();
+        self.break_off(&mut state, batch.as_mut());
+        state.batch = batch;
     }
 
     /// Sleeps until there is something to do, or until `timeout_ns` are over. It may return sooner.
@@ -280,10 +282,13 @@ impl Link {
             state = self.state.lock();
             match sent {
                 Ok(ended) => self.count_ended(&mut state, ended),
-                Err(error) => {
-                    self.stop_sending(&mut state, &mut batch, &error);
-                    break;
-                }
+                Err(error) => self.stop_sending(&mut state, &mut batch, &error),
+            }
+            if state.broken {
+                self.break_off(&mut state, Some(&mut batch));
+            }
+            if state.broken || state.blocked {
+                break;
             }
         }
         state.batch = Some(batch);
@@ -295,16 +300,20 @@ impl Link {
     }
 
     fn stop_sending(&self, state: &mut State, batch: &mut Batch, error: &io::Error) {
-        if error.kind() == io::ErrorKind::WouldBlock {
-            state.blocked = true;
-        } else {
-            state.broken = true;
-            let ended = counted(batch.frames.drain(..));
-            self.count_ended(state, ended);
-            self.discard(state);
+        match error.kind() {
+            io::ErrorKind::WouldBlock => state.blocked = true,
+            _ => self.break_off(state, Some(batch)),
         }
         // The connection's thread must wait for the socket, or leave.
         state.owner_waits |= !state.owner_awake;
+    }
+
+    /// Nothing is sent any more, not even the rest of what was sent in part.
+    fn break_off(&self, state: &mut State, batch: Option<&mut Batch>) {
+        (state.broken, state.blocked) = (true, false);
+        let unsent = batch.map(std::mem::take).unwrap_or_default();
+        self.count_ended(state, counted(unsent.frames.into_iter()));
+        self.discard(state);
     }
 
     fn discard(&self, state: &mut State) {

@@ -136,6 +136,14 @@ impl Sets {
         self.cleaner.everything_from = on.then_some(0);
     }
 
+    /// In a mode that keeps no dirty blocks, those of an earlier one are all to be cleaned. Passes begin anew as long as there
+    /// are some: a block that was in use is met by the next.
+    pub(super) fn clean_what_the_mode_keeps_not(&mut self) {
+        if self.dirty > 0 && !self.tuning.mode.keeps_dirty() && !self.is_cleaning_everything() {
+            self.clean_everything(true);
+        }
+    }
+
     /// Whether the cleaning of everything has blocks left to look at.
     #[must_use]
     pub fn is_cleaning_everything(&self) -> bool {

@@ -40,6 +40,9 @@ impl Sets {
     pub fn age(&mut self, now_seconds: u64) {
         let last = self.idle.last_seconds.replace(now_seconds).unwrap_or(now_seconds);
         let passed = now_seconds.saturating_sub(last);
+        if passed > 0 {
+            self.clean_what_the_mode_keeps_not();
+        }
         if passed == 0 || self.tuning.idle_seconds == 0 {
             return;
         }

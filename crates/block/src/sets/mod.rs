@@ -110,7 +110,7 @@ pub enum Read {
 /// What to do about a block that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Write {
-    /// It is in this slot: write there, and to the disk too in write-through.
+    /// It is in this slot: write there, and to the disk too in write-through unless the slot is dirty.
     Hit(Slot),
     /// It may have this slot, which `evicted` just left.
     Taken {
@@ -183,21 +183,23 @@ impl Sets {
         Read::Fill { slot, evicted }
     }
 
-    /// A block is written: counts, and decides. Where the mode keeps dirty blocks the caller then calls
-    /// [`mark_dirty`](Self::mark_dirty).
+    /// A block is written: counts, and decides. Where the mode keeps dirty blocks, or the block is dirty since another, the
+    /// caller then calls [`mark_dirty`](Self::mark_dirty).
     #[inline]
     pub fn write(&mut self, block: u64, admit: Admit) -> Write {
         self.counters.writes += 1;
         let set = self.set_of(block);
         let found = self.table.find(set, block);
-        if self.tuning.mode == Mode::WriteAround {
+        // What is dirty since another mode is newer than the disk also where this write does not reach.
+        let is_dirty = found.is_some_and(|slot| self.table.word(slot).is_dirty());
+        if self.tuning.mode == Mode::WriteAround && !is_dirty {
             self.counters.uncached_writes += 1;
             self.counters.write_invalidates += u64::from(found.is_some());
             return Write::Around(found);
         }
         if let Some(slot) = found {
             self.counters.write_hits += 1;
-            self.counters.dirty_write_hits += u64::from(self.table.word(slot).is_dirty());
+            self.counters.dirty_write_hits += u64::from(is_dirty);
             self.hit(slot);
             return Write::Hit(slot);
         }
@@ -392,7 +394,7 @@ impl Sets {
         &self.tuning
     }
 
-    /// Changes settings. Dirty blocks stay, whatever the new mode: the owner cleans them.
+    /// Changes settings. Dirty blocks stay, whatever the new mode; one that keeps none has all of them cleaned.
     ///
     /// # Errors
     /// If a setting is out of bounds; then nothing changes.
@@ -405,6 +407,7 @@ impl Sets {
         for set in 0..self.geometry.sets {
             self.list_if_above_threshold(set);
         }
+        self.clean_what_the_mode_keeps_not();
         Ok(())
     }
 

@@ -8,7 +8,8 @@ use device::{Device, IoBuffer, Request};
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::read::crc32c;
 use super::recovery::load;
-use super::{Recovery, Shared, Volume, superblock};
+use super::superblock::{self, Copies};
+use super::{Recovery, Shared, Volume};
 use crate::sets::Slot;
 
 /// Problems that are told by name; the rest are only counted.
@@ -73,8 +74,9 @@ impl Volume {
         full: bool,
     ) -> Result<Check> {
         let mut check = Check::new();
-        if !superblock::copies_agree(&*flash).await? {
-            check.add("one of both superblocks is damaged or was not written: the other counts".into());
+        // Half written is what a crash leaves, and opening mends.
+        if superblock::copies(&*flash).await? == Copies::Damaged {
+            check.add("one of both superblocks is damaged: the other counts".into());
         }
         let shared = match load(flash, disk, timer).await {
             Ok((shared, found, _)) => {

@@ -126,6 +126,8 @@ impl Shared {
         let everything = self.blocks.lock(0..u64::MAX).await;
         let work = Work::new(self, Some(everything));
         work.hold_range(self.disk_writers.lock(0..u64::MAX).await);
+        // An epoch on its way goes down whole; what is cleaned otherwise stops between two runs.
+        work.hold_range(self.destager.lock(0..1).await);
         work.hold_range(self.keeper.lock(0..1).await);
         self.check_open(&self.state.lock())?;
         let closed = self.write_end(&work).await;

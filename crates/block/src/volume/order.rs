@@ -110,6 +110,8 @@ impl Shared {
         let work = Work::new(self, Some(self.destager.lock(0..1).await));
         let oldest = {
             let mut state = self.state.lock();
+            // A closed volume knows how the ends of its disk are.
+            self.check_open(&state)?;
             let confirmed = state.journal.confirmed_commit;
             let oldest =
                 state.order.as_ref().and_then(Order::oldest).filter(|(epoch, _)| *epoch <= confirmed);
@@ -157,7 +159,7 @@ impl Shared {
                     state.sets.mark_clean(slot);
                     state.tell_clean(slot);
                 }
-                None => state.leave(version.page, version.block),
+                None => state.leave(version.page, version.block, true),
             }
         }
         state.sets.counters_mut().cleanings += versions.len() as u64;

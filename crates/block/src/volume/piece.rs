@@ -33,9 +33,10 @@ impl Part {
 }
 
 impl Shared {
-    /// The pieces of `len` bytes at `offset`, each within [`PIECE_BLOCKS`].
+    /// The pieces of `len` bytes at `offset`, each within [`PIECE_BLOCKS`], and no larger than a set: where none of it may go
+    /// around the cache, all of it must find slots at once, and it may be that all lies in one set.
     pub(super) fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = Range<u64>> + use<> {
-        let most = PIECE_BLOCKS * u64::from(self.layout.block_bytes);
+        let most = PIECE_BLOCKS.min(self.layout.ways.into()) * u64::from(self.layout.block_bytes);
         let end = offset + len as u64;
         let mut at = offset;
         std::iter::from_fn(move || {

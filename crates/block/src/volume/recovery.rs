@@ -137,7 +137,7 @@ impl Shared {
         if needs_table {
             let superblock = self.superblock.lock().clone();
             self.write_table(&work, superblock).await?;
-        } else if !superblock::copies_agree(&*self.flash).await? {
+        } else if superblock::copies(&*self.flash).await? != superblock::Copies::Agree {
             // Else damage to the newer one would bring back what is given up when the journal goes on.
             let superblock = self.superblock.lock().clone();
             self.write_superblock(superblock).await?;
@@ -172,7 +172,7 @@ impl Found {
         found.read_journal(flash, superblock, &mut recovery).await?;
         let last_commit = found.journal.next_commit.saturating_sub(1);
         found.journal.notes.follow(last_commit, found.journal.chain);
-        if !superblock.clean && superblock.tuning.mode.keeps_dirty() {
+        if !superblock.clean {
             found.read_notes(flash, superblock.uuid, &mut recovery).await?;
         }
         Ok((found, recovery))

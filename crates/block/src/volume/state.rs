@@ -136,6 +136,11 @@ impl State {
 
     /// The slot's page, which held `block`, leaves.
     pub(super) fn vacate(&mut self, slot: Slot, block: u64) {
+        self.vacate_as(slot, block, self.sets.word(slot).is_dirty());
+    }
+
+    /// The same of a block that was `dirty` or not.
+    fn vacate_as(&mut self, slot: Slot, block: u64, dirty: bool) {
         let Some(copy) = self.copy(slot) else { return };
         self.page_of[slot.0 as usize] = NO_PAGE;
         self.partial.remove(&slot.0);
@@ -143,12 +148,12 @@ impl State {
         if self.order.as_ref().is_some_and(|order| order.has(copy.page)) {
             return;
         }
-        self.leave(copy.page, block);
+        self.leave(copy.page, block, dirty);
     }
 
-    /// Nothing needs the page any more, which held `block`.
-    pub(super) fn leave(&mut self, page: u32, block: u64) {
-        match self.changes.leave(page, block, self.table_in_writing) {
+    /// Nothing needs the page any more, which held `block`, dirty or not.
+    pub(super) fn leave(&mut self, page: u32, block: u64, dirty: bool) {
+        match self.changes.leave(page, block, dirty, self.table_in_writing) {
             Gone::AtOnce => self.pages.give_back(page),
             Gone::AfterCommit => {}
         }
@@ -156,9 +161,10 @@ impl State {
 
     /// Drops the block in `slot`, dirty or not. False if it is in use: try again when it is not.
     pub(super) fn forget(&mut self, slot: Slot, block: u64) -> bool {
+        let dirty = self.sets.word(slot).is_dirty();
         let forgotten = self.sets.forget(slot);
         if forgotten {
-            self.vacate(slot, block);
+            self.vacate_as(slot, block, dirty);
         }
         forgotten
     }

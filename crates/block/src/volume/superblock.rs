@@ -345,11 +345,22 @@ pub async fn write(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
     Ok(())
 }
 
-/// Whether both copies are whole and say the same.
+/// How the two copies stand to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copies {
+    /// Both are whole and say the same.
+    Agree,
+    /// Both are whole, and the first is newer: whoever wrote them ended in between.
+    HalfWritten,
+    /// One is damaged, or they cannot have been written so.
+    Damaged,
+}
+
+/// How the two copies stand to each other.
 ///
 /// # Errors
 /// The flash's failures.
-pub async fn copies_agree(flash: &dyn Device) -> Result<bool> {
+pub async fn copies(flash: &dyn Device) -> Result<Copies> {
     let block = (flash.geometry().block_bytes as usize).max(SUPERBLOCK_BYTES);
     let mut copies = Vec::new();
     for offset in COPIES {
@@ -357,7 +368,13 @@ pub async fn copies_agree(flash: &dyn Device) -> Result<bool> {
         let bytes = read.map_err(|error| VolumeError::flash("reading a superblock", error))?;
         copies.push(Superblock::decode(&bytes.expect("a read gives its buffer back")));
     }
-    Ok(copies[0].is_ok() && copies[0] == copies[1])
+    Ok(match &copies[..] {
+        [Ok(first), Ok(second)] if first == second => Copies::Agree,
+        [Ok(first), Ok(second)] if first.uuid == second.uuid && first.sequence > second.sequence => {
+            Copies::HalfWritten
+        }
+        _ => Copies::Damaged,
+    })
 }
 
 /// The newest superblock on the flash.

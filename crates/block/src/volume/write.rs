@@ -12,7 +12,7 @@ use super::record::Sectors;
 use super::state::{Copy, State, Written};
 use super::work::Work;
 use super::{Health, Shared};
-use crate::sets::{Admit, Mode, Slot, Write};
+use crate::sets::{Admit, Mode, Slot, Word, Write};
 
 /// Where a block's new bytes go.
 #[derive(Debug, Clone)]
@@ -145,10 +145,11 @@ impl Shared {
         if let Some(copy) = old {
             work.read_page(state, copy.page);
         }
-        let to_disk = !mode.keeps_dirty();
+        // What is dirty since another mode stays so: the disk lacks the rest of the block too, and what was flushed of it.
+        let to_disk = !mode.keeps_dirty() && !state.sets.word(slot).is_dirty();
         // From here on the disk may have the new bytes whether or not this write is ever told to have ended, and a clean
-        // copy of the old ones would contradict it. (A dirty one counts instead of the disk's, old as it is.)
-        if to_disk && !state.sets.word(slot).is_dirty() {
+        // copy of the old ones would contradict it.
+        if to_disk {
             state.vacate(slot, part.block);
         }
         Ok(Target { part: part.clone(), home: Some((slot, page)), old, to_disk })
@@ -166,16 +167,20 @@ impl Shared {
     }
 
     /// Blocks that flash may bring back after a crash are not changed on the disk before it cannot any more (rule 4). In the
-    /// modes that write to the disk directly what is clean is not brought back.
+    /// modes that write to the disk directly what is clean is not brought back; what is dirty since another mode is.
     pub(super) async fn settle_before_disk(
         self: &Arc<Self>,
         blocks: impl IntoIterator<Item = u64>,
     ) -> Result<()> {
         let change = {
             let state = self.state.lock();
-            let matters = state.sets.tuning().mode.keeps_dirty() && state.changes.may_bring_back();
-            let comes_back = |block| state.changes.may_come_back(block);
-            (matters && blocks.into_iter().any(comes_back)).then(|| state.changes.number())
+            let changes = &state.changes;
+            let comes_back: &dyn Fn(u64) -> bool = match state.sets.tuning().mode.keeps_dirty() {
+                true => &|block| changes.may_come_back(block),
+                false => &|block| changes.may_come_back_dirty(block),
+            };
+            let matters = changes.may_bring_back() && blocks.into_iter().any(comes_back);
+            matters.then(|| changes.number())
         };
         match change {
             Some(change) => self.commit(change).await,
@@ -361,18 +366,20 @@ fn obstacle(state: &State, parts: &[Part]) -> Option<Obstacle> {
     if state.health != Health::Healthy {
         return None;
     }
-    if state.sets.tuning().mode == Mode::WriteAround {
-        let in_use = |part: &Part| {
-            let word = state.sets.find(part.block).map(|slot| state.sets.word(slot));
-            word.is_some_and(|word| word.is_cleaning() || word.pins() > 0)
-        };
-        return parts.iter().any(in_use).then_some(Obstacle::Cleaning);
-    }
     if !state.has_room_for_changes(parts.len()) {
         return Some(Obstacle::Records);
     }
+    let word = |part: &Part| state.sets.find(part.block).map(|slot| state.sets.word(slot));
+    let goes_around = |part: &Part| {
+        state.sets.tuning().mode == Mode::WriteAround && !word(part).is_some_and(Word::is_dirty)
+    };
+    let in_use = |word: Word| word.is_cleaning() || word.pins() > 0;
+    if parts.iter().any(|part| goes_around(part) && word(part).is_some_and(in_use)) {
+        return Some(Obstacle::Cleaning);
+    }
     // Blocks of a piece fall into few groups: count by sorting.
-    let mut groups: Vec<u32> = parts.iter().map(|part| state.group_of(part.block)).collect();
+    let to_flash = parts.iter().filter(|part| !goes_around(part));
+    let mut groups: Vec<u32> = to_flash.map(|part| state.group_of(part.block)).collect();
     groups.sort_unstable();
     let lacks = |group: &[u32]| (state.pages.free_in(group[0]) as usize) < group.len();
     groups.chunk_by(|one, other| one == other).any(lacks).then_some(Obstacle::Pages)

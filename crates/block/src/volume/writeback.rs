@@ -124,11 +124,12 @@ impl Volume {
         }
         // Whether clean blocks survive a crash depends on the mode: no write may fall between the old and the new one.
         let work = Work::new(shared, Some(shared.blocks.lock(0..u64::MAX).await));
-        work.hold_range(shared.keeper.lock(0..1).await);
         shared.check_open(&shared.state.lock())?;
-        let old = *shared.state.lock().sets.tuning();
         let target = shared.state.lock().changes.number();
+        // Before the keeper's range is held: the commit may need a table first, which is the keeper's.
         shared.commit(target).await?;
+        work.hold_range(shared.keeper.lock(0..1).await);
+        let old = *shared.state.lock().sets.tuning();
         let changed = shared.state.lock().sets.set_tuning(tuning);
         changed.map_err(|error| VolumeError::new(VolumeErrorKind::Config, error.to_string()))?;
         let mut superblock = shared.superblock.lock().clone();
@@ -212,8 +213,13 @@ impl Shared {
         let (Some(first), Some(last)) = (run.blocks.first(), run.blocks.last()) else { return Ok(()) };
         let range = self.disk_writers.lock(first.block..last.block + 1).await;
         let work = Work::new(self, Some(range));
-        // Whoever writes through to the disk has made some of them old meanwhile.
-        let blocks = run.still_same(&self.state.lock());
+        let blocks = {
+            let state = self.state.lock();
+            // The volume was closed meanwhile, and knows how the ends of its disk are.
+            self.check_open(&state)?;
+            // Whoever writes through to the disk has made some of them old meanwhile.
+            run.still_same(&state)
+        };
         let blocks: Vec<_> = blocks.iter().map(|leaving| (leaving.block, leaving.copy)).collect();
         self.write_copies(&work, &blocks).await
     }

@@ -71,6 +71,28 @@ fn who_does_not_listen_fills_his_own_bounds_and_starves_nobody() {
     }
 }
 
+/// Its thread spun for good with what it had sent in part, and the server did not stop.
+#[test]
+fn a_client_that_goes_with_replies_half_taken_is_forgotten() {
+    for (patience_seconds, dies) in [(60, true), (1, false)] {
+        let served = served(Options { patience_seconds, ..Options::default() });
+        let mut client = Client::connect(&served.socket(), true, &[]);
+        for cookie in 0..4 {
+            client.send(READ, 0, cookie, 0, 8 << 20, &[]);
+        }
+        // A part of the first reply is taken, and the socket is full.
+        std::io::Read::read_exact(&mut client.socket, &mut [0; 1000]).unwrap();
+        let client = (!dies).then_some(client);
+        while served.server.counts().open > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(served.server.counts().bytes_under_way, 0);
+        assert_serves(&served);
+        served.server.stop();
+        drop(client);
+    }
+}
+
 #[test]
 fn refused_requests_do_not_pile_up_their_refusals() {
     let served = served(Options { patience_seconds: 2, ..Options::default() });

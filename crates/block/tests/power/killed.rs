@@ -5,17 +5,17 @@ use rand::{RngExt, SeedableRng};
 
 use crate::history::read_all;
 use crate::ledger::Ledger;
-use crate::long::{UPGRADES, drawn_config, live};
+use crate::long::{Turns, drawn_config, live};
 use crate::short::read_raw;
 use crate::stage::{DISK_BYTES, Media, Stage};
 
 /// Lives of one volume, each ended by a kill: what was acknowledged is there, though nothing flushed it.
-fn lives(seed: u64, count: u64) {
+fn lives(seed: u64, count: u64, turns: Turns) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut media = Media::created(&drawn_config(seed));
     let mut ledger = Ledger::new(DISK_BYTES);
     for life in 0..count {
-        let (flash, disk, after, wrong) = live(&media, ledger, random.random(), UPGRADES);
+        let (flash, disk, after, wrong) = live(&media, ledger, random.random(), turns);
         ledger = after;
         if let Some(wrong) = wrong {
             panic!("seed {seed}, life {life}: {wrong}");
@@ -46,6 +46,15 @@ fn lives(seed: u64, count: u64) {
 fn what_was_acknowledged_outlives_the_process() {
     let seeds = std::env::var("FLASHWRIGHT_TEST_SEEDS").map_or(1, |text| text.parse().expect("a number"));
     for seed in 0..24 * seeds {
-        lives(seed, 10);
+        lives(seed, 10, Turns::FEW);
+    }
+}
+
+/// Only the modes that keep dirty blocks looked for notes, and blocks that are dirty since another mode are told in them.
+#[test]
+fn what_was_acknowledged_outlives_the_process_whatever_becomes_of_the_mode() {
+    let seeds = std::env::var("FLASHWRIGHT_TEST_SEEDS").map_or(1, |text| text.parse().expect("a number"));
+    for seed in 0..24 * seeds {
+        lives(seed, 10, Turns { modes: 0.1, ..Turns::FEW });
     }
 }

@@ -19,8 +19,19 @@ use crate::stage::{DISK_BYTES, Media, Stage, config};
 
 const CLIENTS: usize = 4;
 
-/// How likely a volume is upgraded in one of its lives.
-pub const UPGRADES: f64 = 0.2;
+/// What somebody does to a volume in one of its lives, and how likely.
+#[derive(Debug, Clone, Copy)]
+pub struct Turns {
+    /// It is upgraded.
+    pub upgrades: f64,
+    /// Between two steps of the upkeep, it gets another mode.
+    pub modes: f64,
+}
+
+impl Turns {
+    /// Upgrades now and then, and no other mode.
+    pub const FEW: Self = Self { upgrades: 0.2, modes: 0.0 };
+}
 
 /// A cache with settings drawn from the seed.
 pub fn drawn_config(seed: u64) -> VolumeConfig {
@@ -48,12 +59,21 @@ pub fn drawn_config(seed: u64) -> VolumeConfig {
     config
 }
 
-/// One life of a volume, from opening to a power cut. Somebody upgrades it with this probability.
+/// The volume gets another mode, that it may have.
+async fn turn_mode(volume: &Volume, random: &mut StdRng) -> flashwright_block::volume::Result<()> {
+    let superblock = volume.superblock();
+    let modes = [Mode::WriteBack, Mode::WriteOnly, Mode::WriteThrough, Mode::WriteAround];
+    let most = if superblock.ordered { 2 } else { 4 };
+    let mode = modes[random.random_range(0..most)];
+    volume.set_tuning(Tuning { mode, ..superblock.tuning }).await
+}
+
+/// One life of a volume, from opening to a power cut.
 pub fn live(
     media: &Media,
     ledger: Ledger,
     seed: u64,
-    upgrades: f64,
+    turns: Turns,
 ) -> (Arc<CrashDevice>, Arc<CrashDevice>, Ledger, Option<String>) {
     let mut random = StdRng::seed_from_u64(seed);
     let simulation = Simulation::new(seed);
@@ -104,7 +124,8 @@ pub fn live(
             });
         }
         let upkeep = volume;
-        let upgrade_at = random.random_bool(upgrades).then(|| random.random_range(0..20));
+        let upgrade_at = random.random_bool(turns.upgrades).then(|| random.random_range(0..20));
+        let mut random = StdRng::seed_from_u64(seed ^ 0xd1a1);
         let (told, switch) = (Rc::clone(&wrong), Arc::clone(&power));
         simulation.spawn(async move {
             for round in 0..100 {
@@ -113,6 +134,13 @@ pub fn live(
                         Ok(_) => {}
                         Err(_) if switch.is_cut() => return,
                         Err(error) => *told.borrow_mut() = Some(format!("the upgrade failed: {error}")),
+                    }
+                }
+                if turns.modes > 0.0 && random.random_bool(turns.modes) {
+                    match turn_mode(&upkeep, &mut random).await {
+                        Ok(()) => {}
+                        Err(_) if switch.is_cut() => return,
+                        Err(error) => *told.borrow_mut() = Some(format!("another mode: {error}")),
                     }
                 }
                 if upkeep.upkeep().await.is_err() {
@@ -153,12 +181,12 @@ fn look(media: &Media, ledger: &Ledger, thorough: bool) -> Result<Vec<u8>, Strin
 }
 
 /// Lives of one volume, one after the other.
-fn lives(config: &VolumeConfig, upgrades: f64, seed: u64, count: u64) {
+fn lives(config: &VolumeConfig, turns: Turns, seed: u64, count: u64) {
     let mut media = Media::created(config);
     let mut ledger = Ledger::new(DISK_BYTES);
     for life in 0..count {
         let life_seed = seed << 20 | life;
-        let (flash, disk, after, wrong) = live(&media, ledger, life_seed, upgrades);
+        let (flash, disk, after, wrong) = live(&media, ledger, life_seed, turns);
         ledger = after;
         if let Some(wrong) = wrong {
             panic!("seed {seed}, life {life}: {wrong}");
@@ -173,7 +201,17 @@ fn lives(config: &VolumeConfig, upgrades: f64, seed: u64, count: u64) {
 fn power_cuts_at_random_under_many_clients() {
     let times = std::env::var("FLASHWRIGHT_TEST_SEEDS").map_or(1, |text| text.parse().unwrap());
     for seed in 0..24 * times {
-        lives(&drawn_config(seed), UPGRADES, seed, 10);
+        lives(&drawn_config(seed), Turns::FEW, seed, 10);
+    }
+}
+
+/// A write around the cache dropped the block with all that was dirty in it, and one through it made a block clean of which
+/// the disk had got a part.
+#[test]
+fn what_was_dirty_when_the_mode_was_changed_outlives_writes_and_power_cuts() {
+    let times = std::env::var("FLASHWRIGHT_TEST_SEEDS").map_or(1, |text| text.parse().unwrap());
+    for seed in 0..24 * times {
+        lives(&drawn_config(seed), Turns { modes: 0.1, ..Turns::FEW }, 2000 + seed, 10);
     }
 }
 
@@ -184,12 +222,17 @@ fn power_cuts_at_random_while_a_volume_is_upgraded_under_many_clients() {
         let config = VolumeConfig { format: OLDEST_FORMAT, ..drawn_config(seed / 6 * 6) };
         let policy = SetPolicy::Lru2q { hot_percent: 75, promote_hits: 1 };
         let config = VolumeConfig { tuning: Tuning { policy, ..config.tuning }, ..config };
-        lives(&config, 1.0, 1000 + seed, 2);
+        lives(&config, Turns { upgrades: 1.0, ..Turns::FEW }, 1000 + seed, 2);
     }
 }
 
 /// Found here: a commit that had only the disk to flush passed for the one that makes a table durable.
 #[test]
 fn a_table_waits_for_a_commit_that_flushes_the_flash() {
-    lives(&VolumeConfig { format: FORMAT_VERSION, ..drawn_config(90) }, 0.0, 90, 10);
+    lives(
+        &VolumeConfig { format: FORMAT_VERSION, ..drawn_config(90) },
+        Turns { upgrades: 0.0, ..Turns::FEW },
+        90,
+        10,
+    );
 }

@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 
+mod closing;
 mod flushes;
 mod format;
 mod given_up;
 mod pace;
 mod recency;
 mod refusals;
+mod settings;
 mod threads;
 mod twin;
 mod unflushed;

@@ -1,11 +1,13 @@
 //! A plain vector beside the volume, under clients that share blocks.
 
 use std::cell::RefCell;
+use std::pin::pin;
 use std::rc::Rc;
 
 use device::{Device, IoBuffer, Request};
 use flashwright_block::sets::{Mode, Placement, SetPolicy, Tuning};
 use flashwright_block::volume::{Volume, VolumeConfig};
+use futures_util::future::{Either, select};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -112,6 +114,27 @@ fn every_block_size_agrees_with_a_vector_on_devices_of_any_block() {
             agree(seed, shape, &config);
         }
     }
+}
+
+/// It waited for good for room in a set of fewer blocks than it was long.
+#[test]
+fn a_long_write_of_an_ordered_volume_with_small_sets_ends() {
+    let world = World::new(7, Shape { flash_bytes: 1 << 20, ..Shape::default() });
+    let placement = Placement::Hashed { run_bytes: 32 << 10 };
+    let journal_bytes = Some(64 << 10);
+    let volume = world.volume(&VolumeConfig { ways: 8, ordered: true, placement, journal_bytes, ..config() });
+    let sleeper = world.simulation.world();
+    let work = |volume: Volume| async move {
+        for at in (0..8 << 20).step_by(256 << 10) {
+            let write = pin!(volume.write(at, IoBuffer::zeroed(256 << 10).into(), false));
+            let patience = pin!(sleeper.sleep(60_000_000_000));
+            let Either::Left((written, _)) = select(write, patience).await else {
+                panic!("the write at {at} waits for good")
+            };
+            written.unwrap();
+        }
+    };
+    world.run(work(volume));
 }
 
 /// The original queued the second request for a block, and then threw the block out.

@@ -10,10 +10,10 @@ use crate::volume::record::{Held, Record};
 #[derive(Default)]
 pub(crate) struct Changes {
     records: BTreeMap<u32, Option<Held>>,
-    /// Pages that are free once the next commit is on flash, and the blocks they held.
-    leaving: Vec<(u32, u64)>,
-    /// Blocks of which flash may still say that it has an older version, and how often.
-    left: HashMap<u64, u32>,
+    /// Pages that are free once the next commit is on flash.
+    leaving: Vec<Leaving>,
+    /// Blocks of which flash may still say that it has an older version.
+    left: HashMap<u64, Left>,
     /// The disk was written to and not flushed since.
     disk_written: bool,
     number: u64,
@@ -23,17 +23,34 @@ pub(crate) struct Changes {
     noted: HashSet<u32>,
     /// Pages that became clean: not true for certain before the disk's next flush.
     turned: HashSet<u32>,
+    /// Those of the commit under way.
+    turning: HashSet<u32>,
     /// Such a page left, which no note may tell of.
     cannot_be_noted: bool,
+}
+
+/// A page that lost its block.
+struct Leaving {
+    page: u32,
+    block: u64,
+    /// Whether flash may say that what it held was dirty.
+    told_dirty: bool,
+}
+
+/// How often flash may still say something of a block.
+#[derive(Default)]
+struct Left {
+    times: u32,
+    /// How often of these that it is dirty.
+    dirty: u32,
 }
 
 /// What a commit makes durable.
 #[derive(Default)]
 pub(crate) struct Batch {
     records: BTreeMap<u32, Option<Held>>,
-    leaving: Vec<(u32, u64)>,
+    leaving: Vec<Leaving>,
     noted: HashSet<u32>,
-    turned: HashSet<u32>,
     /// Whether the disk is to be flushed first: a record that says "clean" must not outlive what it says of the disk.
     pub(crate) flush_disk: bool,
     /// All changes up to this one are in it.
@@ -71,8 +88,9 @@ impl Changes {
         );
     }
 
-    /// `page` holds `block` no more. With `table_in_writing` even what was never committed may have been told.
-    pub(crate) fn leave(&mut self, page: u32, block: u64, table_in_writing: bool) -> Gone {
+    /// `page` holds `block` no more, which was dirty there or not. With `table_in_writing` even what was never committed may have
+    /// been told.
+    pub(crate) fn leave(&mut self, page: u32, block: u64, dirty: bool, table_in_writing: bool) -> Gone {
         self.number += 1;
         let never_told =
             matches!(self.records.get(&page), Some(Some(held)) if held.fresh) && !table_in_writing;
@@ -88,8 +106,11 @@ impl Changes {
             self.to_note.insert(page);
         }
         self.records.insert(page, None);
-        self.leaving.push((page, block));
-        *self.left.entry(block).or_insert(0) += 1;
+        let told_dirty = dirty || self.turned.contains(&page) || self.turning.contains(&page);
+        self.leaving.push(Leaving { page, block, told_dirty });
+        let left = self.left.entry(block).or_default();
+        left.times += 1;
+        left.dirty += u32::from(told_dirty);
         Gone::AfterCommit
     }
 
@@ -107,6 +128,11 @@ impl Changes {
     /// Whether flash may say after a crash that it holds `block`, although it does not any more.
     pub(crate) fn may_come_back(&self, block: u64) -> bool {
         self.left.contains_key(&block)
+    }
+
+    /// Whether flash may say so, and that it is newer there than on the disk.
+    pub(crate) fn may_come_back_dirty(&self, block: u64) -> bool {
+        self.left.get(&block).is_some_and(|left| left.dirty > 0)
     }
 
     /// Whether there is any such block.
@@ -159,9 +185,9 @@ impl Changes {
     pub(crate) fn take(&mut self) -> Batch {
         self.to_note.clear();
         self.cannot_be_noted = false;
+        self.turning = std::mem::take(&mut self.turned);
         Batch {
             noted: std::mem::take(&mut self.noted),
-            turned: std::mem::take(&mut self.turned),
             records: std::mem::take(&mut self.records),
             leaving: std::mem::take(&mut self.leaving),
             flush_disk: std::mem::take(&mut self.disk_written),
@@ -171,15 +197,17 @@ impl Changes {
 
     /// The commit is on flash; the answer is the pages that are free now.
     pub(crate) fn committed(&mut self, batch: Batch) -> impl Iterator<Item = u32> + use<> {
-        for (_, block) in &batch.leaving {
-            if let Some(times) = self.left.get_mut(block) {
-                *times -= 1;
-                if *times == 0 {
+        self.turning.clear();
+        for Leaving { block, told_dirty, .. } in &batch.leaving {
+            if let Some(left) = self.left.get_mut(block) {
+                left.times -= 1;
+                left.dirty -= u32::from(*told_dirty);
+                if left.times == 0 {
                     self.left.remove(block);
                 }
             }
         }
-        batch.leaving.into_iter().map(|(page, _)| page)
+        batch.leaving.into_iter().map(|leaving| leaving.page)
     }
 
     /// The commit failed: its changes are to be told with the next one.
@@ -197,7 +225,7 @@ impl Changes {
         self.leaving.extend(batch.leaving);
         self.disk_written |= batch.flush_disk;
         self.noted.extend(batch.noted);
-        self.turned.extend(batch.turned);
+        self.turned.extend(self.turning.drain());
         // What was to be noted went with the batch: only a commit tells of it now.
         self.cannot_be_noted = true;
     }

@@ -10,9 +10,9 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -101,11 +101,19 @@ pub struct Service {
     recovery: Recovery,
     server: Arc<Server>,
     started_ns: u64,
+    /// Settings are read, changed and written by one at a time: another's change in between would be undone.
+    setting: Mutex<()>,
 }
 
 impl Service {
     pub fn new(volume: Volume, recovery: Recovery, server: Arc<Server>) -> Arc<Self> {
-        Arc::new(Self { volume, recovery, server, started_ns: SystemClock.monotonic_ns() })
+        Arc::new(Self {
+            volume,
+            recovery,
+            server,
+            started_ns: SystemClock.monotonic_ns(),
+            setting: Mutex::new(()),
+        })
     }
 }
 
@@ -193,6 +201,7 @@ impl Service {
     }
 
     fn set<'a>(&self, assignments: impl Iterator<Item = &'a str>) -> Result<Value, String> {
+        let _alone = self.setting.lock().unwrap_or_else(PoisonError::into_inner);
         set(&self.volume, assignments)
     }
 

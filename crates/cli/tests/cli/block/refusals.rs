@@ -210,6 +210,32 @@ fn a_request_to_the_control_socket_that_is_cut_off_changes_nothing() {
     server.stop();
 }
 
+/// Who was second wrote back what he had read before the first.
+#[test]
+fn settings_that_are_changed_at_once_are_all_changed() {
+    let place = Place::new();
+    let server = place.serve();
+    let set = |name: &str, value: u32| {
+        let mut stream = UnixStream::connect(place.path("s.control")).unwrap();
+        writeln!(stream, "set {name}={value}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains("done"), "{answer}");
+    };
+    for value in 1..=20 {
+        std::thread::scope(|scope| {
+            for name in ["dirty_percent", "idle_seconds", "lazy_depth"] {
+                scope.spawn(move || set(name, value));
+            }
+        });
+        let tuning = &place.status()["tuning"];
+        for name in ["dirty_percent", "idle_seconds", "lazy_depth"] {
+            assert_eq!(tuning[name], value, "{name}");
+        }
+    }
+    server.stop();
+}
+
 #[test]
 fn a_cache_is_not_lost_by_mistake() {
     let place = Place::new();

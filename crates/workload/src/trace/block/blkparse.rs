@@ -1,7 +1,7 @@
 //! What blkparse prints by default: `major,minor cpu sequence seconds pid action RWBS sector + sectors [command]`.
 //!
-//! A leading `F` of RWBS is a flush before, a later one is FUA; a flush alone has no sector. The first line that does not
-//! begin with a device begins the summary.
+//! A leading `F` of RWBS is a flush before, a later one is FUA; a flush alone has no sector. A summary begins with a line of a
+//! CPU, or of the total, and ends with the next event: of another file, if several were put one behind the other.
 
 use super::fields::{event, lines, lossy, number, seconds, sectors};
 use super::{Device, Found, LineDecoder, RowProblem};
@@ -16,7 +16,10 @@ pub(super) fn knows(head: &[u8]) -> bool {
     })
 }
 
-pub(super) struct Blkparse;
+#[derive(Default)]
+pub(super) struct Blkparse {
+    in_summary: bool,
+}
 
 impl LineDecoder for Blkparse {
     fn line(&mut self, line: &[u8]) -> Result<Found, RowProblem> {
@@ -24,7 +27,8 @@ impl LineDecoder for Blkparse {
         let Some(first) = words.next().filter(|word| !word.starts_with(b"#")) else {
             return Ok(Found::Other);
         };
-        let Some(device) = device(first) else { return Ok(Found::End) };
+        let Some(device) = device(first) else { return self.summary(line, first) };
+        self.in_summary = false;
         let mut next = |field| words.next().ok_or(RowProblem::Missing(field));
         let (_cpu, _sequence) = (next("cpu")?, next("sequence")?);
         let time_ns = seconds(next("time")?, "time")?;
@@ -46,6 +50,20 @@ impl LineDecoder for Blkparse {
         }
         let bytes = sectors(number(next("sectors")?, "sectors")?)?;
         event(time_ns, kind, sectors(sector)?, bytes, device)
+    }
+}
+
+impl Blkparse {
+    /// A line that is no event: it must be of a summary.
+    fn summary(&mut self, line: &[u8], first: &[u8]) -> Result<Found, RowProblem> {
+        let of_cpu = first.strip_prefix(b"CPU").is_some_and(|cpu| number(cpu, "cpu").is_ok());
+        self.in_summary |= of_cpu || first == b"Total";
+        let announces_file = line.trim_ascii().starts_with(b"Input file ");
+        if self.in_summary || announces_file {
+            Ok(Found::Other)
+        } else {
+            Err(RowProblem::Device(lossy(first)))
+        }
     }
 }
 
@@ -77,7 +95,7 @@ mod tests {
     use crate::trace::block::Event;
 
     fn read(line: &str) -> Result<Found, RowProblem> {
-        Blkparse.line(line.as_bytes())
+        Blkparse::default().line(line.as_bytes())
     }
 
     fn asked(line: &str) -> (BlockKind, u64, u64) {
@@ -98,13 +116,37 @@ mod tests {
     }
 
     #[test]
-    fn other_events_are_passed_over_and_the_summary_ends() {
+    fn other_events_are_passed_over() {
         assert_eq!(read("  8,0 3 1 0.5 697 C W 223490 + 8 [0]"), Ok(Found::Other));
         assert_eq!(read("  8,0 3 1 0.5 697 A R 223490 + 8 <- (8,1) 44"), Ok(Found::Other));
         assert_eq!(read("  8,0 3 0 0.5 0 m N cfq697 put_queue"), Ok(Found::Other));
         assert_eq!(read("  8,0 3 1 0.5 697 Q R 36 (12 00 00 00 24 00) [hald]"), Ok(Found::Other));
-        assert_eq!(read("CPU0 (7,0):"), Ok(Found::End));
         assert_eq!(read("  8,0 3 1 0.5 697 Q R 223490 +"), Err(RowProblem::Missing("sectors")));
         assert_eq!(read("  8,0 3 1 0.5 697 Q XY 223490 + 8 [a]"), Err(RowProblem::Operation("XY".into())));
+    }
+
+    /// Whatever was no event passed for the summary, and what came after it was left out without a word.
+    #[test]
+    fn a_summary_is_passed_over_and_what_only_is_no_event_is_a_problem() {
+        let event = "  8,0 3 1 0.5 697 Q R 223490 + 8 [a]";
+        assert_eq!(read("Xrubbish"), Err(RowProblem::Device("Xrubbish".into())));
+        assert_eq!(read(" Reads Queued:           5,       20KiB"), Err(RowProblem::Device("Reads".into())));
+        let mut blkparse = Blkparse::default();
+        let mut next = |line: &str| blkparse.line(line.as_bytes());
+        for line in
+            ["Input file sda.blktrace.0 added", "", "CPU0 (8,0):", " Reads Queued:           5,       20KiB"]
+        {
+            assert_eq!(next(line), Ok(Found::Other), "{line}");
+        }
+        for line in [
+            "Total (8,0):",
+            "Throughput (R/W): 4KiB/s / 0KiB/s",
+            "Events (8,0): 9 entries",
+            "Skips: 0 forward",
+        ] {
+            assert_eq!(next(line), Ok(Found::Other), "{line}");
+        }
+        assert!(matches!(next(event), Ok(Found::Event(_))), "of the next file");
+        assert!(next("Xrubbish").is_err());
     }
 }

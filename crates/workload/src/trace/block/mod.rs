@@ -55,7 +55,7 @@ pub static BLOCK_FORMATS: [BlockFormat; 8] = [
         name: "blkparse",
         about: "what blkparse prints when it is not told how",
         knows: blkparse::knows,
-        decoder: Decoder::Lines(|| Box::new(blkparse::Blkparse)),
+        decoder: Decoder::Lines(|| Box::<blkparse::Blkparse>::default()),
     },
     BlockFormat {
         name: "fio-iolog",
@@ -161,8 +161,6 @@ enum Found {
     Event(Event),
     /// Something else that the format has: a header, another kind of event.
     Other,
-    /// Nothing of the trace follows: a summary does.
-    End,
 }
 
 /// Turns lines into events.
@@ -191,6 +189,9 @@ pub enum RowProblem {
         /// What stands there.
         text: String,
     },
+    /// A line that begins with no device, and is nothing else that the format has.
+    #[error("`{0}` is no device, as in `8,16`")]
+    Device(String),
     /// An operation that nobody knows.
     #[error("`{0}` is no known operation")]
     Operation(String),

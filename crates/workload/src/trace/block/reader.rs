@@ -112,6 +112,7 @@ pub struct BlockTrace {
     /// The device of the first request, where none was named.
     device: Option<Device>,
     first_time_ns: Option<u64>,
+    /// The latest so far, as the trace counts.
     last_time_ns: u64,
     failed: bool,
 }
@@ -198,7 +199,6 @@ impl BlockTrace {
             match found {
                 Ok(Found::Event(event)) => self.take_in(at, event)?,
                 Ok(Found::Other) => {}
-                Ok(Found::End) => self.files[at].ended = true,
                 Err(problem) => self.pass_over(at, problem)?,
             }
         }
@@ -243,11 +243,11 @@ impl BlockTrace {
 
     fn request(&mut self, event: &Event) -> BlockRequest {
         let first = *self.first_time_ns.get_or_insert(event.time_ns);
-        let time_ns = event.time_ns.saturating_sub(first);
-        self.stats.late += u64::from(time_ns < self.last_time_ns);
-        self.last_time_ns = self.last_time_ns.max(time_ns);
+        // As the trace counts them: one that is earlier than the first of all is late too.
+        self.stats.late += u64::from(event.time_ns < self.last_time_ns);
+        self.last_time_ns = self.last_time_ns.max(event.time_ns);
         let &Event { kind, first_byte, bytes, .. } = event;
-        BlockRequest { time_ns: self.last_time_ns, kind, first_byte, bytes }
+        BlockRequest { time_ns: self.last_time_ns - first, kind, first_byte, bytes }
     }
 }
 
@@ -370,6 +370,17 @@ mod tests {
         let (requests, stats, error) = read(&[first, second], BlockTraceOptions::default());
         assert_eq!(places(&requests), [(0, 1), (100, 2), (200, 3), (300, 4), (400, 5)]);
         assert_eq!((stats.rows, stats.requests, stats.late, error), (7, 5, 0, None));
+    }
+
+    /// None of them was counted.
+    #[test]
+    fn requests_that_are_earlier_than_the_first_by_more_than_the_window_are_late() {
+        let rows = WINDOW as u64 + 100;
+        let mut text = b"time_ns,op,offset,bytes\n".to_vec();
+        (0..rows).for_each(|row| text.extend(format!("{},R,{row},1\n", rows - row).bytes()));
+        let (requests, stats, error) = read(&[&text], BlockTraceOptions::default());
+        assert_eq!((requests.len() as u64, stats.late, error), (rows, 100, None));
+        assert_eq!((requests[0].time_ns, requests[0].first_byte), (0, WINDOW as u64 - 1));
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub(in crate::trace) static BLKPARSE: Format = format(
     "blkparse",
     "what blkparse prints of a blktrace",
     |head| super::blkparse::knows(head.bytes),
-    |options| lines(|| super::blkparse::Blkparse, options),
+    |options| lines(super::blkparse::Blkparse::default, options),
 );
 
 pub(in crate::trace) static BLKTRACE: Format = format(
@@ -111,21 +111,18 @@ struct Decoding<D> {
     make: fn() -> D,
     decoder: D,
     page_bytes: Option<u64>,
-    ended: bool,
 }
 
 impl<D> Decoding<D> {
     fn new(make: fn() -> D, options: &ReaderOptions) -> Self {
-        Self { make, decoder: make(), page_bytes: options.page_bytes, ended: false }
+        Self { make, decoder: make(), page_bytes: options.page_bytes }
     }
 
     fn begin_file(&mut self) {
         self.decoder = (self.make)();
-        self.ended = false;
     }
 
-    fn take(&mut self, found: Found, rows: &mut Rows) {
-        self.ended = found == Found::End;
+    fn take(&self, found: Found, rows: &mut Rows) {
         push(found, self.page_bytes, rows);
     }
 }
@@ -139,10 +136,8 @@ impl<D: LineDecoder> RowReader for Lines<D> {
     }
 
     fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
-        if !self.0.ended {
-            let found = self.0.decoder.line(line)?;
-            self.0.take(found, rows);
-        }
+        let found = self.0.decoder.line(line)?;
+        self.0.take(found, rows);
         Ok(())
     }
 }
@@ -165,9 +160,6 @@ impl<D: RecordDecoder> RowReader for Records<D> {
         input: &mut dyn BufRead,
         rows: &mut Rows,
     ) -> io::Result<Option<Result<(), RowError>>> {
-        if self.0.ended {
-            return Ok(None);
-        }
         Ok(match self.0.decoder.record(input)? {
             None => None,
             Some(Err(problem)) => Some(Err(problem.into())),

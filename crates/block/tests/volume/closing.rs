@@ -1,0 +1,46 @@
+//! Closing a volume at which others are at work.
+
+use device::IoBuffer;
+use flashwright_block::sets::Tuning;
+use flashwright_block::volume::{Volume, VolumeConfig, VolumeErrorKind};
+
+use crate::world::{Shape, World, config};
+
+/// Blocks all over the disk, dirty; those at its ends too, by whose checksums the next opening knows it again.
+async fn dirty(volume: Volume) {
+    for block in (0..1024).step_by(7).chain([1023]) {
+        let data = IoBuffer::copy_of(&[block as u8 | 1; 4096]).into();
+        volume.write(block * 4096, data, false).await.unwrap();
+    }
+    volume.flush().await.unwrap();
+}
+
+/// It was refused: what was being cleaned went on going to the disk after its ends had been noted.
+#[test]
+fn a_volume_closed_while_it_is_cleaned_knows_its_disk_again() {
+    for ordered in [false, true] {
+        // The disk takes some 8 ms for a block.
+        for close_after_ns in (0..1_200_000_000).step_by(60_000_000) {
+            let world = World::new(1, Shape { disk_bytes: 4 << 20, ..Shape::default() });
+            let tuning = Tuning { dirty_percent: 0, ..config().tuning };
+            let volume = world.volume(&VolumeConfig { tuning, ordered, ..config() });
+            world.run(dirty(volume.clone()));
+            let upkeep = volume.clone();
+            let upkeep = world.simulation.spawn(async move { upkeep.run_upkeep().await });
+            let flusher = volume.clone();
+            let flusher = world.simulation.spawn(async move { flusher.clean().await });
+            let (closer, sleeper) = (volume, world.simulation.world());
+            world.run(async move {
+                sleeper.sleep(close_after_ns).await;
+                closer.close().await.unwrap();
+            });
+            world.simulation.run_until_idle();
+            assert!(upkeep.result().is_some(), "it ends with the volume");
+            match flusher.result().expect("it ends with the volume") {
+                Ok(()) => {}
+                Err(error) => assert_eq!(error.kind(), VolumeErrorKind::Closed),
+            }
+            world.open();
+        }
+    }
+}
