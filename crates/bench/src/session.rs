@@ -110,7 +110,7 @@ impl Session {
     pub fn check(config: &Config, scale: u32) -> Result<(), SessionError> {
         let plan = lower(config)?.scaled(scale);
         for (number, plan) in plan.instances.iter().enumerate() {
-            open::workload(&plan.workload).map_err(|source| open_error(config, number, source))?;
+            open::workload(&plan.workload, false).map_err(|source| open_error(config, number, source))?;
         }
         Ok(())
     }
@@ -206,7 +206,7 @@ fn open_instance(
 ) -> Result<(Instance<EngineTarget>, Vec<String>), OpenError> {
     // Instances of one run must not ask for the same keys in the same order.
     let seed = options.seed.wrapping_add(number as u64);
-    let (workload, trace) = open::workload(&plan.workload)?;
+    let (workload, trace) = open::workload(&plan.workload, matches!(world, World::Simulated(_)))?;
     let open::OpenCache { target, warnings } = open::cache(&plan.cache, devices, listed_drives, seed, world)?;
     let instance_options = InstanceOptions {
         seed,

@@ -15,7 +15,7 @@ use crate::carry::{Carrier, Open};
 use crate::nvme::wear::MediaProbe;
 use crate::placement::HandleAllocator;
 use crate::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
-pub use claim::holder_of_block_device;
+pub use claim::{holder_of_block_device, loop_device_upon};
 use medium::OpenFile;
 pub use open::OpenOptions;
 pub(crate) use open::open_exclusively;

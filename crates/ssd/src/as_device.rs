@@ -54,6 +54,8 @@ pub struct Assignment {
     pub consumer: String,
     /// What it got, as the host names it.
     pub handle: PlacementHandle,
+    /// The same as the drive numbers it: namespaces name their own handles from 0 on.
+    pub drive_handle: u16,
     /// Whether it shares the default handle because there was no other left.
     pub is_shared: bool,
 }
@@ -365,7 +367,8 @@ impl Device for SsdDevice {
         let given = assignments.iter().filter(|assignment| !assignment.is_shared).count() as u16;
         let is_shared = given >= self.geometry.placement_handles;
         let handle = if is_shared { PlacementHandle::DEFAULT } else { PlacementHandle(given + 1) };
-        assignments.push(Assignment { consumer: consumer.to_owned(), handle, is_shared });
+        let drive_handle = self.handles[usize::from(handle.0)];
+        assignments.push(Assignment { consumer: consumer.to_owned(), handle, drive_handle, is_shared });
         handle
     }
 }

@@ -223,18 +223,24 @@ impl Card {
     /// time, the flash and the write buffer, stays as it is.
     ///
     /// # Errors
-    /// If a unit would have fewer than [`MIN_SCALED_PAGES`] pages.
+    /// If a unit would be divided into fewer than [`MIN_SCALED_PAGES`] pages.
     pub fn scaled(&self, divisor: u32) -> Result<Self, CardError> {
-        let divisor = u64::from(divisor.max(1));
+        if divisor <= 1 {
+            return Ok(self.clone());
+        }
+        let divisor = u64::from(divisor);
         let page_bytes = u64::from(self.space.page_bytes);
         let unit_pages = self.space.unit_bytes / page_bytes / divisor;
         if unit_pages < MIN_SCALED_PAGES {
-            let most = self.space.unit_bytes / page_bytes / MIN_SCALED_PAGES;
+            let most = match self.space.unit_bytes / page_bytes / MIN_SCALED_PAGES {
+                0 | 1 => "this drive cannot be scaled".to_owned(),
+                most => format!("scale by 1/{most} at most"),
+            };
             return Err(CardError {
                 card: self.name.clone(),
                 key: Some("space.unit_bytes".into()),
                 reason: format!(
-                    "at 1/{divisor} a unit has {unit_pages} pages, fewer than {MIN_SCALED_PAGES}: scale by 1/{most} at most"
+                    "at 1/{divisor} a unit has {unit_pages} pages, fewer than {MIN_SCALED_PAGES}: {most}"
                 ),
             });
         }
@@ -278,8 +284,6 @@ impl Card {
             ("space.unit_bytes", space.unit_bytes),
             ("space.page_bytes", u64::from(space.page_bytes)),
             ("controller.write_buffer_bytes", self.controller.write_buffer_bytes),
-            ("controller.host_bytes_per_second", self.controller.host_bytes_per_second),
-            ("nand.channel_bytes_per_second", self.nand.channel_bytes_per_second),
             ("nand.block_bytes", self.nand.block_bytes),
             ("nand.rated_erases", u64::from(self.nand.rated_erases)),
         ] {
@@ -311,6 +315,17 @@ impl Card {
                 return Err((key, format!("{value} is not above 0")));
             }
         }
+        for (key, rate) in [
+            ("nand.channel_bytes_per_second", self.nand.channel_bytes_per_second),
+            ("controller.host_bytes_per_second", self.controller.host_bytes_per_second),
+        ] {
+            if rate < SLOWEST_BYTES_PER_SECOND {
+                return Err((
+                    key,
+                    format!("{rate} bytes a second are fewer than {SLOWEST_BYTES_PER_SECOND}"),
+                ));
+            }
+        }
         let command_ns = self.controller.command_ns;
         if command_ns > LONGEST_STEP_NS {
             return Err((
@@ -334,16 +349,29 @@ pub const MIN_SCALED_PAGES: u64 = 64;
 /// Far beyond any medium, and so far below what a clock holds that no run's times run over.
 const LONGEST_STEP_NS: u64 = 10_000_000_000;
 
+/// For the same reason: a page of 64 KiB then takes 65 ms.
+const SLOWEST_BYTES_PER_SECOND: u64 = 1_000_000;
+
+/// Each die is a queue in memory, and what all planes of one take at once is reckoned in 64 bits.
+const MOST_DIES: u32 = 65_536;
+const MOST_PLANES: u32 = 64;
+const MOST_PAGES_AT_ONCE: u32 = 64;
+const LARGEST_FLASH_PAGE_BYTES: u32 = 65_536;
+const LARGEST_ERASE_BLOCK_BYTES: u64 = 1 << 40;
+
 impl Nand {
     fn check(&self) -> Result<(), (&'static str, String)> {
-        for (key, count) in [
-            ("nand.channels", self.channels),
-            ("nand.dies", self.dies),
-            ("nand.planes", self.planes),
-            ("nand.pages_at_once", self.pages_at_once),
+        for (key, count, most) in [
+            ("nand.channels", self.channels, MOST_DIES),
+            ("nand.dies", self.dies, MOST_DIES),
+            ("nand.planes", self.planes, MOST_PLANES),
+            ("nand.pages_at_once", self.pages_at_once, MOST_PAGES_AT_ONCE),
         ] {
             if count == 0 {
                 return Err((key, "is 0".into()));
+            }
+            if count > most {
+                return Err((key, format!("{count} are more than {most}")));
             }
         }
         if !self.dies.is_multiple_of(self.channels) {
@@ -363,8 +391,14 @@ impl Nand {
                 ));
             }
         }
-        if !self.page_bytes.is_power_of_two() || self.page_bytes < 4096 {
-            return Err(("nand.page_bytes", format!("{} is no power of two from 4096 on", self.page_bytes)));
+        let page_bytes = self.page_bytes;
+        if !page_bytes.is_power_of_two() || !(4096..=LARGEST_FLASH_PAGE_BYTES).contains(&page_bytes) {
+            let most = LARGEST_FLASH_PAGE_BYTES;
+            return Err(("nand.page_bytes", format!("{page_bytes} is no power of two from 4096 to {most}")));
+        }
+        if self.block_bytes > LARGEST_ERASE_BLOCK_BYTES {
+            let (block, most) = (self.block_bytes, LARGEST_ERASE_BLOCK_BYTES);
+            return Err(("nand.block_bytes", format!("{block} bytes are more than {most}")));
         }
         if !self.block_bytes.is_multiple_of(u64::from(self.page_bytes)) {
             let (block, page) = (self.block_bytes, self.page_bytes);

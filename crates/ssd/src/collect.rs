@@ -73,7 +73,7 @@ impl Ftl {
     fn reclaim_one<M: Medium>(&mut self, group: u16, medium: &mut M) -> bool {
         let unit_pages = self.layout.shape().unit_pages;
         let at = usize::from(group);
-        // FIFO and chance may name units that gain nothing; after as many as there are, nobody gains.
+        // FIFO and chance may name units that gain nothing; after as many as there are, FIFO has named all.
         for _ in 0..=self.groups[at].closed {
             let Group { first_unit, victims, .. } = &mut self.groups[at];
             let Some(victim) = victims.choose(self.now) else { return false };
@@ -87,15 +87,30 @@ impl Ftl {
                 return true;
             }
         }
-        false
+        self.reclaim_emptiest(group, medium)
+    }
+
+    /// For want of luck: chance may draw full units again and again while another would gain something.
+    #[cold]
+    fn reclaim_emptiest<M: Medium>(&mut self, group: u16, medium: &mut M) -> bool {
+        let emptiest = self.closed_in(group).min_by_key(|&unit| self.units[unit as usize].live);
+        let unit_pages = self.layout.shape().unit_pages;
+        let Some(victim) = emptiest.filter(|&unit| self.units[unit as usize].live < unit_pages) else {
+            return false;
+        };
+        self.collect(victim, Reason::Space, medium);
+        true
+    }
+
+    fn closed_in(&self, group: u16) -> impl Iterator<Item = u32> {
+        let first = self.groups[usize::from(group)].first_unit;
+        let all = first..first + self.layout.group_units();
+        all.filter(|&unit| self.units[unit as usize].state == UnitState::Closed)
     }
 
     /// Empties the unit that has fallen furthest behind in wear, if levelling asks for it.
     fn level_wear<M: Medium>(&mut self, group: u16, medium: &mut M) {
-        let first = self.groups[usize::from(group)].first_unit;
-        let all = first..first + self.layout.group_units();
-        let closed = all.filter(|&unit| self.units[unit as usize].state == UnitState::Closed);
-        if let Some(unit) = self.wear.left_behind(closed) {
+        if let Some(unit) = self.wear.left_behind(self.closed_in(group)) {
             self.collect(unit, Reason::Levelling, medium);
         }
     }

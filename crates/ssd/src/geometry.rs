@@ -63,6 +63,9 @@ pub struct ShapeError {
 /// Fewest pages a reclaim unit may have: below that, a unit is a page and there is nothing to collect.
 pub const MIN_UNIT_PAGES: u32 = 2;
 
+/// Most reclaim groups that a drive may have: a unit keeps the number of its group in a byte.
+pub const MAX_GROUPS: u16 = 256;
+
 /// Page numbers are 32 bits wide and the last one means "nowhere".
 pub const MAX_PAGES: u64 = u32::MAX as u64 - 1;
 
@@ -116,7 +119,13 @@ impl Shape {
         if page_bytes < block_bytes {
             return refuse("page_bytes", format!("{page_bytes} is less than a block of {block_bytes} bytes"));
         }
-        Ok(())
+        match self.groups {
+            0 => refuse("groups", "a drive has at least one reclaim group".into()),
+            groups if groups > MAX_GROUPS => {
+                refuse("groups", format!("{groups} reclaim groups are more than {MAX_GROUPS}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_counts(&self) -> Result<(), ShapeError> {
@@ -124,9 +133,6 @@ impl Shape {
         if self.unit_pages < MIN_UNIT_PAGES {
             let pages = self.unit_pages;
             return refuse("unit_pages", format!("{pages} pages are fewer than {MIN_UNIT_PAGES}"));
-        }
-        if groups == 0 {
-            return refuse("groups", "a drive has at least one reclaim group".into());
         }
         for (key, units) in [("units", self.units), ("reserve_units", self.reserve_units)] {
             if !units.is_multiple_of(groups) {

@@ -46,7 +46,9 @@ struct Figures {
     unit_bytes: u64,
     erase_bytes: u64,
     unit_pages: u32,
+    /// Sensing all planes of a die at once, and a page of the mapping, which may be more than that.
     read_ns: u64,
+    page_read_ns: u64,
     program_ns: u64,
     erase_ns: u64,
     suspend_ns: u64,
@@ -54,6 +56,8 @@ struct Figures {
     chunk_transfer_ns: u64,
     /// Collection reads all planes of a die at once.
     planes: u64,
+    /// Pages of the flash that a page of the mapping fills, 1 where it is a part of one.
+    nand_pages_a_page: u64,
     planes_transfer_ns: u64,
     page_transfer_ns: u64,
     link_bytes_per_second: u64,
@@ -189,7 +193,7 @@ impl Timing {
 
     /// Reads a page of the flash before everything else that the die has to do.
     fn sense(&mut self, die: usize, now_ns: u64) -> u64 {
-        let Figures { read_ns, suspend_ns, .. } = self.figures;
+        let Figures { page_read_ns: read_ns, suspend_ns, .. } = self.figures;
         let die = &mut self.dies[die];
         let free_ns = now_ns.max(die.reading_until_ns);
         if die.busy_until_ns <= free_ns {
@@ -337,7 +341,7 @@ impl Medium for Timing {
         let nand_page = page.0 >> self.figures.nand_page_shift;
         if nand_page != self.debt.last_nand_page {
             self.debt.last_nand_page = nand_page;
-            self.debt.reads.add_parts(1, self.figures.planes);
+            self.debt.reads.add_parts(self.figures.nand_pages_a_page, self.figures.planes);
         }
     }
 
@@ -426,9 +430,12 @@ impl Figures {
             .find(|pages| u64::from(shape.unit_pages).is_multiple_of(*pages))
             .unwrap_or(1)
             .max(2) as u32;
-        let part = |ns: u64| ns * u64::from(chunk_pages) / whole;
         let channel = nand.channel_bytes_per_second;
         let nand_page_bytes = u64::from(nand.page_bytes);
+        let nand_pages_a_page = (page_bytes / nand_page_bytes).max(1);
+        // Where a page of the mapping is more than a die programs or senses at once, it takes several turns.
+        let chunk_bytes = u64::from(chunk_pages) * page_bytes;
+        let page_reads = nand_pages_a_page.div_ceil(u64::from(nand.planes));
         Self {
             chunk_pages,
             chunk_of: Divisor::new(chunk_pages),
@@ -437,12 +444,14 @@ impl Figures {
             erase_bytes: u64::from(nand.planes) * nand.block_bytes,
             unit_pages: shape.unit_pages,
             read_ns: nand.read_ns,
-            program_ns: part(nand.program_ns).max(1),
+            page_read_ns: nand.read_ns * page_reads,
+            program_ns: (nand.program_ns * chunk_bytes / nand.program_bytes()).max(1),
             erase_ns: nand.erase_ns,
             suspend_ns: nand.suspend_ns,
             command_ns: card.controller.command_ns,
-            chunk_transfer_ns: u64::from(chunk_pages) * page_bytes * SECOND_NS / channel,
+            chunk_transfer_ns: chunk_bytes * SECOND_NS / channel,
             planes: u64::from(nand.planes),
+            nand_pages_a_page,
             planes_transfer_ns: u64::from(nand.planes) * nand_page_bytes * SECOND_NS / channel,
             page_transfer_ns: page_bytes * SECOND_NS / channel,
             link_bytes_per_second: card.controller.host_bytes_per_second,

@@ -1,7 +1,7 @@
 //! The built-in cards are drives, each figure has a source, and a wrong card is refused in one line that names the key.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use flashwright_ssd::{Card, Ftl, Isolation, Upkeep};
+use flashwright_ssd::{Card, Ftl, Isolation, LogicalPage, Placement, Untimed, Upkeep};
 
 const SMALL: &str = include_str!("../cards/test.toml");
 
@@ -64,6 +64,33 @@ fn a_scaled_card_keeps_units_handles_and_over_provisioning() {
     );
 }
 
+/// A whole drive was refused as if it were scaled, with "scale by 1/0 at most".
+#[test]
+fn a_drive_of_small_units_is_used_whole_and_cannot_be_scaled() {
+    let text = SMALL.replace("unit_bytes = 262_144", "unit_bytes = 131_072");
+    let card = Card::parse("mine", &text).unwrap();
+    assert_eq!(card.scaled(1), Ok(card.clone()));
+    let error = card.scaled(2).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "test: space.unit_bytes: at 1/2 a unit has 16 pages, fewer than 64: this drive cannot be scaled"
+    );
+}
+
+/// The number of a unit's group is a byte: the 257th group's units were counted for the first.
+#[test]
+fn as_many_groups_as_there_may_be_are_kept_apart() {
+    let mut card = Card::load("test").unwrap();
+    card.placement = None;
+    let mut shape = card.shape(false);
+    (shape.groups, shape.units, shape.unit_pages, shape.logical_pages) = (256, 512, 2, 500);
+    let mut drive = Ftl::new(shape.layout().unwrap(), Upkeep::default());
+    for page in (0..500).chain((0..500).rev()) {
+        drive.write(LogicalPage(page), 1, Placement::DEFAULT, &mut Untimed);
+    }
+    drive.check().unwrap();
+}
+
 /// The test card with one line changed.
 fn refusal(from: &str, to: &str) -> String {
     assert!(SMALL.contains(from), "{from}");
@@ -96,6 +123,8 @@ fn impossible_cards_are_refused_in_a_line_that_names_the_key() {
         ),
         ("raw_bytes = 587_988_992", "raw_bytes = 900_000_000_000_000", "mine: space.page_bytes: "),
         ("groups = 1", "groups = 0", "mine: space.groups: "),
+        ("groups = 1", "groups = 257", "mine: space.groups: 257 reclaim groups are more than 256"),
+        ("groups = 1", "groups = 65535", "mine: space.groups: 65535 reclaim groups are more than 256"),
         ("groups = 1", "groups = 3", "mine: space.raw_bytes: 2243 units cannot be divided among 3"),
         ("groups = 1", "groups = 1\nreserve_units = 3", "mine: space.reserve_units: 3 are too few"),
         ("handles = 8", "handles = 0", "mine: placement.handles: "),
@@ -110,6 +139,24 @@ fn impossible_cards_are_refused_in_a_line_that_names_the_key() {
             "program_ns = 400_000",
             "program_ns = 9_000_000_000_000_000_000",
             "mine: nand.program_ns: 9000000000000000000 ns are more than 10000000000",
+        ),
+        ("dies = 4", "dies = 4_294_967_294", "mine: nand.dies: 4294967294 are more than 65536"),
+        ("planes = 1", "planes = 4_294_967_295", "mine: nand.planes: 4294967295 are more than 64"),
+        ("pages_at_once = 1", "pages_at_once = 65", "mine: nand.pages_at_once: 65 are more than 64"),
+        (
+            "page_bytes = 16384",
+            "page_bytes = 2_147_483_648",
+            "mine: nand.page_bytes: 2147483648 is no power of two from 4096 to 65536",
+        ),
+        (
+            "block_bytes = 65_536",
+            "block_bytes = 9_000_000_000_000_000_000",
+            "mine: nand.block_bytes: 9000000000000000000 bytes are more than 1099511627776",
+        ),
+        (
+            "channel_bytes_per_second = 1_000_000_000",
+            "channel_bytes_per_second = 1",
+            "mine: nand.channel_bytes_per_second: 1 bytes a second are fewer than 1000000",
         ),
         ("command_ns = 8_000", "command_ns = 80_000_000_000", "mine: controller.command_ns: "),
         ("dwpd = 1.0", "dwpd = -1.0", "mine: endurance.dwpd: -1 is not above 0"),

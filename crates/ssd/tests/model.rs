@@ -171,3 +171,17 @@ fn a_full_drive_goes_on_for_ever_under_every_policy() {
         }
     }
 }
+
+/// Chance gave up after as many draws as there are units, and the drive with it.
+#[test]
+fn chance_that_draws_full_units_again_and_again_finds_the_one_with_room() {
+    for seed in 0..50 {
+        let shape = Shape { units: 40, logical_pages: 39 * 2, ..shape(Isolation::CONVENTIONAL, 1, 2) };
+        let upkeep = Upkeep { victims: VictimPolicy::DChoices(1), levelling: Levelling::Dynamic, seed };
+        let mut ftl = Ftl::new(shape.layout().unwrap(), upkeep);
+        for page in (0..5).flat_map(|_| 0..39 * 2) {
+            ftl.write(LogicalPage(page), 1, Placement::DEFAULT, &mut Untimed);
+        }
+        ftl.check().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}

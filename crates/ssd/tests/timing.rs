@@ -81,6 +81,24 @@ fn reads_of_one_die_wait_for_each_other_and_of_two_dies_do_not() {
     assert_eq!(read(&mut drive, 5000, 2), 5107, "and page 2 is on the second");
 }
 
+/// Such a page was sensed and programmed as fast as a page of the flash.
+#[test]
+fn a_page_larger_than_a_die_takes_at_once_is_sensed_and_programmed_in_turns() {
+    let mut card = card();
+    card.nand.pages_at_once = 1;
+    let shape = Shape { page_bytes: 16_384, ..shape() };
+    let mut drive = Drive::new(&card, &shape, Upkeep::default()).unwrap();
+    assert_eq!(write(&mut drive, 0, 0, 2), 17, "a command and the link");
+    // A chunk of 32 KiB, of which a die of one plane programs 4 KiB a millisecond.
+    assert_eq!(drive.flush(20_000) / 1000, 17 + 32 + 8 * 1000);
+    assert_eq!(read(&mut drive, 10_000, 0), 10_000 + 1 + 4 * 100 + 16 + 8);
+    card.nand.planes = 4;
+    let mut drive = Drive::new(&card, &shape, Upkeep::default()).unwrap();
+    write(&mut drive, 0, 0, 2);
+    assert_eq!(drive.flush(20_000) / 1000, 17 + 32 + 2 * 1000, "four planes work together");
+    assert_eq!(read(&mut drive, 10_000, 0), 10_000 + 1 + 100 + 16 + 8);
+}
+
 #[test]
 fn a_full_buffer_makes_writes_wait_for_programs() {
     let mut drive = drive(&card());

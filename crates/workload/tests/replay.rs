@@ -101,6 +101,30 @@ fn any_order_delivers_every_row_once_too() {
     assert_eq!(all, (0..50_000).collect::<Vec<_>>());
 }
 
+/// The thread waited for a queue that the parser would fill after another, which was full until that thread went on.
+#[test]
+fn one_thread_may_ask_its_workers_in_any_turn() {
+    let text = numbered_rows(50_000, 997);
+    let (_folder, threads) = replay_of(&text, |_| ());
+    let (_folder, one) = replay_of(&text, |config| config.one_thread = true);
+    let mut sources = one.sources(5, 0).unwrap();
+    let in_turn: Vec<Vec<Seen>> = sources.iter_mut().map(|source| drain(source.as_mut())).collect();
+    assert_eq!(in_turn, drain_all(&threads, 5), "one worker after the other, to its end");
+    drop(sources);
+
+    let (_folder, anyone) = replay_of(&text, |config| {
+        (config.one_thread, config.order) = (true, Order::Any);
+    });
+    let mut sources = anyone.sources(2, 0).unwrap();
+    for (worker, first) in [(1, 0), (0, 1024)] {
+        let number = sources[worker].next().unwrap().value_bytes;
+        assert_eq!(number, first, "who asks first gets the trace's first rows");
+    }
+    let rest: usize = sources.iter_mut().map(|source| drain(source.as_mut()).len()).sum();
+    assert_eq!(rest, 49_998);
+    drop(anyone.sources(2, 0).unwrap());
+}
+
 #[test]
 fn files_follow_each_other_whatever_they_are_packed_in() {
     let folder = TempDir::new().unwrap();

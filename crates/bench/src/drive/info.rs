@@ -104,6 +104,7 @@ fn of_file(path: &Path, metadata: &fs::Metadata) -> Info {
         path: path.into(),
         kind: "file",
         capacity_bytes: Some(metadata.len()),
+        in_use: device::file::loop_device_upon(path),
         unknown: unknown.into(),
         ..Info::default()
     }

@@ -1,8 +1,11 @@
 //! What a model drive went through: what no figure of a cache tells.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 use ssd::{Assignment, Stats};
 
+use super::text::grouped;
 use crate::run::model_drive::ModelDrive;
 
 /// A model drive after a run.
@@ -37,6 +40,12 @@ impl DriveReport {
         }
     }
 
+    /// Bytes that the medium wrote.
+    #[must_use]
+    pub fn media_bytes(&self) -> u64 {
+        self.stats.media_pages() * u64::from(self.page_bytes)
+    }
+
     /// Bytes that the medium wrote for each that the host did.
     #[must_use]
     pub fn dlwa(&self) -> Option<f64> {
@@ -53,7 +62,9 @@ impl DriveReport {
             "reclaim_units": self.units,
             "reclaim_unit_bytes": self.unit_bytes,
             "dlwa": self.dlwa(),
+            "host_bytes": stats.host_bytes,
             "host_pages": stats.host_pages,
+            "partial_pages": stats.partial_pages,
             "media_pages": stats.media_pages(),
             "relocated_pages": stats.relocated_pages,
             "gc_relocated_bytes": stats.relocated_pages * u64::from(self.page_bytes),
@@ -61,6 +72,28 @@ impl DriveReport {
             "erases": stats.erases,
             "handles": self.handles(),
         })
+    }
+
+    /// For people: what the drive did for all instances together, and who writes through which of its handles.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        const GIB: f64 = (1_u64 << 30) as f64;
+        let stats = &self.stats;
+        let gib = |bytes: u64| bytes as f64 / GIB;
+        let dlwa = self.dlwa().map_or_else(|| "unknown".to_owned(), |dlwa| format!("{dlwa:.3}"));
+        let mut out = format!("\n== Model Drive ==\nCard          : {}\n", self.card);
+        let _ = writeln!(out, "Host writes   : {:6.2} GB", gib(stats.host_bytes));
+        let _ = writeln!(out, "Media writes  : {:6.2} GB, amplification {dlwa}", gib(self.media_bytes()));
+        let (moved, erased) = (grouped(stats.gc_events), grouped(stats.erases));
+        let _ = writeln!(out, "Units         : {moved} collected with live pages, {erased} erased");
+        for (instance, given) in self.assignments.iter().enumerate() {
+            let words = given.iter().map(|it| format!("{} handle {}", it.consumer, it.drive_handle));
+            let words: Vec<String> = words.collect();
+            if !words.is_empty() {
+                let _ = writeln!(out, "Instance {instance:<5}: {}", words.join(", "));
+            }
+        }
+        out
     }
 
     fn handles(&self) -> Value {
@@ -72,6 +105,7 @@ impl DriveReport {
                         "instance": instance,
                         "consumer": it.consumer,
                         "handle": it.handle.0,
+                        "drive_handle": it.drive_handle,
                         "shared_default": it.is_shared,
                     })
                 })

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::RunReport;
 use super::figures::FIGURES;
-use super::{RunReport, totals};
 use crate::run::InstanceReport;
 use crate::run::latency::{Histogram, Timed};
 use crate::run::stop::StopReason;
@@ -23,7 +23,7 @@ pub fn render(report: &RunReport) -> Value {
         "world": if report.drive.is_some() { "simulated" } else { "real" },
         "drive": report.drive.as_ref().map(super::DriveReport::to_json),
         "instances": instances,
-        "totals": instance(&totals(&report.instances), &report.warnings),
+        "totals": instance(&report.totals(), &report.warnings),
         "verdict": {
             "passed": report.passed(),
             "failures": report.failures(),

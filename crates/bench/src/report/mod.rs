@@ -36,6 +36,17 @@ pub struct RunReport {
 }
 
 impl RunReport {
+    /// All instances together. Where each is a namespace of one model drive, what the medium wrote is known of all of
+    /// them, though of none alone.
+    #[must_use]
+    pub fn totals(&self) -> InstanceReport {
+        let mut all = totals(&self.instances);
+        if let (Some(drive), Some(flash)) = (&self.drive, &mut all.snapshot.flash) {
+            flash.media_bytes = Some(drive.media_bytes());
+        }
+        all
+    }
+
     /// Which checks the run failed, in CacheBench's words; none is a pass.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {

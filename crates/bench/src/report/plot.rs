@@ -8,7 +8,6 @@ use plotters::prelude::*;
 use super::RunReport;
 use super::series::Span;
 use super::text::grouped;
-use super::totals;
 use crate::palette::{COLOURS, FONT, GRID, INK, PALE};
 use crate::run::InstanceReport;
 use crate::run::latency::{Histogram, Timed};
@@ -26,7 +25,7 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 /// What the drawing library says; drawing in memory gives it no reason.
 pub fn render(report: &RunReport, name: &str) -> Result<String, Box<dyn std::error::Error>> {
     let mut svg = String::new();
-    let all = totals(&report.instances);
+    let all = report.totals();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         root.fill(&WHITE)?;

@@ -93,19 +93,19 @@ impl Supply for ModelDrive {
     }
 }
 
-/// Handle 0 is everybody's default; the others are shared out evenly.
+/// Handle 0 is everybody's default; the others are shared out evenly among those that asked for placement.
 fn namespaces(plans: &[&FlashPlan], page_bytes: u64, handles: u16) -> Vec<Namespace> {
-    let each = handles.saturating_sub(1) / (plans.len().max(1) as u16);
-    let of = |number: usize| {
-        let first = 1 + number as u16 * each;
-        std::iter::once(0).chain(first..first + each).collect()
+    let placing = plans.iter().filter(|plan| plan.placement).count();
+    let each = handles.saturating_sub(1) / (placing.max(1) as u16);
+    let mut first = 1;
+    let mut of = |plan: &FlashPlan| {
+        let count = if plan.placement { each } else { 0 };
+        let own = first..first + count;
+        first += count;
+        std::iter::once(0).chain(own).collect()
     };
     plans
         .iter()
-        .enumerate()
-        .map(|(number, plan)| Namespace {
-            bytes: plan.bytes_per_device / page_bytes * page_bytes,
-            handles: of(number),
-        })
+        .map(|plan| Namespace { bytes: plan.bytes_per_device / page_bytes * page_bytes, handles: of(plan) })
         .collect()
 }

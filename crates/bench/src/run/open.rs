@@ -14,7 +14,7 @@ use device::{Clock, Device, IoError, RequestKind, Simulation};
 use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirstConfig};
 use policy::eviction::{EvictionConfig, Refresh};
 use workload::generate::{Online, PreparedAccesses};
-use workload::trace::{Amplify, Format, Order, Replay, SuffixRule};
+use workload::trace::{Amplify, Format, Order, Replay, ReplayConfig, SuffixRule};
 use workload::{Source, Workload, WorkloadError};
 
 use super::devices::Supply;
@@ -298,16 +298,16 @@ fn admission(plan: &FlashPlan, seed: u64) -> Vec<AdmissionConfig> {
 /// A workload, and the trace behind it that tells how reading went.
 pub type OpenWorkload = (Box<dyn Workload>, Option<Arc<Replay>>);
 
-/// Makes the workload that `plan` describes.
+/// Makes the workload that `plan` describes; `one_thread` as in [`ReplayConfig`].
 ///
 /// # Errors
 /// Distributions that describe none.
-pub fn workload(plan: &WorkloadPlan) -> Result<OpenWorkload, OpenError> {
+pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, OpenError> {
     Ok(match plan {
         WorkloadPlan::Online(config) => (Box::new(Online::new(config)?), None),
         WorkloadPlan::Prepared { config, ops } => (Box::new(PreparedAccesses::new(config, *ops)?), None),
         WorkloadPlan::Replay(plan) => {
-            let trace = Arc::new(Replay::new(replay(plan)));
+            let trace = Arc::new(Replay::new(ReplayConfig { one_thread, ..replay(plan) }));
             (Box::new(Watched(Arc::clone(&trace))), Some(trace))
         }
     })
@@ -347,9 +347,9 @@ impl Workload for Watched {
     }
 }
 
-fn replay(plan: &ReplayPlan) -> workload::trace::ReplayConfig {
+fn replay(plan: &ReplayPlan) -> ReplayConfig {
     let format = Format::named("kvcache").expect("the format is in the table");
-    let mut config = workload::trace::ReplayConfig::new(plan.files.clone(), format);
+    let mut config = ReplayConfig::new(plan.files.clone(), format);
     config.time_units_per_second = plan.time_units_per_second;
     config.amplify = Amplify {
         copies: plan.amplification,

@@ -10,7 +10,7 @@ use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
 use bench::picture::Format;
 use bench::progress::{Progress, ProgressOptions};
 use bench::report::text::{self, SizeForm, TextOptions};
-use bench::report::{RunReport, json, plot, totals};
+use bench::report::{RunReport, json, plot};
 use bench::run::stop::Stop;
 use bench::session::{Session, SessionOptions};
 use clap::Args;
@@ -185,7 +185,10 @@ fn print_results(report: &RunReport, results: &[String], arguments: &Arguments, 
         let _ = write!(out, "{words}");
     }
     if results.len() > 1 {
-        let _ = write!(out, "== All instances ==\n{}", text::results(&totals(&report.instances), options));
+        let _ = write!(out, "== All instances ==\n{}", text::results(&report.totals(), options));
+    }
+    if let Some(drive) = &report.drive {
+        let _ = write!(out, "{}", drive.to_text());
     }
     let _ = write!(out, "{}", text::verdict(report));
 }

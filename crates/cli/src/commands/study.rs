@@ -179,7 +179,8 @@ fn to_json(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> Value {
 
 fn words(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> String {
     let mut out = format!("{}: {}\n", study.name, study.title);
-    let width = outcome.points.iter().map(|point| point.name.chars().count()).max().unwrap_or(0);
+    let names = outcome.points.iter().map(|point| point.name.chars().count());
+    let width = names.max().unwrap_or(0).max(36);
     let _ = writeln!(out, "  {:<width$} {:>9} {:>9} {:>8}  accepted", "", "paper", "ours", "differ");
     for point in &outcome.points {
         let paper = point.paper.map_or_else(|| "-".into(), |paper| format!("{paper:.2}"));
@@ -192,8 +193,8 @@ fn words(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> String {
             }
             _ => String::new(),
         };
-        let _ =
-            writeln!(out, "  {:<width$} {paper:>9} {:>9.3} {differ:>8}  {accepted}", point.name, point.ours);
+        let (name, ours) = (&point.name, point.ours);
+        let _ = writeln!(out, "  {name:<width$} {paper:>9} {ours:>9.3} {differ:>8}  {accepted}");
     }
     outcome.notes.iter().for_each(|note| {
         let _ = writeln!(out, "  note: {note}");
@@ -249,6 +250,21 @@ mod tests {
     struct Typed {
         #[command(flatten)]
         arguments: Arguments,
+    }
+
+    #[test]
+    fn a_long_name_does_not_push_its_figures_out_of_their_columns() {
+        let names = ["short", "share of writes from buckets, soc 16 %"];
+        let points = names.map(|name| Point {
+            name: name.into(),
+            paper: None,
+            ours: 0.5,
+            unit: "ratio",
+            accepted: None,
+        });
+        let told = words(&STUDIES[0], &Outcome { points: points.into(), ..Outcome::default() }, &[]);
+        let ends: Vec<_> = told.lines().skip(2).map(|line| line.find("0.500")).collect();
+        assert!(ends.len() == 2 && ends[0] == ends[1] && ends[0].is_some(), "{told}");
     }
 
     #[test]

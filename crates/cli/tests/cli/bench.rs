@@ -358,6 +358,47 @@ fn every_region_policy_runs_from_a_config_and_writes_blocks_whole_unless_told_no
     }
 }
 
+/// Each tenant's part does not know what the medium wrote, and so nothing of it was told; one that did not ask for placement
+/// wrote through handles all the same, and two that did seemed to share theirs.
+#[test]
+fn tenants_of_a_model_drive_are_told_its_write_amplification_and_whose_handle_is_whose() {
+    let tenant = |placement: bool| {
+        format!(
+            r#"{{ "cache_config": {{ "cacheSizeMB": 8, "nvmCacheSizeMB": 64, "navyRegionSizeMB": 1, "navyBlockSize": 4096,
+                  "navyBigHashSizePct": 20, "deviceEnableFDP": {placement} }},
+                 "test_config": {{ "numOps": 3000, "numThreads": 2, "numKeys": 20000, "keySizeRange": [16, 32],
+                  "keySizeRangeProbability": [1.0], "valSizeRange": [100, 1000, 5000], "valSizeRangeProbability": [0.5, 0.5],
+                  "getRatio": 0.2, "setRatio": 0.8, "popularityBuckets": [20000], "popularityWeights": [1.0] }} }}"#
+        )
+    };
+    let text = format!("[{}, {}, {}]", tenant(true), tenant(false), tenant(true));
+    let (_directory, file) = config("tenants.json", &text);
+    let output = flashwright(&["bench", &file, "--device", "sim:test", "--json", "-"]);
+    let result: Value = serde_json::from_str(&out(&output)).unwrap();
+    let (drive, totals) = (&result["drive"], &result["totals"]);
+    assert_eq!(totals["flash_bytes_host"], drive["host_bytes"]);
+    assert_eq!(totals["dlwa"], drive["dlwa"]);
+    assert!(totals["dlwa"].as_f64().is_some_and(|dlwa| dlwa >= 1.0), "{totals}");
+    let handles: Vec<(u64, &str, u64)> = drive["handles"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| {
+            let number = |key: &str| it[key].as_u64().unwrap();
+            (number("instance"), it["consumer"].as_str().unwrap(), number("drive_handle"))
+        })
+        .collect();
+    assert_eq!(
+        handles,
+        [(0, "loc", 1), (0, "soc", 2), (1, "loc", 0), (1, "soc", 0), (2, "loc", 4), (2, "soc", 5)]
+    );
+    let said = err(&output);
+    for words in ["Instance 1    : loc handle 0, soc handle 0", "Instance 2    : loc handle 4, soc handle 5"]
+    {
+        assert!(said.contains(words), "{said}");
+    }
+}
+
 #[test]
 fn rows_of_a_trace_that_cannot_be_read_are_counted_and_named() {
     let replay = r#"{ "cache_config": { "cacheSizeMB": 8 }, "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2,

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
@@ -68,6 +68,35 @@ fn a_device_that_somebody_has_is_refused_and_he_is_named() {
     }
 }
 
+/// Such a file tells of no owner, and a mounted file system was lost.
+#[test]
+fn a_file_behind_a_loop_device_is_somebodys() {
+    let (_directory, path) = file(1 << 20);
+    let path_text = path.to_str().unwrap();
+    let losetup = |arguments: &[&str]| {
+        let said =
+            Command::new("losetup").args(arguments).output().ok().filter(|said| said.status.success())?;
+        Some(String::from_utf8(said.stdout).unwrap().trim().to_owned())
+    };
+    let Some(device) = losetup(&["--find", "--show", path_text]) else {
+        println!("skipped: no loop devices here");
+        return;
+    };
+    let done = ["trim", "precondition"].map(|command| flashwright(&["ssd", command, path_text, "--yes"]));
+    let info = flashwright(&["ssd", "info", path_text]);
+    losetup(&["--detach", &device]).expect("nobody has the device open");
+    for output in done {
+        assert_eq!(output.status.code(), Some(2));
+        assert!(
+            words(&output).contains(&format!("in use: it is the file behind {device}")),
+            "{}",
+            words(&output)
+        );
+    }
+    assert!(words(&info).contains(&device), "{}", words(&info));
+    assert!(fs::read(&path).unwrap().iter().all(|&byte| byte == 7));
+}
+
 #[test]
 fn a_trimmed_file_is_zeros_of_the_same_length() {
     let (_directory, path) = file(1 << 20);
@@ -97,11 +126,13 @@ fn preconditioning_writes_everything_and_says_whether_it_is_steady() {
 }
 
 #[test]
-fn a_write_size_that_does_not_fit_is_exit_2() {
+fn a_write_size_or_depth_that_does_not_fit_is_exit_2() {
     let (_directory, path) = file(1 << 20);
-    for size in ["100", "1GiB", "lots"] {
-        let output =
-            flashwright(&["ssd", "precondition", path.to_str().unwrap(), "--yes", "--write-size", size]);
-        assert_eq!(output.status.code(), Some(2), "{size}: {}", words(&output));
+    let depths = ["0", "4097", "99999999999999999"].map(|depth| ["--depth", depth]);
+    let sizes = ["100", "1GiB", "lots"].map(|size| ["--write-size", size]);
+    for flags in sizes.into_iter().chain(depths) {
+        let path = path.to_str().unwrap();
+        let output = flashwright(&[&["ssd", "precondition", path, "--yes"], flags.as_slice()].concat());
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", words(&output));
     }
 }

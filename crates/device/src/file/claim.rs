@@ -65,6 +65,20 @@ pub(crate) fn holder_of(number: u64) -> Option<String> {
     Some(format!("device {} is built upon it", upon.file_name().to_string_lossy()))
 }
 
+/// The loop device through which the file at `path` is used as a block device, perhaps with a mounted file system on it.
+/// The file itself tells nothing of that: no lock, no holder.
+#[must_use]
+pub fn loop_device_upon(path: &Path) -> Option<String> {
+    let path = fs::canonicalize(path).ok()?;
+    let shows = |device: &fs::DirEntry| {
+        // Compared as text: to look at another's file might wait for whoever serves it.
+        let backing = fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
+        Path::new(backing.trim_end_matches('\n')) == path
+    };
+    let device = fs::read_dir("/sys/block").ok()?.flatten().find(shows)?;
+    Some(format!("it is the file behind /dev/{}", device.file_name().to_string_lossy()))
+}
+
 /// Source and place in a line of `/proc/self/mounts`, if the source is a path.
 fn mount(line: &str) -> Option<(&str, &str)> {
     let (source, rest) = line.split_once(' ')?;

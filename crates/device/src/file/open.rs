@@ -100,6 +100,9 @@ pub(super) fn open_file(
     mut made: Option<Removal>,
 ) -> Result<Open<OpenFile>, IoError> {
     let create = if made.is_some() { OFlags::CREATE | OFlags::EXCL } else { OFlags::empty() };
+    if let Some(user) = claim::loop_device_upon(path).filter(|_| !options.read_only) {
+        return Err(IoError::new(ErrorKind::Busy, format!("{} is in use: {user}", path.display())));
+    }
     let file = open_with(path, options, create).inspect_err(|error| {
         if let Some(removal) = &mut made {
             removal.armed = !existed_already(error);

@@ -6,11 +6,16 @@
 //! as there are workers.)
 //!
 //! The thread ends when the trace does, or when the last source is dropped.
+//!
+//! Where one thread asks for all workers, as in a simulated world, it must not wait for a queue that the parser would
+//! fill after another, full one. There ([`ReplayConfig::one_thread`]) the parser goes on when it is asked to, batch by
+//! batch, and queues have no bound; which rows a worker gets then depends on nothing but the order of asking.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use super::Format;
@@ -21,6 +26,7 @@ use crate::{Request, Source, Workload, WorkloadError};
 mod parser;
 mod report;
 
+use parser::{Demands, Outlet};
 pub use report::ReplayStats;
 use report::Report;
 
@@ -47,6 +53,8 @@ pub struct ReplayConfig {
     pub max_requests_per_worker: Option<u64>,
     /// Which worker gets which row.
     pub order: Order,
+    /// Whether one thread asks for all workers. Rows that are read for workers who do not ask yet stay in memory.
+    pub one_thread: bool,
 }
 
 impl ReplayConfig {
@@ -63,6 +71,7 @@ impl ReplayConfig {
             ignore_op_count: false,
             max_requests_per_worker: None,
             order: Order::default(),
+            one_thread: false,
         }
     }
 }
@@ -108,18 +117,23 @@ impl Workload for Replay {
             std::fs::File::open(path).map_err(|source| WorkloadError::Open { path: path.clone(), source })?;
         }
         let (returns, returned) = channel();
-        let (senders, receivers): (Vec<_>, Vec<_>) =
-            (0..workers).map(|_| sync_channel(QUEUED_BATCHES)).unzip();
-        let thread = Arc::new(self.start_parser(senders, returned)?);
-        let source = |receiver| QueueSource {
-            receiver: Some(receiver),
+        let (demand, demanded) = channel();
+        let (produced, answers) = channel();
+        let demands = self.config.one_thread.then_some(Demands { demanded, produced });
+        let (outlets, queues) = self.queues(workers);
+        let thread = Arc::new(self.start_parser(outlets, returned, demands)?);
+        let answers = Arc::new(Mutex::new(answers));
+        let asking = || Asking { demand: demand.clone(), answers: Arc::clone(&answers) };
+        let source = |queue| QueueSource {
+            queue: Some(queue),
+            asking: self.config.one_thread.then(asking),
             returns: returns.clone(),
             batch: Batch::default(),
             next_row: 0,
             left: self.config.max_requests_per_worker.unwrap_or(u64::MAX),
             _thread: Arc::clone(&thread),
         };
-        Ok(receivers.into_iter().map(|receiver| Box::new(source(receiver)) as Box<dyn Source>).collect())
+        Ok(queues.into_iter().map(|queue| Box::new(source(queue)) as Box<dyn Source>).collect())
     }
 
     fn key_count(&self) -> Option<u64> {
@@ -128,10 +142,31 @@ impl Workload for Replay {
 }
 
 impl Replay {
+    /// A queue for each worker; one for all if any row is for anyone and one thread asks.
+    fn queues(&self, workers: usize) -> (Vec<Outlet>, Vec<Queue>) {
+        let unbounded = || {
+            let (sender, receiver) = channel();
+            (Outlet::Unbounded(sender), Queue::new(Mutex::new(receiver)))
+        };
+        let bounded = || {
+            let (sender, receiver) = sync_channel(QUEUED_BATCHES);
+            (Outlet::Bounded(sender), Queue::new(Mutex::new(receiver)))
+        };
+        match (self.config.one_thread, self.config.order) {
+            (false, _) => (0..workers).map(|_| bounded()).unzip(),
+            (true, Order::Strict) => (0..workers).map(|_| unbounded()).unzip(),
+            (true, Order::Any) => {
+                let (outlet, queue) = unbounded();
+                (vec![outlet], vec![queue; workers])
+            }
+        }
+    }
+
     fn start_parser(
         &self,
-        senders: Vec<SyncSender<Batch>>,
+        outlets: Vec<Outlet>,
         returned: Receiver<Batch>,
+        demands: Option<Demands>,
     ) -> Result<ParserThread, WorkloadError> {
         let config = self.config.clone();
         let report = Arc::clone(&self.report);
@@ -139,7 +174,7 @@ impl Replay {
         let stopped = Arc::clone(&stop);
         std::thread::Builder::new()
             .name("trace-parser".to_owned())
-            .spawn(move || parser::run(config, senders, returned, &report, &stopped))
+            .spawn(move || parser::run(config, outlets, (returned, demands), &report, &stopped))
             .map(|handle| ParserThread { handle: Some(handle), stop })
             .map_err(WorkloadError::Thread)
     }
@@ -188,9 +223,36 @@ impl Drop for ParserThread {
     }
 }
 
+/// What the parser fills for a worker, or for all.
+type Queue = Arc<Mutex<Receiver<Batch>>>;
+
+/// How the parser is asked for another batch, and answers when it has put one into a queue.
+struct Asking {
+    demand: Sender<()>,
+    answers: Arc<Mutex<Receiver<()>>>,
+}
+
+impl Asking {
+    /// The next batch of `queue`, for which the parser may have to fill others first; `None` at the end of the trace.
+    fn next(&self, queue: &Receiver<Batch>) -> Option<Batch> {
+        loop {
+            if let Ok(batch) = queue.try_recv() {
+                return Some(batch);
+            }
+            // A parser that is gone answers nothing, but may have left a last batch.
+            let _ = self.demand.send(());
+            let answer = self.answers.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            if answer.is_err() {
+                return queue.try_recv().ok();
+            }
+        }
+    }
+}
+
 /// One worker's rows. The queue stands before the thread, so that it is closed before the thread is waited for.
 struct QueueSource {
-    receiver: Option<Receiver<Batch>>,
+    queue: Option<Queue>,
+    asking: Option<Asking>,
     returns: Sender<Batch>,
     batch: Batch,
     next_row: usize,
@@ -201,7 +263,14 @@ struct QueueSource {
 impl QueueSource {
     /// The next batch; false at the end.
     fn refill(&mut self) -> bool {
-        let Some(Ok(batch)) = self.receiver.as_ref().map(Receiver::recv) else { return false };
+        let Some(queue) = &self.queue else { return false };
+        let queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = match &self.asking {
+            Some(asking) => asking.next(&queue),
+            None => queue.recv().ok(),
+        };
+        drop(queue);
+        let Some(batch) = next else { return false };
         let used = std::mem::replace(&mut self.batch, batch);
         // Once the parser is gone, nobody needs batches any more.
         let _ = self.returns.send(used);
@@ -214,7 +283,7 @@ impl Source for QueueSource {
     fn next(&mut self) -> Option<Request<'_>> {
         if self.left == 0 {
             // Closing the queue tells the parser to pass this worker over.
-            self.receiver = None;
+            self.queue = None;
             return None;
         }
         while self.next_row == self.batch.rows.len() {

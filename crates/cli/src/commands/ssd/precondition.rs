@@ -21,9 +21,9 @@ pub struct Arguments {
     /// Bytes of a random write
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = drive::parse_size)]
     write_size: u64,
-    /// Writes under way at once
-    #[arg(long, value_name = "N", default_value_t = 32)]
-    depth: usize,
+    /// Writes under way at once, 4096 at most
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    depth: u32,
     /// Give up after random writes of so many times the capacity
     #[arg(long, value_name = "N", default_value = "4", value_parser = quantity::positive)]
     max_passes: f64,
@@ -38,7 +38,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> ExitCode {
     let options = Options {
         write_bytes: arguments.write_size,
-        depth: arguments.depth,
+        depth: arguments.depth as usize,
         max_passes: arguments.max_passes,
         seed: arguments.common.seed,
     };

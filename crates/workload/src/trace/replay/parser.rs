@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::sync::mpsc::{Receiver, SendError, Sender, SyncSender, TrySendError};
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -16,8 +16,8 @@ use super::{BATCH_ROWS, Batch, Order, Queued, ReplayConfig};
 /// for long stretches of which nothing is queued.
 pub(super) fn run(
     config: ReplayConfig,
-    senders: Vec<SyncSender<Batch>>,
-    returned: Receiver<Batch>,
+    outlets: Vec<Outlet>,
+    (returned, demands): (Receiver<Batch>, Option<Demands>),
     report: &Report,
     stop: &AtomicBool,
 ) {
@@ -26,10 +26,15 @@ pub(super) fn run(
         time_units_per_second: config.time_units_per_second.max(1),
         page_bytes: config.format.page_bytes,
     };
-    let lanes = senders.into_iter().map(|sender| Lane { sender: Some(sender), filling: Batch::default() });
+    if let Some(demands) = &demands {
+        // Nobody left to ask is found out when the first batch is sent.
+        let _ = demands.demanded.recv();
+    }
+    let lanes = outlets.into_iter().map(|sender| Lane { sender: Some(sender), filling: Batch::default() });
+    let lanes: Vec<Lane> = lanes.collect();
     let mut parser = Parser {
         reader: (config.format.reader)(&options),
-        dealer: Dealer { open: lanes.len(), lanes: lanes.collect(), returned, order: config.order, turn: 0 },
+        dealer: Dealer { open: lanes.len(), lanes, returned, demands, order: config.order, turn: 0 },
         rows_to_skip: config.skip_rows,
         rows: 0,
         pass: Pass::default(),
@@ -195,6 +200,7 @@ impl Pass {
 struct Dealer {
     lanes: Vec<Lane>,
     returned: Receiver<Batch>,
+    demands: Option<Demands>,
     order: Order,
     /// Lanes whose worker still listens.
     open: usize,
@@ -202,9 +208,40 @@ struct Dealer {
     turn: usize,
 }
 
+/// Where one thread asks for all workers: a word for each batch that is wanted, and one for each that was queued.
+pub(super) struct Demands {
+    pub(super) demanded: Receiver<()>,
+    pub(super) produced: Sender<()>,
+}
+
+/// The parser's end of a queue.
+pub(super) enum Outlet {
+    Bounded(SyncSender<Batch>),
+    Unbounded(Sender<Batch>),
+}
+
+impl Outlet {
+    /// Waits for room, if there is a bound.
+    fn send(&self, batch: Batch) -> Result<(), SendError<Batch>> {
+        match self {
+            Self::Bounded(sender) => sender.send(batch),
+            Self::Unbounded(sender) => sender.send(batch),
+        }
+    }
+
+    fn try_send(&self, batch: Batch) -> Result<(), TrySendError<Batch>> {
+        match self {
+            Self::Bounded(sender) => sender.try_send(batch),
+            Self::Unbounded(sender) => {
+                sender.send(batch).map_err(|SendError(batch)| TrySendError::Disconnected(batch))
+            }
+        }
+    }
+}
+
 struct Lane {
     /// `None` once the worker has gone.
-    sender: Option<SyncSender<Batch>>,
+    sender: Option<Outlet>,
     filling: Batch,
 }
 
@@ -253,6 +290,16 @@ impl Dealer {
         match self.order {
             Order::Strict => drop(self.send(lane, full)),
             Order::Any => self.send_anywhere(full),
+        }
+        self.await_demand();
+    }
+
+    /// Says that a batch is queued, and goes on when another is wanted.
+    fn await_demand(&mut self) {
+        let Some(Demands { demanded, produced }) = &self.demands else { return };
+        if produced.send(()).is_err() || demanded.recv().is_err() {
+            // Nobody asks any more.
+            (0..self.lanes.len()).for_each(|lane| self.close(lane));
         }
     }
 
