@@ -14,7 +14,7 @@ use crate::report::series::Recorder;
 use crate::report::{DriveReport, RunReport, totals};
 use crate::run::devices::{Devices, Supply};
 use crate::run::engine::EngineTarget;
-use crate::run::listed_drives::ListedDrives;
+use crate::run::listed_drives::{self, ListedDrive};
 use crate::run::model_drive::ModelDrive;
 use crate::run::open::{self, OpenError, World};
 use crate::run::simulated::run_simulated;
@@ -90,11 +90,11 @@ impl Session {
             Some(drive) => drive,
             None => &mut devices,
         };
-        let flash = plan.instances.iter().filter_map(|it| it.cache.flash.as_ref());
-        let (listed_drives, mut warnings) = ListedDrives::of(flash);
+        let flash = plan.instances.iter().map(|it| it.cache.flash.as_ref());
+        let (listed_drives, mut warnings) = listed_drives::open(flash);
         let mut instances = Vec::new();
-        for (number, plan) in plan.instances.into_iter().enumerate() {
-            let (instance, warned) = open_instance(plan, supply, &listed_drives, number, &options, &world)
+        for (number, (plan, listed)) in plan.instances.into_iter().zip(listed_drives).enumerate() {
+            let (instance, warned) = open_instance(plan, supply, listed, number, &options, &world)
                 .map_err(|source| open_error(config, number, source))?;
             instances.push(Arc::new(instance));
             warnings.extend(warned);
@@ -199,7 +199,7 @@ fn enter_world(
 fn open_instance(
     plan: InstancePlan,
     devices: &mut dyn Supply,
-    listed_drives: &ListedDrives,
+    listed_drives: Vec<ListedDrive>,
     number: usize,
     options: &SessionOptions,
     world: &World,

@@ -11,6 +11,7 @@ pub struct SliceDevice {
     whole: Arc<dyn Device>,
     start_bytes: u64,
     geometry: Geometry,
+    places: bool,
     tally: Arc<Tally>,
 }
 
@@ -28,7 +29,13 @@ impl SliceDevice {
             return Err(IoError::new(ErrorKind::Invalid, context));
         }
         let geometry = Geometry { capacity_bytes: range.end - range.start, ..geometry };
-        Ok(Self { whole, start_bytes: range.start, geometry, tally: Arc::default() })
+        Ok(Self { whole, start_bytes: range.start, geometry, places: true, tally: Arc::default() })
+    }
+
+    /// The same for who does not place: there are no handles but the default.
+    #[must_use]
+    pub fn without_placement(self) -> Self {
+        Self { places: false, geometry: Geometry { placement_handles: 0, ..self.geometry }, ..self }
     }
 
     fn translate(&self, mut request: Request) -> Result<Request, IoError> {
@@ -69,7 +76,7 @@ impl Device for SliceDevice {
     }
 
     fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
-        self.whole.allocate_handle(consumer)
+        if self.places { self.whole.allocate_handle(consumer) } else { PlacementHandle::DEFAULT }
     }
 }
 

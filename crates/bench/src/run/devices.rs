@@ -65,7 +65,7 @@ impl Devices {
         devices
     }
 
-    fn part(&mut self, path: &Path, bytes: u64) -> Result<Arc<dyn Device>, OpenError> {
+    fn part(&mut self, path: &Path, bytes: u64, placement: bool) -> Result<Arc<dyn Device>, OpenError> {
         let sharing = self.by_path.get_mut(path).expect("every path of every plan was told");
         let is_shared = sharing.bytes > bytes;
         if path.is_dir() && !(sharing.persistent && is_shared) {
@@ -82,7 +82,8 @@ impl Devices {
         sharing.opened = Some(Arc::clone(&whole));
         let start_bytes = sharing.given_bytes;
         sharing.given_bytes += bytes;
-        Ok(Arc::new(SliceDevice::new(whole, start_bytes..sharing.given_bytes)?))
+        let part = SliceDevice::new(whole, start_bytes..sharing.given_bytes)?;
+        Ok(Arc::new(if placement { part } else { part.without_placement() }))
     }
 }
 
@@ -95,7 +96,7 @@ impl Supply for Devices {
         }
         let mut devices = Vec::new();
         for path in &plan.paths {
-            devices.push(self.part(path, plan.bytes_per_device)?);
+            devices.push(self.part(path, plan.bytes_per_device, plan.placement)?);
         }
         if devices.len() == 1 {
             return Ok(devices.remove(0));

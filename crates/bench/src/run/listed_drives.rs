@@ -12,17 +12,6 @@ use device::nvme::MediaProbe;
 
 use crate::config::plan::FlashPlan;
 
-/// All drives that are listed; those that tell are being asked from now on.
-#[derive(Default)]
-pub struct ListedDrives {
-    by_path: HashMap<PathBuf, Listing>,
-}
-
-struct Listing {
-    probe: Option<Arc<MediaProbe>>,
-    instances: usize,
-}
-
 /// A drive that an instance lists.
 #[derive(Clone)]
 pub struct ListedDrive {
@@ -44,38 +33,41 @@ pub struct DriveBytes {
     pub is_shared: bool,
 }
 
-impl ListedDrives {
-    /// Begins to ask the drives that are listed for these caches, and says which of them cannot be asked.
-    pub fn of<'a>(caches: impl IntoIterator<Item = &'a FlashPlan>) -> (Self, Vec<String>) {
-        let (mut drives, mut warnings) = (Self::default(), Vec::new());
-        for path in caches.into_iter().flat_map(|flash| &flash.listed_drives) {
-            let listing = drives.by_path.entry(path.clone()).or_insert_with(|| {
-                let probe = MediaProbe::open(path).map(Arc::new).map_err(|error| {
-                    warnings.push(format!(
-                        "cache_config.writeAmpDeviceList: {}: {error}; what it wrote is unknown",
-                        path.display()
-                    ));
-                });
-                Listing { probe: probe.ok(), instances: 0 }
-            });
-            listing.instances += 1;
+/// The drives of each of these caches, which are being asked from now on, and which of those that a config lists cannot be
+/// asked. Flash that several instances share a part of is listed without being named.
+pub fn open<'a>(
+    caches: impl Iterator<Item = Option<&'a FlashPlan>> + Clone,
+) -> (Vec<Vec<ListedDrive>>, Vec<String>) {
+    let uses = |path: &PathBuf| caches.clone().flatten().filter(|flash| flash.paths.contains(path)).count();
+    let listed = |flash: &'a FlashPlan| -> Vec<&'a PathBuf> {
+        match &flash.listed_drives[..] {
+            [] => flash.paths.iter().filter(|path| uses(path) > 1).collect(),
+            named => named.iter().collect(),
         }
-        (drives, warnings)
+    };
+    let lists: Vec<Vec<&PathBuf>> =
+        caches.clone().map(|flash| flash.map(listed).unwrap_or_default()).collect();
+    let (mut probes, mut warnings) = (HashMap::new(), Vec::new());
+    for path in lists.iter().flatten() {
+        let (probe, listings) =
+            probes.entry(*path).or_insert_with(|| (MediaProbe::open(path).map(Arc::new), 0));
+        *listings += 1;
+        let is_named = caches.clone().flatten().any(|flash| flash.listed_drives.contains(path));
+        if let (Err(error), 1, true) = (probe, *listings, is_named) {
+            let path = path.display();
+            warnings
+                .push(format!("cache_config.writeAmpDeviceList: {path}: {error}; what it wrote is unknown"));
+        }
     }
-
-    /// Those of one instance.
-    #[must_use]
-    pub fn of_instance(&self, flash: &FlashPlan) -> Vec<ListedDrive> {
-        let listed = |path: &PathBuf| {
-            let listing = self.by_path.get(path)?;
-            Some(ListedDrive {
-                path: path.clone(),
-                probe: listing.probe.clone(),
-                is_shared: listing.instances > 1,
-            })
-        };
-        flash.listed_drives.iter().filter_map(listed).collect()
-    }
+    let of_path = |path: &&PathBuf| {
+        let (probe, listings) = &probes[*path];
+        ListedDrive {
+            path: path.to_path_buf(),
+            probe: probe.as_ref().ok().cloned(),
+            is_shared: *listings > 1,
+        }
+    };
+    (lists.iter().map(|list| list.iter().map(of_path).collect()).collect(), warnings)
 }
 
 impl ListedDrive {
@@ -109,14 +101,25 @@ mod tests {
         flash.listed_drives = vec!["/dev/null".into(), "/no/where".into()];
         let mut other = flash.clone();
         other.listed_drives.truncate(1);
-        let (drives, warnings) = ListedDrives::of([&flash, &other]);
+        let (drives, warnings) = open([Some(&flash), None, Some(&other)].into_iter());
         let [null, nowhere] = &warnings[..] else { panic!("{warnings:?}") };
         assert!(null.contains("writeAmpDeviceList: /dev/null: it is no NVMe namespace"), "{null}");
         assert!(nowhere.contains("/no/where: No such file"), "{nowhere}");
-        let told: Vec<_> = drives.of_instance(&flash).iter().map(ListedDrive::ask).collect();
+        assert_eq!(drives.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0, 1]);
+        let told: Vec<_> = drives[0].iter().map(ListedDrive::ask).collect();
         let [null, nowhere] = &told[..] else { panic!("{told:?}") };
         assert_eq!((null.is_shared, nowhere.is_shared), (true, false));
         assert_eq!((null.media_bytes, nowhere.of_this_instance()), (None, None));
-        assert_eq!(drives.of_instance(&other).len(), 1);
+    }
+
+    #[test]
+    fn flash_that_instances_share_is_asked_without_being_listed_or_warned_of() {
+        let mut shared = fit::tests::plan(vec![(100, 50)]);
+        shared.paths = vec!["/dev/null".into()];
+        let own = FlashPlan { paths: vec!["/no/where".into()], ..shared.clone() };
+        let (drives, warnings) = open([&shared, &own, &shared].map(Some).into_iter());
+        assert!(warnings.is_empty(), "{warnings:?}");
+        assert!(drives[1].is_empty(), "it tells by itself");
+        assert!(drives[0][0].is_shared && drives[2].len() == 1);
     }
 }

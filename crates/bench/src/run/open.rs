@@ -20,7 +20,7 @@ use workload::{Source, Workload, WorkloadError};
 use super::devices::Supply;
 use super::engine::{DeviceLatency, EngineTarget, Face};
 use super::fit;
-use super::listed_drives::ListedDrives;
+use super::listed_drives::ListedDrive;
 use super::pace::Waiter;
 use crate::config::plan::{
     AdmissionPlan, CachePlan, EvictionPlan, FlashPlan, OrderPlan, RebalancePlan, RebalanceStrategy,
@@ -67,7 +67,7 @@ const LEAST_PENDING_BYTES: usize = 64 << 10;
 pub fn cache(
     plan: &CachePlan,
     devices: &mut dyn Supply,
-    listed_drives: &ListedDrives,
+    listed_drives: Vec<ListedDrive>,
     seed: u64,
     world: &World,
 ) -> Result<OpenCache, OpenError> {
@@ -103,8 +103,7 @@ pub fn cache(
     };
     let placement = measured_device.map_or_else(Vec::new, |device| device.consumers());
     let placement = placement.into_iter().map(|(consumer, handle)| (consumer, handle.0)).collect();
-    let listed = plan.flash.as_ref().map(|flash| listed_drives.of_instance(flash)).unwrap_or_default();
-    let target = EngineTarget::new(cache, face, latency, buffered).placed(placement).told_by(listed);
+    let target = EngineTarget::new(cache, face, latency, buffered).placed(placement).told_by(listed_drives);
     Ok(OpenCache { target, warnings })
 }
 

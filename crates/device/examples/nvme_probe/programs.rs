@@ -35,7 +35,7 @@ pub const CHECKS: &[Check] = &[
         }
         bench(drives, &[PLACING], &drives.block(PLACING).display().to_string())
     }),
-    ("a bench asks the drives that its config lists, of which two instances have one", listed),
+    ("two instances on one drive know together what it wrote, and one of them places", shared),
     ("a bench without placement asked for leaves the other handles alone", unplaced),
 ];
 
@@ -181,31 +181,36 @@ fn consumer(given: &Value) -> (&str, u64) {
     (given["consumer"].as_str().unwrap(), given["handle"].as_u64().unwrap())
 }
 
-/// Two instances share a drive that both list: together they know what it wrote, by themselves they do not.
-fn listed(drives: &Drives) -> Verdict {
+/// Two instances share a drive, which both list or none: together they know what it wrote, by themselves they do not. One of them
+/// places.
+fn shared(drives: &Drives) -> Verdict {
     let block_path = drives.block(PLACING);
     let name = block_path.file_name().unwrap().to_str().unwrap();
     let text = std::fs::read_to_string(CONFIG).unwrap();
-    let mut instance: Value = serde_json::from_str(&text).unwrap();
-    let cache = &mut instance["cache_config"];
-    cache["deviceEnableFDP"] = false.into();
-    cache["nvmCacheSizeMB"] = 48.into();
-    cache["nvmCachePaths"] = vec![drives.generic(PLACING).to_str().unwrap()].into();
-    cache["writeAmpDeviceList"] = vec![name].into();
-    instance["test_config"]["numOps"] = 10_000.into();
-    let config = "/tmp/listed.json";
-    std::fs::write(config, Value::from(vec![instance.clone(), instance]).to_string()).unwrap();
-    let written = || drives.drive(PLACING).fdp_statistics(1).unwrap().media_written_bytes;
-    let before = written();
-    let (told, code) = result(&["bench", config, "--quiet"]);
-    let by_drive = written() - before;
-    assert_eq!(code, 0, "{}", told["verdict"]);
-    for instance in told["instances"].as_array().unwrap() {
-        assert_eq!(instance["flash_bytes_media"], Value::Null);
+    let mut placing: Value = serde_json::from_str(&text).unwrap();
+    placing["cache_config"]["nvmCacheSizeMB"] = 48.into();
+    placing["cache_config"]["nvmCachePaths"] = vec![drives.generic(PLACING).to_str().unwrap()].into();
+    placing["test_config"]["numOps"] = 10_000.into();
+    for list in [vec![name], Vec::new()] {
+        placing["cache_config"]["writeAmpDeviceList"] = list.into();
+        let mut plain = placing.clone();
+        plain["cache_config"]["deviceEnableFDP"] = false.into();
+        let config = "/tmp/shared.json";
+        std::fs::write(config, Value::from(vec![placing.clone(), plain]).to_string()).unwrap();
+        let written = || drives.drive(PLACING).fdp_statistics(1).unwrap().media_written_bytes;
+        let before = written();
+        let (told, code) = result(&["bench", config, "--quiet"]);
+        let by_drive = written() - before;
+        assert_eq!(code, 0, "{}", told["verdict"]);
+        let instances = told["instances"].as_array().unwrap();
+        let handles: Vec<usize> =
+            instances.iter().map(|it| it["placement"].as_array().unwrap().len()).collect();
+        assert_eq!(handles, [2, 0]);
+        assert!(instances.iter().all(|it| it["flash_bytes_media"].is_null()), "{instances:?}");
+        let totals = &told["totals"];
+        let (host, media) = (number(totals, "flash_bytes_host"), number(totals, "flash_bytes_media"));
+        assert!(media >= host && u128::from(media) <= by_drive, "{host} {media} {by_drive}");
     }
-    let (host, media) =
-        (number(&told["totals"], "flash_bytes_host"), number(&told["totals"], "flash_bytes_media"));
-    assert!(media >= host && u128::from(media) <= by_drive, "{host} {media} {by_drive}");
     Verdict::Held
 }
 

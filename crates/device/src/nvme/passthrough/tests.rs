@@ -3,7 +3,7 @@
 use super::*;
 use crate::conformance;
 use crate::nvme::fake::{BLOCK_BYTES, Fake};
-use crate::{IoBuffer, StripeDevice};
+use crate::{IoBuffer, SliceDevice, StripeDevice};
 use std::sync::Arc;
 
 fn location() -> Location {
@@ -96,6 +96,16 @@ fn what_is_missing_for_placement_is_named_with_the_steps() {
     let none = refusal(|it| it.placement.clear());
     assert!(none.contains("no placement handles") && !none.contains("set-feature"), "{none}");
     assert!(refusal(|it| it.placement.truncate(1)).contains("a single placement handle"));
+}
+
+#[test]
+fn who_shares_a_drive_and_does_not_place_gets_no_handle_of_it() {
+    let whole: Arc<dyn Device> = Arc::new(over(Fake::new(), &placed()).unwrap());
+    let slice = |range| SliceDevice::new(Arc::clone(&whole), range).unwrap();
+    let (placing, plain) = (slice(0..4096), slice(4096..8192).without_placement());
+    assert_eq!(plain.allocate_handle("plain"), PlacementHandle::DEFAULT);
+    assert_eq!((placing.geometry().placement_handles, plain.geometry().placement_handles), (3, 0));
+    assert_eq!(placing.allocate_handle("placing"), PlacementHandle(1));
 }
 
 #[test]
