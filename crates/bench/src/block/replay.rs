@@ -330,6 +330,15 @@ mod tests {
         assert_eq!(replay.disk.operations(), 0);
     }
 
+    #[test]
+    fn the_last_sector_that_a_trace_may_ask_for_has_a_block() {
+        let mut config = Preset::V3.config(2 << 20);
+        config.geometry.block_bytes = 512;
+        let mut replay = replay(config);
+        replay.request(&ask(BlockKind::Write, (1 << 53) - 1024, 512));
+        assert_eq!(replay.sets.dirty_blocks(), 1);
+    }
+
     /// Each of its blocks was looked for.
     #[test]
     fn a_discard_of_a_whole_disk_takes_as_long_as_the_cache_is_large() {

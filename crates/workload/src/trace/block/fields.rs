@@ -4,8 +4,8 @@ use super::{Device, Event, Found, RowProblem};
 use crate::block::{BlockKind, SECTOR_BYTES};
 use crate::trace::columns::{bare, without_decimals_of_zero};
 
-/// Nothing lies beyond: 8 PiB.
-const MOST_BYTES: u64 = 1 << 53;
+/// Nothing lies beyond: 2^44 sectors, of which a block cache keeps the last number for no block at all.
+const MOST_BYTES: u64 = ((1 << 44) - 1) * SECTOR_BYTES;
 /// No program reads or writes more at once: 1 GiB.
 const LONGEST_BYTES: u64 = 1 << 30;
 
@@ -124,6 +124,12 @@ mod tests {
         let of = |kind, first, bytes| event(0, kind, first, bytes, Device::Only).map(drop);
         assert_eq!(of(BlockKind::Read, 0, 0), Err(RowProblem::Empty));
         assert_eq!(of(BlockKind::Read, u64::MAX, 5), Err(RowProblem::TooFar(u64::MAX)));
+        let last = (1 << 53) - 512;
+        assert!(
+            of(BlockKind::Read, last - 512, 512).is_ok(),
+            "the last sector that a block cache can number"
+        );
+        assert_eq!(of(BlockKind::Read, last, 512), Err(RowProblem::TooFar(1 << 53)));
         assert_eq!(of(BlockKind::Write, 0, 2 << 30), Err(RowProblem::TooLong(2 << 30)));
         assert_eq!(of(BlockKind::Discard, 0, 2 << 30), Ok(()), "whole disks are discarded");
         assert_eq!(of(BlockKind::Flush, 77, 0), Ok(()));

@@ -196,7 +196,7 @@ pub enum RowProblem {
     #[error("`{0}` is no known operation")]
     Operation(String),
     /// A place beyond any disk.
-    #[error("the request ends at byte {0}, beyond 8 PiB")]
+    #[error("the request ends at byte {0}, beyond 8 PiB less a sector")]
     TooFar(u64),
     /// A read or write that no program makes.
     #[error("the request is {0} bytes long, more than 1 GiB")]
