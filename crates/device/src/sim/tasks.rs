@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
@@ -17,12 +18,8 @@ type Body = Pin<Box<dyn Future<Output = ()>>>;
 pub(super) struct Tasks {
     bodies: RefCell<BTreeMap<u64, Body>>,
     spawned: Cell<u64>,
-    runnable: Arc<Runnable>,
+    runnable: Arc<Mutex<Vec<Arc<TaskWaker>>>>,
 }
-
-/// Numbers of tasks that were woken, each once. Wakers reach it from anywhere.
-#[derive(Default)]
-struct Runnable(Mutex<Vec<u64>>);
 
 /// What a task came to, for whoever spawned it. Dropping it does not stop the task.
 pub struct Task<T> {
@@ -70,8 +67,10 @@ impl Tasks {
             }
         });
         let number = self.spawned.replace(self.spawned.get() + 1);
+        let is_runnable = AtomicBool::new(false);
+        let waker = Arc::new(TaskWaker { number, is_runnable, runnable: Arc::downgrade(&self.runnable) });
         self.bodies.borrow_mut().insert(number, body);
-        self.runnable.add(number);
+        waker.wake();
         Task { slot }
     }
 
@@ -82,40 +81,41 @@ impl Tasks {
 
     /// Lets one runnable task go on, the one that `choose` picks among so many. False if there was none.
     pub(super) fn run_one(&self, choose: impl FnOnce(usize) -> usize) -> bool {
-        let number = {
-            let mut runnable = self.runnable.0.lock();
+        let task = {
+            let mut runnable = self.runnable.lock();
             if runnable.is_empty() {
                 return false;
             }
             let chosen = choose(runnable.len());
-            runnable.swap_remove(chosen)
+            let task = runnable.swap_remove(chosen);
+            task.is_runnable.store(false, Ordering::SeqCst);
+            task
         };
         // Out of the map while it runs, so that it may spawn others. A task that has ended may still be woken.
+        let number = task.number;
         let Some(mut body) = self.bodies.borrow_mut().remove(&number) else { return true };
-        let waker = Waker::from(Arc::new(TaskWaker { number, runnable: Arc::clone(&self.runnable) }));
-        if body.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+        if body.as_mut().poll(&mut Context::from_waker(&Waker::from(task))).is_pending() {
             self.bodies.borrow_mut().insert(number, body);
         }
         true
     }
 }
 
-impl Runnable {
-    fn add(&self, number: u64) {
-        let mut runnable = self.0.lock();
-        if !runnable.contains(&number) {
-            runnable.push(number);
-        }
-    }
-}
-
+/// A task that is woken becomes runnable, once, from wherever it is woken.
 struct TaskWaker {
     number: u64,
-    runnable: Arc<Runnable>,
+    /// Whether it is among the runnable ones. It changes under their lock.
+    is_runnable: AtomicBool,
+    runnable: Weak<Mutex<Vec<Arc<Self>>>>,
 }
 
 impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
-        self.runnable.add(self.number);
+        // Nobody runs tasks any more: what is woken stays as it is.
+        let Some(runnable) = self.runnable.upgrade() else { return };
+        let mut runnable = runnable.lock();
+        if !self.is_runnable.swap(true, Ordering::SeqCst) {
+            runnable.push(self);
+        }
     }
 }
