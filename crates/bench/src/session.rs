@@ -90,8 +90,8 @@ impl Session {
             Some(drive) => drive,
             None => &mut devices,
         };
-        let flash = plan.instances.iter().map(|it| it.cache.flash.as_ref());
-        let (listed_drives, mut warnings) = listed_drives::open(flash);
+        let flash: Vec<_> = plan.instances.iter().map(|it| it.cache.flash.as_ref()).collect();
+        let (listed_drives, mut warnings) = listed_drives::open(&flash);
         let mut instances = Vec::new();
         for (number, (plan, listed)) in plan.instances.into_iter().zip(listed_drives).enumerate() {
             let (instance, warned) = open_instance(plan, supply, listed, number, &options, &world)

@@ -34,25 +34,16 @@ pub struct DriveBytes {
 }
 
 /// The drives of each of these caches, which are being asked from now on, and which of those that a config lists cannot be
-/// asked. Flash that several instances share a part of is listed without being named.
-pub fn open<'a>(
-    caches: impl Iterator<Item = Option<&'a FlashPlan>> + Clone,
-) -> (Vec<Vec<ListedDrive>>, Vec<String>) {
-    let uses = |path: &PathBuf| caches.clone().flatten().filter(|flash| flash.paths.contains(path)).count();
-    let listed = |flash: &'a FlashPlan| -> Vec<&'a PathBuf> {
-        match &flash.listed_drives[..] {
-            [] => flash.paths.iter().filter(|path| uses(path) > 1).collect(),
-            named => named.iter().collect(),
-        }
-    };
-    let lists: Vec<Vec<&PathBuf>> =
-        caches.clone().map(|flash| flash.map(listed).unwrap_or_default()).collect();
+/// asked.
+#[must_use]
+pub fn open(caches: &[Option<&FlashPlan>]) -> (Vec<Vec<ListedDrive>>, Vec<String>) {
+    let lists: Vec<Vec<&PathBuf>> = caches.iter().map(|cache| paths_to_ask(*cache, caches)).collect();
     let (mut probes, mut warnings) = (HashMap::new(), Vec::new());
     for path in lists.iter().flatten() {
         let (probe, listings) =
             probes.entry(*path).or_insert_with(|| (MediaProbe::open(path).map(Arc::new), 0));
         *listings += 1;
-        let is_named = caches.clone().flatten().any(|flash| flash.listed_drives.contains(path));
+        let is_named = caches.iter().flatten().any(|flash| flash.listed_drives.contains(path));
         if let (Err(error), 1, true) = (probe, *listings, is_named) {
             let path = path.display();
             warnings
@@ -68,6 +59,18 @@ pub fn open<'a>(
         }
     };
     (lists.iter().map(|list| list.iter().map(of_path).collect()).collect(), warnings)
+}
+
+/// What a config lists, or else the flash of which several instances have a part: a part does not tell.
+fn paths_to_ask<'a>(cache: Option<&'a FlashPlan>, caches: &[Option<&FlashPlan>]) -> Vec<&'a PathBuf> {
+    let uses = |path: &PathBuf| caches.iter().flatten().filter(|flash| flash.paths.contains(path)).count();
+    match cache {
+        None => Vec::new(),
+        Some(flash) if flash.listed_drives.is_empty() => {
+            flash.paths.iter().filter(|path| uses(path) > 1).collect()
+        }
+        Some(flash) => flash.listed_drives.iter().collect(),
+    }
 }
 
 impl ListedDrive {
@@ -101,7 +104,7 @@ mod tests {
         flash.listed_drives = vec!["/dev/null".into(), "/no/where".into()];
         let mut other = flash.clone();
         other.listed_drives.truncate(1);
-        let (drives, warnings) = open([Some(&flash), None, Some(&other)].into_iter());
+        let (drives, warnings) = open(&[Some(&flash), None, Some(&other)]);
         let [null, nowhere] = &warnings[..] else { panic!("{warnings:?}") };
         assert!(null.contains("writeAmpDeviceList: /dev/null: it is no NVMe namespace"), "{null}");
         assert!(nowhere.contains("/no/where: No such file"), "{nowhere}");
@@ -117,7 +120,7 @@ mod tests {
         let mut shared = fit::tests::plan(vec![(100, 50)]);
         shared.paths = vec!["/dev/null".into()];
         let own = FlashPlan { paths: vec!["/no/where".into()], ..shared.clone() };
-        let (drives, warnings) = open([&shared, &own, &shared].map(Some).into_iter());
+        let (drives, warnings) = open(&[&shared, &own, &shared].map(Some));
         assert!(warnings.is_empty(), "{warnings:?}");
         assert!(drives[1].is_empty(), "it tells by itself");
         assert!(drives[0][0].is_shared && drives[2].len() == 1);
