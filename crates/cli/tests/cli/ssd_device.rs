@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 
 use super::flashwright;
+use super::loop_device::LoopDevice;
 
 fn words(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
@@ -73,27 +74,18 @@ fn a_device_that_somebody_has_is_refused_and_he_is_named() {
 fn a_file_behind_a_loop_device_is_somebodys() {
     let (_directory, path) = file(1 << 20);
     let path_text = path.to_str().unwrap();
-    let losetup = |arguments: &[&str]| {
-        let said =
-            Command::new("losetup").args(arguments).output().ok().filter(|said| said.status.success())?;
-        Some(String::from_utf8(said.stdout).unwrap().trim().to_owned())
-    };
-    let Some(device) = losetup(&["--find", "--show", path_text]) else {
-        println!("skipped: no loop devices here");
-        return;
-    };
+    let Some(device) = LoopDevice::attach(&path, &[]) else { return };
     let done = ["trim", "precondition"].map(|command| flashwright(&["ssd", command, path_text, "--yes"]));
     let info = flashwright(&["ssd", "info", path_text]);
-    losetup(&["--detach", &device]).expect("nobody has the device open");
     for output in done {
         assert_eq!(output.status.code(), Some(2));
         assert!(
-            words(&output).contains(&format!("in use: it is the file behind {device}")),
+            words(&output).contains(&format!("in use: it is the file behind {}", device.0)),
             "{}",
             words(&output)
         );
     }
-    assert!(words(&info).contains(&device), "{}", words(&info));
+    assert!(words(&info).contains(&device.0), "{}", words(&info));
     assert!(fs::read(&path).unwrap().iter().all(|&byte| byte == 7));
 }
 
