@@ -108,8 +108,8 @@ impl FlashConfig {
     pub fn new(device: Arc<dyn Device>) -> Self {
         let capacity_bytes = device.geometry().capacity_bytes;
         let mut regions = RegionConfig::new(capacity_bytes);
-        // Small devices get smaller regions, so that a region is never much of the whole.
-        while regions.region_bytes > 1 << 20 && capacity_bytes / u64::from(regions.region_bytes) < 64 {
+        // Small devices get smaller regions: two or three of them are empty at any time, and what is left over behind the last.
+        while regions.region_bytes > 1 << 20 && capacity_bytes / u64::from(regions.region_bytes) < 128 {
             regions.region_bytes /= 2;
         }
         Self {
