@@ -89,10 +89,9 @@ pub fn info(path: &Path) -> Result<Info, DriveError> {
     if kind.is_file() {
         return Ok(of_file(path, &metadata));
     }
-    Err(error(io::Error::new(
-        io::ErrorKind::InvalidInput,
-        "is no file, block device or NVMe namespace such as /dev/ng0n1",
-    )))
+    let neither = || "is no file, block device or NVMe namespace such as /dev/ng0n1".into();
+    let words = Location::of_controller(path).unwrap_or_else(neither);
+    Err(error(io::Error::new(io::ErrorKind::InvalidInput, words)))
 }
 
 const NOT_NVME: &str = "not an NVMe namespace";

@@ -16,7 +16,7 @@ use super::medium::{OpenFile, Removal};
 use super::{Engine, probe};
 use crate::carry::Open;
 use crate::carry::transfer::kind_of;
-use crate::nvme::streams;
+use crate::nvme::{Location, streams};
 use crate::timer::{SystemTimer, Timer};
 use crate::{Clock, ErrorKind, Geometry, IoError};
 
@@ -65,7 +65,10 @@ pub(super) fn open(
             Err(streams::none_on_files(path))
         }
         Ok(Kind::File) => open_file(path, options, None),
-        Ok(Kind::Other(what)) => Err(unusable(path, &format!("is {what}, not a file or a block device"))),
+        Ok(Kind::Other(what)) => {
+            let neither = || format!("is {what}, not a file or a block device");
+            Err(unusable(path, &Location::of_controller(path).unwrap_or_else(neither)))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound && options.may_make() => {
             let removal = Removal { armed: true, file: path.into(), directory: own_directory };
             open_file(path, options, Some(removal))

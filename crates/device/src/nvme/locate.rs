@@ -57,6 +57,26 @@ impl Location {
         all.unwrap_or_default().iter().map(Self::block_path).collect()
     }
 
+    /// What to say of `path` where a namespace is meant and a controller is named; none if it is no controller.
+    #[must_use]
+    pub fn of_controller(path: &Path) -> Option<String> {
+        let character_device = fs::metadata(path).ok().filter(|it| it.file_type().is_char_device())?;
+        let all = Self::all_of_controller(Path::new("/sys"), character_device.rdev())?;
+        let names: Vec<String> = all.iter().map(|it| it.generic_path().display().to_string()).collect();
+        let names = if names.is_empty() { "none that the system shows".into() } else { names.join(", ") };
+        Some(format!("is an NVMe controller; name a namespace of it: {names}"))
+    }
+
+    fn all_of_controller(sysfs: &Path, number: u64) -> Option<Vec<Self>> {
+        let place = Whole::of(sysfs, "char", number)?.place;
+        place.file_name()?.to_str()?.strip_prefix("nvme")?.parse::<u32>().ok()?;
+        let numbers = fs::read_dir(place).ok()?.flatten().map(|entry| number_in(&entry.path().join("dev")));
+        let mut all: Vec<Self> =
+            numbers.flatten().filter_map(|it| Self::by_number(sysfs, "char", it)).collect();
+        all.sort_by(|one, other| one.disk.cmp(&other.disk));
+        Some(all)
+    }
+
     fn all_beneath(sysfs: &Path, number: u64) -> Option<Vec<Self>> {
         if let Some(location) = Self::by_number(sysfs, "block", number) {
             return Some(vec![location]);
@@ -205,7 +225,9 @@ mod tests {
         link("dev/block/259:0", "devices/nvme0/nvme0n1");
         link("dev/block/259:2", "devices/nvme0/nvme0n1/nvme0n1p2");
         link("dev/block/8:0", "devices/sda");
+        fs::write(path.join("devices/nvme0/ng0n1/dev"), "240:0\n").unwrap();
         link("dev/char/240:0", "devices/nvme0/ng0n1");
+        link("dev/char/245:0", "devices/nvme0");
         link("class/block/nvme0n1", "devices/nvme0/nvme0n1");
         root
     }
@@ -232,6 +254,16 @@ mod tests {
         }
         assert_eq!(by("block", 8, 0), None);
         assert_eq!(by("char", 1, 3), None);
+    }
+
+    #[test]
+    fn a_controller_tells_its_namespaces() {
+        let root = sysfs();
+        let of = |major, minor| Location::all_of_controller(root.path(), rustix::fs::makedev(major, minor));
+        let disks = of(245, 0).map(|all| all.into_iter().map(|it| it.disk).collect::<Vec<_>>());
+        assert_eq!(disks, Some(vec!["nvme0n1".to_owned()]));
+        assert_eq!((of(240, 0), of(1, 3)), (None, None), "a namespace and /dev/null are none");
+        assert_eq!(Location::of_controller(Path::new("/dev/null")), None);
     }
 
     #[test]
