@@ -129,7 +129,12 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
     warn(config, session.warnings(), arguments);
     match run_session(session, config, arguments) {
         Ok(report) if report.passed() => ExitCode::from(PASSED),
-        Ok(_) => ExitCode::from(FAILED),
+        Ok(report) => {
+            // Who wants nothing but errors has not read the verdict.
+            let unsaid = report.failures().into_iter().filter(|_| arguments.common.quiet);
+            unsaid.for_each(|failure| say_error(format_args!("failed: {failure}")));
+            ExitCode::from(FAILED)
+        }
         Err(error) => usage_error(&*error),
     }
 }

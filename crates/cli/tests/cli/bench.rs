@@ -431,6 +431,11 @@ fn a_replay_that_found_nothing_to_ask_did_not_pass() {
         assert_eq!(output.status.code(), Some(1), "{trace}");
         let said = out(&output) + &err(&output);
         assert!(said.contains("The trace had no request to be made; ") && said.contains(told), "{said}");
+        // A run that failed in silence is told apart from none by its status alone.
+        let quiet = flashwright(&["bench", &file, "--quiet"]);
+        assert_eq!((quiet.status.code(), out(&quiet)), (Some(1), String::new()));
+        let said = err(&quiet);
+        assert!(said.starts_with("failed: The trace had no request to be made; "), "{said}");
     }
 }
 
