@@ -284,14 +284,7 @@ impl Engine {
     /// caller gets the value alone.
     fn promote<'a>(&'a self, key: &[u8], hash: KeyHash, value: FlashValue, turn: &Turn<'_>) -> Item<'a> {
         let pieces = pieces_of(&value);
-        let parent = pieces.first().cloned().unwrap_or(0..value.len());
-        let pool = PoolId(tier::pool_of(value.tag));
-        let Ok(mut draft) = self.allocate_for_promotion(pool, key, hash, parent.len(), value.expiry_seconds)
-        else {
-            return Item::from_flash(value, pieces);
-        };
-        draft.copy_from_slice(&value[parent]);
-        let Some(links) = self.promote_links(pool, hash, &value, &pieces) else {
+        let Ok((draft, links)) = self.drafts_of(key, hash, &value, &pieces) else {
             return Item::from_flash(value, pieces);
         };
         let mut lock = self.dram.lock(hash);
@@ -311,40 +304,35 @@ impl Engine {
         Item::in_dram(handle, Layer::Flash)
     }
 
-    /// The pieces of a chain behind its parent, as drafts, oldest first: so the newest ends up in front again.
-    fn promote_links(
+    /// What flash holds of an item, as drafts: the item and what is chained to it, oldest first, so that the newest ends up
+    /// in front again.
+    fn drafts_of(
         &self,
-        pool: PoolId,
+        key: &[u8],
         hash: KeyHash,
         value: &FlashValue,
         pieces: &[std::ops::Range<usize>],
-    ) -> Option<Vec<Draft<'_>>> {
+    ) -> Result<(Draft<'_>, Vec<Draft<'_>>), AllocateError> {
         let crossing = self.crossing();
-        let links = pieces.iter().skip(1).rev();
-        let drafts = links
-            .map(|link| {
-                let mut draft = self.dram.allocate_child(pool, hash, link.len(), &crossing).ok()?;
-                draft.copy_from_slice(&value[link.clone()]);
-                Some(draft)
-            })
-            .collect();
+        let pool = PoolId(tier::pool_of(value.tag));
+        let parent = &value[pieces.first().cloned().unwrap_or(0..value.len())];
+        let room = self.dram.allocate(pool, key, hash, parent.len(), value.expiry_seconds, &crossing);
+        let drafts = room.and_then(|room| {
+            let links = pieces.iter().skip(1).rev().map(|link| &value[link.clone()]);
+            let links = links.map(|link| {
+                let room = self.dram.allocate_child(pool, hash, link.len(), &crossing)?;
+                Ok(filled(room, link))
+            });
+            Ok((filled(room, parent), links.collect::<Result<_, _>>()?))
+        });
         crossing.outcry.let_out();
         drafts
     }
+}
 
-    fn allocate_for_promotion(
-        &self,
-        pool: PoolId,
-        key: &[u8],
-        hash: KeyHash,
-        value_len: usize,
-        expiry_seconds: u32,
-    ) -> Result<Draft<'_>, AllocateError> {
-        let crossing = self.crossing();
-        let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
-        crossing.outcry.let_out();
-        room
-    }
+fn filled<'a>(mut draft: Draft<'a>, bytes: &[u8]) -> Draft<'a> {
+    draft.copy_from_slice(bytes);
+    draft
 }
 
 /// Where the pieces of a chain are in what flash holds of it; none if it is no chain.
@@ -503,8 +491,14 @@ impl Engine {
     ) -> Result<(), Refusal> {
         self.assert_not_telling("bring an item into");
         let hash = KeyHash::of(key);
-        // The parent must be in DRAM and stay there; a get brings it back from flash.
-        let parent = self.get(key, waiting).await.ok_or(Refusal::NoParent)?;
+        // The parent must be in DRAM and stay there; a get brings it back from flash, if there is room at once.
+        let parent = loop {
+            let found = self.get(key, waiting).await.ok_or(Refusal::NoParent)?;
+            match found.on_flash_alone() {
+                Some((value, pieces)) => self.wait_for_room(key, hash, value, pieces).await?,
+                None => break found,
+            }
+        };
         let pool = parent.pool();
         let mut link = loop {
             let crossing = self.crossing();
@@ -523,6 +517,22 @@ impl Engine {
         // What flash holds lacks the new link.
         self.displace(hash, key);
         Ok(())
+    }
+
+    /// Waits until DRAM has had room for what flash holds of an item.
+    async fn wait_for_room(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        value: &FlashValue,
+        pieces: &[std::ops::Range<usize>],
+    ) -> Result<(), Refusal> {
+        loop {
+            match (self.drafts_of(key, hash, value, pieces).map(drop), &self.flash) {
+                (Err(AllocateError::Busy), Some(flash)) => flash.wait_ready().await,
+                (room, _) => return Ok(room?),
+            }
+        }
     }
 
     /// One piece of background work of every kind that is due; says whether there was any for flash.

@@ -37,6 +37,14 @@ impl<'a> Item<'a> {
         Self { held: Held::Flash(value, pieces), layer: Layer::Flash }
     }
 
+    /// What was read from flash and where its pieces are, if DRAM did not take it.
+    pub(crate) fn on_flash_alone(&self) -> Option<(&FlashValue, &[Range<usize>])> {
+        match &self.held {
+            Held::Dram(_) => None,
+            Held::Flash(value, pieces) => Some((value, pieces)),
+        }
+    }
+
     /// Where the item was found.
     #[must_use]
     pub fn layer(&self) -> Layer {

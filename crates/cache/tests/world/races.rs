@@ -418,3 +418,30 @@ fn an_insert_does_not_wait_for_regions_that_are_worn_out() {
     stage.step();
     assert_eq!(poll(&mut insert), Some(Inserted::Stored));
 }
+
+#[test]
+fn a_piece_is_chained_to_an_item_on_flash_though_dram_has_no_room_for_it_yet() {
+    for len in LENGTHS {
+        let stage = Stage::with_hero_on_flash(len);
+        stage.gate.close(Write);
+        let cache = Arc::clone(&stage.cache);
+        // Until nothing can leave DRAM any more.
+        while poll(&mut Box::pin(cache.insert(b"another", &version(2, len), &AS_USUAL))).is_some() {
+            stage.put_extra(len);
+        }
+        let piece = version(3, len);
+        let mut chained = waiting(cache.add_chained(HERO, len, |into| into.copy_from_slice(&piece)));
+        stage.gate.open();
+        stage.step();
+        assert_eq!(
+            poll(&mut chained).or_else(|| {
+                stage.step();
+                poll(&mut chained)
+            }),
+            Some(Ok(()))
+        );
+        drop(chained);
+        let hero = stage.get(HERO).unwrap();
+        assert_eq!((&*hero, hero.chain().collect::<Vec<_>>()), (&*version(1, len), vec![&*piece]));
+    }
+}
