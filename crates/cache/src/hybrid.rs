@@ -460,13 +460,16 @@ impl Engine {
         Crossing { flash: self.flash.as_ref(), on_evict: self.on_evict.as_ref(), outcry }
     }
 
-    /// An item made room for others on flash. If DRAM has it too, it has not left the cache.
+    /// An item made room for others on flash. If DRAM has it too, it has not left the cache, and is not clean any more: it
+    /// would be dropped for the copy on flash, as a filter may go on saying that there is one.
     pub(crate) fn left_flash(&self, item: &FlashItem<'_>) {
-        let Some(on_evict) = &self.on_evict else { return };
-        let is_expired = item.expiry_seconds != 0 && item.expiry_seconds <= self.clock.unix_seconds();
-        if is_expired || self.dram.peek(item.key, item.hash).is_some() {
+        if item.expiry_seconds != 0 && item.expiry_seconds <= self.clock.unix_seconds() {
             return;
         }
+        if let Some(held) = self.dram.peek(item.key, item.hash) {
+            return held.mark_dirty();
+        }
+        let Some(on_evict) = &self.on_evict else { return };
         let whole = item.value[0];
         let parent = if tier::is_chained(item.tag) { chain::pieces(whole) } else { None };
         let own = parent.and_then(|pieces| pieces.into_iter().next()).unwrap_or(0..whole.len());

@@ -30,9 +30,8 @@ impl Cache {
         let dram = Dram::new(&config.dram, Arc::clone(clock)).map_err(wrong)?;
         // The engine has the flash tier, and the flash tier tells the engine.
         let home = Arc::new(OnceLock::new());
-        let on_eviction = config.on_evict.as_ref().map(|_| told_to(&home));
         let flash = match &config.flash {
-            Some(flash) => Some(open_flash(flash, clock, config.seed, on_eviction.as_ref())?),
+            Some(flash) => Some(open_flash(flash, clock, config, &told_to(&home))?),
             None => None,
         };
         let pools = config.dram.pools.len();
@@ -100,8 +99,8 @@ fn told_to(home: &Arc<OnceLock<Weak<Engine>>>) -> OnEviction {
 fn open_flash(
     config: &FlashConfig,
     clock: &Arc<dyn Clock>,
-    seed: u64,
-    on_eviction: Option<&OnEviction>,
+    whole: &CacheConfig,
+    on_eviction: &OnEviction,
 ) -> Result<FlashTier, CacheError> {
     check_division(config)?;
     let mut offset_bytes = 0;
@@ -114,8 +113,9 @@ fn open_flash(
             config,
             soc_share: pair.soc_share,
             clock,
-            store_id: store_id(clock, seed, number),
-            on_eviction: on_eviction.cloned(),
+            store_id: store_id(clock, whole.seed, number),
+            on_eviction: Arc::clone(on_eviction),
+            tells_of_regions: whole.on_evict.is_some(),
         };
         pairs.push(pollster::block_on(settlement.open(Waiting::Thread))?);
     }

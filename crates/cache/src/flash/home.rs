@@ -49,8 +49,10 @@ pub(crate) struct Settlement<'a> {
     pub(crate) clock: &'a Arc<dyn Clock>,
     /// Random: names the store if it is made now.
     pub(crate) store_id: u128,
-    /// Told of items that make room.
-    pub(crate) on_eviction: Option<OnEviction>,
+    /// Told of items that make room in buckets,
+    pub(crate) on_eviction: OnEviction,
+    /// and of those in regions if this is so: they have to be read for it.
+    pub(crate) tells_of_regions: bool,
 }
 
 impl Settlement<'_> {
@@ -74,11 +76,11 @@ impl Settlement<'_> {
         let recovered = sections.is_some();
         let taken = sections.take().unwrap_or_default();
         let mut regions = self.open_regions(&layout, &superblock, &taken, waiting).await?;
-        let mut soc = self.open_soc(&layout, &superblock, &taken)?;
-        if let Some(on_eviction) = &self.on_eviction {
-            regions = regions.map(|it| it.with_eviction_callback(Arc::clone(on_eviction)));
-            soc = soc.map(|it| it.with_eviction_callback(Arc::clone(on_eviction)));
+        if self.tells_of_regions {
+            regions = regions.map(|it| it.with_eviction_callback(Arc::clone(&self.on_eviction)));
         }
+        let soc = self.open_soc(&layout, &superblock, &taken)?;
+        let soc = soc.map(|it| it.with_eviction_callback(Arc::clone(&self.on_eviction)));
         let home = Home { metadata, superblock: Mutex::new(superblock), recovered };
         Ok(Pair { soc, regions, home })
     }

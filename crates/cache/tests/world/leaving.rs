@@ -110,3 +110,18 @@ fn of_a_chain_its_own_value_is_told() {
     let told = std::mem::take(&mut *told.lock());
     assert_eq!(told, [(HERO.to_vec(), version(1, 150), Removal::EvictedFromFlash)]);
 }
+
+#[test]
+fn an_item_whose_copy_on_flash_made_room_while_it_was_read_is_written_again() {
+    // Without filters every bucket may contain everything, the copy that has gone too.
+    let stage = Stage::new(|config| config.flash.as_mut().unwrap().filter_bytes_per_bucket = 0);
+    stage.put(HERO, &version(1, 150));
+    stage.push_out(150);
+    let cache = Arc::clone(&stage.cache);
+    let hero = stage.get(HERO).unwrap();
+    // Of all that flash can hold several times.
+    (0..8).for_each(|_| stage.push_out(150));
+    drop(hero);
+    drop(cache);
+    stage.assert_hero_is(Some(&version(1, 150)), 150);
+}
