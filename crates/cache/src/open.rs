@@ -139,28 +139,43 @@ fn store_id(clock: &Arc<dyn Clock>, seed: u64, pair: usize) -> u128 {
 
 /// Whether the device can be divided at all as it is asked for.
 fn check_division(config: &FlashConfig) -> Result<(), CacheError> {
-    if config.pairs.is_empty() {
+    check_shares(&config.pairs)?;
+    let geometry = config.device.geometry();
+    if config.pairs.iter().any(|pair| pair.soc_share > 0.0) {
+        let mut one_bucket = SocConfig::new(0, u64::from(config.bucket_bytes), 0);
+        one_bucket.bucket_bytes = config.bucket_bytes;
+        one_bucket.filter_bytes_per_bucket = config.filter_bytes_per_bucket;
+        one_bucket.check(&geometry).map_err(wrong)?;
+    }
+    if config.regions.region_bytes == 0 && config.pairs.iter().any(|pair| pair.soc_share < 1.0) {
+        return Err(wrong("regions of 0 bytes hold nothing: with a soc_share of 1 there are none"));
+    }
+    let (alignment, block_bytes) = (config.region_alignment_bytes, geometry.block_bytes);
+    if alignment > 1 && !alignment.is_multiple_of(u64::from(block_bytes)) {
+        return Err(wrong(format!(
+            "a region_alignment_bytes of {alignment} is not a multiple of the device's block of {block_bytes}"
+        )));
+    }
+    Ok(())
+}
+
+fn check_shares(pairs: &[PairConfig]) -> Result<(), CacheError> {
+    if pairs.is_empty() {
         return Err(wrong("a flash tier has at least one pair of engines, and `pairs` is empty"));
     }
     let wrong_share = |pair: &&PairConfig| {
         !(0.0..=1.0).contains(&pair.soc_share) || !(0.0..=1.0).contains(&pair.device_share)
     };
-    if let Some(pair) = config.pairs.iter().find(wrong_share) {
+    if let Some(pair) = pairs.iter().find(wrong_share) {
         let shares = [pair.device_share, pair.soc_share];
         return Err(wrong(format!("shares of flash are between 0 and 1, not {shares:?}")));
     }
-    if config.pairs.iter().any(|pair| pair.device_share == 0.0) {
+    if pairs.iter().any(|pair| pair.device_share == 0.0) {
         return Err(wrong("a pair of engines has a device_share of 0: leave it out, or give it some"));
     }
-    let sum: f64 = config.pairs.iter().map(|pair| pair.device_share).sum();
+    let sum: f64 = pairs.iter().map(|pair| pair.device_share).sum();
     if sum > 1.0 + 1e-6 {
         return Err(wrong(format!("the device_shares of all pairs come to {sum}, more than 1")));
-    }
-    if config.pairs.iter().any(|pair| pair.soc_share > 0.0) {
-        let mut one_bucket = SocConfig::new(0, u64::from(config.bucket_bytes), 0);
-        one_bucket.bucket_bytes = config.bucket_bytes;
-        one_bucket.filter_bytes_per_bucket = config.filter_bytes_per_bucket;
-        one_bucket.check(&config.device.geometry()).map_err(wrong)?;
     }
     Ok(())
 }
@@ -171,6 +186,11 @@ fn place(config: &FlashConfig, pair: &PairConfig, offset_bytes: u64) -> Result<R
     let unit = u64::from(config.bucket_bytes.max(geometry.block_bytes)).max(config.region_alignment_bytes);
     let wanted = (geometry.capacity_bytes as f64 * pair.device_share) as u64;
     let bytes = wanted.min(geometry.capacity_bytes.saturating_sub(offset_bytes)) / unit * unit;
+    if bytes == 0 {
+        return Err(wrong(format!(
+            "a pair's share of flash comes to {wanted} bytes, less than a unit of {unit}"
+        )));
+    }
     Ok(offset_bytes..offset_bytes + bytes)
 }
 

@@ -198,6 +198,12 @@ fn a_device_that_cannot_be_divided_so_is_refused_by_the_setting() {
     for buckets in [refused(|flash| flash.bucket_bytes = 0), refused(|flash| flash.bucket_bytes = 5000)] {
         assert!(buckets.contains("power of two"), "{buckets}");
     }
+    let regions = refused(|flash| flash.regions.region_bytes = 0);
+    assert!(regions.contains("regions of 0 bytes"), "{regions}");
+    let crooked = refused(|flash| flash.region_alignment_bytes = 12_345);
+    assert!(crooked.contains("region_alignment_bytes of 12345"), "{crooked}");
+    let far = refused(|flash| flash.region_alignment_bytes = 1 << 40);
+    assert!(far.contains("less than a unit of 1099511627776"), "{far}");
 }
 
 #[test]
