@@ -253,6 +253,13 @@ impl Builder {
         self
     }
 
+    /// Who leaves DRAM, by a policy of one's own: made once for each size class, and told of that class alone.
+    #[must_use]
+    pub fn eviction_policy(mut self, policy: PolicyFactory) -> Self {
+        self.config.dram.policy = policy;
+        self
+    }
+
     /// Pools, by name and share of DRAM; one if not said.
     #[must_use]
     pub fn pools(mut self, pools: impl IntoIterator<Item = (String, f64)>) -> Self {

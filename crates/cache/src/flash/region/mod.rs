@@ -45,10 +45,14 @@ pub use dry::{DryStore, Packing};
 pub use entry::MAX_KEY_BYTES;
 pub use layout::{Layout, RegionId};
 pub use order::{ByEviction, RegionOrder, SegmentedFifo, SegmentedLru};
-pub use policy::{ByOrder, Deeds, Needs, OrderConfig, Placing, Raise, Rank, RegionPolicy, Resident};
+pub use policy::{
+    ByOrder, Deeds, Needs, OrderConfig, OwnOrder, Placing, Raise, Rank, RegionPolicy, Resident,
+};
 pub use read::Lookup;
 pub use recovery::RestoreError;
-pub use ripq::{Caching, CachingPolicy, Calm, Object, Priority, Ripq, RipqConfig, Standing, UnknownCaching};
+pub use ripq::{
+    Caching, CachingPolicy, Calm, Object, OwnCaching, Priority, Ripq, RipqConfig, Standing, UnknownCaching,
+};
 pub use stats::{Memory, RegionStats};
 pub use store::{OnEviction, Progress, Refusal, RegionStore, Staged, StoreId};
 

@@ -10,7 +10,7 @@
 mod by_order;
 
 use super::config::RegionConfig;
-use super::order::{ByEviction, SegmentedFifo, SegmentedLru};
+use super::order::{ByEviction, RegionOrder, SegmentedFifo, SegmentedLru};
 use super::ripq::{Ripq, RipqConfig};
 use super::{InsertionPoint, Layout, RegionId};
 use crate::KeyHash;
@@ -205,6 +205,23 @@ pub enum OrderConfig {
     },
     /// A priority queue of items, approximated by regions: RIPQ.
     Ripq(RipqConfig),
+    /// An order of regions from outside.
+    Own(OwnOrder),
+}
+
+/// An order of regions from outside of this crate. Two of one name are taken for the same.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnOrder {
+    /// Its name in results.
+    pub name: &'static str,
+    /// Makes it, for so many regions.
+    pub build: fn(regions: usize) -> Box<dyn RegionOrder>,
+}
+
+impl PartialEq for OwnOrder {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
 }
 
 impl OrderConfig {
@@ -212,7 +229,7 @@ impl OrderConfig {
     #[must_use]
     pub fn priorities(&self) -> usize {
         match self {
-            Self::Fifo | Self::Lru | Self::SegmentedLru { .. } => 1,
+            Self::Fifo | Self::Lru | Self::SegmentedLru { .. } | Self::Own(_) => 1,
             Self::SegmentedFifo { shares } => shares.len(),
             Self::Ripq(config) => config.points(),
         }
@@ -227,7 +244,7 @@ impl OrderConfig {
     /// What is wrong with it, if anything.
     pub(super) fn fault(&self) -> Option<String> {
         match self {
-            Self::Fifo | Self::Lru => None,
+            Self::Fifo | Self::Lru | Self::Own(_) => None,
             Self::SegmentedFifo { shares } => (shares.is_empty() || shares.contains(&0))
                 .then(|| "every segment needs a share of at least 1".to_owned()),
             Self::SegmentedLru { segments } => {
@@ -248,5 +265,6 @@ pub(super) fn build(config: &RegionConfig, layout: &Layout) -> Box<dyn RegionPol
         OrderConfig::SegmentedFifo { shares } => by_order(Box::new(SegmentedFifo::new(shares))),
         OrderConfig::SegmentedLru { segments } => by_order(Box::new(SegmentedLru::new(*segments, regions))),
         OrderConfig::Ripq(ripq) => Box::new(Ripq::new(ripq, layout)),
+        OrderConfig::Own(own) => by_order((own.build)(regions)),
     }
 }

@@ -1,7 +1,7 @@
 //! Caching policies over a priority queue: which priority an item gets when it comes and when it is read.
 //!
-//! The queue orders items; what the order means is a few lines each. To add one: implement [`CachingPolicy`], give it a
-//! line in [`Caching`] and in its table of names.
+//! The queue orders items; what the order means is a few lines each. To add one: implement [`CachingPolicy`] and name it
+//! by [`Caching::Own`]; here, give it a line in [`Caching`] and in its table of names.
 //!
 //! Sources: the article's part III (LRU and segmented LRU on relative priorities; GDSF through a map from absolute ones);
 //! Cherkasova: "Improving WWW proxies performance with greedy-dual-size-frequency caching policy", HP Labs 1998 (GDSF);
@@ -122,7 +122,58 @@ pub enum Caching {
     },
     /// LFU with dynamic ageing.
     LfuDa,
+    /// One from outside.
+    Own(OwnCaching),
 }
+
+/// A caching policy from outside of this crate. Two of one name are taken for the same.
+///
+/// ```
+/// use flashwright_cache::flash::region::{
+///     Caching, CachingPolicy, Object, OwnCaching, Priority, RegionConfig, Standing,
+/// };
+///
+/// /// What was read goes to the head, what is new to the middle.
+/// struct MidPoint;
+///
+/// impl CachingPolicy for MidPoint {
+///     fn insert(&self, _: &Object, _: &Standing) -> Priority {
+///         Priority::Relative(0.5)
+///     }
+///     fn hit(&self, _: &Object, _: &Standing) -> Priority {
+///         Priority::Relative(1.0)
+///     }
+/// }
+///
+/// const MID_POINT: Caching = Caching::Own(OwnCaching {
+///     name: "mid-point",
+///     build: |_sections| Box::new(MidPoint),
+///     is_absolute: false,
+///     single_point: 0.5,
+/// });
+/// let regions = RegionConfig::ripq(64 << 30, MID_POINT);
+/// assert_eq!(MID_POINT.to_string(), "mid-point");
+/// # let _ = regions;
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct OwnCaching {
+    /// Its name in results.
+    pub name: &'static str,
+    /// Makes it, for a queue of so many sections.
+    pub build: fn(sections: u8) -> Box<dyn CachingPolicy>,
+    /// Whether its priorities are [absolute](Caching::is_absolute).
+    pub is_absolute: bool,
+    /// Where the data of all items goes in if there is a [single point](Caching::single_point): from 0 to 1.
+    pub single_point: f64,
+}
+
+impl PartialEq for OwnCaching {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for OwnCaching {}
 
 /// Uses that the index can count: eight bits of hits, and the insertion.
 const MOST_USES: u16 = 256;
@@ -140,6 +191,7 @@ impl Caching {
             Self::Slru { segments } => Box::new(Slru { segments: f64::from(segments.min(sections)) }),
             Self::Gdsf { max_frequency } => Box::new(Gdsf { max_frequency: f64::from(max_frequency) }),
             Self::LfuDa => Box::new(LfuDa),
+            Self::Own(own) => (own.build)(sections),
         }
     }
 
@@ -147,7 +199,11 @@ impl Caching {
     /// absolute to relative priorities is their boundaries.
     #[must_use]
     pub fn is_absolute(self) -> bool {
-        matches!(self, Self::Gdsf { .. } | Self::LfuDa)
+        match self {
+            Self::Lru | Self::Slru { .. } => false,
+            Self::Gdsf { .. } | Self::LfuDa => true,
+            Self::Own(own) => own.is_absolute,
+        }
     }
 
     /// Where the data of all items goes in if there is a single point: where new items go, if they all go to one place.
@@ -157,6 +213,7 @@ impl Caching {
             Self::Lru => 1.0,
             Self::Slru { segments } => 1.0 / f64::from(segments),
             Self::Gdsf { .. } | Self::LfuDa => 0.5,
+            Self::Own(own) => own.single_point,
         }
     }
 
@@ -166,6 +223,10 @@ impl Caching {
             Self::Gdsf { max_frequency } if !(1..=MOST_USES).contains(&max_frequency) => {
                 Some(format!("frequencies are counted from 1 to {MOST_USES}, not to {max_frequency}"))
             }
+            Self::Own(own) if !(0.0..=1.0).contains(&own.single_point) => Some(format!(
+                "the single point of `{}` is between 0 and 1, not {}",
+                own.name, own.single_point
+            )),
             _ => None,
         }
     }
@@ -179,6 +240,7 @@ impl fmt::Display for Caching {
             Self::Gdsf { max_frequency: MOST_USES } => f.write_str("gdsf"),
             Self::Gdsf { max_frequency } => write!(f, "gdsf-{max_frequency}"),
             Self::LfuDa => f.write_str("lfu-da"),
+            Self::Own(own) => f.write_str(own.name),
         }
     }
 }

@@ -41,7 +41,7 @@ use crate::KeyHash;
 use blocks::Counted;
 use queue::Queue;
 
-pub use caching::{Caching, CachingPolicy, Object, Priority, Standing, UnknownCaching};
+pub use caching::{Caching, CachingPolicy, Object, OwnCaching, Priority, Standing, UnknownCaching};
 pub use config::{Calm, RipqConfig};
 
 /// Hot regions that are moved to the head before one is reclaimed.

@@ -1,0 +1,168 @@
+//! Policies from outside: who wants another one than there are needs no change of this crate.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::Arc;
+
+use device::MemoryDevice;
+use flashwright_cache::flash::region::{
+    ByEviction, Caching, CachingPolicy, DryStore, Object, OrderConfig, OwnCaching, OwnOrder, Packing,
+    Priority, RegionConfig, RegionId, RegionOrder, RipqConfig, Standing,
+};
+use flashwright_cache::{Cache, FlashConfig, InsertOptions};
+use policy::eviction::{EvictionConfig, Kind};
+use policy::{Entry, Eviction, HitRule, Slot};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+const MIB: u64 = 1 << 20;
+const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
+
+/// The newest leaves first.
+#[derive(Default)]
+struct Lifo(Vec<Slot>);
+
+impl Eviction for Lifo {
+    fn insert(&mut self, slot: Slot, _entry: Entry, _now_seconds: u32) {
+        self.0.push(slot);
+    }
+    fn hit(&mut self, _slot: Slot, _now_seconds: u32) {}
+    fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
+        self.0.pop()
+    }
+    fn remove(&mut self, slot: Slot) {
+        self.0.retain(|held| *held != slot);
+    }
+    fn set_capacity(&mut self, _capacity_weight: u64) {}
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn oldest(&self) -> Option<Slot> {
+        self.0.last().copied()
+    }
+    fn hit_rule(&self) -> HitRule {
+        HitRule::Ignore
+    }
+}
+
+#[test]
+fn an_eviction_policy_of_ones_own_decides_who_leaves_dram() {
+    let builder = Cache::builder().dram_bytes(4 * MIB).max_item_bytes(64 << 10);
+    let cache = builder.eviction_policy(Arc::new(|| Box::<Lifo>::default())).open().unwrap();
+    let put = |number: u32| cache.insert_blocking(&number.to_le_bytes(), &[7; 3000], &AS_USUAL);
+    (0..4000).for_each(|number| {
+        put(number);
+    });
+    let found = |numbers: std::ops::Range<u32>| {
+        numbers.filter(|number| cache.contains(&number.to_le_bytes())).count()
+    };
+    assert_eq!(found(0..1000), 1000);
+    assert_eq!(found(3000..4000), 1, "the last one alone is still there");
+}
+
+/// Like [`Caching::Lru`], from here.
+struct Recent;
+
+impl CachingPolicy for Recent {
+    fn insert(&self, _object: &Object, _queue: &Standing) -> Priority {
+        Priority::Relative(1.0)
+    }
+    fn hit(&self, _object: &Object, _queue: &Standing) -> Priority {
+        Priority::Relative(1.0)
+    }
+}
+
+const RECENT: Caching = Caching::Own(OwnCaching {
+    name: "recent",
+    build: |_sections| Box::new(Recent),
+    is_absolute: false,
+    single_point: 1.0,
+});
+const OLDEST: OrderConfig =
+    OrderConfig::Own(OwnOrder { name: "oldest", build: |_regions| Box::new(ByEviction::fifo()) });
+
+fn hits(order: OrderConfig) -> usize {
+    let mut config = RegionConfig::ripq(64 * MIB, Caching::Lru);
+    config.order = order;
+    let mut store = DryStore::new(&config, Packing::Entries).unwrap();
+    let mut random = StdRng::seed_from_u64(7);
+    let request = |_: &u32| store.request((random.random::<f64>().powi(3) * 9000.0) as u32, 20_000);
+    (0..60_000).filter(request).count()
+}
+
+#[test]
+fn a_caching_policy_from_outside_is_asked_like_one_of_the_queues_own() {
+    let ripq = |caching| OrderConfig::Ripq(RipqConfig::new(caching));
+    assert_eq!(hits(ripq(RECENT)), hits(ripq(Caching::Lru)));
+    assert_ne!(hits(ripq(RECENT)), hits(ripq(Caching::Slru { segments: 4 })));
+    let single = |caching| OrderConfig::Ripq(RipqConfig { single_point: true, ..RipqConfig::new(caching) });
+    assert_eq!(hits(single(RECENT)), hits(single(Caching::Lru)));
+}
+
+#[test]
+fn a_caching_policy_whose_single_point_is_nowhere_is_refused() {
+    let Caching::Own(own) = RECENT else { unreachable!() };
+    let nowhere = Caching::Own(OwnCaching { single_point: f64::NAN, ..own });
+    let refused = RegionConfig::ripq(64 * MIB, nowhere);
+    let error = DryStore::new(&refused, Packing::Entries).err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "region store: order: the single point of `recent` is between 0 and 1, not NaN"
+    );
+}
+
+#[test]
+fn an_order_of_regions_from_outside_is_asked_like_one_of_the_stores_own() {
+    assert_eq!(hits(OLDEST), hits(OrderConfig::Fifo));
+    assert_ne!(hits(OLDEST), hits(OrderConfig::Lru));
+}
+
+/// The newest region leaves first.
+#[derive(Default)]
+struct Newest(Vec<(RegionId, u8)>);
+
+impl RegionOrder for Newest {
+    fn written(&mut self, region: RegionId, priority: u8) {
+        self.0.push((region, priority));
+    }
+    fn hit(&mut self, _region: RegionId) {}
+    fn wants_hits(&self) -> bool {
+        false
+    }
+    fn victim(&mut self) -> Option<RegionId> {
+        self.0.pop().map(|(region, _)| region)
+    }
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    /// The next victim comes last here, and so it does in `restore`.
+    fn in_order(&mut self) -> Vec<(RegionId, u8)> {
+        self.0.clone()
+    }
+}
+
+#[test]
+fn an_order_of_ones_own_comes_back_with_the_cache() {
+    let device = Arc::new(MemoryDevice::new(16 * MIB));
+    let open = || {
+        let mut flash = FlashConfig::new(Arc::clone(&device) as _);
+        flash.pairs[0].soc_share = 0.0;
+        flash.regions.region_bytes = 128 << 10;
+        flash.regions.order =
+            OrderConfig::Own(OwnOrder { name: "newest", build: |_regions| Box::<Newest>::default() });
+        let builder = Cache::builder().dram_bytes(MIB).max_item_bytes(16 << 10);
+        builder.eviction(EvictionConfig::new(Kind::Fifo)).flash_config(flash).open().unwrap()
+    };
+    let fill = |cache: &Cache, numbers: std::ops::Range<u32>| {
+        numbers.for_each(|number| {
+            cache.insert_blocking(&number.to_le_bytes(), &[7; 3000], &AS_USUAL);
+        });
+    };
+    let oldest = |cache: &Cache| (0..3000_u32).filter(|number| cache.contains(&number.to_le_bytes())).count();
+    let cache = open();
+    fill(&cache, 0..9000);
+    assert_eq!(oldest(&cache), 3000);
+    cache.close().unwrap();
+    let cache = open();
+    fill(&cache, 9000..15_000);
+    assert_eq!(oldest(&cache), 3000);
+}
