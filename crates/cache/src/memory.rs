@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::Cache;
 use crate::config::{CacheConfig, FlashConfig};
-use crate::dram::{INDEX_LEAST_BYTES, INDEX_MOST_BYTES_PER_ITEM, POLICY_BYTES_PER_SLOT};
+use crate::dram::{INDEX_LEAST_BYTES, INDEX_MOST_BYTES_PER_ITEM};
 use crate::error::CacheError;
 use crate::flash::region::OrderConfig;
 
@@ -61,7 +61,7 @@ impl Memory {
         Self {
             slab_bytes: dram.dram_bytes,
             dram_index_bytes: (chunks as f64 * INDEX_MOST_BYTES_PER_ITEM) as u64 + INDEX_LEAST_BYTES,
-            policy_bytes: chunks * POLICY_BYTES_PER_SLOT,
+            policy_bytes: chunks * dram.policy_bytes_per_slot(),
             ..flash
         }
     }

@@ -62,6 +62,12 @@ pub trait Eviction: Send {
     /// Which hits must be told, and how.
     fn hit_rule(&self) -> HitRule;
 
+    /// Bytes that the policy keeps for each slot at most, with what it remembers of entries that have left: what budgets are
+    /// reckoned by.
+    fn bytes_per_slot(&self) -> u32 {
+        16
+    }
+
     /// Whether an entry should leave although all fit: after a hit moved others to where there is no room for them. The
     /// caller may then evict until it is not so; only a policy that was built for callers who do ever says yes.
     fn is_overfull(&self) -> bool {
@@ -109,6 +115,9 @@ impl<E: Eviction + ?Sized> Eviction for Box<E> {
     }
     fn hit_rule(&self) -> HitRule {
         (**self).hit_rule()
+    }
+    fn bytes_per_slot(&self) -> u32 {
+        (**self).bytes_per_slot()
     }
     fn is_overfull(&self) -> bool {
         (**self).is_overfull()

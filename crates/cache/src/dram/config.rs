@@ -49,6 +49,11 @@ impl DramConfig {
             policy,
         }
     }
+
+    /// What the policy keeps for each chunk.
+    pub(crate) fn policy_bytes_per_slot(&self) -> u64 {
+        u64::from((self.policy)().bytes_per_slot())
+    }
 }
 
 impl std::fmt::Debug for DramConfig {

@@ -48,7 +48,7 @@ pub use reaper::Reaped;
 pub use rebalance::{Rebalance, Released, Strategy};
 pub use release::ReleaseStats;
 pub use scan::Cursor;
-pub use stats::{ClassStats, MemoryStats, POLICY_BYTES_PER_SLOT, PoolStats};
+pub use stats::{ClassStats, MemoryStats, PoolStats};
 
 use chain::Chains;
 use index::Index;

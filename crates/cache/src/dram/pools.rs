@@ -23,6 +23,7 @@ pub(super) struct Pools {
     pub classes: Box<[Class]>,
     supply: Supply,
     policy: PolicyFactory,
+    pub(super) policy_bytes_per_slot: u64,
     size_table: Box<[u8]>,
 }
 
@@ -111,7 +112,9 @@ impl Pools {
         let classes = cells.enumerate().map(class).collect();
         let supply = Supply::new(&layout);
         let size_table = size_table(&layout.sizes);
-        Ok(Self { arena, classes, supply, policy: config.policy.clone(), size_table, layout })
+        let policy = config.policy.clone();
+        let policy_bytes_per_slot = config.policy_bytes_per_slot();
+        Ok(Self { arena, classes, supply, policy, policy_bytes_per_slot, size_table, layout })
     }
 
     /// The class for items of `item_bytes` in `pool`; `None` if no chunk is that large.

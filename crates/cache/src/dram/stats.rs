@@ -95,12 +95,9 @@ pub struct MemoryStats {
     pub used_slab_bytes: u64,
     /// Hash tables.
     pub index_bytes: u64,
-    /// Policies: an estimate of [`POLICY_BYTES_PER_SLOT`] for every chunk of every slab in use.
+    /// Policies: what they [keep for each slot](policy::Eviction::bytes_per_slot), for every chunk of every slab in use.
     pub policy_bytes: u64,
 }
-
-/// What a policy keeps of a slot: links, mark, its share of a ghost.
-pub const POLICY_BYTES_PER_SLOT: u64 = 16;
 
 impl Dram {
     /// Every pool with its classes.
@@ -177,7 +174,7 @@ impl Dram {
             arena_bytes: self.pools.arena.bytes(),
             used_slab_bytes,
             index_bytes: self.index.bytes() + self.chains.bytes(),
-            policy_bytes: slots * POLICY_BYTES_PER_SLOT,
+            policy_bytes: slots * self.pools.policy_bytes_per_slot,
         }
     }
 }

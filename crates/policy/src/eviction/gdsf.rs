@@ -170,6 +170,11 @@ impl Eviction for Gdsf {
         HitRule::Every
     }
 
+    /// How the entry stands, and its places in the heap: two at most, with those that no longer count.
+    fn bytes_per_slot(&self) -> u32 {
+        (size_of::<Standing>() + 2 * size_of::<Queued>()) as u32
+    }
+
     /// The entry keeps its priority until its next hit: a lower one would have to be sorted in at once.
     fn reweigh(&mut self, slot: Slot, weight: u32) {
         self.entries[slot.0 as usize].weight = weight;

@@ -231,6 +231,11 @@ impl Eviction for S3Fifo {
         HitRule::Mark(Arc::clone(&self.frequency))
     }
 
+    /// Links, hash and mark, and a ghost of four bytes in a table that is between three eighths and three quarters full.
+    fn bytes_per_slot(&self) -> u32 {
+        24
+    }
+
     fn reweigh(&mut self, slot: Slot, weight: u32) {
         let in_main = self.hashes[slot.0 as usize] & IN_MAIN == IN_MAIN;
         let queue = if in_main { &mut self.main } else { &mut self.small };

@@ -161,6 +161,11 @@ impl Eviction for WTinyLfu {
         HitRule::Every
     }
 
+    /// Links, queue and hash, and 8 to 16 bytes of the sketch, whose size doubles.
+    fn bytes_per_slot(&self) -> u32 {
+        34
+    }
+
     fn reweigh(&mut self, slot: Slot, weight: u32) {
         self.queues.reweigh(slot, weight);
         self.demote();
