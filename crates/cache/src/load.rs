@@ -40,6 +40,9 @@ impl Cache {
     /// than the [largest item](crate::Builder::max_item_bytes), expires at once or cannot have room, each of those who wait
     /// fetches in turn, one after the other.
     ///
+    /// A `fetch` that asks for its own key in this way waits for itself, and two that ask for each other's wait for ever; `get`,
+    /// `insert` and `remove` of any key are free to it.
+    ///
     /// Dropped before it is ready, or if `fetch` panics, it leaves nothing behind, and the next caller fetches.
     ///
     /// # Errors
