@@ -68,7 +68,7 @@ impl Eviction for TinyLfu {
         }
         self.hashes[slot.0 as usize] = entry.hash;
         self.queues.push_front(TINY, slot, entry.weight);
-        self.sketch.reserve(self.queues.len());
+        self.sketch.reserve(self.queues.len(), &self.hashes);
         self.sketch.count(entry.hash);
         self.clock.touch(slot, now_seconds);
         let tiny_share = share(self.queues.total_weight(), TINY_PERCENT);

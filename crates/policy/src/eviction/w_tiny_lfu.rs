@@ -97,7 +97,7 @@ impl Eviction for WTinyLfu {
         }
         self.hashes[slot.0 as usize] = entry.hash;
         self.queues.push_front(WINDOW, slot, entry.weight);
-        self.sketch.reserve(self.queues.len());
+        self.sketch.reserve(self.queues.len(), &self.hashes);
         self.sketch.count(entry.hash);
         self.fill_main();
     }

@@ -8,10 +8,29 @@ use flashwright_policy::{Entry, Eviction, HitRule, Slot};
 use crate::plain_counts;
 use crate::queues::{Item, Refreshing, reweigh, take, weight};
 
+/// The real sketch, and what it is asked to keep as it grows: the hash that each slot had last.
+struct Counted {
+    sketch: Sketch,
+    hashes: Vec<u64>,
+}
+
+impl Counted {
+    fn new(sample_per_entry: usize) -> Self {
+        Self { sketch: Sketch::new(sample_per_entry), hashes: Vec::new() }
+    }
+
+    fn newcomer(&mut self, slot: Slot, hash: u64, entries: usize) {
+        self.hashes.resize(self.hashes.len().max(slot.0 as usize + 1), 0);
+        self.hashes[slot.0 as usize] = hash;
+        self.sketch.reserve(entries, &self.hashes);
+        self.sketch.count(hash);
+    }
+}
+
 pub struct TinyLfu {
     tiny: Vec<Item>,
     main: Vec<Item>,
-    sketch: Sketch,
+    counted: Counted,
     refreshing: Refreshing,
 }
 
@@ -20,13 +39,13 @@ impl TinyLfu {
         Self {
             tiny: Vec::new(),
             main: Vec::new(),
-            sketch: Sketch::new(32),
+            counted: Counted::new(32),
             refreshing: Refreshing::new(refresh),
         }
     }
 
     fn newcomer_wins(&self) -> bool {
-        let frequency = |item: &Item| self.sketch.estimate(item.entry.hash);
+        let frequency = |item: &Item| self.counted.sketch.estimate(item.entry.hash);
         frequency(self.tiny.last().unwrap()) >= frequency(self.main.last().unwrap())
     }
 }
@@ -34,8 +53,7 @@ impl TinyLfu {
 impl Eviction for TinyLfu {
     fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
         self.tiny.insert(0, Item::new(slot, entry, now_seconds));
-        self.sketch.reserve(self.len());
-        self.sketch.count(entry.hash);
+        self.counted.newcomer(slot, entry.hash, self.len());
         if weight(&self.tiny) > (weight(&self.tiny) + weight(&self.main)) / 100 {
             self.main.insert(0, self.tiny.pop().unwrap());
         } else if !self.main.is_empty() {
@@ -52,7 +70,7 @@ impl Eviction for TinyLfu {
     fn hit(&mut self, slot: Slot, now_seconds: u32) {
         for queue in [&mut self.tiny, &mut self.main] {
             if let Some(item) = take(queue, slot) {
-                self.sketch.count(item.entry.hash);
+                self.counted.sketch.count(item.entry.hash);
                 queue.insert(0, Item { used_seconds: now_seconds, ..item });
             }
         }
@@ -87,13 +105,13 @@ pub struct WTinyLfu {
     probation: Vec<Item>,
     protected: Vec<Item>,
     capacity: u64,
-    sketch: Sketch,
+    counted: Counted,
 }
 
 impl Default for WTinyLfu {
     fn default() -> Self {
-        let sketch = Sketch::new(10);
-        Self { window: Vec::new(), probation: Vec::new(), protected: Vec::new(), capacity: 0, sketch }
+        let counted = Counted::new(10);
+        Self { window: Vec::new(), probation: Vec::new(), protected: Vec::new(), capacity: 0, counted }
     }
 }
 
@@ -125,24 +143,23 @@ impl WTinyLfu {
     }
 
     fn frequency(&self, item: &Item) -> u8 {
-        self.sketch.estimate(item.entry.hash)
+        self.counted.sketch.estimate(item.entry.hash)
     }
 }
 
 impl Eviction for WTinyLfu {
     fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
         self.window.insert(0, Item::new(slot, entry, now_seconds));
-        self.sketch.reserve(self.len());
-        self.sketch.count(entry.hash);
+        self.counted.newcomer(slot, entry.hash, self.len());
         self.fill_main();
     }
     fn hit(&mut self, slot: Slot, _: u32) {
         if let Some(item) = take(&mut self.window, slot) {
-            self.sketch.count(item.entry.hash);
+            self.counted.sketch.count(item.entry.hash);
             self.window.insert(0, item);
         } else {
             let item = take(&mut self.probation, slot).or_else(|| take(&mut self.protected, slot)).unwrap();
-            self.sketch.count(item.entry.hash);
+            self.counted.sketch.count(item.entry.hash);
             self.protected.insert(0, item);
             self.settle();
         }
