@@ -313,3 +313,23 @@ fn ripq_is_nearer_to_its_policy_than_block_cache_and_the_nearer_the_more_inserti
     assert!((sixteen - eight).abs() < 0.002, "{eight:.4} with 8 insertion points, {sixteen:.4} with 16");
     assert!(blocks < eight - 0.01, "blockcache has {blocks:.4}, ripq {eight:.4}");
 }
+
+/// libCacheSim lets the newcomer in before others leave in GDSF alone. LFU-DA had that too: where all that is held was hit, a
+/// newcomer left at once, whatever came after.
+#[test]
+fn lfu_da_makes_room_for_a_newcomer_by_either_rules() {
+    let access = |(time, key): (usize, u64)| Access {
+        time_ns: time as u64,
+        key,
+        size_bytes: 10,
+        ttl_seconds: None,
+        kind: AccessKind::Get,
+    };
+    let pairs: Vec<Access> = [0, 0, 1, 1, 2, 2, 3, 3].into_iter().enumerate().map(access).collect();
+    let hits = |rule_book| {
+        let mut plan = plan(&["lfuda", "gdsf"], &[Size::Bytes(20)]);
+        plan.settings.rule_book = rule_book;
+        counts(&run(&plan, &pairs)).iter().map(|counts| counts.hits).collect::<Vec<_>>()
+    };
+    assert_eq!((hits(RuleBook::Paper), hits(RuleBook::Reference)), (vec![4, 4], vec![4, 3]));
+}

@@ -107,7 +107,7 @@ impl Policy {
             Kind::Gdsf => {
                 simulate!(Gdsf::new(Cost::Equal), Rules { newcomer_first: is_reference, ..rules })
             }
-            Kind::LfuDa => simulate!(Gdsf::new(Cost::Size), Rules { newcomer_first: is_reference, ..rules }),
+            Kind::LfuDa => simulate!(Gdsf::new(Cost::Size)),
         }
     }
 }
