@@ -24,7 +24,6 @@ mod plain;
 mod records;
 pub mod replay;
 mod rows;
-mod spc;
 mod storage;
 pub mod survey;
 mod twitter;
@@ -77,7 +76,7 @@ pub static FORMATS: [&Format; 23] = [
     &block::rows::BLKPARSE,
     &block::rows::BLKTRACE,
     &block::rows::FIO_IOLOG,
-    &spc::FORMAT,
+    &block::rows::SPC,
     &arc::FORMAT,
     &lirs::FORMAT,
     &block::rows::VSCSI,

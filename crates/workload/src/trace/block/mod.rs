@@ -15,6 +15,7 @@ mod msr;
 mod plain;
 pub mod reader;
 pub(super) mod rows;
+mod spc;
 mod systor;
 mod vscsi;
 pub mod write;
@@ -44,7 +45,7 @@ enum Decoder {
 }
 
 /// The formats that can be read. The first that knows a file is the one.
-pub static BLOCK_FORMATS: [BlockFormat; 8] = [
+pub static BLOCK_FORMATS: [BlockFormat; 9] = [
     BlockFormat {
         name: "blktrace",
         about: "binary blktrace, version 7, of either byte order",
@@ -92,6 +93,12 @@ pub static BLOCK_FORMATS: [BlockFormat; 8] = [
         about: "CSV with a header: a time, an operation, a place and a length, in any order",
         knows: plain::knows,
         decoder: Decoder::Lines(|| Box::<plain::Plain>::default()),
+    },
+    BlockFormat {
+        name: "spc",
+        about: "SPC's CSV: ASU,LBA,Size,Opcode,Timestamp",
+        knows: spc::knows,
+        decoder: Decoder::Lines(|| Box::new(spc::Spc)),
     },
 ];
 

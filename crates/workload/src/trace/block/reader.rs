@@ -477,7 +477,7 @@ mod tests {
         }
     }
 
-    const SAMPLES: [(&str, &[u8]); 6] = [
+    const SAMPLES: [(&str, &[u8]); 7] = [
         ("blkparse", b"  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]\n"),
         (
             "fio-iolog",
@@ -485,6 +485,7 @@ mod tests {
         ),
         ("msr", b"128166372003061629,hm,1,Read,7014609920,24576,41286\n"),
         ("systor", b"1455592081.131264,0.000299,W,3,42949672,4096\n"),
+        ("spc", b"0,20941264,8192,W,0.551706\n"),
         ("cloudphysics-csv", b"version,time,op,size,lbn\n1,33898,2a,512,42932745\n"),
         ("block-csv", b"time_us,flags_hex,sector,bytes\n12,19,270880,16384\n"),
     ];

@@ -57,6 +57,16 @@ pub(in crate::trace) static CLOUDPHYSICS: Format = format(
     |options| lines(|| super::cloudphysics::CloudPhysics, options),
 );
 
+pub(in crate::trace) static SPC: Format = Format {
+    extensions: &["spc"],
+    ..format(
+        "spc",
+        "SPC's block CSV: ASU,LBA,Size,Opcode,Timestamp",
+        |head| super::spc::knows(head.bytes),
+        |options| lines(|| super::spc::Spc, options),
+    )
+};
+
 /// A request is one object, known by where it begins, unless pages are asked for: so it is in the published miss
 /// ratios of these traces.
 pub(in crate::trace) static VSCSI: Format = Format {
