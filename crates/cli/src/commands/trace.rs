@@ -43,11 +43,11 @@ pub struct InfoArguments {
 /// The command line of `trace convert`.
 #[derive(Debug, Args)]
 pub struct ConvertArguments {
-    /// The trace; - is standard input
-    #[arg(value_name = "IN")]
-    input: PathBuf,
+    /// Files of one trace, in their order; - is standard input
+    #[arg(value_name = "IN", required = true)]
+    inputs: Vec<PathBuf>,
     /// The new file, compressed if it ends in .gz, .zst or .xz
-    #[arg(value_name = "OUT")]
+    #[arg(value_name = "OUT", required = true)]
     output: PathBuf,
     /// The form to write: plain, oracle-general or webcachesim [default: what OUT ends in (.oracleGeneral, .tr), or plain]
     #[arg(long, value_name = "FORM", value_parser = target)]
@@ -76,7 +76,7 @@ pub fn run(command: &Command) -> ExitCode {
             arguments.common.conclude("trace info", &config, info(arguments))
         }
         Command::Convert(arguments) => {
-            let mut config = arguments.reading.config(std::slice::from_ref(&arguments.input));
+            let mut config = arguments.reading.config(&arguments.inputs);
             config["output"] = json!(arguments.output);
             arguments.common.conclude("trace convert", &config, convert(arguments))
         }
@@ -157,9 +157,9 @@ fn reading_words(report: &ReadReport) -> String {
 
 fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     let outputs = [Some(arguments.output.as_path()), arguments.common.result_file()];
-    keep_inputs(std::slice::from_ref(&arguments.input), &outputs)?;
+    keep_inputs(&arguments.inputs, &outputs)?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
-    let input = arguments.reading.input(vec![arguments.input.clone()]);
+    let input = arguments.reading.input(arguments.inputs.clone());
     let target = match arguments.to.unwrap_or_else(|| Target::of_name(&arguments.output)) {
         Target::Plain { .. } => Target::Plain { ttl: arguments.ttl },
         other if !arguments.ttl => other,

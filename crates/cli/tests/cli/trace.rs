@@ -47,6 +47,18 @@ fn a_generated_trace_comes_through_every_form_with_the_same_counts() {
     assert_eq!(std::fs::read(&made).unwrap(), std::fs::read(&again).unwrap());
 }
 
+#[test]
+fn files_of_one_trace_are_converted_into_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second, both] = ["first.csv", "second.csv", "both.csv"].map(|name| at(folder.path(), name));
+    std::fs::write(&first, "ts,key,op,size\n0,1,GET,5\n").unwrap();
+    std::fs::write(&second, "ts,key,op,size\n1,2,SET,6\n").unwrap();
+    json(&["trace", "convert", &first, &second, &both]);
+    assert_eq!(std::fs::read_to_string(&both).unwrap(), "ts,key,op,size\n0,1,GET,5\n1,2,SET,6\n");
+    let output = flashwright(&["trace", "convert", &first, &second, &first]);
+    assert!(err(&output).contains("which is read"), "{}", err(&output));
+}
+
 /// It had been CSV under the name of a binary trace.
 #[test]
 fn a_converted_trace_is_what_its_name_says_unless_another_form_is_named() {
