@@ -1,7 +1,7 @@
 //! Where results and words go: what all commands share.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -83,7 +83,7 @@ impl Common {
         let mut words = serde_json::to_string_pretty(result)?;
         words.push('\n');
         if file == Path::new("-") {
-            return std::io::stdout().write_all(words.as_bytes());
+            return Lines::Stdout.tell(&words);
         }
         write_file(file, words.as_bytes())
     }
@@ -105,8 +105,9 @@ impl Common {
             Ok(finding) => finding,
             Err(error) => return usage_error(&error),
         };
-        let _ = write!(self.lines(), "{text}");
-        if let Err(error) = self.write_json(&self.envelope(command, config, result, &failures)) {
+        let told = self.lines().tell(&text);
+        let kept = self.write_json(&self.envelope(command, config, result, &failures));
+        if let Err(error) = kept.and(told) {
             return usage_error(&error);
         }
         for failure in &failures {
@@ -140,6 +141,18 @@ pub enum Lines {
     Stdout,
     Stderr,
     Nowhere,
+}
+
+impl Lines {
+    /// Writes what was found: that it cannot be kept, as on a full disk, is an error, that nobody reads on is not.
+    fn tell(mut self, words: &str) -> std::io::Result<()> {
+        match self.write_all(words.as_bytes()).and_then(|()| self.flush()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                Err(cannot_write(Path::new("standard output"), &error))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Write for Lines {

@@ -59,6 +59,15 @@ fn files_of_one_trace_are_converted_into_one() {
     assert!(err(&output).contains("which is read"), "{}", err(&output));
 }
 
+/// It had been lost without a word.
+#[test]
+fn what_a_full_disk_does_not_take_of_the_text_is_an_error() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = Command::new(FLASHWRIGHT).args(["trace", "formats"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).starts_with("error: writing standard output: "), "{}", err(&output));
+}
+
 /// It had been CSV under the name of a binary trace.
 #[test]
 fn a_converted_trace_is_what_its_name_says_unless_another_form_is_named() {
