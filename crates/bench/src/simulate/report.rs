@@ -82,17 +82,29 @@ fn row_json(row: &Row) -> Value {
     })
 }
 
-/// The rows as CSV with a header.
+/// The rows as CSV with a header. Those of a sample have their intervals behind them.
 #[must_use]
 pub fn csv(outcome: &Outcome) -> String {
     let mut out =
-        "policy,size_bytes,requests,hits,object_hit_ratio,byte_hit_ratio,write_amplification\n".to_owned();
+        "policy,size_bytes,requests,hits,object_hit_ratio,byte_hit_ratio,write_amplification".to_owned();
+    out += if outcome.sampled.is_some() {
+        ",object_hit_ratio_low,object_hit_ratio_high,byte_hit_ratio_low,byte_hit_ratio_high\n"
+    } else {
+        "\n"
+    };
     let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.6}"));
     for row in &outcome.rows {
         let (objects, bytes) = (ratio(row.object_hit_ratio()), ratio(row.byte_hit_ratio()));
         let (Row { policy, size_bytes, counts, .. }, writes) = (row, ratio(row.write_amplification()));
         let Counts { requests, hits, .. } = counts;
-        let _ = writeln!(out, "{policy},{size_bytes},{requests},{hits},{objects},{bytes},{writes}");
+        let _ = write!(out, "{policy},{size_bytes},{requests},{hits},{objects},{bytes},{writes}");
+        if outcome.sampled.is_some() {
+            let (objects, bytes) = row.interval.map(|it| (it.object_hit_ratio, it.byte_hit_ratio)).unzip();
+            for (low, high) in [objects.unzip(), bytes.unzip()] {
+                let _ = write!(out, ",{},{}", ratio(low), ratio(high));
+            }
+        }
+        out.push('\n');
     }
     out
 }

@@ -230,6 +230,26 @@ fn a_sample_claims_no_interval_that_it_cannot_tell() {
     assert!(err(&output).contains("drew none of 50 objects: take a larger share"), "{}", err(&output));
 }
 
+/// CSV had estimates, and not how far off they may be.
+#[test]
+fn a_samples_intervals_are_in_the_csv_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows = (0..20_000_u64).map(|time| format!("{time},{},GET,10\n", time * time % 4001));
+    let trace = trace_named(directory.path(), "squares.csv", &rows.collect::<String>());
+    let csv = directory.path().join("rows.csv");
+    let asked = ["simulate", &trace, "--size", "20%", "-p", "lru", "--csv", csv.to_str().unwrap()];
+    let sampled = [&asked[..], &["--sample", "20%", "--json", "-"]].concat();
+    let interval = result(&flashwright(&sampled))["rows"][0]["interval"].clone();
+    let both = |key: &str| [0, 1].map(|end| format!("{:.6}", interval[key][end].as_f64().unwrap())).join(",");
+    let found = std::fs::read_to_string(&csv).unwrap();
+    let expected = format!(",{},{}\n", both("object_hit_ratio"), both("byte_hit_ratio"));
+    assert!(found.ends_with(&expected), "{found} {expected}");
+    assert!(flashwright(&asked).status.success());
+    assert!(std::fs::read_to_string(&csv).unwrap().starts_with(
+        "policy,size_bytes,requests,hits,object_hit_ratio,byte_hit_ratio,write_amplification\n"
+    ));
+}
+
 #[test]
 fn a_flash_cache_of_a_pebibyte_is_simulated_in_the_memory_of_what_is_asked_for() {
     let directory = tempfile::tempdir().unwrap();
