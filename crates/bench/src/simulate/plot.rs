@@ -31,6 +31,22 @@ pub fn pictures(outcome: &Outcome) -> Result<Vec<Picture>, Box<dyn std::error::E
 
 type Ratio = fn(&Row) -> Option<f64>;
 
+/// The simulated sizes, as long as the words under them stand apart.
+fn ticks(mut sizes: Vec<f64>) -> Vec<f64> {
+    /// Of the picture's width, from one to the next.
+    const APART: f64 = 1.0 / 11.0;
+    sizes.sort_by(f64::total_cmp);
+    let (Some(first), Some(last)) = (sizes.first(), sizes.last()) else { return sizes };
+    let factor = (last * 1.1 / (first * 0.9)).powf(APART);
+    let mut next = 0.0;
+    sizes.retain(|size| {
+        let is_apart = *size >= next;
+        next = if is_apart { size * factor } else { next };
+        is_apart
+    });
+    sizes
+}
+
 fn picture(outcome: &Outcome, title: &str, ratio: Ratio) -> Result<String, Box<dyn std::error::Error>> {
     let sizes = || outcome.rows.iter().map(|row| row.size_bytes as f64);
     let smallest = sizes().fold(f64::INFINITY, f64::min);
@@ -45,7 +61,10 @@ fn picture(outcome: &Outcome, title: &str, ratio: Ratio) -> Result<String, Box<d
             .margin_right(32)
             .x_label_area_size(40)
             .y_label_area_size(52)
-            .build_cartesian_2d((smallest * 0.9..largest * 1.1).log_scale(), 0.0..1.0)?;
+            .build_cartesian_2d(
+                (smallest * 0.9..largest * 1.1).log_scale().with_key_points(ticks(sizes().collect())),
+                0.0..1.0,
+            )?;
         chart
             .configure_mesh()
             .x_desc("cache size")
@@ -76,4 +95,19 @@ fn picture(outcome: &Outcome, title: &str, ratio: Ratio) -> Result<String, Box<d
         root.present()?;
     }
     Ok(svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There had been nine words where there was room for five.
+    #[test]
+    fn words_under_the_sizes_stand_apart() {
+        assert_eq!(ticks(vec![30e6, 1e6, 10e6, 1e6, 3e6]), [1e6, 3e6, 10e6, 30e6]);
+        let crowd = ticks((1..=100).map(|size| f64::from(size) * 1e6).collect());
+        assert!(crowd.len() <= 11, "{crowd:?}");
+        assert!(crowd.windows(2).all(|pair| pair[1] / pair[0] > 1.5), "{crowd:?}");
+        assert_eq!(ticks(vec![5.0]), [5.0]);
+    }
 }
