@@ -150,8 +150,11 @@ fn album(text: &str) -> Result<f64, String> {
 }
 
 fn object_size(text: &str) -> Result<u64, String> {
+    /// No reader of traces takes more: 16 TiB.
+    const MOST_BYTES: u64 = 1 << 44;
     match quantity::bytes(text)? {
         0 => Err("an object has at least a byte".to_owned()),
+        bytes if bytes > MOST_BYTES => Err(format!("no object is larger than 16 TiB, not {text}")),
         bytes => Ok(bytes),
     }
 }

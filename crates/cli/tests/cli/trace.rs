@@ -193,6 +193,7 @@ fn wrong_calls_name_what_there_is() {
         (&["trace", "generate", "zipf", "-o", "x", "--requests", "0"], "\"0\" is no whole number above 0"),
         (&["trace", "generate", "zipf", "-o", "x", "--requests", "1Mi"], "\"1Mi\" is no whole number: write"),
         (&["trace", "generate", "zipf", "-o", "x", "--size", "4q"], "\"4q\" is no number of bytes"),
+        (&["trace", "generate", "zipf", "-o", "x", "--size", "17TiB"], "no object is larger than 16 TiB"),
         (&["trace", "generate", "cdn", "-o", "x", "--zipf-exponent", "1e300"], "above 0 and up to 10"),
         (&["trace", "generate", "cdn", "-o", "x", "--ageing-end", "1e9"], "above 0 and up to 1000"),
         (&["trace", "generate", "cdn", "-o", "x", "--album", "0.5"], "an album has at least a photo"),
@@ -230,6 +231,16 @@ fn a_file_of_no_format_is_told_which_it_may_be_and_which_must_be_named() {
         told.split_once("); others are read only where they are named (").unwrap_or_else(|| panic!("{told}"));
     assert!(apart.ends_with("vscsi, mooncake") && !apart.contains("u32le"), "{apart}");
     assert_eq!(named, "u32le, u32be, u64le, u64be)\n");
+}
+
+/// Whatever had a letter in front of its first commas was told of its header.
+#[test]
+fn bytes_that_are_no_text_have_no_header() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = at(folder.path(), "what");
+    std::fs::write(&file, b"a\x01,b\x02\nc\x03,d\n").unwrap();
+    let output = flashwright(&["trace", "info", &file]);
+    assert!(!err(&output).contains("header"), "{}", err(&output));
 }
 
 #[test]

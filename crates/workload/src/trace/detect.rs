@@ -137,7 +137,7 @@ fn hint(head: &[u8]) -> &'static str {
     let has = |byte| is_text(head) && first.contains(&byte) && !first.contains(&b',');
     match () {
         () if has(b';') => "its columns stand between semicolons: make them commas; ",
-        () if looks_like_header(first) => {
+        () if is_text(first) && looks_like_header(first) => {
             "no column of its header is known (a plain trace names ts,key,op,size); "
         }
         () if has(b'\t') => "its columns stand between tabs: make them commas, or name the format; ",
