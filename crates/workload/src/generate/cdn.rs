@@ -63,7 +63,8 @@ pub struct CdnConfig {
     pub album_objects: f64,
     /// What objects' sizes are drawn from.
     pub variants: Vec<Variant>,
-    /// How much the rate swings over a day: 0 not at all, at most 1. Moves times, and not their order.
+    /// How much the time from visit to visit swings about its mean over a day: 0 not at all, at most 1. At a half the rate goes
+    /// from two thirds of its mean to twice it. Moves times, and not their order.
     pub daily_swing: f64,
 }
 
