@@ -4,9 +4,10 @@
 //! losetup --find --show --direct-io=on MOUNTPOINT/NAME
 //! ```
 //!
-//! The kernel keeps nothing of the file: what one front writes, another reads at once. `fsync` is a flush. Zeros can be
-//! made of a range, and nothing can be punched out of it: a hole must read as zeros ever after, which a trim does not
-//! promise, and to write them would make discarding a large device take as long as filling it.
+//! The kernel keeps nothing of the file: what one front writes, another reads at once. `fsync` is a flush, and a write with
+//! `O_DSYNC` or `O_SYNC` is durable when it is acknowledged. Zeros can be made of a range, and nothing can be punched out of
+//! it: a hole must read as zeros ever after, which a trim does not promise, and to write them would make discarding a large
+//! device take as long as filling it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -20,6 +21,7 @@ use fuser::{
     Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
+use rustix::fs::OFlags;
 
 use crate::export::{Caller, Export, Operation};
 
@@ -209,7 +211,7 @@ impl Filesystem for OneFile {
         offset: u64,
         data: &[u8],
         _: WriteFlags,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
@@ -222,7 +224,9 @@ impl Filesystem for OneFile {
             Ok(_) => reply.written(len),
             Err(error) => reply.error(errno(&error)),
         });
-        self.export.submit(Operation::Write { offset, data, durable: false }, caller);
+        // The kernel leaves it to us, and says so of a single write (`RWF_DSYNC`) too. `O_DSYNC` is one of the bits of `O_SYNC`.
+        let durable = OFlags::from_bits_retain(flags.0 as u32).intersects(OFlags::SYNC);
+        self.export.submit(Operation::Write { offset, data, durable }, caller);
     }
 
     /// Told at every close; durability is `fsync`'s.

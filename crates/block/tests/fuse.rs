@@ -3,8 +3,8 @@
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
 use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
+use std::io::{ErrorKind, IoSlice};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -12,8 +12,13 @@ use device::{Device, MemoryDevice};
 use flashwright_block::export::{ByteExport, DeviceExport};
 use flashwright_block::fuse::Mounted;
 use parking_lot::{Mutex, MutexGuard};
+use rustix::fs::OFlags;
+use rustix::io::{ReadWriteFlags, pwritev2};
 
 const SIZE_BYTES: u64 = 16 << 20;
+
+/// Of `open(2)`; what rustix calls so is `O_SYNC`.
+const O_DSYNC: i32 = 0o10_000;
 
 /// Held by a test that mounts. A program that one test starts has the other's open file for a moment, and a file system with an
 /// open file is busy.
@@ -68,6 +73,25 @@ fn the_file_has_the_devices_bytes() {
     drop(file);
     place.mounted.unmount().unwrap();
     assert!(!directory.path().join("disk").exists());
+}
+
+#[test]
+fn a_write_that_asks_to_be_durable_is_acknowledged_after_a_flush() {
+    let Some(place) = mount() else { return };
+    let flushes = || place.device.counters().flushes;
+    let plain = open(&place.directory);
+    plain.write_all_at(&[1; 4096], 0).unwrap();
+    assert_eq!(flushes(), 0, "nobody asked");
+    pwritev2(&plain, &[IoSlice::new(&[2; 4096])], 4096, ReadWriteFlags::DSYNC).unwrap();
+    assert_eq!(flushes(), 1, "RWF_DSYNC");
+    for (before, flag) in [(1, O_DSYNC), (2, OFlags::SYNC.bits() as i32)] {
+        let mut options = OpenOptions::new();
+        let file = options.write(true).custom_flags(flag).open(place.directory.path().join("disk"));
+        file.unwrap().write_all_at(&[3; 512], 100).unwrap();
+        assert_eq!(flushes(), before + 1, "{flag:#x}");
+    }
+    drop(plain);
+    place.mounted.unmount().unwrap();
 }
 
 /// What a shell says to `script`, or nothing if a program is missing or not permitted.
