@@ -11,7 +11,8 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -28,6 +29,9 @@ use crate::export::{Caller, Export, Operation};
 /// A file system with one file, mounted. Dropping it unmounts it.
 pub struct Mounted {
     session: Option<BackgroundSession>,
+    place: PathBuf,
+    /// The number that the kernel gave the file system.
+    number: Option<u64>,
 }
 
 /// How long the kernel may believe what it was told of the file: nothing of it changes.
@@ -53,17 +57,68 @@ impl Mounted {
         let mut config = Config::default();
         config.mount_options =
             vec![MountOption::FSName("flashwright".into()), MountOption::RW, MountOption::NoAtime];
-        let session = fuser::spawn_mount(OneFile { name: name.into(), export }, place, &config)?;
-        Ok(Self { session: Some(session) })
+        let place = place.canonicalize()?;
+        let session = fuser::spawn_mount(OneFile { name: name.into(), export }, &place, &config)?;
+        let number = std::fs::metadata(&place).ok().map(|directory| directory.dev());
+        Ok(Self { session: Some(session), place, number })
     }
 
-    /// Unmounts, and waits for the last request.
+    /// Unmounts, and waits for the last request. One that somebody else has unmounted is done with.
     ///
     /// # Errors
-    /// If something on it is still in use, a loop device say; it stays mounted then until the process ends.
+    /// If something on it is still in use, a loop device say, or something else has been mounted over it; it stays mounted then
+    /// until the process ends.
     pub fn unmount(mut self) -> io::Result<()> {
-        self.session.take().map_or(Ok(()), BackgroundSession::umount_and_join)
+        self.leave()
     }
+
+    fn leave(&mut self) -> io::Result<()> {
+        let Some(session) = self.session.take() else { return Ok(()) };
+        let is_alive = !session.guard.is_finished();
+        if self.is_seen(is_alive) {
+            return session.umount_and_join();
+        }
+        // Dropped, it would unmount whatever there is at the place by now, be it somebody else's.
+        std::mem::forget(session);
+        if is_alive && self.number.is_none_or(is_in_mount_table) {
+            return Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "something else has been mounted over it",
+            ));
+        }
+        // Unmounted. Whoever still has its file open is answered until the process ends.
+        Ok(())
+    }
+
+    /// Whether what is seen at its place is this file system. One that is over may have given its number to another, and is
+    /// only there if it was broken off.
+    fn is_seen(&self, is_alive: bool) -> bool {
+        match is_alive {
+            true => std::fs::metadata(&self.place).is_ok_and(|seen| Some(seen.dev()) == self.number),
+            false => is_broken_off(&self.place),
+        }
+    }
+}
+
+/// Whether a file system that lost its server is mounted there. Of its directory itself the kernel may remember all that it
+/// is asked.
+#[must_use]
+pub fn is_broken_off(place: &Path) -> bool {
+    std::fs::read_dir(place).is_err_and(|error| error.kind() == io::ErrorKind::NotConnected)
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Nobody is left to be told.
+        let _ = self.leave();
+    }
+}
+
+/// Whether a file system of this number is mounted anywhere, as far as can be told.
+fn is_in_mount_table(number: u64) -> bool {
+    let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    let is_it = |line: &str| line.split(' ').nth(2) == Some(&number);
+    std::fs::read_to_string("/proc/self/mountinfo").map_or(true, |table| table.lines().any(is_it))
 }
 
 struct OneFile {

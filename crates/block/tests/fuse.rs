@@ -14,6 +14,7 @@ use flashwright_block::fuse::Mounted;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::OFlags;
 use rustix::io::{ReadWriteFlags, pwritev2};
+use rustix::mount::{MountFlags, UnmountFlags};
 
 const SIZE_BYTES: u64 = 16 << 20;
 
@@ -92,6 +93,50 @@ fn a_write_that_asks_to_be_durable_is_acknowledged_after_a_flush() {
     }
     drop(plain);
     place.mounted.unmount().unwrap();
+}
+
+/// `umount` of the directory, or of what has been mounted over it.
+fn unmount(directory: &tempfile::TempDir) {
+    rustix::mount::unmount(directory.path(), UnmountFlags::empty()).unwrap();
+}
+
+/// Something else at the same place, or over it.
+fn mount_another(directory: &tempfile::TempDir) -> bool {
+    let made = rustix::mount::mount("none", directory.path(), "tmpfs", MountFlags::empty(), None);
+    if let Err(error) = made {
+        println!("SKIPPED: no file system can be mounted here: {error}");
+    }
+    made.is_ok()
+}
+
+#[test]
+fn one_that_somebody_else_has_unmounted_is_done_with() {
+    let Some(place) = mount() else { return };
+    unmount(&place.directory);
+    place.mounted.unmount().unwrap();
+}
+
+#[test]
+fn what_is_mounted_there_since_is_left_alone() {
+    let Some(place) = mount() else { return };
+    unmount(&place.directory);
+    if mount_another(&place.directory) {
+        std::fs::write(place.directory.path().join("theirs"), "").unwrap();
+        place.mounted.unmount().unwrap();
+        assert!(place.directory.path().join("theirs").exists());
+        unmount(&place.directory);
+    }
+}
+
+#[test]
+fn under_another_file_system_it_is_not_waited_for() {
+    let Some(place) = mount() else { return };
+    if mount_another(&place.directory) {
+        let refused = place.mounted.unmount().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
+        unmount(&place.directory);
+        unmount(&place.directory);
+    }
 }
 
 /// What a shell says to `script`, or nothing if a program is missing or not permitted.
