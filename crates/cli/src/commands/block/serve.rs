@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use block::export::{ByteExport, DeviceExport, Export, Recorded, Recording, VolumeExport};
-use block::fuse::Mounted;
+use block::fuse::{self, Mounted};
 use block::nbd::{Address, Offered, Options, Server};
 use block::ublk::{self, Disk, Driver, Left};
 use block::volume::{Recovery, Volume};
@@ -216,20 +216,22 @@ fn offered(arguments: &Arguments, served: &Served) -> Vec<Offered> {
 }
 
 fn mount(place: &Path, arguments: &Arguments, served: &Served) -> Result<Mounted, String> {
-    if std::fs::metadata(place).is_ok_and(|there| !there.is_dir()) {
-        return Err(format!("--fuse {}: is no directory", place.display()));
+    let refused = |why: String| format!("--fuse {}: {why}", place.display());
+    let mut inside = std::fs::read_dir(place).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotADirectory => refused("is no directory".into()),
+        _ if fuse::is_broken_off(place) => {
+            let place = place.display();
+            refused(format!("{error}; a killed server's mount is still there: fusermount3 -u {place}"))
+        }
+        _ => refused(error.to_string()),
+    })?;
+    // Another server's file, say, or the socket of this one.
+    if let Some(Ok(hidden)) = inside.next() {
+        let name = hidden.file_name();
+        return Err(refused(format!("is not empty: nobody could reach {} any more", name.display())));
     }
     let mounted = Mounted::at(place, &arguments.name, Arc::clone(&served.export));
-    mounted.map_err(|error| {
-        // Linux says so of a directory whose file system has lost its server.
-        let hint = match std::fs::metadata(place).map_err(|error| error.kind()) {
-            Err(std::io::ErrorKind::NotConnected) => {
-                format!("; a killed server's mount is still there: fusermount3 -u {}", place.display())
-            }
-            _ => String::new(),
-        };
-        format!("--fuse {}: {error}{hint}", place.display())
-    })
+    mounted.map_err(|error| refused(error.to_string()))
 }
 
 fn disk(driver: Driver, arguments: &Arguments, served: &Served) -> Result<Disk, String> {

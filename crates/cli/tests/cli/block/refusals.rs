@@ -41,6 +41,19 @@ fn a_server_that_cannot_start_leaves_the_cache_closed_as_it_was_and_no_recording
     }
 }
 
+/// The sockets of the server itself, or the file of another.
+#[test]
+fn a_file_system_is_not_mounted_upon_what_nobody_could_reach_any_more() {
+    let place = Place::new();
+    let (full, socket) = (place.path("full"), place.path("full/s"));
+    std::fs::create_dir(&full).unwrap();
+    let fronts = ["--socket", socket.to_str().unwrap(), "--fuse", full.to_str().unwrap()];
+    let refused = place.run("serve", &fronts, true);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(told(&refused).contains("is not empty: nobody could reach s"), "{}", told(&refused));
+    assert_eq!(std::fs::read_dir(&full).unwrap().count(), 0);
+}
+
 #[test]
 fn the_flash_of_a_cache_is_not_served_as_a_disk() {
     let place = Place::new();
