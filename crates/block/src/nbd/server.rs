@@ -1,6 +1,6 @@
 //! Listening, letting clients in, and shutting the door.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 use device::{Clock, SystemClock};
 use parking_lot::Mutex;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::budget::Budget;
 use super::connection::{Hall, serve};
@@ -21,6 +21,9 @@ use super::link::{InFlight, Link};
 use super::socket;
 use crate::bell;
 use crate::export::Export;
+
+/// How long nobody is let in after it was impossible.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Where clients connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -248,8 +251,11 @@ impl Shared {
             }
             match listener.accept() {
                 Ok(socket) => self.welcome(socket),
-                // The client has gone again, or there are no descriptors left: others may come and go meanwhile.
-                Err(_) => std::thread::yield_now(),
+                // The client has gone again.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
+                // There are no descriptors left, say. Others may go meanwhile, and to look all the time would take a processor.
+                Err(_) => drop(poll(&mut fds[1..], Some(&PAUSE))),
             }
         }
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::FLASHWRIGHT;
 
 mod refusals;
+mod surroundings;
 
 /// Two files in a directory of their own, and the commands on them.
 struct Place {

@@ -27,6 +27,10 @@ use super::{figures, knobs};
 /// How often a flush tells how far it is.
 const TELL: Duration = Duration::from_millis(500);
 
+/// How long nobody is heard after it was impossible: there are no descriptors left, say, and to look all the time would take a
+/// processor.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// A longer line is no request.
 const REQUEST_BYTES: u64 = 4096;
 
@@ -125,16 +129,21 @@ pub struct Listening {
 }
 
 /// Listens at `path`.
+#[expect(clippy::disallowed_methods, reason = "the command line is the rim: it may sleep")]
 pub fn listen(path: &Path, service: Arc<Service>) -> io::Result<Listening> {
     let listener = socket::bind(path)?;
     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
     let closing = Arc::new(AtomicBool::new(false));
     let closed = Arc::clone(&closing);
     let accept = move || {
-        for stream in listener.incoming().flatten() {
+        for stream in listener.incoming() {
             if closed.load(Ordering::Acquire) {
                 return;
             }
+            let Ok(stream) = stream else {
+                std::thread::sleep(PAUSE);
+                continue;
+            };
             let service = Arc::clone(&service);
             let thread = std::thread::Builder::new().name("block-control".into());
             // Without a thread the client finds the connection closed, and says so.

@@ -5,6 +5,7 @@ mod check;
 mod contents;
 mod control;
 mod create;
+mod descriptors;
 mod destroy;
 mod devices;
 mod figures;

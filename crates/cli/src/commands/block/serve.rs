@@ -21,6 +21,7 @@ use signal_hook::iterator::Signals;
 
 use super::contents;
 use super::control::{self, Service};
+use super::descriptors;
 use super::devices::{Access, Devices, NewFiles, Opening};
 use super::figures;
 use super::recording;
@@ -126,6 +127,7 @@ struct Cached {
 /// Serves until a signal comes. What went wrong in the end.
 fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
     let address = address(arguments)?;
+    descriptors::allow(arguments.connections)?;
     let driver =
         arguments.ublk.map(|_| Driver::open().map_err(|error| format!("--ublk: {error}"))).transpose()?;
     // Before the first client: a signal that comes while the volume is opened is not lost either.

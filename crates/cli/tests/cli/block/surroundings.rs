@@ -1,0 +1,43 @@
+//! What a server and its commands have around them: limits of the system, readers that go away, disks that are full.
+
+use std::process::Command;
+use std::time::Duration;
+
+use super::*;
+
+/// A server on the place's cache that is started with this limit of its shell's `ulimit`.
+fn limited(place: &Place, limit: &str, more: &[&str]) -> Command {
+    let mut shell = Command::new("sh");
+    let words = format!("ulimit {limit}; exec \"$0\" \"$@\"");
+    shell.args(["-c", &words, FLASHWRIGHT, "block", "serve", "--flash", "flash", "--disk", "disk"]);
+    shell.args(&place.flags).args(["--socket", "s"]).args(more).current_dir(place.directory.path());
+    shell
+}
+
+#[test]
+fn as_many_clients_are_let_in_as_was_said_whatever_the_soft_limit_of_descriptors() {
+    let place = Place::new();
+    let mut child = limited(&place, "-Sn 24", &[]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+    let server = Server { child: Ending(child), ready };
+    let clients: Vec<UnixStream> = (0..64)
+        .map(|number| {
+            let mut client = UnixStream::connect(place.path("s")).unwrap();
+            client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            client.read_exact(&mut [0; 18]).unwrap_or_else(|error| panic!("client {number}: {error}"));
+            client
+        })
+        .collect();
+    drop(clients);
+    server.stop();
+}
+
+#[test]
+fn more_clients_than_the_system_has_descriptors_for_are_refused_by_their_flag() {
+    let place = Place::new();
+    let refused = limited(&place, "-n 300", &["--connections", "100"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    let words = "--connections 100: they take 328 descriptors, and this process may have 300";
+    assert!(told(&refused).contains(words), "{}", told(&refused));
+}
