@@ -70,6 +70,14 @@ impl Common {
         let _ = writeln!(self.lines(), "{words}");
     }
 
+    /// Lines for people that are a result; whether anybody reads on.
+    ///
+    /// # Errors
+    /// If they cannot be kept: whoever writes them into a file is told that they are not there.
+    pub fn print(&self, words: &str) -> std::io::Result<bool> {
+        self.lines().tell(words)
+    }
+
     /// A line for people about what is odd and goes on: to standard error, since it is no result.
     pub fn warn(&self, words: impl Display) {
         if !self.quiet {
@@ -83,7 +91,7 @@ impl Common {
         let mut words = serde_json::to_string_pretty(result)?;
         words.push('\n');
         if file == Path::new("-") {
-            return Lines::Stdout.tell(&words);
+            return Lines::Stdout.tell(&words).map(drop);
         }
         write_file(file, words.as_bytes())
     }
@@ -145,12 +153,11 @@ pub enum Lines {
 
 impl Lines {
     /// Writes what was found: that it cannot be kept, as on a full disk, is an error, that nobody reads on is not.
-    fn tell(mut self, words: &str) -> std::io::Result<()> {
+    fn tell(mut self, words: &str) -> std::io::Result<bool> {
         match self.write_all(words.as_bytes()).and_then(|()| self.flush()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                Err(cannot_write(Path::new("standard output"), &error))
-            }
-            _ => Ok(()),
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(cannot_write(Path::new("standard output"), &error)),
         }
     }
 }

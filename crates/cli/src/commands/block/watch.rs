@@ -1,6 +1,5 @@
 //! A line a second, with flashstat's columns.
 
-use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -36,7 +35,7 @@ const SHARES: [(&str, &str, &str); 3] = [
 /// Lines between two headings.
 const PAGE: usize = 20;
 
-/// Prints until a signal comes, or the server goes.
+/// Prints until a signal comes, or the server goes, or whoever reads it.
 #[expect(clippy::disallowed_methods, reason = "the command line is the rim: it may sleep")]
 pub fn run(path: &Path, common: &Common) -> Result<(), String> {
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -46,19 +45,25 @@ pub fn run(path: &Path, common: &Common) -> Result<(), String> {
     }
     let mut before = control::ask(path, "status", |_| {})?;
     for line in 0.. {
-        if line % PAGE == 0 {
-            common.say(&heading());
+        if line % PAGE == 0 && !is_read(common, &heading())? {
+            break;
         }
         std::thread::sleep(Duration::from_secs(1));
         if stop.load(std::sync::atomic::Ordering::Relaxed) {
             break;
         }
         let now = control::ask(path, "status", |_| {})?;
-        common.say(&row(&before, &now));
-        let _ = std::io::stdout().flush();
+        if !is_read(common, &row(&before, &now))? {
+            break;
+        }
         before = now;
     }
     Ok(())
+}
+
+/// Prints a line; whether anybody reads on.
+fn is_read(common: &Common, line: &str) -> Result<bool, String> {
+    common.print(&format!("{line}\n")).map_err(|error| error.to_string())
 }
 
 fn heading() -> String {

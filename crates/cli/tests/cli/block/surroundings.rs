@@ -1,5 +1,6 @@
 //! What a server and its commands have around them: limits of the system, readers that go away, disks that are full.
 
+use std::fs::File;
 use std::process::Command;
 use std::time::Duration;
 
@@ -40,4 +41,31 @@ fn more_clients_than_the_system_has_descriptors_for_are_refused_by_their_flag() 
     assert_eq!(refused.status.code(), Some(2));
     let words = "--connections 100: they take 328 descriptors, and this process may have 300";
     assert!(told(&refused).contains(words), "{}", told(&refused));
+}
+
+#[test]
+fn a_watch_ends_with_its_reader() {
+    let place = Place::new();
+    let server = place.serve();
+    let mut watch = Command::new("timeout");
+    watch.args(["20", FLASHWRIGHT, "block", "status", "--watch", "--socket"]).arg(place.path("s"));
+    let mut watch = Ending(watch.stdout(Stdio::piped()).spawn().unwrap());
+    let mut heading = String::new();
+    BufReader::new(watch.0.stdout.take().unwrap()).read_line(&mut heading).unwrap();
+    assert!(heading.contains("read/s"), "{heading}");
+    assert_eq!(watch.0.wait().unwrap().code(), Some(0));
+    server.stop();
+}
+
+#[test]
+fn figures_that_a_full_disk_did_not_take_are_not_told_to_be_there() {
+    let place = Place::new();
+    for format in [&["--prometheus"][..], &[]] {
+        let mut status = place.command("status", false);
+        status.arg("--flash").arg(place.path("flash")).args(&place.flags).args(format);
+        let output =
+            status.stdout(File::create("/dev/full").unwrap()).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{format:?}");
+        assert!(told(&output).contains("standard output: No space left"), "{}", told(&output));
+    }
 }
