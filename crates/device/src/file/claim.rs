@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::{ErrorKind, IoError};
 
@@ -26,11 +27,21 @@ pub(crate) fn claim_file(file: &File, path: &Path) -> Result<(), IoError> {
 
 /// Who has the file locked, if the system tells: `process 12 (name)`.
 fn lock_holder(file: &File) -> Option<String> {
-    let inode = file.metadata().ok()?.ino().to_string();
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    let process = locks.lines().find_map(|line| flock_holder(line, &inode))?;
+    let process = lock_holder_number(file)?;
     let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
     Some(format!("process {process} ({})", name.trim_end()))
+}
+
+/// Whether the file is locked by a process that is no more.
+pub(super) fn has_holder_ended(file: &File) -> bool {
+    let process = lock_holder_number(file).and_then(|number| Pid::from_raw(number.parse().ok()?));
+    process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
+}
+
+fn lock_holder_number(file: &File) -> Option<String> {
+    let inode = file.metadata().ok()?.ino().to_string();
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| flock_holder(line, &inode)).map(str::to_owned)
 }
 
 /// The process in a line of `/proc/locks` (`1: FLOCK  ADVISORY  WRITE 12 fe:00:34 0 EOF`) about `inode`.

@@ -23,6 +23,9 @@ use crate::{Clock, ErrorKind, Geometry, IoError};
 /// Far longer than the kernel takes to let go of a closed device, and not long to wait for a refusal.
 const LINGERING_CLOSE_NS: u64 = 250_000_000;
 
+/// The same of a file whose owner is known to have ended, on a machine that has much else to do.
+const LINGERING_END_NS: u64 = 5_000_000_000;
+
 /// How to open a file or block device.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
@@ -111,7 +114,7 @@ pub(super) fn open_file(
             removal.armed = !existed_already(error);
         }
     })?;
-    once_let_go(|| claim_file(&file, path))?;
+    claim_once_let_go(&file, path)?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::file_geometry(&file, path, options.buffered)?;
     geometry.capacity_bytes = capacity(path, options, present_bytes, geometry.block_bytes)?;
@@ -147,7 +150,7 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
     if !options.read_only && probe::is_write_protected(&file) {
         return Err(unusable(path, "is write-protected: it can only be read"));
     }
-    once_let_go(|| claim_file(&file, path))?;
+    claim_once_let_go(&file, path)?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::block_device_geometry(&file, path, options.buffered)?;
     let never_grows = OpenOptions { create: false, ..options.clone() };
@@ -167,14 +170,23 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
 
 /// On a block device, O_EXCL keeps out mounts, swap, RAID and whoever else asks for it.
 pub(crate) fn open_exclusively(path: &Path, options: &OpenOptions) -> Result<File, IoError> {
-    once_let_go(|| open_with(path, options, OFlags::EXCL))
+    once_let_go(LINGERING_CLOSE_NS, || open_with(path, options, OFlags::EXCL))
+}
+
+fn claim_once_let_go(file: &File, path: &Path) -> Result<(), IoError> {
+    match once_let_go(LINGERING_CLOSE_NS, || claim_file(file, path)) {
+        Err(error) if error.kind() == ErrorKind::Busy && claim::has_holder_ended(file) => {
+            once_let_go(LINGERING_END_NS, || claim_file(file, path))
+        }
+        claimed => claimed,
+    }
 }
 
 /// The kernel lets go of what went through io_uring a moment after it was closed, or after the process that had it was
 /// killed and reaped. So a refusal counts only if it lasts.
-fn once_let_go<T>(attempt: impl Fn() -> Result<T, IoError>) -> Result<T, IoError> {
+fn once_let_go<T>(lingering_ns: u64, attempt: impl Fn() -> Result<T, IoError>) -> Result<T, IoError> {
     let timer = SystemTimer::default();
-    let give_up_ns = timer.monotonic_ns() + LINGERING_CLOSE_NS;
+    let give_up_ns = timer.monotonic_ns() + lingering_ns;
     loop {
         match attempt() {
             Err(error) if error.kind() == ErrorKind::Busy && timer.monotonic_ns() < give_up_ns => {

@@ -36,6 +36,21 @@ fn a_second_opener_is_told_who_has_it() {
     FileDevice::open(&path, &sized()).unwrap();
 }
 
+/// The kernel takes a moment to end the transfers of a process that was killed. Here it is another that has its lock still.
+#[test]
+fn what_a_process_has_that_has_ended_is_waited_for() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("flash");
+    drop(FileDevice::open(&path, &sized()).unwrap());
+    let script = "exec 9<>\"$0\"; flock 9 && { sleep 1 & }";
+    let locked = std::process::Command::new("sh").args(["-c", script]).arg(&path).status().unwrap();
+    if !locked.success() {
+        println!("SKIPPED: flock is not installed");
+        return;
+    }
+    FileDevice::open(&path, &sized()).unwrap();
+}
+
 #[test]
 fn a_device_is_free_as_soon_as_it_is_dropped_whatever_was_in_flight() {
     let scratch = tempfile::tempdir().unwrap();
