@@ -1,14 +1,24 @@
 //! The wish to stop, as a signal says it.
 
+use std::fs;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bench::run::stop::Stop;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// Signals that come so soon after the first are the same wish: `timeout` and some shells send two.
 const ONE_WISH: Duration = Duration::from_millis(500);
+
+/// What ends a server: Ctrl-C, whoever runs services, and a terminal that is gone, unless that was to be ignored (`nohup`).
+pub fn of_end() -> Vec<i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
+    all.filter(|&signal| signal != SIGHUP || ignored & 1 << (SIGHUP - 1) == 0).collect()
+}
 
 /// The first signal ends the run with a full report; another one ends the process.
 #[expect(

@@ -16,7 +16,6 @@ use block::ublk::{self, Disk, Driver, Left};
 use block::volume::{Recovery, Volume};
 use clap::Args;
 use device::{DeviceSpec, IoError};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::contents;
@@ -26,6 +25,7 @@ use super::devices::{Access, Devices, NewFiles, Opening};
 use super::figures;
 use super::recording;
 use crate::output::{Common, FAILED, PASSED, say_error, usage_error};
+use crate::signals;
 
 /// Signals that come so soon after the first are not a second one.
 const ONE_WISH: Duration = Duration::from_millis(500);
@@ -131,7 +131,7 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
     let driver =
         arguments.ublk.map(|_| Driver::open().map_err(|error| format!("--ublk: {error}"))).transpose()?;
     // Before the first client: a signal that comes while the volume is opened is not lost either.
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("signals: {error}"))?;
+    let mut signals = Signals::new(signals::of_end()).map_err(|error| format!("signals: {error}"))?;
     let mut new_files = NewFiles::default();
     let recording = arguments.record.as_deref();
     let recording = recording.map(|path| recording::start(path, &mut new_files)).transpose()?;

@@ -15,13 +15,18 @@ fn limited(place: &Place, limit: &str, more: &[&str]) -> Command {
     shell
 }
 
+/// The server that a command starts, when it may be asked.
+fn ready(mut command: Command) -> Server {
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+    Server { child: Ending(child), ready }
+}
+
 #[test]
 fn as_many_clients_are_let_in_as_was_said_whatever_the_soft_limit_of_descriptors() {
     let place = Place::new();
-    let mut child = limited(&place, "-Sn 24", &[]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut ready = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
-    let server = Server { child: Ending(child), ready };
+    let server = ready(limited(&place, "-Sn 24", &[]));
     let clients: Vec<UnixStream> = (0..64)
         .map(|number| {
             let mut client = UnixStream::connect(place.path("s")).unwrap();
@@ -68,4 +73,31 @@ fn figures_that_a_full_disk_did_not_take_are_not_told_to_be_there() {
         assert_eq!(output.status.code(), Some(2), "{format:?}");
         assert!(told(&output).contains("standard output: No space left"), "{}", told(&output));
     }
+}
+
+fn signal(server: &Server, name: &str) {
+    let number = server.child.0.id().to_string();
+    assert!(Command::new("kill").args(["-s", name, &number]).status().unwrap().success());
+}
+
+/// A server that is only killed leaves a write-through cache empty, and a dead mount.
+#[test]
+fn a_terminal_that_is_gone_ends_a_server_in_order() {
+    let place = Place::new();
+    let mut server = place.serve();
+    signal(&server, "HUP");
+    assert_eq!(server.child.0.wait().unwrap().code(), Some(0));
+    assert!(place.serve().ready.contains("closed before"));
+}
+
+#[test]
+fn a_server_that_is_to_outlive_its_terminal_does() {
+    let place = Place::new();
+    let mut shell = Command::new("sh");
+    let words = "trap '' HUP; exec \"$0\" block serve --flash flash --disk disk --socket s \"$@\"";
+    shell.args(["-c", words, FLASHWRIGHT]).args(&place.flags).current_dir(place.directory.path());
+    let server = ready(shell);
+    signal(&server, "HUP");
+    assert!(place.ask("status", &[]).status.success());
+    server.stop();
 }
