@@ -39,16 +39,28 @@ pub(super) fn has_holder_ended(file: &File) -> bool {
 }
 
 fn lock_holder_number(file: &File) -> Option<String> {
-    let inode = file.metadata().ok()?.ino().to_string();
+    let metadata = file.metadata().ok()?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
-    locks.lines().find_map(|line| flock_holder(line, &inode)).map(str::to_owned)
+    flock_holder(&locks, metadata.dev(), metadata.ino()).map(str::to_owned)
 }
 
-/// The process in a line of `/proc/locks` (`1: FLOCK  ADVISORY  WRITE 12 fe:00:34 0 EOF`) about `inode`.
-fn flock_holder<'a>(line: &'a str, inode: &str) -> Option<&'a str> {
+/// The process in a line of `/proc/locks` (`1: FLOCK  ADVISORY  WRITE 12 fe:00:34 0 EOF`) about this inode of this device. Some
+/// file systems (btrfs) tell another device's number than the file has: then the inode has to do.
+fn flock_holder(locks: &str, device: u64, inode: u64) -> Option<&str> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let exactly = format!("{major:02x}:{minor:02x}:{inode}");
+    let alike = format!(":{inode}");
+    let places = || locks.lines().filter_map(flock_place);
+    let find = |is_it: &dyn Fn(&str) -> bool| places().find(|(_, place)| is_it(place));
+    let found = find(&|place| place == exactly).or_else(|| find(&|place| place.ends_with(&alike)));
+    found.map(|(process, _)| process)
+}
+
+/// Who has locked what.
+fn flock_place(line: &str) -> Option<(&str, &str)> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let [_, "FLOCK", _, _, process, place, ..] = fields[..] else { return None };
-    (place.rsplit(':').next() == Some(inode)).then_some(process)
+    Some((process, place))
 }
 
 /// What the block device at `path` is used for, as far as the system tells: a mount of it or of a partition on it,
@@ -124,14 +136,25 @@ mod tests {
 
     #[test]
     fn a_lock_is_found_by_its_inode() {
-        let line = "4: FLOCK  ADVISORY  WRITE 1201 fe:00:3407 0 EOF";
-        assert_eq!(flock_holder(line, "3407"), Some("1201"));
-        assert_eq!(flock_holder(line, "407"), None, "an inode that ends alike");
-        assert_eq!(flock_holder("1: POSIX  ADVISORY  WRITE 1201 fe:00:3407 0 EOF", "3407"), None);
+        let locks = "4: FLOCK  ADVISORY  WRITE 1201 fe:00:3407 0 EOF";
+        let device = rustix::fs::makedev(0xfe, 0);
+        assert_eq!(flock_holder(locks, device, 3407), Some("1201"));
+        assert_eq!(flock_holder(locks, device, 407), None, "an inode that ends alike");
+        assert_eq!(flock_holder("1: POSIX  ADVISORY  WRITE 1201 fe:00:3407 0 EOF", device, 3407), None);
+        let waits = "1: -> FLOCK  ADVISORY  WRITE 7 fe:00:3407 0 EOF";
+        assert_eq!(flock_holder(waits, device, 3407), None, "who waits");
+    }
+
+    #[test]
+    fn the_holder_of_another_file_system_s_inode_of_that_number_is_not_named() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 7 00:2a:2 0 EOF\n2: FLOCK  ADVISORY  WRITE 8 00:2b:2 0 EOF\n";
+        let device = |minor| rustix::fs::makedev(0, minor);
+        assert_eq!(flock_holder(locks, device(0x2b), 2), Some("8"));
+        assert_eq!(flock_holder(locks, device(0x2a), 2), Some("7"));
         assert_eq!(
-            flock_holder("1: -> FLOCK  ADVISORY  WRITE 7 fe:00:3407 0 EOF", "3407"),
-            None,
-            "who waits"
+            flock_holder(locks, device(0x2c), 2),
+            Some("7"),
+            "a file system that tells another number"
         );
     }
 
