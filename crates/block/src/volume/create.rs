@@ -27,12 +27,16 @@ impl Volume {
         uuid: u128,
     ) -> Result<Superblock> {
         let superblock = superblock_of(flash, disk, config, uuid).await?;
-        // The journal of a volume that was here before has another uuid; its data may go.
+        superblock::write(&**flash, &superblock).await?;
+        // The journal of a volume that was here before has another uuid; its data may go. Not sooner: where a superblock could
+        // not be written, that volume is still there, and would give back what a trim left of it.
         let pages_offset = superblock.layout.pages_offset();
         let len = superblock.layout.end() - pages_offset;
         // Advice: a flash that cannot be trimmed is as good.
         let _ = flash.start(Request::Trim { offset: pages_offset, len }).await;
-        superblock::write(&**flash, &superblock).await?;
+        // What is made has no trim to come, and its flash was there to the end.
+        let flushed = flash.start(Request::Flush).await;
+        flushed.map_err(|error| VolumeError::flash("flushing the flash", error))?;
         Ok(superblock)
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use device::timer::SystemTimer;
+use device::wrap::{FaultDevice, Faults};
 use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
 use flashwright_block::sets::{Mode, Tuning};
 use flashwright_block::volume::superblock::{FORMAT_VERSION, OLDEST_FORMAT};
@@ -69,6 +70,18 @@ fn poke(device: &dyn Device, offset: u64, change: impl Fn(&mut [u8])) {
     change(&mut bytes);
     let data = bytes.into();
     device.execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
+}
+
+#[test]
+fn a_volume_that_could_not_be_made_has_not_cost_the_one_that_was_there() {
+    let pair = Pair::used(&config());
+    let before = pair.check(true);
+    let faults = Faults { failed_writes: 1.0, ..Faults::default() };
+    let flash: Arc<dyn Device> = Arc::new(FaultDevice::new(pair.flash.clone(), 1, faults));
+    let disk: Arc<dyn Device> = pair.disk.clone();
+    let made = pollster::block_on(Volume::create(&flash, &disk, &config(), 78));
+    assert_eq!(made.err().map(|error| error.kind()), Some(VolumeErrorKind::Flash));
+    assert_eq!(format!("{:?}", pair.check(true)), format!("{before:?}"));
 }
 
 #[test]
