@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use bench::drive::parse_size;
 use block::sets::Preset;
 use block::volume::superblock::{FORMAT_VERSION, OLDEST_FORMAT};
-use block::volume::{Superblock, Volume, VolumeConfig, VolumeErrorKind};
+use block::volume::{Superblock, Volume, VolumeConfig, VolumeError, VolumeErrorKind};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     config.disk_label = label(&devices.disk);
     let [flash, disk] = devices.open(Access::Write)?;
     let there = pollster::block_on(Volume::identify(&flash));
-    refuse_another(arguments, there.as_ref().map_err(block::volume::VolumeError::kind))?;
+    refuse_another(arguments, there.as_ref())?;
     if !arguments.force {
         contents::refuse_known((&devices.flash, &flash), (&devices.disk, &disk))?;
     }
@@ -94,19 +94,22 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     Ok(Finding { result: told(&made), text: words(arguments, &made), failures: Vec::new() })
 }
 
-fn refuse_another(arguments: &Arguments, there: Result<&Superblock, VolumeErrorKind>) -> Result<(), String> {
+fn refuse_another(arguments: &Arguments, there: Result<&Superblock, &VolumeError>) -> Result<(), String> {
     let flash = &arguments.devices.flash;
-    let forced = arguments.force;
     match there {
-        Ok(there) if !forced => Err(format!(
+        _ if arguments.force => Ok(()),
+        Ok(there) => Err(format!(
             "--flash {flash}: is the cache {:032x} already, perhaps with data that the disk does not have; \
              `block destroy` it first, or say --force",
             there.uuid
         )),
-        Err(kind @ (VolumeErrorKind::NewerFormat | VolumeErrorKind::Damaged)) if !forced => Err(format!(
-            "--flash {flash}: there is a cache that cannot be read ({kind:?}); say --force to lose it"
-        )),
-        _ => Ok(()),
+        Err(error) => match error.kind() {
+            VolumeErrorKind::Foreign => Ok(()),
+            kind @ (VolumeErrorKind::NewerFormat | VolumeErrorKind::Damaged) => Err(format!(
+                "--flash {flash}: there is a cache that cannot be read ({kind:?}); say --force to lose it"
+            )),
+            _ => Err(format!("--flash {flash}: {error}; there may be a cache: say --force to lose it")),
+        },
     }
 }
 
@@ -191,4 +194,39 @@ fn words(arguments: &Arguments, made: &Superblock) -> String {
     );
     let _ = writeln!(text, "serve it: flashwright block serve --flash {flash} --disk {disk} --socket PATH");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use clap::Parser;
+    use device::wrap::{FaultDevice, Faults};
+    use device::{Device, MemoryDevice};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn a_flash_that_cannot_be_read_at_the_moment_may_be_a_cache() {
+        let asked = |flash: Arc<dyn Device>, more: &[&str]| {
+            let words = [&["create", "--flash", "f", "--disk", "d", "--yes"], more].concat();
+            let there = pollster::block_on(Volume::identify(&flash));
+            refuse_another(&Line::parse_from(words).arguments, there.as_ref())
+        };
+        let blank = || Arc::new(MemoryDevice::new(1 << 20));
+        let unread = || {
+            let faults = Faults { failed_reads: 1.0, ..Faults::default() };
+            Arc::new(FaultDevice::new(blank(), 1, faults))
+        };
+        assert_eq!(asked(blank(), &[]), Ok(()));
+        let refused = asked(unread(), &[]).unwrap_err();
+        assert!(refused.contains("there may be a cache"), "{refused}");
+        assert_eq!(asked(unread(), &["--force"]), Ok(()));
+    }
 }
