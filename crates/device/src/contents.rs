@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::{Device, IoBuffer};
+use crate::{Device, IoBuffer, IoError};
 
 /// A device's beginning that shows every mark.
 pub const HEAD_BYTES: usize = 68 << 10;
@@ -65,17 +65,19 @@ pub fn of_head(head: &[u8]) -> Option<Contents> {
     marked.or_else(|| has_partitions(head).then_some(Contents::Foreign("a partition table")))
 }
 
-/// What a device holds, as far as it is known and its beginning can be read. Waits for the read.
-#[must_use]
-pub fn of_device(device: &dyn Device) -> Option<Contents> {
+/// What a device holds, as far as it is known. Waits for the read of its beginning.
+///
+/// # Errors
+/// If it cannot be read: it may hold anything then.
+pub fn of_device(device: &dyn Device) -> Result<Option<Contents>, IoError> {
     let geometry = device.geometry();
     let most = usize::try_from(geometry.capacity_bytes).unwrap_or(usize::MAX);
     let length = HEAD_BYTES
         .next_multiple_of(geometry.block_bytes as usize)
         .min(most)
         .min(geometry.max_io_bytes as usize);
-    let head = device.read(0, IoBuffer::zeroed(length)).wait().ok().flatten()?;
-    of_head(&head)
+    let head = device.read(0, IoBuffer::zeroed(length)).wait()?;
+    Ok(head.and_then(|head| of_head(&head)))
 }
 
 /// Whether there is a boot record with a partition in it. Its mark alone is too short to be believed.
@@ -120,10 +122,10 @@ mod tests {
     #[test]
     fn a_device_shorter_than_the_head_is_read_as_far_as_it_goes() {
         let device = crate::MemoryDevice::new(4096);
-        assert_eq!(of_device(&device), None);
+        assert_eq!(of_device(&device).unwrap(), None);
         let mut block = IoBuffer::zeroed(4096);
         block[..8].copy_from_slice(b"FWBLKVOL");
         (&device as &dyn Device).write(0, block.into(), PlacementHandle::DEFAULT).wait().unwrap();
-        assert_eq!(of_device(&device), Some(Contents::BlockCache));
+        assert_eq!(of_device(&device).unwrap(), Some(Contents::BlockCache));
     }
 }

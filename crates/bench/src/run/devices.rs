@@ -135,7 +135,7 @@ impl Sharing {
             opened => opened?,
         };
         if !force {
-            refuse(&path, contents::of_device(&*device))?;
+            refuse(&path, contents::of_device(&*device)?)?;
         }
         Ok(device)
     }

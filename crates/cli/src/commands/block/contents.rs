@@ -11,7 +11,10 @@ use device::{Device, contents};
 /// # Errors
 /// The reason, which `--force` overrides.
 pub fn refuse_known(flash: (&str, &Arc<dyn Device>), disk: (&str, &Arc<dyn Device>)) -> Result<(), String> {
-    if let Some(what) = contents::of_device(&**flash.1) {
+    let held = contents::of_device(&**flash.1).map_err(|error| {
+        format!("--flash {}: {error}; it may hold anything: say --force to lose it", flash.0)
+    })?;
+    if let Some(what) = held {
         return Err(format!(
             "--flash {}: holds {what}; are flash and disk the right way round? Say --force to lose it",
             flash.0
@@ -44,5 +47,23 @@ pub fn refuse_rest(path: &str, disk: &dyn Device) -> Result<(), String> {
             "--disk {path}: its last {rest} bytes are no whole block of {}, and could not be reached; make it longer",
             disk.geometry().block_bytes
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use device::MemoryDevice;
+    use device::wrap::{FaultDevice, Faults};
+
+    use super::*;
+
+    #[test]
+    fn a_flash_whose_beginning_cannot_be_read_is_not_taken_for_blank() {
+        let blank: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20));
+        let faults = Faults { failed_reads: 1.0, ..Faults::default() };
+        let unread: Arc<dyn Device> = Arc::new(FaultDevice::new(Arc::clone(&blank), 1, faults));
+        assert_eq!(refuse_known(("f", &blank), ("d", &blank)), Ok(()));
+        let refused = refuse_known(("f", &unread), ("d", &blank)).unwrap_err();
+        assert!(refused.contains("it may hold anything"), "{refused}");
     }
 }
