@@ -32,10 +32,11 @@ fn lock_holder(file: &File) -> Option<String> {
     Some(format!("process {process} ({})", name.trim_end()))
 }
 
-/// Whether the file is locked by a process that is no more.
-pub(super) fn has_holder_ended(file: &File) -> bool {
+/// Whether whoever has the file locked is seen to live. The kernel lists no lock of a process that is gone without a trace, nor
+/// of one in another container.
+pub(super) fn has_living_holder(file: &File) -> bool {
     let process = lock_holder_number(file).and_then(|number| Pid::from_raw(number.parse().ok()?));
-    process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
+    process.is_some_and(|process| test_kill_process(process) != Err(Errno::SRCH))
 }
 
 fn lock_holder_number(file: &File) -> Option<String> {
