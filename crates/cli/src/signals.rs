@@ -11,7 +11,8 @@ use signal_hook::iterator::Signals;
 /// Signals that come so soon after the first are the same wish: `timeout` and some shells send two.
 const ONE_WISH: Duration = Duration::from_millis(500);
 
-/// What ends a server: Ctrl-C, whoever runs services, and a terminal that is gone, unless that was to be ignored (`nohup`).
+/// What ends a run or a server: Ctrl-C, whoever runs services, and a terminal that is gone, unless that was to be ignored
+/// (`nohup`).
 pub fn of_end() -> Vec<i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -26,7 +27,7 @@ pub fn of_end() -> Vec<i32> {
     reason = "the command line is the rim: it has signals, threads and the time"
 )]
 pub fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let mut signals = Signals::new(of_end())?;
     let flag = stop.interrupt_flag();
     let wait = move || {
         let mut first = None;

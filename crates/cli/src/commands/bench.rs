@@ -1,6 +1,7 @@
 //! `flashwright bench`: run a CacheBench config.
 
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -161,14 +162,25 @@ fn run_session(
     let report = session.run(config, &mut progress)?;
     let text_options = arguments.text_options();
     let results: Vec<String> = report.instances.iter().map(|it| text::results(it, text_options)).collect();
-    progress.finish(&results)?;
-    print_results(&report, &results, arguments, text_options);
-    arguments.common.write_json(&json::render(&report))?;
-    if let Some(file) = &arguments.plot {
-        let svg = plot::render(&report, &config.file.display().to_string())?;
-        write_file(file, &Format::of(file)?.encode(svg)?)?;
-    }
+    // Each is tried though another was not taken: a full disk costs a run of hours no more than what was to be there.
+    let kept = [
+        progress.finish(&results).map_err(Into::into),
+        print_results(&report, &results, arguments, text_options).map_err(Into::into),
+        arguments.common.write_json(&json::render(&report)).map_err(Into::into),
+        draw(&report, config, arguments),
+    ];
+    kept.into_iter().collect::<Result<(), Box<dyn std::error::Error>>>()?;
     Ok(report)
+}
+
+fn draw(
+    report: &RunReport,
+    config: &Config,
+    arguments: &Arguments,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let Some(file) = &arguments.plot else { return Ok(()) };
+    let svg = plot::render(report, &config.file.display().to_string())?;
+    Ok(write_file(file, &Format::of(file)?.encode(svg)?)?)
 }
 
 fn greet(config: &Config, arguments: &Arguments) {
@@ -181,21 +193,25 @@ fn greet(config: &Config, arguments: &Arguments) {
     let _ = writeln!(out, "Total {:.2}M ops to be run", ops as f64 / 1e6);
 }
 
-fn print_results(report: &RunReport, results: &[String], arguments: &Arguments, options: TextOptions) {
-    let mut out = arguments.common.lines();
+fn print_results(
+    report: &RunReport,
+    results: &[String],
+    arguments: &Arguments,
+    options: TextOptions,
+) -> std::io::Result<()> {
+    let mut out = String::new();
     for (number, words) in results.iter().enumerate() {
         if results.len() > 1 {
             let _ = writeln!(out, "== Instance {number} ==");
         }
-        let _ = write!(out, "{words}");
+        out += words;
     }
     if results.len() > 1 {
         let _ = write!(out, "== All instances ==\n{}", text::results(&report.totals(), options));
     }
-    if let Some(drive) = &report.drive {
-        let _ = write!(out, "{}", drive.to_text());
-    }
-    let _ = write!(out, "{}", text::verdict(report));
+    out += &report.drive.as_ref().map_or_else(String::new, |drive| drive.to_text());
+    out += &text::verdict(report);
+    arguments.common.print(&out).map(drop)
 }
 
 impl Arguments {

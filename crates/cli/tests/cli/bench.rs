@@ -1,6 +1,6 @@
 //! The command as scripts use it: exit codes, what goes where, and that the JSON can be read.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -211,33 +211,48 @@ fn the_built_in_example_is_valid() {
     assert!(out(&output).contains("examples/hybrid.json: valid"));
 }
 
+/// A run that only a signal ends.
+fn endless(file: &str, result: &Path) -> Command {
+    let mut command = Command::new(FLASHWRIGHT);
+    command.args(["bench", file, "--json"]).arg(result);
+    for set in ["numOps=1000000000", "opDelayBatch=1", "opDelayNs=2000000"] {
+        command.args(["--set", &format!("test_config.{set}")]);
+    }
+    command
+}
+
+/// Twice, as `timeout` does it: still one wish. Its exit code, and the result.
+fn ended_by(signal: &str, mut command: Command, result: &Path) -> (Option<i32>, Value) {
+    let mut child = command.spawn().unwrap();
+    // Signals are handled before anything is opened; the run itself is recognised by time passing only.
+    std::thread::park_timeout(std::time::Duration::from_millis(1500));
+    for _ in 0..2 {
+        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+    let code = child.wait().unwrap().code();
+    (code, serde_json::from_str(&std::fs::read_to_string(result).unwrap()).unwrap())
+}
+
 #[test]
 fn an_interrupt_ends_the_run_with_a_full_report() {
     let (directory, file) = config("small.json", SMALL);
     let result = directory.path().join("result.json");
-    let endless = [
-        "--set",
-        "test_config.numOps=1000000000",
-        "--set",
-        "test_config.opDelayBatch=1",
-        "--set",
-        "test_config.opDelayNs=2000000",
-    ];
-    let mut child = Command::new(FLASHWRIGHT)
-        .args(["bench", &file, "--quiet", "--json", result.to_str().unwrap()])
-        .args(endless)
-        .spawn()
-        .unwrap();
-    // Signals are handled before anything is opened; the run itself is recognised by time passing only.
-    std::thread::park_timeout(std::time::Duration::from_millis(1500));
-    // Twice, as `timeout` does it: still one wish.
-    for _ in 0..2 {
-        let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-        assert!(interrupted.success());
-    }
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    let result: Value = serde_json::from_str(&std::fs::read_to_string(result).unwrap()).unwrap();
-    assert_eq!(result["verdict"]["stopped"], "interrupt");
+    let mut command = endless(&file, &result);
+    command.arg("--quiet");
+    let (code, result) = ended_by("-INT", command, &result);
+    assert_eq!((code, &result["verdict"]["stopped"]), (Some(0), &"interrupt".into()));
+}
+
+#[test]
+fn a_terminal_that_is_gone_costs_no_result_but_what_was_to_be_shown_on_it() {
+    let (directory, file) = config("small.json", SMALL);
+    let result = directory.path().join("result.json");
+    let mut command = endless(&file, &result);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    command.stdout(full).stderr(std::process::Stdio::null());
+    let (code, result) = ended_by("-HUP", command, &result);
+    assert_eq!((code, &result["verdict"]["stopped"]), (Some(2), &"interrupt".into()));
 }
 
 #[test]
