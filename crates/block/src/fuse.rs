@@ -14,6 +14,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use device::{ErrorKind, IoBuffer, IoError};
@@ -30,15 +31,19 @@ use crate::export::{Caller, Export, Operation};
 pub struct Mounted {
     session: Option<BackgroundSession>,
     place: PathBuf,
-    /// The number that the kernel gave the file system.
-    number: Option<u64>,
+    /// What its directory is known by: the number that the kernel gave the file system, and the inode.
+    known_by: Option<(u64, u64)>,
 }
 
 /// How long the kernel may believe what it was told of the file: nothing of it changes.
 const FOR_GOOD: Duration = Duration::from_secs(86_400);
 
-/// The inode of the file; the directory is [`INodeNo::ROOT`].
+/// The file, for the kernel, which calls the directory [`INodeNo::ROOT`].
 const FILE: INodeNo = INodeNo(2);
+
+/// What is shown as the directory's inode: each mount has its own, by which it is told from others. The number that the kernel
+/// gave it is not enough, for the next file system may have that as soon as this one is unmounted.
+static MOUNTS: AtomicU64 = AtomicU64::new(0);
 
 /// Requests that the kernel sends without waiting for each other's replies.
 const AT_ONCE: u16 = 64;
@@ -58,9 +63,11 @@ impl Mounted {
         config.mount_options =
             vec![MountOption::FSName("flashwright".into()), MountOption::RW, MountOption::NoAtime];
         let place = place.canonicalize()?;
-        let session = fuser::spawn_mount(OneFile { name: name.into(), export }, &place, &config)?;
-        let number = std::fs::metadata(&place).ok().map(|directory| directory.dev());
-        Ok(Self { session: Some(session), place, number })
+        let inode = u64::from(std::process::id()) << 32 | MOUNTS.fetch_add(1, Ordering::Relaxed);
+        let files = OneFile { name: name.into(), export, inode: INodeNo(inode) };
+        let session = fuser::spawn_mount(files, &place, &config)?;
+        let known_by = known_by(&place).filter(|seen| seen.1 == inode);
+        Ok(Self { session: Some(session), place, known_by })
     }
 
     /// Unmounts, and waits for the last request. One that somebody else has unmounted is done with.
@@ -80,7 +87,7 @@ impl Mounted {
         }
         // Dropped, it would unmount whatever there is at the place by now, be it somebody else's.
         std::mem::forget(session);
-        if is_alive && self.number.is_none_or(is_in_mount_table) {
+        if is_alive && self.known_by.is_none_or(|(number, _)| is_in_mount_table(number)) {
             return Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
                 "something else has been mounted over it",
@@ -90,14 +97,17 @@ impl Mounted {
         Ok(())
     }
 
-    /// Whether what is seen at its place is this file system. One that is over may have given its number to another, and is
-    /// only there if it was broken off.
+    /// Whether what is seen at its place is this file system. One that is over is only there if it was broken off.
     fn is_seen(&self, is_alive: bool) -> bool {
         match is_alive {
-            true => std::fs::metadata(&self.place).is_ok_and(|seen| Some(seen.dev()) == self.number),
+            true => self.known_by.is_some() && known_by(&self.place) == self.known_by,
             false => is_broken_off(&self.place),
         }
     }
+}
+
+fn known_by(place: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(place).ok().map(|directory| (directory.dev(), directory.ino()))
 }
 
 /// Whether a file system that lost its server is mounted there. Of its directory itself the kernel may remember all that it
@@ -114,16 +124,21 @@ impl Drop for Mounted {
     }
 }
 
-/// Whether a file system of this number is mounted anywhere, as far as can be told.
+/// Whether a file system of ours that has this number is mounted anywhere, as far as can be told.
 fn is_in_mount_table(number: u64) -> bool {
     let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-    let is_it = |line: &str| line.split(' ').nth(2) == Some(&number);
+    let is_it = |line: &str| {
+        let kind = line.split_once(" - ").map_or("", |(_, kind)| kind);
+        line.split(' ').nth(2) == Some(&number) && kind.starts_with("fuse")
+    };
     std::fs::read_to_string("/proc/self/mountinfo").map_or(true, |table| table.lines().any(is_it))
 }
 
 struct OneFile {
     name: String,
     export: Arc<dyn Export>,
+    /// The directory's, for those who look.
+    inode: INodeNo,
 }
 
 impl OneFile {
@@ -136,7 +151,7 @@ impl OneFile {
             kind: FileType::RegularFile,
             perm: if shape.read_only { 0o400 } else { 0o600 },
             nlink: 1,
-            ..directory()
+            ..self.directory()
         }
     }
 
@@ -144,25 +159,25 @@ impl OneFile {
     fn within(&self, offset: u64, len: u64) -> u64 {
         len.min(self.export.shape().size_bytes.saturating_sub(offset))
     }
-}
 
-fn directory() -> FileAttr {
-    FileAttr {
-        ino: INodeNo::ROOT,
-        size: 0,
-        blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind: FileType::Directory,
-        perm: 0o700,
-        nlink: 2,
-        uid: rustix::process::getuid().as_raw(),
-        gid: rustix::process::getgid().as_raw(),
-        rdev: 0,
-        blksize: 4096,
-        flags: 0,
+    fn directory(&self) -> FileAttr {
+        FileAttr {
+            ino: self.inode,
+            size: 0,
+            blocks: 0,
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind: FileType::Directory,
+            perm: 0o700,
+            nlink: 2,
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
     }
 }
 
@@ -184,7 +199,7 @@ impl Filesystem for OneFile {
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match number {
-            INodeNo::ROOT => reply.attr(&FOR_GOOD, &directory()),
+            INodeNo::ROOT => reply.attr(&FOR_GOOD, &self.directory()),
             FILE => reply.attr(&FOR_GOOD, &self.file()),
             _ => reply.error(Errno::ENOENT),
         }
@@ -223,8 +238,8 @@ impl Filesystem for OneFile {
 
     fn readdir(&self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let entries = [
-            (INodeNo::ROOT, FileType::Directory, "."),
-            (INodeNo::ROOT, FileType::Directory, ".."),
+            (self.inode, FileType::Directory, "."),
+            (self.inode, FileType::Directory, ".."),
             (FILE, FileType::RegularFile, self.name.as_str()),
         ];
         for (i, (number, kind, name)) in entries.into_iter().enumerate().skip(offset as usize) {
