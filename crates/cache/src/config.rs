@@ -103,15 +103,13 @@ pub enum Recovery {
 }
 
 impl FlashConfig {
-    /// A tier on `device` with the defaults: a tenth of it for objects up to 2 KiB, the rest in regions.
+    /// A tier on `device` with the defaults: a tenth of it for objects up to 2 KiB, the rest in regions of 16 MiB, or of a 128th
+    /// of a smaller device, but at least 1 MiB.
     #[must_use]
     pub fn new(device: Arc<dyn Device>) -> Self {
         let capacity_bytes = device.geometry().capacity_bytes;
-        let mut regions = RegionConfig::new(capacity_bytes);
-        // Small devices get smaller regions: two or three of them are empty at any time, and what is left over behind the last.
-        while regions.region_bytes > 1 << 20 && capacity_bytes / u64::from(regions.region_bytes) < 128 {
-            regions.region_bytes /= 2;
-        }
+        // Two or three regions are empty at any time, and what is left over behind the last: of few, that would be much.
+        let regions = RegionConfig::new(capacity_bytes).cut_into(128);
         Self {
             device,
             pairs: vec![PairConfig { device_share: 1.0, soc_share: 0.1 }],

@@ -84,11 +84,16 @@ impl RegionConfig {
     /// 64 of them.
     #[must_use]
     pub fn mcdipper(capacity_bytes: u64) -> Self {
-        let mut region_bytes = 64 << 20;
-        while region_bytes > 1 << 20 && capacity_bytes / u64::from(region_bytes) < 64 {
-            region_bytes /= 2;
+        Self { region_bytes: 64 << 20, write_whole: true, ..Self::new(capacity_bytes) }.cut_into(64)
+    }
+
+    /// With regions halved until there are as many, but none smaller than 1 MiB.
+    #[must_use]
+    pub(crate) fn cut_into(mut self, regions: u64) -> Self {
+        while self.region_bytes > 1 << 20 && self.capacity_bytes / u64::from(self.region_bytes) < regions {
+            self.region_bytes /= 2;
         }
-        Self { region_bytes, write_whole: true, ..Self::new(capacity_bytes) }
+        self
     }
 
     /// BlockCache: segmented LRU of four segments over the same blocks.
