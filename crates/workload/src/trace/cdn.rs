@@ -17,10 +17,11 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::columns::{Columns, RowError, nanoseconds, number};
+use super::columns::{RowError, nanoseconds, number};
 use super::detect::Head;
 use super::rows::{Extent, MAX_OBJECT_BYTES};
-use super::{Format, ReaderOptions, Row, RowReader, Rows};
+use super::table::{Table, reader};
+use super::{Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
@@ -30,7 +31,7 @@ pub(super) static FORMAT: Format = Format {
     page_bytes: None,
     time_units_per_second: 1000,
     plausible,
-    reader,
+    reader: reader::<Cdn, { NAMES.len() }>,
 };
 
 /// Published files without a header have this many columns at least.
@@ -66,31 +67,25 @@ const RANGE_START: usize = 6;
 const RANGE_END: usize = 7;
 const TTL: usize = 8;
 
-fn reader(options: &ReaderOptions) -> Box<dyn RowReader> {
-    let order = std::array::from_fn::<_, { NAMES.len() }, _>(|field| field);
-    Box::new(Reader {
-        columns: Columns::positional(&order),
-        units_per_second: options.time_units_per_second,
-        page_bytes: options.page_bytes,
-    })
-}
+struct Cdn;
 
-struct Reader {
-    columns: Columns<{ NAMES.len() }>,
-    units_per_second: u64,
-    page_bytes: Option<u64>,
-}
+impl Table<{ NAMES.len() }> for Cdn {
+    const NAMES: [&'static str; NAMES.len()] = NAMES;
+    const HEADERLESS: &'static [usize] = &[
+        TIMESTAMP,
+        CACHE_KEY,
+        OP_TYPE,
+        OBJECT_SIZE,
+        RESPONSE_SIZE,
+        RESPONSE_HEADER_SIZE,
+        RANGE_START,
+        RANGE_END,
+        TTL,
+    ];
+    const REQUIRED: &'static [usize] = &[TIMESTAMP, CACHE_KEY, OBJECT_SIZE];
 
-impl RowReader for Reader {
-    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
-        if self.read(line, &mut Rows::default()).is_ok() {
-            return Ok(false);
-        }
-        self.columns.take_header(line, &NAMES, &[TIMESTAMP, CACHE_KEY, OBJECT_SIZE])
-    }
-
-    fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
-        let fields = self.columns.split(line);
+    #[inline]
+    fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {
         if fields[CACHE_KEY] == b"-" {
             return Err(RowError::Missing("cacheKey"));
         }
@@ -107,13 +102,13 @@ impl RowReader for Reader {
         // Who wants all from somewhere on may well ask up to the largest number there is.
         let end = |field: usize| self::known(fields[field], NAMES[field], u64::MAX);
         let range = (end(RANGE_START)?, end(RANGE_END)?);
-        let (object, size) = match self.page_bytes.filter(|page| body_bytes > *page) {
+        let (object, size) = match options.page_bytes.filter(|page| body_bytes > *page) {
             None => (rows.name(fields[CACHE_KEY], 0)?, body_bytes + header_bytes),
             Some(page) => pieces(fields[CACHE_KEY], body_bytes, range).cut(Some(page)),
         };
         rows.push(Row {
             ttl_seconds: if ttl == 0 { None } else { Some(ttl) },
-            time_ns: Some(nanoseconds(time, self.units_per_second)),
+            time_ns: Some(nanoseconds(time, options.time_units_per_second)),
             ..Row::new(RequestKind::Get, object, size)
         });
         Ok(())
@@ -145,7 +140,7 @@ mod tests {
 
     fn read(line: &str, page_bytes: Option<u64>) -> Result<Row, RowError> {
         let options = ReaderOptions { time_units_per_second: 1000, page_bytes };
-        let mut reader = reader(&options);
+        let mut reader = (FORMAT.reader)(&options);
         assert_eq!(reader.takes_header(HEADER.as_bytes()), Ok(true));
         Ok(only(reader.as_mut(), line.as_bytes())?.0)
     }

@@ -16,8 +16,9 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::columns::{Columns, RowError, lossy, nanoseconds, number, whole_number};
-use super::{Format, ReaderOptions, Row, RowReader, Rows};
+use super::columns::{RowError, lossy, nanoseconds, number, whole_number};
+use super::table::{Table, reader};
+use super::{Format, ReaderOptions, Row, Rows};
 use crate::{RequestKind, Tenant};
 
 const NAMES: [&str; 9] =
@@ -31,7 +32,6 @@ const TTL: usize = 5;
 const OP_TIME: usize = 6;
 const USECASE: usize = 7;
 const SUB_USECASE: usize = 8;
-const HEADERLESS: [usize; 6] = [KEY, OP, SIZE, OP_COUNT, KEY_SIZE, TTL];
 
 pub(super) static FORMAT: Format = Format {
     name: "kvcache",
@@ -40,31 +40,18 @@ pub(super) static FORMAT: Format = Format {
     page_bytes: None,
     time_units_per_second: 1,
     plausible: |head| !head.header_names("ts"),
-    reader,
+    reader: reader::<Kv, { NAMES.len() }>,
 };
 
-fn reader(options: &ReaderOptions) -> Box<dyn RowReader> {
-    Box::new(Reader {
-        columns: Columns::positional(&HEADERLESS),
-        time_units_per_second: options.time_units_per_second,
-    })
-}
+struct Kv;
 
-struct Reader {
-    columns: Columns<{ NAMES.len() }>,
-    time_units_per_second: u64,
-}
+impl Table<{ NAMES.len() }> for Kv {
+    const NAMES: [&'static str; NAMES.len()] = NAMES;
+    const HEADERLESS: &'static [usize] = &[KEY, OP, SIZE, OP_COUNT, KEY_SIZE, TTL];
+    const REQUIRED: &'static [usize] = &[KEY, OP, SIZE];
 
-impl RowReader for Reader {
-    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
-        if self.read(line, &mut Rows::default()).is_ok() {
-            return Ok(false);
-        }
-        self.columns.take_header(line, &NAMES, &[KEY, OP, SIZE])
-    }
-
-    fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
-        let fields = self.columns.split(line);
+    #[inline]
+    fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {
         let kind = kind(fields[OP])?;
         let value_bytes = number(fields[SIZE], "size", u64::MAX)?.ok_or(RowError::Missing("size"))?;
         let repeat = number(fields[OP_COUNT], "op_count", u64::from(u32::MAX))?.unwrap_or(1);
@@ -77,7 +64,7 @@ impl RowReader for Reader {
         let object = rows.name(fields[KEY], key_bytes)?;
         rows.push(Row {
             ttl_seconds: if ttl == 0 { None } else { Some(ttl as u32) },
-            time_ns: time.map(|units| nanoseconds(units, self.time_units_per_second)),
+            time_ns: time.map(|units| nanoseconds(units, options.time_units_per_second)),
             repeat: repeat as u32,
             tenant: tenant(fields[USECASE], fields[SUB_USECASE]),
             ..Row::new(kind, object, value_bytes)
@@ -104,10 +91,11 @@ fn tenant(usecase: &[u8], sub_usecase: &[u8]) -> Option<Tenant> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::RowReader;
     use super::*;
 
     fn fresh() -> Box<dyn RowReader> {
-        reader(&ReaderOptions::default())
+        (FORMAT.reader)(&ReaderOptions::default())
     }
 
     fn read(reader: &mut dyn RowReader, line: &str) -> Result<(Row, String), RowError> {

@@ -26,6 +26,7 @@ pub mod replay;
 mod rows;
 mod storage;
 pub mod survey;
+mod table;
 mod twitter;
 mod webcachesim;
 pub mod write;

@@ -4,8 +4,9 @@
 //! is `GET`, `SET` or `DELETE` in any case; `size` is the value's length. A column `ttl` (seconds) may stand beside them.
 //! Columns come in any order, named by the header; without one they are `ts,key,op,size`.
 
-use super::columns::{Columns, RowError, lossy, number, units_with_decimals};
-use super::{Format, ReaderOptions, Row, RowReader, Rows};
+use super::columns::{RowError, lossy, number, units_with_decimals};
+use super::table::{Table, reader};
+use super::{Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
 
 const NAMES: [&str; 5] = ["ts", "key", "op", "size", "ttl"];
@@ -14,7 +15,6 @@ const KEY: usize = 1;
 const OP: usize = 2;
 const SIZE: usize = 3;
 const TTL: usize = 4;
-const HEADERLESS: [usize; 4] = [TS, KEY, OP, SIZE];
 
 pub(super) static FORMAT: Format = Format {
     name: "plain",
@@ -24,36 +24,24 @@ pub(super) static FORMAT: Format = Format {
     time_units_per_second: 1,
     // Without `ts` it reads as CacheBench's, which is the same then.
     plausible: |head| !head.header_names("op") || head.header_names("ts"),
-    reader,
+    reader: reader::<Plain, { NAMES.len() }>,
 };
 
-fn reader(options: &ReaderOptions) -> Box<dyn RowReader> {
-    Box::new(Reader {
-        columns: Columns::positional(&HEADERLESS),
-        units_per_second: options.time_units_per_second,
-    })
-}
+struct Plain;
 
-struct Reader {
-    columns: Columns<{ NAMES.len() }>,
-    units_per_second: u64,
-}
+impl Table<{ NAMES.len() }> for Plain {
+    const NAMES: [&'static str; NAMES.len()] = NAMES;
+    const HEADERLESS: &'static [usize] = &[TS, KEY, OP, SIZE];
+    const REQUIRED: &'static [usize] = &[KEY, OP, SIZE];
 
-impl RowReader for Reader {
-    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
-        if self.read(line, &mut Rows::default()).is_ok() {
-            return Ok(false);
-        }
-        self.columns.take_header(line, &NAMES, &[KEY, OP, SIZE])
-    }
-
-    fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
-        let fields = self.columns.split(line);
+    #[inline]
+    fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {
         let kind = kind(fields[OP])?;
         let value_bytes = number(fields[SIZE], "size", u64::MAX)?.ok_or(RowError::Missing("size"))?;
         let ttl = number(fields[TTL], "ttl", u64::from(u32::MAX))?.unwrap_or(0);
         let time = Some(fields[TS]).filter(|time| !time.is_empty());
-        let time_ns = time.map(|time| units_with_decimals(time, "ts", self.units_per_second)).transpose()?;
+        let time_ns =
+            time.map(|time| units_with_decimals(time, "ts", options.time_units_per_second)).transpose()?;
         let object = rows.name(fields[KEY], 0)?;
         let ttl_seconds = if ttl == 0 { None } else { Some(ttl as u32) };
         rows.push(Row { ttl_seconds, time_ns, ..Row::new(kind, object, value_bytes) });
@@ -80,7 +68,7 @@ mod tests {
     use super::*;
 
     fn read(line: &str) -> Result<(Row, String), RowError> {
-        super::super::rows::only(reader(&ReaderOptions::default()).as_mut(), line.as_bytes())
+        super::super::rows::only((FORMAT.reader)(&ReaderOptions::default()).as_mut(), line.as_bytes())
     }
 
     #[test]
@@ -107,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_header_names_the_order() {
-        let mut reader = reader(&ReaderOptions::default());
+        let mut reader = (FORMAT.reader)(&ReaderOptions::default());
         assert_eq!(reader.takes_header(b"key,size,op,ttl"), Ok(true));
         let (row, _) = super::super::rows::only(reader.as_mut(), b"a,1,SET,60").unwrap();
         assert_eq!((row.value_bytes, row.ttl_seconds), (1, Some(60)));

@@ -12,9 +12,10 @@
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::columns::{Columns, RowError, lossy, nanoseconds, number, whole_number};
+use super::columns::{RowError, lossy, nanoseconds, number, whole_number};
 use super::rows::{Extent, MAX_IO_BYTES};
-use super::{Format, ReaderOptions, Row, RowReader, Rows};
+use super::table::{Table, reader};
+use super::{Format, ReaderOptions, Row, Rows};
 use crate::{RequestKind, Tenant};
 
 pub(super) static FORMAT: Format = Format {
@@ -24,7 +25,7 @@ pub(super) static FORMAT: Format = Format {
     page_bytes: Some(128 << 10),
     time_units_per_second: 1,
     plausible: |head| head.header_names("block_id"),
-    reader,
+    reader: reader::<Storage, { NAMES.len() }>,
 };
 
 const NAMES: [&str; 8] =
@@ -38,30 +39,15 @@ const USER_NAMESPACE: usize = 5;
 const OP_NAME: usize = 6;
 const RS_SHARD_ID: usize = 7;
 
-fn reader(options: &ReaderOptions) -> Box<dyn RowReader> {
-    Box::new(Reader {
-        columns: Columns::positional(&[]),
-        units_per_second: options.time_units_per_second,
-        page_bytes: options.page_bytes,
-    })
-}
+struct Storage;
 
-struct Reader {
-    columns: Columns<{ NAMES.len() }>,
-    units_per_second: u64,
-    page_bytes: Option<u64>,
-}
+impl Table<{ NAMES.len() }> for Storage {
+    const NAMES: [&'static str; NAMES.len()] = NAMES;
+    const HEADERLESS: &'static [usize] = &[];
+    const REQUIRED: &'static [usize] = &[BLOCK_ID, IO_SIZE, IO_OFFSET, OP_NAME];
 
-impl RowReader for Reader {
-    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
-        if self.read(line, &mut Rows::default()).is_ok() {
-            return Ok(false);
-        }
-        self.columns.take_header(line, &NAMES, &[BLOCK_ID, IO_SIZE, IO_OFFSET, OP_NAME])
-    }
-
-    fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
-        let fields = self.columns.split(line);
+    #[inline]
+    fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {
         if fields[BLOCK_ID].is_empty() {
             return Err(RowError::Missing("block_id"));
         }
@@ -73,9 +59,9 @@ impl RowReader for Reader {
         let time = number(fields[OP_TIME], "op_time", u64::MAX)?;
         let shard = number(fields[RS_SHARD_ID], "rs_shard_id", u64::MAX)?.unwrap_or(0);
         let volume = xxh3_64_with_seed(fields[BLOCK_ID], shard);
-        let (object, size) = Extent { volume, start_bytes, bytes }.cut(self.page_bytes);
+        let (object, size) = Extent { volume, start_bytes, bytes }.cut(options.page_bytes);
         rows.push(Row {
-            time_ns: time.map(|time| nanoseconds(time, self.units_per_second)),
+            time_ns: time.map(|time| nanoseconds(time, options.time_units_per_second)),
             tenant: tenant(fields[USER_NAMESPACE], fields[USER_NAME]),
             ..Row::new(kind, object, size)
         });
@@ -110,7 +96,8 @@ mod tests {
     const HEADER: &[u8] = b"op_time,block_id,block_id_size,io_size,io_offset,user_name,user_namespace,op_name,op_count,host_name,rs_shard_id";
 
     fn read(line: &str) -> Result<Row, RowError> {
-        let mut reader = reader(&ReaderOptions { time_units_per_second: 1, page_bytes: Some(128 << 10) });
+        let mut reader =
+            (FORMAT.reader)(&ReaderOptions { time_units_per_second: 1, page_bytes: Some(128 << 10) });
         assert_eq!(reader.takes_header(HEADER), Ok(true));
         Ok(only(reader.as_mut(), line.as_bytes())?.0)
     }
