@@ -213,6 +213,22 @@ mod tests {
     }
 
     #[test]
+    fn what_expired_is_swept_out_within_a_window_in_steps_of_many_ticks_too() {
+        let (window, old) = (1 << 20, 5000);
+        let mut ghost = Ghost::new(window);
+        ghost.reserve(20_000);
+        (0..old).for_each(|key| ghost.insert(hash_of(key), 1));
+        let weight = 16 * (window / TICKS);
+        let newer = 2 * window / weight;
+        (0..newer).for_each(|key| ghost.insert(hash_of(old + key), weight as u32));
+        let kept = ghost.lines.iter().flat_map(|line| line.0).filter(|&place| place != EMPTY).count();
+        assert!(
+            kept as u64 <= newer,
+            "{kept} places taken, of {newer} entries since one window after the old ones"
+        );
+    }
+
+    #[test]
     fn growing_forgets_nothing() {
         let mut ghost = Ghost::new(600);
         (0..300).for_each(|key| ghost.insert(hash_of(key), 1));

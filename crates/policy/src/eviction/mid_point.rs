@@ -265,6 +265,9 @@ impl SetQueues {
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::StdRng;
+    use rand::{RngExt as _, SeedableRng as _};
+
     use super::*;
 
     const MID_POINT_50: SetPolicy = SetPolicy::Lru2q { hot_percent: 50, promote_hits: 1 };
@@ -391,6 +394,37 @@ mod tests {
                 use_some(&mut after, step);
             }
         }
+    }
+
+    #[test]
+    fn every_set_goes_on_as_if_it_were_the_only_one() {
+        let policy = SetPolicy::Lru2q { hot_percent: 50, promote_hits: 2 };
+        let mut rng = StdRng::seed_from_u64(1);
+        let mut together = SetQueues::new(3, 4, policy);
+        let mut alone = [0; 3].map(|_| SetQueues::new(1, 4, policy));
+        for slot in 0..12 {
+            together.insert(Slot(slot));
+            alone[slot as usize / 4].insert(Slot(slot % 4));
+        }
+        for step in 0..2000 {
+            let slot = rng.random_range(0..12);
+            let set = &mut alone[slot as usize / 4];
+            if rng.random_bool(0.2) {
+                together.remove(Slot(slot));
+                together.insert(Slot(slot));
+                set.remove(Slot(slot % 4));
+                set.insert(Slot(slot % 4));
+            } else {
+                together.hit(Slot(slot));
+                set.hit(Slot(slot % 4));
+            }
+            for (set, alone) in (0..).zip(&alone) {
+                let theirs: Vec<_> = order(alone, 0).iter().map(|way| set * 4 + way).collect();
+                assert_eq!(order(&together, set), theirs, "set {set}, step {step}");
+            }
+        }
+        let (rose, fell) = together.promotions_and_demotions();
+        assert!(rose > 100 && fell > 100, "{rose} rose, {fell} fell");
     }
 
     #[test]

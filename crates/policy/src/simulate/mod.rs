@@ -167,6 +167,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn counts_since_earlier_ones_are_what_is_to_be_added_to_those() {
+        let counts = |n: u64| Counts {
+            requests: 7 * n,
+            hits: 6 * n,
+            weight: 5 * n,
+            hit_weight: 4 * n,
+            inserts: 3 * n,
+            insert_weight: 2 * n,
+            written_weight: n,
+        };
+        assert_eq!(counts(5).since(&counts(2)), counts(3));
+    }
+
+    #[test]
     fn objects_hashes_differ_in_their_upper_bits() {
         let mut upper: Vec<u64> = (0..1 << 20).map(|object| hash_of_object(object) >> 33).collect();
         upper.sort_unstable();

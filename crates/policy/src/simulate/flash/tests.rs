@@ -71,6 +71,17 @@ fn a_set_is_written_whole_and_once_for_newcomers_that_come_together() {
     assert_eq!((held(&cache), cache.written_weight()), (vec![2, 3, 4], 120));
 }
 
+/// Ten times as many objects as there is room for: with hashes that spread them, no set stays half empty.
+#[test]
+fn objects_go_to_all_sets_alike() {
+    let (sets, a_set) = (100, 20);
+    let mut cache = Sets::new(sets * a_set * 10, a_set * 10);
+    let objects = 10 * (sets * a_set) as u32;
+    insert(&mut cache, 0..objects);
+    let held = (0..objects).filter(|&object| cache.holds(object)).count() as u64;
+    assert_eq!(held, sets * a_set, "all sets are full");
+}
+
 #[test]
 fn an_object_found_on_flash_does_not_come_back_to_dram() {
     use crate::simulate::{Access, Simulator as _};
