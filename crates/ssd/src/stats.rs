@@ -213,3 +213,28 @@ impl Origins {
         self.table().map_or(0, |(table, _)| table.len() as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stats_since_earlier_ones_are_what_is_to_be_added_to_those() {
+        let stats = |n: u64| Stats {
+            host_bytes: 12 * n,
+            host_pages: 11 * n,
+            partial_pages: 10 * n,
+            relocated_pages: 9 * n,
+            levelled_pages: 8 * n,
+            padded_pages: 7 * n,
+            trimmed_pages: 6 * n,
+            gc_events: 5 * n,
+            erases: 4 * n,
+            unit_switches: 3 * n,
+            invalid_placements: 2 * n,
+            group_overflows: n,
+            streams: vec![StreamStats { host_pages: 2 * n, relocated_pages: n }; 2],
+        };
+        assert_eq!(stats(5).since(&stats(2)), stats(3));
+    }
+}

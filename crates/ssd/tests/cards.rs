@@ -1,7 +1,7 @@
 //! The built-in cards are drives, each figure has a source, and a wrong card is refused in one line that names the key.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use flashwright_ssd::{Card, Ftl, Isolation, LogicalPage, Placement, Untimed, Upkeep};
+use flashwright_ssd::{Card, CardError, Ftl, Isolation, LogicalPage, Placement, Untimed, Upkeep};
 
 const SMALL: &str = include_str!("../cards/test.toml");
 
@@ -92,9 +92,13 @@ fn as_many_groups_as_there_may_be_are_kept_apart() {
 }
 
 /// The test card with one line changed.
-fn refusal(from: &str, to: &str) -> String {
+fn changed(from: &str, to: &str) -> Result<Card, CardError> {
     assert!(SMALL.contains(from), "{from}");
-    let error = Card::parse("mine", &SMALL.replacen(from, to, 1)).unwrap_err().to_string();
+    Card::parse("mine", &SMALL.replacen(from, to, 1))
+}
+
+fn refusal(from: &str, to: &str) -> String {
+    let error = changed(from, to).unwrap_err().to_string();
     assert_eq!(error.lines().count(), 1, "{error}");
     error
 }
@@ -167,6 +171,20 @@ fn impossible_cards_are_refused_in_a_line_that_names_the_key() {
     for (from, to, expected) in cases {
         let error = refusal(from, to);
         assert!(error.starts_with(expected), "{to}: {error}");
+    }
+}
+
+#[test]
+fn the_most_that_a_refusal_allows_is_allowed() {
+    for (from, to) in [
+        ("dies = 4", "dies = 65_536"),
+        ("planes = 1", "planes = 64"),
+        ("pages_at_once = 1", "pages_at_once = 64"),
+        ("page_bytes = 16384", "page_bytes = 65_536"),
+        ("program_ns = 400_000", "program_ns = 10_000_000_000"),
+        ("channel_bytes_per_second = 1_000_000_000", "channel_bytes_per_second = 1_000_000"),
+    ] {
+        changed(from, to).unwrap_or_else(|error| panic!("{to}: {error}"));
     }
 }
 

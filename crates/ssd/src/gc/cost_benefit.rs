@@ -76,7 +76,9 @@ mod tests {
         benefit.invalidate(0, 6, 10); // at 100: age 91 × 0.4 / 1.2 = 30.3
         benefit.invalidate(1, 4, 95); // at 100: age  6 × 0.6 / 0.8 =  4.5
         assert_eq!(benefit.choose(100), Some(0));
-        // Much later their ages are as good as equal, and the emptier one is worth more.
+        // Later their ages are nearly equal, and the emptier one is worth more.
+        assert_eq!(benefit.choose(161), Some(0)); // 152 / 3 = 50.7, 67 × 3 / 4 = 50.3
+        assert_eq!(benefit.choose(163), Some(1)); // 154 / 3 = 51.3, 69 × 3 / 4 = 51.8
         assert_eq!(benefit.choose(1_000), Some(1));
         benefit.close(2, 0, 1_000);
         assert_eq!(benefit.choose(1_000), Some(2), "what costs nothing goes first");
