@@ -4,8 +4,11 @@
 use std::path::Path;
 
 use flashwright_bench::config::cachebench::load_text;
+use flashwright_bench::config::keys::tables;
+use flashwright_bench::config::knob::{Knob, Status};
 use flashwright_bench::config::{Config, Loaded, Override};
-use flashwright_bench::session::Session;
+use flashwright_bench::session::{Session, SessionOptions};
+use serde_json::Value;
 
 /// A small config that is right, as the tests start from.
 const RIGHT: &str = r#"{
@@ -192,4 +195,30 @@ fn a_trace_that_the_generator_does_not_read_is_told() {
 fn a_mark_in_front_of_the_json_is_no_part_of_it() {
     let marked = format!("\u{feff}{RIGHT}");
     assert!(load_text(Path::new("c.json"), &marked, &[]).is_ok());
+}
+
+/// A rate of 2^45 MiB/s was none, clean regions, hot and cold shares and an interval overflowed where they were added up
+/// or multiplied.
+#[test]
+fn a_number_too_large_to_reckon_with_is_refused_or_does_no_harm() {
+    const FLASH: [&str; 3] =
+        ["cache_config.cacheSizeMB=16", "cache_config.nvmCacheSizeMB=64", "cache_config.navyBlockSize=4096"];
+    let mut refused = 0;
+    for (place, knobs, defaults) in tables() {
+        let is_count = |knob: &&Knob| defaults.get(knob.key).is_some_and(Value::is_u64);
+        let in_use = |knob: &&Knob| matches!(knob.status, Status::Honoured);
+        for knob in knobs.iter().filter(is_count).filter(in_use) {
+            for number in ["4294967296", "35184372088832", "18446744073709551615"] {
+                let change = format!("{place}.{}={number}", knob.key);
+                let mut changes = FLASH.to_vec();
+                if place.contains("navyRegionPolicyConfig") {
+                    changes.push("cache_config.navyRegionPolicy=ripq");
+                }
+                changes.push(&change);
+                let opened = with(&changes).map(|config| Session::open(&config, SessionOptions::default()));
+                refused += usize::from(!matches!(opened, Ok(Ok(_))));
+            }
+        }
+    }
+    assert!(refused > 50, "{refused} refused");
 }

@@ -78,7 +78,7 @@ impl Upkeep {
 }
 
 fn first(interval_ms: u64, now_ns: u64) -> u64 {
-    if interval_ms == 0 { u64::MAX } else { now_ns + interval_ms * NS_PER_MS }
+    if interval_ms == 0 { u64::MAX } else { now_ns.saturating_add(interval_ms.saturating_mul(NS_PER_MS)) }
 }
 
 impl Engine {

@@ -111,7 +111,7 @@ fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findin
     if cache.memory_tiers.len() > 1 {
         findings.later(&join(at, "memoryTiers"), "several memory tiers");
     }
-    if cache.lru2q_hot_percent + cache.lru2q_cold_percent > 99 {
+    if cache.lru2q_hot_percent.saturating_add(cache.lru2q_cold_percent) > 99 {
         findings.problem(
             &join(at, "lru2qHotPct"),
             "hot and cold together leave no room for the warm queue (at most 99)",

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use workload::generate::{self, BucketRule, GeneratorConfig, Mix, PoolConfig, Popularity, Table};
 
+use super::amounts::{mib, narrow};
 use super::cachebench::{Config, ConfigError, InstanceConfig};
 use super::keys::{CacheConfig, Distribution, TestConfig};
 use super::knob::Remark;
@@ -13,8 +14,6 @@ use super::plan::{
     RebalanceStrategy, ReplayPlan, RunPlan, RunSettings, WorkloadPlan,
 };
 use super::region_policy;
-
-const MIB: u64 = 1 << 20;
 
 /// Makes the plan of a checked config.
 ///
@@ -129,7 +128,7 @@ fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
         small_item_max_bytes: narrow(typed.navy_small_item_max_bytes, "cache_config.navySmallItemMaxSize")?,
         clean_regions: narrow(typed.navy_clean_regions, "cache_config.navyCleanRegions")?,
         order: region_policy::order(typed)?,
-        admission: admission(typed),
+        admission: admission(typed)?,
         reinsertion: region_policy::reinsertion(typed)?,
         value_checksums: typed.navy_data_checksum,
         max_write_bytes: narrow(typed.device_max_write_bytes, "cache_config.deviceMaxWriteSize")?,
@@ -172,18 +171,19 @@ fn per_device_bytes(typed: &CacheConfig, region_bytes: u32) -> Result<u64, Strin
     }
 }
 
-fn admission(typed: &CacheConfig) -> AdmissionPlan {
+fn admission(typed: &CacheConfig) -> Result<AdmissionPlan, String> {
     let rate = typed.navy_admission_mib_per_second;
-    match typed.flash_admission.split_once(':').unwrap_or((&typed.flash_admission, "")) {
+    let plan = match typed.flash_admission.split_once(':').unwrap_or((&typed.flash_admission, "")) {
         ("probability", chance) => {
             AdmissionPlan::Probability(chance.parse().expect("checked when it was read"))
         }
         ("reject-first", _) => AdmissionPlan::RejectFirst,
-        ("" | "dynamic-random", _) if rate > 0 => {
-            AdmissionPlan::DynamicRandom { bytes_per_second: rate * MIB }
-        }
+        ("" | "dynamic-random", _) if rate > 0 => AdmissionPlan::DynamicRandom {
+            bytes_per_second: mib(rate, "cache_config.navyAdmissionWriteRateMB")?,
+        },
         _ => AdmissionPlan::Always,
-    }
+    };
+    Ok(plan)
 }
 
 fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
@@ -290,12 +290,4 @@ fn table(range: &[f64], weights: &[f64]) -> Table {
 
 fn optional_table(range: &[f64], weights: &[f64]) -> Option<Table> {
     (!range.is_empty()).then(|| table(range, weights))
-}
-
-fn mib(count: u64, key: &str) -> Result<u64, String> {
-    count.checked_mul(MIB).ok_or_else(|| format!("{key}: {count} MiB is more than can be counted"))
-}
-
-pub(super) fn narrow<T: TryFrom<u64>>(value: u64, key: &str) -> Result<T, String> {
-    T::try_from(value).map_err(|_| format!("{key}: {value} is more than can be used"))
 }

@@ -3,6 +3,7 @@
 //! [`cachebench`] reads a file as it was typed, [`check`] says what cannot be meant, [`lower`] makes a [`plan`] of it:
 //! plain structs with units in their names, the only thing that the rest of the bench sees.
 
+mod amounts;
 pub mod cachebench;
 pub mod check;
 pub mod distribution_files;

@@ -2,20 +2,17 @@
 
 use cache::flash::region::{Calm, RipqConfig};
 
+use super::amounts::{mib, narrow};
 use super::keys::CacheConfig;
-use super::lower::narrow;
 use super::plan::{OrderPlan, PlacementExtras, ReinsertionPlan};
-
-const MIB: u64 = 1 << 20;
 
 /// Bytes of a region.
 pub fn region_bytes(typed: &CacheConfig) -> Result<u32, String> {
-    match typed.region_policy.as_str() {
-        "" => narrow(typed.navy_region_mib * MIB, "cache_config.navyRegionSizeMB"),
-        _ => {
-            narrow(typed.region_policy_config.block_mib * MIB, "cache_config.navyRegionPolicyConfig.blockMB")
-        }
-    }
+    let (count, key) = match typed.region_policy.as_str() {
+        "" => (typed.navy_region_mib, "cache_config.navyRegionSizeMB"),
+        _ => (typed.region_policy_config.block_mib, "cache_config.navyRegionPolicyConfig.blockMB"),
+    };
+    narrow(mib(count, key)?, key)
 }
 
 /// Which region is given up first.

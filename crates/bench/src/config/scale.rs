@@ -1,11 +1,11 @@
 //! The same run on a fraction of the bytes.
 
+use super::amounts::MIB;
 use super::plan::{CachePlan, FlashPlan, RunPlan, WorkloadPlan};
 use workload::generate::{GeneratorConfig, Popularity};
 
 /// Below this a region would no longer hold the objects that belong in regions.
 const LEAST_REGION_BYTES: u32 = 64 << 10;
-const MIB: u64 = 1 << 20;
 
 impl RunPlan {
     /// Divides what counts in bytes, and the number of keys, by `divisor`; shares, mixes and the sizes of objects stay.

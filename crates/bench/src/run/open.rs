@@ -272,7 +272,8 @@ fn regions(plan: &FlashPlan, defaults: &RegionConfig, seed: u64) -> RegionConfig
     // As CacheBench: twice the clean regions; never fewer than the store needs, and one to be filled while another is on
     // its way to flash.
     let points = u32::try_from(regions.points()).unwrap_or(u32::MAX);
-    regions.buffers = (2 * regions.clean_regions).max(points + 2).max(defaults.buffers);
+    regions.buffers =
+        regions.clean_regions.saturating_mul(2).max(points.saturating_add(2)).max(defaults.buffers);
     regions
 }
 
