@@ -2,7 +2,7 @@
 //!
 //! [`config`] reads what to run and makes a plan of it, [`run`] does it, [`consistency`] judges what was found on the way,
 //! and [`report`] says how it went. [`environment`] and [`progress`] are what the report and the user want to know besides;
-//! [`bar`] shows how far anything is, and [`picture`] makes a file of what was
+//! [`bar`] shows how far anything is, [`chart`] draws lines, and [`picture`] makes a file of what was
 //! drawn.
 //!
 //! [`session`] ties them together. [`simulate`] is for policies alone: hit ratios over a trace. [`drive`] is for a drive
@@ -12,6 +12,7 @@
 
 pub mod bar;
 pub mod block;
+pub mod chart;
 pub mod config;
 pub mod consistency;
 pub mod drive;

@@ -4,8 +4,8 @@ use block::sets::Sets;
 use plotters::prelude::*;
 
 use super::replay::Summary;
+use crate::chart::{Chart, Line};
 use crate::palette::FONT;
-use crate::study::{Chart, Line};
 
 /// Rows of the picture; each is as many sets as it takes.
 const ROWS: usize = 64;

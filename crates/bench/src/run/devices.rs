@@ -10,7 +10,7 @@ use device::contents::{self, Contents};
 use device::file::OpenOptions;
 use device::{Device, DeviceSpec, ErrorKind, SliceDevice, StripeDevice};
 
-use super::open::OpenError;
+use super::error::OpenError;
 use crate::config::plan::{CachePlan, FlashPlan};
 
 /// What is open, and how much of it is given away.

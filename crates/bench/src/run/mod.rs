@@ -6,6 +6,7 @@
 pub mod counts;
 pub mod devices;
 pub mod engine;
+pub mod error;
 mod fit;
 pub mod latency;
 pub mod listed_drives;

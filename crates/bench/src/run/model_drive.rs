@@ -7,7 +7,7 @@ use device::sim::World;
 use ssd::{Assignment, Card, Isolation, Namespace, Payload, SsdDevice, Stats, Upkeep};
 
 use super::devices::Supply;
-use super::open::OpenError;
+use super::error::OpenError;
 use crate::config::plan::{CachePlan, FlashPlan};
 
 /// A model drive cut into namespaces, which are handed out in order.

@@ -1,16 +1,15 @@
 //! From a plan to what runs: the device, the cache on it, the workload.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use cache::config::Builder;
 use cache::config::{PairConfig, RebalanceBy};
 use cache::dram::DramConfig;
 use cache::flash::region::{OrderConfig, RegionConfig, Reinsertion};
-use cache::{Cache, CacheConfig, CacheError, FlashConfig, Recovery, UpkeepConfig};
+use cache::{Cache, CacheConfig, FlashConfig, Recovery, UpkeepConfig};
 use device::timer::Timer;
 use device::wrap::MeasureDevice;
-use device::{Clock, Device, IoError, RequestKind, Simulation};
+use device::{Clock, Device, RequestKind, Simulation};
 use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirstConfig};
 use policy::eviction::{EvictionConfig, Refresh};
 use workload::generate::{Online, PreparedAccesses};
@@ -19,6 +18,7 @@ use workload::{Source, Workload, WorkloadError};
 
 use super::devices::Supply;
 use super::engine::{DeviceLatency, EngineTarget, Face};
+use super::error::OpenError;
 use super::fit;
 use super::listed_drives::ListedDrive;
 use super::pace::Waiter;
@@ -26,31 +26,6 @@ use crate::config::plan::{
     AdmissionPlan, CachePlan, EvictionPlan, FlashPlan, OrderPlan, RebalancePlan, RebalanceStrategy,
     ReinsertionPlan, ReplayPlan, WorkloadPlan,
 };
-
-/// Why something could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The device.
-    #[error("flash: {0}")]
-    Device(#[from] IoError),
-    /// The cache on it.
-    #[error("cache: {0}")]
-    Cache(#[from] CacheError),
-    /// The workload.
-    #[error("{}", by_its_key(.0))]
-    Workload(#[from] workload::ConfigError),
-    /// A directory for flash or its state.
-    #[error("{path}: {source}", path = path.display())]
-    Directory {
-        /// Which.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// Something that was checked when the config was read, and turned out otherwise.
-    #[error("{0}")]
-    Config(String),
-}
 
 /// Rebalancing moves a slab at a time, so a config means slabs of CacheLib's size: with smaller ones, random rebalancing
 /// would take memory from the classes that need little. In a small cache they would be too few for its classes.
@@ -311,27 +286,6 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
             (Box::new(Watched(Arc::clone(&trace))), Some(trace))
         }
     })
-}
-
-/// What is wrong with a workload, by the key that says so in a config.
-fn by_its_key(error: &workload::ConfigError) -> String {
-    let (pool, part) = match error.what.rsplit_once(": ") {
-        Some((pool, part)) => (format!("{pool}: "), part),
-        None => (String::new(), error.what.as_str()),
-    };
-    let key = match part {
-        "keys" => "numKeys",
-        "key_bytes" => "keySizeRange",
-        "value_bytes" => "valSizeRange",
-        "ttl_seconds" => "ttlSecsRange",
-        "chain_items" => "chainedItemLengthRange",
-        "chain_value_bytes" => "chainedItemValSizeRange",
-        "popularity" => "popularityBuckets",
-        "key_share" => "keyPoolDistribution",
-        "op_share" => "opPoolDistribution",
-        other => other,
-    };
-    format!("{pool}test_config.{key}: {}", error.problem)
 }
 
 /// A replay that somebody else looks at too.

@@ -6,7 +6,6 @@
 
 mod carbon;
 mod cdn;
-mod chart;
 pub mod experiment;
 mod flashcache;
 mod given;
@@ -16,11 +15,12 @@ mod soc_size;
 mod tenants;
 mod utilisation;
 
-pub use chart::{Chart, Line};
 pub use experiment::StudyError;
 pub use given::GivenTrace;
 pub use progress::Progress;
 pub use runner::Runner;
+
+use crate::chart::{Chart, Line};
 
 /// A published figure or table.
 pub struct Study {

@@ -9,9 +9,18 @@ use ssd::card::MIN_SCALED_PAGES;
 use workload::generate::cdn::{Cdn, CdnConfig};
 use workload::trace::{Accesses, Survey};
 
-use super::photo_cache::{BLOCK_BYTES, CARD, REQUESTS, SCALE, WARM_REQUESTS};
 use crate::study::{GivenTrace, Runner, StudyError};
 
+/// The card of the drive.
+pub const CARD: &str = "photo";
+/// The drive, and blocks, are so much smaller than in production; photos are as large.
+pub const SCALE: u32 = 256;
+/// A block, in production.
+pub const BLOCK_BYTES: u32 = 64 << 20;
+/// Requests of a run, of those that the workload would go on for.
+pub const REQUESTS: u64 = 2_000_000;
+/// Requests before anything is measured: the store has been filled many times over, and the drive is steady.
+pub const WARM_REQUESTS: u64 = 1_000_000;
 /// Objects of the workload for those of [`CdnConfig::default`]: caches are larger in proportion.
 pub(super) const OBJECTS_TIMES: u64 = 4;
 

@@ -22,21 +22,11 @@ use ssd::{Card, Levelling, Payload, SsdDevice, Stats, Upkeep, VictimPolicy};
 use workload::generate::cdn::ORIGIN_CACHE_BYTES;
 use workload::trace::{Access, AccessKind, Accesses};
 
-use super::demand::{Demand, OBJECTS_TIMES};
+use super::demand::{CARD, Demand, OBJECTS_TIMES};
 use crate::run::latency::Histogram;
 use crate::run::stop::Stop;
 use crate::study::StudyError;
 
-/// The card of the drive.
-pub const CARD: &str = "photo";
-/// The drive, and blocks, are so much smaller than in production; photos are as large.
-pub const SCALE: u32 = 256;
-/// A block, in production.
-pub const BLOCK_BYTES: u32 = 64 << 20;
-/// Requests of a run, of those that the workload would go on for.
-pub const REQUESTS: u64 = 2_000_000;
-/// Requests before anything is measured: the store has been filled many times over, and the drive is steady.
-pub const WARM_REQUESTS: u64 = 1_000_000;
 /// Requests a second.
 const REQUESTS_PER_SECOND: u64 = 4_000;
 /// Who reads; so many reads may be under way.

@@ -9,7 +9,7 @@ use device::{Device, VirtualClock};
 use pollster::block_on;
 use ssd::{Card, Payload, SsdDevice, Upkeep};
 
-use super::photo_cache::CARD;
+use super::demand::CARD;
 
 const SCALE: u32 = 2048;
 const REGION_BYTES: u32 = (64 << 20) / SCALE;

@@ -1,0 +1,52 @@
+//! Why a run cannot begin.
+
+use std::path::PathBuf;
+
+use cache::CacheError;
+use device::IoError;
+
+/// Why something could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The device.
+    #[error("flash: {0}")]
+    Device(#[from] IoError),
+    /// The cache on it.
+    #[error("cache: {0}")]
+    Cache(#[from] CacheError),
+    /// The workload.
+    #[error("{}", by_its_key(.0))]
+    Workload(#[from] workload::ConfigError),
+    /// A directory for flash or its state.
+    #[error("{path}: {source}", path = path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Something that was checked when the config was read, and turned out otherwise.
+    #[error("{0}")]
+    Config(String),
+}
+
+/// What is wrong with a workload, by the key that says so in a config.
+fn by_its_key(error: &workload::ConfigError) -> String {
+    let (pool, part) = match error.what.rsplit_once(": ") {
+        Some((pool, part)) => (format!("{pool}: "), part),
+        None => (String::new(), error.what.as_str()),
+    };
+    let key = match part {
+        "keys" => "numKeys",
+        "key_bytes" => "keySizeRange",
+        "value_bytes" => "valSizeRange",
+        "ttl_seconds" => "ttlSecsRange",
+        "chain_items" => "chainedItemLengthRange",
+        "chain_value_bytes" => "chainedItemValSizeRange",
+        "popularity" => "popularityBuckets",
+        "key_share" => "keyPoolDistribution",
+        "op_share" => "opPoolDistribution",
+        other => other,
+    };
+    format!("{pool}test_config.{key}: {}", error.problem)
+}
