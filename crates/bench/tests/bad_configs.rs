@@ -126,6 +126,20 @@ fn a_legacy_key_is_accepted_with_a_warning_that_names_it() {
 }
 
 #[test]
+fn the_config_that_is_published_with_the_kvcache_traces_was_refused_for_a_key_that_nobody_reads() {
+    let config = with(&["cache_config.enableChainedItem=true"]).unwrap();
+    let told: Vec<_> = config.warnings.iter().map(|it| it.at.as_str()).collect();
+    assert_eq!(told, ["cache_config.enableChainedItem"]);
+    let config = with(&["test_config.enableChainedItem=true"]).unwrap();
+    assert_eq!(config.warnings[0].at, "test_config.enableChainedItem");
+}
+
+#[test]
+fn the_key_of_placement_in_the_papers_configs_was_taken_for_one_of_ours() {
+    refused(&["cache_config.devicePlacement=true"], "unknown key; did you mean `deviceEnableFDP`?");
+}
+
+#[test]
 fn a_feature_that_is_not_here_is_valid_and_listed() {
     let config = with(&["cache_config.enableItemDestructor=true"]).unwrap();
     assert_eq!(config.later.len(), 1);

@@ -150,9 +150,10 @@ pub fn check_names(object: &Map<String, Value>, sections: &[&[Knob]], at: &str, 
             continue;
         }
         let here = sections.iter().flat_map(|knobs| knobs.iter().map(|knob| knob.key));
+        let new_name = super::keys::new_name_of(name);
         let words = match super::keys::home_of(name) {
             Some(home) => format!("unknown key here: it belongs in {home}"),
-            None => match nearest(name, here) {
+            None => match new_name.or_else(|| nearest(name, here)) {
                 Some(near) => format!("unknown key; did you mean `{near}`?"),
                 None => "unknown key".to_owned(),
             },

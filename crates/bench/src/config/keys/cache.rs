@@ -197,6 +197,7 @@ section! {
         "poolResizeIntervalSec", "CacheBench does not read it";
         "navyNumInmemBuffers", "CacheBench does not read it; buffers follow navyCleanRegions";
         "navySizeClasses", "CacheBench does not read it; regions pack items without size classes";
+        "enableChainedItem", "CacheBench does not read it; addChainedRatio in test_config says so";
     }
 }
 

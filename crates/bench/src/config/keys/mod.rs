@@ -44,6 +44,12 @@ fn table<S: Section + Default>() -> Table {
     (S::NAME, S::KNOBS, defaults)
 }
 
+/// What `key` is called now, where CacheBench once knew it by another name: the configs of the paper on placement have it.
+#[must_use]
+pub fn new_name_of(key: &str) -> Option<&'static str> {
+    (key == "devicePlacement").then_some("deviceEnableFDP")
+}
+
 /// The section that `key` belongs in, where some section has it.
 #[must_use]
 pub fn home_of(key: &str) -> Option<&'static str> {
