@@ -3,9 +3,10 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use device::{Clock, SystemClock};
+use device::Clock;
 
 use crate::bar::{Bar, Unit};
 use crate::report::interval::Last;
@@ -25,6 +26,7 @@ pub struct ProgressOptions {
 /// Shows how far a run is. The lines go to `lines`, which is standard output, or standard error where that is taken.
 pub struct Progress<W> {
     options: ProgressOptions,
+    clock: Arc<dyn Clock>,
     lines: W,
     files: Vec<File>,
     last: Vec<Last>,
@@ -33,11 +35,16 @@ pub struct Progress<W> {
 }
 
 impl<W: Write> Progress<W> {
-    /// A display for `instances` instances.
+    /// A display for `instances` instances, whose lines tell the time of `clock`.
     ///
     /// # Errors
     /// The stats file cannot be written.
-    pub fn new(options: ProgressOptions, instances: usize, lines: W) -> std::io::Result<Self> {
+    pub fn new(
+        options: ProgressOptions,
+        clock: Arc<dyn Clock>,
+        instances: usize,
+        lines: W,
+    ) -> std::io::Result<Self> {
         let mut files = Vec::new();
         if let Some(path) = &options.stats_file {
             for number in 0..instances {
@@ -52,7 +59,7 @@ impl<W: Write> Progress<W> {
         }
         let bar = Bar::new(Unit::Told, options.quiet);
         let last = std::iter::repeat_with(Last::default).take(instances).collect();
-        Ok(Self { options, lines, files, last, shown: Duration::ZERO, bar })
+        Ok(Self { options, clock, lines, files, last, shown: Duration::ZERO, bar })
     }
 
     /// Appends the final results to the stats files and takes the bar away.
@@ -70,7 +77,7 @@ impl<W: Write> Progress<W> {
     fn show_interval(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         let seconds = (elapsed - self.shown).as_secs_f64();
         self.shown = elapsed;
-        let now = SystemClock.unix_seconds();
+        let now = self.clock.unix_seconds();
         for (number, instance) in instances.iter().enumerate() {
             let interval = self.last[number].advance(*instance);
             let line = interval.progress_line(number, now);
@@ -91,6 +98,9 @@ impl<W: Write> Progress<W> {
 impl<W: Write> Watcher for Progress<W> {
     fn look(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         update(&self.bar, instances, elapsed);
+    }
+
+    fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         if !self.options.interval.is_zero() && elapsed - self.shown >= self.options.interval {
             self.show_interval(instances, elapsed);
         }

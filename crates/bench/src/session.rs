@@ -116,6 +116,12 @@ impl Session {
         Ok(())
     }
 
+    /// The time of the world that it runs in.
+    #[must_use]
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.world.clock()
+    }
+
     /// Where what was opened is not as the config asks for.
     #[must_use]
     pub fn warnings(&self) -> &[String] {

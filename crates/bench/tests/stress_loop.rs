@@ -14,7 +14,7 @@ use flashwright_bench::config::plan::WorkloadPlan;
 use flashwright_bench::config::{Loaded, Override};
 use flashwright_bench::run::pace::Waiter;
 use flashwright_bench::run::stop::{Stop, StopReason};
-use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, Observable, Watcher, run_all};
+use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, Watcher, run_all};
 use twin::MapTarget;
 use workload::Workload;
 use workload::generate::{Online, PreparedAccesses};
@@ -29,9 +29,7 @@ const CONFIG: &str = r#"{
 }"#;
 
 struct Nobody;
-impl Watcher for Nobody {
-    fn look(&mut self, _: &[&dyn Observable], _: Duration) {}
-}
+impl Watcher for Nobody {}
 
 fn run(target: MapTarget, changes: &[&str], timeout: Option<Duration>) -> InstanceReport {
     let overrides: Vec<Override> = changes.iter().map(|change| change.parse().unwrap()).collect();

@@ -1,4 +1,5 @@
-//! How a run went over time: the counters of all instances together, at moments a fifth of a second or more apart.
+//! How a run went over time: the counters of all instances together, at moments a fifth of a second or more apart, a
+//! hundredth of a virtual one in a simulated run.
 
 use std::time::Duration;
 
@@ -85,13 +86,13 @@ impl<'a> Recorder<'a> {
 
 impl Watcher for Recorder<'_> {
     fn look(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
-        let mut sum = Counts::default();
-        instances.iter().for_each(|instance| sum.add(&instance.counts()));
-        self.series.look(elapsed.as_secs_f64(), sum);
         self.watcher.look(instances, elapsed);
     }
 
     fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+        let mut sum = Counts::default();
+        instances.iter().for_each(|instance| sum.add(&instance.counts()));
+        self.series.look(elapsed.as_secs_f64(), sum);
         self.watcher.moment(instances, elapsed);
     }
 }

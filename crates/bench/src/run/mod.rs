@@ -92,13 +92,16 @@ pub trait Observable {
     fn total_ops(&self) -> u64;
 }
 
-/// Somebody who looks at a run every fifth of a second.
+/// Somebody who watches a run.
 pub trait Watcher {
-    /// A look; `elapsed` since the start.
-    fn look(&mut self, instances: &[&dyn Observable], elapsed: Duration);
+    /// A look every fifth of a second of the machine's time, for whoever sits before it; `elapsed` since the start, in the
+    /// time of the run's world.
+    fn look(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+        let _ = (instances, elapsed);
+    }
 
-    /// A moment of the simulated world, each hundredth of a virtual second: what is seen here is the same in every run of
-    /// one seed.
+    /// A moment of the run's world, for whatever is kept: in the real one with each look, in a simulated one each hundredth
+    /// of a virtual second, where what is seen is the same in every run of one seed.
     fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         let _ = (instances, elapsed);
     }
@@ -293,6 +296,7 @@ fn watch<T: Target>(
         if timeout.is_some_and(|timeout| elapsed >= timeout) {
             stop.set(StopReason::Timeout);
         }
+        watcher.moment(&observables, elapsed);
         watcher.look(&observables, elapsed);
     }
 }

@@ -158,7 +158,8 @@ fn run_session(
         stats_file: arguments.progress_stats_file.clone(),
         quiet: arguments.common.quiet,
     };
-    let mut progress = Progress::new(options, config.instances.len(), arguments.common.lines())?;
+    let instances = config.instances.len();
+    let mut progress = Progress::new(options, session.clock(), instances, arguments.common.lines())?;
     let report = session.run(config, &mut progress)?;
     let text_options = arguments.text_options();
     let results: Vec<String> = report.instances.iter().map(|it| text::results(it, text_options)).collect();

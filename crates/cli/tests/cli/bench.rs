@@ -414,6 +414,29 @@ fn tenants_of_a_model_drive_are_told_its_write_amplification_and_whose_handle_is
     }
 }
 
+/// They followed the machine's clock: how many intervals there were, and what was in them, was another at each run.
+#[test]
+fn the_stats_file_and_the_picture_of_a_simulated_run_follow_from_its_seed() {
+    let paced = r#"{ "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 32, "navyRegionSizeMB": 1, "navyBlockSize": 4096 },
+      "test_config": { "numOps": 1900, "numThreads": 2, "numKeys": 5000, "opRatePerSec": 1000, "opRateBurstSize": 1,
+        "keySizeRange": [8, 16], "keySizeRangeProbability": [1.0], "valSizeRange": [100, 8000], "valSizeRangeProbability": [1.0],
+        "getRatio": 0.5, "setRatio": 0.5 } }"#;
+    let (directory, file) = config("paced.json", paced);
+    let run = |number: u32| {
+        let path = |name: &str| directory.path().join(format!("{number}-{name}")).display().to_string();
+        let (stats, picture) = (path("stats.log"), path("run.svg"));
+        let results = ["--progress", "1", "--progress-stats-file", &stats, "--plot", &picture];
+        let output = flashwright(&[&["bench", &file, "--device", "sim:test"][..], &results].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        (std::fs::read_to_string(stats).unwrap(), std::fs::read_to_string(picture).unwrap())
+    };
+    let (stats, picture) = run(1);
+    let intervals: Vec<_> = stats.lines().filter(|line| line.contains("ops completed")).collect();
+    assert_eq!(intervals.len(), 3, "3800 requests at 1000 a second, and an interval a second: {stats}");
+    assert!(intervals[1].contains(" 00:00:02 "), "{}", intervals[1]);
+    assert_eq!(run(2), (stats, picture));
+}
+
 #[test]
 fn rows_of_a_trace_that_cannot_be_read_are_counted_and_named() {
     let replay = r#"{ "cache_config": { "cacheSizeMB": 8 }, "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2,
