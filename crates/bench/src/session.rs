@@ -93,12 +93,14 @@ impl Session {
         };
         let flash: Vec<_> = plan.instances.iter().map(|it| it.cache.flash.as_ref()).collect();
         let (listed_drives, mut warnings) = listed_drives::open(&flash);
+        let several = plan.instances.len() > 1;
         let mut instances = Vec::new();
         for (number, (plan, listed)) in plan.instances.into_iter().zip(listed_drives).enumerate() {
             let (instance, warned) = open_instance(plan, supply, listed, number, &options, &world)
                 .map_err(|source| open_error(config, number, source))?;
             instances.push(Arc::new(instance));
-            warnings.extend(warned);
+            let named = |warning| if several { format!("[{number}].{warning}") } else { warning };
+            warnings.extend(warned.into_iter().map(named));
         }
         Ok(Self { instances, persistent, options, flash_paths, world, drive, warnings })
     }
@@ -172,10 +174,12 @@ impl Session {
         let mut errors = Vec::new();
         // The tasks of a simulation hold the instances.
         drop(self.world);
-        for (instance, persistent) in self.instances.into_iter().zip(self.persistent) {
+        let several = self.instances.len() > 1;
+        for (number, (instance, persistent)) in self.instances.into_iter().zip(self.persistent).enumerate() {
             let Some(instance) = Arc::into_inner(instance).filter(|_| persistent) else { continue };
             if let Err(error) = instance.into_target().into_cache().close() {
-                errors.push(format!("The cache could not be closed and will start empty: {error}"));
+                let name = if several { format!("Instance {number}: ") } else { String::new() };
+                errors.push(format!("{name}The cache could not be closed and will start empty: {error}"));
             }
         }
         errors

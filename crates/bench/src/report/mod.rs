@@ -51,29 +51,10 @@ impl RunReport {
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         let mut failures = self.errors.clone();
-        for report in &self.instances {
-            if report.counts.inconsistencies > 0 {
-                failures.push(format!("Found {} inconsistent cases", report.counts.inconsistencies));
-            }
-            if let Some(failure) = report.trace.as_ref().and_then(|trace| trace.failure.as_ref()) {
-                failures.push(format!("The trace could not be read to its end: {failure}"));
-            }
-            if let Some(trace) = report.trace.as_ref().filter(|trace| trace.failure.is_none())
-                && report.counts.ops == 0
-            {
-                let wrong = trace.rejected_rows;
-                failures.push(format!("The trace had no request to be made; {wrong} of its rows are wrong"));
-            }
-            let flash = report.snapshot.flash.as_ref();
-            let errors = [
-                ("io_errors", flash.and_then(|flash| flash.io_errors)),
-                ("checksum_errors", flash.and_then(|flash| flash.checksum_errors)),
-            ];
-            for (name, count) in errors {
-                if let Some(count) = count.filter(|count| *count > 0) {
-                    failures.push(format!("NVM error. {name} : {count}"));
-                }
-            }
+        let several = self.instances.len() > 1;
+        for (number, report) in self.instances.iter().enumerate() {
+            let named = |words| if several { format!("Instance {number}: {words}") } else { words };
+            failures.extend(failures_of(report).into_iter().map(named));
         }
         failures
     }
@@ -83,4 +64,29 @@ impl RunReport {
     pub fn passed(&self) -> bool {
         self.failures().is_empty()
     }
+}
+
+/// Which checks one instance failed.
+fn failures_of(report: &InstanceReport) -> Vec<String> {
+    let mut failures = Vec::new();
+    if report.counts.inconsistencies > 0 {
+        failures.push(format!("Found {} inconsistent cases", report.counts.inconsistencies));
+    }
+    if let Some(failure) = report.trace.as_ref().and_then(|trace| trace.failure.as_ref()) {
+        failures.push(format!("The trace could not be read to its end: {failure}"));
+    }
+    if let Some(trace) = report.trace.as_ref().filter(|trace| trace.failure.is_none())
+        && report.counts.ops == 0
+    {
+        let wrong = trace.rejected_rows;
+        failures.push(format!("The trace had no request to be made; {wrong} of its rows are wrong"));
+    }
+    let Some(flash) = &report.snapshot.flash else { return failures };
+    if let Some(count) = flash.io_errors.filter(|count| *count > 0) {
+        failures.push(format!("NVM error. io_errors : {count}"));
+    }
+    if let Some(count) = flash.checksum_errors.filter(|count| *count > 0) {
+        failures.push(format!("NVM error. checksum_errors : {count}"));
+    }
+    failures
 }

@@ -103,7 +103,8 @@ fn add_flash(a: &FlashCounts, b: &FlashCounts) -> FlashCounts {
         io_errors: add(a.io_errors, b.io_errors),
         checksum_errors: add(a.checksum_errors, b.checksum_errors),
         buffered: a.buffered || b.buffered,
-        placement: [a.placement.clone(), b.placement.clone()].concat(),
+        // A handle is its instance's: the same number is another handle in another namespace.
+        placement: Vec::new(),
         recovered: a.recovered && b.recovered,
         device_latency: match (&a.device_latency, &b.device_latency) {
             (Some((reads, writes)), Some(other)) => {

@@ -1,5 +1,7 @@
 //! The command as scripts use it: exit codes, what goes where, and that the JSON can be read.
 
+mod instances;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -79,21 +81,6 @@ fn the_spellings_of_cachebench_are_understood_and_its_lines_printed() {
         stats.starts_with("=== Starting new run ===\n") && stats.contains("== Test Results =="),
         "{stats}"
     );
-}
-
-#[test]
-fn instances_share_a_file_and_keep_to_their_parts() {
-    let (directory, file) = config("two.json", &format!("[{SMALL}, {SMALL}]"));
-    let flash = directory.path().join("flash");
-    let flags = ["--quiet", "--set", "cache_config.flashBuffered=true", "--json", "-", "--device"];
-    let output = flashwright(&[&["bench", &file][..], &flags, &[flash.to_str().unwrap()]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}{}", out(&output), err(&output));
-    let result: Value = serde_json::from_str(&out(&output)).unwrap();
-    for instance in result["instances"].as_array().unwrap() {
-        assert_eq!((&instance["inconsistencies"], &instance["checksum_errors"]), (&0.into(), &0.into()));
-        assert!(instance["counts"]["get_hits_flash"].as_u64() > Some(0), "{instance}");
-    }
-    assert!(!flash.exists(), "the file was made for the run");
 }
 
 #[test]
@@ -370,47 +357,6 @@ fn every_region_policy_runs_from_a_config_and_writes_blocks_whole_unless_told_no
         // Three values of a block of which a fourth finds no room leave a hole of a fifth.
         let (whole, holes) = (flash_bytes(policy, true), flash_bytes(policy, false));
         assert!(whole * 100 > holes * 115, "{policy}: {whole} bytes whole, {holes} without the holes");
-    }
-}
-
-/// Each tenant's part does not know what the medium wrote, and so nothing of it was told; one that did not ask for placement
-/// wrote through handles all the same, and two that did seemed to share theirs.
-#[test]
-fn tenants_of_a_model_drive_are_told_its_write_amplification_and_whose_handle_is_whose() {
-    let tenant = |placement: bool| {
-        format!(
-            r#"{{ "cache_config": {{ "cacheSizeMB": 8, "nvmCacheSizeMB": 64, "navyRegionSizeMB": 1, "navyBlockSize": 4096,
-                  "navyBigHashSizePct": 20, "deviceEnableFDP": {placement} }},
-                 "test_config": {{ "numOps": 3000, "numThreads": 2, "numKeys": 20000, "keySizeRange": [16, 32],
-                  "keySizeRangeProbability": [1.0], "valSizeRange": [100, 1000, 5000], "valSizeRangeProbability": [0.5, 0.5],
-                  "getRatio": 0.2, "setRatio": 0.8, "popularityBuckets": [20000], "popularityWeights": [1.0] }} }}"#
-        )
-    };
-    let text = format!("[{}, {}, {}]", tenant(true), tenant(false), tenant(true));
-    let (_directory, file) = config("tenants.json", &text);
-    let output = flashwright(&["bench", &file, "--device", "sim:test", "--json", "-"]);
-    let result: Value = serde_json::from_str(&out(&output)).unwrap();
-    let (drive, totals) = (&result["drive"], &result["totals"]);
-    assert_eq!(totals["flash_bytes_host"], drive["host_bytes"]);
-    assert_eq!(totals["dlwa"], drive["dlwa"]);
-    assert!(totals["dlwa"].as_f64().is_some_and(|dlwa| dlwa >= 1.0), "{totals}");
-    let handles: Vec<(u64, &str, u64)> = drive["handles"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| {
-            let number = |key: &str| it[key].as_u64().unwrap();
-            (number("instance"), it["consumer"].as_str().unwrap(), number("drive_handle"))
-        })
-        .collect();
-    assert_eq!(
-        handles,
-        [(0, "loc", 1), (0, "soc", 2), (1, "loc", 0), (1, "soc", 0), (2, "loc", 4), (2, "soc", 5)]
-    );
-    let said = err(&output);
-    for words in ["Instance 1    : loc handle 0, soc handle 0", "Instance 2    : loc handle 4, soc handle 5"]
-    {
-        assert!(said.contains(words), "{said}");
     }
 }
 
