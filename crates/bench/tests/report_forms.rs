@@ -222,6 +222,22 @@ fn what_failed_is_said_and_fails() {
 }
 
 #[test]
+fn why_transfers_failed_was_not_told() {
+    let mut bad = instance();
+    let flash = bad.snapshot.flash.as_mut().unwrap();
+    flash.io_errors = Some(2);
+    flash.first_io_error = Some("writing 4096 bytes at 0 of flash: No space left on device".into());
+    let (good, mut several) = (instance(), report(bad.clone()));
+    let first = "the first: writing 4096 bytes at 0 of flash: No space left on device";
+    assert_eq!(verdict(&several), format!("NVM error. io_errors : 2, {first}\nFailed.\n"));
+    let words = "writing 4096 bytes at 0 of flash: No space left on device";
+    assert_eq!(json::render(&several)["instances"][0]["flash_first_io_error"], words);
+    several.instances = vec![good, bad];
+    assert_eq!(verdict(&several), format!("Instance 1: NVM error. io_errors : 2, {first}\nFailed.\n"));
+    assert_eq!(json::render(&several)["totals"]["flash_first_io_error"], words);
+}
+
+#[test]
 fn a_run_that_ended_early_says_so() {
     let mut early = instance();
     early.stopped = Some(StopReason::Timeout);

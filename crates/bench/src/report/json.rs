@@ -44,6 +44,7 @@ fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
     if let Some(flash) = &report.snapshot.flash {
         fields.insert("flash_put_ends".to_owned(), ends(&flash.put_ends));
         fields.insert("flash_items_lost".to_owned(), flash.lost.into());
+        fields.insert("flash_first_io_error".to_owned(), flash.first_io_error.clone().into());
         fields.insert("flash_buffered".to_owned(), flash.buffered.into());
         fields.insert("flash_recovered".to_owned(), flash.recovered.into());
         let given = |(consumer, handle): &(String, u16)| json!({ "consumer": consumer, "handle": handle });

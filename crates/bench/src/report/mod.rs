@@ -83,7 +83,8 @@ fn failures_of(report: &InstanceReport) -> Vec<String> {
     }
     let Some(flash) = &report.snapshot.flash else { return failures };
     if let Some(count) = flash.io_errors.filter(|count| *count > 0) {
-        failures.push(format!("NVM error. io_errors : {count}"));
+        let first = flash.first_io_error.as_ref().map(|words| format!(", the first: {words}"));
+        failures.push(format!("NVM error. io_errors : {count}{}", first.unwrap_or_default()));
     }
     if let Some(count) = flash.checksum_errors.filter(|count| *count > 0) {
         failures.push(format!("NVM error. checksum_errors : {count}"));

@@ -101,6 +101,7 @@ fn add_flash(a: &FlashCounts, b: &FlashCounts) -> FlashCounts {
         media_bytes: None,
         listed_drives: Vec::new(),
         io_errors: add(a.io_errors, b.io_errors),
+        first_io_error: a.first_io_error.clone().or_else(|| b.first_io_error.clone()),
         checksum_errors: add(a.checksum_errors, b.checksum_errors),
         buffered: a.buffered || b.buffered,
         // A handle is its instance's: the same number is another handle in another namespace.

@@ -3,20 +3,30 @@
 use std::sync::Arc;
 
 use cache::{Cache, InsertOptions, Item};
+use device::Device;
+use device::wrap::MeasureDevice;
 use parking_lot::Mutex;
 
 use super::latency::Histogram;
 use super::listed_drives::{DriveBytes, ListedDrive};
 use super::target::{ClassUse, DramCounts, FlashCounts, Found, Layer, SetHow, SetOutcome, Snapshot, Target};
 
-/// A cache and what was measured of its device.
+/// A cache, with what is measured of its device.
 pub struct EngineTarget {
     cache: Cache,
     face: Face,
-    device_latency: Option<Arc<DeviceLatency>>,
-    buffered: bool,
-    placement: Vec<(String, u16)>,
+    flash: Option<MeasuredFlash>,
     listed_drives: Vec<ListedDrive>,
+}
+
+/// The device under a cache, and what was measured of it.
+pub struct MeasuredFlash {
+    /// The device: it knows who was given which placement handle, and what failed first.
+    pub device: Arc<MeasureDevice>,
+    /// Latencies of its transfers.
+    pub latency: Arc<DeviceLatency>,
+    /// Whether it was asked to place.
+    pub placing: bool,
 }
 
 /// Which of the cache's two faces is asked.
@@ -71,17 +81,19 @@ impl DeviceLatency {
     }
 }
 
+impl MeasuredFlash {
+    /// Who writes through which handle, where it was asked to place.
+    fn placement(&self) -> Vec<(String, u16)> {
+        let consumers = if self.placing { self.device.consumers() } else { Vec::new() };
+        consumers.into_iter().map(|(consumer, handle)| (consumer, handle.0)).collect()
+    }
+}
+
 impl EngineTarget {
     /// A target of `cache`.
     #[must_use]
-    pub fn new(cache: Cache, face: Face, device_latency: Option<Arc<DeviceLatency>>, buffered: bool) -> Self {
-        Self { cache, face, device_latency, buffered, placement: Vec::new(), listed_drives: Vec::new() }
-    }
-
-    /// The same, whose consumers of flash were given these placement handles.
-    #[must_use]
-    pub fn placed(self, placement: Vec<(String, u16)>) -> Self {
-        Self { placement, ..self }
+    pub fn new(cache: Cache, face: Face, flash: Option<MeasuredFlash>) -> Self {
+        Self { cache, face, flash, listed_drives: Vec::new() }
     }
 
     /// The same, whose flash's media bytes are told by these drives, if there are any.
@@ -211,6 +223,7 @@ fn classes(pool: &cache::dram::PoolStats) -> impl Iterator<Item = ClassUse> {
 impl EngineTarget {
     fn flash(&self, stats: &cache::Stats) -> Option<FlashCounts> {
         let flash = stats.flash.as_ref()?;
+        let measured = self.flash.as_ref();
         let listed_drives: Vec<_> = self.listed_drives.iter().map(ListedDrive::ask).collect();
         let soc = flash.soc.as_ref();
         let regions = flash.regions.as_ref();
@@ -241,6 +254,7 @@ impl EngineTarget {
             },
             listed_drives,
             io_errors: Some(flash.device.errors),
+            first_io_error: measured.and_then(|flash| flash.device.first_failure()),
             checksum_errors: both(
                 |soc| soc.checksum_errors,
                 |regions| {
@@ -249,10 +263,10 @@ impl EngineTarget {
                         + regions.table_checksum_errors
                 },
             ),
-            buffered: self.buffered,
-            placement: self.placement.clone(),
+            buffered: measured.is_some_and(|flash| flash.device.geometry().buffered),
+            placement: measured.map_or_else(Vec::new, MeasuredFlash::placement),
             recovered: flash.recovered,
-            device_latency: self.device_latency.as_ref().map(|latency| latency.read_and_write()),
+            device_latency: measured.map(|flash| flash.latency.read_and_write()),
         })
     }
 }

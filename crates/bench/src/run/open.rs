@@ -17,7 +17,7 @@ use workload::trace::{Amplify, Format, Order, Replay, ReplayConfig, SuffixRule};
 use workload::{Source, Workload, WorkloadError};
 
 use super::devices::Supply;
-use super::engine::{DeviceLatency, EngineTarget, Face};
+use super::engine::{DeviceLatency, EngineTarget, Face, MeasuredFlash};
 use super::error::OpenError;
 use super::fit;
 use super::listed_drives::ListedDrive;
@@ -56,15 +56,14 @@ pub fn cache(
         on_evict: None,
         memory_budget_bytes: None,
     };
-    let (mut latency, mut buffered, mut warnings) = (None, false, Vec::new());
-    let mut measured_device = None;
+    let (mut measured, mut warnings) = (None, Vec::new());
     if let Some(plan_flash) = &plan.flash {
         let device = devices.open(plan_flash)?;
-        buffered = device.geometry().buffered;
-        let measured = Arc::new(DeviceLatency::default());
-        latency = Some(Arc::clone(&measured));
-        let device = Arc::new(MeasureDevice::new(device, Arc::clone(clock), observer(measured)));
-        measured_device = plan_flash.placement.then(|| Arc::clone(&device));
+        let latency = Arc::new(DeviceLatency::default());
+        let observer = observer(Arc::clone(&latency));
+        let device = Arc::new(MeasureDevice::new(device, Arc::clone(clock), observer));
+        let placing = plan_flash.placement;
+        measured = Some(MeasuredFlash { device: Arc::clone(&device), latency, placing });
         let flash = flash(plan_flash, device, plan.persist_dir.is_some(), seed);
         if flash.regions.region_bytes != plan_flash.region_bytes {
             warnings.push(smaller_regions(plan_flash.region_bytes, flash.regions.region_bytes));
@@ -76,9 +75,7 @@ pub fn cache(
         World::Real(_) => (builder.open()?, Face::Blocking),
         World::Simulated(simulation) => (open_in(simulation, builder)?, Face::Task),
     };
-    let placement = measured_device.map_or_else(Vec::new, |device| device.consumers());
-    let placement = placement.into_iter().map(|(consumer, handle)| (consumer, handle.0)).collect();
-    let target = EngineTarget::new(cache, face, latency, buffered).placed(placement).told_by(listed_drives);
+    let target = EngineTarget::new(cache, face, measured).told_by(listed_drives);
     Ok(OpenCache { target, warnings })
 }
 

@@ -179,6 +179,8 @@ pub struct FlashCounts {
     pub listed_drives: Vec<DriveBytes>,
     /// Transfers that failed.
     pub io_errors: Option<u64>,
+    /// What was said of the first of them.
+    pub first_io_error: Option<String>,
     /// Things read that were damaged.
     pub checksum_errors: Option<u64>,
     /// Whether transfers went through the page cache.

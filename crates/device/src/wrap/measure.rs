@@ -1,10 +1,12 @@
-//! How long each request took, and who asked for which placement handle.
+//! How long each request took, what was said of the first that failed, and who asked for which placement handle.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use crate::{Clock, Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request, RequestKind};
+use crate::{
+    Clock, Completion, Counters, Device, Geometry, IoError, Outcome, PlacementHandle, Request, RequestKind,
+};
 
 /// Told of each request that ended well: what it was, its bytes, its latency in nanoseconds. Runs where requests
 /// complete, and must not block. Failed requests have no latency worth knowing; they are in the counters.
@@ -15,13 +17,20 @@ pub struct MeasureDevice {
     inner: Arc<dyn Device>,
     clock: Arc<dyn Clock>,
     observer: Observer,
+    first_failure: Arc<OnceLock<String>>,
     consumers: Mutex<Vec<(String, PlacementHandle)>>,
 }
 
 impl MeasureDevice {
     /// Measures `inner` by `clock`.
     pub fn new(inner: Arc<dyn Device>, clock: Arc<dyn Clock>, observer: Observer) -> Self {
-        Self { inner, clock, observer, consumers: Mutex::default() }
+        Self { inner, clock, observer, first_failure: Arc::default(), consumers: Mutex::default() }
+    }
+
+    /// What was said of the first request that failed. The counters have how many did.
+    #[must_use]
+    pub fn first_failure(&self) -> Option<String> {
+        self.first_failure.get().cloned()
     }
 
     /// Who asked for a placement handle, in order, and what each was given.
@@ -40,9 +49,11 @@ impl Device for MeasureDevice {
         let (kind, bytes) = (request.kind(), request.len_bytes());
         let (clock, observer) = (Arc::clone(&self.clock), Arc::clone(&self.observer));
         let start_ns = clock.monotonic_ns();
+        let first_failure = Arc::clone(&self.first_failure);
         let told = Completion::new(move |outcome| {
-            if outcome.is_ok() {
-                observer(kind, bytes, clock.monotonic_ns() - start_ns);
+            match &outcome {
+                Ok(_) => observer(kind, bytes, clock.monotonic_ns() - start_ns),
+                Err(error) => remember(&first_failure, error),
             }
             completion.complete(outcome);
         });
@@ -53,8 +64,9 @@ impl Device for MeasureDevice {
         let (kind, bytes) = (request.kind(), request.len_bytes());
         let start_ns = self.clock.monotonic_ns();
         let outcome = self.inner.execute(request);
-        if outcome.is_ok() {
-            (self.observer)(kind, bytes, self.clock.monotonic_ns() - start_ns);
+        match &outcome {
+            Ok(_) => (self.observer)(kind, bytes, self.clock.monotonic_ns() - start_ns),
+            Err(error) => remember(&self.first_failure, error),
         }
         outcome
     }
@@ -68,6 +80,10 @@ impl Device for MeasureDevice {
         self.consumers.lock().push((consumer.to_owned(), handle));
         handle
     }
+}
+
+fn remember(first: &OnceLock<String>, error: &IoError) {
+    first.get_or_init(|| error.to_string());
 }
 
 #[cfg(test)]
@@ -104,7 +120,11 @@ mod tests {
         simulation.run_until_idle();
         device.execute(Request::Flush).unwrap();
         device.execute(Request::Trim { offset: 0, len: 512 }).unwrap();
-        device.execute(Request::Trim { offset: 1, len: 512 }).unwrap_err();
+        assert_eq!(device.first_failure(), None);
+        let first = device.execute(Request::Trim { offset: 1, len: 512 }).unwrap_err();
+        drop(<dyn Device>::start(&device, Request::Trim { offset: 3, len: 512 }));
+        simulation.run_until_idle();
+        assert_eq!(device.first_failure(), Some(first.to_string()), "the first, and not the last");
 
         use RequestKind::{Flush, Read, Trim, Write};
         assert_eq!(*seen.lock(), [(Write, 8192, 32), (Read, 4096, 32 + 71), (Flush, 0, 9), (Trim, 512, 5)]);
