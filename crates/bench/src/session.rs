@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use device::{Clock, Simulation, SystemClock};
+use device::{Clock, Device, Simulation, SystemClock};
 
 use crate::config::cachebench::{Config, ConfigError};
 use crate::config::lower::lower;
-use crate::config::plan::{InstancePlan, RunPlan};
+use crate::config::plan::{FlashPlan, InstancePlan, RunPlan};
 use crate::environment;
 use crate::report::series::Recorder;
 use crate::report::{DriveReport, RunReport, totals};
@@ -17,7 +17,7 @@ use crate::run::engine::EngineTarget;
 use crate::run::error::OpenError;
 use crate::run::listed_drives::{self, ListedDrive};
 use crate::run::model_drive::ModelDrive;
-use crate::run::open::{self, World};
+use crate::run::open::{self, OpenWorkload, World};
 use crate::run::simulated::run_simulated;
 use crate::run::stop::Stop;
 use crate::run::{Instance, InstanceOptions, RunError, Watcher, run_all};
@@ -85,6 +85,9 @@ impl Session {
         let plan = lower(config)?.scaled(options.scale);
         let flash_paths = flash_paths(&plan);
         let persistent = plan.instances.iter().map(|it| it.cache.persist_dir.is_some()).collect();
+        let one_thread = plan.card.is_some();
+        // Before any flash is written: a trace may turn out to be none.
+        let workloads = open_workloads(config, &plan, one_thread)?;
         let (world, mut drive) = enter_world(&plan, &options)?;
         let mut devices = Devices::of(plan.instances.iter().map(|it| &it.cache), options.force);
         let supply: &mut dyn Supply = match &mut drive {
@@ -92,11 +95,13 @@ impl Session {
             None => &mut devices,
         };
         let flash: Vec<_> = plan.instances.iter().map(|it| it.cache.flash.as_ref()).collect();
+        let devices = open_devices(config, &flash, supply)?;
         let (listed_drives, mut warnings) = listed_drives::open(&flash);
         let several = plan.instances.len() > 1;
         let mut instances = Vec::new();
-        for (number, (plan, listed)) in plan.instances.into_iter().zip(listed_drives).enumerate() {
-            let (instance, warned) = open_instance(plan, supply, listed, number, &options, &world)
+        let parts = plan.instances.into_iter().zip(workloads).zip(devices).zip(listed_drives);
+        for (number, (((plan, workload), device), listed)) in parts.enumerate() {
+            let (instance, warned) = open_instance(plan, workload, device, listed, number, &options, &world)
                 .map_err(|source| open_error(config, number, source))?;
             instances.push(Arc::new(instance));
             let named = |warning| if several { format!("[{number}].{warning}") } else { warning };
@@ -112,10 +117,7 @@ impl Session {
     /// As [`open`](Self::open).
     pub fn check(config: &Config, scale: u32) -> Result<(), SessionError> {
         let plan = lower(config)?.scaled(scale);
-        for (number, plan) in plan.instances.iter().enumerate() {
-            open::workload(&plan.workload, false).map_err(|source| open_error(config, number, source))?;
-        }
-        Ok(())
+        open_workloads(config, &plan, false).map(drop)
     }
 
     /// The time of the world that it runs in.
@@ -186,6 +188,31 @@ impl Session {
     }
 }
 
+fn open_workloads(
+    config: &Config,
+    plan: &RunPlan,
+    one_thread: bool,
+) -> Result<Vec<OpenWorkload>, SessionError> {
+    let open = |(number, plan): (usize, &InstancePlan)| {
+        open::workload(&plan.workload, one_thread).map_err(|source| open_error(config, number, source))
+    };
+    plan.instances.iter().enumerate().map(open).collect()
+}
+
+/// All of them before any cache is opened: a cache that is open is lost unless it is closed, so that a device that is
+/// refused must not be found out then.
+fn open_devices(
+    config: &Config,
+    flash: &[Option<&FlashPlan>],
+    supply: &mut dyn Supply,
+) -> Result<Vec<Option<Arc<dyn Device>>>, SessionError> {
+    let mut open = |(number, plan): (usize, &Option<&FlashPlan>)| {
+        let device = plan.map(|plan| supply.open(plan)).transpose();
+        device.map_err(|source| open_error(config, number, source))
+    };
+    flash.iter().enumerate().map(&mut open).collect()
+}
+
 fn open_error(config: &Config, instance: usize, source: OpenError) -> SessionError {
     SessionError::Open { file: config.file.clone(), instance, source }
 }
@@ -209,7 +236,8 @@ fn enter_world(
 
 fn open_instance(
     plan: InstancePlan,
-    devices: &mut dyn Supply,
+    (workload, trace): OpenWorkload,
+    device: Option<Arc<dyn Device>>,
     listed_drives: Vec<ListedDrive>,
     number: usize,
     options: &SessionOptions,
@@ -217,8 +245,7 @@ fn open_instance(
 ) -> Result<(Instance<EngineTarget>, Vec<String>), OpenError> {
     // Instances of one run must not ask for the same keys in the same order.
     let seed = options.seed.wrapping_add(number as u64);
-    let (workload, trace) = open::workload(&plan.workload, matches!(world, World::Simulated(_)))?;
-    let open::OpenCache { target, warnings } = open::cache(&plan.cache, devices, listed_drives, seed, world)?;
+    let open::OpenCache { target, warnings } = open::cache(&plan.cache, device, listed_drives, seed, world)?;
     let instance_options = InstanceOptions {
         seed,
         clock: world.clock(),

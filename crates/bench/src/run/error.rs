@@ -17,6 +17,9 @@ pub enum OpenError {
     /// The workload.
     #[error("{}", by_its_key(.0))]
     Workload(#[from] workload::ConfigError),
+    /// The trace.
+    #[error("test_config.traceFileName: {0}")]
+    Trace(Box<workload::trace::TraceError>),
     /// A directory for flash or its state.
     #[error("{path}: {source}", path = path.display())]
     Directory {

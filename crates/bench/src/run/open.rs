@@ -16,7 +16,6 @@ use workload::generate::{Online, PreparedAccesses};
 use workload::trace::{Amplify, Format, Order, Replay, ReplayConfig, SuffixRule};
 use workload::{Source, Workload, WorkloadError};
 
-use super::devices::Supply;
 use super::engine::{DeviceLatency, EngineTarget, Face, MeasuredFlash};
 use super::error::OpenError;
 use super::fit;
@@ -35,13 +34,13 @@ const CACHELIB_SLABS_FROM_BYTES: u64 = 128 * CACHELIB_SLAB_BYTES as u64;
 /// Room for small items that wait is not scaled below this.
 const LEAST_PENDING_BYTES: usize = 64 << 10;
 
-/// Opens the cache that `plan` describes.
+/// Opens the cache that `plan` describes, on `device` if it has flash.
 ///
 /// # Errors
 /// What of it cannot be had.
 pub fn cache(
     plan: &CachePlan,
-    devices: &mut dyn Supply,
+    device: Option<Arc<dyn Device>>,
     listed_drives: Vec<ListedDrive>,
     seed: u64,
     world: &World,
@@ -57,8 +56,7 @@ pub fn cache(
         memory_budget_bytes: None,
     };
     let (mut measured, mut warnings) = (None, Vec::new());
-    if let Some(plan_flash) = &plan.flash {
-        let device = devices.open(plan_flash)?;
+    if let Some((plan_flash, device)) = plan.flash.as_ref().zip(device) {
         let latency = Arc::new(DeviceLatency::default());
         let observer = observer(Arc::clone(&latency));
         let device = Arc::new(MeasureDevice::new(device, Arc::clone(clock), observer));
@@ -273,13 +271,14 @@ pub type OpenWorkload = (Box<dyn Workload>, Option<Arc<Replay>>);
 /// Makes the workload that `plan` describes; `one_thread` as in [`ReplayConfig`].
 ///
 /// # Errors
-/// Distributions that describe none.
+/// Distributions that describe none, a trace that cannot be read.
 pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, OpenError> {
     Ok(match plan {
         WorkloadPlan::Online(config) => (Box::new(Online::new(config)?), None),
         WorkloadPlan::Prepared { config, ops } => (Box::new(PreparedAccesses::new(config, *ops)?), None),
         WorkloadPlan::Replay(plan) => {
             let trace = Arc::new(Replay::new(ReplayConfig { one_thread, ..replay(plan) }));
+            trace.check_beginnings().map_err(|error| OpenError::Trace(Box::new(error)))?;
             (Box::new(Watched(Arc::clone(&trace))), Some(trace))
         }
     })

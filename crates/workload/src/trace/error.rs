@@ -69,6 +69,18 @@ pub enum TraceError {
         /// What is wrong.
         reason: RowError,
     },
+    /// A file is in another format than the one that is read.
+    #[error("{}: a `{found}` trace, and one of `{wanted}` is read here: {reason}", path.display())]
+    OtherFormat {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+        /// What it ought to be.
+        wanted: &'static str,
+        /// Why it is not.
+        reason: RowError,
+    },
     /// A row is wrong, and wrong rows are to stop.
     #[error("{}: row {row}: {reason}; stopped there", path.display())]
     BadRow {

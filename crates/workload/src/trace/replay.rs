@@ -18,11 +18,12 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use super::Format;
 use super::amplify::Amplify;
 use super::rows::Row;
+use super::{Format, TraceError};
 use crate::{Request, Source, Workload, WorkloadError};
 
+mod beginning;
 mod parser;
 mod report;
 
@@ -98,6 +99,14 @@ impl Replay {
     #[must_use]
     pub fn new(config: ReplayConfig) -> Self {
         Self { config, report: Arc::default() }
+    }
+
+    /// Reads each file as far as its first row, which tells early that a file is no trace of the format.
+    ///
+    /// # Errors
+    /// A file that cannot be opened, or of which no row can be read.
+    pub fn check_beginnings(&self) -> Result<(), TraceError> {
+        self.config.files.iter().try_for_each(|path| beginning::check(path, &self.config))
     }
 
     /// How reading goes so far.

@@ -81,3 +81,53 @@ fn of_several_instances_the_one_that_failed_or_was_warned_of_was_not_named() {
     let warned = "several.json: [1].cache_config.navyRegionSizeMB: flash holds too few regions";
     assert!(err(&output).contains(warned), "{}", err(&output));
 }
+
+#[test]
+fn a_trace_of_another_format_was_found_out_when_flash_had_been_written() {
+    let replay = r#"{ "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 32, "navyRegionSizeMB": 1 },
+      "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2, "traceFileName": "cdn.csv" } }"#;
+    let (directory, file) = config("several.json", &format!("[{SMALL}, {replay}]"));
+    let header = "timestamp,cacheKey,OpType,objectSize,responseSize,responseHeaderSize,rangeStart,rangeEnd,TTL,SamplingRate";
+    std::fs::write(
+        directory.path().join("cdn.csv"),
+        format!("{header}\n1678900000,7,1,100,100,20,-1,-1,3600,0.1\n"),
+    )
+    .unwrap();
+    let flash = directory.path().join("flash");
+    std::fs::File::create(&flash).unwrap().set_len(64 << 20).unwrap();
+    let device = format!("file:{}", flash.display());
+    for more in [&[][..], &["--validate"]] {
+        let output = flashwright(&[&["bench", &file, "--device", &device][..], more].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", out(&output));
+        let words = "instance 1: test_config.traceFileName: ";
+        assert!(
+            err(&output).contains(words) && err(&output).contains("cdn.csv: a `cdn` trace"),
+            "{}",
+            err(&output)
+        );
+    }
+    assert!(std::fs::read(&flash).unwrap().iter().all(|byte| *byte == 0), "nothing was opened");
+}
+
+#[test]
+fn a_run_refused_for_one_instance_cost_another_what_it_had_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let keeping = format!(r#""cacheDir": "{}", "nvmCachePaths": ["{}"]"#, path("state"), path("kept"));
+    let other = format!(r#""nvmCachePaths": ["{}"]"#, path("other"));
+    let with = |keys: &str| SMALL.replacen("\"cacheSizeMB\"", &format!("{keys}, \"cacheSizeMB\""), 1);
+    let file = path("two.json");
+    std::fs::write(&file, format!("[{}, {}]", with(&keeping), with(&other))).unwrap();
+    let recovered = || {
+        let output = flashwright(&["bench", &file, "--json", "-"]);
+        let result: Value = serde_json::from_str(&out(&output)).unwrap();
+        result["instances"][0]["flash_recovered"].as_bool().unwrap()
+    };
+    assert!(!recovered() && recovered());
+    std::fs::write(path("other"), "somebody's notes").unwrap();
+    let refused = flashwright(&["bench", &file]);
+    assert_eq!(refused.status.code(), Some(2), "{}", out(&refused));
+    assert!(err(&refused).contains("instance 1: flash: "), "{}", err(&refused));
+    std::fs::remove_file(path("other")).unwrap();
+    assert!(recovered(), "the refused run had opened it, and not closed it");
+}

@@ -1,0 +1,51 @@
+//! Whether a file begins as its format does: found out before a run, and not in it.
+
+use std::io;
+use std::path::Path;
+
+use super::super::columns::RowError;
+use super::super::detect::{Head, detect};
+use super::super::records::{Fed, Records};
+use super::super::rows::{ReaderOptions, Rows};
+use super::ReplayConfig;
+use crate::trace::{Format, TraceError};
+
+/// Reads the file as far as its first row. A row that is wrong is counted in the run, as any later one.
+pub(super) fn check(path: &Path, config: &ReplayConfig) -> Result<(), TraceError> {
+    let reading = |source: io::Error| TraceError::Read { path: path.to_owned(), row: 0, source };
+    let options = ReaderOptions {
+        time_units_per_second: config.time_units_per_second.max(1),
+        page_bytes: config.format.page_bytes,
+    };
+    let mut reader = (config.format.reader)(&options);
+    let mut records = open(path)?;
+    let (head, _) = records.head().map_err(reading)?;
+    let framing = reader.framing(head).map_err(|reason| unreadable(path, config.format, reason))?;
+    records.cut(framing);
+    loop {
+        match records.feed(reader.as_mut(), &mut Rows::default()).map_err(reading)? {
+            Fed::Header => {}
+            Fed::WrongHeader(reason) => return Err(unreadable(path, config.format, reason)),
+            Fed::Row | Fed::Wrong(_) | Fed::End => return Ok(()),
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<Records, TraceError> {
+    Records::open(path).map_err(|source| TraceError::Open { path: path.to_owned(), source })
+}
+
+/// No row of `wanted` can be read, because of `reason`: it may be a trace of another format.
+fn unreadable(path: &Path, wanted: &'static Format, reason: RowError) -> TraceError {
+    let path = path.to_owned();
+    match recognised(&path).filter(|found| found.name != wanted.name) {
+        Some(found) => TraceError::OtherFormat { path, found: found.name, wanted: wanted.name, reason },
+        None => TraceError::Header { path, reason },
+    }
+}
+
+fn recognised(path: &Path) -> Option<&'static Format> {
+    let mut records = open(path).ok()?;
+    let (bytes, is_whole) = records.head().ok()?;
+    detect(path, &Head::new(path, bytes, is_whole)).ok()
+}
