@@ -18,6 +18,7 @@ use crate::run::error::OpenError;
 use crate::run::listed_drives::{self, ListedDrive};
 use crate::run::model_drive::ModelDrive;
 use crate::run::open::{self, OpenWorkload, World};
+use crate::run::room;
 use crate::run::simulated::run_simulated;
 use crate::run::stop::Stop;
 use crate::run::{Instance, InstanceOptions, RunError, Watcher, run_all};
@@ -95,8 +96,11 @@ impl Session {
             None => &mut devices,
         };
         let flash: Vec<_> = plan.instances.iter().map(|it| it.cache.flash.as_ref()).collect();
-        let devices = open_devices(config, &flash, supply)?;
         let (listed_drives, mut warnings) = listed_drives::open(&flash);
+        if matches!(world, World::Real(_)) {
+            warnings.extend(room::warnings(&flash));
+        }
+        let devices = open_devices(config, &flash, supply)?;
         let several = plan.instances.len() > 1;
         let mut instances = Vec::new();
         let parts = plan.instances.into_iter().zip(workloads).zip(devices).zip(listed_drives);
@@ -110,8 +114,8 @@ impl Session {
         Ok(Self { instances, persistent, options, flash_paths, world, drive, warnings })
     }
 
-    /// Finds out what can be wrong without opening a device or a trace: numbers that the engine does not count with, and
-    /// distributions that make no requests.
+    /// Finds out what can be wrong without opening a device: numbers that the engine does not count with, distributions that
+    /// make no requests, and files that are no trace of the format.
     ///
     /// # Errors
     /// As [`open`](Self::open).

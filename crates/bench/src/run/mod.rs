@@ -13,6 +13,7 @@ pub mod listed_drives;
 pub mod model_drive;
 pub mod open;
 pub mod pace;
+pub mod room;
 pub mod simulated;
 pub mod stop;
 pub mod target;

@@ -1,0 +1,107 @@
+//! Whether the file systems that flash lies on have room for it: a file takes none until it is written, so that a run would
+//! find out after hours.
+
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::statvfs;
+
+use crate::config::plan::FlashPlan;
+
+/// Bytes of a block that `st_blocks` counts.
+const COUNTED_BLOCK_BYTES: u64 = 512;
+
+/// What is still to be written to one file system before all files on it are there.
+struct Wanted {
+    /// The first that wants it.
+    path: PathBuf,
+    bytes: u64,
+}
+
+/// A warning for each file system that is too small for the files that these caches want there. Block devices have their
+/// room, and what cannot be asked is not told of.
+#[must_use]
+pub fn warnings(caches: &[Option<&FlashPlan>]) -> Vec<String> {
+    let mut wanted: BTreeMap<u64, Wanted> = BTreeMap::new();
+    let mut seen: BTreeMap<&Path, u64> = BTreeMap::new();
+    for flash in caches.iter().flatten() {
+        for path in &flash.paths {
+            let Some((metadata, there)) = where_it_lies(path) else { continue };
+            // What a file has already counts once, however many instances share it.
+            let left = seen.entry(path).or_insert(there);
+            let bytes = flash.bytes_per_device.saturating_sub(*left);
+            *left = left.saturating_sub(flash.bytes_per_device);
+            let of_system = wanted.entry(metadata.dev());
+            of_system.or_insert_with(|| Wanted { path: path.clone(), bytes: 0 }).bytes += bytes;
+        }
+    }
+    wanted.values().filter_map(scarce).collect()
+}
+
+/// The file, or the directory that it is to be made in, and the bytes that it has on its file system.
+fn where_it_lies(path: &Path) -> Option<(Metadata, u64)> {
+    match path.metadata() {
+        Ok(it) if it.is_file() => {
+            let there = it.blocks() * COUNTED_BLOCK_BYTES;
+            Some((it, there))
+        }
+        Ok(it) if it.is_dir() => Some((it, 0)),
+        Ok(_) => None,
+        Err(_) => Some((directory(path).metadata().ok()?, 0)),
+    }
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn scarce(Wanted { path, bytes }: &Wanted) -> Option<String> {
+    let system = if path.exists() { path } else { directory(path) };
+    let free = statvfs(system).map(|system| system.f_bavail.saturating_mul(system.f_frsize)).ok()?;
+    (*bytes > free).then(|| {
+        let path = path.display();
+        format!(
+            "flash: {path}: its file system has {free} bytes free, and {bytes} are to be written there: writes will fail when \
+             they are used up"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::fit;
+
+    #[test]
+    fn that_the_disk_is_too_small_for_flash_was_found_out_when_it_was_full() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("flash");
+        let flash = |path: &Path, bytes: u64| {
+            let mut flash = fit::tests::plan(vec![(100, 50)]);
+            (flash.paths, flash.bytes_per_device) = (vec![path.to_owned()], bytes);
+            flash
+        };
+        let told = |plans: &[&FlashPlan]| warnings(&plans.iter().copied().map(Some).collect::<Vec<_>>());
+        let system = statvfs(directory.path()).unwrap();
+        let half = system.f_bavail * system.f_frsize / 2;
+        let (small, large) = (flash(&file, 1 << 20), flash(&file, 3 * half));
+        assert!(told(&[&small]).is_empty());
+        assert!(told(&[&large])[0].starts_with(&format!("flash: {}: its file system has ", file.display())));
+        let two = [flash(&file, half / 4 * 5), flash(directory.path(), half / 4 * 5)];
+        assert_eq!(told(&[&two[0], &two[1]]).len(), 1, "each fits, and not both");
+        assert!(told(&[&two[0]]).is_empty());
+        assert!(told(&[&flash(Path::new("/dev/null"), u64::MAX)]).is_empty(), "no file");
+    }
+
+    #[test]
+    fn what_a_file_has_already_is_not_wanted_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("flash");
+        std::fs::write(&file, vec![1; 1 << 20]).unwrap();
+        let (_, there) = where_it_lies(&file).unwrap();
+        assert!((1 << 20..2 << 20).contains(&there), "{there}");
+        assert_eq!(where_it_lies(&directory.path().join("other")).unwrap().1, 0);
+    }
+}
