@@ -39,6 +39,13 @@ pub(super) fn has_living_holder(file: &File) -> bool {
     process.is_some_and(|process| test_kill_process(process) != Err(Errno::SRCH))
 }
 
+/// Whether everybody who has the file locked shares the lock: `udev` does, to look at a device that was closed by who wrote to
+/// it, a server that was killed say, and is soon done. Nobody who means to keep it does.
+pub(super) fn is_only_looked_at(file: &File) -> bool {
+    // A share of our own is in nobody's way: the next attempt makes it ours alone, or we close the file.
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockShared).is_ok()
+}
+
 fn lock_holder_number(file: &File) -> Option<String> {
     let metadata = file.metadata().ok()?;
     let locks = fs::read_to_string("/proc/locks").ok()?;

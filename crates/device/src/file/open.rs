@@ -23,7 +23,7 @@ use crate::{Clock, ErrorKind, Geometry, IoError};
 /// Far longer than the kernel takes to let go of a closed device, and not long to wait for a refusal.
 const LINGERING_CLOSE_NS: u64 = 250_000_000;
 
-/// The same of a file whose owner is not seen to live any more, on a machine that has much else to do.
+/// The same of a file whose owner is not seen to live any more, or only looks at it, on a machine that has much else to do.
 const LINGERING_END_NS: u64 = 5_000_000_000;
 
 /// How to open a file or block device.
@@ -175,7 +175,10 @@ pub(crate) fn open_exclusively(path: &Path, options: &OpenOptions) -> Result<Fil
 
 fn claim_once_let_go(file: &File, path: &Path) -> Result<(), IoError> {
     match once_let_go(LINGERING_CLOSE_NS, || claim_file(file, path)) {
-        Err(error) if error.kind() == ErrorKind::Busy && !claim::has_living_holder(file) => {
+        Err(error)
+            if error.kind() == ErrorKind::Busy
+                && (claim::is_only_looked_at(file) || !claim::has_living_holder(file)) =>
+        {
             once_let_go(LINGERING_END_NS, || claim_file(file, path))
         }
         claimed => claimed,

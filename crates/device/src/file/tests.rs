@@ -51,6 +51,24 @@ fn what_a_process_has_that_has_ended_is_waited_for() {
     FileDevice::open(&path, &sized()).unwrap();
 }
 
+/// As `udev` does with a device that was closed by who had written to it.
+#[test]
+fn who_only_looks_at_a_file_is_waited_for() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("flash");
+    drop(FileDevice::open(&path, &sized()).unwrap());
+    let mut looker = std::process::Command::new("flock");
+    looker.arg("-s").arg(&path).args(["sh", "-c", "echo shared && sleep 1"]);
+    let Ok(mut looking) = looker.stdout(std::process::Stdio::piped()).spawn() else {
+        println!("SKIPPED: flock is not installed");
+        return;
+    };
+    std::io::Read::read_exact(looking.stdout.as_mut().unwrap(), &mut [0; 7]).unwrap();
+    let opened = FileDevice::open(&path, &sized());
+    looking.wait().unwrap();
+    opened.unwrap();
+}
+
 #[test]
 fn a_device_is_free_as_soon_as_it_is_dropped_whatever_was_in_flight() {
     let scratch = tempfile::tempdir().unwrap();
