@@ -1,6 +1,6 @@
 //! The life of a device: made, or taken over from a server that ended; served; and removed, or left for the next server.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ impl Disk {
     /// requests that were not answered are asked again.
     ///
     /// # Errors
-    /// * [`Busy`](ErrorKind::Busy): there is such a disk, and it is another's;
+    /// * [`Busy`](ErrorKind::Busy): there is such a disk, and it is another's; or one of another number is of the same identity;
     /// * [`Open`](ErrorKind::Open): no permission, or the driver refuses;
     /// * [`Invalid`](ErrorKind::Invalid): the export is not made of whole sectors.
     pub fn serve(driver: Driver, export: Arc<dyn Export>, options: &Options) -> Result<Self, IoError> {
@@ -106,6 +106,11 @@ impl Disk {
         let info = match found {
             Some(info) => take_over(&mut control, info, &shape)?,
             None => {
+                if let Some(other) = of_identity(&mut control, options.identity) {
+                    let words =
+                        "is there for the same disk, and has what it has not written yet: take that one over";
+                    return Err(busy(other, words));
+                }
                 let queues = if control.can_recover_many_queues() { options.queues } else { 1 };
                 control.add(&wanted(options, queues))?
             }
@@ -263,6 +268,34 @@ fn find(control: &mut Control, options: &Options) -> Result<Option<DeviceInfo>, 
         pause();
     }
     Err(busy(options.number, "is there still: somebody has it open, or serves it"))
+}
+
+/// The device that a server of a disk made, and that waits for the next one, if there is any: nobody else may write to that
+/// disk, or two file systems would be the same one.
+///
+/// # Errors
+/// [`Open`](ErrorKind::Open): no permission, or the driver refuses. Where there is no driver there is no device.
+pub fn waiting(identity: u64) -> Result<Option<PathBuf>, IoError> {
+    if numbers().is_empty() {
+        return Ok(None);
+    }
+    Ok(of_identity(&mut Control::open()?, identity).map(block_path))
+}
+
+/// The number of a device of ours with that identity that has been started.
+fn of_identity(control: &mut Control, identity: u64) -> Option<u32> {
+    let is_it = |info: DeviceInfo| {
+        info.mark == identity && info.features & FEATURES == FEATURES && info.state != state::DEAD
+    };
+    // What the driver does not tell of one of another program is not ours.
+    numbers().into_iter().find(|number| control.info(*number).ok().flatten().is_some_and(is_it))
+}
+
+/// Of all devices of the driver.
+fn numbers() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/sys/class/ublk-char") else { return Vec::new() };
+    let name = |entry: fs::DirEntry| entry.file_name().into_string().ok();
+    entries.flatten().filter_map(name).filter_map(|name| name.strip_prefix("ublkc")?.parse().ok()).collect()
 }
 
 fn take_over(control: &mut Control, info: DeviceInfo, shape: &Shape) -> Result<DeviceInfo, IoError> {

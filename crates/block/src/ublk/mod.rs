@@ -43,4 +43,4 @@ mod ring;
 mod ticket;
 mod uapi;
 
-pub use disk::{Disk, Driver, Left, Options};
+pub use disk::{Disk, Driver, Left, Options, waiting};

@@ -1,16 +1,18 @@
 //! What is said where there is no driver, no right, or no room.
 
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use crate::Check;
-use crate::place::{DISK, Place, is_there, told};
+use crate::place::{DISK, Place, is_there, succeeded, told};
 
 pub const WITHOUT_DRIVER: &[Check] = &[("without its driver, serving by ublk says how to get it", absent)];
 
 pub const CHECKS: &[Check] = &[
     ("serving by ublk without the right says so in a line", unprivileged),
     ("a disk that waits for its server is refused to any other", foreign),
+    ("a disk that waits is not made a second time under another number, nor its cache destroyed", twice),
 ];
 
 /// Serves a file that is there for the purpose.
@@ -48,4 +50,22 @@ fn foreign() {
     assert!(server.ready.contains("taken over"), "{}", server.ready);
     server.stop();
     assert!(!is_there());
+}
+
+/// A file system that was mounted as the one and as the other would be written over by itself.
+fn twice() {
+    let place = Place::new();
+    place.serve().kill();
+    place.clean();
+    let second = ["--socket", "/tmp/second.sock", "--ublk", "1"];
+    for (command, more) in [("serve", &second[..]), ("destroy", &["--yes"])] {
+        let output = place.command(command).args(more).output().unwrap();
+        let words = told(&output);
+        assert_eq!(output.status.code(), Some(2), "{command}: {words}");
+        assert!(words.contains(DISK) && !Path::new("/dev/ublkb1").exists(), "{command}: {words}");
+    }
+    let server = place.serve();
+    assert!(server.ready.contains("taken over"), "{}", server.ready);
+    server.stop();
+    succeeded(&place.command("destroy").arg("--yes").output().unwrap());
 }

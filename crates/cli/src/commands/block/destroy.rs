@@ -3,13 +3,15 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use block::volume::Volume;
+use block::ublk;
+use block::volume::{Superblock, Volume};
 use clap::Args;
 use device::timer::SystemTimer;
 use device::{Device, IoBuffer, PlacementHandle, Request};
 use serde_json::json;
 
 use super::devices::{Access, Devices, are_swapped, confirm};
+use super::serve::identity_of;
 use crate::output::{Common, Finding};
 
 /// The command line of `block destroy`.
@@ -47,6 +49,9 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
             return Err(format!("--flash {name}: {error}; --force overwrites it all the same"));
         }
     };
+    if let (Ok(superblock), false) = (&superblock, arguments.force) {
+        refuse_waited_for(superblock)?;
+    }
     let dirty_blocks = pollster::block_on(count_dirty(&flash, &disk));
     let lost = match (&dirty_blocks, arguments.force) {
         (Ok(0), _) => String::new(),
@@ -65,6 +70,17 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     let text = format!("{name} is no cache any more; {} is used alone from now on\n", arguments.devices.disk);
     let result = json!({ "world": "real", "dirty_blocks_lost": dirty_blocks.ok() });
     Ok(Finding { result, text, failures: Vec::new() })
+}
+
+/// Whoever has a block device of this cache mounted would wait for good: nobody else can serve it.
+fn refuse_waited_for(superblock: &Superblock) -> Result<(), String> {
+    // Who may not ask has made none.
+    let Ok(Some(path)) = ublk::waiting(identity_of(superblock)) else { return Ok(()) };
+    Err(format!(
+        "{} waits for a server of this cache, and would for good: serve it (--ublk), unmount it and stop the server; \
+         --force destroys the cache all the same",
+        path.display()
+    ))
 }
 
 /// Overwritten where nobody can tell how far the volume's own structures reach: its superblocks and more.

@@ -13,7 +13,7 @@ use block::export::{ByteExport, DeviceExport, Export, Recorded, Recording, Volum
 use block::fuse::{self, Mounted};
 use block::nbd::{Address, Offered, Options, Server};
 use block::ublk::{self, Disk, Driver, Left};
-use block::volume::{Recovery, Volume};
+use block::volume::{Recovery, Superblock, Volume};
 use clap::Args;
 use device::{DeviceSpec, IoError};
 use signal_hook::iterator::Signals;
@@ -148,6 +148,7 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
     };
     let Fronts { server, control, mounted, disk } = fronts;
     new_files.keep();
+    warn_of_waiting(arguments, &served);
     say_ready(arguments, &server, &served, disk.as_ref());
     signals.forever().next();
     arguments.common.say("closing: answering what is under way; another signal ends at once");
@@ -247,8 +248,7 @@ fn disk(driver: Driver, arguments: &Arguments, served: &Served) -> Result<Disk, 
 fn identity(arguments: &Arguments, served: &Served) -> Result<u64, String> {
     let failed = |error: &dyn std::fmt::Display| format!("--disk {}: {error}", arguments.disk);
     if let Some(cached) = &served.cached {
-        let uuid = cached.volume.superblock().uuid;
-        return Ok(uuid as u64 ^ (uuid >> 64) as u64);
+        return Ok(identity_of(&cached.volume.superblock()));
     }
     let mut spec: DeviceSpec = arguments.disk.parse().map_err(|error: IoError| failed(&error))?;
     while let DeviceSpec::Spindle(inner) = spec {
@@ -269,6 +269,11 @@ fn identity(arguments: &Arguments, served: &Served) -> Result<u64, String> {
         // What it holds ends with this process: nobody may go on in its place.
         DeviceSpec::Memory(_) | DeviceSpec::Spindle(_) => Ok(RandomState::new().hash_one(std::process::id())),
     }
+}
+
+/// The same of a cache.
+pub fn identity_of(superblock: &Superblock) -> u64 {
+    superblock.uuid as u64 ^ (superblock.uuid >> 64) as u64
 }
 
 /// What nobody uses is removed; what somebody does waits for the next server.
@@ -361,6 +366,18 @@ fn described(arguments: &Arguments) -> String {
     match &arguments.flash {
         Some(flash) => format!("{} behind flash {}", name(&arguments.disk), name(flash)),
         None => name(&arguments.disk),
+    }
+}
+
+/// Whoever writes by another way now writes under a file system, perhaps, that is mounted there.
+fn warn_of_waiting(arguments: &Arguments, served: &Served) {
+    let (None, Ok(identity)) = (arguments.ublk, identity(arguments, served)) else { return };
+    if let Ok(Some(path)) = ublk::waiting(identity) {
+        let path = path.display();
+        say_error(format_args!(
+            "warning: {path} waits for a server of this disk, and has what it has not written yet: let nobody \
+             write before it is served again (--ublk) and unmounted"
+        ));
     }
 }
 
