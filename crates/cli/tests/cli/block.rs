@@ -240,6 +240,30 @@ fn settings_change_while_served_and_stay() {
     assert!(told(&nobody).contains("no server listens at"), "{}", told(&nobody));
 }
 
+/// As a debugger or a cgroup's freezer stops it; monitoring that asks every minute must not pile up behind it.
+#[test]
+fn who_asks_a_stopped_server_is_told_so_and_does_not_wait_for_ever() {
+    let place = Place::new();
+    let server = place.serve();
+    let process = server.child.0.id().to_string();
+    let signal =
+        |name: &str| assert!(Command::new("kill").args([name, &process]).status().unwrap().success());
+    signal("-STOP");
+    let ask = |words: &[&str]| {
+        let mut asking = place.command(words[0], false);
+        asking.arg("--socket").arg(place.path("s")).args(&words[1..]);
+        asking.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let asking = [ask(&["status"]), ask(&["set", "idle_seconds=7"]), ask(&["flush"])];
+    for output in asking.map(|asking| asking.wait_with_output().unwrap()) {
+        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+        assert!(told(&output).contains("has said nothing for 10 s"), "{}", told(&output));
+    }
+    signal("-CONT");
+    assert_eq!(place.status()["state"]["health"], "healthy");
+    server.stop();
+}
+
 /// Scripts read these: names, kinds and types stay.
 #[test]
 fn a_status_has_numbers_as_numbers_and_prometheus_gets_every_figure_that_was_asked_for() {

@@ -1,8 +1,9 @@
 //! How `status`, `set`, `flush` and `upgrade` reach a server: a socket beside its own.
 //!
 //! A client sends one line: `status`, `set KEY=VALUE …`, `flush` or `upgrade`. It is answered with lines of JSON, of which
-//! the last has `done`, or `error` with the reason. Whoever may open the socket may do all of it: it is made for its owner
-//! alone.
+//! the last has `done`, or `error` with the reason. What takes long tells twice a second that it goes on, so that a client
+//! who hears nothing knows that the server is stopped. Whoever may open the socket may do all of it: it is made for its
+//! owner alone.
 
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Write};
@@ -20,12 +21,17 @@ use block::nbd::{Server, socket};
 use block::volume::{Recovery, Volume};
 use clap::Args;
 use device::{Clock, SystemClock};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::{Value, json};
 
 use super::{figures, knobs};
 
-/// How often a flush tells how far it is.
+/// How often a flush tells how far it is, and what else takes long that it goes on.
 const TELL: Duration = Duration::from_millis(500);
+
+/// A server that is silent for so long is stopped, or its machine has lost its devices.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// How long nobody is heard after it was impossible: there are no descriptors left, say, and to look all the time would take a
 /// processor.
@@ -80,9 +86,14 @@ pub fn ask(path: &Path, request: &str, mut told: impl FnMut(&Value)) -> Result<V
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             format!("no server listens at {}", path.display())
         }
+        io::ErrorKind::WouldBlock => format!(
+            "the server at {} has said nothing for {} s: it is stopped, or waits for its devices",
+            path.display(),
+            SILENCE.as_secs()
+        ),
         _ => format!("{}: {error}", path.display()),
     };
-    let mut stream = UnixStream::connect(path).map_err(failed)?;
+    let mut stream = connect(path).map_err(failed)?;
     writeln!(stream, "{request}").map_err(failed)?;
     for line in BufReader::new(stream).lines() {
         let line = line.map_err(failed)?;
@@ -94,9 +105,21 @@ pub fn ask(path: &Path, request: &str, mut told: impl FnMut(&Value)) -> Result<V
         if value.get("done").is_some() {
             return Ok(value);
         }
-        told(&value);
+        if value.get("working").is_none() {
+            told(&value);
+        }
     }
     Err(format!("the server at {} went away", path.display()))
+}
+
+/// A connection whose every step ends after [`SILENCE`]: also being let in, for which those queue whom a stopped server has not
+/// heard.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(SILENCE))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(SILENCE))?;
+    net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(UnixStream::from(socket))
 }
 
 /// What a control socket serves.
@@ -182,9 +205,9 @@ impl Service {
                 Err(format!("a request ends with its line and has at most {REQUEST_BYTES} bytes"))
             }
             Some("status") => Ok(self.status()),
-            Some("set") => self.set(words),
+            Some("set") => while_telling(stream, || self.set(words)),
             Some("flush") => self.flush(stream),
-            Some("upgrade") => upgrade(&self.volume),
+            Some("upgrade") => while_telling(stream, || upgrade(&self.volume)),
             _ => {
                 Err(format!("{:?} is no request; there are status, set, flush and upgrade", line.trim_end()))
             }
@@ -220,6 +243,26 @@ impl Service {
             let _ = writeln!(&*stream, "{progress}");
         })
     }
+}
+
+/// Does `work`, and tells now and then that it goes on.
+fn while_telling(
+    stream: &UnixStream,
+    work: impl FnOnce() -> Result<Value, String> + Send,
+) -> Result<Value, String> {
+    std::thread::scope(|scope| {
+        let (at_work, ended) = channel::<()>();
+        let work = move || {
+            let _at_work = at_work;
+            work()
+        };
+        let thread = std::thread::Builder::new().name("block-control".into()).spawn_scoped(scope, work);
+        let thread = thread.map_err(|error| format!("no thread to be had: {error}"))?;
+        while ended.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
+            let _ = writeln!(&*stream, "{}", json!({ "working": true }));
+        }
+        thread.join().unwrap_or_else(|_| Err("what was asked for broke off".into()))
+    })
 }
 
 /// Changes settings of an open volume, all or none.
