@@ -8,11 +8,11 @@ use crate::sets::Counters;
 pub struct IoCounts {
     /// Records of blocks that became dirty, as committed.
     pub metadata_dirties: u64,
-    /// Records of blocks that became clean or left, as committed.
+    /// Records of blocks that came in clean, became clean or left, as committed.
     pub metadata_cleans: u64,
     /// Records that shared a commit with another.
     pub metadata_batch: u64,
-    /// Blocks of 4 KiB written to the journal and the tables.
+    /// Blocks of 4 KiB written to the journal, the notes and the tables.
     pub metadata_ssd_writes: u64,
     /// Commits.
     pub commits: u64,
