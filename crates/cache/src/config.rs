@@ -23,7 +23,7 @@ pub struct CacheConfig {
     pub upkeep: UpkeepConfig,
     /// Seed of every random choice, and what tells this life of the cache from others on the same device.
     pub seed: u64,
-    /// Told of items that are removed or replaced while in DRAM.
+    /// Told of items that are removed, replaced or cleared while in DRAM.
     pub on_remove: Option<RemoveCallback>,
     /// Told of items that leave the cache to make room.
     pub on_evict: Option<RemoveCallback>,
@@ -43,6 +43,8 @@ pub enum Removal {
     Removed,
     /// A newer item took its place.
     Replaced,
+    /// The cache was cleared.
+    Cleared,
     /// It made room in DRAM, and flash did not take it: it was refused, or there is no flash.
     EvictedFromDram,
     /// It made room on flash: its region was reclaimed, or newer items came into its bucket.
@@ -286,8 +288,8 @@ impl Builder {
         self
     }
 
-    /// Told of every item that is removed or replaced while in DRAM, when it has happened. It may do whatever its caller
-    /// may, and a panic of it is its caller's.
+    /// Told of every item that is removed, replaced or [cleared](Cache::clear) while in DRAM, when it has happened. It may do
+    /// whatever its caller may, and a panic of it is its caller's.
     #[must_use]
     pub fn on_remove(mut self, callback: RemoveCallback) -> Self {
         self.config.on_remove = Some(callback);
@@ -299,8 +301,8 @@ impl Builder {
     /// the items that stay are.
     ///
     /// Together with [`on_remove`](Self::on_remove) this tells of all that leaves, but for items that expire, that are lost to
-    /// a failing device or a crash, and those that lie on flash alone when they are removed or replaced: their values
-    /// would have to be read for it. An item that a reader brings back in the same instant may be told of and stay.
+    /// a failing device or a crash, and those that lie on flash alone when they are removed, replaced or cleared: their
+    /// values would have to be read for it. An item that a reader brings back in the same instant may be told of and stay.
     ///
     /// The callback runs in the middle of an eviction, on the thread of an insert, of a get that brings an item back to
     /// DRAM, or of the cache: one that others wait for. There the cache that calls it can be looked at and removed from;

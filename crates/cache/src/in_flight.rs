@@ -2,7 +2,8 @@
 //!
 //! A flash read takes a thousand times as long as a DRAM access, so the key may be replaced or removed while it
 //! runs. Whoever replaces or removes a key *overtakes* the fetch in flight, and an overtaken fetch does not enter
-//! DRAM. Both sides decide under the key's lock, so there is no moment in between.
+//! DRAM. Both sides decide under the key's lock, so there is no moment in between. Whoever clears the cache overtakes
+//! every fetch that is under way or begins before he has done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,6 +18,8 @@ const SHARD_BITS: u32 = 6;
 /// The fetches under way. All methods are called under the lock of the key they name.
 pub struct InFlight {
     shards: Box<[Shard]>,
+    /// Those who are [overtaking all](Self::overtake_all).
+    clearing: AtomicUsize,
 }
 
 /// Padded to two cache lines: writers read `count` on every insert.
@@ -43,6 +46,9 @@ pub enum Joined<'a> {
     Follow(Arc<Fetch>),
 }
 
+/// While it lives, every fetch is overtaken from its beginning.
+pub struct Clearing<'a>(&'a InFlight);
+
 /// The right and duty to fetch a key. Ends when dropped, however the fetch went.
 pub struct Turn<'a> {
     shard: &'a Shard,
@@ -53,7 +59,8 @@ impl InFlight {
     /// None under way.
     #[must_use]
     pub fn new() -> Self {
-        Self { shards: std::iter::repeat_with(Shard::default).take(1 << SHARD_BITS).collect() }
+        let shards = std::iter::repeat_with(Shard::default).take(1 << SHARD_BITS).collect();
+        Self { shards, clearing: AtomicUsize::new(0) }
     }
 
     /// The fetch of the key that is under way and will end in DRAM, if there is one: not if it was overtaken.
@@ -76,7 +83,7 @@ impl InFlight {
         }
         let fetch = Arc::new(Fetch {
             hash,
-            overtaken: AtomicBool::new(false),
+            overtaken: AtomicBool::new(self.clearing.load(Ordering::Acquire) > 0),
             finished: AtomicBool::new(false),
             done: Event::new(),
         });
@@ -97,8 +104,27 @@ impl InFlight {
         }
     }
 
+    /// No key has a value any more: what is being fetched is old, and so is whatever is fetched before the answer is
+    /// dropped. Called without any key's lock.
+    pub fn overtake_all(&self) -> Clearing<'_> {
+        self.clearing.fetch_add(1, Ordering::AcqRel);
+        for shard in &self.shards {
+            // Who joins under this lock later sees the count.
+            for fetch in shard.fetches.lock().iter() {
+                fetch.overtaken.store(true, Ordering::Release);
+            }
+        }
+        Clearing(self)
+    }
+
     fn shard(&self, hash: KeyHash) -> &Shard {
         &self.shards[hash.shard(SHARD_BITS)]
+    }
+}
+
+impl Drop for Clearing<'_> {
+    fn drop(&mut self) {
+        self.0.clearing.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -182,6 +208,17 @@ mod tests {
         in_flight.overtake(KEY);
         assert!(in_flight.under_way(KEY).is_none());
         drop(turn);
+    }
+
+    #[test]
+    fn whoever_overtakes_all_overtakes_those_who_come_before_he_has_done() {
+        let in_flight = InFlight::new();
+        let before = lead(&in_flight);
+        let clearing = in_flight.overtake_all();
+        let Joined::Lead(meanwhile) = in_flight.join(KeyHash(8)) else { panic!("nobody fetches it") };
+        assert!(before.overtaken() && meanwhile.overtaken());
+        drop((before, clearing));
+        assert!(meanwhile.overtaken() && !lead(&in_flight).overtaken());
     }
 
     #[test]

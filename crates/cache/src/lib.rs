@@ -25,6 +25,7 @@
 //! * It may lose anything at any time, and returns nothing older than the last acknowledged insert or remove of a key. An insert
 //!   that is refused takes the old value with it.
 //! * [`Cache::close`] keeps the content for the next start; a cache that is dropped, or whose process dies, comes back empty.
+//! * [`Cache::clear`] drops everything at once, and waits for no device.
 //! * An [`Item`] that is held is pinned. While all of a size class is held, inserts into it are
 //!   [refused](Refusal::AllPinned).
 //! * Everything async can be dropped half-way. It needs no runtime; `_blocking` is the same on the calling thread, which it may
@@ -38,6 +39,7 @@
 //! restart, and virtual time.
 
 mod background;
+mod clear;
 pub mod config;
 pub mod dram;
 pub mod error;

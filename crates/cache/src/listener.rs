@@ -32,11 +32,8 @@ impl Listener {
     /// Tells of an item that left.
     pub(crate) fn tell(&self, key: &[u8], value: &[u8], why: Removal, outcry: &Outcry) {
         RUNNING.with_borrow_mut(|running| running.push(self));
-        let told = catch_unwind(AssertUnwindSafe(|| (self.callback)(key, value, why)));
+        outcry.keep(|| (self.callback)(key, value, why));
         RUNNING.with_borrow_mut(Vec::pop);
-        if let Err(panic) = told {
-            outcry.0.set(Some(panic));
-        }
     }
 
     /// Whether this thread is in the callback.
@@ -46,6 +43,13 @@ impl Listener {
 }
 
 impl Outcry {
+    /// Runs somebody else's code; keeps its panic, if it has one.
+    pub(crate) fn keep(&self, code: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(code)) {
+            self.0.set(Some(panic));
+        }
+    }
+
     /// Lets the panic go on, if there was one.
     pub(crate) fn let_out(&self) {
         if let Some(panic) = self.0.take() {

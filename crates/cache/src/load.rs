@@ -33,7 +33,7 @@ impl Cache {
     /// wait for it. An error of `fetch` is the caller's; the next one tries again. A call counts as one get: a hit if the
     /// cache had the item, at once or after that wait, and a miss if `fetch` was called.
     ///
-    /// If the key is inserted or removed while `fetch` runs, what it makes is returned but not kept: change the source
+    /// If the key is inserted or removed, or the cache cleared, while `fetch` runs, what it makes is returned but not kept: change the source
     /// first and the cache second, and no old value stays behind.
     ///
     /// Callers that wait are served from the cache. What it does not keep serves nobody but its caller: if the value is larger

@@ -72,7 +72,8 @@ impl GetStats {
 pub struct InsertStats {
     /// Made visible.
     pub stored: u64,
-    /// Dropped because a load was overtaken: the key was inserted or removed while its value was fetched.
+    /// Dropped because a load was overtaken: the key was inserted or removed, or the cache cleared, while its value was
+    /// fetched.
     pub overtaken: u64,
     /// Not needed: DRAM held an item under the key, and the insert was to be made only if not.
     pub present: u64,

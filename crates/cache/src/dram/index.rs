@@ -58,6 +58,10 @@ impl Index {
         self.shards[shard].0.read()
     }
 
+    pub(super) fn write_shard(&self, shard: usize) -> RwLockWriteGuard<'_, Table> {
+        self.shards[shard].0.write()
+    }
+
     /// Bytes that the tables take.
     pub(super) fn bytes(&self) -> u64 {
         let tables: usize = self.shards.iter().map(|shard| shard.0.read().entries.bytes()).sum();
@@ -103,6 +107,11 @@ impl Table {
     pub(super) fn remove_key<'a>(&mut self, arena: &'a Arena, key: &[u8], hash: KeyHash) -> Option<Item<'a>> {
         let place = self.place_of_key(arena, key, hash)?;
         Some(arena.item(self.entries.remove(turned(hash, self.shard_bits), place)))
+    }
+
+    /// Takes every item of the shard out.
+    pub(super) fn take_all<'a>(&mut self, arena: &'a Arena) -> Vec<Item<'a>> {
+        self.entries.take_all().into_iter().map(|entry| arena.item(entry)).collect()
     }
 
     /// Every item of the shard.

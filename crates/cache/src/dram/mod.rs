@@ -11,6 +11,7 @@
 //!   but the policy, and under the shard's lock but [`Spill::commit`].
 
 mod chain;
+mod clear;
 mod config;
 mod empty;
 mod evict;

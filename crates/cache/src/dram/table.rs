@@ -108,6 +108,14 @@ impl Table {
         std::mem::replace(&mut self.lines[line].references[place.entry], ItemRef::NONE)
     }
 
+    /// Takes everything out. The table stays as large as it is: what comes next need not make it grow.
+    pub(super) fn take_all(&mut self) -> Vec<ItemRef> {
+        let all = self.iter().collect();
+        self.lines.fill(EMPTY);
+        self.len = 0;
+        all
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = ItemRef> {
         let entries = self.lines.iter().flat_map(|line| line.tags.iter().zip(&line.references));
         entries.filter(|&(&tag, _)| tag != 0).map(|(_, &reference)| reference)

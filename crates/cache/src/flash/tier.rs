@@ -158,6 +158,14 @@ impl FlashTier {
         in_regions || in_soc
     }
 
+    /// Makes everything unreachable that was committed before.
+    pub(crate) fn clear(&self) {
+        for pair in &self.pairs {
+            pair.regions.iter().for_each(RegionStore::clear);
+            pair.soc.iter().for_each(Soc::clear);
+        }
+    }
+
     /// Reads the key's value.
     pub(crate) async fn read(&self, hash: KeyHash, key: &[u8], waiting: Waiting) -> Option<FlashValue> {
         let pair = &self.pairs[self.pair_of(hash)];

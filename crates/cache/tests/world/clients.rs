@@ -35,6 +35,8 @@ pub struct Plan {
     pub faults: Faults,
     /// Nothing ever has to make room: what is not found is an error.
     pub is_roomy: bool,
+    /// Whether everything is dropped now and then.
+    pub clears: bool,
     pub flash: fn(&mut FlashConfig),
 }
 
@@ -51,6 +53,7 @@ impl Plan {
             latency: LatencyModel::default(),
             faults: Faults::default(),
             is_roomy: false,
+            clears: false,
             flash: |_| {},
         }
     }
@@ -90,6 +93,7 @@ pub struct Seen {
     pub loads: u64,
     pub fetches: u64,
     pub cancelled: u64,
+    pub clears: u64,
 }
 
 struct Scene {
@@ -101,6 +105,7 @@ struct Scene {
     fetching: RefCell<Vec<bool>>,
     clients_left: Cell<u64>,
     is_roomy: bool,
+    clears: bool,
     keys: u64,
     clients: u64,
     label: String,
@@ -170,6 +175,7 @@ impl Scene {
             fetching: RefCell::new(vec![false; plan.keys as usize]),
             clients_left: Cell::new(plan.clients),
             is_roomy: plan.is_roomy,
+            clears: plan.clears,
             keys: plan.keys,
             clients: plan.clients,
             label: format!("seed {}", plan.seed),
@@ -194,6 +200,9 @@ impl Scene {
             self.world.sleep(random.random_range(0..longest_ns)).await;
             let any = skewed(&mut random, self.keys);
             let own = any / self.clients * self.clients + client;
+            if self.clears && random.random_bool(0.0008) {
+                self.clear();
+            }
             match random.random_range(0..20) {
                 0..5 if own < self.keys => self.insert(own, &mut random).await,
                 5 | 6 if own < self.keys => self.remove(own, &mut random).await,
@@ -244,6 +253,13 @@ impl Scene {
         if is_loaded(number) {
             ledger.may_have_been_loaded(number);
         }
+    }
+
+    fn clear(&self) {
+        self.ledger.borrow_mut().clear();
+        self.cache.clear();
+        self.seen.borrow_mut().clears += 1;
+        self.note(6);
     }
 
     async fn get(&self, number: u64, random: &mut StdRng) {

@@ -82,6 +82,7 @@ fn reopen_images(crashing: &CrashDevice, story: &Story, moment: u64) -> (u64, u6
 struct Story {
     seed: u64,
     config: fn(Arc<dyn Device>) -> CacheConfig,
+    clears: bool,
     ledger: Arc<Mutex<Ledger>>,
 }
 
@@ -111,7 +112,11 @@ fn tell(story: &Story) -> (Found, usize, usize) {
     *watched.watcher.lock() = Some(Arc::new(watcher));
     let cache = life::open((story.config)(Arc::clone(&crashing) as _));
     let mut second = Life::new(cache, Arc::clone(&story.ledger), KEYS, story.seed + 1000);
-    second.requests(1200);
+    second.requests(900);
+    if story.clears {
+        second.clear();
+    }
+    second.requests(300);
     (KEYS..ALL_KEYS).for_each(|key| second.insert(key));
     let on_flash = items_on_flash(&second);
     second.cache.close().expect("memory does not fail");
@@ -142,8 +147,16 @@ fn back_after_close(crashing: &CrashDevice, story: &Story) -> usize {
 }
 
 fn survives_every_cut(config: fn(Arc<dyn Device>) -> CacheConfig, seed: u64) {
-    let story = Story { seed, config, ledger: Arc::new(Mutex::new(Ledger::new(ALL_KEYS))) };
-    let (found, back, on_flash) = tell(&story);
+    tell_and_check(&Story { seed, config, clears: false, ledger: ledger() });
+}
+
+fn ledger() -> Arc<Mutex<Ledger>> {
+    Arc::new(Mutex::new(Ledger::new(ALL_KEYS)))
+}
+
+fn tell_and_check(story: &Story) {
+    let seed = story.seed;
+    let (found, back, on_flash) = tell(story);
     let (empty, something) = (found.empty.load(Ordering::Relaxed), found.something.load(Ordering::Relaxed));
     assert!(empty > 50, "seed {seed}: {empty} empty, {something} not");
     assert!(something >= 2, "seed {seed}: {empty} empty, {something} not");
@@ -153,6 +166,19 @@ fn survives_every_cut(config: fn(Arc<dyn Device>) -> CacheConfig, seed: u64) {
 #[test]
 fn a_power_cut_at_any_write_or_flush_brings_nothing_old_back() {
     seeds(3).for_each(|seed| survives_every_cut(life::config, seed));
+}
+
+#[test]
+fn a_power_cut_after_a_clear_brings_nothing_back_that_was_cleared() {
+    for seed in seeds(2) {
+        tell_and_check(&Story { seed, config: life::config, clears: true, ledger: ledger() });
+        let config = |device| {
+            let mut config = life::config(device);
+            config.flash.as_mut().expect("it has flash").regions.trim = true;
+            config
+        };
+        tell_and_check(&Story { seed, config, clears: true, ledger: ledger() });
+    }
 }
 
 #[test]

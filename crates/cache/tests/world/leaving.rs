@@ -41,6 +41,7 @@ impl Listener {
             let reason = match why {
                 Removal::Removed => "removed",
                 Removal::Replaced => "replaced",
+                Removal::Cleared => "cleared",
                 Removal::EvictedFromDram => "evicted from DRAM",
                 Removal::EvictedFromFlash => "evicted from flash",
             };

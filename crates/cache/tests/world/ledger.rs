@@ -82,6 +82,20 @@ impl Ledger {
         };
     }
 
+    /// Everything is dropped, and the keys' sources have newer versions: no read that begins now may find an older one. Of a
+    /// key that is being written that is the version begun.
+    pub fn clear(&mut self) {
+        for entry in &mut self.entries {
+            if !entry.is_being_written {
+                entry.begun += 1;
+                let is_loaded = entry.content == Content::Unknown;
+                entry.content = if is_loaded { Content::Unknown } else { Content::Nothing };
+                entry.expired_from = None;
+            }
+            entry.floor = entry.begun;
+        }
+    }
+
     /// What the key's source would answer now: the newest version.
     pub fn newest(&self, key: u64) -> u64 {
         self.entries[key as usize].begun

@@ -73,6 +73,11 @@ impl Life {
         self.step();
     }
 
+    pub fn clear(&self) {
+        self.ledger.lock().clear();
+        self.cache.clear();
+    }
+
     pub fn remove(&mut self, number: u64) {
         self.ledger.lock().begin_write(number);
         self.cache.remove(&key(number));

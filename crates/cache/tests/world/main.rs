@@ -12,6 +12,7 @@ mod polled;
 mod setup;
 mod stage;
 
+mod clears;
 mod crash;
 mod faults;
 mod flips;

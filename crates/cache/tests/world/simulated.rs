@@ -49,6 +49,33 @@ fn reinserted_items_are_as_good_as_new_ones() {
 }
 
 #[test]
+fn crowded_clients_never_see_what_was_cleared() {
+    let faults = Faults { failed_reads: 0.01, failed_writes: 0.01, flipped_reads: 0.01, ..NO_FAULTS };
+    let mut trims = 0;
+    for seed in seeds(6) {
+        let crowded = || Plan { clears: true, ..Plan::crowded(seed) };
+        let outcome = run(&crowded());
+        let seen = &outcome.seen;
+        assert!(outcome.closed && seen.clears > 1 && seen.hits_flash > 20, "seed {seed}: {seen:?}");
+        run(&Plan { faults, ..crowded() });
+        run(&Plan { flash: |flash| ripq(flash, Caching::Slru { segments: 3 }), faults, ..crowded() });
+        run(&Plan { flash: blockcache, ..crowded() });
+        let trimmed = run(&Plan { flash: |flash| flash.regions.trim = true, ..crowded() });
+        trims += trimmed.stats.flash.unwrap().device.trims;
+    }
+    assert!(trims > 50, "{trims} trims");
+}
+
+#[test]
+fn what_came_since_a_clear_is_always_found_where_nothing_has_to_make_room() {
+    for seed in seeds(6) {
+        let outcome = run(&Plan { clears: true, ..Plan::roomy(seed) });
+        let seen = &outcome.seen;
+        assert!(outcome.closed && seen.clears > 1 && seen.refused == 0, "seed {seed}: {seen:?}");
+    }
+}
+
+#[test]
 fn a_queue_of_items_answers_as_any_order_of_regions() {
     let faults = Faults { failed_reads: 0.01, failed_writes: 0.01, flipped_reads: 0.01, ..NO_FAULTS };
     for seed in seeds(4) {

@@ -62,6 +62,11 @@ impl Stage {
         self.put(&number.to_le_bytes(), &vec![number as u8; len]);
     }
 
+    /// How many of them there were.
+    pub fn extras(&self) -> u64 {
+        self.extras.get()
+    }
+
     /// Puts so many others of this length in that whatever is in DRAM now leaves it, and flash settles.
     pub fn push_out(&self, len: usize) {
         let times = if len > 1000 { 150 } else { 1300 };

@@ -92,6 +92,9 @@ macro_rules! sum_of_shards {
 }
 
 impl Index {
+    /// Shards of an index, of whatever width.
+    pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
+
     /// An empty index, with room in each record for a rank or without.
     pub(crate) fn new(has_ranks: bool) -> Self {
         let shards = if has_ranks { Shards::Wide(empty()) } else { Shards::Narrow(empty()) };
@@ -182,6 +185,14 @@ impl Index {
     /// Takes out everything in `addresses`, and shows it. Walks the whole index: for regions whose table is lost.
     pub(crate) fn remove_range(&self, addresses: &Range<Address>, mut removed: impl FnMut(Found)) -> usize {
         sum_of_shards!(self, |shard| shard.remove_range(addresses, &mut removed))
+    }
+
+    /// Takes everything out of one shard, and shows it; how much it was.
+    pub(crate) fn clear_shard(&self, shard: usize, removed: impl FnMut(Found)) -> usize {
+        match &self.shards {
+            Shards::Narrow(shards) => shards[shard].lock().clear(removed),
+            Shards::Wide(shards) => shards[shard].lock().clear(removed),
+        }
     }
 
     /// Shows every item, in no order.
@@ -373,6 +384,13 @@ impl<const BYTES: usize> Shard<BYTES> {
             self.len += self.partitions[at].0.len();
         }
         before - self.len
+    }
+
+    fn clear(&mut self, mut removed: impl FnMut(Found)) -> usize {
+        let before = std::mem::replace(self, Self::new());
+        let records = before.partitions.iter().flat_map(|partition| &partition.0);
+        records.for_each(|record| removed(record.found()));
+        before.len
     }
 
     fn split(&mut self) {

@@ -19,6 +19,7 @@
 //! them, by calling `commit` and `forget` under the key's lock.
 
 mod buffer;
+mod clear;
 mod config;
 mod dry;
 mod entry;

@@ -121,7 +121,7 @@ impl RegionStore {
         };
         let mut victim = Victim { store: self, region, point, is_clean: false };
         match self.read_table(region, entries, filling, waiting).await {
-            Some(records) => self.clear(region, filling, &records, waiting).await,
+            Some(records) => self.clear_out(region, filling, &records, waiting).await,
             None => {
                 Counters::add(&self.counters.items_lost, self.take_out_all(region));
             }
@@ -160,7 +160,7 @@ impl RegionStore {
     }
 
     /// Sees every item out that is still the one readers find.
-    async fn clear(&self, region: RegionId, filling: Filling, records: &[Record], waiting: Waiting) {
+    async fn clear_out(&self, region: RegionId, filling: Filling, records: &[Record], waiting: Waiting) {
         let wanted = self.plan(region, filling, records);
         for runs in self.runs(&wanted).chunks(self.at_once(RUNS_AT_ONCE)) {
             let reads = runs.iter().map(|run| self.read_blocks(region, run.blocks.clone(), waiting));
@@ -353,7 +353,7 @@ impl RegionStore {
     }
 
     /// Tells the device that nobody will read the region any more.
-    async fn trim(&self, region: RegionId, waiting: Waiting) {
+    pub(super) async fn trim(&self, region: RegionId, waiting: Waiting) {
         let len = u64::from(self.layout.region_bytes);
         let offset = self.layout.region_offset(region);
         let outcome: Result<_, IoError> = waiting.start(&*self.device, Request::Trim { offset, len }).await;

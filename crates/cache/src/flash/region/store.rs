@@ -120,7 +120,7 @@ pub enum Progress {
     Idle,
     /// A region went to flash, or failed to.
     Flushed,
-    /// A region was reclaimed.
+    /// A region was reclaimed, or trimmed after all was cleared.
     Reclaimed,
 }
 
@@ -408,6 +408,9 @@ impl RegionStore {
             self.flush(buffer, waiting).await;
             return Progress::Flushed;
         }
+        if self.trim_next(waiting).await {
+            return Progress::Reclaimed;
+        }
         match self.supply.start_reclaim(self.clean_target()) {
             Some(_reclaiming) if self.reclaim_one(waiting).await => Progress::Reclaimed,
             _ => Progress::Idle,
@@ -427,6 +430,7 @@ impl RegionStore {
 
     fn has_work(&self) -> bool {
         self.supply.has_sealed()
+            || self.supply.has_untrimmed()
             || (self.supply.needs_reclaim(self.clean_target()) && !self.policy.lock().is_empty())
     }
 
@@ -446,6 +450,7 @@ impl RegionStore {
         while let Some(buffer) = self.supply.next_sealed() {
             self.flush(buffer, waiting).await;
         }
+        while self.trim_next(waiting).await {}
     }
 
     pub(super) fn region(&self, region: RegionId) -> &Region {

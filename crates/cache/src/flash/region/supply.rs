@@ -36,6 +36,8 @@ pub(crate) struct Supply {
 
 struct Stock {
     clean: VecDeque<RegionId>,
+    /// Regions with nothing in them that the device is yet to be told of.
+    untrimmed: VecDeque<RegionId>,
     /// Full regions, oldest first, whose writers are all done.
     sealed: VecDeque<Arc<RegionBuffer>>,
     spare: Vec<IoBuffer>,
@@ -63,6 +65,7 @@ impl Supply {
     ) -> Self {
         let stock = Stock {
             clean: VecDeque::new(),
+            untrimmed: VecDeque::new(),
             sealed: VecDeque::new(),
             spare: Vec::new(),
             unallocated: buffers,
@@ -110,6 +113,22 @@ impl Supply {
         self.note_reserve(&stock);
         drop(stock);
         self.came_back.notify(usize::MAX);
+    }
+
+    /// A region will be clean once it has been trimmed.
+    pub(crate) fn give_untrimmed(&self, region: RegionId) {
+        self.stock.lock().untrimmed.push_back(region);
+        self.work.notify(usize::MAX);
+    }
+
+    /// The next region to be trimmed.
+    pub(crate) fn next_untrimmed(&self) -> Option<RegionId> {
+        self.stock.lock().untrimmed.pop_front()
+    }
+
+    /// Whether there are regions to be trimmed.
+    pub(crate) fn has_untrimmed(&self) -> bool {
+        !self.stock.lock().untrimmed.is_empty()
     }
 
     fn note_reserve(&self, stock: &Stock) {

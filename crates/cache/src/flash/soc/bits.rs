@@ -4,6 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::bucket::BucketId;
 
+/// Buckets that share a word.
+pub const BITS_A_WORD: u32 = u64::BITS;
+
 pub struct Bits(Box<[AtomicU64]>);
 
 impl Bits {
@@ -23,6 +26,11 @@ impl Bits {
         } else {
             word.fetch_and(!bit, Ordering::AcqRel);
         }
+    }
+
+    /// Unsets the bits of one word: those of [`BITS_A_WORD`] buckets side by side.
+    pub fn clear_word(&self, index: usize) {
+        self.0[index].store(0, Ordering::Release);
     }
 
     pub fn words(&self) -> impl ExactSizeIterator<Item = u64> + '_ {

@@ -48,6 +48,8 @@ use pending::{Shard, Waiter};
 
 const SHARDS: usize = 64;
 
+const _: () = assert!(pending::RUN == bits::BITS_A_WORD, "a shard's buckets share no word with another's");
+
 /// A small-object cache on a range of a device.
 pub struct Soc {
     device: Arc<dyn Device>,
@@ -197,6 +199,20 @@ impl Soc {
             self.give_back(removal.freed_bytes);
         }
         removal.was_known
+    }
+
+    /// Empties every bucket, and forgets what waits: lookups miss what was committed before. The device is left as it is;
+    /// a bucket counts as never written until it is written again.
+    pub fn clear(&self) {
+        let runs = self.buckets.div_ceil(pending::RUN) as usize;
+        for (number, shard) in self.shards.iter().enumerate() {
+            let mut shard = shard.lock();
+            (number..runs).step_by(SHARDS).for_each(|run| self.written.clear_word(run));
+            shard.stats.items = 0;
+            let freed = shard.clear();
+            drop(shard);
+            self.give_back(freed);
+        }
     }
 
     /// Whether a key with this hash may be here. "No" is certain; costs no I/O.

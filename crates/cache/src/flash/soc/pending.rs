@@ -116,6 +116,8 @@ enum State {
     Resting,
     /// A write is under way that contains these.
     Writing(Arc<Vec<Waiter>>),
+    /// The same, but the cache has been cleared since: they are not found, and when the write ends the bucket is empty.
+    Cleared(Arc<Vec<Waiter>>),
     /// A write may land at any time, because whoever waited for it went away. The place is not used again.
     Retired,
 }
@@ -200,11 +202,30 @@ impl Shard {
         Some(Group { first: BucketId(first), frozen })
     }
 
+    /// Drops all that waits. What a write under way contains keeps its memory until that ends. Answers the memory set free.
+    pub fn clear(&mut self) -> usize {
+        let mut freed = 0;
+        self.buckets.retain(|_, list| {
+            freed += list.fresh.drain(..).map(|waiter| waiter.memory_bytes()).sum::<usize>();
+            if let State::Writing(frozen) = &list.state {
+                list.state = State::Cleared(Arc::clone(frozen));
+            }
+            !matches!(list.state, State::Resting)
+        });
+        self.queues.iter_mut().for_each(VecDeque::clear);
+        freed
+    }
+
+    /// Whether all was [cleared](Self::clear) while `bucket` was being written.
+    pub fn is_cleared(&self, bucket: BucketId) -> bool {
+        self.buckets.get(&bucket).is_some_and(|list| matches!(list.state, State::Cleared(_)))
+    }
+
     /// The write of `bucket` has ended, well or not: what it contained no longer waits. Answers the memory set free.
     pub fn release(&mut self, bucket: BucketId) -> usize {
         self.writes[(bucket.0 % RUN) as usize] = self.writes[(bucket.0 % RUN) as usize].wrapping_add(1);
         let freed = match self.change_state(bucket, State::Resting) {
-            State::Writing(frozen) => frozen.iter().map(Waiter::memory_bytes).sum(),
+            State::Writing(frozen) | State::Cleared(frozen) => frozen.iter().map(Waiter::memory_bytes).sum(),
             _ => 0,
         };
         self.forget_if_idle(bucket);
@@ -212,26 +233,37 @@ impl Shard {
         freed
     }
 
-    /// The write of `bucket` never began: what it would have contained waits on, in front of what came since.
-    pub fn put_back(&mut self, bucket: BucketId) {
-        if let State::Writing(frozen) = self.change_state(bucket, State::Resting) {
-            let list = self.buckets.entry(bucket).or_default();
-            let fresh = std::mem::take(&mut list.fresh);
-            list.fresh = frozen.iter().cloned().chain(fresh).collect();
+    /// The write of `bucket` never began: what it would have contained waits on, in front of what came since. Answers the
+    /// memory set free, if all was cleared meanwhile.
+    pub fn put_back(&mut self, bucket: BucketId) -> usize {
+        let mut freed = 0;
+        match self.change_state(bucket, State::Resting) {
+            State::Writing(frozen) => {
+                let list = self.buckets.entry(bucket).or_default();
+                let fresh = std::mem::take(&mut list.fresh);
+                list.fresh = frozen.iter().cloned().chain(fresh).collect();
+            }
+            State::Cleared(frozen) => freed = frozen.iter().map(Waiter::memory_bytes).sum(),
+            _ => {}
         }
+        self.forget_if_idle(bucket);
         self.enqueue(bucket);
+        freed
     }
 
     /// The write of `bucket` is under way and nobody will learn of its end. Answers the memory set free.
     pub fn retire(&mut self, bucket: BucketId) -> usize {
-        let frozen = self.change_state(bucket, State::Retired);
+        let state = self.change_state(bucket, State::Retired);
         let list = self.buckets.entry(bucket).or_default();
         let mut dropped = std::mem::take(&mut list.fresh);
-        if let State::Writing(frozen) = frozen {
-            dropped.extend(frozen.iter().cloned());
+        let mut freed = 0;
+        match state {
+            State::Writing(frozen) => dropped.extend(frozen.iter().cloned()),
+            State::Cleared(frozen) => freed = frozen.iter().map(Waiter::memory_bytes).sum(),
+            _ => {}
         }
         self.stats.lost_items += dropped.iter().filter(|waiter| waiter.bytes.is_some()).count() as u64;
-        dropped.iter().map(Waiter::memory_bytes).sum()
+        freed + dropped.iter().map(Waiter::memory_bytes).sum::<usize>()
     }
 
     /// The bucket's state for comparing before and after a read.
@@ -242,7 +274,7 @@ impl Shard {
 
     /// Entries that wait, those being written included.
     pub fn entries(&self) -> usize {
-        self.buckets.values().map(|list| list.fresh.len() + list.frozen().len()).sum()
+        self.buckets.values().map(|list| list.fresh.len() + list.in_writing()).sum()
     }
 
     /// Whether any bucket has entries that no write contains yet.
@@ -325,6 +357,14 @@ impl Waitlist {
         match &self.state {
             State::Writing(frozen) => frozen,
             _ => &[],
+        }
+    }
+
+    /// Entries that the write under way contains, cleared or not.
+    fn in_writing(&self) -> usize {
+        match &self.state {
+            State::Writing(frozen) | State::Cleared(frozen) => frozen.len(),
+            _ => 0,
         }
     }
 

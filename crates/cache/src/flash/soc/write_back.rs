@@ -105,7 +105,7 @@ impl Soc {
             claim.in_flight = true;
             self.write_group(claim.group.first, Arc::clone(&buffer), waiting).await
         };
-        claim.settle(&buffer, &changes, &outcome)
+        claim.settle(&buffer, changes, &outcome)
     }
 
     /// The group's buckets as they are on the device, with what was found wrong. Buckets that hold nothing of this
@@ -235,6 +235,12 @@ impl Change {
         Self { has_content, ..Self::default() }
     }
 
+    /// All was cleared since: nothing of the bucket is left, whatever it holds.
+    fn clear(&mut self) {
+        let Self { has_content, read_failed, unusable, .. } = *self;
+        *self = Self { has_content, read_failed, unusable, ..Self::default() };
+    }
+
     fn unreadable(&mut self) {
         self.has_content = false;
         self.read_failed = true;
@@ -283,16 +289,26 @@ struct Claim<'soc> {
 
 impl Claim<'_> {
     /// The write has ended. Filters first, then the table: a key must be found in one of them all the time.
-    fn settle(mut self, buffer: &IoBuffer, changes: &[Change], outcome: &Result<usize, IoError>) -> Progress {
+    fn settle(
+        mut self,
+        buffer: &IoBuffer,
+        mut changes: Vec<Change>,
+        outcome: &Result<usize, IoError>,
+    ) -> Progress {
         self.settled = true;
         let soc = self.soc;
         let bucket_bytes = soc.config.bucket_bytes as usize;
         let mut progress = Progress::default();
         let mut freed = 0;
         for ((bytes, change), (id, waiters)) in
-            buffer.chunks_exact(bucket_bytes).zip(changes).zip(self.group.members())
+            buffer.chunks_exact(bucket_bytes).zip(&mut changes).zip(self.group.members())
         {
             let bucket = Bucket::sealed_here(bytes);
+            // Under one lock until the end: whoever clears the cache came before, or finds the bucket as it is then.
+            let mut shard = soc.shard(id).lock();
+            if shard.is_cleared(id) {
+                change.clear();
+            }
             let kept = outcome.is_ok() && change.items_after > 0;
             if kept {
                 soc.filters.rebuild(id, &bucket.fingerprints());
@@ -300,7 +316,6 @@ impl Claim<'_> {
             } else {
                 soc.disown(id);
             }
-            let mut shard = soc.shard(id).lock();
             change.count(&mut shard.stats);
             count_outcome(&mut shard.stats, change, waiters, outcome, bucket_bytes);
             freed += shard.release(id);
@@ -360,7 +375,7 @@ impl Drop for Claim<'_> {
                 self.soc.disown(id);
                 freed += shard.retire(id);
             } else {
-                shard.put_back(id);
+                freed += shard.put_back(id);
             }
         }
         self.soc.give_back(freed);

@@ -132,6 +132,11 @@ pub trait RegionPolicy: Send {
         self.written(region, point);
     }
 
+    /// Takes all regions out: nothing in them is wanted any more.
+    fn give_all_up(&mut self) -> Vec<RegionId> {
+        std::iter::from_fn(|| self.victim()).collect()
+    }
+
     /// Regions held.
     fn len(&self) -> usize;
 

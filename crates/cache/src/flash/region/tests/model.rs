@@ -233,6 +233,25 @@ fn an_expired_item_is_neither_found_nor_written_again() {
 }
 
 #[test]
+fn a_clear_gives_all_places_of_a_queue_of_items_back() {
+    let config = ripq(|_| {});
+    let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
+    let store = open(device, config);
+    let mut memory_bytes = 0;
+    for round in 0..300 {
+        memory_bytes = memory_bytes.max(if round < 20 { store.memory().region_bytes } else { 0 });
+        (0..60).for_each(|key| put_version(&store, key, round));
+        drain(&store);
+        (0..40).for_each(|key| assert_eq!(*get(&store, key).found().unwrap(), value(key, round)));
+        store.clear();
+        assert!(store.is_empty() && (0..60).all(|key| matches!(get(&store, key), Lookup::Miss)));
+        assert_accounts_balance(&store);
+    }
+    assert!(store.stats().raises > 1000, "{:?}", store.stats());
+    assert!(store.memory().region_bytes <= memory_bytes, "{} bytes", store.memory().region_bytes);
+}
+
+#[test]
 fn what_a_region_cannot_hold_is_refused_and_the_largest_that_can_be_is_not() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let store = open(device, small());

@@ -148,3 +148,38 @@ fn threads_see_the_last_version_or_nothing_ripq() {
     run(ripq(|config| *config = RipqConfig { single_point: true, ..RipqConfig::plain(Caching::GDSF) }));
     run(blockcache());
 }
+
+/// What is committed and written in the middle of a clear goes or stays, and is nowhere named where it is not.
+#[test]
+fn every_item_in_the_index_is_where_it_says_after_clears_beside_writers() {
+    let tiny = RegionConfig { region_bytes: 8 << 10, max_write_bytes: 8 << 10, ..small() };
+    for config in [tiny.clone(), RegionConfig { order: ripq(|_| {}).order, buffers: 6, ..tiny }] {
+        let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
+        let store = &open(device, config);
+        let keys = &Keys((0..KEYS).map(|_| Mutex::default()).collect());
+        let (stop, written) = (&AtomicBool::new(false), &AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let writers: Vec<_> =
+                (1..=2).map(|seed| spawn(scope, "writer", move || write(store, keys, seed, 4_000))).collect();
+            let worker = spawn(scope, "worker", move || work_until(store, stop));
+            let clear = move || {
+                while !written.load(Ordering::SeqCst) {
+                    store.clear();
+                    std::thread::yield_now();
+                }
+            };
+            let clearers: Vec<_> = (0..4).map(|_| spawn(scope, "clearer", clear)).collect();
+            let ended: Vec<_> = writers.into_iter().map(ScopedJoinHandle::join).collect();
+            written.store(true, Ordering::SeqCst);
+            clearers.into_iter().for_each(|clearer| clearer.join().expect("a clear ends"));
+            stop.store(true, Ordering::SeqCst);
+            worker.join().expect("a step ends");
+            ended.into_iter().for_each(|ended| ended.expect("the thread's own assertion"));
+        });
+        assert_accounts_balance(store);
+        for key in 0..KEYS {
+            let is_there = store.may_contain(KeyHash::of(&key.to_le_bytes()));
+            assert_eq!(get(store, key).found().is_some(), is_there, "key {key}");
+        }
+    }
+}
