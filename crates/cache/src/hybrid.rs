@@ -380,8 +380,7 @@ impl Engine {
             return Err(Refusal::NoSuchPool(options.pool));
         }
         let hash = KeyHash::of(key);
-        let expiry_seconds =
-            options.ttl_seconds.map_or(0, |ttl| self.clock.unix_seconds().saturating_add(ttl));
+        let expiry_seconds = self.expiry_seconds(options.ttl_seconds);
         let (pool, crossing) = (PoolId(options.pool), self.crossing());
         let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
         crossing.outcry.let_out();
@@ -478,7 +477,7 @@ impl Engine {
     }
 
     /// Makes whatever flash holds or is about to deliver for the key unreachable. Called under the key's lock.
-    fn displace(&self, hash: KeyHash, key: &[u8]) -> bool {
+    pub(crate) fn displace(&self, hash: KeyHash, key: &[u8]) -> bool {
         self.loads.overtake(hash);
         let Some(flash) = &self.flash else { return false };
         self.in_flight.overtake(hash);
@@ -523,7 +522,7 @@ impl Engine {
     }
 
     /// Waits until DRAM has had room for what flash holds of an item.
-    async fn wait_for_room(
+    pub(crate) async fn wait_for_room(
         &self,
         key: &[u8],
         hash: KeyHash,

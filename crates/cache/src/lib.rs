@@ -26,6 +26,7 @@
 //!   that is refused takes the old value with it.
 //! * [`Cache::close`] keeps the content for the next start; a cache that is dropped, or whose process dies, comes back empty.
 //! * [`Cache::clear`] drops everything at once, and waits for no device.
+//! * [`Cache::set_ttl`] gives an item that is there another time to live.
 //! * An [`Item`] that is held is pinned. While all of a size class is held, inserts into it are
 //!   [refused](Refusal::AllPinned).
 //! * Everything async can be dropped half-way. It needs no runtime; `_blocking` is the same on the calling thread, which it may
@@ -36,7 +37,7 @@
 //! This room knows nothing of JSON, workloads, command lines or drives' insides.
 //!
 //! `examples/` has a runnable page each for DRAM alone, a file behind it, reading through, async without a runtime, a
-//! restart, and virtual time.
+//! restart, lives that are prolonged and all ended at once, and virtual time.
 
 mod background;
 mod clear;
@@ -48,6 +49,7 @@ mod hybrid;
 mod in_flight;
 pub mod item;
 pub mod key;
+mod lifetime;
 mod listener;
 mod load;
 mod memory;

@@ -10,6 +10,8 @@ mod memory_only;
 mod read_through;
 #[path = "../examples/restart.rs"]
 mod restart;
+#[path = "../examples/sessions.rs"]
+mod sessions;
 #[path = "../examples/simulated.rs"]
 mod simulated;
 
@@ -24,11 +26,11 @@ macro_rules! runs {
     )*};
 }
 
-runs! { async_tasks hybrid_file memory_only read_through restart simulated }
+runs! { async_tasks hybrid_file memory_only read_through restart sessions simulated }
 
 #[test]
 fn every_example_is_run() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let files = std::fs::read_dir(folder).map_or(0, |files| files.count());
-    assert_eq!(files, 6, "a new example needs its line above");
+    assert_eq!(files, 7, "a new example needs its line above");
 }

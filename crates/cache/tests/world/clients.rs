@@ -12,7 +12,7 @@ use flashwright_cache::{Cache, Fetched, FlashConfig, InsertOptions, Inserted, La
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::ledger::{Ended, Ledger};
+use crate::ledger::{Ended, Ledger, LifetimeSet};
 use crate::setup::{KIB, MIB, cache_config, flash, key, open_stepped, value, version_of};
 
 /// Whoever still waits then waits for something that never happens.
@@ -94,6 +94,7 @@ pub struct Seen {
     pub fetches: u64,
     pub cancelled: u64,
     pub clears: u64,
+    pub lifetimes: u64,
 }
 
 struct Scene {
@@ -207,6 +208,7 @@ impl Scene {
                 0..5 if own < self.keys => self.insert(own, &mut random).await,
                 5 | 6 if own < self.keys => self.remove(own, &mut random).await,
                 7 => self.lose_interest(any, &mut random).await,
+                8 | 9 if own < self.keys && lives_shortly(own) => self.set_ttl(own, &mut random).await,
                 _ if is_loaded(any) => self.load(any, &mut random).await,
                 _ => self.get(any, &mut random).await,
             }
@@ -253,6 +255,20 @@ impl Scene {
         if is_loaded(number) {
             ledger.may_have_been_loaded(number);
         }
+    }
+
+    async fn set_ttl(&self, number: u64, random: &mut StdRng) {
+        self.ledger.borrow_mut().begin_lifetime(number);
+        let began_seconds = self.world.unix_seconds();
+        let ttl_seconds = random.random_range(1..4);
+        let set = self.cache.set_ttl(&key(number), Some(ttl_seconds)).await;
+        let was_there = set.expect("DRAM is not pinned");
+        let now_seconds = self.world.unix_seconds();
+        let set = LifetimeSet { began_seconds, now_seconds, ttl_seconds, was_there };
+        let had_to_be = self.ledger.borrow_mut().end_lifetime(number, set, &self.label);
+        assert!(was_there || !(had_to_be && self.is_roomy), "{}: key {number} is lost", self.label);
+        self.seen.borrow_mut().lifetimes += u64::from(was_there);
+        self.note((7, number, was_there));
     }
 
     fn clear(&self) {

@@ -17,6 +17,8 @@ struct Entry {
     floor: u64,
     /// Whether a write is under way.
     is_being_written: bool,
+    /// Whether everything was dropped since that began.
+    is_cleared: bool,
     content: Content,
     /// Second from which on the newest version, if it was put with a time to live, must not be found.
     expired_from: Option<u32>,
@@ -42,6 +44,15 @@ pub enum Ended {
     Gone,
 }
 
+/// How an item was given another time to live.
+#[derive(Clone, Copy)]
+pub struct LifetimeSet {
+    pub began_seconds: u32,
+    pub now_seconds: u32,
+    pub ttl_seconds: u32,
+    pub was_there: bool,
+}
+
 /// What was known when a read began.
 #[derive(Clone, Copy)]
 pub struct Reading {
@@ -63,7 +74,7 @@ impl Ledger {
     pub fn begin_write(&mut self, key: u64) -> u64 {
         let entry = self.entry(key);
         assert!(!entry.is_being_written, "a key has one writer");
-        entry.is_being_written = true;
+        (entry.is_being_written, entry.is_cleared) = (true, false);
         entry.begun += 1;
         entry.begun
     }
@@ -93,7 +104,37 @@ impl Ledger {
                 entry.expired_from = None;
             }
             entry.floor = entry.begun;
+            entry.is_cleared = true;
         }
+    }
+
+    /// The key's newest version is about to be given another time to live, by its writer.
+    pub fn begin_lifetime(&mut self, key: u64) {
+        let entry = self.entry(key);
+        assert!(!entry.is_being_written, "a key has one writer");
+        (entry.is_being_written, entry.is_cleared) = (true, false);
+    }
+
+    /// It has been, or was not there. Says whether it had to be.
+    ///
+    /// # Panics
+    /// If it must not have been.
+    pub fn end_lifetime(&mut self, key: u64, set: LifetimeSet, label: &str) -> bool {
+        let LifetimeSet { began_seconds, now_seconds, ttl_seconds, was_there } = set;
+        let entry = self.entry(key);
+        entry.is_being_written = false;
+        let had_to_be = !entry.is_cleared
+            && matches!(entry.content, Content::Put { until_seconds } if now_seconds < until_seconds);
+        if was_there && !entry.is_cleared {
+            assert!(entry.content != Content::Nothing, "{label}: key {key} was removed and lives on");
+            let is_over = entry.expired_from.is_some_and(|from| from <= began_seconds);
+            assert!(!is_over, "{label}: key {key} lives on at second {began_seconds}, after its time");
+            entry.content = Content::Put { until_seconds: began_seconds + ttl_seconds };
+            entry.expired_from = Some(now_seconds + ttl_seconds);
+        } else {
+            (entry.content, entry.expired_from) = (Content::Unknown, None);
+        }
+        had_to_be
     }
 
     /// What the key's source would answer now: the newest version.

@@ -18,6 +18,7 @@ mod faults;
 mod flips;
 mod kill;
 mod leaving;
+mod lifetimes;
 mod loads;
 mod races;
 mod simulated;

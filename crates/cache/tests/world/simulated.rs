@@ -15,7 +15,7 @@ fn crowded_clients_never_see_what_was_replaced_or_removed() {
         let seen = &outcome.seen;
         assert!(outcome.closed, "seed {seed}");
         assert!(seen.hits * 3 > seen.gets && seen.hits < seen.gets, "seed {seed}: {seen:?}");
-        assert!(seen.hits_flash > 200, "seed {seed}: {seen:?}");
+        assert!(seen.hits_flash > 200 && seen.lifetimes > 20, "seed {seed}: {seen:?}");
         assert!(seen.fetches * 10 > seen.loads && seen.fetches < seen.loads, "seed {seed}: {seen:?}");
         assert!(outcome.back > 100, "seed {seed}: {} keys came back", outcome.back);
     }
@@ -56,7 +56,7 @@ fn crowded_clients_never_see_what_was_cleared() {
         let crowded = || Plan { clears: true, ..Plan::crowded(seed) };
         let outcome = run(&crowded());
         let seen = &outcome.seen;
-        assert!(outcome.closed && seen.clears > 1 && seen.hits_flash > 20, "seed {seed}: {seen:?}");
+        assert!(outcome.closed && seen.clears > 0 && seen.hits_flash > 20, "seed {seed}: {seen:?}");
         run(&Plan { faults, ..crowded() });
         run(&Plan { flash: |flash| ripq(flash, Caching::Slru { segments: 3 }), faults, ..crowded() });
         run(&Plan { flash: blockcache, ..crowded() });
@@ -71,7 +71,7 @@ fn what_came_since_a_clear_is_always_found_where_nothing_has_to_make_room() {
     for seed in seeds(6) {
         let outcome = run(&Plan { clears: true, ..Plan::roomy(seed) });
         let seen = &outcome.seen;
-        assert!(outcome.closed && seen.clears > 1 && seen.refused == 0, "seed {seed}: {seen:?}");
+        assert!(outcome.closed && seen.clears > 0 && seen.refused == 0, "seed {seed}: {seen:?}");
     }
 }
 

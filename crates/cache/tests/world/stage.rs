@@ -23,6 +23,7 @@ const FIFO: u64 = 3;
 pub struct Stage {
     pub cache: Arc<Cache>,
     pub gate: Arc<GateDevice>,
+    pub clock: Arc<VirtualClock>,
     config: CacheConfig,
     extras: std::cell::Cell<u64>,
 }
@@ -34,8 +35,9 @@ impl Stage {
         flash.pending_bytes = 8 << 10;
         let mut config = cache_config(flash, 256 * KIB, FIFO);
         change(&mut config);
-        let cache = Arc::new(open(&config));
-        Self { cache, gate, config, extras: std::cell::Cell::new(0) }
+        let clock = Arc::<VirtualClock>::default();
+        let cache = Arc::new(open(&config, &clock));
+        Self { cache, gate, clock, config, extras: std::cell::Cell::new(0) }
     }
 
     /// A stage on whose flash the hero's first version lies, of so many bytes, and is nowhere else.
@@ -99,12 +101,12 @@ impl Stage {
     pub fn restart(self) -> Self {
         let cache = Arc::into_inner(self.cache).expect("nobody else uses the cache");
         cache.close().expect("the device works");
-        Self { cache: Arc::new(open(&self.config)), ..self }
+        Self { cache: Arc::new(open(&self.config, &self.clock)), ..self }
     }
 }
 
-fn open(config: &CacheConfig) -> Cache {
-    let cache = open_stepped(config.clone(), Arc::new(VirtualClock::default()));
+fn open(config: &CacheConfig, clock: &Arc<VirtualClock>) -> Cache {
+    let cache = open_stepped(config.clone(), Arc::clone(clock) as _);
     cache.expect("the configuration fits")
 }
 
