@@ -260,7 +260,8 @@ impl Builder {
         self
     }
 
-    /// Pools, by name and share of DRAM; one if not said.
+    /// Pools, by name and share of DRAM; one if not said. An item of an earlier life of the cache that counted against a pool
+    /// which is no more counts against the first.
     #[must_use]
     pub fn pools(mut self, pools: impl IntoIterator<Item = (String, f64)>) -> Self {
         self.config.dram.pools = pools.into_iter().map(|(name, share)| PoolConfig { name, share }).collect();

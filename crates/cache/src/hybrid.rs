@@ -269,7 +269,8 @@ impl Engine {
             self.counters.coalesced(hash);
             fetch.ended().await;
         };
-        let value = flash.read(hash, key, waiting).await?;
+        let mut value = flash.read(hash, key, waiting).await?;
+        value.tag = tier::within(value.tag, self.pools);
         self.counters.hit_flash(hash);
         Some(match turn {
             Some(turn) => self.promote(key, hash, value, &turn),

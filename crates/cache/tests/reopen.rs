@@ -5,6 +5,7 @@ use std::sync::Arc;
 use device::wrap::{FaultDevice, Faults};
 use device::{Device, MemoryDevice};
 use flashwright_cache::config::PairConfig;
+use flashwright_cache::dram::PoolId;
 use flashwright_cache::{Cache, CacheError, FlashConfig, InsertOptions};
 
 const MIB: u64 = 1 << 20;
@@ -214,4 +215,28 @@ fn a_close_that_fails_says_what_the_device_said() {
     failing.set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
     let words = cache.close().unwrap_err().to_string();
     assert!(words.contains("writing the snapshot") && words.contains("injected failure"), "{words}");
+}
+
+/// A get of it went to a pool beyond the last, and panicked.
+#[test]
+fn an_item_of_a_pool_that_is_gone_comes_back_in_the_first() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let open = |pools: &[&str]| {
+        let shares = pools.iter().map(|name| (name.to_string(), 1.0 / pools.len() as f64));
+        Cache::builder().dram_bytes(8 * MIB).pools(shares).flash(Arc::clone(&device) as _).open().unwrap()
+    };
+    let cache = open(&["first", "second"]);
+    for number in 0..100 {
+        let options = InsertOptions { pool: (number % 2) as u8, ..InsertOptions::default() };
+        cache.insert_blocking(&key(number), &value(number), &options);
+        cache.add_chained_blocking(&key(number), 300, |link| link.fill(7)).unwrap();
+    }
+    cache.close().unwrap();
+    let cache = open(&["first"]);
+    for number in 0..100 {
+        let item = cache.get_blocking(&key(number)).expect("flash has room for all");
+        assert!(*item == value(number) && item.chain().count() == 1, "key {number}");
+        assert_eq!(item.pool(), PoolId(0));
+        cache.add_chained_blocking(&key(number), 300, |link| link.fill(8)).unwrap();
+    }
 }

@@ -383,6 +383,11 @@ pub(crate) fn pool_of(tag: u16) -> u8 {
     (tag & POOL_BITS) as u8
 }
 
+/// The tag where there are so many pools: an item of one that a restart did away with belongs to the first.
+pub(crate) fn within(tag: u16, pools: usize) -> u16 {
+    if usize::from(pool_of(tag)) < pools { tag } else { tag & !POOL_BITS }
+}
+
 /// Whether the tag's value is a chain.
 pub(crate) fn is_chained(tag: u16) -> bool {
     tag & CHAINED != 0
