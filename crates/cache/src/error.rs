@@ -62,7 +62,7 @@ impl From<AllocateError> for Refusal {
     }
 }
 
-/// Why a cache could not be opened or closed.
+/// Why a cache could not be opened, settled or closed.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// The configuration contradicts itself or the device.
@@ -79,6 +79,12 @@ pub enum CacheError {
         context: &'static str,
         /// What the device said.
         source: IoError,
+    },
+    /// Writes to flash failed, and with them what was to be written.
+    #[error("{items} items were lost: flash fails")]
+    Lost {
+        /// How many, as far as they could be counted.
+        items: u64,
     },
     /// What a restart needs could not be written: the cache will come back empty.
     #[error("writing the snapshot: {0}")]

@@ -27,6 +27,7 @@
 //! * [`Cache::close`] keeps the content for the next start; a cache that is dropped, or whose process dies, comes back empty.
 //! * [`Cache::clear`] drops everything at once, and waits for no device.
 //! * [`Cache::set_ttl`] gives an item that is there another time to live.
+//! * [`Cache::settle`] waits until what has left DRAM is on flash. No get has to wait for that: what is on its way is found.
 //! * An [`Item`] that is held is pinned. While all of a size class is held, inserts into it are
 //!   [refused](Refusal::AllPinned).
 //! * Everything async can be dropped half-way. It needs no runtime; `_blocking` is the same on the calling thread, which it may
@@ -54,6 +55,7 @@ mod listener;
 mod load;
 mod memory;
 mod open;
+mod settle;
 pub mod stats;
 mod upkeep;
 

@@ -193,6 +193,18 @@ impl FlashTier {
         }
     }
 
+    /// Waits until what waits in memory now waits no longer.
+    pub(crate) async fn settle(&self) {
+        for pair in &self.pairs {
+            if let Some(regions) = &pair.regions {
+                regions.settle().await;
+            }
+            if let Some(soc) = &pair.soc {
+                soc.settle().await;
+            }
+        }
+    }
+
     /// Writes out everything that waits in memory.
     pub(crate) async fn drain(&self, waiting: Waiting, now_seconds: u32) {
         for pair in &self.pairs {

@@ -95,6 +95,7 @@ pub struct Seen {
     pub cancelled: u64,
     pub clears: u64,
     pub lifetimes: u64,
+    pub settled: u64,
 }
 
 struct Scene {
@@ -204,6 +205,9 @@ impl Scene {
             if self.clears && random.random_bool(0.0008) {
                 self.clear();
             }
+            if self.clears && random.random_bool(0.002) {
+                self.settle().await;
+            }
             match random.random_range(0..20) {
                 0..5 if own < self.keys => self.insert(own, &mut random).await,
                 5 | 6 if own < self.keys => self.remove(own, &mut random).await,
@@ -276,6 +280,12 @@ impl Scene {
         self.cache.clear();
         self.seen.borrow_mut().clears += 1;
         self.note(6);
+    }
+
+    async fn settle(&self) {
+        let settled = self.cache.settle().await.is_ok();
+        self.seen.borrow_mut().settled += u64::from(settled);
+        self.note((8, settled));
     }
 
     async fn get(&self, number: u64, random: &mut StdRng) {

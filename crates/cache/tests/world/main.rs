@@ -21,4 +21,5 @@ mod leaving;
 mod lifetimes;
 mod loads;
 mod races;
+mod settling;
 mod simulated;

@@ -39,7 +39,7 @@ impl RegionStore {
         let written = if live { self.write(&buffer, &records, waiting).await } else { Ok(()) };
         guard.buffer = None;
         match written {
-            Ok(()) if live => self.settle(&buffer, &records),
+            Ok(()) if live => self.settle_region(&buffer, &records),
             Ok(()) => self.give_back(buffer.region),
             Err(_) => self.lose(&buffer, &records),
         }
@@ -113,7 +113,7 @@ impl RegionStore {
     }
 
     /// The region is on flash: readers go there from now on, and the policy may choose it.
-    fn settle(&self, buffer: &RegionBuffer, records: &[Record]) {
+    fn settle_region(&self, buffer: &RegionBuffer, records: &[Record]) {
         let entries = u32::try_from(records.len()).expect("a region has less than 2^32 entries");
         let content = Content::Flash { filling: buffer.filling, entries, point: buffer.point };
         *self.region(buffer.region).content.lock() = content;

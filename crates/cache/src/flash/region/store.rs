@@ -442,15 +442,41 @@ impl RegionStore {
     ///
     /// For a clean shutdown; the device is not flushed. Items staged but not committed are not waited for.
     pub async fn drain(&self, waiting: Waiting) {
+        self.close_regions();
+        while let Some(buffer) = self.supply.next_sealed() {
+            self.flush(buffer, waiting).await;
+        }
+        while self.trim_next(waiting).await {}
+    }
+
+    /// Waits until every item that is committed now has left memory: it is on flash, or lost. The open regions are written
+    /// as they are. Somebody else must be stepping.
+    pub async fn settle(&self) {
+        self.close_regions();
+        let filling = |region: &Region| match &*region.content.lock() {
+            Content::Buffered(buffer) => Some(buffer.filling),
+            _ => None,
+        };
+        let in_memory: Vec<_> =
+            self.regions.iter().filter_map(|region| Some((region, filling(region)?))).collect();
+        for (region, now) in in_memory {
+            loop {
+                let came_back = self.supply.came_back.listen();
+                if filling(region) != Some(now) {
+                    break;
+                }
+                came_back.await;
+            }
+        }
+    }
+
+    /// No region that is open takes any more: all go to flash.
+    fn close_regions(&self) {
         for point in &self.points {
             if let Some(buffer) = point.open.lock().take() {
                 buffer.close();
             }
         }
-        while let Some(buffer) = self.supply.next_sealed() {
-            self.flush(buffer, waiting).await;
-        }
-        while self.trim_next(waiting).await {}
     }
 
     pub(super) fn region(&self, region: RegionId) -> &Region {

@@ -24,6 +24,7 @@ pub(in crate::flash) mod fuzzing;
 mod lookup;
 mod pending;
 mod persist;
+mod settle;
 mod stats;
 mod write_back;
 
@@ -64,6 +65,8 @@ pub struct Soc {
     shards: Box<[Mutex<Shard>]>,
     pending_bytes: AtomicUsize,
     turn: AtomicUsize,
+    /// Those who wait for all to be written that waited when they came.
+    settling: AtomicUsize,
     room: Event,
     work: Event,
     on_eviction: Option<OnEviction>,
@@ -115,6 +118,7 @@ impl Soc {
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
             pending_bytes: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
+            settling: AtomicUsize::new(0),
             room: Event::new(),
             work: Event::new(),
             on_eviction: None,
@@ -245,10 +249,13 @@ impl Soc {
     }
 
     /// Whether enough waits for a [`step`](Self::step) to be worth its while: half of the pending memory. The
-    /// other half takes what comes while the step runs, and what is stepped over settles with later items.
+    /// other half takes what comes while the step runs, and what is stepped over settles with later items. Or somebody
+    /// [waits](Self::settle) for it.
     #[must_use]
     pub fn wants_step(&self) -> bool {
+        let is_waited_for = || self.shards.iter().any(|shard| shard.lock().has_due());
         self.pending_bytes() >= self.config.pending_limit_bytes / 2
+            || (self.settling.load(Ordering::Acquire) > 0 && is_waited_for())
     }
 
     /// Waits until the cache [wants a step](Self::wants_step).

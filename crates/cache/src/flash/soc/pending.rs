@@ -98,13 +98,24 @@ pub struct Group {
 pub struct Shard {
     buckets: HashMap<BucketId, Waitlist>,
     queues: [VecDeque<BucketId>; LEVELS],
+    /// Buckets that somebody waits for, before all queues. Some may have been written since.
+    due: VecDeque<BucketId>,
+    asked: Asked,
     writes: Vec<u32>,
     pub stats: SocStats,
 }
 
+/// A moment: how often somebody had [asked for all](Shard::ask_for_all) by then.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asked(u64);
+
 #[derive(Default)]
 struct Waitlist {
     fresh: Vec<Waiter>,
+    /// When the oldest of them came,
+    fresh_since: Asked,
+    /// and the oldest of what is being written.
+    frozen_since: Asked,
     state: State,
     /// In which queue the bucket stands, counted from 1; 0 is none. Places in other queues are out of date.
     queued: usize,
@@ -153,7 +164,7 @@ impl Shard {
         }
         let key = item.bytes.as_ref().map_or(&[][..], |bytes| &bytes[..usize::from(item.key_len)]);
         let freed = list.drop_fresh(item.fingerprint, key);
-        list.fresh.push(item);
+        list.push(item, self.asked);
         self.enqueue(bucket);
         freed
     }
@@ -179,7 +190,7 @@ impl Shard {
         if needed {
             let tombstone = Waiter::tombstone(fingerprint);
             removal.taken_bytes = tombstone.memory_bytes();
-            self.buckets.entry(bucket).or_default().fresh.push(tombstone);
+            self.buckets.entry(bucket).or_default().push(tombstone, self.asked);
             self.enqueue(bucket);
         } else {
             self.forget_if_idle(bucket);
@@ -187,9 +198,28 @@ impl Shard {
         removal
     }
 
-    /// Takes the fullest bucket and its neighbours that wait too, up to `most` of them.
+    /// Somebody wants all that waits now to be written before what comes later; the moment is what he
+    /// [waits for](Self::has_from_before).
+    pub fn ask_for_all(&mut self) -> Asked {
+        self.asked.0 += 1;
+        let waiting = self.buckets.keys().copied().filter(|&bucket| self.can_be_taken(bucket));
+        self.due = waiting.collect();
+        self.asked
+    }
+
+    /// Whether something still waits, or is being written, that came before the moment.
+    pub fn has_from_before(&self, moment: Asked) -> bool {
+        self.buckets.values().any(|list| list.is_from_before(moment))
+    }
+
+    /// Whether a bucket waits that somebody waits for.
+    pub fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// Takes a bucket that somebody waits for, else the fullest, and its neighbours that wait too, up to `most` of them.
     pub fn take_group(&mut self, most: u32) -> Option<Group> {
-        let seed = self.pop_fullest()?;
+        let seed = self.pop_due().or_else(|| self.pop_fullest())?;
         let (run_start, run_end) = (seed.0 & !(RUN - 1), seed.0 | (RUN - 1));
         let (mut first, mut last) = (seed.0, seed.0);
         while last < run_end && last - first + 1 < most && self.can_be_taken(BucketId(last + 1)) {
@@ -213,6 +243,7 @@ impl Shard {
             !matches!(list.state, State::Resting)
         });
         self.queues.iter_mut().for_each(VecDeque::clear);
+        self.due.clear();
         freed
     }
 
@@ -242,6 +273,7 @@ impl Shard {
                 let list = self.buckets.entry(bucket).or_default();
                 let fresh = std::mem::take(&mut list.fresh);
                 list.fresh = frozen.iter().cloned().chain(fresh).collect();
+                list.fresh_since = list.frozen_since;
             }
             State::Cleared(frozen) => freed = frozen.iter().map(Waiter::memory_bytes).sum(),
             _ => {}
@@ -282,6 +314,15 @@ impl Shard {
         self.buckets.keys().any(|&bucket| self.can_be_taken(bucket))
     }
 
+    fn pop_due(&mut self) -> Option<BucketId> {
+        while let Some(bucket) = self.due.pop_front() {
+            if self.can_be_taken(bucket) {
+                return Some(bucket);
+            }
+        }
+        None
+    }
+
     fn pop_fullest(&mut self) -> Option<BucketId> {
         for level in (0..LEVELS).rev() {
             while let Some(bucket) = self.queues[level].pop_front() {
@@ -302,6 +343,7 @@ impl Shard {
     fn freeze(&mut self, bucket: BucketId) -> Arc<Vec<Waiter>> {
         let list = self.buckets.get_mut(&bucket).expect("only buckets that wait are taken");
         let frozen = Arc::new(std::mem::take(&mut list.fresh));
+        list.frozen_since = list.fresh_since;
         list.state = State::Writing(Arc::clone(&frozen));
         list.queued = 0;
         frozen
@@ -326,6 +368,10 @@ impl Shard {
         let level = list.fresh.len().min(LEVELS);
         if !matches!(list.state, State::Resting) || level <= list.queued {
             return;
+        }
+        // It was being written when somebody asked.
+        if list.queued == 0 && list.fresh_since < self.asked {
+            self.due.push_back(bucket);
         }
         list.queued = level;
         let queue = &mut self.queues[level - 1];
@@ -358,6 +404,19 @@ impl Waitlist {
             State::Writing(frozen) => frozen,
             _ => &[],
         }
+    }
+
+    fn push(&mut self, waiter: Waiter, now: Asked) {
+        if self.fresh.is_empty() {
+            self.fresh_since = now;
+        }
+        self.fresh.push(waiter);
+    }
+
+    fn is_from_before(&self, moment: Asked) -> bool {
+        let is_being_written = matches!(self.state, State::Writing(_));
+        (!self.fresh.is_empty() && self.fresh_since < moment)
+            || (is_being_written && self.frozen_since < moment)
     }
 
     /// Entries that the write under way contains, cleared or not.

@@ -1,6 +1,7 @@
 //! The small-object cache as its caller sees it.
 
 mod model;
+mod settle;
 mod threads;
 
 use std::future::Future;

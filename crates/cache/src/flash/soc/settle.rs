@@ -1,0 +1,43 @@
+//! Waiting until all is written that waits now, however much comes after it.
+//!
+//! Whoever waits writes nothing himself: a write that is dropped half way costs its bucket, and he may be dropped at any
+//! moment. He has each shard put the buckets that wait in front of all others; whoever steps does the rest.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::Soc;
+
+impl Soc {
+    /// Waits until nothing that waits for its bucket to be written now does so any more: it is on flash, or lost. Somebody else
+    /// must be stepping.
+    pub async fn settle(&self) {
+        let _settling = Settling::begin(&self.settling);
+        let moments: Vec<_> = self.shards.iter().map(|shard| shard.lock().ask_for_all()).collect();
+        for (shard, moment) in self.shards.iter().zip(moments) {
+            loop {
+                // Each write that ends announces the room it makes.
+                let written = self.room.listen();
+                if !shard.lock().has_from_before(moment) {
+                    break;
+                }
+                self.work.notify(usize::MAX);
+                written.await;
+            }
+        }
+    }
+}
+
+struct Settling<'a>(&'a AtomicUsize);
+
+impl<'a> Settling<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
+    }
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}

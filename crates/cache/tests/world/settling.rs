@@ -1,0 +1,153 @@
+//! Settling, told as stories: whoever waits for what had left DRAM waits for all of that, for nothing that came later, and for
+//! nobody who does not come.
+
+use std::sync::Arc;
+
+use device::RequestKind::Write;
+use device::wrap::{FaultDevice, Faults};
+use flashwright_cache::CacheError;
+use flashwright_cache::flash::region::Caching;
+use pollster::block_on;
+
+use crate::polled::{poll, waiting};
+use crate::races::{eager, hero_being_written};
+use crate::setup::{blockcache, ripq};
+use crate::stage::{HERO, LENGTHS, Stage, version};
+
+/// A cache some of whose items have left DRAM and wait to be written.
+fn with_some_waiting(len: usize, change: impl FnOnce(&mut flashwright_cache::CacheConfig)) -> Stage {
+    let stage = Stage::new(|config| {
+        config.flash.as_mut().unwrap().pending_bytes = 256 << 10;
+        change(config);
+    });
+    stage.put(HERO, &version(1, len));
+    while stage.cache.stats().flash.unwrap().puts.stored < 30 {
+        stage.put_extra(len);
+    }
+    assert!(stage.cache.stats().flash.unwrap().waiting_bytes() > 0);
+    stage
+}
+
+fn waits(stage: &Stage) -> u64 {
+    stage.cache.stats().flash.unwrap().waiting_bytes()
+}
+
+#[test]
+fn what_has_left_dram_is_on_flash_though_there_is_too_little_of_it_to_be_written_otherwise() {
+    let orders: [fn(&mut flashwright_cache::FlashConfig); 3] =
+        [|_| {}, |flash| ripq(flash, Caching::Slru { segments: 3 }), blockcache];
+    for (len, order) in LENGTHS.into_iter().flat_map(|len| orders.map(|order| (len, order))) {
+        let stage = with_some_waiting(len, |config| order(config.flash.as_mut().unwrap()));
+        stage.step();
+        assert!(waits(&stage) > 0, "nobody is in a hurry");
+        let cache = Arc::clone(&stage.cache);
+        let mut settling = waiting(cache.settle());
+        stage.step();
+        assert!(matches!(poll(&mut settling), Some(Ok(()))));
+        assert_eq!(waits(&stage), 0);
+        assert!(!block_on(stage.cache.step()), "and nobody is in a hurry any more");
+        let flash = stage.cache.stats().flash.unwrap();
+        let on_flash = flash.items_in_regions + flash.soc.map_or(0, |soc| soc.items.cast_unsigned());
+        assert_eq!(on_flash, flash.puts.stored);
+        drop(settling);
+        drop(cache);
+        stage.assert_hero_is(Some(&version(1, len)), len);
+    }
+}
+
+#[test]
+fn a_write_under_way_is_waited_for_and_so_is_what_came_to_its_bucket_since() {
+    for len in LENGTHS {
+        let stage = eager();
+        let mut step = hero_being_written(&stage, len);
+        let mut settling = waiting(stage.cache.settle());
+        stage.gate.open();
+        assert_eq!(poll(&mut step), Some(true));
+        drop(step);
+        let settled = poll(&mut settling).or_else(|| {
+            stage.step();
+            poll(&mut settling)
+        });
+        assert!(matches!(settled, Some(Ok(()))));
+    }
+}
+
+#[test]
+fn nobody_waits_for_what_comes_later() {
+    for len in LENGTHS {
+        let stage = with_some_waiting(len, |_| {});
+        let mut settling = waiting(stage.cache.settle());
+        let mut rounds = 0;
+        while poll(&mut settling).is_none() {
+            (0..40).for_each(|_| stage.put_extra(len));
+            let _ = block_on(stage.cache.step());
+            rounds += 1;
+            assert!(rounds < 100, "there is always something new");
+        }
+    }
+}
+
+#[test]
+fn whoever_loses_interest_leaves_nothing_behind() {
+    for len in LENGTHS {
+        let stage = with_some_waiting(len, |_| {});
+        drop(waiting(stage.cache.settle()));
+        stage.step();
+        let mut settling = Box::pin(stage.cache.settle());
+        let settled = poll(&mut settling).or_else(|| {
+            stage.step();
+            poll(&mut settling)
+        });
+        assert!(matches!(settled, Some(Ok(()))));
+        drop(settling);
+        stage.assert_hero_is(Some(&version(1, len)), len);
+    }
+}
+
+#[test]
+fn a_clear_is_as_good_as_a_write_for_those_who_wait() {
+    for len in LENGTHS {
+        let stage = eager();
+        let step = hero_being_written(&stage, len);
+        let mut settling = waiting(stage.cache.settle());
+        stage.cache.clear();
+        stage.gate.open();
+        drop(step);
+        let settled = poll(&mut settling).or_else(|| {
+            stage.step();
+            poll(&mut settling)
+        });
+        assert!(matches!(settled, Some(Ok(()))), "{settled:?}");
+    }
+}
+
+#[test]
+fn what_is_lost_to_a_failing_device_is_told_and_not_waited_for() {
+    for len in LENGTHS {
+        let faulty = std::sync::OnceLock::new();
+        let stage = with_some_waiting(len, |config| {
+            let flash = config.flash.as_mut().unwrap();
+            let inner = Arc::clone(&flash.device);
+            let device = faulty.get_or_init(|| Arc::new(FaultDevice::new(inner, 1, Faults::default())));
+            flash.device = Arc::clone(device) as _;
+        });
+        let waited = stage.cache.stats().flash.unwrap().puts.stored;
+        faulty.get().unwrap().set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
+        let mut settling = waiting(stage.cache.settle());
+        stage.step();
+        let Some(Err(CacheError::Lost { items })) = poll(&mut settling) else { panic!("all writes fail") };
+        assert_eq!(items, waited);
+        drop(settling);
+        assert!(matches!(poll(&mut Box::pin(stage.cache.settle())), Some(Ok(()))), "nothing waits any more");
+    }
+}
+
+#[test]
+fn a_cache_in_dram_alone_has_nothing_to_settle() {
+    let stage = Stage::new(|config| config.flash = None);
+    stage.put(HERO, &version(1, 150));
+    assert!(block_on(stage.cache.settle()).is_ok());
+    let gated = Stage::new(|_| {});
+    gated.gate.close(Write);
+    assert!(block_on(gated.cache.settle()).is_ok(), "nothing has left DRAM");
+}
