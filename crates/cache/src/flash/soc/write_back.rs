@@ -38,8 +38,8 @@ impl Soc {
         let mut progress = Progress::default();
         loop {
             while in_flight.len() < self.config.writes_in_flight && started < self.config.writes_per_step {
-                let Some(group) = self.take_group() else { break };
-                in_flight.push(self.write_back(group, waiting, now_seconds));
+                let Some(claim) = self.take_group() else { break };
+                in_flight.push(self.write_back(claim, waiting, now_seconds));
                 started += 1;
             }
             let Some(ended) = in_flight.next().await else { return progress };
@@ -78,18 +78,17 @@ impl Soc {
     }
 
     /// The shards take turns, so that steps side by side do not meet and no shard waits for ever.
-    fn take_group(&self) -> Option<Group> {
+    fn take_group(&self) -> Option<Claim<'_>> {
         for _ in 0..self.shards.len() {
             let turn = self.turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             if let Some(group) = self.shards[turn % self.shards.len()].lock().take_group(self.group_buckets) {
-                return Some(group);
+                return Some(Claim { soc: self, group, in_flight: false, settled: false });
             }
         }
         None
     }
 
-    async fn write_back(&self, group: Group, waiting: Waiting, now_seconds: u32) -> Progress {
-        let mut claim = Claim { soc: self, group, in_flight: false, settled: false };
+    async fn write_back(&self, mut claim: Claim<'_>, waiting: Waiting, now_seconds: u32) -> Progress {
         let (mut buffer, mut changes) = self.read_group(&claim.group, waiting).await;
         let bucket_bytes = self.config.bucket_bytes as usize;
         for ((bytes, change), (id, waiters)) in
@@ -279,7 +278,7 @@ impl Change {
 }
 
 /// A group taken from the pending table, until it is given back: by [`settle`](Self::settle), or by being dropped
-/// because the step was.
+/// because the step was, which may not have begun with it.
 struct Claim<'soc> {
     soc: &'soc Soc,
     group: Group,
@@ -385,5 +384,30 @@ impl Drop for Claim<'_> {
 impl Group {
     fn members(&self) -> impl Iterator<Item = (BucketId, &[Waiter])> {
         (self.first.0..).map(BucketId).zip(self.frozen.iter().map(|waiters| waiters.as_slice()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use device::MemoryDevice;
+    use pollster::block_on;
+
+    use super::*;
+    use crate::flash::soc::SocConfig;
+
+    /// A step that is dropped may have taken buckets and not begun to write them; they were taken for good.
+    #[test]
+    fn a_bucket_that_was_taken_and_never_begun_waits_on() {
+        let soc =
+            Soc::new(Arc::new(MemoryDevice::new(64 << 10)), SocConfig::new(0, 4096, 1)).expect("it fits");
+        let (key, value): (_, &[&[u8]]) = (b"key", &[b"value"]);
+        let item = FlashItem { key, hash: KeyHash::of(key), value, expiry_seconds: 0, tag: 0 };
+        soc.commit(soc.stage(&item).expect("there is room"));
+        let taken = soc.take_group().expect("it waits");
+        drop(soc.write_back(taken, Waiting::Task, 0));
+        assert_eq!(block_on(soc.step(Waiting::Task, 0)), Progress { buckets: 1, entries: 1 });
+        assert_eq!(soc.pending_bytes(), 0);
     }
 }
