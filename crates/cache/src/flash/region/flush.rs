@@ -114,6 +114,8 @@ impl RegionStore {
 
     /// The region is on flash: readers go there from now on, and the policy may choose it.
     fn settle_region(&self, buffer: &RegionBuffer, records: &[Record]) {
+        // First: whoever sees that nothing is in memory any more finds it counted.
+        self.count_settled(buffer);
         let entries = u32::try_from(records.len()).expect("a region has less than 2^32 entries");
         let content = Content::Flash { filling: buffer.filling, entries, point: buffer.point };
         *self.region(buffer.region).content.lock() = content;
@@ -127,7 +129,6 @@ impl RegionStore {
         Counters::add(&self.counters.written_entry_bytes, entry_bytes);
         let hole = self.layout.region_bytes as usize - entry_bytes - table_bytes;
         Counters::add(&self.counters.hole_bytes, hole);
-        self.count_settled(buffer);
     }
 
     /// The region could not be written. What readers find must be on flash or in memory, and memory is needed.

@@ -1,6 +1,7 @@
 //! The background step: buckets that have entries waiting are read, changed and written, neighbours together.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use device::{IoBuffer, IoError, IoSlice, Request};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -80,7 +81,7 @@ impl Soc {
     /// The shards take turns, so that steps side by side do not meet and no shard waits for ever.
     fn take_group(&self) -> Option<Claim<'_>> {
         for _ in 0..self.shards.len() {
-            let turn = self.turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
             if let Some(group) = self.shards[turn % self.shards.len()].lock().take_group(self.group_buckets) {
                 return Some(Claim { soc: self, group, in_flight: false, settled: false });
             }
@@ -298,7 +299,6 @@ impl Claim<'_> {
         let soc = self.soc;
         let bucket_bytes = soc.config.bucket_bytes as usize;
         let mut progress = Progress::default();
-        let mut freed = 0;
         for ((bytes, change), (id, waiters)) in
             buffer.chunks_exact(bucket_bytes).zip(&mut changes).zip(self.group.members())
         {
@@ -317,12 +317,14 @@ impl Claim<'_> {
             }
             change.count(&mut shard.stats);
             count_outcome(&mut shard.stats, change, waiters, outcome, bucket_bytes);
-            freed += shard.release(id);
+            let freed = shard.release(id);
+            // Under the lock: whoever sees that nothing waits any more finds its memory given back.
+            soc.pending_bytes.fetch_sub(freed, Ordering::AcqRel);
             progress.buckets += 1;
             progress.entries += waiters.len();
         }
         self.count_write(outcome);
-        soc.give_back(freed);
+        soc.room.notify(usize::MAX);
         if outcome.is_ok() {
             changes.iter().zip(self.group.members()).for_each(|(change, (id, _))| soc.tell(id, &change.left));
         }
