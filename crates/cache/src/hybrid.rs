@@ -160,8 +160,7 @@ impl Cache {
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         let hash = KeyHash::of(key);
-        self.engine.dram.peek(key, hash).is_some()
-            || self.engine.flash.as_ref().is_some_and(|flash| flash.may_contain(hash))
+        self.engine.dram.peek(key, hash).is_some() || self.engine.may_be_on_flash(key, hash)
     }
 
     /// Shows `visit` the keys of all items in DRAM, in no order. Nothing is locked while it runs: it may ask, insert and remove.
@@ -240,6 +239,13 @@ impl Engine {
             self.counters.miss(hash);
         }
         found
+    }
+
+    /// DRAM missed; whether a get could find it all the same, on flash or on its way to or from there.
+    fn may_be_on_flash(&self, key: &[u8], hash: KeyHash) -> bool {
+        let Some(flash) = &self.flash else { return false };
+        let lock = self.dram.lock(hash);
+        lock.find(key).is_some() || self.in_flight.under_way(hash).is_some() || flash.may_contain(hash)
     }
 
     /// DRAM missed; flash may have it.
