@@ -178,6 +178,9 @@ fn what_no_run_could_begin_with_is_not_valid() {
         &["test_config.keySizeRange=[8,10000]"],
         "test_config.keySizeRange: keys of 9999 bytes; at most 255",
     );
+    let replay = "test_config.generator=replay";
+    cannot_run(&[replay, "test_config.traceFileName=."], "test_config.traceFileName: . is no file");
+    cannot_run(&[replay, "test_config.traceFileName=gone"], "test_config.traceFileName: gone is not there");
     cannot_run(&["test_config.keySizeRange=[0,0]"], "test_config.keySizeRange: keys of 0 bytes");
     cannot_run(&["test_config.numKeys=1000000000000000000"], "test_config.numKeys: 1000000000000000000 keys");
 }

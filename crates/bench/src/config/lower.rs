@@ -221,8 +221,9 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
     let single = std::slice::from_ref(&test.trace_file).iter().filter(|name| !name.is_empty());
     let files: Vec<PathBuf> =
         single.chain(&test.trace_files).map(|name| instance.directory.join(name)).collect();
-    if let Some(absent) = files.iter().find(|file| !file.is_file()) {
-        return Err(format!("test_config.traceFileName: {} is not there", absent.display()));
+    if let Some(wrong) = files.iter().find(|file| !file.is_file()) {
+        let what = if wrong.exists() { "is no file" } else { "is not there" };
+        return Err(format!("test_config.traceFileName: {} {what}", wrong.display()));
     }
     Ok(ReplayPlan {
         files,
