@@ -452,13 +452,14 @@ impl RegionStore {
     /// Waits until every item that is committed now has left memory: it is on flash, or lost. The open regions are written
     /// as they are. Somebody else must be stepping.
     pub async fn settle(&self) {
-        self.close_regions();
         let filling = |region: &Region| match &*region.content.lock() {
             Content::Buffered(buffer) => Some(buffer.filling),
             _ => None,
         };
+        // Who is waited for first, then the closing: a region that was opened in between would be waited for and stay open.
         let in_memory: Vec<_> =
             self.regions.iter().filter_map(|region| Some((region, filling(region)?))).collect();
+        self.close_regions();
         for (region, now) in in_memory {
             loop {
                 let came_back = self.supply.came_back.listen();

@@ -17,7 +17,7 @@ fn shut(gate: &GateDevice) {
     [RequestKind::Read, RequestKind::Write].into_iter().for_each(|kind| gate.close(kind));
 }
 
-fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
+pub(super) fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
     match future.poll(&mut Context::from_waker(Waker::noop())) {
         std::task::Poll::Ready(output) => Some(output),
         std::task::Poll::Pending => None,

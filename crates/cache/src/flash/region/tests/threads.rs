@@ -1,6 +1,7 @@
 //! Many threads at once: writers that lock their key as the hybrid cache does, readers, background workers.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use device::MemoryDevice;
@@ -8,6 +9,7 @@ use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::races::poll_once;
 use super::*;
 
 const KEYS: u64 = 400;
@@ -181,5 +183,36 @@ fn every_item_in_the_index_is_where_it_says_after_clears_beside_writers() {
             let is_there = store.may_contain(KeyHash::of(&key.to_le_bytes()));
             assert_eq!(get(store, key).found().is_some(), is_there, "key {key}");
         }
+    }
+}
+
+/// A region that was opened while somebody looked who has to be waited for was waited for, and nobody closed it: without
+/// another insert he waited for ever.
+#[test]
+fn whoever_settles_beside_the_last_insert_is_told_when_it_is_over() {
+    let store = &open(Arc::new(MemoryDevice::new(small().capacity_bytes)), small());
+    let mut random = StdRng::seed_from_u64(1);
+    for round in 0..3_000 {
+        while step(store) != Progress::Idle {}
+        let both = &AtomicUsize::new(0);
+        let meet = || {
+            both.fetch_add(1, Ordering::SeqCst);
+            while both.load(Ordering::SeqCst) < 2 {
+                std::thread::yield_now();
+            }
+        };
+        let late = random.random_range(0..100);
+        let mut settling = pin!(store.settle());
+        let at_once = std::thread::scope(|scope| {
+            spawn(scope, "writer", move || {
+                meet();
+                put_version(store, round % KEYS, round);
+            });
+            meet();
+            (0..late).for_each(|_| std::hint::spin_loop());
+            poll_once(settling.as_mut()).is_some()
+        });
+        while step(store) != Progress::Idle {}
+        assert!(at_once || poll_once(settling).is_some(), "round {round}");
     }
 }
