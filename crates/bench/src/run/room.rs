@@ -34,7 +34,8 @@ pub fn warnings(caches: &[Option<&FlashPlan>]) -> Vec<String> {
             let bytes = flash.bytes_per_device.saturating_sub(*left);
             *left = left.saturating_sub(flash.bytes_per_device);
             let of_system = wanted.entry(metadata.dev());
-            of_system.or_insert_with(|| Wanted { path: path.clone(), bytes: 0 }).bytes += bytes;
+            let of_system = of_system.or_insert_with(|| Wanted { path: path.clone(), bytes: 0 });
+            of_system.bytes = of_system.bytes.saturating_add(bytes);
         }
     }
     wanted.values().filter_map(scarce).collect()
@@ -92,6 +93,8 @@ mod tests {
         let two = [flash(&file, half / 4 * 5), flash(directory.path(), half / 4 * 5)];
         assert_eq!(told(&[&two[0], &two[1]]).len(), 1, "each fits, and not both");
         assert!(told(&[&two[0]]).is_empty());
+        let most = [flash(&file, u64::MAX), flash(directory.path(), u64::MAX)];
+        assert_eq!(told(&[&most[0], &most[1]]).len(), 1, "more than can be counted together");
         assert!(told(&[&flash(Path::new("/dev/null"), u64::MAX)]).is_empty(), "no file");
     }
 
