@@ -214,6 +214,27 @@ fn a_mark_in_front_of_the_json_is_no_part_of_it() {
     assert!(load_text(Path::new("c.json"), &marked, &[]).is_ok());
 }
 
+#[test]
+fn an_open_loop_that_cannot_be_is_refused() {
+    const RATE: &str = "test_config.opRatePerSec=1000";
+    let open = |changes: &[&str], words: &str| {
+        refused(&[&["test_config.arrivals=poisson"], changes].concat(), words);
+    };
+    refused(&["test_config.arrivals=poison"], "unknown name `poison`; did you mean `poisson`?");
+    refused(&["test_config.arrivals=7"], "expected a string");
+    open(&[], "test_config.arrivals: needs a rate in opRatePerSec");
+    open(&[RATE, "test_config.opRateBurstSize=5"], "opRateBurstSize: is for `closed` arrivals");
+    open(
+        &[RATE, "test_config.opDelayBatch=1", "test_config.opDelayNs=5"],
+        "opDelayNs: is for `closed` arrivals",
+    );
+    open(
+        &[RATE, "test_config.generator=replay", "test_config.traceFileName=t"],
+        "replaySerializationMode to `none`",
+    );
+    assert!(with(&["test_config.arrivals=Uniform", RATE]).is_ok());
+}
+
 /// A rate of 2^45 MiB/s was none, clean regions, hot and cold shares and an interval overflowed where they were added up
 /// or multiplied.
 #[test]

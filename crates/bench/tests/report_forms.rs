@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use flashwright_bench::config::plan::RunSettings;
+use flashwright_bench::config::plan::{ArrivalsPlan, RunSettings};
 use flashwright_bench::report::interval::Last;
 use flashwright_bench::report::series::Series;
 use flashwright_bench::report::text::{TextOptions, results, verdict};
@@ -20,6 +20,7 @@ fn settings() -> RunSettings {
         threads: 32,
         ops_per_thread: 100_000,
         delay: None,
+        arrivals: ArrivalsPlan::Closed,
         rate: None,
         lookaside: false,
         only_set_if_miss: false,
@@ -90,6 +91,7 @@ fn instance() -> InstanceReport {
         snapshot: snapshot(),
         inconsistencies: Vec::new(),
         stopped: None,
+        punctuality: None,
         trace: None,
     }
 }

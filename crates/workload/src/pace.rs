@@ -5,6 +5,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+mod arrivals;
+
+pub use arrivals::Arrivals;
+
 /// A token bucket that lends: whoever comes when it is empty takes a token of the future and waits until that
 /// is due. So every caller gets its turn in the order of asking, and the rate holds however many there are.
 /// Shared by all threads of an instance; without a lock.
@@ -107,7 +111,7 @@ impl TraceClock {
     #[must_use]
     pub fn due_ns(&self, time_ns: u64) -> u64 {
         let since = time_ns.saturating_sub(self.trace_start_ns);
-        self.start_ns + (since as f64 / self.speed) as u64
+        self.start_ns.saturating_add((since as f64 / self.speed) as u64)
     }
 }
 

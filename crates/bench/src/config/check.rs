@@ -20,6 +20,8 @@ pub const GENERATORS: [&str; 7] = [
     "block-replay",
     "simple-flash-benchmark",
 ];
+/// What `arrivals` takes.
+const ARRIVALS: [&str; 3] = ["closed", "uniform", "poisson"];
 const REGION_POLICIES: [&str; 5] = ["mcdipper", "mcdipper-lru", "blockcache", "ripq", "sipq"];
 const PLACEMENT_HANDLES: [&str; 3] = ["insertion-points", "reinserted", "metadata"];
 const COMPONENTS: [&str; 3] = ["RAM", "flash", "consistent_flash"];
@@ -347,6 +349,30 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     );
     refuse(pools_in_use && test.key_count == 0, "numKeys", "is 0 or missing: there is nothing to ask for");
     unread_traces(test, at, findings);
+    arrivals(test, at, findings);
+}
+
+/// An open loop, and what belongs to a closed one.
+fn arrivals(test: &TestConfig, at: &str, findings: &mut Findings) {
+    one_of(&test.arrivals, &ARRIVALS, &join(at, "arrivals"), findings);
+    if test.arrivals.eq_ignore_ascii_case("closed") {
+        return;
+    }
+    let mut refuse = |broken: bool, key: &str, words: &str| {
+        if broken {
+            findings.problem(&join(at, key), words);
+        }
+    };
+    refuse(test.rate_per_second == 0, "arrivals", "needs a rate in opRatePerSec");
+    refuse(test.rate_burst > 0, "opRateBurstSize", "is for `closed` arrivals: others come when they come");
+    let delayed = test.delay_batch > 0 && test.delay_ns > 0;
+    refuse(delayed, "opDelayNs", "is for `closed` arrivals: others wait for no request before");
+    let by_key = test.generator == "replay" && test.replay.serialization == "strict";
+    refuse(
+        by_key,
+        "arrivals",
+        "would make each thread wait for the keys of its own: set replayGeneratorConfig.replaySerializationMode to `none`",
+    );
 }
 
 fn unread_traces(test: &TestConfig, at: &str, findings: &mut Findings) {

@@ -10,8 +10,8 @@ use super::cachebench::{Config, ConfigError, InstanceConfig};
 use super::keys::{CacheConfig, Distribution, TestConfig};
 use super::knob::Remark;
 use super::plan::{
-    AdmissionPlan, CachePlan, ClassesPlan, EvictionPlan, FlashPlan, InstancePlan, RebalancePlan,
-    RebalanceStrategy, ReplayPlan, RunPlan, RunSettings, WorkloadPlan,
+    AdmissionPlan, ArrivalsPlan, CachePlan, ClassesPlan, EvictionPlan, FlashPlan, InstancePlan,
+    RebalancePlan, RebalanceStrategy, ReplayPlan, RunPlan, RunSettings, WorkloadPlan,
 };
 use super::region_policy;
 
@@ -187,12 +187,15 @@ fn admission(typed: &CacheConfig) -> Result<AdmissionPlan, String> {
 }
 
 fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
+    let arrivals = arrivals(test);
+    let closed = !arrivals.is_open();
     let burst = if test.rate_burst == 0 { test.rate_per_second } else { test.rate_burst };
     Ok(RunSettings {
         threads: narrow::<u32>(test.threads, "test_config.numThreads")? as usize,
         ops_per_thread: test.ops_per_thread,
         delay: (test.delay_batch > 0 && test.delay_ns > 0).then_some((test.delay_batch, test.delay_ns)),
-        rate: (test.rate_per_second > 0).then_some((test.rate_per_second, burst)),
+        rate: (closed && test.rate_per_second > 0).then_some((test.rate_per_second, burst)),
+        arrivals,
         lookaside: test.lookaside,
         only_set_if_miss: test.only_set_if_miss,
         touch_value: test.touch_value,
@@ -202,6 +205,15 @@ fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
         zeros_percent: (test.compressibility * 100.0).round() as u8,
         print_flash_counters: cache.print_nvm_counters,
     })
+}
+
+fn arrivals(test: &TestConfig) -> ArrivalsPlan {
+    let per_second = test.rate_per_second;
+    match test.arrivals.to_ascii_lowercase().as_str() {
+        "uniform" => ArrivalsPlan::Uniform { per_second },
+        "poisson" => ArrivalsPlan::Poisson { per_second },
+        _ => ArrivalsPlan::Closed,
+    }
 }
 
 fn workload(instance: &InstanceConfig) -> Result<WorkloadPlan, String> {

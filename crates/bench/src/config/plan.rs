@@ -254,7 +254,9 @@ pub struct RunSettings {
     pub ops_per_thread: u64,
     /// After so many operations of a thread, a pause of so many nanoseconds.
     pub delay: Option<(u64, u64)>,
-    /// Operations a second of all threads, and how many may come at once.
+    /// Whether requests wait for each other.
+    pub arrivals: ArrivalsPlan,
+    /// Closed loop: operations a second of all threads, and how many may come at once.
     pub rate: Option<(u64, u64)>,
     /// A get that misses is followed by a set.
     pub lookaside: bool,
@@ -272,6 +274,31 @@ pub struct RunSettings {
     pub zeros_percent: u8,
     /// Print flash counters at the end.
     pub print_flash_counters: bool,
+}
+
+/// When requests are made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ArrivalsPlan {
+    /// A closed loop: each thread asks when it has the answer before.
+    Closed,
+    /// An open loop: evenly.
+    Uniform {
+        /// Of all threads.
+        per_second: u64,
+    },
+    /// An open loop: at random, each request independently of the others.
+    Poisson {
+        /// Of all threads.
+        per_second: u64,
+    },
+}
+
+impl ArrivalsPlan {
+    /// Whether requests are due at times of their own.
+    #[must_use]
+    pub fn is_open(self) -> bool {
+        self != Self::Closed
+    }
 }
 
 impl RunSettings {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::RunReport;
 use super::figures::FIGURES;
 use crate::run::InstanceReport;
-use crate::run::latency::{Histogram, Timed};
+use crate::run::latency::{Histogram, Latencies, Timed};
 use crate::run::stop::StopReason;
 use crate::run::target::End;
 use crate::run::worker::SAMPLE_EVERY;
@@ -27,6 +27,7 @@ pub fn render(report: &RunReport) -> Value {
         "verdict": {
             "passed": report.passed(),
             "failures": report.failures(),
+            "remarks": report.remarks(),
             "stopped": report.instances.iter().find_map(|it| it.stopped).map(reason),
         },
     })
@@ -39,6 +40,7 @@ fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
         fields.insert(figure.name.to_owned(), value);
     }
     fields.insert("latency_ns".to_owned(), latencies(report));
+    fields.insert("arrivals".to_owned(), super::arrivals::to_json(report));
     fields.insert("counts".to_owned(), counts(report));
     fields.insert("insert_ends".to_owned(), ends(&report.snapshot.insert_ends));
     if let Some(flash) = &report.snapshot.flash {
@@ -95,19 +97,26 @@ fn counts(report: &InstanceReport) -> Value {
 }
 
 fn latencies(report: &InstanceReport) -> Value {
-    let mut cache = Map::new();
-    cache.insert("get".to_owned(), percentiles(&report.latencies.gets()));
-    for timed in Timed::ALL {
-        let histogram = report.latencies.of(timed);
-        if histogram.count() > 0 {
-            cache.insert(timed.name().to_owned(), percentiles(&histogram));
-        }
-    }
     let device = report.snapshot.flash.as_ref().and_then(|flash| flash.device_latency.as_ref());
     let device =
         device.map(|(reads, writes)| json!({ "read": percentiles(reads), "write": percentiles(writes) }));
     let sampled = if report.timed_all { 1 } else { SAMPLE_EVERY };
-    json!({ "timed_one_in": sampled, "cache": cache, "device": device })
+    let service = report.punctuality.as_ref().map(|it| by_operation(&it.service));
+    let from = if service.is_some() { "due" } else { "begun" };
+    let cache = by_operation(&report.latencies);
+    json!({ "timed_one_in": sampled, "from": from, "cache": cache, "service": service, "device": device })
+}
+
+fn by_operation(latencies: &Latencies) -> Value {
+    let mut all = Map::new();
+    all.insert("get".to_owned(), percentiles(&latencies.gets()));
+    for timed in Timed::ALL {
+        let histogram = latencies.of(timed);
+        if histogram.count() > 0 {
+            all.insert(timed.name().to_owned(), percentiles(&histogram));
+        }
+    }
+    Value::Object(all)
 }
 
 /// A histogram in a result file, nanoseconds; `null` before the first.

@@ -1,5 +1,6 @@
 //! How a run went: one table of figures, and the forms it is given in.
 
+mod arrivals;
 pub mod drive;
 pub mod figures;
 pub mod interval;
@@ -57,6 +58,15 @@ impl RunReport {
             failures.extend(failures_of(report).into_iter().map(named));
         }
         failures
+    }
+
+    /// What is to be known of the figures: nothing failed, but they may not be what was wanted.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<String> {
+        let several = self.instances.len() > 1;
+        let named = |(number, remark)| if several { format!("Instance {number}: {remark}") } else { remark };
+        let of = |(number, report)| arrivals::remark(report).into_iter().map(move |remark| (number, remark));
+        self.instances.iter().enumerate().flat_map(of).map(named).collect()
     }
 
     /// Whether every check passed.

@@ -51,6 +51,7 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
     }
     out += "\n== Throughput Stats ==\n";
     out += &throughput(&report.counts, report.seconds);
+    out += &super::arrivals::to_text(report);
     out += &how_inserts_ended(&report.snapshot);
     if let Some(trace) = &report.trace {
         out += &generator(trace);
@@ -118,6 +119,9 @@ pub fn verdict(report: &RunReport) -> String {
             &mut out,
             format_args!("Ended early, {why}: {} of {} operations", grouped(done), grouped(asked)),
         );
+    }
+    for remark in report.remarks() {
+        line(&mut out, format_args!("Warning: {remark}"));
     }
     out += if report.passed() { "Finished!\n" } else { "Failed.\n" };
     out

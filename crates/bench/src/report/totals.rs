@@ -23,6 +23,9 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
         sum.snapshot = add_snapshots(&sum.snapshot, &report.snapshot);
         sum.inconsistencies.extend(&report.inconsistencies);
         sum.stopped = sum.stopped.or(report.stopped);
+        if let (Some(mine), Some(theirs)) = (&mut sum.punctuality, &report.punctuality) {
+            mine.merge(theirs);
+        }
         sum.trace = add_traces(sum.trace.take(), report.trace.as_ref());
     }
     if let Some(flash) = &mut sum.snapshot.flash {

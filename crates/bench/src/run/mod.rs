@@ -13,6 +13,7 @@ pub mod listed_drives;
 pub mod model_drive;
 pub mod open;
 pub mod pace;
+pub mod punctuality;
 pub mod room;
 pub mod simulated;
 pub mod stop;
@@ -25,19 +26,20 @@ use std::time::Duration;
 
 use device::Clock;
 use parking_lot::{Condvar, Mutex};
-use workload::pace::TokenBucket;
+use workload::pace::{Arrivals, TokenBucket};
 use workload::payload::Payload;
 use workload::trace::{Replay, ReplayStats};
 use workload::{Source, Workload, WorkloadError};
 
-use crate::config::plan::RunSettings;
+use crate::config::plan::{ArrivalsPlan, RunSettings};
 use crate::consistency::{Checker, Inconsistency};
 use counts::Counts;
 use latency::Latencies;
 use pace::Waiter;
+use punctuality::Punctuality;
 use stop::{Stop, StopReason};
 use target::{Snapshot, Target};
-use worker::{Board, CHAIN_LOCKS, Checking, MARK_BITS, Shared, Worker};
+use worker::{Board, CHAIN_LOCKS, Checking, MARK_BITS, Schedule, Shared, Worker};
 
 /// How often the watcher looks.
 const TICK: Duration = Duration::from_millis(200);
@@ -127,6 +129,8 @@ pub struct InstanceReport {
     pub inconsistencies: Vec<Inconsistency>,
     /// Why it ended early, where it did.
     pub stopped: Option<StopReason>,
+    /// How punctual requests were, in an open loop.
+    pub punctuality: Option<Punctuality>,
     /// How reading the trace went; `None` where there was none.
     pub trace: Option<ReplayStats>,
 }
@@ -150,7 +154,21 @@ impl<T: Target> Instance<T> {
         let boards = std::iter::repeat_with(Board::default).take(settings.threads).collect();
         let bucket = settings.rate.map(|(rate, burst)| TokenBucket::new(rate, burst, now_ns));
         let payload = Payload::new(settings.zeros_percent);
-        let shared = Shared { target, settings, clock, waiter, payload, stop, bucket, checking, time_all };
+        // The queue that an open loop builds is seen in few of its requests; the clock is read for each anyway.
+        let time_all = time_all || settings.arrivals.is_open();
+        let held_until_ns = AtomicU64::new(0);
+        let shared = Shared {
+            target,
+            settings,
+            clock,
+            waiter,
+            payload,
+            stop,
+            bucket,
+            checking,
+            time_all,
+            held_until_ns,
+        };
         Self { shared, boards, workload, seed, trace, progress: Progress::default() }
     }
 
@@ -181,6 +199,7 @@ impl<T: Target> Instance<T> {
                 .map(|it| it.found.lock().clone())
                 .unwrap_or_default(),
             stopped: self.shared.stop.reason(),
+            punctuality: self.shared.settings.arrivals.is_open().then(|| self.punctuality()),
             trace: self.trace.as_ref().map(|trace| trace.stats()),
         }
     }
@@ -192,10 +211,37 @@ impl<T: Target> Instance<T> {
 
     async fn work(&self, number: usize, source: &mut dyn Source) {
         let number_in_version = u16::try_from(number).unwrap_or(u16::MAX);
-        Worker::new(&self.shared, &self.boards[number], number_in_version).run(source).await;
+        let mut worker = Worker::new(&self.shared, &self.boards[number], number_in_version);
+        match self.schedule(number) {
+            None => worker.run(source).await,
+            Some(schedule) => worker.run_open(source, schedule).await,
+        }
         if self.progress.running.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.progress.ended_ns.store(self.shared.clock.monotonic_ns(), Ordering::Release);
         }
+    }
+}
+
+/// The open loop.
+impl<T: Target> Instance<T> {
+    /// When the requests of worker `number` are due; `None` in a closed loop.
+    fn schedule(&self, number: usize) -> Option<Schedule> {
+        let start_ns = self.progress.started_ns.load(Ordering::Acquire);
+        let (workers, seed) = (self.boards.len(), self.seed);
+        let arrivals = match self.shared.settings.arrivals {
+            ArrivalsPlan::Closed => return None,
+            ArrivalsPlan::Uniform { per_second } => Arrivals::uniform(per_second, number, workers, start_ns),
+            ArrivalsPlan::Poisson { per_second } => {
+                Arrivals::poisson(per_second, number, workers, start_ns, seed)
+            }
+        };
+        Some(Schedule { start_ns, arrivals })
+    }
+
+    fn punctuality(&self) -> Punctuality {
+        let mut all = Punctuality { backlog: Some(0), ..Punctuality::default() };
+        self.boards.iter().for_each(|board| all.merge(&board.punctuality.lock()));
+        all
     }
 }
 

@@ -6,8 +6,12 @@ use std::time::Duration;
 use device::Clock;
 use device::timer::{self, Timer};
 
+use super::stop::Stop;
+
 /// Waits below this are spun away: a sleeping thread comes back some 50 µs late.
 const SPIN_BELOW_NS: u64 = 1_000_000;
+/// Who waits long looks up so often whether the run was stopped.
+const LOOK_EVERY_NS: u64 = 100_000_000;
 
 /// How a worker waits, by the world it is in.
 #[derive(Clone)]
@@ -24,25 +28,30 @@ pub enum Waiter {
 }
 
 impl Waiter {
-    /// Waits until `until_ns`.
-    pub async fn until(&self, until_ns: u64) {
+    /// Waits until `until_ns`, or a little longer than until the run is stopped.
+    pub async fn until(&self, until_ns: u64, stop: &Stop) {
         match self {
-            Self::Thread(clock) => wait_until(&**clock, until_ns),
-            Self::Task { timer, .. } => {
-                timer::sleep(&**timer, until_ns.saturating_sub(timer.monotonic_ns())).await;
-            }
+            Self::Thread(clock) => wait_until(&**clock, until_ns, stop),
+            Self::Task { timer, .. } => loop {
+                let left_ns = until_ns.saturating_sub(timer.monotonic_ns());
+                timer::sleep(&**timer, left_ns.min(LOOK_EVERY_NS)).await;
+                if left_ns <= LOOK_EVERY_NS || stop.is_set() {
+                    return;
+                }
+            },
         }
     }
 }
 
-/// Waits until `until_ns` on this thread.
-fn wait_until(clock: &dyn Clock, until_ns: u64) {
+/// Waits on this thread.
+fn wait_until(clock: &dyn Clock, until_ns: u64, stop: &Stop) {
     loop {
         let left_ns = until_ns.saturating_sub(clock.monotonic_ns());
         match left_ns {
             0 => return,
             left_ns if left_ns < SPIN_BELOW_NS => std::hint::spin_loop(),
-            left_ns => sleep(left_ns),
+            _ if stop.is_set() => return,
+            left_ns => sleep(left_ns.min(LOOK_EVERY_NS)),
         }
     }
 }
@@ -65,7 +74,7 @@ mod tests {
         let clock = SystemClock;
         for wait_ns in [0, 10_000, 1_500_000] {
             let until_ns = clock.monotonic_ns() + wait_ns;
-            wait_until(&clock, until_ns);
+            wait_until(&clock, until_ns, &Stop::default());
             assert!(clock.monotonic_ns() >= until_ns);
         }
     }

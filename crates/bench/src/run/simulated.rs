@@ -71,7 +71,9 @@ impl<'a> Watch<'a> {
         let ops = instances.iter().map(|instance| instance.counts().ops).sum();
         if ops != self.ops {
             (self.ops, self.ops_moved_ns) = (ops, now_ns);
-        } else if now_ns - self.ops_moved_ns > STUCK_SECONDS * 1_000_000_000 {
+        } else if now_ns.saturating_sub(self.ops_moved_ns.max(held_until_ns(instances)))
+            > STUCK_SECONDS * 1_000_000_000
+        {
             return Err(RunError::Stuck { seconds: STUCK_SECONDS });
         }
         let observables: Vec<&dyn Observable> =
@@ -83,6 +85,12 @@ impl<'a> Watch<'a> {
         }
         Ok(())
     }
+}
+
+/// Until when nobody has anything to do.
+fn held_until_ns<T>(instances: &[Arc<Instance<T>>]) -> u64 {
+    let held = |instance: &Arc<Instance<T>>| instance.shared.held_until_ns.load(Ordering::Relaxed);
+    instances.iter().map(held).max().unwrap_or(0)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the terminal is looked at in the machine's time")]

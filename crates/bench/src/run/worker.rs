@@ -1,6 +1,7 @@
 //! One thread of the stress loop.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use device::Clock;
@@ -12,10 +13,15 @@ use workload::{Request, RequestKind, Source};
 use super::counts::Counting;
 use super::latency::{Latencies, Timed};
 use super::pace::Waiter;
+use super::punctuality::Punctuality;
 use super::stop::Stop;
 use super::target::{Found, Layer, SetHow, SetOutcome, Target};
 use crate::config::plan::RunSettings;
 use crate::consistency::{Checker, Inconsistency, Version};
+
+mod open_loop;
+
+pub use open_loop::Schedule;
 
 /// A version's 56 bits: mark of the run, thread, count of the thread's sets.
 const THREAD_SHIFT: u32 = 32;
@@ -49,6 +55,15 @@ pub struct Shared<T> {
     pub checking: Option<Checking>,
     /// Whether every operation is timed.
     pub time_all: bool,
+    /// Before this time the requests of an open loop are not due, so that nothing need happen.
+    pub held_until_ns: AtomicU64,
+}
+
+impl<T> Shared<T> {
+    /// Nobody need wonder that no operation ends before `due_ns`.
+    pub(super) fn expect_nothing_before(&self, due_ns: u64) {
+        self.held_until_ns.fetch_max(due_ns, Ordering::Relaxed);
+    }
 }
 
 /// What a run that checks consistency needs besides.
@@ -75,6 +90,8 @@ pub struct Board {
     pub counting: Counting,
     /// Its histograms; nobody else locks them but to add them up.
     pub latencies: Mutex<Latencies>,
+    /// What an open loop measures besides.
+    pub punctuality: Mutex<Punctuality>,
 }
 
 /// One thread's loop and its state.
@@ -88,6 +105,8 @@ pub struct Worker<'a, T> {
     owed_ns: u64,
     until_timed: u32,
     pause: Pause,
+    /// Open loop: when the request that was begun was due, until the first operation of it was timed.
+    due_ns: Option<u64>,
 }
 
 impl<'a, T: Target> Worker<'a, T> {
@@ -102,10 +121,11 @@ impl<'a, T: Target> Worker<'a, T> {
             owed_ns: 0,
             until_timed: 1,
             pause: Pause::new(batch, pause_ns),
+            due_ns: None,
         }
     }
 
-    /// Does what `source` asks until it ends, the thread's operations are done, or the run is stopped.
+    /// The closed loop: does what `source` asks, one after another, until it ends, the thread's operations are done, or the run is stopped.
     pub async fn run(&mut self, source: &mut dyn Source) {
         let limit = self.shared.settings.ops_per_thread;
         let mut done = 0;
@@ -131,7 +151,7 @@ impl<'a, T: Target> Worker<'a, T> {
             let now_ns = self.shared.clock.monotonic_ns();
             let due_ns = bucket.reserve(1, now_ns);
             if due_ns > now_ns {
-                self.shared.waiter.until(due_ns).await;
+                self.shared.waiter.until(due_ns, &self.shared.stop).await;
             }
         }
     }
@@ -143,14 +163,15 @@ impl<'a, T: Target> Worker<'a, T> {
         self.owed_ns += cpu_ns_per_op;
         if self.owed_ns >= LEAST_SPENT_NS {
             let now_ns = self.shared.clock.monotonic_ns();
-            self.shared.waiter.until(now_ns + std::mem::take(&mut self.owed_ns)).await;
+            self.shared.waiter.until(now_ns + std::mem::take(&mut self.owed_ns), &self.shared.stop).await;
         }
     }
 
     /// Pauses where the batch is full.
     async fn pause(&mut self) {
         if let Some(pause_ns) = self.pause.after_operation() {
-            self.shared.waiter.until(self.shared.clock.monotonic_ns() + pause_ns).await;
+            let until_ns = self.shared.clock.monotonic_ns().saturating_add(pause_ns);
+            self.shared.waiter.until(until_ns, &self.shared.stop).await;
         }
     }
 
@@ -446,10 +467,12 @@ impl<T: Target> Worker<'_, T> {
     }
 
     #[inline]
-    fn end_timing(&self, what: Timed, started: Option<u64>) {
+    fn end_timing(&mut self, what: Timed, started: Option<u64>) {
         if let Some(started) = started {
             let ended = self.shared.clock.monotonic_ns();
-            self.board.latencies.lock().record(what, ended - started);
+            let is_open = self.shared.settings.arrivals.is_open();
+            let began = if is_open { self.began_ns(what, started, ended) } else { started };
+            self.board.latencies.lock().record(what, ended - began);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The simplest target: a map behind a lock that forgets its oldest keys, and that can be told to misbehave.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod slow;
+
 use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};

@@ -29,6 +29,7 @@ pub mod zipf;
 pub use mix::Mix;
 pub use online::Online;
 pub use popularity::{BucketRule, Popularity};
+pub(crate) use random::{Stream, stream};
 pub use sizes::Table;
 pub use workload::PreparedAccesses;
 

@@ -47,6 +47,8 @@ section! {
         delay_ns: u64 = 0, "opDelayNs", "ns", Honoured;
         "Operations a second of the instance; 0 is as many as it can.";
         rate_per_second: u64 = 0, "opRatePerSec", "ops/s", Honoured;
+        "Ours. When requests come: `closed`, each thread's as soon as it has the answer before; or at opRatePerSec whatever the answers take, evenly (`uniform`) or at random (`poisson`).";
+        arrivals: String = "closed".to_owned(), "arrivals", "", Honoured;
         "Operations that may come at once; 0 is one second's.";
         rate_burst: u64 = 0, "opRateBurstSize", "ops", Honoured;
         "Share of operations of each pool.";

@@ -1,0 +1,158 @@
+//! Requests that wait for nobody: an open loop.
+//!
+//! A closed loop asks when the answer before is there, so that a slow moment keeps away the very requests that would have
+//! met it. Here each request has a moment at which it is due, whatever became of the others; measured from there, a latency
+//! holds the wait too.
+//!
+//! Each worker has arrivals of its own. Independent Poisson processes at an n-th of the rate are together one at the rate;
+//! even arrivals are dealt out in turn.
+
+use rand_distr::{Distribution, Exp1};
+
+use crate::generate::{Stream, stream};
+
+/// The due times of one worker's requests.
+#[derive(Debug)]
+pub struct Arrivals {
+    start_ns: u64,
+    gaps: Gaps,
+    /// The next one.
+    due_ns: u64,
+}
+
+#[derive(Debug)]
+enum Gaps {
+    /// Request `next` of all workers' is the worker's next.
+    Uniform { next: u64, workers: u64, per_second: u64 },
+    /// Nanoseconds from the start to the next, fractions included, so that rounding does not add up.
+    Poisson { since_start_ns: f64, mean_gap_ns: f64, random: Box<Stream> },
+}
+
+/// Sets the stream of arrivals apart from that of requests, which has the same seed.
+const OF_ARRIVALS: u64 = 0x6172_7269_7661_6c73;
+
+impl Arrivals {
+    /// Arrivals of worker number `worker` of `workers`, which together make `per_second`, evenly.
+    ///
+    /// # Panics
+    /// If nothing would ever come: a rate of 0, no workers.
+    #[must_use]
+    pub fn uniform(per_second: u64, worker: usize, workers: usize, start_ns: u64) -> Self {
+        assert!(per_second > 0 && workers > 0, "no rate, no arrivals");
+        let gaps = Gaps::Uniform { next: worker as u64, workers: workers as u64, per_second };
+        Self::of(gaps, start_ns)
+    }
+
+    /// The same, at random: the time from one to the next says nothing of those before.
+    ///
+    /// # Panics
+    /// As [`uniform`](Self::uniform).
+    #[must_use]
+    pub fn poisson(per_second: u64, worker: usize, workers: usize, start_ns: u64, seed: u64) -> Self {
+        assert!(per_second > 0 && workers > 0, "no rate, no arrivals");
+        let mean_gap_ns = 1e9 * workers as f64 / per_second as f64;
+        let random = Box::new(stream(seed ^ OF_ARRIVALS, worker));
+        Self::of(Gaps::Poisson { since_start_ns: 0.0, mean_gap_ns, random }, start_ns)
+    }
+
+    fn of(gaps: Gaps, start_ns: u64) -> Self {
+        let mut arrivals = Self { start_ns, gaps, due_ns: start_ns };
+        arrivals.due_ns = arrivals.draw();
+        arrivals
+    }
+
+    /// When the next request is due; each call is another request.
+    pub fn next_due_ns(&mut self) -> u64 {
+        let next = self.draw();
+        std::mem::replace(&mut self.due_ns, next)
+    }
+
+    /// Requests that were not asked for and are due by `now_ns`: their number, or, of random ones, what it is on average.
+    #[must_use]
+    pub fn overdue(&self, now_ns: u64) -> u64 {
+        let Some(late_ns) = now_ns.checked_sub(self.due_ns) else { return 0 };
+        let gap_ns = match &self.gaps {
+            Gaps::Uniform { workers, per_second, .. } => 1e9 * *workers as f64 / *per_second as f64,
+            Gaps::Poisson { mean_gap_ns, .. } => *mean_gap_ns,
+        };
+        (late_ns as f64 / gap_ns) as u64 + 1
+    }
+
+    fn draw(&mut self) -> u64 {
+        let since_start_ns = match &mut self.gaps {
+            Gaps::Uniform { next, workers, per_second } => {
+                let due_ns = u128::from(*next) * 1_000_000_000 / u128::from(*per_second);
+                *next = next.saturating_add(*workers);
+                u64::try_from(due_ns).unwrap_or(u64::MAX)
+            }
+            Gaps::Poisson { since_start_ns, mean_gap_ns, random } => {
+                let gap: f64 = Exp1.sample(random);
+                *since_start_ns += gap * *mean_gap_ns;
+                *since_start_ns as u64
+            }
+        };
+        self.start_ns.saturating_add(since_start_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn due(mut all: Vec<Arrivals>, each: usize) -> Vec<u64> {
+        let mut due: Vec<u64> =
+            all.iter_mut().flat_map(|one| (0..each).map(|_| one.next_due_ns()).collect::<Vec<_>>()).collect();
+        due.sort_unstable();
+        due
+    }
+
+    #[test]
+    fn even_arrivals_of_all_workers_are_evenly_spaced_and_do_not_drift() {
+        let all = (0..3).map(|worker| Arrivals::uniform(3_000_000, worker, 3, 7)).collect();
+        let due = due(all, 1_000_000);
+        assert_eq!((due[0], due[1], due[2], due[3]), (7, 7 + 333, 7 + 666, 7 + 1000));
+        assert_eq!(due[2_999_999], 7 + SECOND_NS - 334);
+    }
+
+    /// The gaps of a Poisson process are exponential: as wide as their mean, and each independent of the one before.
+    #[test]
+    fn random_arrivals_of_all_workers_together_are_one_poisson_process() {
+        for (workers, seed) in [(1, 1), (4, 2), (7, 3)] {
+            let all =
+                (0..workers).map(|worker| Arrivals::poisson(1_000_000, worker, workers, 0, seed)).collect();
+            let due = due(all, 210_000 / workers);
+            // Where all workers still have arrivals.
+            let gaps: Vec<f64> =
+                due[..200_000].windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1000.0).collect();
+            let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+            let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+            let together = gaps.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum::<f64>();
+            let correlation = together / gaps.len() as f64 / variance;
+            let beyond_two = gaps.iter().filter(|gap| **gap > 2.0).count() as f64 / gaps.len() as f64;
+            assert!((mean - 1.0).abs() < 0.01, "mean gap {mean}, {workers} workers");
+            assert!((variance - 1.0).abs() < 0.02, "variance {variance}, {workers} workers");
+            assert!(correlation.abs() < 0.01, "correlation {correlation}, {workers} workers");
+            assert!((beyond_two - (-2.0_f64).exp()).abs() < 0.005, "{beyond_two}, {workers} workers");
+        }
+    }
+
+    #[test]
+    fn what_is_overdue_is_counted_from_the_first_that_nobody_asked_for() {
+        let mut arrivals = Arrivals::uniform(1000, 0, 1, 0);
+        assert_eq!((arrivals.next_due_ns(), arrivals.next_due_ns()), (0, 1_000_000));
+        assert_eq!(arrivals.overdue(1_999_999), 0);
+        assert_eq!((arrivals.overdue(2_000_000), arrivals.overdue(4_500_000)), (1, 3));
+    }
+
+    #[test]
+    fn the_largest_and_the_smallest_rates_do_not_overflow() {
+        let mut fast = Arrivals::uniform(u64::MAX, 0, 1, u64::MAX - 5);
+        assert_eq!((fast.next_due_ns(), fast.next_due_ns()), (u64::MAX - 5, u64::MAX - 5));
+        let mut slow = Arrivals::uniform(1, usize::MAX, usize::MAX, 0);
+        assert_eq!((slow.next_due_ns(), slow.next_due_ns()), (u64::MAX, u64::MAX));
+        let mut slow = Arrivals::poisson(1, 0, usize::MAX, u64::MAX / 2, 4);
+        assert!(slow.next_due_ns() >= u64::MAX / 2);
+    }
+}
