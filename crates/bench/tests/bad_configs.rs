@@ -235,6 +235,19 @@ fn an_open_loop_that_cannot_be_is_refused() {
     assert!(with(&["test_config.arrivals=Uniform", RATE]).is_ok());
 }
 
+#[test]
+fn a_trace_at_its_own_times_that_cannot_be_is_refused() {
+    const SPEED: &str = "test_config.traceSpeed=2.5";
+    const TRACE: [&str; 3] = [SPEED, "test_config.generator=replay", "test_config.traceFileName=t"];
+    let beside = |change: &str, words: &str| refused(&[&TRACE[..], &[change]].concat(), words);
+    assert!(with(&TRACE).is_ok());
+    refused(&[SPEED], "traceSpeed: is for a replay");
+    refused(&["test_config.traceSpeed=fast"], "expected a number");
+    beside("test_config.traceSpeed=-1", "must be 0 or more");
+    beside("test_config.arrivals=poisson", "excludes arrivals");
+    beside("test_config.opRatePerSec=5", "excludes opRatePerSec");
+}
+
 /// A rate of 2^45 MiB/s was none, clean regions, hot and cold shares and an interval overflowed where they were added up
 /// or multiplied.
 #[test]

@@ -231,11 +231,62 @@ fn repeating_a_trace_without_rows_ends() {
     }
 }
 
+/// A worker whose rows come seldom was given none before a thousand of them were read, and by then the other's queue was full.
+#[test]
+fn a_worker_gets_its_rows_in_time_though_anothers_are_not_wanted_yet() {
+    let row = |number: u64| {
+        let key = if number.is_multiple_of(100) { "seldom" } else { "often" };
+        format!("{key},GET,{number},{number}\n")
+    };
+    let head = std::iter::once("key,op,size,op_time\n".to_owned());
+    let text: String = head.chain((0..40_000).map(row)).collect();
+    let (_folder, replay) = replay_of(&text, |config| config.timed = true);
+    let mut sources = replay.sources(2, 0).unwrap();
+    let mut of_key = |key: &[u8]| {
+        let found = (0..sources.len()).find(|worker| sources[*worker].next().unwrap().key == key);
+        sources.remove(found.unwrap())
+    };
+    // Both keys are asked for once; then one worker waits for its requests to be due, and the other asks on.
+    let (mut seldom, often) = (of_key(b"seldom"), of_key(b"often"));
+    let (seen, all_seen) = std::sync::mpsc::channel();
+    let rows = std::thread::scope(|scope| {
+        scope.spawn(move || seen.send((1..80).filter(|_| seldom.next().is_some()).count()));
+        let rows = all_seen.recv_timeout(std::time::Duration::from_secs(60));
+        drop(often);
+        rows
+    });
+    assert_eq!(rows, Ok(79));
+}
+
+#[test]
+fn in_turns_rows_that_follow_each_other_go_to_different_workers() {
+    let (_folder, replay) = replay_of(&numbered_rows(30_000, 7), |config| config.order = Order::Turns);
+    for (worker, seen) in drain_all(&replay, 3).iter().enumerate() {
+        let rows: Vec<u64> = seen.iter().map(|it| it.value_bytes).collect();
+        assert_eq!(rows, (worker as u64..30_000).step_by(3).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_timed_replay_needs_times_and_knows_the_first() {
+    let (_folder, replay) = replay_of("key,op,size\na,GET,1\n", |config| config.timed = true);
+    assert!(replay.check_beginnings().unwrap_err().to_string().ends_with("its requests have no times"));
+    let text = "key,op,size,op_time\na,GET,1,5000\nb,GET,1,7000\nc,GET,1,8000\n";
+    let (_folder, replay) = replay_of(text, |config| (config.timed, config.skip_rows) = (true, 1));
+    replay.check_beginnings().unwrap();
+    assert_eq!(replay.first_time_ns(), None);
+    assert_eq!(drain_all(&replay, 1)[0].len(), 2);
+    assert_eq!(replay.first_time_ns(), Some(7_000_000_000));
+}
+
 #[test]
 fn workers_that_leave_early_hold_nobody_up() {
-    for order in [Order::Strict, Order::Any] {
+    for (order, timed) in
+        [(Order::Strict, false), (Order::Any, false), (Order::Strict, true), (Order::Turns, true)]
+    {
         let (_folder, replay) = replay_of(&numbered_rows(100_000, 997), |config| {
             config.repeat = true;
+            config.timed = timed;
             config.order = order;
         });
         let mut sources = replay.sources(4, 0).unwrap();

@@ -355,6 +355,9 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
 /// An open loop, and what belongs to a closed one.
 fn arrivals(test: &TestConfig, at: &str, findings: &mut Findings) {
     one_of(&test.arrivals, &ARRIVALS, &join(at, "arrivals"), findings);
+    if test.trace_speed != 0.0 {
+        return at_the_times_of_the_trace(test, at, findings);
+    }
     if test.arrivals.eq_ignore_ascii_case("closed") {
         return;
     }
@@ -373,6 +376,21 @@ fn arrivals(test: &TestConfig, at: &str, findings: &mut Findings) {
         "arrivals",
         "would make each thread wait for the keys of its own: set replayGeneratorConfig.replaySerializationMode to `none`",
     );
+}
+
+fn at_the_times_of_the_trace(test: &TestConfig, at: &str, findings: &mut Findings) {
+    let mut refuse = |broken: bool, words: &str| {
+        if broken {
+            findings.problem(&join(at, "traceSpeed"), words);
+        }
+    };
+    let closed = test.arrivals.eq_ignore_ascii_case("closed");
+    let delayed = test.delay_batch > 0 && test.delay_ns > 0;
+    refuse(test.trace_speed < 0.0, "must be 0 or more");
+    refuse(needs_distribution(test), "is for a replay: a generator has no times");
+    refuse(!closed, "excludes arrivals: the trace says when requests come");
+    refuse(test.rate_per_second > 0, "excludes opRatePerSec: the trace says when requests come");
+    refuse(delayed, "excludes opDelayNs: requests wait for none before them");
 }
 
 fn unread_traces(test: &TestConfig, at: &str, findings: &mut Findings) {

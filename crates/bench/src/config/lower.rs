@@ -209,6 +209,9 @@ fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
 
 fn arrivals(test: &TestConfig) -> ArrivalsPlan {
     let per_second = test.rate_per_second;
+    if test.trace_speed > 0.0 {
+        return ArrivalsPlan::Trace { speed: test.trace_speed };
+    }
     match test.arrivals.to_ascii_lowercase().as_str() {
         "uniform" => ArrivalsPlan::Uniform { per_second },
         "poisson" => ArrivalsPlan::Poisson { per_second },
@@ -249,6 +252,7 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
         repeat: test.repeat_trace,
         ignore_op_count: test.ignore_op_count,
         strict_order: test.replay.serialization == "strict",
+        timed: test.trace_speed > 0.0,
         time_units_per_second: test.timestamp_factor,
     })
 }

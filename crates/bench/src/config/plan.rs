@@ -241,6 +241,8 @@ pub struct ReplayPlan {
     pub ignore_op_count: bool,
     /// Whether requests of one key keep their order.
     pub strict_order: bool,
+    /// Whether requests are made at the trace's own times.
+    pub timed: bool,
     /// Units of trace time in a second.
     pub time_units_per_second: u64,
 }
@@ -290,6 +292,11 @@ pub enum ArrivalsPlan {
     Poisson {
         /// Of all threads.
         per_second: u64,
+    },
+    /// An open loop: at the times of the trace.
+    Trace {
+        /// How many times as fast.
+        speed: f64,
     },
 }
 

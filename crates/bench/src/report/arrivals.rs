@@ -62,16 +62,17 @@ fn mode(arrivals: ArrivalsPlan) -> &'static str {
         ArrivalsPlan::Closed => "closed",
         ArrivalsPlan::Uniform { .. } => "uniform",
         ArrivalsPlan::Poisson { .. } => "poisson",
+        ArrivalsPlan::Trace { .. } => "trace",
     }
 }
 
-/// The rate asked for; of several instances together, that of what was due.
+/// The rate asked for; of a trace, that of its requests as they were due.
 fn offered(report: &InstanceReport, punctuality: &Punctuality) -> Option<f64> {
     match report.settings.arrivals {
         ArrivalsPlan::Uniform { per_second } | ArrivalsPlan::Poisson { per_second } => {
             Some(per_second as f64)
         }
-        ArrivalsPlan::Closed => {
+        ArrivalsPlan::Closed | ArrivalsPlan::Trace { .. } => {
             let seconds = punctuality.last_due.as_secs_f64();
             (seconds > 0.0).then(|| punctuality.lateness.count() as f64 / seconds)
         }

@@ -20,8 +20,8 @@ pub mod stop;
 pub mod target;
 pub mod worker;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use device::Clock;
@@ -39,7 +39,7 @@ use pace::Waiter;
 use punctuality::Punctuality;
 use stop::{Stop, StopReason};
 use target::{Snapshot, Target};
-use worker::{Board, CHAIN_LOCKS, Checking, MARK_BITS, Schedule, Shared, Worker};
+use worker::{Board, CHAIN_LOCKS, Checking, Due, MARK_BITS, Schedule, Shared, TracePace, Worker};
 
 /// How often the watcher looks.
 const TICK: Duration = Duration::from_millis(200);
@@ -81,6 +81,8 @@ struct Progress {
     started_ns: AtomicU64,
     /// 0 while it runs.
     ended_ns: AtomicU64,
+    /// When the first request of a trace was there, which may have had to be looked for.
+    trace_started_ns: OnceLock<u64>,
 }
 
 /// What a watcher may ask an instance.
@@ -225,17 +227,23 @@ impl<T: Target> Instance<T> {
 /// The open loop.
 impl<T: Target> Instance<T> {
     /// When the requests of worker `number` are due; `None` in a closed loop.
-    fn schedule(&self, number: usize) -> Option<Schedule> {
+    fn schedule(&self, number: usize) -> Option<Schedule<'_>> {
         let start_ns = self.progress.started_ns.load(Ordering::Acquire);
         let (workers, seed) = (self.boards.len(), self.seed);
-        let arrivals = match self.shared.settings.arrivals {
+        let due = match self.shared.settings.arrivals {
             ArrivalsPlan::Closed => return None,
-            ArrivalsPlan::Uniform { per_second } => Arrivals::uniform(per_second, number, workers, start_ns),
+            ArrivalsPlan::Uniform { per_second } => {
+                Due::Arrivals(Arrivals::uniform(per_second, number, workers, start_ns))
+            }
             ArrivalsPlan::Poisson { per_second } => {
-                Arrivals::poisson(per_second, number, workers, start_ns, seed)
+                Due::Arrivals(Arrivals::poisson(per_second, number, workers, start_ns, seed))
+            }
+            ArrivalsPlan::Trace { speed } => {
+                let (started_ns, trace) = (&self.progress.trace_started_ns, self.trace.as_deref());
+                Due::Trace(TracePace { speed, trace, started_ns, clock: None })
             }
         };
-        Some(Schedule { start_ns, arrivals })
+        Some(Schedule { start_ns, due, last_due_ns: start_ns })
     }
 
     fn punctuality(&self) -> Punctuality {

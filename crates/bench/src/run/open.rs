@@ -309,7 +309,12 @@ fn replay(plan: &ReplayPlan) -> ReplayConfig {
     config.skip_rows = plan.fast_forward;
     config.repeat = plan.repeat;
     config.ignore_op_count = plan.ignore_op_count;
-    config.order = if plan.strict_order { Order::Strict } else { Order::Any };
+    config.timed = plan.timed;
+    config.order = match (plan.strict_order, plan.timed) {
+        (true, _) => Order::Strict,
+        (false, true) => Order::Turns,
+        (false, false) => Order::Any,
+    };
     config
 }
 

@@ -21,7 +21,7 @@ use crate::consistency::{Checker, Inconsistency, Version};
 
 mod open_loop;
 
-pub use open_loop::Schedule;
+pub use open_loop::{Due, Schedule, TracePace};
 
 /// A version's 56 bits: mark of the run, thread, count of the thread's sets.
 const THREAD_SHIFT: u32 = 32;

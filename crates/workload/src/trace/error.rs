@@ -43,6 +43,12 @@ pub enum TraceError {
         /// The file.
         path: PathBuf,
     },
+    /// Requests were to be made at the times of the trace.
+    #[error("{}: its requests have no times", path.display())]
+    NoTimes {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file may be in one of several formats.
     #[error("{}: the format may be {candidates}; name it", path.display())]
     Ambiguous {

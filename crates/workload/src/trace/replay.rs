@@ -54,6 +54,9 @@ pub struct ReplayConfig {
     pub max_requests_per_worker: Option<u64>,
     /// Which worker gets which row.
     pub order: Order,
+    /// Whether requests are made at the times of the trace: each row must have one, and a worker gets its rows though another's
+    /// are not wanted yet.
+    pub timed: bool,
     /// Whether one thread asks for all workers. Rows that are read for workers who do not ask yet stay in memory.
     pub one_thread: bool,
 }
@@ -72,6 +75,7 @@ impl ReplayConfig {
             ignore_op_count: false,
             max_requests_per_worker: None,
             order: Order::default(),
+            timed: false,
             one_thread: false,
         }
     }
@@ -86,6 +90,9 @@ pub enum Order {
     Strict,
     /// Batches go to whoever has room.
     Any,
+    /// Row by row to each worker in turn, as in strict order whether it falls behind or not: what is due at the same time goes
+    /// to as many workers as there are.
+    Turns,
 }
 
 /// A trace to replay.
@@ -107,6 +114,13 @@ impl Replay {
     /// A file that cannot be opened, or of which no row can be read.
     pub fn check_beginnings(&self) -> Result<(), TraceError> {
         self.config.files.iter().try_for_each(|path| beginning::check(path, &self.config))
+    }
+
+    /// When the first row that was not skipped was recorded, on the trace's own clock. Known to whoever was given a request; `None`
+    /// where rows have no times.
+    #[must_use]
+    pub fn first_time_ns(&self) -> Option<u64> {
+        self.report.first_time_ns.get().copied()
     }
 
     /// How reading goes so far.
@@ -163,7 +177,7 @@ impl Replay {
         };
         match (self.config.one_thread, self.config.order) {
             (false, _) => (0..workers).map(|_| bounded()).unzip(),
-            (true, Order::Strict) => (0..workers).map(|_| unbounded()).unzip(),
+            (true, Order::Strict | Order::Turns) => (0..workers).map(|_| unbounded()).unzip(),
             (true, Order::Any) => {
                 let (outlet, queue) = unbounded();
                 (vec![outlet], vec![queue; workers])

@@ -67,6 +67,8 @@ section! {
         repeat_trace: bool = false, "repeatTraceReplay", "", Honoured;
         "Units of trace time in a second.";
         timestamp_factor: u64 = 1000, "timestampFactor", "", Honoured;
+        "Ours. Requests of a replay are made at the trace's own times, so many times as fast, whatever the answers take; 0 is as fast as the threads can.";
+        trace_speed: f64 = 0.0, "traceSpeed", "", Honoured;
         "How a trace is replayed.";
         replay: ReplayConfig = ReplayConfig::default(), "replayGeneratorConfig", "", Honoured;
         "Piece of a large CDN object.";

@@ -23,9 +23,13 @@ pub(super) fn check(path: &Path, config: &ReplayConfig) -> Result<(), TraceError
     let framing = reader.framing(head).map_err(|reason| unreadable(path, config.format, reason))?;
     records.cut(framing);
     loop {
-        match records.feed(reader.as_mut(), &mut Rows::default()).map_err(reading)? {
+        let mut rows = Rows::default();
+        match records.feed(reader.as_mut(), &mut rows).map_err(reading)? {
             Fed::Header => {}
             Fed::WrongHeader(reason) => return Err(unreadable(path, config.format, reason)),
+            Fed::Row if config.timed && rows.len() > 0 && rows.row(0).time_ns.is_none() => {
+                return Err(TraceError::NoTimes { path: path.to_owned() });
+            }
             Fed::Row | Fed::Wrong(_) | Fed::End => return Ok(()),
         }
     }

@@ -34,7 +34,15 @@ pub(super) fn run(
     let lanes: Vec<Lane> = lanes.collect();
     let mut parser = Parser {
         reader: (config.format.reader)(&options),
-        dealer: Dealer { open: lanes.len(), lanes, returned, demands, order: config.order, turn: 0 },
+        dealer: Dealer {
+            open: lanes.len(),
+            lanes,
+            returned,
+            demands,
+            order: config.order,
+            timed: config.timed,
+            turn: 0,
+        },
         rows_to_skip: config.skip_rows,
         rows: 0,
         pass: Pass::default(),
@@ -164,6 +172,9 @@ impl Parser<'_> {
             self.rows_to_skip -= 1;
             return Ok(());
         }
+        if let (Some(time_ns), None) = (row.time_ns, self.report.first_time_ns.get()) {
+            let _ = self.report.first_time_ns.set(time_ns);
+        }
         if self.config.ignore_op_count {
             row.repeat = 1;
         }
@@ -202,9 +213,10 @@ struct Dealer {
     returned: Receiver<Batch>,
     demands: Option<Demands>,
     order: Order,
+    timed: bool,
     /// Lanes whose worker still listens.
     open: usize,
-    /// In any order: the lane being filled.
+    /// In any order: the lane being filled; in turns: the next.
     turn: usize,
 }
 
@@ -255,9 +267,13 @@ impl Dealer {
         let lane = match self.order {
             Order::Strict => self.lane_of(key_id),
             Order::Any => self.turn,
+            Order::Turns => {
+                let next = (self.turn + 1) % self.lanes.len();
+                std::mem::replace(&mut self.turn, next)
+            }
         };
         if self.lanes[lane].sender.is_none() {
-            // Strict order: the worker that these keys belong to has made all its requests.
+            // The worker that these keys belong to, or whose turn it is, has made all its requests.
             return Ok(());
         }
         let batch = &mut self.lanes[lane].filling;
@@ -288,7 +304,7 @@ impl Dealer {
         };
         let full = std::mem::replace(&mut self.lanes[lane].filling, empty);
         match self.order {
-            Order::Strict => drop(self.send(lane, full)),
+            Order::Strict | Order::Turns => drop(self.send(lane, full)),
             Order::Any => self.send_anywhere(full),
         }
         self.await_demand();
@@ -305,10 +321,34 @@ impl Dealer {
 
     /// Waits for room in the lane. Gives the batch back if its worker has gone.
     fn send(&mut self, lane: usize, batch: Batch) -> Option<Batch> {
+        let alone = !self.timed || self.order == Order::Any;
+        let batch = if alone { batch } else { self.send_timed(lane, batch)? };
         let sender = self.lanes[lane].sender.as_ref()?;
         let refused = sender.send(batch).err()?;
         self.close(lane);
         Some(refused.0)
+    }
+
+    /// A lane whose rows are not due yet is full for as long as that. The others get what was read for them, which may be due
+    /// before. Gives the batch back if there was no room for it.
+    fn send_timed(&mut self, lane: usize, batch: Batch) -> Option<Batch> {
+        let refused = match self.lanes[lane].sender.as_ref()?.try_send(batch) {
+            Ok(()) => return None,
+            Err(TrySendError::Disconnected(_)) => {
+                self.close(lane);
+                return None;
+            }
+            Err(TrySendError::Full(refused)) => refused,
+        };
+        for other in &mut self.lanes {
+            let Some(sender) = other.sender.as_ref().filter(|_| !other.filling.rows.is_empty()) else {
+                continue;
+            };
+            if let Err(TrySendError::Full(kept)) = sender.try_send(std::mem::take(&mut other.filling)) {
+                other.filling = kept;
+            }
+        }
+        Some(refused)
     }
 
     fn send_anywhere(&mut self, mut batch: Batch) {

@@ -1,8 +1,8 @@
 //! What the parser tells of its work while it runs.
 
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 /// Messages kept; a trace in the wrong format would fill memory with them.
 const KEPT_MESSAGES: usize = 8;
@@ -25,6 +25,8 @@ pub struct ReplayStats {
 pub(super) struct Report {
     rows: AtomicU64,
     rejected_rows: AtomicU64,
+    /// When the first row that was not skipped was recorded; set before any worker is given one.
+    pub(super) first_time_ns: OnceLock<u64>,
     texts: Mutex<Texts>,
 }
 
