@@ -7,7 +7,6 @@
 pub mod info;
 pub mod json;
 pub mod precondition;
-pub mod steady;
 pub mod text;
 pub mod wear;
 

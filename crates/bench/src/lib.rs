@@ -24,5 +24,6 @@ pub mod report;
 pub mod run;
 pub mod session;
 pub mod simulate;
+pub mod steady;
 pub mod study;
 pub mod trace;

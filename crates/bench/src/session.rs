@@ -1,5 +1,6 @@
 //! A whole run: open everything, stress it, say how it went.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,7 +150,9 @@ impl Session {
     pub fn run(self, config: &Config, watcher: &mut dyn Watcher) -> Result<RunReport, SessionError> {
         let seed = self.options.seed;
         let environment = environment::capture(&self.flash_paths, SystemClock.unix_seconds());
-        let mut recorder = Recorder::new(watcher);
+        let drive_before = RefCell::new(None);
+        let look_at_drive = || *drive_before.borrow_mut() = self.drive.as_ref().and_then(ModelDrive::stats);
+        let mut recorder = Recorder::new(watcher, look_at_drive);
         let timeout = self.options.timeout;
         let instances = match &self.world {
             World::Real(_) => run_all(&self.instances, timeout, &mut recorder)?,
@@ -157,11 +160,18 @@ impl Session {
                 run_simulated(simulation, &self.instances, timeout, &mut recorder)?
             }
         };
-        let mut series = recorder.series;
+        let mut series = std::mem::take(&mut recorder.series);
+        drop(recorder);
         let all = totals(&instances);
-        series.end(all.seconds, all.counts);
+        // The course of the whole run, warm-up included.
+        let (mut seconds, mut counts) = (all.seconds, all.counts);
+        if let Some(warmup) = &all.warmup {
+            seconds += warmup.seconds;
+            counts.add(&warmup.counts);
+        }
+        series.end(seconds, counts);
         let warnings = config.warnings.iter().map(ToString::to_string).chain(self.warnings.clone()).collect();
-        let drive = self.drive.as_ref().map(DriveReport::of);
+        let drive = self.drive.as_ref().map(|drive| DriveReport::since(drive, drive_before.take().as_ref()));
         let errors = self.close();
         Ok(RunReport {
             errors,

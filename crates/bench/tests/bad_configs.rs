@@ -248,6 +248,21 @@ fn a_trace_at_its_own_times_that_cannot_be_is_refused() {
     beside("test_config.opRatePerSec=5", "excludes opRatePerSec");
 }
 
+#[test]
+fn a_run_that_would_have_nothing_left_to_count_is_refused() {
+    refused(&["test_config.maxFlashWriteMB=5"], "maxFlashWriteMB: is for a cache with flash");
+    refused(&["test_config.warmupFlashWriteMB=5"], "warmupFlashWriteMB: is for a cache with flash");
+    refused(&["test_config.numOps=10", "test_config.warmupOps=10"], "warmupOps: leaves nothing of numOps");
+    refused(&["test_config.traceLoops=2"], "traceLoops: is for a replay");
+    let limits = ["test_config.maxFlashWriteMB=5", "test_config.warmupFlashWriteMB=5"];
+    refused(
+        &[&["cache_config.nvmCacheSizeMB=64"], &limits[..]].concat(),
+        "leaves nothing of maxFlashWriteMB",
+    );
+    refused(&["test_config.warmupSeconds=-1"], "warmupSeconds: expected a");
+    assert!(with(&["test_config.steadyRoundOps=18446744073709551615"]).is_ok());
+}
+
 /// A rate of 2^45 MiB/s was none, clean regions, hot and cold shares and an interval overflowed where they were added up
 /// or multiplied.
 #[test]

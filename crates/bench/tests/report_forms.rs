@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use flashwright_bench::config::plan::{ArrivalsPlan, RunSettings};
+use flashwright_bench::config::plan::{ArrivalsPlan, LimitsPlan, RunSettings, WarmupPlan};
 use flashwright_bench::report::interval::Last;
 use flashwright_bench::report::series::Series;
 use flashwright_bench::report::text::{TextOptions, results, verdict};
@@ -22,6 +22,8 @@ fn settings() -> RunSettings {
         delay: None,
         arrivals: ArrivalsPlan::Closed,
         rate: None,
+        warmup: WarmupPlan::default(),
+        limits: LimitsPlan::default(),
         lookaside: false,
         only_set_if_miss: false,
         touch_value: false,
@@ -92,6 +94,7 @@ fn instance() -> InstanceReport {
         inconsistencies: Vec::new(),
         stopped: None,
         punctuality: None,
+        warmup: None,
         trace: None,
     }
 }

@@ -350,6 +350,30 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     refuse(pools_in_use && test.key_count == 0, "numKeys", "is 0 or missing: there is nothing to ask for");
     unread_traces(test, at, findings);
     arrivals(test, at, findings);
+    lengths_of_run(test, cache, at, findings);
+}
+
+/// What ends a run or its warm-up.
+fn lengths_of_run(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Findings) {
+    let mut refuse = |broken: bool, key: &str, words: &str| {
+        if broken {
+            findings.problem(&join(at, key), words);
+        }
+    };
+    let in_flash = matches!(cache.allocator.as_str(), "flash" | "consistent_flash");
+    let no_flash = cache.nvm_size_mib == 0 && !in_flash;
+    let words = "is for a cache with flash, and nvmCacheSizeMB is 0";
+    refuse(no_flash && test.max_flash_mib > 0, "maxFlashWriteMB", words);
+    refuse(no_flash && test.warmup_flash_mib > 0, "warmupFlashWriteMB", words);
+    let limit = test.max_flash_mib;
+    refuse(
+        limit > 0 && test.warmup_flash_mib >= limit,
+        "warmupFlashWriteMB",
+        "leaves nothing of maxFlashWriteMB to be counted",
+    );
+    let all = test.ops_per_thread > 0 && test.warmup_ops >= test.ops_per_thread;
+    refuse(all, "warmupOps", "leaves nothing of numOps to be counted");
+    refuse(test.trace_loops > 0 && needs_distribution(test), "traceLoops", "is for a replay");
 }
 
 /// An open loop, and what belongs to a closed one.

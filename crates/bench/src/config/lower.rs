@@ -10,8 +10,8 @@ use super::cachebench::{Config, ConfigError, InstanceConfig};
 use super::keys::{CacheConfig, Distribution, TestConfig};
 use super::knob::Remark;
 use super::plan::{
-    AdmissionPlan, ArrivalsPlan, CachePlan, ClassesPlan, EvictionPlan, FlashPlan, InstancePlan,
-    RebalancePlan, RebalanceStrategy, ReplayPlan, RunPlan, RunSettings, WorkloadPlan,
+    AdmissionPlan, ArrivalsPlan, CachePlan, ClassesPlan, EvictionPlan, FlashPlan, InstancePlan, LimitsPlan,
+    RebalancePlan, RebalanceStrategy, ReplayPlan, RunPlan, RunSettings, WarmupPlan, WorkloadPlan,
 };
 use super::region_policy;
 
@@ -196,6 +196,15 @@ fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
         delay: (test.delay_batch > 0 && test.delay_ns > 0).then_some((test.delay_batch, test.delay_ns)),
         rate: (closed && test.rate_per_second > 0).then_some((test.rate_per_second, burst)),
         arrivals,
+        warmup: WarmupPlan {
+            ops_per_thread: test.warmup_ops,
+            seconds: test.warmup_seconds,
+            flash_bytes: mib(test.warmup_flash_mib, "test_config.warmupFlashWriteMB")?,
+        },
+        limits: LimitsPlan {
+            flash_bytes: mib(test.max_flash_mib, "test_config.maxFlashWriteMB")?,
+            steady_round_ops: test.steady_round_ops,
+        },
         lookaside: test.lookaside,
         only_set_if_miss: test.only_set_if_miss,
         touch_value: test.touch_value,
@@ -249,7 +258,10 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
             "test_config.replayGeneratorConfig.ampSizeFactor",
         )?,
         fast_forward: test.replay.fast_forward,
-        repeat: test.repeat_trace,
+        loops: match (test.trace_loops, test.repeat_trace) {
+            (0, true) => None,
+            (loops, _) => Some(loops.max(1)),
+        },
         ignore_op_count: test.ignore_op_count,
         strict_order: test.replay.serialization == "strict",
         timed: test.trace_speed > 0.0,

@@ -235,8 +235,8 @@ pub struct ReplayPlan {
     pub size_amplification: u32,
     /// Requests to skip.
     pub fast_forward: u64,
-    /// Whether it starts again at its end.
-    pub repeat: bool,
+    /// How often it is replayed; `None` is without end.
+    pub loops: Option<u64>,
     /// Whether repeat counts are taken as 1.
     pub ignore_op_count: bool,
     /// Whether requests of one key keep their order.
@@ -266,6 +266,10 @@ pub struct RunSettings {
     pub only_set_if_miss: bool,
     /// A hit reads every byte.
     pub touch_value: bool,
+    /// What is left out of the figures.
+    pub warmup: WarmupPlan,
+    /// What ends the run besides.
+    pub limits: LimitsPlan,
     /// Values are written, not only allocated.
     pub populate: bool,
     /// Every value found is checked against what was set.
@@ -276,6 +280,26 @@ pub struct RunSettings {
     pub zeros_percent: u8,
     /// Print flash counters at the end.
     pub print_flash_counters: bool,
+}
+
+/// A warm-up: it ends when it has been as long as each of these; 0 asks for nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WarmupPlan {
+    /// Operations of each thread, on average.
+    pub ops_per_thread: u64,
+    /// Seconds.
+    pub seconds: u64,
+    /// Bytes written to flash.
+    pub flash_bytes: u64,
+}
+
+/// What ends a run besides its operations; 0 does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LimitsPlan {
+    /// Bytes written to flash.
+    pub flash_bytes: u64,
+    /// Operations of a round: the run ends when its rounds have become alike.
+    pub steady_round_ops: u64,
 }
 
 /// When requests are made.

@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
 use super::DriveError;
-use super::steady::is_steady;
+use crate::steady::is_steady;
 
 /// How to fill.
 #[derive(Debug, Clone)]

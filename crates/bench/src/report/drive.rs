@@ -26,16 +26,17 @@ pub struct DriveReport {
 }
 
 impl DriveReport {
-    /// The report of `drive`, as it is now.
+    /// The report of `drive`: what it did since it had counted `before`, where a warm-up is to be left out.
     #[must_use]
-    pub fn of(drive: &ModelDrive) -> Self {
+    pub fn since(drive: &ModelDrive, before: Option<&Stats>) -> Self {
+        let stats = drive.stats().unwrap_or_default();
         let space = &drive.card().space;
         Self {
             card: drive.card().name.clone(),
             page_bytes: space.page_bytes,
             units: space.raw_bytes / space.unit_bytes,
             unit_bytes: space.unit_bytes,
-            stats: drive.stats().unwrap_or_default(),
+            stats: before.map_or_else(|| stats.clone(), |before| stats.since(before)),
             assignments: drive.assignments(),
         }
     }

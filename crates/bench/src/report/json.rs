@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::RunReport;
 use super::figures::FIGURES;
 use crate::run::InstanceReport;
+use crate::run::course::Warmup;
 use crate::run::latency::{Histogram, Latencies, Timed};
 use crate::run::stop::StopReason;
 use crate::run::target::End;
@@ -41,6 +42,7 @@ fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
     }
     fields.insert("latency_ns".to_owned(), latencies(report));
     fields.insert("arrivals".to_owned(), super::arrivals::to_json(report));
+    fields.insert("warmup".to_owned(), report.warmup.map_or(Value::Null, warmup));
     fields.insert("counts".to_owned(), counts(report));
     fields.insert("insert_ends".to_owned(), ends(&report.snapshot.insert_ends));
     if let Some(flash) = &report.snapshot.flash {
@@ -76,6 +78,12 @@ fn number(value: f64) -> Value {
     } else {
         Value::from(value)
     }
+}
+
+/// What is in no figure.
+fn warmup(warmup: Warmup) -> Value {
+    let Warmup { ended, seconds, counts, flash_bytes } = warmup;
+    json!({ "ended": ended, "seconds": seconds, "ops": counts.ops, "flash_bytes_host": flash_bytes })
 }
 
 fn counts(report: &InstanceReport) -> Value {
@@ -139,5 +147,7 @@ fn reason(stopped: StopReason) -> &'static str {
         StopReason::Interrupt => "interrupt",
         StopReason::Timeout => "timeout",
         StopReason::Inconsistencies => "inconsistencies",
+        StopReason::FlashWritten => "flash_written",
+        StopReason::Steady => "steady",
     }
 }

@@ -65,7 +65,10 @@ impl RunReport {
     pub fn remarks(&self) -> Vec<String> {
         let several = self.instances.len() > 1;
         let named = |(number, remark)| if several { format!("Instance {number}: {remark}") } else { remark };
-        let of = |(number, report)| arrivals::remark(report).into_iter().map(move |remark| (number, remark));
+        let of = |(number, report)| {
+            let remarks = [warmup_remark(report), arrivals::remark(report)];
+            remarks.into_iter().flatten().map(move |remark| (number, remark))
+        };
         self.instances.iter().enumerate().flat_map(of).map(named).collect()
     }
 
@@ -74,6 +77,12 @@ impl RunReport {
     pub fn passed(&self) -> bool {
         self.failures().is_empty()
     }
+}
+
+/// A run that was over before it was warm.
+fn warmup_remark(report: &InstanceReport) -> Option<String> {
+    let unended = report.warmup.is_some_and(|warmup| !warmup.ended);
+    unended.then(|| "The run ended before its warm-up did: its figures are of the whole run".to_owned())
 }
 
 /// Which checks one instance failed.

@@ -82,7 +82,7 @@ fn hit_ratio(area: &Area<'_>, spans: &[Span], has_flash: bool) -> Drawn {
             .collect(),
     };
     let mut curves = vec![of(if has_flash { "DRAM and flash" } else { "DRAM" }, |span| {
-        span.counts.gets - span.counts.get_misses
+        span.counts.gets.saturating_sub(span.counts.get_misses)
     })];
     if has_flash {
         curves.push(of("DRAM alone", |span| span.counts.get_hits_dram));

@@ -75,12 +75,13 @@ pub struct Recorder<'a> {
     watcher: &'a mut dyn Watcher,
     /// So far.
     pub series: Series,
+    when_warm: Box<dyn FnMut() + 'a>,
 }
 
 impl<'a> Recorder<'a> {
-    /// A recorder in front of `watcher`.
-    pub fn new(watcher: &'a mut dyn Watcher) -> Self {
-        Self { watcher, series: Series::default() }
+    /// A recorder in front of `watcher`, which calls `when_warm` where the figures begin.
+    pub fn new(watcher: &'a mut dyn Watcher, when_warm: impl FnMut() + 'a) -> Self {
+        Self { watcher, series: Series::default(), when_warm: Box::new(when_warm) }
     }
 }
 
@@ -94,6 +95,11 @@ impl Watcher for Recorder<'_> {
         instances.iter().for_each(|instance| sum.add(&instance.counts()));
         self.series.look(elapsed.as_secs_f64(), sum);
         self.watcher.moment(instances, elapsed);
+    }
+
+    fn warmed_up(&mut self) {
+        self.watcher.warmed_up();
+        (self.when_warm)();
     }
 }
 

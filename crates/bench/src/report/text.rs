@@ -51,6 +51,12 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
     }
     out += "\n== Throughput Stats ==\n";
     out += &throughput(&report.counts, report.seconds);
+    if let Some(warmup) = report.warmup.filter(|it| it.ended) {
+        let (ops, gib) = (grouped(warmup.counts.ops), gib(Some(warmup.flash_bytes)));
+        let words =
+            format!("{ops} operations, {:.2} s, {} GB written to flash", warmup.seconds, gib.trim_start());
+        line(&mut out, format_args!("Warm-up       : {words} are in no figure"));
+    }
     out += &super::arrivals::to_text(report);
     out += &how_inserts_ended(&report.snapshot);
     if let Some(trace) = &report.trace {
@@ -113,7 +119,7 @@ pub fn verdict(report: &RunReport) -> String {
         line(&mut out, format_args!("  {found}"));
     }
     if let Some(why) = report.instances.iter().find_map(|it| it.stopped) {
-        let done: u64 = report.instances.iter().map(|it| it.counts.ops).sum();
+        let done: u64 = report.instances.iter().map(InstanceReport::ops_with_warmup).sum();
         let asked: u64 = report.instances.iter().map(|it| it.settings.total_ops()).sum();
         line(
             &mut out,
@@ -227,7 +233,7 @@ fn flash_block(out: &mut String, flash: &FlashCounts, counts: &Counts) {
         out,
         format_args!("NVM dev write amplification   : {}", plain(of(flash.media_bytes, flash.host_bytes))),
     );
-    let gets = flash.gets.or(Some(counts.gets - counts.get_hits_dram));
+    let gets = flash.gets.or(Some(counts.gets_beyond_dram()));
     line(
         out,
         format_args!(
@@ -287,7 +293,7 @@ pub fn throughput(counts: &Counts, seconds: f64) -> String {
     line(&mut out, format_args!("{:10}: {}", "Total sets", grouped(counts.sets)));
     let mut rate = |name: &str, count: u64, word: &str, missed: u64| {
         let per_second = if seconds > 0.0 { (count as f64 / seconds) as u64 } else { 0 };
-        let share = ratio(count - missed, count);
+        let share = ratio(count.saturating_sub(missed), count);
         line(
             &mut out,
             format_args!("{name:10}: {:>9}/s, {word:10}: {:>7}", grouped(per_second), percent(share)),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use workload::trace::ReplayStats;
 
 use crate::run::InstanceReport;
+use crate::run::course::Warmup;
 use crate::run::target::{DramCounts, End, FlashCounts, Snapshot};
 
 /// All instances together. What one of them does not know, the sum does not know either.
@@ -26,6 +27,7 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
         if let (Some(mine), Some(theirs)) = (&mut sum.punctuality, &report.punctuality) {
             mine.merge(theirs);
         }
+        sum.warmup = add_warmups(sum.warmup, report.warmup);
         sum.trace = add_traces(sum.trace.take(), report.trace.as_ref());
     }
     if let Some(flash) = &mut sum.snapshot.flash {
@@ -46,6 +48,14 @@ fn media_bytes(instances: &[InstanceReport]) -> Option<u64> {
         (false, true) => drives.values().copied().sum(),
         (false, false) => None,
     }
+}
+
+/// It ends for all at the same time.
+fn add_warmups(a: Option<Warmup>, b: Option<Warmup>) -> Option<Warmup> {
+    let (Some(mut sum), Some(b)) = (a, b) else { return a.or(b) };
+    sum.counts.add(&b.counts);
+    sum.flash_bytes += b.flash_bytes;
+    Some(sum)
 }
 
 fn add_traces(a: Option<ReplayStats>, b: Option<&ReplayStats>) -> Option<ReplayStats> {
@@ -98,6 +108,7 @@ fn add_flash(a: &FlashCounts, b: &FlashCounts) -> FlashCounts {
         deletes: add(a.deletes, b.deletes),
         logical_bytes: add(a.logical_bytes, b.logical_bytes),
         waiting_bytes: add(a.waiting_bytes, b.waiting_bytes),
+        capacity_bytes: add(a.capacity_bytes, b.capacity_bytes),
         host_bytes: add(a.host_bytes, b.host_bytes),
         host_read_bytes: add(a.host_read_bytes, b.host_read_bytes),
         // Of all instances at once.

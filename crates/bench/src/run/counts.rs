@@ -97,7 +97,7 @@ impl Counts {
     /// Hits over gets; `None` before the first get.
     #[must_use]
     pub fn hit_ratio(&self) -> Option<f64> {
-        ratio(self.gets - self.get_misses, self.gets)
+        ratio(self.gets.saturating_sub(self.get_misses), self.gets)
     }
 
     /// DRAM hits over gets; `None` before the first get.
@@ -106,10 +106,16 @@ impl Counts {
         ratio(self.get_hits_dram, self.gets)
     }
 
+    /// Gets that DRAM did not answer. A get that was under way when counting began may have ended as one more than there are.
+    #[must_use]
+    pub fn gets_beyond_dram(&self) -> u64 {
+        self.gets.saturating_sub(self.get_hits_dram)
+    }
+
     /// Flash hits over the gets that DRAM did not answer; `None` before the first of these.
     #[must_use]
     pub fn hit_ratio_flash(&self) -> Option<f64> {
-        ratio(self.get_hits_flash, self.gets - self.get_hits_dram)
+        ratio(self.get_hits_flash, self.gets_beyond_dram())
     }
 }
 
@@ -117,4 +123,20 @@ impl Counts {
 #[must_use]
 pub fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A get counts as one when it begins and as a miss when it ends: of an interval that began in between there were more
+    /// misses than gets, and their difference was no number.
+    #[test]
+    fn an_interval_that_begins_within_a_get_has_a_hit_ratio() {
+        let earlier = Counts { gets: 1, ..Counts::default() };
+        let later = Counts { gets: 3, get_misses: 3, ..Counts::default() };
+        assert_eq!(later.since(&earlier).hit_ratio(), Some(0.0));
+        let later = Counts { gets: 3, get_hits_dram: 3, ..Counts::default() };
+        assert_eq!(later.since(&earlier).hit_ratio_flash(), None);
+    }
 }

@@ -180,6 +180,10 @@ impl Target for EngineTarget {
         self.cache.contains(key)
     }
 
+    fn flash_written_bytes(&self) -> u64 {
+        self.flash.as_ref().map_or(0, |flash| flash.device.counters().written_bytes)
+    }
+
     fn snapshot(&self) -> Snapshot {
         let stats = self.cache.stats();
         Snapshot {
@@ -246,6 +250,7 @@ impl EngineTarget {
             deletes: both(|soc| soc.removes, |regions| regions.forgotten),
             logical_bytes: Some(flash.puts.logical_bytes),
             waiting_bytes: Some(flash.waiting_bytes()),
+            capacity_bytes: measured.map(|flash| flash.device.geometry().capacity_bytes),
             host_bytes: Some(flash.device.written_bytes),
             host_read_bytes: Some(flash.device.read_bytes),
             media_bytes: match &listed_drives[..] {

@@ -4,6 +4,7 @@
 //! [`run_all`] starts the threads of all instances, lets a [`Watcher`] look in between, and ends with a report each.
 
 pub mod counts;
+pub mod course;
 pub mod devices;
 pub mod engine;
 pub mod error;
@@ -31,9 +32,10 @@ use workload::payload::Payload;
 use workload::trace::{Replay, ReplayStats};
 use workload::{Source, Workload, WorkloadError};
 
-use crate::config::plan::{ArrivalsPlan, RunSettings};
+use crate::config::plan::{ArrivalsPlan, RunSettings, WarmupPlan};
 use crate::consistency::{Checker, Inconsistency};
 use counts::Counts;
+use course::{Baseline, Course, Warmup};
 use latency::Latencies;
 use pace::Waiter;
 use punctuality::Punctuality;
@@ -72,6 +74,8 @@ pub struct Instance<T> {
     seed: u64,
     trace: Option<Arc<Replay>>,
     progress: Progress,
+    /// Where the figures begin, once the warm-up has ended.
+    baseline: Mutex<Option<Box<Baseline>>>,
 }
 
 /// When an instance ran.
@@ -110,6 +114,9 @@ pub trait Watcher {
     fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         let _ = (instances, elapsed);
     }
+
+    /// The warm-up has ended.
+    fn warmed_up(&mut self) {}
 }
 
 /// What became of one instance.
@@ -133,8 +140,18 @@ pub struct InstanceReport {
     pub stopped: Option<StopReason>,
     /// How punctual requests were, in an open loop.
     pub punctuality: Option<Punctuality>,
+    /// What was left out of the figures; `None` where nothing was to be.
+    pub warmup: Option<Warmup>,
     /// How reading the trace went; `None` where there was none.
     pub trace: Option<ReplayStats>,
+}
+
+impl InstanceReport {
+    /// Operations of the whole run, warm-up included.
+    #[must_use]
+    pub fn ops_with_warmup(&self) -> u64 {
+        self.counts.ops + self.warmup.map_or(0, |warmup| warmup.counts.ops)
+    }
 }
 
 impl<T: Target> Instance<T> {
@@ -147,6 +164,7 @@ impl<T: Target> Instance<T> {
     ) -> Self {
         let InstanceOptions { seed, clock, waiter, stop, time_all, inherits, chains, trace } = options;
         let now_ns = clock.monotonic_ns();
+        let stop = stop.for_instance();
         let checking = settings.check_consistency.then(|| Checking {
             checker: Checker::new(inherits),
             run_mark: run_mark(&*clock),
@@ -171,7 +189,8 @@ impl<T: Target> Instance<T> {
             time_all,
             held_until_ns,
         };
-        Self { shared, boards, workload, seed, trace, progress: Progress::default() }
+        let (progress, baseline) = (Progress::default(), Mutex::default());
+        Self { shared, boards, workload, seed, trace, progress, baseline }
     }
 
     /// The target.
@@ -184,7 +203,39 @@ impl<T: Target> Instance<T> {
         self.shared.target
     }
 
+    /// How it is run.
+    pub fn settings(&self) -> &RunSettings {
+        &self.shared.settings
+    }
+
+    fn flash_written_bytes(&self) -> u64 {
+        self.shared.target.flash_written_bytes()
+    }
+
+    /// The figures begin now.
+    fn end_warmup(&self, elapsed: Duration) {
+        let baseline = Baseline {
+            elapsed,
+            counts: self.counts(),
+            latencies: self.latencies(),
+            punctuality: self.punctuality(),
+            snapshot: self.snapshot(),
+        };
+        *self.baseline.lock() = Some(Box::new(baseline));
+    }
+
     fn report(&self) -> InstanceReport {
+        let mut report = self.report_of_all();
+        let asked = self.shared.settings.warmup != WarmupPlan::default();
+        match self.baseline.lock().as_deref() {
+            Some(baseline) => baseline.take_from(&mut report),
+            None => report.warmup = asked.then(Warmup::default),
+        }
+        report
+    }
+
+    /// The whole run, warm-up included.
+    fn report_of_all(&self) -> InstanceReport {
         let (started, ended) = (&self.progress.started_ns, &self.progress.ended_ns);
         let ran_ns = ended.load(Ordering::Acquire).saturating_sub(started.load(Ordering::Acquire));
         InstanceReport {
@@ -202,6 +253,7 @@ impl<T: Target> Instance<T> {
                 .unwrap_or_default(),
             stopped: self.shared.stop.reason(),
             punctuality: self.shared.settings.arrivals.is_open().then(|| self.punctuality()),
+            warmup: None,
             trace: self.trace.as_ref().map(|trace| trace.stats()),
         }
     }
@@ -346,11 +398,13 @@ fn watch<T: Target>(
     let observables: Vec<&dyn Observable> =
         instances.iter().map(|instance| &**instance as &dyn Observable).collect();
     let started_ns = clock.monotonic_ns();
+    let mut course = Course::new(instances);
     while !finish.wait(TICK) {
         let elapsed = Duration::from_nanos(clock.monotonic_ns() - started_ns);
         if timeout.is_some_and(|timeout| elapsed >= timeout) {
             stop.set(StopReason::Timeout);
         }
+        course.look(instances, elapsed, watcher);
         watcher.moment(&observables, elapsed);
         watcher.look(&observables, elapsed);
     }

@@ -307,7 +307,8 @@ fn replay(plan: &ReplayPlan) -> ReplayConfig {
         rule: if plan.cachebench_amplification { SuffixRule::Truncate } else { SuffixRule::Append },
     };
     config.skip_rows = plan.fast_forward;
-    config.repeat = plan.repeat;
+    config.repeat = plan.loops != Some(1);
+    config.passes = plan.loops;
     config.ignore_op_count = plan.ignore_op_count;
     config.timed = plan.timed;
     config.order = match (plan.strict_order, plan.timed) {

@@ -36,6 +36,17 @@ impl Punctuality {
         self.backlog = self.backlog.zip(other.backlog).map(|(mine, theirs)| mine.saturating_add(theirs));
     }
 
+    /// Takes away what `earlier`, the state `elapsed` after the start, had: what is left begins then.
+    #[must_use]
+    pub fn since(&self, earlier: &Self, elapsed: Duration) -> Self {
+        Self {
+            lateness: self.lateness.since(&earlier.lateness),
+            service: self.service.since(&earlier.service),
+            last_due: self.last_due.saturating_sub(elapsed),
+            ..*self
+        }
+    }
+
     /// Whether requests were begun at the rate at which they were due.
     #[must_use]
     pub fn kept_up(&self) -> bool {

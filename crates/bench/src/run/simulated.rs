@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use device::{Clock, Simulation};
 
+use super::course::Course;
 use super::stop::StopReason;
 use super::target::Target;
 use super::{Instance, InstanceReport, Observable, RunError, TICK, Watcher};
@@ -34,7 +35,7 @@ pub fn run_simulated<T: Target + 'static>(
             simulation.spawn(async move { instance.work(number, &mut *source).await });
         }
     }
-    let mut watch = Watch::new(simulation, timeout);
+    let mut watch = Watch::new(simulation, timeout, Course::new(instances));
     while instances.iter().any(|instance| instance.progress.running.load(Ordering::Acquire) > 0) {
         simulation.run_until(simulation.clock().monotonic_ns() + SLICE_NS);
         watch.look(instances, watcher)?;
@@ -50,12 +51,13 @@ struct Watch<'a> {
     looked: Instant,
     ops: u64,
     ops_moved_ns: u64,
+    course: Course,
 }
 
 impl<'a> Watch<'a> {
-    fn new(simulation: &'a Simulation, timeout: Option<Duration>) -> Self {
+    fn new(simulation: &'a Simulation, timeout: Option<Duration>, course: Course) -> Self {
         let started_ns = simulation.clock().monotonic_ns();
-        Self { simulation, timeout, started_ns, looked: now(), ops: 0, ops_moved_ns: started_ns }
+        Self { simulation, timeout, started_ns, looked: now(), ops: 0, ops_moved_ns: started_ns, course }
     }
 
     fn look<T: Target>(
@@ -78,6 +80,7 @@ impl<'a> Watch<'a> {
         }
         let observables: Vec<&dyn Observable> =
             instances.iter().map(|instance| &**instance as &dyn Observable).collect();
+        self.course.look(instances, elapsed, watcher);
         watcher.moment(&observables, elapsed);
         if self.looked.elapsed() >= TICK {
             self.looked = now();

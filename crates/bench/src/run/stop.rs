@@ -12,6 +12,10 @@ pub enum StopReason {
     Timeout,
     /// Too many values were wrong.
     Inconsistencies,
+    /// As much was written to flash as was to be.
+    FlashWritten,
+    /// Its figures had become steady.
+    Steady,
 }
 
 impl std::fmt::Display for StopReason {
@@ -20,13 +24,18 @@ impl std::fmt::Display for StopReason {
             Self::Interrupt => "interrupted",
             Self::Timeout => "by its time limit",
             Self::Inconsistencies => "too many inconsistencies",
+            Self::FlashWritten => "by its limit of bytes written to flash",
+            Self::Steady => "as its figures were steady",
         })
     }
 }
 
-/// A flag that all threads of all instances look at.
+/// A flag that all threads of all instances look at, and one for those of an instance.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<State>);
+pub struct Stop {
+    of_run: Arc<State>,
+    of_instance: Arc<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -38,44 +47,74 @@ struct State {
 }
 
 impl Stop {
+    /// The same run's flag with one for an instance.
+    #[must_use]
+    pub fn for_instance(&self) -> Self {
+        Self { of_run: Arc::clone(&self.of_run), of_instance: Arc::default() }
+    }
+
+    /// Ends the instance alone; the first reason stays.
+    pub fn end_instance(&self, reason: StopReason) {
+        self.of_instance.set(reason);
+    }
+
     /// The flag that a signal handler sets.
     #[must_use]
     pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.0.interrupted)
+        Arc::clone(&self.of_run.interrupted)
     }
 
     /// Ends the run; the first reason stays.
     pub fn set(&self, reason: StopReason) {
-        let code = match reason {
-            StopReason::Interrupt => 1,
-            StopReason::Timeout => 2,
-            StopReason::Inconsistencies => 3,
-        };
-        let _ = self.0.reason.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
-        self.0.interrupted.store(true, Ordering::Relaxed);
+        self.of_run.set(reason);
     }
 
     /// Whether to end.
     #[inline]
     #[must_use]
     pub fn is_set(&self) -> bool {
-        self.0.interrupted.load(Ordering::Relaxed)
+        self.of_run.is_set() || self.of_instance.is_set()
     }
 
-    /// Why, where the run was ended.
+    /// Why, where the run or the instance was ended.
     #[must_use]
     pub fn reason(&self) -> Option<StopReason> {
-        match self.0.reason.load(Ordering::Relaxed) {
-            2 => Some(StopReason::Timeout),
-            3 => Some(StopReason::Inconsistencies),
-            _ => self.is_set().then_some(StopReason::Interrupt),
-        }
+        self.of_instance.reason().or_else(|| self.of_run.reason())
     }
 
     /// Counts an inconsistency and ends the run at `limit`.
     pub fn count_inconsistency(&self, limit: u64) {
-        if self.0.inconsistencies.fetch_add(1, Ordering::Relaxed) + 1 >= limit {
+        if self.of_run.inconsistencies.fetch_add(1, Ordering::Relaxed) + 1 >= limit {
             self.set(StopReason::Inconsistencies);
+        }
+    }
+}
+
+impl State {
+    fn set(&self, reason: StopReason) {
+        let code = match reason {
+            StopReason::Interrupt => 1,
+            StopReason::Timeout => 2,
+            StopReason::Inconsistencies => 3,
+            StopReason::FlashWritten => 4,
+            StopReason::Steady => 5,
+        };
+        let _ = self.reason.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
+        self.interrupted.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn is_set(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    fn reason(&self) -> Option<StopReason> {
+        match self.reason.load(Ordering::Relaxed) {
+            2 => Some(StopReason::Timeout),
+            3 => Some(StopReason::Inconsistencies),
+            4 => Some(StopReason::FlashWritten),
+            5 => Some(StopReason::Steady),
+            _ => self.is_set().then_some(StopReason::Interrupt),
         }
     }
 }

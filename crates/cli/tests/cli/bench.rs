@@ -1,6 +1,7 @@
 //! The command as scripts use it: exit codes, what goes where, and that the JSON can be read.
 
 mod instances;
+mod lengths;
 mod paced;
 
 use std::path::{Path, PathBuf};

@@ -48,6 +48,8 @@ pub struct ReplayConfig {
     /// Whether the trace begins again when it ends, its time going on. Then only `max_requests_per_worker` or
     /// dropping the sources ends it.
     pub repeat: bool,
+    /// Passes after which a repeated trace ends; `None` is without end.
+    pub passes: Option<u64>,
     /// Whether every row counts once, whatever its `op_count` says.
     pub ignore_op_count: bool,
     /// Requests after which a worker's source ends, repetitions included.
@@ -72,6 +74,7 @@ impl ReplayConfig {
             amplify: Amplify::default(),
             skip_rows: 0,
             repeat: false,
+            passes: None,
             ignore_op_count: false,
             max_requests_per_worker: None,
             order: Order::default(),

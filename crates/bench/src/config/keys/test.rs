@@ -17,6 +17,16 @@ section! {
         name: String = String::new(), "name", "", Honoured;
         "Operations of each thread.";
         ops_per_thread: u64 = 0, "numOps", "ops", Honoured;
+        "Ours. Bytes written to flash that end the run; 0 is no limit.";
+        max_flash_mib: u64 = 0, "maxFlashWriteMB", "MiB", Honoured;
+        "Ours. Ends the run when hit ratio, write rate and write amplification were steady over five rounds of so many operations of the instance, once flash was written over; 0 is never.";
+        steady_round_ops: u64 = 0, "steadyRoundOps", "ops", Honoured;
+        "Ours. Operations of each thread, on average, that warm the cache up: they are among numOps, and in no figure.";
+        warmup_ops: u64 = 0, "warmupOps", "ops", Honoured;
+        "Ours. Seconds of warm-up; of several lengths that are given, the longest holds.";
+        warmup_seconds: u64 = 0, "warmupSeconds", "s", Honoured;
+        "Ours. Bytes written to flash in the warm-up.";
+        warmup_flash_mib: u64 = 0, "warmupFlashWriteMB", "MiB", Honoured;
         "Threads.";
         threads: u64 = 0, "numThreads", "threads", Honoured;
         "Different keys.";
@@ -65,6 +75,8 @@ section! {
         config_path: String = String::new(), "configPath", "path", Honoured;
         "Whether the trace starts again at its end.";
         repeat_trace: bool = false, "repeatTraceReplay", "", Honoured;
+        "Ours. Times that the trace is replayed; 0 is once, or without end where repeatTraceReplay says so.";
+        trace_loops: u64 = 0, "traceLoops", "", Honoured;
         "Units of trace time in a second.";
         timestamp_factor: u64 = 1000, "timestampFactor", "", Honoured;
         "Ours. Requests of a replay are made at the trace's own times, so many times as fast, whatever the answers take; 0 is as fast as the threads can.";

@@ -88,6 +88,7 @@ struct Pass {
 
 impl Parser<'_> {
     fn read_all(&mut self) {
+        let mut passes = 0_u64;
         loop {
             for file in 0..self.config.files.len() {
                 let path = self.config.files[file].clone();
@@ -96,7 +97,9 @@ impl Parser<'_> {
                 }
             }
             // A trace without rows would repeat for ever without anybody noticing.
-            if !self.config.repeat || self.pass.rows == 0 {
+            passes += 1;
+            let is_last = self.config.passes.is_some_and(|most| passes >= most);
+            if !self.config.repeat || is_last || self.pass.rows == 0 {
                 return;
             }
             self.pass.next();

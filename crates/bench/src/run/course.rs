@@ -1,0 +1,115 @@
+//! Where a run's warm-up ends, and where the run does, besides at the end of its operations.
+//!
+//! Whoever watches a run looks now and then, so both come a little late: a fifth of a second in the real world, a hundredth of
+//! a virtual one in a simulated one, where they are the same in every run of a seed. What is reported is what was counted
+//! then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::counts::Counts;
+use super::latency::Latencies;
+use super::punctuality::Punctuality;
+use super::stop::StopReason;
+use super::target::{Snapshot, Target};
+use super::{Instance, InstanceReport, Observable, Watcher};
+use crate::config::plan::{LimitsPlan, WarmupPlan};
+use crate::steady::Rounds;
+
+/// What an instance had counted when its warm-up ended.
+#[derive(Debug, Clone)]
+pub(super) struct Baseline {
+    pub elapsed: Duration,
+    pub counts: Counts,
+    pub latencies: Latencies,
+    pub punctuality: Punctuality,
+    pub snapshot: Snapshot,
+}
+
+/// What was left out of the figures.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Warmup {
+    /// Whether it ended; else the figures are of the whole run.
+    pub ended: bool,
+    /// Its length, seconds.
+    pub seconds: f64,
+    /// What was counted in it.
+    pub counts: Counts,
+    /// Bytes written to flash in it.
+    pub flash_bytes: u64,
+}
+
+impl Baseline {
+    /// Leaves in `report`, one of the whole run, what was counted since. Values that should not have been found are wrong
+    /// whenever they were.
+    pub(super) fn take_from(&self, report: &mut InstanceReport) {
+        let inconsistencies = report.counts.inconsistencies;
+        report.counts = Counts { inconsistencies, ..report.counts.since(&self.counts) };
+        report.latencies = report.latencies.since(&self.latencies);
+        report.snapshot = report.snapshot.since(&self.snapshot);
+        if let Some(punctuality) = &mut report.punctuality {
+            *punctuality = punctuality.since(&self.punctuality, self.elapsed);
+        }
+        let seconds = self.elapsed.as_secs_f64().min(report.seconds);
+        report.seconds -= seconds;
+        report.warmup = Some(Warmup {
+            ended: true,
+            seconds,
+            counts: Counts { inconsistencies: 0, ..self.counts },
+            flash_bytes: self.snapshot.flash.as_ref().and_then(|flash| flash.host_bytes).unwrap_or(0),
+        });
+    }
+}
+
+/// How far a run is.
+pub(super) struct Course {
+    warming_up: bool,
+    rounds: Vec<Rounds>,
+}
+
+impl Course {
+    pub(super) fn new<T: Target>(instances: &[Arc<Instance<T>>]) -> Self {
+        let warming_up = instances.iter().any(|it| it.settings().warmup != WarmupPlan::default());
+        Self { warming_up, rounds: instances.iter().map(|_| Rounds::default()).collect() }
+    }
+
+    /// Looks how far the instances are. Their warm-up ends for all at once, so that what is counted of each is of the same
+    /// time.
+    pub(super) fn look<T: Target>(
+        &mut self,
+        instances: &[Arc<Instance<T>>],
+        elapsed: Duration,
+        watcher: &mut dyn Watcher,
+    ) {
+        if self.warming_up && instances.iter().all(|instance| is_warm(instance, elapsed)) {
+            self.warming_up = false;
+            instances.iter().for_each(|instance| instance.end_warmup(elapsed));
+            watcher.warmed_up();
+        }
+        for (instance, rounds) in instances.iter().zip(&mut self.rounds) {
+            if let Some(reason) = limit(instance, rounds, elapsed) {
+                instance.shared.stop.end_instance(reason);
+            }
+        }
+    }
+}
+
+fn is_warm<T: Target>(instance: &Instance<T>, elapsed: Duration) -> bool {
+    let WarmupPlan { ops_per_thread, seconds, flash_bytes } = instance.settings().warmup;
+    let ops = ops_per_thread.saturating_mul(instance.settings().threads as u64);
+    elapsed >= Duration::from_secs(seconds)
+        && (ops == 0 || instance.counts().ops >= ops)
+        && (flash_bytes == 0 || instance.flash_written_bytes() >= flash_bytes)
+}
+
+fn limit<T: Target>(instance: &Instance<T>, rounds: &mut Rounds, elapsed: Duration) -> Option<StopReason> {
+    let LimitsPlan { flash_bytes, steady_round_ops } = instance.settings().limits;
+    if flash_bytes > 0 && instance.flash_written_bytes() >= flash_bytes {
+        return Some(StopReason::FlashWritten);
+    }
+    if steady_round_ops > 0 && rounds.is_over(&instance.counts(), steady_round_ops) {
+        rounds.end(elapsed.as_secs_f64(), instance.counts(), &instance.snapshot());
+        return rounds.is_steady().then_some(StopReason::Steady);
+    }
+    None
+}

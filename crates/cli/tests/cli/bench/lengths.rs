@@ -1,0 +1,102 @@
+//! Where a run ends, and where its figures begin. In virtual time a run is the same however much of it is counted.
+
+use serde_json::Value;
+
+use super::{config, err, flashwright, out};
+
+const RUN: &str = r#"{ "cache_config": { "cacheSizeMB": 4, "nvmCacheSizeMB": 16, "navyRegionSizeMB": 1, "navyBlockSize": 4096 },
+  "test_config": { "numOps": 8000, "numThreads": 4, "numKeys": 8000, "enableLookaside": true, "checkConsistency": true, "generator": "online",
+    "keySizeRange": [8, 16], "keySizeRangeProbability": [1.0], "valSizeRange": [100, 8000], "valSizeRangeProbability": [1.0],
+    "getRatio": 0.8, "setRatio": 0.2 } }"#;
+
+fn run(text: &str, changes: &[&str]) -> Value {
+    let (_directory, file) = config("run.json", text);
+    let set = changes.iter().flat_map(|change| ["--set", change]);
+    let flags: Vec<&str> =
+        ["bench", &file, "--device", "sim:test", "--json", "-"].into_iter().chain(set).collect();
+    let output = flashwright(&flags);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    serde_json::from_str(&out(&output)).unwrap()
+}
+
+fn count(result: &Value, path: &str) -> u64 {
+    result.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {result:#}"))
+}
+
+#[test]
+fn a_warm_up_and_what_is_counted_are_together_the_whole_run() {
+    let whole = run(RUN, &[]);
+    let (ops, written) = (count(&whole, "/totals/ops"), count(&whole, "/totals/flash_bytes_host"));
+    assert_eq!((ops, &whole["totals"]["warmup"]), (32_000, &Value::Null));
+    for warmup in ["warmupOps=3000", "warmupFlashWriteMB=20"] {
+        let part = run(RUN, &[&format!("test_config.{warmup}")]);
+        let warm = |name: &str| count(&part, &format!("/totals/warmup/{name}"));
+        assert_eq!(part["totals"]["warmup"]["ended"], true);
+        assert!(warm("ops") >= 1000 && warm("flash_bytes_host") >= 1 << 20, "{}", part["totals"]["warmup"]);
+        assert_eq!(count(&part, "/totals/ops") + warm("ops"), ops);
+        assert_eq!(count(&part, "/totals/flash_bytes_host") + warm("flash_bytes_host"), written);
+        // A drive has counted what is on its way to it.
+        let of_drive = count(&part, "/drive/host_bytes") + warm("flash_bytes_host");
+        assert!(of_drive.abs_diff(written) <= 2 << 20, "{of_drive} for {written}");
+        let seconds = |of: &Value, path: &str| of.pointer(path).and_then(Value::as_f64).unwrap();
+        let both = seconds(&part, "/totals/seconds") + seconds(&part, "/totals/warmup/seconds");
+        assert!((both - seconds(&whole, "/totals/seconds")).abs() < 1e-6);
+        // Each of four threads may have been within a get when the warm-up ended.
+        let timed = count(&part, "/totals/latency_ns/cache/get/count");
+        assert!(timed.abs_diff(count(&part, "/totals/gets")) <= 4, "{timed}: none of the warm-up is timed");
+        let device = count(&part, "/totals/latency_ns/device/write/count");
+        assert!(device < count(&whole, "/totals/latency_ns/device/write/count"));
+        let amplification = part["totals"]["alwa"].as_f64().unwrap();
+        assert!((0.9..20.0).contains(&amplification), "{amplification}");
+        assert_eq!(
+            count(&part, "/totals/items_flash"),
+            count(&whole, "/totals/items_flash"),
+            "states are as they are"
+        );
+    }
+}
+
+#[test]
+fn a_run_that_is_over_before_it_is_warm_says_so() {
+    let result = run(RUN, &["test_config.warmupSeconds=100000"]);
+    assert_eq!(result["totals"]["warmup"]["ended"], false);
+    assert_eq!(count(&result, "/totals/ops"), 32_000);
+    let remark = result["verdict"]["remarks"][0].as_str().unwrap();
+    assert!(remark.starts_with("The run ended before its warm-up did"), "{remark}");
+}
+
+#[test]
+fn a_run_ends_where_as_much_was_written_as_was_to_be_and_for_its_instance_alone() {
+    let result = run(RUN, &["test_config.maxFlashWriteMB=24"]);
+    assert_eq!(result["verdict"]["stopped"], "flash_written");
+    let written = count(&result, "/totals/flash_bytes_host");
+    assert!((24 << 20..34 << 20).contains(&written), "{written}");
+    let both = format!("[{RUN}, {RUN}]");
+    let result = run(&both, &["[1].test_config.maxFlashWriteMB=10"]);
+    assert_eq!(count(&result, "/instances/0/ops"), 32_000);
+    assert!(count(&result, "/instances/1/ops") < 32_000);
+}
+
+#[test]
+fn a_run_ends_when_its_figures_are_steady_and_flash_was_written_over() {
+    let long = ["test_config.numOps=400000", "test_config.steadyRoundOps=4000"];
+    let result = run(RUN, &long);
+    assert_eq!(result["verdict"]["stopped"], "steady");
+    assert!(count(&result, "/totals/flash_bytes_host") > 16 << 20);
+    assert!(count(&result, "/totals/ops") < 1_600_000);
+}
+
+#[test]
+fn a_trace_is_replayed_as_often_as_is_asked_for() {
+    let replay = r#"{ "cache_config": { "cacheSizeMB": 8 }, "test_config": { "generator": "replay", "numOps": 100000, "numThreads": 2,
+      "traceFileName": "trace.csv", "traceLoops": 3 } }"#;
+    for repeat in ["false", "true"] {
+        let (directory, file) = config("replay.json", replay);
+        std::fs::write(directory.path().join("trace.csv"), "key,op,size\na,GET,10\nb,SET,20\n").unwrap();
+        let repeat = format!("test_config.repeatTraceReplay={repeat}");
+        let output = flashwright(&["bench", &file, "--set", &repeat, "--json", "-"]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        let result: Value = serde_json::from_str(&out(&output)).unwrap();
+        assert_eq!(count(&result, "/totals/ops"), 6);
+    }
+}
