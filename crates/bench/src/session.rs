@@ -11,7 +11,7 @@ use crate::config::cachebench::{Config, ConfigError};
 use crate::config::lower::lower;
 use crate::config::plan::{FlashPlan, InstancePlan, RunPlan};
 use crate::environment;
-use crate::report::series::Recorder;
+use crate::report::series::{Moment, Recorder};
 use crate::report::{DriveReport, RunReport, totals};
 use crate::run::devices::{Devices, Supply};
 use crate::run::engine::EngineTarget;
@@ -22,7 +22,8 @@ use crate::run::open::{self, OpenWorkload, World};
 use crate::run::room;
 use crate::run::simulated::run_simulated;
 use crate::run::stop::Stop;
-use crate::run::{Instance, InstanceOptions, RunError, Watcher, run_all};
+use crate::run::target::FlashBytes;
+use crate::run::{Instance, InstanceOptions, Observable, RunError, Watcher, run_all};
 
 /// How a session is run, besides what the config says.
 #[derive(Debug, Clone, Default)]
@@ -150,9 +151,10 @@ impl Session {
     pub fn run(self, config: &Config, watcher: &mut dyn Watcher) -> Result<RunReport, SessionError> {
         let seed = self.options.seed;
         let environment = environment::capture(&self.flash_paths, SystemClock.unix_seconds());
+        let media_bytes = || self.drive.as_ref().map(|drive| DriveReport::since(drive, None).media_bytes());
         let drive_before = RefCell::new(None);
         let look_at_drive = || *drive_before.borrow_mut() = self.drive.as_ref().and_then(ModelDrive::stats);
-        let mut recorder = Recorder::new(watcher, look_at_drive);
+        let mut recorder = Recorder::new(watcher, &media_bytes, &look_at_drive);
         let timeout = self.options.timeout;
         let instances = match &self.world {
             World::Real(_) => run_all(&self.instances, timeout, &mut recorder)?,
@@ -160,8 +162,6 @@ impl Session {
                 run_simulated(simulation, &self.instances, timeout, &mut recorder)?
             }
         };
-        let mut series = std::mem::take(&mut recorder.series);
-        drop(recorder);
         let all = totals(&instances);
         // The course of the whole run, warm-up included.
         let (mut seconds, mut counts) = (all.seconds, all.counts);
@@ -169,7 +169,12 @@ impl Session {
             seconds += warmup.seconds;
             counts.add(&warmup.counts);
         }
-        series.end(seconds, counts);
+        let mut flash = self.instances.iter().filter_map(|it| it.flash_bytes()).reduce(FlashBytes::plus);
+        if let Some(flash) = &mut flash {
+            flash.media = media_bytes().or(flash.media);
+        }
+        recorder.end(Moment { seconds, counts, flash });
+        let series = recorder.series;
         let warnings = config.warnings.iter().map(ToString::to_string).chain(self.warnings.clone()).collect();
         let drive = self.drive.as_ref().map(|drive| DriveReport::since(drive, drive_before.take().as_ref()));
         let errors = self.close();

@@ -4,6 +4,7 @@ mod arrivals;
 pub mod drive;
 pub mod figures;
 pub mod interval;
+pub mod intervals;
 pub mod json;
 pub mod plot;
 pub mod series;

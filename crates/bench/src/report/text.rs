@@ -112,6 +112,9 @@ fn generator(trace: &ReplayStats) -> String {
 #[must_use]
 pub fn verdict(report: &RunReport) -> String {
     let mut out = String::new();
+    for remark in report.remarks() {
+        line(&mut out, format_args!("Warning: {remark}"));
+    }
     for failure in report.failures() {
         line(&mut out, format_args!("{failure}"));
     }
@@ -125,9 +128,6 @@ pub fn verdict(report: &RunReport) -> String {
             &mut out,
             format_args!("Ended early, {why}: {} of {} operations", grouped(done), grouped(asked)),
         );
-    }
-    for remark in report.remarks() {
-        line(&mut out, format_args!("Warning: {remark}"));
     }
     out += if report.passed() { "Finished!\n" } else { "Failed.\n" };
     out

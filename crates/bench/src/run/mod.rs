@@ -34,13 +34,14 @@ use workload::{Source, Workload, WorkloadError};
 
 use crate::config::plan::{ArrivalsPlan, RunSettings, WarmupPlan};
 use crate::consistency::{Checker, Inconsistency};
+use crate::report::series::Span;
 use counts::Counts;
 use course::{Baseline, Course, Warmup};
 use latency::Latencies;
 use pace::Waiter;
 use punctuality::Punctuality;
 use stop::{Stop, StopReason};
-use target::{Snapshot, Target};
+use target::{FlashBytes, Snapshot, Target};
 use worker::{Board, CHAIN_LOCKS, Checking, Due, MARK_BITS, Schedule, Shared, TracePace, Worker};
 
 /// How often the watcher looks.
@@ -97,6 +98,10 @@ pub trait Observable {
     fn latencies(&self) -> Latencies;
     /// The target's counters, now.
     fn snapshot(&self) -> Snapshot;
+    /// The bytes among these; `None` without flash.
+    fn flash_bytes(&self) -> Option<FlashBytes> {
+        self.snapshot().flash.as_ref().map(FlashBytes::of)
+    }
     /// Operations that the run will do, unless its workload ends before.
     fn total_ops(&self) -> u64;
 }
@@ -117,6 +122,16 @@ pub trait Watcher {
 
     /// The warm-up has ended.
     fn warmed_up(&mut self) {}
+
+    /// Whether [`interval`](Self::interval) is to be told.
+    fn wants_intervals(&self) -> bool {
+        false
+    }
+
+    /// What happened since the moment before, in all instances together; the last one ends with the run.
+    fn interval(&mut self, span: &Span) {
+        let _ = span;
+    }
 }
 
 /// What became of one instance.
@@ -209,7 +224,7 @@ impl<T: Target> Instance<T> {
     }
 
     fn flash_written_bytes(&self) -> u64 {
-        self.shared.target.flash_written_bytes()
+        self.shared.target.flash_bytes().and_then(|flash| flash.host).unwrap_or(0)
     }
 
     /// The figures begin now.
@@ -326,6 +341,10 @@ impl<T: Target> Observable for Instance<T> {
 
     fn snapshot(&self) -> Snapshot {
         self.shared.target.snapshot()
+    }
+
+    fn flash_bytes(&self) -> Option<FlashBytes> {
+        self.shared.target.flash_bytes()
     }
 
     fn total_ops(&self) -> u64 {
