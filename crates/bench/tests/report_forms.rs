@@ -173,6 +173,7 @@ fn the_json_has_the_names_of_the_design() {
         "instances",
         "totals",
         "intervals",
+        "steady",
         "verdict",
     ];
     assert_eq!(names(&result), top);

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::RunReport;
 use super::figures::FIGURES;
 use super::intervals;
+use super::{RunReport, Steadiness};
 use crate::run::InstanceReport;
 use crate::run::course::Warmup;
 use crate::run::latency::{Histogram, Latencies, Timed};
@@ -27,6 +27,7 @@ pub fn render(report: &RunReport) -> Value {
         "instances": instances,
         "totals": instance(&report.totals(), &report.warnings),
         "intervals": report.series.spans().map(|span| intervals::to_json(&span)).collect::<Vec<_>>(),
+        "steady": Steadiness::of(report).to_json(filled(report)),
         "verdict": {
             "passed": report.passed(),
             "failures": report.failures(),
@@ -34,6 +35,12 @@ pub fn render(report: &RunReport) -> Value {
             "stopped": report.instances.iter().find_map(|it| it.stopped).map(reason),
         },
     })
+}
+
+/// Whether the flash of all instances was written over once; `null` where one of them does not tell, or has none.
+fn filled(report: &RunReport) -> Option<bool> {
+    let all: Option<Vec<bool>> = report.instances.iter().map(super::steadiness::was_filled).collect();
+    all.map(|all| all.iter().all(|filled| *filled))
 }
 
 fn instance(report: &InstanceReport, warnings: &[String]) -> Value {

@@ -8,10 +8,12 @@ pub mod intervals;
 pub mod json;
 pub mod plot;
 pub mod series;
+mod steadiness;
 pub mod text;
 mod totals;
 
 pub use drive::DriveReport;
+pub use steadiness::Steadiness;
 pub use totals::totals;
 
 use crate::run::InstanceReport;
@@ -67,10 +69,12 @@ impl RunReport {
         let several = self.instances.len() > 1;
         let named = |(number, remark)| if several { format!("Instance {number}: {remark}") } else { remark };
         let of = |(number, report)| {
-            let remarks = [warmup_remark(report), arrivals::remark(report)];
+            let remarks =
+                [warmup_remark(report), arrivals::remark(report), steadiness::unfilled_remark(report)];
             remarks.into_iter().flatten().map(move |remark| (number, remark))
         };
-        self.instances.iter().enumerate().flat_map(of).map(named).collect()
+        let steadiness = Steadiness::of(self).remark();
+        self.instances.iter().enumerate().flat_map(of).map(named).chain(steadiness).collect()
     }
 
     /// Whether every check passed.

@@ -87,6 +87,26 @@ fn a_run_ends_when_its_figures_are_steady_and_flash_was_written_over() {
 }
 
 #[test]
+fn a_result_says_whether_the_run_was_long_enough() {
+    let remarks = |result: &Value| result["verdict"]["remarks"].to_string();
+    let short = run(RUN, &["test_config.numOps=1000", "test_config.warmupOps=100"]);
+    assert_eq!(short["steady"]["flash_filled"], false);
+    assert!(remarks(&short).contains("Flash was not written over once ("), "{}", remarks(&short));
+    let long = run(RUN, &["test_config.numOps=20000", "test_config.warmupOps=10000"]);
+    let steady = &long["steady"];
+    let number = |value: &Value| value.as_f64().unwrap();
+    let (seconds, warm) = (number(&long["totals"]["seconds"]), number(&long["totals"]["warmup"]["seconds"]));
+    assert!((number(&steady["from_seconds"]) - warm - seconds / 2.0).abs() < 1e-9);
+    assert!((number(&steady["part_seconds"]) * 10.0 - seconds).abs() < 1e-9);
+    for name in ["hit_ratio", "throughput_ops_per_second", "alwa", "dlwa"] {
+        assert_eq!(steady[name]["steady"], true, "{steady:#}");
+        let (last, all) = (number(&steady[name]["last"]), number(&long["totals"][name]));
+        assert!((last / all - 1.0).abs() < 0.1, "{name} is {last} at the end and {all} in all");
+    }
+    assert_eq!((&steady["flash_filled"], remarks(&long)), (&true.into(), "[]".to_owned()));
+}
+
+#[test]
 fn a_trace_is_replayed_as_often_as_is_asked_for() {
     let replay = r#"{ "cache_config": { "cacheSizeMB": 8 }, "test_config": { "generator": "replay", "numOps": 100000, "numThreads": 2,
       "traceFileName": "trace.csv", "traceLoops": 3 } }"#;

@@ -1,0 +1,219 @@
+//! Whether a run was long enough: whether its figures had stopped changing when it ended.
+//!
+//! The second half of what is counted is cut into equal parts, and each figure is judged over them by the rule that a drive is
+//! preconditioned by ([`crate::steady`]). A run that is not steady did not fail; its figures are those of its length.
+
+use serde_json::{Value, json};
+
+use super::RunReport;
+use super::series::Span;
+use crate::run::InstanceReport;
+use crate::run::counts::ratio;
+use crate::steady::{ROUNDS, is_steady};
+
+/// How steady a run's figures were at its end; of all instances together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Steadiness {
+    /// Where the first part begins, seconds after the start of the run.
+    pub from_seconds: f64,
+    /// Length of a part.
+    pub part_seconds: f64,
+    /// The figures by their names; `None` is not known, or there were too few looks to tell.
+    pub figures: [(&'static str, Option<Judged>); 4],
+}
+
+/// A figure at the end of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Judged {
+    /// Whether it had stopped changing.
+    pub steady: bool,
+    /// In the first part that was looked at.
+    pub first: f64,
+    /// In the last.
+    pub last: f64,
+}
+
+/// Looks that a part needs, so that none is the echo of another's.
+const LOOKS_PER_PART: usize = 2;
+
+/// What was counted in a part.
+#[derive(Debug, Clone, Copy, Default)]
+struct Part {
+    ops: f64,
+    gets: f64,
+    hits: f64,
+    settled: Option<f64>,
+    host: Option<f64>,
+    media: Option<f64>,
+}
+
+impl Steadiness {
+    /// The steadiness of `report`'s run.
+    #[must_use]
+    pub fn of(report: &RunReport) -> Self {
+        let totals = report.totals();
+        let warm_seconds = totals.warmup.map_or(0.0, |warmup| warmup.seconds);
+        let part_seconds = totals.seconds / 2.0 / ROUNDS as f64;
+        let from_seconds = warm_seconds + totals.seconds / 2.0;
+        let spans: Vec<Span> = report.series.spans().collect();
+        let looked = spans.iter().filter(|span| span.until_seconds > from_seconds).count();
+        let parts = (looked >= LOOKS_PER_PART * ROUNDS).then(|| parts(&spans, from_seconds, part_seconds));
+        let judged = |value: &dyn Fn(&Part) -> Option<f64>| {
+            let values: Option<Vec<f64>> = parts.as_ref()?.iter().map(value).collect();
+            let values = values?;
+            Some(Judged { steady: is_steady(&values), first: *values.first()?, last: *values.last()? })
+        };
+        let of = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
+        let figures = [
+            ("hit_ratio", judged(&|part| of(part.hits, part.gets))),
+            ("throughput_ops_per_second", judged(&|part| of(part.ops, part_seconds))),
+            ("alwa", judged(&|part| of(part.host?, part.settled?))),
+            ("dlwa", judged(&|part| of(part.media?, part.host?))),
+        ];
+        Self { from_seconds, part_seconds, figures }
+    }
+
+    /// Its part of the result file.
+    #[must_use]
+    pub fn to_json(&self, filled: Option<bool>) -> Value {
+        let mut all = json!({
+            "from_seconds": self.from_seconds,
+            "part_seconds": self.part_seconds,
+            "parts": ROUNDS,
+            "flash_filled": filled,
+        });
+        for (name, judged) in &self.figures {
+            let judged = judged.map(|it| json!({ "steady": it.steady, "first": it.first, "last": it.last }));
+            all[*name] = judged.into();
+        }
+        all
+    }
+
+    /// What a user should know of it.
+    #[must_use]
+    pub fn remark(&self) -> Option<String> {
+        let unsteady = self.figures.iter().filter_map(|(name, judged)| {
+            let judged = judged.filter(|it| !it.steady && it.first.max(it.last) > 0.0)?;
+            Some(words(name, judged))
+        });
+        let unsteady: Vec<String> = unsteady.collect();
+        let (from, to) = (self.from_seconds, self.from_seconds + self.part_seconds * ROUNDS as f64);
+        let figures = unsteady.join(", ");
+        (!unsteady.is_empty())
+            .then(|| format!("Not steady from {from:.1} s to the end at {to:.1} s: {figures}. Run longer"))
+    }
+}
+
+fn words(name: &str, judged: Judged) -> String {
+    let Judged { first, last, .. } = judged;
+    let direction = match last / first {
+        change if change > 1.05 => "was rising",
+        change if change < 0.95 => "was falling",
+        _ => "went up and down",
+    };
+    match name {
+        "throughput_ops_per_second" => format!("throughput {direction} ({first:.0} to {last:.0} ops/s)"),
+        "alwa" | "dlwa" => format!("{name} {direction} ({first:.2} to {last:.2})"),
+        _ => format!("hit ratio {direction} ({:.2}% to {:.2}%)", first * 100.0, last * 100.0),
+    }
+}
+
+/// What was counted in each part. A look that lies across an edge is shared out by time.
+fn parts(spans: &[Span], from_seconds: f64, part_seconds: f64) -> [Part; ROUNDS] {
+    let mut waited = 0;
+    let mut all = [Part { settled: Some(0.0), host: Some(0.0), media: Some(0.0), ..Part::default() }; ROUNDS];
+    for span in spans {
+        let settled = span.flash.and_then(|it| Some((it.logical? + waited).saturating_sub(it.waiting?)));
+        waited = span.flash.and_then(|it| it.waiting).unwrap_or(0);
+        let begun = span.until_seconds - span.seconds;
+        for (number, part) in all.iter_mut().enumerate() {
+            let start = from_seconds + part_seconds * number as f64;
+            let common = span.until_seconds.min(start + part_seconds) - begun.max(start);
+            let share = (common / span.seconds).max(0.0);
+            let add = |sum: Option<f64>, more: Option<u64>| match share > 0.0 {
+                true => Some(sum? + share * more? as f64),
+                false => sum,
+            };
+            part.ops += share * span.counts.ops as f64;
+            part.gets += share * span.counts.gets as f64;
+            part.hits += share * span.counts.gets.saturating_sub(span.counts.get_misses) as f64;
+            part.settled = add(part.settled, settled);
+            part.host = add(part.host, span.flash.and_then(|it| it.host));
+            part.media = add(part.media, span.flash.and_then(|it| it.media));
+        }
+    }
+    all
+}
+
+/// Whether flash was written once as a whole, in the warm-up or after, or by an earlier run; `None` where there is none.
+#[must_use]
+pub fn was_filled(report: &InstanceReport) -> Option<bool> {
+    let flash = report.snapshot.flash.as_ref()?;
+    Some(flash.recovered || written(report)? >= flash.capacity_bytes?)
+}
+
+fn written(report: &InstanceReport) -> Option<u64> {
+    let before = report.warmup.map_or(0, |warmup| warmup.flash_bytes);
+    Some(report.snapshot.flash.as_ref()?.host_bytes? + before)
+}
+
+/// What a user should know of a cache that did not fill.
+#[must_use]
+pub fn unfilled_remark(report: &InstanceReport) -> Option<String> {
+    const GIB: f64 = (1_u64 << 30) as f64;
+    let written = written(report).filter(|bytes| *bytes > 0 && was_filled(report) == Some(false))?;
+    let capacity = report.snapshot.flash.as_ref()?.capacity_bytes?;
+    let share = ratio(written, capacity)? * 100.0;
+    Some(format!(
+        "Flash was not written over once ({:.2} of {:.2} GB, {share:.0}%): its write amplification is not yet that of a full cache",
+        written as f64 / GIB,
+        capacity as f64 / GIB
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::counts::Counts;
+    use crate::run::target::FlashBytes;
+
+    fn span(second: u32, hits: u64, host: u64) -> Span {
+        let flash = FlashBytes {
+            logical: Some(100),
+            waiting: Some(0),
+            host: Some(host),
+            media: None,
+            is_listed: false,
+        };
+        let counts = Counts { ops: 1000, gets: 1000, get_misses: 1000 - hits, ..Counts::default() };
+        Span { until_seconds: f64::from(second + 1), seconds: 1.0, counts, flash: Some(flash) }
+    }
+
+    #[test]
+    fn parts_hold_what_was_counted_in_them_and_looks_across_an_edge_are_shared_out() {
+        let spans: Vec<Span> = (0..20).map(|second| span(second, u64::from(second), 200)).collect();
+        let parts = parts(&spans, 10.5, 1.5);
+        assert!(parts.iter().all(|part| (part.ops - 1500.0).abs() < 1e-6));
+        assert!(
+            (parts[0].hits - (5.0 + 11.0)).abs() < 1e-6,
+            "half of the eleventh second, all of the twelfth"
+        );
+        assert!((parts[4].host.unwrap() / parts[4].settled.unwrap() - 2.0).abs() < 1e-9);
+        assert_eq!(parts[4].media, None);
+    }
+
+    #[test]
+    fn what_was_not_steady_is_told_with_its_direction() {
+        let rising = Judged { steady: false, first: 0.5, last: 0.75 };
+        let steady = Judged { steady: true, first: 1.0, last: 1.0 };
+        let figures = [
+            ("hit_ratio", Some(rising)),
+            ("throughput_ops_per_second", Some(steady)),
+            ("alwa", None),
+            ("dlwa", None),
+        ];
+        let steadiness = Steadiness { from_seconds: 10.0, part_seconds: 2.0, figures };
+        let remark = "Not steady from 10.0 s to the end at 20.0 s: hit ratio was rising (50.00% to 75.00%). Run longer";
+        assert_eq!(steadiness.remark().as_deref(), Some(remark));
+    }
+}
