@@ -10,7 +10,7 @@ use crate::config::cachebench::{Config, ConfigError};
 use crate::config::lower::lower;
 use crate::config::plan::{FlashPlan, InstancePlan, RunPlan};
 use crate::environment;
-use crate::report::series::Recorder;
+use crate::report::series::{Moment, Recorder};
 use crate::report::{DriveReport, RunReport, totals};
 use crate::run::devices::{Devices, Supply};
 use crate::run::engine::EngineTarget;
@@ -21,6 +21,7 @@ use crate::run::open::{self, OpenWorkload, World};
 use crate::run::room;
 use crate::run::simulated::run_simulated;
 use crate::run::stop::Stop;
+use crate::run::target::FlashBytes;
 use crate::run::{Instance, InstanceOptions, RunError, Watcher, run_all};
 
 /// How a session is run, besides what the config says.
@@ -149,7 +150,8 @@ impl Session {
     pub fn run(self, config: &Config, watcher: &mut dyn Watcher) -> Result<RunReport, SessionError> {
         let seed = self.options.seed;
         let environment = environment::capture(&self.flash_paths, SystemClock.unix_seconds());
-        let mut recorder = Recorder::new(watcher);
+        let media_bytes = || self.drive.as_ref().map(|drive| DriveReport::of(drive).media_bytes());
+        let mut recorder = Recorder::new(watcher, &media_bytes);
         let timeout = self.options.timeout;
         let instances = match &self.world {
             World::Real(_) => run_all(&self.instances, timeout, &mut recorder)?,
@@ -157,9 +159,13 @@ impl Session {
                 run_simulated(simulation, &self.instances, timeout, &mut recorder)?
             }
         };
-        let mut series = recorder.series;
         let all = totals(&instances);
-        series.end(all.seconds, all.counts);
+        let mut flash = all.snapshot.flash.as_ref().map(FlashBytes::of);
+        if let Some(flash) = &mut flash {
+            flash.media = media_bytes().or(flash.media);
+        }
+        recorder.end(Moment { seconds: all.seconds, counts: all.counts, flash });
+        let series = recorder.series;
         let warnings = config.warnings.iter().map(ToString::to_string).chain(self.warnings.clone()).collect();
         let drive = self.drive.as_ref().map(DriveReport::of);
         let errors = self.close();

@@ -167,6 +167,7 @@ fn the_json_has_the_names_of_the_design() {
         "drive",
         "instances",
         "totals",
+        "intervals",
         "verdict",
     ];
     assert_eq!(names(&result), top);

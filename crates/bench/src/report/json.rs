@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::RunReport;
 use super::figures::FIGURES;
+use super::intervals;
 use crate::run::InstanceReport;
 use crate::run::latency::{Histogram, Timed};
 use crate::run::stop::StopReason;
@@ -24,6 +25,7 @@ pub fn render(report: &RunReport) -> Value {
         "drive": report.drive.as_ref().map(super::DriveReport::to_json),
         "instances": instances,
         "totals": instance(&report.totals(), &report.warnings),
+        "intervals": report.series.spans().map(|span| intervals::to_json(&span)).collect::<Vec<_>>(),
         "verdict": {
             "passed": report.passed(),
             "failures": report.failures(),

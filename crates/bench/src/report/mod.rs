@@ -3,6 +3,7 @@
 pub mod drive;
 pub mod figures;
 pub mod interval;
+pub mod intervals;
 pub mod json;
 pub mod plot;
 pub mod series;

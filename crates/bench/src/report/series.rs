@@ -4,15 +4,53 @@
 use std::time::Duration;
 
 use crate::run::counts::Counts;
+use crate::run::target::FlashBytes;
 use crate::run::{Observable, Watcher};
 
 /// Moments kept; when they become twice as many, every second one goes.
 const MOMENTS: usize = 300;
 
+/// The counters of all instances, at a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Moment {
+    /// Since the start of the run.
+    pub seconds: f64,
+    /// What was asked so far.
+    pub counts: Counts,
+    /// What was written so far; `None` without flash.
+    pub flash: Option<FlashBytes>,
+}
+
+impl Moment {
+    fn of(instances: &[&dyn Observable], elapsed: Duration) -> Self {
+        let mut counts = Counts::default();
+        instances.iter().for_each(|instance| counts.add(&instance.counts()));
+        let flash = instances.iter().filter_map(|instance| instance.flash_bytes()).reduce(FlashBytes::plus);
+        Self { seconds: elapsed.as_secs_f64(), counts, flash }
+    }
+
+    /// What happened since `earlier`. At the start of a run nothing was written.
+    fn since(&self, earlier: &Self) -> Span {
+        let nothing = FlashBytes {
+            logical: Some(0),
+            waiting: Some(0),
+            host: Some(0),
+            media: Some(0),
+            is_listed: false,
+        };
+        Span {
+            until_seconds: self.seconds,
+            seconds: self.seconds - earlier.seconds,
+            counts: self.counts.since(&earlier.counts),
+            flash: self.flash.map(|flash| flash.since(earlier.flash.unwrap_or(nothing))),
+        }
+    }
+}
+
 /// The counters at moments of a run, each since its start.
 #[derive(Debug, Clone, Default)]
 pub struct Series {
-    moments: Vec<(f64, Counts)>,
+    moments: Vec<Moment>,
     /// Looks between two moments, less one.
     skip: usize,
     skipped: usize,
@@ -27,17 +65,28 @@ pub struct Span {
     pub seconds: f64,
     /// What was counted in it.
     pub counts: Counts,
+    /// What was written in it; `None` without flash.
+    pub flash: Option<FlashBytes>,
 }
 
 impl Series {
-    /// Takes a look down.
-    pub fn look(&mut self, seconds: f64, counts: Counts) {
-        if self.skipped < self.skip {
-            self.skipped += 1;
-            return;
+    /// Whether the next look is taken down.
+    fn is_due(&self) -> bool {
+        self.skipped >= self.skip
+    }
+
+    /// A look that is not taken down.
+    fn pass(&mut self) {
+        self.skipped += 1;
+    }
+
+    /// Takes a look down, if it is due.
+    pub fn look(&mut self, moment: Moment) {
+        if !self.is_due() {
+            return self.pass();
         }
         self.skipped = 0;
-        self.moments.push((seconds, counts));
+        self.moments.push(moment);
         if self.moments.len() >= 2 * MOMENTS {
             // Counters only grow: a moment less makes two spans one, and nothing is lost but detail.
             let mut number = 0;
@@ -50,37 +99,54 @@ impl Series {
     }
 
     /// The end of the run, whenever the last look was. A rest too short to tell a rate by joins the span before.
-    pub fn end(&mut self, seconds: f64, counts: Counts) {
-        let usual_span = seconds / (self.moments.len() + 1) as f64;
-        while self.moments.last().is_some_and(|(last, _)| seconds - last < usual_span / 2.0) {
+    pub fn end(&mut self, moment: Moment) {
+        let usual_span = moment.seconds / (self.moments.len() + 1) as f64;
+        while self.moments.last().is_some_and(|last| moment.seconds - last.seconds < usual_span / 2.0) {
             self.moments.pop();
         }
-        self.moments.push((seconds, counts));
+        self.moments.push(moment);
     }
 
     /// What happened between the moments, the first span beginning with the run.
     pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
-        let starts = std::iter::once((0.0, Counts::default())).chain(self.moments.iter().copied());
-        let spans = starts.zip(&self.moments).map(|((from, before), (until_seconds, after))| Span {
-            until_seconds: *until_seconds,
-            seconds: until_seconds - from,
-            counts: after.since(&before),
-        });
+        let starts = std::iter::once(Moment::default()).chain(self.moments.iter().copied());
+        let spans = starts.zip(&self.moments).map(|(before, after)| after.since(&before));
         spans.filter(|span| span.seconds > 0.0)
     }
 }
 
-/// Takes a series down for somebody who watches too.
+/// Takes a series down for somebody who watches too, and tells him each span as it ends.
 pub struct Recorder<'a> {
     watcher: &'a mut dyn Watcher,
+    /// What the medium under all instances wrote, where something knows that none of them does.
+    media_bytes: &'a dyn Fn() -> Option<u64>,
     /// So far.
     pub series: Series,
+    told: Moment,
+    /// Seen and not told: the run may have ended before it.
+    last: Option<Moment>,
 }
 
 impl<'a> Recorder<'a> {
     /// A recorder in front of `watcher`.
-    pub fn new(watcher: &'a mut dyn Watcher) -> Self {
-        Self { watcher, series: Series::default() }
+    pub fn new(watcher: &'a mut dyn Watcher, media_bytes: &'a dyn Fn() -> Option<u64>) -> Self {
+        Self { watcher, media_bytes, series: Series::default(), told: Moment::default(), last: None }
+    }
+
+    /// The end of the run.
+    pub fn end(&mut self, moment: Moment) {
+        self.series.end(moment);
+        if let Some(last) = self.last.take().filter(|last| last.seconds < moment.seconds) {
+            self.tell(last);
+        }
+        self.tell(moment);
+    }
+
+    fn tell(&mut self, moment: Moment) {
+        if self.watcher.wants_intervals() {
+            self.watcher.interval(&moment.since(&self.told));
+        }
+        self.told = moment;
     }
 }
 
@@ -90,9 +156,19 @@ impl Watcher for Recorder<'_> {
     }
 
     fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
-        let mut sum = Counts::default();
-        instances.iter().for_each(|instance| sum.add(&instance.counts()));
-        self.series.look(elapsed.as_secs_f64(), sum);
+        // Drives need not be asked for what nobody keeps.
+        if self.series.is_due() || self.watcher.wants_intervals() {
+            let mut moment = Moment::of(instances, elapsed);
+            if let Some(flash) = &mut moment.flash {
+                flash.media = (self.media_bytes)().or(flash.media);
+            }
+            self.series.look(moment);
+            if let Some(last) = self.last.replace(moment) {
+                self.tell(last);
+            }
+        } else {
+            self.series.pass();
+        }
         self.watcher.moment(instances, elapsed);
     }
 }
@@ -101,17 +177,17 @@ impl Watcher for Recorder<'_> {
 mod tests {
     use super::*;
 
-    fn ops(ops: u64) -> Counts {
-        Counts { ops, ..Counts::default() }
+    fn at(seconds: f64, ops: u64) -> Moment {
+        Moment { seconds, counts: Counts { ops, ..Counts::default() }, flash: None }
     }
 
     #[test]
     fn spans_add_up_to_the_run_however_long_it_is() {
         for looks in [1_u64, 2, 599, 600, 601, 5_000, 100_000] {
             let mut series = Series::default();
-            (1..=looks).for_each(|look| series.look(look as f64 / 5.0, ops(look * 10)));
+            (1..=looks).for_each(|look| series.look(at(look as f64 / 5.0, look * 10)));
             let end_seconds = looks as f64 / 5.0 + 0.001;
-            series.end(end_seconds, ops(looks * 10 + 7));
+            series.end(at(end_seconds, looks * 10 + 7));
             let spans: Vec<_> = series.spans().collect();
             assert!(spans.len() <= 2 * MOMENTS, "{looks} looks became {} spans", spans.len());
             assert_eq!(spans.iter().map(|span| span.counts.ops).sum::<u64>(), looks * 10 + 7);
@@ -123,26 +199,52 @@ mod tests {
     #[test]
     fn the_last_glimpse_of_a_run_is_no_span_of_its_own() {
         let mut series = Series::default();
-        series.look(0.2, ops(100));
-        series.look(0.4, ops(200));
-        series.end(0.401, ops(200));
+        series.look(at(0.2, 100));
+        series.look(at(0.4, 200));
+        series.end(at(0.401, 200));
         assert_eq!(series.spans().map(|span| span.counts.ops).collect::<Vec<_>>(), [100, 100]);
     }
 
     #[test]
     fn the_last_glimpses_of_a_run_are_no_spans_of_their_own_however_many() {
         let mut series = Series::default();
-        (1..=10_u32).for_each(|look| series.look(f64::from(look) * 0.2, ops(100 * u64::from(look))));
-        series.look(2.03, ops(1010));
-        series.look(2.05, ops(1015));
-        series.end(2.06, ops(1016));
+        (1..=10_u32).for_each(|look| series.look(at(f64::from(look) * 0.2, 100 * u64::from(look))));
+        series.look(at(2.03, 1010));
+        series.look(at(2.05, 1015));
+        series.end(at(2.06, 1016));
         assert_eq!(series.spans().map(|span| span.counts.ops).collect::<Vec<_>>()[8..], [100, 116]);
+    }
+
+    #[derive(Default)]
+    struct Listener(Vec<Span>);
+
+    impl Watcher for Listener {
+        fn wants_intervals(&self) -> bool {
+            true
+        }
+
+        fn interval(&mut self, span: &Span) {
+            self.0.push(*span);
+        }
+    }
+
+    /// A simulated run is looked at when the hundredth of a second is over in which it ended.
+    #[test]
+    fn a_look_after_the_end_is_no_interval_behind_the_run() {
+        let mut listener = Listener::default();
+        let mut recorder = Recorder::new(&mut listener, &|| None);
+        for hundredths in 1..=3 {
+            recorder.moment(&[], Duration::from_millis(10 * hundredths));
+        }
+        recorder.end(at(0.023, 100));
+        let told: Vec<_> = listener.0.iter().map(|span| (span.until_seconds, span.counts.ops)).collect();
+        assert_eq!(told, [(0.01, 0), (0.02, 0), (0.023, 100)]);
     }
 
     #[test]
     fn a_run_shorter_than_a_look_is_one_span() {
         let mut series = Series::default();
-        series.end(0.1, ops(5));
+        series.end(at(0.1, 5));
         assert_eq!(series.spans().count(), 1);
         assert_eq!(Series::default().spans().count(), 0);
     }

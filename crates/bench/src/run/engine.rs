@@ -9,7 +9,9 @@ use parking_lot::Mutex;
 
 use super::latency::Histogram;
 use super::listed_drives::{DriveBytes, ListedDrive};
-use super::target::{ClassUse, DramCounts, FlashCounts, Found, Layer, SetHow, SetOutcome, Snapshot, Target};
+use super::target::{
+    ClassUse, DramCounts, FlashBytes, FlashCounts, Found, Layer, SetHow, SetOutcome, Snapshot, Target,
+};
 
 /// A cache, with what is measured of its device.
 pub struct EngineTarget {
@@ -189,6 +191,27 @@ impl Target for EngineTarget {
             details: details(&stats),
         }
     }
+
+    /// Without the histograms and details of a snapshot.
+    fn flash_bytes(&self) -> Option<FlashBytes> {
+        let flash = self.cache.stats().flash?;
+        let listed_drives: Vec<_> = self.listed_drives.iter().map(ListedDrive::ask).collect();
+        Some(FlashBytes {
+            logical: Some(flash.puts.logical_bytes),
+            waiting: Some(flash.waiting_bytes()),
+            host: Some(flash.device.written_bytes),
+            media: media_bytes(&flash, &listed_drives),
+            is_listed: !listed_drives.is_empty(),
+        })
+    }
+}
+
+/// What listed drives tell, or else what flash tells by itself.
+fn media_bytes(flash: &cache::stats::FlashStats, listed_drives: &[DriveBytes]) -> Option<u64> {
+    match listed_drives {
+        [] => flash.device.media_written_bytes,
+        drives => drives.iter().map(DriveBytes::of_this_instance).sum(),
+    }
 }
 
 fn dram(stats: &cache::Stats) -> DramCounts {
@@ -248,10 +271,7 @@ impl EngineTarget {
             waiting_bytes: Some(flash.waiting_bytes()),
             host_bytes: Some(flash.device.written_bytes),
             host_read_bytes: Some(flash.device.read_bytes),
-            media_bytes: match &listed_drives[..] {
-                [] => flash.device.media_written_bytes,
-                drives => drives.iter().map(DriveBytes::of_this_instance).sum(),
-            },
+            media_bytes: media_bytes(flash, &listed_drives),
             listed_drives,
             io_errors: Some(flash.device.errors),
             first_io_error: measured.and_then(|flash| flash.device.first_failure()),

@@ -32,11 +32,12 @@ use workload::{Source, Workload, WorkloadError};
 
 use crate::config::plan::RunSettings;
 use crate::consistency::{Checker, Inconsistency};
+use crate::report::series::Span;
 use counts::Counts;
 use latency::Latencies;
 use pace::Waiter;
 use stop::{Stop, StopReason};
-use target::{Snapshot, Target};
+use target::{FlashBytes, Snapshot, Target};
 use worker::{Board, CHAIN_LOCKS, Checking, MARK_BITS, Shared, Worker};
 
 /// How often the watcher looks.
@@ -89,6 +90,10 @@ pub trait Observable {
     fn latencies(&self) -> Latencies;
     /// The target's counters, now.
     fn snapshot(&self) -> Snapshot;
+    /// The bytes among these; `None` without flash.
+    fn flash_bytes(&self) -> Option<FlashBytes> {
+        self.snapshot().flash.as_ref().map(FlashBytes::of)
+    }
     /// Operations that the run will do, unless its workload ends before.
     fn total_ops(&self) -> u64;
 }
@@ -105,6 +110,16 @@ pub trait Watcher {
     /// of a virtual second, where what is seen is the same in every run of one seed.
     fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         let _ = (instances, elapsed);
+    }
+
+    /// Whether [`interval`](Self::interval) is to be told.
+    fn wants_intervals(&self) -> bool {
+        false
+    }
+
+    /// What happened since the moment before, in all instances together; the last one ends with the run.
+    fn interval(&mut self, span: &Span) {
+        let _ = span;
     }
 }
 
@@ -220,6 +235,10 @@ impl<T: Target> Observable for Instance<T> {
 
     fn snapshot(&self) -> Snapshot {
         self.shared.target.snapshot()
+    }
+
+    fn flash_bytes(&self) -> Option<FlashBytes> {
+        self.shared.target.flash_bytes()
     }
 
     fn total_ops(&self) -> u64 {

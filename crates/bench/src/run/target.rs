@@ -40,6 +40,11 @@ pub trait Target: Send + Sync {
 
     /// What was counted so far.
     fn snapshot(&self) -> Snapshot;
+
+    /// The bytes among that; `None` without flash. It is asked at every moment that is kept of a run.
+    fn flash_bytes(&self) -> Option<FlashBytes> {
+        self.snapshot().flash.as_ref().map(FlashBytes::of)
+    }
 }
 
 /// A value that was found.
@@ -199,5 +204,60 @@ impl FlashCounts {
     #[must_use]
     pub fn settled_bytes(&self) -> Option<u64> {
         Some(self.logical_bytes?.saturating_sub(self.waiting_bytes?))
+    }
+}
+
+/// What flash took and what was written for it, since it was opened. `None` is unknown, never zero.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FlashBytes {
+    /// Bytes of keys and values taken.
+    pub logical: Option<u64>,
+    /// Of these, bytes that wait in memory to be written.
+    pub waiting: Option<u64>,
+    /// Bytes written to the device.
+    pub host: Option<u64>,
+    /// Bytes the medium wrote.
+    pub media: Option<u64>,
+    /// Whether listed drives told `media`.
+    pub is_listed: bool,
+}
+
+impl FlashBytes {
+    /// The bytes among all that flash counts.
+    #[must_use]
+    pub fn of(flash: &FlashCounts) -> Self {
+        Self {
+            logical: flash.logical_bytes,
+            waiting: flash.waiting_bytes,
+            host: flash.host_bytes,
+            media: flash.media_bytes,
+            is_listed: !flash.listed_drives.is_empty(),
+        }
+    }
+
+    /// Of two instances together. Where one lists a drive and the other's flash tells by itself, it may be the same drive:
+    /// then nobody knows.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+        Self {
+            logical: sum(self.logical, other.logical),
+            waiting: sum(self.waiting, other.waiting),
+            host: sum(self.host, other.host),
+            media: sum(self.media, other.media).filter(|_| self.is_listed == other.is_listed),
+            is_listed: self.is_listed || other.is_listed,
+        }
+    }
+
+    /// What was written since `earlier`, a former state; what waits is what waits now.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        let grown = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
+        Self {
+            logical: grown(self.logical, earlier.logical),
+            host: grown(self.host, earlier.host),
+            media: grown(self.media, earlier.media),
+            ..self
+        }
     }
 }

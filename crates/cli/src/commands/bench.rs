@@ -10,8 +10,10 @@ use bench::config::cachebench::{load, load_text};
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
 use bench::picture::Format;
 use bench::progress::{Progress, ProgressOptions};
+use bench::report::intervals::{Form, IntervalFile};
 use bench::report::text::{self, SizeForm, TextOptions};
 use bench::report::{RunReport, json, plot};
+use bench::run::Watcher;
 use bench::run::stop::Stop;
 use bench::session::{Session, SessionOptions};
 use clap::Args;
@@ -34,6 +36,9 @@ pub struct Arguments {
     /// Draw throughput, hit ratio and latencies; FILE ends in .svg or .png
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    /// Write every interval to FILE as it ends; FILE ends in .csv or .jsonl
+    #[arg(long, value_name = "FILE")]
+    intervals: Option<PathBuf>,
     /// Check the config and stop
     #[arg(long)]
     validate: bool,
@@ -143,9 +148,17 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
 fn check_results(arguments: &Arguments) -> Result<(), String> {
     let written = |checked: std::io::Result<()>| checked.map_err(|error| error.to_string());
     written(arguments.common.check_result_file())?;
+    if let Some(file) = &arguments.intervals {
+        interval_form(file)?;
+        written(check_writable(file))?;
+    }
     let Some(file) = &arguments.plot else { return Ok(()) };
     Format::of(file).map_err(|error| error.to_string())?;
     written(check_writable(file))
+}
+
+fn interval_form(file: &Path) -> Result<Form, String> {
+    Form::of(file).ok_or_else(|| format!("{}: a file of intervals ends in .csv or .jsonl", file.display()))
 }
 
 fn run_session(
@@ -160,18 +173,32 @@ fn run_session(
     };
     let instances = config.instances.len();
     let mut progress = Progress::new(options, session.clock(), instances, arguments.common.lines())?;
-    let report = session.run(config, &mut progress)?;
+    let (report, intervals) = watched(session, config, arguments, &mut progress)?;
     let text_options = arguments.text_options();
     let results: Vec<String> = report.instances.iter().map(|it| text::results(it, text_options)).collect();
     // Each is tried though another was not taken: a full disk costs a run of hours no more than what was to be there.
     let kept = [
         progress.finish(&results).map_err(Into::into),
+        intervals.map_err(Into::into),
         print_results(&report, &results, arguments, text_options).map_err(Into::into),
         arguments.common.write_json(&json::render(&report)).map_err(Into::into),
         draw(&report, config, arguments),
     ];
     kept.into_iter().collect::<Result<(), Box<dyn std::error::Error>>>()?;
     Ok(report)
+}
+
+/// Runs it, writing the intervals if somebody wants them; whether they could be written is told beside the report.
+fn watched(
+    session: Session,
+    config: &Config,
+    arguments: &Arguments,
+    progress: &mut dyn Watcher,
+) -> Result<(RunReport, std::io::Result<()>), Box<dyn std::error::Error>> {
+    let Some(file) = &arguments.intervals else { return Ok((session.run(config, progress)?, Ok(()))) };
+    let mut intervals = IntervalFile::create(file, interval_form(file)?, progress)?;
+    let report = session.run(config, &mut intervals)?;
+    Ok((report, intervals.finish()))
 }
 
 fn draw(

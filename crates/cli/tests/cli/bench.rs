@@ -1,6 +1,7 @@
 //! The command as scripts use it: exit codes, what goes where, and that the JSON can be read.
 
 mod instances;
+mod intervals;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

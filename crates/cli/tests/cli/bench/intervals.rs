@@ -1,0 +1,42 @@
+//! What a run tells of itself over time.
+
+use serde_json::Value;
+
+use super::super::{err, flashwright, json};
+use super::{SMALL, config};
+
+fn sum(intervals: &[Value], name: &str) -> u64 {
+    intervals.iter().map(|interval| interval[name].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn the_intervals_of_a_simulated_run_add_up_to_it_and_are_the_same_each_time() {
+    let (directory, file) = config("small.json", SMALL);
+    let told = |name: &str| {
+        let intervals = directory.path().join(name);
+        let arguments = ["bench", &file, "--device", "sim:test", "--intervals", intervals.to_str().unwrap()];
+        (json(&arguments), std::fs::read_to_string(intervals).unwrap())
+    };
+    let ((result, lines), (_, csv), (_, again)) = (told("a.jsonl"), told("a.csv"), told("b.csv"));
+    assert_eq!(csv, again);
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(csv.lines().count(), lines.len() + 1, "a line each, and the header");
+    let kept = result["intervals"].as_array().unwrap();
+    for intervals in [&lines, kept] {
+        for name in ["ops", "gets", "sets", "flash_bytes_logical", "flash_bytes_host", "flash_bytes_media"] {
+            assert_eq!(sum(intervals, name), result["totals"][name].as_u64().unwrap(), "{name}");
+        }
+        let last = intervals.last().unwrap();
+        assert_eq!(last["until_seconds"], result["totals"]["seconds"]);
+        assert_eq!(last["flash_bytes_waiting"], result["totals"]["flash_bytes_waiting"]);
+    }
+}
+
+#[test]
+fn a_file_of_intervals_in_no_form_is_refused_before_the_run() {
+    let (_directory, file) = config("small.json", SMALL);
+    let output = flashwright(&["bench", &file, "--intervals", "intervals.txt", "--json", "never.json"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(err(&output), "error: intervals.txt: a file of intervals ends in .csv or .jsonl\n");
+    assert!(!std::path::Path::new("never.json").exists() && !std::path::Path::new("intervals.txt").exists());
+}
