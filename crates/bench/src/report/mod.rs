@@ -1,10 +1,17 @@
 //! How a run went: one table of figures, and the forms it is given in.
 
+pub mod amount;
+pub mod compare;
+pub mod differences;
 pub mod drive;
 pub mod figures;
+pub mod finished;
+pub mod html;
 pub mod interval;
 pub mod intervals;
 pub mod json;
+pub mod noise;
+pub mod page;
 pub mod plot;
 pub mod series;
 pub mod text;
