@@ -55,9 +55,11 @@ fn generated() -> String {
         }
         out.push('\n');
     }
-    writeln!(out, "### Figures of the result file\n\n| name | unit | formula |\n|---|---|---|").unwrap();
+    writeln!(out, "### Figures of the result file\n\n| name | unit | formula | better |\n|---|---|---|---|")
+        .unwrap();
     for figure in FIGURES {
-        writeln!(out, "| `{}` | {} | {} |", figure.name, figure.unit, figure.formula).unwrap();
+        let (name, unit, formula, better) = (figure.name, figure.unit, figure.formula, figure.better.word());
+        writeln!(out, "| `{name}` | {unit} | {formula} | {better} |").unwrap();
     }
     out.push('\n');
     out

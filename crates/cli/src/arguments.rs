@@ -21,6 +21,23 @@ pub fn normalise(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     joined
 }
 
+/// Flags that name what is written.
+const OUTPUTS: [&str; 4] = ["--json", "--plot", "--intervals", "--progress-stats-file"];
+
+/// What was typed without what names its outputs, so that who does it again writes over nothing.
+pub fn repeatable(arguments: impl Iterator<Item = OsString>) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut arguments = normalise(arguments).into_iter().skip(1);
+    while let Some(argument) = arguments.next() {
+        let word = argument.to_string_lossy().into_owned();
+        match word.split_once('=').map_or(word.as_str(), |(flag, _)| flag) {
+            flag if OUTPUTS.contains(&flag) => drop((!word.contains('=')).then(|| arguments.next())),
+            _ => kept.push(word),
+        }
+    }
+    kept
+}
+
 /// `-5`, `-.5`, `-5%`, `-1GiB`: no flag begins with a digit.
 fn is_negative(argument: &OsStr) -> bool {
     let number = argument.to_str().and_then(|words| words.strip_prefix('-'));
@@ -108,6 +125,24 @@ mod tests {
             "-7",
         ];
         assert_eq!(normalise(typed.iter().map(OsString::from)), expected.map(OsString::from));
+    }
+
+    #[test]
+    fn what_is_repeated_writes_over_nothing() {
+        let typed = [
+            "p",
+            "bench",
+            "a b.json",
+            "-json",
+            "out.json",
+            "--plot=x.svg",
+            "--seed",
+            "7",
+            "--set",
+            "a=--json",
+        ];
+        let kept = repeatable(typed.into_iter().map(OsString::from));
+        assert_eq!(kept, ["bench", "a b.json", "--seed", "7", "--set", "a=--json"]);
     }
 
     #[test]

@@ -24,6 +24,10 @@ struct Cli {
 enum Command {
     /// Run a CacheBench config against the cache and print the verdict.
     Bench(commands::bench::Arguments),
+    /// Finished runs beside each other: what they differ in, and whether that is more than noise.
+    Compare(commands::compare::Arguments),
+    /// Finished runs as a page of HTML that needs nothing else.
+    Report(commands::report::Arguments),
     /// Hit ratios of policies at sizes over a trace: no engine, no device.
     Simulate(commands::simulate::Arguments),
     /// Published figures as commands: the paper's value beside ours.
@@ -49,6 +53,8 @@ fn main() -> ExitCode {
     };
     match cli.command {
         Command::Bench(arguments) => commands::bench::run(&arguments),
+        Command::Compare(arguments) => commands::compare::run(&arguments),
+        Command::Report(arguments) => commands::report::run(&arguments),
         Command::Simulate(arguments) => commands::simulate::run(&arguments),
         Command::Study(arguments) => commands::study::run(&arguments),
         Command::Ssd(command) => commands::ssd::run(&command),

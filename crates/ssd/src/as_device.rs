@@ -1,6 +1,6 @@
 //! The model drive as a [`Device`]: what an engine writes to, with the mapping, the collection and the wear behind it.
 //!
-//! Payload is a memory device beside the mapping, by logical address: where a page lies on the medium makes no
+//! Payload is kept beside the mapping, by logical address (`content.rs`): where a page lies on the medium makes no
 //! difference to what is in it. A study that only writes need not keep any ([`Payload::Discarded`]).
 //!
 //! It lives in one of two worlds. By itself requests take effect and end at once, and only counting is slow. In a
@@ -10,16 +10,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use device::check::MAX_IO_BYTES;
 use device::sim::World;
 use device::tally::Tally;
 use device::timer::Timer;
 use device::{
-    Clock, Completion, Counters, Device, Geometry, IoBuffer, MemoryDevice, Outcome, PlacementHandle, Request,
-    RequestKind,
+    Clock, Completion, Counters, Device, Geometry, IoBuffer, Outcome, PlacementHandle, Request, RequestKind,
 };
 use parking_lot::Mutex;
 
 use crate::card::Card;
+use crate::content::Content;
 use crate::drive::{is_any_begun, is_begun};
 use crate::ftl::{Ftl, Upkeep};
 use crate::geometry::{Layout, LogicalPage, Shape, ShapeError, refuse};
@@ -68,7 +69,7 @@ pub struct SsdDevice {
     pages: Range<u32>,
     handles: Vec<u16>,
     is_whole_drive: bool,
-    content: Option<Arc<MemoryDevice>>,
+    content: Option<Arc<Content>>,
     assignments: Mutex<Vec<Assignment>>,
     tally: Arc<Tally>,
 }
@@ -147,24 +148,29 @@ impl SsdDevice {
         namespaces: &[Namespace],
         world: Option<(World, Timing)>,
     ) -> Result<Vec<Self>, ShapeError> {
-        let page_bytes = layout.shape().page_bytes;
         let ranges = check(namespaces, &layout)?;
-        let block_bytes = layout.shape().block_bytes;
+        let (page_bytes, block_bytes) = (layout.shape().page_bytes, layout.shape().block_bytes);
         let has_placement = matches!(layout.shape().isolation, Isolation::Handles(_));
         let (world, timing) = world.unzip();
         let state = Mutex::new(State { ftl: Ftl::new(layout, upkeep), timing });
         let drive = Arc::new(Shared { state, world, page_bytes: u64::from(page_bytes) });
         let devices = namespaces.iter().zip(ranges).map(|(namespace, pages)| {
-            let content = MemoryDevice::with_block_bytes(namespace.bytes, block_bytes);
             let others = namespace.handles.len() as u16 - 1;
-            let placement_handles = if has_placement { others } else { 0 };
+            let geometry = Geometry {
+                capacity_bytes: namespace.bytes,
+                block_bytes,
+                max_io_bytes: MAX_IO_BYTES,
+                indirection_bytes: page_bytes,
+                placement_handles: if has_placement { others } else { 0 },
+                buffered: false,
+            };
             Self {
                 drive: Arc::clone(&drive),
-                geometry: Geometry { indirection_bytes: page_bytes, placement_handles, ..content.geometry() },
+                geometry,
                 pages,
                 handles: namespace.handles.clone(),
                 is_whole_drive: namespaces.len() == 1,
-                content: (payload == Payload::Kept).then(|| Arc::new(content)),
+                content: (payload == Payload::Kept).then(|| Arc::new(Content::new())),
                 assignments: Mutex::default(),
                 tally: Arc::default(),
             }
@@ -276,14 +282,18 @@ impl SsdDevice {
 type Part = (LogicalPage, u32);
 
 /// Moves the bytes of a checked request.
-fn transfer(content: Option<&MemoryDevice>, request: Request) -> Outcome {
-    match content {
-        Some(content) => content.execute(request),
-        None => Ok(match request {
-            Request::Read { buffer, .. } => Some(IoBuffer::zeroed(buffer.len())),
-            _ => None,
-        }),
+fn transfer(content: Option<&Content>, request: Request) -> Outcome {
+    match (request, content) {
+        (Request::Read { offset, mut buffer }, Some(content)) => {
+            content.read(offset, &mut buffer);
+            return Ok(Some(buffer));
+        }
+        (Request::Read { buffer, .. }, None) => return Ok(Some(IoBuffer::zeroed(buffer.len()))),
+        (Request::Write { offset, data, .. }, Some(content)) => content.write(offset, &data),
+        (Request::Trim { offset, len }, Some(content)) => content.trim(offset, len),
+        (Request::Write { .. } | Request::Trim { .. }, None) | (Request::Flush, _) => (),
     }
+    Ok(None)
 }
 
 impl Namespace {

@@ -9,6 +9,7 @@ pub mod as_device;
 pub mod card;
 mod check;
 mod collect;
+mod content;
 pub mod drive;
 mod ftl;
 pub mod gc;

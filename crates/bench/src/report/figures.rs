@@ -17,6 +17,47 @@ pub struct Figure {
     pub formula: &'static str,
     /// Its value; `None` is unknown.
     pub value: fn(&InstanceReport) -> Option<Reading>,
+    /// Which of two values is the better one.
+    pub better: Better,
+}
+
+/// Which of two values is the better one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// The higher.
+    Higher,
+    /// The lower.
+    Lower,
+    /// The lower, and nothing but none is right: one more is no accident of measuring.
+    None,
+    /// Neither: it says how much was asked, not how well it went.
+    Neither,
+}
+
+impl Better {
+    /// In a table.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Higher => "higher",
+            Self::Lower => "lower",
+            Self::None => "none",
+            Self::Neither => "",
+        }
+    }
+
+    /// Of figures in results that have no table, by their names.
+    #[must_use]
+    pub fn by_name(name: &str) -> Self {
+        let leaf = name.rsplit('.').next().unwrap_or(name);
+        match FIGURES.iter().find(|figure| figure.name == leaf) {
+            Some(figure) => figure.better,
+            None if leaf.ends_with("hit_ratio") => Self::Higher,
+            None if leaf.ends_with("write_amplification") => Self::Lower,
+            None if name.contains("latency_ns") && leaf != "count" => Self::Lower,
+            None => Self::Neither,
+        }
+    }
 }
 
 /// A figure's value.
@@ -40,19 +81,23 @@ impl Reading {
 }
 
 macro_rules! figures {
-    ($($name:literal, $unit:literal, $formula:literal, $value:expr;)*) => {
+    (@better) => { Better::Neither };
+    (@better $better:ident) => { Better::$better };
+    ($($name:literal, $unit:literal, $formula:literal, $value:expr $(, better: $better:ident)?;)*) => {
         /// All figures, in the order of the result file.
-        pub const FIGURES: &[Figure] = &[$(Figure { name: $name, unit: $unit, formula: $formula, value: $value },)*];
+        pub const FIGURES: &[Figure] = &[$(Figure {
+            name: $name, unit: $unit, formula: $formula, value: $value, better: figures!(@better $($better)?),
+        },)*];
     };
 }
 
 figures! {
     "ops", "ops", "requests of the workload that were done", |r| whole(r.counts.ops);
     "seconds", "s", "first thread's start to last thread's end", |r| Some(Reading::Real(r.seconds));
-    "throughput_ops_per_second", "ops/s", "ops / seconds", |r| per_second(r.counts.ops, r);
-    "hit_ratio", "ratio", "gets that found something / gets", |r| real(r.counts.hit_ratio());
-    "hit_ratio_dram", "ratio", "gets that found it in DRAM / gets", |r| real(r.counts.hit_ratio_dram());
-    "hit_ratio_flash", "ratio", "gets that found it on flash / gets that DRAM did not answer", |r| flash(r).and_then(|_| real(r.counts.hit_ratio_flash()));
+    "throughput_ops_per_second", "ops/s", "ops / seconds", |r| per_second(r.counts.ops, r), better: Higher;
+    "hit_ratio", "ratio", "gets that found something / gets", |r| real(r.counts.hit_ratio()), better: Higher;
+    "hit_ratio_dram", "ratio", "gets that found it in DRAM / gets", |r| real(r.counts.hit_ratio_dram()), better: Higher;
+    "hit_ratio_flash", "ratio", "gets that found it on flash / gets that DRAM did not answer", |r| flash(r).and_then(|_| real(r.counts.hit_ratio_flash())), better: Higher;
     "gets", "gets", "gets, those of updates included", |r| whole(r.counts.gets);
     "sets", "sets", "sets tried, those after a missed get included", |r| whole(r.counts.sets);
     "deletes", "deletes", "deletes", |r| whole(r.counts.deletes);
@@ -64,12 +109,12 @@ figures! {
     "flash_bytes_waiting", "B", "of flash_bytes_logical, what waits in memory at the end", |r| of_flash(r, |flash| flash.waiting_bytes);
     "flash_bytes_host", "B", "bytes written to the device", |r| of_flash(r, |flash| flash.host_bytes);
     "flash_bytes_media", "B", "bytes the medium wrote, where it tells", |r| of_flash(r, |flash| flash.media_bytes);
-    "alwa", "ratio", "flash_bytes_host / (flash_bytes_logical - flash_bytes_waiting)", |r| flash_ratio(r, |flash| (flash.host_bytes, flash.settled_bytes()));
-    "dlwa", "ratio", "flash_bytes_media / flash_bytes_host", |r| flash_ratio(r, |flash| (flash.media_bytes, flash.host_bytes));
+    "alwa", "ratio", "flash_bytes_host / (flash_bytes_logical - flash_bytes_waiting)", |r| flash_ratio(r, |flash| (flash.host_bytes, flash.settled_bytes())), better: Lower;
+    "dlwa", "ratio", "flash_bytes_media / flash_bytes_host", |r| flash_ratio(r, |flash| (flash.media_bytes, flash.host_bytes)), better: Lower;
     "gc_relocated_bytes", "B", "flash_bytes_media - flash_bytes_host", |r| of_flash(r, |flash| Some(flash.media_bytes?.saturating_sub(flash.host_bytes?)));
-    "inconsistencies", "", "values found that should not have been", |r| whole(r.counts.inconsistencies);
-    "io_errors", "", "transfers that failed", |r| flash(r).map_or(whole(0), |flash| flash.io_errors.map(Reading::Whole));
-    "checksum_errors", "", "things read from flash that were damaged", |r| flash(r).map_or(whole(0), |flash| flash.checksum_errors.map(Reading::Whole));
+    "inconsistencies", "", "values found that should not have been", |r| whole(r.counts.inconsistencies), better: None;
+    "io_errors", "", "transfers that failed", |r| flash(r).map_or(whole(0), |flash| flash.io_errors.map(Reading::Whole)), better: None;
+    "checksum_errors", "", "things read from flash that were damaged", |r| flash(r).map_or(whole(0), |flash| flash.checksum_errors.map(Reading::Whole)), better: None;
 }
 
 fn whole(count: u64) -> Option<Reading> {

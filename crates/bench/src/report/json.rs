@@ -81,7 +81,7 @@ fn ends(ends: &[End]) -> Value {
 }
 
 /// Whole numbers as such: counters are read by scripts that expect them so.
-fn number(value: f64) -> Value {
+pub(super) fn number(value: f64) -> Value {
     if value.fract() == 0.0 && (0.0..9e15).contains(&value) {
         Value::from(value as u64)
     } else {

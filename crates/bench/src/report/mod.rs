@@ -1,11 +1,18 @@
 //! How a run went: one table of figures, and the forms it is given in.
 
+pub mod amount;
 mod arrivals;
+pub mod compare;
+pub mod differences;
 pub mod drive;
 pub mod figures;
+pub mod finished;
+pub mod html;
 pub mod interval;
 pub mod intervals;
 pub mod json;
+pub mod noise;
+pub mod page;
 pub mod plot;
 pub mod series;
 mod steadiness;

@@ -6,6 +6,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::RunReport;
+use super::amount::{duration, trimmed};
 use super::series::Span;
 use super::text::grouped;
 use crate::palette::{COLOURS, FONT, GRID, INK, PALE};
@@ -36,7 +37,7 @@ pub fn render(report: &RunReport, name: &str) -> Result<String, Box<dyn std::err
         let spans: Vec<Span> = report.series.spans().collect();
         throughput(&over_time, &spans)?;
         hit_ratio(&ratios, &spans, all.snapshot.flash.is_some())?;
-        percentiles(&latencies, &curves(&all))?;
+        percentiles(&latencies, "Latency, the share of operations that stayed below", &curves(&all))?;
         root.present()?;
     }
     Ok(svg)
@@ -59,9 +60,55 @@ fn title(area: &Area<'_>, name: &str, all: &InstanceReport) -> Drawn {
 }
 
 /// A line and what it shows.
-struct Curve {
-    name: String,
-    points: Vec<(f64, f64)>,
+#[derive(Debug, Clone)]
+pub(super) struct Curve {
+    pub(super) name: String,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// What is drawn over time in a picture of its own.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Over {
+    Throughput,
+    /// In percent.
+    HitRatio,
+    /// Of the drive, or of both.
+    Amplification,
+    AmplificationOfCache,
+}
+
+/// A picture of `what` over time.
+pub(super) fn panel_over_time(what: Over, curves: &[Curve]) -> Result<String, Box<dyn std::error::Error>> {
+    let most = curves.iter().flat_map(|curve| &curve.points).map(|(_, value)| *value).fold(1.0, f64::max);
+    let (title, top, label): (_, _, fn(&f64) -> String) = match what {
+        Over::Throughput => ("Throughput, operations a second", most * 1.08, |rate| with_prefix(*rate)),
+        Over::HitRatio => ("Hit ratio", 100.0, |percent| format!("{percent:.0} %")),
+        Over::Amplification => ("Write amplification", most * 1.15, |factor| trimmed(*factor)),
+        Over::AmplificationOfCache => {
+            ("Write amplification of the cache", most * 1.15, |factor| trimmed(*factor))
+        }
+    };
+    panel(|area| over_time(area, title, 0.0..top, &label, curves))
+}
+
+/// A picture of latencies, percentile by percentile.
+pub(super) fn panel_of_latencies(
+    title: &str,
+    curves: &[Curve],
+) -> Result<String, Box<dyn std::error::Error>> {
+    panel(|area| percentiles(area, title, curves))
+}
+
+fn panel(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String, Box<dyn std::error::Error>> {
+    const PANEL: (u32, u32) = (960, 280);
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, PANEL).into_drawing_area();
+        root.fill(&WHITE)?;
+        draw(&root)?;
+        root.present()?;
+    }
+    Ok(svg)
 }
 
 fn throughput(area: &Area<'_>, spans: &[Span]) -> Drawn {
@@ -146,7 +193,7 @@ fn curve(histogram: &Histogram) -> Vec<(f64, f64)> {
     at.filter_map(|n| Some((n, histogram.quantile_ns(1.0 - 10_f64.powf(-n))?.max(1) as f64))).collect()
 }
 
-fn percentiles(area: &Area<'_>, curves: &[Curve]) -> Drawn {
+fn percentiles(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let nines = points().map(|(n, _)| *n).fold(1.0, f64::max);
     let longest = points().map(|(_, ns)| *ns).fold(1e3, f64::max);
@@ -154,7 +201,7 @@ fn percentiles(area: &Area<'_>, curves: &[Curve]) -> Drawn {
     let mut chart = ChartBuilder::on(area)
         .margin(12)
         .margin_right(28)
-        .caption("Latency, the share of operations that stayed below", (FONT, 14).into_font().color(&INK))
+        .caption(title, (FONT, 14).into_font().color(&INK))
         .x_label_area_size(24)
         .y_label_area_size(64)
         .build_cartesian_2d(0.0..nines * 1.02, (shortest * 0.8..longest * 1.5).log_scale())?;
@@ -201,28 +248,12 @@ fn share(nines: f64) -> String {
     format!("{:.decimals$} %", (1.0 - 10_f64.powf(-nines)) * 100.0)
 }
 
-fn duration(ns: f64) -> String {
-    let (value, unit) = match ns {
-        ns if ns < 1e3 => (ns, "ns"),
-        ns if ns < 1e6 => (ns / 1e3, "µs"),
-        ns if ns < 1e9 => (ns / 1e6, "ms"),
-        ns => (ns / 1e9, "s"),
-    };
-    format!("{} {unit}", trimmed(value))
-}
-
 fn with_prefix(rate: f64) -> String {
     match rate {
         rate if rate >= 1e6 => format!("{} M", trimmed(rate / 1e6)),
         rate if rate >= 1e3 => format!("{} k", trimmed(rate / 1e3)),
         rate => trimmed(rate),
     }
-}
-
-/// Up to two decimals, none of them a zero at the end.
-fn trimmed(value: f64) -> String {
-    let words = format!("{value:.2}");
-    words.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]

@@ -163,7 +163,7 @@ impl Experiment {
   "navySegmentedFifoSegmentRatio": [1], "deviceEnableFDP": {placement}
 }}, "test_config": {{
   "generator": "online", "numOps": 1000000000000, "numThreads": 16, "numKeys": {keys},
-  "opRatePerSec": {rate}, "opRateBurstSize": 64,
+  "opRatePerSec": {rate}, "opRateBurstSize": 64, "valueCompressibility": 1,
   "keyPoolDistribution": [{small_keys}, {large_keys}], "opPoolDistribution": [{small_ops}, {large_ops}],
   "poolDistributions": [{pools}]
 }} }}"#

@@ -18,6 +18,7 @@ use bench::run::stop::Stop;
 use bench::session::{Session, SessionOptions};
 use clap::Args;
 
+use crate::arguments::repeatable;
 use crate::output::{Common, FAILED, PASSED, USAGE, check_writable, say_error, usage_error, write_file};
 use crate::signals::stop_on_signals;
 
@@ -173,7 +174,8 @@ fn run_session(
     };
     let instances = config.instances.len();
     let mut progress = Progress::new(options, session.clock(), instances, arguments.common.lines())?;
-    let (report, intervals) = watched(session, config, arguments, &mut progress)?;
+    let (mut report, intervals) = watched(session, config, arguments, &mut progress)?;
+    report.environment["arguments"] = repeatable(std::env::args_os()).into();
     let text_options = arguments.text_options();
     let results: Vec<String> = report.instances.iter().map(|it| text::results(it, text_options)).collect();
     // Each is tried though another was not taken: a full disk costs a run of hours no more than what was to be there.

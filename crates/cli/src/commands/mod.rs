@@ -2,7 +2,9 @@
 
 pub mod bench;
 pub mod block;
+pub mod compare;
 pub mod model;
+pub mod report;
 pub mod simulate;
 pub mod ssd;
 pub mod study;

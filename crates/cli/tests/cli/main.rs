@@ -6,6 +6,7 @@ mod bench;
 mod block;
 mod golden;
 mod loop_device;
+mod reports;
 mod simulate;
 mod ssd;
 mod ssd_device;

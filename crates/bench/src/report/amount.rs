@@ -1,0 +1,53 @@
+//! Figures for people: each unit as it is usually read.
+
+use super::text::grouped;
+use crate::simulate::report::bytes;
+
+/// Largest whole number that a real one holds exactly.
+const EXACT: f64 = 9e15;
+
+/// `value` of `unit` in words.
+#[must_use]
+pub fn shown(value: f64, unit: &str) -> String {
+    match unit {
+        "B" if is_count(value) => bytes(value as u64),
+        "ns" => duration(value),
+        "ratio" => format!("{value:.4}"),
+        "s" => format!("{value:.2} s"),
+        "ops/s" if (100.0..EXACT).contains(&value) => grouped(value.round() as u64),
+        _ if is_count(value) => grouped(value as u64),
+        _ if value.abs() >= 1e-3 && value.abs() < 1e9 => format!("{value:.4}"),
+        _ => format!("{value:.4e}"),
+    }
+}
+
+fn is_count(value: f64) -> bool {
+    value.fract() == 0.0 && (0.0..EXACT).contains(&value)
+}
+
+/// Nanoseconds in the unit that leaves the fewest digits.
+#[must_use]
+pub fn duration(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns < 1e3 => (ns, "ns"),
+        ns if ns < 1e6 => (ns / 1e3, "µs"),
+        ns if ns < 1e9 => (ns / 1e6, "ms"),
+        ns => (ns / 1e9, "s"),
+    };
+    format!("{} {unit}", trimmed(value))
+}
+
+/// Up to two decimals, none of them a zero at the end.
+#[must_use]
+pub fn trimmed(value: f64) -> String {
+    let words = format!("{value:.2}");
+    words.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Words from a file on one line of a terminal: control characters as their codes.
+#[must_use]
+pub fn on_one_line(words: &str) -> String {
+    let letter =
+        |letter: char| if letter.is_control() { letter.escape_default().to_string() } else { letter.into() };
+    words.chars().map(letter).collect()
+}

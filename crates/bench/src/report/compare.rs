@@ -1,0 +1,288 @@
+//! Two sides beside each other, a finished run each or several: what they differ in, figure by figure, and whether that is
+//! more than noise.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::amount::{on_one_line, shown};
+use super::differences::{self, Differing};
+use super::figures::Better;
+use super::finished::{Finished, Found};
+use super::json::number;
+use super::noise::{self, Difference, FALSE_ALARM, WARM_UP};
+
+/// Latencies are counted in classes a hundredth wide: what is nearer than two of them may be the same.
+const LATENCY_CLASSES: f64 = 0.02;
+/// Lines of differing keys that people are shown.
+const KEYS_SHOWN: usize = 24;
+
+/// Two sides, compared.
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    /// What the sides differ in besides figures.
+    pub differing: Vec<Differing>,
+    /// Keys that runs of one side differ in: they are no repeats of each other.
+    pub mixed: Vec<String>,
+    /// The figures of both.
+    pub figures: Vec<Compared>,
+    /// How many of them were judged by noise.
+    pub judged: usize,
+    /// Whether a side has several runs, whose scatter is the noise.
+    pub is_repeated: bool,
+    /// Checks that a run of the second side failed, where all of the first passed.
+    pub failed: Vec<String>,
+}
+
+/// A figure of both sides.
+#[derive(Debug, Clone)]
+pub struct Compared {
+    /// The first side's; the mean of several runs.
+    pub a: Found,
+    /// The second side's value.
+    pub b: Option<f64>,
+    /// What the sides differ by, as far as noise is known: of the means of several runs, or of single runs after their warm-up.
+    pub difference: Option<Difference>,
+    /// What that may be by accident.
+    pub margin: Option<f64>,
+    /// Whether they differ beyond noise; `None` where nobody knows.
+    pub beyond_noise: Option<bool>,
+}
+
+/// Compares two sides, of a run each or of several.
+///
+/// # Errors
+/// A side without runs, results of different commands, none that has figures, or a run that is given twice as a repeat.
+pub fn compare(a: &[Finished], b: &[Finished]) -> Result<Comparison, String> {
+    check(a, b)?;
+    let figures = pair(a, b);
+    if figures.is_empty() {
+        return Err(format!("results of `{}` have no figures in common to compare", a[0].command()));
+    }
+    let (differing, mixed) = differences::between(a, b);
+    let passed = a.iter().all(|run| run.failures().is_empty());
+    let failed = b.iter().filter(|_| passed).flat_map(|run| {
+        let file = run.file.display().to_string();
+        run.failures().into_iter().map(move |failure| format!("{file}: {failure}"))
+    });
+    let judged = figures.iter().filter(|figure| figure.difference.is_some()).count();
+    let (failed, is_repeated) = (failed.collect(), a.len() + b.len() > 2);
+    let mut comparison = Comparison { differing, mixed, figures, judged, is_repeated, failed };
+    comparison.figures.iter_mut().for_each(|figure| figure.judge(judged));
+    Ok(comparison)
+}
+
+fn check(a: &[Finished], b: &[Finished]) -> Result<(), String> {
+    let first = a.first().ok_or("no runs to compare")?;
+    if b.is_empty() {
+        return Err("one run alone: there is nothing to compare it with".into());
+    }
+    if let Some(other) = a.iter().chain(b).find(|run| run.command() != first.command()) {
+        let (file, command) = (first.file.display(), first.command());
+        let (other_file, other_command) = (other.file.display(), other.command());
+        return Err(format!(
+            "{file} is a result of `{command}`, {other_file} of `{other_command}`: they have no figures in common"
+        ));
+    }
+    a.iter().enumerate().try_for_each(|(at, run)| not_twice(run, &a[..at]))?;
+    b.iter().enumerate().try_for_each(|(at, run)| not_twice(run, &b[..at]))
+}
+
+/// A run that is there twice would show no noise where there is some.
+fn not_twice(run: &Finished, before: &[Finished]) -> Result<(), String> {
+    let same =
+        |other: &&Finished| other.part(&["seed"]) == run.part(&["seed"]) && other.figures() == run.figures();
+    before.iter().find(same).map_or(Ok(()), |other| {
+        let (file, other) = (run.file.display(), other.file.display());
+        Err(format!(
+            "{file} is the same run as {other}, not another one of its side: repeat it with another --seed"
+        ))
+    })
+}
+
+/// The figures that the first runs of both sides have, in the order of the first.
+fn pair(a: &[Finished], b: &[Finished]) -> Vec<Compared> {
+    let side = |runs: &[Finished]| runs.iter().map(Finished::figures).collect::<Vec<_>>();
+    let (of_a, of_b) = (side(a), side(b));
+    let values = |side: &[Vec<Found>], name: &str| -> Vec<Option<f64>> {
+        let in_run = |run: &Vec<Found>| run.iter().find(|it| it.name == name).and_then(|it| it.value);
+        side.iter().map(in_run).collect()
+    };
+    let both = of_a[0].iter().filter(|figure| of_b[0].iter().any(|it| it.name == figure.name));
+    let compared = |figure: &Found| {
+        let known = |values: Vec<Option<f64>>| values.into_iter().collect::<Option<Vec<f64>>>();
+        let in_a = known(values(&of_a, &figure.name));
+        let in_b = known(values(&of_b, &figure.name));
+        let mean = |values: &Option<Vec<f64>>| values.as_deref().map(noise::mean);
+        let difference = match (&in_a, &in_b) {
+            (Some(in_a), Some(in_b)) if in_a.len() + in_b.len() > 2 => noise::between_runs(in_a, in_b),
+            (Some(_), Some(_)) => over_time(&figure.name, &a[0], &b[0]),
+            _ => None,
+        };
+        Compared {
+            b: mean(&in_b),
+            difference: difference.filter(|_| figure.better != Better::None),
+            a: Found { value: mean(&in_a), ..figure.clone() },
+            margin: None,
+            beyond_noise: None,
+        }
+    };
+    both.map(compared).collect()
+}
+
+fn over_time(name: &str, a: &Finished, b: &Finished) -> Option<Difference> {
+    let (a, b) = (noise::steady(name, &a.intervals)?, noise::steady(name, &b.intervals)?);
+    Some(noise::between(&a, &b))
+}
+
+impl Compared {
+    fn judge(&mut self, figures: usize) {
+        let (Some(a), Some(b)) = (self.a.value, self.b) else { return };
+        if self.a.better == Better::None {
+            self.beyond_noise = Some(a != b);
+            return;
+        }
+        let Some(difference) = self.difference else { return };
+        let classes = if self.a.unit == "ns" { LATENCY_CLASSES * a.max(b) } else { 0.0 };
+        let margin = difference.margin(figures).max(classes);
+        self.margin = Some(margin);
+        // The sums of two ways to the same value may differ in their last bit.
+        let rounding = 1e-12 * a.abs().max(b.abs());
+        self.beyond_noise = Some(difference.value.abs() > margin + rounding);
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        let (a, b) = (self.a.value?, self.b?);
+        (a != 0.0).then(|| b / a)
+    }
+
+    /// How the second side stands to the first, where that is known.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        let grown = match (self.difference, self.a.value, self.b) {
+            (Some(difference), ..) => difference.value > 0.0,
+            (None, Some(a), Some(b)) => b > a,
+            _ => return "",
+        };
+        match (self.beyond_noise, self.a.better, grown) {
+            (None, ..) => "",
+            (Some(false), Better::None, _) => "same",
+            (Some(false), ..) => "within noise",
+            (_, Better::Higher, true) | (_, Better::Lower | Better::None, false) => "better",
+            (_, Better::Higher, false) | (_, Better::Lower | Better::None, true) => "worse",
+            (_, Better::Neither, _) => "differs",
+        }
+    }
+
+    fn json(&self) -> Value {
+        let value = |value: Option<f64>| value.map_or(Value::Null, number);
+        json!({
+            "name": self.a.name,
+            "a": value(self.a.value),
+            "b": value(self.b),
+            "ratio": self.ratio(),
+            "beyond_noise": self.beyond_noise,
+            "difference": self.difference.map(|it| it.value),
+            "margin": self.margin,
+            "better": self.a.better.word(),
+            "unit": self.a.unit,
+        })
+    }
+}
+
+impl Comparison {
+    /// What is worse beyond noise, and what failed.
+    #[must_use]
+    pub fn worse(&self) -> Vec<String> {
+        let worse = self.figures.iter().filter(|figure| figure.word() == "worse");
+        let words = |figure: &Compared| {
+            let value = |value: Option<f64>| value.map_or_else(String::new, |it| shown(it, &figure.a.unit));
+            format!("worse: {} {} became {}", figure.a.name, value(figure.a.value), value(figure.b))
+        };
+        worse.map(words).chain(self.failed.iter().cloned()).collect()
+    }
+
+    /// The result's keys in JSON.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let key = |it: &Differing| json!({ "key": it.key, "a": it.a, "b": it.b });
+        json!({
+            "differences": self.differing.iter().map(key).collect::<Vec<_>>(),
+            "differing_within_a_side": self.mixed,
+            "noise": { "false_alarm": FALSE_ALARM, "figures_judged": self.judged, "warm_up": WARM_UP, "between_runs": self.is_repeated },
+            "figures": self.figures.iter().map(Compared::json).collect::<Vec<_>>(),
+        })
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        if self.differing.is_empty() {
+            out += "Config, seed, environment and version are the same.\n";
+        } else {
+            out += "They differ in\n";
+        }
+        let key_width =
+            self.differing.iter().take(KEYS_SHOWN).map(|it| it.key.chars().count()).max().unwrap_or(0);
+        for it in self.differing.iter().take(KEYS_SHOWN) {
+            let (key, a, b) = (on_one_line(&it.key), brief(&it.a), brief(&it.b));
+            let _ = writeln!(out, "  {key:<key_width$}  {a}  →  {b}");
+        }
+        if let Some(more) = self.differing.len().checked_sub(KEYS_SHOWN).filter(|more| *more > 0) {
+            let _ = writeln!(out, "  and {more} keys more, which --json lists");
+        }
+        self.mixed.iter().for_each(|key| {
+            let _ = writeln!(out, "Runs of one side differ in {}: they are no repeats.", on_one_line(key));
+        });
+        self.table(&mut out);
+        out
+    }
+
+    fn table(&self, out: &mut String) {
+        let known = self.figures.iter().filter(|figure| figure.a.value.is_some() || figure.b.is_some());
+        let rows: Vec<[String; 5]> = known.map(row).collect();
+        let header = ["figure", "a", "b", "b / a", ""].map(str::to_owned);
+        let width = |column: usize| {
+            let widths = rows.iter().chain([&header]).map(|row| row[column].chars().count());
+            widths.max().unwrap_or(0)
+        };
+        let widths: [usize; 4] = std::array::from_fn(width);
+        out.push('\n');
+        for [name, a, b, ratio, word] in [&header].into_iter().chain(&rows) {
+            let [of_name, of_a, of_b, of_ratio] = widths;
+            let line = format!("{name:<of_name$}  {a:>of_a$}  {b:>of_b$}  {ratio:>of_ratio$}  {word}");
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
+        self.closing(out);
+    }
+
+    /// What the last column is worth.
+    fn closing(&self, out: &mut String) {
+        if self.judged == 0 {
+            *out += "\nNoise is not known of these: give several runs a side (`compare A… --against B…`).\n";
+            return;
+        }
+        let (judged, percent) = (self.judged, FALSE_ALARM * 100.0);
+        let _ = writeln!(
+            out,
+            "\n{judged} figures judged: by noise alone one of them is beyond it in {percent} % of comparisons."
+        );
+        if !self.is_repeated {
+            *out += "Of one run a side it is the noise within the run. What differs from run to run, several a side show (--against).\n";
+        }
+    }
+}
+
+fn row(figure: &Compared) -> [String; 5] {
+    let value =
+        |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), |it| shown(it, &figure.a.unit));
+    let ratio = figure.ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.4}"));
+    [on_one_line(&figure.a.name), value(figure.a.value), value(figure.b), ratio, figure.word().to_owned()]
+}
+
+fn brief(value: &Value) -> String {
+    let words = on_one_line(&value.to_string());
+    let cut: String = words.chars().take(60).collect();
+    if cut.len() < words.len() { cut + "…" } else { cut }
+}

@@ -1,0 +1,301 @@
+//! Runs that are over, from their result files: what is read here is checked once, with the file's name in every error.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::figures::{Better, FIGURES};
+
+/// No result is as long; what is, is something else.
+const LONGEST_BYTES: u64 = 1 << 28;
+/// More than a run counts of anything, seconds or bytes.
+pub const LARGEST: f64 = 1.9e19;
+/// What every result has around its own keys.
+pub const ENVELOPE: [&str; 7] =
+    ["flashwright", "command", "config", "environment", "seed", "world", "verdict"];
+/// What is told of a latency, in order.
+pub const PERCENTILES: [&str; 7] = ["mean", "p50", "p90", "p99", "p999", "p9999", "max"];
+
+/// A result file.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// Where it was read from.
+    pub file: PathBuf,
+    /// Everything in it.
+    pub result: Map<String, Value>,
+    /// The run over time; empty where the file is older than that, or of another command.
+    pub intervals: Vec<Interval>,
+}
+
+/// A file that is no result of ours.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {reason}", file.display())]
+pub struct ReadError {
+    /// Which.
+    pub file: PathBuf,
+    /// Why.
+    pub reason: String,
+}
+
+/// A figure of a finished run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// Its name: the way to it in the file.
+    pub name: String,
+    /// Its unit; empty where it is a count, or where nobody says.
+    pub unit: String,
+    /// `None` is unknown.
+    pub value: Option<f64>,
+    /// Which of two is the better one.
+    pub better: Better,
+}
+
+/// Numbers of a part of a run; `None` is unknown.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[expect(missing_docs, reason = "they are the columns of report::intervals")]
+pub struct Interval {
+    pub until_seconds: f64,
+    pub seconds: f64,
+    pub ops: Option<f64>,
+    pub gets: Option<f64>,
+    pub get_misses: Option<f64>,
+    pub get_hits_dram: Option<f64>,
+    pub get_hits_flash: Option<f64>,
+    pub flash_bytes_host: Option<f64>,
+    pub flash_bytes_media: Option<f64>,
+    /// Bytes of keys and values that were written: those taken and those that waited before, but for those that wait.
+    pub flash_bytes_settled: Option<f64>,
+}
+
+impl Finished {
+    /// Reads and checks `file`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no result of this program or an older one.
+    pub fn read(file: &Path) -> Result<Self, ReadError> {
+        let mut bytes = Vec::new();
+        let read = File::open(file).and_then(|open| open.take(LONGEST_BYTES + 1).read_to_end(&mut bytes));
+        let checked = match read {
+            Err(error) => Err(error.to_string()),
+            Ok(_) if bytes.len() as u64 > LONGEST_BYTES => {
+                Err("too long to be a result of flashwright".to_owned())
+            }
+            Ok(_) => Self::parse(file, &bytes),
+        };
+        checked.map_err(|reason| ReadError { file: file.to_owned(), reason })
+    }
+
+    fn parse(file: &Path, bytes: &[u8]) -> Result<Self, String> {
+        let whole: Value = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+            _ if bytes.trim_ascii().is_empty() => "it is empty".to_owned(),
+            serde_json::error::Category::Eof => format!("it ends in the middle, in line {}", error.line()),
+            _ => format!("no JSON: {error}"),
+        })?;
+        let foreign = || "no result of flashwright (`bench --json FILE` writes one)".to_owned();
+        let Value::Object(result) = whole else { return Err(foreign()) };
+        let version =
+            result.get("flashwright").and_then(Value::as_str).and_then(version).ok_or_else(foreign)?;
+        result.get("command").and_then(Value::as_str).ok_or_else(foreign)?;
+        if Some(version) > self::version(env!("CARGO_PKG_VERSION")) {
+            let (theirs, ours) = (&result["flashwright"], env!("CARGO_PKG_VERSION"));
+            return Err(format!("written by flashwright {theirs}, which is newer than this one, {ours}"));
+        }
+        check(&result)?;
+        let intervals = intervals(result.get("intervals"))?;
+        Ok(Self { file: file.to_owned(), result, intervals })
+    }
+
+    /// The command that it is a result of.
+    #[must_use]
+    pub fn command(&self) -> &str {
+        self.result.get("command").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// A part of the file; `null` where there is none.
+    #[must_use]
+    pub fn part(&self, path: &[&str]) -> &Value {
+        let first = path.first().and_then(|name| self.result.get(*name)).unwrap_or(&Value::Null);
+        path.iter().skip(1).fold(first, |value, name| value.get(name).unwrap_or(&Value::Null))
+    }
+
+    /// The checks that it failed, if it did.
+    #[must_use]
+    pub fn failures(&self) -> Vec<String> {
+        let told = self.part(&["verdict", "failures"]).as_array().into_iter().flatten();
+        let mut failures: Vec<String> = told.filter_map(Value::as_str).map(str::to_owned).collect();
+        if failures.is_empty() && self.part(&["verdict", "passed"]) == &Value::Bool(false) {
+            failures.push("it does not say why".to_owned());
+        }
+        failures
+    }
+
+    /// Its figures. Of a run of `bench`, those of all instances together, the latencies and the model drive's; of a study,
+    /// what came out here; of others, every number beside what they were asked.
+    #[must_use]
+    pub fn figures(&self) -> Vec<Found> {
+        let mut found = Vec::new();
+        if self.command() == "bench" {
+            let totals = self.part(&["totals"]);
+            found.extend(FIGURES.iter().map(|figure| Found {
+                name: figure.name.to_owned(),
+                unit: figure.unit.to_owned(),
+                value: totals[figure.name].as_f64(),
+                better: figure.better,
+            }));
+            for layer in ["cache", "device"] {
+                flatten(&format!("latency_ns.{layer}"), &totals["latency_ns"][layer], &mut found);
+            }
+            flatten("drive", self.part(&["drive"]), &mut found);
+            return found;
+        }
+        let beside = ["inputs", "intervals", "was_stopped", "trace"];
+        for (name, value) in &self.result {
+            if !ENVELOPE.contains(&name.as_str()) && !beside.contains(&name.as_str()) {
+                flatten(name, value, &mut found);
+            }
+        }
+        found
+    }
+}
+
+/// `1.2.3` and whatever follows.
+fn version(words: &str) -> Option<[u64; 3]> {
+    let mut parts = words.split(['-', '+']).next()?.split('.').map(|part| part.parse().ok());
+    let version = [parts.next()??, parts.next()??, parts.next()??];
+    parts.next().is_none().then_some(version)
+}
+
+/// What is read by name has the type that it should.
+fn check(result: &Map<String, Value>) -> Result<(), String> {
+    type Is = fn(&Value) -> bool;
+    let parts: [(&str, &str, Is); 6] = [
+        ("seed", "a whole number", |value| value.is_u64() || value.is_null()),
+        ("verdict", "an object", Value::is_object),
+        ("totals", "an object", Value::is_object),
+        ("instances", "a list", Value::is_array),
+        ("drive", "an object", |value| value.is_object() || value.is_null()),
+        ("world", "a word", Value::is_string),
+    ];
+    for (name, kind, is) in parts {
+        if let Some(value) = result.get(name).filter(|value| !is(value)) {
+            return Err(format!("{name}: {} is not {kind}", short(value)));
+        }
+    }
+    let Some(verdict) = result.get("verdict") else { return Err("verdict: missing".to_owned()) };
+    if !verdict["passed"].is_boolean() {
+        return Err(format!("verdict.passed: {} is neither true nor false", short(&verdict["passed"])));
+    }
+    let Some(totals) = result.get("totals").filter(|_| result["command"] == "bench") else {
+        return if result["command"] == "bench" { Err("totals: missing".to_owned()) } else { Ok(()) };
+    };
+    let of_figures = FIGURES.iter().map(|figure| (figure.name, &totals[figure.name]));
+    number_or_null("totals", of_figures)
+}
+
+/// Numbers are counts, sizes, times or ratios of a run: what is less than none or beyond all of them is a mistake, and cannot
+/// be drawn either.
+fn number_or_null<'a>(of: &str, values: impl Iterator<Item = (&'a str, &'a Value)>) -> Result<(), String> {
+    for (name, value) in values.filter(|(_, value)| !value.is_null()) {
+        let told = || short(value);
+        let number = value.as_f64().ok_or_else(|| format!("{of}.{name}: {} is no number", told()))?;
+        if !(0.0..=LARGEST).contains(&number) {
+            return Err(format!("{of}.{name}: {} is nothing that a run has", told()));
+        }
+    }
+    Ok(())
+}
+
+fn short(value: &Value) -> String {
+    let words = value.to_string();
+    let cut: String = words.chars().take(40).collect();
+    if cut.len() < words.len() { cut + "…" } else { cut }
+}
+
+fn intervals(told: Option<&Value>) -> Result<Vec<Interval>, String> {
+    let Some(told) = told else { return Ok(Vec::new()) };
+    let list = told.as_array().ok_or_else(|| format!("intervals: {} is no list", short(told)))?;
+    let mut waited = Some(0.0);
+    let mut intervals = Vec::new();
+    for (number, told) in list.iter().enumerate() {
+        let at = format!("intervals[{number}]");
+        let columns = told.as_object().ok_or_else(|| format!("{at}: {} is no object", short(told)))?;
+        number_or_null(&at, columns.iter().map(|(name, value)| (name.as_str(), value)))?;
+        let read = |name: &str| told[name].as_f64();
+        let time = |name: &str| read(name).ok_or_else(|| format!("{at}.{name}: missing"));
+        let waits = read("flash_bytes_waiting");
+        let settled = |logical: f64| Some(logical + waited? - waits?);
+        intervals.push(Interval {
+            until_seconds: time("until_seconds")?,
+            seconds: time("seconds")?,
+            ops: read("ops"),
+            gets: read("gets"),
+            get_misses: read("get_misses"),
+            get_hits_dram: read("get_hits_dram"),
+            get_hits_flash: read("get_hits_flash"),
+            flash_bytes_host: read("flash_bytes_host"),
+            flash_bytes_media: read("flash_bytes_media"),
+            flash_bytes_settled: read("flash_bytes_logical").and_then(settled),
+        });
+        waited = waits;
+    }
+    Ok(intervals)
+}
+
+/// Every number in `value`. What a list holds is known by its name, or by its policy and size, else by its place.
+fn flatten(name: &str, value: &Value, into: &mut Vec<Found>) {
+    match value {
+        Value::Object(fields) => flatten_fields(name, fields, into),
+        Value::Array(list) => {
+            for (number, value) in list.iter().enumerate() {
+                let label = label(value).unwrap_or_else(|| number.to_string());
+                flatten(&format!("{name}[{label}]"), value, into);
+            }
+        }
+        Value::Number(number) => into.push(Found {
+            name: name.to_owned(),
+            unit: unit_by_name(name).to_owned(),
+            value: number.as_f64(),
+            better: Better::by_name(name),
+        }),
+        _ => {}
+    }
+}
+
+fn flatten_fields(name: &str, fields: &Map<String, Value>, into: &mut Vec<Found>) {
+    // A point of a study has beside its value what it is to be, and a row what it is known by.
+    let is_key = |field: &str| match field {
+        "paper" | "low" | "high" => fields.contains_key("ours"),
+        "size_bytes" => fields.contains_key("policy"),
+        field => {
+            matches!(field, "handles" | "interval" | "page_bytes" | "reclaim_units" | "reclaim_unit_bytes")
+        }
+    };
+    for (field, value) in fields.iter().filter(|(field, _)| !is_key(field)) {
+        let unit = fields.get("unit").and_then(Value::as_str).filter(|_| field == "ours");
+        let before = into.len();
+        flatten(&format!("{name}.{field}"), value, into);
+        if let (Some(unit), Some(found)) = (unit, into.get_mut(before)) {
+            unit.clone_into(&mut found.unit);
+        }
+    }
+}
+
+fn label(value: &Value) -> Option<String> {
+    if let Some(name) = value["name"].as_str().or_else(|| value["study"].as_str()) {
+        return Some(name.to_owned());
+    }
+    Some(format!("{}, {}", value["policy"].as_str()?, value["size_bytes"].as_u64()?))
+}
+
+fn unit_by_name(name: &str) -> &'static str {
+    let leaf = name.rsplit('.').next().unwrap_or(name);
+    match FIGURES.iter().find(|figure| figure.name == leaf) {
+        Some(figure) => figure.unit,
+        None if name.contains("latency_ns") && leaf != "count" => "ns",
+        None if leaf.ends_with("_bytes") => "B",
+        None if leaf.ends_with("ratio") || leaf.ends_with("write_amplification") => "ratio",
+        None => "",
+    }
+}

@@ -1,0 +1,158 @@
+//! The drawings of a page: runs over time, and their latencies percentile by percentile.
+
+use plotters::style::{RGBColor, WHITE};
+
+use super::Named;
+use crate::palette::{GRID, INK, PALE};
+use crate::report::amount::on_one_line;
+use crate::report::finished::{Interval, LARGEST, PERCENTILES};
+use crate::report::html::Html;
+use crate::report::plot::{Curve, Over, panel_of_latencies, panel_over_time};
+
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+/// Letters of a name that fit in a legend.
+const LEGEND_LETTERS: usize = 40;
+
+/// The palette's colours by those of the page, so that a drawing is dark on a dark page.
+pub(super) fn style() -> String {
+    let hex = |RGBColor(red, green, blue): RGBColor| format!("#{red:02X}{green:02X}{blue:02X}");
+    let rule = |attribute: &str, colour, name| {
+        format!("svg [{attribute}=\"{}\"] {{ {attribute}: var(--{name}) }}\n", hex(colour))
+    };
+    let both = |colour, name| rule("fill", colour, name) + &rule("stroke", colour, name);
+    both(WHITE, "paper") + &both(INK, "ink") + &both(PALE, "pale") + &both(GRID, "grid")
+}
+
+/// A line of a chart over time: above and below.
+type Ratio = fn(&Interval) -> Option<(f64, f64)>;
+
+const HITS: Ratio = |it| Some((it.gets? - it.get_misses?, it.gets?));
+const HITS_DRAM: Ratio = |it| Some((it.get_hits_dram?, it.gets?));
+const OPS: Ratio = |it| Some((it.ops?, it.seconds));
+const ALWA: Ratio = |it| Some((it.flash_bytes_host?, it.flash_bytes_settled?));
+const DLWA: Ratio = |it| Some((it.flash_bytes_media?, it.flash_bytes_host?));
+/// Write amplification of a moment jumps with every region that is written: it is drawn of so many parts of the run.
+const WIDE_PARTS: usize = 60;
+
+/// Throughput, hit ratio and write amplification over time.
+pub(super) fn over_time(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
+    if runs.iter().all(|it| it.run.intervals.is_empty()) {
+        return Ok(());
+    }
+    body.element("h2", "Over time");
+    let single = runs.len() == 1;
+    let all = |ratio: Ratio, scale: f64, parts: usize| -> Vec<Curve> {
+        runs.iter().map(|it| curve(&it.run.intervals, &legend(&it.name), ratio, scale, parts)).collect()
+    };
+    draw(body, Over::Throughput, &all(OPS, 1.0, usize::MAX))?;
+    let mut hits = all(HITS, 100.0, usize::MAX);
+    if let ([one], [curve_of_all]) = (runs, hits.as_mut_slice()) {
+        "DRAM and flash".clone_into(&mut curve_of_all.name);
+        hits.push(curve(&one.run.intervals, "DRAM alone", HITS_DRAM, 100.0, usize::MAX));
+    }
+    draw(body, Over::HitRatio, &hits)?;
+    if single {
+        let of = |name, ratio| curve(&runs[0].run.intervals, name, ratio, 1.0, WIDE_PARTS);
+        return draw(body, Over::Amplification, &[of("of the cache", ALWA), of("of the drive", DLWA)]);
+    }
+    draw(body, Over::AmplificationOfCache, &all(ALWA, 1.0, WIDE_PARTS))?;
+    draw(body, Over::Amplification, &all(DLWA, 1.0, WIDE_PARTS))
+}
+
+/// `ratio` over at most `parts` parts of the run; those of which it is not known are left out.
+fn curve(intervals: &[Interval], name: &str, ratio: Ratio, scale: f64, parts: usize) -> Curve {
+    let together = intervals.len().div_ceil(parts).max(1);
+    let points = intervals.chunks(together).filter_map(|part| {
+        let sums = part.iter().map(ratio).collect::<Option<Vec<_>>>()?;
+        let (above, below) = sums.iter().fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+        let value = above / below * scale;
+        // More hits than gets are a mistake of the file.
+        let most = if scale > 1.0 { scale } else { LARGEST };
+        (below > 0.0 && (0.0..=most).contains(&value)).then_some((part.last()?.until_seconds, value))
+    });
+    Curve { name: name.to_owned(), points: points.collect() }
+}
+
+fn draw(body: &mut Html, what: Over, curves: &[Curve]) -> Drawn {
+    if curves.iter().any(|curve| curve.points.iter().any(|(_, value)| *value > 0.0)) {
+        body.drawing(&panel_over_time(what, curves)?);
+    }
+    Ok(())
+}
+
+/// A chart of all operations for one run; of several, a chart an operation with a line a run.
+pub(super) fn latencies(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
+    let timed: Vec<(String, Vec<Curve>)> = operations(runs)
+        .into_iter()
+        .map(|(layer, operation)| {
+            let curves =
+                runs.iter().map(|it| Curve { name: legend(&it.name), points: nines(it, &layer, &operation) });
+            (words(&layer, &operation), curves.filter(|curve| curve.points.len() > 1).collect::<Vec<_>>())
+        })
+        .filter(|(_, curves)| !curves.is_empty())
+        .collect();
+    if timed.is_empty() {
+        return Ok(());
+    }
+    body.element("h2", "Latency");
+    if runs.len() > 1 {
+        for (operation, curves) in &timed {
+            body.drawing(&panel_of_latencies(&format!("{operation}, the share that stayed below"), curves)?);
+        }
+        return Ok(());
+    }
+    let named = timed
+        .into_iter()
+        .flat_map(|(name, curves)| curves.into_iter().map(move |it| Curve { name: name.clone(), ..it }));
+    let title = "The share of operations that stayed below";
+    body.drawing(&panel_of_latencies(title, &named.collect::<Vec<_>>())?);
+    Ok(())
+}
+
+/// Layers and operations that any run timed, in the order in which they are told.
+pub(super) fn operations(runs: &[Named<'_>]) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for layer in ["cache", "device"] {
+        for it in runs {
+            let told = it.run.part(&["totals", "latency_ns", layer]).as_object();
+            for (operation, _) in told.into_iter().flatten() {
+                let name = (layer.to_owned(), operation.clone());
+                if !found.contains(&name) {
+                    found.push(name);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// `cache`, `get_dram` is `get dram`; `device`, `read` is `device read`.
+pub(super) fn words(layer: &str, operation: &str) -> String {
+    let operation = on_one_line(&operation.replace('_', " "));
+    if layer == "device" { format!("device {operation}") } else { operation }
+}
+
+/// Nines and nanoseconds of the percentiles that so many operations can tell.
+fn nines(named: &Named<'_>, layer: &str, operation: &str) -> Vec<(f64, f64)> {
+    let told = named.run.part(&["totals", "latency_ns", layer, operation]);
+    let Some(count) = told["count"].as_f64().filter(|count| (2.0..=LARGEST).contains(count)) else {
+        return Vec::new();
+    };
+    let share = |name: &str| match name {
+        "p50" => Some(2_f64.log10()),
+        "max" => Some(count.log10()),
+        name => name.strip_prefix("p9").map(|more| more.replace('0', "").len() as f64 + 1.0),
+    };
+    let points = PERCENTILES.iter().filter_map(|name| Some((share(name)?, told[*name].as_f64()?.max(1.0))));
+    let mut points: Vec<(f64, f64)> =
+        points.filter(|(nines, ns)| *nines <= count.log10() && *ns <= LARGEST).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points
+}
+
+fn legend(name: &str) -> String {
+    let name = on_one_line(name);
+    let cut: String = name.chars().take(LEGEND_LETTERS).collect();
+    if cut.len() < name.len() { cut + "…" } else { cut }
+}

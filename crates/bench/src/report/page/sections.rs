@@ -1,0 +1,293 @@
+//! The words and tables of a page.
+
+use serde_json::{Map, Value};
+
+use super::Named;
+use super::charts::{operations, words};
+use crate::report::amount::{on_one_line, shown};
+use crate::report::differences;
+use crate::report::figures::FIGURES;
+use crate::report::finished::{ENVELOPE, Finished, Found, PERCENTILES};
+use crate::report::html::Html;
+
+/// Rows of a table that anybody reads.
+const MOST_ROWS: usize = 2_000;
+
+/// How each run ended, and what it warned of.
+pub(super) fn verdicts(body: &mut Html, runs: &[Named<'_>]) {
+    for Named { name, run } in runs {
+        if runs.len() > 1 {
+            body.element("h3", name);
+        }
+        let failures = run.failures();
+        body.markup("<p>");
+        match (failures.is_empty(), run.part(&["verdict", "stopped"]).as_str()) {
+            (false, _) => body.markup("<span class=\"failed\">Failed its checks</span>"),
+            (true, Some(reason)) => body
+                .markup("<span class=\"passed\">Passed its checks</span>")
+                .text(&format!(", ended early by {reason}")),
+            (true, None) => body.markup("<span class=\"passed\">Passed its checks</span>"),
+        };
+        let about = |key: &str| plain(run.part(&[key]));
+        body.markup(" <span class=\"pale\">");
+        body.text(&format!(
+            "{} of flashwright {}, {} world, seed {}",
+            run.command(),
+            about("flashwright"),
+            about("world"),
+            about("seed")
+        ));
+        body.markup("</span></p>\n");
+        list(body, &failures);
+        let warnings = run.part(&["totals", "warnings"]).as_array().into_iter().flatten();
+        list(body, &warnings.map(plain).collect::<Vec<_>>());
+    }
+}
+
+fn list(body: &mut Html, lines: &[String]) {
+    if !lines.is_empty() {
+        body.markup("<ul>");
+        lines.iter().for_each(|line| {
+            body.element("li", line);
+        });
+        body.markup("</ul>\n");
+    }
+}
+
+/// What the runs differ in before anything was measured: each against the first.
+pub(super) fn differences(body: &mut Html, runs: &[Named<'_>]) {
+    let Some((first, rest)) = runs.split_first().filter(|(_, rest)| !rest.is_empty()) else { return };
+    let side = |named: &Named<'_>| vec![named.run.clone()];
+    let mut keys: Vec<String> = Vec::new();
+    for other in rest {
+        let (differing, _) = differences::between(&side(first), &side(other));
+        keys.extend(differing.into_iter().map(|it| it.key));
+    }
+    keys.sort();
+    keys.dedup();
+    if keys.is_empty() {
+        return;
+    }
+    body.element("h2", "What the runs differ in");
+    begin_table(body, "", runs);
+    for key in keys.iter().take(MOST_ROWS) {
+        body.markup("<tr>").element("td", key);
+        for it in runs {
+            let value = differences::value(it.run, key).map_or_else(|| "—".to_owned(), plain);
+            body.element("td", &value);
+        }
+        body.markup("</tr>\n");
+    }
+    end_table(body);
+}
+
+fn begin_table(body: &mut Html, first: &str, runs: &[Named<'_>]) {
+    body.markup("<div class=\"scroll\"><table>\n<thead><tr>").element("th", first);
+    for it in runs {
+        body.element("th", if runs.len() > 1 { &it.name } else { "" });
+    }
+    body.markup("</tr></thead>\n<tbody>\n");
+}
+
+fn end_table(body: &mut Html) {
+    body.markup("</tbody></table></div>\n");
+}
+
+/// All figures but latencies, which have a table of their own.
+pub(super) fn figures(body: &mut Html, runs: &[Named<'_>]) {
+    let of_runs: Vec<Vec<Found>> = runs.iter().map(|it| it.run.figures()).collect();
+    let mut rows: Vec<&Found> = Vec::new();
+    let mut seen = std::collections::HashSet::new();
+    for figure in of_runs.iter().flatten() {
+        if !figure.name.starts_with("latency_ns.") && seen.insert(figure.name.as_str()) {
+            rows.push(figure);
+        }
+    }
+    if rows.is_empty() {
+        return;
+    }
+    body.element("h2", "Figures");
+    begin_table(body, "", runs);
+    for row in rows.iter().take(MOST_ROWS) {
+        let formula = FIGURES.iter().find(|it| it.name == row.name).map_or("", |it| it.formula);
+        body.markup("<tr>").explained("td", &row.name, formula);
+        for figures in &of_runs {
+            cell(body, figures.iter().find(|it| it.name == row.name));
+        }
+        body.markup("</tr>\n");
+    }
+    end_table(body);
+    if rows.len() > MOST_ROWS {
+        body.element("p", &format!("and {} more, which the result file has", rows.len() - MOST_ROWS));
+    }
+}
+
+/// A value as it is usually read; whoever points at it sees all of it.
+fn cell(body: &mut Html, found: Option<&Found>) {
+    let Some(found) = found else {
+        body.element("td", "—");
+        return;
+    };
+    let Some(value) = found.value else {
+        body.element("td", "unknown");
+        return;
+    };
+    let words = shown(value, &found.unit);
+    // Counts say by their names what they count, and sizes and times have their units in them.
+    let is_said = ["", "B", "ns", "s", "ratio", "ops", "gets", "sets", "deletes", "items"]
+        .contains(&found.unit.as_str());
+    let unit = if is_said { String::new() } else { format!(" {}", found.unit) };
+    body.explained("td", &(words + &unit), &value.to_string());
+}
+
+/// Percentiles of each operation and layer, run under run.
+pub(super) fn latencies(body: &mut Html, runs: &[Named<'_>]) {
+    let operations = operations(runs);
+    if operations.is_empty() {
+        return;
+    }
+    body.markup("<div class=\"scroll\"><table>\n<thead><tr><th></th><th>count</th>");
+    PERCENTILES.iter().for_each(|name| {
+        body.element("th", name);
+    });
+    body.markup("</tr></thead>\n<tbody>\n");
+    for (layer, operation) in &operations {
+        for it in runs {
+            let told = it.run.part(&["totals", "latency_ns", layer, operation]);
+            if !told.is_object() {
+                continue;
+            }
+            let name = words(layer, operation);
+            let name = if runs.len() > 1 { format!("{name}, {}", it.name) } else { name };
+            body.markup("<tr>").element("td", &name);
+            let value = |name: &str, unit: &str| {
+                told[name].as_f64().map_or_else(|| "—".to_owned(), |it| shown(it, unit))
+            };
+            body.element("td", &value("count", ""));
+            PERCENTILES.iter().for_each(|name| {
+                body.element("td", &value(name, "ns"));
+            });
+            body.markup("</tr>\n");
+        }
+    }
+    end_table(body);
+}
+
+/// Who wrote through which placement handle.
+pub(super) fn drives(body: &mut Html, runs: &[Named<'_>]) {
+    for it in runs {
+        let of_drive = rows_of(it.run.part(&["drive", "handles"]));
+        let instances = it.run.part(&["instances"]).as_array().into_iter().flatten();
+        let given = instances.flat_map(|instance| rows_of(&instance["placement"]));
+        let rows: Vec<&Map<String, Value>> = if of_drive.is_empty() { given.collect() } else { of_drive };
+        if !rows.is_empty() {
+            let of = if runs.len() > 1 { format!(", {}", it.name) } else { String::new() };
+            body.element("h2", &format!("Placement{of}"));
+            table_of(body, &rows);
+        }
+    }
+}
+
+fn rows_of(list: &Value) -> Vec<&Map<String, Value>> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_object).collect()
+}
+
+/// A list of objects as a table, a column a key.
+fn table_of(body: &mut Html, rows: &[&Map<String, Value>]) {
+    let mut columns: Vec<&String> = Vec::new();
+    rows.iter().flat_map(|row| row.keys()).for_each(|key| {
+        if !columns.contains(&key) {
+            columns.push(key);
+        }
+    });
+    body.markup("<div class=\"scroll\"><table class=\"words\">\n<thead><tr>");
+    columns.iter().for_each(|column| {
+        body.element("th", column);
+    });
+    body.markup("</tr></thead>\n<tbody>\n");
+    for row in rows.iter().take(MOST_ROWS) {
+        body.markup("<tr>");
+        columns.iter().for_each(|column| {
+            body.element("td", &row.get(*column).map_or_else(|| "—".to_owned(), plain));
+        });
+        body.markup("</tr>\n");
+    }
+    end_table(body);
+}
+
+/// Keys of a result that other sections show.
+const SHOWN: [&str; 4] = ["intervals", "totals", "instances", "drive"];
+
+/// What else a result holds: lists as tables, the rest folded as it is.
+pub(super) fn everything_else(body: &mut Html, runs: &[Named<'_>]) {
+    for it in runs {
+        let of = if runs.len() > 1 { format!("{}: ", it.name) } else { String::new() };
+        let own = it
+            .run
+            .result
+            .iter()
+            .filter(|(key, _)| !ENVELOPE.contains(&key.as_str()) && !SHOWN.contains(&key.as_str()));
+        for (key, value) in own {
+            let rows = rows_of(value);
+            if rows.is_empty() {
+                if value.as_str().is_some() || value.is_object() || value.is_array() {
+                    folded(body, &format!("{of}{key}"), value);
+                }
+            } else {
+                body.element("h2", &format!("{of}{key}"));
+                table_of(body, &rows);
+            }
+        }
+    }
+}
+
+/// How each run was made: the command, the config, the environment; at last everything that was counted.
+pub(super) fn as_run(body: &mut Html, runs: &[Named<'_>]) {
+    for it in runs {
+        body.element("h2", if runs.len() > 1 { &it.name } else { "As run" });
+        if let Some(command) = command_line(it.run) {
+            body.element("p", "To repeat it:").element("pre", &command);
+        }
+        folded(body, "Config as run", it.run.part(&["config"]));
+        folded(body, "Environment", it.run.part(&["environment"]));
+        for key in ["totals", "instances"] {
+            folded(body, &format!("Everything counted: {key}"), it.run.part(&[key]));
+        }
+    }
+}
+
+fn folded(body: &mut Html, title: &str, value: &Value) {
+    if !value.is_null() {
+        let as_json = || serde_json::to_string_pretty(value).unwrap_or_default();
+        let words = value.as_str().map_or_else(as_json, str::to_owned);
+        body.markup("<details>").element("summary", title).element("pre", &words).markup("</details>\n");
+    }
+}
+
+/// As it was typed, quoted for a shell; its output files are not named.
+fn command_line(run: &Finished) -> Option<String> {
+    let typed = run.part(&["environment", "arguments"]).as_array()?;
+    let typed = typed.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?;
+    let quoted = |word: &&str| {
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,%+@".contains(letter);
+        if !word.is_empty() && word.chars().all(is_plain) {
+            (*word).to_owned()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    };
+    Some(
+        std::iter::once("flashwright".to_owned())
+            .chain(typed.iter().map(quoted))
+            .collect::<Vec<_>>()
+            .join(" "),
+    )
+}
+
+/// A value as words.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(words) => on_one_line(words),
+        other => other.to_string(),
+    }
+}

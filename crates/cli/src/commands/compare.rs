@@ -1,0 +1,83 @@
+//! `flashwright compare`: finished runs beside each other.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bench::report::amount::on_one_line;
+use bench::report::compare::compare;
+use bench::report::finished::Finished;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::output::{Common, Finding, keep_inputs};
+
+/// The command line of `compare`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Results that `--json` wrote: two of them, or with --against the repeats of the first side
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// The second side, repeats of one run: how each side scatters tells the noise of every figure
+    #[arg(long, value_name = "RUN", num_args = 1..)]
+    against: Vec<PathBuf>,
+    /// Exit with 1 if a figure is worse beyond noise on the second side, or if that failed its checks and the first did not
+    #[arg(long)]
+    fail_if_worse: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let found = sides(arguments).and_then(|(a, b)| compared(arguments, &a, &b));
+    let config = json!({ "a": arguments.sides().0, "b": arguments.sides().1 });
+    arguments.common.conclude("compare", &config, found)
+}
+
+impl Arguments {
+    /// The files of each side; what does not fit two sides is in the first.
+    fn sides(&self) -> (&[PathBuf], &[PathBuf]) {
+        match self.runs.as_slice() {
+            [a, b] if self.against.is_empty() => (std::slice::from_ref(a), std::slice::from_ref(b)),
+            runs => (runs, &self.against),
+        }
+    }
+}
+
+fn sides(arguments: &Arguments) -> Result<(Vec<Finished>, Vec<Finished>), String> {
+    let (a, b) = arguments.sides();
+    if b.is_empty() {
+        let many = if a.len() == 1 { "one RUN is" } else { "more than two RUNs are" };
+        return Err(format!("{many} no comparison: compare A B, or compare A… --against B…"));
+    }
+    keep_inputs(&[a, b].concat(), &[arguments.common.result_file()])?;
+    arguments.common.check_result_file().map_err(|error| error.to_string())?;
+    let read =
+        |files: &[PathBuf]| files.iter().map(|file| Finished::read(file)).collect::<Result<Vec<_>, _>>();
+    Ok((read(a).map_err(|error| error.to_string())?, read(b).map_err(|error| error.to_string())?))
+}
+
+fn compared(arguments: &Arguments, a: &[Finished], b: &[Finished]) -> Result<Finding, String> {
+    let comparison = compare(a, b)?;
+    let mut result = comparison.to_json();
+    // Of the runs: nothing is simulated here.
+    result["world"] = a[0].part(&["world"]).clone();
+    let side = |name: &str, runs: &[Finished]| -> String {
+        runs.iter().map(|run| format!("{name}  {}\n", told(run))).collect()
+    };
+    let text = side("a", a) + &side("b", b) + &comparison.to_text();
+    let failures = if arguments.fail_if_worse { comparison.worse() } else { Vec::new() };
+    Ok(Finding { result, text, failures })
+}
+
+/// A run in a line.
+fn told(run: &Finished) -> String {
+    let word = |name: &str| match run.part(&[name]) {
+        Value::String(word) => word.clone(),
+        other => other.to_string(),
+    };
+    let (file, command) = (run.file.display(), run.command());
+    let verdict = if run.failures().is_empty() { "" } else { ", FAILED its checks" };
+    let (version, seed, world) = (word("flashwright"), word("seed"), word("world"));
+    on_one_line(&format!("{file}: {command}, flashwright {version}, seed {seed}, {world}{verdict}"))
+}

@@ -1,0 +1,62 @@
+//! `flashwright report`: finished runs as a page.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use bench::report::finished::Finished;
+use bench::report::page::{self, MARK};
+use clap::Args;
+use serde_json::json;
+
+use crate::output::{Common, Finding, check_writable, keep_inputs, write_file};
+
+/// The command line of `report`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Results that `--json` wrote, of any commands
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// The page [default: the first RUN's name, ending in .html]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let config = json!({ "runs": arguments.runs });
+    arguments.common.conclude("report", &config, reported(arguments))
+}
+
+fn reported(arguments: &Arguments) -> Result<Finding, String> {
+    let output = output(arguments)?;
+    keep_inputs(&arguments.runs, &[Some(&output), arguments.common.result_file()])?;
+    let read = arguments.runs.iter().map(|file| Finished::read(file)).collect::<Result<Vec<_>, _>>();
+    let runs = read.map_err(|error| error.to_string())?;
+    check_writable(&output)
+        .and_then(|()| arguments.common.check_result_file())
+        .map_err(|error| error.to_string())?;
+    let page = page::render(&runs).map_err(|error| format!("{}: {error}", output.display()))?;
+    write_file(&output, page.as_bytes()).map_err(|error| error.to_string())?;
+    let text = format!("{}\n", output.display());
+    Ok(Finding { result: json!({ "page": output }), text, failures: Vec::new() })
+}
+
+/// Where the page goes. What lies where nobody said it should is kept, unless it is a page of ours.
+fn output(arguments: &Arguments) -> Result<PathBuf, String> {
+    if let Some(output) = &arguments.output {
+        return Ok(output.clone());
+    }
+    let first = arguments.runs.first().map_or(Path::new("report"), PathBuf::as_path);
+    let output = first.with_extension("html");
+    let is_foreign =
+        std::fs::read(&output).is_ok_and(|page| !page.windows(MARK.len()).any(|at| at == MARK.as_bytes()));
+    if is_foreign {
+        return Err(format!(
+            "{}: is there, and no page of flashwright: name the page with -o FILE",
+            output.display()
+        ));
+    }
+    Ok(output)
+}
