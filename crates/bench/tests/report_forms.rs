@@ -328,6 +328,7 @@ impl Observable for Frozen {
     fn total_ops(&self) -> u64 {
         10_000_000
     }
+    fn set_rate(&self, _ops_per_second: u64) {}
 }
 
 #[test]

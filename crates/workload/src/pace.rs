@@ -14,8 +14,8 @@ pub use arrivals::Arrivals;
 /// Shared by all threads of an instance; without a lock.
 #[derive(Debug)]
 pub struct TokenBucket {
-    /// Ticks that a token takes to come.
-    ticks_per_token: f64,
+    /// Ticks that a token takes to come: an `f64` by its bits, since the rate may change under way.
+    ticks_per_token: AtomicU64,
     burst_ticks: u64,
     start_ns: u64,
     /// When the bucket is, or was, empty: `burst_ticks` before it is full. In ticks since `burst_ticks` before
@@ -35,15 +35,29 @@ impl TokenBucket {
     #[must_use]
     pub fn new(tokens_per_second: u64, burst: u64, start_ns: u64) -> Self {
         assert!(tokens_per_second > 0 && burst > 0, "no rate is no limiter: leave it away");
-        let ticks_per_token = 1e9 * TICKS_PER_NS as f64 / tokens_per_second as f64;
+        let ticks_per_token = ticks_per_token(tokens_per_second);
         let burst_ticks = (ticks_per_token * burst as f64) as u64;
+        let ticks_per_token = AtomicU64::new(ticks_per_token.to_bits());
         Self { ticks_per_token, burst_ticks, start_ns, empty_at: AtomicU64::new(0) }
+    }
+
+    /// From here on `tokens_per_second` come. What was reserved stays so, and the time that a full bucket bridges too: its
+    /// burst is so much larger or smaller. What was saved up at the old rate is lost.
+    ///
+    /// # Panics
+    /// If the rate is 0.
+    pub fn set_rate(&self, tokens_per_second: u64, now_ns: u64) {
+        assert!(tokens_per_second > 0, "nothing would ever come");
+        let now = now_ns.saturating_sub(self.start_ns) * TICKS_PER_NS + self.burst_ticks;
+        self.empty_at.fetch_max(now, Ordering::Relaxed);
+        self.ticks_per_token.store(ticks_per_token(tokens_per_second).to_bits(), Ordering::Relaxed);
     }
 
     /// Takes `tokens`. Answers the time from which the caller may go on: `now_ns` or later.
     pub fn reserve(&self, tokens: u64, now_ns: u64) -> u64 {
         let now = now_ns.saturating_sub(self.start_ns) * TICKS_PER_NS + self.burst_ticks;
-        let price = (self.ticks_per_token * tokens as f64) as u64;
+        let ticks_per_token = f64::from_bits(self.ticks_per_token.load(Ordering::Relaxed));
+        let price = (ticks_per_token * tokens as f64) as u64;
         // More than a full bucket cannot be saved up.
         let full_at_least = now - self.burst_ticks;
         let take = |empty_at: u64| empty_at.max(full_at_least) + price;
@@ -54,6 +68,10 @@ impl TokenBucket {
         let missing = take(before).saturating_sub(now);
         now_ns + missing.div_ceil(TICKS_PER_NS)
     }
+}
+
+fn ticks_per_token(tokens_per_second: u64) -> f64 {
+    1e9 * TICKS_PER_NS as f64 / tokens_per_second as f64
 }
 
 /// A pause after every so many operations of one thread (CacheBench's `opDelayBatch` and `opDelayNs`).
@@ -138,6 +156,20 @@ mod tests {
         let late = 3600 * SECOND_NS;
         assert_eq!(bucket.reserve(5, late), late);
         assert_eq!(bucket.reserve(1, late), late + 1_000_000);
+    }
+
+    #[test]
+    fn a_rate_that_changes_holds_from_then_on_and_nothing_is_saved_up_for_it() {
+        let bucket = TokenBucket::new(1000, 2, 0);
+        assert_eq!([0, 0, 1_000_000], [(); 3].map(|()| bucket.reserve(1, 0)));
+        bucket.set_rate(100, 0);
+        assert_eq!(
+            [11_000_000, 21_000_000],
+            [(); 2].map(|()| bucket.reserve(1, 0)),
+            "ten times as far apart"
+        );
+        bucket.set_rate(1_000_000, SECOND_NS);
+        assert_eq!(bucket.reserve(1, SECOND_NS), SECOND_NS + 1000);
     }
 
     #[test]

@@ -104,6 +104,8 @@ pub trait Observable {
     }
     /// Operations that the run will do, unless its workload ends before.
     fn total_ops(&self) -> u64;
+    /// Has it offered so many operations a second from here on; a run that began without a rate has none.
+    fn set_rate(&self, ops_per_second: u64);
 }
 
 /// Somebody who watches a run.
@@ -349,6 +351,12 @@ impl<T: Target> Observable for Instance<T> {
 
     fn total_ops(&self) -> u64 {
         self.shared.settings.total_ops()
+    }
+
+    fn set_rate(&self, ops_per_second: u64) {
+        if let Some(bucket) = &self.shared.bucket {
+            bucket.set_rate(ops_per_second, self.shared.clock.monotonic_ns());
+        }
     }
 }
 
