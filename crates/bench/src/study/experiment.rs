@@ -10,10 +10,11 @@ use super::Runner;
 use crate::config::Loaded;
 use crate::config::cachebench::load_text;
 use crate::config::{DeviceSpec, Override};
+use crate::moment::Moment;
 use crate::run::latency::Histogram;
 use crate::run::model_drive::ModelDrive;
 use crate::run::stop::{Stop, StopReason};
-use crate::run::target::{FlashCounts, Snapshot};
+use crate::run::target::FlashCounts;
 use crate::run::{Observable, Watcher};
 use crate::session::{Session, SessionError, SessionOptions};
 
@@ -210,19 +211,6 @@ impl Experiment {
     }
 }
 
-/// Everything that is counted, at a moment.
-#[derive(Clone, Default)]
-struct Moment {
-    at: Duration,
-    ops: u64,
-    gets: u64,
-    hits: u64,
-    flash: FlashCounts,
-    soc_bytes: f64,
-    region_bytes: f64,
-    drive: Stats,
-}
-
 struct Watch<'a> {
     advance: &'a dyn Fn(f64),
     drive: ModelDrive,
@@ -257,62 +245,23 @@ impl<'a> Watch<'a> {
     }
 
     fn measured(self) -> Measured {
-        let (warm, end) = (self.warm.unwrap_or_default(), self.end.unwrap_or_default());
-        let drive = end.drive.since(&warm.drive);
-        let flash = |of: fn(&FlashCounts) -> Option<u64>| {
-            of(&end.flash).unwrap_or(0).saturating_sub(of(&warm.flash).unwrap_or(0)) as f64
-        };
+        let part = self.end.unwrap_or_default().since(&self.warm.unwrap_or_default());
+        let drive = part.drive.unwrap_or_default();
+        let ratio = |part: u64, of: u64| part as f64 / of as f64;
         let p99 = |pick: fn(&FlashCounts) -> Option<&Histogram>| {
-            let of = |flash| pick(flash).cloned().unwrap_or_default();
-            of(&end.flash).since(&of(&warm.flash)).quantile_ns(0.99).unwrap_or(0)
+            pick(&part.flash).and_then(|it| it.quantile_ns(0.99)).unwrap_or(0)
         };
-        let seconds = (end.at - warm.at).as_secs_f64();
-        let soc_bytes = end.soc_bytes - warm.soc_bytes;
-        let written = soc_bytes + end.region_bytes - warm.region_bytes;
         Measured {
             dlwa: drive.dlwa(self.drive.card().space.page_bytes).unwrap_or(f64::NAN),
             curve: self.curve,
-            alwa: flash(|flash| flash.host_bytes) / flash(FlashCounts::settled_bytes),
-            hit_ratio: (end.hits - warm.hits) as f64 / (end.gets - warm.gets) as f64,
-            throughput: (end.ops - warm.ops) as f64 / seconds,
+            alwa: ratio(part.flash.host_bytes.unwrap_or(0), part.flash.settled_bytes().unwrap_or(0)),
+            hit_ratio: part.counts.hit_ratio().unwrap_or(f64::NAN),
+            throughput: part.counts.ops as f64 / part.at.as_secs_f64(),
             read_p99_ns: p99(|flash| flash.device_latency.as_ref().map(|it| &it.0)),
             write_p99_ns: p99(|flash| flash.device_latency.as_ref().map(|it| &it.1)),
             gc_events: drive.gc_events as f64 / (drive.host_pages as f64 / self.capacity_pages),
-            soc_write_share: soc_bytes / written,
+            soc_write_share: part.bucket_bytes / (part.bucket_bytes + part.region_bytes),
         }
-    }
-}
-
-fn sum_up(instances: &[&dyn Observable], at: Duration, drive: Stats) -> Moment {
-    let mut moment = Moment { at, drive, ..Moment::default() };
-    for instance in instances {
-        let counts = instance.counts();
-        moment.ops += counts.ops;
-        moment.gets += counts.gets;
-        moment.hits += counts.get_hits_dram + counts.get_hits_flash;
-        let snapshot = instance.snapshot();
-        moment.soc_bytes += detail(&snapshot, "navy_bh_physical_written");
-        moment.region_bytes += detail(&snapshot, "navy_bc_physical_written");
-        add(&mut moment.flash, snapshot.flash.unwrap_or_default());
-    }
-    moment
-}
-
-fn detail(snapshot: &Snapshot, name: &str) -> f64 {
-    snapshot.details.iter().find(|(of, _)| of == name).map_or(0.0, |(_, value)| *value)
-}
-
-fn add(sum: &mut FlashCounts, more: FlashCounts) {
-    let both = |a: Option<u64>, b: Option<u64>| Some(a.unwrap_or(0) + b.unwrap_or(0));
-    sum.host_bytes = both(sum.host_bytes, more.host_bytes);
-    sum.logical_bytes = both(sum.logical_bytes, more.logical_bytes);
-    sum.waiting_bytes = both(sum.waiting_bytes, more.waiting_bytes);
-    match (&mut sum.device_latency, more.device_latency) {
-        (Some((reads, writes)), Some(more)) => {
-            reads.merge(&more.0);
-            writes.merge(&more.1);
-        }
-        (none, more) => *none = more,
     }
 }
 
@@ -334,9 +283,9 @@ impl Watcher for Watch<'_> {
             (self.advance)(written / END_CAPACITIES);
         }
         if self.warm.is_none() && written >= WARM_CAPACITIES {
-            self.warm = Some(sum_up(instances, elapsed, stats));
+            self.warm = Some(Moment::of(instances, elapsed, Some(stats)));
         } else if self.end.is_none() && written >= END_CAPACITIES {
-            self.end = Some(sum_up(instances, elapsed, stats));
+            self.end = Some(Moment::of(instances, elapsed, Some(stats)));
             self.stop.set(StopReason::Interrupt);
         }
     }

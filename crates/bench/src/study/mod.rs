@@ -9,15 +9,14 @@ mod cdn;
 pub mod experiment;
 mod flashcache;
 mod given;
-mod progress;
 mod runner;
 mod soc_size;
 mod tenants;
 mod utilisation;
 
+pub use crate::side_by_side::Progress;
 pub use experiment::StudyError;
 pub use given::GivenTrace;
-pub use progress::Progress;
 pub use runner::Runner;
 
 use crate::chart::{Chart, Line};

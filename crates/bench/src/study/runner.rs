@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::num::NonZero;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -113,26 +112,8 @@ impl Runner {
         count: usize,
         run: impl Fn(usize, &dyn Fn(f64)) -> Result<(), StudyError> + Sync,
     ) -> Result<(), StudyError> {
-        let next = AtomicUsize::new(0);
-        let failure = Mutex::new(None);
-        let work = || {
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= count {
-                    return;
-                }
-                if let Err(error) = run(number, &|share| self.progress.advance(number, share)) {
-                    failure.lock().get_or_insert(error);
-                    return;
-                }
-                self.progress.ended(number);
-            }
-        };
-        self.progress.begin(count);
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-        std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-        self.progress.end();
-        failure.into_inner().map_or(Ok(()), Err)
+        self.progress.each(threads, count, run)
     }
 
     /// Each of `experiments` with placement and without.

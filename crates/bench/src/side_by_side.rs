@@ -1,4 +1,6 @@
-//! How far a study is: a bar on a terminal, a line a run elsewhere.
+//! Runs that go side by side, and how far they are: a bar on a terminal, a line a run elsewhere.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -27,8 +29,40 @@ impl Progress {
         Self { bar: Bar::new(Unit::Steps, quiet), runs: Mutex::default() }
     }
 
+    /// Runs number 0 to `count`, `threads` of them at once. A run is told its number, and tells what share of it is done.
+    ///
+    /// # Errors
+    /// The first that failed; those that have not begun do not any more.
+    pub(crate) fn each<E: Send>(
+        &self,
+        threads: usize,
+        count: usize,
+        run: impl Fn(usize, &dyn Fn(f64)) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
+        let next = AtomicUsize::new(0);
+        let failure = Mutex::new(None);
+        let work = || {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= count {
+                    return;
+                }
+                if let Err(error) = run(number, &|share| self.advance(number, share)) {
+                    failure.lock().get_or_insert(error);
+                    next.store(count, Ordering::Relaxed);
+                    return;
+                }
+                self.ended(number);
+            }
+        };
+        self.begin(count);
+        std::thread::scope(|scope| (0..threads.max(1)).for_each(|_| drop(scope.spawn(work))));
+        self.end();
+        failure.into_inner().map_or(Ok(()), Err)
+    }
+
     /// So many runs begin.
-    pub(super) fn begin(&self, count: usize) {
+    fn begin(&self, count: usize) {
         let mut runs = self.runs.lock();
         *runs = Runs { parts: vec![0; count], ended: 0 };
         if count > 0 {
@@ -37,14 +71,14 @@ impl Progress {
     }
 
     /// This share of run `number` is done.
-    pub(super) fn advance(&self, number: usize, share: f64) {
+    fn advance(&self, number: usize, share: f64) {
         let mut runs = self.runs.lock();
         runs.parts[number] = (share.clamp(0.0, 1.0) * PARTS as f64) as u64;
         self.show(&runs);
     }
 
     /// Run `number` has ended.
-    pub(super) fn ended(&self, number: usize) {
+    fn ended(&self, number: usize) {
         let mut runs = self.runs.lock();
         runs.parts[number] = PARTS;
         runs.ended += 1;
@@ -53,7 +87,7 @@ impl Progress {
     }
 
     /// All have, or one failed: takes the bar away.
-    pub(super) fn end(&self) {
+    fn end(&self) {
         self.bar.finish();
     }
 
