@@ -3,7 +3,10 @@
 use plotters::prelude::*;
 
 use crate::palette::{COLOURS, FONT};
-const SIZE: (u32, u32) = (820, 480);
+/// Of a figure, in points.
+pub(crate) const WIDTH: u32 = 820;
+/// Of a figure, in points.
+pub(crate) const HEIGHT: u32 = 480;
 
 /// Lines over a common axis.
 #[derive(Debug, Clone)]
@@ -49,7 +52,7 @@ impl Chart {
     pub fn svg(&self) -> Result<String, Box<dyn std::error::Error>> {
         let mut svg = String::new();
         {
-            let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+            let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
             root.fill(&WHITE)?;
             let (left, right, top) = self.bounds();
             let mut axes = ChartBuilder::on(&root)

@@ -27,7 +27,8 @@ fn field(file: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-fn memory_bytes() -> Option<u64> {
+/// Memory of the machine, where it tells.
+pub(crate) fn memory_bytes() -> Option<u64> {
     let kib: u64 = field("/proc/meminfo", "MemTotal")?.strip_suffix(" kB")?.parse().ok()?;
     Some(kib * 1024)
 }

@@ -6,7 +6,7 @@
 //! drawn.
 //!
 //! [`session`] ties them together. [`simulate`] is for policies alone: hit ratios over a trace. [`drive`] is for a drive
-//! alone: looking at it, trimming, filling and watching it.
+//! alone: looking at it, trimming, filling and watching it; [`evaluate`] does all of that and the SSD's profiles, and judges.
 //!
 //! This room does not know how the engine keeps its promises: the loop sees a [`run::target::Target`].
 
@@ -17,6 +17,7 @@ pub mod config;
 pub mod consistency;
 pub mod drive;
 pub mod environment;
+pub mod evaluate;
 mod moment;
 mod palette;
 pub mod picture;

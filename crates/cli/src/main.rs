@@ -28,6 +28,8 @@ enum Command {
     Compare(commands::compare::Arguments),
     /// Finished runs as a page of HTML that needs nothing else.
     Report(commands::report::Arguments),
+    /// Judge a drive, or the model of one, as a cache's flash: trim, fill, three workloads at rising rates, one verdict.
+    Evaluate(commands::evaluate::Arguments),
     /// Hit ratios of policies at sizes over a trace: no engine, no device.
     Simulate(commands::simulate::Arguments),
     /// Published figures as commands: the paper's value beside ours.
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Report(arguments) => commands::report::run(&arguments),
+        Command::Evaluate(arguments) => commands::evaluate::run(&arguments),
         Command::Simulate(arguments) => commands::simulate::run(&arguments),
         Command::Study(arguments) => commands::study::run(&arguments),
         Command::Ssd(command) => commands::ssd::run(&command),

@@ -64,6 +64,23 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A share of a whole, so no more than all of it.
+pub fn part(text: &str) -> Result<f64, String> {
+    match share(text)? {
+        part if part <= 1.0 => Ok(part),
+        _ => Err(format!("{text} is more than the whole")),
+    }
+}
+
+/// A time as [`duration`] reads it, or a short one in `us`.
+pub fn fine_duration(text: &str) -> Result<Duration, String> {
+    match text.strip_suffix("us").or_else(|| text.strip_suffix("µs")).map(str::parse::<u64>) {
+        None => duration(text),
+        Some(Ok(micros)) if micros > 0 => Ok(Duration::from_micros(micros)),
+        Some(_) => Err(format!("{text:?} is no time: write 200us, 5ms or 1s")),
+    }
+}
+
 /// A number above 0.
 pub fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

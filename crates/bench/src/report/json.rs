@@ -43,7 +43,8 @@ fn filled(report: &RunReport) -> Option<bool> {
     all.map(|all| all.iter().all(|filled| *filled))
 }
 
-fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
+/// One instance's figures and counters.
+pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
     let mut fields = Map::new();
     for figure in FIGURES {
         let value = (figure.value)(report).map_or(Value::Null, super::figures::Reading::to_json);

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod block;
 pub mod compare;
+pub mod evaluate;
 pub mod model;
 pub mod report;
 pub mod simulate;

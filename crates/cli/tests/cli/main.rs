@@ -4,6 +4,7 @@
 
 mod bench;
 mod block;
+mod evaluate;
 mod golden;
 mod loop_device;
 mod reports;

@@ -10,6 +10,8 @@ mod wear;
 
 use std::process::ExitCode;
 
+pub(crate) use real::ask;
+
 use clap::Subcommand;
 
 /// What to do with a drive.

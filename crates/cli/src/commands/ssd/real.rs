@@ -26,7 +26,8 @@ pub(super) fn destroy(
     action(&*device, &stop)
 }
 
-fn ask(warning: &str) -> Result<(), String> {
+/// Has the user say that what is there may be lost.
+pub(crate) fn ask(warning: &str) -> Result<(), String> {
     let input = std::io::stdin();
     if !input.is_terminal() {
         return Err(format!("{warning} Nobody is here to be asked: --yes says that this is meant"));

@@ -1,0 +1,169 @@
+//! What a drive must do to pass, and what it did not.
+
+use std::time::Duration;
+
+use super::run::{Measured, Row};
+
+/// What is asked for at a rate that passes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Criteria {
+    /// Reads of the drive, 99 of a hundred.
+    pub max_read_p99: Duration,
+    /// Writes of the drive, 99 of a hundred; none is not asked for.
+    pub max_write_p99: Option<Duration>,
+    /// Years of life; 0 is not asked for.
+    pub min_years: f64,
+    /// Share of what was offered that was done.
+    pub min_reached: f64,
+    /// Gets answered; 0 is not asked for.
+    pub min_hit_ratio: f64,
+    /// Operations a second at which every profile must pass, or at more; none takes any rate.
+    pub min_rate: Option<u64>,
+}
+
+/// Which criterion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Criterion {
+    /// Errors of transfers, checksums or contents.
+    Errors,
+    /// What was offered was not done.
+    Reached,
+    /// Reads took too long.
+    ReadLatency,
+    /// Writes took too long.
+    WriteLatency,
+    /// Too little was found.
+    HitRatio,
+    /// The drive does not last.
+    Years,
+}
+
+/// A criterion that was not met.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missed {
+    /// Which.
+    pub criterion: Criterion,
+    /// What was measured, and what was asked for.
+    pub words: String,
+}
+
+impl Criterion {
+    /// A word for a column.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Errors => "errors",
+            Self::Reached => "rate",
+            Self::ReadLatency => "read p99",
+            Self::WriteLatency => "write p99",
+            Self::HitRatio => "hit ratio",
+            Self::Years => "years",
+        }
+    }
+}
+
+impl Criteria {
+    /// What `row` missed; nothing is a pass. What nobody knows is not missed: the report says that it is not known.
+    #[must_use]
+    pub fn missed(&self, row: &Row) -> Vec<Missed> {
+        let (read, write) = row.device_quantiles(0.99);
+        let hits = row.report.counts.hit_ratio();
+        let mut missed = errors(row);
+        let mut miss = |criterion, words: Option<String>| {
+            missed.extend(words.map(|words| Missed { criterion, words }));
+        };
+        let reached = row.reached().filter(|reached| *reached < self.min_reached);
+        miss(
+            Criterion::Reached,
+            reached.map(|it| format!("did {}", below("of what was offered", it, self.min_reached))),
+        );
+        let too_slow = |measured: Option<Duration>, most: Duration| measured.filter(|it| *it > most);
+        let slow_read = too_slow(read, self.max_read_p99);
+        miss(Criterion::ReadLatency, slow_read.map(|it| over("read p99", it, self.max_read_p99)));
+        let slow_write = self.max_write_p99.and_then(|most| Some((too_slow(write, most)?, most)));
+        miss(Criterion::WriteLatency, slow_write.map(|(it, most)| over("write p99", it, most)));
+        let low = hits.filter(|hits| *hits < self.min_hit_ratio);
+        miss(
+            Criterion::HitRatio,
+            low.map(|it| format!("answered {}", below("of the gets", it, self.min_hit_ratio))),
+        );
+        let short = row.years.figure().filter(|(years, _)| *years < self.min_years);
+        miss(
+            Criterion::Years,
+            short.map(|(years, is_bound)| {
+                let at_most = if is_bound { "at most " } else { "" };
+                format!("lasts {at_most}{} years, of {}", years_words(years), self.min_years)
+            }),
+        );
+        missed
+    }
+
+    /// The highest rate of a run that passes.
+    #[must_use]
+    pub fn best<'a>(&self, measured: &'a Measured) -> Option<&'a Row> {
+        let passing = measured.rows.iter().filter(|row| row.offered.is_some() && self.missed(row).is_empty());
+        passing.max_by_key(|row| row.offered)
+    }
+
+    /// Whether a profile passes by this row.
+    #[must_use]
+    pub fn is_enough(&self, row: &Row) -> bool {
+        self.min_rate.is_none_or(|least| row.offered >= Some(least))
+    }
+}
+
+fn errors(row: &Row) -> Vec<Missed> {
+    let flash = row.report.snapshot.flash.as_ref();
+    let counted = [
+        ("I/O errors", flash.and_then(|flash| flash.io_errors)),
+        ("checksum errors", flash.and_then(|flash| flash.checksum_errors)),
+        ("inconsistencies", Some(row.report.counts.inconsistencies)),
+    ];
+    let some = counted.into_iter().filter_map(|(what, count)| Some((what, count.filter(|it| *it > 0)?)));
+    some.map(|(what, count)| Missed { criterion: Criterion::Errors, words: format!("had {count} {what}") })
+        .collect()
+}
+
+fn below(what: &str, measured: f64, least: f64) -> String {
+    format!("{:.1} % {what}, less than {} %", measured * 100.0, (least * 1000.0).round() / 10.0)
+}
+
+fn over(what: &str, measured: Duration, most: Duration) -> String {
+    format!("had a {what} of {}, more than {}", time_words(measured), time_words(most))
+}
+
+/// A time as a person reads it.
+#[must_use]
+pub fn time_words(time: Duration) -> String {
+    let micros = time.as_secs_f64() * 1e6;
+    match micros {
+        micros if micros < 9.95 => format!("{micros:.1} µs"),
+        micros if micros < 999.5 => format!("{micros:.0} µs"),
+        micros if micros < 9_950.0 => format!("{:.1} ms", micros / 1e3),
+        micros if micros < 999_500.0 => format!("{:.0} ms", micros / 1e3),
+        micros => format!("{:.1} s", micros / 1e6),
+    }
+}
+
+/// Years as a person reads them: nobody plans by thousands.
+#[must_use]
+pub fn years_words(years: f64) -> String {
+    match years {
+        years if years < 0.995 => format!("{years:.2}"),
+        years if years < 99.5 => format!("{years:.1}"),
+        years if years < 1000.0 => format!("{years:.0}"),
+        _ => "1000+".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_years_have_the_digits_that_matter() {
+        let times = [8_400, 61_000, 1_234_000, 45_000_000, 3_000_000_000].map(Duration::from_nanos);
+        assert_eq!(times.map(time_words), ["8.4 µs", "61 µs", "1.2 ms", "45 ms", "3.0 s"]);
+        assert_eq!([0.123, 4.96, 120.4, 1e9].map(years_words), ["0.12", "5.0", "120", "1000+"]);
+    }
+}

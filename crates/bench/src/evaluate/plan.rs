@@ -1,0 +1,211 @@
+//! What will be done to a drive, in which order, how much is written and how long that takes.
+
+use std::fmt::Write as _;
+use std::num::NonZero;
+use std::time::Duration;
+
+use super::MAX_PASSES;
+use super::profile::{Profile, Room};
+use super::run::Job;
+use super::stages::Lengths;
+use super::subject::Subject;
+use crate::drive::text::bytes;
+
+/// Which ways of writing are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ways {
+    /// Without placement, and with it where the drive has it.
+    Both,
+    /// Without.
+    Unplaced,
+    /// With.
+    Placed,
+}
+
+/// What will be done.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The runs.
+    pub jobs: Vec<Job>,
+    /// How many of them at once.
+    pub threads: usize,
+    /// How long filling may take.
+    pub fill_ns: u64,
+    /// Bytes of the cache on the drive, at full size.
+    pub flash_bytes: u64,
+    /// Why nothing is placed, where that was wished for and cannot be.
+    pub unplaced: Option<String>,
+    /// What will be done, in words.
+    steps: Vec<Step>,
+}
+
+#[derive(Debug, Clone)]
+struct Step {
+    what: String,
+    bytes: u64,
+    seconds: f64,
+}
+
+/// What is to be planned.
+#[derive(Debug, Clone)]
+pub struct Wishes {
+    /// Which workloads.
+    pub profiles: Vec<&'static Profile>,
+    /// Which ways.
+    pub ways: Ways,
+    /// Share of the drive that the cache has.
+    pub share: f64,
+    /// Requests under way at once.
+    pub workers: u32,
+    /// Whether contents are checked.
+    pub checked: bool,
+    /// Time of each step on a real drive.
+    pub budget: Duration,
+    /// Rates beside the unlimited one.
+    pub rates: usize,
+}
+
+/// A stage of a model, in drive capacities that the host writes, and the filling at most.
+const MODEL_STAGE: f64 = 0.3;
+const MODEL_WARM_UP: f64 = 6.0;
+/// What passes of a stage before it is measured.
+const UNMEASURED: f64 = 1.1;
+/// Memory that models may take together.
+const MODEL_MEMORY_BYTES: u64 = 3 << 30;
+/// Host bytes that a model takes a second on a core, roughly, and a drive: for an estimate.
+const MODEL_BYTES_PER_SECOND: f64 = 300e6;
+const DRIVE_BYTES_PER_SECOND: f64 = 500e6;
+
+/// How long stages are.
+#[must_use]
+pub fn lengths(subject: &Subject, budget: Duration, rates: usize) -> Lengths {
+    match subject {
+        Subject::Model(_) => Lengths { by_time: false, warm_up: MODEL_WARM_UP, stage: MODEL_STAGE },
+        // Half of it fills.
+        Subject::Real(_) => {
+            let half = budget.as_secs_f64() / 2.0;
+            Lengths { by_time: true, warm_up: half, stage: half / (rates + 1) as f64 / UNMEASURED }
+        }
+    }
+}
+
+impl Plan {
+    /// Plans it.
+    ///
+    /// # Errors
+    /// Placement was asked for and is not there, a profile cannot run on the drive, or too little memory.
+    pub fn new(subject: &Subject, wishes: &Wishes) -> Result<Self, String> {
+        let unplaced = if wishes.ways == Ways::Unplaced { None } else { subject.missing_placement() };
+        if let (Ways::Placed, Some(why)) = (wishes.ways, &unplaced) {
+            return Err(format!("--placement on: {}: {why}", subject.name()));
+        }
+        let ways: &[bool] = match wishes.ways {
+            Ways::Placed => &[true],
+            Ways::Both if unplaced.is_none() => &[false, true],
+            _ => &[false],
+        };
+        let flash_mib = (subject.capacity_bytes() as f64 * wishes.share / f64::from(1 << 20)) as u64;
+        let room = |placement| Room {
+            flash_mib,
+            scale: subject.scale(),
+            placement,
+            workers: wishes.workers,
+            checked: wishes.checked,
+        };
+        let both = |profile| ways.iter().map(move |way| (profile, *way));
+        let jobs = wishes.profiles.iter().flat_map(|profile| both(*profile));
+        let jobs: Vec<Job> = jobs.map(|(profile, way)| Job { profile, room: room(way) }).collect();
+        jobs.iter().try_for_each(|job| job.config(subject).map(drop)).map_err(|error| error.to_string())?;
+        let threads = threads(subject)?.min(jobs.len().max(1));
+        let fill_ns = u64::try_from(wishes.budget.as_nanos()).unwrap_or(u64::MAX);
+        let mut plan =
+            Self { jobs, threads, fill_ns, flash_bytes: flash_mib << 20, unplaced, steps: Vec::new() };
+        plan.steps = match subject {
+            Subject::Model(model) => plan.of_model(model.scaled_bytes, wishes),
+            Subject::Real(real) => plan.of_drive(real.capacity_bytes, wishes),
+        };
+        Ok(plan)
+    }
+
+    fn of_model(&self, scaled_bytes: u64, wishes: &Wishes) -> Vec<Step> {
+        let capacities = MODEL_WARM_UP + (wishes.rates + 1) as f64 * MODEL_STAGE * UNMEASURED;
+        let bytes = (capacities * scaled_bytes as f64) as u64;
+        let seconds = bytes as f64 / MODEL_BYTES_PER_SECOND / self.threads as f64;
+        let step = |job: &Job| {
+            let rates = wishes.rates + 1;
+            let what = format!("{}: fill until steady, {rates} rates", job.name());
+            Step { what, bytes, seconds }
+        };
+        self.jobs.iter().map(step).collect()
+    }
+
+    fn of_drive(&self, capacity_bytes: u64, wishes: &Wishes) -> Vec<Step> {
+        let budget = wishes.budget.as_secs_f64();
+        let filled = (capacity_bytes as f64 * (1.0 + MAX_PASSES)) as u64;
+        let fill_seconds = (filled as f64 / DRIVE_BYTES_PER_SECOND).min(budget);
+        let at_most = |seconds: f64| (seconds * DRIVE_BYTES_PER_SECOND) as u64;
+        let trim = Step { what: "trim".to_owned(), bytes: 0, seconds: 1.0 };
+        let what = "fill until steady".to_owned();
+        let fill = Step { what, bytes: at_most(fill_seconds).min(filled), seconds: fill_seconds };
+        let step = |job: &Job| {
+            let what = format!("{}: fill the cache, {} rates", job.name(), wishes.rates + 1);
+            Step { what, bytes: at_most(budget), seconds: budget }
+        };
+        [trim, fill].into_iter().chain(self.jobs.iter().map(step)).collect()
+    }
+
+    /// What will be done, for people; bytes and times are guesses, from above.
+    #[must_use]
+    pub fn words(&self, subject: &Subject) -> String {
+        let mut out = match subject {
+            Subject::Model(_) => format!("plan, {} runs at once:\n", self.threads),
+            Subject::Real(_) => "plan, if the drive writes 500 MB/s:\n".to_owned(),
+        };
+        let all = Step {
+            what: "together, at most".to_owned(),
+            bytes: self.steps.iter().map(|step| step.bytes).sum(),
+            seconds: self.steps.iter().map(|step| step.seconds).sum(),
+        };
+        for step in self.steps.iter().chain([&all]) {
+            let (written, time) = (bytes(step.bytes.into()), time_words(step.seconds));
+            let _ = writeln!(out, "  {:<36} {written:>12} written  {time:>8}", step.what);
+        }
+        out
+    }
+
+    /// Bytes written and seconds taken, from above.
+    #[must_use]
+    pub fn cost(&self) -> (u64, f64) {
+        let sum = |of: fn(&Step) -> f64| self.steps.iter().map(of).sum::<f64>();
+        (sum(|step| step.bytes as f64) as u64, sum(|step| step.seconds))
+    }
+
+    /// The steps, for the result file.
+    pub fn steps(&self) -> impl Iterator<Item = (&str, u64, f64)> {
+        self.steps.iter().map(|step| (step.what.as_str(), step.bytes, step.seconds))
+    }
+}
+
+/// As many as there are cores, and memory for: a model keeps the drive's bytes.
+fn threads(subject: &Subject) -> Result<usize, String> {
+    let Subject::Model(model) = subject else { return Ok(1) };
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let free = crate::environment::memory_bytes();
+    // Contents, mapping and the cache's indexes.
+    let one = model.scaled_bytes.saturating_add(model.scaled_bytes / 4);
+    if let Some(has) = free.filter(|has| *has < one) {
+        let (one, has) = (bytes(one.into()), bytes(has.into()));
+        return Err(format!("--scale 1/{}: a run takes {one} of memory, and there are {has}", model.scale));
+    }
+    let fit = usize::try_from(MODEL_MEMORY_BYTES / one.max(1)).unwrap_or(usize::MAX);
+    Ok(cores.min(fit).max(1))
+}
+
+/// A time that is a guess.
+fn time_words(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 100.0 => format!("{:.0} s", seconds.max(1.0)),
+        seconds if seconds < 6000.0 => format!("{:.0} min", seconds / 60.0),
+        seconds => format!("{:.1} h", seconds / 3600.0),
+    }
+}

@@ -1,0 +1,244 @@
+//! What a drive is evaluated with: three workloads of caches, after the three kinds that Facebook's guide validates SSDs with.
+//! They are written here, not taken from its configurations; `docs/evaluate.md` tells where each number comes from.
+//!
+//! Each has more data than flash, so that no share of it is ever idle; DRAM is a fortieth of flash, so that flash is what is
+//! measured. Regions leave first in, first out in all of them: any other order costs a write amplification that
+//! depends on how many regions a reclaim unit has, which is not the same on a scaled drive.
+
+use std::fmt::Write as _;
+
+/// A workload.
+#[derive(Debug, PartialEq)]
+pub struct Profile {
+    /// What it is called on command lines.
+    pub name: &'static str,
+    /// What it is.
+    pub title: &'static str,
+    /// Small-object cache, percent of flash.
+    soc_percent: u32,
+    /// Whether a get that misses is followed by a set.
+    fills: bool,
+    /// Who is asked for.
+    pools: &'static [Pool],
+}
+
+/// Objects of a kind. Operations are parts of a thousand.
+#[derive(Debug, PartialEq)]
+struct Pool {
+    /// Share of the operations.
+    operations: f64,
+    /// Edges of ranges of value sizes, and what share each range has.
+    value_bytes: &'static [u32],
+    shares: &'static [f64],
+    /// Bytes of all objects, over all of flash.
+    working_set: f64,
+    get: u32,
+    /// Gets of keys that nobody asks for again.
+    get_once: u32,
+    set: u32,
+    delete: u32,
+}
+
+/// The profiles, in the order in which they run.
+pub const PROFILES: [Profile; 3] = [
+    Profile {
+        name: "kv",
+        title: "a key-value cache of small objects, four gets a set",
+        soc_percent: 4,
+        fills: false,
+        pools: &[
+            Pool { operations: 0.68, value_bytes: &[50, 800], shares: &[1.0], ..KV },
+            Pool { operations: 0.32, value_bytes: &[3000, 9000], shares: &[1.0], ..KV },
+        ],
+    },
+    Profile {
+        name: "cdn",
+        title: "a CDN's cache of large objects: it writes what it missed",
+        soc_percent: 0,
+        fills: true,
+        pools: &[Pool {
+            operations: 1.0,
+            value_bytes: &[2048, 16_384, 65_536],
+            shares: &[0.55, 0.45],
+            working_set: 3.0,
+            get: 900,
+            get_once: 100,
+            set: 0,
+            delete: 0,
+        }],
+    },
+    Profile {
+        name: "graph",
+        title: "a social graph's leader: tiny objects, filled, changed and deleted",
+        soc_percent: 65,
+        fills: true,
+        pools: &[
+            Pool { operations: 0.5, value_bytes: &[50, 500, 2500], shares: &[0.9, 0.1], ..GRAPH },
+            Pool {
+                operations: 0.5,
+                value_bytes: &[20, 200, 2000, 25_000],
+                shares: &[0.75, 0.2, 0.05],
+                ..GRAPH
+            },
+        ],
+    },
+];
+
+const KV: Pool = Pool {
+    operations: 0.0,
+    value_bytes: &[],
+    shares: &[],
+    working_set: 2.0,
+    get: 800,
+    get_once: 0,
+    set: 200,
+    delete: 0,
+};
+const GRAPH: Pool = Pool {
+    operations: 0.0,
+    value_bytes: &[],
+    shares: &[],
+    working_set: 2.0,
+    get: 650,
+    get_once: 150,
+    set: 150,
+    delete: 50,
+};
+
+/// DRAM, as a share of flash: 43 GB stand before 1.88 TB in the FDP paper, 42 before 930 where Meta's traces come from.
+const DRAM_SHARE: f64 = 0.023;
+const LEAST_DRAM_MIB: u64 = 16;
+/// Mean bytes of a key.
+const KEY_BYTES: f64 = 28.0;
+/// More than anything does: until somebody says otherwise, as fast as it goes.
+pub const UNLIMITED: u64 = 1_000_000_000;
+/// A second of operations, whatever the rate is later: what a stall of the drive held up is made up for, as users of a service
+/// would have it, and the stall is in the latencies.
+const BURST: u64 = UNLIMITED;
+
+/// The cache that a profile runs on, at full size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Room {
+    /// Flash.
+    pub flash_mib: u64,
+    /// What the bytes will be divided by.
+    pub scale: u32,
+    /// Whether writes are placed.
+    pub placement: bool,
+    /// Requests under way at once.
+    pub workers: u32,
+    /// Whether every value that is found is checked against what was set.
+    pub checked: bool,
+}
+
+impl Profile {
+    /// Its CacheBench config.
+    #[must_use]
+    pub fn config(&self, room: &Room) -> String {
+        let Room { flash_mib, placement, workers, checked, .. } = *room;
+        let keys: Vec<f64> = self.pools.iter().map(|pool| pool.keys(flash_mib)).collect();
+        let all_keys: f64 = keys.iter().sum();
+        let key_shares: Vec<f64> = keys.iter().map(|keys| keys / all_keys).collect();
+        let operations: Vec<f64> = self.pools.iter().map(|pool| pool.operations).collect();
+        let pools: Vec<String> =
+            self.pools.iter().zip(&keys).map(|(pool, keys)| pool.config(*keys)).collect();
+        let dram_mib = ((flash_mib as f64 * DRAM_SHARE) as u64).max(LEAST_DRAM_MIB);
+        let (region_mib, largest) = (self.region_mib(room), self.largest_bytes() + 4096);
+        let (soc, fills, numbers) = (self.soc_percent, self.fills, self.pools.len());
+        let mut text = String::new();
+        let _ = write!(
+            text,
+            r#"{{ "cache_config": {{
+  "cacheSizeMB": {dram_mib}, "maxAllocSize": {largest}, "allocFactor": 1.2,
+  "numPools": {numbers}, "poolSizes": {operations:?},
+  "nvmCacheSizeMB": {flash_mib}, "navyBigHashSizePct": {soc}, "navySmallItemMaxSize": 2048, "navyBlockSize": 4096,
+  "navyRegionSizeMB": {region_mib}, "navySegmentedFifoSegmentRatio": [1], "deviceEnableFDP": {placement}
+}}, "test_config": {{
+  "generator": "online", "numOps": 1000000000000, "numThreads": {workers}, "numKeys": {all_keys:.0},
+  "opRatePerSec": {UNLIMITED}, "opRateBurstSize": {BURST}, "enableLookaside": {fills}, "checkConsistency": {checked},
+  "keyPoolDistribution": {key_shares:?}, "opPoolDistribution": {operations:?},
+  "poolDistributions": [{}]
+}} }}"#,
+            pools.join(",")
+        );
+        text
+    }
+
+    /// Bytes of a region as it runs.
+    #[must_use]
+    pub fn region_bytes(&self, room: &Room) -> f64 {
+        self.region_mib(room) as f64 * 1_048_576.0 / f64::from(room.scale)
+    }
+
+    fn largest_bytes(&self) -> u64 {
+        let edges = self.pools.iter().filter_map(|pool| pool.value_bytes.last());
+        edges.max().copied().unwrap_or(0).into()
+    }
+
+    /// CacheBench's 16 MiB, or eight of the largest objects after scaling, if that is more: in regions that hold two or
+    /// three, what is left over at their ends would be a third of flash. Never more than a 64th of flash.
+    fn region_mib(&self, room: &Room) -> u64 {
+        let for_objects = (8 * self.largest_bytes() * u64::from(room.scale)).div_ceil(1 << 20);
+        let most = (room.flash_mib / 64).clamp(1, 1024);
+        for_objects.max(16).min(most)
+    }
+}
+
+impl Pool {
+    fn keys(&self, flash_mib: u64) -> f64 {
+        self.working_set * flash_mib as f64 * 1_048_576.0 / (self.mean_bytes() + KEY_BYTES)
+    }
+
+    fn mean_bytes(&self) -> f64 {
+        let middles = self.value_bytes.windows(2).map(|edges| f64::from(edges[0] + edges[1]) / 2.0);
+        middles.zip(self.shares).map(|(middle, share)| middle * share).sum()
+    }
+
+    /// A twentieth of the keys gets half of the requests, the next quarter three tenths.
+    fn config(&self, keys: f64) -> String {
+        let (hot, warm, cold) = (0.05 * keys, 0.25 * keys, 0.7 * keys);
+        let [get, get_once, set, delete] =
+            [self.get, self.get_once, self.set, self.delete].map(|parts| f64::from(parts) / 1000.0);
+        let (sizes, shares) = (self.value_bytes, self.shares);
+        format!(
+            r#"{{
+  "getRatio": {get}, "loneGetRatio": {get_once}, "setRatio": {set}, "delRatio": {delete},
+  "keySizeRange": [16, 40], "keySizeRangeProbability": [1.0],
+  "valSizeRange": {sizes:?}, "valSizeRangeProbability": {shares:?},
+  "popularityBuckets": [{hot}, {warm}, {cold}], "popularityWeights": [0.5, 0.3, 0.2] }}"#
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{Loaded, cachebench::load_text};
+
+    #[test]
+    fn every_profile_is_a_config_that_runs_and_of_which_nothing_is_ignored() {
+        for (profile, flash_mib) in PROFILES.iter().zip([64, 1000, 15_000_000]) {
+            for scale in [1, 2048] {
+                let room = Room { flash_mib, scale, placement: false, workers: 64, checked: true };
+                let loaded = load_text(Path::new(profile.name), &profile.config(&room), &[]);
+                let Ok(Loaded::Config(config)) = loaded else { panic!("{}: {loaded:?}", profile.name) };
+                assert!(config.warnings.is_empty() && config.later.is_empty(), "{:?}", config.warnings);
+                crate::session::Session::check(&config, scale).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn operations_are_all_there_are() {
+        for profile in &PROFILES {
+            assert!((profile.pools.iter().map(|pool| pool.operations).sum::<f64>() - 1.0).abs() < 1e-9);
+            for pool in profile.pools {
+                assert_eq!(pool.get + pool.get_once + pool.set + pool.delete, 1000);
+                assert!((pool.shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+                assert_eq!(pool.value_bytes.len(), pool.shares.len() + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! What is evaluated: a drive in the machine, a file in its place, or a model of a drive.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use device::contents::{self, Contents};
+use device::file::OpenOptions;
+use device::{Device, DeviceSpec, IoBuffer, IoError};
+use ssd::Card;
+use ssd::card::MIN_SCALED_PAGES;
+use ssd::model::lifetime::Endurance;
+
+use crate::drive::info::{self, Info};
+use crate::drive::{self, text};
+
+/// What a user names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A card, by name or path.
+    Card(String),
+    /// A device or file.
+    Path(PathBuf),
+}
+
+/// A built-in card by its name, `sim:CARD`, `file:PATH`, a card's `.toml`, or the path of a device.
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(words: &str) -> Result<Self, String> {
+        if let Some(card) = words.strip_prefix("sim:") {
+            return Ok(Self::Card(card.to_owned()));
+        }
+        if let Some(path) = words.strip_prefix("file:") {
+            return if path.is_empty() {
+                Err("file: names no file".into())
+            } else {
+                Ok(Self::Path(path.into()))
+            };
+        }
+        let is_built_in = Card::built_in().iter().any(|card| card.name == words);
+        if is_built_in || Path::new(words).extension().is_some_and(|it| it == "toml") {
+            return Ok(Self::Card(words.to_owned()));
+        }
+        if words.contains('/') || Path::new(words).exists() {
+            return Ok(Self::Path(words.into()));
+        }
+        let cards: Vec<String> = Card::built_in().into_iter().map(|card| card.name).collect();
+        let hint = device::names::hint(words, cards.iter().map(String::as_str));
+        let cards = cards.join(", ");
+        Err(format!(
+            "{words:?} is no card and no device: {hint}cards are {cards}; a device is like /dev/nvme0n1"
+        ))
+    }
+}
+
+/// What is evaluated, looked at and found fit for it.
+pub enum Subject {
+    /// A model.
+    Model(Box<Model>),
+    /// A drive, or a file.
+    Real(Box<Real>),
+}
+
+/// A model drive.
+pub struct Model {
+    /// What it was named by.
+    pub named: String,
+    /// At full size.
+    pub card: Card,
+    /// Its bytes are divided by this.
+    pub scale: u32,
+    /// Bytes that the host sees after that: what one run keeps in memory.
+    pub scaled_bytes: u64,
+}
+
+/// A drive in the machine.
+pub struct Real {
+    /// Where.
+    pub path: PathBuf,
+    /// What is known of it.
+    pub info: Info,
+    /// Bytes.
+    pub capacity_bytes: u64,
+    /// A file was made for this, and goes with it.
+    made: Option<MadeFile>,
+}
+
+struct MadeFile(PathBuf);
+
+impl Drop for MadeFile {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+/// Bytes of a model drive that a scale is chosen for: minutes on two cores, and units that are still large.
+const MODEL_BYTES: u64 = 1_000_000_000;
+/// Less is no drive of any kind: one region of each kind and the DRAM before them would be all there is.
+pub const LEAST_BYTES: u64 = 64 << 20;
+/// Years that a rating in drive writes a day is for, where nobody says otherwise.
+pub const WARRANTY_YEARS: f64 = 5.0;
+
+impl Model {
+    /// The model of a card, at `scale` or at one at which it has about a gigabyte.
+    ///
+    /// # Errors
+    /// No such card, or a scale at which it is no drive any more, or needs more memory than there is.
+    pub fn new(named: &str, scale: Option<u32>) -> Result<Self, String> {
+        let card = Card::load(named).map_err(|error| error.to_string())?;
+        let scale = scale.unwrap_or_else(|| fitting_scale(&card));
+        let scaled = card.scaled(scale).map_err(|error| format!("--scale: {error}"))?;
+        let scaled_bytes = scaled.space.usable_bytes;
+        if scaled_bytes < LEAST_BYTES {
+            let (has, least) = (text::bytes(scaled_bytes.into()), text::bytes(LEAST_BYTES.into()));
+            return Err(format!("{named}: at 1/{scale} the drive has {has}; a cache takes {least} at least"));
+        }
+        Ok(Self { named: named.to_owned(), card, scale, scaled_bytes })
+    }
+}
+
+/// The power of two that leaves about [`MODEL_BYTES`], or the last at which units are not too small.
+fn fitting_scale(card: &Card) -> u32 {
+    let wanted = card.space.usable_bytes.div_ceil(MODEL_BYTES).next_power_of_two();
+    let unit_pages = card.space.unit_bytes / u64::from(card.space.page_bytes);
+    let most = (unit_pages / MIN_SCALED_PAGES).max(1);
+    let most = if most.is_power_of_two() { most } else { most.next_power_of_two() / 2 };
+    u32::try_from(wanted.min(most)).unwrap_or(u32::MAX)
+}
+
+impl Real {
+    /// Looks at what is at `path` and refuses what must not be written over: what is mounted or somebody's, and, without
+    /// `force`, what holds anything that is known by its mark. A file that is not there is made, of `size` bytes.
+    ///
+    /// # Errors
+    /// As told, and whatever cannot be opened.
+    pub fn new(path: &Path, size: Option<u64>, force: bool) -> Result<Self, String> {
+        let made = match (path.exists(), size) {
+            (false, Some(bytes)) => Some(make_file(path, bytes)?),
+            (true, Some(_)) => {
+                let path = path.display();
+                return Err(format!(
+                    "--size: {path} is there and has its size; --size is for a file to be made"
+                ));
+            }
+            (false, None) if !path.starts_with("/dev") => {
+                return Err(format!(
+                    "{}: no such device; --size 1GiB makes a file to try it on",
+                    path.display()
+                ));
+            }
+            (_, None) => None,
+        };
+        let info = info::info(path).map_err(|error| error.to_string())?;
+        let device = drive::open_whole(path).map_err(|error| error.to_string())?;
+        let capacity_bytes = device.geometry().capacity_bytes;
+        if capacity_bytes < LEAST_BYTES {
+            let (has, least) = (text::bytes(capacity_bytes.into()), text::bytes(LEAST_BYTES.into()));
+            return Err(format!("{}: {has}; a cache takes {least} at least", path.display()));
+        }
+        let found = if force { None } else { foreign(&*device, info.kind == "file")? };
+        match found {
+            Some(found) => Err(format!("{} holds {found}; say --force to lose it", path.display())),
+            None => Ok(Self { path: path.into(), info, capacity_bytes, made }),
+        }
+    }
+
+    /// Why writes cannot be placed on it; `None` where they can.
+    #[must_use]
+    pub fn missing_placement(&self) -> Option<String> {
+        let options = OpenOptions { placement: true, ..OpenOptions::default() };
+        match DeviceSpec::Path(self.path.clone()).open(&options) {
+            Ok(device) if device.geometry().placement_handles > 1 => None,
+            Ok(_) => Some("one handle beside the default is too few for two engines".into()),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// Whether it is a file.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        self.info.kind == "file"
+    }
+
+    /// Whether it was made for this and goes with it.
+    #[must_use]
+    pub fn is_made(&self) -> bool {
+        self.made.is_some()
+    }
+}
+
+fn make_file(path: &Path, bytes: u64) -> Result<MadeFile, String> {
+    if path.starts_with("/dev") && !path.starts_with("/dev/shm") {
+        return Err(format!("{}: no such device, and no place for a file", path.display()));
+    }
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = File::options().write(true).create_new(true).open(path).map_err(failed)?;
+    let made = MadeFile(path.into());
+    file.set_len(bytes / 4096 * 4096).map_err(failed)?;
+    Ok(made)
+}
+
+/// Whose the bytes on `device` are, if anybody is known to have left them. A cache of ours may be lost. A drive shows others by
+/// their marks; a file that is not empty is somebody's anyway.
+fn foreign(device: &dyn Device, is_file: bool) -> Result<Option<String>, String> {
+    let failed = |error: IoError| error.to_string();
+    match contents::of_device(device).map_err(failed)? {
+        Some(Contents::HybridCache) => Ok(None),
+        Some(others) => Ok(Some(others.to_string())),
+        None if !is_file => Ok(None),
+        None => {
+            let block_bytes = device.geometry().block_bytes as usize;
+            let head = device.read(0, IoBuffer::zeroed(block_bytes)).wait().map_err(failed)?;
+            let is_used = head.is_some_and(|head| head.iter().any(|byte| *byte != 0));
+            Ok(is_used.then(|| "bytes that are no cache's".to_owned()))
+        }
+    }
+}
+
+impl Subject {
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Model(model) => model.card.name.clone(),
+            Self::Real(real) => real.path.display().to_string(),
+        }
+    }
+
+    /// Bytes that the host sees, at full size.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        match self {
+            Self::Model(model) => model.card.space.usable_bytes,
+            Self::Real(real) => real.capacity_bytes,
+        }
+    }
+
+    /// What the bytes are divided by.
+    #[must_use]
+    pub fn scale(&self) -> u32 {
+        match self {
+            Self::Model(model) => model.scale,
+            Self::Real(_) => 1,
+        }
+    }
+
+    /// Why writes cannot be placed on it; `None` where they can.
+    #[must_use]
+    pub fn missing_placement(&self) -> Option<String> {
+        match self {
+            Self::Model(model) if model.card.placement.is_some() => None,
+            Self::Model(_) => Some("the card has no placement handles".into()),
+            Self::Real(real) => real.missing_placement(),
+        }
+    }
+
+    /// What it is rated for, and who says so: the card, or the drive in its endurance group's log.
+    #[must_use]
+    pub fn rated(&self, rated_dlwa: f64) -> Option<(Endurance, String)> {
+        match self {
+            Self::Model(model) => {
+                let rated = &model.card.endurance;
+                let capacity_bytes = self.capacity_bytes() as f64;
+                let (dwpd, years) = (rated.dwpd, rated.warranty_years);
+                let words = format!("{dwpd} drive writes a day for {years} years, by the card");
+                Some((Endurance::from_dwpd(capacity_bytes, dwpd, years, rated_dlwa), words))
+            }
+            Self::Real(real) => {
+                let told = real.info.nvme.as_ref()?.wear.endurance_estimate_bytes.filter(|it| *it > 0)?;
+                // The specification has this estimate for a write amplification of 1.
+                let words = format!("{} by the drive's own estimate", text::bytes(told));
+                Some((Endurance { host_bytes: told as f64, rated_dlwa: 1.0 }, words))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_is_a_card_or_a_device_and_never_in_doubt() {
+        let target = |words: &str| words.parse::<Target>();
+        assert_eq!(target("pm9d3"), Ok(Target::Card("pm9d3".into())));
+        assert_eq!(target("sim:x"), Ok(Target::Card("x".into())));
+        assert_eq!(target("./mine.toml"), Ok(Target::Card("./mine.toml".into())));
+        assert_eq!(target("/dev/nvme0n1"), Ok(Target::Path("/dev/nvme0n1".into())));
+        assert_eq!(target("file:test"), Ok(Target::Path("test".into())));
+        let slip = target("pm9d").unwrap_err();
+        assert!(slip.contains("did you mean `pm9d3`") && slip.contains("/dev/nvme0n1"), "{slip}");
+        assert!(target("file:").is_err() && target("").is_err());
+    }
+
+    #[test]
+    fn every_card_has_a_scale_that_a_machine_can_hold() {
+        for card in Card::built_in() {
+            let model = Model::new(&card.name, None).unwrap_or_else(|error| panic!("{error}"));
+            assert!(model.scaled_bytes < 2_000_000_000, "{}: {}", card.name, model.scaled_bytes);
+        }
+        assert!(Model::new("test", Some(64)).is_err(), "units too small");
+    }
+}

@@ -1,0 +1,198 @@
+//! An evaluation for people: a table for each profile, and one verdict.
+
+use std::fmt::Write as _;
+
+use super::criteria::{Criteria, time_words, years_words};
+use super::run::{Measured, Row};
+use super::{Asked, Found, profile::PROFILES};
+use crate::report::text::grouped;
+
+const COLUMNS: [&str; 13] = [
+    "offered/s",
+    "done/s",
+    "hits",
+    "read p50",
+    "p99",
+    "p99.9",
+    "write p99",
+    "ALWA",
+    "DLWA",
+    "host MB/s",
+    "DWPD",
+    "years",
+    "",
+];
+const WIDTHS: [usize; 13] = [10, 10, 7, 9, 8, 8, 10, 6, 6, 10, 6, 8, 0];
+
+/// Every row, by profile.
+#[must_use]
+pub fn table(found: &Found, criteria: &Criteria) -> String {
+    let mut out = String::new();
+    for profile in &PROFILES {
+        let runs: Vec<&Measured> = found.measured.iter().filter(|it| it.profile == profile.name).collect();
+        if runs.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out, "\n{}: {}\n{}", profile.name, profile.title, line(&COLUMNS.map(str::to_owned)));
+        for run in runs {
+            let _ = writeln!(out, "  {}", head(run));
+            run.rows.iter().for_each(|row| {
+                let _ = writeln!(out, "{}", line(&cells(row, criteria)));
+            });
+        }
+    }
+    out
+}
+
+fn head(run: &Measured) -> String {
+    let placement = if run.placement { "placement on" } else { "placement off" };
+    let steady = if run.warm_up.steady { "steady" } else { "NOT STEADY" };
+    let interrupted = if run.interrupted { ", interrupted" } else { "" };
+    format!("{placement}, {steady} after {:.1} capacities{interrupted}", run.warm_up.capacities)
+}
+
+fn line(cells: &[String; 13]) -> String {
+    let mut out = String::new();
+    for (cell, width) in cells.iter().zip(WIDTHS) {
+        let _ = write!(out, "{cell:>width$} ");
+    }
+    out.trim_end().to_owned()
+}
+
+fn cells(row: &Row, criteria: &Criteria) -> [String; 13] {
+    let or_unknown = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
+    let quantile = |share| row.device_quantiles(share);
+    let read = |share| quantile(share).0.map_or_else(|| "-".to_owned(), time_words);
+    let flash = row.report.snapshot.flash.as_ref();
+    let alwa = flash.and_then(|it| Some(it.host_bytes? as f64 / it.settled_bytes()? as f64));
+    let carried_over = if row.wearing.is_carried_over { "~" } else { "" };
+    let years = row.years.figure().map(|(years, is_bound)| {
+        let sign = if is_bound { "<" } else { "" };
+        format!("{carried_over}{sign}{}", years_words(years))
+    });
+    let missed = criteria.missed(row);
+    let words: Vec<&str> = missed.iter().map(|it| it.criterion.word()).collect();
+    let verdict = match row.offered {
+        None => String::new(),
+        Some(_) if missed.is_empty() => "  passes".to_owned(),
+        Some(_) => format!("  fails: {}", words.join(", ")),
+    };
+    [
+        row.offered.map_or_else(|| "unlimited".to_owned(), grouped),
+        grouped(row.throughput().round() as u64),
+        row.report.counts.hit_ratio().map_or_else(|| "-".to_owned(), |it| format!("{:.1} %", it * 100.0)),
+        read(0.5),
+        read(0.99),
+        read(0.999),
+        quantile(0.99).1.map_or_else(|| "-".to_owned(), time_words),
+        or_unknown(alwa.filter(|it| it.is_finite()).map(|it| format!("{it:.2}"))),
+        or_unknown(row.wearing.dlwa.map(|it| format!("{it:.2}"))),
+        format!("{carried_over}{:.1}", row.wearing.host_bytes_per_second / 1e6),
+        format!("{:.2}", row.drive_writes_a_day),
+        or_unknown(years),
+        verdict,
+    ]
+}
+
+/// What to make of it, profile by profile.
+#[must_use]
+pub fn verdict(found: &Found, asked: &Asked) -> String {
+    let criteria = &asked.criteria;
+    let mut out = String::from("\n");
+    for profile in &PROFILES {
+        let runs = found.measured.iter().filter(|it| it.profile == profile.name && it.rows.len() > 1);
+        for run in runs {
+            let with = if run.placement { "with placement" } else { "without" };
+            let _ = writeln!(out, "{:<6} {with:<15} {}", profile.name, one(run, criteria));
+        }
+    }
+    for note in asked.notes.iter().chain(&found.notes) {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+/// Up to which rate, how long it lasts there, and what is in the way of more.
+fn one(run: &Measured, criteria: &Criteria) -> String {
+    let Some(best) = criteria.best(run) else { return at_no_rate(run, criteria) };
+    let rate = best.offered.map_or_else(String::new, grouped);
+    let read = best.device_quantiles(0.99).0.map_or_else(|| "-".to_owned(), time_words);
+    let mut words = format!("up to {rate} ops/s: {}, read p99 {read}", lasts(best));
+    let next = run.rows.iter().filter(|row| row.offered > best.offered).min_by_key(|row| row.offered);
+    if let Some(next) = next {
+        let _ = write!(words, "; {}", why_not(next, criteria));
+    }
+    words + &by_speed(run, criteria, best.offered)
+}
+
+fn at_no_rate(run: &Measured, criteria: &Criteria) -> String {
+    let Some(lowest) = lowest(run) else { return "no rate was measured".to_owned() };
+    format!("at no rate: {}{}", why_not(lowest, criteria), by_speed(run, criteria, lowest.offered))
+}
+
+fn lowest(run: &Measured) -> Option<&Row> {
+    run.rows.iter().filter(|row| row.offered.is_some()).min_by_key(|row| row.offered)
+}
+
+fn why_not(row: &Row, criteria: &Criteria) -> String {
+    let missed: Vec<String> = criteria.missed(row).into_iter().map(|it| it.words).collect();
+    format!("at {} it {}", row.offered.map_or_else(String::new, grouped), missed.join(", "))
+}
+
+/// What the drive would do if it need not last: told where that is more than `rate`.
+fn by_speed(run: &Measured, criteria: &Criteria, rate: Option<u64>) -> String {
+    let by_speed = Criteria { min_years: 0.0, ..*criteria };
+    let fast = by_speed.best(run).filter(|fast| fast.offered > rate);
+    fast.map_or_else(String::new, |fast| {
+        let rate = fast.offered.map_or_else(String::new, grouped);
+        format!("; by speed alone up to {rate} ops/s ({})", lasts(fast))
+    })
+}
+
+fn lasts(row: &Row) -> String {
+    match row.years.figure() {
+        Some((years, false)) => format!("{} years", years_words(years)),
+        Some((years, true)) => format!("at most {} years", years_words(years)),
+        None => "years unknown".to_owned(),
+    }
+}
+
+/// Why the drive did not pass; nothing is a pass.
+#[must_use]
+pub fn failures(found: &Found, asked: &Asked) -> Vec<String> {
+    let criteria = &asked.criteria;
+    let mut failures = Vec::new();
+    for profile in &PROFILES {
+        let runs: Vec<&Measured> = found.measured.iter().filter(|it| it.profile == profile.name).collect();
+        let enough = |run: &&&Measured| criteria.best(run).is_some_and(|best| criteria.is_enough(best));
+        if runs.iter().any(|run| run.rows.len() > 1) && !runs.iter().any(|run| enough(&run)) {
+            let told = runs.iter().filter(|run| run.rows.len() > 1);
+            let told: Vec<String> =
+                told.map(|run| format!("{}, {}", way(run), at_most(run, criteria))).collect();
+            let wanted = criteria.min_rate.map_or_else(
+                || "passes at no rate".to_owned(),
+                |least| format!("does not pass at {} ops/s", grouped(least)),
+            );
+            failures.push(format!("{} {wanted}: {}", profile.name, told.join("; ")));
+        }
+        for run in runs {
+            failures.extend(run.failures.iter().map(|it| format!("{} {}: {it}", profile.name, way(run))));
+        }
+    }
+    if found.interrupted {
+        failures.push("interrupted".to_owned());
+    }
+    failures
+}
+
+/// The highest rate that passes, or why the lowest does not.
+fn at_most(run: &Measured, criteria: &Criteria) -> String {
+    match criteria.best(run) {
+        Some(best) => format!("up to {}", best.offered.map_or_else(String::new, grouped)),
+        None => lowest(run).map_or_else(String::new, |row| why_not(row, criteria)),
+    }
+}
+
+fn way(run: &Measured) -> &'static str {
+    if run.placement { "with placement" } else { "without placement" }
+}

@@ -1,0 +1,356 @@
+//! `flashwright evaluate`: a drive, or the model of one, judged as a cache's flash.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bench::evaluate::criteria::Criteria;
+use bench::evaluate::life::Life;
+use bench::evaluate::plan::{Plan, Ways, Wishes, lengths};
+use bench::evaluate::profile::{PROFILES, Profile};
+use bench::evaluate::run::How;
+use bench::evaluate::stages::Offer;
+use bench::evaluate::subject::{Model, Real, Subject, Target, WARRANTY_YEARS};
+use bench::evaluate::{Asked, Found, evaluate, json, plot, text};
+use bench::picture::Format;
+use bench::run::stop::Stop;
+use bench::{drive, environment};
+use clap::{Args, ValueEnum};
+use device::names;
+use serde_json::{Value, json};
+use ssd::model::lifetime::Endurance;
+
+use crate::commands::ssd::ask;
+use crate::output::{Common, Finding, check_writable, write_file};
+use crate::quantity;
+use crate::signals::stop_on_signals;
+
+/// The command line of `evaluate`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// A drive (/dev/nvme0n1, /dev/ng0n1), file:PATH, or a card (`ssd cards`, sim:CARD, a TOML file)
+    drive: Target,
+    /// Print what would be done, how much is written and how long it takes, and stop
+    #[arg(long)]
+    plan: bool,
+    /// Which workloads [default: all]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = profile)]
+    profile: Vec<&'static Profile>,
+    /// Whether writes are placed by handle
+    #[arg(long, value_enum, default_value = "both")]
+    placement: Placement,
+    /// What is offered beside the most: operations a second, shares of the most, `life` for what lasts --min-years
+    #[arg(long, value_name = "RATE,…", value_delimiter = ',', value_parser = offer, default_value = "life,25%,50%,75%,90%")]
+    rates: Vec<Offer>,
+    /// Share of the drive that the cache has
+    #[arg(long = "use", value_name = "SHARE", value_parser = quantity::share, default_value = "100%")]
+    share: f64,
+    /// Requests under way at once [default: 64 on a card, 32 on a drive]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    workers: Option<u32>,
+    /// Check every value that is found against what was set; takes memory by the key
+    #[arg(long)]
+    check: bool,
+    /// A card: divide its bytes [default: to about 1 GB]
+    #[arg(long, value_name = "1/N", value_parser = quantity::scale)]
+    scale: Option<u32>,
+    /// A drive: time of each step of the plan, from 10s [default: 1h]
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    budget: Option<Duration>,
+    /// A file that is not there: make it of this size, and remove it afterwards
+    #[arg(long, value_name = "SIZE", value_parser = drive::parse_size)]
+    size: Option<u64>,
+    /// Pass: reads of the drive, 99 of 100, take no longer
+    #[arg(long, value_name = "TIME", value_parser = quantity::fine_duration, default_value = "5ms")]
+    max_read_p99: Duration,
+    /// Pass: writes of the drive, 99 of 100, take no longer
+    #[arg(long, value_name = "TIME", value_parser = quantity::fine_duration)]
+    max_write_p99: Option<Duration>,
+    /// Pass: the drive lasts so many years; 0 does not ask
+    #[arg(long, value_name = "YEARS", value_parser = quantity::amount, default_value = "5")]
+    min_years: f64,
+    /// Pass: share of what is offered that is done
+    #[arg(long, value_name = "SHARE", value_parser = quantity::part, default_value = "95%")]
+    min_reached: f64,
+    /// Pass: share of the gets that find something
+    #[arg(long, value_name = "SHARE", value_parser = quantity::part, default_value = "0%")]
+    min_hit_ratio: f64,
+    /// Pass: every profile passes at so many operations a second, or at more
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    min_rate: Option<u64>,
+    /// Rated endurance: terabytes written
+    #[arg(long, value_name = "TB", value_parser = quantity::positive, conflicts_with = "dwpd")]
+    tbw: Option<f64>,
+    /// Rated endurance: drive writes a day
+    #[arg(long, value_name = "X", value_parser = quantity::positive)]
+    dwpd: Option<f64>,
+    /// Years that --dwpd is for [default: 5]
+    #[arg(long, value_name = "YEARS", value_parser = quantity::positive, requires = "dwpd")]
+    warranty_years: Option<f64>,
+    /// Write amplification that the rating assumes
+    #[arg(long, value_name = "X", value_parser = quantity::amplification, default_value = "1")]
+    rated_dlwa: f64,
+    /// Draw latency of reads against what is done; FILE ends in .svg or .png
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Do not ask whether the data may be lost
+    #[arg(long)]
+    yes: bool,
+    /// Write over what the drive holds, whatever it is
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum Placement {
+    /// Off, and on where the drive has it
+    Both,
+    Off,
+    On,
+}
+
+/// Time of each step on a drive, and the least of it: a rate's share must be enough for percentiles.
+const BUDGET: Duration = Duration::from_secs(3600);
+const LEAST_BUDGET: Duration = Duration::from_secs(10);
+const MOST_RATES: usize = 32;
+
+fn profile(name: &str) -> Result<&'static Profile, String> {
+    PROFILES.iter().find(|profile| profile.name == name).ok_or_else(|| {
+        let names = PROFILES.iter().map(|profile| profile.name);
+        let all: Vec<&str> = names.clone().collect();
+        format!("no such profile; {}there are {}", names::hint(name, names), all.join(", "))
+    })
+}
+
+fn offer(words: &str) -> Result<Offer, String> {
+    if words == "life" {
+        return Ok(Offer::Life);
+    }
+    if words.ends_with('%') {
+        let share = quantity::part(words)?;
+        let least = 0.001;
+        return if share < least {
+            Err(format!("{words} is less than 0.1%"))
+        } else {
+            Ok(Offer::Share(share))
+        };
+    }
+    rate(words).map(Offer::Rate).map_err(|error| format!("{error}; or a share, 25%, or `life`"))
+}
+
+/// Operations a second.
+fn rate(words: &str) -> Result<u64, String> {
+    let rate: u64 = quantity::count(words)?;
+    let most = 100_000_000;
+    if rate > most { Err(format!("{words}: no cache does more than {most} a second")) } else { Ok(rate) }
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let (config, found) = match prepare(arguments) {
+        Ok((subject, plan, asked)) => {
+            (arguments.config(&subject, &plan, &asked), conclude(arguments, &subject, &plan, &asked))
+        }
+        Err(error) => (Value::Null, Err(error)),
+    };
+    arguments.common.conclude("evaluate", &config, found)
+}
+
+/// Everything that can be wrong is found here, before anything is written.
+fn prepare(arguments: &Arguments) -> Result<(Subject, Plan, Asked), String> {
+    arguments.check()?;
+    let subject = arguments.subject()?;
+    let budget = arguments.budget.unwrap_or(BUDGET);
+    let mut offers = arguments.rates.clone();
+    offers.extend(arguments.min_rate.map(Offer::Rate));
+    let workers = if matches!(subject, Subject::Model(_)) { 64 } else { 32 };
+    let wishes = Wishes {
+        profiles: PROFILES.iter().filter(|it| arguments.wants(it)).collect(),
+        ways: match arguments.placement {
+            Placement::Both => Ways::Both,
+            Placement::Off => Ways::Unplaced,
+            Placement::On => Ways::Placed,
+        },
+        share: arguments.share,
+        workers: arguments.workers.unwrap_or(workers),
+        checked: arguments.check,
+        budget,
+        rates: offers.len(),
+    };
+    let plan = Plan::new(&subject, &wishes)?;
+    let (endurance, rated) = arguments.endurance(&subject).unzip();
+    let capacity_bytes = subject.capacity_bytes() as f64;
+    let life = Life { endurance, min_years: arguments.min_years, capacity_bytes };
+    let lengths = lengths(&subject, budget, offers.len());
+    let how = How { seed: arguments.common.seed, lengths, offers, life, interrupt: Stop::default() };
+    let notes = notes(&subject, &plan, rated.is_none());
+    let asked = Asked { how, criteria: arguments.criteria(), rated, notes, quiet: arguments.common.quiet };
+    Ok((subject, plan, asked))
+}
+
+/// What cannot be known, for want of a drive that tells it.
+fn notes(subject: &Subject, plan: &Plan, unrated: bool) -> Vec<String> {
+    let unplaced = plan.unplaced.iter().map(|why| format!("not measured with placement: {why}"));
+    let mut notes: Vec<String> = unplaced.collect();
+    if let Subject::Real(real) = subject
+        && real.is_file()
+    {
+        notes
+            .push("a file is no drive: these are figures of the file system and what is below it".to_owned());
+    }
+    if unrated {
+        notes.push("years are not judged: --tbw TB or --dwpd X says what the drive is rated for".to_owned());
+    }
+    notes
+}
+
+impl Arguments {
+    fn wants(&self, profile: &Profile) -> bool {
+        self.profile.is_empty() || self.profile.contains(&profile)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let written = |checked: std::io::Result<()>| checked.map_err(|error| error.to_string());
+        written(self.common.check_result_file())?;
+        if let Some(file) = &self.plot {
+            Format::of(file).map_err(|error| error.to_string())?;
+            written(check_writable(file))?;
+        }
+        if !(0.05..=1.0).contains(&self.share) {
+            return Err("--use: the cache has 5% to 100% of the drive".into());
+        }
+        if self.rates.len() > MOST_RATES {
+            return Err(format!("--rates: {} rates; {MOST_RATES} at most", self.rates.len()));
+        }
+        let is_card = matches!(self.drive, Target::Card(_));
+        let flags = [
+            ("--budget", self.budget.is_some(), "is for drives: a card is bounded by --scale"),
+            ("--size", self.size.is_some(), "is for files: a card says how large it is"),
+            ("--force", self.force, "is for drives: a card holds nothing"),
+        ];
+        let unheeded = flags.iter().find(|(_, given, _)| *given && is_card);
+        if let Some((flag, _, why)) = unheeded {
+            return Err(format!("{flag}: {why}"));
+        }
+        if self.scale.is_some() && !is_card {
+            return Err("--scale: is for cards: a drive is as large as it is".into());
+        }
+        match self.budget {
+            Some(budget) if !(LEAST_BUDGET..=Duration::from_secs(30 * 86_400)).contains(&budget) => {
+                Err("--budget: a step takes 10s to 720h".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn subject(&self) -> Result<Subject, String> {
+        match &self.drive {
+            Target::Card(card) => Model::new(card, self.scale).map(Box::new).map(Subject::Model),
+            Target::Path(path) => Real::new(path, self.size, self.force).map(Box::new).map(Subject::Real),
+        }
+    }
+
+    fn criteria(&self) -> Criteria {
+        Criteria {
+            max_read_p99: self.max_read_p99,
+            max_write_p99: self.max_write_p99,
+            min_years: self.min_years,
+            min_reached: self.min_reached,
+            min_hit_ratio: self.min_hit_ratio,
+            min_rate: self.min_rate,
+        }
+    }
+
+    /// What the drive is rated for: what the user says comes before what the drive or the card does.
+    fn endurance(&self, subject: &Subject) -> Option<(Endurance, String)> {
+        let rated_dlwa = self.rated_dlwa;
+        if let Some(tbw) = self.tbw {
+            return Some((Endurance::from_tbw(tbw, rated_dlwa), format!("{tbw} TB written, by --tbw")));
+        }
+        let Some(dwpd) = self.dwpd else { return subject.rated(rated_dlwa) };
+        let years = self.warranty_years.unwrap_or(WARRANTY_YEARS);
+        let endurance = Endurance::from_dwpd(subject.capacity_bytes() as f64, dwpd, years, rated_dlwa);
+        Some((endurance, format!("{dwpd} drive writes a day for {years} years, by --dwpd")))
+    }
+
+    fn config(&self, subject: &Subject, plan: &Plan, asked: &Asked) -> Value {
+        let life = asked.how.life;
+        json!({
+            "drive": json::subject(subject),
+            "criteria": json::criteria(&asked.criteria),
+            "plan": json::plan(plan),
+            "flash_bytes": plan.flash_bytes,
+            "rated": asked.rated,
+            "rated_media_bytes": life.endurance.map(|it| it.media_bytes()),
+            "checked": self.check,
+        })
+    }
+}
+
+fn conclude(arguments: &Arguments, subject: &Subject, plan: &Plan, asked: &Asked) -> Result<Finding, String> {
+    let common = &arguments.common;
+    common.say(greeting(subject, asked).trim_end());
+    common.say(plan.words(subject).trim_end());
+    if arguments.plan {
+        asked.notes.iter().for_each(|note| common.say(&format_args!("note: {note}")));
+        let result = json!({ "world": world(subject) });
+        return Ok(Finding { result, text: String::new(), failures: Vec::new() });
+    }
+    if let Subject::Real(real) = subject
+        && !arguments.yes
+        && !real.is_made()
+    {
+        ask(&format!("{}: everything on it will be lost.", real.path.display()))?;
+    }
+    stop_on_signals(asked.interrupt()).map_err(|error| error.to_string())?;
+    let found = evaluate(subject, plan, asked)?;
+    draw(arguments, subject, &found)?;
+    Ok(finding(subject, &found, asked))
+}
+
+fn greeting(subject: &Subject, asked: &Asked) -> String {
+    let rated = asked.rated.as_ref().map_or_else(String::new, |rated| format!("rated for {rated}\n"));
+    match subject {
+        Subject::Model(model) => {
+            let (card, scale) = (&model.card, model.scale);
+            format!(
+                "{}: {}; its model at 1/{scale} of the bytes, in virtual time\n{rated}",
+                card.name, card.title
+            )
+        }
+        Subject::Real(real) => drive::text::info(&real.info) + &rated,
+    }
+}
+
+fn world(subject: &Subject) -> &'static str {
+    if matches!(subject, Subject::Model(_)) { "simulated" } else { "real" }
+}
+
+fn finding(subject: &Subject, found: &Found, asked: &Asked) -> Finding {
+    let failures = text::failures(found, asked);
+    let ran = if found.interrupted { "INTERRUPTED" } else { "FAILED" };
+    let word = if failures.is_empty() { "passed" } else { ran };
+    let verdict = text::verdict(found, asked);
+    let text = format!("{}{verdict}{}: {word}\n", text::table(found, &asked.criteria), subject.name());
+    let mut result = json!({
+        "world": world(subject),
+        "profiles": json::profiles(found, asked),
+        "precondition": found.filled.as_ref().map(drive::json::outcome),
+        "notes": asked.notes.iter().chain(&found.notes).collect::<Vec<_>>(),
+    });
+    if let Subject::Real(real) = subject {
+        let now = bench::drive::clock().unix_seconds();
+        result["environment"] = environment::capture(std::slice::from_ref(&real.path), now);
+    }
+    Finding { result, text, failures }
+}
+
+fn draw(arguments: &Arguments, subject: &Subject, found: &Found) -> Result<(), String> {
+    let Some(file) = &arguments.plot else { return Ok(()) };
+    let svg = plot::svg(found, &subject.name()).map_err(|error| error.to_string())?;
+    let picture =
+        Format::of(file).and_then(|format| format.encode(svg)).map_err(|error| error.to_string())?;
+    write_file(file, &picture).map_err(|error| error.to_string())
+}
