@@ -8,8 +8,9 @@ use device::timer::{self, Timer};
 
 use super::stop::Stop;
 
-/// Waits below this are spun away: a sleeping thread comes back some 50 µs late.
-const SPIN_BELOW_NS: u64 = 1_000_000;
+/// A sleeping thread comes back some 50 µs late, so the end of a wait is awake. Longer than that nobody stays awake, or threads that
+/// wait would keep those from working that have something to do.
+const AWAKE_NS: u64 = 80_000;
 /// Who waits long looks up so often whether the run was stopped.
 const LOOK_EVERY_NS: u64 = 100_000_000;
 
@@ -49,9 +50,9 @@ fn wait_until(clock: &dyn Clock, until_ns: u64, stop: &Stop) {
         let left_ns = until_ns.saturating_sub(clock.monotonic_ns());
         match left_ns {
             0 => return,
-            left_ns if left_ns < SPIN_BELOW_NS => std::hint::spin_loop(),
+            1..=AWAKE_NS => std::thread::yield_now(),
             _ if stop.is_set() => return,
-            left_ns => sleep(left_ns.min(LOOK_EVERY_NS)),
+            left_ns => sleep((left_ns - AWAKE_NS).min(LOOK_EVERY_NS)),
         }
     }
 }
