@@ -32,7 +32,7 @@ pub fn is_steady(values: &[f64]) -> bool {
 /// Figures of a run in rounds of so many operations, and whether the last of them are alike.
 #[derive(Debug, Default)]
 pub struct Rounds {
-    ended: Moment,
+    ended: Ended,
     hit_ratios: Vec<f64>,
     write_rates: Vec<f64>,
     app_amplifications: Vec<f64>,
@@ -41,7 +41,7 @@ pub struct Rounds {
 
 /// What was counted by the end of a round.
 #[derive(Debug, Default)]
-struct Moment {
+struct Ended {
     seconds: f64,
     counts: Counts,
     host_bytes: u64,
@@ -60,20 +60,20 @@ impl Rounds {
     /// can be.
     pub fn end(&mut self, seconds: f64, counts: Counts, snapshot: &Snapshot) {
         let flash = snapshot.flash.as_ref();
-        let now = Moment {
+        let now = Ended {
             seconds,
             counts,
             host_bytes: flash.and_then(|it| it.host_bytes).unwrap_or(0),
             settled_bytes: flash.and_then(FlashCounts::settled_bytes).unwrap_or(0),
             media_bytes: flash.and_then(|it| it.media_bytes).unwrap_or(0),
         };
-        if flash.is_none_or(|it| it.was_filled() != Some(false)) {
+        if flash.is_none_or(|it| it.is_filled_by(now.host_bytes) != Some(false)) {
             self.take(&now);
         }
         self.ended = now;
     }
 
-    fn take(&mut self, now: &Moment) {
+    fn take(&mut self, now: &Ended) {
         let before = &self.ended;
         let written = now.host_bytes - before.host_bytes;
         let of = |part: u64, whole: u64| ratio(part, whole).unwrap_or(0.0);

@@ -149,7 +149,7 @@ fn parts(spans: &[Span], from_seconds: f64, part_seconds: f64) -> [Part; ROUNDS]
 #[must_use]
 pub fn was_filled(report: &InstanceReport) -> Option<bool> {
     let flash = report.snapshot.flash.as_ref()?;
-    Some(flash.recovered || written(report)? >= flash.capacity_bytes?)
+    flash.is_filled_by(written(report)?)
 }
 
 fn written(report: &InstanceReport) -> Option<u64> {

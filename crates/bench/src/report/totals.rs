@@ -6,7 +6,6 @@ use workload::trace::ReplayStats;
 
 use crate::run::InstanceReport;
 use crate::run::course::Warmup;
-use crate::run::target::{DramCounts, End, FlashCounts, Snapshot};
 
 /// All instances together. What one of them does not know, the sum does not know either.
 ///
@@ -21,7 +20,7 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
         sum.seconds = sum.seconds.max(report.seconds);
         sum.counts.add(&report.counts);
         sum.latencies.merge(&report.latencies);
-        sum.snapshot = add_snapshots(&sum.snapshot, &report.snapshot);
+        sum.snapshot = sum.snapshot.plus(&report.snapshot);
         sum.inconsistencies.extend(&report.inconsistencies);
         sum.stopped = sum.stopped.or(report.stopped);
         if let (Some(mine), Some(theirs)) = (&mut sum.punctuality, &report.punctuality) {
@@ -65,85 +64,4 @@ fn add_traces(a: Option<ReplayStats>, b: Option<&ReplayStats>) -> Option<ReplayS
     sum.messages.extend(b.messages.iter().cloned());
     sum.failure = sum.failure.or_else(|| b.failure.clone());
     Some(sum)
-}
-
-fn add_snapshots(a: &Snapshot, b: &Snapshot) -> Snapshot {
-    let flash = match (&a.flash, &b.flash) {
-        (Some(a), Some(b)) => Some(add_flash(a, b)),
-        (one, other) => one.clone().or_else(|| other.clone()),
-    };
-    // Details and usage by pool belong to one cache.
-    let insert_ends = add_ends(&a.insert_ends, &b.insert_ends);
-    Snapshot { dram: add_dram(&a.dram, &b.dram), flash, insert_ends, details: Vec::new() }
-}
-
-fn add_dram(a: &DramCounts, b: &DramCounts) -> DramCounts {
-    DramCounts {
-        items: add(a.items, b.items),
-        alloc_attempts: add(a.alloc_attempts, b.alloc_attempts),
-        alloc_failures: add(a.alloc_failures, b.alloc_failures),
-        evict_attempts: add(a.evict_attempts, b.evict_attempts),
-        evictions: add(a.evictions, b.evictions),
-        pool_usage: Vec::new(),
-        classes: Vec::new(),
-        slabs_released: add(a.slabs_released, b.slabs_released),
-        slab_moves: add_pairs(a.slab_moves, b.slab_moves),
-        slab_evictions: add_pairs(a.slab_evictions, b.slab_evictions),
-    }
-}
-
-fn add_flash(a: &FlashCounts, b: &FlashCounts) -> FlashCounts {
-    FlashCounts {
-        items: add(a.items, b.items),
-        gets: add(a.gets, b.gets),
-        gets_coalesced: add(a.gets_coalesced, b.gets_coalesced),
-        puts: add(a.puts, b.puts),
-        puts_stored: add(a.puts_stored, b.puts_stored),
-        puts_clean: add(a.puts_clean, b.puts_clean),
-        puts_overtaken: add(a.puts_overtaken, b.puts_overtaken),
-        puts_expired: add(a.puts_expired, b.puts_expired),
-        put_ends: add_ends(&a.put_ends, &b.put_ends),
-        lost: add(a.lost, b.lost),
-        evictions: add(a.evictions, b.evictions),
-        deletes: add(a.deletes, b.deletes),
-        logical_bytes: add(a.logical_bytes, b.logical_bytes),
-        waiting_bytes: add(a.waiting_bytes, b.waiting_bytes),
-        capacity_bytes: add(a.capacity_bytes, b.capacity_bytes),
-        host_bytes: add(a.host_bytes, b.host_bytes),
-        host_read_bytes: add(a.host_read_bytes, b.host_read_bytes),
-        // Of all instances at once.
-        media_bytes: None,
-        listed_drives: Vec::new(),
-        io_errors: add(a.io_errors, b.io_errors),
-        first_io_error: a.first_io_error.clone().or_else(|| b.first_io_error.clone()),
-        checksum_errors: add(a.checksum_errors, b.checksum_errors),
-        buffered: a.buffered || b.buffered,
-        // A handle is its instance's: the same number is another handle in another namespace.
-        placement: Vec::new(),
-        recovered: a.recovered && b.recovered,
-        device_latency: match (&a.device_latency, &b.device_latency) {
-            (Some((reads, writes)), Some(other)) => {
-                let (mut reads, mut writes) = (reads.clone(), writes.clone());
-                reads.merge(&other.0);
-                writes.merge(&other.1);
-                Some((reads, writes))
-            }
-            _ => None,
-        },
-    }
-}
-
-fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
-    Some(a? + b?)
-}
-
-/// Ends that one of them does not tell, the sum does not tell either.
-fn add_ends(a: &[End], b: &[End]) -> Vec<End> {
-    let in_b = |name: &str| b.iter().find(|(of, _)| *of == name).map(|(_, count)| *count);
-    a.iter().filter_map(|(name, count)| Some((*name, count + in_b(name)?))).collect()
-}
-
-fn add_pairs(a: Option<(u64, u64)>, b: Option<(u64, u64)>) -> Option<(u64, u64)> {
-    let ((a, b), (c, d)) = (a?, b?);
-    Some((a + c, b + d))
 }

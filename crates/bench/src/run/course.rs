@@ -40,13 +40,13 @@ pub struct Warmup {
 }
 
 impl Baseline {
-    /// Leaves in `report`, one of the whole run, what was counted since. Values that should not have been found are wrong
-    /// whenever they were.
+    /// Leaves in `report`, one of the whole run, what was counted since. What failed, was damaged or should not have been
+    /// found says something of all of it, whenever that was.
     pub(super) fn take_from(&self, report: &mut InstanceReport) {
         let inconsistencies = report.counts.inconsistencies;
         report.counts = Counts { inconsistencies, ..report.counts.since(&self.counts) };
         report.latencies = report.latencies.since(&self.latencies);
-        report.snapshot = report.snapshot.since(&self.snapshot);
+        report.snapshot = counted_since(&report.snapshot, &self.snapshot);
         if let Some(punctuality) = &mut report.punctuality {
             *punctuality = punctuality.since(&self.punctuality, self.elapsed);
         }
@@ -59,6 +59,17 @@ impl Baseline {
             flash_bytes: self.snapshot.flash.as_ref().and_then(|flash| flash.host_bytes).unwrap_or(0),
         });
     }
+}
+
+/// What `whole` counted since `earlier`, with all that failed.
+fn counted_since(whole: &Snapshot, earlier: &Snapshot) -> Snapshot {
+    let mut part = whole.since(earlier);
+    if let (Some(part), Some(whole)) = (&mut part.flash, &whole.flash) {
+        part.lost = whole.lost;
+        part.io_errors = whole.io_errors;
+        part.checksum_errors = whole.checksum_errors;
+    }
+    part
 }
 
 /// How far a run is.
@@ -112,4 +123,25 @@ fn limit<T: Target>(instance: &Instance<T>, rounds: &mut Rounds, elapsed: Durati
         return rounds.is_steady().then_some(StopReason::Steady);
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::target::FlashCounts;
+
+    #[test]
+    fn what_failed_in_the_warm_up_is_told_of_the_run() {
+        let at = |gets: u64, failed: u64| Snapshot {
+            flash: Some(FlashCounts {
+                gets: Some(gets),
+                lost: Some(failed),
+                io_errors: Some(failed),
+                checksum_errors: Some(failed),
+                ..FlashCounts::default()
+            }),
+            ..Snapshot::default()
+        };
+        assert_eq!(counted_since(&at(10, 2), &at(4, 2)), at(6, 2));
+    }
 }

@@ -18,6 +18,7 @@ pub mod punctuality;
 pub mod room;
 pub mod simulated;
 pub mod stop;
+mod sums;
 pub mod target;
 pub mod worker;
 

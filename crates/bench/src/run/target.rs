@@ -200,99 +200,11 @@ pub struct FlashCounts {
     pub device_latency: Option<(super::latency::Histogram, super::latency::Histogram)>,
 }
 
-/// Details that are states and not counts.
-const STATES: [&str; 4] = ["dram_used_slab_bytes", "dram_index_bytes", "navy_bh_items", "navy_bc_items"];
-
-impl Snapshot {
-    /// What was counted since `earlier`, a former state. Items, memory and what waits are as they are now; what failed or was
-    /// damaged is that of the whole run, since it says something of all of it.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
-        let detail = |(name, now): &(String, f64)| {
-            let before = earlier.details.iter().find(|(of, _)| of == name && !STATES.contains(&of.as_str()));
-            (name.clone(), now - before.map_or(0.0, |(_, before)| *before))
-        };
-        Self {
-            dram: self.dram.since(&earlier.dram),
-            flash: match (&self.flash, &earlier.flash) {
-                (Some(now), Some(before)) => Some(now.since(before)),
-                (now, _) => now.clone(),
-            },
-            insert_ends: ends_since(&self.insert_ends, &earlier.insert_ends),
-            details: self.details.iter().map(detail).collect(),
-        }
-    }
-}
-
-fn since(now: Option<u64>, before: Option<u64>) -> Option<u64> {
-    Some(now?.saturating_sub(before?))
-}
-
-fn both_since(now: Option<(u64, u64)>, before: Option<(u64, u64)>) -> Option<(u64, u64)> {
-    let ((a, b), (c, d)) = (now?, before?);
-    Some((a.saturating_sub(c), b.saturating_sub(d)))
-}
-
-fn ends_since(now: &[End], before: &[End]) -> Vec<End> {
-    let had = |name: &str| before.iter().find(|(of, _)| *of == name).map_or(0, |(_, count)| *count);
-    now.iter().map(|(name, count)| (*name, count.saturating_sub(had(name)))).collect()
-}
-
-impl DramCounts {
-    fn since(&self, earlier: &Self) -> Self {
-        Self {
-            alloc_attempts: since(self.alloc_attempts, earlier.alloc_attempts),
-            alloc_failures: since(self.alloc_failures, earlier.alloc_failures),
-            evict_attempts: since(self.evict_attempts, earlier.evict_attempts),
-            evictions: since(self.evictions, earlier.evictions),
-            slabs_released: since(self.slabs_released, earlier.slabs_released),
-            slab_moves: both_since(self.slab_moves, earlier.slab_moves),
-            slab_evictions: both_since(self.slab_evictions, earlier.slab_evictions),
-            ..self.clone()
-        }
-    }
-}
-
 impl FlashCounts {
-    fn since(&self, earlier: &Self) -> Self {
-        let drive = |now: &DriveBytes| {
-            let before = earlier.listed_drives.iter().find(|it| it.path == now.path);
-            DriveBytes {
-                media_bytes: since(now.media_bytes, before.and_then(|it| it.media_bytes)),
-                ..now.clone()
-            }
-        };
-        Self {
-            gets: since(self.gets, earlier.gets),
-            gets_coalesced: since(self.gets_coalesced, earlier.gets_coalesced),
-            puts: since(self.puts, earlier.puts),
-            puts_stored: since(self.puts_stored, earlier.puts_stored),
-            puts_clean: since(self.puts_clean, earlier.puts_clean),
-            puts_overtaken: since(self.puts_overtaken, earlier.puts_overtaken),
-            puts_expired: since(self.puts_expired, earlier.puts_expired),
-            put_ends: ends_since(&self.put_ends, &earlier.put_ends),
-            evictions: since(self.evictions, earlier.evictions),
-            deletes: since(self.deletes, earlier.deletes),
-            // What waited then was written since, or waits still.
-            logical_bytes: since(self.logical_bytes, earlier.settled_bytes()),
-            host_bytes: since(self.host_bytes, earlier.host_bytes),
-            host_read_bytes: since(self.host_read_bytes, earlier.host_read_bytes),
-            media_bytes: since(self.media_bytes, earlier.media_bytes),
-            listed_drives: self.listed_drives.iter().map(drive).collect(),
-            device_latency: match (&self.device_latency, &earlier.device_latency) {
-                (Some((reads, writes)), Some(before)) => {
-                    Some((reads.since(&before.0), writes.since(&before.1)))
-                }
-                (now, _) => now.clone(),
-            },
-            ..self.clone()
-        }
-    }
-
-    /// Whether all of flash was written once, in this run or before; `None` where its size is not known.
+    /// Whether `written_bytes`, or what an earlier run wrote, are all of flash once; `None` where its size is not known.
     #[must_use]
-    pub fn was_filled(&self) -> Option<bool> {
-        Some(self.recovered || self.host_bytes? >= self.capacity_bytes?)
+    pub fn is_filled_by(&self, written_bytes: u64) -> Option<bool> {
+        Some(self.recovered || written_bytes >= self.capacity_bytes?)
     }
 
     /// Bytes of keys and values that were written: those taken but for those that wait. What the cache writes for each of

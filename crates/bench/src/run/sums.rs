@@ -1,0 +1,227 @@
+//! Counters of a target reckoned with: several instances together, and what was counted between two moments.
+
+use super::listed_drives::DriveBytes;
+use super::target::{DramCounts, End, FlashCounts, Snapshot};
+
+/// Details that are states and not counts.
+const STATES: [&str; 4] = ["dram_used_slab_bytes", "dram_index_bytes", "navy_bh_items", "navy_bc_items"];
+
+impl Snapshot {
+    /// Both together. What one of them does not know, the sum does not know either; details belong to one cache.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            dram: self.dram.plus(&other.dram),
+            flash: match (&self.flash, &other.flash) {
+                (Some(mine), Some(theirs)) => Some(mine.plus(theirs)),
+                (one, other) => one.clone().or_else(|| other.clone()),
+            },
+            insert_ends: add_ends(&self.insert_ends, &other.insert_ends),
+            details: Vec::new(),
+        }
+    }
+
+    /// What was counted since `earlier`, a former state. Items, memory and what waits are as they are now.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let detail = |(name, now): &(String, f64)| {
+            let before = earlier.details.iter().find(|(of, _)| of == name && !STATES.contains(&of.as_str()));
+            (name.clone(), now - before.map_or(0.0, |(_, before)| *before))
+        };
+        Self {
+            dram: self.dram.since(&earlier.dram),
+            flash: match (&self.flash, &earlier.flash) {
+                (Some(now), Some(before)) => Some(now.since(before)),
+                (now, _) => now.clone(),
+            },
+            insert_ends: ends_since(&self.insert_ends, &earlier.insert_ends),
+            details: self.details.iter().map(detail).collect(),
+        }
+    }
+}
+
+impl DramCounts {
+    fn plus(&self, other: &Self) -> Self {
+        Self {
+            items: add(self.items, other.items),
+            alloc_attempts: add(self.alloc_attempts, other.alloc_attempts),
+            alloc_failures: add(self.alloc_failures, other.alloc_failures),
+            evict_attempts: add(self.evict_attempts, other.evict_attempts),
+            evictions: add(self.evictions, other.evictions),
+            // Usage belongs to one cache.
+            pool_usage: Vec::new(),
+            classes: Vec::new(),
+            slabs_released: add(self.slabs_released, other.slabs_released),
+            slab_moves: add_pairs(self.slab_moves, other.slab_moves),
+            slab_evictions: add_pairs(self.slab_evictions, other.slab_evictions),
+        }
+    }
+
+    /// What was counted since `earlier`, a former state.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            alloc_attempts: grown(self.alloc_attempts, earlier.alloc_attempts),
+            alloc_failures: grown(self.alloc_failures, earlier.alloc_failures),
+            evict_attempts: grown(self.evict_attempts, earlier.evict_attempts),
+            evictions: grown(self.evictions, earlier.evictions),
+            slabs_released: grown(self.slabs_released, earlier.slabs_released),
+            slab_moves: both_grown(self.slab_moves, earlier.slab_moves),
+            slab_evictions: both_grown(self.slab_evictions, earlier.slab_evictions),
+            ..self.clone()
+        }
+    }
+}
+
+impl FlashCounts {
+    fn plus(&self, other: &Self) -> Self {
+        Self {
+            items: add(self.items, other.items),
+            gets: add(self.gets, other.gets),
+            gets_coalesced: add(self.gets_coalesced, other.gets_coalesced),
+            puts: add(self.puts, other.puts),
+            puts_stored: add(self.puts_stored, other.puts_stored),
+            puts_clean: add(self.puts_clean, other.puts_clean),
+            puts_overtaken: add(self.puts_overtaken, other.puts_overtaken),
+            puts_expired: add(self.puts_expired, other.puts_expired),
+            put_ends: add_ends(&self.put_ends, &other.put_ends),
+            lost: add(self.lost, other.lost),
+            evictions: add(self.evictions, other.evictions),
+            deletes: add(self.deletes, other.deletes),
+            logical_bytes: add(self.logical_bytes, other.logical_bytes),
+            waiting_bytes: add(self.waiting_bytes, other.waiting_bytes),
+            capacity_bytes: add(self.capacity_bytes, other.capacity_bytes),
+            host_bytes: add(self.host_bytes, other.host_bytes),
+            host_read_bytes: add(self.host_read_bytes, other.host_read_bytes),
+            // Of one namespace alone nobody knows, and a drive that both list would count twice: ask all at once.
+            media_bytes: None,
+            listed_drives: Vec::new(),
+            io_errors: add(self.io_errors, other.io_errors),
+            first_io_error: self.first_io_error.clone().or_else(|| other.first_io_error.clone()),
+            checksum_errors: add(self.checksum_errors, other.checksum_errors),
+            buffered: self.buffered || other.buffered,
+            // A handle is its instance's: the same number is another handle in another namespace.
+            placement: Vec::new(),
+            recovered: self.recovered && other.recovered,
+            device_latency: match (&self.device_latency, &other.device_latency) {
+                (Some((reads, writes)), Some(other)) => {
+                    let (mut reads, mut writes) = (reads.clone(), writes.clone());
+                    reads.merge(&other.0);
+                    writes.merge(&other.1);
+                    Some((reads, writes))
+                }
+                _ => None,
+            },
+        }
+    }
+
+    /// What was counted since `earlier`, a former state.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let drive = |now: &DriveBytes| {
+            let before = earlier.listed_drives.iter().find(|it| it.path == now.path);
+            DriveBytes {
+                media_bytes: grown(now.media_bytes, before.and_then(|it| it.media_bytes)),
+                ..now.clone()
+            }
+        };
+        Self {
+            gets: grown(self.gets, earlier.gets),
+            gets_coalesced: grown(self.gets_coalesced, earlier.gets_coalesced),
+            puts: grown(self.puts, earlier.puts),
+            puts_stored: grown(self.puts_stored, earlier.puts_stored),
+            puts_clean: grown(self.puts_clean, earlier.puts_clean),
+            puts_overtaken: grown(self.puts_overtaken, earlier.puts_overtaken),
+            puts_expired: grown(self.puts_expired, earlier.puts_expired),
+            put_ends: ends_since(&self.put_ends, &earlier.put_ends),
+            lost: grown(self.lost, earlier.lost),
+            evictions: grown(self.evictions, earlier.evictions),
+            deletes: grown(self.deletes, earlier.deletes),
+            // What waited then was written since, or waits still.
+            logical_bytes: grown(self.logical_bytes, earlier.settled_bytes()),
+            host_bytes: grown(self.host_bytes, earlier.host_bytes),
+            host_read_bytes: grown(self.host_read_bytes, earlier.host_read_bytes),
+            media_bytes: grown(self.media_bytes, earlier.media_bytes),
+            listed_drives: self.listed_drives.iter().map(drive).collect(),
+            io_errors: grown(self.io_errors, earlier.io_errors),
+            checksum_errors: grown(self.checksum_errors, earlier.checksum_errors),
+            device_latency: match (&self.device_latency, &earlier.device_latency) {
+                (Some((reads, writes)), Some(before)) => {
+                    Some((reads.since(&before.0), writes.since(&before.1)))
+                }
+                (now, _) => now.clone(),
+            },
+            ..self.clone()
+        }
+    }
+}
+
+fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    Some(a? + b?)
+}
+
+fn add_pairs(a: Option<(u64, u64)>, b: Option<(u64, u64)>) -> Option<(u64, u64)> {
+    let ((a, b), (c, d)) = (a?, b?);
+    Some((a + c, b + d))
+}
+
+/// Ends that one of them does not tell, the sum does not tell either.
+fn add_ends(a: &[End], b: &[End]) -> Vec<End> {
+    let in_b = |name: &str| b.iter().find(|(of, _)| *of == name).map(|(_, count)| *count);
+    a.iter().filter_map(|(name, count)| Some((*name, count + in_b(name)?))).collect()
+}
+
+/// Counters only grow.
+fn grown(now: Option<u64>, before: Option<u64>) -> Option<u64> {
+    Some(now?.saturating_sub(before?))
+}
+
+fn both_grown(now: Option<(u64, u64)>, before: Option<(u64, u64)>) -> Option<(u64, u64)> {
+    let ((a, b), (c, d)) = (now?, before?);
+    Some((a.saturating_sub(c), b.saturating_sub(d)))
+}
+
+fn ends_since(now: &[End], before: &[End]) -> Vec<End> {
+    let had = |name: &str| before.iter().find(|(of, _)| *of == name).map_or(0, |(_, count)| *count);
+    now.iter().map(|(name, count)| (*name, count.saturating_sub(had(name)))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flash(logical: u64, waiting: u64, host: u64) -> FlashCounts {
+        FlashCounts {
+            logical_bytes: Some(logical),
+            waiting_bytes: Some(waiting),
+            host_bytes: Some(host),
+            ..FlashCounts::default()
+        }
+    }
+
+    #[test]
+    fn a_part_settles_what_was_written_in_it() {
+        for (then, now, settled) in [
+            (flash(100, 10, 100), flash(300, 30, 400), 180),
+            (flash(100, 90, 100), flash(200, 10, 400), 180),
+            (flash(100, 90, 100), flash(110, 10, 400), 90),
+        ] {
+            let part = now.since(&then);
+            assert_eq!((part.settled_bytes(), part.host_bytes), (Some(settled), Some(300)));
+            assert_eq!(part.media_bytes, None, "what is unknown stays unknown");
+        }
+    }
+
+    #[test]
+    fn a_part_has_the_counts_of_its_own_and_the_state_at_its_end() {
+        let at = |evictions: u64, items: u64| Snapshot {
+            dram: DramCounts { evictions: Some(evictions), items: Some(items), ..DramCounts::default() },
+            insert_ends: vec![("stored", evictions)],
+            details: vec![("navy_bh_items".into(), items as f64), ("reaped".into(), evictions as f64)],
+            ..Snapshot::default()
+        };
+        let part = at(10, 7).since(&at(4, 9));
+        assert_eq!(part, at(6, 7));
+        assert_eq!((part.plus(&part)).dram.evictions, Some(12));
+    }
+}
