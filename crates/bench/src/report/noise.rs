@@ -8,6 +8,8 @@
 //! are worth fewer: the variance grows by `(1 + r) / (1 - r)`, with `r` their correlation, and the degrees of freedom shrink by as much.
 //! Several runs a side are judged by how they scatter. In both cases the difference is Welch's.
 
+use statrs::distribution::{ContinuousCDF as _, StudentsT};
+
 use super::finished::Interval;
 
 /// The chance that any figure of a comparison is flagged and nothing has changed.
@@ -159,28 +161,8 @@ impl Difference {
 
 /// What Student's t stays within but for a chance of `outside`, both sides together.
 fn student(outside: f64, freedom: f64) -> f64 {
-    // With t = sqrt(n) tan x the density is cos(x)^(n-1): a bounded range and no gamma function.
-    let freedom = freedom.clamp(1.0, 1e4);
-    let right = std::f64::consts::FRAC_PI_2;
-    let mass = |from: f64| simpson(|x| x.cos().max(0.0).powf(freedom - 1.0), from, right);
-    let all = mass(0.0);
-    let (mut low, mut high) = (0.0, right);
-    for _ in 0..60 {
-        let middle = f64::midpoint(low, high);
-        if mass(middle) / all > outside { low = middle } else { high = middle }
-    }
-    freedom.sqrt() * f64::midpoint(low, high).tan()
-}
-
-fn simpson(of: impl Fn(f64) -> f64, from: f64, to: f64) -> f64 {
-    const STEPS: u32 = 400;
-    let width = (to - from) / f64::from(STEPS);
-    let weight = |step: u32| match step {
-        0 | STEPS => 1.0,
-        step if step % 2 == 1 => 4.0,
-        _ => 2.0,
-    };
-    (0..=STEPS).map(|step| weight(step) * of(from + f64::from(step) * width)).sum::<f64>() * width / 3.0
+    let student = StudentsT::new(0.0, 1.0, freedom.clamp(1.0, 1e4)).expect("a scale and freedom above 0");
+    student.inverse_cdf(1.0 - outside / 2.0)
 }
 
 #[cfg(test)]
@@ -201,6 +183,8 @@ mod tests {
             (0.01, 30.0, 2.750),
             (0.001, 19.0, 3.883),
             (0.01, 1e4, 2.576),
+            (0.0001, 1.0, 6366.2),
+            (0.0001, 3.0, 28.000),
         ] {
             let t = student(outside, freedom);
             assert!((t / expected - 1.0).abs() < 1e-3, "{outside} {freedom}: {t} for {expected}");
