@@ -98,8 +98,9 @@ impl Soc {
             self.apply(bytes, id, waiters, now_seconds, change);
         }
         let buffer = Arc::new(buffer);
-        let outcome = if changes.iter().all(|change| change.items_after == 0) {
-            // Nothing would be written but empty buckets, and an empty bucket is one that counts as never written.
+        let outcome = if changes.iter().all(|change| change.items_after == 0 || !change.is_changed) {
+            // An empty bucket is one that counts as never written. One that stays as it is, because its filter was wrong about
+            // what was to be removed, is on the device already.
             Ok(0)
         } else {
             claim.in_flight = true;
@@ -187,6 +188,7 @@ impl Soc {
         };
         change.items_before = bucket.view().entries().count();
         change.expired = bucket.remove_expired(now_seconds);
+        change.is_changed = change.expired > 0;
         for (number, waiter) in waiters.iter().enumerate() {
             let later = &waiters[number + 1..];
             change.settle(&mut bucket, waiter, now_seconds, |entry| {
@@ -206,6 +208,8 @@ struct Change {
     has_content: bool,
     read_failed: bool,
     unusable: Option<Unusable>,
+    /// Whether its items are others than before.
+    is_changed: bool,
     items_before: usize,
     items_after: usize,
     evicted: u32,
@@ -254,17 +258,18 @@ impl Change {
         worth_telling: impl Fn(&Entry<'_>) -> Option<Left>,
     ) {
         let Some(bytes) = &waiter.bytes else {
-            bucket.remove(waiter.fingerprint, None);
+            self.is_changed |= bucket.remove(waiter.fingerprint, None) > 0;
             return;
         };
         let (key, value) = bytes.split_at(usize::from(waiter.key_len));
-        bucket.remove(waiter.fingerprint, Some(key));
+        self.is_changed |= bucket.remove(waiter.fingerprint, Some(key)) > 0;
         if bucket::expired(waiter.expiry_seconds, now_seconds) {
             self.expired += 1;
             return;
         }
         let Waiter { fingerprint, expiry_seconds, tag, .. } = *waiter;
         let new = NewEntry { fingerprint, expiry_seconds, tag, key, value };
+        self.is_changed = true;
         self.evicted += bucket.insert(&new, |entry| self.left.extend(worth_telling(entry)));
     }
 
@@ -398,6 +403,30 @@ mod tests {
 
     use super::*;
     use crate::flash::soc::SocConfig;
+
+    /// A filter of a few bits is often wrong; each time a bucket was written as it was.
+    #[test]
+    fn a_removal_that_finds_nothing_was_paid_for_with_a_bucket() {
+        let config = SocConfig { filter_bytes_per_bucket: 0, ..SocConfig::new(0, 4096, 1) };
+        let soc = Soc::new(Arc::new(MemoryDevice::new(64 << 10)), config).expect("it fits");
+        let put = |key: &'static [u8]| {
+            let value: &[&[u8]] = &[b"value"];
+            let item = FlashItem { key, hash: KeyHash::of(key), value, expiry_seconds: 0, tag: 0 };
+            soc.commit(soc.stage(&item).expect("there is room"));
+        };
+        let written = |soc: &Soc| (soc.stats().bucket_writes, soc.stats().device_writes);
+        put(b"key");
+        block_on(soc.drain(Waiting::Task, 0));
+        assert_eq!(written(&soc), (1, 1));
+        assert!(soc.forget(KeyHash::of(b"another"), b"another"), "without a filter it may be there");
+        block_on(soc.drain(Waiting::Task, 0));
+        assert_eq!((written(&soc), soc.stats().items, soc.pending_bytes()), ((1, 1), 1, 0));
+        assert!(soc.may_contain(KeyHash::of(b"key")));
+        assert!(soc.forget(KeyHash::of(b"key"), b"key"));
+        put(b"third");
+        block_on(soc.drain(Waiting::Task, 0));
+        assert_eq!((written(&soc), soc.stats().items), ((2, 2), 1));
+    }
 
     /// A step that is dropped may have taken buckets and not begun to write them; they were taken for good.
     #[test]
