@@ -76,7 +76,13 @@ fn accesses(album_objects: f64) -> Vec<Access> {
         accesses.extend(batch.iter().map(|access| {
             let next = numbers.len() as u32;
             let object = *numbers.entry(access.key).or_insert(next);
-            Access { object, weight: access.size_bytes as u32, now_seconds: 0, is_removal: false }
+            Access {
+                object,
+                weight: access.size_bytes as u32,
+                now_seconds: 0,
+                is_removal: false,
+                is_set: false,
+            }
         }));
     }
     accesses

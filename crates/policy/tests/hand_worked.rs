@@ -153,7 +153,10 @@ fn ask<P: Eviction>(simulation: &mut Simulation<P>, object: u32) -> bool {
 }
 
 fn ask_sized<P: Eviction>(simulation: &mut Simulation<P>, object: u32, weight: u32) -> bool {
-    simulation.access(&Access { object, weight, now_seconds: 0, is_removal: false }, clairvoyant::NEVER)
+    simulation.access(
+        &Access { object, weight, now_seconds: 0, is_removal: false, is_set: false },
+        clairvoyant::NEVER,
+    )
 }
 
 #[test]
@@ -216,7 +219,7 @@ fn a_new_size_on_a_hit_is_ignored_or_makes_others_leave() {
 #[test]
 fn a_removed_object_is_gone_and_no_request_was_made() {
     let mut simulation = filled(Lru::exact(), 3);
-    simulation.run(&[Access { object: 1, weight: 1, now_seconds: 0, is_removal: true }], &[]);
+    simulation.run(&[Access { object: 1, weight: 1, now_seconds: 0, is_removal: true, is_set: false }], &[]);
     assert_eq!([0, 1, 2].map(|object| ask(&mut simulation, object)), [true, false, true]);
     assert_eq!(simulation.counts().requests, 6);
 }

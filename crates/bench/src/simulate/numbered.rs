@@ -8,7 +8,7 @@ use workload::trace::{self, AccessKind, Accesses, ReadReport};
 use super::{BATCH_ACCESSES, Batch, Batches, SimulateError};
 
 /// What is in a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Totals {
     /// Requests and removals.
     pub accesses: u64,
@@ -18,12 +18,14 @@ pub struct Totals {
     pub objects: u64,
     /// Bytes that all of them take together, each as large as when it was first asked for.
     pub footprint_bytes: u64,
+    /// From the first access to the last, where the trace tells the time.
+    pub span_seconds: f64,
     /// Requests for objects of 4 GiB and more, which were taken to be a byte smaller than that.
     pub clamped_sizes: u64,
 }
 
 /// Reads a trace and numbers its keys.
-pub(super) struct Numbered {
+pub(crate) struct Numbered {
     trace: Box<dyn Accesses>,
     objects: Objects,
     /// How many keys have a number.
@@ -40,7 +42,7 @@ pub(super) struct Numbered {
 }
 
 impl Numbered {
-    pub(super) fn new(trace: Box<dyn Accesses>, first_size: bool) -> Self {
+    pub(crate) fn new(trace: Box<dyn Accesses>, first_size: bool) -> Self {
         Self {
             trace,
             objects: Objects::new(),
@@ -55,27 +57,28 @@ impl Numbered {
     }
 
     /// What was read so far.
-    pub(super) fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> Totals {
         self.totals
     }
 
-    pub(super) fn report(&self) -> &ReadReport {
+    pub(crate) fn report(&self) -> &ReadReport {
         self.trace.report()
     }
 
     /// Different keys so far: those that were only removed, too.
-    pub(super) fn keys(&self) -> u32 {
+    pub(crate) fn keys(&self) -> u32 {
         self.keys
     }
 
     fn access(&mut self, raw: &trace::Access, object: u32) -> Access {
         let start_ns = *self.start_ns.get_or_insert(raw.time_ns);
         let now_seconds = (raw.time_ns.saturating_sub(start_ns) / 1_000_000_000).min(u32::MAX.into()) as u32;
+        self.totals.span_seconds = raw.time_ns.saturating_sub(start_ns) as f64 / 1e9;
         let is_removal = raw.kind == AccessKind::Delete;
         let weight = self.weight(raw.size_bytes, object, is_removal);
         self.totals.accesses += 1;
         self.totals.requests += u64::from(!is_removal);
-        Access { object, weight, now_seconds, is_removal }
+        Access { object, weight, now_seconds, is_removal, is_set: raw.kind == AccessKind::Set }
     }
 
     /// What the object weighs in this request, which is counted in the totals.

@@ -123,6 +123,7 @@ mod tests {
             weight: 100,
             now_seconds: 0,
             is_removal: false,
+            is_set: false,
         });
         for size_bytes in [0, 1, 4096, 20_000, 1 << 20, 1 << 40] {
             let mut simulator = Regions::named("ripq").expect("a name").simulator(size_bytes, None);

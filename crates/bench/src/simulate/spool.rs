@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! accesses.tmp    one record of 12 bytes an access: object, weight, seconds (u32 each, the machine's order);
-//!                 the top bit of the seconds marks a removal
+//!                 the two top bits of the seconds mark a removal and a set
 //! next_uses.tmp   one u32 an access: the number of the next one for the same object, u32::MAX for never or a removal
 //! ```
 //!
@@ -21,10 +21,11 @@ use crate::run::stop::Stop;
 
 const RECORD_BYTES: usize = 12;
 const REMOVAL: u32 = 1 << 31;
+const SET: u32 = 1 << 30;
 const NEVER: u32 = u32::MAX;
 
 /// The files, read from the beginning.
-pub(super) struct Spool {
+pub(crate) struct Spool {
     accesses: File,
     next_uses: Option<File>,
     count: u64,
@@ -34,7 +35,7 @@ pub(super) struct Spool {
 
 impl Spool {
     /// Lays down all that `source` has.
-    pub(super) fn of(
+    pub(crate) fn of(
         source: &mut dyn Batches,
         with_next_uses: bool,
         stop: &Stop,
@@ -87,12 +88,12 @@ impl Spool {
     }
 
     /// Accesses laid down.
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.count
     }
 
     /// Reads from the beginning again.
-    pub(super) fn rewind(&mut self) {
+    pub(crate) fn rewind(&mut self) {
         self.next = 0;
     }
 
@@ -134,7 +135,9 @@ impl Batches for Spool {
 }
 
 fn encode(access: &Access) -> [u8; RECORD_BYTES] {
-    let seconds = access.now_seconds.min(REMOVAL - 1) | if access.is_removal { REMOVAL } else { 0 };
+    let mark = |is: bool, mark: u32| if is { mark } else { 0 };
+    let seconds =
+        access.now_seconds.min(SET - 1) | mark(access.is_removal, REMOVAL) | mark(access.is_set, SET);
     let mut record = [0; RECORD_BYTES];
     for (place, word) in record.chunks_exact_mut(4).zip([access.object, access.weight, seconds]) {
         place.copy_from_slice(&word.to_ne_bytes());
@@ -147,8 +150,9 @@ fn decode(record: &[u8]) -> Access {
     Access {
         object: word(record, 0),
         weight: word(record, 1),
-        now_seconds: seconds & !REMOVAL,
+        now_seconds: seconds & (SET - 1),
         is_removal: seconds & REMOVAL != 0,
+        is_set: seconds & SET != 0,
     }
 }
 

@@ -104,7 +104,7 @@ mod tests {
 
     fn counted(warmup: Warmup, accesses: u32, in_batches_of: usize) -> (u64, u64) {
         let all: Vec<Access> = (0..accesses)
-            .map(|object| Access { object, weight: 1, now_seconds: 0, is_removal: false })
+            .map(|object| Access { object, weight: 1, now_seconds: 0, is_removal: false, is_set: false })
             .collect();
         let mut simulation = Simulation::new(Lru::exact(), 10);
         let mut warmed = Warmed::new(warmup);

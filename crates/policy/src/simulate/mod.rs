@@ -35,6 +35,8 @@ pub struct Access {
     pub now_seconds: u32,
     /// It is not asked for but removed; that is no request.
     pub is_removal: bool,
+    /// It is stored, whether or not it was there. Most simulations make no difference.
+    pub is_set: bool,
 }
 
 /// A cache of any kind without contents.
@@ -137,6 +139,7 @@ pub fn numbered(requests: &[Request]) -> Vec<Access> {
         weight,
         now_seconds,
         is_removal: false,
+        is_set: false,
     });
     numbered.collect()
 }

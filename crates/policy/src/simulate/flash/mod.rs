@@ -6,12 +6,14 @@
 
 mod blocks;
 mod front;
+mod hybrid;
 mod log;
 mod sets;
 #[cfg(test)]
 mod tests;
 
 pub use front::{Flash, FlashRules};
+pub use hybrid::{Hybrid, HybridCounts, HybridRules};
 pub use log::Log;
 pub use sets::Sets;
 

@@ -87,7 +87,7 @@ fn an_object_found_on_flash_does_not_come_back_to_dram() {
     use crate::simulate::{Access, Simulator as _};
     let rules = FlashRules { dram_weight: 20, object_overhead: 5, ..FlashRules::default() };
     let mut cache = Flash::new(Log::new(100, 50), rules);
-    let ask = |object| Access { object, weight: 5, now_seconds: 0, is_removal: false };
+    let ask = |object| Access { object, weight: 5, now_seconds: 0, is_removal: false, is_set: false };
     // Two fit into DRAM; 0 falls to flash for 2 and is found there.
     cache.run(&[0, 1, 2, 0, 1].map(ask), &[]);
     let counts = cache.counts();

@@ -23,7 +23,7 @@ fn photos(requests: usize, objects: u32, seed: u64) -> Vec<Access> {
         let rank = (f64::from(objects).powf(draw)) as u32;
         let object = newest - rank.min(objects - 1);
         let weight = 128 + (KeyHash(u64::from(object)).remix() % 11).pow(2) as u32 * 60;
-        accesses.push(Access { object, weight, now_seconds: 0, is_removal: false });
+        accesses.push(Access { object, weight, now_seconds: 0, is_removal: false, is_set: false });
     }
     accesses
 }

@@ -1,0 +1,322 @@
+//! A hybrid cache: an LRU in DRAM, and on flash sets for small objects beside a log for large ones.
+//!
+//! The shape of CacheLib's (Berg et al.: "The CacheLib caching engine", OSDI'20, section 4) and of the engine here, an object at a
+//! time and without a byte of data: what is found, and what is written for it. What [`Flash`](super::Flash) does not
+//! have: a hit on flash brings the object back into DRAM, from where it leaves without being written as long as flash still has
+//! it; and an object that is written is removed from flash before it is in DRAM.
+
+use super::{FlashCache, Log, Newcomer, Sets};
+use crate::Slot;
+use crate::admission::coin::{Chance, Coin};
+use crate::list::{List, Nodes};
+use crate::simulate::{Access, hash_of_object};
+use crate::weights::Weights;
+
+/// How a hybrid cache is made up. Weights are bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HybridRules {
+    /// DRAM, what objects take there besides their own included.
+    pub dram_weight: u64,
+    /// What an object takes in DRAM besides its own.
+    pub dram_overhead: u32,
+    /// Flash for small objects.
+    pub small_weight: u64,
+    /// Objects of this weight and less are small.
+    pub small_at_most: u32,
+    /// A set, as it is written.
+    pub set_weight: u32,
+    /// What of a set is not for objects.
+    pub set_header: u32,
+    /// What a small object takes on flash besides its own.
+    pub small_overhead: u32,
+    /// Flash for large objects.
+    pub large_weight: u64,
+    /// A block of theirs: what is written, and overwritten, together.
+    pub block_weight: u64,
+    /// What a large object takes on flash besides its own.
+    pub large_overhead: u32,
+    /// A large object takes a multiple of this.
+    pub large_unit: u32,
+    /// The chance that an object that leaves DRAM is let into flash, 0..=1.
+    pub admission: f64,
+    /// Of that chance.
+    pub seed: u64,
+}
+
+/// What a hybrid cache counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HybridCounts {
+    /// Requests to look an object up.
+    pub gets: u64,
+    /// Requests to store one.
+    pub sets: u64,
+    /// Requests to remove one.
+    pub removals: u64,
+    /// Of the gets, what DRAM had.
+    pub hits_dram: u64,
+    /// What the sets had.
+    pub hits_small: u64,
+    /// What the log had.
+    pub hits_large: u64,
+    /// Own weight of what the log had.
+    pub hit_weight_large: u64,
+    /// Own weight of what was put on flash.
+    pub taken_weight: u64,
+    /// Sets written.
+    pub sets_written: u64,
+    /// Written to the log, whole units.
+    pub log_weight: u64,
+}
+
+/// The cache.
+pub struct Hybrid {
+    rules: HybridRules,
+    coin: Coin,
+    nodes: Nodes,
+    dram: List,
+    dram_held: u64,
+    /// Own weight of each object, as it was last asked for.
+    weights: Weights,
+    small: Sets,
+    large: Log,
+    counts: HybridCounts,
+}
+
+impl Hybrid {
+    /// Nothing in it yet.
+    ///
+    /// # Panics
+    /// If the chance is none, a set has no room or units have no size.
+    #[must_use]
+    pub fn new(rules: HybridRules) -> Self {
+        assert!((0.0..=1.0).contains(&rules.admission), "no chance: {}", rules.admission);
+        assert!(rules.set_weight > rules.set_header && rules.large_unit > 0, "no room: {rules:?}");
+        let room = u64::from(rules.set_weight - rules.set_header);
+        Self {
+            coin: Coin::new(Chance::EachTime { seed: rules.seed }),
+            nodes: Nodes::new(),
+            dram: List::new(),
+            dram_held: 0,
+            weights: Weights::new(),
+            small: Sets::new(rules.small_weight / u64::from(rules.set_weight) * room, room),
+            large: Log::new(rules.large_weight, rules.block_weight),
+            counts: HybridCounts::default(),
+            rules,
+        }
+    }
+
+    /// Makes the requests, in their order. An object that is not found is fetched and stored, as by any program with a cache
+    /// beside its database.
+    pub fn run(&mut self, accesses: &[Access]) {
+        for access in accesses {
+            let slot = Slot(access.object);
+            if access.is_removal {
+                self.counts.removals += 1;
+                self.leave_dram(slot);
+                self.leave_flash(slot);
+            } else if access.is_set {
+                self.counts.sets += 1;
+                self.leave_dram(slot);
+                self.leave_flash(slot);
+                self.enter_dram(slot, access.weight);
+            } else {
+                self.counts.gets += 1;
+                self.get(slot, access.weight);
+            }
+        }
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> HybridCounts {
+        let room = u64::from(self.rules.set_weight - self.rules.set_header);
+        let sets_written = self.small.written_weight() / room;
+        HybridCounts { sets_written, log_weight: self.large.written_weight(), ..self.counts }
+    }
+
+    fn get(&mut self, slot: Slot, weight: u32) {
+        if self.nodes.is_linked(slot) {
+            self.counts.hits_dram += 1;
+            return self.dram.move_to_front(&mut self.nodes, slot);
+        }
+        let held = self.weights.get(slot) as u32;
+        let weight = if self.small.holds(slot.0) {
+            self.counts.hits_small += 1;
+            held
+        } else if self.large.holds(slot.0) {
+            self.counts.hits_large += 1;
+            self.counts.hit_weight_large += u64::from(held);
+            held
+        } else {
+            weight
+        };
+        self.enter_dram(slot, weight);
+    }
+
+    fn in_dram(&self, weight: u32) -> u64 {
+        u64::from(weight) + u64::from(self.rules.dram_overhead)
+    }
+
+    fn enter_dram(&mut self, slot: Slot, weight: u32) {
+        let takes = self.in_dram(weight);
+        self.weights.set(slot, weight);
+        if takes > self.rules.dram_weight {
+            return self.enter_flash(slot);
+        }
+        while self.dram_held + takes > self.rules.dram_weight {
+            let victim = self.dram.back().expect("its weight is held");
+            self.leave_dram(victim);
+            self.enter_flash(victim);
+        }
+        self.dram.push_front(&mut self.nodes, slot);
+        self.dram_held += takes;
+    }
+
+    fn leave_dram(&mut self, slot: Slot) {
+        if self.nodes.is_linked(slot) {
+            self.dram.unlink(&mut self.nodes, slot);
+            self.dram_held -= self.in_dram(self.weights.get(slot) as u32);
+        }
+    }
+
+    /// What flash still has is not written again.
+    fn enter_flash(&mut self, slot: Slot) {
+        if self.small.holds(slot.0) || self.large.holds(slot.0) {
+            return;
+        }
+        let own = self.weights.get(slot) as u32;
+        let is_small = own <= self.rules.small_at_most;
+        let weight = if is_small {
+            own.saturating_add(self.rules.small_overhead)
+        } else {
+            let takes = own.saturating_add(self.rules.large_overhead);
+            takes.checked_next_multiple_of(self.rules.large_unit).unwrap_or(u32::MAX)
+        };
+        let engine: &mut dyn FlashCache = if is_small { &mut self.small } else { &mut self.large };
+        let has_room = u64::from(weight) <= engine.weight_at_most();
+        if has_room && self.coin.toss(hash_of_object(slot.0), self.rules.admission) {
+            engine.insert(&[Newcomer { object: slot.0, weight }]);
+            self.counts.taken_weight += u64::from(own);
+        }
+    }
+
+    fn leave_flash(&mut self, slot: Slot) {
+        if self.small.holds(slot.0) {
+            self.small.remove(slot.0);
+        } else if self.large.holds(slot.0) {
+            self.large.remove(slot.0);
+        }
+    }
+}
+
+impl HybridCounts {
+    /// What was counted since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            gets: self.gets - earlier.gets,
+            sets: self.sets - earlier.sets,
+            removals: self.removals - earlier.removals,
+            hits_dram: self.hits_dram - earlier.hits_dram,
+            hits_small: self.hits_small - earlier.hits_small,
+            hits_large: self.hits_large - earlier.hits_large,
+            hit_weight_large: self.hit_weight_large - earlier.hit_weight_large,
+            taken_weight: self.taken_weight - earlier.taken_weight,
+            sets_written: self.sets_written - earlier.sets_written,
+            log_weight: self.log_weight - earlier.log_weight,
+        }
+    }
+
+    /// Gets that found their object.
+    #[must_use]
+    pub fn hits(&self) -> u64 {
+        self.hits_dram + self.hits_small + self.hits_large
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// DRAM for two objects of 10, four sets of two of them, blocks of two objects that weigh more than 10.
+    fn rules() -> HybridRules {
+        HybridRules {
+            dram_weight: 24,
+            dram_overhead: 2,
+            small_weight: 4 * 25,
+            small_at_most: 10,
+            set_weight: 25,
+            set_header: 1,
+            small_overhead: 2,
+            large_weight: 96,
+            block_weight: 32,
+            large_overhead: 3,
+            large_unit: 16,
+            admission: 1.0,
+            seed: 1,
+        }
+    }
+
+    fn get(object: u32, weight: u32) -> Access {
+        Access { object, weight, now_seconds: 0, is_removal: false, is_set: false }
+    }
+
+    #[test]
+    fn small_objects_cost_a_set_each_and_large_ones_whole_units() {
+        let mut hybrid = Hybrid::new(rules());
+        // Each of 10 takes 12 of the 24, one of 13 takes 15: the first leaves for the third, the others for the fourth.
+        hybrid.run(&[get(0, 10), get(1, 10), get(2, 10), get(3, 13)]);
+        let counts = hybrid.counts();
+        assert_eq!((counts.gets, counts.hits(), counts.taken_weight), (4, 0, 30));
+        assert_eq!((counts.sets_written, counts.log_weight), (3, 0));
+        // It comes from its set, and the large one leaves DRAM: 13 and 3 are one unit.
+        hybrid.run(&[get(0, 10)]);
+        let counts = hybrid.counts();
+        assert_eq!((counts.hits_small, counts.sets_written, counts.log_weight), (1, 3, 16));
+        assert_eq!(counts.taken_weight, 43);
+    }
+
+    #[test]
+    fn what_flash_still_has_leaves_dram_without_being_written() {
+        let mut hybrid = Hybrid::new(rules());
+        hybrid.run(&[get(0, 20), get(1, 20), get(0, 20), get(1, 20), get(0, 20)]);
+        let counts = hybrid.counts();
+        // 20 and 3 are two units: the whole of a block. The third get finds the first, the fourth the second.
+        assert_eq!((counts.hits_large, counts.hit_weight_large), (3, 60));
+        assert_eq!((counts.log_weight, counts.taken_weight), (64, 40));
+    }
+
+    #[test]
+    fn a_set_removes_the_old_one_from_flash_and_is_in_dram() {
+        let mut hybrid = Hybrid::new(rules());
+        let set = Access { is_set: true, ..get(0, 10) };
+        hybrid.run(&[get(0, 10), get(1, 10), get(2, 10), set]);
+        // A set is written without it, and one with what left for it.
+        let counts = hybrid.counts();
+        assert_eq!((counts.sets, counts.gets, counts.hits()), (1, 3, 0));
+        assert_eq!((counts.sets_written, counts.taken_weight), (3, 20));
+        hybrid.run(&[get(0, 10), Access { is_removal: true, ..get(0, 10) }, get(0, 10)]);
+        let counts = hybrid.counts();
+        assert_eq!((counts.hits_dram, counts.removals, counts.gets), (1, 1, 5), "gone from both");
+    }
+
+    #[test]
+    fn what_is_not_let_in_is_not_written() {
+        let mut never = Hybrid::new(HybridRules { admission: 0.0, ..rules() });
+        let mut half = Hybrid::new(HybridRules { admission: 0.5, ..rules() });
+        let accesses: Vec<Access> = (0..10_000).map(|object| get(object, 10)).collect();
+        never.run(&accesses);
+        half.run(&accesses);
+        assert_eq!(never.counts(), HybridCounts { gets: 10_000, ..HybridCounts::default() });
+        let share = half.counts().sets_written as f64 / 10_000.0;
+        assert!((share - 0.5).abs() < 0.02, "{share}");
+    }
+
+    #[test]
+    fn a_cache_without_room_never_hits() {
+        let nothing = HybridRules { dram_weight: 0, small_weight: 0, large_weight: 0, ..rules() };
+        let mut hybrid = Hybrid::new(nothing);
+        hybrid.run(&[get(0, 10), get(0, 10), get(1, 20), get(1, 20), get(1, u32::MAX)]);
+        assert_eq!(hybrid.counts(), HybridCounts { gets: 5, ..HybridCounts::default() });
+    }
+}
