@@ -21,6 +21,7 @@ pub mod evaluate;
 mod moment;
 mod palette;
 pub mod picture;
+pub mod predict;
 pub mod progress;
 pub mod report;
 pub mod run;

@@ -32,6 +32,8 @@ enum Command {
     Evaluate(commands::evaluate::Arguments),
     /// Hit ratios of policies at sizes over a trace: no engine, no device.
     Simulate(commands::simulate::Arguments),
+    /// What caches on a drive would do, from a trace alone: hits, writes, years, carbon, money.
+    Predict(commands::predict::Arguments),
     /// Published figures as commands: the paper's value beside ours.
     Study(commands::study::Arguments),
     /// Drives: look at a real one and prepare it, run a model of one.
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => commands::report::run(&arguments),
         Command::Evaluate(arguments) => commands::evaluate::run(&arguments),
         Command::Simulate(arguments) => commands::simulate::run(&arguments),
+        Command::Predict(arguments) => commands::predict::run(&arguments),
         Command::Study(arguments) => commands::study::run(&arguments),
         Command::Ssd(command) => commands::ssd::run(&command),
         Command::Trace(command) => commands::trace::run(&command),

@@ -15,6 +15,15 @@ use crate::run::stop::Stop;
 /// Batches that may wait for a worker.
 const QUEUE: usize = 2;
 
+/// Something that goes over the batches.
+pub(crate) trait Work: Send {
+    /// What a request costs it, roughly and compared with others.
+    fn cost(&self) -> u32;
+
+    /// Makes the batch's requests.
+    fn run(&mut self, batch: &Batch);
+}
+
 /// A simulation in the crew.
 pub(super) struct Seat {
     policy: String,
@@ -66,6 +75,12 @@ impl Seat {
     fn total(&self) -> Counts {
         self.simulator.counts()
     }
+}
+
+impl Work for Seat {
+    fn cost(&self) -> u32 {
+        self.cost
+    }
 
     fn run(&mut self, batch: &Batch) {
         self.warmed.run(self.simulator.as_mut(), batch);
@@ -73,13 +88,13 @@ impl Seat {
 }
 
 /// Runs all seats over all batches. They come back in their order.
-pub(super) fn run(
+pub(crate) fn run<W: Work>(
     source: &mut dyn Batches,
-    seats: Vec<Seat>,
+    seats: Vec<W>,
     threads: usize,
     stop: &Stop,
     mut progress: impl FnMut(u64),
-) -> Result<Vec<Seat>, SimulateError> {
+) -> Result<Vec<W>, SimulateError> {
     let shares = shares(seats, threads);
     std::thread::scope(|scope| {
         let (mut queues, mut workers) = (Vec::new(), Vec::new());
@@ -91,7 +106,7 @@ pub(super) fn run(
         }
         let read = feed(source, &queues, stop, &mut progress);
         drop(queues);
-        let mut seats: Vec<(usize, Seat)> = Vec::new();
+        let mut seats: Vec<(usize, W)> = Vec::new();
         for worker in workers {
             seats.extend(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
@@ -102,20 +117,20 @@ pub(super) fn run(
 }
 
 /// Divides the seats among threads, the most costly first, each to whoever has least to do so far.
-fn shares(seats: Vec<Seat>, threads: usize) -> Vec<Vec<(usize, Seat)>> {
-    let mut shares: Vec<(u32, Vec<(usize, Seat)>)> = Vec::new();
+fn shares<W: Work>(seats: Vec<W>, threads: usize) -> Vec<Vec<(usize, W)>> {
+    let mut shares: Vec<(u32, Vec<(usize, W)>)> = Vec::new();
     shares.resize_with(threads.clamp(1, seats.len().max(1)), Default::default);
-    let mut seats: Vec<(usize, Seat)> = seats.into_iter().enumerate().collect();
-    seats.sort_by_key(|(_, seat)| std::cmp::Reverse(seat.cost));
+    let mut seats: Vec<(usize, W)> = seats.into_iter().enumerate().collect();
+    seats.sort_by_key(|(_, seat)| std::cmp::Reverse(seat.cost()));
     for (number, seat) in seats {
         let (cost, share) = shares.iter_mut().min_by_key(|(cost, _)| *cost).expect("there is a thread");
-        *cost += seat.cost;
+        *cost += seat.cost();
         share.push((number, seat));
     }
     shares.into_iter().map(|(_, share)| share).collect()
 }
 
-fn work(mut seats: Vec<(usize, Seat)>, batches: Receiver<Arc<Batch>>) -> Vec<(usize, Seat)> {
+fn work<W: Work>(mut seats: Vec<(usize, W)>, batches: Receiver<Arc<Batch>>) -> Vec<(usize, W)> {
     for batch in batches {
         seats.iter_mut().for_each(|(_, seat)| seat.run(&batch));
     }

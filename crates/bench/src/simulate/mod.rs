@@ -5,15 +5,15 @@
 //! trace before (its footprint, next uses) it is surveyed and laid down in a temporary file first ([`spool`]).
 //! [`policies`] is the table of names; [`report`] says what came of it.
 
-mod crew;
+pub(crate) mod crew;
 mod designs;
-mod numbered;
+pub(crate) mod numbered;
 pub mod plot;
 pub mod policies;
 mod regions;
 pub mod report;
 mod sample;
-mod spool;
+pub(crate) mod spool;
 mod warmup;
 
 use std::io;
@@ -182,13 +182,13 @@ pub enum SimulateError {
 
 /// Requests to be made, and when each object is asked for next where that is known.
 #[derive(Debug, Default)]
-struct Batch {
-    accesses: Vec<Access>,
+pub(crate) struct Batch {
+    pub(crate) accesses: Vec<Access>,
     next_uses: Vec<u64>,
 }
 
 /// Something that hands out the trace in batches.
-trait Batches {
+pub(crate) trait Batches {
     /// The next batch in place of what is there; false at the end, with an empty batch.
     fn next(&mut self, batch: &mut Batch) -> Result<bool, SimulateError>;
 }

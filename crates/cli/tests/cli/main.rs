@@ -7,6 +7,7 @@ mod block;
 mod evaluate;
 mod golden;
 mod loop_device;
+mod predict;
 mod reports;
 mod simulate;
 mod ssd;

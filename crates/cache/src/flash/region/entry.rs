@@ -25,7 +25,7 @@ const TAG: usize = KEY_LEN + 2;
 const MAGIC: usize = TAG + 2;
 const FLAGS: usize = MAGIC + 2;
 /// Bytes before the key.
-pub(crate) const HEADER_BYTES: usize = FLAGS + 2;
+pub const HEADER_BYTES: usize = FLAGS + 2;
 
 const MAGIC_VALUE: u16 = 0xF1A5;
 /// The value carries a checksum.

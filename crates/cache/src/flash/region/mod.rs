@@ -43,7 +43,7 @@ mod tests;
 
 pub use config::{ConfigError, MAX_POINTS, RegionConfig, Reinsertion};
 pub use dry::{DryStore, Packing};
-pub use entry::MAX_KEY_BYTES;
+pub use entry::{HEADER_BYTES as ENTRY_HEADER_BYTES, MAX_KEY_BYTES};
 pub use layout::{Layout, RegionId};
 pub use order::{ByEviction, RegionOrder, SegmentedFifo, SegmentedLru};
 pub use policy::{

@@ -35,6 +35,7 @@ use device::{Device, IoBuffer, PlacementHandle, Request};
 use event_listener::{Event, Listener};
 use parking_lot::Mutex;
 
+pub use bucket::{ENTRY_BYTES, HEADER_BYTES as BUCKET_HEADER_BYTES};
 pub use config::{SocConfig, SocConfigError};
 pub use persist::{RestoreError, snapshot_bytes};
 pub use stats::SocStats;

@@ -1,0 +1,73 @@
+//! A figure and where it lies.
+
+use serde_json::{Value, json};
+
+/// What is foretold: a value, and between what it lies.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Figure {
+    /// The best guess.
+    pub value: f64,
+    /// It is not lower.
+    pub low: f64,
+    /// It is not higher.
+    pub high: f64,
+}
+
+impl Figure {
+    /// What is known.
+    #[must_use]
+    pub fn exact(value: f64) -> Self {
+        Self { value, low: value, high: value }
+    }
+
+    /// The same of what grows with it. Bounds are carried over one by one: together they are wider than they need be where
+    /// the sources of error have nothing to do with each other.
+    #[must_use]
+    pub fn map(self, grows: impl Fn(f64) -> f64) -> Self {
+        Self { value: grows(self.value), low: grows(self.low), high: grows(self.high) }
+    }
+
+    /// The same of what shrinks as it grows.
+    #[must_use]
+    pub fn map_down(self, shrinks: impl Fn(f64) -> f64) -> Self {
+        Self { value: shrinks(self.value), low: shrinks(self.high), high: shrinks(self.low) }
+    }
+
+    /// The product of two that are not negative.
+    #[must_use]
+    pub fn times(self, other: Self) -> Self {
+        Self { value: self.value * other.value, low: self.low * other.low, high: self.high * other.high }
+    }
+
+    /// The same with bounds so much further out.
+    #[must_use]
+    pub fn widened(self, below: f64, above: f64) -> Self {
+        Self { low: self.low - below, high: self.high + above, ..self }
+    }
+
+    /// No lower or higher than can be.
+    #[must_use]
+    pub fn clamp(self, least: f64, most: f64) -> Self {
+        self.map(|it| it.clamp(least, most))
+    }
+
+    /// As the result file has it. What is beyond all numbers is null.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        json!({ "value": self.value, "low": self.low, "high": self.high })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_stay_on_their_sides() {
+        let a = Figure { value: 2.0, low: 1.0, high: 4.0 };
+        assert_eq!(a.map_down(|it| 8.0 / it), Figure { value: 4.0, low: 2.0, high: 8.0 });
+        assert_eq!(a.times(Figure::exact(3.0)), Figure { value: 6.0, low: 3.0, high: 12.0 });
+        assert_eq!(a.widened(0.5, 1.0), Figure { value: 2.0, low: 0.5, high: 5.0 });
+        assert_eq!(a.clamp(0.0, 3.0), Figure { value: 2.0, low: 1.0, high: 3.0 });
+    }
+}

@@ -1,0 +1,300 @@
+//! What a cache on a drive would do, from a trace alone: no engine, no drive, no data.
+//!
+//! A [`Plan`] says which layouts of a cache are compared on which drive. The trace is read once and laid down; each layout is simulated over it
+//! object by object ([`candidate`]); the model drive is written as the layout would write it ([`wear`]); and from both
+//! follow years, carbon and money ([`point`]). Everything has bounds ([`Figure`]). [`report`] and [`plot`] say what came of
+//! it.
+
+mod candidate;
+mod figure;
+pub mod plot;
+mod point;
+pub mod report;
+mod wear;
+
+use ssd::Card;
+use ssd::model::lifetime::Endurance;
+use workload::trace::{Accesses, ReadReport};
+
+pub use candidate::{Layout, SET_BYTES, SMALL_AT_MOST};
+pub use figure::Figure;
+pub use point::{Inputs, Point};
+pub use wear::ReadLatency;
+
+use crate::run::stop::Stop;
+use crate::side_by_side::Progress;
+use crate::simulate::numbered::Numbered;
+use crate::simulate::spool::Spool;
+use crate::simulate::{SimulateError, Totals, crew};
+use candidate::{Candidate, Traffic};
+use wear::Use;
+
+/// What is compared, on which drive.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The drive, at full size.
+    pub card: Card,
+    /// The trace is this part of what the drive would serve; `None` is one at which the drive holds [`HELD`] of the trace's
+    /// bytes.
+    pub scale: Option<u32>,
+    /// Requests a second that the drive's cache serves; `None` is the trace's own rate, times the scale.
+    pub requests_per_second: Option<f64>,
+    /// DRAM of the cache.
+    pub dram: Vec<Dram>,
+    /// Shares of the drive that the cache takes.
+    pub utilizations: Vec<f64>,
+    /// Shares of the cache on flash that small objects have.
+    pub small_shares: Vec<f64>,
+    /// Chances that what leaves DRAM is let into flash.
+    pub admissions: Vec<f64>,
+    /// With and without placement by handle.
+    pub placements: Vec<bool>,
+    /// Share of the accesses that are not counted.
+    pub warm_up: f64,
+    /// What the rest costs.
+    pub prices: Prices,
+    /// Threads that simulate.
+    pub threads: usize,
+    /// Of what is drawn by chance.
+    pub seed: u64,
+}
+
+/// How much DRAM.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Dram {
+    /// So many bytes, at full size.
+    Bytes(u64),
+    /// A share of what the cache has on flash.
+    OfFlash(f64),
+}
+
+/// What is not the drive's own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prices {
+    /// Years that the system is in use.
+    pub system_years: f64,
+    /// Write amplification that the drive's rating assumes.
+    pub rated_dlwa: f64,
+    /// Of a GB of DRAM.
+    pub dram_usd_per_gb: f64,
+    /// kg CO2e of a GB of DRAM.
+    pub dram_kg_per_gb: f64,
+}
+
+/// Share of the trace's bytes that a drive holds where nobody says how much the trace stands for.
+pub const HELD: f64 = 0.25;
+/// Fewer accesses tell nothing.
+pub const LEAST_ACCESSES: u64 = 10_000;
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The trace.
+    pub totals: Totals,
+    /// How reading went.
+    pub read: ReadReport,
+    /// The trace is this part of what the drive serves.
+    pub scale: u32,
+    /// Accesses that were not counted.
+    pub warm_up_accesses: u64,
+    /// Requests a second at full size; `None` where the trace tells no time and nobody said.
+    pub requests_per_second: Option<f64>,
+    /// One a layout and placement.
+    pub points: Vec<Point>,
+}
+
+/// Why nothing was foretold.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PredictError {
+    /// The trace.
+    #[error(transparent)]
+    Trace(#[from] SimulateError),
+    /// A trace that tells nothing.
+    #[error("the trace has {accesses} accesses: fewer than {LEAST_ACCESSES} tell nothing")]
+    TooShort {
+        /// What it has.
+        accesses: u64,
+    },
+    /// A layout that is no cache.
+    #[error("{0}")]
+    Layout(String),
+    /// Somebody stopped it.
+    #[error("interrupted: nothing was foretold yet")]
+    Interrupted,
+}
+
+/// Foretells what is planned of `trace`. `progress` is told how many accesses were made, of how many where that is known.
+///
+/// # Errors
+/// The trace cannot be read or is too short, a layout has no room for anything, or somebody stopped it.
+pub fn run(
+    plan: &Plan,
+    trace: Box<dyn Accesses>,
+    stop: &Stop,
+    quiet: bool,
+    mut progress: impl FnMut(u64, Option<u64>),
+) -> Result<Outcome, PredictError> {
+    let mut numbered = Numbered::new(trace, false);
+    let mut spool = Spool::of(&mut numbered, false, stop, |done| progress(done, None))?;
+    let (totals, accesses) = (numbered.totals(), spool.len());
+    if stop.is_set() {
+        return Err(PredictError::Interrupted);
+    }
+    if accesses < LEAST_ACCESSES {
+        return Err(PredictError::TooShort { accesses });
+    }
+    let scale = plan.scale.unwrap_or_else(|| fitting_scale(&plan.card, totals.footprint_bytes));
+    let layouts = plan.layouts(scale)?;
+    let traffic = traffic(plan, &layouts, scale, &mut spool, stop, |done| progress(done, Some(accesses)))?;
+    let own_rate =
+        numbered.report().has_time.then(|| accesses as f64 / totals.span_seconds * f64::from(scale));
+    let rate = plan.requests_per_second.or(own_rate.filter(|rate| rate.is_finite()));
+    let cases: Vec<Case> = layouts
+        .into_iter()
+        .zip(traffic)
+        .flat_map(|(layout, traffic)| plan.placements.iter().map(move |placed| (layout, traffic, *placed)))
+        .collect();
+    Ok(Outcome {
+        points: points(plan, &cases, rate, stop, quiet)?,
+        totals,
+        read: numbered.report().clone(),
+        scale,
+        warm_up_accesses: (accesses as f64 * plan.warm_up) as u64,
+        requests_per_second: rate,
+    })
+}
+
+/// A layout, what the trace makes of it, and whether writes are placed.
+type Case = (Layout, Traffic, bool);
+
+/// The trace is run over all layouts at once.
+fn traffic(
+    plan: &Plan,
+    layouts: &[Layout],
+    scale: u32,
+    spool: &mut Spool,
+    stop: &Stop,
+    progress: impl FnMut(u64),
+) -> Result<Vec<Traffic>, PredictError> {
+    let accesses = spool.len();
+    let candidates =
+        layouts.iter().map(|it| Candidate::new(it.rules(scale, plan.seed), accesses, plan.warm_up));
+    let simulated = crew::run(spool, candidates.collect(), plan.threads, stop, progress)?;
+    let page_bytes = plan.card.space.page_bytes;
+    let traffic: Option<Vec<Traffic>> = simulated.iter().map(|it| it.traffic(page_bytes)).collect();
+    traffic.filter(|_| !stop.is_set()).ok_or(PredictError::Interrupted)
+}
+
+/// The drive is written, each case for itself.
+fn points(
+    plan: &Plan,
+    cases: &[Case],
+    rate: Option<f64>,
+    stop: &Stop,
+    quiet: bool,
+) -> Result<Vec<Point>, PredictError> {
+    let points = parking_lot::Mutex::new(vec![None; cases.len()]);
+    Progress::new(quiet).each(plan.threads, cases.len(), |number, progress| {
+        let (layout, traffic, placement) = &cases[number];
+        let wear = plan.wear(layout, traffic, *placement, rate);
+        let dlwa = match &wear {
+            Some(wear) => wear.dlwa(plan.seed, |share| {
+                progress(share);
+                !stop.is_set()
+            }),
+            None => Ok(None),
+        };
+        let dlwa = dlwa.map_err(PredictError::Layout)?;
+        if stop.is_set() {
+            return Err(PredictError::Interrupted);
+        }
+        let latency = match wear.filter(|_| rate.is_some()) {
+            Some(wear) => wear.read_latency(plan.seed).map_err(PredictError::Layout)?,
+            None => None,
+        };
+        let inputs = Inputs { layout: *layout, placement: *placement };
+        points.lock()[number] = Some(Point::new(inputs, traffic, (dlwa, latency), rate, plan));
+        Ok(())
+    })?;
+    let mut points: Vec<Point> = points.into_inner().into_iter().flatten().collect();
+    point::mark_best(&mut points);
+    Ok(points)
+}
+
+impl Plan {
+    fn layouts(&self, scale: u32) -> Result<Vec<Layout>, PredictError> {
+        let mut layouts: Vec<Layout> = Vec::new();
+        for &utilization in &self.utilizations {
+            for &dram in &self.dram {
+                for &small_share in &self.small_shares {
+                    for &admission in &self.admissions {
+                        let layout = self.layout(dram, utilization, small_share, admission);
+                        check(&layout, scale)?;
+                        if !layouts.contains(&layout) {
+                            layouts.push(layout);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(layouts)
+    }
+
+    fn layout(&self, dram: Dram, utilization: f64, small_share: f64, admission: f64) -> Layout {
+        let flash_bytes = (self.card.space.usable_bytes as f64 * utilization) as u64;
+        let dram_bytes = match dram {
+            Dram::Bytes(bytes) => bytes,
+            Dram::OfFlash(share) => (flash_bytes as f64 * share) as u64,
+        };
+        Layout { dram_bytes, utilization, flash_bytes, small_share, admission }
+    }
+
+    /// How the drive is used; `None` where it is not written. Without a rate it is written at one of one a second: write
+    /// amplification is the same at all.
+    fn wear(
+        &self,
+        layout: &Layout,
+        traffic: &Traffic,
+        placement: bool,
+        rate: Option<f64>,
+    ) -> Option<Use<'_>> {
+        let rate = rate.unwrap_or(1.0);
+        (traffic.host_bytes.value > 0.0).then_some(Use {
+            card: &self.card,
+            utilization: layout.utilization,
+            small_share: layout.small_share,
+            placement,
+            host_bytes_per_second: traffic.host_bytes.value * rate,
+            set_bytes_per_second: traffic.set_bytes * rate,
+            reads_per_second: traffic.reads * rate,
+        })
+    }
+
+    /// What the drive is rated for.
+    pub(super) fn endurance(&self) -> Endurance {
+        let rated = &self.card.endurance;
+        let capacity_bytes = self.card.space.usable_bytes as f64;
+        Endurance::from_dwpd(capacity_bytes, rated.dwpd, rated.warranty_years, self.prices.rated_dlwa)
+    }
+}
+
+/// Bytes of flash at the trace's scale below which a layout is no cache.
+const LEAST_FLASH_BYTES: u64 = 1 << 20;
+
+fn check(layout: &Layout, scale: u32) -> Result<(), PredictError> {
+    let flash = layout.flash_bytes / u64::from(scale);
+    if flash < LEAST_FLASH_BYTES {
+        return Err(PredictError::Layout(format!(
+            "at 1/{scale} the cache has {flash} bytes of flash, and takes {LEAST_FLASH_BYTES} at least: \
+             take a larger trace, or say a larger --scale"
+        )));
+    }
+    Ok(())
+}
+
+/// The scale at which the drive holds [`HELD`] of the trace.
+fn fitting_scale(card: &Card, footprint_bytes: u64) -> u32 {
+    let held = (footprint_bytes as f64 * HELD).max(1.0);
+    (card.space.usable_bytes as f64 / held).round().clamp(1.0, f64::from(u32::MAX)) as u32
+}

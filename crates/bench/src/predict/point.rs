@@ -1,0 +1,135 @@
+//! A layout on the drive, with all that follows.
+
+use super::candidate::{Layout, Traffic};
+use super::wear::ReadLatency;
+use super::{Figure, Plan};
+
+/// What is foretold of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Inputs {
+    /// The cache.
+    pub layout: Layout,
+    /// Small and large objects have a handle each.
+    pub placement: bool,
+}
+
+/// What is foretold. `None` is what nobody can know: what writes cost where nothing is written, and what takes time where there
+/// is no rate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// Of what.
+    pub inputs: Inputs,
+    /// Gets that hit.
+    pub hit_ratio: Option<Figure>,
+    /// Gets that DRAM answered.
+    pub hit_ratio_dram: Option<Figure>,
+    /// Bytes that the host writes over bytes of keys and values taken.
+    pub alwa: Option<Figure>,
+    /// Bytes that the medium writes over bytes that the host does.
+    pub dlwa: Option<Figure>,
+    /// Megabytes (10^6) a second that the medium writes, at full size.
+    pub nand_mb_per_second: Option<Figure>,
+    /// Until the drive is worn out.
+    pub life_years: Option<Figure>,
+    /// Embodied: the drives that are worn out in the system's years, one at least, and the DRAM.
+    pub kgco2e: Option<Figure>,
+    /// US dollars, of the same.
+    pub price: Option<Figure>,
+    /// Of a page that is read from flash.
+    pub read_latency: Option<ReadLatency>,
+    /// Whether flash was full when counting began: if not, a longer trace hits otherwise.
+    pub is_filled: bool,
+    /// No other has as many hits for as little carbon and money.
+    pub is_best: bool,
+}
+
+impl Point {
+    pub(super) fn new(
+        inputs: Inputs,
+        traffic: &Traffic,
+        (dlwa, read_latency): (Option<Figure>, Option<ReadLatency>),
+        rate: Option<f64>,
+        plan: &Plan,
+    ) -> Self {
+        let written = rate.map(|rate| traffic.host_bytes.map(|bytes| bytes * rate));
+        // What is not written is not amplified.
+        let nand = written.map(|written| written.times(dlwa.unwrap_or(Figure::exact(1.0))));
+        let years = nand.map(|nand| nand.map_down(|bytes| plan.endurance().years(bytes, 1.0)));
+        let drives = years.map(|years| years.map_down(|years| (plan.prices.system_years / years).max(1.0)));
+        let dram_gb = inputs.layout.dram_bytes as f64 / 1e9;
+        let (space, cost) = (&plan.card.space, &plan.card.cost);
+        let kg_of_drive = space.raw_bytes as f64 / 1e9 * cost.kgco2e_per_gb;
+        let usd_of_drive = space.usable_bytes as f64 / 1e9 * cost.usd_per_gb;
+        let with_dram = |of_drive: f64, of_dram: f64| {
+            drives.map(|drives| drives.map(|drives| drives * of_drive + dram_gb * of_dram))
+        };
+        Self {
+            inputs,
+            hit_ratio: traffic.hit_ratio,
+            hit_ratio_dram: traffic.hit_ratio_dram,
+            alwa: traffic.alwa,
+            dlwa,
+            nand_mb_per_second: nand.map(|nand| nand.map(|bytes| bytes / 1e6)),
+            life_years: years.filter(|years| years.high.is_finite()),
+            kgco2e: with_dram(kg_of_drive, plan.prices.dram_kg_per_gb),
+            price: with_dram(usd_of_drive, plan.prices.dram_usd_per_gb),
+            read_latency,
+            is_filled: traffic.is_filled,
+            is_best: false,
+        }
+    }
+
+    /// Hits, and what is to be little: carbon and money.
+    fn merits(&self) -> Option<[f64; 3]> {
+        let value = |figure: Option<Figure>| figure.map(|it| it.value);
+        Some([value(self.hit_ratio)?, -value(self.kgco2e)?, -value(self.price)?])
+    }
+}
+
+/// Marks those that no other is better than: at least as good in all, and better in one.
+pub(super) fn mark_best(points: &mut [Point]) {
+    let merits: Vec<Option<[f64; 3]>> = points.iter().map(Point::merits).collect();
+    for (number, point) in points.iter_mut().enumerate() {
+        let Some(own) = merits[number] else { continue };
+        let beats = |other: &[f64; 3]| other.iter().zip(&own).all(|(a, b)| a >= b) && *other != own;
+        point.is_best = !merits.iter().flatten().any(beats);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(hit_ratio: f64, kg: f64, usd: f64) -> Point {
+        let layout =
+            Layout { dram_bytes: 0, utilization: 1.0, flash_bytes: 0, small_share: 0.0, admission: 1.0 };
+        Point {
+            inputs: Inputs { layout, placement: true },
+            hit_ratio: Some(Figure::exact(hit_ratio)),
+            hit_ratio_dram: None,
+            alwa: None,
+            dlwa: None,
+            nand_mb_per_second: None,
+            life_years: None,
+            kgco2e: Some(Figure::exact(kg)),
+            price: Some(Figure::exact(usd)),
+            read_latency: None,
+            is_filled: true,
+            is_best: false,
+        }
+    }
+
+    #[test]
+    fn the_best_are_those_that_nothing_is_better_than() {
+        let mut points = [
+            point(0.9, 400.0, 300.0),
+            point(0.8, 300.0, 200.0),
+            point(0.8, 350.0, 200.0),
+            point(0.7, 310.0, 190.0),
+            point(0.9, 400.0, 300.0),
+            Point { kgco2e: None, ..point(1.0, 0.0, 0.0) },
+        ];
+        mark_best(&mut points);
+        assert_eq!(points.map(|it| it.is_best), [true, true, false, true, true, false]);
+    }
+}

@@ -1,0 +1,208 @@
+//! What was foretold as JSON and as a table for people.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::candidate::{DRAM_HITS_OFF, HITS_OFF, WRITES_LESS, WRITES_MORE};
+use super::{Figure, Outcome, Plan, Point, ReadLatency, SET_BYTES, SMALL_AT_MOST};
+use crate::evaluate::criteria::{time_words, years_words};
+use crate::report::text::grouped;
+use crate::simulate::report::bytes;
+
+/// The result's keys in JSON.
+#[must_use]
+pub fn json(outcome: &Outcome, plan: &Plan) -> Value {
+    let Outcome { totals, read, .. } = outcome;
+    let best = outcome.points.iter().enumerate().filter(|(_, point)| point.is_best);
+    json!({
+        "trace": {
+            "format": read.format,
+            "accesses": totals.accesses,
+            "requests": totals.requests,
+            "objects": totals.objects,
+            "footprint_bytes": totals.footprint_bytes,
+            "seconds": read.has_time.then_some(totals.span_seconds),
+            "bad_rows": read.bad_rows,
+            "zero_sizes": read.zero_sizes,
+            "backward_times": read.backward_times,
+            "clamped_sizes": totals.clamped_sizes,
+        },
+        "drive": plan.card.name,
+        "scale": format!("1/{}", outcome.scale),
+        "warmup_accesses": outcome.warm_up_accesses,
+        "requests_per_second": outcome.requests_per_second,
+        "points": outcome.points.iter().map(point).collect::<Vec<Value>>(),
+        "pareto": best.map(|(number, _)| number).collect::<Vec<usize>>(),
+        "assumptions": assumptions(plan),
+    })
+}
+
+fn point(point: &Point) -> Value {
+    let figure = |figure: Option<Figure>| figure.as_ref().map(Figure::json);
+    let layout = &point.inputs.layout;
+    json!({
+        "dram_bytes": layout.dram_bytes,
+        "utilization": layout.utilization,
+        "flash_bytes": layout.flash_bytes,
+        "soc_share": layout.small_share,
+        "admission": layout.admission,
+        "placement": point.inputs.placement,
+        "hit_ratio": figure(point.hit_ratio),
+        "hit_ratio_dram": figure(point.hit_ratio_dram),
+        "alwa": figure(point.alwa),
+        "dlwa": figure(point.dlwa),
+        "nand_mb_per_second": figure(point.nand_mb_per_second),
+        "life_years": figure(point.life_years),
+        "kgco2e": figure(point.kgco2e),
+        "price": figure(point.price),
+        "latency_ns": point.read_latency.map(|ReadLatency { mean_ns, p01_ns, p99_ns }| {
+            json!({ "value": mean_ns, "low": p01_ns, "high": p99_ns })
+        }),
+        "is_filled": point.is_filled,
+    })
+}
+
+fn assumptions(plan: &Plan) -> Vec<String> {
+    let prices = &plan.prices;
+    let (rated, cost) = (&plan.card.endurance, &plan.card.cost);
+    vec![
+        "an object that is not found is fetched and stored; a set removes what flash has".into(),
+        "LRU in DRAM; a hit on flash brings the object back to DRAM".into(),
+        format!(
+            "objects of {SMALL_AT_MOST} bytes and less are in sets of {SET_BYTES} bytes, larger ones in regions that leave \
+             first in, first out"
+        ),
+        "times to live are not looked at: nothing expires".into(),
+        format!(
+            "low and high of hit_ratio, hit_ratio_dram and alwa: where they lie in 19 of 20 stretches like this one, by batch \
+             means, and beyond that what the engine was measured to be off: {HITS_OFF}, {DRAM_HITS_OFF}, and -{} to +{} %",
+            WRITES_LESS * 100.0,
+            WRITES_MORE * 100.0
+        ),
+        "dlwa: the model drive written at random by small objects and round and round by large ones; low and high: of its seeds, \
+         and beyond that what was measured at other scales and of the engine"
+            .into(),
+        "latency_ns: of a page read from flash at an even rate; low and high are what 1 and 99 of 100 stay below".into(),
+        format!(
+            "{} drive writes a day for {} years at a write amplification of {}",
+            rated.dwpd, rated.warranty_years, prices.rated_dlwa
+        ),
+        format!("in use for {} years; a drive that lasts longer is bought once", prices.system_years),
+        format!(
+            "kgco2e: {} a GB of flash, {} a GB of DRAM; price in USD: {} and {}",
+            cost.kgco2e_per_gb, prices.dram_kg_per_gb, cost.usd_per_gb, prices.dram_usd_per_gb
+        ),
+    ]
+}
+
+const COLUMNS: [&str; 15] = [
+    "",
+    "DRAM",
+    "flash",
+    "of drive",
+    "SOC",
+    "let in",
+    "placed",
+    "hits",
+    "ALWA",
+    "DLWA",
+    "NAND MB/s",
+    "years",
+    "kgCO2e",
+    "USD",
+    "read",
+];
+const WIDTHS: [usize; 15] = [1, 9, 9, 8, 5, 6, 6, 14, 12, 12, 15, 12, 13, 13, 16];
+
+/// A table for people.
+#[must_use]
+pub fn text(outcome: &Outcome, plan: &Plan) -> String {
+    let totals = &outcome.totals;
+    let mut out = format!(
+        "{} accesses to {} objects of {} in all; the first {} warmed up and were not counted\n",
+        grouped(totals.accesses),
+        grouped(totals.objects),
+        bytes(totals.footprint_bytes),
+        grouped(outcome.warm_up_accesses),
+    );
+    let _ = match outcome.requests_per_second {
+        Some(rate) => writeln!(
+            out,
+            "{}, {}: the trace stands for 1/{} of what it serves, {} requests a second",
+            plan.card.name,
+            bytes(plan.card.space.usable_bytes),
+            outcome.scale,
+            grouped(rate.round() as u64),
+        ),
+        None => writeln!(
+            out,
+            "{}, {}: the trace stands for 1/{} of what it serves; it tells no time: --rate gives what takes any",
+            plan.card.name,
+            bytes(plan.card.space.usable_bytes),
+            outcome.scale,
+        ),
+    };
+    out.push('\n');
+    row(&mut out, &COLUMNS.map(str::to_owned));
+    outcome.points.iter().for_each(|point| row(&mut out, &cells(point)));
+    out += "\n*  as many hits for as little carbon and money has no other; ranges are low to high\n";
+    if outcome.points.iter().any(|point| !point.is_filled) {
+        out += "~  flash was not full when counting began: a longer trace, or a larger --scale, tells more\n";
+    }
+    if outcome.requests_per_second.is_some() && outcome.points.iter().any(is_too_much) {
+        out += "!  more than the drive serves\n";
+    }
+    out
+}
+
+fn is_too_much(point: &Point) -> bool {
+    point.read_latency.is_none()
+}
+
+fn row(out: &mut String, cells: &[String; 15]) {
+    let mut line = String::new();
+    for (cell, width) in cells.iter().zip(WIDTHS) {
+        let _ = write!(line, "{cell:>width$} ");
+    }
+    let _ = writeln!(out, "{}", line.trim_end());
+}
+
+fn cells(point: &Point) -> [String; 15] {
+    let layout = &point.inputs.layout;
+    let percent = |share: f64| format!("{:.0}%", share * 100.0);
+    let hits = point.hit_ratio.map(|it| it.map(|hits| hits * 100.0));
+    let filling = if point.is_filled { "" } else { "~" };
+    let latency = |ns: u64| time_words(Duration::from_nanos(ns));
+    [
+        if point.is_best { "*" } else { "" }.to_owned(),
+        bytes(layout.dram_bytes),
+        bytes(layout.flash_bytes),
+        percent(layout.utilization),
+        percent(layout.small_share),
+        percent(layout.admission),
+        if point.inputs.placement { "on" } else { "off" }.to_owned(),
+        format!("{filling}{}", range(hits, |it| format!("{it:.1}"))),
+        range(point.alwa, |it| format!("{it:.2}")),
+        range(point.dlwa, |it| format!("{it:.2}")),
+        range(point.nand_mb_per_second, |it| format!("{it:.1}")),
+        range(point.life_years, years_words),
+        range(point.kgco2e, |it| format!("{it:.0}")),
+        range(point.price, |it| format!("{it:.0}")),
+        match point.read_latency {
+            Some(ReadLatency { mean_ns, p99_ns, .. }) => {
+                format!("{}, p99 {}", latency(mean_ns), latency(p99_ns))
+            }
+            None if point.nand_mb_per_second.is_some() => "!".to_owned(),
+            None => "-".to_owned(),
+        },
+    ]
+}
+
+/// Low to high, or once what is the same in as many digits.
+fn range(figure: Option<Figure>, words: impl Fn(f64) -> String) -> String {
+    let Some(Figure { low, high, .. }) = figure else { return "-".to_owned() };
+    let (low, high) = (words(low), words(high));
+    if low == high { low } else { format!("{low}-{high}") }
+}

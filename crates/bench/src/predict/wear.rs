@@ -1,0 +1,178 @@
+//! What a drive makes of a cache's writes: the model drive alone, small objects at random and large ones round and round.
+
+use ssd::card::MIN_SCALED_PAGES;
+use ssd::run::{self, Arrival, Length, Load, Order, Pattern, Served, Stream};
+use ssd::{Card, Drive, Ftl, Shape, Untimed, Upkeep};
+
+use super::Figure;
+use super::candidate::SET_BYTES;
+use crate::run::latency::Histogram;
+
+/// A drive as a cache uses it.
+#[derive(Debug, Clone)]
+pub(super) struct Use<'a> {
+    /// The drive, at full size.
+    pub card: &'a Card,
+    /// Share of it that is written.
+    pub utilization: f64,
+    /// Of that, the share that small objects have.
+    pub small_share: f64,
+    /// Small and large objects have a handle each.
+    pub placement: bool,
+    /// Bytes a second that the host writes.
+    pub host_bytes_per_second: f64,
+    /// Of them, those of sets.
+    pub set_bytes_per_second: f64,
+    /// Pages a second that it reads.
+    pub reads_per_second: f64,
+}
+
+/// Seeds that write amplification is taken of.
+const SEEDS: u64 = 3;
+/// Pages of the model that is written: a gigabyte of pages of 4 KiB, seconds for all seeds.
+const PAGES: u64 = 1 << 18;
+/// Pages of the one whose requests have a time each.
+const TIMED_PAGES: u64 = 1 << 16;
+/// A drive of so many pages moves less than a whole one does: so much more it may be (docs/studies.md: 3.33 at a 512th, 3.51
+/// at a 16th).
+const MOVES_MORE: f64 = 0.1;
+/// An engine that writes a set once for several changes has the drive move less: so much less it was measured to be
+/// (docs/predict.md).
+const MOVES_LESS: f64 = 0.25;
+/// What regions that end in the middle of a unit have the drive move beside that.
+const AT_THE_ENDS: f64 = 0.05;
+/// Reads are no larger a share of the requests: a run ends by what is written.
+const MOST_READS: f64 = 0.98;
+
+/// What reads of flash take, nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadLatency {
+    /// Of all.
+    pub mean_ns: u64,
+    /// One in a hundred takes less.
+    pub p01_ns: u64,
+    /// One in a hundred takes longer.
+    pub p99_ns: u64,
+}
+
+impl Use<'_> {
+    /// Pages that the host's sets and the rest fill, each second.
+    fn pages_per_second(&self) -> (f64, f64) {
+        let page = f64::from(self.card.space.page_bytes);
+        let sets = self.set_bytes_per_second / f64::from(SET_BYTES);
+        let pages_of_set = (f64::from(SET_BYTES) / page).ceil();
+        (sets * pages_of_set, (self.host_bytes_per_second - self.set_bytes_per_second) / page)
+    }
+
+    fn pattern(&self) -> Pattern {
+        let (small, large) = self.pages_per_second();
+        let random = small / (small + large);
+        let streams = [
+            Stream { space: self.small_share, writes: random, order: Order::Uniform },
+            Stream { space: 1.0 - self.small_share, writes: 1.0 - random, order: Order::Ring },
+        ];
+        // What is never written takes no part; it is as good as over-provisioned, whichever of the two would have it.
+        match streams.iter().filter(|it| it.space > 0.0 && it.writes > 0.0).count() {
+            2 => Pattern { streams: streams.to_vec() },
+            _ => Pattern::one(if random > 0.5 { Order::Uniform } else { Order::Ring }),
+        }
+    }
+
+    /// Share of the drive that anything is written to.
+    fn written_share(&self) -> f64 {
+        match (self.pages_per_second(), self.pattern().streams.len()) {
+            (_, 2) => self.utilization,
+            ((small, _), _) if small > 0.0 => self.utilization * self.small_share,
+            _ => self.utilization * (1.0 - self.small_share),
+        }
+    }
+
+    /// The drive with about so many pages, and what is never written beyond its end.
+    fn shape(&self, card: &Card) -> Result<Shape, String> {
+        let mut shape = card.shape(self.placement);
+        let pages = (f64::from(shape.logical_pages) * self.written_share()).round().max(1.0);
+        shape.logical_pages = pages as u32;
+        self.pattern().check(shape.logical_pages)?;
+        Ok(shape)
+    }
+
+    /// Bytes that the medium writes over bytes that the host does. `progress` is told the share that is done; false ends it.
+    pub(super) fn dlwa(
+        &self,
+        seed: u64,
+        mut progress: impl FnMut(f64) -> bool,
+    ) -> Result<Option<Figure>, String> {
+        let card = at_most(self.card, PAGES)?;
+        let shape = self.shape(&card)?;
+        let (small, large) = self.pages_per_second();
+        let page = f64::from(shape.page_bytes);
+        let in_pages = (small + large) * page / self.host_bytes_per_second;
+        let mut all = Vec::new();
+        for number in 0..SEEDS {
+            let seed = seed.wrapping_add(number);
+            let layout = shape.clone().layout().map_err(|error| error.to_string())?;
+            let mut ftl = Ftl::new(layout, Upkeep { seed, ..Upkeep::default() });
+            let mut is_wanted = true;
+            let ended =
+                run::run(&mut ftl, &self.pattern(), Length::default(), seed, &mut Untimed, |done, of| {
+                    is_wanted = progress((number as f64 + done as f64 / of as f64) / SEEDS as f64);
+                    is_wanted
+                });
+            let Some(dlwa) = ftl.stats().dlwa(shape.page_bytes).filter(|_| ended) else { return Ok(None) };
+            all.push(dlwa * in_pages);
+        }
+        let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = all.iter().copied().fold(0.0, f64::max);
+        let value = all.iter().sum::<f64>() / all.len() as f64;
+        let moved = |dlwa: f64| (dlwa - in_pages).max(0.0);
+        let bounds = Figure { value, low: least, high: most };
+        Ok(Some(bounds.widened(MOVES_LESS * moved(least), MOVES_MORE * moved(most) + AT_THE_ENDS)))
+    }
+
+    /// What a read takes at that load; `None` where the drive cannot serve it.
+    pub(super) fn read_latency(&self, seed: u64) -> Result<Option<ReadLatency>, String> {
+        let card = at_most(self.card, TIMED_PAGES)?;
+        let shape = self.shape(&card)?;
+        let (small, large) = self.pages_per_second();
+        let writes = (small + large).max(self.reads_per_second * (1.0 - MOST_READS) / MOST_READS);
+        let all = self.reads_per_second + writes;
+        let gap_ns = (1e9 / all).round();
+        if gap_ns < 1.0 || self.reads_per_second <= 0.0 {
+            return Ok(None);
+        }
+        let load = Load { reads: self.reads_per_second / all, arrival: Arrival::EveryNs(gap_ns as u64) };
+        let upkeep = Upkeep { seed, ..Upkeep::default() };
+        let mut drive = Drive::new(&card, &shape, upkeep).map_err(|error| error.to_string())?;
+        let (mut reads, mut writes) = (Histogram::default(), Histogram::default());
+        let record = |served, took_ns| match served {
+            Served::Read => reads.record(took_ns),
+            Served::Write => writes.record(took_ns),
+        };
+        let length = Length { warm_up: 2.0, measured: 0.5 };
+        let took_ns = run::run_timed(&mut drive, &self.pattern(), (length, load), seed, record, |_, _| ());
+        let (Some(mean_ns), Some(p01_ns), Some(p99_ns)) =
+            (reads.mean_ns(), reads.quantile_ns(0.01), reads.quantile_ns(0.99))
+        else {
+            return Ok(None);
+        };
+        let slowest = writes.mean_ns().unwrap_or(0.0).max(mean_ns);
+        let is_behind = slowest > BEHIND * took_ns as f64;
+        // Where all take the same the histogram's step may put a part of them above the mean.
+        let mean_ns = mean_ns as u64;
+        let latency = ReadLatency { mean_ns, p01_ns: p01_ns.min(mean_ns), p99_ns: p99_ns.max(mean_ns) };
+        Ok((!is_behind).then_some(latency))
+    }
+}
+
+/// A drive that is asked for more than it does falls behind for as long as it is asked: its requests take this share of the
+/// whole time, and more.
+const BEHIND: f64 = 0.02;
+
+/// The card with about so many pages, or as few as its units allow.
+fn at_most(card: &Card, pages: u64) -> Result<Card, String> {
+    let space = &card.space;
+    let wanted = (space.usable_bytes / u64::from(space.page_bytes)).div_ceil(pages);
+    let most = space.unit_bytes / u64::from(space.page_bytes) / MIN_SCALED_PAGES;
+    let divisor = u32::try_from(wanted.min(most).max(1)).unwrap_or(u32::MAX);
+    card.scaled(divisor).map_err(|error| error.to_string())
+}

@@ -1,0 +1,203 @@
+//! `flashwright predict`: what caches on a drive would do, from a trace alone.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bench::bar::{Bar, Unit};
+use bench::predict::{self, Dram, Plan, Prices, plot, report};
+use bench::run::stop::Stop;
+use bench::trace::open;
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use ssd::Card;
+use ssd::model::carbon::Deployment;
+
+use crate::output::{Common, Finding, keep_inputs, usage_error, write_picture};
+use crate::quantity;
+use crate::signals::stop_on_signals;
+use crate::trace_flags::TraceFlags;
+
+/// The command line of `predict`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// The trace; several files are read one after the other, - is standard input
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// A card's name, or the path of a TOML file
+    #[arg(long, value_name = "CARD")]
+    drive: String,
+    /// The trace is this part of what the drive serves [default: one at which the drive holds a quarter of the trace's bytes]
+    #[arg(long, value_name = "1/N", value_parser = quantity::scale)]
+    scale: Option<u32>,
+    /// Requests a second that the drive's cache serves, all of them [default: the trace's own, times N of --scale]
+    #[arg(long, value_name = "N", value_parser = quantity::positive)]
+    rate: Option<f64>,
+    /// DRAM of the cache, separated by commas: bytes at full size (42GiB), or a share of what it has on flash (4%)
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', default_value = "1%,4%", value_parser = dram)]
+    dram: Vec<Dram>,
+    /// Shares of the drive that the cache takes, separated by commas
+    #[arg(long, value_name = "N%,...", value_delimiter = ',', default_value = "50%,100%", value_parser = most_of)]
+    utilization: Vec<f64>,
+    /// Shares of the flash that small objects have, separated by commas
+    #[arg(long, value_name = "N%,...", value_delimiter = ',', default_value = "4%", value_parser = quantity::share)]
+    soc: Vec<f64>,
+    /// Chances that what leaves DRAM is let into flash, separated by commas
+    #[arg(long, value_name = "N%,...", value_delimiter = ',', default_value = "100%", value_parser = most_of)]
+    admission: Vec<f64>,
+    /// Small and large objects have a placement handle each [default: both, on a drive that has handles]
+    #[arg(long, value_enum)]
+    placement: Option<PlacementName>,
+    /// Share of the accesses that warm up and are not counted
+    #[arg(long, value_name = "N%", default_value = "50%", value_parser = quantity::share)]
+    warmup: f64,
+    /// Years that the system is in use
+    #[arg(long, value_name = "YEARS", value_parser = quantity::positive, default_value = "5")]
+    system_years: f64,
+    /// Write amplification that the drive's rating assumes
+    #[arg(long, value_name = "X", value_parser = quantity::amplification, default_value = "1")]
+    rated_dlwa: f64,
+    /// US dollars of a GB of DRAM
+    #[arg(long, value_name = "USD", value_parser = quantity::amount, default_value = "4")]
+    dram_usd_per_gb: f64,
+    /// kg CO2e of a GB of DRAM
+    #[arg(long, value_name = "KG", value_parser = quantity::amount, default_value_t = Deployment::DRAM_KG_PER_GB)]
+    dram_kg_per_gb: f64,
+    /// Threads that simulate [default: one a core]
+    #[arg(long, value_name = "N", value_parser = quantity::count::<u32>)]
+    threads: Option<u32>,
+    /// Draw hits against carbon, as SVG and PNG files
+    #[arg(long, value_name = "DIRECTORY")]
+    plot: Option<PathBuf>,
+    #[command(flatten)]
+    reading: TraceFlags,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum PlacementName {
+    Off,
+    On,
+    Both,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let plan = match plan(arguments) {
+        Ok(plan) => plan,
+        Err(error) => return usage_error(&error),
+    };
+    arguments.common.conclude("predict", &config(arguments, &plan), predicted(arguments, &plan))
+}
+
+fn plan(arguments: &Arguments) -> Result<Plan, String> {
+    let card = Card::load(&arguments.drive).map_err(|error| format!("--drive: {error}"))?;
+    let placements = match (arguments.placement, &card.placement) {
+        (Some(PlacementName::On | PlacementName::Both), None) => {
+            return Err(format!("--placement: {} has no placement handles", card.name));
+        }
+        (Some(PlacementName::On), Some(_)) => vec![true],
+        (None | Some(PlacementName::Both), Some(_)) => vec![false, true],
+        (None | Some(PlacementName::Off), _) => vec![false],
+    };
+    if arguments.warmup >= 1.0 {
+        return Err("--warmup: must be below 100%: something is to be counted".into());
+    }
+    if let Some(share) = arguments.soc.iter().find(|share| **share > 1.0) {
+        return Err(format!("--soc: {}% is more than all of the flash", share * 100.0));
+    }
+    keep_inputs(&arguments.traces, &[arguments.common.result_file()])?;
+    arguments.common.check_result_file().map_err(|error| error.to_string())?;
+    if let Some(folder) = &arguments.plot {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("--plot: {} cannot be a folder: {error}", folder.display()))?;
+    }
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(Plan {
+        card,
+        scale: arguments.scale,
+        requests_per_second: arguments.rate,
+        dram: arguments.dram.clone(),
+        utilizations: arguments.utilization.clone(),
+        small_shares: arguments.soc.clone(),
+        admissions: arguments.admission.clone(),
+        placements,
+        warm_up: arguments.warmup,
+        prices: Prices {
+            system_years: arguments.system_years,
+            rated_dlwa: arguments.rated_dlwa,
+            dram_usd_per_gb: arguments.dram_usd_per_gb,
+            dram_kg_per_gb: arguments.dram_kg_per_gb,
+        },
+        threads: arguments.threads.map_or_else(cores, |threads| threads as usize),
+        seed: arguments.common.seed,
+    })
+}
+
+fn config(arguments: &Arguments, plan: &Plan) -> Value {
+    let dram = |it: &Dram| match it {
+        Dram::Bytes(bytes) => json!(bytes),
+        Dram::OfFlash(share) => json!(format!("{}%", share * 100.0)),
+    };
+    json!({
+        "reading": arguments.reading.config(&arguments.traces),
+        "drive": plan.card,
+        "scale": plan.scale.map(|scale| format!("1/{scale}")),
+        "requests_per_second": plan.requests_per_second,
+        "dram": plan.dram.iter().map(dram).collect::<Vec<Value>>(),
+        "utilization": plan.utilizations,
+        "soc_share": plan.small_shares,
+        "admission": plan.admissions,
+        "placement": plan.placements,
+        "warmup": plan.warm_up,
+        "system_years": plan.prices.system_years,
+        "rated_dlwa": plan.prices.rated_dlwa,
+        "dram_usd_per_gb": plan.prices.dram_usd_per_gb,
+        "dram_kg_per_gb": plan.prices.dram_kg_per_gb,
+    })
+}
+
+fn predicted(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
+    let input = arguments.reading.input(arguments.traces.clone());
+    let trace = open(&input.paths, Some(&input.format), &input.options).map_err(|error| error.to_string())?;
+    let stop = Stop::default();
+    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let bar = Bar::new(Unit::Told, arguments.common.quiet);
+    let progress = |done, total: Option<u64>| {
+        bar.set(done, total.unwrap_or(0), format!("{} accesses", bench::report::text::grouped(done)));
+        if total == Some(done) {
+            bar.finish();
+        }
+    };
+    let outcome = predict::run(plan, trace, &stop, arguments.common.quiet, progress);
+    bar.finish();
+    let outcome = outcome.map_err(|error| error.to_string())?;
+    outcome.read.messages.iter().for_each(|message| arguments.common.warn(message));
+    if let Some(folder) = &arguments.plot {
+        match plot::svg(&outcome).map_err(|error| error.to_string())? {
+            Some(svg) => drop(write_picture(folder, "hits-for-carbon", &svg)?),
+            None => arguments
+                .common
+                .warn("--plot: without a rate nothing is known of carbon: there is no picture"),
+        }
+    }
+    let result = report::json(&outcome, plan);
+    Ok(Finding { result, text: report::text(&outcome, plan), failures: Vec::new() })
+}
+
+fn dram(text: &str) -> Result<Dram, String> {
+    match text.trim() {
+        share if share.ends_with('%') => quantity::share(share).map(Dram::OfFlash),
+        bytes => quantity::bytes(bytes)
+            .map(Dram::Bytes)
+            .map_err(|error| format!("{error}, or 4% of what is on flash")),
+    }
+}
+
+/// A share that is something, and not more than all.
+fn most_of(text: &str) -> Result<f64, String> {
+    match quantity::share(text)? {
+        share if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err(format!("{text} is above 0% and at most 100%")),
+    }
+}

@@ -1,0 +1,150 @@
+//! `flashwright predict` as scripts use it, and beside what the engine does.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{err, flashwright, json, out};
+
+const FIGURES: [&str; 6] = ["hit_ratio", "alwa", "dlwa", "nand_mb_per_second", "life_years", "kgco2e"];
+
+/// Small and large objects of one size each (the engine has few slabs, which many size classes would share unevenly), popular
+/// by a power law, one access in ten a set, 5000 a second.
+fn trace(directory: &Path, accesses: u32, objects: u32) -> String {
+    let mut text = "op_time,key,key_size,op,op_count,size\n".to_owned();
+    let mut state = 12_345_u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    for access in 0..accesses {
+        let object = (f64::from(objects).powf(random()) * 7919.0) as u32 % objects;
+        let size = if object.is_multiple_of(5) { 12_000 } else { 300 };
+        let op = if random() < 0.1 { "SET" } else { "GET" };
+        let _ = writeln!(text, "{},k{object:07},8,{op},1,{size}", access / 5000);
+    }
+    let file = directory.join("kv.csv");
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+fn figure(point: &Value, name: &str) -> [f64; 3] {
+    ["low", "value", "high"]
+        .map(|part| point[name][part].as_f64().unwrap_or_else(|| panic!("{name}: {point}")))
+}
+
+#[test]
+fn what_is_foretold_has_bounds_and_follows_from_what_is_asked() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), 100_000, 40_000);
+    let asked = ["predict", &trace, "--drive", "pm9d3", "--scale", "1/16384", "--dram", "1%,8%"];
+    let result = json(&[&asked[..], &["--rate", "20000"]].concat());
+    let points = result["points"].as_array().unwrap();
+    assert_eq!(points.len(), 8, "two sizes of DRAM, two shares of the drive, with and without placement");
+    for point in points {
+        for name in FIGURES {
+            let [low, value, high] = figure(point, name);
+            assert!(low <= value && value <= high && low >= 0.0, "{name}: {point}");
+        }
+        let [_, hits, _] = figure(point, "hit_ratio");
+        let [_, of_dram, _] = figure(point, "hit_ratio_dram");
+        assert!(of_dram < hits && hits < 1.0 && figure(point, "dlwa")[1] >= 1.0, "{point}");
+        assert!(figure(point, "latency_ns")[0] > 10_000.0, "flash is not read in no time: {point}");
+    }
+    let find = |dram: usize, share: f64, placement: bool| {
+        let mut fitting =
+            points.iter().filter(|it| it["utilization"] == share && it["placement"] == placement);
+        fitting.nth(dram).unwrap()
+    };
+    let hits = |point: &Value| figure(point, "hit_ratio")[1];
+    assert!(hits(find(1, 1.0, true)) > hits(find(0, 1.0, true)), "more DRAM hits more");
+    assert!(hits(find(0, 1.0, true)) > hits(find(0, 0.5, true)), "more flash hits more");
+    let [mixed, apart] = [false, true].map(|placement| figure(find(0, 1.0, placement), "dlwa")[1]);
+    assert!(mixed > apart + 0.5, "{mixed} without placement, {apart} with");
+    for number in result["pareto"].as_array().unwrap() {
+        let best = &points[number.as_u64().unwrap() as usize];
+        assert_eq!(best["placement"], true, "nothing speaks against handles: {best}");
+    }
+    let twice = json(&[&asked[..], &["--rate", "40000"]].concat());
+    for (once, twice) in points.iter().zip(twice["points"].as_array().unwrap()) {
+        let [once, twice] = [once, twice].map(|it| figure(it, "life_years")[1]);
+        assert!((once / twice - 2.0).abs() < 1e-9, "twice the load is half the life: {once} and {twice}");
+    }
+    assert!(result["assumptions"].as_array().unwrap().len() > 5);
+}
+
+#[test]
+fn the_engine_does_what_was_foretold() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), 600_000, 120_000);
+    let config = directory.path().join("config.json");
+    let text = r#"{ "cache_config": { "cacheSizeMB": 560000, "nvmCacheSizeMB": 1790000, "navyBigHashSizePct": 4, "navyRegionSizeMB": 1024,
+        "navySegmentedFifoSegmentRatio": [1] },
+      "test_config": { "generator": "replay", "numOps": 600000, "numThreads": 1, "traceFileName": "kv.csv", "enableLookaside": true,
+        "warmupOps": 300000 } }"#;
+    std::fs::write(&config, text).unwrap();
+    let ran = json(&["bench", config.to_str().unwrap(), "--device", "sim:pm9d3", "--scale", "1/8192"]);
+    let foretold = json(&[
+        "predict",
+        &trace,
+        "--drive",
+        "pm9d3",
+        "--scale",
+        "1/8192",
+        "--dram",
+        "560000MiB",
+        "--utilization",
+        "99.8%",
+        "--placement",
+        "off",
+        "--rate",
+        "1000",
+    ]);
+    let point = &foretold["points"][0];
+    assert_eq!(point["is_filled"], true, "{point}");
+    for name in ["hit_ratio", "hit_ratio_dram", "alwa", "dlwa"] {
+        let [low, _, high] = figure(point, name);
+        let found = ran["totals"][name].as_f64().unwrap();
+        assert!((low..=high).contains(&found), "{name}: {found}, not {low} to {high}");
+    }
+}
+
+#[test]
+fn without_a_clock_nothing_is_said_of_years() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("keys.csv");
+    let rows: String = (0..20_000).map(|row| format!("k{:04},GET,{}\n", row * 37 % 5000, 3000)).collect();
+    std::fs::write(&file, format!("key,op,size\n{rows}")).unwrap();
+    let asked =
+        ["predict", file.to_str().unwrap(), "--drive", "pm9d3", "--plot", directory.path().to_str().unwrap()];
+    let output = flashwright(&asked);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(out(&output).contains("it tells no time: --rate"), "{}", out(&output));
+    assert!(err(&output).contains("nothing is known of carbon"), "{}", err(&output));
+    let result = json(&asked[..4]);
+    assert!(result["points"][0]["life_years"].is_null() && result["requests_per_second"].is_null());
+    assert!(figure(&result["points"][0], "dlwa")[1] >= 1.0);
+}
+
+#[test]
+fn what_cannot_be_foretold_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), 20_000, 4_000);
+    for (arguments, expected) in [
+        (&["--drive", "pm9d4"][..], "did you mean `pm9d3`"),
+        (&["--drive", "tlc", "--placement", "on"], "tlc has no placement handles"),
+        (&["--drive", "pm9d3", "--utilization", "0%"], "above 0%"),
+        (&["--drive", "pm9d3", "--utilization", "101%"], "at most 100%"),
+        (&["--drive", "pm9d3", "--warmup", "100%"], "--warmup: must be below 100%"),
+        (&["--drive", "pm9d3", "--soc", "120%"], "more than all"),
+        (&["--drive", "pm9d3", "--scale", "1/100000000"], "takes 1048576 at least"),
+        (&["--drive", "pm9d3", "--limit", "5000"], "5000 accesses: fewer than 10000"),
+        (&["--drive", "pm9d3", "--dram", "much"], "or 4% of what is on flash"),
+    ] {
+        let output = flashwright(&[&["predict", &trace][..], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", err(&output));
+        assert!(err(&output).contains(expected), "{arguments:?}: {}", err(&output));
+        assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+    }
+}
