@@ -78,8 +78,10 @@ impl RegionStore {
         let base = self.layout.region_offset(buffer.region);
         let placement = self.placement(buffer.point);
         let start = |piece: &Range<usize>| {
-            let data = buffer.slice(piece.clone());
-            self.device.start(Request::Write { offset: base + piece.start as u64, data, placement })
+            let (offset, data) = (base + piece.start as u64, buffer.slice(piece.clone()));
+            let (completion, written) = self.supply.begin_change(buffer.region);
+            self.device.submit(Request::Write { offset, data, placement }, completion);
+            written
         };
         let mut outcomes = Vec::with_capacity(pieces.len());
         for some in pieces.chunks(self.at_once(pieces.len())) {

@@ -40,6 +40,7 @@ mod supply;
 mod table;
 #[cfg(test)]
 mod tests;
+mod trim;
 
 pub use config::{ConfigError, MAX_POINTS, RegionConfig, Reinsertion};
 pub use dry::{DryStore, Packing};

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use device::{IoError, Request};
 use futures_util::future::join_all;
 
 use crate::flash::{FlashItem, Waiting};
@@ -99,13 +98,13 @@ struct Victim<'a> {
     store: &'a RegionStore,
     region: RegionId,
     point: InsertionPoint,
-    is_clean: bool,
+    is_empty: bool,
 }
 
 impl Drop for Victim<'_> {
     fn drop(&mut self) {
-        if self.is_clean {
-            self.store.supply.give_region(self.region);
+        if self.is_empty {
+            self.store.give_up(self.region);
         } else {
             self.store.policy.lock().returned(self.region, self.point);
         }
@@ -119,20 +118,14 @@ impl RegionStore {
         let Content::Flash { filling, entries, point } = self.region(region).content.lock().clone() else {
             unreachable!("the policy holds regions on flash only")
         };
-        let mut victim = Victim { store: self, region, point, is_clean: false };
+        let mut victim = Victim { store: self, region, point, is_empty: false };
         match self.read_table(region, entries, filling, waiting).await {
             Some(records) => self.clear_out(region, filling, &records, waiting).await,
             None => {
                 Counters::add(&self.counters.items_lost, self.take_out_all(region));
             }
         }
-        // Readers still on their way to the region learn that it is gone before it is: by the trim here, or by whoever
-        // fills it next.
-        *self.region(region).content.lock() = Content::Clean;
-        victim.is_clean = true;
-        if self.config.trim {
-            self.trim(region, waiting).await;
-        }
+        victim.is_empty = true;
         Counters::one(&self.counters.regions_reclaimed);
         true
     }
@@ -349,16 +342,6 @@ impl RegionStore {
             } else {
                 return None;
             }
-        }
-    }
-
-    /// Tells the device that nobody will read the region any more.
-    pub(super) async fn trim(&self, region: RegionId, waiting: Waiting) {
-        let len = u64::from(self.layout.region_bytes);
-        let offset = self.layout.region_offset(region);
-        let outcome: Result<_, IoError> = waiting.start(&*self.device, Request::Trim { offset, len }).await;
-        if outcome.is_err() {
-            Counters::one(&self.counters.trim_errors);
         }
     }
 }

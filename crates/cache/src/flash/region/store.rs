@@ -402,7 +402,8 @@ impl RegionStore {
 
     /// Does one piece of background work, the most urgent first: flushes a sealed region, or reclaims one.
     ///
-    /// Dropping the future half way leaves the region as it was, to be flushed or reclaimed by a later step.
+    /// Dropping the future half way leaves the region as it was, to be flushed or reclaimed by a later step. What it asked
+    /// of the device runs to its end all the same, and the region is not filled anew before.
     pub async fn step(&self, waiting: Waiting) -> Progress {
         if let Some(buffer) = self.supply.next_sealed() {
             self.flush(buffer, waiting).await;
@@ -411,10 +412,15 @@ impl RegionStore {
         if self.trim_next(waiting).await {
             return Progress::Reclaimed;
         }
-        match self.supply.start_reclaim(self.clean_target()) {
-            Some(_reclaiming) if self.reclaim_one(waiting).await => Progress::Reclaimed,
-            _ => Progress::Idle,
+        let reclaimed = match self.supply.start_reclaim(self.clean_target()) {
+            Some(_reclaiming) => self.reclaim_one(waiting).await,
+            None => false,
+        };
+        if !reclaimed {
+            return Progress::Idle;
         }
+        self.trim_next(waiting).await;
+        Progress::Reclaimed
     }
 
     /// Waits until there is something for [`step`](Self::step) to do.
@@ -438,7 +444,8 @@ impl RegionStore {
         self.config.clean_regions as usize + reserve(&self.config)
     }
 
-    /// Closes the open regions and writes out everything that is in memory.
+    /// Closes the open regions and writes out everything that is in memory. What dropped steps left under way has ended then
+    /// too: it could spoil what the next store puts there.
     ///
     /// For a clean shutdown; the device is not flushed. Items staged but not committed are not waited for.
     pub async fn drain(&self, waiting: Waiting) {
@@ -447,6 +454,13 @@ impl RegionStore {
             self.flush(buffer, waiting).await;
         }
         while self.trim_next(waiting).await {}
+        loop {
+            let came_back = self.supply.came_back.listen();
+            if !self.supply.is_changing() {
+                return;
+            }
+            came_back.await;
+        }
     }
 
     /// Waits until every item that is committed now has left memory: it is on flash, or lost. The open regions are written

@@ -1,10 +1,10 @@
 //! What circulates: clean regions and buffers go out to insertion points, come back through flush and reclaim.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use device::IoBuffer;
+use device::{Completion, IoBuffer, Pending};
 use event_listener::Event;
 use parking_lot::Mutex;
 
@@ -38,6 +38,8 @@ struct Stock {
     clean: VecDeque<RegionId>,
     /// Regions with nothing in them that the device is yet to be told of.
     untrimmed: VecDeque<RegionId>,
+    /// Regions that requests under way are changing.
+    changing: HashMap<RegionId, Changing>,
     /// Full regions, oldest first, whose writers are all done.
     sealed: VecDeque<Arc<RegionBuffer>>,
     spare: Vec<IoBuffer>,
@@ -55,6 +57,15 @@ struct Stock {
     in_service: usize,
 }
 
+/// What the device is doing to a region.
+#[derive(Default)]
+struct Changing {
+    /// Requests under way.
+    requests: usize,
+    /// Whether the region is clean when they have ended.
+    is_given: bool,
+}
+
 impl Supply {
     pub(crate) fn new(
         region_bytes: usize,
@@ -66,6 +77,7 @@ impl Supply {
         let stock = Stock {
             clean: VecDeque::new(),
             untrimmed: VecDeque::new(),
+            changing: HashMap::new(),
             sealed: VecDeque::new(),
             spare: Vec::new(),
             unallocated: buffers,
@@ -106,13 +118,52 @@ impl Supply {
         self.stock.lock().has(claim)
     }
 
-    /// A region is clean (again).
+    /// A region is clean (again): now, or as soon as nothing changes it any more.
     pub(crate) fn give_region(&self, region: RegionId) {
         let mut stock = self.stock.lock();
+        if let Some(changing) = stock.changing.get_mut(&region) {
+            changing.is_given = true;
+            return;
+        }
         stock.clean.push_back(region);
         self.note_reserve(&stock);
         drop(stock);
         self.came_back.notify(usize::MAX);
+    }
+
+    /// The two ends of a request that changes a region, which is not clean before the request has ended. A device carries out
+    /// what was begun though nobody waits for it any more, and in any order: what is dropped half way would else spoil
+    /// what the region is filled with next.
+    pub(crate) fn begin_change(self: &Arc<Self>, region: RegionId) -> (Completion, Pending) {
+        self.stock.lock().changing.entry(region).or_default().requests += 1;
+        let (told, pending) = Completion::pair();
+        let supply = Arc::clone(self);
+        let completion = Completion::new(move |outcome| {
+            supply.end_change(region);
+            told.complete(outcome);
+        });
+        (completion, pending)
+    }
+
+    fn end_change(&self, region: RegionId) {
+        let mut stock = self.stock.lock();
+        let changing = stock.changing.get_mut(&region).expect("a change that ends has begun");
+        changing.requests -= 1;
+        if changing.requests > 0 {
+            return;
+        }
+        let is_given = stock.changing.remove(&region).is_some_and(|changing| changing.is_given);
+        drop(stock);
+        if is_given {
+            self.give_region(region);
+        } else {
+            self.came_back.notify(usize::MAX);
+        }
+    }
+
+    /// Whether the device is changing some region.
+    pub(crate) fn is_changing(&self) -> bool {
+        !self.stock.lock().changing.is_empty()
     }
 
     /// A region will be clean once it has been trimmed.
@@ -237,7 +288,9 @@ impl Drop for Reclaiming<'_> {
 
 impl Stock {
     fn needs_reclaim(&self, target: usize) -> bool {
-        self.clean.len() + self.reclaiming < target && self.reclaiming < self.most_reclaiming
+        let given = self.changing.values().filter(|changing| changing.is_given).count();
+        let about_to_be_clean = self.untrimmed.len() + given + self.reclaiming;
+        self.clean.len() + about_to_be_clean < target && self.reclaiming < self.most_reclaiming
     }
 
     fn has(&self, claim: Claim) -> bool {

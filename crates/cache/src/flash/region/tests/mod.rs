@@ -1,5 +1,6 @@
 //! The store as a whole, against its simplest twin.
 
+mod dropped;
 mod faults;
 mod fidelity;
 mod model;

@@ -1,0 +1,133 @@
+//! Steps dropped while what they asked of the device is under way. It lands when it likes, and must find nothing to spoil.
+
+use std::pin::pin;
+
+use device::wrap::GateDevice;
+use device::{MemoryDevice, RequestKind};
+
+use super::races::poll_once;
+use super::*;
+
+/// Items enough to fill every region several times.
+const NEW_KEYS: std::ops::Range<u64> = 10_000..12_000;
+
+struct Scene {
+    gate: Arc<GateDevice>,
+    store: RegionStore,
+}
+
+impl Scene {
+    fn new(config: RegionConfig) -> Self {
+        let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(config.capacity_bytes))));
+        let store = open(Arc::clone(&gate) as Arc<dyn Device>, config);
+        Self { gate, store }
+    }
+
+    fn trimming() -> Self {
+        Self::new(RegionConfig { trim: true, ..small() })
+    }
+
+    /// Writes so much that the next step reclaims a region.
+    fn with_a_reclaim_due(self) -> Self {
+        for key in 0.. {
+            if self.store.clean_regions() < 2 {
+                break;
+            }
+            put_version(&self.store, key, 0);
+            drain(&self.store);
+        }
+        self
+    }
+
+    /// Drops a step while its requests of this kind are under way: how many there are.
+    fn drop_step_during(&self, kind: RequestKind) -> usize {
+        self.gate.close(kind);
+        assert!(poll_once(pin!(self.store.step(Waiting::Task))).is_none(), "the step waits at the gate");
+        self.gate.let_others_pass();
+        self.gate.held()
+    }
+
+    /// Fills every region anew, then lets land what is under way.
+    fn land_late(&self) {
+        fill(&self.store, NEW_KEYS);
+        assert!(self.gate.let_pass() > 0);
+        assert_all_found(&self.store, NEW_KEYS);
+        fill(&self.store, NEW_KEYS);
+        assert_all_found(&self.store, NEW_KEYS);
+        self.assert_all_regions_come_back();
+    }
+
+    fn assert_all_regions_come_back(&self) {
+        drain(&self.store);
+        self.store.clear();
+        work_until_idle(&self.store);
+        assert_eq!(self.store.clean_regions(), 24);
+        assert_accounts_balance(&self.store);
+    }
+}
+
+fn fill(store: &RegionStore, keys: std::ops::Range<u64>) {
+    for key in keys {
+        put_version(store, key, 0);
+        work_until_idle(store);
+    }
+}
+
+/// Whatever the index knows of is found, undamaged.
+fn assert_all_found(store: &RegionStore, keys: std::ops::Range<u64>) {
+    for key in keys.filter(|key| store.may_contain(KeyHash::of(&key.to_le_bytes()))) {
+        match get(store, key) {
+            Lookup::Found(seen) => assert_eq!(*seen, value(key, 0)),
+            other => panic!("key {key}: {other:?}"),
+        }
+    }
+    assert!(store.len() > 200);
+}
+
+#[test]
+fn a_trim_that_lands_after_its_reclaim_was_dropped_wipes_no_new_items() {
+    let scene = Scene::trimming().with_a_reclaim_due();
+    assert_eq!(scene.drop_step_during(RequestKind::Trim), 1);
+    scene.land_late();
+}
+
+#[test]
+fn a_trim_that_lands_after_a_clear_and_a_dropped_step_wipes_no_new_items() {
+    let scene = Scene::trimming();
+    fill(&scene.store, 0..100);
+    drain(&scene.store);
+    scene.store.clear();
+    assert_eq!(scene.drop_step_during(RequestKind::Trim), 1);
+    scene.land_late();
+}
+
+#[test]
+fn a_write_that_lands_after_its_flush_was_dropped_overwrites_no_new_items() {
+    let scene = Scene::new(small());
+    while !scene.store.supply.has_sealed() {
+        put_version(&scene.store, scene.store.len() as u64, 0);
+    }
+    assert!(scene.drop_step_during(RequestKind::Write) > 1);
+    scene.land_late();
+}
+
+#[test]
+fn a_store_that_is_drained_waits_for_what_a_dropped_step_left_under_way() {
+    let scene = Scene::trimming().with_a_reclaim_due();
+    scene.drop_step_during(RequestKind::Trim);
+    let mut draining = pin!(scene.store.drain(Waiting::Task));
+    assert!(poll_once(draining.as_mut()).is_none(), "the trim could land in the next store");
+    scene.gate.let_pass();
+    assert!(poll_once(draining).is_some());
+}
+
+#[test]
+fn a_region_whose_trim_was_dropped_is_not_made_up_for_by_another() {
+    let scene = Scene::trimming().with_a_reclaim_due();
+    let held = scene.store.len();
+    scene.drop_step_during(RequestKind::Trim);
+    let after = scene.store.len();
+    assert!(after < held);
+    work_until_idle(&scene.store);
+    assert_eq!(scene.store.len(), after, "one region on its way is as good as clean");
+}
