@@ -275,14 +275,9 @@ pub(crate) struct Reclaiming<'a>(&'a Supply);
 
 impl Drop for Reclaiming<'_> {
     fn drop(&mut self) {
-        let mut stock = self.0.stock.lock();
-        // Others may have been held off by this one.
-        let held_off = stock.reclaiming == stock.most_reclaiming;
-        stock.reclaiming -= 1;
-        drop(stock);
-        if held_off {
-            self.0.work.notify(usize::MAX);
-        }
+        self.0.stock.lock().reclaiming -= 1;
+        // Others may have been held off by this one, or have to make up for it if it was dropped half way.
+        self.0.work.notify(usize::MAX);
     }
 }
 

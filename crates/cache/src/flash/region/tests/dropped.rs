@@ -122,6 +122,18 @@ fn a_store_that_is_drained_waits_for_what_a_dropped_step_left_under_way() {
 }
 
 #[test]
+fn a_step_dropped_during_its_reclaim_wakes_who_waits_for_work() {
+    let scene = Scene::new(small()).with_a_reclaim_due();
+    scene.gate.close(RequestKind::Read);
+    let mut reclaim = Box::pin(scene.store.step(Waiting::Task));
+    assert!(poll_once(reclaim.as_mut()).is_none(), "the reclaim reads the table");
+    let mut work = pin!(scene.store.wait_work());
+    assert!(poll_once(work.as_mut()).is_none(), "one reclaim is enough");
+    drop(reclaim);
+    assert!(poll_once(work).is_some(), "now it is for others to do");
+}
+
+#[test]
 fn a_region_whose_trim_was_dropped_is_not_made_up_for_by_another() {
     let scene = Scene::trimming().with_a_reclaim_due();
     let held = scene.store.len();
