@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,9 +10,11 @@ use device::sim::{LatencyModel, World};
 use device::wrap::{FaultDevice, Faults};
 use device::{Clock, Device, MemoryDevice, SimulatedDevice, Simulation};
 use flashwright_cache::{Cache, Fetched, FlashConfig, InsertOptions, Inserted, Layer, Stats};
+use futures_util::future::{Either, select};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::late::LateDevice;
 use crate::ledger::{Ended, Ledger, LifetimeSet};
 use crate::setup::{KIB, MIB, cache_config, flash, key, open_stepped, value, version_of};
 
@@ -20,6 +23,8 @@ const END_OF_TIME_NS: u64 = 3_600_000_000_000;
 /// A client thinks at most so long between requests, and now and then much longer, so that items expire.
 const LONGEST_THOUGHT_NS: u64 = 300_000;
 const LONGEST_PAUSE_NS: u64 = 200_000_000;
+/// Whoever drops what takes too long waits so long at most.
+const LONGEST_PATIENCE_NS: u64 = 1_500_000;
 /// Keys that clients meet on.
 const FOUGHT_OVER: u64 = 24;
 
@@ -37,6 +42,8 @@ pub struct Plan {
     pub is_roomy: bool,
     /// Whether everything is dropped now and then.
     pub clears: bool,
+    /// Whether steps, inserts and other waits are given up half way, and what they began lands late.
+    pub drops: bool,
     pub flash: fn(&mut FlashConfig),
 }
 
@@ -54,6 +61,7 @@ impl Plan {
             faults: Faults::default(),
             is_roomy: false,
             clears: false,
+            drops: false,
             flash: |_| {},
         }
     }
@@ -96,6 +104,8 @@ pub struct Seen {
     pub clears: u64,
     pub lifetimes: u64,
     pub settled: u64,
+    pub dropped_steps: u64,
+    pub dropped_inserts: u64,
 }
 
 struct Scene {
@@ -108,6 +118,7 @@ struct Scene {
     clients_left: Cell<u64>,
     is_roomy: bool,
     clears: bool,
+    drops: bool,
     keys: u64,
     clients: u64,
     label: String,
@@ -118,8 +129,12 @@ pub fn run(plan: &Plan) -> Outcome {
     let simulation = Simulation::new(plan.seed);
     let memory = Arc::new(MemoryDevice::new(plan.device_bytes));
     let slow = SimulatedDevice::new(simulation.world(), Arc::clone(&memory) as _, plan.latency);
+    let mut slow: Arc<dyn Device> = Arc::new(slow);
+    if plan.drops {
+        slow = Arc::new(LateDevice { inner: slow, world: simulation.world() });
+    }
     // Opening on a failing device may fail; what is shown is how a cache that runs takes it.
-    let faulty = Arc::new(FaultDevice::new(Arc::new(slow), plan.seed, Faults::default()));
+    let faulty = Arc::new(FaultDevice::new(slow, plan.seed, Faults::default()));
     let scene = Rc::new(Scene::new(plan, &simulation, Arc::clone(&faulty) as _));
     faulty.set_faults(plan.faults);
     for client in 0..plan.clients {
@@ -178,6 +193,7 @@ impl Scene {
             clients_left: Cell::new(plan.clients),
             is_roomy: plan.is_roomy,
             clears: plan.clears,
+            drops: plan.drops,
             keys: plan.keys,
             clients: plan.clients,
             label: format!("seed {}", plan.seed),
@@ -188,7 +204,9 @@ impl Scene {
         while self.clients_left.get() > 0 {
             let now_ns = self.world.monotonic_ns();
             assert!(now_ns < END_OF_TIME_NS, "{}: {:?} never end", self.label, self.clients_left);
-            if !self.cache.step().await {
+            let worked = self.patiently(self.cache.step()).await;
+            self.seen.borrow_mut().dropped_steps += u64::from(worked.is_none());
+            if worked == Some(false) {
                 self.world.sleep(50_000).await;
             }
         }
@@ -226,7 +244,14 @@ impl Scene {
         let ttl_seconds = lives_shortly(number).then(|| random.random_range(1..3));
         let options = InsertOptions { ttl_seconds, ..InsertOptions::default() };
         let began_seconds = self.world.unix_seconds();
-        let ended = self.cache.insert(&key(number), &value(number, version), &options).await;
+        let (key, value) = (key(number), value(number, version));
+        let insert = self.cache.insert(&key, &value, &options);
+        // Readers who fetch have the new version from its source: who has changed that must tell the cache.
+        let ended = if is_loaded(number) { Some(insert.await) } else { self.patiently(insert).await };
+        let Some(ended) = ended else {
+            self.seen.borrow_mut().dropped_inserts += 1;
+            return self.end_write(number, Ended::Dropped);
+        };
         let now_seconds = self.world.unix_seconds();
         let lifetime = ttl_seconds.map(|ttl| (began_seconds + ttl, now_seconds + ttl));
         let stored = ended == Inserted::Stored;
@@ -283,7 +308,7 @@ impl Scene {
     }
 
     async fn settle(&self) {
-        let settled = self.cache.settle().await.is_ok();
+        let settled = self.patiently(self.cache.settle()).await.is_some_and(|settled| settled.is_ok());
         self.seen.borrow_mut().settled += u64::from(settled);
         self.note((8, settled));
     }
@@ -340,11 +365,23 @@ impl Scene {
     /// A get that is given up half-way.
     async fn lose_interest(&self, number: u64, random: &mut StdRng) {
         let key = key(number);
-        let get = std::pin::pin!(self.cache.get(&key));
+        let get = pin!(self.cache.get(&key));
         let enough = self.world.sleep(random.random_range(0..100_000));
-        futures_util::future::select(get, enough).await;
+        select(get, enough).await;
         self.seen.borrow_mut().cancelled += 1;
         self.note((5, number));
+    }
+
+    /// What `future` comes to; `None` if it is given up before.
+    async fn patiently<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        if !self.drops {
+            return Some(future.await);
+        }
+        let patience_ns = self.world.random() % LONGEST_PATIENCE_NS;
+        match select(pin!(future), self.world.sleep(patience_ns)).await {
+            Either::Left((output, _)) => Some(output),
+            Either::Right(_) => None,
+        }
     }
 
     fn note(&self, what: impl Hash) {

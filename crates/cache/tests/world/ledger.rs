@@ -22,6 +22,8 @@ struct Entry {
     content: Content,
     /// Second from which on the newest version, if it was put with a time to live, must not be found.
     expired_from: Option<u32>,
+    /// Versions whose writers gave up before they were taken.
+    never_written: Vec<u64>,
 }
 
 /// What the last acknowledged write left.
@@ -42,6 +44,8 @@ pub enum Ended {
     Stored { lifetime: Option<(u32, u32)> },
     /// Removed, or refused, which leaves nothing either.
     Gone,
+    /// Its writer gave up: nothing has changed.
+    Dropped,
 }
 
 /// How an item was given another time to live.
@@ -83,13 +87,18 @@ impl Ledger {
     pub fn end_write(&mut self, key: u64, ended: Ended) {
         let entry = self.entry(key);
         entry.is_being_written = false;
+        if ended == Ended::Dropped {
+            entry.never_written.push(entry.begun);
+            entry.content = if entry.is_cleared { Content::Nothing } else { entry.content };
+            return;
+        }
         entry.floor = entry.begun;
         (entry.content, entry.expired_from) = match ended {
             Ended::Stored { lifetime: None } => (Content::Put { until_seconds: u32::MAX }, None),
             Ended::Stored { lifetime: Some((until_seconds, from)) } => {
                 (Content::Put { until_seconds }, Some(from))
             }
-            Ended::Gone => (Content::Nothing, None),
+            Ended::Gone | Ended::Dropped => (Content::Nothing, None),
         };
     }
 
@@ -170,7 +179,8 @@ impl Ledger {
         let Reading { floor, began_seconds, .. } = reading;
         assert!(version >= floor, "{label}: key {key} has version {version} after {floor} was acknowledged");
         let entry = self.entry(key);
-        assert!(version <= entry.begun, "{label}: key {key} has version {version}, which nobody wrote");
+        let was_written = version <= entry.begun && !entry.never_written.contains(&version);
+        assert!(was_written, "{label}: key {key} has version {version}, which nobody wrote");
         if version == reading.begun && !reading.was_being_written && reading.content != Content::Unknown {
             let was_put = reading.content != Content::Nothing;
             assert!(was_put, "{label}: key {key} is found though version {version} removed it");

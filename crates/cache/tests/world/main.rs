@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 
 mod clients;
+mod late;
 mod ledger;
 mod life;
 mod polled;
@@ -14,6 +15,7 @@ mod stage;
 
 mod clears;
 mod crash;
+mod dropped;
 mod faults;
 mod flips;
 mod kill;

@@ -21,6 +21,7 @@ mod config;
 mod filter;
 #[cfg(feature = "fuzzing")]
 pub(in crate::flash) mod fuzzing;
+mod landing;
 mod lookup;
 mod pending;
 mod persist;
@@ -46,6 +47,7 @@ use crate::KeyHash;
 use bits::Bits;
 use bucket::{BucketId, Fingerprint, Identity, Unusable};
 use filter::Filters;
+use landing::Write;
 use pending::{Shard, Waiter};
 
 const SHARDS: usize = 64;
@@ -65,6 +67,8 @@ pub struct Soc {
     written: Bits,
     shards: Box<[Mutex<Shard>]>,
     pending_bytes: AtomicUsize,
+    /// Writes under way whose step was dropped.
+    left_over: Mutex<Vec<Write>>,
     turn: AtomicUsize,
     /// Those who wait for all to be written that waited when they came.
     settling: AtomicUsize,
@@ -118,6 +122,7 @@ impl Soc {
             written: Bits::new(buckets),
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
             pending_bytes: AtomicUsize::new(0),
+            left_over: Mutex::default(),
             turn: AtomicUsize::new(0),
             settling: AtomicUsize::new(0),
             room: Event::new(),
@@ -254,7 +259,7 @@ impl Soc {
     /// [waits](Self::settle) for it.
     #[must_use]
     pub fn wants_step(&self) -> bool {
-        let is_waited_for = || self.shards.iter().any(|shard| shard.lock().has_due());
+        let is_waited_for = || self.has_left_over() || self.shards.iter().any(|shard| shard.lock().has_due());
         self.pending_bytes() >= self.config.pending_limit_bytes / 2
             || (self.settling.load(Ordering::Acquire) > 0 && is_waited_for())
     }

@@ -129,8 +129,6 @@ enum State {
     Writing(Arc<Vec<Waiter>>),
     /// The same, but the cache has been cleared since: they are not found, and when the write ends the bucket is empty.
     Cleared(Arc<Vec<Waiter>>),
-    /// A write may land at any time, because whoever waited for it went away. The place is not used again.
-    Retired,
 }
 
 impl Shard {
@@ -154,14 +152,9 @@ impl Shard {
         Some(newest.bytes.is_some())
     }
 
-    /// Appends an item, replacing an older fresh one of the same key. Answers the memory set free by that, or, when the bucket
-    /// is retired, by not taking the item.
+    /// Appends an item, replacing an older fresh one of the same key. Answers the memory set free by that.
     pub fn insert(&mut self, bucket: BucketId, item: Waiter) -> usize {
         let list = self.buckets.entry(bucket).or_default();
-        if matches!(list.state, State::Retired) {
-            self.stats.lost_items += 1;
-            return item.memory_bytes();
-        }
         let key = item.bytes.as_ref().map_or(&[][..], |bytes| &bytes[..usize::from(item.key_len)]);
         let freed = list.drop_fresh(item.fingerprint, key);
         list.push(item, self.asked);
@@ -281,21 +274,6 @@ impl Shard {
         self.forget_if_idle(bucket);
         self.enqueue(bucket);
         freed
-    }
-
-    /// The write of `bucket` is under way and nobody will learn of its end. Answers the memory set free.
-    pub fn retire(&mut self, bucket: BucketId) -> usize {
-        let state = self.change_state(bucket, State::Retired);
-        let list = self.buckets.entry(bucket).or_default();
-        let mut dropped = std::mem::take(&mut list.fresh);
-        let mut freed = 0;
-        match state {
-            State::Writing(frozen) => dropped.extend(frozen.iter().cloned()),
-            State::Cleared(frozen) => freed = frozen.iter().map(Waiter::memory_bytes).sum(),
-            _ => {}
-        }
-        self.stats.lost_items += dropped.iter().filter(|waiter| waiter.bytes.is_some()).count() as u64;
-        freed + dropped.iter().map(Waiter::memory_bytes).sum::<usize>()
     }
 
     /// The bucket's state for comparing before and after a read.
@@ -440,9 +418,6 @@ impl Waitlist {
 
     /// Whether a removal of `key`, no fresh item of which is left, must leave a tombstone.
     fn needs_tombstone(&self, fingerprint: Fingerprint, key: &[u8], on_flash: bool) -> bool {
-        if matches!(self.state, State::Retired) {
-            return false;
-        }
         // A tombstone that waits already, or that is being written and nothing came after it, does the work. An item
         // being written will be on flash, whatever the filter says of the content before.
         match self.newest(|waiter| waiter.concerns(fingerprint, key)) {

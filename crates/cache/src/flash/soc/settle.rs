@@ -1,7 +1,7 @@
 //! Waiting until all is written that waits now, however much comes after it.
 //!
-//! Whoever waits writes nothing himself: a write that is dropped half way costs its bucket, and he may be dropped at any
-//! moment. He has each shard put the buckets that wait in front of all others; whoever steps does the rest.
+//! Whoever waits writes nothing himself: he may be dropped at any moment, and what he began would wait for the next step.
+//! He has each shard put the buckets that wait in front of all others; whoever steps does the rest.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use device::{IoBuffer, IoError, IoSlice, Request};
+use device::{IoBuffer, IoSlice, Pending, Request};
+use futures_util::future::Either;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::bucket::{self, Bucket, BucketId, BucketMut, Entry, Fingerprint, NewEntry, Unusable};
+use super::landing::{Landing, Write};
 use super::pending::{Group, Waiter};
 use super::{Soc, SocStats};
 use crate::KeyHash;
@@ -31,16 +33,16 @@ impl Progress {
 
 impl Soc {
     /// Writes back what waits, the fullest buckets first, until the configured number of writes has been made or
-    /// nothing is left. May be called by several tasks at once. Run it to its end: a step dropped while a write is in
-    /// flight costs the buckets of that write their place for good.
+    /// nothing is left. May be called by several tasks at once. A step that is dropped half way leaves the writes under
+    /// way to the next one, which sees their end.
     pub async fn step(&self, waiting: Waiting, now_seconds: u32) -> Progress {
-        let mut in_flight = FuturesUnordered::new();
+        let mut in_flight: FuturesUnordered<_> = self.take_over().map(|it| Either::Left(it.end())).collect();
         let mut started = 0;
         let mut progress = Progress::default();
         loop {
             while in_flight.len() < self.config.writes_in_flight && started < self.config.writes_per_step {
                 let Some(claim) = self.take_group() else { break };
-                in_flight.push(self.write_back(claim, waiting, now_seconds));
+                in_flight.push(Either::Right(self.write_back(claim, waiting, now_seconds)));
                 started += 1;
             }
             let Some(ended) = in_flight.next().await else { return progress };
@@ -75,7 +77,7 @@ impl Soc {
     }
 
     fn anything_to_take(&self) -> bool {
-        self.shards.iter().any(|shard| shard.lock().has_takeable())
+        self.has_left_over() || self.shards.iter().any(|shard| shard.lock().has_takeable())
     }
 
     /// The shards take turns, so that steps side by side do not meet and no shard waits for ever.
@@ -83,30 +85,26 @@ impl Soc {
         for _ in 0..self.shards.len() {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
             if let Some(group) = self.shards[turn % self.shards.len()].lock().take_group(self.group_buckets) {
-                return Some(Claim { soc: self, group, in_flight: false, settled: false });
+                return Some(Claim { soc: self, group: Some(group) });
             }
         }
         None
     }
 
-    async fn write_back(&self, mut claim: Claim<'_>, waiting: Waiting, now_seconds: u32) -> Progress {
-        let (mut buffer, mut changes) = self.read_group(&claim.group, waiting).await;
+    async fn write_back(&self, claim: Claim<'_>, waiting: Waiting, now_seconds: u32) -> Progress {
+        let (mut buffer, mut changes) = self.read_group(claim.group(), waiting).await;
         let bucket_bytes = self.config.bucket_bytes as usize;
         for ((bytes, change), (id, waiters)) in
-            buffer.chunks_exact_mut(bucket_bytes).zip(&mut changes).zip(claim.group.members())
+            buffer.chunks_exact_mut(bucket_bytes).zip(&mut changes).zip(claim.group().members())
         {
             self.apply(bytes, id, waiters, now_seconds, change);
         }
-        let buffer = Arc::new(buffer);
-        let outcome = if changes.iter().all(|change| change.items_after == 0 || !change.is_changed) {
-            // An empty bucket is one that counts as never written. One that stays as it is, because its filter was wrong about
-            // what was to be removed, is on the device already.
-            Ok(0)
-        } else {
-            claim.in_flight = true;
-            self.write_group(claim.group.first, Arc::clone(&buffer), waiting).await
-        };
-        claim.settle(&buffer, changes, &outcome)
+        let (group, buffer) = (claim.begin(), Arc::new(buffer));
+        // An empty bucket is one that counts as never written. One that stays as it is, because its filter was wrong about
+        // what was to be removed, is on the device already.
+        let is_new = changes.iter().any(|change| change.items_after > 0 && change.is_changed);
+        let written = is_new.then(|| self.start_write(group.first, Arc::clone(&buffer), waiting));
+        Landing::of(self, Write { group, buffer, changes, written }).end().await
     }
 
     /// The group's buckets as they are on the device, with what was found wrong. Buckets that hold nothing of this
@@ -143,20 +141,13 @@ impl Soc {
         whole
     }
 
-    async fn write_group(
-        &self,
-        first: BucketId,
-        buffer: Arc<IoBuffer>,
-        waiting: Waiting,
-    ) -> Result<usize, IoError> {
-        let bytes = buffer.len();
+    fn start_write(&self, first: BucketId, buffer: Arc<IoBuffer>, waiting: Waiting) -> Pending {
         let (data, placement) = (IoSlice::whole(buffer), self.placement);
-        let request = Request::Write { offset: self.offset(first), data, placement };
-        waiting.start(&*self.device, request).await.map(|_| bytes)
+        waiting.start(&*self.device, Request::Write { offset: self.offset(first), data, placement })
     }
 
     /// Tells of items that have left, except for those removed or inserted anew since their bucket was read.
-    fn tell(&self, id: BucketId, left: &[Left]) {
+    pub(super) fn tell(&self, id: BucketId, left: &[Left]) {
         let Some(on_eviction) = &self.on_eviction else { return };
         for Left { fingerprint, expiry_seconds, tag, key, value } in left {
             if self.shard(id).lock().waits(id, *fingerprint).is_none() {
@@ -204,22 +195,22 @@ impl Soc {
 
 /// What happened to one bucket of a group.
 #[derive(Default)]
-struct Change {
+pub struct Change {
     has_content: bool,
     read_failed: bool,
     unusable: Option<Unusable>,
     /// Whether its items are others than before.
     is_changed: bool,
-    items_before: usize,
-    items_after: usize,
+    pub items_before: usize,
+    pub items_after: usize,
     evicted: u32,
     expired: u32,
     /// Of those evicted, whom somebody wants to be told of.
-    left: Vec<Left>,
+    pub left: Vec<Left>,
 }
 
 /// An item that made room for others.
-struct Left {
+pub struct Left {
     fingerprint: Fingerprint,
     expiry_seconds: u32,
     tag: u16,
@@ -240,7 +231,7 @@ impl Change {
     }
 
     /// All was cleared since: nothing of the bucket is left, whatever it holds.
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         let Self { has_content, read_failed, unusable, .. } = *self;
         *self = Self { has_content, read_failed, unusable, ..Self::default() };
     }
@@ -273,7 +264,7 @@ impl Change {
         self.evicted += bucket.insert(&new, |entry| self.left.extend(worth_telling(entry)));
     }
 
-    fn count(&self, stats: &mut SocStats) {
+    pub fn count(&self, stats: &mut SocStats) {
         stats.read_errors += u64::from(self.read_failed);
         if let Some(why) = self.unusable {
             stats.count_unusable(why);
@@ -283,113 +274,34 @@ impl Change {
     }
 }
 
-/// A group taken from the pending table, until it is given back: by [`settle`](Self::settle), or by being dropped
-/// because the step was, which may not have begun with it.
-struct Claim<'soc> {
+/// A group taken from the pending table. Given back when dropped, unless its write has begun.
+pub(super) struct Claim<'soc> {
     soc: &'soc Soc,
-    group: Group,
-    in_flight: bool,
-    settled: bool,
+    group: Option<Group>,
 }
 
 impl Claim<'_> {
-    /// The write has ended. Filters first, then the table: a key must be found in one of them all the time.
-    fn settle(
-        mut self,
-        buffer: &IoBuffer,
-        mut changes: Vec<Change>,
-        outcome: &Result<usize, IoError>,
-    ) -> Progress {
-        self.settled = true;
-        let soc = self.soc;
-        let bucket_bytes = soc.config.bucket_bytes as usize;
-        let mut progress = Progress::default();
-        for ((bytes, change), (id, waiters)) in
-            buffer.chunks_exact(bucket_bytes).zip(&mut changes).zip(self.group.members())
-        {
-            let bucket = Bucket::sealed_here(bytes);
-            // Under one lock until the end: whoever clears the cache came before, or finds the bucket as it is then.
-            let mut shard = soc.shard(id).lock();
-            if shard.is_cleared(id) {
-                change.clear();
-            }
-            let kept = outcome.is_ok() && change.items_after > 0;
-            if kept {
-                soc.filters.rebuild(id, &bucket.fingerprints());
-                soc.written.set(id, true);
-            } else {
-                soc.disown(id);
-            }
-            change.count(&mut shard.stats);
-            count_outcome(&mut shard.stats, change, waiters, outcome, bucket_bytes);
-            let freed = shard.release(id);
-            // Under the lock: whoever sees that nothing waits any more finds its memory given back.
-            soc.pending_bytes.fetch_sub(freed, Ordering::AcqRel);
-            progress.buckets += 1;
-            progress.entries += waiters.len();
-        }
-        self.count_write(outcome);
-        soc.room.notify(usize::MAX);
-        if outcome.is_ok() {
-            changes.iter().zip(self.group.members()).for_each(|(change, (id, _))| soc.tell(id, &change.left));
-        }
-        progress
+    fn group(&self) -> &Group {
+        self.group.as_ref().expect("present until its write begins")
     }
 
-    fn count_write(&self, outcome: &Result<usize, IoError>) {
-        let mut shard = self.soc.shard(self.group.first).lock();
-        match outcome {
-            Ok(0) => {}
-            Ok(_) => shard.stats.device_writes += 1,
-            Err(_) => shard.stats.write_errors += 1,
-        }
-    }
-}
-
-fn count_outcome(
-    stats: &mut SocStats,
-    change: &Change,
-    waiters: &[Waiter],
-    outcome: &Result<usize, IoError>,
-    bucket_bytes: usize,
-) {
-    let before = i64::try_from(change.items_before).expect("a bucket's items are few");
-    let after = i64::try_from(change.items_after).expect("a bucket's items are few");
-    match outcome {
-        Ok(written) => {
-            stats.items += after - before;
-            stats.written_entries += waiters.len() as u64;
-            stats.bucket_writes += u64::from(*written > 0);
-            stats.physical_written_bytes += if *written > 0 { bucket_bytes as u64 } else { 0 };
-        }
-        Err(_) => {
-            stats.items -= before;
-            stats.lost_items += change.items_after as u64;
-        }
+    /// Its write begins.
+    fn begin(mut self) -> Group {
+        self.group.take().expect("its write begins once")
     }
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        if self.settled {
-            return;
-        }
-        let mut freed = 0;
-        for (id, _) in self.group.members() {
-            let mut shard = self.soc.shard(id).lock();
-            if self.in_flight {
-                self.soc.disown(id);
-                freed += shard.retire(id);
-            } else {
-                freed += shard.put_back(id);
-            }
-        }
+        let Some(group) = self.group.take() else { return };
+        let put_back = |(id, _)| self.soc.shard(id).lock().put_back(id);
+        let freed = group.members().map(put_back).sum();
         self.soc.give_back(freed);
     }
 }
 
 impl Group {
-    fn members(&self) -> impl Iterator<Item = (BucketId, &[Waiter])> {
+    pub(super) fn members(&self) -> impl Iterator<Item = (BucketId, &[Waiter])> {
         (self.first.0..).map(BucketId).zip(self.frozen.iter().map(|waiters| waiters.as_slice()))
     }
 }

@@ -352,22 +352,48 @@ fn a_step_dropped_before_its_write_loses_nothing() {
     assert_eq!((get(&soc, "old").as_deref(), get(&soc, "key").as_deref()), (Some("value"), Some("value")));
 }
 
-/// The orphaned write may land whenever it likes: what it holds must never be seen.
+/// The write lands whenever it likes: until then what it holds is found, and nothing else is written to its bucket.
 #[test]
-fn a_step_dropped_during_its_write_retires_the_bucket() {
+fn a_step_dropped_during_its_write_leaves_it_to_the_next_one() {
     let device = gate();
     let soc = soc_on(&device, config(1));
-    put(&soc, "key", "orphan");
+    (0..2).for_each(|n| put(&soc, &format!("key-{n}"), "left over"));
     device.close(RequestKind::Write);
     let mut step = Box::pin(soc.step(Waiting::Task, NOW));
     assert!(poll(&mut step).is_none());
     drop(step);
-    put(&soc, "key", "newer");
-    assert!(!forget(&soc, "key"));
+    assert_eq!(get(&soc, "key-0").as_deref(), Some("left over"));
+    put(&soc, "key-0", "newer");
+    assert!(forget(&soc, "key-1"));
+    device.let_others_pass();
+    let mut step = Box::pin(soc.step(Waiting::Task, NOW));
+    assert!(poll(&mut step).is_none());
+    assert_eq!((device.held(), get(&soc, "key-0").as_deref()), (1, Some("newer")));
+    device.let_pass();
+    assert_eq!(poll(&mut step), Some(Progress { buckets: 2, entries: 4 }));
+    assert_eq!((get(&soc, "key-0").as_deref(), get(&soc, "key-1")), (Some("newer"), None));
+    assert_eq!((soc.pending_bytes(), soc.stats().lost_items, soc.stats().items), (0, 0, 1));
+}
+
+/// He who waits found the buckets in the hands of a step, and slept.
+#[test]
+fn a_step_dropped_during_its_write_wakes_who_is_to_write_for_those_who_wait() {
+    let device = gate();
+    let soc = soc_on(&device, config(1));
+    put(&soc, "key", "value");
+    device.close(RequestKind::Write);
+    let mut step = Box::pin(soc.step(Waiting::Task, NOW));
+    assert!(poll(&mut step).is_none());
+    let mut settling = Box::pin(soc.settle());
+    assert!(poll(&mut settling).is_none());
+    let mut work = Box::pin(soc.wait_work(Waiting::Task));
+    assert!(poll(&mut work).is_none());
+    drop(step);
+    assert!(poll(&mut work).is_some(), "somebody has to see its end");
     device.open();
-    drain(&soc);
-    assert_eq!(get(&soc, "key"), None);
-    assert_eq!((soc.pending_bytes(), soc.stats().lost_items), (0, 2));
+    block_on(soc.step(Waiting::Task, NOW));
+    assert!(poll(&mut settling).is_some());
+    assert_eq!(get(&soc, "key").as_deref(), Some("value"));
 }
 
 #[test]

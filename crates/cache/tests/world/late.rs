@@ -1,0 +1,45 @@
+//! A device some of whose changes land long after the others, though no sooner asked for.
+
+use std::sync::Arc;
+
+use device::sim::World;
+use device::{Clock, Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request, RequestKind};
+
+/// One change in so many is late,
+const LATE_ONE_IN: u64 = 10;
+/// by so much at most: long enough for its place to be used again.
+const LONGEST_NS: u64 = 3_000_000_000;
+
+/// Keeps some writes and trims back for a while. Reads are as quick as ever.
+pub struct LateDevice {
+    pub inner: Arc<dyn Device>,
+    pub world: World,
+}
+
+impl Device for LateDevice {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        let is_change = matches!(request.kind(), RequestKind::Write | RequestKind::Trim);
+        if !is_change || !self.world.random().is_multiple_of(LATE_ONE_IN) {
+            return self.inner.submit(request, completion);
+        }
+        let due_ns = self.world.monotonic_ns() + self.world.random() % LONGEST_NS;
+        let inner = Arc::clone(&self.inner);
+        self.world.schedule(due_ns, move || inner.submit(request, completion));
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        self.inner.execute(request)
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+
+    fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
+        self.inner.allocate_handle(consumer)
+    }
+}
