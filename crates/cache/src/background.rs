@@ -108,9 +108,7 @@ async fn write_regions(engine: &Engine, pair: usize, stop: &Stop) {
 async fn write_buckets(engine: &Engine, pair: usize, stop: &Stop) {
     let Some(soc) = soc_of(engine, pair) else { return };
     while !stop.asked() {
-        if soc.wants_step() {
-            soc.step(Waiting::Task, engine.clock.unix_seconds()).await;
-        } else {
+        if !soc.wants_step() || soc.step(Waiting::Task, engine.clock.unix_seconds()).await.idle() {
             stop.or(soc.wait_work(Waiting::Task)).await;
         }
     }

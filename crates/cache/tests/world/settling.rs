@@ -4,9 +4,12 @@
 use std::sync::Arc;
 
 use device::RequestKind::Write;
+use device::Simulation;
+use device::timer::Timer;
 use device::wrap::{FaultDevice, Faults};
 use flashwright_cache::CacheError;
 use flashwright_cache::flash::region::Caching;
+use futures_util::future::join_all;
 use pollster::block_on;
 
 use crate::polled::{poll, waiting};
@@ -140,6 +143,20 @@ fn what_is_lost_to_a_failing_device_is_told_and_not_waited_for() {
         drop(settling);
         assert!(matches!(poll(&mut Box::pin(stage.cache.settle())), Some(Ok(()))), "nothing waits any more");
     }
+}
+
+/// What waits is all in the hands of another step: a task that went on trying would keep its thread from everything else.
+#[test]
+fn background_work_beside_a_step_waits_and_goes_on_when_the_step_is_dropped() {
+    let stage = eager();
+    let step = hero_being_written(&stage, LENGTHS[0]);
+    let timer: Arc<dyn Timer> = Arc::new(Simulation::new(0).world());
+    let mut background = Box::pin(join_all(stage.cache.background_tasks(&timer)));
+    assert!(poll(&mut background).is_none(), "it never ends");
+    drop(step);
+    stage.gate.open();
+    assert!(poll(&mut background).is_none());
+    assert_eq!(waits(&stage), 0, "it has seen the end of what the step began");
 }
 
 #[test]

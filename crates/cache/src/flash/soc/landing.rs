@@ -99,6 +99,8 @@ impl Write {
         }
         count_write(soc, self.group.first, outcome);
         soc.room.notify(usize::MAX);
+        // What came to its buckets since can be taken by others too.
+        soc.announce_work();
         if outcome.is_ok() {
             let settled = self.changes.iter().zip(self.group.members());
             settled.for_each(|(change, (id, _))| soc.tell(id, &change.left));

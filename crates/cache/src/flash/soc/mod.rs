@@ -264,11 +264,13 @@ impl Soc {
             || (self.settling.load(Ordering::Acquire) > 0 && is_waited_for())
     }
 
-    /// Waits until the cache [wants a step](Self::wants_step).
+    /// Waits until the cache [wants a step](Self::wants_step) that has something to do: not all of what waits is in the
+    /// hands of other steps.
     pub async fn wait_work(&self, waiting: Waiting) {
-        while !self.wants_step() {
+        let has_work = || self.wants_step() && self.anything_to_take();
+        while !has_work() {
             let listener = self.work.listen();
-            if self.wants_step() {
+            if has_work() {
                 return;
             }
             match waiting {

@@ -76,7 +76,7 @@ impl Soc {
         self.shards.iter().map(|shard| shard.lock().entries()).sum()
     }
 
-    fn anything_to_take(&self) -> bool {
+    pub(super) fn anything_to_take(&self) -> bool {
         self.has_left_over() || self.shards.iter().any(|shard| shard.lock().has_takeable())
     }
 
@@ -297,6 +297,7 @@ impl Drop for Claim<'_> {
         let put_back = |(id, _)| self.soc.shard(id).lock().put_back(id);
         let freed = group.members().map(put_back).sum();
         self.soc.give_back(freed);
+        self.soc.announce_work();
     }
 }
 
