@@ -107,11 +107,90 @@ mod tests {
 
     #[test]
     fn a_wide_range_or_a_slope_is_not_steady() {
-        // The ranges are 18 % and 22 % of the mean, without a slope to speak of.
-        assert!(is_steady(&[1.0, 1.09, 0.91, 1.09, 0.91]));
-        assert!(!is_steady(&[1.0, 1.11, 0.89, 1.11, 0.89]));
-        // Lines that fall by 8 % and by 12 % of the mean from first to last.
-        assert!(is_steady(&[1.04, 1.02, 1.0, 0.98, 0.96]));
-        assert!(!is_steady(&[1.06, 1.03, 1.0, 0.97, 0.94]));
+        // The ranges are 19.8 % and 20.2 % of the mean, without a slope to speak of.
+        assert!(is_steady(&[300.0, 329.7, 270.3, 329.7, 270.3]));
+        assert!(!is_steady(&[300.0, 330.3, 269.7, 330.3, 269.7]));
+        // Lines that fall and climb by 9.6 % and by 10.4 % of the mean from first to last.
+        assert!(is_steady(&[314.4, 307.2, 300.0, 292.8, 285.6]));
+        assert!(!is_steady(&[315.6, 307.8, 300.0, 292.2, 284.4]));
+        assert!(!is_steady(&[284.4, 292.2, 300.0, 307.8, 315.6]));
+    }
+
+    /// What a round adds.
+    #[derive(Clone, Copy)]
+    struct Round {
+        seconds: f64,
+        hits: u64,
+        host_bytes: u64,
+        settled_bytes: u64,
+        media_bytes: u64,
+    }
+
+    const ROUND: Round =
+        Round { seconds: 1.0, hits: 70, host_bytes: 1000, settled_bytes: 500, media_bytes: 1200 };
+
+    impl Round {
+        fn plus(self, other: Self, times: u64) -> Self {
+            Self {
+                seconds: self.seconds + other.seconds * times as f64,
+                hits: self.hits + other.hits * times,
+                host_bytes: self.host_bytes + other.host_bytes * times,
+                settled_bytes: self.settled_bytes + other.settled_bytes * times,
+                media_bytes: self.media_bytes + other.media_bytes * times,
+            }
+        }
+    }
+
+    /// Whether a run on flash of so many bytes is steady after these rounds, of 100 gets each or a multiple of them.
+    fn is_steady_after(capacity_bytes: Option<u64>, rounds: &[(Round, u64)]) -> bool {
+        let mut all = Rounds::default();
+        let mut sum = Round { seconds: 0.0, hits: 0, host_bytes: 0, settled_bytes: 0, media_bytes: 0 };
+        let mut gets = 0;
+        for (round, times) in rounds {
+            sum = sum.plus(*round, *times);
+            gets += 100 * times;
+            let flash = FlashCounts {
+                capacity_bytes,
+                logical_bytes: Some(sum.settled_bytes),
+                waiting_bytes: Some(0),
+                host_bytes: Some(sum.host_bytes),
+                media_bytes: Some(sum.media_bytes),
+                ..FlashCounts::default()
+            };
+            let counts = Counts { ops: gets, gets, get_misses: gets - sum.hits, ..Counts::default() };
+            all.end(sum.seconds, counts, &Snapshot { flash: Some(flash), ..Snapshot::default() });
+        }
+        all.is_steady()
+    }
+
+    #[test]
+    fn a_run_is_steady_when_all_its_figures_are_however_long_its_rounds_take() {
+        // Rounds that are longer have more of everything, and the same figures.
+        let alike = [1, 2, 1, 3].map(|times| (ROUND, times));
+        let then = |last: Round| is_steady_after(Some(1), &[&alike[..], &[(last, 1)]].concat());
+        assert!(then(ROUND) && !is_steady_after(Some(1), &alike));
+        assert!(!then(Round { hits: 20, ..ROUND }), "fewer hits");
+        assert!(!then(Round { seconds: 0.5, ..ROUND }), "faster writes");
+        assert!(!then(Round { settled_bytes: 900, ..ROUND }), "less is written for a byte that is taken");
+        assert!(!then(Round { media_bytes: 2000, ..ROUND }), "the medium writes more");
+        let still = Round { host_bytes: 0, settled_bytes: 0, media_bytes: 0, ..ROUND };
+        assert!(!then(still), "no writes after some");
+        assert!(is_steady_after(Some(0), &[(still, 1); ROUNDS]), "no writes at all");
+    }
+
+    #[test]
+    fn rounds_in_which_flash_fills_do_not_count_unless_nobody_knows_its_size() {
+        let rounds = [(ROUND, 1); 7];
+        assert!(is_steady_after(Some(3000), &rounds) && !is_steady_after(Some(3001), &rounds));
+        assert!(is_steady_after(None, &rounds[..5]) && !is_steady_after(None, &rounds[..4]));
+    }
+
+    #[test]
+    fn a_round_is_over_when_its_operations_are_done_since_the_one_before_ended() {
+        let done = |ops: u64| Counts { ops, ..Counts::default() };
+        let mut rounds = Rounds::default();
+        assert!(!rounds.is_over(&done(99), 100) && rounds.is_over(&done(100), 100));
+        rounds.end(1.0, done(130), &Snapshot::default());
+        assert!(!rounds.is_over(&done(229), 100) && rounds.is_over(&done(230), 100));
     }
 }

@@ -57,6 +57,7 @@ impl Punctuality {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::latency::Timed;
 
     #[test]
     fn who_ends_late_by_a_hundredth_of_the_run_fell_behind() {
@@ -67,5 +68,36 @@ mod tests {
         };
         assert!(ended(1000, 9_900).kept_up() && !ended(1000, 10_100).kept_up());
         assert!(ended(10, 900).kept_up(), "a thread that is woken late is no backlog");
+    }
+
+    /// A worker that was late by so many microseconds each time, and whose gets took twice as long.
+    fn worker(late_us: &[u64], last_due_ms: u64, backlog: Option<u64>) -> Punctuality {
+        let mut worker = Punctuality { backlog, ..Punctuality::default() };
+        for us in late_us {
+            worker.lateness.record(us * 1000);
+            worker.service.record(Timed::GetDram, us * 2000);
+            worker.behind = Duration::from_micros(*us);
+        }
+        Punctuality { last_due: Duration::from_millis(last_due_ms), ..worker }
+    }
+
+    #[test]
+    fn several_workers_are_as_far_and_as_late_as_the_last_of_them_and_their_backlogs_add_up() {
+        let (one, other) = (worker(&[10, 70], 900, Some(3)), worker(&[40], 1000, Some(4)));
+        for (mut all, more) in [(one.clone(), &other), (other.clone(), &one)] {
+            all.merge(more);
+            let (behind, last_due) = (Duration::from_micros(70), Duration::from_secs(1));
+            assert_eq!(all, Punctuality { behind, last_due, ..worker(&[10, 40, 70], 0, Some(7)) });
+            all.merge(&worker(&[], 0, None));
+            assert_eq!(all.backlog, None, "what one does not know");
+        }
+    }
+
+    #[test]
+    fn what_was_late_in_a_warm_up_is_not_told_of_the_run_and_how_it_ended_is() {
+        let (warm, whole) = (worker(&[10, 70], 300, Some(0)), worker(&[10, 70, 40], 1000, Some(5)));
+        let part = whole.since(&warm, Duration::from_millis(250));
+        assert_eq!(part, worker(&[40], 750, Some(5)));
+        assert_eq!(warm.since(&warm, Duration::from_secs(1)).last_due, Duration::ZERO, "none was due since");
     }
 }

@@ -188,7 +188,10 @@ fn ends_since(now: &[End], before: &[End]) -> Vec<End> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
     use super::*;
+    use crate::run::latency::Histogram;
 
     fn flash(logical: u64, waiting: u64, host: u64) -> FlashCounts {
         FlashCounts {
@@ -212,16 +215,97 @@ mod tests {
         }
     }
 
+    /// All that is counted came `count` times or twice as often; all that is as it is now, is `state`.
+    fn at(count: u64, state: u64) -> Snapshot {
+        let (once, twice, pair) = (Some(count), Some(2 * count), Some((count, 2 * count)));
+        let ends = vec![("rejected", 2 * count), ("stored", count)];
+        let dram = DramCounts {
+            items: Some(state),
+            alloc_attempts: twice,
+            alloc_failures: once,
+            evict_attempts: twice,
+            evictions: once,
+            slabs_released: once,
+            slab_moves: pair,
+            slab_evictions: pair,
+            ..DramCounts::default()
+        };
+        let flash = FlashCounts {
+            items: Some(state),
+            gets: twice,
+            gets_coalesced: once,
+            puts: twice,
+            puts_stored: once,
+            puts_clean: once,
+            puts_overtaken: once,
+            puts_expired: once,
+            put_ends: ends.clone(),
+            lost: once,
+            evictions: once,
+            deletes: once,
+            logical_bytes: twice,
+            waiting_bytes: Some(0),
+            capacity_bytes: Some(state),
+            host_bytes: twice,
+            host_read_bytes: once,
+            media_bytes: twice,
+            listed_drives: vec![drive("/dev/a", count), drive("/dev/b", 2 * count)],
+            io_errors: once,
+            checksum_errors: once,
+            device_latency: Some((times(count), times(2 * count))),
+            ..FlashCounts::default()
+        };
+        let details = vec![("navy_bh_items".into(), state as f64), ("reaped".into(), count as f64)];
+        Snapshot { dram, flash: Some(flash), insert_ends: ends, details }
+    }
+
+    fn drive(path: &str, bytes: u64) -> DriveBytes {
+        DriveBytes { path: path.into(), media_bytes: Some(bytes), is_shared: false }
+    }
+
+    fn times(count: u64) -> Histogram {
+        let mut histogram = Histogram::default();
+        (0..count).for_each(|_| histogram.record(1000));
+        histogram
+    }
+
     #[test]
     fn a_part_has_the_counts_of_its_own_and_the_state_at_its_end() {
-        let at = |evictions: u64, items: u64| Snapshot {
-            dram: DramCounts { evictions: Some(evictions), items: Some(items), ..DramCounts::default() },
-            insert_ends: vec![("stored", evictions)],
-            details: vec![("navy_bh_items".into(), items as f64), ("reaped".into(), evictions as f64)],
-            ..Snapshot::default()
-        };
-        let part = at(10, 7).since(&at(4, 9));
-        assert_eq!(part, at(6, 7));
-        assert_eq!((part.plus(&part)).dram.evictions, Some(12));
+        assert_eq!(at(10, 7).since(&at(4, 9)), at(6, 7));
+    }
+
+    #[test]
+    fn two_together_have_the_counts_of_both_and_nothing_that_is_of_one_alone() {
+        let mut both = at(7, 12);
+        both.details.clear();
+        both.flash.iter_mut().for_each(|flash| {
+            flash.media_bytes = None;
+            flash.listed_drives.clear();
+        });
+        assert_eq!(at(3, 4).plus(&at(4, 8)), both);
+    }
+
+    #[test]
+    fn what_one_of_two_does_not_know_both_do_not() {
+        let known = at(3, 4);
+        let mut less = at(4, 8);
+        (less.dram.slab_moves, less.insert_ends) = (None, vec![("stored", 4)]);
+        less.flash.as_mut().unwrap().device_latency = None;
+        for both in [known.plus(&less), less.plus(&known)] {
+            assert_eq!((both.dram.slab_moves, both.insert_ends), (None, vec![("stored", 7)]));
+            assert_eq!(both.flash.unwrap().device_latency, None);
+        }
+        let without_flash = Snapshot { flash: None, ..at(4, 8) };
+        assert_eq!(without_flash.plus(&known).flash, known.flash, "what has no flash writes none");
+    }
+
+    #[test]
+    fn one_cold_start_makes_both_cold_and_one_page_cache_is_in_the_way_of_both() {
+        let flash = |recovered, buffered| FlashCounts { recovered, buffered, ..FlashCounts::default() };
+        for (mine, theirs) in [(true, false), (false, true)] {
+            let both = flash(mine, mine).plus(&flash(theirs, theirs));
+            assert_eq!((both.recovered, both.buffered), (false, true));
+        }
+        assert!(flash(true, true).plus(&flash(true, true)).recovered);
     }
 }
