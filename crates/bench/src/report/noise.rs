@@ -88,14 +88,13 @@ pub(crate) fn ratio_of_sums(parts: &[(f64, f64)]) -> Option<Estimate> {
     Some(Estimate { value, variance, freedom: (count * worth - 2.0).max(1.0) })
 }
 
-/// What is left of `rests` beside the straight line that fits them best.
+/// What is left of `rests`, which add up to nothing, beside the straight line that fits them best.
 fn without_trend(rests: &[f64]) -> Vec<f64> {
     let middle = (rests.len() as f64 - 1.0) / 2.0;
     let places = || (0..rests.len()).map(|number| number as f64 - middle);
-    let level = mean(rests);
     let slope = places().zip(rests).map(|(place, rest)| place * rest).sum::<f64>()
         / places().map(|place| place * place).sum::<f64>();
-    places().zip(rests).map(|(place, rest)| rest - level - slope * place).collect()
+    places().zip(rests).map(|(place, rest)| rest - slope * place).collect()
 }
 
 /// The correlation of neighbours, 0 where they are rather unlike.
@@ -260,6 +259,7 @@ mod tests {
         assert!((difference.margin(1) - 3.707 * (1.0_f64 / 3.0).sqrt()).abs() < 1e-2, "{difference:?}");
         let single = between_runs(&a, &[12.0]).unwrap();
         assert!((single.margin(1) - 5.841 * (2.0_f64 / 3.0 * 1.25).sqrt()).abs() < 1e-2, "{single:?}");
+        assert_eq!((single.value, between_runs(&[12.0], &a).unwrap().value), (2.0, -2.0));
         assert_eq!(between_runs(&[1.0], &[2.0]), None);
         assert_eq!(between_runs(&[1.0, 1.0], &[2.0, 2.0]).unwrap().margin(9), 0.0, "nothing scatters");
     }
@@ -271,5 +271,96 @@ mod tests {
         assert_eq!(steady("dlwa", &[interval; 99]), None);
         assert_eq!(steady("ops", &[interval; 99]), None);
         assert_eq!(steady("hit_ratio", &[]), None);
+    }
+
+    /// What a second brought beside a hundred: without a trend, and with neighbours that are unlike or alike.
+    const UNLIKE: [f64; 10] = [2.0, -2.0, 1.0, -1.0, 0.0, 0.0, -1.0, 1.0, -2.0, 2.0];
+    const ALIKE: [f64; 10] = [1.0, 1.0, -1.0, -1.0, 0.0, 0.0, -1.0, -1.0, 1.0, 1.0];
+
+    /// A run of seconds that brought so many operations, and as many hits of 200 gets.
+    fn run(ops: impl IntoIterator<Item = f64>) -> Vec<Interval> {
+        let second = |(number, ops): (usize, f64)| Interval {
+            until_seconds: number as f64 + 1.0,
+            seconds: 1.0,
+            ops: Some(ops),
+            gets: Some(200.0),
+            get_misses: Some(200.0 - ops),
+            ..Interval::default()
+        };
+        ops.into_iter().enumerate().map(second).collect()
+    }
+
+    fn assert_estimate(estimate: Option<Estimate>, value: f64, variance: f64, freedom: f64) {
+        let it = estimate.unwrap();
+        let differ = [it.value - value, it.variance - variance, it.freedom - freedom];
+        assert!(differ.iter().all(|it| it.abs() < 1e-9), "{it:?} for {value} {variance} {freedom}");
+    }
+
+    #[test]
+    fn an_estimate_is_as_worked_out_by_hand_and_its_warm_up_and_trend_are_out_of_it() {
+        let warm_up = [5000.0; 4];
+        let after = |rests: [f64; 10], slope: f64| {
+            let places = (0..10).map(move |number| f64::from(number) - 4.5);
+            run(warm_up.into_iter().chain(places.zip(rests).map(move |(at, it)| 100.0 + it + slope * at)))
+        };
+        for slope in [0.0, 3.0] {
+            // Squares 20 of 10 - 2 degrees of freedom: 2.5, and no neighbours alike. The sum below is 10 s, or 2000 gets.
+            let unlike = after(UNLIKE, slope);
+            assert_estimate(steady("throughput_ops_per_second", &unlike), 100.0, 2.5 * 10.0 / 100.0, 8.0);
+            assert_estimate(steady("hit_ratio", &unlike), 0.5, 2.5 * 10.0 / 4e6, 8.0);
+            // Squares 8, of neighbours 2: alike by 1/4, so that ten are worth (1 - 1/4) / (1 + 1/4) of ten.
+            let alike = after(ALIKE, slope);
+            assert_estimate(steady("throughput_ops_per_second", &alike), 100.0, 10.0 / 100.0 / 0.6, 4.0);
+        }
+    }
+
+    /// A pair is 5 more and 5 less: of pairs that are one batch nothing is seen of that.
+    #[test]
+    fn twice_as_many_intervals_as_batches_are_batches_of_two() {
+        let rests = UNLIKE.iter().chain(&UNLIKE).flat_map(|it| [100.0 + it + 5.0, 100.0 + it - 5.0]);
+        let parts: Vec<(f64, f64)> = rests.map(|ops| (ops, 1.0)).collect();
+        // Rests are twice those above: squares 160 of 20 - 2 degrees of freedom.
+        assert_estimate(ratio_of_sums(&parts), 100.0, 160.0 / 18.0 * 20.0 / 1600.0, 18.0);
+    }
+
+    #[test]
+    fn a_figure_is_the_ratio_that_its_name_says() {
+        let second = |number: u32| Interval {
+            until_seconds: f64::from(number + 1),
+            seconds: 1.0,
+            ops: Some(110.0),
+            gets: Some(100.0),
+            get_misses: Some(30.0),
+            get_hits_dram: Some(50.0),
+            get_hits_flash: Some(20.0),
+            flash_bytes_host: Some(300.0),
+            flash_bytes_media: Some(360.0),
+            flash_bytes_settled: Some(200.0),
+        };
+        let all: Vec<Interval> = (0..40).map(second).collect();
+        for (name, value) in [
+            ("throughput_ops_per_second", 110.0),
+            ("hit_ratio", 0.7),
+            ("hit_ratio_dram", 0.5),
+            ("hit_ratio_flash", 0.4),
+            ("alwa", 1.5),
+            ("dlwa", 1.2),
+        ] {
+            assert_estimate(steady(name, &all), value, 0.0, 18.0);
+        }
+        let unasked: Vec<Interval> = all.iter().map(|it| Interval { gets: Some(0.0), ..*it }).collect();
+        assert_eq!(steady("hit_ratio_dram", &unasked), None, "nothing is no ratio of nothing");
+    }
+
+    #[test]
+    fn a_difference_is_welchs_and_the_more_figures_are_judged_the_wider_is_its_margin() {
+        let a = Estimate { value: 7.0, variance: 1.0, freedom: 4.0 };
+        let b = Estimate { value: 10.0, variance: 3.0, freedom: 9.0 };
+        // 4^2 / (1^2 / 4 + 3^2 / 9).
+        assert_eq!(between(&a, &b), Difference { value: 3.0, error: 2.0, freedom: 12.8 });
+        let certain = Estimate { value: 10.0, variance: 0.0, freedom: 1.0 };
+        let alone = between(&certain, &Estimate { variance: 4.0, freedom: 19.0, ..a });
+        assert_eq!(alone, Difference { value: -3.0, error: 2.0, freedom: 19.0 });
+        assert!((alone.margin(10) - 2.0 * 3.883).abs() < 1e-2, "as in the tables: {}", alone.margin(10));
     }
 }
