@@ -1,39 +1,20 @@
 //! The result's names and lines are promises: this is what they look like.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod made;
+
 use std::time::Duration;
 
-use flashwright_bench::config::plan::{ArrivalsPlan, LimitsPlan, RunSettings, WarmupPlan};
 use flashwright_bench::report::interval::Last;
-use flashwright_bench::report::series::Series;
 use flashwright_bench::report::text::{TextOptions, results, verdict};
-use flashwright_bench::report::{RunReport, json, totals};
+use flashwright_bench::report::{json, totals};
 use flashwright_bench::run::counts::Counts;
 use flashwright_bench::run::latency::{Histogram, Latencies, Timed};
 use flashwright_bench::run::listed_drives::DriveBytes;
 use flashwright_bench::run::stop::StopReason;
 use flashwright_bench::run::target::{DramCounts, FlashCounts, Snapshot};
 use flashwright_bench::run::{InstanceReport, Observable};
-
-fn settings() -> RunSettings {
-    RunSettings {
-        threads: 32,
-        ops_per_thread: 100_000,
-        delay: None,
-        arrivals: ArrivalsPlan::Closed,
-        rate: None,
-        warmup: WarmupPlan::default(),
-        limits: LimitsPlan::default(),
-        lookaside: false,
-        only_set_if_miss: false,
-        touch_value: false,
-        populate: true,
-        check_consistency: false,
-        max_inconsistencies: 50,
-        zeros_percent: 0,
-        print_flash_counters: false,
-    }
-}
+use made::{report, settings};
 
 fn counts() -> Counts {
     Counts {
@@ -96,19 +77,6 @@ fn instance() -> InstanceReport {
         punctuality: None,
         warmup: None,
         trace: None,
-    }
-}
-
-fn report(instance: InstanceReport) -> RunReport {
-    RunReport {
-        drive: None,
-        instances: vec![instance],
-        warnings: vec!["w".into()],
-        errors: Vec::new(),
-        series: Series::default(),
-        seed: 1,
-        config: serde_json::json!({}),
-        environment: serde_json::json!({}),
     }
 }
 

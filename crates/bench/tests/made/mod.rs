@@ -1,0 +1,62 @@
+//! Reports that are made up.
+#![allow(dead_code, reason = "each test makes what it needs")]
+
+use flashwright_bench::config::plan::{ArrivalsPlan, LimitsPlan, RunSettings, WarmupPlan};
+use flashwright_bench::report::RunReport;
+use flashwright_bench::report::series::Series;
+use flashwright_bench::run::InstanceReport;
+use flashwright_bench::run::counts::Counts;
+use flashwright_bench::run::latency::Latencies;
+use flashwright_bench::run::target::Snapshot;
+
+/// A closed loop of 32 threads.
+pub fn settings() -> RunSettings {
+    RunSettings {
+        threads: 32,
+        ops_per_thread: 100_000,
+        delay: None,
+        arrivals: ArrivalsPlan::Closed,
+        rate: None,
+        warmup: WarmupPlan::default(),
+        limits: LimitsPlan::default(),
+        lookaside: false,
+        only_set_if_miss: false,
+        touch_value: false,
+        populate: true,
+        check_consistency: false,
+        max_inconsistencies: 50,
+        zeros_percent: 0,
+        print_flash_counters: false,
+    }
+}
+
+/// Of a run of one instance.
+pub fn report(instance: InstanceReport) -> RunReport {
+    RunReport {
+        drive: None,
+        instances: vec![instance],
+        warnings: vec!["w".into()],
+        errors: Vec::new(),
+        series: Series::default(),
+        seed: 1,
+        config: serde_json::json!({}),
+        environment: serde_json::json!({}),
+    }
+}
+
+/// An instance that did nothing for so long.
+pub fn instance(seconds: f64) -> InstanceReport {
+    InstanceReport {
+        settings: settings(),
+        seconds,
+        counts: Counts::default(),
+        latencies: Latencies::default(),
+        timed_all: true,
+        snapshot: Snapshot::default(),
+        inconsistencies: Vec::new(),
+        stopped: None,
+        punctuality: None,
+        warmup: None,
+        trace: None,
+    }
+}

@@ -1,0 +1,135 @@
+//! Whether a run was long enough, on runs that are made up second by second.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod made;
+
+use flashwright_bench::report::series::{Moment, Series};
+use flashwright_bench::report::{RunReport, Steadiness};
+use flashwright_bench::run::InstanceReport;
+use flashwright_bench::run::counts::Counts;
+use flashwright_bench::run::course::Warmup;
+use flashwright_bench::run::target::{FlashBytes, FlashCounts, Snapshot};
+use serde_json::json;
+
+/// What a second adds; the bytes are the same in all but those that flash took and the ones that wait.
+#[derive(Clone, Copy)]
+struct Second {
+    ops: u64,
+    gets: u64,
+    hits: u64,
+    host_bytes: u64,
+}
+
+const USUAL: Second = Second { ops: 1000, gets: 1000, hits: 500, host_bytes: 200 };
+
+/// A warm-up of 10 seconds and 20 that count. The first 20 are wild, and those from 20 on, in five parts of two each, are as
+/// `second` says. It was looked at as each second ended, but for those left out.
+fn run(second: impl Fn(u32) -> Second, unseen: &[u32], has_flash: bool) -> RunReport {
+    let (mut series, mut counts, mut host, mut media) = (Series::default(), Counts::default(), 0, 0);
+    for number in 0..30 {
+        let wild = Second { ops: 10, gets: 10, hits: u64::from(number) % 10, host_bytes: 9000 };
+        let it = if number < 20 { wild } else { second(number) };
+        counts.ops += it.ops;
+        counts.gets += it.gets;
+        counts.get_misses += it.gets - it.hits;
+        host += it.host_bytes;
+        media += it.host_bytes * 3 / 2;
+        let flash = FlashBytes {
+            logical: Some(100 * (u64::from(number) + 1)),
+            // Of a hundred bytes a second thirty stay behind, every other time.
+            waiting: Some(if number % 2 == 0 { 30 } else { 0 }),
+            host: Some(host),
+            media: Some(media),
+            is_listed: false,
+        };
+        let moment = Moment { seconds: f64::from(number) + 1.0, counts, flash: has_flash.then_some(flash) };
+        if !unseen.contains(&number) {
+            series.look(moment);
+        }
+    }
+    let warmup = Warmup { ended: true, seconds: 10.0, ..Warmup::default() };
+    let report = made::report(instance(20.0, Some(warmup), Snapshot::default()));
+    RunReport { series, ..report }
+}
+
+fn instance(seconds: f64, warmup: Option<Warmup>, snapshot: Snapshot) -> InstanceReport {
+    InstanceReport { warmup, snapshot, ..made::instance(seconds) }
+}
+
+/// Whether a figure is steady, and its first and its last value.
+type Told = Option<(bool, f64, f64)>;
+
+fn told(report: &RunReport) -> [(&'static str, Told); 4] {
+    let figures = Steadiness::of(report).figures;
+    figures.map(|(name, it)| (name, it.map(|it| (it.steady, it.first, it.last))))
+}
+
+#[test]
+fn the_last_half_of_what_counts_is_judged_in_five_parts() {
+    let report = run(|number| if number < 28 { USUAL } else { Second { hits: 700, ..USUAL } }, &[], true);
+    let steadiness = Steadiness::of(&report);
+    assert_eq!((steadiness.from_seconds, steadiness.part_seconds), (20.0, 2.0));
+    assert_eq!(
+        told(&report),
+        [
+            ("hit_ratio", Some((false, 0.5, 0.7))),
+            ("throughput_ops_per_second", Some((true, 1000.0, 1000.0))),
+            ("alwa", Some((true, 2.0, 2.0))),
+            ("dlwa", Some((true, 1.5, 1.5))),
+        ]
+    );
+    let result = steadiness.to_json(Some(true));
+    assert_eq!((&result["from_seconds"], &result["part_seconds"]), (&json!(20.0), &json!(2.0)));
+    assert_eq!((&result["parts"], &result["flash_filled"]), (&json!(5), &json!(true)));
+    assert_eq!(result["hit_ratio"], json!({ "steady": false, "first": 0.5, "last": 0.7 }));
+}
+
+#[test]
+fn what_is_not_known_of_all_parts_is_not_judged() {
+    let unknown = |report: &RunReport| -> Vec<&str> {
+        told(report).into_iter().filter(|(_, judged)| judged.is_none()).map(|(name, _)| name).collect()
+    };
+    assert_eq!(unknown(&run(|_| USUAL, &[], false)), ["alwa", "dlwa"], "there is no flash");
+    let idle =
+        |number: u32| if number < 28 { USUAL } else { Second { gets: 0, hits: 0, host_bytes: 0, ..USUAL } };
+    assert_eq!(unknown(&run(idle, &[], true)), ["hit_ratio", "dlwa"], "a part had no gets and no writes");
+    let all = ["hit_ratio", "throughput_ops_per_second", "alwa", "dlwa"];
+    assert_eq!(unknown(&run(|_| USUAL, &[24], true)), all, "nine looks are too few for five parts");
+    assert!(unknown(&run(|_| USUAL, &[14], true)).is_empty(), "and those before do not matter");
+}
+
+#[test]
+fn a_user_is_told_how_each_figure_moved() {
+    let remark = |second: fn(u32) -> Second| Steadiness::of(&run(second, &[], true)).remark();
+    assert_eq!(remark(|_| USUAL), None);
+    assert_eq!(
+        remark(|_| Second { gets: 1000, hits: 0, host_bytes: 0, ops: 1000 }),
+        None,
+        "nothing is as steady"
+    );
+    let words =
+        |figure: &str| Some(format!("Not steady from 20.0 s to the end at 30.0 s: {figure}. Run longer"));
+    let slower = |number| Second { ops: 3000 - 100 * u64::from(number - number % 2 - 20), ..USUAL };
+    assert_eq!(remark(slower), words("throughput was falling (3000 to 2200 ops/s)"));
+    let wavy = |number| Second { host_bytes: if (24..28).contains(&number) { 300 } else { 200 }, ..USUAL };
+    assert_eq!(remark(wavy), words("alwa went up and down (2.00 to 2.00)"));
+}
+
+#[test]
+fn flash_that_was_not_written_over_is_told_of_with_what_the_warm_up_wrote() {
+    const GIB: u64 = 1 << 30;
+    let remarks = |host_bytes: u64, flash: FlashCounts| {
+        let warmup = Warmup { ended: true, seconds: 1.0, flash_bytes: GIB, ..Warmup::default() };
+        let flash = Some(FlashCounts { host_bytes: Some(host_bytes), ..flash });
+        made::report(instance(1.0, Some(warmup), Snapshot { flash, ..Snapshot::default() })).remarks()
+    };
+    let fresh = || FlashCounts { capacity_bytes: Some(4 * GIB), ..FlashCounts::default() };
+    let words = "Flash was not written over once (2.00 of 4.00 GB, 50%): its write amplification is not yet that of a full cache";
+    assert_eq!(remarks(GIB, fresh()), [words]);
+    assert!(remarks(3 * GIB, fresh()).is_empty(), "it was, by the warm-up and the rest together");
+    assert!(remarks(GIB, FlashCounts { recovered: true, ..fresh() }).is_empty(), "an earlier run filled it");
+    assert!(remarks(GIB, FlashCounts::default()).is_empty(), "nobody knows its size");
+    let mut unwritten = made::report(instance(1.0, None, Snapshot::default()));
+    unwritten.instances[0].snapshot.flash = Some(FlashCounts { host_bytes: Some(0), ..fresh() });
+    assert!(unwritten.remarks().is_empty(), "a run without writes has no write amplification");
+}
