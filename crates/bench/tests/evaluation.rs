@@ -1,0 +1,283 @@
+//! What is judged of a drive, and at which rates, on drives whose figures are made up.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod made;
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use flashwright_bench::evaluate::criteria::{Criteria, Criterion};
+use flashwright_bench::evaluate::life::{Life, Wearing, Years};
+use flashwright_bench::evaluate::run::{Measured, Row};
+use flashwright_bench::evaluate::stages::{Lengths, Offer, Progress, Stage, Stages, WarmUp};
+use flashwright_bench::run::counts::Counts;
+use flashwright_bench::run::latency::{Histogram, Latencies};
+use flashwright_bench::run::stop::Stop;
+use flashwright_bench::run::target::{FlashCounts, Snapshot};
+use flashwright_bench::run::{InstanceReport, Observable, Watcher};
+use ssd::model::lifetime::Endurance;
+
+const CRITERIA: Criteria = Criteria {
+    max_read_p99: Duration::from_millis(5),
+    max_write_p99: Some(Duration::from_millis(20)),
+    min_years: 5.0,
+    min_reached: 0.95,
+    min_hit_ratio: 0.8,
+    min_rate: Some(500),
+};
+
+/// A row that does exactly what is asked for: 950 of 1000 operations a second, 80 hits of 100.
+fn row() -> Row {
+    let counts = Counts { ops: 9500, gets: 100, get_misses: 20, ..Counts::default() };
+    let flash = FlashCounts {
+        io_errors: Some(0),
+        checksum_errors: None,
+        device_latency: Some((times(4_900_000), times(19_000_000))),
+        ..FlashCounts::default()
+    };
+    let snapshot = Snapshot { flash: Some(flash), ..Snapshot::default() };
+    Row {
+        offered: Some(1000),
+        report: InstanceReport { counts, snapshot, ..made::instance(10.0) },
+        wearing: Wearing { host_bytes_per_second: 1.0, dlwa: None, is_carried_over: false },
+        years: Years::AtMost(5.0),
+        drive_writes_a_day: 1.0,
+    }
+}
+
+fn times(latency_ns: u64) -> Histogram {
+    let mut histogram = Histogram::default();
+    (0..100).for_each(|_| histogram.record(latency_ns));
+    histogram
+}
+
+fn flash(row: &mut Row) -> &mut FlashCounts {
+    row.report.snapshot.flash.as_mut().unwrap()
+}
+
+/// What is changed in a row, what it misses then, and how that is said.
+type Change = (fn(&mut Row), Criterion, &'static str);
+
+#[test]
+fn each_criterion_is_missed_for_itself_and_what_just_meets_it_passes() {
+    let changes: [Change; 9] = [
+        (|row| flash(row).io_errors = Some(1), Criterion::Errors, "had 1 I/O errors"),
+        (|row| flash(row).checksum_errors = Some(2), Criterion::Errors, "had 2 checksum errors"),
+        (|row| row.report.counts.inconsistencies = 3, Criterion::Errors, "had 3 inconsistencies"),
+        (
+            |row| row.report.counts.ops = 9490,
+            Criterion::Reached,
+            "did 94.9 % of what was offered, less than 95 %",
+        ),
+        (
+            |row| flash(row).device_latency = Some((times(6_000_000), times(1))),
+            Criterion::ReadLatency,
+            "had a read p99 of 6.0 ms, more than 5.0 ms",
+        ),
+        (
+            |row| flash(row).device_latency = Some((times(1), times(25_000_000))),
+            Criterion::WriteLatency,
+            "had a write p99 of 25 ms, more than 20 ms",
+        ),
+        (
+            |row| row.report.counts.get_misses = 21,
+            Criterion::HitRatio,
+            "answered 79.0 % of the gets, less than 80 %",
+        ),
+        (|row| row.years = Years::Known(4.94), Criterion::Years, "lasts 4.9 years, of 5"),
+        (|row| row.years = Years::AtMost(0.5), Criterion::Years, "lasts at most 0.50 years, of 5"),
+    ];
+    assert_eq!(CRITERIA.missed(&row()), []);
+    for (change, criterion, words) in changes {
+        let mut changed = row();
+        change(&mut changed);
+        let missed = CRITERIA.missed(&changed);
+        assert_eq!(
+            missed.iter().map(|it| (it.criterion, it.words.as_str())).collect::<Vec<_>>(),
+            [(criterion, words)]
+        );
+    }
+    let mut unknown = Row { offered: None, years: Years::Unknown, ..row() };
+    (unknown.report.counts, flash(&mut unknown).device_latency) = (Counts::default(), None);
+    assert_eq!(CRITERIA.missed(&unknown), [], "what nobody knows is not missed");
+    let slow = |row: &mut Row| flash(row).device_latency = Some((times(1), times(1_000_000_000)));
+    let mut slow_writes = row();
+    slow(&mut slow_writes);
+    assert_eq!(Criteria { max_write_p99: None, ..CRITERIA }.missed(&slow_writes), [], "nobody asked for it");
+}
+
+#[test]
+fn a_profile_passes_by_the_highest_rate_that_does_and_as_fast_as_it_goes_is_none() {
+    let at = |offered: Option<u64>, misses: u64| {
+        let mut at = Row { offered, ..row() };
+        at.report.counts.ops = 10 * offered.unwrap_or(9000);
+        at.report.counts.get_misses = misses;
+        at
+    };
+    let measured = |rows: Vec<Row>| Measured {
+        profile: "kv",
+        placement: false,
+        warm_up: WarmUp::default(),
+        rows,
+        interrupted: false,
+        failures: Vec::new(),
+        warnings: Vec::new(),
+        wear: None,
+    };
+    let some =
+        measured(vec![at(None, 0), at(Some(300), 0), at(Some(500), 0), at(Some(400), 0), at(Some(600), 50)]);
+    let best = CRITERIA.best(&some).unwrap();
+    assert_eq!(best.offered, Some(500));
+    assert!(CRITERIA.is_enough(best) && !CRITERIA.is_enough(&at(Some(499), 0)));
+    assert!(Criteria { min_rate: None, ..CRITERIA }.is_enough(&at(Some(1), 0)));
+    assert!(CRITERIA.best(&measured(vec![at(None, 0), at(Some(300), 50)])).is_none());
+}
+
+/// A drive that is looked at every second, of a million bytes: it does a thousand operations a second, or what is offered.
+struct Drive {
+    /// What is written in an operation at this rate, bytes.
+    op_bytes: fn(u64) -> u64,
+    /// Bytes that the medium writes for ten of the host's, after so many of these; it may not tell.
+    media_tenths: Option<fn(u64) -> u64>,
+    rate: Cell<u64>,
+    ops: Cell<u64>,
+    host_bytes: Cell<u64>,
+    media_tenths_so_far: Cell<u64>,
+}
+
+const CAPACITY_BYTES: f64 = 1e6;
+const MOST: u64 = 1000;
+
+impl Drive {
+    fn new(op_bytes: fn(u64) -> u64, media_tenths: Option<fn(u64) -> u64>) -> Self {
+        let zero = || Cell::new(0);
+        let (ops, host_bytes, media_tenths_so_far) = (zero(), zero(), zero());
+        Self { op_bytes, media_tenths, rate: Cell::new(u64::MAX), ops, host_bytes, media_tenths_so_far }
+    }
+
+    fn work_a_second(&self) {
+        let ops = self.rate.get().min(MOST);
+        let bytes = ops * (self.op_bytes)(ops);
+        let tenths = self.media_tenths.map_or(0, |tenths| tenths(self.host_bytes.get()));
+        self.ops.update(|all| all + ops);
+        self.host_bytes.update(|all| all + bytes);
+        self.media_tenths_so_far.update(|all| all + bytes * tenths);
+    }
+}
+
+impl Observable for Drive {
+    fn counts(&self) -> Counts {
+        Counts { ops: self.ops.get(), ..Counts::default() }
+    }
+    fn latencies(&self) -> Latencies {
+        Latencies::default()
+    }
+    fn snapshot(&self) -> Snapshot {
+        let flash = FlashCounts {
+            host_bytes: Some(self.host_bytes.get()),
+            media_bytes: self.media_tenths.map(|_| self.media_tenths_so_far.get() / 10),
+            ..FlashCounts::default()
+        };
+        Snapshot { flash: Some(flash), ..Snapshot::default() }
+    }
+    fn total_ops(&self) -> u64 {
+        0
+    }
+    fn set_rate(&self, ops_per_second: u64) {
+        self.rate.set(ops_per_second);
+    }
+}
+
+const BY_BYTES: Lengths = Lengths { by_time: false, warm_up: 20.0, stage: 1.0 };
+const FOREVER: Life = Life { endurance: None, min_years: 5.0, capacity_bytes: CAPACITY_BYTES };
+
+/// Runs `drive` through its stages: how it was filled, the stages, and what share was told to be done as each second ended.
+fn run(drive: &Drive, lengths: Lengths, offers: &[Offer], life: Life) -> (WarmUp, Vec<Stage>, Vec<f64>) {
+    let told = RefCell::new(Vec::new());
+    let stop = Stop::default();
+    let mut stages = Stages {
+        lengths,
+        offers,
+        life,
+        capacity_bytes: CAPACITY_BYTES,
+        drive: None,
+        interrupt: Stop::default(),
+        stop: stop.clone(),
+        advance: &|share| told.borrow_mut().push(share),
+        progress: Progress::default(),
+    };
+    for second in 1..100_000 {
+        drive.work_a_second();
+        stages.moment(&[drive], Duration::from_secs(second));
+        if stop.is_set() {
+            break;
+        }
+    }
+    assert!(stop.is_set(), "it never ended");
+    let (warm_up, done) = stages.progress.results();
+    (warm_up, done, told.into_inner())
+}
+
+/// What was offered, and the operations and seconds that were measured.
+fn rates(stages: &[Stage]) -> Vec<(Option<u64>, u64, u64)> {
+    stages.iter().map(|it| (it.offered, it.counted.counts.ops, it.counted.at.as_secs())).collect()
+}
+
+#[test]
+fn a_drive_is_filled_until_it_is_steady_and_measured_over_a_capacity_at_each_rate() {
+    let offers = [Offer::Share(0.5), Offer::Rate(200), Offer::Rate(500)];
+    let drive = Drive::new(|_| 100, Some(|_| 20));
+    let (warm_up, stages, told) = run(&drive, BY_BYTES, &offers, FOREVER);
+    assert_eq!(warm_up, WarmUp { capacities: 5.0, steady: true }, "no sooner, however steady it looks");
+    // A capacity is ten thousand operations; a tenth of one passes before each stage.
+    let expected = [(None, 10_000, 10), (Some(200), 10_000, 50), (Some(500), 10_000, 20)];
+    assert_eq!(rates(&stages), expected, "rising, each once");
+    assert_eq!(drive.ops.get(), 50_000 + 3 * 11_000);
+    // Of 20 capacities and four stages: a fifth of a capacity after two seconds.
+    assert!((told[1] - 0.2 / 24.0).abs() < 1e-9, "{}", told[1]);
+    assert!((told[55] - 20.5 / 24.0).abs() < 1e-9, "five seconds of the first stage: {}", told[55]);
+}
+
+#[test]
+fn a_drive_that_is_not_steady_is_filled_no_longer_than_it_may_be() {
+    let swinging: fn(u64) -> u64 = |host_bytes| 10 + 10 * (host_bytes / 300_000 % 2);
+    let (warm_up, ..) = run(&Drive::new(|_| 100, Some(swinging)), BY_BYTES, &[], FOREVER);
+    assert_eq!(warm_up, WarmUp { capacities: 20.0, steady: false });
+    let (warm_up, ..) = run(&Drive::new(|_| 100, None), BY_BYTES, &[], FOREVER);
+    assert_eq!(
+        warm_up,
+        WarmUp { capacities: 5.0, steady: true },
+        "by how fast it writes, where it does not tell"
+    );
+    let by_time = Lengths { by_time: true, warm_up: 30.0, stage: 20.0 };
+    let (warm_up, stages, _) = run(&Drive::new(|_| 100, None), by_time, &[Offer::Rate(10)], FOREVER);
+    assert_eq!(warm_up, WarmUp { capacities: 3.0, steady: false });
+    assert_eq!(rates(&stages), [(None, 20_000, 20), (Some(10), 200, 20)]);
+}
+
+/// A drive that lasts five years at this rate, if an operation writes 100 bytes and the medium twice as many.
+fn lasting_at(rate: f64) -> Life {
+    let writes_a_day = rate * 100.0 * 2.0 * 86_400.0 / CAPACITY_BYTES;
+    Life { endurance: Some(Endurance::from_dwpd(CAPACITY_BYTES, writes_a_day, 5.0, 1.0)), ..FOREVER }
+}
+
+#[test]
+fn the_rate_that_life_allows_is_tried_and_corrected_by_what_was_written_at_it() {
+    let offers = [Offer::Life, Offer::Rate(700)];
+    let by_time = Lengths { by_time: true, warm_up: 100.0, stage: 20.0 };
+    let offered = |op_bytes: fn(u64) -> u64, life: Life| -> Vec<Option<u64>> {
+        let (_, stages, _) = run(&Drive::new(op_bytes, Some(|_| 20)), by_time, &offers, life);
+        stages.iter().map(|it| it.offered).collect()
+    };
+    // 97 of a hundred of 300, in two digits.
+    assert_eq!(offered(|_| 100, lasting_at(300.0)), [None, Some(290), Some(700)]);
+    // Half as much again at less than full speed: it lasts 200, and 97 of a hundred of those are tried.
+    let more: fn(u64) -> u64 = |rate| if rate == MOST { 100 } else { 150 };
+    assert_eq!(offered(more, lasting_at(300.0)), [None, Some(190), Some(290), Some(700)]);
+    // As much a second at any rate: two corrections are all.
+    let constant: fn(u64) -> u64 = |rate| if rate == MOST { 100 } else { 45_000 / rate };
+    assert_eq!(offered(constant, lasting_at(300.0)).len(), 5);
+    assert_eq!(offered(|_| 100, lasting_at(1001.0)), [None, Some(700)], "it lasts at full speed");
+    assert_eq!(offered(|_| 100, lasting_at(0.01)), [None, Some(1), Some(700)], "a thousandth at least");
+    assert_eq!(offered(|_| 100, FOREVER), [None, Some(700)], "nobody knows");
+}
