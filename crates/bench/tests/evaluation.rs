@@ -188,11 +188,22 @@ impl Observable for Drive {
     }
 }
 
-const BY_BYTES: Lengths = Lengths { by_time: false, warm_up: 20.0, stage: 1.0 };
+const BY_BYTES: Lengths = Lengths { by_time: false, warm_up: 20.0, stage: 2.0 };
 const FOREVER: Life = Life { endurance: None, min_years: 5.0, capacity_bytes: CAPACITY_BYTES };
 
 /// Runs `drive` through its stages: how it was filled, the stages, and what share was told to be done as each second ended.
 fn run(drive: &Drive, lengths: Lengths, offers: &[Offer], life: Life) -> (WarmUp, Vec<Stage>, Vec<f64>) {
+    run_with_looks(drive, lengths, offers, life, &[1])
+}
+
+/// The same, with looks so many seconds apart in turn.
+fn run_with_looks(
+    drive: &Drive,
+    lengths: Lengths,
+    offers: &[Offer],
+    life: Life,
+    gaps: &[u64],
+) -> (WarmUp, Vec<Stage>, Vec<f64>) {
     let told = RefCell::new(Vec::new());
     let stop = Stop::default();
     let mut stages = Stages {
@@ -206,8 +217,10 @@ fn run(drive: &Drive, lengths: Lengths, offers: &[Offer], life: Life) -> (WarmUp
         advance: &|share| told.borrow_mut().push(share),
         progress: Progress::default(),
     };
-    for second in 1..100_000 {
-        drive.work_a_second();
+    let mut second = 0;
+    for gap in gaps.iter().cycle().take(100_000) {
+        (0..*gap).for_each(|_| drive.work_a_second());
+        second += gap;
         stages.moment(&[drive], Duration::from_secs(second));
         if stop.is_set() {
             break;
@@ -226,16 +239,26 @@ fn rates(stages: &[Stage]) -> Vec<(Option<u64>, u64, u64)> {
 #[test]
 fn a_drive_is_filled_until_it_is_steady_and_measured_over_a_capacity_at_each_rate() {
     let offers = [Offer::Share(0.5), Offer::Rate(200), Offer::Rate(500)];
-    let drive = Drive::new(|_| 100, Some(|_| 20));
+    // A round is the three seconds until a quarter of a capacity was written, and each of them is like the others.
+    let drive = Drive::new(|_| 100, Some(|host_bytes| 10 + 10 * (host_bytes / 100_000 % 3)));
     let (warm_up, stages, told) = run(&drive, BY_BYTES, &offers, FOREVER);
     assert_eq!(warm_up, WarmUp { capacities: 5.0, steady: true }, "no sooner, however steady it looks");
-    // A capacity is ten thousand operations; a tenth of one passes before each stage.
-    let expected = [(None, 10_000, 10), (Some(200), 10_000, 50), (Some(500), 10_000, 20)];
+    // A capacity is ten thousand operations; a tenth of a stage passes before it.
+    let expected = [(None, 20_000, 20), (Some(200), 20_000, 100), (Some(500), 20_000, 40)];
     assert_eq!(rates(&stages), expected, "rising, each once");
-    assert_eq!(drive.ops.get(), 50_000 + 3 * 11_000);
-    // Of 20 capacities and four stages: a fifth of a capacity after two seconds.
-    assert!((told[1] - 0.2 / 24.0).abs() < 1e-9, "{}", told[1]);
-    assert!((told[55] - 20.5 / 24.0).abs() < 1e-9, "five seconds of the first stage: {}", told[55]);
+    assert_eq!(drive.ops.get(), 50_000 + 3 * 22_000);
+    // Of 20 capacities and four stages of 2.2: a fifth of a capacity after two seconds, six tenths of a stage's after 56.
+    assert!((told[1] - 0.2 / 28.8).abs() < 1e-9, "{}", told[1]);
+    assert!((told[55] - 20.6 / 28.8).abs() < 1e-9, "{}", told[55]);
+}
+
+#[test]
+fn the_progress_went_back_when_a_stage_had_settled_and_beyond_its_end_when_a_rate_was_corrected() {
+    let constant: fn(u64) -> u64 = |rate| if rate == MOST { 100 } else { 45_000 / rate };
+    for offers in [&[Offer::Rate(200), Offer::Rate(500)][..], &[Offer::Life]] {
+        let (.., told) = run(&Drive::new(constant, Some(|_| 20)), BY_BYTES, offers, lasting_at(300.0));
+        assert!(told.is_sorted() && told.last() == Some(&1.0), "{offers:?}: {told:?}");
+    }
 }
 
 #[test]
@@ -249,6 +272,15 @@ fn a_drive_that_is_not_steady_is_filled_no_longer_than_it_may_be() {
         WarmUp { capacities: 5.0, steady: true },
         "by how fast it writes, where it does not tell"
     );
+    for media_tenths in [None, Some((|_| 20) as fn(u64) -> u64)] {
+        let drive = Drive::new(|_| 100, media_tenths);
+        let (warm_up, ..) = run_with_looks(&drive, BY_BYTES, &[], FOREVER, &[1, 2, 9]);
+        assert_eq!(
+            warm_up,
+            WarmUp { capacities: 5.1, steady: true },
+            "rounds need not be as long as each other"
+        );
+    }
     let by_time = Lengths { by_time: true, warm_up: 30.0, stage: 20.0 };
     let (warm_up, stages, _) = run(&Drive::new(|_| 100, None), by_time, &[Offer::Rate(10)], FOREVER);
     assert_eq!(warm_up, WarmUp { capacities: 3.0, steady: false });

@@ -236,20 +236,18 @@ impl Stages<'_> {
     }
 
     fn tell(&self, now: &Point) {
-        let offers = self.offers.len() as f64 + 1.0;
-        let part = match &self.progress.phase {
-            Phase::WarmUp => self.passed(&Point::default(), now) / self.lengths.warm_up,
-            Phase::Settling(_, from) | Phase::Measuring(_, from, _) => {
-                self.passed(from, now) / self.lengths.stage
-            }
-            Phase::Over => 1.0,
+        let Lengths { warm_up, stage, .. } = self.lengths;
+        let settling = SETTLING * stage;
+        let begun = warm_up + self.progress.done.len() as f64 * (settling + stage);
+        let whole = warm_up + (self.offers.len() as f64 + 1.0) * (settling + stage);
+        let done = match &self.progress.phase {
+            Phase::WarmUp => self.passed(&Point::default(), now),
+            Phase::Settling(_, from) => begun + self.passed(from, now).min(settling),
+            Phase::Measuring(_, from, _) => begun + settling + self.passed(from, now),
+            Phase::Over => whole,
         };
-        let stages = self.lengths.stage * offers;
-        let done = match self.progress.phase {
-            Phase::WarmUp => part * self.lengths.warm_up,
-            _ => self.lengths.warm_up + (self.progress.done.len() as f64 + part) * self.lengths.stage,
-        };
-        (self.advance)(done / (self.lengths.warm_up + stages));
+        // A rate that is corrected for life's sake is a stage that nobody counted on.
+        (self.advance)((done / whole).min(1.0));
     }
 }
 
