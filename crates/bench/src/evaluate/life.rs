@@ -123,23 +123,71 @@ mod tests {
             Wearing { host_bytes_per_second: 1e12 / 86_400.0, dlwa: Some(2.0), is_carried_over: false };
         let close = |years: Years, expected: f64| (years.figure().unwrap().0 - expected).abs() < 1e-9;
         assert!(close(life.years(&wearing), 2.5) && (life.drive_writes_a_day(&wearing) - 1.0).abs() < 1e-9);
+        let twice = Life { capacity_bytes: 2e12, ..life };
+        assert!((twice.drive_writes_a_day(&wearing) - 0.5).abs() < 1e-9);
         let untold = life.years(&Wearing { dlwa: None, ..wearing });
         assert!(matches!(untold, Years::AtMost(_)) && close(untold, 5.0));
         assert_eq!(Life { endurance: None, ..life }.years(&wearing), Years::Unknown);
     }
 
+    /// So many operations in so many seconds.
+    fn counted(ops: u64, seconds: u64, host_bytes: u64, media_bytes: Option<u64>) -> Moment {
+        let mut counted = Moment { at: std::time::Duration::from_secs(seconds), ..Moment::default() };
+        counted.counts.ops = ops;
+        (counted.flash.host_bytes, counted.flash.media_bytes) = (Some(host_bytes), media_bytes);
+        counted
+    }
+
+    #[test]
+    fn what_was_written_is_told_by_the_second_and_amplified_where_the_drive_tells() {
+        for (host_bytes, media_bytes, dlwa) in [
+            (20_000, Some(50_000), Some(2.5)),
+            (20_000, None, None),
+            // What was written before comes to the medium, and nothing is no ratio of nothing.
+            (0, Some(50_000), None),
+        ] {
+            let wearing = Wearing::of(&counted(1, 10, host_bytes, media_bytes), None);
+            let host_bytes_per_second = host_bytes as f64 / 10.0;
+            assert_eq!(wearing, Wearing { host_bytes_per_second, dlwa, is_carried_over: false });
+        }
+    }
+
     #[test]
     fn a_stage_that_wrote_next_to_nothing_does_not_seem_to_cost_nothing() {
-        let counted = |ops: u64, host_bytes: u64| {
-            let mut counted = Moment { at: std::time::Duration::from_secs(10), ..Moment::default() };
-            counted.counts.ops = ops;
-            counted.flash.host_bytes = Some(host_bytes);
-            counted
+        let first = counted(100_000, 10, 1_000_000_000, Some(3_000_000_000));
+        let stage = |host_bytes| {
+            Wearing::of_stage(&counted(2000, 20, host_bytes, Some(host_bytes)), &first, 1e6, None)
         };
-        let first = counted(100_000, 1_000_000_000);
-        let slow = Wearing::of_stage(&counted(1000, 0), &first, 1e6, None);
-        assert!(slow.is_carried_over && (slow.host_bytes_per_second - 1e6).abs() < 1.0, "{slow:?}");
-        let enough = Wearing::of_stage(&counted(1000, 20_000_000), &first, 1e6, None);
-        assert!(!enough.is_carried_over && (enough.host_bytes_per_second - 2e6).abs() < 1.0, "{enough:?}");
+        // A hundred operations a second, of ten thousand bytes each as at first; what less than ten regions say is chance.
+        for host_bytes in [0, 5_000_000, 9_999_999] {
+            let slow = stage(host_bytes);
+            assert!(slow.is_carried_over && slow.dlwa == Some(3.0), "{slow:?}");
+            assert!((slow.host_bytes_per_second - 1e6).abs() < 1.0, "{slow:?}");
+        }
+        for host_bytes in [10_000_000, 20_000_000] {
+            let enough = stage(host_bytes);
+            assert!(!enough.is_carried_over && enough.dlwa == Some(1.0), "{enough:?}");
+            assert!((enough.host_bytes_per_second - host_bytes as f64 / 20.0).abs() < 1.0, "{enough:?}");
+        }
+    }
+
+    #[test]
+    fn a_rate_is_as_much_lower_as_more_is_written_than_the_drive_lasts_for() {
+        let endurance = Some(Endurance::from_dwpd(1e12, 1.0, 5.0, 1.0));
+        let life = Life { endurance, min_years: 5.0, capacity_bytes: 1e12 };
+        // Eight capacities in two days at 1000 operations a second, where one a day is what it lasts for.
+        let (ops, seconds) = (172_800_000, 172_800);
+        let rate = |life: Life, media_bytes| {
+            life.rate(&counted(ops, seconds, 8_000_000_000_000, media_bytes), None).map(f64::round)
+        };
+        assert_eq!(rate(life, None), Some(250.0));
+        assert_eq!(rate(life, Some(16_000_000_000_000)), Some(125.0), "the medium writes twice as much");
+        assert_eq!(rate(Life { min_years: 10.0, ..life }, None), Some(125.0));
+        assert_eq!(rate(Life { endurance: None, ..life }, None), None);
+        assert_eq!(
+            life.rate(&counted(ops, seconds, 0, None), None),
+            None,
+            "who writes nothing lasts for ever"
+        );
     }
 }
