@@ -147,6 +147,24 @@ mod tests {
     }
 
     #[test]
+    fn the_overdue_requests_of_a_worker_are_its_share_of_the_rate() {
+        let mut even = Arrivals::uniform(1000, 1, 4, 0);
+        assert_eq!((even.next_due_ns(), even.next_due_ns()), (1_000_000, 5_000_000));
+        assert_eq!((even.overdue(9_000_000), even.overdue(8 * SECOND_NS + 9_000_000)), (1, 2001));
+        let mut random = Arrivals::poisson(1000, 1, 4, 0, 5);
+        random.next_due_ns();
+        let due_ns = random.due_ns;
+        assert_eq!((random.overdue(due_ns), random.overdue(due_ns + 8 * SECOND_NS)), (1, 2001));
+    }
+
+    #[test]
+    fn every_seed_has_arrivals_of_its_own() {
+        let first = |seed| Arrivals::poisson(1000, 0, 1, 0, seed).next_due_ns();
+        let all: std::collections::BTreeSet<u64> = (0..256).map(first).collect();
+        assert_eq!(all.len(), 256);
+    }
+
+    #[test]
     fn the_largest_and_the_smallest_rates_do_not_overflow() {
         let mut fast = Arrivals::uniform(u64::MAX, 0, 1, u64::MAX - 5);
         assert_eq!((fast.next_due_ns(), fast.next_due_ns()), (u64::MAX - 5, u64::MAX - 5));
