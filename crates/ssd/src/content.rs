@@ -239,6 +239,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_far_apart_is_kept_apart() {
+        let content = Content::new();
+        let places = [0, 1, CHUNK_BYTES / 2, SHARDS as u64 * CHUNK_BYTES, 1 << 40, 1 << 50];
+        places.iter().zip(1..).for_each(|(place, byte)| content.write(*place, &[byte]));
+        let read = |place: u64| {
+            let mut byte = [0xff];
+            content.read(place, &mut byte);
+            byte[0]
+        };
+        assert_eq!(places.map(read), [1, 2, 3, 4, 5, 6]);
+        content.trim(1, (1 << 40) - 1);
+        assert_eq!(places.map(read), [1, 0, 0, 0, 5, 6]);
+    }
+
+    #[test]
     fn zeros_and_what_was_trimmed_take_no_memory() {
         let kept = |content: &Content| -> usize {
             let blocks = |chunks: &Chunks| {
