@@ -86,7 +86,19 @@ fn what_one_run_does_not_know_is_not_compared_by_the_others() {
     let found = figure(&comparison, "hit_ratio");
     assert_eq!((found.a.value, found.b, found.beyond_noise, found.word()), (Some(0.55), None, None, ""));
     assert_eq!(comparison.judged, 0);
-    assert!(comparison.to_text().contains("Noise is not known of these"));
+    let text = comparison.to_text();
+    assert!(text.contains("Noise is not known of these"));
+    assert!(text.lines().any(|line| line.starts_with("hit_ratio") && line.contains(" unknown ")), "{text}");
+}
+
+#[test]
+fn a_single_run_is_taken_to_scatter_as_the_two_of_the_other_side() {
+    let comparison = compare(&side(1, &[("alwa", &[10.0])]), &side(2, &[("alwa", &[12.0, 14.0])])).unwrap();
+    assert_eq!((comparison.judged, comparison.is_repeated), (1, true));
+    let alwa = figure(&comparison, "alwa");
+    assert_eq!((alwa.difference.unwrap().value, alwa.word()), (3.0, "within noise"));
+    // Of the mean of two that scatter by 2 the variance is 1, of one of them 2; Student's t of 1 degree of freedom is 63.657.
+    assert!((alwa.margin.unwrap() - 63.657 * 3.0_f64.sqrt()).abs() < 1e-2, "{:?}", alwa.margin);
 }
 
 #[test]
