@@ -203,6 +203,16 @@ mod tests {
     }
 
     #[test]
+    fn a_long_look_is_shared_out_by_time_and_one_outside_need_not_tell() {
+        let before = Span { flash: None, ..span(9, 500, 0) };
+        let long = Span { until_seconds: 14.0, seconds: 4.0, ..span(0, 500, 400) };
+        for part in parts(&[before, long], 10.0, 0.8) {
+            let counted = [part.ops - 200.0, part.hits - 100.0, part.host.unwrap() - 80.0];
+            assert!(counted.iter().all(|off| off.abs() < 1e-6), "{part:?}");
+        }
+    }
+
+    #[test]
     fn what_was_not_steady_is_told_with_its_direction() {
         let rising = Judged { steady: false, first: 0.5, last: 0.75 };
         let steady = Judged { steady: true, first: 1.0, last: 1.0 };
