@@ -127,7 +127,16 @@ fn limit<T: Target>(instance: &Instance<T>, rounds: &mut Rounds, elapsed: Durati
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::path::Path;
+
     use super::*;
+    use crate::config::Loaded;
+    use crate::config::cachebench::load_text;
+    use crate::config::lower::lower;
+    use crate::config::plan::RunSettings;
+    use crate::run::latency::Timed;
     use crate::run::target::FlashCounts;
 
     #[test]
@@ -143,5 +152,60 @@ mod tests {
             ..Snapshot::default()
         };
         assert_eq!(counted_since(&at(10, 2), &at(4, 2)), at(6, 2));
+    }
+
+    fn settings() -> RunSettings {
+        let text = r#"{ "test_config": { "generator": "online", "numOps": 10, "numThreads": 1, "numKeys": 10, "keySizeRange": [8, 16], "keySizeRangeProbability": [1.0],
+            "valSizeRange": [1, 300], "valSizeRangeProbability": [1.0], "getRatio": 1.0 }, "cache_config": { "cacheSizeMB": 64 } }"#;
+        let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), text, &[]) else {
+            panic!("bad config")
+        };
+        lower(&config).unwrap().instances.remove(0).run
+    }
+
+    #[test]
+    fn what_was_found_damaged_in_the_warm_up_is_told_of_the_run_and_all_else_of_each_for_itself() {
+        let counts = |ops: u64, inconsistencies: u64| Counts { ops, inconsistencies, ..Counts::default() };
+        let latencies = |count: u64| {
+            let mut latencies = Latencies::default();
+            (0..count).for_each(|_| latencies.record(Timed::Set, 1000));
+            latencies
+        };
+        let written = |host: u64| {
+            let flash = FlashCounts { host_bytes: Some(host), ..FlashCounts::default() };
+            Snapshot { flash: Some(flash), ..Snapshot::default() }
+        };
+        let report = |seconds: f64, ops: u64, inconsistencies: u64, host: u64| InstanceReport {
+            settings: settings(),
+            seconds,
+            counts: counts(ops, inconsistencies),
+            latencies: latencies(ops),
+            timed_all: true,
+            snapshot: written(host),
+            inconsistencies: Vec::new(),
+            stopped: None,
+            punctuality: None,
+            warmup: None,
+            trace: None,
+        };
+        let warm = |elapsed: Duration| Baseline {
+            elapsed,
+            counts: counts(4, 2),
+            latencies: latencies(4),
+            punctuality: Punctuality::default(),
+            snapshot: written(100),
+        };
+        let mut run = report(10.0, 10, 3, 300);
+        warm(Duration::from_secs(4)).take_from(&mut run);
+        let (left, of_run) = (
+            Warmup { ended: true, seconds: 4.0, counts: counts(4, 0), flash_bytes: 100 },
+            report(6.0, 6, 3, 200),
+        );
+        assert_eq!((run.warmup, run.seconds, run.counts), (Some(left), of_run.seconds, of_run.counts));
+        assert_eq!((run.latencies, run.snapshot), (of_run.latencies, of_run.snapshot));
+        // Whoever looks comes a little late: the threads may have ended before.
+        let mut over = report(10.0, 4, 2, 100);
+        warm(Duration::from_secs(11)).take_from(&mut over);
+        assert_eq!((over.seconds, over.warmup.unwrap().seconds), (0.0, 10.0));
     }
 }
