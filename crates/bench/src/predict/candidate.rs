@@ -151,10 +151,13 @@ impl Candidate {
         let hits = |of: fn(&HybridCounts) -> u64, off: f64| {
             ratio(of, |it| it.gets).map(|it| it.widened(off, off).clamp(0.0, 1.0))
         };
-        let writes = |below: fn(&HybridCounts) -> u64| {
-            ratio(host_bytes, below).map(|it| it.widened(it.low * WRITES_LESS, it.high * WRITES_MORE))
-        };
         let all = last.since(first);
+        // Nobody writes a region once for several.
+        let of_sets = set_bytes(&all) as f64 / host_bytes(&all).max(1) as f64;
+        let writes = |below: fn(&HybridCounts) -> u64| {
+            let all = ratio(host_bytes, below)?;
+            Some(all.widened(all.low * WRITES_LESS * of_sets, all.high * WRITES_MORE))
+        };
         let accesses = calls(&all) as f64;
         let pages = |bytes: u64| bytes as f64 / f64::from(page_bytes);
         // A large object begins anywhere in a page: it lies in one more than its bytes fill.

@@ -19,7 +19,7 @@ use workload::trace::{Accesses, ReadReport};
 pub use candidate::{Layout, SET_BYTES, SMALL_AT_MOST};
 pub use figure::Figure;
 pub use point::{Inputs, Point};
-pub use wear::ReadLatency;
+pub use wear::{ReadLatency, Reads};
 
 use crate::run::stop::Stop;
 use crate::side_by_side::Progress;
@@ -209,12 +209,12 @@ fn points(
         if stop.is_set() {
             return Err(PredictError::Interrupted);
         }
-        let latency = match wear.filter(|_| rate.is_some()) {
-            Some(wear) => wear.read_latency(plan.seed).map_err(PredictError::Layout)?,
-            None => None,
+        let reads = match wear.filter(|_| rate.is_some()) {
+            Some(wear) => wear.reads(plan.seed).map_err(PredictError::Layout)?,
+            None => Reads::Unknown,
         };
         let inputs = Inputs { layout: *layout, placement: *placement };
-        points.lock()[number] = Some(Point::new(inputs, traffic, (dlwa, latency), rate, plan));
+        points.lock()[number] = Some(Point::new(inputs, traffic, (dlwa, reads), rate, plan));
         Ok(())
     })?;
     let mut points: Vec<Point> = points.into_inner().into_iter().flatten().collect();

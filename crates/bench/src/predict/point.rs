@@ -1,7 +1,7 @@
 //! A layout on the drive, with all that follows.
 
 use super::candidate::{Layout, Traffic};
-use super::wear::ReadLatency;
+use super::wear::Reads;
 use super::{Figure, Plan};
 
 /// What is foretold of.
@@ -36,7 +36,7 @@ pub struct Point {
     /// US dollars, of the same.
     pub price: Option<Figure>,
     /// Of a page that is read from flash.
-    pub read_latency: Option<ReadLatency>,
+    pub reads: Reads,
     /// Whether flash was full when counting began: if not, a longer trace hits otherwise.
     pub is_filled: bool,
     /// No other has as many hits for as little carbon and money.
@@ -47,7 +47,7 @@ impl Point {
     pub(super) fn new(
         inputs: Inputs,
         traffic: &Traffic,
-        (dlwa, read_latency): (Option<Figure>, Option<ReadLatency>),
+        (dlwa, reads): (Option<Figure>, Reads),
         rate: Option<f64>,
         plan: &Plan,
     ) -> Self {
@@ -73,7 +73,7 @@ impl Point {
             life_years: years.filter(|years| years.high.is_finite()),
             kgco2e: with_dram(kg_of_drive, plan.prices.dram_kg_per_gb),
             price: with_dram(usd_of_drive, plan.prices.dram_usd_per_gb),
-            read_latency,
+            reads,
             is_filled: traffic.is_filled,
             is_best: false,
         }
@@ -113,7 +113,7 @@ mod tests {
             life_years: None,
             kgco2e: Some(Figure::exact(kg)),
             price: Some(Figure::exact(usd)),
-            read_latency: None,
+            reads: Reads::Unknown,
             is_filled: true,
             is_best: false,
         }

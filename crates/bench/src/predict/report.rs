@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::candidate::{DRAM_HITS_OFF, HITS_OFF, WRITES_LESS, WRITES_MORE};
-use super::{Figure, Outcome, Plan, Point, ReadLatency, SET_BYTES, SMALL_AT_MOST};
+use super::{Figure, Outcome, Plan, Point, ReadLatency, Reads, SET_BYTES, SMALL_AT_MOST};
 use crate::evaluate::criteria::{time_words, years_words};
 use crate::report::text::grouped;
 use crate::simulate::report::bytes;
@@ -57,9 +57,13 @@ fn point(point: &Point) -> Value {
         "life_years": figure(point.life_years),
         "kgco2e": figure(point.kgco2e),
         "price": figure(point.price),
-        "latency_ns": point.read_latency.map(|ReadLatency { mean_ns, p01_ns, p99_ns }| {
-            json!({ "value": mean_ns, "low": p01_ns, "high": p99_ns })
-        }),
+        "latency_ns": match point.reads {
+            Reads::Take(ReadLatency { mean_ns, p01_ns, p99_ns }) => {
+                json!({ "value": mean_ns, "low": p01_ns, "high": p99_ns })
+            }
+            Reads::Unknown | Reads::TooMany => Value::Null,
+        },
+        "is_overloaded": point.reads == Reads::TooMany,
         "is_filled": point.is_filled,
     })
 }
@@ -151,14 +155,10 @@ pub fn text(outcome: &Outcome, plan: &Plan) -> String {
     if outcome.points.iter().any(|point| !point.is_filled) {
         out += "~  flash was not full when counting began: a longer trace, or a larger --scale, tells more\n";
     }
-    if outcome.requests_per_second.is_some() && outcome.points.iter().any(is_too_much) {
+    if outcome.points.iter().any(|point| point.reads == Reads::TooMany) {
         out += "!  more than the drive serves\n";
     }
     out
-}
-
-fn is_too_much(point: &Point) -> bool {
-    point.read_latency.is_none()
 }
 
 fn row(out: &mut String, cells: &[String; 15]) {
@@ -190,12 +190,12 @@ fn cells(point: &Point) -> [String; 15] {
         range(point.life_years, years_words),
         range(point.kgco2e, |it| format!("{it:.0}")),
         range(point.price, |it| format!("{it:.0}")),
-        match point.read_latency {
-            Some(ReadLatency { mean_ns, p99_ns, .. }) => {
+        match point.reads {
+            Reads::Take(ReadLatency { mean_ns, p99_ns, .. }) => {
                 format!("{}, p99 {}", latency(mean_ns), latency(p99_ns))
             }
-            None if point.nand_mb_per_second.is_some() => "!".to_owned(),
-            None => "-".to_owned(),
+            Reads::TooMany => "!".to_owned(),
+            Reads::Unknown => "-".to_owned(),
         },
     ]
 }

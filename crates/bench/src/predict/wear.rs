@@ -44,6 +44,17 @@ const AT_THE_ENDS: f64 = 0.05;
 /// Reads are no larger a share of the requests: a run ends by what is written.
 const MOST_READS: f64 = 0.98;
 
+/// How reads of flash fare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    /// There are none, or nobody knows how many.
+    Unknown,
+    /// More is asked of the drive than it does.
+    TooMany,
+    /// They take so long.
+    Take(ReadLatency),
+}
+
 /// What reads of flash take, nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadLatency {
@@ -129,16 +140,19 @@ impl Use<'_> {
         Ok(Some(bounds.widened(MOVES_LESS * moved(least), MOVES_MORE * moved(most) + AT_THE_ENDS)))
     }
 
-    /// What a read takes at that load; `None` where the drive cannot serve it.
-    pub(super) fn read_latency(&self, seed: u64) -> Result<Option<ReadLatency>, String> {
+    /// What a read takes at that load.
+    pub(super) fn reads(&self, seed: u64) -> Result<Reads, String> {
+        if self.reads_per_second <= 0.0 {
+            return Ok(Reads::Unknown);
+        }
         let card = at_most(self.card, TIMED_PAGES)?;
         let shape = self.shape(&card)?;
         let (small, large) = self.pages_per_second();
         let writes = (small + large).max(self.reads_per_second * (1.0 - MOST_READS) / MOST_READS);
         let all = self.reads_per_second + writes;
         let gap_ns = (1e9 / all).round();
-        if gap_ns < 1.0 || self.reads_per_second <= 0.0 {
-            return Ok(None);
+        if gap_ns < 1.0 {
+            return Ok(Reads::TooMany);
         }
         let load = Load { reads: self.reads_per_second / all, arrival: Arrival::EveryNs(gap_ns as u64) };
         let upkeep = Upkeep { seed, ..Upkeep::default() };
@@ -153,14 +167,14 @@ impl Use<'_> {
         let (Some(mean_ns), Some(p01_ns), Some(p99_ns)) =
             (reads.mean_ns(), reads.quantile_ns(0.01), reads.quantile_ns(0.99))
         else {
-            return Ok(None);
+            return Ok(Reads::Unknown);
         };
-        let slowest = writes.mean_ns().unwrap_or(0.0).max(mean_ns);
-        let is_behind = slowest > BEHIND * took_ns as f64;
+        if writes.mean_ns().unwrap_or(0.0).max(mean_ns) > BEHIND * took_ns as f64 {
+            return Ok(Reads::TooMany);
+        }
         // Where all take the same the histogram's step may put a part of them above the mean.
         let mean_ns = mean_ns as u64;
-        let latency = ReadLatency { mean_ns, p01_ns: p01_ns.min(mean_ns), p99_ns: p99_ns.max(mean_ns) };
-        Ok((!is_behind).then_some(latency))
+        Ok(Reads::Take(ReadLatency { mean_ns, p01_ns: p01_ns.min(mean_ns), p99_ns: p99_ns.max(mean_ns) }))
     }
 }
 

@@ -72,6 +72,10 @@ fn what_is_foretold_has_bounds_and_follows_from_what_is_asked() {
         assert!((once / twice - 2.0).abs() < 1e-9, "twice the load is half the life: {once} and {twice}");
     }
     assert!(result["assumptions"].as_array().unwrap().len() > 5);
+    let flood =
+        json(&[&asked[..], &["--rate", "500000000", "--utilization", "100%", "--placement", "off"]].concat());
+    assert!(flood["points"][0]["latency_ns"].is_null() && flood["points"][0]["is_overloaded"] == true);
+    assert_eq!(points[0]["is_overloaded"], false);
 }
 
 #[test]
