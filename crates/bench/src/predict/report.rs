@@ -9,26 +9,17 @@ use super::candidate::{DRAM_HITS_OFF, HITS_OFF, WRITES_LESS, WRITES_MORE};
 use super::{Figure, Outcome, Plan, Point, ReadLatency, Reads, SET_BYTES, SMALL_AT_MOST};
 use crate::evaluate::criteria::{time_words, years_words};
 use crate::report::text::grouped;
-use crate::simulate::report::bytes;
+use crate::simulate::report::{bytes, trace};
 
 /// The result's keys in JSON.
 #[must_use]
 pub fn json(outcome: &Outcome, plan: &Plan) -> Value {
     let Outcome { totals, read, .. } = outcome;
+    let mut trace = trace(totals, read);
+    trace["seconds"] = json!(read.has_time.then_some(totals.span_seconds));
     let best = outcome.points.iter().enumerate().filter(|(_, point)| point.is_best);
     json!({
-        "trace": {
-            "format": read.format,
-            "accesses": totals.accesses,
-            "requests": totals.requests,
-            "objects": totals.objects,
-            "footprint_bytes": totals.footprint_bytes,
-            "seconds": read.has_time.then_some(totals.span_seconds),
-            "bad_rows": read.bad_rows,
-            "zero_sizes": read.zero_sizes,
-            "backward_times": read.backward_times,
-            "clamped_sizes": totals.clamped_sizes,
-        },
+        "trace": trace,
         "drive": plan.card.name,
         "scale": format!("1/{}", outcome.scale),
         "warmup_accesses": outcome.warm_up_accesses,

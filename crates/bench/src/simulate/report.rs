@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use policy::simulate::Counts;
 use serde_json::{Value, json};
+use workload::trace::ReadReport;
 
-use super::{Outcome, Row, Sampled};
+use super::{Outcome, Row, Sampled, Totals};
 use crate::report::text::grouped;
 
 impl Row {
@@ -38,17 +39,7 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 pub fn json(outcome: &Outcome) -> Value {
     let Outcome { rows, totals, warmup_requests, sampled, read, was_stopped } = outcome;
     json!({
-        "trace": {
-            "format": read.format,
-            "accesses": totals.accesses,
-            "requests": totals.requests,
-            "objects": totals.objects,
-            "footprint_bytes": totals.footprint_bytes,
-            "bad_rows": read.bad_rows,
-            "zero_sizes": read.zero_sizes,
-            "backward_times": read.backward_times,
-            "clamped_sizes": totals.clamped_sizes,
-        },
+        "trace": trace(totals, read),
         "warmup_requests": warmup_requests,
         "sampled": sampled.map(|it| json!({
             "hot_objects": it.hot_objects,
@@ -57,6 +48,22 @@ pub fn json(outcome: &Outcome) -> Value {
         })),
         "was_stopped": was_stopped,
         "rows": rows.iter().map(row_json).collect::<Vec<_>>(),
+    })
+}
+
+/// What is in a trace, and how reading it went.
+#[must_use]
+pub fn trace(totals: &Totals, read: &ReadReport) -> Value {
+    json!({
+        "format": read.format,
+        "accesses": totals.accesses,
+        "requests": totals.requests,
+        "objects": totals.objects,
+        "footprint_bytes": totals.footprint_bytes,
+        "bad_rows": read.bad_rows,
+        "zero_sizes": read.zero_sizes,
+        "backward_times": read.backward_times,
+        "clamped_sizes": totals.clamped_sizes,
     })
 }
 
