@@ -223,6 +223,12 @@ pub fn write_file(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::write(file, bytes).map_err(|error| cannot_write(file, &error))
 }
 
+/// Makes the folder that `flag` names, if it is not there, before any work is done that it is for.
+pub fn make_folder(flag: &str, folder: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(folder)
+        .map_err(|error| format!("{flag}: {} cannot be a folder: {error}", folder.display()))
+}
+
 /// Writes a picture in every format there is, as `stem` in `directory`; the answer is the files.
 pub fn write_picture(directory: &Path, stem: &str, svg: &str) -> Result<Vec<PathBuf>, String> {
     let write = |format: Format| {

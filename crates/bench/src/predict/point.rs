@@ -98,7 +98,10 @@ pub(super) fn mark_best(points: &mut [Point]) {
 
 #[cfg(test)]
 mod tests {
+    use ssd::Card;
+
     use super::*;
+    use crate::predict::Prices;
 
     fn point(hit_ratio: f64, kg: f64, usd: f64) -> Point {
         let layout =
@@ -131,5 +134,64 @@ mod tests {
         ];
         mark_best(&mut points);
         assert_eq!(points.map(|it| it.is_best), [true, true, false, true, true, false]);
+    }
+
+    /// A drive of 1 TB for 1 drive write a day over 5 years, with 1.2 TB of flash.
+    fn plan() -> Plan {
+        let mut card = Card::load("pm9d3").unwrap();
+        (card.space.usable_bytes, card.space.raw_bytes) = (1_000_000_000_000, 1_200_000_000_000);
+        (card.endurance.dwpd, card.endurance.warranty_years) = (1.0, 5.0);
+        (card.cost.usd_per_gb, card.cost.kgco2e_per_gb) = (0.1, 0.2);
+        Plan {
+            card,
+            scale: None,
+            requests_per_second: None,
+            dram: Vec::new(),
+            utilizations: Vec::new(),
+            small_shares: Vec::new(),
+            admissions: Vec::new(),
+            placements: Vec::new(),
+            warm_up: 0.0,
+            prices: Prices { system_years: 10.0, rated_dlwa: 1.0, dram_usd_per_gb: 4.0, dram_kg_per_gb: 1.5 },
+            threads: 1,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn years_carbon_and_money_are_as_worked_out_by_hand() {
+        let layout = Layout { dram_bytes: 10_000_000_000, ..point(0.5, 0.0, 0.0).inputs.layout };
+        // A capacity a day at 1000 requests a second and a write amplification of 2; low and high are half and twice that.
+        let bytes = 1e12 / 86_400.0 / 1000.0 / 2.0;
+        let traffic = Traffic {
+            hit_ratio: None,
+            hit_ratio_dram: None,
+            alwa: None,
+            host_bytes: Figure { value: bytes, low: bytes / 2.0, high: bytes * 2.0 },
+            set_bytes: 0.0,
+            reads: 0.0,
+            is_filled: true,
+        };
+        let of = |rate| {
+            let measured = (Some(Figure::exact(2.0)), Reads::Unknown);
+            Point::new(Inputs { layout, placement: true }, &traffic, measured, rate, &plan())
+        };
+        let point = of(Some(1000.0));
+        let near = |found: Option<Figure>, value: f64, low: f64, high: f64| {
+            let found = found.unwrap();
+            for (found, expected) in [(found.value, value), (found.low, low), (found.high, high)] {
+                assert!((found / expected - 1.0).abs() < 1e-9, "{found}, not {expected}");
+            }
+        };
+        near(point.nand_mb_per_second, 1e6 / 86_400.0, 5e5 / 86_400.0, 2e6 / 86_400.0);
+        near(point.life_years, 5.0, 2.5, 10.0);
+        // In ten years two drives, one at least and four at most: 240 kg and 100 dollars each, and 15 kg and 40 dollars of DRAM.
+        near(point.kgco2e, 2.0 * 240.0 + 15.0, 240.0 + 15.0, 4.0 * 240.0 + 15.0);
+        near(point.price, 2.0 * 100.0 + 40.0, 100.0 + 40.0, 4.0 * 100.0 + 40.0);
+        let idle = of(Some(1e-6));
+        near(idle.kgco2e, 255.0, 255.0, 255.0);
+        let unknown = of(None);
+        let told = [unknown.nand_mb_per_second, unknown.life_years, unknown.kgco2e, unknown.price];
+        assert_eq!((told, unknown.dlwa), ([None; 4], Some(Figure::exact(2.0))));
     }
 }

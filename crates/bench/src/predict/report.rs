@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::candidate::{DRAM_HITS_OFF, HITS_OFF, WRITES_LESS, WRITES_MORE};
+use super::candidate::{DRAM_HITS_OFF, HITS_OFF, SETS_LESS, WRITES_MORE};
 use super::{Figure, Outcome, Plan, Point, ReadLatency, Reads, SET_BYTES, SMALL_AT_MOST};
 use crate::evaluate::criteria::{time_words, years_words};
 use crate::report::text::grouped;
@@ -72,9 +72,9 @@ fn assumptions(plan: &Plan) -> Vec<String> {
         "times to live are not looked at: nothing expires".into(),
         format!(
             "low and high of hit_ratio, hit_ratio_dram and alwa: where they lie in 19 of 20 stretches like this one, by batch \
-             means, and beyond that what the engine was measured to be off: {HITS_OFF}, {DRAM_HITS_OFF}, and -{} to +{} %",
-            WRITES_LESS * 100.0,
-            WRITES_MORE * 100.0
+             means, and beyond that what the engine was measured to be off: {HITS_OFF}, {DRAM_HITS_OFF}, {} % more and of sets {} % less",
+            WRITES_MORE * 100.0,
+            SETS_LESS * 100.0
         ),
         "dlwa: the model drive written at random by small objects and round and round by large ones; low and high: of its seeds, \
          and beyond that what was measured at other scales and of the engine"

@@ -190,3 +190,74 @@ fn at_most(card: &Card, pages: u64) -> Result<Card, String> {
     let divisor = u32::try_from(wanted.min(most).max(1)).unwrap_or(u32::MAX);
     card.scaled(divisor).map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(card: &Card) -> Use<'_> {
+        Use {
+            card,
+            utilization: 1.0,
+            small_share: 0.04,
+            placement: false,
+            host_bytes_per_second: 3.0 * 4096.0,
+            set_bytes_per_second: 2.0 * 4096.0,
+            reads_per_second: 1.0,
+        }
+    }
+
+    #[test]
+    fn a_set_is_a_page_of_the_drive_however_large_that_is() {
+        let (small, large) = (Card::load("pm9d3").unwrap(), Card::load("qlc").unwrap());
+        assert_eq!(used(&small).pages_per_second(), (2.0, 1.0));
+        assert_eq!(used(&large).pages_per_second(), (2.0, 0.25), "of 16 KiB");
+        // Sets alone, on so little of the drive that nothing is moved: four times as much is written as is asked for.
+        let alone = Use { host_bytes_per_second: 2.0 * 4096.0, utilization: 0.2, ..used(&large) };
+        let written = alone.dlwa(1, |_| true).unwrap().unwrap();
+        assert!((written.value - 4.0).abs() < 0.01, "{written:?}");
+    }
+
+    #[test]
+    fn space_that_is_never_written_is_spare() {
+        let card = Card::load("pm9d3").unwrap();
+        let dlwa = |of: Use<'_>| of.dlwa(1, |_| true).unwrap().unwrap().value;
+        let all = dlwa(used(&card));
+        let half = dlwa(Use { utilization: 0.5, ..used(&card) });
+        assert!(all > half + 1.0, "{half} of half of the drive, {all} of all");
+        let sets_alone = Use { host_bytes_per_second: 2.0 * 4096.0, ..used(&card) };
+        assert_eq!(sets_alone.pattern(), Pattern::one(Order::Uniform));
+        assert!((sets_alone.written_share() - 0.04).abs() < 1e-12);
+        let ring_alone = Use { set_bytes_per_second: 0.0, ..used(&card) };
+        assert_eq!((ring_alone.pattern(), ring_alone.written_share()), (Pattern::one(Order::Ring), 0.96));
+        assert!((dlwa(ring_alone) - 1.0).abs() < 1e-9, "a ring moves nothing");
+    }
+
+    #[test]
+    fn who_stops_it_is_told_nothing() {
+        let card = Card::load("pm9d3").unwrap();
+        assert_eq!(used(&card).dlwa(1, |share| share < 0.5), Ok(None));
+    }
+
+    #[test]
+    fn reads_take_longer_the_more_is_asked_until_it_is_too_much() {
+        let card = Card::load("pm9d3").unwrap();
+        let at = |times: f64| {
+            let it = used(&card);
+            let heavy = Use {
+                host_bytes_per_second: it.host_bytes_per_second * times,
+                set_bytes_per_second: it.set_bytes_per_second * times,
+                reads_per_second: it.reads_per_second * times,
+                ..it
+            };
+            heavy.reads(1).unwrap()
+        };
+        let (Reads::Take(idle), Reads::Take(busy)) = (at(10.0), at(30_000.0)) else {
+            panic!("{:?}", at(30_000.0))
+        };
+        assert!(idle.p99_ns < busy.p99_ns && idle.p01_ns <= idle.mean_ns, "{idle:?} {busy:?}");
+        assert!(idle.mean_ns >= card.nand.read_ns, "{idle:?}");
+        assert_eq!(at(1e6), Reads::TooMany);
+        assert_eq!(Use { reads_per_second: 0.0, ..used(&card) }.reads(1), Ok(Reads::Unknown));
+    }
+}

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use ssd::Card;
 use ssd::model::carbon::Deployment;
 
-use crate::output::{Common, Finding, keep_inputs, usage_error, write_picture};
+use crate::output::{Common, Finding, keep_inputs, make_folder, usage_error, write_picture};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 use crate::trace_flags::TraceFlags;
@@ -109,8 +109,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     keep_inputs(&arguments.traces, &[arguments.common.result_file()])?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
     if let Some(folder) = &arguments.plot {
-        std::fs::create_dir_all(folder)
-            .map_err(|error| format!("--plot: {} cannot be a folder: {error}", folder.display()))?;
+        make_folder("--plot", folder)?;
     }
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     Ok(Plan {

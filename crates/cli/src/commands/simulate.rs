@@ -15,7 +15,9 @@ use bench::trace::open;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::output::{Common, Finding, check_writable, keep_inputs, usage_error, write_file, write_picture};
+use crate::output::{
+    Common, Finding, check_writable, keep_inputs, make_folder, usage_error, write_file, write_picture,
+};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 use crate::trace_flags::TraceFlags;
@@ -143,8 +145,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         check_writable(csv).map_err(|error| error.to_string())?;
     }
     if let Some(folder) = &arguments.plot {
-        std::fs::create_dir_all(folder)
-            .map_err(|error| format!("--plot: {} cannot be a folder: {error}", folder.display()))?;
+        make_folder("--plot", folder)?;
     }
     let settings = Settings {
         rule_book: match arguments.rules.unwrap_or_default() {

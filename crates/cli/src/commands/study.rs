@@ -10,7 +10,7 @@ use clap::Args;
 use device::names;
 use serde_json::{Value, json};
 
-use crate::output::{Common, Finding, keep_inputs, usage_error, write_picture};
+use crate::output::{Common, Finding, keep_inputs, make_folder, usage_error, write_picture};
 use crate::signals::stop_on_signals;
 use crate::trace_flags::TraceFlags;
 
@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let checked = keep_inputs(&arguments.trace, &[arguments.common.result_file()]);
     let checked =
         checked.and_then(|()| arguments.common.check_result_file().map_err(|error| error.to_string()));
-    let checked = checked.and_then(|()| make_directory(&arguments.figures));
+    let checked = checked.and_then(|()| make_folder("--figures", &arguments.figures));
     if let Err(error) = checked {
         return usage_error(&error);
     }
@@ -214,11 +214,6 @@ fn draw(study: &Study, outcome: &Outcome, directory: &Path) -> Result<Vec<PathBu
         files.extend(write_picture(directory, &stem, &svg)?);
     }
     Ok(files)
-}
-
-fn make_directory(directory: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(directory)
-        .map_err(|error| format!("--figures: {} cannot be a folder: {error}", directory.display()))
 }
 
 fn list(arguments: &Arguments) -> ExitCode {

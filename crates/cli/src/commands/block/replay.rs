@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::shape::Shape;
 use super::{figures, knobs};
-use crate::output::{Common, Finding, write_picture};
+use crate::output::{Common, Finding, make_folder, write_picture};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 
@@ -102,8 +102,7 @@ fn replay(arguments: &Arguments) -> Result<Finding, String> {
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
     let mut source = source(arguments)?;
     if let Some(directory) = &arguments.figures {
-        std::fs::create_dir_all(directory)
-            .map_err(|error| format!("--figures {}: {error}", directory.display()))?;
+        make_folder("--figures", directory)?;
     }
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;

@@ -378,7 +378,7 @@ fn a_replay_reads_what_others_call_block_csv_and_says_which_flag_is_wrong() {
         (["--cache-size", "2MB"], "--cache-size 2000000: is less than a set of 2097152 bytes"),
         (["--cache-size", "900TiB"], "--cache-size 989560464998400: makes 471859200 sets; there must be one"),
         (["--json", "/nowhere/result"], "writing /nowhere/result: No such file"),
-        (["--figures", "/dev/null"], "--figures /dev/null: "),
+        (["--figures", "/dev/null"], "--figures: /dev/null cannot be a folder: "),
     ] {
         let refused = replay(&flags);
         assert_eq!(refused.status.code(), Some(2), "{flags:?}");
