@@ -49,6 +49,38 @@ fn rows_become_accesses() {
     assert!(report.has_time && report.messages.is_empty());
 }
 
+fn drain_all(paths: &[PathBuf], format: Option<&str>) -> Result<usize, TraceError> {
+    let mut trace = open(paths, format, &OpenOptions::default())?;
+    let (mut accesses, mut batch) = (0, Vec::new());
+    while trace.next_batch(&mut batch)? {
+        accesses += batch.len();
+    }
+    Ok(accesses)
+}
+
+#[test]
+fn a_file_of_another_format_behind_the_first_is_no_run_of_wrong_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = write(&folder, "a.csv", PLAIN.as_bytes());
+    let records: Vec<u8> = (1..=8_u32)
+        .flat_map(|number| {
+            let [time, size] = [number, 100].map(u32::to_le_bytes);
+            [&time[..], &u64::from(number).to_le_bytes(), &size, &(-1_i64).to_le_bytes()].concat()
+        })
+        .collect();
+    let oracle = write(&folder, "b.oracleGeneral", &records);
+    // A part of a trace that was cut in two has no header.
+    let rest = write(&folder, "c.csv", b"2,8,GET,10\n");
+    let told = drain_all(&[plain.clone(), oracle.clone()], None).unwrap_err();
+    assert!(
+        matches!(&told, TraceError::MixedFormats { found: "oracle-general", wanted: "plain", path } if *path == oracle),
+        "{told}"
+    );
+    assert_eq!(drain_all(&[plain.clone(), rest, plain.clone()], None).unwrap(), 7);
+    assert!(matches!(drain_all(&[plain, "/no/such".into()], None), Err(TraceError::Open { .. })));
+    assert_eq!(drain_all(&[oracle.clone(), oracle], Some("oracle-general")).unwrap(), 16);
+}
+
 #[test]
 fn a_repeated_row_is_several_accesses_and_a_limit_cuts_it() {
     let text = "op_time,key,key_size,op,op_count,size\n5,a,1,GET,5000,10\n6,b,1,SET,2,20\n";

@@ -107,6 +107,12 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
     }
 }
 
+/// The format of a file that `wanted`, in which the files before it are, makes nothing of; `None` where there is no telling.
+pub(super) fn other_than(wanted: &'static Format, path: &Path, head: &Head<'_>) -> Option<&'static Format> {
+    let reads = tried(wanted, head).is_ok_and(|trial| trial.succeeded());
+    detect(path, head).ok().filter(|found| !reads && found.name != wanted.name)
+}
+
 /// The formats that are told apart, or those that are not, for a message.
 fn names(told_apart: bool) -> String {
     let names = FORMATS.into_iter().filter(|format| format.is_told_apart() == told_apart);

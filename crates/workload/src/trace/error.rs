@@ -87,6 +87,16 @@ pub enum TraceError {
         /// Why it is not.
         reason: RowError,
     },
+    /// The files of a trace are in more than one format.
+    #[error("{}: a `{found}` trace behind one of `{wanted}`: the files of a trace are in one format; convert it, or name the format of all", path.display())]
+    MixedFormats {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+        /// What the first file is.
+        wanted: &'static str,
+    },
     /// A row is wrong, and wrong rows are to stop.
     #[error("{}: row {row}: {reason}; stopped there", path.display())]
     BadRow {

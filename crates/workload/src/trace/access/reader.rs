@@ -8,7 +8,7 @@ use super::{Access, AccessKind, Accesses, OnBadRow, OpenOptions, PageSize, ReadR
 use crate::RequestKind;
 use crate::trace::Format;
 use crate::trace::columns::{RowError, whole_number};
-use crate::trace::detect::{Head, detect};
+use crate::trace::detect::{Head, detect, other_than};
 use crate::trace::error::TraceError;
 use crate::trace::records::{Fed, Records};
 use crate::trace::rows::{MAX_OBJECT_BYTES, Object, ReaderOptions, Row, RowReader, Rows, numbered};
@@ -46,16 +46,15 @@ impl Reader {
         format: Option<&'static Format>,
         options: OpenOptions,
     ) -> Result<Self, TraceError> {
-        for path in paths.iter().skip(1).filter(|path| path.as_os_str() != "-") {
-            // Early, so that a wrong path does not end the work of an hour.
-            std::fs::File::open(path).map_err(|source| TraceError::Open { path: path.clone(), source })?;
-        }
-        let path = paths.first().ok_or(TraceError::NoFiles)?;
+        let (path, further) = paths.split_first().ok_or(TraceError::NoFiles)?;
         let mut records = open_file(path)?;
-        let format = match format {
-            Some(format) => format,
-            None => told_by(path, &mut records)?,
-        };
+        let told = if format.is_none() { Some(told_by(path, &mut records)?) } else { None };
+        // Early, so that a wrong file does not end the work of an hour. What comes by a pipe can be looked at once.
+        further
+            .iter()
+            .filter(|path| path.as_os_str() != "-")
+            .try_for_each(|path| check_further(path, told))?;
+        let format = format.or(told).expect("one of them is there");
         let page_bytes = match options.page {
             None => format.page_bytes,
             Some(PageSize::Bytes(bytes)) => Some(bytes.max(1)),
@@ -236,6 +235,24 @@ fn told_by(path: &Path, records: &mut Records) -> Result<&'static Format, TraceE
         return Err(TraceError::Empty { path: path.to_owned() });
     }
     detect(path, &Head::new(path, bytes, is_whole))
+}
+
+/// A file behind the first, whose format was told by its contents, can be opened and is not in another.
+fn check_further(path: &Path, told: Option<&'static Format>) -> Result<(), TraceError> {
+    let opening = |source| TraceError::Open { path: path.to_owned(), source };
+    if !path.metadata().map_err(opening)?.is_file() {
+        return Ok(());
+    }
+    let mut records = open_file(path)?;
+    let Some(wanted) = told else { return Ok(()) };
+    // What cannot be read is told in its turn, with the row.
+    let Ok((bytes, is_whole)) = records.head() else { return Ok(()) };
+    match other_than(wanted, path, &Head::new(path, bytes, is_whole)) {
+        Some(found) => {
+            Err(TraceError::MixedFormats { path: path.to_owned(), found: found.name, wanted: wanted.name })
+        }
+        None => Ok(()),
+    }
 }
 
 /// How far a row has been handed out.
