@@ -92,6 +92,9 @@ impl Cache {
 
     /// Does one piece of background work of every kind that is due; says whether there was any for flash. For caches
     /// opened by [`Builder::open_stepped`]: where there are threads, they do this.
+    ///
+    /// Dropping it half way loses and damages nothing, and whoever steps next takes the work up. But a region's transfers are begun
+    /// anew then: where no step is given the time that they take, none gets done. Keep a step that takes too long, and poll it again.
     pub async fn step(&self) -> bool {
         self.engine.step(flash::Waiting::Task).await
     }
