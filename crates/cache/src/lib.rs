@@ -93,8 +93,8 @@ impl Cache {
     /// Does one piece of background work of every kind that is due; says whether there was any for flash. For caches
     /// opened by [`Builder::open_stepped`]: where there are threads, they do this.
     ///
-    /// Dropping it half way loses and damages nothing, and whoever steps next takes the work up. But a region's transfers are begun
-    /// anew then: where no step is given the time that they take, none gets done. Keep a step that takes too long, and poll it again.
+    /// Dropping it half way loses and damages nothing, and whoever steps next goes on with what was being written. What was being
+    /// read to reclaim a region is read anew: a step needs the time of a few reads.
     pub async fn step(&self) -> bool {
         self.engine.step(flash::Waiting::Task).await
     }

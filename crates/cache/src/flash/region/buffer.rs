@@ -45,8 +45,8 @@ struct State {
     /// Reservations that are neither committed nor abandoned.
     pending: u32,
     full: bool,
-    /// What to write, once the table is in place.
-    to_write: Option<Vec<Range<usize>>>,
+    /// Whether the table is in place.
+    finished: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -84,7 +84,7 @@ impl RegionBuffer {
         supply: Arc<Supply>,
     ) -> Arc<Self> {
         let start = bytes.as_mut_ptr();
-        let state = State { slots: Vec::new(), units: 0, pending: 0, full: false, to_write: None };
+        let state = State { slots: Vec::new(), units: 0, pending: 0, full: false, finished: false };
         Arc::new(Self {
             region,
             point,
@@ -185,14 +185,12 @@ impl RegionBuffer {
     pub(crate) fn finish(&self, records: &[Record], write_whole: bool) -> Vec<Range<usize>> {
         let mut state = self.state.lock();
         assert!(state.full && state.pending == 0, "only complete regions are flushed");
-        if let Some(ranges) = &state.to_write {
-            return ranges.clone();
-        }
+        assert!(!std::mem::replace(&mut state.finished, true), "a region is finished once");
         let region_bytes = self.layout.region_bytes as usize;
         let data_end = state.units as usize * self.layout.unit_bytes as usize;
         let table_start = region_bytes - table::table_bytes(records.len());
         // SAFETY: from `data_end` on nothing was ever reserved, nobody can reserve in a full buffer, and committed
-        // entries, which others may be reading, lie before it. The state's lock and `to_write` make this happen once,
+        // entries, which others may be reading, lie before it. The state's lock and `finished` make this happen once,
         // before the device sees the bytes.
         let tail =
             unsafe { std::slice::from_raw_parts_mut(self.start.add(data_end), region_bytes - data_end) };
@@ -204,9 +202,7 @@ impl RegionBuffer {
         tail[table.start.max(data_end) - data_end..table_start - data_end].fill(0);
         table::encode(records, self.filling, &mut tail[table_start - data_end..]);
         let whole = Range { start: 0, end: region_bytes };
-        let ranges = if table.start <= data.end { vec![whole] } else { vec![data, table] };
-        state.to_write = Some(ranges.clone());
-        ranges
+        if table.start <= data.end { vec![whole] } else { vec![data, table] }
     }
 
     /// A part of a finished region, for the device.

@@ -1,10 +1,11 @@
 //! A sealed region goes to flash.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use device::{IoError, Pending, Request};
+use device::{IoError, Outcome, Pending, Request};
 use futures_util::future::join_all;
 
 use crate::flash::Waiting;
@@ -15,29 +16,83 @@ use super::stats::Counters;
 use super::store::{Content, RegionStore};
 use super::table::Record;
 
+/// A sealed region, and how much of it is on flash. Whoever takes it goes on where another left it.
+pub(crate) struct Flush {
+    buffer: Arc<RegionBuffer>,
+    /// `None` before its first step.
+    writing: Option<Writing>,
+}
+
+/// An attempt to write a region.
+struct Writing {
+    /// Pieces that were not begun.
+    left: VecDeque<Range<usize>>,
+    under_way: Vec<Piece>,
+    /// Those that failed, for the next attempt, and why the last of them did.
+    failed: VecDeque<Range<usize>>,
+    last_error: Option<IoError>,
+    /// Attempts after this one.
+    attempts_left: u32,
+}
+
+/// A part of a region that the device was given.
+struct Piece {
+    range: Range<usize>,
+    written: Pending,
+    /// Once it has ended.
+    outcome: Option<Outcome>,
+}
+
 /// A flush under way. Puts the region back in the queue if it is dropped half way.
 struct Unflushed<'a> {
     store: &'a RegionStore,
-    buffer: Option<Arc<RegionBuffer>>,
+    flush: Option<Flush>,
 }
 
 impl Drop for Unflushed<'_> {
     fn drop(&mut self) {
-        if let Some(buffer) = self.buffer.take() {
-            self.store.supply.seal(buffer);
+        if let Some(flush) = self.flush.take() {
+            self.store.supply.put_back(flush);
         }
         self.store.supply.flush_ended();
     }
 }
 
+impl Flush {
+    /// Of a region of which nothing was written yet.
+    pub(crate) fn new(buffer: Arc<RegionBuffer>) -> Self {
+        Self { buffer, writing: None }
+    }
+}
+
+impl Writing {
+    /// Waits for what is under way. An outcome is kept as soon as it is there: whoever drops this loses none.
+    async fn wait(&mut self, waiting: Waiting) {
+        let missing = self.under_way.iter_mut().filter(|piece| piece.outcome.is_none());
+        match waiting {
+            Waiting::Thread => missing.for_each(|piece| pollster::block_on(piece.end())),
+            Waiting::Task => drop(join_all(missing.map(Piece::end)).await),
+        }
+    }
+}
+
+impl Piece {
+    async fn end(&mut self) {
+        self.outcome = Some((&mut self.written).await);
+    }
+}
+
 impl RegionStore {
     /// Writes a sealed region. If the device refuses to the end, its items are forgotten.
-    pub(super) async fn flush(&self, buffer: Arc<RegionBuffer>, waiting: Waiting) {
-        let mut guard = Unflushed { store: self, buffer: Some(Arc::clone(&buffer)) };
-        let records = buffer.records();
+    pub(super) async fn flush(&self, flush: Flush, waiting: Waiting) {
+        let (buffer, records) = (Arc::clone(&flush.buffer), flush.buffer.records());
         let live = records.iter().any(|record| record.live);
-        let written = if live { self.write(&buffer, &records, waiting).await } else { Ok(()) };
-        guard.buffer = None;
+        let mut unflushed = Unflushed { store: self, flush: Some(flush) };
+        let written = match &mut unflushed.flush {
+            Some(flush) if live => self.write(flush, &records, waiting).await,
+            _ => Ok(()),
+        };
+        unflushed.flush = None;
         match written {
             Ok(()) if live => self.settle_region(&buffer, &records),
             Ok(()) => self.give_back(buffer.region),
@@ -46,64 +101,60 @@ impl RegionStore {
     }
 
     /// Entries and table, in pieces side by side; failed pieces again, as often as configured.
-    async fn write(
-        &self,
-        buffer: &Arc<RegionBuffer>,
-        records: &[Record],
-        waiting: Waiting,
-    ) -> Result<(), IoError> {
-        let ranges = buffer.finish(records, self.config.write_whole);
-        let max_bytes = self.layout.max_write_bytes;
-        let mut pieces: Vec<_> =
-            ranges.into_iter().flat_map(|range| Layout::pieces(range, max_bytes)).collect();
-        let mut attempts_left = self.config.write_attempts;
+    async fn write(&self, flush: &mut Flush, records: &[Record], waiting: Waiting) -> Result<(), IoError> {
+        let Flush { buffer, writing } = flush;
+        let writing = writing.get_or_insert_with(|| self.begin_writing(buffer, records));
         loop {
-            attempts_left -= 1;
-            let (failed, last_error) = self.write_pieces(buffer, &pieces, waiting).await;
-            match last_error {
+            self.attempt(buffer, writing, waiting).await;
+            match writing.last_error.take() {
                 None => return Ok(()),
-                Some(error) if attempts_left == 0 => return Err(error),
-                Some(_) => pieces = failed,
+                Some(error) if writing.attempts_left == 0 => return Err(error),
+                Some(_) => writing.left = std::mem::take(&mut writing.failed),
             }
+            writing.attempts_left -= 1;
         }
     }
 
-    /// Writes all pieces, as many side by side as configured; answers those that failed, and one of the errors.
-    async fn write_pieces(
-        &self,
-        buffer: &Arc<RegionBuffer>,
-        pieces: &[Range<usize>],
-        waiting: Waiting,
-    ) -> (Vec<Range<usize>>, Option<IoError>) {
-        let base = self.layout.region_offset(buffer.region);
-        let placement = self.placement(buffer.point);
-        let start = |piece: &Range<usize>| {
-            let (offset, data) = (base + piece.start as u64, buffer.slice(piece.clone()));
-            let (completion, written) = self.supply.begin_change(buffer.region);
-            self.device.submit(Request::Write { offset, data, placement }, completion);
-            written
-        };
-        let mut outcomes = Vec::with_capacity(pieces.len());
-        for some in pieces.chunks(self.at_once(pieces.len())) {
-            let started: Vec<Pending> = some.iter().map(start).collect();
-            match waiting {
-                Waiting::Thread => outcomes.extend(started.into_iter().map(Pending::wait)),
-                Waiting::Task => outcomes.extend(join_all(started).await),
-            }
+    fn begin_writing(&self, buffer: &RegionBuffer, records: &[Record]) -> Writing {
+        let ranges = buffer.finish(records, self.config.write_whole);
+        let max_bytes = self.layout.max_write_bytes;
+        Writing {
+            left: ranges.into_iter().flat_map(|range| Layout::pieces(range, max_bytes)).collect(),
+            under_way: Vec::new(),
+            failed: VecDeque::new(),
+            last_error: None,
+            attempts_left: u32::from(self.config.write_attempts) - 1,
         }
-        let mut failed = Vec::new();
-        let mut last_error = None;
-        for (piece, outcome) in pieces.iter().zip(outcomes) {
-            match outcome {
-                Ok(_) => Counters::add(&self.counters.written_bytes, piece.len()),
-                Err(error) => {
-                    Counters::one(&self.counters.write_errors);
-                    failed.push(piece.clone());
-                    last_error = Some(error);
+    }
+
+    /// Writes all that is left, as many pieces side by side as configured, and sees the end of each.
+    async fn attempt(&self, buffer: &Arc<RegionBuffer>, writing: &mut Writing, waiting: Waiting) {
+        loop {
+            writing.wait(waiting).await;
+            for Piece { range, outcome, .. } in writing.under_way.drain(..) {
+                match outcome.expect("all were waited for") {
+                    Ok(_) => Counters::add(&self.counters.written_bytes, range.len()),
+                    Err(error) => {
+                        Counters::one(&self.counters.write_errors);
+                        writing.failed.push_back(range);
+                        writing.last_error = Some(error);
+                    }
                 }
             }
+            if writing.left.is_empty() {
+                return;
+            }
+            let some = self.at_once(writing.left.len());
+            writing.under_way.extend(writing.left.drain(..some).map(|range| self.begin_piece(buffer, range)));
         }
-        (failed, last_error)
+    }
+
+    fn begin_piece(&self, buffer: &RegionBuffer, range: Range<usize>) -> Piece {
+        let offset = self.layout.region_offset(buffer.region) + range.start as u64;
+        let (data, placement) = (buffer.slice(range.clone()), self.placement(buffer.point));
+        let (completion, written) = self.supply.begin_change(buffer.region);
+        self.device.submit(Request::Write { offset, data, placement }, completion);
+        Piece { range, written, outcome: None }
     }
 
     /// Transfers of background work to start together, of `most` that could be.

@@ -402,11 +402,11 @@ impl RegionStore {
 
     /// Does one piece of background work, the most urgent first: flushes a sealed region, or reclaims one.
     ///
-    /// Dropping the future half way leaves the region as it was, to be flushed or reclaimed by a later step. What it asked
-    /// of the device runs to its end all the same, and the region is not filled anew before.
+    /// Dropping the future half way leaves the region to a later step, which goes on with its flush, or begins its reclaim anew.
+    /// What it asked of the device runs to its end all the same, and the region is not filled anew before.
     pub async fn step(&self, waiting: Waiting) -> Progress {
-        if let Some(buffer) = self.supply.next_sealed() {
-            self.flush(buffer, waiting).await;
+        if let Some(sealed) = self.supply.next_sealed() {
+            self.flush(sealed, waiting).await;
             return Progress::Flushed;
         }
         if self.trim_next(waiting).await {
@@ -450,8 +450,8 @@ impl RegionStore {
     /// For a clean shutdown; the device is not flushed. Items staged but not committed are not waited for.
     pub async fn drain(&self, waiting: Waiting) {
         self.close_regions();
-        while let Some(buffer) = self.supply.next_sealed() {
-            self.flush(buffer, waiting).await;
+        while let Some(sealed) = self.supply.next_sealed() {
+            self.flush(sealed, waiting).await;
         }
         while self.trim_next(waiting).await {}
         loop {

@@ -9,6 +9,7 @@ use event_listener::Event;
 use parking_lot::Mutex;
 
 use super::buffer::RegionBuffer;
+use super::flush::Flush;
 use super::layout::RegionId;
 
 /// Who asks for a region.
@@ -41,7 +42,7 @@ struct Stock {
     /// Regions that requests under way are changing.
     changing: HashMap<RegionId, Changing>,
     /// Full regions, oldest first, whose writers are all done.
-    sealed: VecDeque<Arc<RegionBuffer>>,
+    sealed: VecDeque<Flush>,
     spare: Vec<IoBuffer>,
     /// Buffers that may still be allocated.
     unallocated: usize,
@@ -211,12 +212,18 @@ impl Supply {
 
     /// A region is full and complete: to be flushed.
     pub(crate) fn seal(&self, buffer: Arc<RegionBuffer>) {
-        self.stock.lock().sealed.push_back(buffer);
+        self.stock.lock().sealed.push_back(Flush::new(buffer));
+        self.work.notify(usize::MAX);
+    }
+
+    /// A flush was left half way. Others come first: what it waits for may take long.
+    pub(crate) fn put_back(&self, flush: Flush) {
+        self.stock.lock().sealed.push_back(flush);
         self.work.notify(usize::MAX);
     }
 
     /// The next region to flush. Whoever takes it says when the [flush has ended](Self::flush_ended).
-    pub(crate) fn next_sealed(&self) -> Option<Arc<RegionBuffer>> {
+    pub(crate) fn next_sealed(&self) -> Option<Flush> {
         let mut stock = self.stock.lock();
         let sealed = stock.sealed.pop_front();
         stock.flushing += usize::from(sealed.is_some());

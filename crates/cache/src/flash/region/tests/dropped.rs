@@ -102,13 +102,49 @@ fn a_trim_that_lands_after_a_clear_and_a_dropped_step_wipes_no_new_items() {
 }
 
 #[test]
-fn a_write_that_lands_after_its_flush_was_dropped_overwrites_no_new_items() {
+fn a_flush_that_was_dropped_ends_with_the_writes_that_it_began() {
     let scene = Scene::new(small());
     while !scene.store.supply.has_sealed() {
         put_version(&scene.store, scene.store.len() as u64, 0);
     }
     assert!(scene.drop_step_during(RequestKind::Write) > 1);
-    scene.land_late();
+    let mut taken_up = pin!(scene.store.step(Waiting::Task));
+    assert!(poll_once(taken_up.as_mut()).is_none(), "what was begun has not landed");
+    scene.gate.let_pass();
+    assert_eq!(poll_once(taken_up), Some(Progress::Flushed));
+    fill(&scene.store, NEW_KEYS);
+    assert_all_found(&scene.store, NEW_KEYS);
+    scene.assert_all_regions_come_back();
+}
+
+#[test]
+fn a_flush_whose_every_step_is_dropped_ends_and_writes_nothing_twice() {
+    for transfers_at_once in 0..4 {
+        let scene = Scene::new(RegionConfig { transfers_at_once, ..small() });
+        while !scene.store.supply.has_sealed() {
+            put_version(&scene.store, scene.store.len() as u64, 0);
+        }
+        scene.gate.close(RequestKind::Write);
+        for _ in 0..10 {
+            let _dropped = poll_once(pin!(scene.store.step(Waiting::Task)));
+            scene.gate.let_pass();
+        }
+        let (seen, written) = (scene.store.stats(), scene.gate.counters());
+        assert_eq!(seen.regions_flushed, 1, "{transfers_at_once} at once");
+        assert_eq!(
+            (seen.written_bytes, written.writes),
+            (written.written_bytes, 5),
+            "none of the pieces twice"
+        );
+        scene.gate.open();
+        for key in 0..seen.inserts {
+            assert!(
+                matches!(get(&scene.store, key), Lookup::Found(found) if *found == value(key, 0)),
+                "{key}"
+            );
+        }
+        scene.assert_all_regions_come_back();
+    }
 }
 
 #[test]
