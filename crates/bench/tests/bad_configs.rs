@@ -249,6 +249,55 @@ fn a_trace_at_its_own_times_that_cannot_be_is_refused() {
 }
 
 #[test]
+fn what_a_trace_cannot_be_cut_into_is_refused() {
+    let with_trace = |generator: &str, change: &str| {
+        let generator = format!("test_config.generator={generator}");
+        with(&[&generator, "test_config.traceFileName=t", change])
+    };
+    let beside = |generator: &str, change: &str, words: &str| {
+        let said = with_trace(generator, change).expect_err("must be refused");
+        assert!(said.contains(words) && said.lines().count() == 1, "{said}");
+    };
+    const REPLAY: &str = "test_config.replayGeneratorConfig";
+    let chunk = |change: &str| format!("{REPLAY}.{change}");
+    beside("block-replay", &chunk("chunkSizeKB=0"), "chunkSizeKB: must be 1 to blockSizeKB");
+    beside("block-replay", &chunk("blockSizeKB=127"), "chunkSizeKB: must be 1 to blockSizeKB");
+    beside("block-replay", &chunk("blockSizeKB=18446744073709551615"), "chunkSizeKB: must be 1 to");
+    beside("block-replay", &chunk("blockSizeKB=134217729"), "cuts a block into more than 1,048,576 chunks");
+    beside("piecewise-replay", "test_config.cachePieceSize=0", "cachePieceSize: must be above 0");
+    beside("piecewise-replay", "test_config.maxCachePieces=1048577", "must be at most 1,048,576");
+    for (generator, change) in [
+        ("block-replay", chunk("blockSizeKB=134217728").as_str()),
+        ("piecewise-replay", "test_config.maxCachePieces=0"),
+        ("replay", "test_config.cachePieceSize=0"),
+    ] {
+        assert!(with_trace(generator, change).is_ok(), "{generator} {change}");
+    }
+}
+
+/// The default is that of CacheBench's key-value traces; what else is read has its own unit.
+#[test]
+fn the_unit_of_times_is_that_of_the_format_unless_it_is_given() {
+    let units = |changes: &[&str]| {
+        let config = with(&[&["test_config.traceFileName=t"], changes].concat()).unwrap();
+        let as_run = config.as_run();
+        let Ok(Loaded::Config(again)) = load_text(Path::new("c.json"), &as_run.to_string(), &[]) else {
+            panic!()
+        };
+        let units = |config: &Config| config.instances[0].time_units_per_second();
+        assert_eq!(units(&again), units(&config), "as it runs again");
+        units(&config)
+    };
+    let replay = "test_config.generator=replay";
+    assert_eq!(units(&[replay]), Some(1000));
+    assert_eq!(units(&["test_config.generator=block-replay"]), None);
+    assert_eq!(
+        units(&["test_config.generator=block-replay", "test_config.timestampFactor=1000"]),
+        Some(1000)
+    );
+}
+
+#[test]
 fn a_run_that_would_have_nothing_left_to_count_is_refused() {
     refused(&["test_config.maxFlashWriteMB=5"], "maxFlashWriteMB: is for a cache with flash");
     refused(&["test_config.warmupFlashWriteMB=5"], "warmupFlashWriteMB: is for a cache with flash");

@@ -66,6 +66,24 @@ pub struct Request<'a> {
     pub repeat: u32,
     /// Who asked, where the trace tells.
     pub tenant: Option<Tenant>,
+    /// What this is of a request for something larger; `None` where it is the whole of it.
+    pub part: Option<&'a Part>,
+}
+
+/// What an item is of a request for several: a range of a file, an object in pieces. They follow each other in one source,
+/// and each is asked for once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// The request begins with it.
+    pub is_first: bool,
+    /// The request ends with it.
+    pub is_last: bool,
+    /// Bytes of the item that were asked for; the item may be longer.
+    pub asked_bytes: u64,
+    /// Bytes that the request asks for besides and no cache may keep; told with the last item.
+    pub uncached_bytes: u64,
+    /// Whether those behind one that is missing are fetched with it, and not looked for any more.
+    pub misses_spread: bool,
 }
 
 /// What a request asks for.

@@ -43,6 +43,8 @@ pub struct InstanceConfig {
     pub distribution: Distribution,
     /// The distributions in use, one shared or one a pool, with their files read into them.
     pub pools: Vec<Distribution>,
+    /// Whether the trace's time units are given, or have their default.
+    pub names_time_units: bool,
     /// Base of relative trace and distribution files.
     pub directory: PathBuf,
 }
@@ -182,7 +184,8 @@ fn read_instance(
     let directory = base_directory(file, &test);
     let pools = distribution_files::resolve(&test, &distribution, &directory, &test_at, findings);
     let cache = CacheConfig::read(cache_object, &cache_at, findings);
-    InstanceConfig { at: at.to_owned(), cache, test, distribution, pools, directory }
+    let names_time_units = test_object.contains_key("timestampFactor");
+    InstanceConfig { at: at.to_owned(), cache, test, distribution, pools, names_time_units, directory }
 }
 
 fn check_top_level(object: &Map<String, Value>, at: &str, findings: &mut Findings) {
@@ -242,11 +245,22 @@ impl Config {
 }
 
 impl InstanceConfig {
+    /// Units of trace time in a second; `None` is what the trace's format has. `timestampFactor` has the default of CacheBench's
+    /// key-value traces.
+    #[must_use]
+    pub fn time_units_per_second(&self) -> Option<u64> {
+        let of_key_values = !matches!(self.test.generator.as_str(), "piecewise-replay" | "block-replay");
+        (self.names_time_units || of_key_values).then_some(self.test.timestamp_factor)
+    }
+
     fn as_run(&self) -> Value {
         let mut cache = Map::new();
         self.cache.write(&mut cache);
         let mut test = Map::new();
         self.test.write(&mut test);
+        if self.time_units_per_second().is_none() {
+            test.remove("timestampFactor");
+        }
         if self.test.pool_distributions.is_empty() {
             self.distribution.write(&mut test);
         }

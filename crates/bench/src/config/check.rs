@@ -20,6 +20,8 @@ pub const GENERATORS: [&str; 7] = [
     "block-replay",
     "simple-flash-benchmark",
 ];
+/// Those of them that replay a trace here.
+const REPLAYS: [&str; 3] = ["replay", "piecewise-replay", "block-replay"];
 /// What `arrivals` takes.
 const ARRIVALS: [&str; 3] = ["closed", "uniform", "poisson"];
 const REGION_POLICIES: [&str; 5] = ["mcdipper", "mcdipper-lru", "blockcache", "ripq", "sipq"];
@@ -38,6 +40,8 @@ const STRESSORS: [&str; 8] = [
 /// Lone keys are numbered by worker, and no machine runs more threads.
 const MOST_THREADS: u64 = 1 << 15;
 const LARGEST_CLASS_BYTES: u64 = 4 << 20;
+/// Items of one request stand in memory together.
+const MOST_ITEMS: u64 = 1 << 20;
 
 /// Checks one instance.
 pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {
@@ -74,7 +78,8 @@ pub fn together(instances: &[InstanceConfig], findings: &mut Findings) {
 
 /// Whether the usual stressor and a generator that is here serve this run.
 pub fn runs_here(test: &TestConfig) -> bool {
-    let here = matches!(test.generator.as_str(), "" | "workload" | "online" | "replay");
+    let here = matches!(test.generator.as_str(), "" | "workload" | "online")
+        || REPLAYS.contains(&test.generator.as_str());
     usual_stressor(test) && here && test.replay.binary_file.is_empty()
 }
 
@@ -349,6 +354,7 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     );
     refuse(pools_in_use && test.key_count == 0, "numKeys", "is 0 or missing: there is nothing to ask for");
     unread_traces(test, at, findings);
+    replays(test, at, findings);
     arrivals(test, at, findings);
     lengths_of_run(test, cache, at, findings);
 }
@@ -394,7 +400,7 @@ fn arrivals(test: &TestConfig, at: &str, findings: &mut Findings) {
     refuse(test.rate_burst > 0, "opRateBurstSize", "is for `closed` arrivals: others come when they come");
     let delayed = test.delay_batch > 0 && test.delay_ns > 0;
     refuse(delayed, "opDelayNs", "is for `closed` arrivals: others wait for no request before");
-    let by_key = test.generator == "replay" && test.replay.serialization == "strict";
+    let by_key = REPLAYS.contains(&test.generator.as_str()) && test.replay.serialization == "strict";
     refuse(
         by_key,
         "arrivals",
@@ -426,11 +432,34 @@ fn unread_traces(test: &TestConfig, at: &str, findings: &mut Findings) {
     }
 }
 
+/// Traces of several kinds, and what they are cut into.
+fn replays(test: &TestConfig, at: &str, findings: &mut Findings) {
+    let inside = join(at, "replayGeneratorConfig");
+    let replay = &test.replay;
+    let mut refuse = |broken: bool, at: &str, words: &str| {
+        if broken {
+            findings.problem(at, words);
+        }
+    };
+    match test.generator.as_str() {
+        "block-replay" => {
+            let (block, chunk) = (replay.block_kib, replay.chunk_kib);
+            let fits = (1..=block).contains(&chunk) && block <= u64::MAX >> 10;
+            refuse(!fits, &join(&inside, "chunkSizeKB"), "must be 1 to blockSizeKB");
+            let many = fits && block.div_ceil(chunk) > MOST_ITEMS;
+            refuse(many, &join(&inside, "chunkSizeKB"), "cuts a block into more than 1,048,576 chunks");
+        }
+        "piecewise-replay" => {
+            refuse(test.piece_bytes == 0, &join(at, "cachePieceSize"), "must be above 0");
+            refuse(test.max_pieces > MOST_ITEMS, &join(at, "maxCachePieces"), "must be at most 1,048,576");
+        }
+        _ => {}
+    }
+}
+
 fn missing_features(test: &TestConfig, at: &str, findings: &mut Findings) {
     let feature = match test.generator.as_str() {
         "binary-replay" => "binary trace replay",
-        "piecewise-replay" => "CDN replay",
-        "block-replay" => "block trace replay",
         "simple-flash-benchmark" => "simple flash benchmark",
         _ => "",
     };

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use workload::generate::{self, BucketRule, GeneratorConfig, Mix, PoolConfig, Popularity, Table};
+use workload::trace::Cut;
 
 use super::amounts::{mib, narrow};
 use super::cachebench::{Config, ConfigError, InstanceConfig};
@@ -231,7 +232,7 @@ fn arrivals(test: &TestConfig) -> ArrivalsPlan {
 fn workload(instance: &InstanceConfig) -> Result<WorkloadPlan, String> {
     let test = &instance.test;
     match test.generator.as_str() {
-        "replay" => replay(instance).map(WorkloadPlan::Replay),
+        "replay" | "piecewise-replay" | "block-replay" => replay(instance).map(WorkloadPlan::Replay),
         "online" => generator(instance).map(WorkloadPlan::Online),
         _ => {
             let ops = test.ops_per_thread.saturating_mul(test.threads);
@@ -249,8 +250,11 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
         let what = if wrong.exists() { "is no file" } else { "is not there" };
         return Err(format!("test_config.traceFileName: {} {what}", wrong.display()));
     }
+    let (format, cut) = trace_kind(test);
     Ok(ReplayPlan {
         files,
+        format,
+        cut,
         amplification: narrow(test.replay.amplification, "test_config.replayGeneratorConfig.ampFactor")?,
         cachebench_amplification: test.replay.cachebench_amplification,
         size_amplification: narrow(
@@ -265,8 +269,21 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
         ignore_op_count: test.ignore_op_count,
         strict_order: test.replay.serialization == "strict",
         timed: test.trace_speed > 0.0,
-        time_units_per_second: test.timestamp_factor,
+        time_units_per_second: instance.time_units_per_second(),
     })
+}
+
+/// The format of a trace, and what its requests are cut into.
+fn trace_kind(test: &TestConfig) -> (&'static str, Cut) {
+    let replay = &test.replay;
+    match test.generator.as_str() {
+        "piecewise-replay" => ("cdn", Cut::Pieces { piece_bytes: test.piece_bytes, most: test.max_pieces }),
+        "block-replay" => {
+            let (chunk_bytes, block_bytes) = (replay.chunk_kib << 10, replay.block_kib << 10);
+            ("storage", Cut::Chunks { chunk_bytes, block_bytes })
+        }
+        _ => ("kvcache", Cut::Pages),
+    }
 }
 
 fn generator(instance: &InstanceConfig) -> Result<GeneratorConfig, String> {

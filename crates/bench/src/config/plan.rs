@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use workload::generate::GeneratorConfig;
+use workload::trace::Cut;
 
 /// A whole run.
 #[derive(Debug, Clone)]
@@ -227,6 +228,10 @@ pub enum WorkloadPlan {
 pub struct ReplayPlan {
     /// Files, one after another.
     pub files: Vec<PathBuf>,
+    /// Name of their format.
+    pub format: &'static str,
+    /// What requests are cut into.
+    pub cut: Cut,
     /// Copies with keys of their own.
     pub amplification: u32,
     /// Whether copies' keys are made as CacheBench makes them.
@@ -243,8 +248,8 @@ pub struct ReplayPlan {
     pub strict_order: bool,
     /// Whether requests are made at the trace's own times.
     pub timed: bool,
-    /// Units of trace time in a second.
-    pub time_units_per_second: u64,
+    /// Units of trace time in a second; `None` is what the format has.
+    pub time_units_per_second: Option<u64>,
 }
 
 /// How it is asked.

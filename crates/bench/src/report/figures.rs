@@ -4,7 +4,7 @@
 use serde_json::{Number, Value};
 
 use crate::run::InstanceReport;
-use crate::run::counts::ratio;
+use crate::run::counts::{Counts, ratio};
 use crate::run::target::FlashCounts;
 
 /// A figure of the report.
@@ -101,6 +101,11 @@ figures! {
     "gets", "gets", "gets, those of updates included", |r| whole(r.counts.gets);
     "sets", "sets", "sets tried, those after a missed get included", |r| whole(r.counts.sets);
     "deletes", "deletes", "deletes", |r| whole(r.counts.deletes);
+    "objects", "requests", "requests for several items (CDN objects, ranges of blocks) that were done; as the four below, null for other workloads", |r| of_objects(r, |c| c.objects);
+    "object_hit_ratio", "ratio", "of objects, requests that found all of it / objects", |r| real(r.counts.object_hit_ratio()), better: Higher;
+    "byte_hit_ratio", "ratio", "bytes asked for that were found / egress_bytes", |r| real(r.counts.byte_hit_ratio()), better: Higher;
+    "egress_bytes", "B", "bytes that objects asked for", |r| of_objects(r, |c| c.egress_bytes);
+    "ingress_bytes", "B", "bytes fetched for them from behind the cache: items that were missing, whole, and what may not be cached", |r| of_objects(r, |c| c.ingress_bytes), better: Lower;
     "items_dram", "items", "items in DRAM at the end", |r| r.snapshot.dram.items.map(Reading::Whole);
     "items_flash", "items", "items on flash at the end", |r| of_flash(r, |flash| flash.items);
     "alloc_attempts", "", "allocations tried in DRAM", |r| r.snapshot.dram.alloc_attempts.map(Reading::Whole);
@@ -127,6 +132,11 @@ fn real(measure: Option<f64>) -> Option<Reading> {
 
 fn per_second(count: u64, report: &InstanceReport) -> Option<Reading> {
     (report.seconds > 0.0).then(|| Reading::Real(count as f64 / report.seconds))
+}
+
+/// A counter of requests for several items; unknown where there are none.
+fn of_objects(report: &InstanceReport, read: fn(&Counts) -> u64) -> Option<Reading> {
+    (report.counts.objects > 0).then(|| Reading::Whole(read(&report.counts)))
 }
 
 fn flash(report: &InstanceReport) -> Option<&FlashCounts> {

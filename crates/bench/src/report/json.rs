@@ -111,6 +111,9 @@ fn counts(report: &InstanceReport) -> Value {
         "update_misses": counts.update_misses,
         "could_exist": counts.could_exist,
         "could_exist_misses": counts.could_exist_misses,
+        "object_hits": counts.object_hits,
+        "object_partial_hits": counts.object_partial_hits,
+        "egress_bytes_found": counts.egress_bytes_found,
     })
 }
 

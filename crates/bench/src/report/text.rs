@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use workload::trace::ReplayStats;
+use workload::trace::{Cut, ReplayStats};
 
 use super::RunReport;
 use crate::run::InstanceReport;
@@ -61,6 +61,7 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
     out += &how_inserts_ended(&report.snapshot);
     if let Some(trace) = &report.trace {
         out += &generator(trace);
+        out += &objects(&report.counts, report.seconds);
     }
     out
 }
@@ -96,7 +97,12 @@ fn end_words(name: &str) -> String {
 
 /// How reading the trace went, in CacheBench's words, and the first rows that could not be read.
 fn generator(trace: &ReplayStats) -> String {
-    let mut out = String::from("\n== KVReplayGenerator Stats ==\n");
+    let name = match trace.cut {
+        Cut::Pages => "KVReplayGenerator",
+        Cut::Chunks { .. } => "BlockChunkReplayGenerator",
+        Cut::Pieces { .. } => "PieceWiseReplayGenerator",
+    };
+    let mut out = format!("\n== {name} Stats ==\n");
     let million = (trace.rows + trace.rejected_rows) as f64 / 1e6;
     line(
         &mut out,
@@ -105,6 +111,60 @@ fn generator(trace: &ReplayStats) -> String {
     for message in trace.messages.iter().take(5) {
         line(&mut out, format_args!("  {message}"));
     }
+    out
+}
+
+/// What became of requests for several items, in CacheBench's words. `extract_latency.sh` takes the second and the fifth word
+/// behind `egressBytesPerSec`.
+fn objects(counts: &Counts, seconds: f64) -> String {
+    let mut out = String::new();
+    if counts.objects == 0 {
+        return out;
+    }
+    let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+    let gib = |bytes: f64| format!("{:6.2}", bytes / GIB);
+    let (asked, fetched) = (counts.egress_bytes, counts.ingress_bytes);
+    let of_objects = |count: u64| percent(ratio(count, counts.objects));
+    line(
+        &mut out,
+        format_args!(
+            "{:18}: {} GB, {:18}: {:>7}",
+            "getBytes",
+            gib(asked as f64),
+            "success",
+            percent(counts.byte_hit_ratio())
+        ),
+    );
+    line(
+        &mut out,
+        format_args!(
+            "{:18}: {} GB, {:18}: {} GB, {:18}: {} GB/s, {:18}: {} GB/s, {:18}: {:>7}",
+            "egressBytes",
+            gib(asked as f64),
+            "ingressBytes",
+            gib(fetched as f64),
+            "egressBytesPerSec",
+            gib(per_second(asked)),
+            "ingressBytesPerSec",
+            gib(per_second(fetched)),
+            "ingressEgressratio",
+            percent(ratio(fetched, asked))
+        ),
+    );
+    line(
+        &mut out,
+        format_args!(
+            "{:18}: {}, {:18}: {}/s, {:18}: {:>7}, {:18}: {:>7}",
+            "objectGet",
+            grouped(counts.objects),
+            "objectGetPerSec",
+            grouped(per_second(counts.objects) as u64),
+            "success",
+            of_objects(counts.object_hits + counts.object_partial_hits),
+            "full success",
+            of_objects(counts.object_hits)
+        ),
+    );
     out
 }
 

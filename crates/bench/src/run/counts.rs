@@ -70,6 +70,18 @@ counts! {
     could_exist,
     /// Of these, answered no.
     could_exist_misses,
+    /// Requests for several items that were done to their end.
+    objects,
+    /// Of these, those all of which was found.
+    object_hits,
+    /// Of these, those of which a part was found.
+    object_partial_hits,
+    /// Bytes that these asked for.
+    egress_bytes,
+    /// Of these bytes, those in items that were found.
+    egress_bytes_found,
+    /// Bytes that were fetched for these from behind the cache: items that were missing, whole, and what no item holds.
+    ingress_bytes,
     /// Values that should not have been found.
     inconsistencies,
 }
@@ -83,6 +95,12 @@ impl Count {
     #[inline]
     pub fn one(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Adds several. Only the thread that owns the block may.
+    #[inline]
+    pub fn several(&self, more: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed) + more, Ordering::Relaxed);
     }
 
     /// The number now.
@@ -116,6 +134,18 @@ impl Counts {
     #[must_use]
     pub fn hit_ratio_flash(&self) -> Option<f64> {
         ratio(self.get_hits_flash, self.gets_beyond_dram())
+    }
+
+    /// Requests for several items that found all of it over all of these; `None` before the first.
+    #[must_use]
+    pub fn object_hit_ratio(&self) -> Option<f64> {
+        ratio(self.object_hits, self.objects)
+    }
+
+    /// Bytes found over bytes asked for, by requests for several items; `None` before the first.
+    #[must_use]
+    pub fn byte_hit_ratio(&self) -> Option<f64> {
+        ratio(self.egress_bytes_found, self.egress_bytes)
     }
 }
 

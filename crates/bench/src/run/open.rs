@@ -298,9 +298,10 @@ impl Workload for Watched {
 }
 
 fn replay(plan: &ReplayPlan) -> ReplayConfig {
-    let format = Format::named("kvcache").expect("the format is in the table");
+    let format = Format::named(plan.format).expect("the format is in the table");
     let mut config = ReplayConfig::new(plan.files.clone(), format);
-    config.time_units_per_second = plan.time_units_per_second;
+    config.time_units_per_second = plan.time_units_per_second.unwrap_or(format.time_units_per_second);
+    config.cut = plan.cut;
     config.amplify = Amplify {
         copies: plan.amplification,
         size_factor: plan.size_amplification,

@@ -20,8 +20,10 @@ use crate::config::plan::RunSettings;
 use crate::consistency::{Checker, Inconsistency, Version};
 
 mod open_loop;
+mod whole;
 
 pub use open_loop::{Due, Schedule, TracePace};
+use whole::Whole;
 
 /// A version's 56 bits: mark of the run, thread, count of the thread's sets.
 const THREAD_SHIFT: u32 = 32;
@@ -107,6 +109,8 @@ pub struct Worker<'a, T> {
     pause: Pause,
     /// Open loop: when the request that was begun was due, until the first operation of it was timed.
     due_ns: Option<u64>,
+    /// The request for several items that is under way.
+    whole: Whole,
 }
 
 impl<'a, T: Target> Worker<'a, T> {
@@ -122,6 +126,7 @@ impl<'a, T: Target> Worker<'a, T> {
             until_timed: 1,
             pause: Pause::new(batch, pause_ns),
             due_ns: None,
+            whole: Whole::default(),
         }
     }
 
@@ -195,6 +200,9 @@ impl<'a, T: Target> Worker<'a, T> {
     }
 
     async fn get(&mut self, request: &Request<'_>) {
+        if let Some(part) = request.part {
+            return self.get_part(request, *part).await;
+        }
         if !self.find(request).await && self.shared.settings.lookaside {
             let how = self.how(request, false);
             self.set(request, how).await;

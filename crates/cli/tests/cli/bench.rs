@@ -4,6 +4,7 @@ mod instances;
 mod intervals;
 mod lengths;
 mod paced;
+mod several_items;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

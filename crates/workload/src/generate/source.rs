@@ -176,5 +176,6 @@ fn request<'a, S: Spelling>(
         time_ns: None,
         repeat: 1,
         tenant: None,
+        part: None,
     }
 }

@@ -14,10 +14,14 @@
 //!
 //! An access is to the whole object, header included, whatever part was asked for. With a page size, objects longer
 //! than a page are cut into pieces, and an access is to each piece that its range touches.
+//!
+//! Cut into the pieces of a cache, a row is one request for all of them, as CacheBench's `piecewise-replay` has it. Rows that
+//! tell of no response that a cache could keep (no bytes, no header, a TTL of 0) are no requests then, as there.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::{RowError, nanoseconds, number};
+use super::cut::{Cut, Items, Shape, Span};
 use super::detect::Head;
 use super::rows::{Extent, MAX_OBJECT_BYTES};
 use super::table::{Table, reader};
@@ -102,9 +106,15 @@ impl Table<{ NAMES.len() }> for Cdn {
         // Who wants all from somewhere on may well ask up to the largest number there is.
         let end = |field: usize| self::known(fields[field], NAMES[field], u64::MAX);
         let range = (end(RANGE_START)?, end(RANGE_END)?);
-        let (object, size) = match options.page_bytes.filter(|page| body_bytes > *page) {
-            None => (rows.name(fields[CACHE_KEY], 0)?, body_bytes + header_bytes),
-            Some(page) => pieces(fields[CACHE_KEY], body_bytes, range).cut(Some(page)),
+        let (object, size) = match (options.cut, options.page_bytes.filter(|page| body_bytes > *page)) {
+            (Cut::Pieces { piece_bytes, most }, _) => {
+                let response = Response { response_bytes, header_bytes, ttl, body_bytes };
+                let shape = response.shape(range, piece_bytes, most)?;
+                let name = rows.padded_name(fields[CACHE_KEY], 0, b"")?;
+                (rows.several(Items { name, shape }), body_bytes + header_bytes)
+            }
+            (_, None) => (rows.name(fields[CACHE_KEY], 0)?, body_bytes + header_bytes),
+            (_, Some(page)) => pieces(fields[CACHE_KEY], body_bytes, range).cut(Some(page)),
         };
         rows.push(Row {
             ttl_seconds: if ttl == 0 { None } else { Some(ttl) },
@@ -116,10 +126,52 @@ impl Table<{ NAMES.len() }> for Cdn {
 }
 
 /// The part of the object that was asked for.
-fn pieces(key: &[u8], body_bytes: u64, range: (Option<u64>, Option<u64>)) -> Extent {
-    let last = range.1.unwrap_or(u64::MAX).min(body_bytes - 1);
-    let start_bytes = range.0.unwrap_or(0).min(last);
-    Extent { volume: xxh3_64(key), start_bytes, bytes: last - start_bytes + 1 }
+fn pieces(key: &[u8], body_bytes: u64, range: ByteRange) -> Extent {
+    let asked = clipped(range, body_bytes);
+    Extent { volume: xxh3_64(key), start_bytes: asked.start, bytes: asked.end - asked.start }
+}
+
+/// First and last byte, where they are told.
+type ByteRange = (Option<u64>, Option<u64>);
+
+/// What of so many bytes lies in the range: at least one, unless there is none.
+fn clipped(range: ByteRange, bytes: u64) -> std::ops::Range<u64> {
+    let end = range.1.map_or(bytes, |last| last.saturating_add(1).min(bytes));
+    range.0.unwrap_or(0).min(end.saturating_sub(1))..end
+}
+
+/// What a row tells of the response and the object in it.
+struct Response {
+    response_bytes: u64,
+    header_bytes: u64,
+    ttl: u32,
+    body_bytes: u64,
+}
+
+impl Response {
+    /// What a cache keeps the object in, and what of that was asked for.
+    fn shape(&self, range: ByteRange, piece_bytes: u64, most: u64) -> Result<Shape, RowError> {
+        let Self { response_bytes, header_bytes, ttl, body_bytes } = *self;
+        for (column, value) in
+            [(RESPONSE_SIZE, response_bytes), (RESPONSE_HEADER_SIZE, header_bytes), (TTL, u64::from(ttl))]
+        {
+            if value == 0 {
+                return Err(RowError::Zero(NAMES[column]));
+            }
+        }
+        let sent = response_bytes.checked_sub(header_bytes).ok_or(RowError::ShortResponse)?;
+        let asked = match range {
+            // What was not sent was not asked for, though the row tells of no range.
+            (None, None) => 0..sent.min(body_bytes),
+            range => clipped(range, body_bytes),
+        };
+        if body_bytes < piece_bytes {
+            let asked_bytes = header_bytes + (asked.end - asked.start);
+            return Ok(Shape::One { bytes: body_bytes + header_bytes, asked_bytes });
+        }
+        let of = Span { whole_bytes: body_bytes, asked };
+        Ok(Shape::Pieces { header_bytes, piece_bytes, most, of })
+    }
 }
 
 /// A number that may be unknown, which is -1 or nothing.
@@ -139,7 +191,11 @@ mod tests {
     const HEADER: &str = "timestamp,cacheKey,OpType,objectSize,responseSize,responseHeaderSize,rangeStart,rangeEnd,TTL,SamplingRate,cache_hit,item_value,RequestHandler,cdn_content_type_id,vip_type";
 
     fn read(line: &str, page_bytes: Option<u64>) -> Result<Row, RowError> {
-        let options = ReaderOptions { time_units_per_second: 1000, page_bytes };
+        read_cut(line, page_bytes, Cut::Pages)
+    }
+
+    fn read_cut(line: &str, page_bytes: Option<u64>, cut: Cut) -> Result<Row, RowError> {
+        let options = ReaderOptions { time_units_per_second: 1000, page_bytes, cut };
         let mut reader = (FORMAT.reader)(&options);
         assert_eq!(reader.takes_header(HEADER.as_bytes()), Ok(true));
         Ok(only(reader.as_mut(), line.as_bytes())?.0)

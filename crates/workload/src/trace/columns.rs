@@ -65,6 +65,20 @@ pub enum RowError {
     /// A request of a block trace that is wrong.
     #[error("{0}")]
     Block(super::block::RowProblem),
+    /// A range of a block that reaches beyond it.
+    #[error("the range ends at byte {end_bytes}; the block at {block_bytes}")]
+    PastBlock {
+        /// Where the range ends.
+        end_bytes: u64,
+        /// Where the block does.
+        block_bytes: u64,
+    },
+    /// A number without which a row is no request is 0 or unknown.
+    #[error("column `{0}` is 0 or unknown")]
+    Zero(&'static str),
+    /// A response that is shorter than the header in it.
+    #[error("the response is shorter than its header")]
+    ShortResponse,
     /// A header that does not name a column which every row must have.
     #[error("the header names no column `{0}`")]
     Header(&'static str),

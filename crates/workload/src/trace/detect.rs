@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use super::columns::{RowError, bare, looks_like_header};
+use super::cut::Cut;
 use super::error::TraceError;
 use super::input::{GZIP_MAGIC, XZ_MAGIC, ZSTD_MAGIC};
 use super::records::{Framing, mark_bytes};
@@ -157,8 +158,11 @@ fn tried(format: &Format, head: &Head<'_>) -> Result<Trial, RowError> {
     if !(format.plausible)(head) {
         return Ok(Trial::default());
     }
-    let options =
-        ReaderOptions { time_units_per_second: format.time_units_per_second, page_bytes: format.page_bytes };
+    let options = ReaderOptions {
+        time_units_per_second: format.time_units_per_second,
+        page_bytes: format.page_bytes,
+        cut: Cut::Pages,
+    };
     let mut reader = (format.reader)(&options);
     let mut trial = Trial::default();
     match reader.framing(head.bytes)? {

@@ -19,9 +19,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use super::amplify::Amplify;
-use super::rows::Row;
+use super::cut::Cut;
+use super::rows::{ReaderOptions, Row, RowReader};
 use super::{Format, TraceError};
-use crate::{Request, Source, Workload, WorkloadError};
+use crate::{Part, Request, Source, Workload, WorkloadError};
 
 mod beginning;
 mod parser;
@@ -41,6 +42,8 @@ pub struct ReplayConfig {
     /// The trace's time units in a second (CacheBench's `timestampFactor`). Formats whose time has a unit
     /// ignore it.
     pub time_units_per_second: u64,
+    /// Whether rows are requests for several items, and for which.
+    pub cut: Cut,
     /// Copies of each row.
     pub amplify: Amplify,
     /// Rows that are read and left out before the first request.
@@ -71,6 +74,7 @@ impl ReplayConfig {
             files,
             format,
             time_units_per_second: 1000,
+            cut: Cut::Pages,
             amplify: Amplify::default(),
             skip_rows: 0,
             repeat: false,
@@ -82,13 +86,22 @@ impl ReplayConfig {
             one_thread: false,
         }
     }
+
+    /// The format's reader, told what the replay wants of it.
+    fn reader(&self) -> Box<dyn RowReader> {
+        (self.format.reader)(&ReaderOptions {
+            time_units_per_second: self.time_units_per_second.max(1),
+            page_bytes: self.format.page_bytes,
+            cut: self.cut,
+        })
+    }
 }
 
 /// Which worker gets which row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
-    /// A key always goes to the same worker, so requests for it are made in the trace's order. A worker that
-    /// falls behind holds the others up once its queue is full.
+    /// A key always goes to the same worker, so requests for it are made in the trace's order; so do all items of one thing.
+    /// A worker that falls behind holds the others up once its queue is full.
     #[default]
     Strict,
     /// Batches go to whoever has room.
@@ -129,7 +142,7 @@ impl Replay {
     /// How reading goes so far.
     #[must_use]
     pub fn stats(&self) -> ReplayStats {
-        self.report.stats()
+        self.report.stats(self.config.cut)
     }
 }
 
@@ -216,6 +229,8 @@ const QUEUED_BATCHES: usize = 8;
 struct Batch {
     keys: Vec<u8>,
     rows: Vec<Queued>,
+    /// What each row is of its request; empty where rows are whole requests, so that these cost nothing.
+    parts: Vec<Part>,
 }
 
 struct Queued {
@@ -229,6 +244,7 @@ impl Batch {
     fn clear(&mut self) {
         self.keys.clear();
         self.rows.clear();
+        self.parts.clear();
     }
 }
 
@@ -318,6 +334,7 @@ impl Source for QueueSource {
             }
         }
         let Queued { row, key_id, key_start, key_end } = &self.batch.rows[self.next_row];
+        let part = self.batch.parts.get(self.next_row);
         self.next_row += 1;
         let repeat = u64::from(row.repeat).min(self.left) as u32;
         self.left -= u64::from(repeat);
@@ -332,6 +349,7 @@ impl Source for QueueSource {
             time_ns: row.time_ns,
             repeat,
             tenant: row.tenant,
+            part,
         })
     }
 }

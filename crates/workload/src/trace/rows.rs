@@ -4,6 +4,7 @@ use std::io::{self, BufRead};
 
 use super::Framing;
 use super::columns::RowError;
+use super::cut::{Cut, Items};
 use crate::{RequestKind, Tenant};
 
 /// Longest key that a cache takes, and that padding makes.
@@ -47,12 +48,14 @@ pub(super) struct ReaderOptions {
     /// What an object has where the format gives no sizes, and what ranges of bytes are cut into. `None` leaves
     /// ranges whole.
     pub(super) page_bytes: Option<u64>,
+    /// Whether ranges are requests for several items of a cache, where the format knows how.
+    pub(super) cut: Cut,
 }
 
 #[cfg(test)]
 impl Default for ReaderOptions {
     fn default() -> Self {
-        Self { time_units_per_second: 1, page_bytes: Some(4096) }
+        Self { time_units_per_second: 1, page_bytes: Some(4096), cut: Cut::Pages }
     }
 }
 
@@ -82,6 +85,8 @@ pub(super) enum Object {
         first: u64,
         count: u64,
     },
+    /// Several items of a cache: where they stand in [`Rows`]. Only for who asked for a [`Cut`].
+    Items(u32),
 }
 
 impl Object {
@@ -144,12 +149,14 @@ impl Row {
 pub(super) struct Rows {
     rows: Vec<Row>,
     names: Vec<u8>,
+    items: Vec<Items>,
 }
 
 impl Rows {
     pub(super) fn clear(&mut self) {
         self.rows.clear();
         self.names.clear();
+        self.items.clear();
     }
 
     pub(super) fn len(&self) -> usize {
@@ -170,17 +177,41 @@ impl Rows {
     /// different keys equal; here they are an error.
     #[inline]
     pub(super) fn name(&mut self, raw: &[u8], length: u64) -> Result<Object, RowError> {
+        Ok(Object::Named(self.padded_name(raw, length, b"")?))
+    }
+
+    /// The same with `end` behind it, all together `length` bytes.
+    #[inline]
+    pub(super) fn padded_name(
+        &mut self,
+        raw: &[u8],
+        length: u64,
+        end: &[u8],
+    ) -> Result<std::ops::Range<u32>, RowError> {
         if raw.is_empty() {
             return Err(RowError::Missing("key"));
         }
-        if raw.len() > MAX_KEY_BYTES {
-            return Err(RowError::LongKey(raw.len()));
+        let bytes = raw.len() + end.len();
+        if bytes > MAX_KEY_BYTES {
+            return Err(RowError::LongKey(bytes));
         }
         let start = self.names.len();
         self.names.extend_from_slice(raw);
-        let length = (length.min(MAX_KEY_BYTES as u64) as usize).max(raw.len());
-        self.names.resize(start + length, b'0');
-        Ok(Object::Named(start as u32..self.names.len() as u32))
+        let length = (length.min(MAX_KEY_BYTES as u64) as usize).max(bytes);
+        self.names.resize(start + length - end.len(), b'0');
+        self.names.extend_from_slice(end);
+        Ok(start as u32..self.names.len() as u32)
+    }
+
+    /// The object that consists of `items`.
+    pub(super) fn several(&mut self, items: Items) -> Object {
+        self.items.push(items);
+        Object::Items(self.items.len() as u32 - 1)
+    }
+
+    /// The items that `index` stands for.
+    pub(super) fn items(&self, index: u32) -> &Items {
+        &self.items[index as usize]
     }
 
     /// The name that `range` stands for.
@@ -213,6 +244,7 @@ pub(super) fn only(reader: &mut dyn RowReader, record: &[u8]) -> Result<(Row, St
     let name = match &row.object {
         Object::Named(range) => String::from_utf8(rows.named(range).to_vec()).unwrap(),
         Object::Numbered { volume, first, .. } => numbered(*volume, *first, 0).to_string(),
+        Object::Items(index) => String::from_utf8(rows.named(&rows.items(*index).name).to_vec()).unwrap(),
     };
     Ok((row, name))
 }

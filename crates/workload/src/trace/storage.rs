@@ -8,12 +8,14 @@
 //! | `op_time` | no | seconds |
 //! | `user_namespace`, `user_name` | no | the tenant |
 //! | `op_count` | no: 1 | how many times in a row (CacheBench takes 1) |
+//! | `block_id_size` | no | length of the block's name in a key, with its shard |
 //!
 //! Other columns are not used. Columns come in any order, named by the header.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::{RowError, lossy, nanoseconds, number, whole_number};
+use super::cut::{Cut, chunks};
 use super::rows::{Extent, MAX_IO_BYTES, numbered};
 use super::table::{Table, reader};
 use super::{Format, ReaderOptions, Row, Rows};
@@ -29,7 +31,7 @@ pub(super) static FORMAT: Format = Format {
     reader: reader::<Storage, { NAMES.len() }>,
 };
 
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "op_time",
     "block_id",
     "io_size",
@@ -39,6 +41,7 @@ const NAMES: [&str; 9] = [
     "op_name",
     "rs_shard_id",
     "op_count",
+    "block_id_size",
 ];
 const OP_TIME: usize = 0;
 const BLOCK_ID: usize = 1;
@@ -49,6 +52,7 @@ const USER_NAMESPACE: usize = 5;
 const OP_NAME: usize = 6;
 const RS_SHARD_ID: usize = 7;
 const OP_COUNT: usize = 8;
+const BLOCK_ID_SIZE: usize = 9;
 
 struct Storage;
 
@@ -73,9 +77,19 @@ impl Table<{ NAMES.len() }> for Storage {
         if repeat == 0 {
             return Err(RowError::NoRequest);
         }
-        // Hashed together: a seed is undone by a short name that differs as much.
-        let volume = numbered(xxh3_64(fields[BLOCK_ID]), shard, 0);
-        let (object, size) = Extent { volume, start_bytes, bytes }.cut(options.page_bytes);
+        let (object, size) = match options.cut {
+            Cut::Chunks { chunk_bytes, block_bytes } => {
+                let length = number(fields[BLOCK_ID_SIZE], "block_id_size", u64::MAX)?.unwrap_or(0);
+                let block = (fields[BLOCK_ID], shard, length);
+                let items = chunks(block, (start_bytes, bytes), (chunk_bytes, block_bytes), rows)?;
+                (rows.several(items), chunk_bytes)
+            }
+            _ => {
+                // Hashed together: a seed is undone by a short name that differs as much.
+                let volume = numbered(xxh3_64(fields[BLOCK_ID]), shard, 0);
+                Extent { volume, start_bytes, bytes }.cut(options.page_bytes)
+            }
+        };
         rows.push(Row {
             time_ns: time.map(|time| nanoseconds(time, options.time_units_per_second)),
             tenant: tenant(fields[USER_NAMESPACE], fields[USER_NAME]),
@@ -113,8 +127,11 @@ mod tests {
     const HEADER: &[u8] = b"op_time,block_id,block_id_size,io_size,io_offset,user_name,user_namespace,op_name,op_count,host_name,rs_shard_id";
 
     fn read(line: &str) -> Result<Row, RowError> {
-        let mut reader =
-            (FORMAT.reader)(&ReaderOptions { time_units_per_second: 1, page_bytes: Some(128 << 10) });
+        let mut reader = (FORMAT.reader)(&ReaderOptions {
+            time_units_per_second: 1,
+            page_bytes: Some(128 << 10),
+            ..ReaderOptions::default()
+        });
         assert_eq!(reader.takes_header(HEADER), Ok(true));
         Ok(only(reader.as_mut(), line.as_bytes())?.0)
     }

@@ -7,7 +7,6 @@ use crate::config::knob::section;
 
 const BINARY: &str = "binary trace replay";
 const CDN: &str = "CDN replay";
-const BLOCK: &str = "block trace replay";
 const ML: &str = "learned admission";
 
 section! {
@@ -33,10 +32,10 @@ section! {
         extra_fields: u64 = 0, "numExtraFields", "", Later(CDN);
         "Values of the extra columns that get figures of their own.";
         stats_per_field: Map<String, Value> = Map::new(), "statsPerAggField", "", Later(CDN);
-        "Block of a block trace.";
-        block_kib: u64 = 16384, "blockSizeKB", "KiB", Later(BLOCK);
-        "Chunk that a block is cached in.";
-        chunk_kib: u64 = 128, "chunkSizeKB", "KiB", Later(BLOCK);
+        "`block-replay`: a block; a range that reaches beyond its end is a wrong row.";
+        block_kib: u64 = 16384, "blockSizeKB", "KiB", Honoured;
+        "`block-replay`: what a block is cached in.";
+        chunk_kib: u64 = 128, "chunkSizeKB", "KiB", Honoured;
         "Learned admission.";
         ml_admission: MlAdmission = MlAdmission::default(), "mlAdmissionConfig", "", Later(ML);
         "Ours. Amplify as CacheBench does: a suffix that cuts long keys and so merges some.";

@@ -11,7 +11,7 @@ const WARMUP: &str = "flash warm-up check";
 section! {
     /// The run.
     TestConfig: "test_config" => {
-        "Where requests come from: `workload`, `online`, `replay`; `binary-replay`, `piecewise-replay`, `block-replay` and `simple-flash-benchmark` are checked only.";
+        "Where requests come from: `workload`, `online`, `replay`, `piecewise-replay` (CDN traces), `block-replay` (block storage traces); `binary-replay` and `simple-flash-benchmark` are checked only.";
         generator: String = String::new(), "generator", "", Honoured;
         "The stressor; empty is the usual one. CacheBench runs the usual one for any name that it does not know; here such a name is refused.";
         name: String = String::new(), "name", "", Honoured;
@@ -77,16 +77,16 @@ section! {
         repeat_trace: bool = false, "repeatTraceReplay", "", Honoured;
         "Ours. Times that the trace is replayed; 0 is once, or without end where repeatTraceReplay says so.";
         trace_loops: u64 = 0, "traceLoops", "", Honoured;
-        "Units of trace time in a second.";
+        "Units of trace time in a second. Where it is not given, only `kvcache` has the default; other formats have their own (`docs/traces.md`).";
         timestamp_factor: u64 = 1000, "timestampFactor", "", Honoured;
         "Ours. Requests of a replay are made at the trace's own times, so many times as fast, whatever the answers take; 0 is as fast as the threads can.";
         trace_speed: f64 = 0.0, "traceSpeed", "", Honoured;
         "How a trace is replayed.";
         replay: ReplayConfig = ReplayConfig::default(), "replayGeneratorConfig", "", Honoured;
-        "Piece of a large CDN object.";
-        piece_bytes: u64 = 65536, "cachePieceSize", "B", Later(CDN);
-        "Pieces of an object that may be cached.";
-        max_pieces: u64 = 32000, "maxCachePieces", "", Later(CDN);
+        "`piecewise-replay`: a piece; a shorter object is one item.";
+        piece_bytes: u64 = 65536, "cachePieceSize", "B", Honoured;
+        "`piecewise-replay`: pieces of an object that may be cached; what lies behind them is fetched each time.";
+        max_pieces: u64 = 32000, "maxCachePieces", "", Honoured;
         "Where the stream of misses is written.";
         miss_trace: String = String::new(), "missTraceFile", "path", Later(CDN);
         "Sampling interval.";

@@ -8,6 +8,7 @@ use super::{Access, AccessKind, Accesses, OnBadRow, OpenOptions, PageSize, ReadR
 use crate::RequestKind;
 use crate::trace::Format;
 use crate::trace::columns::{RowError, whole_number};
+use crate::trace::cut::Cut;
 use crate::trace::detect::{Head, detect, other_than};
 use crate::trace::error::TraceError;
 use crate::trace::records::{Fed, Records};
@@ -66,7 +67,11 @@ impl Reader {
             paths,
             file: 0,
             records,
-            reader: (format.reader)(&ReaderOptions { time_units_per_second: units, page_bytes }),
+            reader: (format.reader)(&ReaderOptions {
+                time_units_per_second: units,
+                page_bytes,
+                cut: Cut::Pages,
+            }),
             rows: Rows::default(),
             next_row: 0,
             row: HandingOut::NOTHING,
@@ -283,6 +288,7 @@ impl HandingOut {
         let (volume, first, count) = match &row.object {
             Object::Named(range) => (0, key_of(rows.named(range)), 1),
             Object::Numbered { volume, first, count } => (*volume, *first, *count),
+            Object::Items(_) => unreachable!("nobody asked for a cut"),
         };
         let access = Access {
             time_ns: row.time_ns.unwrap_or(0),

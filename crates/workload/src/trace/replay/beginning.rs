@@ -6,18 +6,14 @@ use std::path::Path;
 use super::super::columns::RowError;
 use super::super::detect::{Head, detect};
 use super::super::records::{Fed, Records};
-use super::super::rows::{ReaderOptions, Rows};
+use super::super::rows::Rows;
 use super::ReplayConfig;
 use crate::trace::{Format, TraceError};
 
 /// Reads the file as far as its first row. A row that is wrong is counted in the run, as any later one.
 pub(super) fn check(path: &Path, config: &ReplayConfig) -> Result<(), TraceError> {
     let reading = |source: io::Error| TraceError::Read { path: path.to_owned(), row: 0, source };
-    let options = ReaderOptions {
-        time_units_per_second: config.time_units_per_second.max(1),
-        page_bytes: config.format.page_bytes,
-    };
-    let mut reader = (config.format.reader)(&options);
+    let mut reader = config.reader();
     let mut records = open(path)?;
     let (head, _) = records.head().map_err(reading)?;
     let framing = reader.framing(head).map_err(|reason| unreadable(path, config.format, reason))?;

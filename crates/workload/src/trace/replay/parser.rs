@@ -7,10 +7,12 @@ use std::sync::mpsc::{Receiver, SendError, Sender, SyncSender, TrySendError};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::super::cut::Items;
 use super::super::records::{Fed, Records};
-use super::super::rows::{Object, ReaderOptions, Row, RowReader, Rows, numbered};
+use super::super::rows::{Object, Row, RowReader, Rows, numbered};
 use super::report::Report;
 use super::{BATCH_ROWS, Batch, Order, Queued, ReplayConfig};
+use crate::Part;
 
 /// Reads the trace to its end, or until nobody listens any more. Closed queues say that; `stop` says it too,
 /// for long stretches of which nothing is queued.
@@ -22,10 +24,6 @@ pub(super) fn run(
     stop: &AtomicBool,
 ) {
     let _told = TellPanic(report);
-    let options = ReaderOptions {
-        time_units_per_second: config.time_units_per_second.max(1),
-        page_bytes: config.format.page_bytes,
-    };
     if let Some(demands) = &demands {
         // Nobody left to ask is found out when the first batch is sent.
         let _ = demands.demanded.recv();
@@ -33,7 +31,7 @@ pub(super) fn run(
     let lanes = outlets.into_iter().map(|sender| Lane { sender: Some(sender), filling: Batch::default() });
     let lanes: Vec<Lane> = lanes.collect();
     let mut parser = Parser {
-        reader: (config.format.reader)(&options),
+        reader: config.reader(),
         dealer: Dealer {
             open: lanes.len(),
             lanes,
@@ -141,6 +139,10 @@ impl Parser<'_> {
                         self.take_numbered(row, numbered(*volume, *first, block))?;
                     }
                 }
+                Object::Items(index) => {
+                    let items = parsed.items(*index);
+                    self.take_items(row.clone(), items, parsed.named(&items.name))?;
+                }
             }
         }
         self.parsed = parsed;
@@ -165,6 +167,62 @@ impl Parser<'_> {
     /// Deals out a row with all its copies.
     #[inline]
     fn take(&mut self, mut row: Row, key: &[u8]) -> Result<(), Ended> {
+        if !self.begin(&mut row) {
+            return Ok(());
+        }
+        let amplify = self.config.amplify;
+        row.value_bytes = amplify.value_bytes(row.value_bytes);
+        if amplify.copies <= 1 {
+            return self.dealer.deal(row, key);
+        }
+        for copy in 0..amplify.copies {
+            self.copy_key(key, copy);
+            self.dealer.deal(row.clone(), &self.copied_key)?;
+        }
+        Ok(())
+    }
+
+    /// Deals out the items of a request with all its copies, each copy as often as the row says.
+    fn take_items(&mut self, mut row: Row, items: &Items, name: &[u8]) -> Result<(), Ended> {
+        if !self.begin(&mut row) {
+            return Ok(());
+        }
+        let repeat = std::mem::replace(&mut row.repeat, 1);
+        for copy in 0..self.config.amplify.copies.max(1) {
+            self.copy_key(name, copy);
+            for _ in 0..repeat {
+                self.deal_items(&row, items)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deals out the items whose keys begin with the copied one, to one worker.
+    fn deal_items(&mut self, row: &Row, items: &Items) -> Result<(), Ended> {
+        let lane = self.dealer.lane_for(xxh3_64(&self.copied_key));
+        let name_bytes = self.copied_key.len();
+        for (piece, part) in items.parts(u64::from(self.config.amplify.size_factor)) {
+            piece.label.append(&mut self.copied_key);
+            let item = Row { value_bytes: piece.bytes, ..row.clone() };
+            let key = (&self.copied_key[..], xxh3_64(&self.copied_key));
+            let dealt = self.dealer.queue(lane, item, key, Some(part));
+            self.copied_key.truncate(name_bytes);
+            dealt?;
+        }
+        Ok(())
+    }
+
+    /// Puts the key of copy number `copy` into the room for it.
+    #[inline]
+    fn copy_key(&mut self, key: &[u8], copy: u32) {
+        self.copied_key.clear();
+        self.copied_key.extend_from_slice(key);
+        self.config.amplify.suffix(&mut self.copied_key, copy);
+    }
+
+    /// Counts a row and brings its time into the pass. False where it is to be left out.
+    #[inline]
+    fn begin(&mut self, row: &mut Row) -> bool {
         self.rows += 1;
         self.pass.rows += 1;
         if self.rows >= BATCH_ROWS as u64 {
@@ -173,7 +231,7 @@ impl Parser<'_> {
         row.time_ns = row.time_ns.map(|time| self.pass.moved(time));
         if self.rows_to_skip > 0 {
             self.rows_to_skip -= 1;
-            return Ok(());
+            return false;
         }
         if let (Some(time_ns), None) = (row.time_ns, self.report.first_time_ns.get()) {
             let _ = self.report.first_time_ns.set(time_ns);
@@ -181,18 +239,7 @@ impl Parser<'_> {
         if self.config.ignore_op_count {
             row.repeat = 1;
         }
-        let amplify = self.config.amplify;
-        row.value_bytes = amplify.value_bytes(row.value_bytes);
-        if amplify.copies <= 1 {
-            return self.dealer.deal(row, key);
-        }
-        for copy in 0..amplify.copies {
-            self.copied_key.clear();
-            self.copied_key.extend_from_slice(key);
-            amplify.suffix(&mut self.copied_key, copy);
-            self.dealer.deal(row.clone(), &self.copied_key)?;
-        }
-        Ok(())
+        true
     }
 }
 
@@ -263,18 +310,37 @@ struct Lane {
 impl Dealer {
     #[inline]
     fn deal(&mut self, row: Row, key: &[u8]) -> Result<(), Ended> {
-        if self.open == 0 {
-            return Err(Ended);
-        }
         let key_id = xxh3_64(key);
-        let lane = match self.order {
+        let lane = self.lane_for(key_id);
+        self.queue(lane, row, (key, key_id), None)
+    }
+
+    /// The lane for what is called so, which may have gone.
+    #[inline]
+    fn lane_for(&mut self, key_id: u64) -> usize {
+        match self.order {
             Order::Strict => self.lane_of(key_id),
             Order::Any => self.turn,
             Order::Turns => {
                 let next = (self.turn + 1) % self.lanes.len();
                 std::mem::replace(&mut self.turn, next)
             }
-        };
+        }
+    }
+
+    /// Puts a row into a lane that [`Self::lane_for`] chose, of items of one request for all of them. Inlined for the sake of
+    /// rows that are no parts, which are dealt by the million.
+    #[inline(always)]
+    fn queue(
+        &mut self,
+        lane: usize,
+        row: Row,
+        (key, key_id): (&[u8], u64),
+        part: Option<Part>,
+    ) -> Result<(), Ended> {
+        if self.open == 0 {
+            return Err(Ended);
+        }
         if self.lanes[lane].sender.is_none() {
             // The worker that these keys belong to, or whose turn it is, has made all its requests.
             return Ok(());
@@ -283,7 +349,13 @@ impl Dealer {
         let key_start = batch.keys.len() as u32;
         batch.keys.extend_from_slice(key);
         batch.rows.push(Queued { row, key_id, key_start, key_end: batch.keys.len() as u32 });
-        if batch.rows.len() == BATCH_ROWS {
+        let mut may_end = true;
+        if let Some(part) = part {
+            batch.parts.push(part);
+            // Who takes a batch of any order takes the rest of a request with it.
+            may_end = part.is_last || self.order != Order::Any;
+        }
+        if batch.rows.len() >= BATCH_ROWS && may_end {
             self.hand_over(lane);
         }
         Ok(())

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+use crate::trace::Cut;
+
 /// Messages kept; a trace in the wrong format would fill memory with them.
 const KEPT_MESSAGES: usize = 8;
 
@@ -19,6 +21,8 @@ pub struct ReplayStats {
     pub messages: Vec<String>,
     /// Why reading ended before the trace did, if it did.
     pub failure: Option<String>,
+    /// What its requests were cut into.
+    pub cut: Cut,
 }
 
 #[derive(Default)]
@@ -37,13 +41,14 @@ struct Texts {
 }
 
 impl Report {
-    pub(super) fn stats(&self) -> ReplayStats {
+    pub(super) fn stats(&self, cut: Cut) -> ReplayStats {
         let texts = self.texts.lock().expect("writers only push strings");
         ReplayStats {
             rows: self.rows.load(Ordering::Relaxed),
             rejected_rows: self.rejected_rows.load(Ordering::Relaxed),
             messages: texts.messages.clone(),
             failure: texts.failure.clone(),
+            cut,
         }
     }
 

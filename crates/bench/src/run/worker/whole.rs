@@ -1,0 +1,65 @@
+//! Requests for several items: an object in pieces, chunks of a file. They come item by item; what became of the whole is
+//! counted with the last one, so that a request which the end of a run cuts off is in none of these counts.
+
+use workload::{Part, Request};
+
+use super::super::counts::Counting;
+use super::super::target::Target;
+use super::Worker;
+
+/// What became of the items so far.
+#[derive(Debug, Default)]
+pub(super) struct Whole {
+    /// What was missed is fetched with all that follows.
+    turned_to_sets: bool,
+    items_missed: u64,
+    asked_bytes: u64,
+    found_bytes: u64,
+    fetched_bytes: u64,
+}
+
+impl<T: Target> Worker<'_, T> {
+    /// One item of a request: looked for, and set where it is missing. In an object that was fetched whole from the first
+    /// missing piece on, nobody looks for those behind it.
+    pub(super) async fn get_part(&mut self, request: &Request<'_>, part: Part) {
+        if part.is_first {
+            self.whole = Whole::default();
+        }
+        let is_found = !self.whole.turned_to_sets && self.find(request).await;
+        if !is_found {
+            let how = self.how(request, false);
+            self.set(request, how).await;
+        }
+        self.whole.add(request.value_bytes, part, is_found);
+        if part.is_last {
+            self.whole.count(&self.board.counting);
+        }
+    }
+}
+
+impl Whole {
+    fn add(&mut self, item_bytes: u64, part: Part, is_found: bool) {
+        self.asked_bytes += part.asked_bytes + part.uncached_bytes;
+        self.fetched_bytes += part.uncached_bytes;
+        if is_found {
+            self.found_bytes += part.asked_bytes;
+        } else {
+            self.items_missed += 1;
+            self.fetched_bytes += item_bytes;
+            self.turned_to_sets = part.misses_spread;
+        }
+    }
+
+    fn count(&self, counting: &Counting) {
+        let is_whole = self.items_missed == 0 && self.fetched_bytes == 0;
+        counting.objects.one();
+        if is_whole {
+            counting.object_hits.one();
+        } else if self.found_bytes > 0 {
+            counting.object_partial_hits.one();
+        }
+        counting.egress_bytes.several(self.asked_bytes);
+        counting.egress_bytes_found.several(self.found_bytes);
+        counting.ingress_bytes.several(self.fetched_bytes);
+    }
+}

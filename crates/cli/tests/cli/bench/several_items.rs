@@ -1,0 +1,213 @@
+//! Replays whose requests are for several items of the cache: CDN objects in pieces, ranges of blocks in chunks.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::super::out;
+use super::{config, err, flashwright};
+
+/// A config that replays `trace.csv`, with the trace beside it.
+fn replay(generator: &str, more: &str, trace: &str) -> (tempfile::TempDir, String) {
+    let text = format!(
+        r#"{{ "cache_config": {{ "cacheSizeMB": 256 }},
+          "test_config": {{ "generator": "{generator}", "numOps": 1000000, "numThreads": 3, "traceFileName": "trace.csv" {more} }} }}"#
+    );
+    let (directory, file) = config("replay.json", &text);
+    std::fs::write(directory.path().join("trace.csv"), trace).unwrap();
+    (directory, file)
+}
+
+fn run(file: &str, flags: &[&str]) -> Value {
+    let output = flashwright(&[&["bench", file, "--json", "-"], flags].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    serde_json::from_str(&out(&output)).unwrap()
+}
+
+/// Gets, sets and what was counted of requests: all, those that found everything, those that found something; bytes asked for,
+/// found and fetched.
+fn told(result: &Value) -> [u64; 8] {
+    [
+        "gets",
+        "sets",
+        "objects",
+        "counts/object_hits",
+        "counts/object_partial_hits",
+        "egress_bytes",
+        "counts/egress_bytes_found",
+        "ingress_bytes",
+    ]
+    .map(|name| {
+        let value = result.pointer(&format!("/totals/{name}")).and_then(Value::as_u64);
+        value.unwrap_or_else(|| panic!("{name}: {result:#}"))
+    })
+}
+
+const KIB: u64 = 1024;
+
+fn blocks(rows: &[&str]) -> String {
+    let head = "op_time,block_id,block_id_size,io_size,io_offset,user_name,user_namespace,op_name,op_count,host_name,rs_shard_id";
+    format!("{head}\n{}\n", rows.join("\n"))
+}
+
+#[test]
+fn each_missing_chunk_of_a_range_is_set_and_a_row_beyond_its_block_is_told() {
+    let trace = blocks(&[
+        "1,a,9,131073,0,1,2,getChunkData.Permanent,1,1,0",
+        "2,a,9,262144,131072,1,2,getChunkData.Permanent,2,1,0",
+        "3,b,9,1,16777215,1,2,putChunk.Permanent,1,1,0",
+        "4,b,9,1,16777216,1,2,getChunkData.Permanent,1,1,0",
+        "5,b,9,1,16777215,1,2,getChunkData.Permanent,1,1,0",
+        "6,b,9,1,1,1,2,renameChunk,1,1,0",
+    ]);
+    let (_directory, file) = replay("block-replay", "", &trace);
+    let chunk = 128 * KIB;
+    for flags in [&[][..], &["--set", "test_config.replayGeneratorConfig.replaySerializationMode=none"]] {
+        // In any order all rows are of one batch, and so of one thread.
+        let result = run(&file, flags);
+        let (asked, found) = (chunk + 1 + 2 * 2 * chunk + 1, chunk + 2 * chunk + 1);
+        assert_eq!(told(&result), [7, 4, 4, 2, 1, asked, found, 3 * chunk]);
+        assert_eq!(result["totals"]["object_hit_ratio"], 0.5);
+        let trace = &result["totals"]["trace"];
+        assert_eq!((&trace["rows"], &trace["rejected_rows"]), (&4.into(), &2.into()));
+        let reason = trace["messages"][0].as_str().unwrap();
+        assert!(
+            reason.ends_with("trace.csv:5: the range ends at byte 16777217; the block at 16777216"),
+            "{reason}"
+        );
+    }
+    let output = flashwright(&["bench", &file]);
+    let lines = [
+        "== BlockChunkReplayGenerator Stats ==",
+        "Total Processed Samples: 0.000006 million (parse error: 2)",
+    ];
+    assert!(lines.iter().all(|line| out(&output).contains(line)), "{}", out(&output));
+    let smaller = ["--set", "test_config.replayGeneratorConfig.chunkSizeKB=64"];
+    assert_eq!(told(&run(&file, &smaller))[..2], [3 + 4 + 4 + 1, 3 + 3 + 1], "in chunks of half the length");
+}
+
+fn objects(rows: &[&str]) -> String {
+    let head = "timestamp,cacheKey,OpType,objectSize,responseSize,responseHeaderSize,rangeStart,rangeEnd,TTL,SamplingRate,cache_hit,item_value";
+    let rows: Vec<_> = rows.iter().map(|row| format!("{row},3600,1,0,0")).collect();
+    format!("{head}\n{}\n", rows.join("\n"))
+}
+
+/// The second request finds the object's own item and its header, and misses the first piece: nobody looks for the second
+/// piece, though it is there.
+#[test]
+fn the_first_missing_piece_turns_a_request_to_sets() {
+    let trace = objects(&[
+        "1,large,1,150000,50100,100,100000,149999",
+        "2,large,1,150000,150100,100,-1,-1",
+        "3,large,1,150000,150100,100,-1,-1",
+        "4,small,1,1000,1100,100,-1,-1",
+        "5,small,1,1000,110,100,990,5000",
+    ]);
+    let (_directory, file) = replay("piecewise-replay", "", &trace);
+    let result = run(&file, &[]);
+    let piece = 65_536;
+    let gets = 1 + 3 + 5 + 1 + 1;
+    // The first sets its two, the header and the object's own; the second its three pieces.
+    let sets = 4 + 3 + 1;
+    let fetched = (100 + 150_000 - piece) + 150_000 + 1100;
+    let asked = 50_100 + 150_100 + 150_100 + 1100 + 110;
+    assert_eq!(told(&result), [gets, sets, 5, 2, 1, asked, 100 + 150_100 + 110, fetched]);
+    let most = run(&file, &["--set", "test_config.maxCachePieces=1"]);
+    let [_, _, objects, whole, partly, asked_again, found, fetched] = told(&most);
+    assert_eq!((objects, whole, partly, asked_again), (5, 1, 2, asked), "the large one is never found whole");
+    assert_eq!(found, 100 + (100 + piece) + 110);
+    assert_eq!(fetched, (100 + 50_000) + 150_000 + (150_000 - piece) + 1100);
+}
+
+#[test]
+fn extract_latency_finds_the_bandwidth_where_it_looks_for_it() {
+    let (_directory, file) = replay("piecewise-replay", "", &objects(&["1,small,1,1000,1100,100,-1,-1"]));
+    let text = out(&flashwright(&["bench", &file]));
+    let line = text.lines().find(|line| line.contains("egressBytesPerSec")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let label = words.iter().position(|word| *word == "egressBytesPerSec").unwrap();
+    let is_number = |word: &str| word.parse::<f64>().is_ok();
+    assert!(is_number(words[label + 2]) && is_number(words[label + 5]), "{line}");
+    assert!(text.contains("== PieceWiseReplayGenerator Stats ==") && text.contains("objectGet"), "{text}");
+}
+
+/// Hits of a policy that never has to evict, the simulator's.
+fn simulated_hits(trace: &std::path::Path, flags: &[&str]) -> u64 {
+    let flags = [
+        &["simulate", trace.to_str().unwrap(), "--policy", "lru", "--size", "100GiB", "--warmup", "0"],
+        flags,
+    ];
+    let result = super::json(&flags.concat());
+    result["rows"][0]["hits"].as_u64().unwrap_or_else(|| panic!("{result:#}"))
+}
+
+/// Where nothing is evicted every cache finds what was asked for before.
+#[test]
+fn a_replay_hits_what_the_simulator_hits() {
+    let mut rows = String::new();
+    for row in 0..400_u64 {
+        let (block, start) = (row * 7919 % 23, row * 104_729 % (15 << 20));
+        writeln!(
+            rows,
+            "{row},b{block},40,{},{start},1,2,getChunkData.X,{},1,{}",
+            row * 97 % 300_000 + 1,
+            row % 3 + 1,
+            row % 2
+        )
+        .unwrap();
+    }
+    let trace = blocks(&[rows.trim_end()]);
+    let (directory, file) = replay("block-replay", "", &trace);
+    let result = run(&file, &[]);
+    let hits = result["totals"]["gets"].as_u64().unwrap()
+        - result["totals"]["counts"]["get_misses"].as_u64().unwrap();
+    assert_eq!(result["totals"]["evictions_dram"], 0);
+    assert_eq!(hits, simulated_hits(&directory.path().join("trace.csv"), &[]));
+
+    let whole = |row: u64| {
+        let (key, bytes) =
+            (row * 7919 % 131, [900, 65_536, 65_535, 300_000][(row * 7919 % 131 % 4) as usize]);
+        format!("{row},{key},1,{bytes},{},100,-1,-1", bytes + 100)
+    };
+    let rows: Vec<String> = (0..1000).map(whole).collect();
+    let trace = objects(&rows.iter().map(String::as_str).collect::<Vec<_>>());
+    let (directory, file) = replay("piecewise-replay", "", &trace);
+    let result = run(&file, &[]);
+    assert_eq!(told(&result)[3], simulated_hits(&directory.path().join("trace.csv"), &[]));
+}
+
+/// Flash is small and so much is evicted; what is asked for does not depend on that.
+#[test]
+fn requests_for_several_items_run_in_virtual_time_again_and_again_the_same() {
+    let rows: Vec<String> = (0..300_u64)
+        .map(|row| format!("{},{},1,{},{},100,-1,-1", row * 1000, row * row % 97, 200_000, 200_100))
+        .collect();
+    let trace = objects(&rows.iter().map(String::as_str).collect::<Vec<_>>());
+    let (_directory, file) = replay("piecewise-replay", "", &trace);
+    let flags = [
+        "--device",
+        "sim:test",
+        "--set",
+        "cache_config.cacheSizeMB=8",
+        "--set",
+        "cache_config.nvmCacheSizeMB=32",
+    ];
+    let flags =
+        [&flags[..], &["--set", "cache_config.navyRegionSizeMB=1", "--set", "test_config.traceLoops=2"]]
+            .concat();
+    for more in ["", "traceSpeed=10", "replayGeneratorConfig.replaySerializationMode=none"] {
+        let more = format!("test_config.{}", if more.is_empty() { "touchValue=true" } else { more });
+        let flags = [&flags[..], &["--set", &more, "--set", "test_config.replayGeneratorConfig.ampFactor=2"]]
+            .concat();
+        let (one, other) = (run(&file, &flags), run(&file, &flags));
+        assert_eq!(one["totals"], other["totals"], "{more}");
+        let counted = told(&one);
+        assert_eq!((counted[2], counted[5]), (1200, 1200 * 200_100), "{more}");
+        assert!(counted[3] < 1000 && one["totals"]["evictions_dram"].as_u64() > Some(0), "{counted:?}");
+        if more.contains("traceSpeed") {
+            // Two passes of 299 s, milliseconds without a factor, at ten times the speed.
+            let seconds = one["totals"]["seconds"].as_f64().unwrap();
+            assert!((seconds - 59.8).abs() < 1.0, "{seconds}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Requests for part of something large, cut into the items that a cache keeps it in.
+//!
+//! Simulators number what a range touches ([`Extent::cut`](super::rows::Extent::cut)). A cache wants keys, and whoever
+//! judges it wants to know which items were asked for together: a CDN's client has its answer once all pieces are there. So a
+//! row may ask for [`Items`]; the replay hands them to one worker, one behind the other, each with its [`Part`].
+
+use std::ops::Range;
+
+use super::columns::RowError;
+use super::rows::Rows;
+use crate::Part;
+
+/// Into which items of a cache a request is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Cut {
+    /// None: a request is for one object, or for each of the pages that its range touches.
+    #[default]
+    Pages,
+    /// The chunks of a block that its range touches, CacheBench's `block-replay`. Only `storage` has blocks.
+    Chunks {
+        /// Of a chunk.
+        chunk_bytes: u64,
+        /// Of a block: what lies behind its end is wrong.
+        block_bytes: u64,
+    },
+    /// The pieces of an object that its range touches, CacheBench's `piecewise-replay`. Only `cdn` has objects with headers.
+    Pieces {
+        /// Of a piece; a shorter object is one item.
+        piece_bytes: u64,
+        /// Pieces of an object that are kept; what lies behind them never is.
+        most: u64,
+    },
+}
+
+/// The items of one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Items {
+    /// What their keys begin with, in [`Rows`].
+    pub(super) name: Range<u32>,
+    pub(super) shape: Shape,
+}
+
+/// What something is kept in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// One item under the name itself.
+    One { bytes: u64, asked_bytes: u64 },
+    /// Chunks of equal length, each for itself: one may be there and the next not.
+    Chunks { chunk_bytes: u64, of: Span },
+    /// An item that says that the object is in pieces, its header, and the pieces. They were fetched by one answer from
+    /// behind the cache, so one that is missing means all behind it are fetched again.
+    Pieces { header_bytes: u64, piece_bytes: u64, most: u64, of: Span },
+}
+
+/// What was asked for of something that is as long as `whole_bytes`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) whole_bytes: u64,
+    pub(super) asked: Range<u64>,
+}
+
+/// One of the items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) label: Label,
+    pub(super) bytes: u64,
+    pub(super) asked_bytes: u64,
+}
+
+/// What an item's key has behind the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Label {
+    Nothing,
+    Header,
+    Chunk(u64),
+    Piece(u64),
+}
+
+impl Items {
+    /// Number `index` of the items; `None` behind the last.
+    fn piece(&self, index: u64) -> Option<Piece> {
+        match &self.shape {
+            Shape::One { bytes, asked_bytes } => (index == 0).then_some(Piece {
+                label: Label::Nothing,
+                bytes: *bytes,
+                asked_bytes: *asked_bytes,
+            }),
+            Shape::Chunks { chunk_bytes, of } => of.piece(index, *chunk_bytes, u64::MAX, Label::Chunk),
+            Shape::Pieces { header_bytes, piece_bytes, most, of } => match index {
+                0 => Some(Piece { label: Label::Nothing, bytes: 0, asked_bytes: 0 }),
+                1 => Some(Piece { label: Label::Header, bytes: *header_bytes, asked_bytes: *header_bytes }),
+                _ => of.piece(index - 2, *piece_bytes, *most, Label::Piece),
+            },
+        }
+    }
+
+    /// The items with what a request says by each, sizes multiplied by `factor`.
+    pub(super) fn parts(&self, factor: u64) -> impl Iterator<Item = (Piece, Part)> {
+        let mut next = self.piece(0);
+        let mut index = 0;
+        std::iter::from_fn(move || {
+            let piece = next?;
+            index += 1;
+            next = self.piece(index);
+            let is_last = next.is_none();
+            let times = |bytes: u64| bytes.saturating_mul(factor);
+            let part = Part {
+                is_first: index == 1,
+                is_last,
+                asked_bytes: times(piece.asked_bytes),
+                uncached_bytes: if is_last { times(self.uncached_bytes()) } else { 0 },
+                misses_spread: matches!(self.shape, Shape::Pieces { .. }),
+            };
+            Some((Piece { bytes: times(piece.bytes), ..piece }, part))
+        })
+    }
+
+    /// What was asked for and is never kept.
+    fn uncached_bytes(&self) -> u64 {
+        match &self.shape {
+            Shape::One { .. } | Shape::Chunks { .. } => 0,
+            Shape::Pieces { piece_bytes, most, of, .. } => {
+                of.asked.end.saturating_sub(of.asked.start.max(piece_bytes.saturating_mul(*most)))
+            }
+        }
+    }
+}
+
+impl Span {
+    /// Number `index` of the pieces that the range touches, of those before number `most`.
+    fn piece(&self, index: u64, piece_bytes: u64, most: u64, label: fn(u64) -> Label) -> Option<Piece> {
+        let number = self.asked.start / piece_bytes + index;
+        let start = number.saturating_mul(piece_bytes);
+        let end = start.saturating_add(piece_bytes).min(self.whole_bytes);
+        let asked = self.asked.start.max(start)..self.asked.end.min(end);
+        let is_touched = number < most && !asked.is_empty();
+        is_touched.then(|| Piece {
+            label: label(number),
+            bytes: end - start,
+            asked_bytes: asked.end - asked.start,
+        })
+    }
+}
+
+impl Label {
+    /// Puts it behind a name. CacheBench's keys end like these, but for the groups of pieces that it names too.
+    pub(super) fn append(self, key: &mut Vec<u8>) {
+        use std::io::Write;
+        let written = match self {
+            Self::Nothing => Ok(()),
+            Self::Header => write!(key, "|#|header-0"),
+            Self::Chunk(number) => write!(key, "-{number}"),
+            Self::Piece(number) => write!(key, "|#|body-0-{number}"),
+        };
+        written.expect("memory takes every byte");
+    }
+}
+
+/// The chunks of a block that the range from `start_bytes` on touches.
+pub(super) fn chunks(
+    (block, shard, length): (&[u8], u64, u64),
+    (start_bytes, bytes): (u64, u64),
+    (chunk_bytes, block_bytes): (u64, u64),
+    rows: &mut Rows,
+) -> Result<Items, RowError> {
+    if bytes == 0 {
+        return Err(RowError::NoSize);
+    }
+    let end = start_bytes.saturating_add(bytes);
+    if end > block_bytes {
+        return Err(RowError::PastBlock { end_bytes: end, block_bytes });
+    }
+    let of = Span { whole_bytes: block_bytes, asked: start_bytes..end };
+    Ok(Items { name: shard_name(block, shard, length, rows)?, shape: Shape::Chunks { chunk_bytes, of } })
+}
+
+/// The block's name, padded so that it has `length` bytes with its shard. (CacheBench pads behind the shard, which makes a
+/// shard of four digits equal to one of three.)
+fn shard_name(block: &[u8], shard: u64, length: u64, rows: &mut Rows) -> Result<Range<u32>, RowError> {
+    use std::io::Write;
+    let mut digits = [0; 24];
+    let mut rest = &mut digits[..];
+    write!(rest, "_{shard:03}").expect("a number has at most 20 digits");
+    let used = 24 - rest.len();
+    rows.padded_name(block, length, &digits[..used])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn items(shape: Shape) -> Vec<(Label, u64, u64)> {
+        let items = Items { name: 0..0, shape };
+        items.parts(1).map(|(piece, part)| (piece.label, piece.bytes, part.asked_bytes)).collect()
+    }
+
+    fn span(whole_bytes: u64, asked: Range<u64>) -> Span {
+        Span { whole_bytes, asked }
+    }
+
+    #[test]
+    fn a_range_touches_its_chunks_and_the_last_of_a_block_is_what_is_left() {
+        let chunks = |asked| items(Shape::Chunks { chunk_bytes: 100, of: span(250, asked) });
+        let chunk = |number, bytes, asked| (Label::Chunk(number), bytes, asked);
+        assert_eq!(chunks(0..1), [chunk(0, 100, 1)]);
+        assert_eq!(chunks(99..101), [chunk(0, 100, 1), chunk(1, 100, 1)]);
+        assert_eq!(chunks(100..250), [chunk(1, 100, 100), chunk(2, 50, 50)]);
+    }
+
+    #[test]
+    fn an_object_in_pieces_has_two_items_more_and_none_behind_the_most() {
+        let pieces = |most, asked| {
+            items(Shape::Pieces { header_bytes: 7, piece_bytes: 100, most, of: span(250, asked) })
+        };
+        let front = [(Label::Nothing, 0, 0), (Label::Header, 7, 7)];
+        let body = |number, bytes, asked| (Label::Piece(number), bytes, asked);
+        assert_eq!(pieces(9, 0..250)[..2], front);
+        assert_eq!(pieces(9, 0..250)[2..], [body(0, 100, 100), body(1, 100, 100), body(2, 50, 50)]);
+        assert_eq!(pieces(9, 150..201)[2..], [body(1, 100, 50), body(2, 50, 1)]);
+        assert_eq!(pieces(1, 0..250)[2..], [body(0, 100, 100)]);
+        assert_eq!(pieces(9, 0..0), front, "who asks for the header alone has no pieces");
+        assert_eq!(pieces(1, 120..130), front);
+    }
+
+    #[test]
+    fn what_is_never_kept_is_told_with_the_last_item() {
+        let of = span(250, 50..240);
+        let shape = Shape::Pieces { header_bytes: 7, piece_bytes: 100, most: 1, of };
+        let parts: Vec<Part> = Items { name: 0..0, shape }.parts(3).map(|(_, part)| part).collect();
+        let uncached: Vec<u64> = parts.iter().map(|part| part.uncached_bytes).collect();
+        assert_eq!(uncached, [0, 0, 3 * 140], "multiplied as all sizes are");
+        assert_eq!(parts.iter().map(|part| part.is_first).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!(parts.iter().map(|part| part.is_last).collect::<Vec<_>>(), [false, false, true]);
+        assert_eq!(parts.iter().map(|part| part.asked_bytes).sum::<u64>(), 3 * (7 + 50));
+    }
+}
