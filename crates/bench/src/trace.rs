@@ -12,7 +12,7 @@ pub use workload::trace::{
     Accesses, FORMATS, Format, OnBadRow, OpenOptions, PageSize, ReadReport, Survey, Target, TraceError,
     Written, ZeroSize, open,
 };
-use workload::trace::{WriteError, Writer};
+use workload::trace::{CopyError, WriteError, Writer};
 
 use crate::bar::{Bar, Unit};
 use crate::run::stop::Stop;
@@ -30,6 +30,15 @@ pub enum Error {
     /// Somebody ended it. Nothing was written then.
     #[error("interrupted: nothing was written")]
     Interrupted,
+}
+
+impl From<CopyError> for Error {
+    fn from(error: CopyError) -> Self {
+        match error {
+            CopyError::Read(error) => Self::Read(error),
+            CopyError::Write(error) => Self::Write(error),
+        }
+    }
 }
 
 /// Which trace, and how it is read.
@@ -89,6 +98,28 @@ pub fn write(
         return Err(Error::Interrupted);
     }
     Ok((writer.finish()?, report))
+}
+
+/// Writes a trace again as it is, in the binary form; as [`write`].
+///
+/// # Errors
+/// As [`write`].
+pub fn copy(input: &Input, to: &Path, stop: &Stop, quiet: bool) -> Result<(Written, ReadReport), Error> {
+    let mut from = workload::trace::copy(&input.paths, Some(&input.format), &input.options)?;
+    let mut writer = Writer::create(to, Target::Binary)?;
+    let bar = Bar::new(Unit::Told, quiet);
+    while from.step(&mut writer)? {
+        if stop.is_set() {
+            break;
+        }
+        let done = from.report().accesses;
+        bar.set(done, done, format!("{:.1} M accesses  ", done as f64 / 1e6));
+    }
+    bar.finish();
+    if stop.is_set() {
+        return Err(Error::Interrupted);
+    }
+    Ok((writer.finish()?, from.report().clone()))
 }
 
 /// Batches between two looks at the bar.

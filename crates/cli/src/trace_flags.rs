@@ -24,9 +24,9 @@ pub struct TraceFlags {
     /// Rows that may be skipped
     #[arg(long, value_name = "N", default_value_t = OpenOptions::default().bad_rows_limit)]
     pub bad_rows: u64,
-    /// Objects of 0 bytes: skip, keep, or the size to take them for
-    #[arg(long, value_name = "skip|keep|BYTES", default_value = "skip", value_parser = zero_size)]
-    pub zero_size: ZeroSize,
+    /// Objects of 0 bytes: skip, keep, or the size to take them for [default: skip; a binary trace that is written keeps them]
+    #[arg(long, value_name = "skip|keep|BYTES", value_parser = zero_size)]
+    pub zero_size: Option<ZeroSize>,
     /// Units of the trace's clock in a second, where the format leaves that open
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub time_units: Option<u64>,
@@ -55,7 +55,7 @@ impl TraceFlags {
                 BadRow::Stop => OnBadRow::Stop,
             },
             bad_rows_limit: self.bad_rows,
-            zero_size: self.zero_size,
+            zero_size: self.zero_size.unwrap_or(ZeroSize::Skip),
             limit: self.limit,
         };
         Input { paths, format: self.format.clone(), options }
@@ -72,7 +72,7 @@ impl TraceFlags {
             }),
             "on_bad_row": match self.on_bad_row { BadRow::Skip => "skip", BadRow::Stop => "stop" },
             "bad_rows": self.bad_rows,
-            "zero_size": match self.zero_size {
+            "zero_size": match self.zero_size.unwrap_or(ZeroSize::Skip) {
                 ZeroSize::Skip => json!("skip"),
                 ZeroSize::Keep => json!("keep"),
                 ZeroSize::As(bytes) => json!(bytes),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use flashwright_workload::Workload;
 use flashwright_workload::generate::cdn::{Cdn, CdnConfig};
 use flashwright_workload::trace::{
-    Accesses, Format, OpenOptions, Replay, ReplayConfig, Target, Writer, ZeroSize, open,
+    Accesses, Format, OpenOptions, Replay, ReplayConfig, Target, Writer, ZeroSize, copy, open,
 };
 
 const ROWS: u64 = 1_000_000;
@@ -28,6 +28,9 @@ fn main() {
         std::fs::write(&path, bytes).expect("writes the trace");
         report(name, path.clone(), Format::named(format).expect("a known format"));
         report_accesses(name, &path, format);
+        if format == "kvcache" && bytes.len() == kv.len() {
+            report_binary(&path);
+        }
     }
     let config = CdnConfig { requests: ROWS, objects: ROWS / 5, ..CdnConfig::default() };
     let generated = best_of(|| drain(&mut Cdn::new(&config, 1)));
@@ -40,6 +43,22 @@ fn main() {
     }
     writer.finish().expect("writes");
     report_accesses("oracle-general", &path, "oracle-general");
+}
+
+/// The same requests as a binary trace, plain and compressed.
+fn report_binary(kvcache: &Path) {
+    for ending in ["fwt", "fwt.zst"] {
+        let path = kvcache.with_extension(ending);
+        let options = OpenOptions { zero_size: ZeroSize::Keep, ..OpenOptions::default() };
+        let mut trace = copy(&[kvcache], Some("kvcache"), &options).expect("opens");
+        let mut writer = Writer::create(&path, Target::Binary).expect("creates");
+        while trace.step(&mut writer).expect("copies") {}
+        writer.finish().expect("writes");
+        let bytes = std::fs::metadata(&path).expect("is there").len() as f64 / ROWS as f64;
+        let name = format!("the same, {ending}, {bytes:.1} bytes");
+        report(&name, path.clone(), Format::named("binary").expect("a known format"));
+        report_accesses(&name, &path, "binary");
+    }
 }
 
 fn report_accesses(name: &str, path: &Path, format: &str) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bench::run::stop::Stop;
-use bench::trace::{self, FORMATS, ReadReport, Survey, Target};
+use bench::trace::{self, FORMATS, ReadReport, Survey, Target, ZeroSize};
 use clap::{Args, Subcommand};
 use device::names;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ pub struct ConvertArguments {
     /// The new file, compressed if it ends in .gz, .zst or .xz
     #[arg(value_name = "OUT", required = true)]
     output: PathBuf,
-    /// The form to write: plain, oracle-general or webcachesim [default: what OUT ends in (.oracleGeneral, .tr), or plain]
+    /// The form to write: plain, oracle-general, webcachesim or binary [default: what OUT ends in (.oracleGeneral, .tr, .fwt), or plain]
     #[arg(long, value_name = "FORM", value_parser = target)]
     to: Option<Target>,
     /// Plain: a column for times to live too
@@ -78,6 +78,9 @@ pub fn run(command: &Command) -> ExitCode {
         Command::Convert(arguments) => {
             let mut config = arguments.reading.config(&arguments.inputs);
             config["output"] = json!(arguments.output);
+            if arguments.keeps_zero_sizes() {
+                config["zero_size"] = json!("keep");
+            }
             arguments.common.conclude("trace convert", &config, convert(arguments))
         }
         Command::Generate(command) => super::trace_generate::run(command),
@@ -95,7 +98,7 @@ fn info(arguments: &InfoArguments) -> Result<Finding, String> {
         trace::survey(&input, arguments.common.quiet).map_err(|error| error.to_string())?;
     let mut result = trace::survey_json(&survey);
     result["reading"] = trace::report_json(&report);
-    let text = format!("{}{}", survey_words(&survey, &report), reading_words(&report));
+    let text = format!("{}{}", survey_words(&survey, &report), reading_words(&report, false));
     Ok(Finding { result, text, failures: Vec::new() })
 }
 
@@ -137,13 +140,17 @@ fn survey_words(survey: &Survey, report: &ReadReport) -> String {
     lines.iter().map(|(name, value)| format!("{name:18} {value}\n")).collect()
 }
 
-/// What was wrong with the trace; nothing where nothing was.
-fn reading_words(report: &ReadReport) -> String {
+/// What was wrong with the trace; nothing where nothing was. `kept` says that rows were taken as they are.
+fn reading_words(report: &ReadReport, kept: bool) -> String {
+    let backward = match kept {
+        true => "times went back, and were kept",
+        false => "times went back, and were taken for the time before",
+    };
     let mut words = String::new();
     for (count, what) in [
         (report.bad_rows, "rows that describe no request were skipped"),
         (report.zero_sizes, "accesses were to objects of 0 bytes (see --zero-size)"),
-        (report.backward_times, "times went back, and were taken for the time before"),
+        (report.backward_times, backward),
     ] {
         if count > 0 {
             let _ = writeln!(words, "note: {count} {what}");
@@ -155,28 +162,46 @@ fn reading_words(report: &ReadReport) -> String {
     words
 }
 
+impl ConvertArguments {
+    /// The form that is written.
+    fn target(&self) -> Target {
+        self.to.unwrap_or_else(|| Target::of_name(&self.output))
+    }
+
+    /// A binary trace holds rows and judges none: what those without a size come to is for who reads it, unless it is said.
+    fn keeps_zero_sizes(&self) -> bool {
+        self.target() == Target::Binary && self.reading.zero_size.is_none()
+    }
+}
+
 fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     let outputs = [Some(arguments.output.as_path()), arguments.common.result_file()];
     keep_inputs(&arguments.inputs, &outputs)?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
-    let input = arguments.reading.input(arguments.inputs.clone());
-    let target = match arguments.to.unwrap_or_else(|| Target::of_name(&arguments.output)) {
+    let mut input = arguments.reading.input(arguments.inputs.clone());
+    let target = match arguments.target() {
         Target::Plain { .. } => Target::Plain { ttl: arguments.ttl },
         other if !arguments.ttl => other,
         _ => return Err("--ttl: only --to plain has a column for times to live".to_owned()),
     };
+    if arguments.keeps_zero_sizes() {
+        input.options.zero_size = ZeroSize::Keep;
+    }
     let told = |error: trace::Error| error.to_string();
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
-    let mut from = input.open().map_err(|error| error.to_string())?;
     let quiet = arguments.common.quiet;
-    let (written, report) =
-        trace::write(from.as_mut(), None, &arguments.output, target, &stop, quiet).map_err(told)?;
+    let (written, report) = if target == Target::Binary {
+        trace::copy(&input, &arguments.output, &stop, quiet).map_err(told)?
+    } else {
+        let mut from = input.open().map_err(|error| error.to_string())?;
+        trace::write(from.as_mut(), None, &arguments.output, target, &stop, quiet).map_err(told)?
+    };
     let mut text = wrote(&arguments.output, written.accesses);
     for loss in trace::losses(&written) {
         let _ = writeln!(text, "note: {loss}");
     }
-    text += &reading_words(&report);
+    text += &reading_words(&report, target == Target::Binary);
     let result = json!({
         "output": arguments.output,
         "written": trace::written_json(&written),
@@ -193,7 +218,7 @@ pub fn wrote(path: &Path, accesses: u64) -> String {
 fn formats() -> Finding {
     let text = FORMATS.iter().map(|format| {
         let note = if format.is_told_apart() { "" } else { "; only where it is named" };
-        format!("{:16} {}{note}\n", format.name, format.about)
+        format!("{:18} {}{note}\n", format.name, format.about)
     });
     let each = |format: &&trace::Format| {
         json!({

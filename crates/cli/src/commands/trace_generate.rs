@@ -33,7 +33,7 @@ struct Writing {
     /// The new file, compressed if it ends in .gz, .zst or .xz
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// The form to write: plain, oracle-general or webcachesim
+    /// The form to write: plain, oracle-general, webcachesim or binary
     #[arg(long, value_name = "FORM", default_value = "plain", value_parser = target)]
     to: Target,
     #[command(flatten)]

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use super::Format;
 use super::error::TraceError;
+use super::write::{WriteError, Writer};
 
 mod reader;
 
@@ -156,6 +157,57 @@ pub fn open<P: AsRef<Path>>(
     format: Option<&str>,
     options: &OpenOptions,
 ) -> Result<Box<dyn Accesses>, TraceError> {
+    Ok(Box::new(reader(paths, format, options)?))
+}
+
+/// Opens a trace to write it again as it is, in the binary form: with keys and repetitions, and with times and sizes as they
+/// stand there.
+///
+/// # Errors
+/// As [`open`].
+pub fn copy<P: AsRef<Path>>(
+    paths: &[P],
+    format: Option<&str>,
+    options: &OpenOptions,
+) -> Result<Copying, TraceError> {
+    Ok(Copying(reader(paths, format, options)?.of_rows()))
+}
+
+/// A trace that is being written again.
+pub struct Copying(reader::Reader);
+
+/// Why a trace cannot be copied.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] TraceError),
+    /// The new one cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl Copying {
+    /// Copies the next rows, some thousands. False at the end.
+    ///
+    /// # Errors
+    /// Something is wrong and may not be skipped, or `to` cannot be written.
+    pub fn step(&mut self, to: &mut Writer) -> Result<bool, CopyError> {
+        self.0.copy_rows(to)
+    }
+
+    /// How reading goes so far; accesses are those that the rows stand for.
+    #[must_use]
+    pub fn report(&self) -> &ReadReport {
+        self.0.report()
+    }
+}
+
+fn reader<P: AsRef<Path>>(
+    paths: &[P],
+    format: Option<&str>,
+    options: &OpenOptions,
+) -> Result<reader::Reader, TraceError> {
     let format = match format {
         None | Some("auto") => None,
         Some(name) => Some(
@@ -164,5 +216,5 @@ pub fn open<P: AsRef<Path>>(
         ),
     };
     let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
-    Ok(Box::new(reader::Reader::open(paths, format, *options)?))
+    reader::Reader::open(paths, format, *options)
 }

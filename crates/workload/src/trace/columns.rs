@@ -79,6 +79,19 @@ pub enum RowError {
     /// A response that is shorter than the header in it.
     #[error("the response is shorter than its header")]
     ShortResponse,
+    /// A binary trace whose first bytes are not what they ought to be.
+    #[error("{0}")]
+    Marked(&'static str),
+    /// A binary trace of a version that is not known yet.
+    #[error(
+        "it is a binary trace of version {found}, and versions up to {known} are known here: a newer program wrote it"
+    )]
+    Newer {
+        /// Its version.
+        found: u32,
+        /// The newest that is known.
+        known: u32,
+    },
     /// A header that does not name a column which every row must have.
     #[error("the header names no column `{0}`")]
     Header(&'static str),

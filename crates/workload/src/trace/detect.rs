@@ -174,6 +174,7 @@ fn tried(format: &Format, head: &Head<'_>) -> Result<Trial, RowError> {
             records.for_each(|record| trial.read(reader.as_mut(), record));
         }
         Framing::Streamed => {
+            trial.has_header = reader.takes_header(head.bytes)?;
             let mut input = head.bytes;
             (0..TRIED_RECORDS).for_each(|_| trial.read_from(reader.as_mut(), &mut input));
         }

@@ -9,7 +9,9 @@
 pub mod access;
 pub mod amplify;
 mod arc;
+mod binary;
 pub mod block;
+mod cachebench_binary;
 mod cdn;
 mod columns;
 mod cut;
@@ -32,7 +34,10 @@ mod twitter;
 mod webcachesim;
 pub mod write;
 
-pub use access::{Access, AccessKind, Accesses, OnBadRow, OpenOptions, PageSize, ReadReport, ZeroSize, open};
+pub use access::{
+    Access, AccessKind, Accesses, CopyError, Copying, OnBadRow, OpenOptions, PageSize, ReadReport, ZeroSize,
+    copy, open,
+};
 pub use amplify::{Amplify, SuffixRule};
 pub use columns::RowError;
 pub use cut::Cut;
@@ -64,7 +69,7 @@ pub struct Format {
 }
 
 /// The formats that can be read.
-pub static FORMATS: [&Format; 23] = [
+pub static FORMATS: [&Format; 25] = [
     &plain::FORMAT,
     &kv::FORMAT,
     &cdn::FORMAT,
@@ -88,6 +93,8 @@ pub static FORMATS: [&Format; 23] = [
     &numbers::U32_BE,
     &numbers::U64_LE,
     &numbers::U64_BE,
+    &binary::FORMAT,
+    &cachebench_binary::FORMAT,
 ];
 
 impl Format {

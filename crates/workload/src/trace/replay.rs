@@ -22,7 +22,7 @@ use super::amplify::Amplify;
 use super::cut::Cut;
 use super::rows::{ReaderOptions, Row, RowReader};
 use super::{Format, TraceError};
-use crate::{Part, Request, Source, Workload, WorkloadError};
+use crate::{Part, Request, RequestKind, Source, Tenant, Workload, WorkloadError};
 
 mod beginning;
 mod parser;
@@ -233,11 +233,42 @@ struct Batch {
     parts: Vec<Part>,
 }
 
+/// A request as it waits: a line of the processor's cache, since most of what handing over costs is moving it from one core to
+/// another.
+#[derive(Clone, Copy)]
 struct Queued {
-    row: Row,
     key_id: u64,
+    value_bytes: u64,
+    time_ns: u64,
+    tenant: Tenant,
     key_start: u32,
     key_end: u32,
+    repeat: u32,
+    /// 0 is for ever.
+    ttl_seconds: u32,
+    kind: RequestKind,
+    has_time: bool,
+    has_tenant: bool,
+}
+
+impl Queued {
+    /// What `row` asks for, without its key.
+    #[inline]
+    fn of(row: &Row) -> Self {
+        Self {
+            key_id: 0,
+            value_bytes: row.value_bytes,
+            time_ns: row.time_ns.unwrap_or(0),
+            tenant: row.tenant.unwrap_or(Tenant { usecase: 0, sub_usecase: 0 }),
+            key_start: 0,
+            key_end: 0,
+            repeat: row.repeat,
+            ttl_seconds: row.ttl_seconds.unwrap_or(0),
+            kind: row.kind,
+            has_time: row.time_ns.is_some(),
+            has_tenant: row.tenant.is_some(),
+        }
+    }
 }
 
 impl Batch {
@@ -333,22 +364,22 @@ impl Source for QueueSource {
                 return None;
             }
         }
-        let Queued { row, key_id, key_start, key_end } = &self.batch.rows[self.next_row];
+        let queued = &self.batch.rows[self.next_row];
         let part = self.batch.parts.get(self.next_row);
         self.next_row += 1;
-        let repeat = u64::from(row.repeat).min(self.left) as u32;
+        let repeat = u64::from(queued.repeat).min(self.left) as u32;
         self.left -= u64::from(repeat);
         Some(Request {
-            kind: row.kind,
-            key: &self.batch.keys[*key_start as usize..*key_end as usize],
-            key_id: *key_id,
-            value_bytes: row.value_bytes,
+            kind: queued.kind,
+            key: &self.batch.keys[queued.key_start as usize..queued.key_end as usize],
+            key_id: queued.key_id,
+            value_bytes: queued.value_bytes,
             chain_bytes: &[],
-            ttl_seconds: row.ttl_seconds,
+            ttl_seconds: if queued.ttl_seconds == 0 { None } else { Some(queued.ttl_seconds) },
             pool: 0,
-            time_ns: row.time_ns,
+            time_ns: if queued.has_time { Some(queued.time_ns) } else { None },
             repeat,
-            tenant: row.tenant,
+            tenant: if queued.has_tenant { Some(queued.tenant) } else { None },
             part,
         })
     }

@@ -19,7 +19,8 @@ pub(super) trait RowReader: Send {
     }
 
     /// Looks at the first line of a file, and answers whether it is a header (and then takes its order of
-    /// columns over) or already a row.
+    /// columns over) or already a row. Of a [streamed](Framing::Streamed) format it is asked about the file's beginning, only
+    /// to tell what the file is.
     fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
         let _ = line;
         Ok(false)
@@ -195,12 +196,26 @@ impl Rows {
         if bytes > MAX_KEY_BYTES {
             return Err(RowError::LongKey(bytes));
         }
+        let padded = (length.min(MAX_KEY_BYTES as u64) as usize).max(bytes);
+        Ok(self.append_name(raw, padded - end.len(), end))
+    }
+
+    /// The object called `raw`, padded with `0` to `length` bytes, however long it is.
+    #[inline]
+    pub(super) fn long_name(&mut self, raw: &[u8], length: usize) -> Result<Object, RowError> {
+        if raw.is_empty() {
+            return Err(RowError::Missing("key"));
+        }
+        Ok(Object::Named(self.append_name(raw, length.max(raw.len()), b"")))
+    }
+
+    #[inline]
+    fn append_name(&mut self, raw: &[u8], padded: usize, end: &[u8]) -> std::ops::Range<u32> {
         let start = self.names.len();
         self.names.extend_from_slice(raw);
-        let length = (length.min(MAX_KEY_BYTES as u64) as usize).max(bytes);
-        self.names.resize(start + length - end.len(), b'0');
+        self.names.resize(start + padded, b'0');
         self.names.extend_from_slice(end);
-        Ok(start as u32..self.names.len() as u32)
+        start as u32..self.names.len() as u32
     }
 
     /// The object that consists of `items`.

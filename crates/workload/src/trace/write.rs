@@ -10,6 +10,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::access::{Access, AccessKind};
+use super::binary::Encoder;
+use super::{Object, Row};
+use crate::{Request, RequestKind};
 
 mod link;
 mod text;
@@ -28,11 +31,13 @@ pub enum Target {
     Webcachesim,
     /// libCacheSim's binary records, each with the number of the next access to its object.
     OracleGeneral,
+    /// Our own: all that rows have, their keys' bytes too.
+    Binary,
 }
 
 impl Target {
     /// The names of the forms that can be written.
-    pub const NAMES: [&'static str; 3] = ["plain", "oracle-general", "webcachesim"];
+    pub const NAMES: [&'static str; 4] = ["plain", "oracle-general", "webcachesim", "binary"];
 
     /// The form that a file of this name is in, by its ending; plain where that says nothing.
     #[must_use]
@@ -45,6 +50,7 @@ impl Target {
         match () {
             () if ends_like(&super::oracle_general::FORMAT) => Self::OracleGeneral,
             () if ends_like(&super::webcachesim::FORMAT) => Self::Webcachesim,
+            () if ends_like(&super::binary::FORMAT) => Self::Binary,
             () => Self::Plain { ttl: false },
         }
     }
@@ -56,6 +62,7 @@ impl Target {
             "plain" => Some(Self::Plain { ttl: false }),
             "oracle-general" => Some(Self::OracleGeneral),
             "webcachesim" => Some(Self::Webcachesim),
+            "binary" => Some(Self::Binary),
             _ => None,
         }
     }
@@ -104,6 +111,17 @@ pub enum WriteError {
         /// The form.
         form: &'static str,
     },
+    /// A key is longer than the form has keys.
+    #[error("request {number}: its key has {bytes} bytes, more than binary traces have")]
+    LongKey {
+        /// Of the request, from 1, repetitions counted.
+        number: u64,
+        /// Its length.
+        bytes: usize,
+    },
+    /// Rows with all that they have were to be written in a form of accesses.
+    #[error("only a binary trace holds requests whole")]
+    OnlyAccesses,
 }
 
 /// Writes a trace. Dropped without [`finish`](Self::finish), it leaves nothing behind.
@@ -117,6 +135,7 @@ pub struct Writer {
 enum Sink {
     Text { form: text::Form, out: Output, line: Vec<u8> },
     Linked { spool: Spool, compressed: Option<(PartFile, File)> },
+    Binary { encoder: Box<Encoder>, out: Output, bytes: Vec<u8> },
 }
 
 impl Writer {
@@ -127,23 +146,24 @@ impl Writer {
     pub fn create(path: &Path, target: Target) -> Result<Self, WriteError> {
         let failed = |source| WriteError::Io { path: path.to_owned(), source };
         let (part, file) = PartFile::create(path, ".part").map_err(failed)?;
-        let form = match target {
-            Target::Plain { ttl } => Some(text::Form::Plain { ttl }),
-            Target::Webcachesim => Some(text::Form::Webcachesim),
-            Target::OracleGeneral => None,
+        let text = |form: text::Form, file| {
+            let mut out = Output::new(path, file).map_err(failed)?;
+            out.write_all(form.header()).map_err(failed)?;
+            Ok(Sink::Text { form, out, line: Vec::new() })
         };
-        let sink = match form {
-            Some(form) => {
-                let mut out = Output::new(path, file).map_err(failed)?;
-                out.write_all(form.header()).map_err(failed)?;
-                Sink::Text { form, out, line: Vec::new() }
-            }
+        let sink = match target {
+            Target::Plain { ttl } => text(text::Form::Plain { ttl }, file)?,
+            Target::Webcachesim => text(text::Form::Webcachesim, file)?,
             // What is compressed cannot be gone through backwards.
-            None if Output::is_compressed(path) => {
+            Target::OracleGeneral if Output::is_compressed(path) => {
                 let (links, spooled) = PartFile::create(path, ".links.part").map_err(failed)?;
                 Sink::Linked { spool: Spool::new(spooled), compressed: Some((links, file)) }
             }
-            None => Sink::Linked { spool: Spool::new(file), compressed: None },
+            Target::OracleGeneral => Sink::Linked { spool: Spool::new(file), compressed: None },
+            Target::Binary => {
+                let out = Output::new(path, file).map_err(failed)?;
+                Sink::Binary { encoder: Box::default(), out, bytes: Vec::new() }
+            }
         };
         Ok(Self { path: path.to_owned(), part, sink, written: Written::default() })
     }
@@ -153,8 +173,8 @@ impl Writer {
     /// # Errors
     /// The file cannot be written, or an access does not fit into the form.
     pub fn write(&mut self, accesses: &[Access]) -> Result<(), WriteError> {
-        let failed = |source| WriteError::Io { path: self.path.clone(), source };
         for access in accesses {
+            let failed = |source| WriteError::Io { path: self.path.clone(), source };
             match &mut self.sink {
                 Sink::Text { form, out, line } => {
                     line.clear();
@@ -170,9 +190,48 @@ impl Writer {
                     }
                     spool.push(access, &mut self.written)?.map_err(failed)?;
                 }
+                Sink::Binary { .. } => self.write_row(&row_of(access), &[])?,
             }
         }
         Ok(())
+    }
+
+    /// Writes a request with all that a trace has of it.
+    ///
+    /// # Errors
+    /// The file cannot be written, it is no binary trace, or the key does not fit into one.
+    pub fn write_request(&mut self, request: &Request<'_>) -> Result<(), WriteError> {
+        let row = Row {
+            ttl_seconds: request.ttl_seconds,
+            time_ns: request.time_ns,
+            repeat: request.repeat,
+            tenant: request.tenant,
+            ..Row::new(request.kind, Object::Named(0..0), request.value_bytes)
+        };
+        self.write_row(&row, request.key)
+    }
+
+    /// The same for a row, whose name is `name` if its object has one.
+    pub(super) fn write_row(&mut self, row: &Row, name: &[u8]) -> Result<(), WriteError> {
+        let Sink::Binary { encoder, out, bytes } = &mut self.sink else {
+            return Err(WriteError::OnlyAccesses);
+        };
+        let count = match row.object {
+            Object::Named(_) => 1,
+            Object::Numbered { count, .. } => count,
+            Object::Items(_) => unreachable!("nobody asked for a cut"),
+        };
+        let accesses = count.saturating_mul(row.repeat.into());
+        if !encoder.push(row, name, bytes) {
+            return Err(WriteError::LongKey { number: self.written.accesses + 1, bytes: name.len() });
+        }
+        self.written.accesses += accesses;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let done = out.write_all(bytes);
+        bytes.clear();
+        done.map_err(|source| WriteError::Io { path: self.path.clone(), source })
     }
 
     /// Completes the file and gives it its name.
@@ -185,12 +244,26 @@ impl Writer {
             Sink::Text { out, .. } => out.finish(),
             Sink::Linked { spool, compressed: None } => spool.finish(None),
             Sink::Linked { spool, compressed: Some((_links, file)) } => spool.finish(Some((&path, file))),
+            Sink::Binary { encoder, mut out, mut bytes } => {
+                encoder.finish(&mut bytes);
+                out.write_all(&bytes).and_then(|()| out.finish())
+            }
         };
         match done.and_then(|()| part.take_name(&path)) {
             Ok(()) => Ok(written),
             Err(source) => Err(WriteError::Io { path, source }),
         }
     }
+}
+
+fn row_of(access: &Access) -> Row {
+    let Access { time_ns, key, size_bytes, ttl_seconds, kind } = *access;
+    let kind = match kind {
+        AccessKind::Get => RequestKind::Get,
+        AccessKind::Set => RequestKind::Set,
+        AccessKind::Delete => RequestKind::Delete,
+    };
+    Row { ttl_seconds, time_ns: Some(time_ns), ..Row::new(kind, Object::number(key), size_bytes) }
 }
 
 /// The file as long as it is not whole.

@@ -14,6 +14,8 @@ use crate::trace::error::TraceError;
 use crate::trace::records::{Fed, Records};
 use crate::trace::rows::{MAX_OBJECT_BYTES, Object, ReaderOptions, Row, RowReader, Rows, numbered};
 
+mod copy;
+
 /// Accesses in a batch: enough to make handing over cheap, few enough to stay in the processor's cache.
 const BATCH_ACCESSES: usize = 4096;
 /// Messages kept; a trace in the wrong format would fill memory with them.
@@ -34,6 +36,8 @@ pub(super) struct Reader {
     next_row: usize,
     row: HandingOut,
     last_ns: u64,
+    /// Whether rows are wanted as they are, times that go back too.
+    keeps_rows: bool,
     ended: bool,
     /// What ends the trace once the accesses before it have been handed out.
     failure: Option<TraceError>,
@@ -76,6 +80,7 @@ impl Reader {
             next_row: 0,
             row: HandingOut::NOTHING,
             last_ns: 0,
+            keeps_rows: false,
             ended: false,
             failure: None,
             first_bad: None,
@@ -181,7 +186,8 @@ impl Reader {
             if back_ns > 0 {
                 self.report.backward_times += 1;
                 handing_out.access.time_ns = self.last_ns;
-                self.tell(RowError::Backwards(back_ns), "taken for that one's")?;
+                let done = if self.keeps_rows { "kept as it is" } else { "taken for that one's" };
+                self.tell(RowError::Backwards(back_ns), done)?;
             }
             self.last_ns = handing_out.access.time_ns;
             self.report.has_time = true;

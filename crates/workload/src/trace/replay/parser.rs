@@ -133,7 +133,7 @@ impl Parser<'_> {
         for index in 0..parsed.len() {
             let row = parsed.row(index);
             match &row.object {
-                Object::Named(range) => self.take(row.clone(), parsed.named(range))?,
+                Object::Named(range) => self.take(row, parsed.named(range))?,
                 Object::Numbered { volume, first, count } => {
                     for block in 0..*count {
                         self.take_numbered(row, numbered(*volume, *first, block))?;
@@ -141,7 +141,7 @@ impl Parser<'_> {
                 }
                 Object::Items(index) => {
                     let items = parsed.items(*index);
-                    self.take_items(row.clone(), items, parsed.named(&items.name))?;
+                    self.take_items(row, items, parsed.named(&items.name))?;
                 }
             }
         }
@@ -154,7 +154,7 @@ impl Parser<'_> {
         let mut key = std::mem::take(&mut self.number);
         key.clear();
         write!(key, "{object}").expect("memory takes every byte");
-        let taken = self.take(row.clone(), &key);
+        let taken = self.take(row, &key);
         self.number = key;
         taken
     }
@@ -166,46 +166,42 @@ impl Parser<'_> {
 
     /// Deals out a row with all its copies.
     #[inline]
-    fn take(&mut self, mut row: Row, key: &[u8]) -> Result<(), Ended> {
-        if !self.begin(&mut row) {
-            return Ok(());
-        }
+    fn take(&mut self, row: &Row, key: &[u8]) -> Result<(), Ended> {
+        let Some(mut queued) = self.begin(row) else { return Ok(()) };
         let amplify = self.config.amplify;
-        row.value_bytes = amplify.value_bytes(row.value_bytes);
+        queued.value_bytes = amplify.value_bytes(row.value_bytes);
         if amplify.copies <= 1 {
-            return self.dealer.deal(row, key);
+            return self.dealer.deal(queued, key);
         }
         for copy in 0..amplify.copies {
             self.copy_key(key, copy);
-            self.dealer.deal(row.clone(), &self.copied_key)?;
+            self.dealer.deal(queued, &self.copied_key)?;
         }
         Ok(())
     }
 
     /// Deals out the items of a request with all its copies, each copy as often as the row says.
-    fn take_items(&mut self, mut row: Row, items: &Items, name: &[u8]) -> Result<(), Ended> {
-        if !self.begin(&mut row) {
-            return Ok(());
-        }
-        let repeat = std::mem::replace(&mut row.repeat, 1);
+    fn take_items(&mut self, row: &Row, items: &Items, name: &[u8]) -> Result<(), Ended> {
+        let Some(mut queued) = self.begin(row) else { return Ok(()) };
+        let repeat = std::mem::replace(&mut queued.repeat, 1);
         for copy in 0..self.config.amplify.copies.max(1) {
             self.copy_key(name, copy);
             for _ in 0..repeat {
-                self.deal_items(&row, items)?;
+                self.deal_items(queued, items)?;
             }
         }
         Ok(())
     }
 
     /// Deals out the items whose keys begin with the copied one, to one worker.
-    fn deal_items(&mut self, row: &Row, items: &Items) -> Result<(), Ended> {
+    fn deal_items(&mut self, queued: Queued, items: &Items) -> Result<(), Ended> {
         let lane = self.dealer.lane_for(xxh3_64(&self.copied_key));
         let name_bytes = self.copied_key.len();
         for (piece, part) in items.parts(u64::from(self.config.amplify.size_factor)) {
             piece.label.append(&mut self.copied_key);
-            let item = Row { value_bytes: piece.bytes, ..row.clone() };
-            let key = (&self.copied_key[..], xxh3_64(&self.copied_key));
-            let dealt = self.dealer.queue(lane, item, key, Some(part));
+            let key_id = xxh3_64(&self.copied_key);
+            let item = Queued { value_bytes: piece.bytes, key_id, ..queued };
+            let dealt = self.dealer.queue(lane, item, &self.copied_key, Some(part));
             self.copied_key.truncate(name_bytes);
             dealt?;
         }
@@ -220,26 +216,28 @@ impl Parser<'_> {
         self.config.amplify.suffix(&mut self.copied_key, copy);
     }
 
-    /// Counts a row and brings its time into the pass. False where it is to be left out.
+    /// Counts a row; what waits of it, with its time brought into the pass. `None` where it is to be left out.
     #[inline]
-    fn begin(&mut self, row: &mut Row) -> bool {
+    fn begin(&mut self, row: &Row) -> Option<Queued> {
         self.rows += 1;
         self.pass.rows += 1;
         if self.rows >= BATCH_ROWS as u64 {
             self.report.add_rows(std::mem::take(&mut self.rows));
         }
-        row.time_ns = row.time_ns.map(|time| self.pass.moved(time));
+        let time_ns = row.time_ns.map(|time| self.pass.moved(time));
         if self.rows_to_skip > 0 {
             self.rows_to_skip -= 1;
-            return false;
+            return None;
         }
-        if let (Some(time_ns), None) = (row.time_ns, self.report.first_time_ns.get()) {
+        if let (Some(time_ns), None) = (time_ns, self.report.first_time_ns.get()) {
             let _ = self.report.first_time_ns.set(time_ns);
         }
+        let mut queued = Queued::of(row);
+        queued.time_ns = time_ns.unwrap_or(0);
         if self.config.ignore_op_count {
-            row.repeat = 1;
+            queued.repeat = 1;
         }
-        true
+        Some(queued)
     }
 }
 
@@ -309,10 +307,10 @@ struct Lane {
 
 impl Dealer {
     #[inline]
-    fn deal(&mut self, row: Row, key: &[u8]) -> Result<(), Ended> {
-        let key_id = xxh3_64(key);
-        let lane = self.lane_for(key_id);
-        self.queue(lane, row, (key, key_id), None)
+    fn deal(&mut self, mut queued: Queued, key: &[u8]) -> Result<(), Ended> {
+        queued.key_id = xxh3_64(key);
+        let lane = self.lane_for(queued.key_id);
+        self.queue(lane, queued, key, None)
     }
 
     /// The lane for what is called so, which may have gone.
@@ -334,8 +332,8 @@ impl Dealer {
     fn queue(
         &mut self,
         lane: usize,
-        row: Row,
-        (key, key_id): (&[u8], u64),
+        mut queued: Queued,
+        key: &[u8],
         part: Option<Part>,
     ) -> Result<(), Ended> {
         if self.open == 0 {
@@ -346,9 +344,10 @@ impl Dealer {
             return Ok(());
         }
         let batch = &mut self.lanes[lane].filling;
-        let key_start = batch.keys.len() as u32;
+        queued.key_start = batch.keys.len() as u32;
         batch.keys.extend_from_slice(key);
-        batch.rows.push(Queued { row, key_id, key_start, key_end: batch.keys.len() as u32 });
+        queued.key_end = batch.keys.len() as u32;
+        batch.rows.push(queued);
         let mut may_end = true;
         if let Some(part) = part {
             batch.parts.push(part);

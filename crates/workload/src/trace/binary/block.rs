@@ -1,0 +1,212 @@
+//! The payload of a block.
+//!
+//! ```text
+//! present 4 | tenants 4 | descriptor 16 of each column that is there | its numbers, column after column
+//!           | tenants: usecase 8, sub-usecase 8 each | names, one behind the other
+//! descriptor   base 8 | step 4 | bytes of a number 1 | 0 3
+//! ```
+//!
+//! Bit *n* of *present* is column *n* of [`COLUMNS`], in which row *i* has `base + step × number i`. Columns that are not there
+//! have their default: nought in every row.
+
+use super::super::columns::{RowError, nanoseconds};
+use super::super::{Object, Row, Rows};
+use super::{SECOND_NS, u32_at, u64_at};
+use crate::{RequestKind, Tenant};
+
+/// Rows of a block: enough that descriptors are nothing, few enough to stay in the processor's cache.
+pub(super) const BLOCK_ROWS: usize = 2048;
+/// More rows than this are not believed.
+const MOST_ROWS: usize = 1 << 16;
+
+/// The columns, in their order.
+pub(super) const COLUMNS: usize = 12;
+/// Which of [`RequestKind::ALL`], and the flags below.
+pub(super) const WHAT: usize = 0;
+/// When, in the header's units.
+pub(super) const TIME: usize = 1;
+/// The value's length.
+pub(super) const VALUE: usize = 2;
+/// Length of the recorded key, where the object's size has it.
+pub(super) const KEY: usize = 3;
+/// Seconds to live; 0 is for ever.
+pub(super) const TTL: usize = 4;
+/// How many times in a row the request was made, less one.
+pub(super) const REPEAT: usize = 5;
+/// Number of the tenant in the block's table, from 1; 0 is nobody.
+pub(super) const TENANT: usize = 6;
+/// Length of the name.
+pub(super) const NAME: usize = 7;
+/// How much of the name stands among the names; the rest of it is `0`s.
+pub(super) const STORED: usize = 8;
+/// A numbered object's disk, its first number, and how many follow that.
+pub(super) const VOLUME: usize = 9;
+pub(super) const FIRST: usize = 10;
+pub(super) const FOLLOWING: usize = 11;
+
+/// In `WHAT`: the object has a number and no name.
+pub(super) const NUMBERED: u64 = 8;
+/// In `WHAT`: the row has a time.
+pub(super) const TIMED: u64 = 16;
+
+/// Longest name: a trace's own have 256 bytes at most, those of amplified ones some more.
+pub(super) const MOST_NAME_BYTES: u64 = 1024;
+
+/// The largest number of each column. Tenants are checked against the table.
+const LARGEST: [u64; COLUMNS] = [
+    31,
+    u64::MAX,
+    u64::MAX,
+    u32::MAX as u64,
+    u32::MAX as u64,
+    u32::MAX as u64 - 1,
+    u32::MAX as u64,
+    MOST_NAME_BYTES,
+    MOST_NAME_BYTES,
+    u64::MAX,
+    u64::MAX,
+    u32::MAX as u64,
+];
+
+pub(super) const HEAD_BYTES: usize = 8;
+pub(super) const DESCRIPTOR_BYTES: usize = 16;
+pub(super) const TENANT_BYTES: usize = 16;
+
+/// A block as it is read: its columns, and how far its rows were handed out.
+#[derive(Default)]
+pub(super) struct Block {
+    columns: [Vec<u64>; COLUMNS],
+    tenants: Vec<Tenant>,
+    names: Vec<u8>,
+    rows: usize,
+    next: usize,
+    next_name: usize,
+}
+
+impl Block {
+    /// The same without rows; what it has allocated is kept.
+    pub(super) fn emptied(mut self) -> Self {
+        (self.rows, self.next) = (0, 0);
+        self
+    }
+
+    /// Puts the rows of a payload in place of those that are there; `None` if it holds none such, which only a faulty writer
+    /// would have given a right checksum.
+    pub(super) fn decode(&mut self, rows: usize, payload: &[u8], units_per_second: u64) -> Option<()> {
+        (self.rows, self.next, self.next_name) = (0, 0, 0);
+        if rows > MOST_ROWS || payload.len() < HEAD_BYTES {
+            return None;
+        }
+        let (present, tenants) = (u32_at(payload, 0), u32_at(payload, 4) as usize);
+        if present >> COLUMNS != 0 || tenants > rows {
+            return None;
+        }
+        let (descriptors, mut rest) =
+            payload[HEAD_BYTES..].split_at_checked(present.count_ones() as usize * DESCRIPTOR_BYTES)?;
+        let mut descriptors = descriptors.chunks_exact(DESCRIPTOR_BYTES);
+        for (column, numbers) in self.columns.iter_mut().enumerate() {
+            numbers.clear();
+            if present >> column & 1 == 0 {
+                numbers.resize(rows, 0);
+                continue;
+            }
+            let descriptor = Descriptor::decode(descriptors.next()?);
+            let (bytes, behind) = rest.split_at_checked(rows.checked_mul(descriptor.width)?)?;
+            descriptor.numbers(bytes, rows, LARGEST[column], numbers)?;
+            rest = behind;
+        }
+        let (table, names) = rest.split_at_checked(tenants * TENANT_BYTES)?;
+        self.tenants.clear();
+        self.tenants.extend(table.chunks_exact(TENANT_BYTES).map(decode_tenant));
+        let most = *self.columns[TENANT].iter().max()?;
+        if most > tenants as u64 || self.columns[STORED].iter().sum::<u64>() != names.len() as u64 {
+            return None;
+        }
+        if units_per_second != SECOND_NS {
+            self.columns[TIME].iter_mut().for_each(|time| *time = nanoseconds(*time, units_per_second));
+        }
+        self.names.clear();
+        self.names.extend_from_slice(names);
+        self.rows = rows;
+        Some(())
+    }
+
+    /// Adds the next row to `into`; `None` when all were.
+    #[inline]
+    pub(super) fn next_row(&mut self, into: &mut Rows) -> Option<Result<(), RowError>> {
+        if self.next == self.rows {
+            return None;
+        }
+        let index = self.next;
+        self.next += 1;
+        let at = |column: usize| self.columns[column][index];
+        let what = at(WHAT);
+        let stored = at(STORED) as usize;
+        let name = self.next_name..self.next_name + stored;
+        self.next_name = name.end;
+        let object = if what & NUMBERED == 0 {
+            match into.long_name(&self.names[name], at(NAME) as usize) {
+                Ok(object) => object,
+                Err(reason) => return Some(Err(reason)),
+            }
+        } else {
+            Object::Numbered { volume: at(VOLUME), first: at(FIRST), count: at(FOLLOWING) + 1 }
+        };
+        let (ttl, tenant) = (at(TTL) as u32, at(TENANT) as usize);
+        into.push(Row {
+            kind: RequestKind::ALL[(what & 7) as usize],
+            object,
+            value_bytes: at(VALUE),
+            key_bytes: at(KEY) as u32,
+            ttl_seconds: if ttl == 0 { None } else { Some(ttl) },
+            time_ns: if what & TIMED == 0 { None } else { Some(at(TIME)) },
+            repeat: at(REPEAT) as u32 + 1,
+            tenant: if tenant == 0 { None } else { Some(self.tenants[tenant - 1]) },
+        });
+        Some(Ok(()))
+    }
+}
+
+fn decode_tenant(bytes: &[u8]) -> Tenant {
+    Tenant { usecase: u64_at(bytes, 0), sub_usecase: u64_at(bytes, 8) }
+}
+
+/// How a column is kept.
+pub(super) struct Descriptor {
+    pub(super) base: u64,
+    pub(super) step: u32,
+    /// Bytes of a number; 0 where all are the base.
+    pub(super) width: usize,
+}
+
+impl Descriptor {
+    fn decode(bytes: &[u8]) -> Self {
+        Self { base: u64_at(bytes, 0), step: u32_at(bytes, 8), width: usize::from(bytes[12]) }
+    }
+
+    pub(super) fn encode(&self) -> [u8; DESCRIPTOR_BYTES] {
+        let mut bytes = [0; DESCRIPTOR_BYTES];
+        bytes[..8].copy_from_slice(&self.base.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.step.to_le_bytes());
+        bytes[12] = self.width as u8;
+        bytes
+    }
+
+    /// The column's numbers; `None` if one is beyond `largest`.
+    fn numbers(&self, bytes: &[u8], rows: usize, largest: u64, into: &mut Vec<u64>) -> Option<()> {
+        match self.width {
+            0 => into.resize(rows, 0),
+            1 => into.extend(bytes.iter().map(|byte| u64::from(*byte))),
+            2 => into.extend(bytes.as_chunks().0.iter().map(|it| u64::from(u16::from_le_bytes(*it)))),
+            4 => into.extend(bytes.as_chunks().0.iter().map(|it| u64::from(u32::from_le_bytes(*it)))),
+            8 => into.extend(bytes.as_chunks().0.iter().map(|it| u64::from_le_bytes(*it))),
+            _ => return None,
+        }
+        let (base, step) = (self.base, u64::from(self.step));
+        let most = base.checked_add(into.iter().max()?.checked_mul(step)?)?;
+        if base != 0 || step != 1 {
+            into.iter_mut().for_each(|number| *number = base + step * *number);
+        }
+        (most <= largest).then_some(())
+    }
+}

@@ -1,0 +1,196 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::trace::{Object, Row};
+use crate::{RequestKind, Tenant};
+
+/// A row and its name.
+type Named = (Row, Vec<u8>);
+
+fn encode(rows: &[Named]) -> Vec<u8> {
+    let (mut encoder, mut out) = (Encoder::default(), Vec::new());
+    for (row, name) in rows {
+        assert!(encoder.push(row, name, &mut out));
+    }
+    encoder.finish(&mut out);
+    out
+}
+
+fn decode(bytes: &[u8]) -> Result<(Vec<Named>, Option<String>), RowError> {
+    let mut reader = Reader::default();
+    reader.framing(bytes)?;
+    let (mut input, mut rows, mut all) = (bytes, Rows::default(), Vec::new());
+    loop {
+        rows.clear();
+        match reader.read_from(&mut input, &mut rows) {
+            Ok(Some(Ok(()))) => all.push(named(&rows)),
+            Ok(Some(Err(reason))) => panic!("{reason}"),
+            Ok(None) => return Ok((all, None)),
+            Err(error) => return Ok((all, Some(error.to_string()))),
+        }
+    }
+}
+
+fn named(rows: &Rows) -> Named {
+    assert_eq!(rows.len(), 1);
+    let row = rows.row(0).clone();
+    match &row.object {
+        Object::Named(range) => (row.clone(), rows.named(range).to_vec()),
+        Object::Numbered { .. } => (row, Vec::new()),
+        Object::Items(_) => panic!("nobody asked for a cut"),
+    }
+}
+
+prop_compose! {
+    fn row()(
+        kind in 0..RequestKind::ALL.len(), name in "[a-z0]{1,40}", zeros in 0..200_usize,
+        number in proptest::option::weighted(0.2, any::<(u64, u64, u32)>()),
+        value_bytes in prop_oneof![0..10_u64, any::<u64>()], key_bytes in any::<u32>(),
+        ttl_seconds in proptest::option::of(1..u32::MAX), time in proptest::option::of(any::<u64>()),
+        repeat in prop_oneof![Just(1), 1..u32::MAX], tenant in proptest::option::of((0..3_u64, any::<bool>())),
+    ) -> Named {
+        let mut name = name.into_bytes();
+        name.resize(name.len() + zeros, b'0');
+        let object = match number {
+            Some((volume, first, following)) => {
+                name.clear();
+                Object::Numbered { volume, first, count: u64::from(following) + 1 }
+            }
+            None => Object::Named(0..name.len() as u32),
+        };
+        let tenant = tenant.map(|(usecase, sub)| Tenant { usecase: usecase << 62, sub_usecase: sub.into() });
+        let row = Row { kind: RequestKind::ALL[kind], key_bytes, ttl_seconds, time_ns: time, repeat, tenant,
+            ..Row::new(RequestKind::Get, object, value_bytes) };
+        (row, name)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn rows_come_back_as_they_were(rows in proptest::collection::vec(row(), 0..50)) {
+        prop_assert_eq!(decode(&encode(&rows)).unwrap(), (rows, None));
+    }
+}
+
+fn plain_row(number: u64) -> Named {
+    let name = format!("key{}00", number * 7919 % 1000).into_bytes();
+    let object = Object::Named(0..name.len() as u32);
+    let row =
+        Row { time_ns: Some(number / 10 * SECOND_NS), ..Row::new(RequestKind::Get, object, number % 500) };
+    (row, name)
+}
+
+#[test]
+fn blocks_follow_each_other_and_columns_take_what_they_need() {
+    let rows: Vec<_> = (0..10_000).map(plain_row).collect();
+    let bytes = encode(&rows);
+    assert_eq!(decode(&bytes).unwrap(), (rows, None));
+    // A byte each for the time, the length and what is kept of the name; two for the size; the name itself.
+    let a_row = bytes.len() as f64 / 10_000.0;
+    assert!((9.0..12.0).contains(&a_row), "{a_row} bytes a row");
+}
+
+#[test]
+fn golden_bytes() {
+    let (mut row, name) = plain_row(1);
+    (row.ttl_seconds, row.time_ns) = (Some(60), Some(3 * SECOND_NS));
+    let bytes = encode(&[(row, name)]);
+    let numbers = |at: usize| u32_at(&bytes, at);
+    assert_eq!(bytes[..8], MAGIC);
+    assert_eq!((numbers(8), numbers(12), u64_at(&bytes, 16)), (1, 32, SECOND_NS));
+    // What, time, value, lifetime, the name's length and what is kept of it: six columns, constant in one row.
+    let payload = 8 + 6 * 16 + b"key919".len();
+    assert_eq!((numbers(32), numbers(36)), (1, payload as u32));
+    assert_eq!((numbers(40), numbers(44)), (0b1_1001_0111, 0));
+    assert_eq!((u64_at(&bytes, 48), bytes[60]), (16 | 1, 0), "a get with a time");
+    assert_eq!(u64_at(&bytes, 64), 3 * SECOND_NS);
+    assert_eq!(u64_at(&bytes, 80), 1, "bytes of the value");
+    assert_eq!(bytes[144..150], *b"key919");
+    let end = 32 + 8 + payload + 8;
+    assert_eq!((numbers(end), numbers(end + 4), u64_at(&bytes, end + 8)), (0, 8, 1));
+    assert_eq!(bytes.len(), end + 24);
+    assert_eq!(xxh3_64(&bytes[end..end + 16]), u64_at(&bytes, end + 16));
+}
+
+#[test]
+fn no_byte_can_change_and_none_can_be_missing() {
+    let rows: Vec<_> = (0..40).map(plain_row).collect();
+    let bytes = encode(&rows);
+    for at in 0..bytes.len() {
+        for bit in [1, 0x80] {
+            let mut changed = bytes.clone();
+            changed[at] ^= bit;
+            match decode(&changed) {
+                Err(_) => assert!(at < HEADER_BYTES, "byte {at}"),
+                Ok((found, told)) => {
+                    assert!(at >= HEADER_BYTES && told.is_some(), "byte {at} was not missed");
+                    assert!(rows.starts_with(&found), "byte {at}: only good rows are handed out");
+                }
+            }
+        }
+        match decode(&bytes[..at]) {
+            Err(_) => assert!(at < HEADER_BYTES, "cut at {at}"),
+            Ok((found, told)) => {
+                assert!(told.is_some_and(|told| told.contains("cut off")), "cut at {at}");
+                assert!(rows.starts_with(&found));
+            }
+        }
+    }
+    let mut longer = bytes;
+    longer.push(0);
+    assert!(decode(&longer).unwrap().1.unwrap().contains("damaged"));
+}
+
+/// A right checksum does not make a payload right.
+#[test]
+fn payloads_of_a_faulty_writer_are_refused() {
+    let good = encode(&[plain_row(1), plain_row(30)]);
+    let payload_bytes = u32_at(&good, 36) as usize;
+    let payload = 40..40 + payload_bytes;
+    let mut refused = 0;
+    for at in payload.clone() {
+        for byte in [0, 1, 3, 9, 0x7f, 0xff] {
+            let mut bytes = good.clone();
+            bytes[at] = byte;
+            let check = xxh3_64(&bytes[32..payload.end]);
+            bytes[payload.end..payload.end + 8].copy_from_slice(&check.to_le_bytes());
+            let mut reader = Reader::default();
+            reader.framing(&bytes).unwrap();
+            let (mut input, mut rows) = (&bytes[..], Rows::default());
+            while let Ok(Some(_)) = reader.read_from(&mut input, &mut rows) {}
+            refused += usize::from(!input.is_empty());
+        }
+    }
+    assert!(refused > 100, "{refused}");
+}
+
+#[test]
+fn a_newer_version_is_refused_by_its_number() {
+    let mut bytes = encode(&[plain_row(1)]);
+    bytes[VERSION_AT] = 2;
+    let told = decode(&bytes).unwrap_err().to_string();
+    assert_eq!(
+        told,
+        "it is a binary trace of version 2, and versions up to 1 are known here: a newer program wrote it"
+    );
+    assert!(decode(b"ts,key,op,size\n").is_err());
+}
+
+#[test]
+fn a_second_file_is_read_from_its_own_beginning() {
+    let rows: Vec<_> = (0..5).map(plain_row).collect();
+    let bytes = encode(&rows);
+    let mut reader = Reader::default();
+    for _ in 0..2 {
+        reader.framing(&bytes).unwrap();
+        let (mut input, mut into) = (&bytes[..], Rows::default());
+        let mut found = 0;
+        // The first time not to its end.
+        while found < 3 && reader.read_from(&mut input, &mut into).unwrap().is_some() {
+            found += 1;
+        }
+        assert_eq!((found, into.len()), (3, 3));
+    }
+}
