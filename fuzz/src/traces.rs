@@ -90,7 +90,7 @@ fn read(
 /// What the product writes it reads, the same to the byte.
 fn round_trip(scratch: &Scratch, accesses: &[Access]) {
     let path = scratch.path("copy.csv");
-    let mut writer = Writer::create(&path, Target::Plain { ttl: true }).unwrap();
+    let mut writer = Writer::create(&path, Target::Plain { ttl: true, tenant: false }).unwrap();
     writer.write(accesses).unwrap();
     let written = writer.finish().unwrap();
     assert_eq!((written.accesses, written.ttls_left_out), (accesses.len() as u64, 0));

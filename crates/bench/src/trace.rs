@@ -4,13 +4,15 @@
 //! a bar for who waits and JSON for who stores.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 pub use workload::generate::cdn::{Ageing, Cdn, CdnConfig};
 pub use workload::generate::zipf::{ZipfAccesses, ZipfConfig};
+pub use workload::trace::survey::TenantSurvey;
 pub use workload::trace::{
-    Accesses, FORMATS, Format, OnBadRow, OpenOptions, PageSize, ReadReport, Survey, Target, TraceError,
-    Written, ZeroSize, open,
+    Accesses, FORMATS, Format, OnBadRow, OpenOptions, PageSize, ReadReport, Survey, Target, TenantNames,
+    TenantsFrom, TraceError, Written, ZeroSize, open,
 };
 use workload::trace::{CopyError, WriteError, Writer};
 
@@ -66,13 +68,14 @@ impl Input {
 ///
 /// # Errors
 /// The trace cannot be read.
-pub fn survey(input: &Input, quiet: bool) -> Result<(Survey, ReadReport), Error> {
+pub fn survey(input: &Input, quiet: bool) -> Result<(Survey, TenantNames, ReadReport), Error> {
     let mut survey = Survey::default();
-    let report = pass(input.open()?.as_mut(), None, quiet, |accesses| {
+    let mut trace = input.open()?;
+    let report = pass(trace.as_mut(), None, quiet, |accesses| {
         survey.add(accesses);
         Ok(())
     })?;
-    Ok((survey, report))
+    Ok((survey, trace.tenants(), report))
 }
 
 /// Writes accesses into a new file, which stands under its name only once it is whole. `total` is their number, where it is
@@ -88,7 +91,7 @@ pub fn write(
     stop: &Stop,
     quiet: bool,
 ) -> Result<(Written, ReadReport), Error> {
-    let mut writer = Writer::create(to, target)?;
+    let mut writer = Writer::create(to, target)?.with_tenants(from.tenants());
     let report = pass(from, total, quiet, |accesses| match stop.is_set() {
         true => Err(Error::Interrupted),
         false => Ok(writer.write(accesses)?),
@@ -106,7 +109,7 @@ pub fn write(
 /// As [`write`].
 pub fn copy(input: &Input, to: &Path, stop: &Stop, quiet: bool) -> Result<(Written, ReadReport), Error> {
     let mut from = workload::trace::copy(&input.paths, Some(&input.format), &input.options)?;
-    let mut writer = Writer::create(to, Target::Binary)?;
+    let mut writer = Writer::create(to, Target::Binary)?.with_tenants(from.tenants());
     let bar = Bar::new(Unit::Told, quiet);
     while from.step(&mut writer)? {
         if stop.is_set() {
@@ -170,6 +173,74 @@ pub fn survey_json(survey: &Survey) -> Value {
     })
 }
 
+/// Tenants that the result file has by name.
+pub const TENANTS_IN_FILE: usize = 1000;
+
+/// The tenants as the result file has them, those with the most requests first; null where there are none.
+#[must_use]
+pub fn tenants_json(survey: &Survey, names: &TenantNames) -> Value {
+    let tenants = SurveyedTenants::of(survey, names);
+    if tenants.is_empty() {
+        return Value::Null;
+    }
+    let row = |name: Option<&str>, it: &TenantSurvey| {
+        json!({
+            "tenant": name,
+            "requests": it.requests(),
+            "gets": it.gets,
+            "sets": it.sets,
+            "deletes": it.deletes,
+            "requested_bytes": it.requested_bytes,
+            "objects": it.objects,
+            "footprint_bytes": it.footprint_bytes,
+        })
+    };
+    let largest = tenants.named.iter().take(TENANTS_IN_FILE).map(|(name, it)| row(Some(name), it));
+    json!({
+        "told_apart": tenants.named.len(),
+        "largest": largest.collect::<Vec<_>>(),
+        "others": row(None, &tenants.others(TENANTS_IN_FILE)),
+        "without_tenant": row(None, &tenants.nobody),
+    })
+}
+
+/// The tenants of a trace by name.
+#[derive(Debug, Clone, Default)]
+pub struct SurveyedTenants {
+    /// Those with the most requests first.
+    pub named: Vec<(Arc<str>, TenantSurvey)>,
+    /// What nobody asked for by name.
+    pub nobody: TenantSurvey,
+    /// Those who are not told apart.
+    pub untold: TenantSurvey,
+}
+
+impl SurveyedTenants {
+    /// Those that `survey` met.
+    #[must_use]
+    pub fn of(survey: &Survey, names: &TenantNames) -> Self {
+        let [nobody, untold, rows @ ..] = survey.tenants() else { return Self::default() };
+        let mut named: Vec<_> = names.all().into_iter().zip(rows.iter().copied()).collect();
+        named.retain(|(_, it)| it.requests() > 0);
+        named.sort_by(|(a, x), (b, y)| y.requests().cmp(&x.requests()).then_with(|| a.cmp(b)));
+        Self { named, nobody: *nobody, untold: *untold }
+    }
+
+    /// Whether the trace tells none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+
+    /// All but the first `shown` together.
+    #[must_use]
+    pub fn others(&self, shown: usize) -> TenantSurvey {
+        let mut sum = self.untold;
+        self.named.iter().skip(shown).for_each(|(_, it)| sum.add(it));
+        sum
+    }
+}
+
 /// How reading went, as the result file has it.
 #[must_use]
 pub fn report_json(report: &ReadReport) -> Value {
@@ -192,6 +263,7 @@ pub fn losses(written: &Written) -> Vec<String> {
         (written.deletes_left_out, "deletes were left out: the form has none"),
         (written.sets_as_gets, "sets became gets: the form has no operations"),
         (written.ttls_left_out, "accesses lost their time to live"),
+        (written.tenants_left_out, "accesses lost their tenant"),
         (written.times_cut, "times were cut to whole seconds"),
         (
             written.seconds_taken_off,
@@ -210,6 +282,7 @@ pub fn written_json(written: &Written) -> Value {
         "deletes_left_out": written.deletes_left_out,
         "sets_as_gets": written.sets_as_gets,
         "ttls_left_out": written.ttls_left_out,
+        "tenants_left_out": written.tenants_left_out,
         "times_cut": written.times_cut,
         "seconds_taken_off": written.seconds_taken_off,
     })

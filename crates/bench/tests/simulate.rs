@@ -136,7 +136,8 @@ fn next_uses_are_found_across_batches() {
 
 #[test]
 fn removals_are_no_requests_and_sizes_may_stay_as_they_were_first() {
-    let access = |key, size_bytes, kind| Access { time_ns: 0, key, size_bytes, ttl_seconds: None, kind };
+    let access =
+        |key, size_bytes, kind| Access { time_ns: 0, key, size_bytes, ttl_seconds: None, tenant: None, kind };
     use AccessKind::{Delete, Get, Set};
     let all =
         [access(1, 10, Set), access(1, 99, Get), access(1, 0, Delete), access(1, 50, Get), access(1, 7, Get)];
@@ -152,7 +153,8 @@ fn removals_are_no_requests_and_sizes_may_stay_as_they_were_first() {
 /// The size of a removal had been taken for the object's first one, and what was only removed for an object.
 #[test]
 fn a_removal_says_nothing_of_sizes_and_brings_no_object() {
-    let access = |key, size_bytes, kind| Access { time_ns: 0, key, size_bytes, ttl_seconds: None, kind };
+    let access =
+        |key, size_bytes, kind| Access { time_ns: 0, key, size_bytes, ttl_seconds: None, tenant: None, kind };
     use AccessKind::{Delete, Get};
     let all = [
         access(1, 0, Delete),
@@ -176,7 +178,8 @@ fn a_removal_says_nothing_of_sizes_and_brings_no_object() {
 #[test]
 fn the_clairvoyant_holds_nothing_for_its_removal() {
     use AccessKind::{Delete, Get};
-    let access = |(key, kind)| Access { time_ns: 0, key, size_bytes: 1, ttl_seconds: None, kind };
+    let access =
+        |(key, kind)| Access { time_ns: 0, key, size_bytes: 1, ttl_seconds: None, tenant: None, kind };
     let all = [(1, Get), (2, Get), (3, Get), (1, Delete), (2, Get), (3, Get)].map(access);
     for name in ["clairvoyant", "clairvoyant-size"] {
         let ours = run(&plan(&[name], &[Size::Bytes(2)]), &all);
@@ -225,6 +228,7 @@ fn objects_beyond_4_gib_are_told_of() {
         key: size_bytes,
         size_bytes,
         ttl_seconds: None,
+        tenant: None,
         kind: AccessKind::Get,
     });
     let ours = run(&plan(&["lru"], &[Size::Bytes(1000)]), &all);
@@ -323,6 +327,7 @@ fn lfu_da_makes_room_for_a_newcomer_by_either_rules() {
         key,
         size_bytes: 10,
         ttl_seconds: None,
+        tenant: None,
         kind: AccessKind::Get,
     };
     let pairs: Vec<Access> = [0, 0, 1, 1, 2, 2, 3, 3].into_iter().enumerate().map(access).collect();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bench::trace::{FORMATS, Format, Input, OnBadRow, OpenOptions, PageSize, ZeroSize};
+use bench::trace::{FORMATS, Format, Input, OnBadRow, OpenOptions, PageSize, TenantsFrom, ZeroSize};
 use clap::{Args, ValueEnum};
 use device::names;
 use serde_json::{Value, json};
@@ -35,6 +35,24 @@ pub struct TraceFlags {
     pub limit: Option<u64>,
 }
 
+/// Which columns tell who asks, for commands that tell tenants apart.
+#[derive(Debug, Args)]
+pub struct TenantColumns {
+    /// Columns of the header that name the tenant, joined by /, in place of those that the format has for it
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    pub tenant_columns: Vec<String>,
+}
+
+impl TenantColumns {
+    /// Those that were named, or else the format's own.
+    pub fn told(&self) -> TenantsFrom {
+        match self.tenant_columns.as_slice() {
+            [] => TenantsFrom::Usual,
+            columns => TenantsFrom::Columns(columns.iter().map(|name| name.trim().to_owned()).collect()),
+        }
+    }
+}
+
 /// What to do with a row that is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BadRow {
@@ -57,6 +75,7 @@ impl TraceFlags {
             bad_rows_limit: self.bad_rows,
             zero_size: self.zero_size.unwrap_or(ZeroSize::Skip),
             limit: self.limit,
+            tenants: TenantsFrom::Nothing,
         };
         Input { paths, format: self.format.clone(), options }
     }

@@ -41,6 +41,7 @@ pub mod payload;
 pub mod trace;
 
 pub use generate::error::ConfigError;
+pub use trace::tenants::Tenant;
 
 /// One thing asked of the cache. Borrows from its source until the next one is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,15 +126,6 @@ impl RequestKind {
     pub fn is_lone(self) -> bool {
         matches!(self, Self::LoneGet | Self::LoneSet)
     }
-}
-
-/// Who made a request: the tenant columns of a trace, numbers as they stand there, other text by its hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Tenant {
-    /// The product or service.
-    pub usecase: u64,
-    /// A part of it; 0 where the trace has none.
-    pub sub_usecase: u64,
 }
 
 /// The requests of one worker thread.

@@ -39,8 +39,14 @@ const PLAIN: &str = "ts,key,op,size\n0.5,7,GET,100\n1,abc,SET,200\n1,07,DELETE,0
 #[test]
 fn rows_become_accesses() {
     let (accesses, report) = read(PLAIN, &OpenOptions::default()).unwrap();
-    let first =
-        Access { time_ns: 500_000_000, key: 7, size_bytes: 100, ttl_seconds: None, kind: AccessKind::Get };
+    let first = Access {
+        time_ns: 500_000_000,
+        key: 7,
+        size_bytes: 100,
+        ttl_seconds: None,
+        tenant: None,
+        kind: AccessKind::Get,
+    };
     assert_eq!(accesses[0], first);
     assert_eq!((accesses[1].size_bytes, accesses[1].kind), (200, AccessKind::Set));
     assert_eq!((accesses[2].size_bytes, accesses[2].kind), (0, AccessKind::Delete));

@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use flashwright_workload::trace::{
-    Access, Amplify, Format, OnBadRow, OpenOptions, Order, ReadReport, Replay, ReplayConfig, Target, Writer,
-    ZeroSize, copy, open,
+    Access, Amplify, Format, OnBadRow, OpenOptions, Order, ReadReport, Replay, ReplayConfig, Target,
+    TenantsFrom, Writer, ZeroSize, copy, open,
 };
-use flashwright_workload::{RequestKind, Tenant, Workload};
+use flashwright_workload::{RequestKind, Workload};
 use tempfile::TempDir;
 
 /// Rows enough for several blocks.
@@ -39,13 +39,13 @@ fn kvcache_text() -> String {
 }
 
 fn options() -> OpenOptions {
-    OpenOptions { zero_size: ZeroSize::Keep, ..OpenOptions::default() }
+    OpenOptions { zero_size: ZeroSize::Keep, tenants: TenantsFrom::Usual, ..OpenOptions::default() }
 }
 
 /// The same as a binary trace, by the format of the old one.
 fn convert(from: &Path, format: &str, to: &Path, options: &OpenOptions) -> ReadReport {
     let mut trace = copy(&[from], Some(format), options).unwrap();
-    let mut writer = Writer::create(to, Target::Binary).unwrap();
+    let mut writer = Writer::create(to, Target::Binary).unwrap().with_tenants(trace.tenants());
     while trace.step(&mut writer).unwrap() {}
     assert_eq!(writer.finish().unwrap().accesses, trace.report().accesses);
     trace.report().clone()
@@ -67,7 +67,7 @@ struct Seen {
     repeat: u32,
     ttl_seconds: Option<u32>,
     time_ns: Option<u64>,
-    tenant: Option<Tenant>,
+    tenant: Option<String>,
 }
 
 /// What each of the workers is asked for; one thread asks for all, so that batches come in the same turn each time.
@@ -81,7 +81,8 @@ fn replayed(path: &Path, format: &str, workers: usize, change: impl Fn(&mut Repl
         let mut seen = Vec::new();
         while let Some(it) = source.next() {
             let (kind, key, key_id, value_bytes) = (it.kind, it.key.to_vec(), it.key_id, it.value_bytes);
-            let (repeat, ttl_seconds, time_ns, tenant) = (it.repeat, it.ttl_seconds, it.time_ns, it.tenant);
+            let (repeat, ttl_seconds, time_ns) = (it.repeat, it.ttl_seconds, it.time_ns);
+            let tenant = it.tenant.map(|tenant| replay.tenants().of(tenant).unwrap().to_string());
             seen.push(Seen { kind, key, key_id, value_bytes, repeat, ttl_seconds, time_ns, tenant });
         }
         seen
@@ -182,6 +183,7 @@ fn what_is_generated_is_read_back() {
         key: i.wrapping_mul(0x9e37_79b9_7f4a_7c15),
         size_bytes: 1 + i % 70_000,
         ttl_seconds: i.is_multiple_of(3).then_some(60),
+        tenant: None,
         kind: [
             flashwright_workload::trace::AccessKind::Get,
             flashwright_workload::trace::AccessKind::Set,

@@ -43,7 +43,7 @@ fn accesses() -> impl Strategy<Value = Vec<Access>> {
         let mut time_ns = 0;
         let access = |(step_ns, key, size, ttl_seconds, kind)| {
             time_ns += step_ns;
-            Access { time_ns, key, size_bytes: u64::from(size), ttl_seconds, kind }
+            Access { time_ns, key, size_bytes: u64::from(size), ttl_seconds, tenant: None, kind }
         };
         all.into_iter().map(access).collect()
     })
@@ -57,7 +57,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         for name in ["t.csv", "t.csv.gz", "t.csv.zst", "t.csv.xz"] {
             let path = folder.path().join(name);
-            let written = write(&path, Target::Plain { ttl: true }, &accesses).unwrap();
+            let written = write(&path, Target::Plain { ttl: true, tenant: false }, &accesses).unwrap();
             prop_assert_eq!(written, Written { accesses: accesses.len() as u64, ..Written::default() });
             prop_assert_eq!(&read(&path, "plain"), &accesses);
             let head = std::fs::read(&path).unwrap();
@@ -80,12 +80,14 @@ proptest! {
                 deletes_left_out: (accesses.len() - kept.len()) as u64,
                 sets_as_gets: count(|access| access.kind == AccessKind::Set),
                 ttls_left_out: count(|access| access.ttl_seconds.is_some()),
+                tenants_left_out: 0,
                 times_cut: count(|access| access.time_ns % SECOND_NS != 0),
                 seconds_taken_off: 0,
             });
             let expected: Vec<Access> = kept.iter().map(|access| Access {
                 time_ns: access.time_ns / SECOND_NS * SECOND_NS,
                 ttl_seconds: None,
+                tenant: None,
                 kind: AccessKind::Get,
                 ..*access
             }).collect();
@@ -118,7 +120,7 @@ proptest! {
 }
 
 fn get(time_ns: u64, size_bytes: u64) -> Access {
-    Access { time_ns, key: 1, size_bytes, ttl_seconds: None, kind: AccessKind::Get }
+    Access { time_ns, key: 1, size_bytes, ttl_seconds: None, tenant: None, kind: AccessKind::Get }
 }
 
 #[test]
@@ -146,11 +148,11 @@ fn an_old_file_stays_until_the_new_one_is_whole() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.csv");
     std::fs::write(&path, "old").unwrap();
-    let mut writer = Writer::create(&path, Target::Plain { ttl: false }).unwrap();
+    let mut writer = Writer::create(&path, Target::PLAIN).unwrap();
     writer.write(&[get(1_500_000_000, 7)]).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
     writer.finish().unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "ts,key,op,size\n1.5,1,GET,7\n");
-    let told = Writer::create(&folder.path().join("no/such/t.csv"), Target::Plain { ttl: false });
+    let told = Writer::create(&folder.path().join("no/such/t.csv"), Target::PLAIN);
     assert!(told.err().unwrap().to_string().contains("no/such/t.csv"));
 }

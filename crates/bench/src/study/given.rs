@@ -29,7 +29,7 @@ impl GivenTrace {
         if input.paths.iter().any(|path| path == Path::new("-")) {
             return Err(StudyError::ReadOnce);
         }
-        let (survey, read) = trace::survey(&input, quiet)?;
+        let (survey, _, read) = trace::survey(&input, quiet)?;
         let requests = survey.gets + survey.sets;
         if requests == 0 {
             return Err(StudyError::EmptyTrace);

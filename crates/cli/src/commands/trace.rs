@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bench::run::stop::Stop;
-use bench::trace::{self, FORMATS, ReadReport, Survey, Target, ZeroSize};
+use bench::trace::{self, FORMATS, ReadReport, Survey, SurveyedTenants, Target, TenantSurvey, ZeroSize};
 use clap::{Args, Subcommand};
 use device::names;
 use serde_json::{Value, json};
 
 use crate::output::{Common, Finding, keep_inputs};
 use crate::signals::stop_on_signals;
-use crate::trace_flags::TraceFlags;
+use crate::trace_flags::{TenantColumns, TraceFlags};
 
 /// What to do with traces.
 #[derive(Debug, Subcommand)]
@@ -35,6 +35,8 @@ pub struct InfoArguments {
     #[arg(required = true, value_name = "TRACE")]
     trace: Vec<PathBuf>,
     #[command(flatten)]
+    tenants: TenantColumns,
+    #[command(flatten)]
     reading: TraceFlags,
     #[command(flatten)]
     common: Common,
@@ -55,6 +57,11 @@ pub struct ConvertArguments {
     /// Plain: a column for times to live too
     #[arg(long)]
     ttl: bool,
+    /// Plain: a column for tenants too
+    #[arg(long)]
+    tenant: bool,
+    #[command(flatten)]
+    tenants: TenantColumns,
     #[command(flatten)]
     reading: TraceFlags,
     #[command(flatten)]
@@ -72,7 +79,8 @@ pub struct FormatsArguments {
 pub fn run(command: &Command) -> ExitCode {
     match command {
         Command::Info(arguments) => {
-            let config = arguments.reading.config(&arguments.trace);
+            let mut config = arguments.reading.config(&arguments.trace);
+            config["tenant_columns"] = json!(arguments.tenants.tenant_columns);
             arguments.common.conclude("trace info", &config, info(arguments))
         }
         Command::Convert(arguments) => {
@@ -81,6 +89,7 @@ pub fn run(command: &Command) -> ExitCode {
             if arguments.keeps_zero_sizes() {
                 config["zero_size"] = json!("keep");
             }
+            config["tenant_columns"] = json!(arguments.tenants.tenant_columns);
             arguments.common.conclude("trace convert", &config, convert(arguments))
         }
         Command::Generate(command) => super::trace_generate::run(command),
@@ -93,12 +102,15 @@ pub fn run(command: &Command) -> ExitCode {
 fn info(arguments: &InfoArguments) -> Result<Finding, String> {
     keep_inputs(&arguments.trace, &[arguments.common.result_file()])?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
-    let input = arguments.reading.input(arguments.trace.clone());
-    let (survey, report) =
+    let mut input = arguments.reading.input(arguments.trace.clone());
+    input.options.tenants = arguments.tenants.told();
+    let (survey, names, report) =
         trace::survey(&input, arguments.common.quiet).map_err(|error| error.to_string())?;
     let mut result = trace::survey_json(&survey);
+    result["tenants"] = trace::tenants_json(&survey, &names);
     result["reading"] = trace::report_json(&report);
-    let text = format!("{}{}", survey_words(&survey, &report), reading_words(&report, false));
+    let tenants = tenant_words(&SurveyedTenants::of(&survey, &names));
+    let text = format!("{}{tenants}{}", survey_words(&survey, &report), reading_words(&report, false));
     Ok(Finding { result, text, failures: Vec::new() })
 }
 
@@ -140,6 +152,31 @@ fn survey_words(survey: &Survey, report: &ReadReport) -> String {
     lines.iter().map(|(name, value)| format!("{name:18} {value}\n")).collect()
 }
 
+/// Tenants shown.
+const TENANTS_IN_TEXT: usize = 10;
+
+/// Who asks most; nothing where the trace does not tell.
+fn tenant_words(tenants: &SurveyedTenants) -> String {
+    if tenants.is_empty() {
+        return String::new();
+    }
+    let mut words = format!("{:18} {}\n", "tenants", tenants.named.len());
+    let mut told = |name: &str, it: &TenantSurvey| {
+        let _ = writeln!(
+            words,
+            "  {name:40} {} requests for {} bytes, {} objects of {} bytes",
+            it.requests(),
+            it.requested_bytes,
+            it.objects,
+            it.footprint_bytes
+        );
+    };
+    tenants.named.iter().take(TENANTS_IN_TEXT).for_each(|(name, it)| told(name, it));
+    let rest = [("(others)", tenants.others(TENANTS_IN_TEXT)), ("(without one)", tenants.nobody)];
+    rest.iter().filter(|(_, it)| it.requests() > 0).for_each(|(name, it)| told(name, it));
+    words
+}
+
 /// What was wrong with the trace; nothing where nothing was. `kept` says that rows were taken as they are.
 fn reading_words(report: &ReadReport, kept: bool) -> String {
     let backward = match kept {
@@ -179,10 +216,15 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     keep_inputs(&arguments.inputs, &outputs)?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
     let mut input = arguments.reading.input(arguments.inputs.clone());
+    input.options.tenants = arguments.tenants.told();
     let target = match arguments.target() {
-        Target::Plain { .. } => Target::Plain { ttl: arguments.ttl },
-        other if !arguments.ttl => other,
-        _ => return Err("--ttl: only --to plain has a column for times to live".to_owned()),
+        Target::Plain { .. } => Target::Plain { ttl: arguments.ttl, tenant: arguments.tenant },
+        _ if arguments.ttl => return Err("--ttl: only --to plain has a column for times to live".to_owned()),
+        Target::Binary if arguments.tenant => {
+            return Err("--tenant: --to binary keeps tenants by itself".to_owned());
+        }
+        _ if arguments.tenant => return Err("--tenant: only --to plain has a column for tenants".to_owned()),
+        other => other,
     };
     if arguments.keeps_zero_sizes() {
         input.options.zero_size = ZeroSize::Keep;

@@ -289,3 +289,41 @@ fn nothing_is_left_of_a_trace_whose_making_is_interrupted() {
     assert_eq!(err(&output), "error: interrupted: nothing was written\n");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+const TENANTS: &str = "op_time,key,key_size,op,op_count,size,cache_hits,ttl,usecase,sub_usecase\n\
+    1,a,1,GET,2,10,0,0,web,7\n2,b,1,SET,1,20,0,0,ads,\n3,c,1,GET,1,30,0,0,,\n4,a,1,GET,1,10,0,0,ads,\n5,a,1,GET,1,10,0,0,ads,\n";
+
+#[test]
+fn tenants_are_counted_chosen_by_their_columns_and_kept_if_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let [trace, kept, lost] = ["t.csv", "kept.csv", "lost.csv"].map(|name| at(folder.path(), name));
+    std::fs::write(&trace, TENANTS).unwrap();
+    let told = |arguments: &[&str]| {
+        let tenants = json(&[&["trace", "info"], arguments].concat())["tenants"].clone();
+        let row = |row: &Value| {
+            let number = |key: &str| row[key].as_u64().unwrap();
+            (
+                row["tenant"].as_str().unwrap().to_owned(),
+                number("requests"),
+                number("objects"),
+                number("footprint_bytes"),
+            )
+        };
+        let rows: Vec<_> = tenants["largest"].as_array().into_iter().flatten().map(row).collect();
+        (rows, tenants["without_tenant"]["requests"].clone())
+    };
+    let expected = vec![("ads".to_owned(), 3, 1, 20), ("web/7".to_owned(), 2, 1, 10)];
+    assert_eq!(told(&[&trace]), (expected.clone(), 1.into()));
+    let by_part = told(&[&trace, "--tenant-columns", "sub_usecase,cache_hits"]);
+    assert_eq!(by_part.0[0], ("/0".to_owned(), 4, 2, 50));
+    let converted = json(&["trace", "convert", &trace, &kept, "--tenant"]);
+    assert_eq!(converted["written"]["tenants_left_out"], 0);
+    assert_eq!(told(&[&kept]), (expected, 1.into()));
+    let output = flashwright(&["trace", "convert", &trace, &lost]);
+    assert!(super::out(&output).contains("note: 5 accesses lost their tenant"), "{}", super::out(&output));
+    assert_eq!(told(&[&lost]).0, []);
+    let output = flashwright(&["trace", "info", &trace, "--tenant-columns", "usecases"]);
+    assert!(err(&output).contains("no column `usecases`"), "{}", err(&output));
+    let text = super::out(&flashwright(&["trace", "info", &trace]));
+    assert!(text.contains("tenants            2\n  ads ") && text.contains("  (without one) "), "{text}");
+}

@@ -148,6 +148,7 @@ impl Cdn {
             key,
             size_bytes: self.sizes.of(key),
             ttl_seconds: None,
+            tenant: None,
             kind: AccessKind::Get,
         }
     }

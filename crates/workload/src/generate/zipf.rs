@@ -60,6 +60,7 @@ impl Accesses for ZipfAccesses {
                 key: rank.clamp(1, self.config.objects) - 1,
                 size_bytes: self.config.size_bytes,
                 ttl_seconds: None,
+                tenant: None,
                 kind: AccessKind::Get,
             }
         }));

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use super::Format;
 use super::error::TraceError;
+use super::tenants::{Tenant, TenantNames};
 use super::write::{WriteError, Writer};
 
 mod reader;
@@ -39,6 +40,8 @@ pub struct Access {
     pub size_bytes: u64,
     /// Seconds it lives once it is set; `None` is for ever.
     pub ttl_seconds: Option<u32>,
+    /// Who asks, where the trace tells and it was to be read.
+    pub tenant: Option<Tenant>,
     /// What is asked.
     pub kind: AccessKind,
 }
@@ -64,6 +67,11 @@ pub trait Accesses: Send {
 
     /// How reading goes so far.
     fn report(&self) -> &ReadReport;
+
+    /// The names of the tenants that were met so far; none where there are none.
+    fn tenants(&self) -> TenantNames {
+        TenantNames::default()
+    }
 }
 
 /// How reading goes.
@@ -88,7 +96,7 @@ pub struct ReadReport {
 }
 
 /// How a trace is read.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct OpenOptions {
     /// Bytes of a page: what ranges of bytes are cut into, and what objects have where the format gives no sizes.
     /// `None` is the format's default.
@@ -103,6 +111,8 @@ pub struct OpenOptions {
     pub zero_size: ZeroSize,
     /// Accesses after which the trace ends.
     pub limit: Option<u64>,
+    /// Which columns tell who asks.
+    pub tenants: TenantsFrom,
 }
 
 impl Default for OpenOptions {
@@ -114,8 +124,21 @@ impl Default for OpenOptions {
             bad_rows_limit: 1000,
             zero_size: ZeroSize::Skip,
             limit: None,
+            tenants: TenantsFrom::default(),
         }
     }
+}
+
+/// Which columns tell who asks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum TenantsFrom {
+    /// Nobody wants to know, and reading is a little faster.
+    #[default]
+    Nothing,
+    /// Those that the format has for it.
+    Usual,
+    /// Columns of a header that mean nothing else, by their names; as many as the format has at most.
+    Columns(Vec<String>),
 }
 
 /// What ranges of bytes are cut into.
@@ -201,6 +224,12 @@ impl Copying {
     pub fn report(&self) -> &ReadReport {
         self.0.report()
     }
+
+    /// The names of the tenants that were met so far, for the [writer](Writer::with_tenants).
+    #[must_use]
+    pub fn tenants(&self) -> TenantNames {
+        self.0.tenants()
+    }
 }
 
 fn reader<P: AsRef<Path>>(
@@ -216,5 +245,5 @@ fn reader<P: AsRef<Path>>(
         ),
     };
     let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
-    reader::Reader::open(paths, format, *options)
+    reader::Reader::open(paths, format, options.clone())
 }

@@ -8,8 +8,9 @@
 //! | `responseSize`, `responseHeaderSize` | no | of this response |
 //! | `rangeStart`, `rangeEnd` | no | what part was asked for, both ends included; -1 is all |
 //! | `TTL` | no | seconds; 0 is for ever |
+//! | `RequestHandler`, `cdn_content_type_id`, `vip_type` | no | the tenant, joined by `/` in this order; `-` stands as it is |
 //!
-//! Others (`OpType`, always 1; `SamplingRate`, `cache_hit`, `item_value`, and what follows) are not used. All are
+//! Others (`OpType`, always 1; `SamplingRate`, `cache_hit`, `item_value`) are not used. All are
 //! gets. Columns come in the order named by the header, without one in the order of the published files.
 //!
 //! An access is to the whole object, header included, whatever part was asked for. With a page size, objects longer
@@ -50,7 +51,7 @@ fn plausible(head: &Head<'_>) -> bool {
         || (fields.clone().count() >= FEWEST_COLUMNS && fields.nth(OP_TYPE) == Some(b"1"))
 }
 
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 12] = [
     "timestamp",
     "cacheKey",
     "OpType",
@@ -60,6 +61,9 @@ const NAMES: [&str; 9] = [
     "rangeStart",
     "rangeEnd",
     "TTL",
+    "RequestHandler",
+    "cdn_content_type_id",
+    "vip_type",
 ];
 const TIMESTAMP: usize = 0;
 const CACHE_KEY: usize = 1;
@@ -70,6 +74,9 @@ const RESPONSE_HEADER_SIZE: usize = 5;
 const RANGE_START: usize = 6;
 const RANGE_END: usize = 7;
 const TTL: usize = 8;
+const REQUEST_HANDLER: usize = 9;
+const CONTENT_TYPE: usize = 10;
+const VIP_TYPE: usize = 11;
 
 struct Cdn;
 
@@ -87,6 +94,7 @@ impl Table<{ NAMES.len() }> for Cdn {
         TTL,
     ];
     const REQUIRED: &'static [usize] = &[TIMESTAMP, CACHE_KEY, OBJECT_SIZE];
+    const TENANT: &'static [usize] = &[REQUEST_HANDLER, CONTENT_TYPE, VIP_TYPE];
 
     #[inline]
     fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {
@@ -116,9 +124,11 @@ impl Table<{ NAMES.len() }> for Cdn {
             (_, None) => (rows.name(fields[CACHE_KEY], 0)?, body_bytes + header_bytes),
             (_, Some(page)) => pieces(fields[CACHE_KEY], body_bytes, range).cut(Some(page)),
         };
+        let tenant = rows.tenant(&[fields[REQUEST_HANDLER], fields[CONTENT_TYPE], fields[VIP_TYPE]]);
         rows.push(Row {
             ttl_seconds: if ttl == 0 { None } else { Some(ttl) },
             time_ns: Some(nanoseconds(time, options.time_units_per_second)),
+            tenant,
             ..Row::new(RequestKind::Get, object, size)
         });
         Ok(())

@@ -95,6 +95,9 @@ pub enum RowError {
     /// A header that does not name a column which every row must have.
     #[error("the header names no column `{0}`")]
     Header(&'static str),
+    /// A column that was chosen and cannot be had.
+    #[error("the header has no column `{0}` that is used for nothing else")]
+    Chosen(String),
     /// A header in which no name is known.
     #[error("the header names no column that this format has, not even `{0}`")]
     UnknownHeader(&'static str),
@@ -143,6 +146,22 @@ impl<const N: usize> Columns<N> {
         }
         *self = columns;
         Ok(true)
+    }
+
+    /// Puts the columns called `names` in place of those that stand in `fields`.
+    pub(super) fn choose(&mut self, line: &[u8], names: &[String], fields: &[usize]) -> Result<(), RowError> {
+        for column in &mut self.fields {
+            *column = column.filter(|field| !fields.contains(field));
+        }
+        for (name, field) in names.iter().zip(fields) {
+            let is_it = |column: &[u8]| bare(column).eq_ignore_ascii_case(name.as_bytes());
+            let found = line.split(|byte| *byte == b',').position(is_it);
+            let free = found.filter(|place| self.fields.get(*place).is_none_or(Option::is_none));
+            let place = free.ok_or_else(|| RowError::Chosen(name.clone()))?;
+            self.fields.resize(self.fields.len().max(place + 1), None);
+            self.fields[place] = Some(*field);
+        }
+        Ok(())
     }
 
     /// Whether the row has a column for `field`.

@@ -49,6 +49,14 @@ pub enum TraceError {
         /// The file.
         path: PathBuf,
     },
+    /// The tenant is to be read from columns that the format does not have.
+    #[error("`{format}` traces have no columns like that to choose the tenant from: {asked}")]
+    NoTenantColumns {
+        /// The format.
+        format: &'static str,
+        /// What was asked for.
+        asked: String,
+    },
     /// The file may be in one of several formats.
     #[error("{}: the format may be {candidates}; name it", path.display())]
     Ambiguous {

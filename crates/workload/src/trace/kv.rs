@@ -9,17 +9,15 @@
 //! | `key_size` | no | length of the key before it was anonymised |
 //! | `ttl` | no: 0 | seconds; 0 is for ever |
 //! | `op_time` | no | time in units of the configured factor |
-//! | `usecase`, `sub_usecase` | no | the tenant |
+//! | `usecase`, `sub_usecase` | no | the tenant: `usecase/sub_usecase` |
 //!
 //! Columns come in any order, named by a header. A first line that reads as data is data (CacheBench drops it);
 //! it is then in the order of the file before, or else `key, op, size, op_count, key_size, ttl`.
 
-use xxhash_rust::xxh3::xxh3_64;
-
-use super::columns::{RowError, lossy, nanoseconds, number, whole_number};
+use super::columns::{RowError, lossy, nanoseconds, number};
 use super::table::{Table, reader};
 use super::{Format, ReaderOptions, Row, Rows};
-use crate::{RequestKind, Tenant};
+use crate::RequestKind;
 
 const NAMES: [&str; 9] =
     ["key", "op", "size", "op_count", "key_size", "ttl", "op_time", "usecase", "sub_usecase"];
@@ -49,6 +47,7 @@ impl Table<{ NAMES.len() }> for Kv {
     const NAMES: [&'static str; NAMES.len()] = NAMES;
     const HEADERLESS: &'static [usize] = &[KEY, OP, SIZE, OP_COUNT, KEY_SIZE, TTL];
     const REQUIRED: &'static [usize] = &[KEY, OP, SIZE];
+    const TENANT: &'static [usize] = &[USECASE, SUB_USECASE];
 
     #[inline]
     fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {
@@ -62,11 +61,12 @@ impl Table<{ NAMES.len() }> for Kv {
         let ttl = number(fields[TTL], "ttl", u64::from(u32::MAX))?.unwrap_or(0);
         let time = number(fields[OP_TIME], "op_time", u64::MAX)?;
         let object = rows.name(fields[KEY], key_bytes)?;
+        let tenant = rows.tenant(&[fields[USECASE], fields[SUB_USECASE]]);
         rows.push(Row {
             ttl_seconds: if ttl == 0 { None } else { Some(ttl as u32) },
             time_ns: time.map(|units| nanoseconds(units, options.time_units_per_second)),
             repeat: repeat as u32,
-            tenant: tenant(fields[USECASE], fields[SUB_USECASE]),
+            tenant,
             ..Row::new(kind, object, value_bytes)
         });
         Ok(())
@@ -81,12 +81,6 @@ fn kind(op: &[u8]) -> Result<RequestKind, RowError> {
         b"" => Err(RowError::Missing("op")),
         other => Err(RowError::Operation(lossy(other))),
     }
-}
-
-fn tenant(usecase: &[u8], sub_usecase: &[u8]) -> Option<Tenant> {
-    let name = |field: &[u8]| whole_number(field).unwrap_or_else(|| xxh3_64(field));
-    let sub_usecase = if sub_usecase.is_empty() { 0 } else { name(sub_usecase) };
-    if usecase.is_empty() { None } else { Some(Tenant { usecase: name(usecase), sub_usecase }) }
 }
 
 #[cfg(test)]
@@ -121,7 +115,6 @@ mod tests {
                 ttl_seconds: Some(7200),
                 time_ns: Some(604_038_471_000_000_000),
                 repeat: 3,
-                tenant: Some(Tenant { usecase: 366_387_042, sub_usecase: 0 }),
                 ..Row::new(RequestKind::Get, row.object.clone(), 87)
             };
             assert_eq!(row, expected, "turned by {turn}");

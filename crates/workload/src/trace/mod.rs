@@ -30,13 +30,14 @@ mod rows;
 mod storage;
 pub mod survey;
 mod table;
+pub mod tenants;
 mod twitter;
 mod webcachesim;
 pub mod write;
 
 pub use access::{
-    Access, AccessKind, Accesses, CopyError, Copying, OnBadRow, OpenOptions, PageSize, ReadReport, ZeroSize,
-    copy, open,
+    Access, AccessKind, Accesses, CopyError, Copying, OnBadRow, OpenOptions, PageSize, ReadReport,
+    TenantsFrom, ZeroSize, copy, open,
 };
 pub use amplify::{Amplify, SuffixRule};
 pub use columns::RowError;
@@ -44,6 +45,7 @@ pub use cut::Cut;
 pub use error::TraceError;
 pub use replay::{Order, Replay, ReplayConfig, ReplayStats};
 pub use survey::Survey;
+pub use tenants::TenantNames;
 pub use write::{Target, WriteError, Writer, Written};
 
 use detect::Head;

@@ -1,20 +1,21 @@
 //! Plain traces: CSV with the header `ts,key,op,size`.
 //!
 //! The form that traces from elsewhere are brought into. `ts` is in seconds, or what is said to be one, with decimals; `op`
-//! is `GET`, `SET` or `DELETE` in any case; `size` is the value's length. A column `ttl` (seconds) may stand beside them.
-//! Columns come in any order, named by the header; without one they are `ts,key,op,size`.
+//! is `GET`, `SET` or `DELETE` in any case; `size` is the value's length. Columns `ttl` (seconds) and `tenant` may stand
+//! beside them. Columns come in any order, named by the header; without one they are `ts,key,op,size`.
 
 use super::columns::{RowError, lossy, number, units_with_decimals};
 use super::table::{Table, reader};
 use super::{Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
 
-const NAMES: [&str; 5] = ["ts", "key", "op", "size", "ttl"];
+const NAMES: [&str; 6] = ["ts", "key", "op", "size", "ttl", "tenant"];
 const TS: usize = 0;
 const KEY: usize = 1;
 const OP: usize = 2;
 const SIZE: usize = 3;
 const TTL: usize = 4;
+const TENANT: usize = 5;
 
 pub(super) static FORMAT: Format = Format {
     name: "plain",
@@ -33,6 +34,7 @@ impl Table<{ NAMES.len() }> for Plain {
     const NAMES: [&'static str; NAMES.len()] = NAMES;
     const HEADERLESS: &'static [usize] = &[TS, KEY, OP, SIZE];
     const REQUIRED: &'static [usize] = &[KEY, OP, SIZE];
+    const TENANT: &'static [usize] = &[TENANT];
 
     #[inline]
     fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {
@@ -44,7 +46,8 @@ impl Table<{ NAMES.len() }> for Plain {
             time.map(|time| units_with_decimals(time, "ts", options.time_units_per_second)).transpose()?;
         let object = rows.name(fields[KEY], 0)?;
         let ttl_seconds = if ttl == 0 { None } else { Some(ttl as u32) };
-        rows.push(Row { ttl_seconds, time_ns, ..Row::new(kind, object, value_bytes) });
+        let tenant = rows.tenant(&[fields[TENANT]]);
+        rows.push(Row { ttl_seconds, time_ns, tenant, ..Row::new(kind, object, value_bytes) });
         Ok(())
     }
 }

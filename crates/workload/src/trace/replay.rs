@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use super::amplify::Amplify;
 use super::cut::Cut;
 use super::rows::{ReaderOptions, Row, RowReader};
-use super::{Format, TraceError};
+use super::{Format, TenantNames, TraceError};
 use crate::{Part, Request, RequestKind, Source, Tenant, Workload, WorkloadError};
 
 mod beginning;
@@ -139,6 +139,12 @@ impl Replay {
         self.report.first_time_ns.get().copied()
     }
 
+    /// The names of the tenants that were met so far.
+    #[must_use]
+    pub fn tenants(&self) -> TenantNames {
+        self.report.tenants.clone()
+    }
+
     /// How reading goes so far.
     #[must_use]
     pub fn stats(&self) -> ReplayStats {
@@ -240,7 +246,7 @@ struct Queued {
     key_id: u64,
     value_bytes: u64,
     time_ns: u64,
-    tenant: Tenant,
+    tenant: Option<Tenant>,
     key_start: u32,
     key_end: u32,
     repeat: u32,
@@ -248,7 +254,6 @@ struct Queued {
     ttl_seconds: u32,
     kind: RequestKind,
     has_time: bool,
-    has_tenant: bool,
 }
 
 impl Queued {
@@ -259,14 +264,13 @@ impl Queued {
             key_id: 0,
             value_bytes: row.value_bytes,
             time_ns: row.time_ns.unwrap_or(0),
-            tenant: row.tenant.unwrap_or(Tenant { usecase: 0, sub_usecase: 0 }),
+            tenant: row.tenant,
             key_start: 0,
             key_end: 0,
             repeat: row.repeat,
             ttl_seconds: row.ttl_seconds.unwrap_or(0),
             kind: row.kind,
             has_time: row.time_ns.is_some(),
-            has_tenant: row.tenant.is_some(),
         }
     }
 }
@@ -379,7 +383,7 @@ impl Source for QueueSource {
             pool: 0,
             time_ns: if queued.has_time { Some(queued.time_ns) } else { None },
             repeat,
-            tenant: if queued.has_tenant { Some(queued.tenant) } else { None },
+            tenant: queued.tenant,
             part,
         })
     }

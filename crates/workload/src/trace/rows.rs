@@ -5,6 +5,7 @@ use std::io::{self, BufRead};
 use super::Framing;
 use super::columns::RowError;
 use super::cut::{Cut, Items};
+use super::tenants::{Interner, TenantNames};
 use crate::{RequestKind, Tenant};
 
 /// Longest key that a cache takes, and that padding makes.
@@ -24,6 +25,13 @@ pub(super) trait RowReader: Send {
     fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
         let _ = line;
         Ok(false)
+    }
+
+    /// Makes the columns of these names, of those that are used for nothing else, the tenant. Whether the format has
+    /// columns that can be chosen.
+    fn choose_tenant(&mut self, columns: &[String]) -> bool {
+        let _ = columns;
+        false
     }
 
     /// Reads a record and adds what it asks for to `rows`: usually one row, none where the record is a remark.
@@ -151,9 +159,22 @@ pub(super) struct Rows {
     rows: Vec<Row>,
     names: Vec<u8>,
     items: Vec<Items>,
+    /// `None` where nobody asks for tenants.
+    tenants: Option<Box<Interner>>,
 }
 
 impl Rows {
+    /// Rows that know their tenants.
+    pub(super) fn with_tenants(names: TenantNames) -> Self {
+        Self { tenants: Some(Box::new(Interner::new(names))), ..Self::default() }
+    }
+
+    /// The tenant that these columns name, where tenants are asked for.
+    #[inline]
+    pub(super) fn tenant(&mut self, columns: &[&[u8]]) -> Option<Tenant> {
+        self.tenants.as_mut()?.tenant(columns)
+    }
+
     pub(super) fn clear(&mut self) {
         self.rows.clear();
         self.names.clear();

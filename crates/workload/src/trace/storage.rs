@@ -6,20 +6,20 @@
 //! | `io_offset`, `io_size` | yes | the bytes of it that are asked for |
 //! | `op_name` | yes | `getChunkData.…` reads, `putChunk.…` writes |
 //! | `op_time` | no | seconds |
-//! | `user_namespace`, `user_name` | no | the tenant |
 //! | `op_count` | no: 1 | how many times in a row (CacheBench takes 1) |
 //! | `block_id_size` | no | length of the block's name in a key, with its shard |
+//! | `user_namespace`, `user_name` | no | the tenant: `user_namespace/user_name` |
 //!
 //! Other columns are not used. Columns come in any order, named by the header.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::columns::{RowError, lossy, nanoseconds, number, whole_number};
+use super::columns::{RowError, lossy, nanoseconds, number};
 use super::cut::{Cut, chunks};
 use super::rows::{Extent, MAX_IO_BYTES, numbered};
 use super::table::{Table, reader};
 use super::{Format, ReaderOptions, Row, Rows};
-use crate::{RequestKind, Tenant};
+use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
     name: "storage",
@@ -60,6 +60,7 @@ impl Table<{ NAMES.len() }> for Storage {
     const NAMES: [&'static str; NAMES.len()] = NAMES;
     const HEADERLESS: &'static [usize] = &[];
     const REQUIRED: &'static [usize] = &[BLOCK_ID, IO_SIZE, IO_OFFSET, OP_NAME];
+    const TENANT: &'static [usize] = &[USER_NAMESPACE, USER_NAME];
 
     #[inline]
     fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {
@@ -90,9 +91,10 @@ impl Table<{ NAMES.len() }> for Storage {
                 Extent { volume, start_bytes, bytes }.cut(options.page_bytes)
             }
         };
+        let tenant = rows.tenant(&[fields[USER_NAMESPACE], fields[USER_NAME]]);
         rows.push(Row {
             time_ns: time.map(|time| nanoseconds(time, options.time_units_per_second)),
-            tenant: tenant(fields[USER_NAMESPACE], fields[USER_NAME]),
+            tenant,
             repeat: repeat as u32,
             ..Row::new(kind, object, size)
         });
@@ -110,12 +112,6 @@ fn kind(op: &[u8]) -> Result<RequestKind, RowError> {
     } else {
         Err(RowError::Operation(lossy(op)))
     }
-}
-
-fn tenant(namespace: &[u8], user: &[u8]) -> Option<Tenant> {
-    let name = |field: &[u8]| whole_number(field).unwrap_or_else(|| xxh3_64(field));
-    let is_told = !namespace.is_empty();
-    is_told.then(|| Tenant { usecase: name(namespace), sub_usecase: name(user) })
 }
 
 #[cfg(test)]
@@ -144,7 +140,6 @@ mod tests {
         let row = row.unwrap();
         assert!(matches!(row.object, Object::Numbered { first: 0, count: 64, .. }));
         assert_eq!((row.kind, row.value_bytes), (RequestKind::Get, 128 << 10));
-        assert_eq!(row.tenant, Some(Tenant { usecase: 3_487_869_255, sub_usecase: 4_235_083_322 }));
         let other = read("1702511878,12ce-9e05,40,8388608,0,1,2,putChunk.Permanent,1,1,5").unwrap();
         assert_ne!(other.object, row.object, "shards are files of their own");
         assert_eq!(other.kind, RequestKind::Set);

@@ -1,4 +1,6 @@
 //! What is in a trace, counted in one pass.
+//!
+//! Of the tenants each has the objects that it was the first to ask for, so that theirs add up to all.
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -27,6 +29,43 @@ pub struct Survey {
     /// The smallest and the largest object that was asked for.
     pub size_range_bytes: Option<(u64, u64)>,
     objects: HashMap<u64, Object>,
+    /// Those without a tenant, then tenants by index.
+    tenants: Vec<TenantSurvey>,
+}
+
+/// What one tenant asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TenantSurvey {
+    /// Lookups.
+    pub gets: u64,
+    /// Stores.
+    pub sets: u64,
+    /// Removals.
+    pub deletes: u64,
+    /// Bytes of all objects that were asked for, every time.
+    pub requested_bytes: u64,
+    /// Different objects that nobody had asked for before.
+    pub objects: u64,
+    /// Their bytes.
+    pub footprint_bytes: u64,
+}
+
+impl TenantSurvey {
+    /// Adds all of `other`.
+    pub fn add(&mut self, other: &Self) {
+        self.gets += other.gets;
+        self.sets += other.sets;
+        self.deletes += other.deletes;
+        self.requested_bytes = self.requested_bytes.saturating_add(other.requested_bytes);
+        self.objects += other.objects;
+        self.footprint_bytes = self.footprint_bytes.saturating_add(other.footprint_bytes);
+    }
+
+    /// All requests, deletes included.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.gets + self.sets + self.deletes
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -41,21 +80,25 @@ impl Survey {
         for access in accesses {
             self.first_ns.get_or_insert(access.time_ns);
             self.last_ns = access.time_ns;
+            let tenant = tenant(&mut self.tenants, access);
             match access.kind {
-                AccessKind::Get => self.gets += 1,
-                AccessKind::Set => self.sets += 1,
+                AccessKind::Get => (self.gets, tenant.gets) = (self.gets + 1, tenant.gets + 1),
+                AccessKind::Set => (self.sets, tenant.sets) = (self.sets + 1, tenant.sets + 1),
                 AccessKind::Delete => {
-                    self.deletes += 1;
+                    (self.deletes, tenant.deletes) = (self.deletes + 1, tenant.deletes + 1);
                     continue;
                 }
             }
             let size_bytes = access.size_bytes;
+            tenant.requested_bytes = tenant.requested_bytes.saturating_add(size_bytes);
             self.requested_bytes = self.requested_bytes.saturating_add(size_bytes);
             let (low, high) = self.size_range_bytes.unwrap_or((size_bytes, size_bytes));
             self.size_range_bytes = Some((low.min(size_bytes), high.max(size_bytes)));
             match self.objects.entry(access.key) {
                 Entry::Vacant(vacant) => {
                     self.footprint_bytes = self.footprint_bytes.saturating_add(size_bytes);
+                    tenant.footprint_bytes = tenant.footprint_bytes.saturating_add(size_bytes);
+                    tenant.objects += 1;
                     vacant.insert(Object { requests: 1, first_size_bytes: size_bytes });
                 }
                 Entry::Occupied(mut occupied) => {
@@ -65,6 +108,12 @@ impl Survey {
                 }
             }
         }
+    }
+
+    /// The requests without a tenant, then those of each by index; empty where nobody has one.
+    #[must_use]
+    pub fn tenants(&self) -> &[TenantSurvey] {
+        if self.tenants.len() > 1 { &self.tenants } else { &[] }
     }
 
     /// All requests, deletes included.
@@ -131,6 +180,16 @@ impl Survey {
     }
 }
 
+/// The counts of whoever made the request.
+#[inline]
+fn tenant<'a>(tenants: &'a mut Vec<TenantSurvey>, access: &Access) -> &'a mut TenantSurvey {
+    let place = access.tenant.map_or(0, |tenant| tenant.index() + 1);
+    if place >= tenants.len() {
+        tenants.resize(place + 1, TenantSurvey::default());
+    }
+    &mut tenants[place]
+}
+
 fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
@@ -138,9 +197,10 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Tenant;
 
     fn access(time_ns: u64, key: u64, size_bytes: u64, kind: AccessKind) -> Access {
-        Access { time_ns, key, size_bytes, ttl_seconds: None, kind }
+        Access { time_ns, key, size_bytes, ttl_seconds: None, tenant: None, kind }
     }
 
     #[test]
@@ -157,6 +217,28 @@ mod tests {
         assert_eq!(survey.size_range_bytes, Some((10, 20)));
         assert_eq!(survey.zipf_exponent(), None);
         assert_eq!(Survey::default().mean_size_bytes(), None);
+    }
+
+    #[test]
+    fn what_the_tenants_asked_for_adds_up_to_all() {
+        use AccessKind::{Delete, Get, Set};
+        let of =
+            |tenant: Option<usize>, access: Access| Access { tenant: tenant.map(Tenant::of_index), ..access };
+        let mut survey = Survey::default();
+        survey.add(&[access(0, 1, 10, Get)]);
+        assert_eq!(survey.tenants(), [], "nobody has told who");
+        survey.add(&[of(Some(2), access(0, 1, 10, Get)), of(Some(2), access(0, 2, 20, Set))]);
+        survey.add(&[of(Some(1), access(0, 2, 20, Get)), of(None, access(0, 2, 0, Delete))]);
+        let counted: Vec<_> = survey
+            .tenants()
+            .iter()
+            .map(|it| (it.requests(), it.requested_bytes, it.objects, it.footprint_bytes))
+            .collect();
+        assert_eq!(counted, [(2, 10, 1, 10), (0, 0, 0, 0), (1, 20, 0, 0), (2, 30, 1, 20)]);
+        assert_eq!(
+            (survey.requests(), survey.requested_bytes, survey.objects(), survey.footprint_bytes),
+            (5, 60, 2, 30)
+        );
     }
 
     #[test]

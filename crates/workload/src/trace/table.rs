@@ -14,6 +14,8 @@ pub(super) trait Table<const N: usize>: Send + 'static {
     const HEADERLESS: &'static [usize];
     /// The columns that a header must name.
     const REQUIRED: &'static [usize];
+    /// The columns that are the tenant, unless others are chosen for it.
+    const TENANT: &'static [usize];
 
     /// Adds what a row asks for, given its fields, to the rows. A field that the row lacks is empty.
     fn read(fields: &[&[u8]; N], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError>;
@@ -21,13 +23,15 @@ pub(super) trait Table<const N: usize>: Send + 'static {
 
 pub(super) fn reader<T: Table<N>, const N: usize>(options: &ReaderOptions) -> Box<dyn RowReader> {
     let columns = Columns::positional(T::HEADERLESS);
-    Box::new(Reader { table: PhantomData::<T>, columns, options: *options })
+    Box::new(Reader { table: PhantomData::<T>, columns, options: *options, tenant: Vec::new() })
 }
 
 struct Reader<T, const N: usize> {
     table: PhantomData<T>,
     columns: Columns<N>,
     options: ReaderOptions,
+    /// The names of the columns that are the tenant, where they were chosen.
+    tenant: Vec<String>,
 }
 
 impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
@@ -35,7 +39,16 @@ impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
         if self.read(line, &mut Rows::default()).is_ok() {
             return Ok(false);
         }
-        self.columns.take_header(line, &T::NAMES, T::REQUIRED)
+        let is_header = self.columns.take_header(line, &T::NAMES, T::REQUIRED)?;
+        if is_header && !self.tenant.is_empty() {
+            self.columns.choose(line, &self.tenant, T::TENANT)?;
+        }
+        Ok(is_header)
+    }
+
+    fn choose_tenant(&mut self, columns: &[String]) -> bool {
+        self.tenant = columns.to_vec();
+        columns.len() <= T::TENANT.len()
     }
 
     fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {

@@ -2,11 +2,11 @@
 //!
 //! A row is `time, key, key size, value size, client, operation, TTL`; there is no header. Times are seconds, the
 //! TTL too, 0 where the request does not set one. Keys may hold commas. An object takes its key and its value, as
-//! the paper counts it.
+//! the paper counts it. The client is the tenant.
 
 use super::columns::{RowError, bare, lossy, number};
 use super::{Format, ReaderOptions, Row, RowReader, Rows};
-use crate::{RequestKind, Tenant};
+use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
     name: "twitter",
@@ -38,13 +38,14 @@ impl RowReader for Reader {
         let time = number(time, "time", u64::MAX)?.ok_or(RowError::Missing("time"))?;
         let (key_bytes, value_bytes) = (needed(key_size, "key size")?, needed(value_size, "value size")?);
         let ttl = number(ttl, "TTL", max)?.unwrap_or(0) as u32;
-        let client = number(client, "client", u64::MAX)?;
+        number(client, "client", u64::MAX)?;
+        let tenant = rows.tenant(&[client]);
         let object = rows.name(key, 0)?;
         rows.push(Row {
             key_bytes: key_bytes as u32,
             ttl_seconds: if ttl == 0 { None } else { Some(ttl) },
             time_ns: Some(super::columns::nanoseconds(time, self.units_per_second)),
-            tenant: client.map(|client| Tenant { usecase: client, sub_usecase: 0 }),
+            tenant,
             ..Row::new(kind, object, value_bytes)
         });
         Ok(())

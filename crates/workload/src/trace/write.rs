@@ -9,10 +9,11 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use super::TenantNames;
 use super::access::{Access, AccessKind};
 use super::binary::Encoder;
 use super::{Object, Row};
-use crate::{Request, RequestKind};
+use crate::{Request, RequestKind, Tenant};
 
 mod link;
 mod text;
@@ -22,10 +23,12 @@ use link::Spool;
 /// The forms that can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// CSV with the header `ts,key,op,size`, and `ttl` if asked for.
+    /// CSV with the header `ts,key,op,size`, and `ttl` and `tenant` if asked for.
     Plain {
         /// Whether lifetimes have a column.
         ttl: bool,
+        /// Whether tenants have one.
+        tenant: bool,
     },
     /// `time id size` between spaces.
     Webcachesim,
@@ -36,6 +39,8 @@ pub enum Target {
 }
 
 impl Target {
+    /// Without columns that need not be there.
+    pub const PLAIN: Self = Self::Plain { ttl: false, tenant: false };
     /// The names of the forms that can be written.
     pub const NAMES: [&'static str; 4] = ["plain", "oracle-general", "webcachesim", "binary"];
 
@@ -51,7 +56,7 @@ impl Target {
             () if ends_like(&super::oracle_general::FORMAT) => Self::OracleGeneral,
             () if ends_like(&super::webcachesim::FORMAT) => Self::Webcachesim,
             () if ends_like(&super::binary::FORMAT) => Self::Binary,
-            () => Self::Plain { ttl: false },
+            () => Self::PLAIN,
         }
     }
 
@@ -59,7 +64,7 @@ impl Target {
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
-            "plain" => Some(Self::Plain { ttl: false }),
+            "plain" => Some(Self::PLAIN),
             "oracle-general" => Some(Self::OracleGeneral),
             "webcachesim" => Some(Self::Webcachesim),
             "binary" => Some(Self::Binary),
@@ -81,6 +86,8 @@ pub struct Written {
     pub sets_as_gets: u64,
     /// Accesses whose lifetime the form does not hold.
     pub ttls_left_out: u64,
+    /// Accesses whose tenant the form does not hold, or who is not told apart.
+    pub tenants_left_out: u64,
     /// Times cut to whole seconds.
     pub times_cut: u64,
     /// Seconds taken off every time, because the trace's own clock does not fit.
@@ -130,6 +137,7 @@ pub struct Writer {
     part: PartFile,
     sink: Sink,
     written: Written,
+    tenants: TenantNames,
 }
 
 enum Sink {
@@ -152,7 +160,7 @@ impl Writer {
             Ok(Sink::Text { form, out, line: Vec::new() })
         };
         let sink = match target {
-            Target::Plain { ttl } => text(text::Form::Plain { ttl }, file)?,
+            Target::Plain { ttl, tenant } => text(text::Form::Plain { ttl, tenant }, file)?,
             Target::Webcachesim => text(text::Form::Webcachesim, file)?,
             // What is compressed cannot be gone through backwards.
             Target::OracleGeneral if Output::is_compressed(path) => {
@@ -165,7 +173,14 @@ impl Writer {
                 Sink::Binary { encoder: Box::default(), out, bytes: Vec::new() }
             }
         };
-        Ok(Self { path: path.to_owned(), part, sink, written: Written::default() })
+        let (written, tenants) = (Written::default(), TenantNames::default());
+        Ok(Self { path: path.to_owned(), part, sink, written, tenants })
+    }
+
+    /// The names of the tenants that come, which those who read them share.
+    #[must_use]
+    pub fn with_tenants(self, tenants: TenantNames) -> Self {
+        Self { tenants, ..self }
     }
 
     /// Writes the next accesses.
@@ -173,12 +188,13 @@ impl Writer {
     /// # Errors
     /// The file cannot be written, or an access does not fit into the form.
     pub fn write(&mut self, accesses: &[Access]) -> Result<(), WriteError> {
+        let tenants = self.tenants.all();
         for access in accesses {
             let failed = |source| WriteError::Io { path: self.path.clone(), source };
             match &mut self.sink {
                 Sink::Text { form, out, line } => {
                     line.clear();
-                    if form.encode(access, line, &mut self.written) {
+                    if form.encode(access, &tenants, line, &mut self.written) {
                         out.write_all(line).map_err(failed)?;
                         self.written.accesses += 1;
                     }
@@ -188,6 +204,7 @@ impl Writer {
                         self.written.deletes_left_out += 1;
                         continue;
                     }
+                    self.written.tenants_left_out += u64::from(access.tenant.is_some());
                     spool.push(access, &mut self.written)?.map_err(failed)?;
                 }
                 Sink::Binary { .. } => self.write_row(&row_of(access), &[])?,
@@ -222,7 +239,10 @@ impl Writer {
             Object::Items(_) => unreachable!("nobody asked for a cut"),
         };
         let accesses = count.saturating_mul(row.repeat.into());
-        if !encoder.push(row, name, bytes) {
+        if row.tenant == Some(Tenant::OTHERS) {
+            self.written.tenants_left_out += accesses;
+        }
+        if !encoder.push(row, name, &self.tenants, bytes) {
             return Err(WriteError::LongKey { number: self.written.accesses + 1, bytes: name.len() });
         }
         self.written.accesses += accesses;
@@ -239,7 +259,7 @@ impl Writer {
     /// # Errors
     /// The file cannot be written.
     pub fn finish(self) -> Result<Written, WriteError> {
-        let Self { path, part, sink, written } = self;
+        let Self { path, part, sink, written, .. } = self;
         let done = match sink {
             Sink::Text { out, .. } => out.finish(),
             Sink::Linked { spool, compressed: None } => spool.finish(None),
@@ -257,13 +277,13 @@ impl Writer {
 }
 
 fn row_of(access: &Access) -> Row {
-    let Access { time_ns, key, size_bytes, ttl_seconds, kind } = *access;
+    let Access { time_ns, key, size_bytes, ttl_seconds, tenant, kind } = *access;
     let kind = match kind {
         AccessKind::Get => RequestKind::Get,
         AccessKind::Set => RequestKind::Set,
         AccessKind::Delete => RequestKind::Delete,
     };
-    Row { ttl_seconds, time_ns: Some(time_ns), ..Row::new(kind, Object::number(key), size_bytes) }
+    Row { ttl_seconds, time_ns: Some(time_ns), tenant, ..Row::new(kind, Object::number(key), size_bytes) }
 }
 
 /// The file as long as it is not whole.

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Access, AccessKind, Accesses, OnBadRow, OpenOptions, PageSize, ReadReport, ZeroSize};
+use super::{
+    Access, AccessKind, Accesses, OnBadRow, OpenOptions, PageSize, ReadReport, TenantsFrom, ZeroSize,
+};
 use crate::RequestKind;
 use crate::trace::Format;
 use crate::trace::columns::{RowError, whole_number};
@@ -13,6 +15,7 @@ use crate::trace::detect::{Head, detect, other_than};
 use crate::trace::error::TraceError;
 use crate::trace::records::{Fed, Records};
 use crate::trace::rows::{MAX_OBJECT_BYTES, Object, ReaderOptions, Row, RowReader, Rows, numbered};
+use crate::trace::tenants::TenantNames;
 
 mod copy;
 
@@ -33,6 +36,7 @@ pub(super) struct Reader {
     reader: Box<dyn RowReader>,
     /// What the current record asks for, which row is next, and what is left of the one before it.
     rows: Rows,
+    tenants: TenantNames,
     next_row: usize,
     row: HandingOut,
     last_ns: u64,
@@ -66,17 +70,25 @@ impl Reader {
             Some(PageSize::Whole) => None,
         };
         let units = options.time_units_per_second.unwrap_or(format.time_units_per_second).max(1);
+        let mut parser =
+            (format.reader)(&ReaderOptions { time_units_per_second: units, page_bytes, cut: Cut::Pages });
+        if let TenantsFrom::Columns(names) = &options.tenants
+            && !parser.choose_tenant(names)
+        {
+            return Err(TraceError::NoTenantColumns { format: format.name, asked: names.join(",") });
+        }
+        let tenants = TenantNames::default();
         let mut reader = Self {
+            rows: match options.tenants {
+                TenantsFrom::Nothing => Rows::default(),
+                _ => Rows::with_tenants(tenants.clone()),
+            },
+            tenants,
             options,
             paths,
             file: 0,
             records,
-            reader: (format.reader)(&ReaderOptions {
-                time_units_per_second: units,
-                page_bytes,
-                cut: Cut::Pages,
-            }),
-            rows: Rows::default(),
+            reader: parser,
             next_row: 0,
             row: HandingOut::NOTHING,
             last_ns: 0,
@@ -280,7 +292,14 @@ struct HandingOut {
 
 impl HandingOut {
     const NOTHING: Self = Self {
-        access: Access { time_ns: 0, key: 0, size_bytes: 0, ttl_seconds: None, kind: AccessKind::Get },
+        access: Access {
+            time_ns: 0,
+            key: 0,
+            size_bytes: 0,
+            ttl_seconds: None,
+            tenant: None,
+            kind: AccessKind::Get,
+        },
         has_time: false,
         volume: 0,
         first: 0,
@@ -301,6 +320,7 @@ impl HandingOut {
             key: 0,
             size_bytes: row.value_bytes.saturating_add(u64::from(row.key_bytes)),
             ttl_seconds: row.ttl_seconds,
+            tenant: row.tenant,
             kind: kind_of(row.kind),
         };
         let left = count.saturating_mul(u64::from(row.repeat));
@@ -373,5 +393,9 @@ impl Accesses for Reader {
 
     fn report(&self) -> &ReadReport {
         &self.report
+    }
+
+    fn tenants(&self) -> TenantNames {
+        self.tenants.clone()
     }
 }

@@ -2,17 +2,19 @@
 //!
 //! ```text
 //! present 4 | tenants 4 | descriptor 16 of each column that is there | its numbers, column after column
-//!           | tenants: usecase 8, sub-usecase 8 each | names, one behind the other
+//!           | tenants: bytes of the name 2, name | names, one behind the other
 //! descriptor   base 8 | step 4 | bytes of a number 1 | 0 3
 //! ```
 //!
 //! Bit *n* of *present* is column *n* of [`COLUMNS`], in which row *i* has `base + step × number i`. Columns that are not there
 //! have their default: nought in every row.
 
+use std::ops::Range;
+
 use super::super::columns::{RowError, nanoseconds};
 use super::super::{Object, Row, Rows};
 use super::{SECOND_NS, u32_at, u64_at};
-use crate::{RequestKind, Tenant};
+use crate::RequestKind;
 
 /// Rows of a block: enough that descriptors are nothing, few enough to stay in the processor's cache.
 pub(super) const BLOCK_ROWS: usize = 2048;
@@ -70,13 +72,15 @@ const LARGEST: [u64; COLUMNS] = [
 
 pub(super) const HEAD_BYTES: usize = 8;
 pub(super) const DESCRIPTOR_BYTES: usize = 16;
-pub(super) const TENANT_BYTES: usize = 16;
+/// In front of a tenant's name: how long it is.
+pub(super) const TENANT_HEAD_BYTES: usize = 2;
 
 /// A block as it is read: its columns, and how far its rows were handed out.
 #[derive(Default)]
 pub(super) struct Block {
     columns: [Vec<u64>; COLUMNS],
-    tenants: Vec<Tenant>,
+    /// Where the tenants' names stand among the names.
+    tenants: Vec<Range<usize>>,
     names: Vec<u8>,
     rows: usize,
     next: usize,
@@ -93,7 +97,7 @@ impl Block {
     /// Puts the rows of a payload in place of those that are there; `None` if it holds none such, which only a faulty writer
     /// would have given a right checksum.
     pub(super) fn decode(&mut self, rows: usize, payload: &[u8], units_per_second: u64) -> Option<()> {
-        (self.rows, self.next, self.next_name) = (0, 0, 0);
+        (self.rows, self.next) = (0, 0);
         if rows > MOST_ROWS || payload.len() < HEAD_BYTES {
             return None;
         }
@@ -115,18 +119,26 @@ impl Block {
             descriptor.numbers(bytes, rows, LARGEST[column], numbers)?;
             rest = behind;
         }
-        let (table, names) = rest.split_at_checked(tenants * TENANT_BYTES)?;
         self.tenants.clear();
-        self.tenants.extend(table.chunks_exact(TENANT_BYTES).map(decode_tenant));
+        let mut behind = 0;
+        for _ in 0..tenants {
+            let start = behind + TENANT_HEAD_BYTES;
+            let bytes = u16::from_le_bytes(rest.get(behind..start)?.try_into().ok()?);
+            behind = start + usize::from(bytes);
+            self.tenants.push(start..behind);
+        }
         let most = *self.columns[TENANT].iter().max()?;
-        if most > tenants as u64 || self.columns[STORED].iter().sum::<u64>() != names.len() as u64 {
+        if most > tenants as u64
+            || behind as u64 + self.columns[STORED].iter().sum::<u64>() != rest.len() as u64
+        {
             return None;
         }
         if units_per_second != SECOND_NS {
             self.columns[TIME].iter_mut().for_each(|time| *time = nanoseconds(*time, units_per_second));
         }
         self.names.clear();
-        self.names.extend_from_slice(names);
+        self.names.extend_from_slice(rest);
+        self.next_name = behind;
         self.rows = rows;
         Some(())
     }
@@ -152,7 +164,11 @@ impl Block {
         } else {
             Object::Numbered { volume: at(VOLUME), first: at(FIRST), count: at(FOLLOWING) + 1 }
         };
-        let (ttl, tenant) = (at(TTL) as u32, at(TENANT) as usize);
+        let ttl = at(TTL) as u32;
+        let tenant = match at(TENANT) as usize {
+            0 => None,
+            number => into.tenant(&[&self.names[self.tenants[number - 1].clone()]]),
+        };
         into.push(Row {
             kind: RequestKind::ALL[(what & 7) as usize],
             object,
@@ -161,14 +177,10 @@ impl Block {
             ttl_seconds: if ttl == 0 { None } else { Some(ttl) },
             time_ns: if what & TIMED == 0 { None } else { Some(at(TIME)) },
             repeat: at(REPEAT) as u32 + 1,
-            tenant: if tenant == 0 { None } else { Some(self.tenants[tenant - 1]) },
+            tenant,
         });
         Some(Ok(()))
     }
-}
-
-fn decode_tenant(bytes: &[u8]) -> Tenant {
-    Tenant { usecase: u64_at(bytes, 0), sub_usecase: u64_at(bytes, 8) }
 }
 
 /// How a column is kept.

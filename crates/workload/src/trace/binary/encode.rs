@@ -5,10 +5,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::block::{
     BLOCK_ROWS, COLUMNS, DESCRIPTOR_BYTES, Descriptor, FIRST, FOLLOWING, HEAD_BYTES, KEY, MOST_NAME_BYTES,
-    NAME, NUMBERED, REPEAT, STORED, TENANT, TENANT_BYTES, TIME, TIMED, TTL, VALUE, VOLUME, WHAT,
+    NAME, NUMBERED, REPEAT, STORED, TENANT, TIME, TIMED, TTL, VALUE, VOLUME, WHAT,
 };
 use super::{BLOCK_HEAD_BYTES, header};
-use crate::trace::{Object, Row};
+use crate::trace::{Object, Row, TenantNames};
 use crate::{RequestKind, Tenant};
 
 /// What times and their like are often multiples of, the largest first.
@@ -18,7 +18,8 @@ const STEPS: [u32; 4] = [1_000_000_000, 1_000_000, 1000, 1];
 #[derive(Default)]
 pub(in crate::trace) struct Encoder {
     columns: [Vec<u64>; COLUMNS],
-    tenants: Vec<Tenant>,
+    /// The names of the tenants, each behind its length.
+    tenants: Vec<u8>,
     tenant_numbers: HashMap<Tenant, u64>,
     names: Vec<u8>,
     /// Rows of the blocks that were made.
@@ -29,7 +30,13 @@ pub(in crate::trace) struct Encoder {
 impl Encoder {
     /// Adds a row, whose name is `name` if its object has one, and appends to `out` what is complete with it. False, and nothing
     /// is added, if the name is longer than the format has it.
-    pub(in crate::trace) fn push(&mut self, row: &Row, name: &[u8], out: &mut Vec<u8>) -> bool {
+    pub(in crate::trace) fn push(
+        &mut self,
+        row: &Row,
+        name: &[u8],
+        tenants: &TenantNames,
+        out: &mut Vec<u8>,
+    ) -> bool {
         if name.len() as u64 > MOST_NAME_BYTES {
             return false;
         }
@@ -54,7 +61,7 @@ impl Encoder {
         numbers[KEY] = row.key_bytes.into();
         numbers[TTL] = row.ttl_seconds.unwrap_or(0).into();
         numbers[REPEAT] = u64::from(row.repeat.max(1) - 1);
-        numbers[TENANT] = row.tenant.map_or(0, |tenant| self.tenant_number(tenant));
+        numbers[TENANT] = row.tenant.map_or(0, |tenant| self.tenant_number(tenant, tenants));
         for (column, number) in self.columns.iter_mut().zip(numbers) {
             column.push(number);
         }
@@ -71,12 +78,17 @@ impl Encoder {
         (numbers[NAME], numbers[STORED]) = (name.len() as u64, kept as u64);
     }
 
-    fn tenant_number(&mut self, tenant: Tenant) -> u64 {
-        let tenants = &mut self.tenants;
-        *self.tenant_numbers.entry(tenant).or_insert_with(|| {
-            tenants.push(tenant);
-            tenants.len() as u64
-        })
+    /// 0 where it has no name.
+    fn tenant_number(&mut self, tenant: Tenant, names: &TenantNames) -> u64 {
+        if let Some(number) = self.tenant_numbers.get(&tenant) {
+            return *number;
+        }
+        let Some(name) = names.of(tenant) else { return 0 };
+        self.tenants.extend_from_slice(&(name.len() as u16).to_le_bytes());
+        self.tenants.extend_from_slice(name.as_bytes());
+        let number = self.tenant_numbers.len() as u64 + 1;
+        self.tenant_numbers.insert(tenant, number);
+        number
     }
 
     /// Appends what completes the file.
@@ -121,12 +133,8 @@ impl Encoder {
             }
         }
         out[start..start + 4].copy_from_slice(&present.to_le_bytes());
-        out[start + 4..start + HEAD_BYTES].copy_from_slice(&(self.tenants.len() as u32).to_le_bytes());
-        out.reserve(self.tenants.len() * TENANT_BYTES + self.names.len());
-        for tenant in &self.tenants {
-            out.extend_from_slice(&tenant.usecase.to_le_bytes());
-            out.extend_from_slice(&tenant.sub_usecase.to_le_bytes());
-        }
+        out[start + 4..start + HEAD_BYTES].copy_from_slice(&(self.tenant_numbers.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.tenants);
         out.extend_from_slice(&self.names);
     }
 }

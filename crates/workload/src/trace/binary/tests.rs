@@ -1,16 +1,24 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::trace::{Object, Row};
+use crate::trace::{Object, Row, TenantNames};
 use crate::{RequestKind, Tenant};
 
 /// A row and its name.
 type Named = (Row, Vec<u8>);
 
+/// Tenants of indices from 1 on.
+const TENANTS: [&str; 4] = ["web", "web/7", "/7", "über"];
+
 fn encode(rows: &[Named]) -> Vec<u8> {
+    let names = TenantNames::default();
+    let mut met = Rows::with_tenants(names.clone());
+    for name in TENANTS {
+        met.tenant(&[name.as_bytes()]).expect("it has a name");
+    }
     let (mut encoder, mut out) = (Encoder::default(), Vec::new());
     for (row, name) in rows {
-        assert!(encoder.push(row, name, &mut out));
+        assert!(encoder.push(row, name, &names, &mut out));
     }
     encoder.finish(&mut out);
     out
@@ -19,11 +27,12 @@ fn encode(rows: &[Named]) -> Vec<u8> {
 fn decode(bytes: &[u8]) -> Result<(Vec<Named>, Option<String>), RowError> {
     let mut reader = Reader::default();
     reader.framing(bytes)?;
-    let (mut input, mut rows, mut all) = (bytes, Rows::default(), Vec::new());
+    let names = TenantNames::default();
+    let (mut input, mut rows, mut all) = (bytes, Rows::with_tenants(names.clone()), Vec::new());
     loop {
         rows.clear();
         match reader.read_from(&mut input, &mut rows) {
-            Ok(Some(Ok(()))) => all.push(named(&rows)),
+            Ok(Some(Ok(()))) => all.push(named(&rows, &names)),
             Ok(Some(Err(reason))) => panic!("{reason}"),
             Ok(None) => return Ok((all, None)),
             Err(error) => return Ok((all, Some(error.to_string()))),
@@ -31,9 +40,14 @@ fn decode(bytes: &[u8]) -> Result<(Vec<Named>, Option<String>), RowError> {
     }
 }
 
-fn named(rows: &Rows) -> Named {
+/// The row, whose tenant has the index of its name above.
+fn named(rows: &Rows, names: &TenantNames) -> Named {
     assert_eq!(rows.len(), 1);
-    let row = rows.row(0).clone();
+    let mut row = rows.row(0).clone();
+    row.tenant = row.tenant.map(|tenant| {
+        let name = names.of(tenant).unwrap();
+        Tenant::of_index(1 + TENANTS.iter().position(|known| **known == *name).unwrap())
+    });
     match &row.object {
         Object::Named(range) => (row.clone(), rows.named(range).to_vec()),
         Object::Numbered { .. } => (row, Vec::new()),
@@ -47,7 +61,7 @@ prop_compose! {
         number in proptest::option::weighted(0.2, any::<(u64, u64, u32)>()),
         value_bytes in prop_oneof![0..10_u64, any::<u64>()], key_bytes in any::<u32>(),
         ttl_seconds in proptest::option::of(1..u32::MAX), time in proptest::option::of(any::<u64>()),
-        repeat in prop_oneof![Just(1), 1..u32::MAX], tenant in proptest::option::of((0..3_u64, any::<bool>())),
+        repeat in prop_oneof![Just(1), 1..u32::MAX], tenant in proptest::option::of(1..=TENANTS.len()),
     ) -> Named {
         let mut name = name.into_bytes();
         name.resize(name.len() + zeros, b'0');
@@ -58,7 +72,7 @@ prop_compose! {
             }
             None => Object::Named(0..name.len() as u32),
         };
-        let tenant = tenant.map(|(usecase, sub)| Tenant { usecase: usecase << 62, sub_usecase: sub.into() });
+        let tenant = tenant.map(Tenant::of_index);
         let row = Row { kind: RequestKind::ALL[kind], key_bytes, ttl_seconds, time_ns: time, repeat, tenant,
             ..Row::new(RequestKind::Get, object, value_bytes) };
         (row, name)

@@ -44,7 +44,7 @@ pub(super) fn run(
         rows_to_skip: config.skip_rows,
         rows: 0,
         pass: Pass::default(),
-        parsed: Rows::default(),
+        parsed: Rows::with_tenants(report.tenants.clone()),
         number: Vec::new(),
         copied_key: Vec::new(),
         config,

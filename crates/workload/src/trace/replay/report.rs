@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use crate::trace::Cut;
+use crate::trace::{Cut, TenantNames};
 
 /// Messages kept; a trace in the wrong format would fill memory with them.
 const KEPT_MESSAGES: usize = 8;
@@ -31,6 +31,8 @@ pub(super) struct Report {
     rejected_rows: AtomicU64,
     /// When the first row that was not skipped was recorded; set before any worker is given one.
     pub(super) first_time_ns: OnceLock<u64>,
+    /// Who was met.
+    pub(super) tenants: TenantNames,
     texts: Mutex<Texts>,
 }
 

@@ -1,34 +1,52 @@
 //! The forms of a line an access.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use crate::trace::access::{Access, AccessKind};
 use crate::trace::write::Written;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Form {
-    Plain { ttl: bool },
+    Plain { ttl: bool, tenant: bool },
     Webcachesim,
 }
 
 impl Form {
     pub(super) fn header(self) -> &'static [u8] {
         match self {
-            Self::Plain { ttl: false } => b"ts,key,op,size\n",
-            Self::Plain { ttl: true } => b"ts,key,op,size,ttl\n",
+            Self::Plain { ttl: false, tenant: false } => b"ts,key,op,size\n",
+            Self::Plain { ttl: true, tenant: false } => b"ts,key,op,size,ttl\n",
+            Self::Plain { ttl: false, tenant: true } => b"ts,key,op,size,tenant\n",
+            Self::Plain { ttl: true, tenant: true } => b"ts,key,op,size,ttl,tenant\n",
             Self::Webcachesim => b"",
         }
     }
 
     /// Appends the line of an access. False if the form has none for it.
-    pub(super) fn encode(self, access: &Access, line: &mut Vec<u8>, written: &mut Written) -> bool {
-        let Access { time_ns, key, size_bytes, ttl_seconds, kind } = *access;
+    pub(super) fn encode(
+        self,
+        access: &Access,
+        tenants: &[Arc<str>],
+        line: &mut Vec<u8>,
+        written: &mut Written,
+    ) -> bool {
+        let Access { time_ns, key, size_bytes, ttl_seconds, tenant, kind } = *access;
         let told = match self {
-            Self::Plain { ttl } => {
-                written.ttls_left_out += u64::from(ttl_seconds.is_some() && !ttl);
+            Self::Plain { ttl, tenant: with_tenant } => {
                 push_seconds(time_ns, line);
-                let rest = write!(line, ",{key},{},{size_bytes}", operation(kind));
-                rest.and_then(|()| if ttl { write!(line, ",{}", ttl_seconds.unwrap_or(0)) } else { Ok(()) })
+                let mut told = write!(line, ",{key},{},{size_bytes}", operation(kind));
+                written.ttls_left_out += u64::from(ttl_seconds.is_some() && !ttl);
+                if ttl {
+                    told = told.and_then(|()| write!(line, ",{}", ttl_seconds.unwrap_or(0)));
+                }
+                let name =
+                    tenant.and_then(|it| tenants.get(it.index().checked_sub(1)?)).filter(|_| with_tenant);
+                written.tenants_left_out += u64::from(tenant.is_some() && name.is_none());
+                if with_tenant {
+                    told = told.and_then(|()| write!(line, ",{}", name.map_or("", |name| name)));
+                }
+                told
             }
             Self::Webcachesim if kind == AccessKind::Delete => {
                 written.deletes_left_out += 1;
@@ -37,6 +55,7 @@ impl Form {
             Self::Webcachesim => {
                 written.sets_as_gets += u64::from(kind == AccessKind::Set);
                 written.ttls_left_out += u64::from(ttl_seconds.is_some());
+                written.tenants_left_out += u64::from(tenant.is_some());
                 written.times_cut += u64::from(!time_ns.is_multiple_of(SECOND_NS));
                 write!(line, "{} {key} {size_bytes}", time_ns / SECOND_NS)
             }
