@@ -77,6 +77,7 @@ fn instance() -> InstanceReport {
         punctuality: None,
         warmup: None,
         trace: None,
+        tenants: None,
     }
 }
 

@@ -16,6 +16,7 @@ pub mod page;
 pub mod plot;
 pub mod series;
 mod steadiness;
+pub mod tenants;
 pub mod text;
 mod totals;
 

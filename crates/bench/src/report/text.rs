@@ -58,6 +58,7 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
         line(&mut out, format_args!("Warm-up       : {words} are in no figure"));
     }
     out += &super::arrivals::to_text(report);
+    out += &super::tenants::to_text(report);
     out += &how_inserts_ended(&report.snapshot);
     if let Some(trace) = &report.trace {
         out += &generator(trace);

@@ -6,6 +6,7 @@ use workload::trace::ReplayStats;
 
 use crate::run::InstanceReport;
 use crate::run::course::Warmup;
+use crate::run::tenants::{Bytes, TenantCounts, Tenants};
 
 /// All instances together. What one of them does not know, the sum does not know either.
 ///
@@ -16,6 +17,8 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
     let (first, rest) = instances.split_first().expect("a run has instances");
     let mut sum = first.clone();
     for report in rest {
+        // Before the counts: those of an instance without tenants are needed as they are.
+        sum.tenants = add_tenants(&sum, report);
         sum.settings.threads += report.settings.threads;
         sum.seconds = sum.seconds.max(report.seconds);
         sum.counts.add(&report.counts);
@@ -54,6 +57,18 @@ fn add_warmups(a: Option<Warmup>, b: Option<Warmup>) -> Option<Warmup> {
     let (Some(mut sum), Some(b)) = (a, b) else { return a.or(b) };
     sum.counts.add(&b.counts);
     sum.flash_bytes += b.flash_bytes;
+    Some(sum)
+}
+
+/// Whoever has no tenants has asked for nobody.
+fn add_tenants(a: &InstanceReport, b: &InstanceReport) -> Option<Tenants> {
+    let of = |report: &InstanceReport| {
+        let nobody = TenantCounts::of(&report.counts, Bytes::default());
+        report.tenants.clone().unwrap_or(Tenants { nobody, ..Tenants::default() })
+    };
+    a.tenants.as_ref().or(b.tenants.as_ref())?;
+    let mut sum = of(a);
+    sum.merge(&of(b));
     Some(sum)
 }
 

@@ -12,6 +12,7 @@ use super::latency::Latencies;
 use super::punctuality::Punctuality;
 use super::stop::StopReason;
 use super::target::{Snapshot, Target};
+use super::tenants::Ledger;
 use super::{Instance, InstanceReport, Observable, Watcher};
 use crate::config::plan::{LimitsPlan, WarmupPlan};
 use crate::steady::Rounds;
@@ -24,6 +25,7 @@ pub(super) struct Baseline {
     pub latencies: Latencies,
     pub punctuality: Punctuality,
     pub snapshot: Snapshot,
+    pub tenants: Ledger,
 }
 
 /// What was left out of the figures.
@@ -187,6 +189,7 @@ mod tests {
             punctuality: None,
             warmup: None,
             trace: None,
+            tenants: None,
         };
         let warm = |elapsed: Duration| Baseline {
             elapsed,
@@ -194,6 +197,7 @@ mod tests {
             latencies: latencies(4),
             punctuality: Punctuality::default(),
             snapshot: written(100),
+            tenants: Ledger::default(),
         };
         let mut run = report(10.0, 10, 3, 300);
         warm(Duration::from_secs(4)).take_from(&mut run);

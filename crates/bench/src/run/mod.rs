@@ -20,6 +20,7 @@ pub mod simulated;
 pub mod stop;
 mod sums;
 pub mod target;
+pub mod tenants;
 pub mod worker;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -43,6 +44,7 @@ use pace::Waiter;
 use punctuality::Punctuality;
 use stop::{Stop, StopReason};
 use target::{FlashBytes, Snapshot, Target};
+use tenants::{Ledger, Tenants};
 use worker::{Board, CHAIN_LOCKS, Checking, Due, MARK_BITS, Schedule, Shared, TracePace, Worker};
 
 /// How often the watcher looks.
@@ -162,6 +164,8 @@ pub struct InstanceReport {
     pub warmup: Option<Warmup>,
     /// How reading the trace went; `None` where there was none.
     pub trace: Option<ReplayStats>,
+    /// The tenants of the trace; `None` where it has none.
+    pub tenants: Option<Tenants>,
 }
 
 impl InstanceReport {
@@ -232,9 +236,11 @@ impl<T: Target> Instance<T> {
 
     /// The figures begin now.
     fn end_warmup(&self, elapsed: Duration) {
+        let (counts, tenants) = self.books();
         let baseline = Baseline {
             elapsed,
-            counts: self.counts(),
+            counts,
+            tenants,
             latencies: self.latencies(),
             punctuality: self.punctuality(),
             snapshot: self.snapshot(),
@@ -245,11 +251,28 @@ impl<T: Target> Instance<T> {
     fn report(&self) -> InstanceReport {
         let mut report = self.report_of_all();
         let asked = self.shared.settings.warmup != WarmupPlan::default();
+        let (_, mut ledger) = self.books();
         match self.baseline.lock().as_deref() {
-            Some(baseline) => baseline.take_from(&mut report),
+            Some(baseline) => {
+                baseline.take_from(&mut report);
+                ledger = ledger.since(&baseline.tenants);
+            }
             None => report.warmup = asked.then(Warmup::default),
         }
+        let names = self.trace.as_ref().map(|trace| trace.tenants().all());
+        report.tenants = ledger.told(&names.unwrap_or_default());
         report
+    }
+
+    /// Counters of all threads, in sum and by tenant, of the same moment: where a thread has a ledger, as it was between two
+    /// requests.
+    fn books(&self) -> (Counts, Ledger) {
+        let (mut sum, mut all) = (Counts::default(), Ledger::default());
+        for board in &self.boards {
+            let ledger = board.tenants.lock();
+            sum.add(&all.merge(&ledger, board.counting.read()));
+        }
+        (sum, all)
     }
 
     /// The whole run, warm-up included.
@@ -273,6 +296,7 @@ impl<T: Target> Instance<T> {
             punctuality: self.shared.settings.arrivals.is_open().then(|| self.punctuality()),
             warmup: None,
             trace: self.trace.as_ref().map(|trace| trace.stats()),
+            tenants: None,
         }
     }
 

@@ -16,6 +16,7 @@ use super::pace::Waiter;
 use super::punctuality::Punctuality;
 use super::stop::Stop;
 use super::target::{Found, Layer, SetHow, SetOutcome, Target};
+use super::tenants::{Bytes, Ledger};
 use crate::config::plan::RunSettings;
 use crate::consistency::{Checker, Inconsistency, Version};
 
@@ -94,6 +95,8 @@ pub struct Board {
     pub latencies: Mutex<Latencies>,
     /// What an open loop measures besides.
     pub punctuality: Mutex<Punctuality>,
+    /// What it counted by tenant.
+    pub tenants: Mutex<Ledger>,
 }
 
 /// One thread's loop and its state.
@@ -107,6 +110,8 @@ pub struct Worker<'a, T> {
     owed_ns: u64,
     until_timed: u32,
     pause: Pause,
+    /// Once a tenant was met: the bytes of its request.
+    account: Option<Bytes>,
     /// Open loop: when the request that was begun was due, until the first operation of it was timed.
     due_ns: Option<u64>,
     /// The request for several items that is under way.
@@ -125,6 +130,7 @@ impl<'a, T: Target> Worker<'a, T> {
             owed_ns: 0,
             until_timed: 1,
             pause: Pause::new(batch, pause_ns),
+            account: None,
             due_ns: None,
             whole: Whole::default(),
         }
@@ -136,17 +142,37 @@ impl<'a, T: Target> Worker<'a, T> {
         let mut done = 0;
         while done < limit {
             let Some(request) = source.next() else { return };
+            self.meet(&request);
             for _ in 0..u64::from(request.repeat).min(limit - done) {
                 if self.shared.stop.is_set() {
                     return;
                 }
                 self.hold_back().await;
                 self.perform(&request).await;
-                self.board.counting.ops.one();
+                self.count(&request);
                 done += 1;
                 self.spend().await;
                 self.pause().await;
             }
+        }
+    }
+
+    /// Tenants have accounts from the first one on.
+    #[inline]
+    fn meet(&mut self, request: &Request<'_>) {
+        if request.tenant.is_some() && self.account.is_none() {
+            self.account = Some(Bytes::default());
+            self.board.tenants.lock().open(self.board.counting.read());
+        }
+    }
+
+    /// The request is done.
+    #[inline]
+    fn count(&mut self, request: &Request<'_>) {
+        self.board.counting.ops.one();
+        if let Some(bytes) = &mut self.account {
+            let bytes = std::mem::take(bytes);
+            self.board.tenants.lock().post(request.tenant, self.board.counting.read(), bytes);
         }
     }
 
@@ -230,6 +256,9 @@ impl<'a, T: Target> Worker<'a, T> {
             Timed::GetFlash => counting.get_hits_flash.one(),
             _ => counting.get_misses.one(),
         }
+        if let Some(bytes) = &mut self.account {
+            bytes.get(item.as_ref().map(|item| item.len() as u64), request.value_bytes);
+        }
         if let (Some(checking), Some(begun)) = (&shared.checking, checked) {
             let verdict = self.judge(checking, request.key_id, item.as_ref(), begun);
             self.report(checking, verdict);
@@ -266,6 +295,9 @@ impl<'a, T: Target> Worker<'a, T> {
                 SetOutcome::Stored => checking.checker.end_set(request.key_id, begun, fold(&[version])),
                 _ => checking.checker.abort_set(request.key_id, begun, fold(&[version])),
             }
+        }
+        if let Some(bytes) = self.account.as_mut().filter(|_| outcome == SetOutcome::Stored) {
+            bytes.stored = bytes.stored.saturating_add(request.value_bytes);
         }
         let counting = &self.board.counting;
         match outcome {

@@ -58,5 +58,6 @@ pub fn instance(seconds: f64) -> InstanceReport {
         punctuality: None,
         warmup: None,
         trace: None,
+        tenants: None,
     }
 }

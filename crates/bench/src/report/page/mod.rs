@@ -39,6 +39,7 @@ pub fn render(runs: &[Finished]) -> Result<String, Box<dyn std::error::Error>> {
     charts::latencies(&mut body, &runs)?;
     sections::latencies(&mut body, &runs);
     sections::drives(&mut body, &runs);
+    sections::tenants(&mut body, &runs);
     sections::everything_else(&mut body, &runs);
     sections::as_run(&mut body, &runs);
     Ok(format!(

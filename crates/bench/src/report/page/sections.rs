@@ -12,6 +12,8 @@ use crate::report::html::Html;
 
 /// Rows of a table that anybody reads.
 const MOST_ROWS: usize = 2_000;
+/// Tenants on a page.
+const MOST_TENANTS: usize = 50;
 
 /// How each run ended, and what it warned of.
 pub(super) fn verdicts(body: &mut Html, runs: &[Named<'_>]) {
@@ -184,6 +186,27 @@ pub(super) fn drives(body: &mut Html, runs: &[Named<'_>]) {
             let of = if runs.len() > 1 { format!(", {}", it.name) } else { String::new() };
             body.element("h2", &format!("Placement{of}"));
             table_of(body, &rows);
+        }
+    }
+}
+
+/// The tenants of each run, those with the most requests first.
+pub(super) fn tenants(body: &mut Html, runs: &[Named<'_>]) {
+    for it in runs {
+        let told = it.run.part(&["totals", "tenants"]);
+        let rows = rows_of(&told["largest"]);
+        if rows.is_empty() {
+            continue;
+        }
+        let of = if runs.len() > 1 { format!(", {}", it.name) } else { String::new() };
+        body.element("h2", &format!("Tenants{of}"));
+        table_of(body, &rows[..rows.len().min(MOST_TENANTS)]);
+        let others = told["told_apart"].as_u64().unwrap_or(0).saturating_sub(MOST_TENANTS as u64);
+        if others > 0 {
+            body.element(
+                "p",
+                &format!("and {others} with fewer requests; the result file has the largest of them"),
+            );
         }
     }
 }

@@ -84,6 +84,7 @@ impl<T: Target> Worker<'_, T> {
         let mut done = 0;
         while done < limit {
             let Some(request) = source.next() else { return };
+            self.meet(&request);
             for _ in 0..u64::from(request.repeat).min(limit - done) {
                 let due_ns = schedule.next_due_ns(&request, &*self.shared.clock);
                 if !self.until_due(due_ns).await {
@@ -96,7 +97,7 @@ impl<T: Target> Worker<'_, T> {
                 }
                 self.begin(due_ns, schedule.start_ns);
                 self.perform(&request).await;
-                self.board.counting.ops.one();
+                self.count(&request);
                 done += 1;
                 self.spend().await;
             }

@@ -1,0 +1,209 @@
+//! Figures by tenant: each request counts for whoever made it, and all of them come to what the run counted.
+#![allow(clippy::unwrap_used, reason = "a test may panic, and says what it skips")]
+
+mod made;
+mod twin;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use device::SystemClock;
+use flashwright_bench::config::cachebench::load_text;
+use flashwright_bench::config::lower::lower;
+use flashwright_bench::config::{Loaded, Override};
+use flashwright_bench::report::{json, tenants, totals};
+use flashwright_bench::run::counts::Counts;
+use flashwright_bench::run::pace::Waiter;
+use flashwright_bench::run::stop::Stop;
+use flashwright_bench::run::tenants::{Bytes, TenantCounts, Tenants};
+use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, Watcher, open, run_all};
+use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
+use twin::MapTarget;
+
+const CONFIG: &str = r#"{ "cache_config": { "cacheSizeMB": 64 }, "test_config": { "generator": "replay", "numOps": 1000000,
+  "numThreads": 3, "enableLookaside": true, "traceFileName": "trace.csv", "timestampFactor": 1 } }"#;
+
+struct Nobody;
+impl Watcher for Nobody {}
+
+/// A row as it was made up.
+struct Row {
+    key: u64,
+    op: &'static str,
+    repeat: u64,
+    size: u64,
+    usecase: &'static str,
+}
+
+fn rows(count: u64) -> Vec<Row> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(11);
+    let row = |_| {
+        let key = random.random_range(0..300_u64);
+        let op = ["GET", "GET_LEASE", "GET", "SET", "DELETE"][random.random_range(0..5)];
+        let usecase = ["web", "ads", "ads", "366387042", ""][random.random_range(0..5)];
+        // Production's misses have no length.
+        let size = if random.random_range(0..10) == 0 { 0 } else { key * 7 };
+        Row { key, op, repeat: random.random_range(1..4), size, usecase }
+    };
+    (0..count).map(row).collect()
+}
+
+fn run(rows: &[Row], changes: &[&str]) -> InstanceReport {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = "key,op,size,op_count,usecase,sub_usecase\n".to_owned();
+    for Row { key, op, repeat, size, usecase } in rows {
+        let part = if *usecase == "web" { "7" } else { "" };
+        writeln!(text, "k{key},{op},{size},{repeat},{usecase},{part}").unwrap();
+    }
+    std::fs::write(folder.path().join("trace.csv"), text).unwrap();
+    let overrides: Vec<Override> = changes.iter().map(|change| change.parse().unwrap()).collect();
+    let Ok(Loaded::Config(config)) = load_text(&folder.path().join("c.json"), CONFIG, &overrides) else {
+        panic!("bad config")
+    };
+    let plan = lower(&config).unwrap().instances.remove(0);
+    let (workload, trace) = open::workload(&plan.workload, false).unwrap();
+    let options = InstanceOptions {
+        seed: 5,
+        clock: Arc::new(SystemClock),
+        waiter: Waiter::Thread(Arc::new(SystemClock)),
+        stop: Stop::default(),
+        time_all: false,
+        inherits: false,
+        chains: false,
+        trace,
+    };
+    let target = MapTarget { capacity_items: 1000, ..MapTarget::default() };
+    run_all(&[Arc::new(Instance::new(target, plan.run, workload, options))], None, &mut Nobody)
+        .unwrap()
+        .remove(0)
+}
+
+/// What a cache that forgets nothing does for each.
+fn recount(rows: &[Row]) -> BTreeMap<&'static str, TenantCounts> {
+    let (mut held, mut all) = (HashMap::new(), BTreeMap::<_, TenantCounts>::new());
+    for row in rows {
+        let name = if row.usecase == "web" { "web/7" } else { row.usecase };
+        let it = all.entry(name).or_default();
+        for _ in 0..row.repeat {
+            it.ops += 1;
+            let stores = match row.op {
+                "DELETE" => {
+                    it.deletes += 1;
+                    held.remove(&row.key);
+                    false
+                }
+                "SET" => true,
+                _ => {
+                    it.gets += 1;
+                    let found: Option<&u64> = held.get(&row.key);
+                    it.get_hits_dram += u64::from(found.is_some());
+                    it.bytes.asked += found.unwrap_or(&row.size);
+                    it.bytes.got += found.unwrap_or(&0);
+                    found.is_none()
+                }
+            };
+            if stores {
+                it.sets += 1;
+                it.bytes.stored += row.size;
+                held.insert(row.key, row.size);
+            }
+        }
+    }
+    all
+}
+
+/// What the totals have of it.
+fn of(counts: &Counts, bytes: Bytes) -> TenantCounts {
+    TenantCounts {
+        ops: counts.ops,
+        gets: counts.gets,
+        get_hits_dram: counts.get_hits_dram,
+        get_hits_flash: counts.get_hits_flash,
+        sets: counts.sets,
+        deletes: counts.deletes,
+        bytes,
+    }
+}
+
+#[test]
+fn each_tenant_has_what_a_naive_recount_gives_it_on_any_number_of_threads() {
+    let rows = rows(4000);
+    let expected = recount(&rows);
+    for threads in ["1", "3"] {
+        let report = run(&rows, &[&format!("test_config.numThreads={threads}")]);
+        let tenants = report.tenants.unwrap();
+        let mut found: BTreeMap<&str, TenantCounts> =
+            tenants.named.iter().map(|(name, it)| (&**name, *it)).collect();
+        found.insert("", tenants.nobody);
+        assert_eq!(found, expected);
+        assert_eq!(tenants.sum(), of(&report.counts, tenants.sum().bytes));
+        assert!(tenants.named.is_sorted_by_key(|(_, it)| std::cmp::Reverse(it.ops)));
+    }
+}
+
+/// Counters of a run are read while threads are in the middle of requests; those of tenants must be left out from the same
+/// moment on.
+#[test]
+fn what_is_left_out_as_warm_up_is_left_out_of_all_sums_alike() {
+    let rows = rows(20_000);
+    let changes =
+        ["test_config.warmupOps=2000", "test_config.opRatePerSec=50000", "test_config.opRateBurstSize=1"];
+    let report = run(&rows, &changes);
+    assert!(report.warmup.unwrap().ended && report.warmup.unwrap().counts.ops >= 6000);
+    let tenants = report.tenants.clone().unwrap();
+    assert_eq!(tenants.sum(), of(&report.counts, tenants.sum().bytes));
+    let everybody = run(&rows, &[]).tenants.unwrap().sum();
+    assert_eq!(everybody.ops, report.ops_with_warmup());
+    let bytes = tenants.sum().bytes;
+    assert!(bytes.got < everybody.bytes.got && bytes.stored < everybody.bytes.stored);
+}
+
+#[test]
+fn a_run_without_tenants_tells_none() {
+    let rows: Vec<Row> = rows(100).into_iter().map(|row| Row { usecase: "", ..row }).collect();
+    let report = run(&rows, &[]);
+    assert_eq!(report.tenants, None);
+    assert!(json::render(&made::report(report)).pointer("/totals/tenants").unwrap().is_null());
+}
+
+fn counts(ops: u64) -> TenantCounts {
+    TenantCounts { ops, gets: ops, get_hits_dram: ops / 2, ..TenantCounts::default() }
+}
+
+#[test]
+fn instances_add_up_by_name_and_one_without_tenants_is_nobodys() {
+    let with = |named: &[(&str, u64)]| {
+        let named = named.iter().map(|(name, ops)| ((*name).into(), counts(*ops))).collect();
+        let tenants = Tenants { named, nobody: counts(1), untold: counts(2) };
+        let all = Counts { ops: tenants.sum().ops, ..Counts::default() };
+        InstanceReport { tenants: Some(tenants), counts: all, ..made::instance(1.0) }
+    };
+    let without = InstanceReport { counts: Counts { ops: 50, ..Counts::default() }, ..made::instance(1.0) };
+    let sum = totals(&[without, with(&[("a", 10), ("b", 4)]), with(&[("b", 8), ("c", 8)])]);
+    let tenants = sum.tenants.unwrap();
+    let told: Vec<_> = tenants.named.iter().map(|(name, it)| (&**name, it.ops)).collect();
+    assert_eq!(told, [("b", 12), ("a", 10), ("c", 8)]);
+    assert_eq!((tenants.nobody.ops, tenants.untold.ops), (52, 4));
+    assert_eq!(tenants.sum().ops, sum.counts.ops);
+}
+
+#[test]
+fn a_result_has_the_largest_by_name_and_the_rest_in_one_sum() {
+    let named =
+        (0..1500_u64).map(|place| (format!("t{place:04}").into(), counts(2 * (3000 - place)))).collect();
+    let all = Tenants { named, nobody: counts(5), untold: counts(7) };
+    let report = InstanceReport { tenants: Some(all.clone()), ..made::instance(1.0) };
+    let told = tenants::to_json(&report);
+    let largest = told["largest"].as_array().unwrap();
+    assert_eq!((largest.len(), &largest[999]["tenant"]), (tenants::IN_FILE, &"t0999".into()));
+    assert_eq!((&told["told_apart"], &told["others"]["told_apart"]), (&1500.into(), &500.into()));
+    let ops = |value: &serde_json::Value| value["ops"].as_u64().unwrap();
+    let listed: u64 = largest.iter().map(ops).sum();
+    assert_eq!(listed + ops(&told["others"]["counts"]) + ops(&told["without_tenant"]), ops(&told["all"]));
+    assert_eq!(ops(&told["all"]), all.sum().ops);
+    assert_eq!(largest[0]["hit_ratio"], 0.5);
+    let text = tenants::to_text(&report);
+    assert_eq!(text.lines().filter(|line| line.starts_with('t') && line.contains("50.00%")).count(), 20);
+    assert!(text.contains("(1,480 or more others)") && text.contains("(without one)"), "{text}");
+}
