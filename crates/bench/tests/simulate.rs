@@ -2,15 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test: what is missing fails it")]
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
 use flashwright_bench::run::stop::Stop;
 use flashwright_bench::simulate::{
-    self, FlashSettings, Outcome, Plan, RuleBook, Settings, SimulateError, Size, Warmup,
+    self, FlashSettings, Outcome, Plan, RuleBook, Settings, SimulateError, Size, TenantCounts, Warmup, Who,
 };
 use policy::eviction::clairvoyant::next_uses;
 use policy::simulate::{Counts, Policy, Request, numbered};
 use workload::generate::cdn::{Cdn, CdnConfig, EDGE_CACHE_BYTES};
 use workload::generate::zipf::{ZipfAccesses, ZipfConfig};
-use workload::trace::{Access, AccessKind, Accesses, ReadReport, TraceError};
+use workload::trace::{Access, AccessKind, Accesses, OpenOptions, ReadReport, TenantsFrom, TraceError, open};
 
 /// Accesses that are there already.
 struct Ready {
@@ -59,6 +62,7 @@ fn plan(policies: &[&str], sizes: &[Size]) -> Plan {
         warmup: Warmup::Accesses(0),
         first_size: false,
         sample: None,
+        tenants: None,
         threads: 2,
     }
 }
@@ -337,4 +341,95 @@ fn lfu_da_makes_room_for_a_newcomer_by_either_rules() {
         counts(&run(&plan, &pairs)).iter().map(|counts| counts.hits).collect::<Vec<_>>()
     };
     assert_eq!((hits(RuleBook::Paper), hits(RuleBook::Reference)), (vec![4, 4], vec![4, 3]));
+}
+
+/// Skewed requests, and who makes them: five tenants who share objects, and one in six by nobody.
+fn with_tenants(requests: u64) -> (tempfile::TempDir, Vec<(String, Access)>) {
+    let name = |number: usize| {
+        if number.is_multiple_of(6) { String::new() } else { format!("t{}", number % 6 * number % 5) }
+    };
+    let all: Vec<_> =
+        accesses(requests).into_iter().enumerate().map(|(number, it)| (name(number), it)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = "ts,key,op,size,tenant\n".to_owned();
+    for (name, access) in &all {
+        writeln!(text, "0,{},GET,{},{name}", access.key, access.size_bytes).unwrap();
+    }
+    std::fs::write(folder.path().join("trace.csv"), text).unwrap();
+    (folder, all)
+}
+
+fn run_over(plan: &Plan, folder: &tempfile::TempDir) -> Outcome {
+    let options = OpenOptions { tenants: TenantsFrom::Usual, ..OpenOptions::default() };
+    let trace = open(&[folder.path().join("trace.csv")], Some("plain"), &options).unwrap();
+    simulate::run(plan, trace, &Stop::default(), |_, _| ()).unwrap()
+}
+
+/// LRU by a list, nothing else.
+fn naive_lru(all: &[(String, Access)], size_bytes: u64, warmup: usize) -> BTreeMap<String, TenantCounts> {
+    let (mut held, mut bytes, mut found) = (Vec::<(u64, u64)>::new(), 0, BTreeMap::<_, TenantCounts>::new());
+    for (number, (name, access)) in all.iter().enumerate() {
+        let place = held.iter().position(|(key, _)| *key == access.key);
+        if number >= warmup {
+            let counts = found.entry(name.clone()).or_default();
+            counts.requests += 1;
+            counts.bytes += access.size_bytes;
+            counts.hits += u64::from(place.is_some());
+            counts.hit_bytes += if place.is_some() { access.size_bytes } else { 0 };
+        }
+        if let Some(place) = place {
+            let it = held.remove(place);
+            held.push(it);
+            continue;
+        }
+        bytes += access.size_bytes;
+        while bytes > size_bytes {
+            bytes -= held.remove(0).1;
+        }
+        held.push((access.key, access.size_bytes));
+    }
+    found
+}
+
+#[test]
+fn hits_by_tenant_are_those_of_a_naive_recount() {
+    let (folder, all) = with_tenants(9000);
+    let plan = Plan { warmup: Warmup::Accesses(1000), ..plan(&["fifo", "exact-lru"], &[Size::Bytes(6000)]) };
+    let expected = naive_lru(&all, 6000, 1000);
+    let by_name = |outcome: &Outcome| -> BTreeMap<String, TenantCounts> {
+        let name = |who: &Who| match who {
+            Who::Named(name) => name.to_string(),
+            Who::Others(_) => "others".to_owned(),
+            Who::Nobody => String::new(),
+        };
+        outcome.tenants.iter().map(|it| (name(&it.who), it.rows[1])).collect()
+    };
+    let all_named = run_over(&Plan { tenants: Some(10), ..plan.clone() }, &folder);
+    assert_eq!(by_name(&all_named), expected);
+    let two = run_over(&Plan { tenants: Some(2), ..plan }, &folder);
+    assert_eq!(two.tenants[..2], all_named.tenants[..2], "those with the most requests");
+    assert_eq!(two.tenants[2].who, Who::Others(expected.len() - 3));
+    let requests = |tenants: &[simulate::Tenant]| tenants.iter().map(|it| it.rows[0].requests).sum::<u64>();
+    assert_eq!(requests(&two.tenants), 8000);
+}
+
+#[test]
+fn what_the_tenants_hit_adds_up_to_every_row_and_changes_none() {
+    let (folder, _) = with_tenants(20_000);
+    let sizes = [Size::Bytes(6000), Size::Bytes(50_000)];
+    for warmup in [Warmup::Accesses(0), Warmup::Accesses(777), Warmup::Share(0.2), Warmup::Share(0.0)] {
+        let without = Plan { warmup, ..plan(&ALL, &sizes) };
+        let with = run_over(&Plan { tenants: Some(3), ..without.clone() }, &folder);
+        assert_eq!(counts(&with), counts(&run_over(&without, &folder)), "{warmup:?}");
+        assert_eq!(with.tenants.len(), 5);
+        for (number, row) in with.rows.iter().enumerate() {
+            let sum = |of: fn(&TenantCounts) -> u64| {
+                with.tenants.iter().map(|it| of(&it.rows[number])).sum::<u64>()
+            };
+            let Counts { requests, hits, weight, hit_weight, .. } = row.counts;
+            let found =
+                (sum(|it| it.requests), sum(|it| it.hits), sum(|it| it.bytes), sum(|it| it.hit_bytes));
+            assert_eq!(found, (requests, hits, weight, hit_weight), "{} {warmup:?}", row.policy);
+        }
+    }
 }

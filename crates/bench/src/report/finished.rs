@@ -243,7 +243,7 @@ fn intervals(told: Option<&Value>) -> Result<Vec<Interval>, String> {
     Ok(intervals)
 }
 
-/// Every number in `value`. What a list holds is known by its name, or by its policy and size, else by its place.
+/// Every number in `value`. What a list holds is known by its name, its tenant, or its policy and size, else by its place.
 fn flatten(name: &str, value: &Value, into: &mut Vec<Found>) {
     match value {
         Value::Object(fields) => flatten_fields(name, fields, into),
@@ -284,6 +284,9 @@ fn flatten_fields(name: &str, fields: &Map<String, Value>, into: &mut Vec<Found>
 
 fn label(value: &Value) -> Option<String> {
     if let Some(name) = value["name"].as_str().or_else(|| value["study"].as_str()) {
+        return Some(name.to_owned());
+    }
+    if let Some(name) = value["tenant"].as_str() {
         return Some(name.to_owned());
     }
     Some(format!("{}, {}", value["policy"].as_str()?, value["size_bytes"].as_u64()?))

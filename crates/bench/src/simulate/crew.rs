@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use policy::simulate::{Counts, Simulator};
 
+use super::tenants::Tally;
 use super::warmup::{Warmed, Warmup};
 use super::{Batch, Batches, Named, Plan, Row, SimulateError};
 use crate::run::stop::Stop;
@@ -33,11 +34,17 @@ pub(super) struct Seat {
     cost: u32,
     simulator: Box<dyn Simulator>,
     warmed: Warmed,
+    /// Where tenants are told apart.
+    tally: Option<Tally>,
 }
 
 impl Seat {
     pub(super) fn new(named: &Named, size_bytes: u64, plan: &Plan) -> Self {
-        Self::with(named.simulator(size_bytes, plan), named, size_bytes, plan.warmup)
+        let tally = match plan.warmup {
+            Warmup::Accesses(accesses) if plan.tenants.is_some() => Some(Tally::new(accesses)),
+            _ => None,
+        };
+        Self { tally, ..Self::with(named.simulator(size_bytes, plan), named, size_bytes, plan.warmup) }
     }
 
     /// The same with a simulator that somebody made otherwise.
@@ -54,11 +61,17 @@ impl Seat {
             cost: named.cost(),
             simulator,
             warmed: Warmed::new(warmup),
+            tally: None,
         }
     }
 
     pub(super) fn warmup_requests(&self) -> u64 {
         self.warmed.warmup_requests(&self.total())
+    }
+
+    pub(super) fn into_row_and_tally(mut self) -> (Row, Option<Tally>) {
+        let tally = self.tally.take();
+        (self.into_row(), tally)
     }
 
     pub(super) fn into_row(self) -> Row {
@@ -83,7 +96,10 @@ impl Work for Seat {
     }
 
     fn run(&mut self, batch: &Batch) {
-        self.warmed.run(self.simulator.as_mut(), batch);
+        match &mut self.tally {
+            None => self.warmed.run(self.simulator.as_mut(), batch),
+            Some(tally) => tally.run(self.simulator.as_mut(), &mut self.warmed, batch),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod regions;
 pub mod report;
 mod sample;
 pub(crate) mod spool;
+pub mod tenants;
 mod warmup;
 
 use std::io;
@@ -26,6 +27,7 @@ pub use designs::{Design, FlashSettings};
 pub use numbered::Totals;
 pub use policies::Named;
 pub use policy::simulate::{RuleBook, Settings, SizeOnHit};
+pub use tenants::{Tenant, TenantCounts, Who};
 pub use warmup::Warmup;
 
 use crate::run::stop::Stop;
@@ -50,6 +52,8 @@ pub struct Plan {
     pub first_size: bool,
     /// Simulate this share of the objects only, and those asked for most; `None` is all.
     pub sample: Option<f64>,
+    /// Tell tenants apart, so many by name; `None` does not.
+    pub tenants: Option<usize>,
     /// Threads that simulate.
     pub threads: usize,
 }
@@ -74,6 +78,8 @@ pub struct Outcome {
     pub warmup_requests: u64,
     /// Which objects stood for all; `None` where all were simulated.
     pub sampled: Option<Sampled>,
+    /// Who made the requests, those with the most first; empty where nobody asked or the trace does not tell.
+    pub tenants: Vec<Tenant>,
     /// How reading went.
     pub read: ReadReport,
     /// Somebody stopped it early: the counts are of what was seen until then.
@@ -164,6 +170,9 @@ pub enum SimulateError {
         /// The policy.
         name: String,
     },
+    /// A sample of the objects is none of the tenants.
+    #[error("a sample has no ratios by tenant: simulate all objects")]
+    NoTenantsInSample,
     /// There is nothing in the trace.
     #[error("the trace has no requests")]
     Empty,
@@ -185,6 +194,8 @@ pub enum SimulateError {
 pub(crate) struct Batch {
     pub(crate) accesses: Vec<Access>,
     next_uses: Vec<u64>,
+    /// Whose each access is: 0 is nobody's, then tenants by index; empty where they are not told apart.
+    tenants: Vec<u32>,
 }
 
 /// Something that hands out the trace in batches.
@@ -206,8 +217,9 @@ pub fn run(
     stop: &Stop,
     mut progress: impl FnMut(u64, Option<u64>),
 ) -> Result<Outcome, SimulateError> {
-    let mut numbered = Numbered::new(trace, plan.first_size);
+    let mut numbered = Numbered::new(trace, plan.first_size).with_tenants(plan.tenants.is_some());
     let outcome = match plan.sample {
+        Some(_) if plan.tenants.is_some() => return Err(SimulateError::NoTenantsInSample),
         Some(rate) => sample::run(plan, rate, &mut numbered, stop, progress),
         None => run_all(plan, &mut numbered, stop, &mut progress),
     };
@@ -233,23 +245,31 @@ fn run_all(
 ) -> Result<Outcome, SimulateError> {
     let needs_future = plan.needs_future();
     let needs_footprint = plan.sizes.iter().any(|size| matches!(size, Size::Footprint(_)));
-    let seats = if needs_future || needs_footprint {
+    // Which requests of a tenant are to be counted must be known when they are made.
+    let needs_length = plan.tenants.is_some() && plan.warmup.is_share();
+    let seats = if needs_future || needs_footprint || needs_length {
         let mut spool = Spool::of(numbered, needs_future, stop, |done| progress(done, None))?;
         if numbered.totals().requests == 0 {
             return Err(SimulateError::Empty);
         }
         let total = numbered.totals().accesses;
+        let known = plan.tenants.map(|_| Plan { warmup: plan.warmup.of(total), ..plan.clone() });
+        let plan = known.as_ref().unwrap_or(plan);
         let seats = seats(plan, Some(numbered.totals().footprint_bytes))?;
         crew::run(&mut spool, seats, plan.threads, stop, |done| progress(done, Some(total)))?
     } else {
         let seats = seats(plan, None)?;
         crew::run(numbered, seats, plan.threads, stop, |done| progress(done, None))?
     };
+    let warmup_requests = seats.first().map_or(0, Seat::warmup_requests);
+    let (rows, tallies): (Vec<_>, Vec<_>) = seats.into_iter().map(Seat::into_row_and_tally).unzip();
+    let tallies: Vec<_> = tallies.into_iter().flatten().collect();
     Ok(Outcome {
-        warmup_requests: seats.first().map_or(0, Seat::warmup_requests),
-        rows: seats.into_iter().map(Seat::into_row).collect(),
+        warmup_requests,
+        rows,
         totals: numbered.totals(),
         sampled: None,
+        tenants: tenants::told(&tallies, &numbered.tenants().all(), plan.tenants.unwrap_or(0)),
         read: numbered.report().clone(),
         was_stopped: stop.is_set(),
     })

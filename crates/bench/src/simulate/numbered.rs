@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use policy::simulate::{Access, Objects};
-use workload::trace::{self, AccessKind, Accesses, ReadReport};
+use workload::trace::{self, AccessKind, Accesses, ReadReport, TenantNames};
 
 use super::{BATCH_ACCESSES, Batch, Batches, SimulateError};
 
@@ -39,6 +39,7 @@ pub(crate) struct Numbered {
     /// Times are counted from the first one.
     start_ns: Option<u64>,
     totals: Totals,
+    with_tenants: bool,
 }
 
 impl Numbered {
@@ -53,7 +54,17 @@ impl Numbered {
             numbers: Vec::new(),
             start_ns: None,
             totals: Totals::default(),
+            with_tenants: false,
         }
+    }
+
+    /// The same, telling whose each access is if `with_tenants`.
+    pub(crate) fn with_tenants(self, with_tenants: bool) -> Self {
+        Self { with_tenants, ..self }
+    }
+
+    pub(crate) fn tenants(&self) -> TenantNames {
+        self.trace.tenants()
     }
 
     /// What was read so far.
@@ -106,6 +117,7 @@ impl Numbered {
 impl Batches for Numbered {
     fn next(&mut self, batch: &mut Batch) -> Result<bool, SimulateError> {
         batch.accesses.clear();
+        batch.tenants.clear();
         while batch.accesses.len() < BATCH_ACCESSES && self.trace.next_batch(&mut self.raw)? {
             self.numbers.clear();
             self.objects.number_all(self.raw.iter().map(|access| access.key), &mut self.numbers);
@@ -113,6 +125,10 @@ impl Batches for Numbered {
             for (place, raw) in raw.iter().enumerate() {
                 let access = self.access(raw, self.numbers[place]);
                 batch.accesses.push(access);
+            }
+            if self.with_tenants {
+                let places = raw.iter().map(|raw| raw.tenant.map_or(0, |tenant| tenant.index() as u32 + 1));
+                batch.tenants.extend(places);
             }
             self.raw = raw;
         }

@@ -1,5 +1,7 @@
 //! Results of simulations as JSON, CSV and a table for people.
 
+mod tenants;
+
 use std::fmt::Write as _;
 
 use policy::simulate::Counts;
@@ -37,7 +39,7 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 /// The result's keys in JSON.
 #[must_use]
 pub fn json(outcome: &Outcome) -> Value {
-    let Outcome { rows, totals, warmup_requests, sampled, read, was_stopped } = outcome;
+    let Outcome { rows, totals, warmup_requests, sampled, read, was_stopped, .. } = outcome;
     json!({
         "trace": trace(totals, read),
         "warmup_requests": warmup_requests,
@@ -47,6 +49,7 @@ pub fn json(outcome: &Outcome) -> Value {
             "other_objects": it.other_objects,
         })),
         "was_stopped": was_stopped,
+        "tenants": tenants::json(outcome),
         "rows": rows.iter().map(row_json).collect::<Vec<_>>(),
     })
 }
@@ -89,12 +92,15 @@ fn row_json(row: &Row) -> Value {
     })
 }
 
-/// The rows as CSV with a header. Those of a sample have their intervals behind them.
+/// The rows as CSV with a header. Those of a sample have their intervals behind them; where tenants are told apart, theirs
+/// follow, and those of all have no tenant.
 #[must_use]
 pub fn csv(outcome: &Outcome) -> String {
     let mut out =
         "policy,size_bytes,requests,hits,object_hit_ratio,byte_hit_ratio,write_amplification".to_owned();
-    out += if outcome.sampled.is_some() {
+    out += if !outcome.tenants.is_empty() {
+        ",tenant\n"
+    } else if outcome.sampled.is_some() {
         ",object_hit_ratio_low,object_hit_ratio_high,byte_hit_ratio_low,byte_hit_ratio_high\n"
     } else {
         "\n"
@@ -111,8 +117,9 @@ pub fn csv(outcome: &Outcome) -> String {
                 let _ = write!(out, ",{},{}", ratio(low), ratio(high));
             }
         }
-        out.push('\n');
+        out += if outcome.tenants.is_empty() { "\n" } else { ",\n" };
     }
+    tenants::csv(outcome, &mut out);
     out
 }
 
@@ -153,6 +160,7 @@ pub fn text(outcome: &Outcome) -> String {
         out += "\nbytes written a byte that came in\n";
         table(&mut out, &flash, Row::write_amplification);
     }
+    tenants::text(outcome, &mut out);
     out
 }
 

@@ -72,6 +72,7 @@ pub(super) fn run(
         totals,
         warmup_requests: totals.requests.saturating_sub(counted),
         sampled: Some(sampled),
+        tenants: Vec::new(),
         read: numbered.report().clone(),
         was_stopped: stop.is_set(),
     })

@@ -3,10 +3,11 @@
 //! ```text
 //! accesses.tmp    one record of 12 bytes an access: object, weight, seconds (u32 each, the machine's order);
 //!                 the two top bits of the seconds mark a removal and a set
+//! tenants.tmp     one u32 an access: whose it is; only where tenants are told apart
 //! next_uses.tmp   one u32 an access: the number of the next one for the same object, u32::MAX for never or a removal
 //! ```
 //!
-//! Next uses are found by reading backwards, with four bytes an object and not one an access in memory. Both files are
+//! Next uses are found by reading backwards, with four bytes an object and not one an access in memory. All files are
 //! unlinked as soon as they are made, and gone with the process.
 
 use std::fs::File;
@@ -27,6 +28,7 @@ const NEVER: u32 = u32::MAX;
 /// The files, read from the beginning.
 pub(crate) struct Spool {
     accesses: File,
+    tenants: Option<File>,
     next_uses: Option<File>,
     count: u64,
     next: u64,
@@ -42,16 +44,26 @@ impl Spool {
         mut progress: impl FnMut(u64),
     ) -> Result<Self, SimulateError> {
         let mut accesses = temporary()?;
+        let mut tenants: Option<File> = None;
         let (mut batch, mut bytes, mut count, mut objects) = (Batch::default(), Vec::new(), 0, 0);
         while !stop.is_set() && source.next(&mut batch)? {
             bytes.clear();
             objects = batch.accesses.iter().fold(objects, |most, access| most.max(access.object + 1));
             batch.accesses.iter().for_each(|access| bytes.extend_from_slice(&encode(access)));
             accesses.write_all(&bytes).map_err(failed)?;
+            if !batch.tenants.is_empty() {
+                bytes.clear();
+                batch.tenants.iter().for_each(|tenant| bytes.extend_from_slice(&tenant.to_ne_bytes()));
+                let file = match &mut tenants {
+                    Some(file) => file,
+                    none => none.insert(temporary()?),
+                };
+                file.write_all(&bytes).map_err(failed)?;
+            }
             count += batch.accesses.len() as u64;
             progress(count);
         }
-        let mut spool = Self { accesses, next_uses: None, count, next: 0, bytes };
+        let mut spool = Self { accesses, tenants, next_uses: None, count, next: 0, bytes };
         if with_next_uses {
             spool.find_next_uses(objects)?;
         }
@@ -106,6 +118,15 @@ impl Spool {
         Ok(())
     }
 
+    fn read_tenants(&mut self, range: std::ops::Range<u64>, batch: &mut Batch) -> Result<(), SimulateError> {
+        batch.tenants.clear();
+        let Some(file) = &self.tenants else { return Ok(()) };
+        self.bytes.resize((range.end - range.start) as usize * 4, 0);
+        file.read_exact_at(&mut self.bytes, range.start * 4).map_err(failed)?;
+        batch.tenants.extend(self.bytes.chunks_exact(4).map(|bytes| word(bytes, 0)));
+        Ok(())
+    }
+
     fn read_next_uses(
         &mut self,
         range: std::ops::Range<u64>,
@@ -129,6 +150,7 @@ impl Batches for Spool {
         let range = self.next..self.count.min(self.next + BATCH_ACCESSES as u64);
         self.next = range.end;
         self.read(range.clone(), batch)?;
+        self.read_tenants(range.clone(), batch)?;
         self.read_next_uses(range, batch)?;
         Ok(!batch.accesses.is_empty())
     }

@@ -14,6 +14,24 @@ pub enum Warmup {
     Share(f64),
 }
 
+impl Warmup {
+    pub(super) fn is_share(self) -> bool {
+        matches!(self, Self::Share(_))
+    }
+
+    /// The same of a trace of which it is known how many accesses it has: which of them are counted, [`Warmed`] knows at
+    /// the end alone.
+    pub(super) fn of(self, accesses: u64) -> Self {
+        let Self::Share(share) = self else { return self };
+        let mut step = FIRST_STEP;
+        while accesses / step >= MARKS_AT_MOST as u64 {
+            step *= 2;
+        }
+        let place = (share * accesses as f64 / step as f64) as u64;
+        Self::Accesses(place.min(accesses / step) * step)
+    }
+}
+
 /// Marks kept; then every other is dropped and the step doubles.
 const MARKS_AT_MOST: usize = 1024;
 const FIRST_STEP: u64 = 1;
@@ -102,6 +120,21 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_share_of_a_known_number_of_accesses_is_the_same_share() {
+        for accesses in (0..70).chain([1022, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 65_536, 200_000])
+        {
+            for share in [0.0, 0.2, 0.5, 0.999, 1.0] {
+                let known = Warmup::Share(share).of(u64::from(accesses));
+                assert_eq!(
+                    counted(known, accesses, 999),
+                    counted(Warmup::Share(share), accesses, 999),
+                    "{share} of {accesses}"
+                );
+            }
+        }
+    }
+
     fn counted(warmup: Warmup, accesses: u32, in_batches_of: usize) -> (u64, u64) {
         let all: Vec<Access> = (0..accesses)
             .map(|object| Access { object, weight: 1, now_seconds: 0, is_removal: false, is_set: false })
@@ -109,7 +142,7 @@ mod tests {
         let mut simulation = Simulation::new(Lru::exact(), 10);
         let mut warmed = Warmed::new(warmup);
         for batch in all.chunks(in_batches_of) {
-            warmed.run(&mut simulation, &Batch { accesses: batch.to_vec(), next_uses: Vec::new() });
+            warmed.run(&mut simulation, &Batch { accesses: batch.to_vec(), ..Batch::default() });
         }
         let total = simulation.counts();
         (warmed.warmup_requests(&total), warmed.counted(&total).requests)

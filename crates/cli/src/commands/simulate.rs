@@ -9,7 +9,8 @@ use bench::bar::{Bar, Unit};
 use bench::run::stop::Stop;
 use bench::simulate::policies::POLICIES;
 use bench::simulate::{
-    self, FlashSettings, Named, Plan, RuleBook, Settings, Size, SizeOnHit, Warmup, plot, report,
+    self, FlashSettings, Named, Plan, RuleBook, Settings, SimulateError, Size, SizeOnHit, Warmup, plot,
+    report,
 };
 use bench::trace::open;
 use clap::{Args, ValueEnum};
@@ -20,7 +21,7 @@ use crate::output::{
 };
 use crate::quantity;
 use crate::signals::stop_on_signals;
-use crate::trace_flags::TraceFlags;
+use crate::trace_flags::{TenantColumns, TraceFlags};
 
 /// The command line of `simulate`.
 #[derive(Debug, Args)]
@@ -59,6 +60,11 @@ pub struct Arguments {
     /// Simulate this share of the objects (1%), and the most asked for, and estimate the ratios with an interval
     #[arg(long, value_name = "N%", value_parser = quantity::share)]
     sample: Option<f64>,
+    /// Ratios by tenant too, of the N with the most requests by name [default of N: 20]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "20", value_parser = quantity::count::<u32>)]
+    by_tenant: Option<u32>,
+    #[command(flatten)]
+    tenants: TenantColumns,
     /// Threads that simulate [default: one a core]
     #[arg(long, value_name = "N", value_parser = quantity::count::<u32>)]
     threads: Option<u32>,
@@ -126,6 +132,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         "reading": arguments.reading.config(&arguments.traces),
         "policies": arguments.policy,
         "sample": arguments.sample,
+        "by_tenant": arguments.by_tenant,
+        "tenant_columns": arguments.tenants.tenant_columns,
         "rules": format!("{:?}", arguments.rules.unwrap_or_default()).to_lowercase(),
         "size_on_hit": format!("{:?}", arguments.size_on_hit.unwrap_or_default()).to_lowercase(),
         "first_size": arguments.first_size,
@@ -135,6 +143,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn plan(arguments: &Arguments) -> Result<Plan, String> {
+    if arguments.by_tenant.is_some() && arguments.sample.is_some() {
+        return Err(SimulateError::NoTenantsInSample.to_string());
+    }
+    if arguments.by_tenant.is_none() && !arguments.tenants.tenant_columns.is_empty() {
+        return Err("--tenant-columns: only --by-tenant tells tenants apart".to_owned());
+    }
     let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| name.trim().parse()).collect();
     let policies = policies.map_err(|error| error.to_string())?;
     unheeded::warnings(arguments, &policies).iter().for_each(|words| arguments.common.warn(words));
@@ -169,6 +183,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         warmup: arguments.warmup,
         first_size: arguments.first_size,
         sample: arguments.sample,
+        tenants: arguments.by_tenant.map(|shown| shown as usize),
         threads: arguments.threads.map_or_else(cores, |threads| threads as usize),
     })
 }
@@ -197,7 +212,10 @@ impl FlashArguments {
 }
 
 fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
-    let input = arguments.reading.input(arguments.traces.clone());
+    let mut input = arguments.reading.input(arguments.traces.clone());
+    if arguments.by_tenant.is_some() {
+        input.options.tenants = arguments.tenants.told();
+    }
     let trace = open(&input.paths, Some(&input.format), &input.options).map_err(|error| error.to_string())?;
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
@@ -209,6 +227,9 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     bar.finish();
     let outcome = outcome.map_err(|error| error.to_string())?;
     outcome.read.messages.iter().for_each(|message| arguments.common.warn(message));
+    if arguments.by_tenant.is_some() && outcome.tenants.is_empty() {
+        arguments.common.warn("--by-tenant: no request that was counted tells its tenant");
+    }
     if let Some(csv) = &arguments.csv {
         write_file(csv, report::csv(&outcome).as_bytes()).map_err(|error| error.to_string())?;
     }

@@ -259,3 +259,43 @@ fn a_flash_cache_of_a_pebibyte_is_simulated_in_the_memory_of_what_is_asked_for()
         assert_eq!(output.status.code(), Some(0), "{policy}: {}", err(&output));
     }
 }
+
+#[test]
+fn hits_by_tenant_are_in_every_form_of_result() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows =
+        "0,a,GET,10,web\n1,b,GET,10,\"a d,s\n2,a,GET,10,web\n3,b,GET,10,web\n4,b,GET,10,\n5,c,GET,30,x\n";
+    let trace = trace(directory.path(), &format!("ts,key,op,size,tenant\n{}", rows.replace("d,s", "ds")));
+    let csv = directory.path().join("rows.csv");
+    let asked = ["simulate", &trace, "--policy", "lru", "--size", "100", "--warmup", "0"];
+    let by_tenant = [&asked[..], &["--by-tenant=2", "--csv", csv.to_str().unwrap(), "--json", "-"]].concat();
+    let result = result(&flashwright(&by_tenant));
+    let tenants = &result["tenants"];
+    assert_eq!(
+        (&tenants["largest"][0]["tenant"], &tenants["largest"][0]["requests"]),
+        (&"web".into(), &3.into())
+    );
+    assert_eq!(tenants["largest"][0]["rows"][0]["object_hit_ratio"], 2.0 / 3.0);
+    assert_eq!(
+        (&tenants["others"]["told_apart"], &tenants["without_tenant"]["rows"][0]["hits"]),
+        (&1.into(), &1.into())
+    );
+    let csv = std::fs::read_to_string(csv).unwrap();
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(
+        lines[0],
+        "policy,size_bytes,requests,hits,object_hit_ratio,byte_hit_ratio,write_amplification,tenant"
+    );
+    assert_eq!(lines[1], "lru,100,6,3,0.500000,0.375000,,");
+    assert_eq!(lines[2], "lru,100,3,2,0.666667,0.666667,,web");
+    assert_eq!((lines[3], lines.len()), ("lru,100,1,0,0.000000,0.000000,,\"\"\"a ds\"", 6));
+    let text = super::out(&flashwright(&[&asked[..], &["--by-tenant"]].concat()));
+    assert!(
+        text.contains("lru by tenant: object hit ratio, byte hit ratio") && text.contains("  web "),
+        "{text}"
+    );
+    let sampled = flashwright(&[&asked[..], &["--by-tenant", "--sample", "10%"]].concat());
+    assert!(err(&sampled).contains("a sample has no ratios by tenant"), "{}", err(&sampled));
+    let alone = flashwright(&[&asked[..], &["--tenant-columns", "tenant"]].concat());
+    assert!(err(&alone).contains("only --by-tenant tells tenants apart"), "{}", err(&alone));
+}

@@ -122,6 +122,7 @@ fn simulated(
         warmup: Warmup::Share(WARMUP),
         first_size: false,
         sample: None,
+        tenants: None,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
     };
     let workload: Box<dyn Accesses> = match &runner.given {
