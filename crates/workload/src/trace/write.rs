@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::TenantNames;
 use super::access::{Access, AccessKind};
@@ -138,6 +139,8 @@ pub struct Writer {
     sink: Sink,
     written: Written,
     tenants: TenantNames,
+    /// Those of the tenants that came so far.
+    names: Vec<Arc<str>>,
 }
 
 enum Sink {
@@ -173,8 +176,8 @@ impl Writer {
                 Sink::Binary { encoder: Box::default(), out, bytes: Vec::new() }
             }
         };
-        let (written, tenants) = (Written::default(), TenantNames::default());
-        Ok(Self { path: path.to_owned(), part, sink, written, tenants })
+        let (written, tenants, names) = (Written::default(), TenantNames::default(), Vec::new());
+        Ok(Self { path: path.to_owned(), part, sink, written, tenants, names })
     }
 
     /// The names of the tenants that come, which those who read them share.
@@ -188,13 +191,13 @@ impl Writer {
     /// # Errors
     /// The file cannot be written, or an access does not fit into the form.
     pub fn write(&mut self, accesses: &[Access]) -> Result<(), WriteError> {
-        let tenants = self.tenants.all();
+        self.look_up(accesses);
         for access in accesses {
             let failed = |source| WriteError::Io { path: self.path.clone(), source };
             match &mut self.sink {
                 Sink::Text { form, out, line } => {
                     line.clear();
-                    if form.encode(access, &tenants, line, &mut self.written) {
+                    if form.encode(access, &self.names, line, &mut self.written) {
                         out.write_all(line).map_err(failed)?;
                         self.written.accesses += 1;
                     }
@@ -211,6 +214,14 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    /// Fetches the names again if there are new ones: they may be many.
+    fn look_up(&mut self, accesses: &[Access]) {
+        let newest = accesses.iter().filter_map(|access| access.tenant).max();
+        if newest.is_some_and(|tenant| tenant.index() > self.names.len()) {
+            self.names = self.tenants.all();
+        }
     }
 
     /// Writes a request with all that a trace has of it.
