@@ -8,8 +8,13 @@ use std::time::Instant;
 use flashwright_workload::payload::Payload;
 
 fn main() {
+    measure(&Payload::new(0));
+    println!("half of the blocks repeat:");
+    measure(&Payload::new(0).with_repeats(50));
+}
+
+fn measure(payload: &Payload) {
     for length in [100, 1000, 16 << 10, 400 << 10] {
-        let payload = Payload::new(0);
         let mut value = vec![0; length];
         let rounds = ((1usize << 29) / (length + 200)) as u64;
         let fill = best(rounds, |round| payload.fill(black_box(&mut value), round, 1));

@@ -9,13 +9,20 @@
 //! ```
 //!
 //! `check` is a hash of the other 20 header bytes; `body` says how the body is made: the percentage of zeros,
-//! or 255 where the rest was left as it was. Values shorter than the header hold the low bytes of the version
+//! 101 more than that where the value's end repeats, or 255 where the rest was left as it was. Where the end repeats, the byte
+//! behind the header says how much of the value that is, percent, and `check` covers it too. Values shorter than the header hold the low bytes of the version
 //! in their front half and a hash in the back half.
 //!
 //! CacheBench fills values with an English sentence, which flatters drives that compress. The body here is
 //! random, but for the chosen share of zeros at the end of each 4 KiB of the value: a prepared block of random
 //! bytes, from a place picked by key and version, with every word XORed by a number of the key, the version and
 //! the 4 KiB. So no two blocks are alike either, and drives that deduplicate find nothing.
+//!
+//! What they are to find is the end of the value: from there on each 4 KiB is the same one of four prepared blocks, by the
+//! key. A cache packs values behind headers and keys, so a drive's block begins anywhere in a value's; but where the
+//! same 4 KiB follow each other, every 4 KiB of them are a rotation of the block, and there are few of these. The first of
+//! them that the drive has whole begins half a block behind in the mean, and as much is lost at the end: the part that
+//! repeats is a block longer than asked for, so that the drive finds the share that was.
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
@@ -37,6 +44,14 @@ const VERSION_AND_BODY: std::ops::Range<usize> = KEY_HASH.end..HEADER_BYTES;
 const NO_BODY: u8 = 0xff;
 const BLOCK_BYTES: usize = 4096;
 const WORD_BYTES: usize = 8;
+/// Kinds of bodies from this on repeat at their end.
+const REPEATS: u8 = 101;
+/// Where it is said how much of such a value repeats, and where its body begins.
+const REPEATED_PERCENT: usize = HEADER_BYTES;
+const REPEATING_BODY: usize = HEADER_BYTES + WORD_BYTES;
+/// Blocks that values repeat, and what their words are XORed by, so that they are like no other block.
+const REPEATED_BLOCKS: u64 = 4;
+const REPEATED_MASK: u64 = 0x6465_6475_7065_6421;
 /// Prepared random bytes: small enough to stay in a second-level cache beside the engine's own data.
 const PREPARED_BYTES: usize = 64 << 10;
 /// Part of the format: other readers prepare the same bytes.
@@ -46,6 +61,7 @@ const PREPARED_SEED: u64 = 0x666c_6173_6877_7269;
 pub struct Payload {
     prepared: Box<[u8]>,
     zeros_percent: u8,
+    repeated_percent: u8,
 }
 
 /// The version that a value carries; of values shorter than the header only its low bits.
@@ -102,14 +118,29 @@ impl Payload {
         assert!(zeros_percent <= 100, "a percentage");
         let mut prepared = vec![0; PREPARED_BYTES + BLOCK_BYTES].into_boxed_slice();
         Xoshiro256PlusPlus::seed_from_u64(PREPARED_SEED).fill_bytes(&mut prepared);
-        Self { prepared, zeros_percent }
+        Self { prepared, zeros_percent, repeated_percent: 0 }
+    }
+
+    /// The same, of which a drive that deduplicates finds `percent` of a hundred blocks elsewhere. Values of a block and less
+    /// repeat nothing.
+    #[must_use]
+    pub fn with_repeats(self, percent: u8) -> Self {
+        assert!(percent <= 100, "a percentage");
+        Self { repeated_percent: percent, ..self }
     }
 
     /// Fills `value` whole.
     pub fn fill(&self, value: &mut [u8], key_hash: u64, version: u64) {
-        if write_header(value, key_hash, version, self.zeros_percent) {
-            let body = Body { payload: self, key_hash, version, zeros_percent: self.zeros_percent };
-            body.write(value);
+        let zeros_percent = self.zeros_percent;
+        let repeated_percent =
+            if value.len() > REPEATING_BODY + BLOCK_BYTES { self.repeated_percent } else { 0 };
+        if repeated_percent > 0 {
+            value[REPEATED_PERCENT..REPEATING_BODY].fill(0);
+            value[REPEATED_PERCENT] = repeated_percent;
+        }
+        let kind = if repeated_percent > 0 { zeros_percent + REPEATS } else { zeros_percent };
+        if write_header(value, key_hash, version, kind) {
+            Body { payload: self, key_hash, version, zeros_percent, repeated_percent }.write(value);
         }
     }
 
@@ -129,8 +160,12 @@ impl Payload {
         }
         match value[HEADER_BYTES - 1] {
             NO_BODY => Ok(version),
-            zeros_percent => {
-                let body = Body { payload: self, key_hash, version: version.low_bits, zeros_percent };
+            kind => {
+                let (zeros_percent, repeated_percent) =
+                    if kind < REPEATS { (kind, 0) } else { (kind - REPEATS, value[REPEATED_PERCENT]) };
+                let version_told = version.low_bits;
+                let body =
+                    Body { payload: self, key_hash, version: version_told, zeros_percent, repeated_percent };
                 body.compare(value).map(|()| version)
             }
         }
@@ -155,8 +190,7 @@ impl Payload {
         if written != value.len() as u64 {
             return Err(Corruption::Length { written, read: value.len() as u64 });
         }
-        let kind = value[HEADER_BYTES - 1];
-        if kind > 100 && kind != NO_BODY {
+        if !is_kind(value) {
             return Err(Corruption::Header);
         }
         let low_bits = word(value, VERSION_AND_BODY.start) & MAX_VERSION;
@@ -181,8 +215,20 @@ fn write_header(value: &mut [u8], key_hash: u64, version: u64, body: u8) -> bool
     value.len() > HEADER_BYTES && body != NO_BODY
 }
 
+/// Whether the body is of a kind that is written.
+fn is_kind(value: &[u8]) -> bool {
+    match value[HEADER_BYTES - 1] {
+        0..REPEATS | NO_BODY => true,
+        kind if kind - REPEATS > 100 || value.len() <= REPEATING_BODY + BLOCK_BYTES => false,
+        _ => (1..=100).contains(&value[REPEATED_PERCENT]),
+    }
+}
+
 fn check(value: &[u8]) -> [u8; 4] {
-    (xxh3_64(&value[CHECK.end..HEADER_BYTES]) as u32).to_le_bytes()
+    let kind = value[HEADER_BYTES - 1];
+    let repeats = kind >= REPEATS && kind != NO_BODY;
+    let end = if repeats { REPEATING_BODY.min(value.len()) } else { HEADER_BYTES };
+    (xxh3_64(&value[CHECK.end..end]) as u32).to_le_bytes()
 }
 
 fn word(value: &[u8], at: usize) -> u64 {
@@ -230,33 +276,57 @@ struct Body<'a> {
     key_hash: u64,
     version: u64,
     zeros_percent: u8,
+    repeated_percent: u8,
 }
 
 impl Body<'_> {
     fn write(&self, value: &mut [u8]) {
+        let repeats_from = self.repeats_from(value.len());
         for (number, block) in value.chunks_mut(BLOCK_BYTES).enumerate() {
-            let start = if number == 0 { HEADER_BYTES } else { 0 };
-            let zeros = self.zeros_from(block.len()).max(start);
-            let (source, mask) = self.source(number);
-            xor_into(&mut block[start..zeros], &source[start..zeros], mask);
+            let [start, repeats, zeros] = self.parts(number, block.len(), repeats_from);
+            let (own, repeated) = (self.own(number), self.repeated());
+            for (part, (source, mask)) in [(start..repeats, own), (repeats..zeros, repeated)] {
+                xor_into(&mut block[part.clone()], &source[part], mask);
+            }
             block[zeros..].fill(0);
         }
     }
 
     fn compare(&self, value: &[u8]) -> Result<(), Corruption> {
+        let repeats_from = self.repeats_from(value.len());
         for (number, block) in value.chunks(BLOCK_BYTES).enumerate() {
-            let start = if number == 0 { HEADER_BYTES } else { 0 };
-            let zeros = self.zeros_from(block.len()).max(start);
-            let (source, mask) = self.source(number);
-            let mut wrong = xor_differs(&block[start..zeros], &source[start..zeros], mask);
-            wrong |= block[zeros..].iter().fold(0, |any, byte| any | byte) != 0;
+            let [start, repeats, zeros] = self.parts(number, block.len(), repeats_from);
+            let (own, repeated) = (self.own(number), self.repeated());
+            let mut wrong = block[zeros..].iter().fold(0, |any, byte| any | byte) != 0;
+            for (part, (source, mask)) in [(start..repeats, own), (repeats..zeros, repeated)] {
+                wrong |= xor_differs(&block[part.clone()], &source[part], mask);
+            }
             if wrong {
-                return Err(Corruption::Body {
-                    offset: number * BLOCK_BYTES + self.first_wrong(number, block),
-                });
+                let offset = number * BLOCK_BYTES + self.first_wrong(number, block, repeats_from);
+                return Err(Corruption::Body { offset });
             }
         }
         Ok(())
+    }
+
+    /// Where in block `number` its own bytes begin, those that repeat, and the zeros.
+    fn parts(&self, number: usize, block_bytes: usize, repeats_from: usize) -> [usize; 3] {
+        let start = match number {
+            0 if self.repeated_percent > 0 => REPEATING_BODY,
+            0 => HEADER_BYTES,
+            _ => 0,
+        };
+        let zeros = self.zeros_from(block_bytes).max(start);
+        [start, repeats_from.saturating_sub(number * BLOCK_BYTES).clamp(start, zeros), zeros]
+    }
+
+    /// Where in a value of this length the part begins that repeats, on a word.
+    fn repeats_from(&self, value_bytes: usize) -> usize {
+        if self.repeated_percent == 0 {
+            return value_bytes;
+        }
+        let asked = (value_bytes as u64 * u64::from(self.repeated_percent) / 100) as usize;
+        value_bytes.saturating_sub(asked + BLOCK_BYTES).next_multiple_of(WORD_BYTES)
     }
 
     /// Where the zeros of a block begin, on a word.
@@ -270,20 +340,27 @@ impl Body<'_> {
     }
 
     /// The prepared bytes of block `number`, and what each of their words is XORed by.
-    fn source(&self, number: usize) -> (&[u8], u64) {
+    fn own(&self, number: usize) -> (&[u8], u64) {
         let mixed = scramble(self.key_hash ^ scramble(self.version ^ (number as u64) << VERSION_BITS));
         let mixed = scramble(mixed.wrapping_add(number as u64));
         let at = (mixed % PREPARED_BYTES as u64) as usize;
         (&self.payload.prepared[at..at + BLOCK_BYTES], mixed)
     }
 
+    /// The same of every block of the part that repeats.
+    fn repeated(&self) -> (&[u8], u64) {
+        let at = (scramble(self.key_hash) % REPEATED_BLOCKS) as usize * BLOCK_BYTES;
+        (&self.payload.prepared[at..at + BLOCK_BYTES], REPEATED_MASK)
+    }
+
     /// The slow way, for the message.
-    fn first_wrong(&self, number: usize, block: &[u8]) -> usize {
-        let start = if number == 0 { HEADER_BYTES } else { 0 };
-        let zeros = self.zeros_from(block.len()).max(start);
-        let (source, mask) = self.source(number);
+    fn first_wrong(&self, number: usize, block: &[u8], repeats_from: usize) -> usize {
+        let [start, repeats, zeros] = self.parts(number, block.len(), repeats_from);
+        let (own, repeated) = (self.own(number), self.repeated());
         let mut right = vec![0; block.len()];
-        xor_into(&mut right[start..zeros], &source[start..zeros], mask);
+        for (part, (source, mask)) in [(start..repeats, own), (repeats..zeros, repeated)] {
+            xor_into(&mut right[part.clone()], &source[part], mask);
+        }
         (start..block.len()).find(|at| right[*at] != block[*at]).unwrap_or(start)
     }
 }
@@ -439,6 +516,55 @@ mod tests {
     }
 
     const GOLDEN: &str = "36fddde928000000efcdab89674523010d0c0b0a000000004de0e31b1c939a9a7577725ec8778e13";
+
+    #[test]
+    fn what_repeats_verifies_at_every_length_by_any_reader_and_every_flipped_bit_is_noticed() {
+        for (zeros, repeats) in [(0, 1), (0, 50), (30, 50), (0, 100), (100, 100)] {
+            let payload = Payload::new(zeros).with_repeats(repeats);
+            for length in [0, 24, 31, 32, 4096, 4127, 4128, 4129, 4200, 8192, 8200, 20_003, 400_001] {
+                let value = filled(&payload, length, 300);
+                let version = Payload::new(0).verify(&value, KEY).unwrap();
+                assert!(version.matches(300), "{length} bytes, {zeros} % zeros, {repeats} % repeated");
+                assert_eq!(Payload::verify_header(&value, KEY), Ok(version));
+            }
+            let value = filled(&payload, 8200, 7);
+            for bit in (0..8200 * 8).step_by(5).chain(0..64 * 8) {
+                let mut flipped = value.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                let error = Payload::new(0).verify(&flipped, KEY).expect_err("a flipped bit");
+                if bit / 8 >= REPEATING_BODY {
+                    assert_eq!(error, Corruption::Body { offset: bit / 8 });
+                }
+            }
+        }
+    }
+
+    /// Values behind headers and keys of any length, as a cache packs them.
+    #[test]
+    fn a_drive_finds_the_share_of_blocks_that_was_asked_for_wherever_values_begin() {
+        for (percent, value_bytes) in [(0, 50_000), (10, 50_000), (50, 9000), (50, 50_000), (90, 400_000)] {
+            let payload = Payload::new(0).with_repeats(percent);
+            let mut drive = Vec::new();
+            for key in 0..(64 << 20) / value_bytes as u64 {
+                drive.resize((drive.len() + 32 + 17).next_multiple_of(64) - 15, 0xEE);
+                let start = drive.len();
+                drive.resize(start + value_bytes, 0);
+                payload.fill(&mut drive[start..], scramble(key), 1);
+            }
+            let blocks = drive.chunks_exact(BLOCK_BYTES);
+            let all = blocks.len() as f64;
+            let distinct = blocks.collect::<std::collections::HashSet<_>>().len() as f64;
+            let found = 1.0 - distinct / all;
+            let asked = f64::from(percent) / 100.0;
+            assert!((found - asked).abs() < 0.03, "{percent} % of {value_bytes} bytes: {found:.3}");
+        }
+    }
+
+    #[test]
+    fn what_repeats_does_not_compress_more_than_the_rest() {
+        let value = filled(&Payload::new(0).with_repeats(100), 4096 + 40, 1);
+        assert!(zstd::encode_all(&value[..4096], 3).unwrap().len() > 4096 * 98 / 100);
+    }
 
     proptest! {
         #[test]

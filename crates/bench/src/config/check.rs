@@ -335,6 +335,7 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     refuse(test.timestamp_factor == 0, "timestampFactor", "must be above 0");
     refuse(test.replay.amplification == 0, "replayGeneratorConfig.ampFactor", "must be at least 1");
     refuse(!(0.0..=1.0).contains(&test.compressibility), "valueCompressibility", "must be 0 to 1");
+    refuse(!(0.0..=1.0).contains(&test.dedup_ratio), "valueDedupRatio", "must be 0 to 1");
     if runs_here(test) {
         refuse(test.threads > MOST_THREADS, "numThreads", &format!("must be at most {MOST_THREADS}"));
         refuse(test.threads == 0, "numThreads", "is 0 or missing: nothing would run");

@@ -213,6 +213,7 @@ fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
         check_consistency: test.check_consistency,
         max_inconsistencies: test.max_inconsistencies,
         zeros_percent: (test.compressibility * 100.0).round() as u8,
+        repeated_percent: (test.dedup_ratio * 100.0).round() as u8,
         print_flash_counters: cache.print_nvm_counters,
     })
 }

@@ -283,6 +283,8 @@ pub struct RunSettings {
     pub max_inconsistencies: u64,
     /// Share of a value that a drive can compress away, percent.
     pub zeros_percent: u8,
+    /// Share of its blocks that a drive can find elsewhere, percent.
+    pub repeated_percent: u8,
     /// Print flash counters at the end.
     pub print_flash_counters: bool,
 }

@@ -195,7 +195,7 @@ impl<T: Target> Instance<T> {
         });
         let boards = std::iter::repeat_with(Board::default).take(settings.threads).collect();
         let bucket = settings.rate.map(|(rate, burst)| TokenBucket::new(rate, burst, now_ns));
-        let payload = Payload::new(settings.zeros_percent);
+        let payload = Payload::new(settings.zeros_percent).with_repeats(settings.repeated_percent);
         // The queue that an open loop builds is seen in few of its requests; the clock is read for each anyway.
         let time_all = time_all || settings.arrivals.is_open();
         let held_until_ns = AtomicU64::new(0);

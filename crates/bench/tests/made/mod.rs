@@ -26,6 +26,7 @@ pub fn settings() -> RunSettings {
         check_consistency: false,
         max_inconsistencies: 50,
         zeros_percent: 0,
+        repeated_percent: 0,
         print_flash_counters: false,
     }
 }

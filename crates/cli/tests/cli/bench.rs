@@ -4,6 +4,7 @@ mod instances;
 mod intervals;
 mod lengths;
 mod paced;
+mod repeated_blocks;
 mod several_items;
 
 use std::path::{Path, PathBuf};

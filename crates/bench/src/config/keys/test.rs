@@ -103,6 +103,8 @@ section! {
         iterator_work_ms: u64 = 0, "dramIteratorWorkMs", "ms", Later(ITERATOR);
         "Ours. Share of a value's bytes that a compressing drive can save, 0 to 1.";
         compressibility: f64 = 0.0, "valueCompressibility", "", Honoured;
+        "Ours. Share of the 4 KiB blocks of values that a deduplicating drive can save, 0 to 1; of values above 4 KiB, which are packed into regions.";
+        dedup_ratio: f64 = 0.0, "valueDedupRatio", "", Honoured;
     }
     legacy {
         "prepopulateCache", "CacheBench does not read it";
