@@ -7,6 +7,8 @@ use super::keys::{CacheConfig, Distribution, TestConfig};
 use super::knob::Findings;
 use super::text::join;
 
+mod cuts;
+
 /// Eviction policies by the names that `allocator` takes; CacheLib's four first.
 pub const ALLOCATORS: [&str; 10] =
     ["LRU", "LRU2Q", "LRU5B", "LRU5B2Q", "FIFO", "SLRU", "TinyLFU", "WTinyLFU", "S3FIFO", "SIEVE"];
@@ -40,8 +42,6 @@ const STRESSORS: [&str; 8] = [
 /// Lone keys are numbered by worker, and no machine runs more threads.
 const MOST_THREADS: u64 = 1 << 15;
 const LARGEST_CLASS_BYTES: u64 = 4 << 20;
-/// Items of one request stand in memory together.
-const MOST_ITEMS: u64 = 1 << 20;
 
 /// Checks one instance.
 pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {
@@ -355,7 +355,7 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     );
     refuse(pools_in_use && test.key_count == 0, "numKeys", "is 0 or missing: there is nothing to ask for");
     unread_traces(test, at, findings);
-    replays(test, at, findings);
+    cuts::check(test, at, findings);
     arrivals(test, at, findings);
     lengths_of_run(test, cache, at, findings);
 }
@@ -430,31 +430,6 @@ fn unread_traces(test: &TestConfig, at: &str, findings: &mut Findings) {
     for (key, _) in given.into_iter().filter(|(_, is_empty)| !is_empty && needs_distribution(test)) {
         let words = "is not read: this generator makes requests up; set `generator` to `replay` for a trace";
         findings.warning(&join(at, key), words);
-    }
-}
-
-/// Traces of several kinds, and what they are cut into.
-fn replays(test: &TestConfig, at: &str, findings: &mut Findings) {
-    let inside = join(at, "replayGeneratorConfig");
-    let replay = &test.replay;
-    let mut refuse = |broken: bool, at: &str, words: &str| {
-        if broken {
-            findings.problem(at, words);
-        }
-    };
-    match test.generator.as_str() {
-        "block-replay" => {
-            let (block, chunk) = (replay.block_kib, replay.chunk_kib);
-            let fits = (1..=block).contains(&chunk) && block <= u64::MAX >> 10;
-            refuse(!fits, &join(&inside, "chunkSizeKB"), "must be 1 to blockSizeKB");
-            let many = fits && block.div_ceil(chunk) > MOST_ITEMS;
-            refuse(many, &join(&inside, "chunkSizeKB"), "cuts a block into more than 1,048,576 chunks");
-        }
-        "piecewise-replay" => {
-            refuse(test.piece_bytes == 0, &join(at, "cachePieceSize"), "must be above 0");
-            refuse(test.max_pieces > MOST_ITEMS, &join(at, "maxCachePieces"), "must be at most 1,048,576");
-        }
-        _ => {}
     }
 }
 
