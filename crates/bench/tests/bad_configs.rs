@@ -275,6 +275,21 @@ fn what_a_trace_cannot_be_cut_into_is_refused() {
     }
 }
 
+#[test]
+fn a_trace_format_that_is_none_or_not_for_this_generator_is_refused() {
+    let with_format = |generator: &str, format: &str| {
+        let format = format!("test_config.replayGeneratorConfig.traceFormat={format}");
+        with(&[&format!("test_config.generator={generator}"), "test_config.traceFileName=t", &format])
+    };
+    let said = with_format("replay", "twiter").unwrap_err();
+    assert!(said.contains("traceFormat: unknown name `twiter`; did you mean `twitter`?"), "{said}");
+    let said = with_format("block-replay", "cdn").unwrap_err();
+    assert!(said.contains("traceFormat: is for the generator `replay`"), "{said}");
+    for format in ["auto", "MSR", "kvcache", "oracle-general"] {
+        assert!(with_format("replay", format).is_ok(), "{format}");
+    }
+}
+
 /// The default is that of CacheBench's key-value traces; what else is read has its own unit.
 #[test]
 fn the_unit_of_times_is_that_of_the_format_unless_it_is_given() {
@@ -290,6 +305,7 @@ fn the_unit_of_times_is_that_of_the_format_unless_it_is_given() {
     };
     let replay = "test_config.generator=replay";
     assert_eq!(units(&[replay]), Some(1000));
+    assert_eq!(units(&[replay, "test_config.replayGeneratorConfig.traceFormat=twitter"]), None);
     assert_eq!(units(&["test_config.generator=block-replay"]), None);
     assert_eq!(
         units(&["test_config.generator=block-replay", "test_config.timestampFactor=1000"]),

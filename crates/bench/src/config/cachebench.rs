@@ -249,7 +249,11 @@ impl InstanceConfig {
     /// key-value traces.
     #[must_use]
     pub fn time_units_per_second(&self) -> Option<u64> {
-        let of_key_values = !matches!(self.test.generator.as_str(), "piecewise-replay" | "block-replay");
+        let of_key_values = match self.test.generator.as_str() {
+            "piecewise-replay" | "block-replay" => false,
+            "replay" => self.test.replay.format.eq_ignore_ascii_case("kvcache"),
+            _ => true,
+        };
         (self.names_time_units || of_key_values).then_some(self.test.timestamp_factor)
     }
 

@@ -274,16 +274,18 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
     })
 }
 
-/// The format of a trace, and what its requests are cut into.
-fn trace_kind(test: &TestConfig) -> (&'static str, Cut) {
+/// The format of a trace, unless it is to be told by the file, and what its requests are cut into.
+fn trace_kind(test: &TestConfig) -> (Option<String>, Cut) {
     let replay = &test.replay;
     match test.generator.as_str() {
-        "piecewise-replay" => ("cdn", Cut::Pieces { piece_bytes: test.piece_bytes, most: test.max_pieces }),
+        "piecewise-replay" => {
+            (Some("cdn".to_owned()), Cut::Pieces { piece_bytes: test.piece_bytes, most: test.max_pieces })
+        }
         "block-replay" => {
             let (chunk_bytes, block_bytes) = (replay.chunk_kib << 10, replay.block_kib << 10);
-            ("storage", Cut::Chunks { chunk_bytes, block_bytes })
+            (Some("storage".to_owned()), Cut::Chunks { chunk_bytes, block_bytes })
         }
-        _ => ("kvcache", Cut::Pages),
+        _ => (Some(replay.format.to_ascii_lowercase()).filter(|format| format != "auto"), Cut::Pages),
     }
 }
 

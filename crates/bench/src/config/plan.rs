@@ -228,8 +228,8 @@ pub enum WorkloadPlan {
 pub struct ReplayPlan {
     /// Files, one after another.
     pub files: Vec<PathBuf>,
-    /// Name of their format.
-    pub format: &'static str,
+    /// Name of their format; `None` is told by the first of them.
+    pub format: Option<String>,
     /// What requests are cut into.
     pub cut: Cut,
     /// Copies with keys of their own.

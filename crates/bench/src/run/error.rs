@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use cache::CacheError;
 use device::IoError;
+use workload::trace::TraceError;
 
 /// Why something could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -18,8 +19,8 @@ pub enum OpenError {
     #[error("{}", by_its_key(.0))]
     Workload(#[from] workload::ConfigError),
     /// The trace.
-    #[error("test_config.traceFileName: {0}")]
-    Trace(Box<workload::trace::TraceError>),
+    #[error("test_config.traceFileName: {0}{reader}", reader = who_reads_it(.0))]
+    Trace(Box<TraceError>),
     /// A directory for flash or its state.
     #[error("{path}: {source}", path = path.display())]
     Directory {
@@ -31,6 +32,12 @@ pub enum OpenError {
     /// Something that was checked when the config was read, and turned out otherwise.
     #[error("{0}")]
     Config(String),
+}
+
+/// A trace of another format than its generator reads has one that does.
+fn who_reads_it(error: &TraceError) -> String {
+    let TraceError::OtherFormat { found, .. } = error else { return String::new() };
+    format!("; the generator `replay` reads it, with replayGeneratorConfig.traceFormat `{found}`")
 }
 
 /// What is wrong with a workload, by the key that says so in a config.

@@ -13,7 +13,7 @@ use device::{Clock, Device, RequestKind, Simulation};
 use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirstConfig};
 use policy::eviction::{EvictionConfig, Refresh};
 use workload::generate::{Online, PreparedAccesses};
-use workload::trace::{Amplify, Format, Order, Replay, ReplayConfig, SuffixRule};
+use workload::trace::{Amplify, Format, Order, Replay, ReplayConfig, SuffixRule, TraceError};
 use workload::{Source, Workload, WorkloadError};
 
 use super::engine::{DeviceLatency, EngineTarget, Face, MeasuredFlash};
@@ -277,8 +277,10 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
         WorkloadPlan::Online(config) => (Box::new(Online::new(config)?), None),
         WorkloadPlan::Prepared { config, ops } => (Box::new(PreparedAccesses::new(config, *ops)?), None),
         WorkloadPlan::Replay(plan) => {
-            let trace = Arc::new(Replay::new(ReplayConfig { one_thread, ..replay(plan) }));
-            trace.check_beginnings().map_err(|error| OpenError::Trace(Box::new(error)))?;
+            let wrong = |error| OpenError::Trace(Box::new(error));
+            let trace = Replay::new(ReplayConfig { one_thread, ..replay(plan).map_err(wrong)? });
+            trace.check_beginnings().map_err(wrong)?;
+            let trace = Arc::new(trace);
             (Box::new(Watched(Arc::clone(&trace))), Some(trace))
         }
     })
@@ -297,8 +299,11 @@ impl Workload for Watched {
     }
 }
 
-fn replay(plan: &ReplayPlan) -> ReplayConfig {
-    let format = Format::named(plan.format).expect("the format is in the table");
+fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
+    let format = match &plan.format {
+        Some(name) => Format::named(name).expect("checked when the config was read"),
+        None => Format::told_by(&plan.files)?,
+    };
     let mut config = ReplayConfig::new(plan.files.clone(), format);
     config.time_units_per_second = plan.time_units_per_second.unwrap_or(format.time_units_per_second);
     config.cut = plan.cut;
@@ -317,7 +322,7 @@ fn replay(plan: &ReplayPlan) -> ReplayConfig {
         (false, true) => Order::Turns,
         (false, false) => Order::Any,
     };
-    config
+    Ok(config)
 }
 
 /// Whether a workload hangs chains on items.

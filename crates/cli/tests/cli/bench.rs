@@ -6,6 +6,7 @@ mod lengths;
 mod paced;
 mod repeated_blocks;
 mod several_items;
+mod trace_formats;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -10,7 +10,7 @@ use super::columns::{RowError, bare, looks_like_header};
 use super::cut::Cut;
 use super::error::TraceError;
 use super::input::{GZIP_MAGIC, XZ_MAGIC, ZSTD_MAGIC};
-use super::records::{Framing, mark_bytes};
+use super::records::{Framing, Records, mark_bytes};
 use super::rows::{ReaderOptions, RowReader, Rows};
 use super::{FORMATS, Format};
 
@@ -67,6 +67,34 @@ impl<'a> Head<'a> {
 
 fn is_text(bytes: &[u8]) -> bool {
     !bytes.iter().any(|byte| *byte < b' ' && !b"\t\n\r".contains(byte))
+}
+
+/// The format of the file at `path`, of whose `records` none was read yet.
+pub(super) fn told_by(path: &Path, records: &mut Records) -> Result<&'static Format, TraceError> {
+    let failed = |source| TraceError::Read { path: path.to_owned(), row: 0, source };
+    let (bytes, is_whole) = records.head().map_err(failed)?;
+    if bytes.is_empty() {
+        return Err(TraceError::Empty { path: path.to_owned() });
+    }
+    detect(path, &Head::new(path, bytes, is_whole))
+}
+
+/// A file behind the first, whose format was told by its contents, can be opened and is not in another.
+pub(super) fn check_further(path: &Path, told: Option<&'static Format>) -> Result<(), TraceError> {
+    let opening = |source| TraceError::Open { path: path.to_owned(), source };
+    if !path.metadata().map_err(opening)?.is_file() {
+        return Ok(());
+    }
+    let mut records = Records::open(path).map_err(opening)?;
+    let Some(wanted) = told else { return Ok(()) };
+    // What cannot be read is told in its turn, with the row.
+    let Ok((bytes, is_whole)) = records.head() else { return Ok(()) };
+    match other_than(wanted, path, &Head::new(path, bytes, is_whole)) {
+        Some(found) => {
+            Err(TraceError::MixedFormats { path: path.to_owned(), found: found.name, wanted: wanted.name })
+        }
+        None => Ok(()),
+    }
 }
 
 /// The format of the file at `path`, which begins with `head`.

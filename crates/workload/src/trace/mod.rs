@@ -48,8 +48,10 @@ pub use survey::Survey;
 pub use tenants::TenantNames;
 pub use write::{Target, WriteError, Writer, Written};
 
+use std::path::PathBuf;
+
 use detect::Head;
-use records::Framing;
+use records::{Framing, Records};
 use rows::{Object, ReaderOptions, Row, RowReader, Rows};
 
 /// A format that traces come in.
@@ -104,6 +106,19 @@ impl Format {
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         FORMATS.into_iter().find(|format| format.name == name)
+    }
+
+    /// The format that the first of some files tells by what it begins with.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is in another format than the first, which may be in none or several.
+    pub fn told_by(paths: &[PathBuf]) -> Result<&'static Self, TraceError> {
+        let (first, further) = paths.split_first().ok_or(TraceError::NoFiles)?;
+        let opened = Records::open(first);
+        let mut records = opened.map_err(|source| TraceError::Open { path: first.clone(), source })?;
+        let format = detect::told_by(first, &mut records)?;
+        further.iter().try_for_each(|path| detect::check_further(path, Some(format)))?;
+        Ok(format)
     }
 
     /// Whether a file tells that it is in this format. Otherwise somebody has to name it.

@@ -1,8 +1,11 @@
-//! What the requests of a trace are cut into.
+//! What a trace is, and what its requests are cut into.
+
+use workload::trace::FORMATS;
 
 use super::super::keys::TestConfig;
 use super::super::knob::Findings;
 use super::super::text::join;
+use super::one_of;
 
 /// Items of one request stand in memory together.
 const MOST_ITEMS: u64 = 1 << 20;
@@ -11,11 +14,16 @@ const MOST_ITEMS: u64 = 1 << 20;
 pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
     let inside = join(at, "replayGeneratorConfig");
     let replay = &test.replay;
+    let at_format = join(&inside, "traceFormat");
+    let names: Vec<&str> = std::iter::once("auto").chain(FORMATS.iter().map(|format| format.name)).collect();
+    one_of(&replay.format, &names, &at_format, findings);
     let mut refuse = |broken: bool, at: &str, words: &str| {
         if broken {
             findings.problem(at, words);
         }
     };
+    let other = !replay.format.eq_ignore_ascii_case("kvcache") && test.generator != "replay";
+    refuse(other, &at_format, "is for the generator `replay`: the others read one format each");
     match test.generator.as_str() {
         "block-replay" => {
             let (block, chunk) = (replay.block_kib, replay.chunk_kib);

@@ -40,6 +40,8 @@ section! {
         ml_admission: MlAdmission = MlAdmission::default(), "mlAdmissionConfig", "", Later(ML);
         "Ours. Amplify as CacheBench does: a suffix that cuts long keys and so merges some.";
         cachebench_amplification: bool = false, "ampKeysLikeCacheBench", "", Honoured;
+        "Ours. `replay`: what the trace is, one of `flashwright trace formats`, or `auto` to tell it by the first file.";
+        format: String = "kvcache".to_owned(), "traceFormat", "", Honoured;
     }
     legacy {}
 }

@@ -11,7 +11,7 @@ use crate::RequestKind;
 use crate::trace::Format;
 use crate::trace::columns::{RowError, whole_number};
 use crate::trace::cut::Cut;
-use crate::trace::detect::{Head, detect, other_than};
+use crate::trace::detect::{check_further, told_by};
 use crate::trace::error::TraceError;
 use crate::trace::records::{Fed, Records};
 use crate::trace::rows::{MAX_OBJECT_BYTES, Object, ReaderOptions, Row, RowReader, Rows, numbered};
@@ -249,33 +249,6 @@ fn message(path: &Path, row: u64, reason: &RowError) -> String {
 
 fn open_file(path: &Path) -> Result<Records, TraceError> {
     Records::open(path).map_err(|source| TraceError::Open { path: path.to_owned(), source })
-}
-
-fn told_by(path: &Path, records: &mut Records) -> Result<&'static Format, TraceError> {
-    let failed = |source| TraceError::Read { path: path.to_owned(), row: 0, source };
-    let (bytes, is_whole) = records.head().map_err(failed)?;
-    if bytes.is_empty() {
-        return Err(TraceError::Empty { path: path.to_owned() });
-    }
-    detect(path, &Head::new(path, bytes, is_whole))
-}
-
-/// A file behind the first, whose format was told by its contents, can be opened and is not in another.
-fn check_further(path: &Path, told: Option<&'static Format>) -> Result<(), TraceError> {
-    let opening = |source| TraceError::Open { path: path.to_owned(), source };
-    if !path.metadata().map_err(opening)?.is_file() {
-        return Ok(());
-    }
-    let mut records = open_file(path)?;
-    let Some(wanted) = told else { return Ok(()) };
-    // What cannot be read is told in its turn, with the row.
-    let Ok((bytes, is_whole)) = records.head() else { return Ok(()) };
-    match other_than(wanted, path, &Head::new(path, bytes, is_whole)) {
-        Some(found) => {
-            Err(TraceError::MixedFormats { path: path.to_owned(), found: found.name, wanted: wanted.name })
-        }
-        None => Ok(()),
-    }
 }
 
 /// How far a row has been handed out.
