@@ -11,6 +11,7 @@
 //! This room does not know how the engine keeps its promises: the loop sees a [`run::target::Target`].
 
 pub mod bar;
+pub mod binary_trace;
 pub mod block;
 pub mod chart;
 pub mod config;

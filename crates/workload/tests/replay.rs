@@ -364,3 +364,23 @@ fn shared() -> Option<PathBuf> {
     };
     named.or_else(beside)
 }
+
+/// A repeated trace had no key for some of its workers. They waited for one when the others had made all their requests, and
+/// the parser read the trace again and again for them.
+#[test]
+fn a_worker_that_no_key_belongs_to_ends_with_the_others() {
+    for one_thread in [false, true] {
+        let (_folder, replay) = replay_of("key,op,size\nonly,GET,1\nother,GET,1\n", |config| {
+            (config.repeat, config.one_thread) = (true, one_thread);
+            config.max_requests_per_worker = Some(3000);
+        });
+        let drained = if one_thread {
+            replay.sources(7, 0).unwrap().into_iter().map(|mut source| drain(source.as_mut())).collect()
+        } else {
+            drain_all(&replay, 7)
+        };
+        let mut requests: Vec<usize> = drained.iter().map(Vec::len).collect();
+        requests.sort_unstable();
+        assert_eq!(requests, [0, 0, 0, 0, 0, 3000, 3000]);
+    }
+}

@@ -23,7 +23,7 @@ pub const GENERATORS: [&str; 7] = [
     "simple-flash-benchmark",
 ];
 /// Those of them that replay a trace here.
-const REPLAYS: [&str; 3] = ["replay", "piecewise-replay", "block-replay"];
+const REPLAYS: [&str; 4] = ["replay", "binary-replay", "piecewise-replay", "block-replay"];
 /// What `arrivals` takes.
 const ARRIVALS: [&str; 3] = ["closed", "uniform", "poisson"];
 const REGION_POLICIES: [&str; 5] = ["mcdipper", "mcdipper-lru", "blockcache", "ripq", "sipq"];
@@ -80,7 +80,21 @@ pub fn together(instances: &[InstanceConfig], findings: &mut Findings) {
 pub fn runs_here(test: &TestConfig) -> bool {
     let here = matches!(test.generator.as_str(), "" | "workload" | "online")
         || REPLAYS.contains(&test.generator.as_str());
-    usual_stressor(test) && here && test.replay.binary_file.is_empty()
+    usual_stressor(test) && here && !test.writes_binary_trace()
+}
+
+impl TestConfig {
+    /// Whether a trace is written again as a binary one, and nothing is run.
+    #[must_use]
+    pub fn writes_binary_trace(&self) -> bool {
+        self.generator == "replay" && !self.replay.binary_file.is_empty()
+    }
+
+    /// Whether the binary trace has a key of its own.
+    #[must_use]
+    pub fn names_binary_trace(&self) -> bool {
+        self.generator == "binary-replay" && !self.replay.binary_file.is_empty()
+    }
 }
 
 /// CacheBench's usual stressor has no name; a shipped config calls it `stressor`. The one of cache components asks the same
@@ -323,7 +337,7 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     let both = !test.trace_file.is_empty() && !test.trace_files.is_empty();
     refuse(both, "traceFileName", "excludes traceFileNames");
     refuse(
-        replay && test.trace_file.is_empty() && test.trace_files.is_empty(),
+        replay && !test.names_binary_trace() && test.trace_file.is_empty() && test.trace_files.is_empty(),
         "traceFileName",
         "is missing: there is nothing to replay",
     );
@@ -427,15 +441,24 @@ fn at_the_times_of_the_trace(test: &TestConfig, at: &str, findings: &mut Finding
 fn unread_traces(test: &TestConfig, at: &str, findings: &mut Findings) {
     let given =
         [("traceFileName", test.trace_file.is_empty()), ("traceFileNames", test.trace_files.is_empty())];
-    for (key, _) in given.into_iter().filter(|(_, is_empty)| !is_empty && needs_distribution(test)) {
-        let words = "is not read: this generator makes requests up; set `generator` to `replay` for a trace";
-        findings.warning(&join(at, key), words);
+    for (key, _) in given.into_iter().filter(|(_, is_empty)| !is_empty) {
+        if needs_distribution(test) {
+            let words =
+                "is not read: this generator makes requests up; set `generator` to `replay` for a trace";
+            findings.warning(&join(at, key), words);
+        } else if test.names_binary_trace() {
+            findings.warning(&join(at, key), "is not read: binaryFileName is");
+        }
+    }
+    let in_use = matches!(test.generator.as_str(), "replay" | "binary-replay");
+    if !in_use && !test.replay.binary_file.is_empty() {
+        let words = "is for `generator` `replay`, which writes it, and `binary-replay`, which reads it";
+        findings.problem(&join(at, "replayGeneratorConfig.binaryFileName"), words);
     }
 }
 
 fn missing_features(test: &TestConfig, at: &str, findings: &mut Findings) {
     let feature = match test.generator.as_str() {
-        "binary-replay" => "binary trace replay",
         "simple-flash-benchmark" => "simple flash benchmark",
         _ => "",
     };

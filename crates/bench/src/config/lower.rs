@@ -12,7 +12,8 @@ use super::keys::{CacheConfig, Distribution, TestConfig};
 use super::knob::Remark;
 use super::plan::{
     AdmissionPlan, ArrivalsPlan, CachePlan, ClassesPlan, EvictionPlan, FlashPlan, InstancePlan, LimitsPlan,
-    RebalancePlan, RebalanceStrategy, ReplayPlan, RunPlan, RunSettings, WarmupPlan, WorkloadPlan,
+    RebalancePlan, RebalanceStrategy, ReplayPlan, RunPlan, RunSettings, TraceFormat, WarmupPlan,
+    WorkloadPlan,
 };
 use super::region_policy;
 
@@ -22,13 +23,7 @@ use super::region_policy;
 /// What the run would need and is not here: a feature, a trace file, a number beyond what the engine counts with.
 pub fn lower(config: &Config) -> Result<RunPlan, ConfigError> {
     let refuse = |problems| ConfigError { file: config.file.clone(), problems };
-    if !config.later.is_empty() {
-        let missing = |remark: &Remark| Remark {
-            at: remark.at.clone(),
-            words: format!("needs {}, which is not here yet", remark.words),
-        };
-        return Err(refuse(config.later.iter().map(missing).collect()));
-    }
+    refuse_later(config)?;
     let mut problems = Vec::new();
     let instances = config.instances.iter().filter_map(|instance| {
         lower_instance(instance)
@@ -38,6 +33,42 @@ pub fn lower(config: &Config) -> Result<RunPlan, ConfigError> {
     let instances: Vec<_> = instances.collect();
     let plan = RunPlan { instances, card: config.card.clone() };
     if problems.is_empty() { Ok(plan) } else { Err(refuse(problems)) }
+}
+
+fn refuse_later(config: &Config) -> Result<(), ConfigError> {
+    let missing = |remark: &Remark| Remark {
+        at: remark.at.clone(),
+        words: format!("needs {}, which is not here yet", remark.words),
+    };
+    let problems: Vec<_> = config.later.iter().map(missing).collect();
+    if problems.is_empty() { Ok(()) } else { Err(ConfigError { file: config.file.clone(), problems }) }
+}
+
+/// The binary traces that `config` asks for in place of runs: what is replayed into each, and its path. None where it asks for
+/// a run.
+///
+/// # Errors
+/// A trace that is not there, or a config that asks for both.
+pub fn binary_traces(config: &Config) -> Result<Vec<(ReplayPlan, PathBuf)>, ConfigError> {
+    if !config.instances.iter().any(|instance| instance.test.writes_binary_trace()) {
+        return Ok(Vec::new());
+    }
+    refuse_later(config)?;
+    let lowered = |instance: &InstanceConfig| {
+        let at = super::text::join(&instance.at, "test_config.replayGeneratorConfig.binaryFileName");
+        let failed = |words: String| ConfigError {
+            file: config.file.clone(),
+            problems: vec![Remark { at: at.clone(), words }],
+        };
+        if !instance.test.writes_binary_trace() {
+            return Err(failed(
+                "is missing: other instances write binary traces, and run nothing".to_owned(),
+            ));
+        }
+        let plan = replay(instance).map_err(failed)?;
+        Ok((plan, instance.directory.join(&instance.test.replay.binary_file)))
+    };
+    config.instances.iter().map(lowered).collect()
 }
 
 fn lower_instance(instance: &InstanceConfig) -> Result<InstancePlan, String> {
@@ -233,7 +264,9 @@ fn arrivals(test: &TestConfig) -> ArrivalsPlan {
 fn workload(instance: &InstanceConfig) -> Result<WorkloadPlan, String> {
     let test = &instance.test;
     match test.generator.as_str() {
-        "replay" | "piecewise-replay" | "block-replay" => replay(instance).map(WorkloadPlan::Replay),
+        "replay" | "piecewise-replay" | "block-replay" | "binary-replay" => {
+            replay(instance).map(WorkloadPlan::Replay)
+        }
         "online" => generator(instance).map(WorkloadPlan::Online),
         _ => {
             let ops = test.ops_per_thread.saturating_mul(test.threads);
@@ -244,12 +277,15 @@ fn workload(instance: &InstanceConfig) -> Result<WorkloadPlan, String> {
 
 fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
     let test = &instance.test;
-    let single = std::slice::from_ref(&test.trace_file).iter().filter(|name| !name.is_empty());
-    let files: Vec<PathBuf> =
-        single.chain(&test.trace_files).map(|name| instance.directory.join(name)).collect();
+    let (key, single, several) = match test.names_binary_trace() {
+        true => ("replayGeneratorConfig.binaryFileName", &test.replay.binary_file, &[][..]),
+        false => ("traceFileName", &test.trace_file, &test.trace_files[..]),
+    };
+    let single = std::slice::from_ref(single).iter().filter(|name| !name.is_empty());
+    let files: Vec<PathBuf> = single.chain(several).map(|name| instance.directory.join(name)).collect();
     if let Some(wrong) = files.iter().find(|file| !file.is_file()) {
         let what = if wrong.exists() { "is no file" } else { "is not there" };
-        return Err(format!("test_config.traceFileName: {} {what}", wrong.display()));
+        return Err(format!("test_config.{key}: {} {what}", wrong.display()));
     }
     let (format, cut) = trace_kind(test);
     Ok(ReplayPlan {
@@ -274,18 +310,21 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
     })
 }
 
-/// The format of a trace, unless it is to be told by the file, and what its requests are cut into.
-fn trace_kind(test: &TestConfig) -> (Option<String>, Cut) {
+/// The format of a trace, and what its requests are cut into.
+fn trace_kind(test: &TestConfig) -> (TraceFormat, Cut) {
     let replay = &test.replay;
     match test.generator.as_str() {
-        "piecewise-replay" => {
-            (Some("cdn".to_owned()), Cut::Pieces { piece_bytes: test.piece_bytes, most: test.max_pieces })
-        }
+        "piecewise-replay" => (
+            TraceFormat::Named("cdn".to_owned()),
+            Cut::Pieces { piece_bytes: test.piece_bytes, most: test.max_pieces },
+        ),
         "block-replay" => {
             let (chunk_bytes, block_bytes) = (replay.chunk_kib << 10, replay.block_kib << 10);
-            (Some("storage".to_owned()), Cut::Chunks { chunk_bytes, block_bytes })
+            (TraceFormat::Named("storage".to_owned()), Cut::Chunks { chunk_bytes, block_bytes })
         }
-        _ => (Some(replay.format.to_ascii_lowercase()).filter(|format| format != "auto"), Cut::Pages),
+        "binary-replay" => (TraceFormat::Binary, Cut::Pages),
+        _ if replay.format.eq_ignore_ascii_case("auto") => (TraceFormat::Told, Cut::Pages),
+        _ => (TraceFormat::Named(replay.format.to_ascii_lowercase()), Cut::Pages),
     }
 }
 

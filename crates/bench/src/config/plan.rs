@@ -223,13 +223,24 @@ pub enum WorkloadPlan {
     Replay(ReplayPlan),
 }
 
+/// What tells the format of a trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TraceFormat {
+    /// Its name.
+    Named(String),
+    /// Its first file.
+    Told,
+    /// It is one of the binary ones: its first file tells which.
+    Binary,
+}
+
 /// A trace and how it is replayed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplayPlan {
     /// Files, one after another.
     pub files: Vec<PathBuf>,
-    /// Name of their format; `None` is told by the first of them.
-    pub format: Option<String>,
+    /// Their format.
+    pub format: TraceFormat,
     /// What requests are cut into.
     pub cut: Cut,
     /// Copies with keys of their own.

@@ -23,7 +23,7 @@ use super::listed_drives::ListedDrive;
 use super::pace::Waiter;
 use crate::config::plan::{
     AdmissionPlan, CachePlan, EvictionPlan, FlashPlan, OrderPlan, RebalancePlan, RebalanceStrategy,
-    ReinsertionPlan, ReplayPlan, WorkloadPlan,
+    ReinsertionPlan, ReplayPlan, TraceFormat, WorkloadPlan,
 };
 
 /// Rebalancing moves a slab at a time, so a config means slabs of CacheLib's size: with smaller ones, random rebalancing
@@ -299,10 +299,15 @@ impl Workload for Watched {
     }
 }
 
-fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
+/// How the trace of `plan` is replayed.
+///
+/// # Errors
+/// Its format is to be told by its files, and they do not tell.
+pub fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
     let format = match &plan.format {
-        Some(name) => Format::named(name).expect("checked when the config was read"),
-        None => Format::told_by(&plan.files)?,
+        TraceFormat::Named(name) => named(name),
+        TraceFormat::Told => Format::told_by(&plan.files)?,
+        TraceFormat::Binary => binary_format(plan),
     };
     let mut config = ReplayConfig::new(plan.files.clone(), format);
     config.time_units_per_second = plan.time_units_per_second.unwrap_or(format.time_units_per_second);
@@ -323,6 +328,16 @@ fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
         (false, false) => Order::Any,
     };
     Ok(config)
+}
+
+/// Which of the binary formats the first file is in; ours, if it is in another: that is then refused by its name.
+fn binary_format(plan: &ReplayPlan) -> &'static Format {
+    let told = Format::told_by(&plan.files).ok();
+    told.filter(|format| format.name == "cachebench-binary").unwrap_or_else(|| named("binary"))
+}
+
+fn named(format: &str) -> &'static Format {
+    Format::named(format).expect("the format is in the table")
 }
 
 /// Whether a workload hangs chains on items.

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bench::binary_trace::{self, Made};
 use bench::config::cachebench::{load, load_text};
+use bench::config::lower::binary_traces;
+use bench::config::plan::ReplayPlan;
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
 use bench::picture::Format;
 use bench::progress::{Progress, ProgressOptions};
@@ -17,9 +20,12 @@ use bench::run::Watcher;
 use bench::run::stop::Stop;
 use bench::session::{Session, SessionOptions};
 use clap::Args;
+use serde_json::json;
 
 use crate::arguments::repeatable;
-use crate::output::{Common, FAILED, PASSED, USAGE, check_writable, say_error, usage_error, write_file};
+use crate::output::{
+    Common, FAILED, Finding, PASSED, USAGE, check_writable, say_error, usage_error, write_file,
+};
 use crate::signals::stop_on_signals;
 
 /// The config that runs when none is named.
@@ -93,7 +99,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Ok(Loaded::Part(kind, warnings)) => validated_part(arguments, kind, &warnings),
         Ok(Loaded::Config(config)) => {
             warn(&config, &config.warnings, arguments);
-            if arguments.validate { validated(&config, arguments) } else { execute(&config, arguments) }
+            match binary_traces(&config) {
+                _ if arguments.validate && !config.later.is_empty() => validated(&config, arguments),
+                Err(error) => usage_error(&error),
+                Ok(traces) if !traces.is_empty() => make_binary_traces(&config, &traces, arguments),
+                Ok(_) if arguments.validate => validated(&config, arguments),
+                Ok(_) => execute(&config, arguments),
+            }
         }
         Err(error) => usage_error(&error),
     }
@@ -143,6 +155,32 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
             ExitCode::from(FAILED)
         }
         Err(error) => usage_error(&*error),
+    }
+}
+
+/// The config asks for binary traces, and for no run.
+fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], arguments: &Arguments) -> ExitCode {
+    let told = |error: binary_trace::Error| usage_error(&format!("{}: {error}", config.file.display()));
+    if arguments.validate {
+        return match traces.iter().try_for_each(|(plan, path)| binary_trace::check(plan, path)) {
+            Ok(()) => validated(config, arguments),
+            Err(error) => told(error),
+        };
+    }
+    let stop = Stop::default();
+    let common = &arguments.common;
+    let ready = stop_on_signals(&stop).and_then(|()| common.check_result_file());
+    if let Err(error) = ready {
+        return usage_error(&error);
+    }
+    let make = |(plan, path): &(ReplayPlan, PathBuf)| binary_trace::write(plan, path, &stop, common.quiet);
+    match traces.iter().map(make).collect::<Result<Vec<_>, _>>() {
+        Ok(made) => {
+            let result = json!({ "binary_traces": made.iter().map(Made::json).collect::<Vec<_>>() });
+            let text = made.iter().map(Made::words).collect();
+            common.conclude("bench", &config.as_run(), Ok(Finding { result, text, failures: Vec::new() }))
+        }
+        Err(error) => told(error),
     }
 }
 
@@ -267,7 +305,9 @@ fn validated(config: &Config, arguments: &Arguments) -> ExitCode {
             format_args!("{file}: {}: a run needs {}, which is not here yet", feature.at, feature.words);
         arguments.common.say(&words);
     }
+    let runs = !config.instances.iter().any(|instance| instance.test.writes_binary_trace());
     if config.later.is_empty()
+        && runs
         && let Err(error) = Session::check(config, arguments.scale)
     {
         return usage_error(&error);

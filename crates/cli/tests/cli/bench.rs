@@ -1,5 +1,6 @@
 //! The command as scripts use it: exit codes, what goes where, and that the JSON can be read.
 
+mod binary;
 mod instances;
 mod intervals;
 mod lengths;

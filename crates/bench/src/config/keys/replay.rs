@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 use crate::config::knob::Status::{Honoured, Later, NoEffect};
 use crate::config::knob::section;
 
-const BINARY: &str = "binary trace replay";
 const CDN: &str = "CDN replay";
 const ML: &str = "learned admission";
 
@@ -20,12 +19,12 @@ section! {
         serialization: String = "strict".to_owned(), "replaySerializationMode", "", Honoured;
         "Interval of relaxed order.";
         relaxed_interval_ms: u64 = 500, "relaxedSerialIntervalMs", "ms", NoEffect("CacheBench reads it and never uses it");
-        "Binary trace to write (`replay`) or read (`binary-replay`).";
-        binary_file: String = String::new(), "binaryFileName", "path", Later(BINARY);
+        "With `replay`, a binary trace that is written of the requests, in place of a run; with `binary-replay`, the one that is read, in place of traceFileName.";
+        binary_file: String = String::new(), "binaryFileName", "path", Honoured;
         "Requests to skip at the start.";
         fast_forward: u64 = 0, "fastForwardCount", "requests", Honoured;
         "Requests of a binary trace to load ahead.";
-        preload: u64 = 0, "preLoadReqs", "requests", Later(BINARY);
+        preload: u64 = 0, "preLoadReqs", "requests", NoEffect("a binary trace is read ahead of the threads, and mapped nowhere");
         "Extra columns that figures are split by.";
         aggregation_fields: u64 = 0, "numAggregationFields", "", Later(CDN);
         "Extra columns.";

@@ -11,7 +11,7 @@ const WARMUP: &str = "flash warm-up check";
 section! {
     /// The run.
     TestConfig: "test_config" => {
-        "Where requests come from: `workload`, `online`, `replay`, `piecewise-replay` (CDN traces), `block-replay` (block storage traces); `binary-replay` and `simple-flash-benchmark` are checked only.";
+        "Where requests come from: `workload`, `online`, `replay`, `binary-replay` (a binary trace, ours or CacheBench's), `piecewise-replay` (CDN traces), `block-replay` (block storage traces); `simple-flash-benchmark` is checked only.";
         generator: String = String::new(), "generator", "", Honoured;
         "The stressor; empty is the usual one. CacheBench runs the usual one for any name that it does not know; here such a name is refused.";
         name: String = String::new(), "name", "", Honoured;

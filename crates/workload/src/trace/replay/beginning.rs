@@ -4,7 +4,6 @@ use std::io;
 use std::path::Path;
 
 use super::super::columns::RowError;
-use super::super::detect::{Head, detect};
 use super::super::records::{Fed, Records};
 use super::super::rows::Rows;
 use super::ReplayConfig;
@@ -38,14 +37,8 @@ fn open(path: &Path) -> Result<Records, TraceError> {
 /// No row of `wanted` can be read, because of `reason`: it may be a trace of another format.
 fn unreadable(path: &Path, wanted: &'static Format, reason: RowError) -> TraceError {
     let path = path.to_owned();
-    match recognised(&path).filter(|found| found.name != wanted.name) {
+    match Format::told_by(std::slice::from_ref(&path)).ok().filter(|found| found.name != wanted.name) {
         Some(found) => TraceError::OtherFormat { path, found: found.name, wanted: wanted.name, reason },
         None => TraceError::Header { path, reason },
     }
-}
-
-fn recognised(path: &Path) -> Option<&'static Format> {
-    let mut records = open(path).ok()?;
-    let (bytes, is_whole) = records.head().ok()?;
-    detect(path, &Head::new(path, bytes, is_whole)).ok()
 }

@@ -28,7 +28,10 @@ pub(super) fn run(
         // Nobody left to ask is found out when the first batch is sent.
         let _ = demands.demanded.recv();
     }
-    let lanes = outlets.into_iter().map(|sender| Lane { sender: Some(sender), filling: Batch::default() });
+    // A queue that is everybody's has no worker of its own.
+    let wanted = config.max_requests_per_worker.filter(|_| config.order != Order::Any).unwrap_or(u64::MAX);
+    let lane = |sender| Lane { sender: Some(sender), filling: Batch::default(), wanted };
+    let lanes = outlets.into_iter().map(lane);
     let lanes: Vec<Lane> = lanes.collect();
     let mut parser = Parser {
         reader: config.reader(),
@@ -40,6 +43,7 @@ pub(super) fn run(
             order: config.order,
             timed: config.timed,
             turn: 0,
+            dealt: 0,
         },
         rows_to_skip: config.skip_rows,
         rows: 0,
@@ -88,6 +92,7 @@ impl Parser<'_> {
     fn read_all(&mut self) {
         let mut passes = 0_u64;
         loop {
+            let dealt_before = self.dealer.dealt;
             for file in 0..self.config.files.len() {
                 let path = self.config.files[file].clone();
                 if self.read_file(&path).is_err() {
@@ -98,6 +103,10 @@ impl Parser<'_> {
             passes += 1;
             let is_last = self.config.passes.is_some_and(|most| passes >= most);
             if !self.config.repeat || is_last || self.pass.rows == 0 {
+                return;
+            }
+            // Nor would one in which no key belongs to any of the workers that are left: they would wait for ever.
+            if self.dealer.dealt == dealt_before && self.rows_to_skip == 0 {
                 return;
             }
             self.pass.next();
@@ -266,6 +275,8 @@ struct Dealer {
     open: usize,
     /// In any order: the lane being filled; in turns: the next.
     turn: usize,
+    /// Rows that somebody who listens was given.
+    dealt: u64,
 }
 
 /// Where one thread asks for all workers: a word for each batch that is wanted, and one for each that was queued.
@@ -303,6 +314,8 @@ struct Lane {
     /// `None` once the worker has gone.
     sender: Option<Outlet>,
     filling: Batch,
+    /// Requests that the worker will make yet, those in its queue not counted.
+    wanted: u64,
 }
 
 impl Dealer {
@@ -339,11 +352,13 @@ impl Dealer {
         if self.open == 0 {
             return Err(Ended);
         }
-        if self.lanes[lane].sender.is_none() {
-            // The worker that these keys belong to, or whose turn it is, has made all its requests.
+        let Lane { sender, filling: batch, wanted } = &mut self.lanes[lane];
+        if sender.is_none() || *wanted == 0 {
+            // The worker that these keys belong to, or whose turn it is, has made all its requests, or was given them.
             return Ok(());
         }
-        let batch = &mut self.lanes[lane].filling;
+        *wanted = wanted.saturating_sub(queued.repeat.into());
+        self.dealt += 1;
         queued.key_start = batch.keys.len() as u32;
         batch.keys.extend_from_slice(key);
         queued.key_end = batch.keys.len() as u32;
@@ -354,7 +369,7 @@ impl Dealer {
             // Who takes a batch of any order takes the rest of a request with it.
             may_end = part.is_last || self.order != Order::Any;
         }
-        if batch.rows.len() >= BATCH_ROWS && may_end {
+        if (batch.rows.len() >= BATCH_ROWS && may_end) || *wanted == 0 {
             self.hand_over(lane);
         }
         Ok(())

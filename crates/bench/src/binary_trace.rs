@@ -1,0 +1,150 @@
+//! `generator` `replay` with a `binaryFileName`: the requests that the replay would make, written as a binary trace.
+//!
+//! They are made as for a run, so that amplification, what is skipped, repeat counts and the unit of time are in the trace, and
+//! not to be told again when it is replayed. It is written once, whatever `repeatTraceReplay` says, and whole, whatever `numOps`
+//! says.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use workload::Workload as _;
+use workload::trace::{
+    Order, Replay, ReplayConfig, ReplayStats, Target, TraceError, WriteError, Writer, Written,
+};
+
+use crate::bar::{Bar, Unit};
+use crate::config::plan::ReplayPlan;
+use crate::run::open;
+use crate::run::stop::Stop;
+
+/// Why a binary trace was not written. There is no new file then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The trace is none.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// It cannot be opened.
+    #[error(transparent)]
+    Open(#[from] workload::WorkloadError),
+    /// Reading it ended too early.
+    #[error("{0}; nothing was written")]
+    Cut(String),
+    /// No row of it is a request.
+    #[error("{}: none of {rows} rows is a request; nothing was written", path.display())]
+    NoRequests {
+        /// The first file.
+        path: PathBuf,
+        /// How many there are.
+        rows: u64,
+    },
+    /// The new file would replace what it is made of.
+    #[error("{}: it would take the place of the trace that is read", .0.display())]
+    Same(PathBuf),
+    /// It cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// Somebody ended it.
+    #[error("interrupted: nothing was written")]
+    Interrupted,
+}
+
+/// A binary trace that was written.
+#[derive(Debug)]
+pub struct Made {
+    /// Where.
+    pub path: PathBuf,
+    /// Requests in it, without their repetitions.
+    pub requests: u64,
+    /// What is in it, repetitions counted.
+    pub written: Written,
+    /// How reading went.
+    pub reading: ReplayStats,
+}
+
+/// Requests between two looks at the bar and at who wants to stop.
+const LOOK_REQUESTS: u64 = 1 << 16;
+
+/// Writes what `plan` replays to `path`.
+///
+/// # Errors
+/// The trace cannot be read to its end, the file cannot be written, or `stop` was set.
+pub fn write(plan: &ReplayPlan, path: &Path, stop: &Stop, quiet: bool) -> Result<Made, Error> {
+    let replay = replay(plan, path)?;
+    let mut source = replay.sources(1, 0)?.remove(0);
+    let mut writer = Writer::create(path, Target::Binary)?.with_tenants(replay.tenants());
+    let bar = Bar::new(Unit::Told, quiet);
+    let mut requests = 0_u64;
+    while let Some(request) = source.next() {
+        writer.write_request(&request)?;
+        requests += 1;
+        if requests.is_multiple_of(LOOK_REQUESTS) {
+            bar.set(requests, requests, format!("{:.1} M requests  ", requests as f64 / 1e6));
+            if stop.is_set() {
+                break;
+            }
+        }
+    }
+    bar.finish();
+    // With it the thread that parses ends, and what it had to say is there.
+    drop(source);
+    if stop.is_set() {
+        return Err(Error::Interrupted);
+    }
+    let reading = replay.stats();
+    if let Some(failure) = reading.failure {
+        return Err(Error::Cut(failure));
+    }
+    if requests == 0 {
+        let first = plan.files.first().cloned().unwrap_or_default();
+        return Err(Error::NoRequests { path: first, rows: reading.rows + reading.rejected_rows });
+    }
+    Ok(Made { path: path.to_owned(), requests, written: writer.finish()?, reading })
+}
+
+/// Finds out what can be wrong before anything is written.
+///
+/// # Errors
+/// A file that is no trace, or that would be replaced.
+pub fn check(plan: &ReplayPlan, path: &Path) -> Result<(), Error> {
+    replay(plan, path).map(drop)
+}
+
+fn replay(plan: &ReplayPlan, path: &Path) -> Result<Replay, Error> {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    if plan.files.iter().any(|file| real(file).is_some() && real(file) == real(path)) {
+        return Err(Error::Same(path.to_owned()));
+    }
+    let once = ReplayConfig { repeat: false, passes: None, order: Order::Strict, ..open::replay(plan)? };
+    let replay = Replay::new(once);
+    replay.check_beginnings()?;
+    Ok(replay)
+}
+
+impl Made {
+    /// A line for people, and one for each thing that was wrong.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let (requests, all) = (self.requests, self.written.accesses);
+        let mut words = format!("{}: {requests} requests, {all} with repetitions\n", self.path.display());
+        let wrong = self.reading.rejected_rows;
+        if wrong > 0 {
+            words += &format!("note: {wrong} rows that describe no request were skipped\n");
+        }
+        self.reading.messages.iter().for_each(|message| words += &format!("  {message}\n"));
+        words
+    }
+
+    /// The same for the result file.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        json!({
+            "output": self.path,
+            "requests": self.requests,
+            "accesses": self.written.accesses,
+            "rows": self.reading.rows,
+            "bad_rows": self.reading.rejected_rows,
+            "messages": self.reading.messages,
+        })
+    }
+}
