@@ -255,7 +255,7 @@ fn enter_world(
 
 fn open_instance(
     plan: InstancePlan,
-    (workload, trace): OpenWorkload,
+    OpenWorkload { workload, trace, time }: OpenWorkload,
     device: Option<Arc<dyn Device>>,
     listed_drives: Vec<ListedDrive>,
     number: usize,
@@ -264,7 +264,8 @@ fn open_instance(
 ) -> Result<(Instance<EngineTarget>, Vec<String>), OpenError> {
     // Instances of one run must not ask for the same keys in the same order.
     let seed = options.seed.wrapping_add(number as u64);
-    let open::OpenCache { target, warnings } = open::cache(&plan.cache, device, listed_drives, seed, world)?;
+    let open::OpenCache { target, warnings } =
+        open::cache(&plan.cache, device, listed_drives, seed, world, time.as_ref())?;
     let instance_options = InstanceOptions {
         seed,
         clock: world.clock(),

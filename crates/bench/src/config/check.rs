@@ -83,20 +83,6 @@ pub fn runs_here(test: &TestConfig) -> bool {
     usual_stressor(test) && here && !test.writes_binary_trace()
 }
 
-impl TestConfig {
-    /// Whether a trace is written again as a binary one, and nothing is run.
-    #[must_use]
-    pub fn writes_binary_trace(&self) -> bool {
-        self.generator == "replay" && !self.replay.binary_file.is_empty()
-    }
-
-    /// Whether the binary trace has a key of its own.
-    #[must_use]
-    pub fn names_binary_trace(&self) -> bool {
-        self.generator == "binary-replay" && !self.replay.binary_file.is_empty()
-    }
-}
-
 /// CacheBench's usual stressor has no name; a shipped config calls it `stressor`. The one of cache components asks the same
 /// things in the same way.
 fn usual_stressor(test: &TestConfig) -> bool {
@@ -368,6 +354,10 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
         &format!("has {} share(s) for numPools {pools}", test.key_pools.len()),
     );
     refuse(pools_in_use && test.key_count == 0, "numKeys", "is 0 or missing: there is nothing to ask for");
+    if cache.use_trace_timestamp && needs_distribution(test) {
+        let at = at.replace("test_config", "cache_config");
+        findings.problem(&join(&at, "useTraceTimeStamp"), "is for a replay: a generator has no times");
+    }
     unread_traces(test, at, findings);
     cuts::check(test, at, findings);
     arrivals(test, at, findings);

@@ -306,6 +306,7 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
         ignore_op_count: test.ignore_op_count,
         strict_order: test.replay.serialization == "strict",
         timed: test.trace_speed > 0.0,
+        clock_follows: instance.cache.use_trace_timestamp,
         time_units_per_second: instance.time_units_per_second(),
     })
 }

@@ -259,6 +259,8 @@ pub struct ReplayPlan {
     pub strict_order: bool,
     /// Whether requests are made at the trace's own times.
     pub timed: bool,
+    /// Whether the cache's clock shows the trace's times.
+    pub clock_follows: bool,
     /// Units of trace time in a second; `None` is what the format has.
     pub time_units_per_second: Option<u64>,
 }

@@ -21,6 +21,7 @@ pub mod stop;
 mod sums;
 pub mod target;
 pub mod tenants;
+pub mod trace_time;
 pub mod worker;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

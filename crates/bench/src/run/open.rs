@@ -21,6 +21,7 @@ use super::error::OpenError;
 use super::fit;
 use super::listed_drives::ListedDrive;
 use super::pace::Waiter;
+use super::trace_time::{CacheClock, Followed, TraceTime};
 use crate::config::plan::{
     AdmissionPlan, CachePlan, EvictionPlan, FlashPlan, OrderPlan, RebalancePlan, RebalanceStrategy,
     ReinsertionPlan, ReplayPlan, TraceFormat, WorkloadPlan,
@@ -34,7 +35,7 @@ const CACHELIB_SLABS_FROM_BYTES: u64 = 128 * CACHELIB_SLAB_BYTES as u64;
 /// Room for small items that wait is not scaled below this.
 const LEAST_PENDING_BYTES: usize = 64 << 10;
 
-/// Opens the cache that `plan` describes, on `device` if it has flash.
+/// Opens the cache that `plan` describes, on `device` if it has flash. Its clock shows `time`, where there is one.
 ///
 /// # Errors
 /// What of it cannot be had.
@@ -44,8 +45,13 @@ pub fn cache(
     listed_drives: Vec<ListedDrive>,
     seed: u64,
     world: &World,
+    time: Option<&Arc<TraceTime>>,
 ) -> Result<OpenCache, OpenError> {
     let clock = &world.clock();
+    let shown: Arc<dyn Clock> = match time {
+        Some(time) => Arc::new(CacheClock { world: Arc::clone(clock), time: Arc::clone(time) }),
+        None => Arc::clone(clock),
+    };
     let mut config = CacheConfig {
         dram: dram(plan)?,
         flash: None,
@@ -68,7 +74,7 @@ pub fn cache(
         }
         config.flash = Some(flash);
     }
-    let builder = Cache::builder().config(config).clock(Arc::clone(clock));
+    let builder = Cache::builder().config(config).clock(shown);
     let (cache, face) = match world {
         World::Real(_) => (builder.open()?, Face::Blocking),
         World::Simulated(simulation) => (open_in(simulation, builder)?, Face::Task),
@@ -265,25 +271,49 @@ fn admission(plan: &FlashPlan, seed: u64) -> Vec<AdmissionConfig> {
     all
 }
 
-/// A workload, and the trace behind it that tells how reading went.
-pub type OpenWorkload = (Box<dyn Workload>, Option<Arc<Replay>>);
+/// What a cache is asked.
+pub struct OpenWorkload {
+    /// The requests.
+    pub workload: Box<dyn Workload>,
+    /// The trace behind them, which tells how reading went.
+    pub trace: Option<Arc<Replay>>,
+    /// The trace's time, where the cache's clock shows that.
+    pub time: Option<Arc<TraceTime>>,
+}
 
 /// Makes the workload that `plan` describes; `one_thread` as in [`ReplayConfig`].
 ///
 /// # Errors
 /// Distributions that describe none, a trace that cannot be read.
 pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, OpenError> {
+    let made_up = |workload| OpenWorkload { workload, trace: None, time: None };
     Ok(match plan {
-        WorkloadPlan::Online(config) => (Box::new(Online::new(config)?), None),
-        WorkloadPlan::Prepared { config, ops } => (Box::new(PreparedAccesses::new(config, *ops)?), None),
+        WorkloadPlan::Online(config) => made_up(Box::new(Online::new(config)?)),
+        WorkloadPlan::Prepared { config, ops } => made_up(Box::new(PreparedAccesses::new(config, *ops)?)),
         WorkloadPlan::Replay(plan) => {
             let wrong = |error| OpenError::Trace(Box::new(error));
             let trace = Replay::new(ReplayConfig { one_thread, ..replay(plan).map_err(wrong)? });
             trace.check_beginnings().map_err(wrong)?;
             let trace = Arc::new(trace);
-            (Box::new(Watched(Arc::clone(&trace))), Some(trace))
+            let mut workload: Box<dyn Workload> = Box::new(Watched(Arc::clone(&trace)));
+            let time = plan.clock_follows.then(|| trace_time(&trace)).transpose()?;
+            if let Some(time) = &time {
+                workload = Box::new(Followed { workload, time: Arc::clone(time) });
+            }
+            OpenWorkload { workload, trace: Some(trace), time }
         }
     })
+}
+
+/// A clock that stands at the trace's beginning.
+fn trace_time(trace: &Replay) -> Result<Arc<TraceTime>, OpenError> {
+    let begins_at = trace.begins_at_ns().map_err(|error| OpenError::Trace(Box::new(error)))?;
+    let time = TraceTime::starting_at(begins_at.unwrap_or(0)).ok_or_else(|| {
+        let words = "cache_config.useTraceTimeStamp: the trace begins after the year 2106, beyond a cache's clock: \
+                     test_config.timestampFactor is how many units of its time are a second";
+        OpenError::Config(words.to_owned())
+    })?;
+    Ok(Arc::new(time))
 }
 
 /// A replay that somebody else looks at too.
@@ -322,6 +352,7 @@ pub fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
     config.passes = plan.loops;
     config.ignore_op_count = plan.ignore_op_count;
     config.timed = plan.timed;
+    config.needs_times = plan.clock_follows;
     config.order = match (plan.strict_order, plan.timed) {
         (true, _) => Order::Strict,
         (false, true) => Order::Turns,

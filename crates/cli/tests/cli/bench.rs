@@ -8,6 +8,7 @@ mod paced;
 mod repeated_blocks;
 mod several_items;
 mod trace_formats;
+mod trace_time;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

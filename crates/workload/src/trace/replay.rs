@@ -62,6 +62,8 @@ pub struct ReplayConfig {
     /// Whether requests are made at the times of the trace: each row must have one, and a worker gets its rows though another's
     /// are not wanted yet.
     pub timed: bool,
+    /// Whether each row must have a time, without which nothing of the run would mean anything.
+    pub needs_times: bool,
     /// Whether one thread asks for all workers. Rows that are read for workers who do not ask yet stay in memory.
     pub one_thread: bool,
 }
@@ -83,6 +85,7 @@ impl ReplayConfig {
             max_requests_per_worker: None,
             order: Order::default(),
             timed: false,
+            needs_times: false,
             one_thread: false,
         }
     }
@@ -130,6 +133,14 @@ impl Replay {
     /// A file that cannot be opened, or of which no row can be read.
     pub fn check_beginnings(&self) -> Result<(), TraceError> {
         self.config.files.iter().try_for_each(|path| beginning::check(path, &self.config))
+    }
+
+    /// When the first row of all was recorded; `None` where it has no time. Reads the file's beginning.
+    ///
+    /// # Errors
+    /// As [`check_beginnings`](Self::check_beginnings).
+    pub fn begins_at_ns(&self) -> Result<Option<u64>, TraceError> {
+        self.config.files.first().map_or(Ok(None), |path| beginning::time_ns(path, &self.config))
     }
 
     /// When the first row that was not skipped was recorded, on the trace's own clock. Known to whoever was given a request; `None`

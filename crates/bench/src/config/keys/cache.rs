@@ -155,10 +155,10 @@ section! {
         lock_memory: bool = false, "lockMemory", "", NoEffect(SHM);
         "Memory tiers.";
         memory_tiers: Vec<MemoryTier> = Vec::new(), "memoryTiers", "", Honoured;
-        "The cache's clock follows the trace.";
-        use_trace_timestamp: bool = false, "useTraceTimeStamp", "", Later("a cache clock that follows the trace");
+        "The cache's clock, by which items expire and grow old, shows the time of the request that is farthest in the trace; latencies and rates stay in the run's own time.";
+        use_trace_timestamp: bool = false, "useTraceTimeStamp", "", Honoured;
         "Step in which threads follow the trace's clock.";
-        ticker_seconds: u64 = 0, "tickerSynchingSeconds", "s", Later("a cache clock that follows the trace");
+        ticker_seconds: u64 = 0, "tickerSynchingSeconds", "s", NoEffect("no thread waits for another to come as far in the trace");
         "Print the flash counters at the end.";
         print_nvm_counters: bool = false, "printNvmCounters", "", Honoured;
         "Call a destructor for each item that leaves.";

@@ -116,6 +116,20 @@ section! {
     }
 }
 
+impl TestConfig {
+    /// Whether a trace is written again as a binary one, and nothing is run.
+    #[must_use]
+    pub fn writes_binary_trace(&self) -> bool {
+        self.generator == "replay" && !self.replay.binary_file.is_empty()
+    }
+
+    /// Whether the binary trace has a key of its own.
+    #[must_use]
+    pub fn names_binary_trace(&self) -> bool {
+        self.generator == "binary-replay" && !self.replay.binary_file.is_empty()
+    }
+}
+
 section! {
     /// When flash counts as warm.
     WarmupPolicy: "test_config.nvmCacheWarmupCheckPolicy" => {

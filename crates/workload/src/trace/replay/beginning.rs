@@ -11,6 +11,11 @@ use crate::trace::{Format, TraceError};
 
 /// Reads the file as far as its first row. A row that is wrong is counted in the run, as any later one.
 pub(super) fn check(path: &Path, config: &ReplayConfig) -> Result<(), TraceError> {
+    time_ns(path, config).map(drop)
+}
+
+/// The same, and answers when that row was recorded.
+pub(super) fn time_ns(path: &Path, config: &ReplayConfig) -> Result<Option<u64>, TraceError> {
     let reading = |source: io::Error| TraceError::Read { path: path.to_owned(), row: 0, source };
     let mut reader = config.reader();
     let mut records = open(path)?;
@@ -22,10 +27,14 @@ pub(super) fn check(path: &Path, config: &ReplayConfig) -> Result<(), TraceError
         match records.feed(reader.as_mut(), &mut rows).map_err(reading)? {
             Fed::Header => {}
             Fed::WrongHeader(reason) => return Err(unreadable(path, config.format, reason)),
-            Fed::Row if config.timed && rows.len() > 0 && rows.row(0).time_ns.is_none() => {
-                return Err(TraceError::NoTimes { path: path.to_owned() });
+            Fed::Row if rows.len() > 0 => {
+                let time_ns = rows.row(0).time_ns;
+                if time_ns.is_none() && (config.timed || config.needs_times) {
+                    return Err(TraceError::NoTimes { path: path.to_owned() });
+                }
+                return Ok(time_ns);
             }
-            Fed::Row | Fed::Wrong(_) | Fed::End => return Ok(()),
+            Fed::Row | Fed::Wrong(_) | Fed::End => return Ok(None),
         }
     }
 }
