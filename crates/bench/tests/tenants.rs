@@ -62,7 +62,7 @@ fn run(rows: &[Row], changes: &[&str]) -> InstanceReport {
         panic!("bad config")
     };
     let plan = lower(&config).unwrap().instances.remove(0);
-    let (workload, trace) = open::workload(&plan.workload, false).unwrap();
+    let open::OpenWorkload { workload, trace, .. } = open::workload(&plan.workload, false).unwrap();
     let options = InstanceOptions {
         seed: 5,
         clock: Arc::new(SystemClock),

@@ -23,7 +23,7 @@ pub const GENERATORS: [&str; 7] = [
     "simple-flash-benchmark",
 ];
 /// Those of them that replay a trace here.
-const REPLAYS: [&str; 4] = ["replay", "binary-replay", "piecewise-replay", "block-replay"];
+pub(super) const REPLAYS: [&str; 4] = ["replay", "binary-replay", "piecewise-replay", "block-replay"];
 /// What `arrivals` takes.
 const ARRIVALS: [&str; 3] = ["closed", "uniform", "poisson"];
 const REGION_POLICIES: [&str; 5] = ["mcdipper", "mcdipper-lru", "blockcache", "ripq", "sipq"];

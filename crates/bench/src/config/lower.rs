@@ -8,6 +8,7 @@ use workload::trace::Cut;
 
 use super::amounts::{mib, narrow};
 use super::cachebench::{Config, ConfigError, InstanceConfig};
+use super::check;
 use super::keys::{CacheConfig, Distribution, TestConfig};
 use super::knob::Remark;
 use super::plan::{
@@ -275,14 +276,34 @@ fn workload(instance: &InstanceConfig) -> Result<WorkloadPlan, String> {
     }
 }
 
-fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
+/// Traces that are not there: what a run would stop at, and is no fault of the config, whose trace may be made later.
+#[must_use]
+pub fn missing_traces(config: &Config) -> Vec<Remark> {
+    let replays = |instance: &&InstanceConfig| check::REPLAYS.contains(&instance.test.generator.as_str());
+    let missing = |instance: &InstanceConfig| {
+        let (key, files) = trace_files(instance);
+        let at = super::text::join(&instance.at, &format!("test_config.{key}"));
+        let gone = files.into_iter().filter(|file| !file.exists());
+        gone.map(|file| Remark { at: at.clone(), words: format!("{} is not there", file.display()) })
+            .collect::<Vec<_>>()
+    };
+    config.instances.iter().filter(replays).flat_map(missing).collect()
+}
+
+/// The trace of a replay, and the key that names it.
+fn trace_files(instance: &InstanceConfig) -> (&'static str, Vec<PathBuf>) {
     let test = &instance.test;
     let (key, single, several) = match test.names_binary_trace() {
         true => ("replayGeneratorConfig.binaryFileName", &test.replay.binary_file, &[][..]),
         false => ("traceFileName", &test.trace_file, &test.trace_files[..]),
     };
     let single = std::slice::from_ref(single).iter().filter(|name| !name.is_empty());
-    let files: Vec<PathBuf> = single.chain(several).map(|name| instance.directory.join(name)).collect();
+    (key, single.chain(several).map(|name| instance.directory.join(name)).collect())
+}
+
+fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
+    let test = &instance.test;
+    let (key, files) = trace_files(instance);
     if let Some(wrong) = files.iter().find(|file| !file.is_file()) {
         let what = if wrong.exists() { "is no file" } else { "is not there" };
         return Err(format!("test_config.{key}: {} {what}", wrong.display()));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bench::binary_trace::{self, Made};
 use bench::config::cachebench::{load, load_text};
-use bench::config::lower::binary_traces;
+use bench::config::lower::{binary_traces, missing_traces};
 use bench::config::plan::ReplayPlan;
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
 use bench::picture::Format;
@@ -99,11 +99,15 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Ok(Loaded::Part(kind, warnings)) => validated_part(arguments, kind, &warnings),
         Ok(Loaded::Config(config)) => {
             warn(&config, &config.warnings, arguments);
+            let missing = if arguments.validate { missing_traces(&config) } else { Vec::new() };
+            warn(&config, &missing, arguments);
             match binary_traces(&config) {
-                _ if arguments.validate && !config.later.is_empty() => validated(&config, arguments),
+                _ if arguments.validate && (!config.later.is_empty() || !missing.is_empty()) => {
+                    validated(&config, arguments, false)
+                }
                 Err(error) => usage_error(&error),
                 Ok(traces) if !traces.is_empty() => make_binary_traces(&config, &traces, arguments),
-                Ok(_) if arguments.validate => validated(&config, arguments),
+                Ok(_) if arguments.validate => validated(&config, arguments, true),
                 Ok(_) => execute(&config, arguments),
             }
         }
@@ -163,7 +167,7 @@ fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], argumen
     let told = |error: binary_trace::Error| usage_error(&format!("{}: {error}", config.file.display()));
     if arguments.validate {
         return match traces.iter().try_for_each(|(plan, path)| binary_trace::check(plan, path)) {
-            Ok(()) => validated(config, arguments),
+            Ok(()) => validated(config, arguments, false),
             Err(error) => told(error),
         };
     }
@@ -298,18 +302,15 @@ fn warn(config: &Config, warnings: &[impl std::fmt::Display], arguments: &Argume
     }
 }
 
-fn validated(config: &Config, arguments: &Arguments) -> ExitCode {
+/// Tells that a config is valid. `runs` says that it could be run now, which is then found out too.
+fn validated(config: &Config, arguments: &Arguments, runs: bool) -> ExitCode {
     let file = config.file.display();
     for feature in &config.later {
         let words =
             format_args!("{file}: {}: a run needs {}, which is not here yet", feature.at, feature.words);
         arguments.common.say(&words);
     }
-    let runs = !config.instances.iter().any(|instance| instance.test.writes_binary_trace());
-    if config.later.is_empty()
-        && runs
-        && let Err(error) = Session::check(config, arguments.scale)
-    {
+    if runs && let Err(error) = Session::check(config, arguments.scale) {
         return usage_error(&error);
     }
     let (instances, warnings) = (config.instances.len(), config.warnings.len());

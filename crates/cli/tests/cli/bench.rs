@@ -9,6 +9,7 @@ mod repeated_blocks;
 mod several_items;
 mod trace_formats;
 mod trace_time;
+mod validate;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

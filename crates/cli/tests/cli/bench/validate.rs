@@ -1,0 +1,54 @@
+//! `--validate`: what is said of a config that is not run.
+
+use std::path::{Path, PathBuf};
+
+use crate::flashwright;
+
+fn configs(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            configs(&path, into);
+        } else if path.extension().is_some_and(|ending| ending == "json") {
+            into.push(path);
+        }
+    }
+}
+
+/// Two of them name a trace that another config makes, or that nobody ships.
+#[test]
+fn every_config_that_cachebench_ships_passes() {
+    let beside = |parent: &Path| parent.join("shared/cachelib_test_configs");
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(beside).find(|it| it.is_dir());
+    let Some(shipped) = shipped else {
+        println!("skipped: CacheBench's shipped configs are not here");
+        return;
+    };
+    let mut files = Vec::new();
+    configs(&shipped, &mut files);
+    assert_eq!(files.len(), 118);
+    for file in files {
+        let output = flashwright(&["bench", file.to_str().unwrap(), "--validate"]);
+        assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn a_trace_that_is_not_there_yet_is_no_fault_of_the_config_and_stops_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.json");
+    let text = r#"{ "cache_config": { "cacheSizeMB": 64 }, "test_config": { "generator": "replay", "numOps": 10,
+        "numThreads": 1, "traceFileName": "later.csv" } }"#;
+    std::fs::write(&config, text).unwrap();
+    let told = |arguments: &[&str]| {
+        let output = flashwright(&[&["bench", config.to_str().unwrap()], arguments].concat());
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, words) = told(&["--validate"]);
+    assert!(code == Some(0) && words.contains("test_config.traceFileName: "), "{words}");
+    assert!(words.contains("later.csv is not there"), "{words}");
+    let (code, words) = told(&[]);
+    assert!(code == Some(2) && words.contains("later.csv is not there"), "{words}");
+    let (code, words) = told(&["--validate", "--set", "test_config.numThreads=0"]);
+    assert!(code == Some(2) && words.contains("numThreads"), "{words}");
+}
