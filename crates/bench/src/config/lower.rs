@@ -222,6 +222,7 @@ fn admission(typed: &CacheConfig) -> Result<AdmissionPlan, String> {
 fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
     let arrivals = arrivals(test);
     let closed = !arrivals.is_open();
+    let checks_flash = test.check_warmup && cache.nvm_size_mib > 0;
     let burst = if test.rate_burst == 0 { test.rate_per_second } else { test.rate_burst };
     Ok(RunSettings {
         threads: narrow::<u32>(test.threads, "test_config.numThreads")? as usize,
@@ -233,6 +234,7 @@ fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
             ops_per_thread: test.warmup_ops,
             seconds: test.warmup_seconds,
             flash_bytes: mib(test.warmup_flash_mib, "test_config.warmupFlashWriteMB")?,
+            flash_evictions: if checks_flash { test.warmup_policy.eviction_count } else { 0 },
         },
         limits: LimitsPlan {
             flash_bytes: mib(test.max_flash_mib, "test_config.maxFlashWriteMB")?,

@@ -311,6 +311,8 @@ pub struct WarmupPlan {
     pub seconds: u64,
     /// Bytes written to flash.
     pub flash_bytes: u64,
+    /// Evictions from flash.
+    pub flash_evictions: u64,
 }
 
 /// What ends a run besides its operations; 0 does not.

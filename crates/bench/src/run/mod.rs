@@ -235,6 +235,10 @@ impl<T: Target> Instance<T> {
         self.shared.target.flash_bytes().and_then(|flash| flash.host).unwrap_or(0)
     }
 
+    fn flash_evictions(&self) -> u64 {
+        self.snapshot().flash.and_then(|flash| flash.evictions).unwrap_or(0)
+    }
+
     /// The figures begin now.
     fn end_warmup(&self, elapsed: Duration) {
         let (counts, tenants) = self.books();

@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 use crate::config::knob::Status::{Honoured, Later, NoEffect};
 use crate::config::knob::section;
 
-const CDN: &str = "CDN replay";
+const BY_NAME: &str =
+    "columns are told by the header, and `tenants` of the result has figures of those that name one";
 const ML: &str = "learned admission";
 
 section! {
@@ -26,11 +27,11 @@ section! {
         "Requests of a binary trace to load ahead.";
         preload: u64 = 0, "preLoadReqs", "requests", NoEffect("a binary trace is read ahead of the threads, and mapped nowhere");
         "Extra columns that figures are split by.";
-        aggregation_fields: u64 = 0, "numAggregationFields", "", Later(CDN);
+        aggregation_fields: u64 = 0, "numAggregationFields", "", NoEffect(BY_NAME);
         "Extra columns.";
-        extra_fields: u64 = 0, "numExtraFields", "", Later(CDN);
+        extra_fields: u64 = 0, "numExtraFields", "", NoEffect(BY_NAME);
         "Values of the extra columns that get figures of their own.";
-        stats_per_field: Map<String, Value> = Map::new(), "statsPerAggField", "", Later(CDN);
+        stats_per_field: Map<String, Value> = Map::new(), "statsPerAggField", "", NoEffect(BY_NAME);
         "`block-replay`: a block; a range that reaches beyond its end is a wrong row.";
         block_kib: u64 = 16384, "blockSizeKB", "KiB", Honoured;
         "`block-replay`: what a block is cached in.";

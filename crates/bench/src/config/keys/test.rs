@@ -4,9 +4,8 @@ use super::{Distribution, ReplayConfig};
 use crate::config::knob::Status::{Honoured, Later, NoEffect};
 use crate::config::knob::section;
 
-const CDN: &str = "CDN replay";
+const MISSES: &str = "a trace of misses";
 const ITERATOR: &str = "DRAM iterator";
-const WARMUP: &str = "flash warm-up check";
 
 section! {
     /// The run.
@@ -47,10 +46,10 @@ section! {
         max_inconsistencies: u64 = 50, "maxInconsistencyCount", "", Honoured;
         "Destructor errors that end the run.";
         max_invalid_destructors: u64 = 50, "maxInvalidDestructorCount", "", NoEffect("item destructors are not checked");
-        "Say when flash is warm.";
-        check_warmup: bool = false, "checkNvmCacheWarmUp", "", Later(WARMUP);
+        "Whether the figures begin when flash is warm, by nvmCacheWarmupCheckPolicy.";
+        check_warmup: bool = false, "checkNvmCacheWarmUp", "", Honoured;
         "When flash counts as warm.";
-        warmup_policy: WarmupPolicy = WarmupPolicy { eviction_count: 1, timestamp: 0 }, "nvmCacheWarmupCheckPolicy", "", Later(WARMUP);
+        warmup_policy: WarmupPolicy = WarmupPolicy { eviction_count: 1, timestamp: 0 }, "nvmCacheWarmupCheckPolicy", "", Honoured;
         "Operations of a thread between two pauses.";
         delay_batch: u64 = 0, "opDelayBatch", "ops", Honoured;
         "Length of a pause.";
@@ -88,7 +87,7 @@ section! {
         "`piecewise-replay`: pieces of an object that may be cached; what lies behind them is fetched each time.";
         max_pieces: u64 = 32000, "maxCachePieces", "", Honoured;
         "Where the stream of misses is written.";
-        miss_trace: String = String::new(), "missTraceFile", "path", Later(CDN);
+        miss_trace: String = String::new(), "missTraceFile", "path", Later(MISSES);
         "Sampling interval.";
         sampling_interval_ms: u64 = 1000, "samplingIntervalMs", "ms", NoEffect("CacheBench reads it and never uses it");
         "Locking of eviction iterators.";
@@ -136,7 +135,7 @@ section! {
         "Evictions from flash.";
         eviction_count: u64 = 0, "evictionCountThreshold", "items", Honoured;
         "Time of the trace.";
-        timestamp: u64 = 0, "requestTimestampThreshold", "s", Honoured;
+        timestamp: u64 = 0, "requestTimestampThreshold", "s", Later("a warm-up by the trace's time");
     }
     legacy {}
 }

@@ -60,6 +60,22 @@ fn a_warm_up_and_what_is_counted_are_together_the_whole_run() {
     }
 }
 
+/// CacheBench's own key for it.
+#[test]
+fn flash_is_warm_when_so_many_items_have_left_it() {
+    let check = "test_config.checkNvmCacheWarmUp=true";
+    let warm = |evictions: &str| {
+        let policy = format!("test_config.nvmCacheWarmupCheckPolicy.evictionCountThreshold={evictions}");
+        let result = run(RUN, &[check, &policy]);
+        (result["totals"]["warmup"]["ended"] == true, count(&result, "/totals/ops"))
+    };
+    let (soon, later, never) = (warm("1"), warm("1000"), warm("1000000000"));
+    assert!(soon.0 && later.0 && soon.1 < 32_000 && later.1 < soon.1, "{soon:?} {later:?}");
+    assert_eq!(never, (false, 32_000));
+    let result = run(RUN, &[check]);
+    assert_eq!(count(&result, "/totals/ops"), soon.1, "one is enough where nobody says more");
+}
+
 #[test]
 fn a_run_that_is_over_before_it_is_warm_says_so() {
     let result = run(RUN, &["test_config.warmupSeconds=100000"]);
