@@ -365,6 +365,20 @@ fn shared() -> Option<PathBuf> {
     named.or_else(beside)
 }
 
+/// A pass of which all was left out gave nobody anything, and was taken for the last that could.
+#[test]
+fn a_repeated_trace_goes_on_behind_a_pass_that_was_left_out_whole() {
+    for skipped in 0..6 {
+        let (_folder, replay) = replay_of("key,op,size\na,GET,1\nb,GET,1\n", |config| {
+            (config.repeat, config.skip_rows) = (true, skipped);
+            config.max_requests_per_worker = Some(3);
+        });
+        let keys: Vec<_> = drain_all(&replay, 1).remove(0).into_iter().map(|it| it.key).collect();
+        let expected = if skipped % 2 == 0 { ["a", "b", "a"] } else { ["b", "a", "b"] };
+        assert_eq!(keys, expected, "{skipped} rows left out");
+    }
+}
+
 /// A repeated trace had no key for some of its workers. They waited for one when the others had made all their requests, and
 /// the parser read the trace again and again for them.
 #[test]

@@ -92,7 +92,7 @@ impl Parser<'_> {
     fn read_all(&mut self) {
         let mut passes = 0_u64;
         loop {
-            let dealt_before = self.dealer.dealt;
+            let (dealt_before, skips) = (self.dealer.dealt, self.rows_to_skip > 0);
             for file in 0..self.config.files.len() {
                 let path = self.config.files[file].clone();
                 if self.read_file(&path).is_err() {
@@ -106,7 +106,7 @@ impl Parser<'_> {
                 return;
             }
             // Nor would one in which no key belongs to any of the workers that are left: they would wait for ever.
-            if self.dealer.dealt == dealt_before && self.rows_to_skip == 0 {
+            if self.dealer.dealt == dealt_before && !skips {
                 return;
             }
             self.pass.next();
