@@ -9,7 +9,7 @@
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hashbrown::HashTable;
+use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Names that are told apart.
@@ -75,10 +75,7 @@ impl TenantNames {
 #[derive(Debug)]
 pub(super) struct Interner {
     names: TenantNames,
-    places: HashTable<u32>,
-    /// The names one after another, and where each ends.
-    text: Vec<u8>,
-    ends: Vec<u32>,
+    known: HashMap<Box<[u8]>, Tenant>,
     /// The name that is being looked up.
     name: Vec<u8>,
 }
@@ -87,7 +84,7 @@ impl Interner {
     /// One that has met nobody yet.
     pub(super) fn new(names: TenantNames) -> Self {
         names.clear();
-        Self { names, places: HashTable::new(), text: Vec::new(), ends: Vec::new(), name: Vec::new() }
+        Self { names, known: HashMap::new(), name: Vec::new() }
     }
 
     /// The tenant that these columns name; `None` where they are empty.
@@ -104,26 +101,19 @@ impl Interner {
         if self.name.len() > LONGEST_NAME_BYTES {
             self.shorten();
         }
-        let hash = xxh3_64(&self.name);
-        let found = self.places.find(hash, |place| nth(&self.text, &self.ends, *place) == self.name);
-        match found {
-            Some(place) => Some(Tenant::of_index(*place as usize + 1)),
-            None => Some(self.meet(hash)),
-        }
+        let known = self.known.get(&self.name[..]).copied();
+        Some(known.unwrap_or_else(|| self.meet()))
     }
 
     #[cold]
-    fn meet(&mut self, hash: u64) -> Tenant {
-        let place = self.ends.len();
-        if place == MAX_TENANTS {
+    fn meet(&mut self) -> Tenant {
+        if self.known.len() == MAX_TENANTS {
             return Tenant::OTHERS;
         }
-        self.text.extend_from_slice(&self.name);
-        self.ends.push(self.text.len() as u32);
-        let (text, ends) = (&self.text, &self.ends);
-        self.places.insert_unique(hash, place as u32, |place| xxh3_64(nth(text, ends, *place)));
+        let tenant = Tenant::of_index(self.known.len() + 1);
+        self.known.insert(self.name.as_slice().into(), tenant);
         self.names.push(&self.name);
-        Tenant::of_index(place + 1)
+        tenant
     }
 
     #[cold]
@@ -132,14 +122,6 @@ impl Interner {
         self.name.clear();
         self.name.extend_from_slice(format!("#{hash:016x}").as_bytes());
     }
-}
-
-/// Name number `place`, from 0.
-#[inline]
-fn nth<'a>(text: &'a [u8], ends: &[u32], place: u32) -> &'a [u8] {
-    let place = place as usize;
-    let start = if place == 0 { 0 } else { ends[place - 1] as usize };
-    &text[start..ends[place] as usize]
 }
 
 #[cfg(test)]

@@ -106,6 +106,20 @@ fn blocks_follow_each_other_and_columns_take_what_they_need() {
     assert!((9.0..12.0).contains(&a_row), "{a_row} bytes a row");
 }
 
+fn of_tenant(index: usize) -> Named {
+    let (row, name) = plain_row(index as u64);
+    (Row { tenant: Some(Tenant::of_index(index)), ..row }, name)
+}
+
+/// Behind the columns, each once a block, in the order in which they are met.
+#[test]
+fn golden_bytes_of_tenants() {
+    let bytes = encode(&[of_tenant(3), of_tenant(1), of_tenant(3)]);
+    let table = b"\x02\0/7\x03\0web";
+    let at = bytes.windows(table.len()).position(|bytes| bytes == table).expect("the table of tenants");
+    assert_eq!((u32_at(&bytes, 44), &bytes[at + table.len()..][..3]), (2, &b"key"[..]));
+}
+
 #[test]
 fn golden_bytes() {
     let (mut row, name) = plain_row(1);
@@ -160,7 +174,7 @@ fn no_byte_can_change_and_none_can_be_missing() {
 /// A right checksum does not make a payload right.
 #[test]
 fn payloads_of_a_faulty_writer_are_refused() {
-    let good = encode(&[plain_row(1), plain_row(30)]);
+    let good = encode(&[of_tenant(1), plain_row(30), of_tenant(3)]);
     let payload_bytes = u32_at(&good, 36) as usize;
     let payload = 40..40 + payload_bytes;
     let mut refused = 0;
@@ -172,9 +186,11 @@ fn payloads_of_a_faulty_writer_are_refused() {
             bytes[payload.end..payload.end + 8].copy_from_slice(&check.to_le_bytes());
             let mut reader = Reader::default();
             reader.framing(&bytes).unwrap();
-            let (mut input, mut rows) = (&bytes[..], Rows::default());
+            let names = TenantNames::default();
+            let (mut input, mut rows) = (&bytes[..], Rows::with_tenants(names.clone()));
             while let Ok(Some(_)) = reader.read_from(&mut input, &mut rows) {}
             refused += usize::from(!input.is_empty());
+            assert!(names.all().len() <= 2);
         }
     }
     assert!(refused > 100, "{refused}");
