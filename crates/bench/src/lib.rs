@@ -31,4 +31,5 @@ mod side_by_side;
 pub mod simulate;
 pub mod steady;
 pub mod study;
+pub mod tenants;
 pub mod trace;

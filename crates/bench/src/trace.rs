@@ -4,7 +4,6 @@
 //! a bar for who waits and JSON for who stores.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 pub use workload::generate::cdn::{Ageing, Cdn, CdnConfig};
@@ -18,6 +17,7 @@ use workload::trace::{CopyError, WriteError, Writer};
 
 use crate::bar::{Bar, Unit};
 use crate::run::stop::Stop;
+use crate::tenants::{ByTenant, Sums};
 
 /// Why a command on traces failed.
 #[derive(Debug, thiserror::Error)]
@@ -176,16 +176,18 @@ pub fn survey_json(survey: &Survey) -> Value {
 /// Tenants that the result file has by name.
 pub const TENANTS_IN_FILE: usize = 1000;
 
+/// The tenants that `survey` met; `None` where the trace tells none.
+#[must_use]
+pub fn tenants(survey: &Survey, names: &TenantNames) -> Option<ByTenant<TenantSurvey>> {
+    ByTenant::of(survey.tenants(), &names.all())
+}
+
 /// The tenants as the result file has them, those with the most requests first; null where there are none.
 #[must_use]
-pub fn tenants_json(survey: &Survey, names: &TenantNames) -> Value {
-    let tenants = SurveyedTenants::of(survey, names);
-    if tenants.is_empty() {
-        return Value::Null;
-    }
-    let row = |name: Option<&str>, it: &TenantSurvey| {
+pub fn tenants_json(tenants: Option<&ByTenant<TenantSurvey>>) -> Value {
+    let Some(tenants) = tenants else { return Value::Null };
+    let row = |it: &TenantSurvey| {
         json!({
-            "tenant": name,
             "requests": it.requests(),
             "gets": it.gets,
             "sets": it.sets,
@@ -195,49 +197,16 @@ pub fn tenants_json(survey: &Survey, names: &TenantNames) -> Value {
             "footprint_bytes": it.footprint_bytes,
         })
     };
-    let largest = tenants.named.iter().take(TENANTS_IN_FILE).map(|(name, it)| row(Some(name), it));
-    json!({
-        "told_apart": tenants.named.len(),
-        "largest": largest.collect::<Vec<_>>(),
-        "others": row(None, &tenants.others(TENANTS_IN_FILE)),
-        "without_tenant": row(None, &tenants.nobody),
-    })
+    tenants.json(TENANTS_IN_FILE, row)
 }
 
-/// The tenants of a trace by name.
-#[derive(Debug, Clone, Default)]
-pub struct SurveyedTenants {
-    /// Those with the most requests first.
-    pub named: Vec<(Arc<str>, TenantSurvey)>,
-    /// What nobody asked for by name.
-    pub nobody: TenantSurvey,
-    /// Those who are not told apart.
-    pub untold: TenantSurvey,
-}
-
-impl SurveyedTenants {
-    /// Those that `survey` met.
-    #[must_use]
-    pub fn of(survey: &Survey, names: &TenantNames) -> Self {
-        let [nobody, untold, rows @ ..] = survey.tenants() else { return Self::default() };
-        let mut named: Vec<_> = names.all().into_iter().zip(rows.iter().copied()).collect();
-        named.retain(|(_, it)| it.requests() > 0);
-        named.sort_by(|(a, x), (b, y)| y.requests().cmp(&x.requests()).then_with(|| a.cmp(b)));
-        Self { named, nobody: *nobody, untold: *untold }
+impl Sums for TenantSurvey {
+    fn requests(&self) -> u64 {
+        self.requests()
     }
 
-    /// Whether the trace tells none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.named.is_empty()
-    }
-
-    /// All but the first `shown` together.
-    #[must_use]
-    pub fn others(&self, shown: usize) -> TenantSurvey {
-        let mut sum = self.untold;
-        self.named.iter().skip(shown).for_each(|(_, it)| sum.add(it));
-        sum
+    fn add(&mut self, other: &Self) {
+        self.add(other);
     }
 }
 

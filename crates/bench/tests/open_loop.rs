@@ -15,8 +15,9 @@ use flashwright_bench::config::{Loaded, Override};
 use flashwright_bench::run::pace::Waiter;
 use flashwright_bench::run::punctuality::Punctuality;
 use flashwright_bench::run::simulated::run_simulated;
-use flashwright_bench::run::stop::{Stop, StopReason};
-use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, Watcher};
+use flashwright_bench::run::stop::StopReason;
+use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport};
+use twin::Nobody;
 use twin::slow::SlowTarget;
 use workload::generate::Online;
 
@@ -29,9 +30,6 @@ const CONFIG: &str = r#"{
 
 const SERVICE_NS: u64 = 10_000;
 const SEED: u64 = 11;
-
-struct Nobody;
-impl Watcher for Nobody {}
 
 fn plan(changes: &[&str]) -> (RunSettings, Online) {
     let overrides: Vec<Override> = changes.iter().map(|change| change.parse().unwrap()).collect();
@@ -51,11 +49,7 @@ fn run_for(changes: &[&str], seed: u64, timeout: Option<Duration>) -> InstanceRe
         seed,
         clock: Arc::new(simulation.world()),
         waiter: Waiter::Task { timer: Arc::clone(&timer), cpu_ns_per_op: 0 },
-        stop: Stop::default(),
-        time_all: false,
-        inherits: false,
-        chains: false,
-        trace: None,
+        ..twin::options()
     };
     let target = SlowTarget::new(timer, SERVICE_NS);
     let instance = Arc::new(Instance::new(target, settings, Box::new(workload), options));

@@ -7,15 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use device::SystemClock;
 use flashwright_bench::config::cachebench::load_text;
 use flashwright_bench::config::lower::lower;
 use flashwright_bench::config::plan::WorkloadPlan;
 use flashwright_bench::config::{Loaded, Override};
-use flashwright_bench::run::pace::Waiter;
-use flashwright_bench::run::stop::{Stop, StopReason};
-use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, Watcher, run_all};
-use twin::MapTarget;
+use flashwright_bench::run::stop::StopReason;
+use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, run_all};
+use twin::{MapTarget, Nobody};
 use workload::Workload;
 use workload::generate::{Online, PreparedAccesses};
 
@@ -28,9 +26,6 @@ const CONFIG: &str = r#"{
     "getRatio": 0.6, "setRatio": 0.3, "delRatio": 0.1 }
 }"#;
 
-struct Nobody;
-impl Watcher for Nobody {}
-
 fn run(target: MapTarget, changes: &[&str], timeout: Option<Duration>) -> InstanceReport {
     let overrides: Vec<Override> = changes.iter().map(|change| change.parse().unwrap()).collect();
     let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), CONFIG, &overrides) else {
@@ -42,16 +37,7 @@ fn run(target: MapTarget, changes: &[&str], timeout: Option<Duration>) -> Instan
         WorkloadPlan::Prepared { config, ops } => Box::new(PreparedAccesses::new(config, *ops).unwrap()),
         WorkloadPlan::Replay(_) => panic!("not here"),
     };
-    let options = InstanceOptions {
-        seed: 5,
-        clock: Arc::new(SystemClock),
-        waiter: Waiter::Thread(Arc::new(SystemClock)),
-        stop: Stop::default(),
-        time_all: false,
-        inherits: false,
-        chains: true,
-        trace: None,
-    };
+    let options = InstanceOptions { chains: true, ..twin::options() };
     let instance = Instance::new(target, plan.run, workload, options);
     run_all(&[Arc::new(instance)], timeout, &mut Nobody).unwrap().remove(0)
 }

@@ -8,24 +8,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use device::SystemClock;
 use flashwright_bench::config::cachebench::load_text;
 use flashwright_bench::config::lower::lower;
 use flashwright_bench::config::{Loaded, Override};
 use flashwright_bench::report::{json, tenants, totals};
 use flashwright_bench::run::counts::Counts;
-use flashwright_bench::run::pace::Waiter;
-use flashwright_bench::run::stop::Stop;
 use flashwright_bench::run::tenants::{Bytes, TenantCounts, Tenants};
-use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, Watcher, open, run_all};
+use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, open, run_all};
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
-use twin::MapTarget;
+use twin::{MapTarget, Nobody};
 
 const CONFIG: &str = r#"{ "cache_config": { "cacheSizeMB": 64 }, "test_config": { "generator": "replay", "numOps": 1000000,
   "numThreads": 3, "enableLookaside": true, "traceFileName": "trace.csv", "timestampFactor": 1 } }"#;
-
-struct Nobody;
-impl Watcher for Nobody {}
 
 /// A row as it was made up.
 struct Row {
@@ -63,16 +57,7 @@ fn run(rows: &[Row], changes: &[&str]) -> InstanceReport {
     };
     let plan = lower(&config).unwrap().instances.remove(0);
     let open::OpenWorkload { workload, trace, .. } = open::workload(&plan.workload, false).unwrap();
-    let options = InstanceOptions {
-        seed: 5,
-        clock: Arc::new(SystemClock),
-        waiter: Waiter::Thread(Arc::new(SystemClock)),
-        stop: Stop::default(),
-        time_all: false,
-        inherits: false,
-        chains: false,
-        trace,
-    };
+    let options = InstanceOptions { trace, ..twin::options() };
     let target = MapTarget { capacity_items: 1000, ..MapTarget::default() };
     run_all(&[Arc::new(Instance::new(target, plan.run, workload, options))], None, &mut Nobody)
         .unwrap()
@@ -200,7 +185,7 @@ fn a_result_has_the_largest_by_name_and_the_rest_in_one_sum() {
     assert_eq!((&told["told_apart"], &told["others"]["told_apart"]), (&1500.into(), &500.into()));
     let ops = |value: &serde_json::Value| value["ops"].as_u64().unwrap();
     let listed: u64 = largest.iter().map(ops).sum();
-    assert_eq!(listed + ops(&told["others"]["counts"]) + ops(&told["without_tenant"]), ops(&told["all"]));
+    assert_eq!(listed + ops(&told["others"]) + ops(&told["without_tenant"]), ops(&told["all"]));
     assert_eq!(ops(&told["all"]), all.sum().ops);
     assert_eq!(largest[0]["hit_ratio"], 0.5);
     let text = tenants::to_text(&report);

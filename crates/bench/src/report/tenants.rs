@@ -15,21 +15,9 @@ const IN_TEXT: usize = 20;
 #[must_use]
 pub fn to_json(report: &InstanceReport) -> Value {
     let Some(tenants) = &report.tenants else { return Value::Null };
-    let (count, others) = tenants.others(IN_FILE);
-    let row = |name: &str, counts: &TenantCounts| {
-        let mut row = json!({ "tenant": name });
-        if let (Value::Object(row), Value::Object(more)) = (&mut row, counts_json(counts)) {
-            row.extend(more);
-        }
-        row
-    };
-    json!({
-        "told_apart": tenants.named.len(),
-        "largest": tenants.named.iter().take(IN_FILE).map(|(name, counts)| row(name, counts)).collect::<Vec<_>>(),
-        "others": { "told_apart": count, "counts": counts_json(&others) },
-        "without_tenant": counts_json(&tenants.nobody),
-        "all": counts_json(&tenants.sum()),
-    })
+    let mut told = tenants.json(IN_FILE, counts_json);
+    told["all"] = counts_json(&tenants.sum());
+    told
 }
 
 fn counts_json(counts: &TenantCounts) -> Value {

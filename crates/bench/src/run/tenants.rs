@@ -10,6 +10,7 @@ use std::sync::Arc;
 use workload::Tenant;
 
 use super::counts::{Counts, ratio};
+use crate::tenants::{ByTenant, Sums};
 
 /// What was counted of one tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -71,17 +72,6 @@ impl TenantCounts {
         }
     }
 
-    /// Adds all of `other`.
-    pub fn add(&mut self, other: &Self) {
-        self.ops += other.ops;
-        self.gets += other.gets;
-        self.get_hits_dram += other.get_hits_dram;
-        self.get_hits_flash += other.get_hits_flash;
-        self.sets += other.sets;
-        self.deletes += other.deletes;
-        self.bytes.add(&other.bytes);
-    }
-
     fn since(&self, earlier: &Self) -> Self {
         Self {
             ops: self.ops - earlier.ops,
@@ -114,6 +104,22 @@ impl TenantCounts {
     #[must_use]
     pub fn byte_hit_ratio(&self) -> Option<f64> {
         ratio(self.bytes.got, self.bytes.asked)
+    }
+}
+
+impl Sums for TenantCounts {
+    fn requests(&self) -> u64 {
+        self.ops
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.ops += other.ops;
+        self.gets += other.gets;
+        self.get_hits_dram += other.get_hits_dram;
+        self.get_hits_flash += other.get_hits_flash;
+        self.sets += other.sets;
+        self.deletes += other.deletes;
+        self.bytes.add(&other.bytes);
     }
 }
 
@@ -176,68 +182,9 @@ impl Ledger {
 
     /// The tenants by name; `None` where nobody has one.
     pub(super) fn told(&self, names: &[Arc<str>]) -> Option<Tenants> {
-        let (nobody, rows) = self.rows.split_first().filter(|(_, rows)| !rows.is_empty())?;
-        let (untold, rows) = rows.split_first()?;
-        let named = names.iter().zip(rows).map(|(name, row)| (Arc::clone(name), *row));
-        Some(Tenants::new(*nobody, *untold, named.collect()))
+        Tenants::of(&self.rows, names)
     }
 }
 
 /// The tenants of a run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tenants {
-    /// By name, those with the most requests first.
-    pub named: Vec<(Arc<str>, TenantCounts)>,
-    /// Requests that tell no tenant.
-    pub nobody: TenantCounts,
-    /// Those of tenants that were met when as many were known as are told apart.
-    pub untold: TenantCounts,
-}
-
-impl Tenants {
-    fn new(nobody: TenantCounts, untold: TenantCounts, named: Vec<(Arc<str>, TenantCounts)>) -> Self {
-        let mut all = Self { named, nobody, untold };
-        // Who asked for nothing since the run was warm is none of its tenants.
-        all.named.retain(|(_, row)| row.ops > 0);
-        all.sort();
-        all
-    }
-
-    fn sort(&mut self) {
-        self.named.sort_by(|(a, x), (b, y)| y.ops.cmp(&x.ops).then_with(|| a.cmp(b)));
-    }
-
-    /// Adds those of another instance; the same name is the same tenant.
-    pub fn merge(&mut self, other: &Self) {
-        self.nobody.add(&other.nobody);
-        self.untold.add(&other.untold);
-        self.named.extend(other.named.iter().cloned());
-        self.named.sort_by(|(a, _), (b, _)| a.cmp(b));
-        self.named.dedup_by(|(name, row), (kept, sum)| {
-            let is_same = name == kept;
-            if is_same {
-                sum.add(row);
-            }
-            is_same
-        });
-        self.sort();
-    }
-
-    /// All together.
-    #[must_use]
-    pub fn sum(&self) -> TenantCounts {
-        let mut sum = self.nobody;
-        sum.add(&self.untold);
-        self.named.iter().for_each(|(_, row)| sum.add(row));
-        sum
-    }
-
-    /// All but the first `shown` by name: how many they are that are told apart, and what they come to.
-    #[must_use]
-    pub fn others(&self, shown: usize) -> (usize, TenantCounts) {
-        let rest = self.named.get(shown..).unwrap_or(&[]);
-        let mut sum = self.untold;
-        rest.iter().for_each(|(_, row)| sum.add(row));
-        (rest.len(), sum)
-    }
-}
+pub type Tenants = ByTenant<TenantCounts>;

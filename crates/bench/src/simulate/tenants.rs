@@ -1,12 +1,12 @@
 //! Hits by tenant: each simulation makes its requests one at a time, and what each changed is its tenant's.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use policy::simulate::{Access, Counts, Simulator};
 
 use super::Batch;
 use super::warmup::Warmed;
+use crate::tenants::{ByTenant, Sums};
 
 /// What was counted of a tenant after warming up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -124,31 +124,37 @@ impl Simulator for Watched<'_> {
     }
 }
 
-/// The `shown` tenants with the most requests, then the others together, then what nobody asked for by name.
+/// What a tenant did in each of the simulations.
+#[derive(Debug, Clone, Default)]
+struct InEach(Vec<TenantCounts>);
+
+impl Sums for InEach {
+    /// Which requests a tenant made is the same in all simulations.
+    fn requests(&self) -> u64 {
+        self.0.first().map_or(0, |counts| counts.requests)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.0.resize(self.0.len().max(other.0.len()), TenantCounts::default());
+        self.0.iter_mut().zip(&other.0).for_each(|(sum, it)| sum.add(it));
+    }
+}
+
+/// The `shown` tenants with the most requests, then the others together, then what nobody asked for by name. None of them where
+/// nobody has a name.
 pub(super) fn told(tallies: &[Tally], names: &[Arc<str>], shown: usize) -> Vec<Tenant> {
-    let of = |place: usize| -> Vec<TenantCounts> {
-        tallies.iter().map(|tally| tally.rows.get(place).copied().unwrap_or_default()).collect()
+    let places = tallies.iter().map(|tally| tally.rows.len()).max().unwrap_or(0);
+    let in_each = |place: usize| {
+        InEach(tallies.iter().map(|tally| tally.rows.get(place).copied().unwrap_or_default()).collect())
     };
-    let requests = |place: usize| {
-        tallies.first().and_then(|tally| tally.rows.get(place)).map_or(0, |counts| counts.requests)
-    };
-    // Which requests a tenant made is the same in all simulations.
-    let mut named: Vec<usize> = (2..names.len() + 2).filter(|place| requests(*place) > 0).collect();
-    if named.is_empty() && requests(1) == 0 {
+    let rows: Vec<InEach> = (0..places).map(in_each).collect();
+    let Some(all) = ByTenant::of(&rows, names) else { return Vec::new() };
+    if all.others(0).1.requests() == 0 {
         return Vec::new();
     }
-    named.sort_by_key(|place| (Reverse(requests(*place)), Arc::clone(&names[place - 2])));
-    let rest = named.split_off(shown.min(named.len()));
-    let mut all: Vec<Tenant> = named
-        .into_iter()
-        .map(|place| Tenant { who: Who::Named(Arc::clone(&names[place - 2])), rows: of(place) })
-        .collect();
-    let mut others = of(1);
-    for place in &rest {
-        others.iter_mut().zip(of(*place)).for_each(|(sum, it)| sum.add(&it));
-    }
-    let more = [(Who::Others(rest.len()), others), (Who::Nobody, of(0))];
-    let asked = more.into_iter().filter(|(_, rows)| rows.iter().any(|it| it.requests > 0));
-    all.extend(asked.map(|(who, rows)| Tenant { who, rows }));
-    all
+    let (count, others) = all.others(shown);
+    let named = all.named.into_iter().take(shown).map(|(name, rows)| (Who::Named(name), rows));
+    let more = [(Who::Others(count), others), (Who::Nobody, all.nobody)];
+    let asked = more.into_iter().filter(|(_, rows)| rows.requests() > 0);
+    named.chain(asked).map(|(who, InEach(rows))| Tenant { who, rows }).collect()
 }

@@ -7,7 +7,29 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
+use device::SystemClock;
+use flashwright_bench::run::pace::Waiter;
+use flashwright_bench::run::stop::Stop;
 use flashwright_bench::run::target::{Found, Layer, SetHow, SetOutcome, Snapshot, Target};
+use flashwright_bench::run::{InstanceOptions, Watcher};
+
+/// Nobody looks on.
+pub struct Nobody;
+impl Watcher for Nobody {}
+
+/// A run of one seed by the clock of this machine, of which not all is timed.
+pub fn options() -> InstanceOptions {
+    InstanceOptions {
+        seed: 5,
+        clock: Arc::new(SystemClock),
+        waiter: Waiter::Thread(Arc::new(SystemClock)),
+        stop: Stop::default(),
+        time_all: false,
+        inherits: false,
+        chains: false,
+        trace: None,
+    }
+}
 
 #[derive(Default)]
 pub struct MapTarget {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bench::run::stop::Stop;
-use bench::trace::{self, FORMATS, ReadReport, Survey, SurveyedTenants, Target, TenantSurvey, ZeroSize};
+use bench::tenants::ByTenant;
+use bench::trace::{self, FORMATS, ReadReport, Survey, Target, TenantSurvey, ZeroSize};
 use clap::{Args, Subcommand};
 use device::names;
 use serde_json::{Value, json};
@@ -107,9 +108,10 @@ fn info(arguments: &InfoArguments) -> Result<Finding, String> {
     let (survey, names, report) =
         trace::survey(&input, arguments.common.quiet).map_err(|error| error.to_string())?;
     let mut result = trace::survey_json(&survey);
-    result["tenants"] = trace::tenants_json(&survey, &names);
+    let tenants = trace::tenants(&survey, &names);
+    result["tenants"] = trace::tenants_json(tenants.as_ref());
     result["reading"] = trace::report_json(&report);
-    let tenants = tenant_words(&SurveyedTenants::of(&survey, &names));
+    let tenants = tenants.as_ref().map(tenant_words).unwrap_or_default();
     let text = format!("{}{tenants}{}", survey_words(&survey, &report), reading_words(&report, false));
     Ok(Finding { result, text, failures: Vec::new() })
 }
@@ -155,11 +157,8 @@ fn survey_words(survey: &Survey, report: &ReadReport) -> String {
 /// Tenants shown.
 const TENANTS_IN_TEXT: usize = 10;
 
-/// Who asks most; nothing where the trace does not tell.
-fn tenant_words(tenants: &SurveyedTenants) -> String {
-    if tenants.is_empty() {
-        return String::new();
-    }
+/// Who asks most.
+fn tenant_words(tenants: &ByTenant<TenantSurvey>) -> String {
     let mut words = format!("{:18} {}\n", "tenants", tenants.named.len());
     let mut told = |name: &str, it: &TenantSurvey| {
         let _ = writeln!(
@@ -172,7 +171,7 @@ fn tenant_words(tenants: &SurveyedTenants) -> String {
         );
     };
     tenants.named.iter().take(TENANTS_IN_TEXT).for_each(|(name, it)| told(name, it));
-    let rest = [("(others)", tenants.others(TENANTS_IN_TEXT)), ("(without one)", tenants.nobody)];
+    let rest = [("(others)", tenants.others(TENANTS_IN_TEXT).1), ("(without one)", tenants.nobody)];
     rest.iter().filter(|(_, it)| it.requests() > 0).for_each(|(name, it)| told(name, it));
     words
 }
