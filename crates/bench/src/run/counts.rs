@@ -97,10 +97,10 @@ impl Count {
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Adds several. Only the thread that owns the block may.
+    /// Adds several, up to the largest number. Only the thread that owns the block may.
     #[inline]
     pub fn several(&self, more: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        self.0.store(self.0.load(Ordering::Relaxed).saturating_add(more), Ordering::Relaxed);
     }
 
     /// The number now.

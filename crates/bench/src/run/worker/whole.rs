@@ -39,13 +39,15 @@ impl<T: Target> Worker<'_, T> {
 
 impl Whole {
     fn add(&mut self, item_bytes: u64, part: Part, is_found: bool) {
-        self.asked_bytes += part.asked_bytes + part.uncached_bytes;
-        self.fetched_bytes += part.uncached_bytes;
+        // A trace may say anything of a length, and ampSizeFactor multiplies it.
+        let add = |sum: &mut u64, bytes: u64| *sum = sum.saturating_add(bytes);
+        add(&mut self.asked_bytes, part.asked_bytes.saturating_add(part.uncached_bytes));
+        add(&mut self.fetched_bytes, part.uncached_bytes);
         if is_found {
-            self.found_bytes += part.asked_bytes;
+            add(&mut self.found_bytes, part.asked_bytes);
         } else {
             self.items_missed += 1;
-            self.fetched_bytes += item_bytes;
+            add(&mut self.fetched_bytes, item_bytes);
             self.turned_to_sets = part.misses_spread;
         }
     }
