@@ -209,6 +209,23 @@ fn a_trace_that_the_generator_does_not_read_is_told() {
 }
 
 #[test]
+fn a_check_of_warmth_that_has_nothing_to_look_at_is_told() {
+    const CHECK: &str = "test_config.checkNvmCacheWarmUp=true";
+    const POLICY: &str = "test_config.nvmCacheWarmupCheckPolicy.evictionCountThreshold=5";
+    const FLASH: &str = "cache_config.nvmCacheSizeMB=64";
+    let told = |changes: &[&str]| {
+        let warnings = with(changes).unwrap().warnings;
+        warnings.into_iter().map(|it| format!("{}: {}", it.at, it.words)).collect::<Vec<_>>()
+    };
+    let unread = "test_config.nvmCacheWarmupCheckPolicy: is not read: checkNvmCacheWarmUp is false";
+    assert_eq!(told(&[FLASH, POLICY]), [unread]);
+    let no_flash =
+        "test_config.checkNvmCacheWarmUp: has no effect: there is no flash, and nvmCacheSizeMB is 0";
+    assert_eq!(told(&[CHECK]), [no_flash]);
+    assert_eq!(told(&[CHECK, POLICY, FLASH]), [""; 0]);
+}
+
+#[test]
 fn a_mark_in_front_of_the_json_is_no_part_of_it() {
     let marked = format!("\u{feff}{RIGHT}");
     assert!(load_text(Path::new("c.json"), &marked, &[]).is_ok());

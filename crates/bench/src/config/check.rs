@@ -3,11 +3,14 @@
 use device::names::nearest;
 
 use super::cachebench::InstanceConfig;
-use super::keys::{CacheConfig, Distribution, TestConfig};
+use super::keys::{CacheConfig, TestConfig};
 use super::knob::Findings;
 use super::text::join;
 
 mod cuts;
+mod distributions;
+
+pub use distributions::{popularity, sizes};
 
 /// Eviction policies by the names that `allocator` takes; CacheLib's four first.
 pub const ALLOCATORS: [&str; 10] =
@@ -50,6 +53,10 @@ pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {
     cache(&instance.cache, &instance.test, &cache_at, findings);
     flash(&instance.cache, &cache_at, findings);
     test(&instance.test, &instance.cache, &test_at, findings);
+    if instance.cache.use_trace_timestamp && needs_distribution(&instance.test) {
+        let words = "is for a replay: a generator has no times";
+        findings.problem(&join(&cache_at, "useTraceTimeStamp"), words);
+    }
     if runs_here(&instance.test) {
         lengths(instance, &test_at, findings);
         if instance.cache.cache_size_mib == 0 {
@@ -59,7 +66,7 @@ pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {
     for (i, pool) in instance.pools.iter().enumerate() {
         let alone = instance.test.pool_distributions.is_empty();
         let at = if alone { test_at.clone() } else { format!("{test_at}.poolDistributions[{i}]") };
-        distribution(pool, needs_distribution(&instance.test), &at, findings);
+        distributions::check(pool, needs_distribution(&instance.test), &at, findings);
     }
 }
 
@@ -354,10 +361,6 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
         &format!("has {} share(s) for numPools {pools}", test.key_pools.len()),
     );
     refuse(pools_in_use && test.key_count == 0, "numKeys", "is 0 or missing: there is nothing to ask for");
-    if cache.use_trace_timestamp && needs_distribution(test) {
-        let at = at.replace("test_config", "cache_config");
-        findings.problem(&join(&at, "useTraceTimeStamp"), "is for a replay: a generator has no times");
-    }
     unread_traces(test, at, findings);
     cuts::check(test, at, findings);
     arrivals(test, at, findings);
@@ -371,8 +374,7 @@ fn lengths_of_run(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &m
             findings.problem(&join(at, key), words);
         }
     };
-    let in_flash = matches!(cache.allocator.as_str(), "flash" | "consistent_flash");
-    let no_flash = cache.nvm_size_mib == 0 && !in_flash;
+    let no_flash = !has_flash(cache);
     let words = "is for a cache with flash, and nvmCacheSizeMB is 0";
     refuse(no_flash && test.max_flash_mib > 0, "maxFlashWriteMB", words);
     refuse(no_flash && test.warmup_flash_mib > 0, "warmupFlashWriteMB", words);
@@ -385,6 +387,18 @@ fn lengths_of_run(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &m
     let all = test.ops_per_thread > 0 && test.warmup_ops >= test.ops_per_thread;
     refuse(all, "warmupOps", "leaves nothing of numOps to be counted");
     refuse(test.trace_loops > 0 && needs_distribution(test), "traceLoops", "is for a replay");
+    let policy = test.warmup_policy != TestConfig::default().warmup_policy;
+    if policy && !test.check_warmup {
+        findings.warning(&join(at, "nvmCacheWarmupCheckPolicy"), "is not read: checkNvmCacheWarmUp is false");
+    } else if test.check_warmup && no_flash {
+        let words = "has no effect: there is no flash, and nvmCacheSizeMB is 0";
+        findings.warning(&join(at, "checkNvmCacheWarmUp"), words);
+    }
+}
+
+/// Whether there is flash: behind DRAM, or alone as a cache component.
+pub(super) fn has_flash(cache: &CacheConfig) -> bool {
+    cache.nvm_size_mib > 0 || matches!(cache.allocator.as_str(), "flash" | "consistent_flash")
 }
 
 /// An open loop, and what belongs to a closed one.
@@ -476,109 +490,6 @@ fn lengths(instance: &InstanceConfig, at: &str, findings: &mut Findings) {
             format!("has {count} distributions for numPools {pools}; give one for all, or one for each");
         findings.problem(&join(at, "poolDistributions"), words);
     }
-}
-
-fn distribution(pool: &Distribution, needed: bool, at: &str, findings: &mut Findings) {
-    edges(&pool.key_sizes, &pool.key_size_weights, ("keySizeRange", "keySizeRangeProbability"), at, findings);
-    sizes(
-        &pool.value_sizes,
-        &pool.value_size_weights,
-        ("valSizeRange", "valSizeRangeProbability"),
-        at,
-        findings,
-    );
-    sizes(&pool.ttl_seconds, &pool.ttl_weights, ("ttlSecsRange", "ttlSecsRangeProbability"), at, findings);
-    let lengths = ("chainedItemLengthRange", "chainedItemLengthRangeProbability");
-    sizes(&pool.chain_lengths, &pool.chain_length_weights, lengths, at, findings);
-    let chained = ("chainedItemValSizeRange", "chainedItemValSizeRangeProbability");
-    sizes(&pool.chain_value_sizes, &pool.chain_value_size_weights, chained, at, findings);
-    if !pool.popularity_buckets.is_empty() || !pool.popularity_weights.is_empty() {
-        popularity(&pool.popularity_buckets, &pool.popularity_weights, at, findings);
-    }
-    if needed {
-        ratios(pool, at, findings);
-    }
-}
-
-fn ratios(pool: &Distribution, at: &str, findings: &mut Findings) {
-    let all = pool.ratios();
-    if all.iter().any(|ratio| *ratio < 0.0) || all.iter().sum::<f64>() <= 0.0 {
-        findings
-            .problem(at, "the ratios of operations (getRatio, setRatio, …) must be 0 or more, and not all 0");
-    }
-    if pool.key_sizes.is_empty() {
-        findings.problem(&join(at, "keySizeRange"), "is missing");
-    }
-    let sets = pool.set_ratio + pool.add_chained_ratio + pool.lone_set_ratio + pool.update_ratio;
-    if pool.value_sizes.is_empty() && sets > 0.0 {
-        findings.problem(&join(at, "valSizeRange"), "is missing, and there are sets");
-    }
-    if pool.add_chained_ratio > 0.0 && (pool.chain_lengths.is_empty() || pool.chain_value_sizes.is_empty()) {
-        let words =
-            "chainedItemLengthRange and chainedItemValSizeRange are needed where addChainedRatio is above 0";
-        findings.problem(&join(at, "addChainedRatio"), words);
-    }
-}
-
-impl Distribution {
-    /// The shares of the eight operations.
-    #[must_use]
-    pub fn ratios(&self) -> [f64; 8] {
-        [
-            self.get_ratio,
-            self.set_ratio,
-            self.delete_ratio,
-            self.add_chained_ratio,
-            self.lone_get_ratio,
-            self.lone_set_ratio,
-            self.update_ratio,
-            self.could_exist_ratio,
-        ]
-    }
-}
-
-/// Values or edges with their weights: as many, or one more.
-pub fn sizes(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, findings: &mut Findings) {
-    if values.len() == weights.len() {
-        weighted(values, weights, keys, at, findings);
-    } else {
-        edges(values, weights, keys, at, findings);
-    }
-}
-
-/// Edges of ranges, one more than there are weights, that do not fall.
-fn edges(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, findings: &mut Findings) {
-    if values.is_empty() && weights.is_empty() {
-        return;
-    }
-    if values.len() != weights.len() + 1 {
-        let words = format!("{} value(s) for {} weight(s) in {}", values.len(), weights.len(), keys.1);
-        findings.problem(&join(at, keys.0), words);
-    } else if !values.is_sorted() {
-        findings.problem(&join(at, keys.0), "the edges of ranges must not fall");
-    }
-    weighted(values, weights, keys, at, findings);
-}
-
-fn weighted(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, findings: &mut Findings) {
-    if values.iter().any(|value| *value < 0.0) {
-        findings.problem(&join(at, keys.0), "values must be 0 or more");
-    }
-    if !weights.is_empty()
-        && (weights.iter().any(|weight| *weight < 0.0) || weights.iter().sum::<f64>() <= 0.0)
-    {
-        findings.problem(&join(at, keys.1), "weights must be 0 or more, and not all 0");
-    }
-}
-
-/// Buckets of popularity with as many weights.
-pub fn popularity(buckets: &[f64], weights: &[f64], at: &str, findings: &mut Findings) {
-    if buckets.len() != weights.len() || buckets.is_empty() {
-        let words =
-            format!("{} bucket(s) for {} weight(s) in popularityWeights", buckets.len(), weights.len());
-        findings.problem(&join(at, "popularityBuckets"), words);
-    }
-    weighted(buckets, weights, ("popularityBuckets", "popularityWeights"), at, findings);
 }
 
 fn one_of(name: &str, names: &[&str], at: &str, findings: &mut Findings) {

@@ -23,7 +23,16 @@ use super::region_policy;
 /// # Errors
 /// What the run would need and is not here: a feature, a trace file, a number beyond what the engine counts with.
 pub fn lower(config: &Config) -> Result<RunPlan, ConfigError> {
-    let refuse = |problems| ConfigError { file: config.file.clone(), problems };
+    let plan = lower_but_traces(config)?;
+    refuse_missing(config)?;
+    Ok(plan)
+}
+
+/// The same of a config whose traces may be made later.
+///
+/// # Errors
+/// As [`lower`], but for a trace that is not there.
+pub fn lower_but_traces(config: &Config) -> Result<RunPlan, ConfigError> {
     refuse_later(config)?;
     let mut problems = Vec::new();
     let instances = config.instances.iter().filter_map(|instance| {
@@ -33,7 +42,8 @@ pub fn lower(config: &Config) -> Result<RunPlan, ConfigError> {
     });
     let instances: Vec<_> = instances.collect();
     let plan = RunPlan { instances, card: config.card.clone() };
-    if problems.is_empty() { Ok(plan) } else { Err(refuse(problems)) }
+    refuse(config, problems)?;
+    Ok(plan)
 }
 
 fn refuse_later(config: &Config) -> Result<(), ConfigError> {
@@ -41,7 +51,14 @@ fn refuse_later(config: &Config) -> Result<(), ConfigError> {
         at: remark.at.clone(),
         words: format!("needs {}, which is not here yet", remark.words),
     };
-    let problems: Vec<_> = config.later.iter().map(missing).collect();
+    refuse(config, config.later.iter().map(missing).collect())
+}
+
+fn refuse_missing(config: &Config) -> Result<(), ConfigError> {
+    refuse(config, missing_traces(config))
+}
+
+fn refuse(config: &Config, problems: Vec<Remark>) -> Result<(), ConfigError> {
     if problems.is_empty() { Ok(()) } else { Err(ConfigError { file: config.file.clone(), problems }) }
 }
 
@@ -55,6 +72,7 @@ pub fn binary_traces(config: &Config) -> Result<Vec<(ReplayPlan, PathBuf)>, Conf
         return Ok(Vec::new());
     }
     refuse_later(config)?;
+    refuse_missing(config)?;
     let lowered = |instance: &InstanceConfig| {
         let at = super::text::join(&instance.at, "test_config.replayGeneratorConfig.binaryFileName");
         let failed = |words: String| ConfigError {
@@ -81,7 +99,8 @@ fn lower_instance(instance: &InstanceConfig) -> Result<InstancePlan, String> {
 }
 
 /// CacheBench's cache components are one tier each. `RAM` is a cache without flash; in the flash ones `cacheSizeMB` is
-/// flash, and the DRAM that the engine needs in front of it is kept small.
+/// flash, and the DRAM that the engine needs in front of it is kept small: 64 MiB or a sixty-fourth, but of a small flash a
+/// quarter, or all would be served from DRAM.
 fn component_as_cache(typed: &CacheConfig) -> CacheConfig {
     let mut cache = typed.clone();
     match typed.allocator.as_str() {
@@ -89,7 +108,8 @@ fn component_as_cache(typed: &CacheConfig) -> CacheConfig {
         "flash" | "consistent_flash" => {
             cache.allocator = "LRU".to_owned();
             cache.nvm_size_mib = typed.cache_size_mib;
-            cache.cache_size_mib = (typed.cache_size_mib / 64).max(64);
+            let usual = (typed.cache_size_mib / 64).max(64);
+            cache.cache_size_mib = usual.min(typed.cache_size_mib.div_ceil(4));
         }
         _ => {}
     }
@@ -222,7 +242,7 @@ fn admission(typed: &CacheConfig) -> Result<AdmissionPlan, String> {
 fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
     let arrivals = arrivals(test);
     let closed = !arrivals.is_open();
-    let checks_flash = test.check_warmup && cache.nvm_size_mib > 0;
+    let checks_flash = test.check_warmup && check::has_flash(cache);
     let burst = if test.rate_burst == 0 { test.rate_per_second } else { test.rate_burst };
     Ok(RunSettings {
         threads: narrow::<u32>(test.threads, "test_config.numThreads")? as usize,
@@ -267,9 +287,7 @@ fn arrivals(test: &TestConfig) -> ArrivalsPlan {
 fn workload(instance: &InstanceConfig) -> Result<WorkloadPlan, String> {
     let test = &instance.test;
     match test.generator.as_str() {
-        "replay" | "piecewise-replay" | "block-replay" | "binary-replay" => {
-            replay(instance).map(WorkloadPlan::Replay)
-        }
+        name if check::REPLAYS.contains(&name) => replay(instance).map(WorkloadPlan::Replay),
         "online" => generator(instance).map(WorkloadPlan::Online),
         _ => {
             let ops = test.ops_per_thread.saturating_mul(test.threads);
@@ -306,12 +324,13 @@ fn trace_files(instance: &InstanceConfig) -> (&'static str, Vec<PathBuf>) {
 fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
     let test = &instance.test;
     let (key, files) = trace_files(instance);
-    if let Some(wrong) = files.iter().find(|file| !file.is_file()) {
-        let what = if wrong.exists() { "is no file" } else { "is not there" };
-        return Err(format!("test_config.{key}: {} {what}", wrong.display()));
+    // One that is not there is another matter: it may come.
+    if let Some(wrong) = files.iter().find(|file| file.exists() && !file.is_file()) {
+        return Err(format!("test_config.{key}: {} is no file", wrong.display()));
     }
     let (format, cut) = trace_kind(test);
     Ok(ReplayPlan {
+        named_by: key,
         files,
         format,
         cut,

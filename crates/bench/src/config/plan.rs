@@ -237,6 +237,8 @@ pub enum TraceFormat {
 /// A trace and how it is replayed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplayPlan {
+    /// The key of `test_config` that names the files.
+    pub named_by: &'static str,
     /// Files, one after another.
     pub files: Vec<PathBuf>,
     /// Their format.

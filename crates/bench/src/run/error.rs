@@ -19,8 +19,13 @@ pub enum OpenError {
     #[error("{}", by_its_key(.0))]
     Workload(#[from] workload::ConfigError),
     /// The trace.
-    #[error("test_config.traceFileName: {0}{reader}", reader = who_reads_it(.0))]
-    Trace(Box<TraceError>),
+    #[error("test_config.{key}: {source}{reader}", reader = who_reads_it(.source))]
+    Trace {
+        /// The key of `test_config` that names it.
+        key: &'static str,
+        /// What is wrong with it.
+        source: Box<TraceError>,
+    },
     /// A directory for flash or its state.
     #[error("{path}: {source}", path = path.display())]
     Directory {

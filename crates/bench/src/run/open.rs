@@ -291,12 +291,13 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
         WorkloadPlan::Online(config) => made_up(Box::new(Online::new(config)?)),
         WorkloadPlan::Prepared { config, ops } => made_up(Box::new(PreparedAccesses::new(config, *ops)?)),
         WorkloadPlan::Replay(plan) => {
-            let wrong = |error| OpenError::Trace(Box::new(error));
+            let wrong = |error| OpenError::Trace { key: plan.named_by, source: Box::new(error) };
             let trace = Replay::new(ReplayConfig { one_thread, ..replay(plan).map_err(wrong)? });
             trace.check_beginnings().map_err(wrong)?;
             let trace = Arc::new(trace);
             let mut workload: Box<dyn Workload> = Box::new(Watched(Arc::clone(&trace)));
-            let time = plan.clock_follows.then(|| trace_time(&trace)).transpose()?;
+            let begins_at = if plan.clock_follows { trace.begins_at_ns().map_err(wrong)? } else { None };
+            let time = plan.clock_follows.then(|| trace_time(begins_at)).transpose()?;
             if let Some(time) = &time {
                 workload = Box::new(Followed { workload, time: Arc::clone(time) });
             }
@@ -306,9 +307,8 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
 }
 
 /// A clock that stands at the trace's beginning.
-fn trace_time(trace: &Replay) -> Result<Arc<TraceTime>, OpenError> {
-    let begins_at = trace.begins_at_ns().map_err(|error| OpenError::Trace(Box::new(error)))?;
-    let time = TraceTime::starting_at(begins_at.unwrap_or(0)).ok_or_else(|| {
+fn trace_time(begins_at_ns: Option<u64>) -> Result<Arc<TraceTime>, OpenError> {
+    let time = TraceTime::starting_at(begins_at_ns.unwrap_or(0)).ok_or_else(|| {
         let words = "cache_config.useTraceTimeStamp: the trace begins after the year 2106, beyond a cache's clock: \
                      test_config.timestampFactor is how many units of its time are a second";
         OpenError::Config(words.to_owned())

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bench::binary_trace::{self, Made};
 use bench::config::cachebench::{load, load_text};
-use bench::config::lower::{binary_traces, missing_traces};
+use bench::config::lower::{binary_traces, lower_but_traces, missing_traces};
 use bench::config::plan::ReplayPlan;
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
 use bench::picture::Format;
@@ -102,12 +102,17 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             let missing = if arguments.validate { missing_traces(&config) } else { Vec::new() };
             warn(&config, &missing, arguments);
             match binary_traces(&config) {
-                _ if arguments.validate && (!config.later.is_empty() || !missing.is_empty()) => {
-                    validated(&config, arguments, false)
-                }
+                _ if arguments.validate && !config.later.is_empty() => validated(&config, arguments),
+                _ if !missing.is_empty() => match lower_but_traces(&config) {
+                    Ok(_) => validated(&config, arguments),
+                    Err(error) => usage_error(&error),
+                },
                 Err(error) => usage_error(&error),
                 Ok(traces) if !traces.is_empty() => make_binary_traces(&config, &traces, arguments),
-                Ok(_) if arguments.validate => validated(&config, arguments, true),
+                Ok(_) if arguments.validate => match Session::check(&config, arguments.scale) {
+                    Ok(()) => validated(&config, arguments),
+                    Err(error) => usage_error(&error),
+                },
                 Ok(_) => execute(&config, arguments),
             }
         }
@@ -167,7 +172,7 @@ fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], argumen
     let told = |error: binary_trace::Error| usage_error(&format!("{}: {error}", config.file.display()));
     if arguments.validate {
         return match traces.iter().try_for_each(|(plan, path)| binary_trace::check(plan, path)) {
-            Ok(()) => validated(config, arguments, false),
+            Ok(()) => validated(config, arguments),
             Err(error) => told(error),
         };
     }
@@ -302,16 +307,13 @@ fn warn(config: &Config, warnings: &[impl std::fmt::Display], arguments: &Argume
     }
 }
 
-/// Tells that a config is valid. `runs` says that it could be run now, which is then found out too.
-fn validated(config: &Config, arguments: &Arguments, runs: bool) -> ExitCode {
+/// Tells that a config is valid.
+fn validated(config: &Config, arguments: &Arguments) -> ExitCode {
     let file = config.file.display();
     for feature in &config.later {
         let words =
             format_args!("{file}: {}: a run needs {}, which is not here yet", feature.at, feature.words);
         arguments.common.say(&words);
-    }
-    if runs && let Err(error) = Session::check(config, arguments.scale) {
-        return usage_error(&error);
     }
     let (instances, warnings) = (config.instances.len(), config.warnings.len());
     arguments.common.say(&format_args!("{file}: valid, {instances} instance(s), {warnings} warning(s)"));

@@ -27,6 +27,19 @@ fn config(name: &str, text: &str) -> (tempfile::TempDir, String) {
     (directory, file.to_str().unwrap().to_owned())
 }
 
+/// The configs that CacheBench ships with, at `$FLASHWRIGHT_SHARED/cachelib_test_configs` or in a directory `shared` beside some
+/// parent of this crate; where they are not, the test says so.
+fn shipped() -> Option<PathBuf> {
+    let named = std::env::var_os("FLASHWRIGHT_SHARED").map(PathBuf::from);
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|parent| parent.join("shared"));
+    let configs = named.into_iter().chain(beside()).map(|shared| shared.join("cachelib_test_configs"));
+    let found = configs.into_iter().find(|configs| configs.is_dir());
+    if found.is_none() {
+        println!("skipped: CacheBench's shipped configs are not here");
+    }
+    found
+}
+
 const SMALL: &str = r#"{
   "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 32, "navyRegionSizeMB": 1, "navyBlockSize": 4096 },
   "test_config": { "numOps": 4000, "numThreads": 2, "numKeys": 5000, "checkConsistency": true, "enableLookaside": true,

@@ -90,19 +90,20 @@ fn what_is_wrong_with_a_binary_trace_is_told_before_anything_runs() {
     let mut bytes = std::fs::read(folder.path().join("one.fwt")).unwrap();
     bytes[8] = 9;
     std::fs::write(folder.path().join("one.fwt"), bytes).unwrap();
-    refused(&[&run, "--set", "test_config.traceFileName=one.fwt"], "a binary trace of version 9");
+    let told = |key: &str| {
+        format!("{key}: {}: it is a binary trace of version 9", folder.path().join("one.fwt").display())
+    };
+    refused(&[&run, "--set", "test_config.traceFileName=one.fwt"], &told("test_config.traceFileName"));
+    let key = "test_config.replayGeneratorConfig.binaryFileName";
+    refused(&[&run, "--set", &into("one.fwt")], &told(key));
 }
 
 /// As CacheBench ships them: one config makes the trace, the other replays it with sixteen threads, for some of which the trace
 /// has no key.
 #[test]
 fn the_shipped_pair_of_configs_runs_to_its_end() {
-    let beside = |parent: &Path| parent.join("shared/cachelib_test_configs/trace_replay/kvcache");
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(beside).find(|it| it.is_dir());
-    let Some(shipped) = shipped else {
-        println!("skipped: CacheBench's shipped configs are not here");
-        return;
-    };
+    let Some(shipped) = super::shipped() else { return };
+    let shipped = shipped.join("trace_replay/kvcache");
     let folder = tempfile::tempdir().unwrap();
     let copied =
         |name: &str| write(folder.path(), name, &std::fs::read_to_string(shipped.join(name)).unwrap());

@@ -77,6 +77,20 @@ fn flash_is_warm_when_so_many_items_have_left_it() {
 }
 
 #[test]
+fn flash_alone_gets_warm_as_flash_behind_dram_does() {
+    let alone = [
+        "test_config.name=cache_component",
+        "cache_config.allocator=flash",
+        "cache_config.cacheSizeMB=16",
+        "cache_config.nvmCacheSizeMB=0",
+    ];
+    let changes = [&alone[..], &["test_config.checkNvmCacheWarmUp=true"]].concat();
+    let (cold, warm) = (run(RUN, &alone), run(RUN, &changes));
+    assert_eq!(warm["totals"]["warmup"]["ended"], true);
+    assert!(count(&warm, "/totals/ops") < count(&cold, "/totals/ops"));
+}
+
+#[test]
 fn a_run_that_is_over_before_it_is_warm_says_so() {
     let result = run(RUN, &["test_config.warmupSeconds=100000"]);
     assert_eq!(result["totals"]["warmup"]["ended"], false);

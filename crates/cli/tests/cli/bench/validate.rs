@@ -18,12 +18,7 @@ fn configs(folder: &Path, into: &mut Vec<PathBuf>) {
 /// Two of them name a trace that another config makes, or that nobody ships.
 #[test]
 fn every_config_that_cachebench_ships_passes() {
-    let beside = |parent: &Path| parent.join("shared/cachelib_test_configs");
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(beside).find(|it| it.is_dir());
-    let Some(shipped) = shipped else {
-        println!("skipped: CacheBench's shipped configs are not here");
-        return;
-    };
+    let Some(shipped) = super::shipped() else { return };
     let mut files = Vec::new();
     configs(&shipped, &mut files);
     assert_eq!(files.len(), 118);
@@ -49,6 +44,9 @@ fn a_trace_that_is_not_there_yet_is_no_fault_of_the_config_and_stops_a_run() {
     assert!(words.contains("later.csv is not there"), "{words}");
     let (code, words) = told(&[]);
     assert!(code == Some(2) && words.contains("later.csv is not there"), "{words}");
-    let (code, words) = told(&["--validate", "--set", "test_config.numThreads=0"]);
-    assert!(code == Some(2) && words.contains("numThreads"), "{words}");
+    for wrong in ["numThreads=0", "replayGeneratorConfig.ampFactor=5000000000"] {
+        let (code, words) = told(&["--validate", "--set", &format!("test_config.{wrong}")]);
+        let key = wrong.split('=').next().unwrap();
+        assert!(code == Some(2) && words.contains(key), "whatever else is wrong is: {words}");
+    }
 }

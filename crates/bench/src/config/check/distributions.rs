@@ -1,0 +1,109 @@
+//! What requests are made up of: sizes, times to live and popularity, each with its weights, and the ratios of operations.
+
+use super::super::keys::Distribution;
+use super::super::knob::Findings;
+use super::super::text::join;
+
+/// Checks one of them. `needed`: whether requests are made up of it.
+pub(super) fn check(pool: &Distribution, needed: bool, at: &str, findings: &mut Findings) {
+    edges(&pool.key_sizes, &pool.key_size_weights, ("keySizeRange", "keySizeRangeProbability"), at, findings);
+    sizes(
+        &pool.value_sizes,
+        &pool.value_size_weights,
+        ("valSizeRange", "valSizeRangeProbability"),
+        at,
+        findings,
+    );
+    sizes(&pool.ttl_seconds, &pool.ttl_weights, ("ttlSecsRange", "ttlSecsRangeProbability"), at, findings);
+    let lengths = ("chainedItemLengthRange", "chainedItemLengthRangeProbability");
+    sizes(&pool.chain_lengths, &pool.chain_length_weights, lengths, at, findings);
+    let chained = ("chainedItemValSizeRange", "chainedItemValSizeRangeProbability");
+    sizes(&pool.chain_value_sizes, &pool.chain_value_size_weights, chained, at, findings);
+    if !pool.popularity_buckets.is_empty() || !pool.popularity_weights.is_empty() {
+        popularity(&pool.popularity_buckets, &pool.popularity_weights, at, findings);
+    }
+    if needed {
+        ratios(pool, at, findings);
+    }
+}
+
+fn ratios(pool: &Distribution, at: &str, findings: &mut Findings) {
+    let all = pool.ratios();
+    if all.iter().any(|ratio| *ratio < 0.0) || all.iter().sum::<f64>() <= 0.0 {
+        findings
+            .problem(at, "the ratios of operations (getRatio, setRatio, …) must be 0 or more, and not all 0");
+    }
+    if pool.key_sizes.is_empty() {
+        findings.problem(&join(at, "keySizeRange"), "is missing");
+    }
+    let sets = pool.set_ratio + pool.add_chained_ratio + pool.lone_set_ratio + pool.update_ratio;
+    if pool.value_sizes.is_empty() && sets > 0.0 {
+        findings.problem(&join(at, "valSizeRange"), "is missing, and there are sets");
+    }
+    if pool.add_chained_ratio > 0.0 && (pool.chain_lengths.is_empty() || pool.chain_value_sizes.is_empty()) {
+        let words =
+            "chainedItemLengthRange and chainedItemValSizeRange are needed where addChainedRatio is above 0";
+        findings.problem(&join(at, "addChainedRatio"), words);
+    }
+}
+
+impl Distribution {
+    /// The shares of the eight operations.
+    #[must_use]
+    pub fn ratios(&self) -> [f64; 8] {
+        [
+            self.get_ratio,
+            self.set_ratio,
+            self.delete_ratio,
+            self.add_chained_ratio,
+            self.lone_get_ratio,
+            self.lone_set_ratio,
+            self.update_ratio,
+            self.could_exist_ratio,
+        ]
+    }
+}
+
+/// Values or edges with their weights: as many, or one more.
+pub fn sizes(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, findings: &mut Findings) {
+    if values.len() == weights.len() {
+        weighted(values, weights, keys, at, findings);
+    } else {
+        edges(values, weights, keys, at, findings);
+    }
+}
+
+/// Edges of ranges, one more than there are weights, that do not fall.
+fn edges(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, findings: &mut Findings) {
+    if values.is_empty() && weights.is_empty() {
+        return;
+    }
+    if values.len() != weights.len() + 1 {
+        let words = format!("{} value(s) for {} weight(s) in {}", values.len(), weights.len(), keys.1);
+        findings.problem(&join(at, keys.0), words);
+    } else if !values.is_sorted() {
+        findings.problem(&join(at, keys.0), "the edges of ranges must not fall");
+    }
+    weighted(values, weights, keys, at, findings);
+}
+
+fn weighted(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, findings: &mut Findings) {
+    if values.iter().any(|value| *value < 0.0) {
+        findings.problem(&join(at, keys.0), "values must be 0 or more");
+    }
+    if !weights.is_empty()
+        && (weights.iter().any(|weight| *weight < 0.0) || weights.iter().sum::<f64>() <= 0.0)
+    {
+        findings.problem(&join(at, keys.1), "weights must be 0 or more, and not all 0");
+    }
+}
+
+/// Buckets of popularity with as many weights.
+pub fn popularity(buckets: &[f64], weights: &[f64], at: &str, findings: &mut Findings) {
+    if buckets.len() != weights.len() || buckets.is_empty() {
+        let words =
+            format!("{} bucket(s) for {} weight(s) in popularityWeights", buckets.len(), weights.len());
+        findings.problem(&join(at, "popularityBuckets"), words);
+    }
+    weighted(buckets, weights, ("popularityBuckets", "popularityWeights"), at, findings);
+}
