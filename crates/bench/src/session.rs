@@ -265,11 +265,11 @@ fn open_instance(
     // Instances of one run must not ask for the same keys in the same order.
     let seed = options.seed.wrapping_add(number as u64);
     let open::OpenCache { target, warnings } =
-        open::cache(&plan.cache, device, listed_drives, seed, world, time.as_ref())?;
+        open::cache(&plan.cache, device, listed_drives, seed, world, plan.run.tasks, time.as_ref())?;
     let instance_options = InstanceOptions {
         seed,
         clock: world.clock(),
-        waiter: world.waiter(),
+        waiter: world.waiter(plan.run.tasks),
         stop: options.stop.clone(),
         // Looking at the clock of a simulated world costs nothing.
         time_all: options.time_all || matches!(world, World::Simulated(_)),

@@ -93,7 +93,7 @@ pub fn runs_here(test: &TestConfig) -> bool {
 /// CacheBench's usual stressor has no name; a shipped config calls it `stressor`. The one of cache components asks the same
 /// things in the same way.
 fn usual_stressor(test: &TestConfig) -> bool {
-    matches!(test.name.as_str(), "" | "stressor" | "cache_component")
+    matches!(test.name.as_str(), "" | "stressor" | "cache_component" | "async")
 }
 
 fn needs_distribution(test: &TestConfig) -> bool {
@@ -339,6 +339,8 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
         "checkConsistency",
         "cannot be had in a replay: a trace says nothing of values",
     );
+    // Who waits for the trace's rows would keep the other tasks of its thread waiting.
+    refuse(replay && test.name == "async", "name", "`async` is for generators that make requests up");
     refuse(test.timestamp_factor == 0, "timestampFactor", "must be above 0");
     refuse(test.replay.amplification == 0, "replayGeneratorConfig.ampFactor", "must be at least 1");
     refuse(!(0.0..=1.0).contains(&test.compressibility), "valueCompressibility", "must be 0 to 1");
@@ -470,7 +472,6 @@ fn missing_features(test: &TestConfig, at: &str, findings: &mut Findings) {
         findings.later(&join(at, "generator"), feature);
     }
     let feature = match test.name.as_str() {
-        "async" => "asynchronous stressor",
         "object_cache" => "object cache stressor",
         "high_refcount" => "reference count stressor",
         "cachelib_map" | "cachelib_range_map" => "map stressor",

@@ -246,6 +246,7 @@ fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
     let burst = if test.rate_burst == 0 { test.rate_per_second } else { test.rate_burst };
     Ok(RunSettings {
         threads: narrow::<u32>(test.threads, "test_config.numThreads")? as usize,
+        tasks: test.name == "async",
         ops_per_thread: test.ops_per_thread,
         delay: (test.delay_batch > 0 && test.delay_ns > 0).then_some((test.delay_batch, test.delay_ns)),
         rate: (closed && test.rate_per_second > 0).then_some((test.rate_per_second, burst)),

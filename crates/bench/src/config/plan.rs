@@ -272,6 +272,8 @@ pub struct ReplayPlan {
 pub struct RunSettings {
     /// Threads.
     pub threads: usize,
+    /// They are tasks, which share as many threads as the machine has processors.
+    pub tasks: bool,
     /// Operations of each.
     pub ops_per_thread: u64,
     /// After so many operations of a thread, a pause of so many nanoseconds.

@@ -36,7 +36,7 @@ pub struct MeasuredFlash {
 pub enum Face {
     /// The caller's thread waits.
     Blocking,
-    /// The caller is a task of the simulated world.
+    /// The caller is a task, of the simulated world or of a thread that has others.
     Task,
 }
 

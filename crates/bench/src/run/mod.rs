@@ -29,6 +29,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use device::Clock;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use parking_lot::{Condvar, Mutex};
 use workload::pace::{Arrivals, TokenBucket};
 use workload::payload::Payload;
@@ -424,12 +426,20 @@ pub fn run_all<T: Target>(
     let started = std::thread::scope(|scope| {
         for (instance, sources) in instances.iter().zip(sources) {
             instance.begin(sources.len());
-            for (number, mut source) in sources.into_iter().enumerate() {
+            for (number, workers) in crews(sources, instance.settings().tasks).into_iter().enumerate() {
                 let finish = &finish;
                 let thread = std::thread::Builder::new().name(format!("worker-{number}"));
                 let work = move || {
-                    let _done = finish.on_drop();
-                    pollster::block_on(instance.work(number, &mut *source));
+                    let work = |(number, mut source): Worked| {
+                        // Of its own, so that one who never had a turn is counted out too.
+                        let done = finish.on_drop();
+                        async move {
+                            let _done = done;
+                            instance.work(number, &mut *source).await;
+                        }
+                    };
+                    let mut all: FuturesUnordered<_> = workers.into_iter().map(work).collect();
+                    pollster::block_on(async { while all.next().await.is_some() {} });
                 };
                 if let Err(error) = thread.spawn_scoped(scope, work) {
                     instance.shared.stop.set(StopReason::Interrupt);
@@ -442,6 +452,18 @@ pub fn run_all<T: Target>(
     });
     started?;
     Ok(instances.iter().map(|instance| instance.report()).collect())
+}
+
+/// A worker's number and what it is asked.
+type Worked = (usize, Box<dyn Source>);
+
+/// Which workers a thread has: one, or as tasks so many that there is a thread for each processor.
+fn crews(sources: Vec<Box<dyn Source>>, tasks: bool) -> Vec<Vec<Worked>> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = if tasks { sources.len().min(processors) } else { sources.len() };
+    let mut crews: Vec<_> = std::iter::repeat_with(Vec::new).take(threads).collect();
+    sources.into_iter().enumerate().for_each(|worked| crews[worked.0 % threads].push(worked));
+    crews
 }
 
 fn watch<T: Target>(

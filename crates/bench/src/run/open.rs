@@ -7,7 +7,7 @@ use cache::config::{PairConfig, RebalanceBy};
 use cache::dram::DramConfig;
 use cache::flash::region::{OrderConfig, RegionConfig, Reinsertion};
 use cache::{Cache, CacheConfig, FlashConfig, Recovery, UpkeepConfig};
-use device::timer::Timer;
+use device::timer::{SystemTimer, Timer};
 use device::wrap::MeasureDevice;
 use device::{Clock, Device, RequestKind, Simulation};
 use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirstConfig};
@@ -35,7 +35,8 @@ const CACHELIB_SLABS_FROM_BYTES: u64 = 128 * CACHELIB_SLAB_BYTES as u64;
 /// Room for small items that wait is not scaled below this.
 const LEAST_PENDING_BYTES: usize = 64 << 10;
 
-/// Opens the cache that `plan` describes, on `device` if it has flash. Its clock shows `time`, where there is one.
+/// Opens the cache that `plan` describes, on `device` if it has flash, for workers that are threads or `tasks`. Its clock shows
+/// `time`, where there is one.
 ///
 /// # Errors
 /// What of it cannot be had.
@@ -45,6 +46,7 @@ pub fn cache(
     listed_drives: Vec<ListedDrive>,
     seed: u64,
     world: &World,
+    tasks: bool,
     time: Option<&Arc<TraceTime>>,
 ) -> Result<OpenCache, OpenError> {
     let clock = &world.clock();
@@ -76,7 +78,7 @@ pub fn cache(
     }
     let builder = Cache::builder().config(config).clock(shown);
     let (cache, face) = match world {
-        World::Real(_) => (builder.open()?, Face::Blocking),
+        World::Real(_) => (builder.open()?, if tasks { Face::Task } else { Face::Blocking }),
         World::Simulated(simulation) => (open_in(simulation, builder)?, Face::Task),
     };
     let target = EngineTarget::new(cache, face, measured).told_by(listed_drives);
@@ -111,10 +113,11 @@ impl World {
         }
     }
 
-    /// How its workers wait.
+    /// How its workers wait, threads or `tasks`.
     #[must_use]
-    pub fn waiter(&self) -> Waiter {
+    pub fn waiter(&self, tasks: bool) -> Waiter {
         match self {
+            Self::Real(_) if tasks => Waiter::Sharing(Arc::new(SystemTimer::default())),
             Self::Real(clock) => Waiter::Thread(Arc::clone(clock)),
             Self::Simulated(simulation) => {
                 Waiter::Task { timer: Arc::new(simulation.world()), cpu_ns_per_op: SIMULATED_CPU_NS_PER_OP }

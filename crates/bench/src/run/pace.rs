@@ -19,6 +19,8 @@ const LOOK_EVERY_NS: u64 = 100_000_000;
 pub enum Waiter {
     /// Its thread sleeps.
     Thread(Arc<dyn Clock>),
+    /// Its thread has other workers, which get on meanwhile.
+    Sharing(Arc<dyn Timer>),
     /// Virtual time passes.
     Task {
         /// The world's time.
@@ -33,7 +35,7 @@ impl Waiter {
     pub async fn until(&self, until_ns: u64, stop: &Stop) {
         match self {
             Self::Thread(clock) => wait_until(&**clock, until_ns, stop),
-            Self::Task { timer, .. } => loop {
+            Self::Sharing(timer) | Self::Task { timer, .. } => loop {
                 let left_ns = until_ns.saturating_sub(timer.monotonic_ns());
                 timer::sleep(&**timer, left_ns.min(LOOK_EVERY_NS)).await;
                 if left_ns <= LOOK_EVERY_NS || stop.is_set() {

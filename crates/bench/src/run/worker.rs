@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 
 use async_lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use device::Clock;
@@ -37,6 +38,9 @@ pub const SAMPLE_EVERY: u32 = 16;
 
 /// Simulated computing is spent in pieces of at least this: each is an event of the world.
 const LEAST_SPENT_NS: u64 = 10_000;
+
+/// Operations that a worker who shares a thread does in a row, should none of them have to wait.
+const TURN_OPS: u32 = 32;
 
 /// What all threads of a run share.
 pub struct Shared<T> {
@@ -108,6 +112,8 @@ pub struct Worker<'a, T> {
     sets_done: u64,
     /// Time for computing that was not spent yet.
     owed_ns: u64,
+    /// Operations since its thread's other workers had their turn.
+    turn_ops: u32,
     until_timed: u32,
     pause: Pause,
     /// Once a tenant was met: the bytes of its request.
@@ -128,6 +134,7 @@ impl<'a, T: Target> Worker<'a, T> {
             number,
             sets_done: 0,
             owed_ns: 0,
+            turn_ops: 0,
             until_timed: 1,
             pause: Pause::new(batch, pause_ns),
             account: None,
@@ -187,14 +194,26 @@ impl<'a, T: Target> Worker<'a, T> {
         }
     }
 
-    /// In the simulated world computing takes the time that it is said to take.
+    /// In the simulated world computing takes the time that it is said to take; workers that share a thread take turns.
     #[inline]
     async fn spend(&mut self) {
-        let Waiter::Task { cpu_ns_per_op, .. } = &self.shared.waiter else { return };
-        self.owed_ns += cpu_ns_per_op;
-        if self.owed_ns >= LEAST_SPENT_NS {
-            let now_ns = self.shared.clock.monotonic_ns();
-            self.shared.waiter.until(now_ns + std::mem::take(&mut self.owed_ns), &self.shared.stop).await;
+        match &self.shared.waiter {
+            Waiter::Thread(_) => {}
+            Waiter::Sharing(_) => {
+                self.turn_ops += 1;
+                if self.turn_ops == TURN_OPS {
+                    self.turn_ops = 0;
+                    give_way().await;
+                }
+            }
+            Waiter::Task { cpu_ns_per_op, .. } => {
+                self.owed_ns += cpu_ns_per_op;
+                if self.owed_ns >= LEAST_SPENT_NS {
+                    let now_ns = self.shared.clock.monotonic_ns();
+                    let until_ns = now_ns + std::mem::take(&mut self.owed_ns);
+                    self.shared.waiter.until(until_ns, &self.shared.stop).await;
+                }
+            }
         }
     }
 
@@ -515,6 +534,19 @@ impl<T: Target> Worker<'_, T> {
             self.board.latencies.lock().record(what, ended - began);
         }
     }
+}
+
+/// Lets others of the thread run.
+async fn give_way() {
+    let mut gave = false;
+    let gives = |context: &mut Context<'_>| {
+        if std::mem::replace(&mut gave, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    };
+    std::future::poll_fn(gives).await;
 }
 
 /// The version of an item: of its own value and those of its links, in any order.

@@ -13,6 +13,7 @@ use flashwright_bench::run::target::Snapshot;
 pub fn settings() -> RunSettings {
     RunSettings {
         threads: 32,
+        tasks: false,
         ops_per_thread: 100_000,
         delay: None,
         arrivals: ArrivalsPlan::Closed,

@@ -7,6 +7,7 @@ mod lengths;
 mod paced;
 mod repeated_blocks;
 mod several_items;
+mod tasks;
 mod trace_formats;
 mod trace_time;
 mod validate;

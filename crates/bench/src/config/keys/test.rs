@@ -12,7 +12,7 @@ section! {
     TestConfig: "test_config" => {
         "Where requests come from: `workload`, `online`, `replay`, `binary-replay` (a binary trace, ours or CacheBench's), `piecewise-replay` (CDN traces), `block-replay` (block storage traces); `simple-flash-benchmark` is checked only.";
         generator: String = String::new(), "generator", "", Honoured;
-        "The stressor; empty is the usual one. CacheBench runs the usual one for any name that it does not know; here such a name is refused.";
+        "The stressor; empty is the usual one, and `async` the same with tasks for threads. CacheBench runs the usual one for any name that it does not know; here such a name is refused.";
         name: String = String::new(), "name", "", Honoured;
         "Operations of each thread.";
         ops_per_thread: u64 = 0, "numOps", "ops", Honoured;
