@@ -57,6 +57,23 @@ fn a_trace_of_another_format_than_the_generators_says_who_reads_it() {
     assert_eq!(run(&file, "cdn", &[])["totals"]["gets"], 1);
 }
 
+/// Without a header each row is wrong by itself, and the run used to end with no request made.
+#[test]
+fn a_trace_of_another_format_without_a_header_is_no_trace_of_wrong_rows() {
+    let (directory, file) = config("replay.json", REPLAY);
+    let trace = directory.path().join("trace");
+    let cache: String = (0..60).map(|row| format!("{row},key{},4,900,3,get,0\n", row % 7)).collect();
+    std::fs::write(&trace, cache).unwrap();
+    let output = flashwright(&["bench", &file]);
+    let told = "traceFileName: ";
+    assert!(output.status.code() == Some(2) && err(&output).contains(told), "{}", err(&output));
+    assert!(err(&output).contains("with replayGeneratorConfig.traceFormat `twitter`"), "{}", err(&output));
+    let own =
+        "key,op,size,op_count,key_size\n".to_owned() + "a,GET,100,0,1\n" + &"a,GET,100,1,1\n".repeat(40);
+    std::fs::write(&trace, own).unwrap();
+    assert_eq!(run(&file, "kvcache", &[])["totals"]["gets"], 40, "one wrong row is one wrong row");
+}
+
 #[test]
 fn a_trace_whose_format_cannot_be_told_is_refused_before_anything_is_opened() {
     let (directory, file) = config("replay.json", REPLAY);

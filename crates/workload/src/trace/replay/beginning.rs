@@ -4,12 +4,14 @@ use std::io;
 use std::path::Path;
 
 use super::super::columns::RowError;
+use super::super::detect::{self, Head};
 use super::super::records::{Fed, Records};
 use super::super::rows::Rows;
 use super::ReplayConfig;
 use crate::trace::{Format, TraceError};
 
-/// Reads the file as far as its first row. A row that is wrong is counted in the run, as any later one.
+/// Reads the file as far as its first row. A row that is wrong is counted in the run, as any later one, unless the file is a trace
+/// of another format.
 pub(super) fn check(path: &Path, config: &ReplayConfig) -> Result<(), TraceError> {
     time_ns(path, config).map(drop)
 }
@@ -34,8 +36,24 @@ pub(super) fn time_ns(path: &Path, config: &ReplayConfig) -> Result<Option<u64>,
                 }
                 return Ok(time_ns);
             }
-            Fed::Row | Fed::Wrong(_) | Fed::End => return Ok(None),
+            Fed::Wrong(reason) => return another(path, config.format, reason),
+            Fed::Row | Fed::End => return Ok(None),
         }
+    }
+}
+
+/// The first row is wrong. Alone that is no reason to stop, unless all that is tried of the file is, and another format reads it.
+fn another(path: &Path, wanted: &'static Format, reason: RowError) -> Result<Option<u64>, TraceError> {
+    let mut records = open(path)?;
+    let Ok((bytes, is_whole)) = records.head() else { return Ok(None) };
+    match detect::other_than(wanted, path, &Head::new(path, bytes, is_whole)) {
+        Some(found) => Err(TraceError::OtherFormat {
+            path: path.to_owned(),
+            found: found.name,
+            wanted: wanted.name,
+            reason,
+        }),
+        None => Ok(None),
     }
 }
 
