@@ -156,10 +156,18 @@ impl Session {
         let look_at_drive = || *drive_before.borrow_mut() = self.drive.as_ref().and_then(ModelDrive::stats);
         let mut recorder = Recorder::new(watcher, &media_bytes, &look_at_drive);
         let timeout = self.options.timeout;
-        let instances = match &self.world {
-            World::Real(_) => run_all(&self.instances, timeout, &mut recorder)?,
+        let run = match &self.world {
+            World::Real(_) => run_all(&self.instances, timeout, &mut recorder),
             World::Simulated(simulation) => {
-                run_simulated(simulation, &self.instances, timeout, &mut recorder)?
+                run_simulated(simulation, &self.instances, timeout, &mut recorder)
+            }
+        };
+        let instances = match run {
+            Ok(instances) => instances,
+            Err(error) => {
+                // What earlier runs left in the cache is not this one's to lose.
+                self.close();
+                return Err(error.into());
             }
         };
         let all = totals(&instances);

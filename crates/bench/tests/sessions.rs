@@ -1,0 +1,51 @@
+//! Sessions: what is opened, run and closed together.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::Path;
+
+use flashwright_bench::config::cachebench::load_text;
+use flashwright_bench::config::{Config, Loaded};
+use flashwright_bench::run::Watcher;
+use flashwright_bench::session::{Session, SessionError, SessionOptions};
+
+struct Nobody;
+impl Watcher for Nobody {}
+
+fn config(folder: &Path) -> Config {
+    let text = format!(
+        r#"{{ "cache_config": {{ "cacheSizeMB": 4, "nvmCacheSizeMB": 16, "navyRegionSizeMB": 1,
+          "nvmCachePaths": [{:?}], "cacheDir": {:?} }},
+        "test_config": {{ "generator": "replay", "traceFileName": "trace.csv", "enableLookaside": true, "numOps": 300,
+          "numThreads": 1 }} }}"#,
+        folder.join("flash"),
+        folder.join("state"),
+    );
+    match load_text(&folder.join("run.json"), &text, &[]) {
+        Ok(Loaded::Config(config)) => *config,
+        _ => panic!("bad config"),
+    }
+}
+
+fn open(config: &Config) -> Session {
+    Session::open(config, SessionOptions::default()).unwrap()
+}
+
+/// A persistent cache that is opened and not closed starts empty the next time.
+#[test]
+fn a_run_that_cannot_start_costs_a_persistent_cache_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.csv");
+    let rows: String = (0..300).map(|row| format!("key{row},GET,3000,1\n")).collect();
+    let write = || std::fs::write(&trace, format!("key,op,size,op_count\n{rows}")).unwrap();
+    write();
+    let config = config(folder.path());
+    let gets = || open(&config).run(&config, &mut Nobody).map(|report| report.instances[0].counts);
+    let first = gets().unwrap();
+    assert_eq!((first.gets, first.get_misses), (300, 300));
+    let session = open(&config);
+    std::fs::remove_file(&trace).unwrap();
+    assert!(matches!(session.run(&config, &mut Nobody), Err(SessionError::Run(_))));
+    write();
+    let again = gets().unwrap();
+    assert!(again.get_misses < 10, "{} of 300 were lost", again.get_misses);
+}
