@@ -14,6 +14,7 @@ use crate::place::{DISK, Place, attribute, is_there, open_direct};
 
 pub const CHECKS: &[Check] = &[
     ("a disk looks as what is served is", shape),
+    ("a disk needs no NBD server beside it", alone),
     ("writes of many threads are read back, and are on the slow drive in the end", contents),
     ("what is written through the page cache is there when the server has stopped", page_cache),
     ("a flush reaches the cache, and so does a write that must be kept", flush),
@@ -44,6 +45,22 @@ fn shape() {
     }
     server.stop();
     assert!(!is_there(), "nobody uses it, so it goes with its server");
+}
+
+fn alone() {
+    let place = Place::new();
+    let server = place.serve_alone();
+    assert!(
+        server.ready.starts_with(&format!("ready {DISK} (closed before: 0 blocks")),
+        "{:?}",
+        server.ready
+    );
+    open_direct(Path::new(DISK)).write_all_at(&IoBuffer::zeroed(4096), 0).unwrap();
+    let told = server.status(["--ublk", "0"]);
+    assert_eq!((&told["serving"], &told["connections"]), (&DISK.into(), &serde_json::Value::Null));
+    assert_eq!(told["state"]["dirty_blocks"], 1);
+    server.stop();
+    assert!(!is_there());
 }
 
 /// Each thread has its own part of the disk, and a model of it.

@@ -50,12 +50,15 @@ impl Place {
 
     /// Serves it as [`DISK`].
     pub fn serve(&self) -> Server {
-        let mut child = self.start();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        let mut ready = String::new();
-        lines.read_line(&mut ready).unwrap();
-        assert!(ready.contains(&format!(" and {DISK}")), "{ready:?}");
-        Server { child, ready, lines }
+        let server = Server::of(self.start());
+        assert!(server.ready.contains(&format!(" and {DISK}")), "{:?}", server.ready);
+        server
+    }
+
+    /// The same to nobody else.
+    pub fn serve_alone(&self) -> Server {
+        let mut command = self.command("serve");
+        Server::of(command.args(["--ublk", "0"]).stdout(Stdio::piped()).spawn().unwrap())
     }
 
     /// Brings everything to the slow drive; nobody serves.
@@ -77,6 +80,14 @@ pub struct Server {
 }
 
 impl Server {
+    /// That is ready, which is the first thing it says.
+    fn of(mut child: Child) -> Self {
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut ready = String::new();
+        lines.read_line(&mut ready).unwrap();
+        Self { child, ready, lines }
+    }
+
     /// Ends it by `SIGTERM`. What it said since it was ready.
     pub fn stop(mut self) -> String {
         run("kill", &[&self.child.id().to_string()]);
@@ -93,13 +104,18 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// A counter of `block status`.
-    pub fn counter(&self, name: &str) -> u64 {
+    /// What `block status` tells of the server that these words name.
+    pub fn status(&self, of: [&str; 2]) -> Value {
         let mut status = Command::new(FLASHWRIGHT);
-        status.args(["block", "status", "--socket", SOCKET, "--json", "-", "--quiet"]);
+        status.args(["block", "status"]).args(of).args(["--json", "-", "--quiet"]);
         let output = status.output().unwrap();
         succeeded(&output);
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// A counter of `block status`.
+    pub fn counter(&self, name: &str) -> u64 {
+        let told = self.status(["--socket", SOCKET]);
         told["counters"][name].as_u64().unwrap_or_else(|| panic!("{name} is no counter: {told}"))
     }
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::FLASHWRIGHT;
 
+mod fronts;
 mod refusals;
 mod surroundings;
 
@@ -88,12 +89,19 @@ impl Place {
     }
 
     fn serve_with(&self, devices: &[&str]) -> Server {
+        let socket = self.path("s");
+        let server = self.serve_at(&[devices, &["--socket", socket.to_str().unwrap()]].concat());
+        assert!(server.ready.starts_with("ready nbd+unix:///?socket="), "{:?}", server.ready);
+        server
+    }
+
+    /// Devices and fronts are those of `flags`.
+    fn serve_at(&self, flags: &[&str]) -> Server {
         let mut command = self.command("serve", false);
-        command.args(devices).args(&self.flags).current_dir(self.directory.path());
-        let mut child = command.arg("--socket").arg(self.path("s")).stdout(Stdio::piped()).spawn().unwrap();
+        command.args(flags).args(&self.flags).current_dir(self.directory.path());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut ready = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
-        assert!(ready.starts_with("ready nbd+unix:///?socket="), "{ready:?}");
         Server { child: Ending(child), ready }
     }
 }

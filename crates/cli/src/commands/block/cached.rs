@@ -25,7 +25,7 @@ pub struct Cached {
     #[command(flatten)]
     target: Target,
     /// The flash of a cache that is not served
-    #[arg(long, value_name = "PATH", requires = "disk", conflicts_with_all = ["socket", "listen", "control"])]
+    #[arg(long, value_name = "PATH", requires = "disk", conflicts_with_all = ["socket", "listen", "control", "ublk"])]
     flash: Option<String>,
     /// Its disk
     #[arg(long, value_name = "PATH", requires = "flash")]
@@ -50,7 +50,9 @@ impl Cached {
             return ask(&path);
         }
         let (Some(flash), Some(disk)) = (self.flash.clone(), self.disk.clone()) else {
-            return Err("which cache? Give the --socket of its server, or its --flash and --disk".into());
+            return Err(
+                "which cache? Give the --socket or --ublk of its server, or its --flash and --disk".into()
+            );
         };
         let (volume, _) = Devices { flash, disk, opening: self.opening.clone() }.open_volume()?;
         let told = act(&volume);

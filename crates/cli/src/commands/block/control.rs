@@ -52,6 +52,9 @@ pub struct Target {
     /// The server's control socket, where it was given one
     #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "listen"])]
     pub control: Option<PathBuf>,
+    /// The number of the server's block device, where it has no socket
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["socket", "listen", "control"])]
+    pub ublk: Option<u32>,
 }
 
 /// An address and a port as they are; nobody is asked what a name stands for.
@@ -63,7 +66,8 @@ impl Target {
     /// The control socket, if any server was named.
     pub fn path(&self) -> Option<PathBuf> {
         let of_socket = || self.socket.as_deref().map(beside);
-        self.control.clone().or_else(of_socket).or_else(|| self.listen.map(|address| of_port(address.port())))
+        let of_listen = || self.listen.map(|address| of_port(address.port()));
+        self.control.clone().or_else(of_socket).or_else(of_listen).or_else(|| self.ublk.map(of_ublk))
     }
 }
 
@@ -76,8 +80,17 @@ pub fn beside(path: &Path) -> PathBuf {
 
 /// The control socket of a server that listens at a TCP port.
 pub fn of_port(port: u16) -> PathBuf {
+    of_this_machine(&port.to_string())
+}
+
+/// The control socket of a server that is a block device and nothing else.
+pub fn of_ublk(number: u32) -> PathBuf {
+    of_this_machine(&format!("ublk{number}"))
+}
+
+fn of_this_machine(which: &str) -> PathBuf {
     let directory = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-    directory.join(format!("flashwright-{port}.control"))
+    directory.join(format!("flashwright-{which}.control"))
 }
 
 /// Asks the server at `path`; every line of its answer but the last goes to `told`.
@@ -126,17 +139,21 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
 pub struct Service {
     volume: Volume,
     recovery: Recovery,
-    server: Arc<Server>,
+    /// Where the volume is used.
+    place: String,
+    /// Of NBD clients, if there are any.
+    server: Option<Arc<Server>>,
     started_ns: u64,
     /// Settings are read, changed and written by one at a time: another's change in between would be undone.
     setting: Mutex<()>,
 }
 
 impl Service {
-    pub fn new(volume: Volume, recovery: Recovery, server: Arc<Server>) -> Arc<Self> {
+    pub fn new(volume: Volume, recovery: Recovery, place: String, server: Option<Arc<Server>>) -> Arc<Self> {
         Arc::new(Self {
             volume,
             recovery,
+            place,
             server,
             started_ns: SystemClock.monotonic_ns(),
             setting: Mutex::new(()),
@@ -226,9 +243,11 @@ impl Service {
         let up_seconds = (SystemClock.monotonic_ns() - self.started_ns) as f64 / 1e9;
         let mut value = figures::of_volume(&self.volume, &self.recovery);
         value["version"] = env!("CARGO_PKG_VERSION").into();
-        value["serving"] = self.server.address().to_string().into();
+        value["serving"] = self.place.clone().into();
         value["up_seconds"] = up_seconds.into();
-        value["connections"] = figures::of_connections(&self.server);
+        if let Some(server) = &self.server {
+            value["connections"] = figures::of_connections(server);
+        }
         value
     }
 

@@ -54,13 +54,13 @@ pub struct Arguments {
     /// Listen at an address that is not this machine's own: NBD has no passwords, and everybody may read and write
     #[arg(long)]
     allow_remote: bool,
-    /// Where status, set, flush and upgrade reach the server; beside the socket, with .control added, if not given
+    /// Where status, set, flush and upgrade reach the server; beside the socket or the directory, with .control added, if not given
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Mount a file system at this directory too, whose one file is the disk
+    /// Mount a file system at this directory, whose one file is the disk
     #[arg(long, value_name = "DIRECTORY")]
     fuse: Option<PathBuf>,
-    /// Be the block device /dev/ublkbNUMBER too (root; Linux 6.5, modprobe ublk_drv). One that an earlier server of the same disk
+    /// Be the block device /dev/ublkbNUMBER (root; Linux 6.5, modprobe ublk_drv). One that an earlier server of the same disk
     /// left, mounted or killed, is taken over: whoever uses it has only waited
     #[arg(long, value_name = "NUMBER")]
     ublk: Option<u32>,
@@ -139,7 +139,7 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
     if let Some(recording) = &recording {
         served.export = Arc::new(recording.of(served.export));
     }
-    let fronts = match Fronts::start(arguments, &address, driver, &served) {
+    let fronts = match Fronts::start(arguments, address.as_ref(), driver, &served) {
         Ok(fronts) => fronts,
         Err(error) => {
             // A cache that nobody was served from is left as it was found: closed.
@@ -149,14 +149,16 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
     let Fronts { server, control, mounted, disk } = fronts;
     new_files.keep();
     warn_of_waiting(arguments, &served);
-    say_ready(arguments, &server, &served, disk.as_ref());
+    say_ready(arguments, server.as_deref(), &served, disk.as_ref());
     signals.forever().next();
     arguments.common.say("closing: answering what is under way; another signal ends at once");
     end_at_another(signals).map_err(|error| format!("signals: {error}"))?;
     drop(control);
     let unmounted = mounted.map_or(Ok(()), Mounted::unmount);
     let left = disk.map_or(Ok(()), |disk| leave(arguments, disk));
-    server.stop();
+    if let Some(server) = server {
+        server.stop();
+    }
     let in_use = unmounted.err().map(|error| format!("--fuse: cannot unmount: {error}"));
     let not_left = left.err().map(|error| format!("--ublk: {error}"));
     let not_recorded = recording.and_then(|recording| end(recording).err());
@@ -165,7 +167,7 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
 
 /// The ways to what is served.
 struct Fronts {
-    server: Arc<Server>,
+    server: Option<Arc<Server>>,
     control: Option<control::Listening>,
     mounted: Option<Mounted>,
     disk: Option<Disk>,
@@ -175,35 +177,40 @@ impl Fronts {
     /// All of them, or none.
     fn start(
         arguments: &Arguments,
-        address: &Address,
+        address: Option<&Address>,
         driver: Option<Driver>,
         served: &Served,
     ) -> Result<Self, String> {
         let options = Options { max_connections: arguments.connections, ..Options::default() };
-        let started = Server::start(address, offered(arguments, served), options);
-        let flag = || match address {
-            Address::Unix(path) => format!("--socket {}", path.display()),
-            Address::Tcp(address) => format!("--listen {address}"),
+        let start = |address: &Address| {
+            let flag = match address {
+                Address::Unix(path) => format!("--socket {}", path.display()),
+                Address::Tcp(address) => format!("--listen {address}"),
+            };
+            Server::start(address, offered(arguments, served), options)
+                .map_err(|error| format!("{flag}: {error}"))
         };
-        let server = Arc::new(started.map_err(|error| format!("{}: {error}", flag()))?);
-        Self::beside(arguments, driver, served, &server).inspect_err(|_| server.stop())
+        let server = address.map(start).transpose()?.map(Arc::new);
+        Self::beside(arguments, driver, served, server.as_ref())
+            .inspect_err(|_| server.iter().for_each(|server| server.stop()))
     }
 
     fn beside(
         arguments: &Arguments,
         driver: Option<Driver>,
         served: &Served,
-        server: &Arc<Server>,
+        server: Option<&Arc<Server>>,
     ) -> Result<Self, String> {
         let listen = |cached: &Cached| {
-            let path = control_path(arguments, server.address());
-            let service = Service::new(cached.volume.clone(), cached.recovery, Arc::clone(server));
+            let path = control_path(arguments, server.map(|server| server.address()));
+            let place = place(arguments, server.map(Arc::as_ref));
+            let service = Service::new(cached.volume.clone(), cached.recovery, place, server.cloned());
             control::listen(&path, service).map_err(|error| format!("--control {}: {error}", path.display()))
         };
         let control = served.cached.as_ref().map(listen).transpose()?;
         let mounted = arguments.fuse.as_deref().map(|place| mount(place, arguments, served)).transpose()?;
         let disk = driver.map(|driver| disk(driver, arguments, served)).transpose()?;
-        Ok(Self { server: Arc::clone(server), control, mounted, disk })
+        Ok(Self { server: server.cloned(), control, mounted, disk })
     }
 }
 
@@ -332,30 +339,43 @@ fn close(served: Served) -> Vec<String> {
     failures.into_iter().flatten().collect()
 }
 
-fn address(arguments: &Arguments) -> Result<Address, String> {
+/// Where NBD clients come, if any do.
+fn address(arguments: &Arguments) -> Result<Option<Address>, String> {
     match (&arguments.socket, arguments.listen) {
-        (Some(path), _) => Ok(Address::Unix(path.clone())),
+        (Some(path), _) => Ok(Some(Address::Unix(path.clone()))),
         (None, Some(address)) if address.ip().is_loopback() || arguments.allow_remote => {
-            Ok(Address::Tcp(address))
+            Ok(Some(Address::Tcp(address)))
         }
         (None, Some(address)) => Err(format!(
             "--listen {address}: is no address of this machine alone, and NBD has no passwords; \
              say --allow-remote if everybody who can reach it may read and write"
         )),
-        (None, None) => Err("where do clients come? Give --socket PATH or --listen ADDRESS:PORT (NBD), and beside it, if you \
-                             like, --ublk NUMBER (a block device) and --fuse DIRECTORY (a file)"
+        (None, None) if arguments.ublk.is_some() || arguments.fuse.is_some() => Ok(None),
+        (None, None) => Err("how is it used? Give --ublk NUMBER (a block device), --fuse DIRECTORY (a file), --socket PATH or \
+                             --listen ADDRESS:PORT (NBD), or several of them"
             .into()),
     }
 }
 
-/// Beside the socket; for a TCP port among the temporary files, by the port's number.
-fn control_path(arguments: &Arguments, address: &Address) -> PathBuf {
+/// Beside the socket or the directory; for a TCP port or a block device among the temporary files, by its number.
+fn control_path(arguments: &Arguments, address: Option<&Address>) -> PathBuf {
     if let Some(path) = &arguments.control {
         return path.clone();
     }
-    match address {
-        Address::Unix(path) => control::beside(path),
-        Address::Tcp(address) => control::of_port(address.port()),
+    match (address, arguments.ublk, &arguments.fuse) {
+        (Some(Address::Unix(path)), _, _) => control::beside(path),
+        (Some(Address::Tcp(address)), _, _) => control::of_port(address.port()),
+        (None, None, Some(directory)) => control::beside(directory),
+        (None, number, _) => control::of_ublk(number.unwrap_or_default()),
+    }
+}
+
+/// The first of the places where it can be used.
+fn place(arguments: &Arguments, server: Option<&Server>) -> String {
+    match (server, arguments.ublk, &arguments.fuse) {
+        (Some(server), _, _) => server.address().to_string(),
+        (None, None, Some(directory)) => directory.join(&arguments.name).display().to_string(),
+        (None, number, _) => format!("/dev/ublkb{}", number.unwrap_or_default()),
     }
 }
 
@@ -382,19 +402,22 @@ fn warn_of_waiting(arguments: &Arguments, served: &Served) {
 }
 
 /// The line that scripts wait for.
-fn say_ready(arguments: &Arguments, server: &Server, served: &Served, disk: Option<&Disk>) {
-    let address = server.address();
+fn say_ready(arguments: &Arguments, server: Option<&Server>, served: &Served, disk: Option<&Disk>) {
     let found = served.cached.as_ref().map_or_else(String::new, |Cached { recovery, volume, .. }| {
         let how = if recovery.was_clean { "closed before" } else { "recovered" };
         let older = figures::older(volume.superblock().format.into());
         let older = older.map_or_else(String::new, |words| format!("; {words}"));
         format!(" ({how}: {} blocks, {} dirty{older})", recovery.blocks, recovery.dirty_blocks)
     });
-    let disk = disk.map_or_else(String::new, |disk| {
+    let disk = disk.map(|disk| {
         let how = if disk.was_taken_over() { ", taken over" } else { "" };
-        format!(" and {}{how}", disk.path().display())
+        format!("{}{how}", disk.path().display())
     });
-    arguments.common.say(&format_args!("ready {address}{disk}{found}"));
+    let places: Vec<String> = match (server, disk) {
+        (None, None) => vec![place(arguments, None)],
+        (server, disk) => server.map(|server| server.address().to_string()).into_iter().chain(disk).collect(),
+    };
+    arguments.common.say(&format_args!("ready {}{found}", places.join(" and ")));
 }
 
 /// Another signal ends the process at once: nothing acknowledged is lost by it. Those that come so soon after the first are

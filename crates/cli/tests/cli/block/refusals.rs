@@ -316,7 +316,7 @@ fn wrong_calls_say_what_is_wrong() {
         ("create", &["--disk-size", "5MiB"], "--disk-size 5242880: "),
         ("set", &["lazy_depth=-1"], "lazy_depth=-1: it takes a whole number from 0 to 4294967295"),
         ("serve", &[], "--socket PATH or --listen ADDRESS:PORT"),
-        ("serve", &[], "--ublk NUMBER (a block device) and --fuse DIRECTORY"),
+        ("serve", &[], "--ublk NUMBER (a block device), --fuse DIRECTORY (a file)"),
         ("serve", &["--socket", "s", "--connections", "0"], "it takes a whole number from 1 to 4096"),
         ("serve", &["--socket", "s", "--name", ""], "from 1 to 200 bytes"),
         ("serve", &["--socket", "s", "--name", "a/b"], "from 1 to 200 bytes"),

@@ -1,0 +1,40 @@
+//! A cache that nobody uses through NBD.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use super::{Place, told};
+
+/// A file is enough; `status` and the others reach the server beside its directory.
+#[test]
+fn a_file_needs_no_nbd_server_beside_it() {
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if !is_root || File::options().read(true).write(true).open("/dev/fuse").is_err() {
+        println!("SKIPPED: no FUSE here, or not for us");
+        return;
+    }
+    let place = Place::new();
+    std::fs::create_dir(place.path("mounted")).unwrap();
+    let fuse = ["--flash", "flash", "--disk", "disk", "--fuse", "mounted"];
+    let server = place.serve_at(&fuse);
+    assert!(
+        server.ready.starts_with("ready mounted/flashwright (closed before: 0 blocks"),
+        "{:?}",
+        server.ready
+    );
+    let file = File::options().read(true).write(true).open(place.path("mounted/flashwright")).unwrap();
+    file.write_all_at(b"kept", 12_345).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    let control = place.path("mounted.control");
+    let status = place.command("status", false).arg("--control").arg(&control).output().unwrap();
+    let figures = told(&status);
+    assert!(figures.contains("serving mounted/flashwright") && !figures.contains("connections"), "{figures}");
+    server.stop();
+    assert!(!control.exists());
+    let server = place.serve_at(&fuse);
+    let mut found = [0; 4];
+    File::open(place.path("mounted/flashwright")).unwrap().read_exact_at(&mut found, 12_345).unwrap();
+    assert_eq!(&found, b"kept");
+    server.stop();
+}
