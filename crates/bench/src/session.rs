@@ -255,7 +255,7 @@ fn enter_world(
 
 fn open_instance(
     plan: InstancePlan,
-    OpenWorkload { workload, trace, time }: OpenWorkload,
+    OpenWorkload { workload, trace, time, clock_follows }: OpenWorkload,
     device: Option<Arc<dyn Device>>,
     listed_drives: Vec<ListedDrive>,
     number: usize,
@@ -264,8 +264,9 @@ fn open_instance(
 ) -> Result<(Instance<EngineTarget>, Vec<String>), OpenError> {
     // Instances of one run must not ask for the same keys in the same order.
     let seed = options.seed.wrapping_add(number as u64);
+    let shown = time.as_ref().filter(|_| clock_follows);
     let open::OpenCache { target, warnings } =
-        open::cache(&plan.cache, device, listed_drives, seed, world, time.as_ref())?;
+        open::cache(&plan.cache, device, listed_drives, seed, world, shown)?;
     let instance_options = InstanceOptions {
         seed,
         clock: world.clock(),
@@ -276,6 +277,7 @@ fn open_instance(
         inherits: plan.cache.persist_dir.is_some(),
         chains: open::has_chains(&plan.workload),
         trace,
+        trace_time: time,
     };
     Ok((Instance::new(target, plan.run, workload, instance_options), warnings))
 }

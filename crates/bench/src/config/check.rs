@@ -387,12 +387,28 @@ fn lengths_of_run(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &m
     let all = test.ops_per_thread > 0 && test.warmup_ops >= test.ops_per_thread;
     refuse(all, "warmupOps", "leaves nothing of numOps to be counted");
     refuse(test.trace_loops > 0 && needs_distribution(test), "traceLoops", "is for a replay");
-    let policy = test.warmup_policy != TestConfig::default().warmup_policy;
-    if policy && !test.check_warmup {
-        findings.warning(&join(at, "nvmCacheWarmupCheckPolicy"), "is not read: checkNvmCacheWarmUp is false");
-    } else if test.check_warmup && no_flash {
-        let words = "has no effect: there is no flash, and nvmCacheSizeMB is 0";
+    warmth_of_flash(test, no_flash, at, findings);
+}
+
+/// `checkNvmCacheWarmUp` and what it goes by.
+fn warmth_of_flash(test: &TestConfig, no_flash: bool, at: &str, findings: &mut Findings) {
+    let at_policy = join(at, "nvmCacheWarmupCheckPolicy");
+    if !test.check_warmup {
+        if test.warmup_policy != TestConfig::default().warmup_policy {
+            findings.warning(&at_policy, "is not read: checkNvmCacheWarmUp is false");
+        }
+        return;
+    }
+    let by_time = test.warmup_policy.timestamp > 0;
+    if by_time && needs_distribution(test) {
+        let words = "is for a replay: a generator has no times";
+        findings.problem(&join(&at_policy, "requestTimestampThreshold"), words);
+    }
+    let words = "has no effect: there is no flash, and nvmCacheSizeMB is 0";
+    if no_flash && !by_time {
         findings.warning(&join(at, "checkNvmCacheWarmUp"), words);
+    } else if no_flash && test.warmup_policy.eviction_count > 0 {
+        findings.warning(&join(&at_policy, "evictionCountThreshold"), words);
     }
 }
 

@@ -255,6 +255,7 @@ fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
             seconds: test.warmup_seconds,
             flash_bytes: mib(test.warmup_flash_mib, "test_config.warmupFlashWriteMB")?,
             flash_evictions: if checks_flash { test.warmup_policy.eviction_count } else { 0 },
+            trace_seconds: test.warm_at_trace_seconds(),
         },
         limits: LimitsPlan {
             flash_bytes: mib(test.max_flash_mib, "test_config.maxFlashWriteMB")?,
@@ -349,6 +350,7 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
         strict_order: test.replay.serialization == "strict",
         timed: test.trace_speed > 0.0,
         clock_follows: instance.cache.use_trace_timestamp,
+        warms_by_time: test.warm_at_trace_seconds() > 0,
         time_units_per_second: instance.time_units_per_second(),
     })
 }

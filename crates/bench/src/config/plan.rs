@@ -263,6 +263,8 @@ pub struct ReplayPlan {
     pub timed: bool,
     /// Whether the cache's clock shows the trace's times.
     pub clock_follows: bool,
+    /// Whether the warm-up ends by them.
+    pub warms_by_time: bool,
     /// Units of trace time in a second; `None` is what the format has.
     pub time_units_per_second: Option<u64>,
 }
@@ -315,6 +317,8 @@ pub struct WarmupPlan {
     pub flash_bytes: u64,
     /// Evictions from flash.
     pub flash_evictions: u64,
+    /// What the trace's clock shows, seconds: a request of that time has begun.
+    pub trace_seconds: u64,
 }
 
 /// What ends a run besides its operations; 0 does not.

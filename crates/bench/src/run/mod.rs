@@ -46,6 +46,7 @@ use punctuality::Punctuality;
 use stop::{Stop, StopReason};
 use target::{FlashBytes, Snapshot, Target};
 use tenants::{Ledger, Tenants};
+use trace_time::TraceTime;
 use worker::{Board, CHAIN_LOCKS, Checking, Due, MARK_BITS, Schedule, Shared, TracePace, Worker};
 
 /// How often the watcher looks.
@@ -69,6 +70,8 @@ pub struct InstanceOptions {
     pub chains: bool,
     /// The trace behind the workload, where there is one: it knows which rows it could not read.
     pub trace: Option<Arc<Replay>>,
+    /// How far it is in its own time, where anybody wants to know.
+    pub trace_time: Option<Arc<TraceTime>>,
 }
 
 /// One target under one workload.
@@ -78,6 +81,7 @@ pub struct Instance<T> {
     workload: Box<dyn Workload>,
     seed: u64,
     trace: Option<Arc<Replay>>,
+    trace_time: Option<Arc<TraceTime>>,
     progress: Progress,
     /// Where the figures begin, once the warm-up has ended.
     baseline: Mutex<Option<Box<Baseline>>>,
@@ -185,11 +189,11 @@ impl<T: Target> Instance<T> {
         workload: Box<dyn Workload>,
         options: InstanceOptions,
     ) -> Self {
-        let InstanceOptions { seed, clock, waiter, stop, time_all, inherits, chains, trace } = options;
+        let InstanceOptions { seed, clock, waiter, time_all, chains, trace, trace_time, .. } = options;
         let now_ns = clock.monotonic_ns();
-        let stop = stop.for_instance();
+        let stop = options.stop.for_instance();
         let checking = settings.check_consistency.then(|| Checking {
-            checker: Checker::new(inherits),
+            checker: Checker::new(options.inherits),
             run_mark: run_mark(&*clock),
             chain_locks: chains.then(|| std::iter::repeat_with(Default::default).take(CHAIN_LOCKS).collect()),
             found: Mutex::default(),
@@ -213,7 +217,7 @@ impl<T: Target> Instance<T> {
             held_until_ns,
         };
         let (progress, baseline) = (Progress::default(), Mutex::default());
-        Self { shared, boards, workload, seed, trace, progress, baseline }
+        Self { shared, boards, workload, seed, trace, trace_time, progress, baseline }
     }
 
     /// The target.
@@ -237,6 +241,11 @@ impl<T: Target> Instance<T> {
 
     fn flash_evictions(&self) -> u64 {
         self.snapshot().flash.and_then(|flash| flash.evictions).unwrap_or(0)
+    }
+
+    /// The latest time of a request that has begun, on the trace's own clock.
+    fn trace_seconds(&self) -> u64 {
+        self.trace_time.as_ref().map_or(0, |time| time.seconds())
     }
 
     /// The figures begin now.

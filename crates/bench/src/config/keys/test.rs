@@ -122,6 +122,12 @@ impl TestConfig {
         self.generator == "replay" && !self.replay.binary_file.is_empty()
     }
 
+    /// The time of the trace, in seconds, at which flash counts as warm; 0 where it does not matter.
+    #[must_use]
+    pub fn warm_at_trace_seconds(&self) -> u64 {
+        if self.check_warmup { self.warmup_policy.timestamp } else { 0 }
+    }
+
     /// Whether the binary trace has a key of its own.
     #[must_use]
     pub fn names_binary_trace(&self) -> bool {
@@ -134,8 +140,8 @@ section! {
     WarmupPolicy: "test_config.nvmCacheWarmupCheckPolicy" => {
         "Evictions from flash.";
         eviction_count: u64 = 0, "evictionCountThreshold", "items", Honoured;
-        "Time of the trace.";
-        timestamp: u64 = 0, "requestTimestampThreshold", "s", Later("a warm-up by the trace's time");
+        "A replay: time of the trace, on its own clock; 0 is none. Of two thresholds that are given, both are to be reached.";
+        timestamp: u64 = 0, "requestTimestampThreshold", "s", Honoured;
     }
     legacy {}
 }
