@@ -73,6 +73,11 @@ pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {
 /// Checks what instances must not share.
 pub fn together(instances: &[InstanceConfig], findings: &mut Findings) {
     for (i, one) in instances.iter().enumerate() {
+        let misses = one.miss_trace();
+        if misses.is_some() && instances[..i].iter().any(|other| other.miss_trace() == misses) {
+            let at = join(&join(&one.at, "test_config"), "missTraceFile");
+            findings.problem(&at, "is another instance's too: each needs a file of its own");
+        }
         for path in one.cache.nvm_paths.iter().filter(|_| one.cache.nvm_size_mib > 0) {
             if instances[..i].iter().any(|other| other.cache.nvm_paths.contains(path)) {
                 let at = join(&join(&one.at, "cache_config"), "nvmCachePaths");

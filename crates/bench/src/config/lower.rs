@@ -351,6 +351,7 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
         timed: test.trace_speed > 0.0,
         clock_follows: instance.cache.use_trace_timestamp,
         warms_by_time: test.warm_at_trace_seconds() > 0,
+        miss_trace: instance.miss_trace(),
         time_units_per_second: instance.time_units_per_second(),
     })
 }

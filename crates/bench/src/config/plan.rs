@@ -265,6 +265,8 @@ pub struct ReplayPlan {
     pub clock_follows: bool,
     /// Whether the warm-up ends by them.
     pub warms_by_time: bool,
+    /// Where what is missed is written, if anywhere.
+    pub miss_trace: Option<PathBuf>,
     /// Units of trace time in a second; `None` is what the format has.
     pub time_units_per_second: Option<u64>,
 }

@@ -68,6 +68,10 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
         let read = json!({ "rows": trace.rows, "rejected_rows": trace.rejected_rows, "messages": trace.messages, "failure": trace.failure });
         fields.insert("trace".to_owned(), read);
     }
+    if let Some(misses) = &report.misses {
+        let written = json!({ "file": misses.path, "requests": misses.requests });
+        fields.insert("miss_trace".to_owned(), written);
+    }
     fields.insert("tenants".to_owned(), super::tenants::to_json(report));
     let details = report.snapshot.details.iter();
     let details: Map<String, Value> = details.map(|(name, value)| (name.clone(), number(*value))).collect();

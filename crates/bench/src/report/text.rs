@@ -9,6 +9,7 @@ use super::RunReport;
 use crate::run::InstanceReport;
 use crate::run::counts::{Counts, ratio};
 use crate::run::latency::Histogram;
+use crate::run::misses::Misses;
 use crate::run::target::{ClassUse, End, FlashCounts, Snapshot};
 
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -63,6 +64,12 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
     if let Some(trace) = &report.trace {
         out += &generator(trace);
         out += &objects(&report.counts, report.seconds);
+    }
+    if let Some(Misses { path, requests }) = &report.misses {
+        line(
+            &mut out,
+            format_args!("{:18}: {}, {} requests", "missTrace", path.display(), grouped(*requests)),
+        );
     }
     out
 }

@@ -31,6 +31,8 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
         }
         sum.warmup = add_warmups(sum.warmup, report.warmup);
         sum.trace = add_traces(sum.trace.take(), report.trace.as_ref());
+        // Each instance has a file of its own.
+        sum.misses = None;
     }
     if let Some(flash) = &mut sum.snapshot.flash {
         flash.media_bytes = media_bytes(instances);

@@ -193,6 +193,7 @@ mod tests {
             warmup: None,
             trace: None,
             tenants: None,
+            misses: None,
         };
         let warm = |elapsed: Duration| Baseline {
             elapsed,

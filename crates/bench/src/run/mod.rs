@@ -11,6 +11,7 @@ pub mod error;
 mod fit;
 pub mod latency;
 pub mod listed_drives;
+pub mod misses;
 pub mod model_drive;
 pub mod open;
 pub mod pace;
@@ -41,6 +42,7 @@ use crate::report::series::Span;
 use counts::Counts;
 use course::{Baseline, Course, Warmup};
 use latency::Latencies;
+use misses::{MissTrace, Misses};
 use pace::Waiter;
 use punctuality::Punctuality;
 use stop::{Stop, StopReason};
@@ -72,6 +74,8 @@ pub struct InstanceOptions {
     pub trace: Option<Arc<Replay>>,
     /// How far it is in its own time, where anybody wants to know.
     pub trace_time: Option<Arc<TraceTime>>,
+    /// Where what is missed is written, if anywhere.
+    pub misses: Option<MissTrace>,
 }
 
 /// One target under one workload.
@@ -171,6 +175,8 @@ pub struct InstanceReport {
     pub trace: Option<ReplayStats>,
     /// The tenants of the trace; `None` where it has none.
     pub tenants: Option<Tenants>,
+    /// Where its misses were written, if anywhere.
+    pub misses: Option<Misses>,
 }
 
 impl InstanceReport {
@@ -189,7 +195,8 @@ impl<T: Target> Instance<T> {
         workload: Box<dyn Workload>,
         options: InstanceOptions,
     ) -> Self {
-        let InstanceOptions { seed, clock, waiter, time_all, chains, trace, trace_time, .. } = options;
+        let InstanceOptions { seed, clock, waiter, time_all, chains, trace, trace_time, misses, .. } =
+            options;
         let now_ns = clock.monotonic_ns();
         let stop = options.stop.for_instance();
         let checking = settings.check_consistency.then(|| Checking {
@@ -213,6 +220,7 @@ impl<T: Target> Instance<T> {
             stop,
             bucket,
             checking,
+            misses,
             time_all,
             held_until_ns,
         };
@@ -260,6 +268,17 @@ impl<T: Target> Instance<T> {
             snapshot: self.snapshot(),
         };
         *self.baseline.lock() = Some(Box::new(baseline));
+    }
+
+    /// Completes the trace of misses, if one was asked for, after the run that `report` is of.
+    ///
+    /// # Errors
+    /// In words, why there is none.
+    pub fn finish_misses(&self, report: &mut InstanceReport) -> Result<(), String> {
+        let Some(misses) = &self.shared.misses else { return Ok(()) };
+        let was_read = report.trace.as_ref().is_none_or(|trace| trace.failure.is_none());
+        report.misses = Some(misses.finish(was_read)?);
+        Ok(())
     }
 
     fn report(&self) -> InstanceReport {
@@ -311,6 +330,7 @@ impl<T: Target> Instance<T> {
             warmup: None,
             trace: self.trace.as_ref().map(|trace| trace.stats()),
             tenants: None,
+            misses: None,
         }
     }
 

@@ -20,6 +20,7 @@ use super::engine::{DeviceLatency, EngineTarget, Face, MeasuredFlash};
 use super::error::OpenError;
 use super::fit;
 use super::listed_drives::ListedDrive;
+use super::misses::MissTrace;
 use super::pace::Waiter;
 use super::trace_time::{CacheClock, Followed, TraceTime};
 use crate::config::plan::{
@@ -281,6 +282,8 @@ pub struct OpenWorkload {
     pub time: Option<Arc<TraceTime>>,
     /// Whether the cache's clock shows it.
     pub clock_follows: bool,
+    /// Where what is missed is to be written, once that is open.
+    pub misses: Option<MissTrace>,
 }
 
 /// Makes the workload that `plan` describes; `one_thread` as in [`ReplayConfig`].
@@ -288,7 +291,8 @@ pub struct OpenWorkload {
 /// # Errors
 /// Distributions that describe none, a trace that cannot be read.
 pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, OpenError> {
-    let made_up = |workload| OpenWorkload { workload, trace: None, time: None, clock_follows: false };
+    let made_up =
+        |workload| OpenWorkload { workload, trace: None, time: None, clock_follows: false, misses: None };
     Ok(match plan {
         WorkloadPlan::Online(config) => made_up(Box::new(Online::new(config)?)),
         WorkloadPlan::Prepared { config, ops } => made_up(Box::new(PreparedAccesses::new(config, *ops)?)),
@@ -305,7 +309,7 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
                 workload = Box::new(Followed { workload, time: Arc::clone(time) });
             }
             let clock_follows = plan.clock_follows;
-            OpenWorkload { workload, trace: Some(trace), time, clock_follows }
+            OpenWorkload { workload, trace: Some(trace), time, clock_follows, misses: None }
         }
     })
 }

@@ -60,5 +60,6 @@ pub fn instance(seconds: f64) -> InstanceReport {
         warmup: None,
         trace: None,
         tenants: None,
+        misses: None,
     }
 }

@@ -29,6 +29,7 @@ pub fn options() -> InstanceOptions {
         chains: false,
         trace: None,
         trace_time: None,
+        misses: None,
     }
 }
 

@@ -4,6 +4,7 @@ mod binary;
 mod instances;
 mod intervals;
 mod lengths;
+mod misses;
 mod paced;
 mod repeated_blocks;
 mod several_items;

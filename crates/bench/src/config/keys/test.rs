@@ -4,7 +4,6 @@ use super::{Distribution, ReplayConfig};
 use crate::config::knob::Status::{Honoured, Later, NoEffect};
 use crate::config::knob::section;
 
-const MISSES: &str = "a trace of misses";
 const ITERATOR: &str = "DRAM iterator";
 
 section! {
@@ -86,8 +85,8 @@ section! {
         piece_bytes: u64 = 65536, "cachePieceSize", "B", Honoured;
         "`piecewise-replay`: pieces of an object that may be cached; what lies behind them is fetched each time.";
         max_pieces: u64 = 32000, "maxCachePieces", "", Honoured;
-        "Where the stream of misses is written.";
-        miss_trace: String = String::new(), "missTraceFile", "path", Later(MISSES);
+        "`piecewise-replay`: where what is missed is written, as a trace of the same columns for the cache behind this one.";
+        miss_trace: String = String::new(), "missTraceFile", "path", Honoured;
         "Sampling interval.";
         sampling_interval_ms: u64 = 1000, "samplingIntervalMs", "ms", NoEffect("CacheBench reads it and never uses it");
         "Locking of eviction iterators.";
