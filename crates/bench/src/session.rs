@@ -272,6 +272,11 @@ fn enter_world(
         let words = "cache_config.cacheDir: nothing outlives a simulated run".to_owned();
         return Err(SessionError::Drive(OpenError::Config(words)));
     }
+    if plan.instances.iter().any(|it| it.run.sweeps.is_some()) {
+        let words = "test_config.dramIteratorMode: a walk takes the machine's time, and a simulated run has its own: use \
+                     `disabled`";
+        return Err(SessionError::Drive(OpenError::Config(words.to_owned())));
+    }
     let simulation = Simulation::new(options.seed);
     let drive = ModelDrive::new(&simulation.world(), card, options.scale, caches(), options.seed)
         .map_err(SessionError::Drive)?;

@@ -79,6 +79,7 @@ fn instance() -> InstanceReport {
         trace: None,
         tenants: None,
         misses: None,
+        sweeps: None,
     }
 }
 

@@ -9,6 +9,7 @@ use super::text::join;
 
 mod cuts;
 mod distributions;
+mod sweeps;
 
 pub use distributions::{popularity, sizes};
 
@@ -316,12 +317,7 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
         &join(at, "replayGeneratorConfig.replaySerializationMode"),
         findings,
     );
-    one_of(
-        &test.iterator_mode,
-        &["disabled", "regular", "lock_group"],
-        &join(at, "dramIteratorMode"),
-        findings,
-    );
+    sweeps::check(test, at, findings);
     missing_features(test, at, findings);
     let mut refuse = |broken: bool, key: &str, words: &str| {
         let at = join(at, key);

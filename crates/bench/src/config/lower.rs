@@ -13,7 +13,7 @@ use super::keys::{CacheConfig, Distribution, TestConfig};
 use super::knob::Remark;
 use super::plan::{
     AdmissionPlan, ArrivalsPlan, CachePlan, ClassesPlan, EvictionPlan, FlashPlan, InstancePlan, LimitsPlan,
-    RebalancePlan, RebalanceStrategy, ReplayPlan, RunPlan, RunSettings, TraceFormat, WarmupPlan,
+    RebalancePlan, RebalanceStrategy, ReplayPlan, RunPlan, RunSettings, SweepPlan, TraceFormat, WarmupPlan,
     WorkloadPlan,
 };
 use super::region_policy;
@@ -269,7 +269,18 @@ fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
         max_inconsistencies: test.max_inconsistencies,
         zeros_percent: (test.compressibility * 100.0).round() as u8,
         repeated_percent: (test.dedup_ratio * 100.0).round() as u8,
+        sweeps: sweeps(test),
         print_flash_counters: cache.print_nvm_counters,
+    })
+}
+
+fn sweeps(test: &TestConfig) -> Option<SweepPlan> {
+    let is = |mode: &str| test.iterator_mode.eq_ignore_ascii_case(mode);
+    (!is("disabled")).then(|| SweepPlan {
+        mode: if is("lock_group") { "lock_group" } else { "regular" },
+        interval: Duration::from_millis(test.iterator_interval_ms),
+        sleep: Duration::from_millis(test.iterator_sleep_ms),
+        work: Duration::from_millis(test.iterator_work_ms),
     })
 }
 

@@ -304,6 +304,8 @@ pub struct RunSettings {
     pub zeros_percent: u8,
     /// Share of its blocks that a drive can find elsewhere, percent.
     pub repeated_percent: u8,
+    /// A walk over the items in DRAM, if any.
+    pub sweeps: Option<SweepPlan>,
     /// Print flash counters at the end.
     pub print_flash_counters: bool,
 }
@@ -321,6 +323,19 @@ pub struct WarmupPlan {
     pub flash_evictions: u64,
     /// What the trace's clock shows, seconds: a request of that time has begun.
     pub trace_seconds: u64,
+}
+
+/// A walk over the items in DRAM beside the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SweepPlan {
+    /// What CacheBench calls it.
+    pub mode: &'static str,
+    /// Before each walk.
+    pub interval: Duration,
+    /// Of a pause; none is no pause.
+    pub sleep: Duration,
+    /// Between two pauses.
+    pub work: Duration,
 }
 
 /// What ends a run besides its operations; 0 does not.

@@ -194,6 +194,7 @@ mod tests {
             trace: None,
             tenants: None,
             misses: None,
+            sweeps: None,
         };
         let warm = |elapsed: Duration| Baseline {
             elapsed,

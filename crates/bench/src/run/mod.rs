@@ -20,6 +20,7 @@ pub mod room;
 pub mod simulated;
 pub mod stop;
 mod sums;
+pub mod sweeps;
 pub mod target;
 pub mod tenants;
 pub mod trace_time;
@@ -46,6 +47,7 @@ use misses::{MissTrace, Misses};
 use pace::Waiter;
 use punctuality::Punctuality;
 use stop::{Stop, StopReason};
+use sweeps::{Sweeper, Sweeps};
 use target::{FlashBytes, Snapshot, Target};
 use tenants::{Ledger, Tenants};
 use trace_time::TraceTime;
@@ -89,6 +91,8 @@ pub struct Instance<T> {
     progress: Progress,
     /// Where the figures begin, once the warm-up has ended.
     baseline: Mutex<Option<Box<Baseline>>>,
+    /// Who walks over DRAM, if anybody.
+    sweeper: Option<Sweeper>,
 }
 
 /// When an instance ran.
@@ -116,6 +120,10 @@ pub trait Observable {
     }
     /// Operations that the run will do, unless its workload ends before.
     fn total_ops(&self) -> u64;
+    /// What walks over DRAM saw so far; `None` where nobody walks.
+    fn sweeps(&self) -> Option<Sweeps> {
+        None
+    }
     /// Has it offered so many operations a second from here on; a run that began without a rate has none.
     fn set_rate(&self, ops_per_second: u64);
 }
@@ -177,6 +185,8 @@ pub struct InstanceReport {
     pub tenants: Option<Tenants>,
     /// Where its misses were written, if anywhere.
     pub misses: Option<Misses>,
+    /// What walks over DRAM saw in the whole run; `None` where nobody walked.
+    pub sweeps: Option<Sweeps>,
 }
 
 impl InstanceReport {
@@ -206,6 +216,7 @@ impl<T: Target> Instance<T> {
             found: Mutex::default(),
         });
         let boards = std::iter::repeat_with(Board::default).take(settings.threads).collect();
+        let sweeper = settings.sweeps.map(Sweeper::new);
         let bucket = settings.rate.map(|(rate, burst)| TokenBucket::new(rate, burst, now_ns));
         let payload = Payload::new(settings.zeros_percent).with_repeats(settings.repeated_percent);
         // The queue that an open loop builds is seen in few of its requests; the clock is read for each anyway.
@@ -225,7 +236,7 @@ impl<T: Target> Instance<T> {
             held_until_ns,
         };
         let (progress, baseline) = (Progress::default(), Mutex::default());
-        Self { shared, boards, workload, seed, trace, trace_time, progress, baseline }
+        Self { shared, boards, workload, seed, trace, trace_time, progress, baseline, sweeper }
     }
 
     /// The target.
@@ -331,6 +342,7 @@ impl<T: Target> Instance<T> {
             trace: self.trace.as_ref().map(|trace| trace.stats()),
             tenants: None,
             misses: None,
+            sweeps: self.sweeps(),
         }
     }
 
@@ -348,7 +360,19 @@ impl<T: Target> Instance<T> {
         }
         if self.progress.running.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.progress.ended_ns.store(self.shared.clock.monotonic_ns(), Ordering::Release);
+            self.end_sweeps();
         }
+    }
+
+    fn sweep(&self) {
+        let target = &self.shared.target;
+        if let Some(sweeper) = &self.sweeper {
+            sweeper.run(&|from, visit| target.scan_dram(from, visit), &*self.shared.clock);
+        }
+    }
+
+    fn end_sweeps(&self) {
+        self.sweeper.iter().for_each(Sweeper::end);
     }
 }
 
@@ -412,6 +436,10 @@ impl<T: Target> Observable for Instance<T> {
         self.shared.settings.total_ops()
     }
 
+    fn sweeps(&self) -> Option<Sweeps> {
+        self.sweeper.as_ref().map(Sweeper::seen)
+    }
+
     fn set_rate(&self, ops_per_second: u64) {
         if let Some(bucket) = &self.shared.bucket {
             bucket.set_rate(ops_per_second, self.shared.clock.monotonic_ns());
@@ -450,20 +478,21 @@ pub fn run_all<T: Target>(
         sources.push(instance.workload.sources(instance.boards.len(), instance.seed)?);
     }
     let finish = Finish::new(sources.iter().map(Vec::len).sum());
-    let started = std::thread::scope(|scope| {
+    let started: Result<(), RunError> = std::thread::scope(|scope| {
+        // Else nobody could leave here whose worker panicked.
+        let _ending = EndSweeps(instances);
         for (instance, sources) in instances.iter().zip(sources) {
             instance.begin(sources.len());
+            let stop = &instance.shared.stop;
+            if instance.sweeper.is_some() {
+                start(scope, "dram-iterator".to_owned(), stop, || instance.sweep())?;
+            }
             for (number, mut source) in sources.into_iter().enumerate() {
                 let finish = &finish;
-                let thread = std::thread::Builder::new().name(format!("worker-{number}"));
-                let work = move || {
+                start(scope, format!("worker-{number}"), stop, move || {
                     let _done = finish.on_drop();
                     pollster::block_on(instance.work(number, &mut *source));
-                };
-                if let Err(error) = thread.spawn_scoped(scope, work) {
-                    instance.shared.stop.set(StopReason::Interrupt);
-                    return Err(RunError::Thread(error));
-                }
+                })?;
             }
         }
         watch(instances, timeout, watcher, &finish);
@@ -471,6 +500,20 @@ pub fn run_all<T: Target>(
     });
     started?;
     Ok(instances.iter().map(|instance| instance.report()).collect())
+}
+
+/// Starts a thread of a run. Where it cannot start, the others end.
+fn start<'scope>(
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    name: String,
+    stop: &Stop,
+    work: impl FnOnce() + Send + 'scope,
+) -> Result<(), RunError> {
+    let started = std::thread::Builder::new().name(name).spawn_scoped(scope, work);
+    started.map(drop).map_err(|error| {
+        stop.set(StopReason::Interrupt);
+        RunError::Thread(error)
+    })
 }
 
 fn watch<T: Target>(
@@ -493,6 +536,15 @@ fn watch<T: Target>(
         course.look(instances, elapsed, watcher);
         watcher.moment(&observables, elapsed);
         watcher.look(&observables, elapsed);
+    }
+}
+
+/// Ends the walks over DRAM with the run.
+struct EndSweeps<'a, T: Target>(&'a [Arc<Instance<T>>]);
+
+impl<T: Target> Drop for EndSweeps<'_, T> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|instance| instance.end_sweeps());
     }
 }
 

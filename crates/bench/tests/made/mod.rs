@@ -27,6 +27,7 @@ pub fn settings() -> RunSettings {
         max_inconsistencies: 50,
         zeros_percent: 0,
         repeated_percent: 0,
+        sweeps: None,
         print_flash_counters: false,
     }
 }
@@ -61,5 +62,6 @@ pub fn instance(seconds: f64) -> InstanceReport {
         trace: None,
         tenants: None,
         misses: None,
+        sweeps: None,
     }
 }

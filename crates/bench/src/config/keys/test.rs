@@ -1,10 +1,8 @@
 //! `test_config`: the run.
 
 use super::{Distribution, ReplayConfig};
-use crate::config::knob::Status::{Honoured, Later, NoEffect};
+use crate::config::knob::Status::{Honoured, NoEffect};
 use crate::config::knob::section;
-
-const ITERATOR: &str = "DRAM iterator";
 
 section! {
     /// The run.
@@ -91,14 +89,14 @@ section! {
         sampling_interval_ms: u64 = 1000, "samplingIntervalMs", "ms", NoEffect("CacheBench reads it and never uses it");
         "Locking of eviction iterators.";
         use_combined_lock_for_iterators: bool = false, "useCombinedLockForIterators", "", NoEffect("there is no such iterator");
-        "Background walk over DRAM: `disabled`, `regular`, `lock_group`.";
-        iterator_mode: String = "disabled".to_owned(), "dramIteratorMode", "", Later(ITERATOR);
-        "Time between two walks.";
-        iterator_interval_ms: u64 = 10000, "dramIteratorIntervalMs", "ms", Later(ITERATOR);
-        "Pause of a walk.";
-        iterator_sleep_ms: u64 = 0, "dramIteratorSleepMs", "ms", Later(ITERATOR);
-        "Time between two pauses of a walk.";
-        iterator_work_ms: u64 = 0, "dramIteratorWorkMs", "ms", Later(ITERATOR);
+        "A walk over the items in DRAM beside the run: `disabled`, `regular`, or `lock_group`, which walks as `regular` does.";
+        iterator_mode: String = "disabled".to_owned(), "dramIteratorMode", "", Honoured;
+        "Time before each walk.";
+        iterator_interval_ms: u64 = 10000, "dramIteratorIntervalMs", "ms", Honoured;
+        "Pause of a walk; 0 is none.";
+        iterator_sleep_ms: u64 = 0, "dramIteratorSleepMs", "ms", Honoured;
+        "Time between two pauses of a walk, whatever part of DRAM it sees in it; with 0 it pauses wherever it can.";
+        iterator_work_ms: u64 = 0, "dramIteratorWorkMs", "ms", Honoured;
         "Ours. Share of a value's bytes that a compressing drive can save, 0 to 1.";
         compressibility: f64 = 0.0, "valueCompressibility", "", Honoured;
         "Ours. Share of the 4 KiB blocks of values that a deduplicating drive can save, 0 to 1; of values above 4 KiB, which are packed into regions.";
