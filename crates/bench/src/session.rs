@@ -17,13 +17,14 @@ use crate::run::devices::{Devices, Supply};
 use crate::run::engine::EngineTarget;
 use crate::run::error::OpenError;
 use crate::run::listed_drives::{self, ListedDrive};
+use crate::run::misses;
 use crate::run::model_drive::ModelDrive;
 use crate::run::open::{self, OpenWorkload, World};
 use crate::run::room;
 use crate::run::simulated::run_simulated;
 use crate::run::stop::Stop;
 use crate::run::target::FlashBytes;
-use crate::run::{Instance, InstanceOptions, Observable, RunError, Watcher, run_all};
+use crate::run::{Instance, InstanceOptions, InstanceReport, Observable, RunError, Watcher, run_all};
 
 /// How a session is run, besides what the config says.
 #[derive(Debug, Clone, Default)]
@@ -90,7 +91,8 @@ impl Session {
         let persistent = plan.instances.iter().map(|it| it.cache.persist_dir.is_some()).collect();
         let one_thread = plan.card.is_some();
         // Before any flash is written: a trace may turn out to be none.
-        let workloads = open_workloads(config, &plan, one_thread)?;
+        let mut workloads = open_workloads(config, &plan, one_thread)?;
+        open_misses(config, &plan, &mut workloads)?;
         let (world, mut drive) = enter_world(&plan, &options)?;
         let mut devices = Devices::of(plan.instances.iter().map(|it| &it.cache), options.force);
         let supply: &mut dyn Supply = match &mut drive {
@@ -123,7 +125,8 @@ impl Session {
     /// As [`open`](Self::open).
     pub fn check(config: &Config, scale: u32) -> Result<(), SessionError> {
         let plan = lower(config)?.scaled(scale);
-        open_workloads(config, &plan, false).map(drop)
+        open_workloads(config, &plan, false)?;
+        misses::check(&plan).map_err(|(number, source)| open_error(config, number, source))
     }
 
     /// The time of the world that it runs in.
@@ -162,7 +165,7 @@ impl Session {
                 run_simulated(simulation, &self.instances, timeout, &mut recorder)
             }
         };
-        let instances = match run {
+        let mut instances = match run {
             Ok(instances) => instances,
             Err(error) => {
                 // What earlier runs left in the cache is not this one's to lose.
@@ -170,6 +173,7 @@ impl Session {
                 return Err(error.into());
             }
         };
+        let mut errors = self.finish_misses(&mut instances);
         let all = totals(&instances);
         // The course of the whole run, warm-up included.
         let (mut seconds, mut counts) = (all.seconds, all.counts);
@@ -185,7 +189,7 @@ impl Session {
         let series = recorder.series;
         let warnings = config.warnings.iter().map(ToString::to_string).chain(self.warnings.clone()).collect();
         let drive = self.drive.as_ref().map(|drive| DriveReport::since(drive, drive_before.take().as_ref()));
-        let errors = self.close();
+        errors.extend(self.close());
         Ok(RunReport {
             errors,
             instances,
@@ -196,6 +200,16 @@ impl Session {
             config: config.as_run(),
             environment,
         })
+    }
+
+    /// Completes the traces of misses; answers what went wrong.
+    fn finish_misses(&self, reports: &mut [InstanceReport]) -> Vec<String> {
+        let several = reports.len() > 1;
+        let finish = |(number, (instance, report)): (usize, (&Arc<Instance<_>>, &mut InstanceReport))| {
+            let error = instance.finish_misses(report).err()?;
+            Some(if several { format!("Instance {number}: {error}") } else { error })
+        };
+        self.instances.iter().zip(reports).enumerate().filter_map(finish).collect()
     }
 
     /// A persistent cache is closed, so that the next run finds it; any other is only dropped, and its file goes with it.
@@ -224,6 +238,17 @@ fn open_workloads(
         open::workload(&plan.workload, one_thread).map_err(|source| open_error(config, number, source))
     };
     plan.instances.iter().enumerate().map(open).collect()
+}
+
+/// Begins the traces of misses, as the last thing that can be found to be wrong before any flash is written.
+fn open_misses(config: &Config, plan: &RunPlan, workloads: &mut [OpenWorkload]) -> Result<(), SessionError> {
+    misses::check(plan).map_err(|(number, source)| open_error(config, number, source))?;
+    for (number, (plan, workload)) in plan.instances.iter().zip(workloads).enumerate() {
+        let tenants = workload.trace.as_ref().map(|trace| trace.tenants());
+        let misses = misses::open(&plan.workload, plan.run.threads, tenants);
+        workload.misses = misses.map_err(|source| open_error(config, number, source))?;
+    }
+    Ok(())
 }
 
 /// All of them before any cache is opened: a cache that is open is lost unless it is closed, so that a device that is
@@ -255,6 +280,11 @@ fn enter_world(
         let words = "cache_config.cacheDir: nothing outlives a simulated run".to_owned();
         return Err(SessionError::Drive(OpenError::Config(words)));
     }
+    if plan.instances.iter().any(|it| it.run.sweeps.is_some()) {
+        let words = "test_config.dramIteratorMode: a walk takes the machine's time, and a simulated run has its own: use \
+                     `disabled`";
+        return Err(SessionError::Drive(OpenError::Config(words.to_owned())));
+    }
     let simulation = Simulation::new(options.seed);
     let drive = ModelDrive::new(&simulation.world(), card, options.scale, caches(), options.seed)
         .map_err(SessionError::Drive)?;
@@ -263,7 +293,7 @@ fn enter_world(
 
 fn open_instance(
     plan: InstancePlan,
-    OpenWorkload { workload, trace, time }: OpenWorkload,
+    OpenWorkload { workload, trace, time, clock_follows, misses }: OpenWorkload,
     device: Option<Arc<dyn Device>>,
     listed_drives: Vec<ListedDrive>,
     number: usize,
@@ -272,8 +302,9 @@ fn open_instance(
 ) -> Result<(Instance<EngineTarget>, Vec<String>), OpenError> {
     // Instances of one run must not ask for the same keys in the same order.
     let seed = options.seed.wrapping_add(number as u64);
+    let shown = time.as_ref().filter(|_| clock_follows);
     let open::OpenCache { target, warnings } =
-        open::cache(&plan.cache, device, listed_drives, seed, world, plan.run.tasks, time.as_ref())?;
+        open::cache(&plan.cache, device, listed_drives, seed, world, plan.run.tasks, shown)?;
     let instance_options = InstanceOptions {
         seed,
         clock: world.clock(),
@@ -284,6 +315,8 @@ fn open_instance(
         inherits: plan.cache.persist_dir.is_some(),
         chains: open::has_chains(&plan.workload),
         trace,
+        trace_time: time,
+        misses,
     };
     Ok((Instance::new(target, plan.run, workload, instance_options), warnings))
 }

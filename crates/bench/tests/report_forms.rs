@@ -78,6 +78,8 @@ fn instance() -> InstanceReport {
         warmup: None,
         trace: None,
         tenants: None,
+        misses: None,
+        sweeps: None,
     }
 }
 

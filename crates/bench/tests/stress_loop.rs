@@ -56,6 +56,22 @@ fn the_operations_asked_for_are_done_in_the_mix_asked_for() {
     assert_eq!(counts.get_hits_dram + counts.get_misses, counts.gets);
 }
 
+/// A walk over DRAM that rests for a day would keep the run from ending.
+#[test]
+fn workers_that_panic_leave_no_walk_behind() {
+    let target = sound();
+    std::thread::scope(|scope| {
+        let poison = scope.spawn(|| {
+            let _locked = target.state.lock();
+            panic!("every operation will panic");
+        });
+        assert!(poison.join().is_err());
+    });
+    let walk = ["test_config.dramIteratorMode=regular", "test_config.dramIteratorIntervalMs=86400000"];
+    let ran = std::panic::AssertUnwindSafe(|| run(target, &walk, None));
+    assert!(std::panic::catch_unwind(ran).is_err());
+}
+
 #[test]
 fn a_sound_target_passes_the_consistency_check() {
     for generator in ["workload", "online"] {

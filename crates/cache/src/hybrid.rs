@@ -169,8 +169,15 @@ impl Cache {
     pub fn for_each_key_in_dram(&self, mut visit: impl FnMut(&[u8])) {
         let mut next = Some(Cursor::default());
         while let Some(from) = next {
-            next = self.engine.dram.scan(from, 1, &mut |item| visit(item.key()));
+            next = self.scan_dram(from, |key, _value| visit(key));
         }
+    }
+
+    /// The same, some items at a time, with their values: shows those behind `from` and answers where to go on, or `None` at the
+    /// end. What is shown at once cannot be evicted meanwhile, so that whoever takes long should rest between two calls. It
+    /// counts as no use of the items.
+    pub fn scan_dram(&self, from: Cursor, mut visit: impl FnMut(&[u8], &[u8])) -> Option<Cursor> {
+        self.engine.dram.scan(from, 1, &mut |item| visit(item.key(), item.value()))
     }
 
     /// Chains a piece of `value_len` bytes to the item under `key`; `fill` writes it.

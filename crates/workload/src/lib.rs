@@ -85,6 +85,21 @@ pub struct Part {
     pub uncached_bytes: u64,
     /// Whether those behind one that is missing are fetched with it, and not looked for any more.
     pub misses_spread: bool,
+    /// What is to be fetched where this one and all behind it are missing; `None` for chunks of a block.
+    pub fetch: Option<Fetch>,
+}
+
+/// What whoever is asked for an object, or for the rest of one, has to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fetch {
+    /// Of the response's header, which comes with every part.
+    pub header_bytes: u64,
+    /// Of the object's body.
+    pub body_bytes: u64,
+    /// Where in the body the part begins: whole items are fetched, so maybe before what was asked for.
+    pub from_bytes: u64,
+    /// Where it ends; there is nothing of the body in an empty part.
+    pub to_bytes: u64,
 }
 
 /// What a request asks for.

@@ -257,6 +257,13 @@ impl InstanceConfig {
         (self.names_time_units || of_key_values).then_some(self.test.timestamp_factor)
     }
 
+    /// Where what is missed is written, if anywhere.
+    #[must_use]
+    pub fn miss_trace(&self) -> Option<PathBuf> {
+        let name = &self.test.miss_trace;
+        (!name.is_empty()).then(|| self.directory.join(name))
+    }
+
     fn as_run(&self) -> Value {
         let mut cache = Map::new();
         self.cache.write(&mut cache);

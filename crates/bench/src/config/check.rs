@@ -9,6 +9,7 @@ use super::text::join;
 
 mod cuts;
 mod distributions;
+mod sweeps;
 
 pub use distributions::{popularity, sizes};
 
@@ -73,6 +74,11 @@ pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {
 /// Checks what instances must not share.
 pub fn together(instances: &[InstanceConfig], findings: &mut Findings) {
     for (i, one) in instances.iter().enumerate() {
+        let misses = one.miss_trace();
+        if misses.is_some() && instances[..i].iter().any(|other| other.miss_trace() == misses) {
+            let at = join(&join(&one.at, "test_config"), "missTraceFile");
+            findings.problem(&at, "is another instance's too: each needs a file of its own");
+        }
         for path in one.cache.nvm_paths.iter().filter(|_| one.cache.nvm_size_mib > 0) {
             if instances[..i].iter().any(|other| other.cache.nvm_paths.contains(path)) {
                 let at = join(&join(&one.at, "cache_config"), "nvmCachePaths");
@@ -311,12 +317,7 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
         &join(at, "replayGeneratorConfig.replaySerializationMode"),
         findings,
     );
-    one_of(
-        &test.iterator_mode,
-        &["disabled", "regular", "lock_group"],
-        &join(at, "dramIteratorMode"),
-        findings,
-    );
+    sweeps::check(test, at, findings);
     missing_features(test, at, findings);
     let mut refuse = |broken: bool, key: &str, words: &str| {
         let at = join(at, key);
@@ -389,12 +390,28 @@ fn lengths_of_run(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &m
     let all = test.ops_per_thread > 0 && test.warmup_ops >= test.ops_per_thread;
     refuse(all, "warmupOps", "leaves nothing of numOps to be counted");
     refuse(test.trace_loops > 0 && needs_distribution(test), "traceLoops", "is for a replay");
-    let policy = test.warmup_policy != TestConfig::default().warmup_policy;
-    if policy && !test.check_warmup {
-        findings.warning(&join(at, "nvmCacheWarmupCheckPolicy"), "is not read: checkNvmCacheWarmUp is false");
-    } else if test.check_warmup && no_flash {
-        let words = "has no effect: there is no flash, and nvmCacheSizeMB is 0";
+    warmth_of_flash(test, no_flash, at, findings);
+}
+
+/// `checkNvmCacheWarmUp` and what it goes by.
+fn warmth_of_flash(test: &TestConfig, no_flash: bool, at: &str, findings: &mut Findings) {
+    let at_policy = join(at, "nvmCacheWarmupCheckPolicy");
+    if !test.check_warmup {
+        if test.warmup_policy != TestConfig::default().warmup_policy {
+            findings.warning(&at_policy, "is not read: checkNvmCacheWarmUp is false");
+        }
+        return;
+    }
+    let by_time = test.warmup_policy.timestamp > 0;
+    if by_time && needs_distribution(test) {
+        let words = "is for a replay: a generator has no times";
+        findings.problem(&join(&at_policy, "requestTimestampThreshold"), words);
+    }
+    let words = "has no effect: there is no flash, and nvmCacheSizeMB is 0";
+    if no_flash && !by_time {
         findings.warning(&join(at, "checkNvmCacheWarmUp"), words);
+    } else if no_flash && test.warmup_policy.eviction_count > 0 {
+        findings.warning(&join(&at_policy, "evictionCountThreshold"), words);
     }
 }
 

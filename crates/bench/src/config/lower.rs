@@ -13,7 +13,7 @@ use super::keys::{CacheConfig, Distribution, TestConfig};
 use super::knob::Remark;
 use super::plan::{
     AdmissionPlan, ArrivalsPlan, CachePlan, ClassesPlan, EvictionPlan, FlashPlan, InstancePlan, LimitsPlan,
-    RebalancePlan, RebalanceStrategy, ReplayPlan, RunPlan, RunSettings, TraceFormat, WarmupPlan,
+    RebalancePlan, RebalanceStrategy, ReplayPlan, RunPlan, RunSettings, SweepPlan, TraceFormat, WarmupPlan,
     WorkloadPlan,
 };
 use super::region_policy;
@@ -256,6 +256,7 @@ fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
             seconds: test.warmup_seconds,
             flash_bytes: mib(test.warmup_flash_mib, "test_config.warmupFlashWriteMB")?,
             flash_evictions: if checks_flash { test.warmup_policy.eviction_count } else { 0 },
+            trace_seconds: test.warm_at_trace_seconds(),
         },
         limits: LimitsPlan {
             flash_bytes: mib(test.max_flash_mib, "test_config.maxFlashWriteMB")?,
@@ -269,7 +270,18 @@ fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
         max_inconsistencies: test.max_inconsistencies,
         zeros_percent: (test.compressibility * 100.0).round() as u8,
         repeated_percent: (test.dedup_ratio * 100.0).round() as u8,
+        sweeps: sweeps(test),
         print_flash_counters: cache.print_nvm_counters,
+    })
+}
+
+fn sweeps(test: &TestConfig) -> Option<SweepPlan> {
+    let is = |mode: &str| test.iterator_mode.eq_ignore_ascii_case(mode);
+    (!is("disabled")).then(|| SweepPlan {
+        mode: if is("lock_group") { "lock_group" } else { "regular" },
+        interval: Duration::from_millis(test.iterator_interval_ms),
+        sleep: Duration::from_millis(test.iterator_sleep_ms),
+        work: Duration::from_millis(test.iterator_work_ms),
     })
 }
 
@@ -350,6 +362,8 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
         strict_order: test.replay.serialization == "strict",
         timed: test.trace_speed > 0.0,
         clock_follows: instance.cache.use_trace_timestamp,
+        warms_by_time: test.warm_at_trace_seconds() > 0,
+        miss_trace: instance.miss_trace(),
         time_units_per_second: instance.time_units_per_second(),
     })
 }

@@ -263,6 +263,10 @@ pub struct ReplayPlan {
     pub timed: bool,
     /// Whether the cache's clock shows the trace's times.
     pub clock_follows: bool,
+    /// Whether the warm-up ends by them.
+    pub warms_by_time: bool,
+    /// Where what is missed is written, if anywhere.
+    pub miss_trace: Option<PathBuf>,
     /// Units of trace time in a second; `None` is what the format has.
     pub time_units_per_second: Option<u64>,
 }
@@ -302,6 +306,8 @@ pub struct RunSettings {
     pub zeros_percent: u8,
     /// Share of its blocks that a drive can find elsewhere, percent.
     pub repeated_percent: u8,
+    /// A walk over the items in DRAM, if any.
+    pub sweeps: Option<SweepPlan>,
     /// Print flash counters at the end.
     pub print_flash_counters: bool,
 }
@@ -317,6 +323,21 @@ pub struct WarmupPlan {
     pub flash_bytes: u64,
     /// Evictions from flash.
     pub flash_evictions: u64,
+    /// What the trace's clock shows, seconds: a request of that time has begun.
+    pub trace_seconds: u64,
+}
+
+/// A walk over the items in DRAM beside the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SweepPlan {
+    /// What CacheBench calls it.
+    pub mode: &'static str,
+    /// Before each walk.
+    pub interval: Duration,
+    /// Of a pause; none is no pause.
+    pub sleep: Duration,
+    /// Between two pauses.
+    pub work: Duration,
 }
 
 /// What ends a run besides its operations; 0 does not.

@@ -4,6 +4,7 @@ use super::text::{allocator, grouped, line, percent, throughput};
 use crate::run::Observable;
 use crate::run::counts::Counts;
 use crate::run::latency::{Histogram, Latencies};
+use crate::run::sweeps::Sweeps;
 use crate::run::target::Snapshot;
 
 /// What one instance had counted at the last interval.
@@ -12,6 +13,7 @@ pub struct Last {
     counts: Counts,
     latencies: Latencies,
     device: Option<(Histogram, Histogram)>,
+    sweeps: u64,
 }
 
 /// An interval of one instance: what changed since the last.
@@ -25,6 +27,8 @@ pub struct Interval {
     pub latencies: Latencies,
     /// The target's counters since the start; the device's latencies since the last interval.
     pub snapshot: Snapshot,
+    /// What walks over DRAM saw since the start, and how many walks there were since the last interval.
+    pub sweeps: Option<(Sweeps, u64)>,
 }
 
 impl Last {
@@ -43,8 +47,10 @@ impl Last {
             }
             self.device = now;
         }
+        let sweeps = instance.sweeps().map(|seen| (seen, seen.sweeps - self.sweeps));
+        self.sweeps = sweeps.map_or(0, |(seen, _)| seen.sweeps);
         (self.counts, self.latencies) = (total, all_latencies);
-        Interval { total, since, latencies, snapshot }
+        Interval { total, since, latencies, snapshot, sweeps }
     }
 }
 
@@ -68,6 +74,18 @@ impl Interval {
             percent(self.since.hit_ratio()),
             percent(self.since.hit_ratio_dram()),
             percent(self.since.hit_ratio_flash()),
+        ) + &self.sweeps_words()
+    }
+
+    /// What it says of walks over DRAM; they never fail here.
+    fn sweeps_words(&self) -> String {
+        let Some((seen, new)) = self.sweeps else { return String::new() };
+        let last = seen.last_items.map(|items| format!(", most recent sweep: {} items", grouped(items)));
+        format!(
+            " DRAM iterator {}: +{} sweeps{}, 0 sweep exceptions.",
+            seen.mode,
+            grouped(new),
+            last.unwrap_or_default()
         )
     }
 

@@ -9,6 +9,7 @@ use crate::run::InstanceReport;
 use crate::run::course::Warmup;
 use crate::run::latency::{Histogram, Latencies, Timed};
 use crate::run::stop::StopReason;
+use crate::run::sweeps::Sweeps;
 use crate::run::target::End;
 use crate::run::worker::SAMPLE_EVERY;
 
@@ -67,6 +68,15 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
     if let Some(trace) = &report.trace {
         let read = json!({ "rows": trace.rows, "rejected_rows": trace.rejected_rows, "messages": trace.messages, "failure": trace.failure });
         fields.insert("trace".to_owned(), read);
+    }
+    if let Some(Sweeps { mode, sweeps, items, bytes, ns, last_items }) = report.sweeps {
+        let seen = json!({ "mode": mode, "sweeps": sweeps, "items": items, "bytes": bytes, "ns": ns,
+            "last_sweep_items": last_items });
+        fields.insert("dram_iterator".to_owned(), seen);
+    }
+    if let Some(misses) = &report.misses {
+        let written = json!({ "file": misses.path, "requests": misses.requests });
+        fields.insert("miss_trace".to_owned(), written);
     }
     fields.insert("tenants".to_owned(), super::tenants::to_json(report));
     let details = report.snapshot.details.iter();

@@ -9,6 +9,8 @@ use super::RunReport;
 use crate::run::InstanceReport;
 use crate::run::counts::{Counts, ratio};
 use crate::run::latency::Histogram;
+use crate::run::misses::Misses;
+use crate::run::sweeps::Sweeps;
 use crate::run::target::{ClassUse, End, FlashCounts, Snapshot};
 
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -49,6 +51,9 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
     if report.settings.print_flash_counters {
         out += &flash_counters(&report.snapshot);
     }
+    if let Some(sweeps) = report.sweeps {
+        out += &dram_iterator(sweeps);
+    }
     out += "\n== Throughput Stats ==\n";
     out += &throughput(&report.counts, report.seconds);
     if let Some(warmup) = report.warmup.filter(|it| it.ended) {
@@ -64,6 +69,23 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
         out += &generator(trace);
         out += &objects(&report.counts, report.seconds);
     }
+    if let Some(Misses { path, requests }) = &report.misses {
+        line(
+            &mut out,
+            format_args!("{:18}: {}, {} requests", "missTrace", path.display(), grouped(*requests)),
+        );
+    }
+    out
+}
+
+/// What the walks over DRAM saw.
+fn dram_iterator(Sweeps { mode, sweeps, items, bytes, ns, .. }: Sweeps) -> String {
+    let mut out = "\n== DRAM Iterator Stats ==\n".to_owned();
+    let a_sweep = ns.checked_div(sweeps).map_or_else(|| "unknown".to_owned(), grouped);
+    line(&mut out, format_args!("Mode          : {mode}"));
+    line(&mut out, format_args!("Sweeps        : {}, {a_sweep} ns each", grouped(sweeps)));
+    line(&mut out, format_args!("Items visited : {}", grouped(items)));
+    line(&mut out, format_args!("Bytes visited : {}", grouped(bytes)));
     out
 }
 

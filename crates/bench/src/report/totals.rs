@@ -6,6 +6,7 @@ use workload::trace::ReplayStats;
 
 use crate::run::InstanceReport;
 use crate::run::course::Warmup;
+use crate::run::sweeps::Sweeps;
 use crate::run::tenants::{Bytes, TenantCounts, Tenants};
 
 /// All instances together. What one of them does not know, the sum does not know either.
@@ -31,6 +32,9 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
         }
         sum.warmup = add_warmups(sum.warmup, report.warmup);
         sum.trace = add_traces(sum.trace.take(), report.trace.as_ref());
+        sum.sweeps = add_sweeps(sum.sweeps, report.sweeps);
+        // Each instance has a file of its own.
+        sum.misses = None;
     }
     if let Some(flash) = &mut sum.snapshot.flash {
         flash.media_bytes = media_bytes(instances);
@@ -58,6 +62,13 @@ fn add_warmups(a: Option<Warmup>, b: Option<Warmup>) -> Option<Warmup> {
     sum.counts.add(&b.counts);
     sum.flash_bytes += b.flash_bytes;
     Some(sum)
+}
+
+fn add_sweeps(a: Option<Sweeps>, b: Option<Sweeps>) -> Option<Sweeps> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.plus(b)),
+        (a, b) => a.or(b),
+    }
 }
 
 /// Whoever has no tenants has asked for nobody.

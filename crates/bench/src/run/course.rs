@@ -108,12 +108,14 @@ impl Course {
 }
 
 fn is_warm<T: Target>(instance: &Instance<T>, elapsed: Duration) -> bool {
-    let WarmupPlan { ops_per_thread, seconds, flash_bytes, flash_evictions } = instance.settings().warmup;
+    let WarmupPlan { ops_per_thread, seconds, flash_bytes, flash_evictions, trace_seconds } =
+        instance.settings().warmup;
     let ops = ops_per_thread.saturating_mul(instance.settings().threads as u64);
     elapsed >= Duration::from_secs(seconds)
         && (ops == 0 || instance.counts().ops >= ops)
         && (flash_bytes == 0 || instance.flash_written_bytes() >= flash_bytes)
         && (flash_evictions == 0 || instance.flash_evictions() >= flash_evictions)
+        && (trace_seconds == 0 || instance.trace_seconds() >= trace_seconds)
 }
 
 fn limit<T: Target>(instance: &Instance<T>, rounds: &mut Rounds, elapsed: Duration) -> Option<StopReason> {
@@ -191,6 +193,8 @@ mod tests {
             warmup: None,
             trace: None,
             tenants: None,
+            misses: None,
+            sweeps: None,
         };
         let warm = |elapsed: Duration| Baseline {
             elapsed,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cache::dram::Cursor;
 use cache::{Cache, InsertOptions, Item};
 use device::Device;
 use device::wrap::MeasureDevice;
@@ -180,6 +181,10 @@ impl Target for EngineTarget {
 
     fn could_exist(&self, key: &[u8]) -> bool {
         self.cache.contains(key)
+    }
+
+    fn scan_dram(&self, from: Cursor, visit: &mut dyn FnMut(u64)) -> Option<Cursor> {
+        self.cache.scan_dram(from, |key, value| visit((key.len() + value.len()) as u64))
     }
 
     fn snapshot(&self) -> Snapshot {

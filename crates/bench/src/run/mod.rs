@@ -11,6 +11,7 @@ pub mod error;
 mod fit;
 pub mod latency;
 pub mod listed_drives;
+pub mod misses;
 pub mod model_drive;
 pub mod open;
 pub mod pace;
@@ -19,19 +20,21 @@ pub mod room;
 pub mod simulated;
 pub mod stop;
 mod sums;
+pub mod sweeps;
 pub mod target;
 pub mod tenants;
+mod threads;
 pub mod trace_time;
 pub mod worker;
+
+pub use threads::run_all;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use device::Clock;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use workload::pace::{Arrivals, TokenBucket};
 use workload::payload::Payload;
 use workload::trace::{Replay, ReplayStats};
@@ -41,13 +44,16 @@ use crate::config::plan::{ArrivalsPlan, RunSettings, WarmupPlan};
 use crate::consistency::{Checker, Inconsistency};
 use crate::report::series::Span;
 use counts::Counts;
-use course::{Baseline, Course, Warmup};
+use course::{Baseline, Warmup};
 use latency::Latencies;
+use misses::{MissTrace, Misses};
 use pace::Waiter;
 use punctuality::Punctuality;
 use stop::{Stop, StopReason};
+use sweeps::{Sweeper, Sweeps};
 use target::{FlashBytes, Snapshot, Target};
 use tenants::{Ledger, Tenants};
+use trace_time::TraceTime;
 use worker::{Board, CHAIN_LOCKS, Checking, Due, MARK_BITS, Schedule, Shared, TracePace, Worker};
 
 /// How often the watcher looks.
@@ -71,6 +77,10 @@ pub struct InstanceOptions {
     pub chains: bool,
     /// The trace behind the workload, where there is one: it knows which rows it could not read.
     pub trace: Option<Arc<Replay>>,
+    /// How far it is in its own time, where anybody wants to know.
+    pub trace_time: Option<Arc<TraceTime>>,
+    /// Where what is missed is written, if anywhere.
+    pub misses: Option<MissTrace>,
 }
 
 /// One target under one workload.
@@ -80,9 +90,12 @@ pub struct Instance<T> {
     workload: Box<dyn Workload>,
     seed: u64,
     trace: Option<Arc<Replay>>,
+    trace_time: Option<Arc<TraceTime>>,
     progress: Progress,
     /// Where the figures begin, once the warm-up has ended.
     baseline: Mutex<Option<Box<Baseline>>>,
+    /// Who walks over DRAM, if anybody.
+    sweeper: Option<Sweeper>,
 }
 
 /// When an instance ran.
@@ -110,6 +123,10 @@ pub trait Observable {
     }
     /// Operations that the run will do, unless its workload ends before.
     fn total_ops(&self) -> u64;
+    /// What walks over DRAM saw so far; `None` where nobody walks.
+    fn sweeps(&self) -> Option<Sweeps> {
+        None
+    }
     /// Has it offered so many operations a second from here on; a run that began without a rate has none.
     fn set_rate(&self, ops_per_second: u64);
 }
@@ -169,6 +186,10 @@ pub struct InstanceReport {
     pub trace: Option<ReplayStats>,
     /// The tenants of the trace; `None` where it has none.
     pub tenants: Option<Tenants>,
+    /// Where its misses were written, if anywhere.
+    pub misses: Option<Misses>,
+    /// What walks over DRAM saw in the whole run; `None` where nobody walked.
+    pub sweeps: Option<Sweeps>,
 }
 
 impl InstanceReport {
@@ -187,16 +208,18 @@ impl<T: Target> Instance<T> {
         workload: Box<dyn Workload>,
         options: InstanceOptions,
     ) -> Self {
-        let InstanceOptions { seed, clock, waiter, stop, time_all, inherits, chains, trace } = options;
+        let InstanceOptions { seed, clock, waiter, time_all, chains, trace, trace_time, misses, .. } =
+            options;
         let now_ns = clock.monotonic_ns();
-        let stop = stop.for_instance();
+        let stop = options.stop.for_instance();
         let checking = settings.check_consistency.then(|| Checking {
-            checker: Checker::new(inherits),
+            checker: Checker::new(options.inherits),
             run_mark: run_mark(&*clock),
             chain_locks: chains.then(|| std::iter::repeat_with(Default::default).take(CHAIN_LOCKS).collect()),
             found: Mutex::default(),
         });
         let boards = std::iter::repeat_with(Board::default).take(settings.threads).collect();
+        let sweeper = settings.sweeps.map(Sweeper::new);
         let bucket = settings.rate.map(|(rate, burst)| TokenBucket::new(rate, burst, now_ns));
         let payload = Payload::new(settings.zeros_percent).with_repeats(settings.repeated_percent);
         // The queue that an open loop builds is seen in few of its requests; the clock is read for each anyway.
@@ -211,11 +234,12 @@ impl<T: Target> Instance<T> {
             stop,
             bucket,
             checking,
+            misses,
             time_all,
             held_until_ns,
         };
         let (progress, baseline) = (Progress::default(), Mutex::default());
-        Self { shared, boards, workload, seed, trace, progress, baseline }
+        Self { shared, boards, workload, seed, trace, trace_time, progress, baseline, sweeper }
     }
 
     /// The target.
@@ -241,6 +265,11 @@ impl<T: Target> Instance<T> {
         self.snapshot().flash.and_then(|flash| flash.evictions).unwrap_or(0)
     }
 
+    /// The latest time of a request that has begun, on the trace's own clock.
+    fn trace_seconds(&self) -> u64 {
+        self.trace_time.as_ref().map_or(0, |time| time.seconds())
+    }
+
     /// The figures begin now.
     fn end_warmup(&self, elapsed: Duration) {
         let (counts, tenants) = self.books();
@@ -253,6 +282,17 @@ impl<T: Target> Instance<T> {
             snapshot: self.snapshot(),
         };
         *self.baseline.lock() = Some(Box::new(baseline));
+    }
+
+    /// Completes the trace of misses, if one was asked for, after the run that `report` is of.
+    ///
+    /// # Errors
+    /// In words, why there is none.
+    pub fn finish_misses(&self, report: &mut InstanceReport) -> Result<(), String> {
+        let Some(misses) = &self.shared.misses else { return Ok(()) };
+        let was_read = report.trace.as_ref().is_none_or(|trace| trace.failure.is_none());
+        report.misses = Some(misses.finish(was_read)?);
+        Ok(())
     }
 
     fn report(&self) -> InstanceReport {
@@ -304,6 +344,8 @@ impl<T: Target> Instance<T> {
             warmup: None,
             trace: self.trace.as_ref().map(|trace| trace.stats()),
             tenants: None,
+            misses: None,
+            sweeps: self.sweeps(),
         }
     }
 
@@ -321,7 +363,19 @@ impl<T: Target> Instance<T> {
         }
         if self.progress.running.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.progress.ended_ns.store(self.shared.clock.monotonic_ns(), Ordering::Release);
+            self.end_sweeps();
         }
+    }
+
+    fn sweep(&self) {
+        let target = &self.shared.target;
+        if let Some(sweeper) = &self.sweeper {
+            sweeper.run(&|from, visit| target.scan_dram(from, visit), &*self.shared.clock);
+        }
+    }
+
+    fn end_sweeps(&self) {
+        self.sweeper.iter().for_each(Sweeper::end);
     }
 }
 
@@ -385,6 +439,10 @@ impl<T: Target> Observable for Instance<T> {
         self.shared.settings.total_ops()
     }
 
+    fn sweeps(&self) -> Option<Sweeps> {
+        self.sweeper.as_ref().map(Sweeper::seen)
+    }
+
     fn set_rate(&self, ops_per_second: u64) {
         if let Some(bucket) = &self.shared.bucket {
             bucket.set_rate(ops_per_second, self.shared.clock.monotonic_ns());
@@ -407,119 +465,4 @@ pub enum RunError {
     /// A thread could not be started.
     #[error("starting a worker thread: {0}")]
     Thread(std::io::Error),
-}
-
-/// Runs all instances side by side to their end, their timeout, or until they are stopped.
-///
-/// # Errors
-/// A workload or a thread that cannot start; nothing runs any more then.
-pub fn run_all<T: Target>(
-    instances: &[Arc<Instance<T>>],
-    timeout: Option<Duration>,
-    watcher: &mut dyn Watcher,
-) -> Result<Vec<InstanceReport>, RunError> {
-    let mut sources = Vec::new();
-    for instance in instances {
-        sources.push(instance.workload.sources(instance.boards.len(), instance.seed)?);
-    }
-    let finish = Finish::new(sources.iter().map(Vec::len).sum());
-    let started = std::thread::scope(|scope| {
-        for (instance, sources) in instances.iter().zip(sources) {
-            instance.begin(sources.len());
-            for (number, workers) in crews(sources, instance.settings().tasks).into_iter().enumerate() {
-                let finish = &finish;
-                let thread = std::thread::Builder::new().name(format!("worker-{number}"));
-                let work = move || {
-                    let work = |(number, mut source): Worked| {
-                        // Of its own, so that one who never had a turn is counted out too.
-                        let done = finish.on_drop();
-                        async move {
-                            let _done = done;
-                            instance.work(number, &mut *source).await;
-                        }
-                    };
-                    let mut all: FuturesUnordered<_> = workers.into_iter().map(work).collect();
-                    pollster::block_on(async { while all.next().await.is_some() {} });
-                };
-                if let Err(error) = thread.spawn_scoped(scope, work) {
-                    instance.shared.stop.set(StopReason::Interrupt);
-                    return Err(RunError::Thread(error));
-                }
-            }
-        }
-        watch(instances, timeout, watcher, &finish);
-        Ok(())
-    });
-    started?;
-    Ok(instances.iter().map(|instance| instance.report()).collect())
-}
-
-/// A worker's number and what it is asked.
-type Worked = (usize, Box<dyn Source>);
-
-/// Which workers a thread has: one, or as tasks so many that there is a thread for each processor.
-fn crews(sources: Vec<Box<dyn Source>>, tasks: bool) -> Vec<Vec<Worked>> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = if tasks { sources.len().min(processors) } else { sources.len() };
-    let mut crews: Vec<_> = std::iter::repeat_with(Vec::new).take(threads).collect();
-    sources.into_iter().enumerate().for_each(|worked| crews[worked.0 % threads].push(worked));
-    crews
-}
-
-fn watch<T: Target>(
-    instances: &[Arc<Instance<T>>],
-    timeout: Option<Duration>,
-    watcher: &mut dyn Watcher,
-    finish: &Finish,
-) {
-    let Some(first) = instances.first() else { return };
-    let (clock, stop) = (&first.shared.clock, &first.shared.stop);
-    let observables: Vec<&dyn Observable> =
-        instances.iter().map(|instance| &**instance as &dyn Observable).collect();
-    let started_ns = clock.monotonic_ns();
-    let mut course = Course::new(instances);
-    while !finish.wait(TICK) {
-        let elapsed = Duration::from_nanos(clock.monotonic_ns() - started_ns);
-        if timeout.is_some_and(|timeout| elapsed >= timeout) {
-            stop.set(StopReason::Timeout);
-        }
-        course.look(instances, elapsed, watcher);
-        watcher.moment(&observables, elapsed);
-        watcher.look(&observables, elapsed);
-    }
-}
-
-/// Counts threads out, and wakes the watcher when the last has gone.
-struct Finish {
-    left: Mutex<usize>,
-    none_left: Condvar,
-}
-
-struct Done<'a>(&'a Finish);
-
-impl Finish {
-    fn new(threads: usize) -> Self {
-        Self { left: Mutex::new(threads), none_left: Condvar::new() }
-    }
-
-    /// A thread that panics has gone too.
-    fn on_drop(&self) -> Done<'_> {
-        Done(self)
-    }
-
-    /// Waits for `at_most`; whether all have gone.
-    fn wait(&self, at_most: Duration) -> bool {
-        let mut left = self.left.lock();
-        if *left > 0 {
-            self.none_left.wait_for(&mut left, at_most);
-        }
-        *left == 0
-    }
-}
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        *self.0.left.lock() -= 1;
-        self.0.none_left.notify_all();
-    }
 }

@@ -20,6 +20,7 @@ use super::engine::{DeviceLatency, EngineTarget, Face, MeasuredFlash};
 use super::error::OpenError;
 use super::fit;
 use super::listed_drives::ListedDrive;
+use super::misses::MissTrace;
 use super::pace::Waiter;
 use super::trace_time::{CacheClock, Followed, TraceTime};
 use crate::config::plan::{
@@ -280,8 +281,12 @@ pub struct OpenWorkload {
     pub workload: Box<dyn Workload>,
     /// The trace behind them, which tells how reading went.
     pub trace: Option<Arc<Replay>>,
-    /// The trace's time, where the cache's clock shows that.
+    /// The trace's time, where anybody wants to know.
     pub time: Option<Arc<TraceTime>>,
+    /// Whether the cache's clock shows it.
+    pub clock_follows: bool,
+    /// Where what is missed is to be written, once that is open.
+    pub misses: Option<MissTrace>,
 }
 
 /// Makes the workload that `plan` describes; `one_thread` as in [`ReplayConfig`].
@@ -289,7 +294,8 @@ pub struct OpenWorkload {
 /// # Errors
 /// Distributions that describe none, a trace that cannot be read.
 pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, OpenError> {
-    let made_up = |workload| OpenWorkload { workload, trace: None, time: None };
+    let made_up =
+        |workload| OpenWorkload { workload, trace: None, time: None, clock_follows: false, misses: None };
     Ok(match plan {
         WorkloadPlan::Online(config) => made_up(Box::new(Online::new(config)?)),
         WorkloadPlan::Prepared { config, ops } => made_up(Box::new(PreparedAccesses::new(config, *ops)?)),
@@ -300,11 +306,13 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
             let trace = Arc::new(trace);
             let mut workload: Box<dyn Workload> = Box::new(Watched(Arc::clone(&trace)));
             let begins_at = if plan.clock_follows { trace.begins_at_ns().map_err(wrong)? } else { None };
-            let time = plan.clock_follows.then(|| trace_time(begins_at)).transpose()?;
+            let is_watched = plan.clock_follows || plan.warms_by_time;
+            let time = is_watched.then(|| trace_time(begins_at)).transpose()?;
             if let Some(time) = &time {
                 workload = Box::new(Followed { workload, time: Arc::clone(time) });
             }
-            OpenWorkload { workload, trace: Some(trace), time }
+            let clock_follows = plan.clock_follows;
+            OpenWorkload { workload, trace: Some(trace), time, clock_follows, misses: None }
         }
     })
 }
@@ -355,7 +363,7 @@ pub fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
     config.passes = plan.loops;
     config.ignore_op_count = plan.ignore_op_count;
     config.timed = plan.timed;
-    config.needs_times = plan.clock_follows;
+    config.needs_times = plan.clock_follows || plan.warms_by_time;
     config.order = match (plan.strict_order, plan.timed) {
         (true, _) => Order::Strict,
         (false, true) => Order::Turns,

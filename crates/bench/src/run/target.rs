@@ -2,6 +2,8 @@
 
 use std::ops::Deref;
 
+use cache::dram::Cursor;
+
 use super::listed_drives::DriveBytes;
 
 /// Something that keeps values under keys and may lose them. In the real world its futures end at once: the thread that
@@ -37,6 +39,13 @@ pub trait Target: Send + Sync {
 
     /// Whether `key` may be there, without reading it.
     fn could_exist(&self, key: &[u8]) -> bool;
+
+    /// Shows `visit` the bytes of some items in DRAM, from a place on; answers where to go on, or `None` at the end. Who has no
+    /// such walk has nothing to show.
+    fn scan_dram(&self, from: Cursor, visit: &mut dyn FnMut(u64)) -> Option<Cursor> {
+        let _ = (from, visit);
+        None
+    }
 
     /// What was counted so far.
     fn snapshot(&self) -> Snapshot;

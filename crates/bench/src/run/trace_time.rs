@@ -1,5 +1,5 @@
-//! A cache whose clock shows the trace's times (`useTraceTimeStamp`): items expire and grow old as they did when the trace was
-//! recorded, however fast it is replayed.
+//! How far a replay is in the trace's own time. A warm-up may end by it, and a cache's clock may show it (`useTraceTimeStamp`):
+//! items then expire and grow old as they did when the trace was recorded, however fast it is replayed.
 //!
 //! The clock shows the time of the request that is farthest in the trace among those that were begun. So it never goes back, and
 //! no thread waits for another: CacheBench lets threads meet at every step of the trace's time, and they wait for one another
@@ -7,7 +7,7 @@
 //! of it, by as much as queues hold (some thousands of rows of each thread); with one thread each sees its own time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::Clock;
 use workload::{Request, Source, Workload, WorkloadError};
@@ -16,23 +16,26 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// The trace's time, in whole seconds.
 #[derive(Debug, Default)]
-pub struct TraceTime(AtomicU32);
+pub struct TraceTime(AtomicU64);
 
 impl TraceTime {
     /// A clock that shows `time_ns`. None if that is beyond what a cache's clock shows, the year 2106.
     #[must_use]
     pub fn starting_at(time_ns: u64) -> Option<Self> {
-        u32::try_from(time_ns / SECOND_NS)
-            .ok()
-            .filter(|seconds| *seconds < u32::MAX)
-            .map(|at| Self(at.into()))
+        let seconds = time_ns / SECOND_NS;
+        (seconds < u64::from(u32::MAX)).then(|| Self(seconds.into()))
+    }
+
+    /// What it shows.
+    pub(super) fn seconds(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 
     /// A time that is not ahead is ignored.
     fn advance_to(&self, time_ns: u64) {
-        let seconds = u32::try_from(time_ns / SECOND_NS).unwrap_or(u32::MAX);
+        let seconds = time_ns / SECOND_NS;
         // Most requests are of the same second: asking first spares the threads a line of cache that they would fight for.
-        if seconds > self.0.load(Ordering::Relaxed) {
+        if seconds > self.seconds() {
             self.0.fetch_max(seconds, Ordering::Relaxed);
         }
     }
@@ -52,7 +55,7 @@ impl Clock for CacheClock {
     }
 
     fn unix_seconds(&self) -> u32 {
-        self.time.0.load(Ordering::Relaxed)
+        u32::try_from(self.time.seconds()).unwrap_or(u32::MAX)
     }
 }
 

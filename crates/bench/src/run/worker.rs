@@ -13,6 +13,7 @@ use workload::{Request, RequestKind, Source};
 
 use super::counts::Counting;
 use super::latency::{Latencies, Timed};
+use super::misses::MissTrace;
 use super::pace::Waiter;
 use super::punctuality::Punctuality;
 use super::stop::Stop;
@@ -60,6 +61,8 @@ pub struct Shared<T> {
     pub bucket: Option<TokenBucket>,
     /// For a run that checks.
     pub checking: Option<Checking>,
+    /// Where what is missed is written, if anywhere.
+    pub misses: Option<MissTrace>,
     /// Whether every operation is timed.
     pub time_all: bool,
     /// Before this time the requests of an open loop are not due, so that nothing need happen.

@@ -28,6 +28,7 @@ pub fn settings() -> RunSettings {
         max_inconsistencies: 50,
         zeros_percent: 0,
         repeated_percent: 0,
+        sweeps: None,
         print_flash_counters: false,
     }
 }
@@ -61,5 +62,7 @@ pub fn instance(seconds: f64) -> InstanceReport {
         warmup: None,
         trace: None,
         tenants: None,
+        misses: None,
+        sweeps: None,
     }
 }

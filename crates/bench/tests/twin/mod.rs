@@ -28,6 +28,8 @@ pub fn options() -> InstanceOptions {
         inherits: false,
         chains: false,
         trace: None,
+        trace_time: None,
+        misses: None,
     }
 }
 

@@ -1,9 +1,11 @@
 //! The command as scripts use it: exit codes, what goes where, and that the JSON can be read.
 
 mod binary;
+mod dram_iterator;
 mod instances;
 mod intervals;
 mod lengths;
+mod misses;
 mod paced;
 mod repeated_blocks;
 mod several_items;

@@ -177,7 +177,7 @@ impl Response {
         };
         if body_bytes < piece_bytes {
             let asked_bytes = header_bytes + (asked.end - asked.start);
-            return Ok(Shape::One { bytes: body_bytes + header_bytes, asked_bytes });
+            return Ok(Shape::One { header_bytes, body_bytes, asked_bytes });
         }
         let of = Span { whole_bytes: body_bytes, asked };
         Ok(Shape::Pieces { header_bytes, piece_bytes, most, of })

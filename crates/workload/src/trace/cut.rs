@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::columns::RowError;
 use super::rows::Rows;
-use crate::Part;
+use crate::{Fetch, Part};
 
 /// Into which items of a cache a request is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,7 +44,7 @@ pub(super) struct Items {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Shape {
     /// One item under the name itself.
-    One { bytes: u64, asked_bytes: u64 },
+    One { header_bytes: u64, body_bytes: u64, asked_bytes: u64 },
     /// Chunks of equal length, each for itself: one may be there and the next not.
     Chunks { chunk_bytes: u64, of: Span },
     /// An item that says that the object is in pieces, its header, and the pieces. They were fetched by one answer from
@@ -80,9 +80,9 @@ impl Items {
     /// Number `index` of the items; `None` behind the last.
     fn piece(&self, index: u64) -> Option<Piece> {
         match &self.shape {
-            Shape::One { bytes, asked_bytes } => (index == 0).then_some(Piece {
+            Shape::One { header_bytes, body_bytes, asked_bytes } => (index == 0).then_some(Piece {
                 label: Label::Nothing,
-                bytes: *bytes,
+                bytes: header_bytes + body_bytes,
                 asked_bytes: *asked_bytes,
             }),
             Shape::Chunks { chunk_bytes, of } => of.piece(index, *chunk_bytes, u64::MAX, Label::Chunk),
@@ -110,9 +110,32 @@ impl Items {
                 asked_bytes: times(piece.asked_bytes),
                 uncached_bytes: if is_last { times(self.uncached_bytes()) } else { 0 },
                 misses_spread: matches!(self.shape, Shape::Pieces { .. }),
+                fetch: self.fetch_from(index - 1).map(|fetch| fetch.times(factor)),
             };
             Some((Piece { bytes: times(piece.bytes), ..piece }, part))
         })
+    }
+
+    /// What is fetched where the items from number `index` on are missing.
+    fn fetch_from(&self, index: u64) -> Option<Fetch> {
+        match &self.shape {
+            Shape::One { header_bytes, body_bytes, .. } => Some(Fetch {
+                header_bytes: *header_bytes,
+                body_bytes: *body_bytes,
+                from_bytes: 0,
+                to_bytes: *body_bytes,
+            }),
+            Shape::Chunks { .. } => None,
+            Shape::Pieces { header_bytes, piece_bytes, most, of } => {
+                let body = of.fetched(index.saturating_sub(2), *piece_bytes, *most);
+                Some(Fetch {
+                    header_bytes: *header_bytes,
+                    body_bytes: of.whole_bytes,
+                    from_bytes: body.start,
+                    to_bytes: body.end,
+                })
+            }
+        }
     }
 
     /// What was asked for and is never kept.
@@ -139,6 +162,32 @@ impl Span {
             bytes: end - start,
             asked_bytes: asked.end - asked.start,
         })
+    }
+
+    /// What is fetched where the pieces from number `index` of those that the range touches on are missing: they, whole, and
+    /// what was asked for behind the last piece that is kept.
+    fn fetched(&self, index: u64, piece_bytes: u64, most: u64) -> Range<u64> {
+        let Range { start, end } = self.asked;
+        if start >= end {
+            return start..start;
+        }
+        let kept = piece_bytes.saturating_mul(most);
+        let number = start / piece_bytes + index;
+        let first = if number < most { number.saturating_mul(piece_bytes) } else { start.max(kept) };
+        let last = if end > kept { end } else { end.next_multiple_of(piece_bytes).min(self.whole_bytes) };
+        first..last
+    }
+}
+
+impl Fetch {
+    /// The same of an object so many times as large.
+    fn times(self, factor: u64) -> Self {
+        Self {
+            header_bytes: self.header_bytes.saturating_mul(factor),
+            body_bytes: self.body_bytes.saturating_mul(factor),
+            from_bytes: self.from_bytes.saturating_mul(factor),
+            to_bytes: self.to_bytes.saturating_mul(factor),
+        }
     }
 }
 
@@ -220,6 +269,44 @@ mod tests {
         assert_eq!(pieces(1, 0..250)[2..], [body(0, 100, 100)]);
         assert_eq!(pieces(9, 0..0), front, "who asks for the header alone has no pieces");
         assert_eq!(pieces(1, 120..130), front);
+    }
+
+    /// Whatever is missing first, what has to be fetched are the items from there on and what is never kept.
+    #[test]
+    fn a_fetch_is_of_the_items_from_there_on_and_of_what_no_cache_keeps() {
+        let asked = [
+            0..0,
+            0..1,
+            0..250,
+            50..240,
+            99..101,
+            100..200,
+            120..130,
+            150..201,
+            199..200,
+            200..250,
+            249..250,
+        ];
+        for (most, asked) in (0..4).flat_map(|most| asked.iter().map(move |asked| (most, asked.clone()))) {
+            let told = format!("{asked:?} of {most}");
+            let of = span(250, asked.clone());
+            let shape = Shape::Pieces { header_bytes: 7, piece_bytes: 100, most, of };
+            let parts: Vec<(Piece, Part)> = Items { name: 0..0, shape }.parts(3).collect();
+            let uncached = parts.last().unwrap().1.uncached_bytes;
+            for (number, (_, part)) in parts.iter().enumerate() {
+                let body: u64 =
+                    parts[number.max(2).min(parts.len())..].iter().map(|(piece, _)| piece.bytes).sum();
+                let Fetch { header_bytes, body_bytes, from_bytes, to_bytes } = part.fetch.unwrap();
+                assert_eq!(to_bytes - from_bytes, body + uncached, "{told}: {number}");
+                assert_eq!((header_bytes, body_bytes), (21, 750));
+                assert!(asked.is_empty() || to_bytes >= 3 * asked.end, "{told}");
+                assert!(number > 2 || from_bytes <= 3 * asked.start, "{told}");
+            }
+        }
+        let one = Shape::One { header_bytes: 7, body_bytes: 50, asked_bytes: 8 };
+        let (piece, part) = Items { name: 0..0, shape: one }.parts(2).next().unwrap();
+        let fetch = Fetch { header_bytes: 14, body_bytes: 100, from_bytes: 0, to_bytes: 100 };
+        assert_eq!((piece.bytes, part.asked_bytes, part.fetch), (114, 16, Some(fetch)), "whole");
     }
 
     #[test]

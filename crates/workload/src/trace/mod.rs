@@ -46,7 +46,7 @@ pub use error::TraceError;
 pub use replay::{Order, Replay, ReplayConfig, ReplayStats};
 pub use survey::Survey;
 pub use tenants::TenantNames;
-pub use write::{Target, WriteError, Writer, Written};
+pub use write::{Miss, MissWriter, Target, WriteError, Writer, Written};
 
 use std::path::PathBuf;
 

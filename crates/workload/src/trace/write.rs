@@ -17,9 +17,11 @@ use super::{Object, Row};
 use crate::{Request, RequestKind, Tenant};
 
 mod link;
+mod misses;
 mod text;
 
 use link::Spool;
+pub use misses::{Miss, MissWriter};
 
 /// The forms that can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,8 @@
 //! `test_config`: the run.
 
 use super::{Distribution, ReplayConfig};
-use crate::config::knob::Status::{Honoured, Later, NoEffect};
+use crate::config::knob::Status::{Honoured, NoEffect};
 use crate::config::knob::section;
-
-const MISSES: &str = "a trace of misses";
-const ITERATOR: &str = "DRAM iterator";
 
 section! {
     /// The run.
@@ -86,20 +83,20 @@ section! {
         piece_bytes: u64 = 65536, "cachePieceSize", "B", Honoured;
         "`piecewise-replay`: pieces of an object that may be cached; what lies behind them is fetched each time.";
         max_pieces: u64 = 32000, "maxCachePieces", "", Honoured;
-        "Where the stream of misses is written.";
-        miss_trace: String = String::new(), "missTraceFile", "path", Later(MISSES);
+        "`piecewise-replay`: where what is missed is written, as a trace of the same columns for the cache behind this one.";
+        miss_trace: String = String::new(), "missTraceFile", "path", Honoured;
         "Sampling interval.";
         sampling_interval_ms: u64 = 1000, "samplingIntervalMs", "ms", NoEffect("CacheBench reads it and never uses it");
         "Locking of eviction iterators.";
         use_combined_lock_for_iterators: bool = false, "useCombinedLockForIterators", "", NoEffect("there is no such iterator");
-        "Background walk over DRAM: `disabled`, `regular`, `lock_group`.";
-        iterator_mode: String = "disabled".to_owned(), "dramIteratorMode", "", Later(ITERATOR);
-        "Time between two walks.";
-        iterator_interval_ms: u64 = 10000, "dramIteratorIntervalMs", "ms", Later(ITERATOR);
-        "Pause of a walk.";
-        iterator_sleep_ms: u64 = 0, "dramIteratorSleepMs", "ms", Later(ITERATOR);
-        "Time between two pauses of a walk.";
-        iterator_work_ms: u64 = 0, "dramIteratorWorkMs", "ms", Later(ITERATOR);
+        "A walk over the items in DRAM beside the run: `disabled`, `regular`, or `lock_group`, which walks as `regular` does.";
+        iterator_mode: String = "disabled".to_owned(), "dramIteratorMode", "", Honoured;
+        "Time before each walk.";
+        iterator_interval_ms: u64 = 10000, "dramIteratorIntervalMs", "ms", Honoured;
+        "Pause of a walk; 0 is none.";
+        iterator_sleep_ms: u64 = 0, "dramIteratorSleepMs", "ms", Honoured;
+        "Time between two pauses of a walk, whatever part of DRAM it sees in it; with 0 it pauses wherever it can.";
+        iterator_work_ms: u64 = 0, "dramIteratorWorkMs", "ms", Honoured;
         "Ours. Share of a value's bytes that a compressing drive can save, 0 to 1.";
         compressibility: f64 = 0.0, "valueCompressibility", "", Honoured;
         "Ours. Share of the 4 KiB blocks of values that a deduplicating drive can save, 0 to 1; of values above 4 KiB, which are packed into regions.";
@@ -122,6 +119,12 @@ impl TestConfig {
         self.generator == "replay" && !self.replay.binary_file.is_empty()
     }
 
+    /// The time of the trace, in seconds, at which flash counts as warm; 0 where it does not matter.
+    #[must_use]
+    pub fn warm_at_trace_seconds(&self) -> u64 {
+        if self.check_warmup { self.warmup_policy.timestamp } else { 0 }
+    }
+
     /// Whether the binary trace has a key of its own.
     #[must_use]
     pub fn names_binary_trace(&self) -> bool {
@@ -134,8 +137,8 @@ section! {
     WarmupPolicy: "test_config.nvmCacheWarmupCheckPolicy" => {
         "Evictions from flash.";
         eviction_count: u64 = 0, "evictionCountThreshold", "items", Honoured;
-        "Time of the trace.";
-        timestamp: u64 = 0, "requestTimestampThreshold", "s", Later("a warm-up by the trace's time");
+        "A replay: time of the trace, on its own clock; 0 is none. Of two thresholds that are given, both are to be reached.";
+        timestamp: u64 = 0, "requestTimestampThreshold", "s", Honoured;
     }
     legacy {}
 }

@@ -1,9 +1,11 @@
 //! Requests for several items: an object in pieces, chunks of a file. They come item by item; what became of the whole is
 //! counted with the last one, so that a request which the end of a run cuts off is in none of these counts.
 
-use workload::{Part, Request};
+use workload::trace::Miss;
+use workload::{Fetch, Part, Request};
 
 use super::super::counts::Counting;
+use super::super::misses::MissTrace;
 use super::super::target::Target;
 use super::Worker;
 
@@ -16,14 +18,23 @@ pub(super) struct Whole {
     asked_bytes: u64,
     found_bytes: u64,
     fetched_bytes: u64,
+    /// For a trace of misses: what the keys of the items begin with, and what is missing.
+    name: Vec<u8>,
+    missing: Option<Fetch>,
 }
 
 impl<T: Target> Worker<'_, T> {
     /// One item of a request: looked for, and set where it is missing. In an object that was fetched whole from the first
     /// missing piece on, nobody looks for those behind it.
     pub(super) async fn get_part(&mut self, request: &Request<'_>, part: Part) {
+        let misses = self.shared.misses.as_ref();
         if part.is_first {
-            self.whole = Whole::default();
+            self.whole = Whole { name: std::mem::take(&mut self.whole.name), ..Whole::default() };
+            if misses.is_some() {
+                // The first item of an object has its name, and no more, for a key.
+                self.whole.name.clear();
+                self.whole.name.extend_from_slice(request.key);
+            }
         }
         let is_found = !self.whole.turned_to_sets && self.find(request).await;
         if !is_found {
@@ -33,6 +44,9 @@ impl<T: Target> Worker<'_, T> {
         self.whole.add(request.value_bytes, part, is_found);
         if part.is_last {
             self.whole.count(&self.board.counting);
+            if let Some(misses) = misses {
+                self.whole.tell(misses, request);
+            }
         }
     }
 }
@@ -50,6 +64,29 @@ impl Whole {
             add(&mut self.fetched_bytes, item_bytes);
             self.turned_to_sets = part.misses_spread;
         }
+        if !is_found && self.missing.is_none() {
+            self.missing = part.fetch;
+        } else if part.uncached_bytes > 0 && self.missing.is_none() {
+            // All that could be there was.
+            let end = |fetch: Fetch| Fetch {
+                from_bytes: fetch.to_bytes.saturating_sub(part.uncached_bytes),
+                ..fetch
+            };
+            self.missing = part.fetch.map(end);
+        }
+    }
+
+    /// Hands a request in that was not answered in full.
+    fn tell(&self, misses: &MissTrace, request: &Request<'_>) {
+        let Some(fetch) = self.missing else { return };
+        let tenant = request.tenant.and_then(|tenant| misses.tenants().of(tenant));
+        misses.add(&Miss {
+            time_ns: request.time_ns.unwrap_or(0),
+            key: &self.name,
+            fetch,
+            ttl_seconds: request.ttl_seconds.unwrap_or(0),
+            tenant: tenant.as_deref().unwrap_or_default(),
+        });
     }
 
     fn count(&self, counting: &Counting) {

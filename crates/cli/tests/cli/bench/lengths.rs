@@ -76,6 +76,76 @@ fn flash_is_warm_when_so_many_items_have_left_it() {
     assert_eq!(count(&result, "/totals/ops"), soon.1, "one is enough where nobody says more");
 }
 
+/// A request a second, with a get in five of something new; replayed at its own times, so many times as fast.
+fn timed_replay(begin: u64, rows: u64) -> (tempfile::TempDir, String) {
+    let text = r#"{ "cache_config": { "cacheSizeMB": 4, "nvmCacheSizeMB": 16, "navyRegionSizeMB": 1, "navyBlockSize": 4096 },
+      "test_config": { "generator": "replay", "traceFileName": "trace.csv", "numOps": 1000000, "numThreads": 2, "enableLookaside": true,
+        "timestampFactor": 1, "traceSpeed": 1000, "checkNvmCacheWarmUp": true } }"#;
+    let (directory, file) = config("timed.json", text);
+    let row = |row: u64| {
+        format!("{},key{},GET,4000\n", begin + row, if row.is_multiple_of(5) { row } else { row % 97 })
+    };
+    let rows: String = (0..rows).map(row).collect();
+    std::fs::write(directory.path().join("trace.csv"), format!("op_time,key,op,size\n{rows}")).unwrap();
+    (directory, file)
+}
+
+fn replayed(file: &str, policy: &[&str], code: i32) -> (Value, String) {
+    let policy = policy.iter().map(|part| format!("test_config.nvmCacheWarmupCheckPolicy.{part}"));
+    let policy: Vec<String> = policy.flat_map(|change| ["--set".to_owned(), change]).collect();
+    let flags = ["bench", file, "--device", "sim:test", "--json", "-"].into_iter();
+    let output = flashwright(&flags.chain(policy.iter().map(String::as_str)).collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(code), "{}", err(&output));
+    (serde_json::from_str(&out(&output)).unwrap_or(Value::Null), err(&output))
+}
+
+#[test]
+fn a_warm_up_ends_by_the_time_of_the_trace() {
+    let (begin, rows) = (1_700_000_000, 20_000);
+    let (_directory, file) = timed_replay(begin, rows);
+    let at = |seconds: u64| format!("requestTimestampThreshold={}", begin + seconds);
+    for seconds in [0, 5000, 19_000] {
+        let (result, _) = replayed(&file, &[&at(seconds)], 0);
+        let warm = count(&result, "/totals/warmup/ops");
+        // It is looked for every hundredth of a second, ten of the trace's; and with each thread's next request.
+        assert!((seconds..=seconds + 13).contains(&warm), "{warm} for {seconds}");
+        assert_eq!(count(&result, "/totals/ops") + warm, rows);
+    }
+    let (never, _) = replayed(&file, &[&at(rows)], 0);
+    assert_eq!((&never["totals"]["warmup"]["ended"], count(&never, "/totals/ops")), (&false.into(), rows));
+    // Of two thresholds both are to be reached.
+    let ops = |policy: &[&str]| count(&replayed(&file, policy, 0).0, "/totals/ops");
+    let (many, one) = ("evictionCountThreshold=2000", "evictionCountThreshold=1");
+    let by_evictions = ops(&[many]);
+    assert!((100..19_000).contains(&by_evictions), "{by_evictions}");
+    assert_eq!(ops(&[many, &at(10)]), by_evictions);
+    assert_eq!(ops(&[one, &at(19_000)]), ops(&[&at(19_000)]));
+}
+
+#[test]
+fn a_warm_up_by_the_time_of_a_trace_needs_no_flash_and_wants_times() {
+    let (directory, file) = timed_replay(0, 3000);
+    let text =
+        std::fs::read_to_string(&file).unwrap().replace(r#""nvmCacheSizeMB": 16"#, r#""nvmCacheSizeMB": 0"#);
+    std::fs::write(&file, &text).unwrap();
+    let both = ["requestTimestampThreshold=1000", "evictionCountThreshold=5"];
+    let (result, words) = replayed(&file, &both, 0);
+    assert!(words.contains("evictionCountThreshold: has no effect: there is no flash"), "{words}");
+    assert!((1000..=1013).contains(&count(&result, "/totals/warmup/ops")), "{}", result["totals"]["warmup"]);
+
+    let online = RUN.replace("\"online\"", "\"online\", \"checkNvmCacheWarmUp\": true");
+    let (_made_up, run) = config("run.json", &online);
+    let (_, words) = replayed(&run, &both, 2);
+    assert!(
+        words.contains("requestTimestampThreshold: is for a replay: a generator has no times"),
+        "{words}"
+    );
+    std::fs::write(&file, text.replace(r#""traceSpeed": 1000,"#, "")).unwrap();
+    std::fs::write(directory.path().join("trace.csv"), "key,op,size\na,GET,1\n").unwrap();
+    let (_, words) = replayed(&file, &both, 2);
+    assert!(words.contains("its requests have no times"), "{words}");
+}
+
 #[test]
 fn flash_alone_gets_warm_as_flash_behind_dram_does() {
     let alone = [

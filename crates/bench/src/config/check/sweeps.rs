@@ -1,0 +1,30 @@
+//! The walk over DRAM beside a run.
+
+use super::super::keys::TestConfig;
+use super::super::knob::Findings;
+use super::super::text::join;
+use super::one_of;
+
+const MODES: [&str; 3] = ["disabled", "regular", "lock_group"];
+
+/// Checks how the walk is to be.
+pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
+    let at_mode = join(at, "dramIteratorMode");
+    one_of(&test.iterator_mode, &MODES, &at_mode, findings);
+    if test.iterator_work_ms > 0 && test.iterator_sleep_ms == 0 {
+        let words = "must be 0 where dramIteratorSleepMs is: there is no pause to work between";
+        findings.problem(&join(at, "dramIteratorWorkMs"), words);
+    }
+    let is = |mode: &str| test.iterator_mode.eq_ignore_ascii_case(mode);
+    if is("disabled") {
+        return;
+    }
+    if test.iterator_interval_ms == 0 {
+        findings.problem(&join(at, "dramIteratorIntervalMs"), "must be above 0");
+    }
+    if is("lock_group") {
+        let words =
+            "walks as `regular` does, which locks nothing between two items: there are no lock groups";
+        findings.warning(&at_mode, words);
+    }
+}

@@ -1,0 +1,114 @@
+//! `dramIteratorMode`: a walk over the items in DRAM beside the run.
+
+use serde_json::Value;
+
+use super::{config, err, flashwright, out};
+
+/// A second of a hundred items of 8 and 100 bytes.
+const RUN: &str = r#"{ "cache_config": { "cacheSizeMB": 8 },
+  "test_config": { "generator": "online", "numOps": 10000, "opRatePerSec": 20000, "opRateBurstSize": 200, "numThreads": 2, "numKeys": 100,
+    "keySizeRange": [8, 9], "keySizeRangeProbability": [1.0], "valSizeRange": [100, 101], "valSizeRangeProbability": [1.0],
+    "getRatio": 0.5, "setRatio": 0.5, "dramIteratorMode": "regular" } }"#;
+
+fn run(changes: &[&str], code: i32) -> (String, String) {
+    let (_directory, file) = config("run.json", RUN);
+    let set = changes.iter().flat_map(|change| ["--set", change]);
+    let flags: Vec<&str> = ["bench", &file, "--json", "-"].into_iter().chain(set).collect();
+    let output = flashwright(&flags);
+    assert_eq!(output.status.code(), Some(code), "{}", err(&output));
+    (out(&output), err(&output))
+}
+
+fn result(changes: &[&str]) -> (Value, String) {
+    let (result, words) = run(changes, 0);
+    (serde_json::from_str(&result).unwrap(), words)
+}
+
+#[test]
+fn walks_see_what_is_in_dram_and_are_told() {
+    for mode in ["regular", "lock_group"] {
+        let mode_is = format!("test_config.dramIteratorMode={mode}");
+        let (result, words) = result(&[&mode_is, "test_config.dramIteratorIntervalMs=1"]);
+        let seen = &result["totals"]["dram_iterator"];
+        let of = |name: &str| seen[name].as_u64().unwrap_or_else(|| panic!("{name}: {seen}"));
+        assert_eq!((&seen["mode"], &result["instances"][0]["dram_iterator"]), (&mode.into(), seen));
+        assert!(of("sweeps") > 0 && of("ns") > 0 && of("items") > 0, "{seen}");
+        assert!(of("items") <= 100 * of("sweeps") && of("last_sweep_items") <= 100, "{seen}");
+        assert_eq!(of("bytes"), 108 * of("items"));
+        assert!(words.contains("== DRAM Iterator Stats ==") && words.contains("Items visited :"), "{words}");
+        assert_eq!(
+            words.contains("dramIteratorMode: walks as `regular` does"),
+            mode == "lock_group",
+            "{words}"
+        );
+    }
+    let (without, words) = result(&["test_config.dramIteratorMode=disabled"]);
+    assert!(without["totals"].get("dram_iterator").is_none() && !words.contains("DRAM Iterator"), "{words}");
+}
+
+#[test]
+fn the_progress_line_tells_of_walks() {
+    let (directory, file) = config("run.json", RUN);
+    let stats = directory.path().join("stats.log");
+    let set = |change: &str| format!("--set=test_config.{change}");
+    let flags = [set("dramIteratorIntervalMs=5"), set("numOps=25000"), set("dramIteratorSleepMs=1")];
+    let stats_file = ["--progress", "1", "--progress-stats-file", stats.to_str().unwrap()];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).chain(stats_file).collect();
+    let output = flashwright(&[&["bench", &file][..], &flags].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let lines = std::fs::read_to_string(stats).unwrap();
+    let line = lines.lines().find(|line| line.starts_with("Instance")).unwrap();
+    let words = line.split("DRAM iterator regular: +").nth(1).unwrap_or_else(|| panic!("{line}"));
+    assert!(words.ends_with(", 0 sweep exceptions."), "{line}");
+}
+
+/// Of one instance nobody walks, of the other the walk is in the middle of a long rest when the run ends.
+#[test]
+fn a_walk_ends_with_its_run() {
+    let day = "dramIteratorIntervalMs=86400000";
+    let (resting, _) = result(&[&format!("test_config.{day}")]);
+    assert_eq!(resting["totals"]["dram_iterator"]["sweeps"], 0);
+    assert_eq!(resting["totals"]["dram_iterator"]["last_sweep_items"], Value::Null);
+    let (paused, _) =
+        result(&["test_config.dramIteratorIntervalMs=1", "test_config.dramIteratorSleepMs=86400000"]);
+    // Walks end that see next to nothing, at the start; the first that pauses does not.
+    assert!(
+        paused["totals"]["dram_iterator"]["items"].as_u64() < Some(10),
+        "{}",
+        paused["totals"]["dram_iterator"]
+    );
+    let timeout = {
+        let (_directory, file) = config("run.json", RUN);
+        let endless = ["--set", "test_config.numOps=1000000000", "--timeout-seconds", "1"];
+        flashwright(
+            &[&["bench", &file, "--json", "-", "--set", &format!("test_config.{day}")], &endless[..]]
+                .concat(),
+        )
+    };
+    assert_eq!(timeout.status.code(), Some(0), "{}", err(&timeout));
+}
+
+#[test]
+fn walks_that_make_no_sense_are_refused() {
+    for (changes, words) in [
+        (["dramIteratorIntervalMs=0", "numOps=1"], "dramIteratorIntervalMs: must be above 0"),
+        (["dramIteratorWorkMs=5", "numOps=1"], "dramIteratorWorkMs: must be 0 where dramIteratorSleepMs is"),
+        (
+            ["dramIteratorMode=regulr", "numOps=1"],
+            "dramIteratorMode: unknown name `regulr`; did you mean `regular`?",
+        ),
+    ] {
+        let changes = changes.map(|change| format!("test_config.{change}"));
+        let (_, told) = run(&changes.each_ref().map(String::as_str), 2);
+        assert!(told.contains(words), "{told}");
+    }
+    let (_directory, file) = config("run.json", RUN);
+    let flash = ["--set", "cache_config.nvmCacheSizeMB=32", "--set", "cache_config.navyRegionSizeMB=1"];
+    let output = flashwright(&[&["bench", &file, "--device", "sim:test"], &flash[..]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        err(&output).contains("test_config.dramIteratorMode: a walk takes the machine's time"),
+        "{}",
+        err(&output)
+    );
+}
