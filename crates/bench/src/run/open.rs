@@ -61,6 +61,7 @@ pub fn cache(
         seed,
         on_remove: None,
         on_evict: None,
+        events: None,
         memory_budget_bytes: None,
     };
     let (mut measured, mut warnings) = (None, Vec::new());
