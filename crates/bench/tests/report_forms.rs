@@ -78,6 +78,7 @@ fn instance() -> InstanceReport {
         warmup: None,
         trace: None,
         tenants: None,
+        events: None,
     }
 }
 

@@ -68,6 +68,9 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
         let read = json!({ "rows": trace.rows, "rejected_rows": trace.rejected_rows, "messages": trace.messages, "failure": trace.failure });
         fields.insert("trace".to_owned(), read);
     }
+    if let Some(events) = &report.events {
+        fields.insert("events".to_owned(), super::events::to_json(events));
+    }
     fields.insert("tenants".to_owned(), super::tenants::to_json(report));
     let details = report.snapshot.details.iter();
     let details: Map<String, Value> = details.map(|(name, value)| (name.clone(), number(*value))).collect();

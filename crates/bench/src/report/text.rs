@@ -49,6 +49,7 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
     if report.settings.print_flash_counters {
         out += &flash_counters(&report.snapshot);
     }
+    out += &super::events::to_text(report);
     out += "\n== Throughput Stats ==\n";
     out += &throughput(&report.counts, report.seconds);
     if let Some(warmup) = report.warmup.filter(|it| it.ended) {

@@ -191,6 +191,7 @@ mod tests {
             warmup: None,
             trace: None,
             tenants: None,
+            events: None,
         };
         let warm = |elapsed: Duration| Baseline {
             elapsed,

@@ -39,6 +39,7 @@ use workload::{Source, Workload, WorkloadError};
 
 use crate::config::plan::{ArrivalsPlan, RunSettings, WarmupPlan};
 use crate::consistency::{Checker, Inconsistency};
+use crate::events::EventCounts;
 use crate::report::series::Span;
 use counts::Counts;
 use course::{Baseline, Course, Warmup};
@@ -169,6 +170,8 @@ pub struct InstanceReport {
     pub trace: Option<ReplayStats>,
     /// The tenants of the trace; `None` where it has none.
     pub tenants: Option<Tenants>,
+    /// What was written down of keys, warm-up included; `None` where nothing was to be.
+    pub events: Option<EventCounts>,
 }
 
 impl InstanceReport {
@@ -304,6 +307,7 @@ impl<T: Target> Instance<T> {
             warmup: None,
             trace: self.trace.as_ref().map(|trace| trace.stats()),
             tenants: None,
+            events: None,
         }
     }
 

@@ -61,5 +61,6 @@ pub fn instance(seconds: f64) -> InstanceReport {
         warmup: None,
         trace: None,
         tenants: None,
+        events: None,
     }
 }

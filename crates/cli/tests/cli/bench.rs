@@ -1,6 +1,7 @@
 //! The command as scripts use it: exit codes, what goes where, and that the JSON can be read.
 
 mod binary;
+mod events;
 mod instances;
 mod intervals;
 mod lengths;
