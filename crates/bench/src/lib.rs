@@ -5,7 +5,7 @@
 //! [`bar`] shows how far anything is, [`chart`] draws lines, and [`picture`] makes a file of what was
 //! drawn.
 //!
-//! [`session`] ties them together. [`simulate`] is for policies alone: hit ratios over a trace. [`drive`] is for a drive
+//! [`events`] writes down what happens to keys. [`session`] ties them together. [`simulate`] is for policies alone: hit ratios over a trace. [`drive`] is for a drive
 //! alone: looking at it, trimming, filling and watching it; [`evaluate`] does all of that and the SSD's profiles, and judges.
 //!
 //! This room does not know how the engine keeps its promises: the loop sees a [`run::target::Target`].
@@ -19,6 +19,7 @@ pub mod consistency;
 pub mod drive;
 pub mod environment;
 pub mod evaluate;
+pub mod events;
 mod moment;
 mod palette;
 pub mod picture;

@@ -11,15 +11,16 @@ use crate::config::cachebench::{Config, ConfigError};
 use crate::config::lower::lower;
 use crate::config::plan::{FlashPlan, InstancePlan, RunPlan};
 use crate::environment;
+use crate::events::{self, EventTracker};
 use crate::report::series::{Moment, Recorder};
 use crate::report::{DriveReport, RunReport, totals};
 use crate::run::devices::{Devices, Supply};
 use crate::run::engine::EngineTarget;
 use crate::run::error::OpenError;
-use crate::run::listed_drives::{self, ListedDrive};
+use crate::run::listed_drives;
 use crate::run::misses;
 use crate::run::model_drive::ModelDrive;
-use crate::run::open::{self, OpenWorkload, World};
+use crate::run::open::{self, Beside, OpenWorkload, World};
 use crate::run::room;
 use crate::run::simulated::run_simulated;
 use crate::run::stop::Stop;
@@ -47,6 +48,8 @@ pub struct SessionOptions {
 /// Everything opened, nothing run yet.
 pub struct Session {
     instances: Vec<Arc<Instance<EngineTarget>>>,
+    /// Of each that has one.
+    trackers: Vec<Option<EventTracker>>,
     /// Which of them a later run is to find again.
     persistent: Vec<bool>,
     options: SessionOptions,
@@ -78,6 +81,9 @@ pub enum SessionError {
     /// The run could not start.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The events of the run cannot be written.
+    #[error("{0}")]
+    Events(std::io::Error),
 }
 
 impl Session {
@@ -93,6 +99,7 @@ impl Session {
         // Before any flash is written: a trace may turn out to be none.
         let mut workloads = open_workloads(config, &plan, one_thread)?;
         open_misses(config, &plan, &mut workloads)?;
+        let files = events::open_all(&plan.instances).map_err(|wrong| event_error(config, wrong))?;
         let (world, mut drive) = enter_world(&plan, &options)?;
         let mut devices = Devices::of(plan.instances.iter().map(|it| &it.cache), options.force);
         let supply: &mut dyn Supply = match &mut drive {
@@ -107,15 +114,20 @@ impl Session {
         let devices = open_devices(config, &flash, supply)?;
         let several = plan.instances.len() > 1;
         let mut instances = Vec::new();
-        let parts = plan.instances.into_iter().zip(workloads).zip(devices).zip(listed_drives);
-        for (number, (((plan, workload), device), listed)) in parts.enumerate() {
-            let (instance, warned) = open_instance(plan, workload, device, listed, number, &options, &world)
+        let mut trackers = Vec::new();
+        let besides = devices.into_iter().zip(listed_drives).zip(files);
+        let besides =
+            besides.map(|((device, listed_drives), events)| Beside { device, listed_drives, events });
+        let parts = plan.instances.into_iter().zip(workloads).zip(besides);
+        for (number, ((plan, workload), beside)) in parts.enumerate() {
+            let opened = open_instance(plan, workload, beside, number, &options, &world)
                 .map_err(|source| open_error(config, number, source))?;
-            instances.push(Arc::new(instance));
+            instances.push(Arc::new(opened.instance));
+            trackers.push(opened.tracker);
             let named = |warning| if several { format!("[{number}].{warning}") } else { warning };
-            warnings.extend(warned.into_iter().map(named));
+            warnings.extend(opened.warnings.into_iter().map(named));
         }
-        Ok(Self { instances, persistent, options, flash_paths, world, drive, warnings })
+        Ok(Self { instances, trackers, persistent, options, flash_paths, world, drive, warnings })
     }
 
     /// Finds out what can be wrong without opening a device: numbers that the engine does not count with, distributions that
@@ -126,7 +138,8 @@ impl Session {
     pub fn check(config: &Config, scale: u32) -> Result<(), SessionError> {
         let plan = lower(config)?.scaled(scale);
         open_workloads(config, &plan, false)?;
-        misses::check(&plan).map_err(|(number, source)| open_error(config, number, source))
+        misses::check(&plan).map_err(|(number, source)| open_error(config, number, source))?;
+        events::check_all(&plan.instances).map_err(|wrong| event_error(config, wrong))
     }
 
     /// The time of the world that it runs in.
@@ -151,29 +164,28 @@ impl Session {
     ///
     /// # Errors
     /// A workload or thread that cannot start.
-    pub fn run(self, config: &Config, watcher: &mut dyn Watcher) -> Result<RunReport, SessionError> {
+    pub fn run(mut self, config: &Config, watcher: &mut dyn Watcher) -> Result<RunReport, SessionError> {
         let seed = self.options.seed;
+        let mut trackers = std::mem::take(&mut self.trackers);
         let environment = environment::capture(&self.flash_paths, SystemClock.unix_seconds());
         let media_bytes = || self.drive.as_ref().map(|drive| DriveReport::since(drive, None).media_bytes());
         let drive_before = RefCell::new(None);
         let look_at_drive = || *drive_before.borrow_mut() = self.drive.as_ref().and_then(ModelDrive::stats);
         let mut recorder = Recorder::new(watcher, &media_bytes, &look_at_drive);
-        let timeout = self.options.timeout;
-        let run = match &self.world {
-            World::Real(_) => run_all(&self.instances, timeout, &mut recorder),
-            World::Simulated(simulation) => {
-                run_simulated(simulation, &self.instances, timeout, &mut recorder)
-            }
-        };
+        let begun = trackers.iter_mut().flatten().try_for_each(EventTracker::begin);
+        let run = begun.map_err(SessionError::Events).and_then(|()| self.run_instances(&mut recorder));
         let mut instances = match run {
             Ok(instances) => instances,
             Err(error) => {
                 // What earlier runs left in the cache is not this one's to lose.
                 self.close();
-                return Err(error.into());
+                return Err(error);
             }
         };
         let mut errors = self.finish_misses(&mut instances);
+        for (report, tracker) in instances.iter_mut().zip(trackers) {
+            report.events = tracker.map(EventTracker::finish);
+        }
         let all = totals(&instances);
         // The course of the whole run, warm-up included.
         let (mut seconds, mut counts) = (all.seconds, all.counts);
@@ -199,6 +211,14 @@ impl Session {
             drive,
             config: config.as_run(),
             environment,
+        })
+    }
+
+    fn run_instances(&self, watcher: &mut dyn Watcher) -> Result<Vec<InstanceReport>, SessionError> {
+        let timeout = self.options.timeout;
+        Ok(match &self.world {
+            World::Real(_) => run_all(&self.instances, timeout, watcher)?,
+            World::Simulated(simulation) => run_simulated(simulation, &self.instances, timeout, watcher)?,
         })
     }
 
@@ -269,6 +289,11 @@ fn open_error(config: &Config, instance: usize, source: OpenError) -> SessionErr
     SessionError::Open { file: config.file.clone(), instance, source }
 }
 
+fn event_error(config: &Config, (instance, words): (usize, String)) -> SessionError {
+    let words = format!("cache_config.eventTrackerFilePath: {words}");
+    open_error(config, instance, OpenError::Config(words))
+}
+
 /// The world of a run, with a model drive in a simulated one.
 fn enter_world(
     plan: &RunPlan,
@@ -291,20 +316,26 @@ fn enter_world(
     Ok((World::Simulated(simulation), Some(drive)))
 }
 
+/// An instance that is open, and what came with it.
+struct OpenInstance {
+    instance: Instance<EngineTarget>,
+    warnings: Vec<String>,
+    tracker: Option<EventTracker>,
+}
+
 fn open_instance(
     plan: InstancePlan,
     OpenWorkload { workload, trace, time, clock_follows, misses }: OpenWorkload,
-    device: Option<Arc<dyn Device>>,
-    listed_drives: Vec<ListedDrive>,
+    beside: Beside,
     number: usize,
     options: &SessionOptions,
     world: &World,
-) -> Result<(Instance<EngineTarget>, Vec<String>), OpenError> {
+) -> Result<OpenInstance, OpenError> {
     // Instances of one run must not ask for the same keys in the same order.
     let seed = options.seed.wrapping_add(number as u64);
     let shown = time.as_ref().filter(|_| clock_follows);
-    let open::OpenCache { target, warnings } =
-        open::cache(&plan.cache, device, listed_drives, seed, world, plan.run.tasks, shown)?;
+    let open::OpenCache { target, warnings, tracker } =
+        open::cache(&plan.cache, beside, seed, world, plan.run.tasks, shown)?;
     let instance_options = InstanceOptions {
         seed,
         clock: world.clock(),
@@ -318,7 +349,8 @@ fn open_instance(
         trace_time: time,
         misses,
     };
-    Ok((Instance::new(target, plan.run, workload, instance_options), warnings))
+    let instance = Instance::new(target, plan.run, workload, instance_options);
+    Ok(OpenInstance { instance, warnings, tracker })
 }
 
 fn flash_paths(plan: &RunPlan) -> Vec<PathBuf> {

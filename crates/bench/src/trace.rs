@@ -103,10 +103,10 @@ pub fn write(
     Ok((writer.finish()?, report))
 }
 
-/// Writes a trace again as it is, in the binary form; as [`write`].
+/// Writes a trace again as it is, in the binary form; as [`write()`].
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn copy(input: &Input, to: &Path, stop: &Stop, quiet: bool) -> Result<(Written, ReadReport), Error> {
     let mut from = workload::trace::copy(&input.paths, Some(&input.format), &input.options)?;
     let mut writer = Writer::create(to, Target::Binary)?.with_tenants(from.tenants());

@@ -80,6 +80,7 @@ fn instance() -> InstanceReport {
         tenants: None,
         misses: None,
         sweeps: None,
+        events: None,
     }
 }
 

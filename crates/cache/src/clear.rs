@@ -9,10 +9,11 @@
 //! Nothing has to be written down for it. A crash empties the cache anyhow, and the snapshot of a clean close is of what is
 //! left.
 
-use crate::Cache;
 use crate::config::Removal;
+use crate::event::{Event, EventKind};
 use crate::hybrid::Engine;
 use crate::listener::Outcry;
+use crate::{Cache, KeyHash};
 
 impl Cache {
     /// Drops everything, in DRAM and on flash. No key that was inserted before the call is found after it, not after a
@@ -52,6 +53,10 @@ impl Engine {
         let outcry = Outcry::default();
         let _nothing_comes_back = (self.in_flight.overtake_all(), self.loads.overtake_all());
         self.dram.clear(&mut |item| {
+            if let Some(events) = &self.events {
+                let event = Event::new(EventKind::Cleared, item.key(), KeyHash::of(item.key()));
+                events.tell(&event.of(item.len(), item.expiry_seconds()));
+            }
             if let Some(callback) = &self.on_remove {
                 outcry.keep(|| callback(item.key(), item, Removal::Cleared));
             }

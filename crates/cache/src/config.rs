@@ -10,6 +10,7 @@ use policy::eviction::{EvictionConfig, Kind, build};
 use crate::Cache;
 use crate::dram::{DramConfig, PolicyFactory, PoolConfig, Rebalance};
 use crate::error::CacheError;
+use crate::event::EventSink;
 use crate::flash::region::RegionConfig;
 
 /// A cache as asked for. [`Cache::builder`] fills one in.
@@ -27,6 +28,8 @@ pub struct CacheConfig {
     pub on_remove: Option<RemoveCallback>,
     /// Told of items that leave the cache to make room.
     pub on_evict: Option<RemoveCallback>,
+    /// Told of whatever happens to keys.
+    pub events: Option<Arc<dyn EventSink>>,
     /// Memory for everything; the tier in DRAM gets what the rest leaves, whatever [`DramConfig::dram_bytes`] says.
     pub memory_budget_bytes: Option<u64>,
 }
@@ -205,6 +208,7 @@ impl Builder {
             seed: 0,
             on_remove: None,
             on_evict: None,
+            events: None,
             memory_budget_bytes: None,
         };
         Self { config, clock: Arc::new(SystemClock) }
@@ -316,6 +320,48 @@ impl Builder {
     #[must_use]
     pub fn on_evict(mut self, callback: RemoveCallback) -> Self {
         self.config.on_evict = Some(callback);
+        self
+    }
+
+    /// Told of [whatever happens](crate::EventKind) to the keys that it [wants](EventSink::wants) to be told of: gets, inserts,
+    /// removes, evictions, what flash takes and refuses. For looking into a cache, where counters do not tell enough.
+    ///
+    /// It runs on the thread that something happened on, often in the middle of an eviction: whoever waits for that thread waits
+    /// for it, so it should hand the event to another thread and return. No key is locked meanwhile. It may do what
+    /// [`on_evict`](Self::on_evict) may, and what it does in the cache is not told. A panic of it is printed and goes no further.
+    ///
+    /// An item that makes room in a region is read, if it is wanted, for its key: memory has only its hash.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use flashwright_cache::{Cache, Event, EventKind, EventSink, InsertOptions, KeyHash};
+    ///
+    /// /// Follows one key in two.
+    /// #[derive(Default)]
+    /// struct Log(Mutex<Vec<(Vec<u8>, EventKind)>>);
+    ///
+    /// impl EventSink for Log {
+    ///     fn wants(&self, hash: KeyHash) -> bool {
+    ///         hash.one_in(2)
+    ///     }
+    ///
+    ///     fn tell(&self, event: &Event<'_>) {
+    ///         self.0.lock().unwrap().push((event.key.to_vec(), event.kind));
+    ///     }
+    /// }
+    ///
+    /// let log = Arc::new(Log::default());
+    /// let cache = Cache::builder().dram_bytes(16 << 20).events(log.clone()).open()?;
+    /// let followed = (0..).map(|n| format!("key {n}").into_bytes()).find(|key| KeyHash::of(key).one_in(2)).unwrap();
+    /// assert!(cache.get_blocking(&followed).is_none());
+    /// cache.insert_blocking(&followed, b"value", &InsertOptions::default());
+    /// let told: Vec<EventKind> = log.0.lock().unwrap().iter().map(|(_, kind)| *kind).collect();
+    /// assert_eq!(told, [EventKind::NotFound, EventKind::Inserted]);
+    /// # Ok::<(), flashwright_cache::CacheError>(())
+    /// ```
+    #[must_use]
+    pub fn events(mut self, sink: Arc<dyn EventSink>) -> Self {
+        self.config.events = Some(sink);
         self
     }
 

@@ -16,7 +16,7 @@ pub enum Inserted {
 }
 
 /// Why an item was not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// Key and value need more than the largest allocation class holds.
     TooLarge {

@@ -1,4 +1,4 @@
-//! The whole story of a get, an insert and a remove.
+//! The whole story of a get, an insert and a remove. Who wants to is told of how each ended ([`crate::event`]).
 //!
 //! **get**: hash once → DRAM → the key's lock, where at most one caller becomes the fetcher → flash → back into
 //! DRAM, unless the key was overtaken meanwhile. **insert**: DRAM makes room, and each victim is offered to flash; then,
@@ -19,6 +19,7 @@ use device::Clock;
 use crate::config::{Removal, RemoveCallback};
 use crate::dram::{AllocateError, Cursor, Draft, Dram, Handle, PoolId};
 use crate::error::{Inserted, Refusal};
+use crate::event::{Event, EventKind, Events};
 use crate::flash::tier::{self, Crossing, FlashTier};
 use crate::flash::{FlashItem, FlashValue, Waiting, chain, region};
 use crate::in_flight::{InFlight, Joined, Turn};
@@ -41,6 +42,21 @@ pub struct InsertOptions {
 pub struct NewItem<'a> {
     draft: Draft<'a>,
     hash: KeyHash,
+}
+
+impl NewItem<'_> {
+    pub(crate) fn key(&self) -> &[u8] {
+        self.draft.key()
+    }
+
+    pub(crate) fn hash(&self) -> KeyHash {
+        self.hash
+    }
+
+    /// 0 is never.
+    pub(crate) fn expiry_seconds(&self) -> u32 {
+        self.draft.expiry_seconds()
+    }
 }
 
 impl std::ops::Deref for NewItem<'_> {
@@ -72,7 +88,13 @@ impl Cache {
             None if engine.flash.is_none() => None,
             None => pollster::block_on(engine.find_on_flash(key, hash, Waiting::Thread)),
         };
-        engine.counted(found, hash)
+        if found.is_none() {
+            engine.counters.miss(hash);
+        }
+        if let Some(events) = &engine.events {
+            events.got(key, hash, found.as_ref());
+        }
+        found
     }
 
     /// Room for an item of `value_len` bytes, not visible yet. Waits while flash is behind with its writes. The bytes are
@@ -179,32 +201,6 @@ impl Cache {
     pub fn scan_dram(&self, from: Cursor, mut visit: impl FnMut(&[u8], &[u8])) -> Option<Cursor> {
         self.engine.dram.scan(from, 1, &mut |item| visit(item.key(), item.value()))
     }
-
-    /// Chains a piece of `value_len` bytes to the item under `key`; `fill` writes it.
-    ///
-    /// # Errors
-    /// [`Refusal::NoParent`] if there is no such item, or why no room could be made.
-    pub async fn add_chained(
-        &self,
-        key: &[u8],
-        value_len: usize,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Result<(), Refusal> {
-        self.engine.add_chained(key, value_len, fill, Waiting::Task).await
-    }
-
-    /// As [`add_chained`](Self::add_chained), on this thread.
-    ///
-    /// # Errors
-    /// As [`add_chained`](Self::add_chained).
-    pub fn add_chained_blocking(
-        &self,
-        key: &[u8],
-        value_len: usize,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Result<(), Refusal> {
-        pollster::block_on(self.engine.add_chained(key, value_len, fill, Waiting::Thread))
-    }
 }
 
 /// The tiers and what ties them together. Knows no threads.
@@ -221,31 +217,40 @@ pub(crate) struct Engine {
     pub(crate) pools: usize,
     pub(crate) on_remove: Option<RemoveCallback>,
     pub(crate) on_evict: Option<Listener>,
+    pub(crate) events: Option<Arc<Events>>,
 }
 
 impl Engine {
-    async fn get(&self, key: &[u8], waiting: Waiting) -> Option<Item<'_>> {
+    pub(crate) async fn get(&self, key: &[u8], waiting: Waiting) -> Option<Item<'_>> {
         let hash = KeyHash::of(key);
         let found = self.find(key, hash, waiting).await;
-        self.counted(found, hash)
+        if found.is_none() {
+            self.missed(key, hash);
+        }
+        found
     }
 
-    /// A hit is counted where it is made, a miss by [`counted`](Self::counted): who finds nothing may look again.
+    /// A hit is counted where it is made and told here, a miss by [`missed`](Self::missed): who finds nothing may look again.
     #[inline]
     pub(crate) async fn find(&self, key: &[u8], hash: KeyHash, waiting: Waiting) -> Option<Item<'_>> {
-        match self.dram.get(key, hash) {
+        let found = match self.dram.get(key, hash) {
             // DRAM counted it.
             Some(handle) => Some(Item::in_dram(handle, Layer::Dram)),
             None if self.flash.is_none() => None,
             None => self.find_on_flash(key, hash, waiting).await,
-        }
-    }
-
-    fn counted<'a>(&self, found: Option<Item<'a>>, hash: KeyHash) -> Option<Item<'a>> {
-        if found.is_none() {
-            self.counters.miss(hash);
+        };
+        if let Some(events) = self.events.as_ref().filter(|_| found.is_some()) {
+            events.got(key, hash, found.as_ref());
         }
         found
+    }
+
+    /// Counts a get that found nothing.
+    pub(crate) fn missed(&self, key: &[u8], hash: KeyHash) {
+        self.counters.miss(hash);
+        if let Some(events) = &self.events {
+            events.got(key, hash, None);
+        }
     }
 
     /// DRAM missed; whether a get could find it all the same, on flash or on its way to or from there.
@@ -314,13 +319,15 @@ impl Engine {
         }
         let Some(handle) = lock.find(key) else { return Item::from_flash(value, pieces) };
         handle.mark_clean();
+        drop(lock);
         self.counters.promoted(hash);
+        self.tell_of(EventKind::Promoted, key, hash, handle.len(), handle.expiry_seconds());
         Item::in_dram(handle, Layer::Flash)
     }
 
     /// What flash holds of an item, as drafts: the item and what is chained to it, oldest first, so that the newest ends up
     /// in front again.
-    fn drafts_of(
+    pub(crate) fn drafts_of(
         &self,
         key: &[u8],
         hash: KeyHash,
@@ -355,6 +362,14 @@ fn pieces_of(value: &FlashValue) -> Vec<std::ops::Range<usize>> {
     pieces.unwrap_or_default()
 }
 
+/// The value of an item that flash holds in one piece, without what is chained to it.
+fn own_value<'a>(item: &FlashItem<'a>) -> &'a [u8] {
+    let whole = item.value[0];
+    let parent = if tier::is_chained(item.tag) { chain::pieces(whole) } else { None };
+    let own = parent.and_then(|pieces| pieces.into_iter().next()).unwrap_or(0..whole.len());
+    &whole[own]
+}
+
 impl Engine {
     pub(crate) async fn allocate(
         &self,
@@ -380,7 +395,10 @@ impl Engine {
         options: &InsertOptions,
     ) -> Result<Option<NewItem<'_>>, Refusal> {
         let room = self.try_allocate(key, value_len, options);
-        room.inspect_err(|&refusal| self.counters.rejected(refusal))
+        room.inspect_err(|&refusal| {
+            self.counters.rejected(refusal);
+            self.tell(EventKind::Refused(refusal), key, KeyHash::of(key));
+        })
     }
 
     fn try_allocate(
@@ -411,30 +429,37 @@ impl Engine {
 
     /// Makes a new item visible, unless `too_late` says so under the key's lock.
     pub(crate) fn insert_unless(&self, item: NewItem<'_>, too_late: impl FnOnce() -> bool) {
-        let hash = item.hash;
+        let (hash, noted) = (item.hash, self.note(&item));
         let mut lock = self.dram.lock(hash);
         if too_late() {
-            return self.counters.overtaken();
+            drop(lock);
+            self.counters.overtaken();
+            return self.tell_noted(EventKind::Overtaken, noted);
         }
         self.displace(hash, item.draft.key());
-        let linked = lock.link(item.draft);
+        let replaced = lock.link(item.draft);
         drop(lock);
         self.counters.stored(hash);
-        self.left(linked, Removal::Replaced);
+        let kind = if replaced.is_some() { EventKind::Replaced } else { EventKind::Inserted };
+        self.tell_noted(kind, noted);
+        self.left(replaced, Removal::Replaced);
     }
 
     fn insert_if_absent(&self, item: NewItem<'_>) -> bool {
-        let hash = item.hash;
+        let (hash, noted) = (item.hash, self.note(&item));
         let mut lock = self.dram.lock(hash);
         if lock.find(item.draft.key()).is_some() {
+            drop(lock);
             self.counters.present();
+            self.tell_noted(EventKind::Present, noted);
             return false;
         }
         self.displace(hash, item.draft.key());
-        let linked = lock.link(item.draft);
+        let expired = lock.link(item.draft);
         drop(lock);
         self.counters.stored(hash);
-        drop(linked);
+        self.tell_noted(EventKind::Inserted, noted);
+        drop(expired);
         true
     }
 
@@ -445,6 +470,9 @@ impl Engine {
         let unlinked = lock.unlink(key);
         drop(lock);
         let was_in_dram = unlinked.is_some();
+        if let Some(events) = &self.events {
+            events.removed(key, hash, unlinked.as_ref(), on_flash);
+        }
         self.left(unlinked, Removal::Removed);
         was_in_dram || on_flash
     }
@@ -456,38 +484,46 @@ impl Engine {
         }
     }
 
-    /// Whether this thread is in the callback that hears of evictions.
+    /// Whether this thread is in the callback that hears of evictions, or in the sink of events.
     fn is_telling(&self) -> bool {
         self.on_evict.as_ref().is_some_and(Listener::is_being_told)
+            || self.events.as_ref().is_some_and(|events| events.is_being_told())
     }
 
     /// # Panics
-    /// If this thread is in the callback that hears of evictions: there it would wait for itself.
+    /// If this thread is in the callback that hears of evictions, or in the sink of events: there it would wait for itself.
     pub(crate) fn assert_not_telling(&self, what: &str) {
-        assert!(!self.is_telling(), "on_evict may not {what} the cache that calls it: another thread can");
+        assert!(
+            !self.is_telling(),
+            "{} may not {what} the cache that calls it: another thread can",
+            if self.on_evict.is_some() { "on_evict" } else { "a sink of events" }
+        );
     }
 
     /// What DRAM's victims go through.
     pub(crate) fn crossing(&self) -> Crossing<'_> {
         let outcry = Outcry::default();
-        Crossing { flash: self.flash.as_ref(), on_evict: self.on_evict.as_ref(), outcry }
+        let (on_evict, events) = (self.on_evict.as_ref(), self.events.as_deref());
+        Crossing { flash: self.flash.as_ref(), on_evict, events, outcry }
     }
 
     /// An item made room for others on flash. If DRAM has it too, it has not left the cache, and is not clean any more: it
     /// would be dropped for the copy on flash, as a filter may go on saying that there is one.
     pub(crate) fn left_flash(&self, item: &FlashItem<'_>) {
-        if item.expiry_seconds != 0 && item.expiry_seconds <= self.clock.unix_seconds() {
+        let expired = item.expiry_seconds != 0 && item.expiry_seconds <= self.clock.unix_seconds();
+        if let Some(events) = &self.events {
+            let event = Event::new(EventKind::EvictedFromFlash { expired }, item.key, item.hash);
+            events.tell(&event.of(own_value(item).len(), item.expiry_seconds));
+        }
+        if expired {
             return;
         }
         if let Some(held) = self.dram.peek(item.key, item.hash) {
             return held.mark_dirty();
         }
         let Some(on_evict) = &self.on_evict else { return };
-        let whole = item.value[0];
-        let parent = if tier::is_chained(item.tag) { chain::pieces(whole) } else { None };
-        let own = parent.and_then(|pieces| pieces.into_iter().next()).unwrap_or(0..whole.len());
         // Whoever reclaims goes on: a panic has been printed, and there is no caller to hand it to.
-        on_evict.tell(item.key, &whole[own], Removal::EvictedFromFlash, &Outcry::default());
+        on_evict.tell(item.key, own_value(item), Removal::EvictedFromFlash, &Outcry::default());
     }
 
     /// Makes whatever flash holds or is about to deliver for the key unreachable. Called under the key's lock.
@@ -496,59 +532,6 @@ impl Engine {
         let Some(flash) = &self.flash else { return false };
         self.in_flight.overtake(hash);
         flash.may_contain(hash) && flash.forget(hash, key)
-    }
-
-    async fn add_chained(
-        &self,
-        key: &[u8],
-        value_len: usize,
-        fill: impl FnOnce(&mut [u8]),
-        waiting: Waiting,
-    ) -> Result<(), Refusal> {
-        self.assert_not_telling("bring an item into");
-        let hash = KeyHash::of(key);
-        // The parent must be in DRAM and stay there; a get brings it back from flash, if there is room at once.
-        let parent = loop {
-            let found = self.get(key, waiting).await.ok_or(Refusal::NoParent)?;
-            match found.on_flash_alone() {
-                Some((value, pieces)) => self.wait_for_room(key, hash, value, pieces).await?,
-                None => break found,
-            }
-        };
-        let pool = parent.pool();
-        let mut link = loop {
-            let crossing = self.crossing();
-            let room = self.dram.allocate_child(pool, hash, value_len, &crossing);
-            crossing.outcry.let_out();
-            drop(crossing);
-            match (room, &self.flash) {
-                (Ok(link), _) => break link,
-                (Err(AllocateError::Busy), Some(flash)) => flash.wait_ready().await,
-                (Err(error), _) => return Err(error.into()),
-            }
-        };
-        fill(&mut link);
-        let mut lock = self.dram.lock(hash);
-        lock.add_child(key, link).map_err(|_| Refusal::NoParent)?;
-        // What flash holds lacks the new link.
-        self.displace(hash, key);
-        Ok(())
-    }
-
-    /// Waits until DRAM has had room for what flash holds of an item.
-    pub(crate) async fn wait_for_room(
-        &self,
-        key: &[u8],
-        hash: KeyHash,
-        value: &FlashValue,
-        pieces: &[std::ops::Range<usize>],
-    ) -> Result<(), Refusal> {
-        loop {
-            match (self.drafts_of(key, hash, value, pieces).map(drop), &self.flash) {
-                (Err(AllocateError::Busy), Some(flash)) => flash.wait_ready().await,
-                (room, _) => return Ok(room?),
-            }
-        }
     }
 
     /// One piece of background work of every kind that is due; says whether there was any for flash.

@@ -7,7 +7,7 @@ use crate::flash::FlashValue;
 use crate::flash::tier::pool_of;
 
 /// Where an item was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Layer {
     /// In DRAM, read in place.
     Dram,

@@ -20,6 +20,14 @@ impl KeyHash {
         if bits == 0 { 0 } else { (self.0 >> (64 - bits)) as usize }
     }
 
+    /// Whether this is one of the one in `n` hashes, and thereby keys, that a sample is made of: always the same, and
+    /// independent of where in the cache a key lies. One in 0 is none.
+    #[must_use]
+    pub fn one_in(self, n: u64) -> bool {
+        // Arenas are told apart by the second hash itself.
+        n == 1 || n > 0 && Self(self.0.rotate_left(32) ^ 0x5bd1_e995_9d1b_54a5).remix().is_multiple_of(n)
+    }
+
     /// An independent second hash (murmur's finaliser): for consumers whose bits must not repeat the shard's or the
     /// index's.
     #[must_use]

@@ -41,10 +41,12 @@
 //! restart, lives that are prolonged and all ended at once, and virtual time.
 
 mod background;
+mod chained;
 mod clear;
 pub mod config;
 pub mod dram;
 pub mod error;
+pub mod event;
 pub mod flash;
 mod hybrid;
 mod in_flight;
@@ -69,6 +71,7 @@ pub use policy;
 pub use background::Task as BackgroundTask;
 pub use config::{Builder, CacheConfig, FlashConfig, Recovery, UpkeepConfig};
 pub use error::{CacheError, Inserted, Refusal};
+pub use event::{Event, EventKind, EventSink};
 pub use hybrid::{InsertOptions, NewItem};
 pub use item::{Item, Layer};
 pub use key::KeyHash;

@@ -58,7 +58,7 @@ impl Engine {
         let hash = KeyHash::of(key);
         loop {
             let Some(found) = self.find(key, hash, waiting).await else {
-                self.counters.miss(hash);
+                self.missed(key, hash);
                 return Ok(false);
             };
             if let Some((value, pieces)) = found.on_flash_alone() {

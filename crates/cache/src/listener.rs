@@ -1,4 +1,4 @@
-//! Who is told of what makes room, in the middle of an eviction.
+//! Who is told in the middle of what the cache does: of what makes room, or of whatever happens.
 //!
 //! A callback is somebody else's code where nobody else may tarry: chunk, slab or region are half emptied, and the thread
 //! may be the one that everybody waits for. So while it runs, its thread brings nothing into the same cache, which would
@@ -21,7 +21,20 @@ pub(crate) struct Outcry(Cell<Option<Box<dyn Any + Send>>>);
 
 thread_local! {
     /// Whose callbacks run on this thread, outermost first.
-    static RUNNING: RefCell<Vec<*const Listener>> = const { RefCell::new(Vec::new()) };
+    static RUNNING: RefCell<Vec<*const ()>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs somebody else's code in the name of `who`; its panic has been printed.
+pub(crate) fn run_as<T>(who: &T, code: impl FnOnce()) -> Result<(), Box<dyn Any + Send>> {
+    RUNNING.with_borrow_mut(|running| running.push(std::ptr::from_ref(who).cast()));
+    let ended = catch_unwind(AssertUnwindSafe(code));
+    RUNNING.with_borrow_mut(Vec::pop);
+    ended
+}
+
+/// Whether this thread runs code in the name of `who`.
+pub(crate) fn runs_as<T>(who: &T) -> bool {
+    RUNNING.with_borrow(|running| running.contains(&std::ptr::from_ref(who).cast()))
 }
 
 impl Listener {
@@ -31,21 +44,23 @@ impl Listener {
 
     /// Tells of an item that left.
     pub(crate) fn tell(&self, key: &[u8], value: &[u8], why: Removal, outcry: &Outcry) {
-        RUNNING.with_borrow_mut(|running| running.push(self));
-        outcry.keep(|| (self.callback)(key, value, why));
-        RUNNING.with_borrow_mut(Vec::pop);
+        outcry.note(run_as(self, || (self.callback)(key, value, why)));
     }
 
     /// Whether this thread is in the callback.
     pub(crate) fn is_being_told(&self) -> bool {
-        RUNNING.with_borrow(|running| running.contains(&std::ptr::from_ref(self)))
+        runs_as(self)
     }
 }
 
 impl Outcry {
     /// Runs somebody else's code; keeps its panic, if it has one.
     pub(crate) fn keep(&self, code: impl FnOnce()) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(code)) {
+        self.note(catch_unwind(AssertUnwindSafe(code)));
+    }
+
+    fn note(&self, ended: Result<(), Box<dyn Any + Send>>) {
+        if let Err(panic) = ended {
             self.0.set(Some(panic));
         }
     }

@@ -60,7 +60,7 @@ impl Cache {
             }
             match self.engine.join_load(key, hash) {
                 Some(Joined::Lead(turn)) => {
-                    self.engine.counters.miss(hash);
+                    self.engine.missed(key, hash);
                     let value = fetch().await?;
                     self.engine.insert_loaded(key, &value, options, &turn).await;
                     return Ok(Fetched::Made(value));

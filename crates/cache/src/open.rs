@@ -7,12 +7,13 @@ use device::{Clock, Device, SliceDevice};
 
 use crate::background::Background;
 use crate::config::{CacheConfig, FlashConfig, PairConfig};
-use crate::dram::Dram;
+use crate::dram::{Dram, OnExpiry};
 use crate::error::CacheError;
+use crate::event::{Event, EventKind, Events};
 use crate::flash::home::Settlement;
 use crate::flash::soc::SocConfig;
 use crate::flash::tier::{FlashTier, Parts};
-use crate::flash::{OnEviction, Waiting};
+use crate::flash::{IsTold, OnEviction, Waiting};
 use crate::hybrid::Engine;
 use crate::in_flight::InFlight;
 use crate::listener::Listener;
@@ -27,11 +28,15 @@ impl Cache {
         threads: bool,
     ) -> Result<Self, CacheError> {
         let config = &config.clone().within_budget()?;
-        let dram = Dram::new(&config.dram, Arc::clone(clock)).map_err(wrong)?;
+        let events = config.events.clone().map(|sink| Arc::new(Events::new(sink)));
+        let mut dram = Dram::new(&config.dram, Arc::clone(clock)).map_err(wrong)?;
+        if let Some(events) = &events {
+            dram = dram.with_expiry_callback(told_of_expiry(Arc::clone(events)));
+        }
         // The engine has the flash tier, and the flash tier tells the engine.
         let home = Arc::new(OnceLock::new());
         let flash = match &config.flash {
-            Some(flash) => Some(open_flash(flash, clock, config, &told_to(&home))?),
+            Some(flash) => Some(open_flash(flash, clock, config, &told_to(&home), events.as_ref())?),
             None => None,
         };
         let pools = config.dram.pools.len();
@@ -46,6 +51,7 @@ impl Cache {
             pools,
             on_remove: config.on_remove.clone(),
             on_evict: config.on_evict.clone().map(Listener::new),
+            events,
         });
         let _ = home.set(Arc::downgrade(&engine));
         let background = if threads { Some(Background::start(&engine)?) } else { None };
@@ -96,11 +102,31 @@ fn told_to(home: &Arc<OnceLock<Weak<Engine>>>) -> OnEviction {
     })
 }
 
+fn told_of_expiry(events: Arc<Events>) -> OnExpiry {
+    Arc::new(move |item| {
+        let event = Event::new(EventKind::Expired, item.key(), KeyHash::of(item.key()));
+        events.tell(&event.of(item.len(), item.expiry_seconds()));
+    })
+}
+
+/// Which items are to be read when their region is reclaimed, if any are.
+fn told_of_regions(config: &CacheConfig, events: Option<&Arc<Events>>) -> Option<IsTold> {
+    match events {
+        _ if config.on_evict.is_some() => Some(Arc::new(|_| true)),
+        Some(events) => {
+            let events = Arc::clone(events);
+            Some(Arc::new(move |hash| events.wants(hash)))
+        }
+        None => None,
+    }
+}
+
 fn open_flash(
     config: &FlashConfig,
     clock: &Arc<dyn Clock>,
     whole: &CacheConfig,
     on_eviction: &OnEviction,
+    events: Option<&Arc<Events>>,
 ) -> Result<FlashTier, CacheError> {
     check_division(config)?;
     let mut offset_bytes = 0;
@@ -115,7 +141,7 @@ fn open_flash(
             clock,
             store_id: store_id(clock, whole.seed, number),
             on_eviction: Arc::clone(on_eviction),
-            tells_of_regions: whole.on_evict.is_some(),
+            tells_of_regions: told_of_regions(whole, events),
         };
         pairs.push(pollster::block_on(settlement.open(Waiting::Thread))?);
     }

@@ -69,6 +69,7 @@ fn what_a_part_takes_is_no_more_than_was_reckoned() {
         seed: 0,
         on_remove: None,
         on_evict: None,
+        events: None,
         memory_budget_bytes: None,
     };
     let most = Memory::at_most(&config);

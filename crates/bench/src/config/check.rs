@@ -126,6 +126,7 @@ fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findin
             "nothing survives the run: what is in DRAM survives on flash, and there is no flash path",
         );
     }
+    events(cache, at, findings);
     pools(cache, at, findings);
     classes(cache, at, findings);
     if cache.memory_tiers.len() > 1 {
@@ -136,6 +137,21 @@ fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findin
             &join(at, "lru2qHotPct"),
             "hot and cold together leave no room for the warm queue (at most 99)",
         );
+    }
+}
+
+fn events(cache: &CacheConfig, at: &str, findings: &mut Findings) {
+    let usual = CacheConfig::default();
+    let keys = [
+        ("eventTrackerSamplingRate", cache.event_sampling, usual.event_sampling),
+        ("eventTrackerQueueSize", cache.event_queue, usual.event_queue),
+    ];
+    for (key, value, usual) in keys {
+        if value == 0 {
+            findings.problem(&join(at, key), "must be at least 1");
+        } else if value != usual && cache.event_file.is_empty() {
+            findings.warning(&join(at, key), "is not read: eventTrackerFilePath is empty");
+        }
     }
 }
 

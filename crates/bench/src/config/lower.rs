@@ -12,9 +12,9 @@ use super::check;
 use super::keys::{CacheConfig, Distribution, TestConfig};
 use super::knob::Remark;
 use super::plan::{
-    AdmissionPlan, ArrivalsPlan, CachePlan, ClassesPlan, EvictionPlan, FlashPlan, InstancePlan, LimitsPlan,
-    RebalancePlan, RebalanceStrategy, ReplayPlan, RunPlan, RunSettings, SweepPlan, TraceFormat, WarmupPlan,
-    WorkloadPlan,
+    AdmissionPlan, ArrivalsPlan, CachePlan, ClassesPlan, EventsPlan, EvictionPlan, FlashPlan, InstancePlan,
+    LimitsPlan, RebalancePlan, RebalanceStrategy, ReplayPlan, RunPlan, RunSettings, SweepPlan, TraceFormat,
+    WarmupPlan, WorkloadPlan,
 };
 use super::region_policy;
 
@@ -139,6 +139,15 @@ fn cache(typed: &CacheConfig) -> Result<CachePlan, String> {
         rebalance: rebalance(typed)?,
         flash: (typed.nvm_size_mib > 0).then(|| flash(typed)).transpose()?,
         persist_dir: (!typed.cache_dir.is_empty()).then(|| PathBuf::from(&typed.cache_dir)),
+        events: (!typed.event_file.is_empty()).then(|| events(typed)).transpose()?,
+    })
+}
+
+fn events(typed: &CacheConfig) -> Result<EventsPlan, String> {
+    Ok(EventsPlan {
+        file: PathBuf::from(&typed.event_file),
+        one_in: typed.event_sampling,
+        queue: narrow::<u32>(typed.event_queue, "cache_config.eventTrackerQueueSize")? as usize,
     })
 }
 

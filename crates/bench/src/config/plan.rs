@@ -45,6 +45,19 @@ pub struct CachePlan {
     pub flash: Option<FlashPlan>,
     /// Directory that makes the cache persistent.
     pub persist_dir: Option<PathBuf>,
+    /// What happens to which keys is written where; `None` is nowhere.
+    pub events: Option<EventsPlan>,
+}
+
+/// Events to be written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventsPlan {
+    /// The CSV.
+    pub file: PathBuf,
+    /// Of how many keys one is tracked.
+    pub one_in: u64,
+    /// Events that may wait to be written.
+    pub queue: usize,
 }
 
 /// Size classes of DRAM.

@@ -78,6 +78,9 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
         let written = json!({ "file": misses.path, "requests": misses.requests });
         fields.insert("miss_trace".to_owned(), written);
     }
+    if let Some(events) = &report.events {
+        fields.insert("events".to_owned(), super::events::to_json(events));
+    }
     fields.insert("tenants".to_owned(), super::tenants::to_json(report));
     let details = report.snapshot.details.iter();
     let details: Map<String, Value> = details.map(|(name, value)| (name.clone(), number(*value))).collect();

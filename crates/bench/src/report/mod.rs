@@ -5,6 +5,7 @@ mod arrivals;
 pub mod compare;
 pub mod differences;
 pub mod drive;
+mod events;
 pub mod figures;
 pub mod finished;
 pub mod html;
@@ -77,12 +78,22 @@ impl RunReport {
         let several = self.instances.len() > 1;
         let named = |(number, remark)| if several { format!("Instance {number}: {remark}") } else { remark };
         let of = |(number, report)| {
-            let remarks =
-                [warmup_remark(report), arrivals::remark(report), steadiness::unfilled_remark(report)];
+            let remarks = [
+                warmup_remark(report),
+                arrivals::remark(report),
+                steadiness::unfilled_remark(report),
+                events::remark(report),
+            ];
             remarks.into_iter().flatten().map(move |remark| (number, remark))
         };
         let steadiness = Steadiness::of(self).remark();
         self.instances.iter().enumerate().flat_map(of).map(named).chain(steadiness).collect()
+    }
+
+    /// Why what was to be written while it ran is not all there.
+    #[must_use]
+    pub fn unwritten(&self) -> Option<String> {
+        self.instances.iter().find_map(|report| events::unwritten(report.events.as_ref()?))
     }
 
     /// Whether every check passed.

@@ -54,6 +54,7 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
     if let Some(sweeps) = report.sweeps {
         out += &dram_iterator(sweeps);
     }
+    out += &super::events::to_text(report);
     out += "\n== Throughput Stats ==\n";
     out += &throughput(&report.counts, report.seconds);
     if let Some(warmup) = report.warmup.filter(|it| it.ended) {

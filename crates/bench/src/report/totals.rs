@@ -30,6 +30,10 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
         if let (Some(mine), Some(theirs)) = (&mut sum.punctuality, &report.punctuality) {
             mine.merge(theirs);
         }
+        match (&mut sum.events, &report.events) {
+            (Some(mine), Some(theirs)) => mine.add(theirs),
+            (mine, theirs) => *mine = mine.take().or_else(|| theirs.clone()),
+        }
         sum.warmup = add_warmups(sum.warmup, report.warmup);
         sum.trace = add_traces(sum.trace.take(), report.trace.as_ref());
         sum.sweeps = add_sweeps(sum.sweeps, report.sweeps);

@@ -195,6 +195,7 @@ mod tests {
             tenants: None,
             misses: None,
             sweeps: None,
+            events: None,
         };
         let warm = |elapsed: Duration| Baseline {
             elapsed,

@@ -42,6 +42,7 @@ use workload::{Source, Workload, WorkloadError};
 
 use crate::config::plan::{ArrivalsPlan, RunSettings, WarmupPlan};
 use crate::consistency::{Checker, Inconsistency};
+use crate::events::EventCounts;
 use crate::report::series::Span;
 use counts::Counts;
 use course::{Baseline, Warmup};
@@ -190,6 +191,8 @@ pub struct InstanceReport {
     pub misses: Option<Misses>,
     /// What walks over DRAM saw in the whole run; `None` where nobody walked.
     pub sweeps: Option<Sweeps>,
+    /// What was written down of keys, warm-up included; `None` where nothing was to be.
+    pub events: Option<EventCounts>,
 }
 
 impl InstanceReport {
@@ -346,6 +349,7 @@ impl<T: Target> Instance<T> {
             tenants: None,
             misses: None,
             sweeps: self.sweeps(),
+            events: None,
         }
     }
 

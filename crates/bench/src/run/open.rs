@@ -27,6 +27,7 @@ use crate::config::plan::{
     AdmissionPlan, CachePlan, EvictionPlan, FlashPlan, OrderPlan, RebalancePlan, RebalanceStrategy,
     ReinsertionPlan, ReplayPlan, TraceFormat, WorkloadPlan,
 };
+use crate::events::{Clocks, EventFile, EventTracker};
 
 /// Rebalancing moves a slab at a time, so a config means slabs of CacheLib's size: with smaller ones, random rebalancing
 /// would take memory from the classes that need little. In a small cache they would be too few for its classes.
@@ -36,20 +37,31 @@ const CACHELIB_SLABS_FROM_BYTES: u64 = 128 * CACHELIB_SLAB_BYTES as u64;
 /// Room for small items that wait is not scaled below this.
 const LEAST_PENDING_BYTES: usize = 64 << 10;
 
-/// Opens the cache that `plan` describes, on `device` if it has flash, for workers that are threads or `tasks`. Its clock shows
-/// `time`, where there is one.
+/// What a cache has beside itself.
+#[derive(Default)]
+pub struct Beside {
+    /// Its flash.
+    pub device: Option<Arc<dyn Device>>,
+    /// Drives that tell what the medium wrote.
+    pub listed_drives: Vec<ListedDrive>,
+    /// Where what happens to keys is written.
+    pub events: Option<EventFile>,
+}
+
+/// Opens the cache that `plan` describes, on its device if it has flash, for workers that are threads or `tasks`. Its clock
+/// shows `time`, where there is one.
 ///
 /// # Errors
 /// What of it cannot be had.
 pub fn cache(
     plan: &CachePlan,
-    device: Option<Arc<dyn Device>>,
-    listed_drives: Vec<ListedDrive>,
+    beside: Beside,
     seed: u64,
     world: &World,
     tasks: bool,
     time: Option<&Arc<TraceTime>>,
 ) -> Result<OpenCache, OpenError> {
+    let Beside { device, listed_drives, events } = beside;
     let clock = &world.clock();
     let shown: Arc<dyn Clock> = match time {
         Some(time) => Arc::new(CacheClock { world: Arc::clone(clock), time: Arc::clone(time) }),
@@ -62,6 +74,7 @@ pub fn cache(
         seed,
         on_remove: None,
         on_evict: None,
+        events: None,
         memory_budget_bytes: None,
     };
     let (mut measured, mut warnings) = (None, Vec::new());
@@ -77,13 +90,18 @@ pub fn cache(
         }
         config.flash = Some(flash);
     }
+    let tracker = plan.events.as_ref().zip(events).map(|(plan, file)| {
+        let clocks = Clocks { shown: Arc::clone(&shown), world: Arc::clone(clock) };
+        EventTracker::new(file, plan, clocks, matches!(world, World::Simulated(_)))
+    });
+    config.events = tracker.as_ref().map(EventTracker::sink);
     let builder = Cache::builder().config(config).clock(shown);
     let (cache, face) = match world {
         World::Real(_) => (builder.open()?, if tasks { Face::Task } else { Face::Blocking }),
         World::Simulated(simulation) => (open_in(simulation, builder)?, Face::Task),
     };
     let target = EngineTarget::new(cache, face, measured).told_by(listed_drives);
-    Ok(OpenCache { target, warnings })
+    Ok(OpenCache { target, warnings, tracker })
 }
 
 /// A cache whose background work is tasks of `simulation`.
@@ -137,6 +155,8 @@ pub struct OpenCache {
     pub target: EngineTarget,
     /// Where it is not as asked for.
     pub warnings: Vec<String>,
+    /// Who writes down what happens to its keys.
+    pub tracker: Option<EventTracker>,
 }
 
 fn smaller_regions(asked_bytes: u32, used_bytes: u32) -> String {

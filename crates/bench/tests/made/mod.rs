@@ -64,5 +64,6 @@ pub fn instance(seconds: f64) -> InstanceReport {
         tenants: None,
         misses: None,
         sweeps: None,
+        events: None,
     }
 }

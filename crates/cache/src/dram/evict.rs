@@ -25,10 +25,10 @@ pub trait Spill {
     fn commit(&self, staged: Self::Staged, victim: &Victim<'_>);
 
     /// The item stays, or was removed by somebody else: what was staged must not be seen.
-    fn abandon(&self, staged: Self::Staged);
+    fn abandon(&self, staged: Self::Staged, victim: &Victim<'_>);
 
-    /// The item has left and nothing was staged for it. Called with no lock held, while it can still be read.
-    fn gone(&self, _victim: &Victim<'_>) {}
+    /// The item has left; whether what was staged for it was committed. Called with no lock held, while it can still be read.
+    fn gone(&self, _victim: &Victim<'_>, _committed: bool) {}
 }
 
 /// The spill's answer.
@@ -55,7 +55,7 @@ impl Spill for Discard {
 
     fn commit(&self, (): (), _: &Victim<'_>) {}
 
-    fn abandon(&self, (): ()) {}
+    fn abandon(&self, (): (), _: &Victim<'_>) {}
 }
 
 /// An item about to leave.
@@ -225,15 +225,13 @@ impl Dram {
                 spill.commit(staged, victim);
             }
             drop(table);
-            if !copied {
-                spill.gone(victim);
-            }
+            spill.gone(victim, copied);
             self.free_chain_of_the_gone(state, item);
             return Attempt::Gone;
         }
         drop(table);
         if let Some(staged) = staged {
-            spill.abandon(staged);
+            spill.abandon(staged, victim);
         }
         // Removed by its owner meanwhile, and nobody reads it any more: gone as well.
         if !linked && references == 1 {

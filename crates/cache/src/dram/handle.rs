@@ -133,6 +133,12 @@ impl<'a> Draft<'a> {
         self.hash
     }
 
+    /// Unix second at which the item expires; 0 is never.
+    #[must_use]
+    pub fn expiry_seconds(&self) -> u32 {
+        self.item.header().expiry_seconds()
+    }
+
     /// Gives the item a tag, of the caller's meaning.
     pub fn set_tag(&mut self, tag: u16) {
         self.item.header().set_tag(tag);

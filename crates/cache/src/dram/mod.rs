@@ -72,7 +72,11 @@ pub struct Dram {
     reaper: Reaper,
     rebalancer: Rebalancer,
     chains: Chains,
+    on_expiry: Option<OnExpiry>,
 }
+
+/// Told of an item that was taken out because its time was over. Runs with no lock held.
+pub type OnExpiry = Arc<dyn Fn(&Handle<'_>) + Send + Sync>;
 
 /// Why there is no memory for an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -106,7 +110,14 @@ impl Dram {
         let index = Index::new(pools.arena.bytes());
         let hits = Hits::new(pools.classes.len());
         let rebalancer = Rebalancer::new(pools.classes.len());
-        Ok(Self { pools, index, clock, hits, reaper: Reaper::default(), rebalancer, chains: Chains::new() })
+        let (reaper, chains) = (Reaper::default(), Chains::new());
+        Ok(Self { pools, index, clock, hits, reaper, rebalancer, chains, on_expiry: None })
+    }
+
+    /// The same tier, that tells `on_expiry` of every item that a get or the reaper takes out because its time was over.
+    #[must_use]
+    pub fn with_expiry_callback(self, on_expiry: OnExpiry) -> Self {
+        Self { on_expiry: Some(on_expiry), ..self }
     }
 
     /// The item of `key`, pinned, and the hit told to the policy. An expired item is removed and is no hit.
@@ -222,6 +233,9 @@ impl Dram {
         let still = handle.is_linked() && handle.item.header().is_expired(self.now_seconds());
         let removed = if still { lock.unlink(handle.key()) } else { None };
         drop(lock);
+        if let (Some(item), Some(on_expiry)) = (&removed, &self.on_expiry) {
+            on_expiry(item);
+        }
         removed.is_some()
     }
 

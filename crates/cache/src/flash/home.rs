@@ -16,7 +16,7 @@ use super::superblock::{
     read_snapshot, recognise,
 };
 use super::tier::Pair;
-use super::{OnEviction, Waiting};
+use super::{IsTold, OnEviction, Waiting};
 use crate::KeyHash;
 use crate::config::{FlashConfig, Recovery};
 use crate::error::CacheError;
@@ -51,8 +51,8 @@ pub(crate) struct Settlement<'a> {
     pub(crate) store_id: u128,
     /// Told of items that make room in buckets,
     pub(crate) on_eviction: OnEviction,
-    /// and of those in regions if this is so: they have to be read for it.
-    pub(crate) tells_of_regions: bool,
+    /// and of those in regions with these keys: they have to be read for it.
+    pub(crate) tells_of_regions: Option<IsTold>,
 }
 
 impl Settlement<'_> {
@@ -76,8 +76,9 @@ impl Settlement<'_> {
         let recovered = sections.is_some();
         let taken = sections.take().unwrap_or_default();
         let mut regions = self.open_regions(&layout, &superblock, &taken, waiting).await?;
-        if self.tells_of_regions {
-            regions = regions.map(|it| it.with_eviction_callback(Arc::clone(&self.on_eviction)));
+        if let Some(is_told) = &self.tells_of_regions {
+            let told = |it: RegionStore| it.with_eviction_callback(Arc::clone(&self.on_eviction));
+            regions = regions.map(|it| told(it).with_eviction_callback_for(Arc::clone(is_told)));
         }
         let soc = self.open_soc(&layout, &superblock, &taken)?;
         let soc = soc.map(|it| it.with_eviction_callback(Arc::clone(&self.on_eviction)));

@@ -97,6 +97,9 @@ impl Deref for FlashValue {
 /// lock held.
 pub type OnEviction = Arc<dyn Fn(&FlashItem<'_>) + Send + Sync>;
 
+/// Whether somebody wants to be told of keys with a hash. Always the same for one hash.
+pub type IsTold = Arc<dyn Fn(KeyHash) -> bool + Send + Sync>;
+
 /// How the caller waits for the device. The engine's code is the same for both: with [`Waiting::Thread`] a transfer
 /// has ended when `start` returns, so the future that contains it never pends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

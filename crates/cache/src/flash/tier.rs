@@ -17,6 +17,7 @@ use super::{FlashItem, FlashValue, Waiting, chain};
 use crate::KeyHash;
 use crate::config::Removal;
 use crate::dram::{Spill, Stage, Victim};
+use crate::event::{Event, EventKind, Events};
 use crate::listener::{Listener, Outcry};
 use crate::stats::FlashStats;
 
@@ -42,20 +43,42 @@ pub(crate) struct Pair {
     pub(crate) home: Home,
 }
 
+/// How an offer of DRAM's to flash ended; [`PutStats`] says more of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PutEnd {
+    /// Taken by an engine.
+    Stored,
+    /// Flash holds the same bytes already.
+    Clean,
+    /// Expired meanwhile.
+    Expired,
+    /// Time to live below the configured minimum.
+    ShortLived,
+    /// Refused by the admission policy.
+    NotAdmitted,
+    /// Larger than the engine's largest item.
+    TooLarge,
+    /// The regions take nothing any more.
+    WornOut,
+    /// Changed or used while on the way: the copy was abandoned.
+    Overtaken,
+    /// Flash is behind with its writes: the item stayed in DRAM.
+    HeldBack,
+}
+
 /// What became of the items that DRAM evicted.
 #[derive(Debug, Default)]
 struct Puts {
     offered: AtomicU64,
-    stored: AtomicU64,
-    clean: AtomicU64,
-    rejected_expired: AtomicU64,
-    rejected_short_lived: AtomicU64,
-    rejected_admission: AtomicU64,
-    rejected_too_large: AtomicU64,
-    rejected_worn_out: AtomicU64,
-    overtaken: AtomicU64,
-    held_back: AtomicU64,
+    /// By [`PutEnd`].
+    ended: [AtomicU64; PutEnd::HeldBack as usize + 1],
     logical_bytes: AtomicU64,
+}
+
+impl Puts {
+    fn count(&self, end: PutEnd) {
+        count(&self.ended[end as usize]);
+    }
 }
 
 /// What became of the items that DRAM evicted: every offer ends as exactly one of the others.
@@ -241,34 +264,34 @@ impl FlashTier {
     #[must_use]
     pub fn put_stats(&self) -> PutStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let puts = &self.puts;
+        let ended = |end: PutEnd| read(&self.puts.ended[end as usize]);
         PutStats {
-            offered: read(&puts.offered),
-            stored: read(&puts.stored),
-            clean: read(&puts.clean),
-            rejected_expired: read(&puts.rejected_expired),
-            rejected_short_lived: read(&puts.rejected_short_lived),
-            rejected_admission: read(&puts.rejected_admission),
-            rejected_too_large: read(&puts.rejected_too_large),
-            rejected_worn_out: read(&puts.rejected_worn_out),
-            overtaken: read(&puts.overtaken),
-            held_back: read(&puts.held_back),
-            logical_bytes: read(&puts.logical_bytes),
+            offered: read(&self.puts.offered),
+            stored: ended(PutEnd::Stored),
+            clean: ended(PutEnd::Clean),
+            rejected_expired: ended(PutEnd::Expired),
+            rejected_short_lived: ended(PutEnd::ShortLived),
+            rejected_admission: ended(PutEnd::NotAdmitted),
+            rejected_too_large: ended(PutEnd::TooLarge),
+            rejected_worn_out: ended(PutEnd::WornOut),
+            overtaken: ended(PutEnd::Overtaken),
+            held_back: ended(PutEnd::HeldBack),
+            logical_bytes: read(&self.puts.logical_bytes),
         }
     }
 
-    /// Whether the victim is refused, and by which counter.
-    fn refused(&self, victim: &Victim<'_>, bytes: u64) -> Option<&AtomicU64> {
+    /// Whether the victim is refused, and why.
+    fn refused(&self, victim: &Victim<'_>, bytes: u64) -> Option<PutEnd> {
         let now = self.clock.unix_seconds();
         let expiry = victim.expiry_seconds();
         if expiry != 0 && expiry <= now {
-            return Some(&self.puts.rejected_expired);
+            return Some(PutEnd::Expired);
         }
         if expiry != 0 && expiry - now < self.min_ttl_seconds {
-            return Some(&self.puts.rejected_short_lived);
+            return Some(PutEnd::ShortLived);
         }
         if victim.is_clean() && self.may_contain(victim.hash()) {
-            return Some(&self.puts.clean);
+            return Some(PutEnd::Clean);
         }
         let candidate = Candidate {
             hash: victim.hash().0,
@@ -277,38 +300,34 @@ impl FlashTier {
             idle_seconds: victim.idle_seconds(),
         };
         let admitted = self.admission.admit(&candidate, self.clock.monotonic_ns());
-        (!admitted).then_some(&self.puts.rejected_admission)
+        (!admitted).then_some(PutEnd::NotAdmitted)
     }
 
-    fn stage_in_engine(&self, item: &FlashItem<'_>, bytes: usize) -> Stage<Staged<'_>> {
+    fn stage_in_engine(&self, item: &FlashItem<'_>, bytes: usize) -> Result<Staged<'_>, PutEnd> {
         let pair = &self.pairs[self.pair_of(item.hash)];
         let small = bytes <= self.small_item_max_bytes;
         let fits_soc =
             |soc: &&Soc| (small || pair.regions.is_none()) && soc.fits(item.key.len(), item.value_len());
         let engine = if let Some(soc) = pair.soc.as_ref().filter(fits_soc) {
-            soc.stage(item).ok().map(|staged| InEngine::Soc(soc, staged))
+            let staged = soc.stage(item).map_err(|_| PutEnd::HeldBack)?;
+            InEngine::Soc(soc, staged)
         } else if let Some(regions) =
             pair.regions.as_ref().filter(|regions| bytes <= regions.max_item_bytes())
         {
-            match regions.stage(item) {
-                Ok(staged) => Some(InEngine::Region(regions, staged)),
-                Err(region::Refusal::Full) => None,
-                Err(region::Refusal::TooLarge) => return refuse(&self.puts.rejected_too_large),
-                Err(region::Refusal::WornOut) => return refuse(&self.puts.rejected_worn_out),
-            }
+            let staged = regions.stage(item).map_err(|refusal| match refusal {
+                region::Refusal::Full => PutEnd::HeldBack,
+                region::Refusal::TooLarge => PutEnd::TooLarge,
+                region::Refusal::WornOut => PutEnd::WornOut,
+            })?;
+            InEngine::Region(regions, staged)
         } else {
-            return refuse(&self.puts.rejected_too_large);
+            return Err(PutEnd::TooLarge);
         };
-        match engine {
-            Some(engine) => Stage::Ready(Staged { bytes: bytes as u64, engine }),
-            None => {
-                count(&self.puts.held_back);
-                Stage::Busy
-            }
-        }
+        Ok(Staged { bytes: bytes as u64, engine })
     }
 
-    fn stage<'a>(&'a self, victim: &Victim<'_>) -> Stage<Staged<'a>> {
+    /// Stages a victim; else says how its offer has ended.
+    fn stage<'a>(&'a self, victim: &Victim<'_>) -> Result<Staged<'a>, PutEnd> {
         let pieces = victim.value();
         let header = if pieces.len() > 1 { chain::header(pieces) } else { Vec::new() };
         let mut tag = u16::from(victim.pool().0) & POOL_BITS;
@@ -324,17 +343,15 @@ impl FlashTier {
         let item = FlashItem { key, hash, value, expiry_seconds, tag };
         let bytes = key.len() + item.value_len();
         count(&self.puts.offered);
-        match self.refused(victim, bytes as u64) {
-            Some(why) => {
-                count(why);
-                Stage::Drop
-            }
+        let staged = match self.refused(victim, bytes as u64) {
+            Some(why) => Err(why),
             None => self.stage_in_engine(&item, bytes),
-        }
+        };
+        staged.inspect_err(|&end| self.puts.count(end))
     }
 
     fn commit(&self, staged: Staged<'_>) {
-        count(&self.puts.stored);
+        self.puts.count(PutEnd::Stored);
         self.puts.logical_bytes.fetch_add(staged.bytes, Ordering::Relaxed);
         match staged.engine {
             InEngine::Soc(soc, staged) => soc.commit(staged),
@@ -343,7 +360,7 @@ impl FlashTier {
     }
 
     fn abandon(&self, staged: Staged<'_>) {
-        count(&self.puts.overtaken);
+        self.puts.count(PutEnd::Overtaken);
         match staged.engine {
             InEngine::Soc(soc, staged) => soc.abandon(staged),
             InEngine::Region(regions, staged) => regions.abandon(staged),
@@ -356,6 +373,8 @@ pub(crate) struct Crossing<'a> {
     pub(crate) flash: Option<&'a FlashTier>,
     /// Told of what flash does not take.
     pub(crate) on_evict: Option<&'a Listener>,
+    /// Told of everything.
+    pub(crate) events: Option<&'a Events>,
     /// What the listener panicked with.
     pub(crate) outcry: Outcry,
 }
@@ -365,27 +384,51 @@ impl<'a> Spill for Crossing<'a> {
 
     fn stage(&self, victim: &Victim<'_>) -> Stage<Self::Staged> {
         let Some(flash) = self.flash else { return Stage::Drop };
-        match flash.stage(victim) {
-            Stage::Ready(staged) => Stage::Ready((flash, staged)),
-            Stage::Drop => Stage::Drop,
-            Stage::Busy => Stage::Busy,
-        }
+        flash.stage(victim).map_or_else(
+            |end| {
+                self.tell(EventKind::Offered(end), victim);
+                if end == PutEnd::HeldBack { Stage::Busy } else { Stage::Drop }
+            },
+            |staged| Stage::Ready((flash, staged)),
+        )
     }
 
     fn commit(&self, (flash, staged): Self::Staged, _victim: &Victim<'_>) {
         flash.commit(staged);
     }
 
-    fn abandon(&self, (flash, staged): Self::Staged) {
+    fn abandon(&self, (flash, staged): Self::Staged, victim: &Victim<'_>) {
         flash.abandon(staged);
+        self.tell(EventKind::Offered(PutEnd::Overtaken), victim);
     }
 
-    fn gone(&self, victim: &Victim<'_>) {
-        let Some(on_evict) = self.on_evict else { return };
+    fn gone(&self, victim: &Victim<'_>, committed: bool) {
+        if self.events.is_some() {
+            self.tell_gone(victim, committed);
+        }
+        let Some(on_evict) = self.on_evict.filter(|_| !committed) else { return };
         let is_on_flash =
             || victim.is_clean() && self.flash.is_some_and(|flash| flash.may_contain(victim.hash()));
         if !victim.is_expired() && !is_on_flash() {
             on_evict.tell(victim.key(), victim.value()[0], Removal::EvictedFromDram, &self.outcry);
+        }
+    }
+}
+
+impl Crossing<'_> {
+    #[cold]
+    #[inline(never)]
+    fn tell_gone(&self, victim: &Victim<'_>, committed: bool) {
+        if committed {
+            self.tell(EventKind::Offered(PutEnd::Stored), victim);
+        }
+        self.tell(EventKind::EvictedFromDram { expired: victim.is_expired() }, victim);
+    }
+
+    fn tell(&self, kind: EventKind, victim: &Victim<'_>) {
+        if let Some(events) = self.events {
+            let event = Event::new(kind, victim.key(), victim.hash());
+            events.tell(&event.of(victim.value()[0].len(), victim.expiry_seconds()));
         }
     }
 }
@@ -403,11 +446,6 @@ pub(crate) fn within(tag: u16, pools: usize) -> u16 {
 /// Whether the tag's value is a chain.
 pub(crate) fn is_chained(tag: u16) -> bool {
     tag & CHAINED != 0
-}
-
-fn refuse<T>(why: &AtomicU64) -> Stage<T> {
-    count(why);
-    Stage::Drop
 }
 
 fn count(counter: &AtomicU64) {

@@ -61,6 +61,7 @@ pub fn cache_config(flash: FlashConfig, dram_bytes: u64, seed: u64) -> CacheConf
         seed,
         on_remove: None,
         on_evict: None,
+        events: None,
         memory_budget_bytes: None,
     }
 }

@@ -146,7 +146,7 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
         force: arguments.force,
     };
     // A run of hours must not end with a result that cannot be written.
-    if let Err(error) = check_results(arguments) {
+    if let Err(error) = check_results(arguments).and_then(|()| keep_events(config, arguments)) {
         return usage_error(&error);
     }
     let session = match Session::open(config, options) {
@@ -205,6 +205,18 @@ fn check_results(arguments: &Arguments) -> Result<(), String> {
     written(check_writable(file))
 }
 
+/// A result must not be written over the events of the run.
+fn keep_events(config: &Config, arguments: &Arguments) -> Result<(), String> {
+    let common = &arguments.common;
+    let others = [common.result_file(), arguments.intervals.as_deref(), arguments.plot.as_deref()];
+    let others = others.into_iter().chain([arguments.progress_stats_file.as_deref()]);
+    let is_events = |file: &&Path| config.instances.iter().any(|it| Path::new(&it.cache.event_file) == *file);
+    match others.flatten().find(is_events) {
+        Some(file) => Err(format!("{}: it would take the place of the events of the run", file.display())),
+        None => Ok(()),
+    }
+}
+
 fn interval_form(file: &Path) -> Result<Form, String> {
     Form::of(file).ok_or_else(|| format!("{}: a file of intervals ends in .csv or .jsonl", file.display()))
 }
@@ -232,6 +244,7 @@ fn run_session(
         print_results(&report, &results, arguments, text_options).map_err(Into::into),
         arguments.common.write_json(&json::render(&report)).map_err(Into::into),
         draw(&report, config, arguments),
+        report.unwritten().map_or(Ok(()), |words| Err(words.into())),
     ];
     kept.into_iter().collect::<Result<(), Box<dyn std::error::Error>>>()?;
     Ok(report)

@@ -2,6 +2,7 @@
 
 mod binary;
 mod dram_iterator;
+mod events;
 mod instances;
 mod intervals;
 mod lengths;

@@ -10,7 +10,6 @@ const THREADS: &str = "each caller does its own transfer; there is no pool of I/
 const SHM: &str = "the cache lives in the process's own memory";
 const BACKPRESSURE: &str = "a flash insert waits for a buffer; none is refused for being one too many";
 const COMPONENT: &str = "there is no coroutine adapter to size";
-const EVENTS: &str = "event tracker";
 
 section! {
     /// The cache under test.
@@ -167,12 +166,12 @@ section! {
         item_destructor_check: bool = false, "enableItemDestructorCheck", "", Later("item destructors");
         "Items not used for longer than this stay out of flash; 0 is no limit.";
         retention_seconds: u64 = 0, "nvmAdmissionRetentionTimeThreshold", "s", Honoured;
-        "File of cache events.";
-        event_file: String = String::new(), "eventTrackerFilePath", "path", Later(EVENTS);
+        "CSV of what happens to keys.";
+        event_file: String = String::new(), "eventTrackerFilePath", "path", Honoured;
         "One in how many keys is tracked.";
-        event_sampling: u64 = 1, "eventTrackerSamplingRate", "", Later(EVENTS);
-        "Queue of events.";
-        event_queue: u64 = 100_000, "eventTrackerQueueSize", "", Later(EVENTS);
+        event_sampling: u64 = 1, "eventTrackerSamplingRate", "", Honoured;
+        "Events that may wait to be written; more are dropped and counted.";
+        event_queue: u64 = 100_000, "eventTrackerQueueSize", "", Honoured;
         "Threads of the coroutine adapter.";
         fcc_threads: u64 = 32, "fccCoroFiberAdapterNumThreads", "threads", NoEffect(COMPONENT);
         "Fibers of the coroutine adapter.";

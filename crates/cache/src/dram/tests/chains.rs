@@ -50,7 +50,7 @@ fn evicting_a_child_takes_the_chain_along_in_one_piece() {
             Stage::Ready(())
         }
         fn commit(&self, (): (), _: &Victim<'_>) {}
-        fn abandon(&self, (): ()) {}
+        fn abandon(&self, (): (), _: &Victim<'_>) {}
     }
     // The parent is large, the children small; one slab each. Small items push out the oldest child.
     let (dram, _) = small(2, HitRule::Ignore);
@@ -88,7 +88,7 @@ fn a_child_that_comes_while_its_parent_is_staged_is_not_left_behind() {
         fn commit(&self, (): (), victim: &Victim<'_>) {
             assert_eq!(victim.key(), b"b", "what was staged of a was no longer all of it");
         }
-        fn abandon(&self, (): ()) {
+        fn abandon(&self, (): (), _: &Victim<'_>) {
             self.1.set(self.1.get() + 1);
         }
     }

@@ -47,7 +47,7 @@ impl Spill for Witness {
         self.model.borrow_mut().remove(&staged).expect("what leaves was there");
     }
 
-    fn abandon(&self, _: Vec<u8>) {
+    fn abandon(&self, _: Vec<u8>, _: &Victim<'_>) {
         *self.staged.borrow_mut() -= 1;
     }
 }

@@ -117,7 +117,7 @@ impl Spill for Below {
         self.keys.lock().unwrap().insert(staged);
     }
 
-    fn abandon(&self, _: Vec<u8>) {}
+    fn abandon(&self, _: Vec<u8>, _: &Victim<'_>) {}
 }
 
 #[test]

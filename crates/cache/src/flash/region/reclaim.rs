@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use futures_util::future::join_all;
 
-use crate::flash::{FlashItem, Waiting};
+use crate::KeyHash;
+use crate::flash::{FlashItem, IsTold, OnEviction, Waiting};
 
 use std::sync::atomic::Ordering;
 
@@ -112,6 +113,25 @@ impl Drop for Victim<'_> {
 }
 
 impl RegionStore {
+    /// The same store, that tells `on_eviction` of every item that leaves with its region: expired or not, but not of
+    /// those forgotten, replaced or lost to a failing device. Reclaim then has to read every live item.
+    #[must_use]
+    pub fn with_eviction_callback(mut self, on_eviction: OnEviction) -> Self {
+        self.on_eviction = Some(on_eviction);
+        self
+    }
+
+    /// Tells of keys with some hashes alone: items of others need not be read for it.
+    #[must_use]
+    pub fn with_eviction_callback_for(mut self, is_told: IsTold) -> Self {
+        self.is_told = Some(is_told);
+        self
+    }
+
+    fn is_told(&self, hash: KeyHash) -> bool {
+        self.on_eviction.is_some() && self.is_told.as_ref().is_none_or(|is_told| is_told(hash))
+    }
+
     /// Reclaims the region that the policy gives up. `false` if it has none.
     pub(super) async fn reclaim_one(&self, waiting: Waiting) -> bool {
         let Some(region) = self.policy.lock().victim() else { return false };
@@ -189,6 +209,7 @@ impl RegionStore {
         for &record in records.iter().filter(|record| record.live) {
             let address = self.layout.address(region, record.unit);
             let is_expired = expired(record.expiry_seconds, now_seconds);
+            let is_told = self.is_told(record.hash);
             // One lock from the question to the eviction: a hit comes in time, or finds the item gone.
             let mut policy = self.policy.lock();
             let Some(found) = self.index.get_at(record.hash, address) else { continue };
@@ -197,7 +218,7 @@ impl RegionStore {
             keep = keep.filter(|_| !is_expired && self.may_keep(&mut room, &record));
             let start = record.unit as usize * self.layout.unit_bytes as usize;
             let leaving = Leaving { record, found, start, keep, is_expired };
-            if keep.is_some() || self.on_eviction.is_some() {
+            if keep.is_some() || is_told {
                 wanted.push(leaving);
             } else if self.index.remove_at(record.hash, address).is_some() {
                 if self.needs.items {

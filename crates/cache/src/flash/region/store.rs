@@ -7,7 +7,7 @@ use device::{Clock, Device, PlacementHandle};
 use parking_lot::Mutex;
 
 use crate::KeyHash;
-use crate::flash::{FlashItem, Waiting};
+use crate::flash::{FlashItem, IsTold, Waiting};
 
 use super::buffer::{RegionBuffer, Reservation};
 use super::config::{ConfigError, RegionConfig, Reinsertion};
@@ -44,6 +44,8 @@ pub struct RegionStore {
     pub(super) next_sequence: AtomicU64,
     pub(super) counters: Counters,
     pub(super) on_eviction: Option<OnEviction>,
+    /// Of which keys that is; all, if nothing is said.
+    pub(super) is_told: Option<IsTold>,
 }
 
 pub use crate::flash::OnEviction;
@@ -172,20 +174,13 @@ impl RegionStore {
             next_sequence: AtomicU64::new(1),
             counters: Counters::default(),
             on_eviction: None,
+            is_told: None,
             device,
             clock,
             config,
             layout,
             id,
         })
-    }
-
-    /// The same store, that tells `on_eviction` of every item that leaves with its region: expired or not, but not of
-    /// those forgotten, replaced or lost to a failing device. Reclaim then has to read every live item.
-    #[must_use]
-    pub fn with_eviction_callback(mut self, on_eviction: OnEviction) -> Self {
-        self.on_eviction = Some(on_eviction);
-        self
     }
 
     /// Copies an item into an open region. It is found by readers once it is [committed](Self::commit).

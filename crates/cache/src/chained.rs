@@ -1,0 +1,107 @@
+//! Pieces that are chained to an item: inserted, evicted and brought back with it.
+
+use std::ops::Range;
+
+use crate::dram::AllocateError;
+use crate::error::Refusal;
+use crate::event::EventKind;
+use crate::flash::{FlashValue, Waiting};
+use crate::hybrid::Engine;
+use crate::{Cache, KeyHash};
+
+impl Cache {
+    /// Chains a piece of `value_len` bytes to the item under `key`; `fill` writes it.
+    ///
+    /// # Errors
+    /// [`Refusal::NoParent`] if there is no such item, or why no room could be made.
+    pub async fn add_chained(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Refusal> {
+        self.engine.add_chained(key, value_len, fill, Waiting::Task).await
+    }
+
+    /// As [`add_chained`](Self::add_chained), on this thread.
+    ///
+    /// # Errors
+    /// As [`add_chained`](Self::add_chained).
+    pub fn add_chained_blocking(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Refusal> {
+        pollster::block_on(self.engine.add_chained(key, value_len, fill, Waiting::Thread))
+    }
+}
+
+impl Engine {
+    async fn add_chained(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        fill: impl FnOnce(&mut [u8]),
+        waiting: Waiting,
+    ) -> Result<(), Refusal> {
+        self.assert_not_telling("bring an item into");
+        let hash = KeyHash::of(key);
+        let chained = self.chain(key, hash, value_len, fill, waiting).await;
+        let kind = chained.map_or_else(EventKind::NotChained, |()| EventKind::Chained);
+        self.tell_of(kind, key, hash, value_len, 0);
+        chained
+    }
+
+    async fn chain(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        value_len: usize,
+        fill: impl FnOnce(&mut [u8]),
+        waiting: Waiting,
+    ) -> Result<(), Refusal> {
+        // The parent must be in DRAM and stay there; a get brings it back from flash, if there is room at once.
+        let parent = loop {
+            let found = self.get(key, waiting).await.ok_or(Refusal::NoParent)?;
+            match found.on_flash_alone() {
+                Some((value, pieces)) => self.wait_for_room(key, hash, value, pieces).await?,
+                None => break found,
+            }
+        };
+        let pool = parent.pool();
+        let mut link = loop {
+            let crossing = self.crossing();
+            let room = self.dram.allocate_child(pool, hash, value_len, &crossing);
+            crossing.outcry.let_out();
+            drop(crossing);
+            match (room, &self.flash) {
+                (Ok(link), _) => break link,
+                (Err(AllocateError::Busy), Some(flash)) => flash.wait_ready().await,
+                (Err(error), _) => return Err(error.into()),
+            }
+        };
+        fill(&mut link);
+        let mut lock = self.dram.lock(hash);
+        lock.add_child(key, link).map_err(|_| Refusal::NoParent)?;
+        // What flash holds lacks the new link.
+        self.displace(hash, key);
+        Ok(())
+    }
+
+    /// Waits until DRAM has had room for what flash holds of an item.
+    pub(crate) async fn wait_for_room(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        value: &FlashValue,
+        pieces: &[Range<usize>],
+    ) -> Result<(), Refusal> {
+        loop {
+            match (self.drafts_of(key, hash, value, pieces).map(drop), &self.flash) {
+                (Err(AllocateError::Busy), Some(flash)) => flash.wait_ready().await,
+                (room, _) => return Ok(room?),
+            }
+        }
+    }
+}

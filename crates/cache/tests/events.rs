@@ -1,0 +1,317 @@
+//! What a sink of events is told, and what it may do.
+#![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use device::{MemoryDevice, VirtualClock};
+use flashwright_cache::event::PutEnd;
+use flashwright_cache::{
+    Builder, Cache, Event, EventKind, EventSink, FlashConfig, InsertOptions, Inserted, KeyHash, Layer,
+    Refusal,
+};
+use policy::admission::{AdmissionConfig, Chance};
+
+const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
+const MIB: u64 = 1 << 20;
+/// Buckets take the first, regions the second.
+const LENGTHS: [usize; 2] = [300, 3000];
+
+/// What was told of an item: its key, what happened, bytes of its value, when it expires.
+type Told = (Vec<u8>, EventKind, Option<usize>, Option<u32>);
+
+/// Writes down what is told of one key in so many.
+struct Log {
+    one_in: u64,
+    told: Mutex<Vec<Told>>,
+}
+
+impl Log {
+    fn of_one_in(one_in: u64) -> Arc<Self> {
+        Arc::new(Self { one_in, told: Mutex::default() })
+    }
+
+    /// What was told since it was asked last.
+    fn take(&self) -> Vec<Told> {
+        std::mem::take(&mut self.told.lock().unwrap())
+    }
+
+    fn kinds(&self) -> Vec<EventKind> {
+        self.take().into_iter().map(|(_, kind, ..)| kind).collect()
+    }
+}
+
+impl EventSink for Log {
+    fn wants(&self, hash: KeyHash) -> bool {
+        hash.one_in(self.one_in)
+    }
+
+    fn tell(&self, event: &Event<'_>) {
+        assert_eq!(event.hash, KeyHash::of(event.key));
+        let told = (event.key.to_vec(), event.kind, event.value_bytes, event.expiry_seconds);
+        self.told.lock().unwrap().push(told);
+    }
+}
+
+fn memory_only() -> Builder {
+    Cache::builder().dram_bytes(4 * MIB).max_item_bytes(16 << 10)
+}
+
+fn hybrid(change: impl FnOnce(&mut FlashConfig)) -> Builder {
+    let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(8 * MIB)));
+    flash.regions.region_bytes = 128 << 10;
+    flash.pending_bytes = 64 << 10;
+    change(&mut flash);
+    memory_only().flash_config(flash)
+}
+
+fn put(cache: &Cache, number: u64, len: usize) {
+    assert_eq!(cache.insert_blocking(&number.to_le_bytes(), &vec![7; len], &AS_USUAL), Inserted::Stored);
+}
+
+fn has(cache: &Cache, number: u64) -> bool {
+    cache.get_blocking(&number.to_le_bytes()).is_some()
+}
+
+#[test]
+fn a_key_in_memory_tells_its_story_in_order() {
+    let (log, clock) = (Log::of_one_in(1), Arc::new(VirtualClock::default()));
+    clock.advance_by(1_000_000_000);
+    let cache = memory_only().clock(clock.clone()).events(log.clone()).open_stepped().unwrap();
+    let for_ten = InsertOptions { ttl_seconds: Some(10), ..AS_USUAL };
+    let expiry = {
+        cache.insert_blocking(b"key", b"value", &for_ten);
+        cache.get_blocking(b"key").unwrap().expiry_seconds()
+    };
+    let item = |kind, bytes| (b"key".to_vec(), kind, Some(bytes), expiry);
+    let none = |kind| (b"key".to_vec(), kind, None, None);
+    assert_eq!(log.take(), [item(EventKind::Inserted, 5), item(EventKind::Found(Layer::Dram), 5)]);
+    cache.insert_blocking(b"key", b"another", &for_ten);
+    assert!(cache.remove(b"key") && !cache.remove(b"key") && cache.get_blocking(b"key").is_none());
+    let story = [
+        item(EventKind::Replaced, 7),
+        item(EventKind::Removed(Layer::Dram), 7),
+        none(EventKind::NotRemoved),
+        none(EventKind::NotFound),
+    ];
+    assert_eq!(log.take(), story);
+    cache.insert_blocking(b"key", b"v", &for_ten);
+    clock.advance_by(11_000_000_000);
+    assert!(cache.get_blocking(b"key").is_none());
+    let story = [item(EventKind::Inserted, 1), item(EventKind::Expired, 1), none(EventKind::NotFound)];
+    assert_eq!(log.take(), story);
+}
+
+#[test]
+fn what_becomes_of_inserts_and_chains_is_told() {
+    let log = Log::of_one_in(1);
+    let cache = memory_only().events(log.clone()).open().unwrap();
+    assert_eq!(cache.add_chained_blocking(b"key", 3, |_| {}), Err(Refusal::NoParent));
+    let told = log.kinds();
+    assert_eq!(told, [EventKind::NotFound, EventKind::NotChained(Refusal::NoParent)]);
+    put(&cache, 1, 10);
+    cache.add_chained_blocking(&1_u64.to_le_bytes(), 3, |piece| piece.fill(1)).unwrap();
+    assert!(
+        !cache.insert_new_if_absent(cache.allocate_blocking(&1_u64.to_le_bytes(), 4, &AS_USUAL).unwrap())
+    );
+    assert!(cache.insert_new_if_absent(cache.allocate_blocking(b"other", 4, &AS_USUAL).unwrap()));
+    let Err(refusal) = cache.allocate_blocking(b"key", 1 << 20, &AS_USUAL) else { panic!("it is too large") };
+    cache.clear();
+    let told = log.kinds();
+    let expected = [
+        EventKind::Inserted,
+        EventKind::Found(Layer::Dram),
+        EventKind::Chained,
+        EventKind::Present,
+        EventKind::Inserted,
+        EventKind::Refused(refusal),
+        EventKind::Cleared,
+        EventKind::Cleared,
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(log.take(), []);
+}
+
+#[test]
+fn a_load_that_is_overtaken_is_told() {
+    let log = Log::of_one_in(1);
+    let cache = memory_only().events(log.clone()).open().unwrap();
+    let fetched = pollster::block_on(cache.get_or_insert_with(b"key", &AS_USUAL, async || {
+        cache.insert(b"key", b"newer", &AS_USUAL).await;
+        Ok::<_, ()>(b"older".to_vec())
+    }));
+    assert_eq!(&*fetched.unwrap(), b"older");
+    assert_eq!(log.kinds(), [EventKind::NotFound, EventKind::Inserted, EventKind::Overtaken]);
+}
+
+#[test]
+fn the_reaper_and_evictions_of_expired_items_are_told() {
+    let (log, clock) = (Log::of_one_in(1), Arc::new(VirtualClock::default()));
+    clock.advance_by(1_000_000_000);
+    let cache = memory_only().clock(clock.clone()).events(log.clone()).open_stepped().unwrap();
+    let for_a_second = InsertOptions { ttl_seconds: Some(1), ..AS_USUAL };
+    cache.insert_blocking(b"key", b"value", &for_a_second);
+    clock.advance_by(20_000_000_000);
+    pollster::block_on(cache.step());
+    assert_eq!(log.kinds(), [EventKind::Inserted, EventKind::Expired]);
+    let room =
+        (0..2000).map(|number: u64| cache.insert_blocking(&number.to_le_bytes(), &[1; 3000], &for_a_second));
+    assert_eq!(room.filter(|ended| *ended == Inserted::Stored).count(), 2000);
+    log.take();
+    clock.advance_by(5_000_000_000);
+    put(&cache, 5000, 3000);
+    assert_eq!(log.kinds(), [EventKind::EvictedFromDram { expired: true }, EventKind::Inserted]);
+}
+
+/// Every counter of gets, inserts and offers, and the DRAM evictions.
+fn counted(cache: &Cache) -> HashMap<EventKind, u64> {
+    let stats = cache.stats();
+    let puts = stats.flash.as_ref().map(|flash| flash.puts).unwrap_or_default();
+    let evictions = stats.pools.iter().map(|pool| pool.total().evictions).sum();
+    HashMap::from([
+        (EventKind::Found(Layer::Dram), stats.gets.hits_dram),
+        (EventKind::Found(Layer::Flash), stats.gets.hits_flash),
+        (EventKind::NotFound, stats.gets.misses),
+        (EventKind::Promoted, stats.gets.promotions),
+        (EventKind::EvictedFromDram { expired: false }, evictions),
+        (EventKind::Offered(PutEnd::Stored), puts.stored),
+        (EventKind::Offered(PutEnd::Clean), puts.clean),
+        (EventKind::Offered(PutEnd::NotAdmitted), puts.rejected_admission),
+        (EventKind::Offered(PutEnd::TooLarge), puts.rejected_too_large),
+        (EventKind::Offered(PutEnd::Overtaken), puts.overtaken),
+        (EventKind::Offered(PutEnd::HeldBack), puts.held_back),
+    ])
+}
+
+#[test]
+fn as_many_events_are_told_as_are_counted() {
+    let log = Log::of_one_in(1);
+    let half = AdmissionConfig::Probability { probability: 0.5, chance: Chance::EachTime { seed: 1 } };
+    let builder = hybrid(|flash| flash.admission = Arc::from(policy::admission::build(&[half])));
+    let cache = builder.events(log.clone()).open().unwrap();
+    for number in 0..20_000_u64 {
+        put(&cache, number, LENGTHS[number as usize % 2]);
+        has(&cache, number * 7 % 5000);
+        if number % 5 == 0 {
+            cache.remove(&(number / 2).to_le_bytes());
+        }
+    }
+    pollster::block_on(cache.settle()).unwrap();
+    let (counted, stats) = (counted(&cache), cache.stats());
+    let mut told: HashMap<EventKind, u64> = HashMap::new();
+    log.take().into_iter().for_each(|(_, kind, ..)| *told.entry(kind).or_default() += 1);
+    for (kind, count) in counted {
+        assert_eq!(told.get(&kind).copied().unwrap_or(0), count, "{kind:?}");
+    }
+    let of = |kind| told.get(&kind).copied().unwrap_or(0);
+    assert_eq!(of(EventKind::Inserted) + of(EventKind::Replaced), stats.inserts.stored);
+    let removes =
+        [EventKind::Removed(Layer::Dram), EventKind::Removed(Layer::Flash), EventKind::NotRemoved].map(of);
+    assert_eq!(removes.iter().sum::<u64>(), 4000);
+    assert!(removes.iter().all(|count| *count > 0), "{removes:?}");
+    let flash = stats.flash.unwrap();
+    let evicted = flash.soc.unwrap().evictions + flash.regions.unwrap().evictions;
+    let told_of = of(EventKind::EvictedFromFlash { expired: false });
+    assert!(told_of > 1000 && told_of <= evicted, "{told_of} of {evicted}");
+}
+
+#[test]
+fn a_region_tells_of_every_item_that_leaves_with_it_and_reads_no_others() {
+    let run = |one_in| {
+        let log = Log::of_one_in(one_in);
+        let cache = hybrid(|flash| flash.pairs[0].soc_share = 0.0).events(log.clone()).open().unwrap();
+        (0..20_000_u64).for_each(|number| put(&cache, number, 3000));
+        pollster::block_on(cache.settle()).unwrap();
+        let evicted = EventKind::EvictedFromFlash { expired: false };
+        let told: Vec<u64> = log
+            .take()
+            .into_iter()
+            .filter(|(_, kind, bytes, _)| *kind == evicted && *bytes == Some(3000))
+            .map(|(key, ..)| u64::from_le_bytes(key.try_into().unwrap()))
+            .collect();
+        let regions = cache.stats().flash.unwrap().regions.unwrap();
+        (told, regions.evictions, regions.reclaim_read_bytes)
+    };
+    let (all, evictions, read_bytes) = run(1);
+    assert_eq!((all.len() as u64, evictions > 1000), (evictions, true));
+    let (some, evictions, read_for_some) = run(100);
+    let wanted = |number: &u64| KeyHash::of(&number.to_le_bytes()).one_in(100);
+    assert!(some.iter().all(wanted) && !some.is_empty() && (some.len() as u64) < evictions / 20);
+    let (_, _, read_for_none) = run(0);
+    let (whole, part) = (read_bytes - read_for_none, read_for_some - read_for_none);
+    assert!(part < whole / 10, "{part} of {whole}");
+}
+
+#[test]
+fn all_is_told_of_a_key_that_is_wanted_and_nothing_of_another() {
+    let (whole, part) = (Log::of_one_in(1), Log::of_one_in(10));
+    let run = |log: &Arc<Log>| {
+        let cache = memory_only().events(log.clone()).open().unwrap();
+        for number in 0..20_000_u64 {
+            put(&cache, number % 3000, 3000);
+            has(&cache, number * 7 % 3000);
+        }
+        log.take()
+    };
+    let wanted = |told: &Told| KeyHash::of(&told.0).one_in(10);
+    let expected: Vec<Told> = run(&whole).into_iter().filter(wanted).collect();
+    assert!(expected.len() > 1000);
+    assert_eq!(run(&part), expected);
+}
+
+/// A cache whose events are told to `tell` together with the cache itself.
+fn told_to(builder: Builder, tell: impl Fn(&Cache, &Event<'_>) + Send + Sync + 'static) -> Arc<Cache> {
+    struct Teller<F>(OnceLock<Weak<Cache>>, F);
+    impl<F: Fn(&Cache, &Event<'_>) + Send + Sync> EventSink for Teller<F> {
+        fn tell(&self, event: &Event<'_>) {
+            if let Some(cache) = self.0.get().and_then(Weak::upgrade) {
+                (self.1)(&cache, event);
+            }
+        }
+    }
+    let sink = Arc::new(Teller(OnceLock::new(), tell));
+    let cache = Arc::new(builder.events(sink.clone()).open().unwrap());
+    sink.0.set(Arc::downgrade(&cache)).unwrap();
+    cache
+}
+
+#[test]
+fn a_sink_looks_and_removes_in_the_cache_that_tells_it_and_may_not_insert() {
+    let refused = Arc::new(Mutex::new(0));
+    let counted = refused.clone();
+    let cache = told_to(hybrid(|_| {}), move |cache, event| {
+        let number = u64::from_le_bytes(event.key.try_into().unwrap());
+        has(cache, number);
+        has(cache, number.wrapping_sub(700));
+        cache.remove(&(number + 1).to_le_bytes());
+        if number % 64 == 0 {
+            let panic = catch_unwind(AssertUnwindSafe(|| put(cache, number, 3000))).unwrap_err();
+            let words = panic.downcast_ref::<String>().unwrap();
+            assert!(words.contains("a sink of events may not bring an item into"), "{words}");
+            *counted.lock().unwrap() += 1;
+        }
+    });
+    std::thread::scope(|scope| {
+        for client in 0..3 {
+            let cache = &cache;
+            scope.spawn(move || {
+                for at in 0..5000 {
+                    put(cache, at * 3 + client, LENGTHS[at as usize % 2]);
+                    has(cache, at);
+                }
+            });
+        }
+    });
+    assert!(*refused.lock().unwrap() > 100);
+}
+
+#[test]
+fn a_sink_that_panics_costs_nothing_but_its_event() {
+    let cache = told_to(hybrid(|_| {}), |_, _| resume_unwind(Box::new("a mistake in the sink")));
+    for number in 0..20_000 {
+        put(&cache, number, LENGTHS[number as usize % 2]);
+        assert!(has(&cache, number));
+    }
+    assert!(cache.stats().flash.unwrap().puts.stored > 1000);
+}
