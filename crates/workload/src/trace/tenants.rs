@@ -168,5 +168,16 @@ mod tests {
         assert_ne!(interner.tenant(&[&long(b'2')]), Some(one));
         assert_eq!(interner.tenant(&[&long(b'1')]), Some(one));
         assert_eq!(names.of(one).unwrap().len(), 17);
+        let longest = interner.tenant(&[&[b'x'; LONGEST_NAME_BYTES]]).unwrap();
+        assert_eq!(names.of(longest).unwrap().len(), LONGEST_NAME_BYTES, "it is as it stands");
+    }
+
+    /// A replay that is asked for its requests again shares the names with the first time.
+    #[test]
+    fn a_new_reader_meets_everybody_anew() {
+        let (mut interner, names) = fresh();
+        interner.tenant(&[b"gone"]).unwrap();
+        let here = Interner::new(names.clone()).tenant(&[b"here"]).unwrap();
+        assert_eq!((names.of(here).as_deref(), names.all().len()), (Some("here"), 1));
     }
 }
