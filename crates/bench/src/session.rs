@@ -163,7 +163,7 @@ impl Session {
     /// Runs it to its end and closes the caches.
     ///
     /// # Errors
-    /// A workload or thread that cannot start.
+    /// A workload, a thread or a file of events that cannot start.
     pub fn run(mut self, config: &Config, watcher: &mut dyn Watcher) -> Result<RunReport, SessionError> {
         let seed = self.options.seed;
         let mut trackers = std::mem::take(&mut self.trackers);

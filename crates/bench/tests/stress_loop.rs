@@ -5,17 +5,21 @@ mod twin;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use device::timer::SystemTimer;
 use flashwright_bench::config::cachebench::load_text;
 use flashwright_bench::config::lower::lower;
 use flashwright_bench::config::plan::WorkloadPlan;
 use flashwright_bench::config::{Loaded, Override};
+use flashwright_bench::run::pace::Waiter;
 use flashwright_bench::run::stop::StopReason;
 use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, run_all};
+use parking_lot::Mutex;
 use twin::{MapTarget, Nobody};
-use workload::Workload;
 use workload::generate::{Online, PreparedAccesses};
+use workload::{Request, RequestKind, Source, Workload, WorkloadError};
 
 const CONFIG: &str = r#"{
   "cache_config": { "cacheSizeMB": 64 },
@@ -54,6 +58,73 @@ fn the_operations_asked_for_are_done_in_the_mix_asked_for() {
     assert!((0.59..0.61).contains(&(counts.gets as f64 / 60_000.0)), "{counts:?}");
     assert!((0.09..0.11).contains(&(counts.deletes as f64 / 60_000.0)), "{counts:?}");
     assert_eq!(counts.get_hits_dram + counts.get_misses, counts.gets);
+}
+
+/// Counts workers that have begun, and how many had when one of them was as far as its 200th request.
+#[derive(Clone, Default)]
+struct Roll {
+    begun: Arc<AtomicUsize>,
+    least: Arc<Mutex<Option<usize>>>,
+}
+
+struct Enrolled {
+    roll: Roll,
+    requests: u64,
+    key: [u8; 8],
+}
+
+impl Workload for Roll {
+    fn sources(&self, workers: usize, _seed: u64) -> Result<Vec<Box<dyn Source>>, WorkloadError> {
+        let source = |worker: usize| Enrolled { roll: self.clone(), requests: 0, key: worker.to_le_bytes() };
+        Ok((0..workers).map(|worker| Box::new(source(worker)) as Box<dyn Source>).collect())
+    }
+
+    fn key_count(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Source for Enrolled {
+    fn next(&mut self) -> Option<Request<'_>> {
+        self.requests += 1;
+        match self.requests {
+            1 => drop(self.roll.begun.fetch_add(1, Ordering::SeqCst)),
+            200 => drop(self.roll.least.lock().get_or_insert(self.roll.begun.load(Ordering::SeqCst))),
+            _ => {}
+        }
+        Some(Request {
+            kind: RequestKind::Get,
+            key: &self.key,
+            key_id: 0,
+            value_bytes: 1,
+            chain_bytes: &[],
+            ttl_seconds: None,
+            pool: 0,
+            time_ns: None,
+            repeat: 1,
+            tenant: None,
+            part: None,
+        })
+    }
+}
+
+/// One that never has to wait would else do all that it is asked before the next one of its thread begins.
+#[test]
+fn workers_that_share_a_thread_take_turns() {
+    const CREW: usize = 64;
+    let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), CONFIG, &[]) else {
+        panic!("bad config")
+    };
+    let mut settings = lower(&config).unwrap().instances.remove(0).run;
+    let processors = std::thread::available_parallelism().unwrap().get();
+    (settings.threads, settings.ops_per_thread, settings.tasks) = (CREW * processors, 400, true);
+    let (roll, waiter) = (Roll::default(), Waiter::Sharing(Arc::new(SystemTimer::default())));
+    let options = InstanceOptions { waiter, ..twin::options() };
+    let instance = Instance::new(sound(), settings, Box::new(roll.clone()), options);
+    let report = run_all(&[Arc::new(instance)], None, &mut Nobody).unwrap().remove(0);
+    assert_eq!(report.counts.gets, (CREW * processors * 400) as u64);
+    let least = roll.least.lock().unwrap();
+    assert!(least >= CREW, "{least} had begun when one was far ahead");
 }
 
 /// A walk over DRAM that rests for a day would keep the run from ending.

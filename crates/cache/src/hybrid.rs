@@ -493,11 +493,9 @@ impl Engine {
     /// # Panics
     /// If this thread is in the callback that hears of evictions, or in the sink of events: there it would wait for itself.
     pub(crate) fn assert_not_telling(&self, what: &str) {
-        assert!(
-            !self.is_telling(),
-            "{} may not {what} the cache that calls it: another thread can",
-            if self.on_evict.is_some() { "on_evict" } else { "a sink of events" }
-        );
+        let in_sink = self.events.as_ref().is_some_and(|events| events.is_being_told());
+        let who = if in_sink { "a sink of events" } else { "on_evict" };
+        assert!(!self.is_telling(), "{who} may not {what} the cache that calls it: another thread can");
     }
 
     /// What DRAM's victims go through.

@@ -176,7 +176,7 @@ impl Response {
             range => clipped(range, body_bytes),
         };
         if body_bytes < piece_bytes {
-            let asked_bytes = header_bytes + (asked.end - asked.start);
+            let asked_bytes = header_bytes.saturating_add(asked.end - asked.start);
             return Ok(Shape::One { header_bytes, body_bytes, asked_bytes });
         }
         let of = Span { whole_bytes: body_bytes, asked };

@@ -82,7 +82,7 @@ impl Items {
         match &self.shape {
             Shape::One { header_bytes, body_bytes, asked_bytes } => (index == 0).then_some(Piece {
                 label: Label::Nothing,
-                bytes: header_bytes + body_bytes,
+                bytes: header_bytes.saturating_add(*body_bytes),
                 asked_bytes: *asked_bytes,
             }),
             Shape::Chunks { chunk_bytes, of } => of.piece(index, *chunk_bytes, u64::MAX, Label::Chunk),
@@ -174,8 +174,8 @@ impl Span {
         let kept = piece_bytes.saturating_mul(most);
         let number = start / piece_bytes + index;
         let first = if number < most { number.saturating_mul(piece_bytes) } else { start.max(kept) };
-        let last = if end > kept { end } else { end.next_multiple_of(piece_bytes).min(self.whole_bytes) };
-        first..last
+        let whole_pieces = end.checked_next_multiple_of(piece_bytes).unwrap_or(u64::MAX);
+        first..if end > kept { end } else { whole_pieces.min(self.whole_bytes) }
     }
 }
 
@@ -303,6 +303,8 @@ mod tests {
                 assert!(number > 2 || from_bytes <= 3 * asked.start, "{told}");
             }
         }
+        let largest = span(u64::MAX, u64::MAX - 5..u64::MAX);
+        assert_eq!(largest.fetched(0, 1 << 62, 4), 3 << 62..u64::MAX, "nothing is behind the largest number");
         let one = Shape::One { header_bytes: 7, body_bytes: 50, asked_bytes: 8 };
         let (piece, part) = Items { name: 0..0, shape: one }.parts(2).next().unwrap();
         let fetch = Fetch { header_bytes: 14, body_bytes: 100, from_bytes: 0, to_bytes: 100 };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::super::{err, flashwright, json, out};
+use super::super::{FLASHWRIGHT, err, flashwright, json, out};
 use super::{SMALL, config, shipped};
 
 /// Of each row its event and result, its key, its second, and the run's time.
@@ -141,6 +141,28 @@ fn a_file_of_something_else_is_refused_before_the_run_and_left_alone() {
     assert_eq!(full.status.code(), Some(2));
     assert!(err(&full).starts_with("error: writing /dev/full: "), "{}", err(&full));
     assert!(!out(&full).contains("Test Results"));
+}
+
+/// A limit of the shell for its files stands for the disk: the rows that are there are whole, and the others are told.
+#[test]
+fn rows_that_a_full_disk_did_not_take_are_told_and_none_is_cut() {
+    let (directory, file) = config("small.json", SMALL);
+    let events = directory.path().join("events.csv");
+    // Blocks of 512 bytes or of 1024: it depends on the shell. A simulated run writes 4096 rows at once, some 200 KB.
+    let limited = "ulimit -f 1000; trap '' XFSZ; exec \"$0\" \"$@\"";
+    let output = std::process::Command::new("sh")
+        .args(["-c", limited, FLASHWRIGHT, "bench", &file, "--json", "-", "--set", &set(&events)])
+        .args(["--device", "sim:test", "--set", "test_config.numOps=20000"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    assert!(err(&output).contains("events.csv"), "{}", err(&output));
+    let result: Value = serde_json::from_str(&out(&output)).unwrap();
+    let count = |name: &str| result["totals"]["events"][name].as_u64().unwrap();
+    assert!(count("lost") > 0 && count("written") > 0);
+    assert_eq!(count("tracked"), count("written") + count("lost") + count("dropped"));
+    assert_eq!(rows(&events).len() as u64, count("written"));
+    assert!(std::fs::read_to_string(&events).unwrap().ends_with('\n'));
 }
 
 #[test]
