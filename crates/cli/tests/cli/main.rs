@@ -26,6 +26,18 @@ fn flashwright(arguments: &[&str]) -> Output {
     Command::new(FLASHWRIGHT).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
+/// Whether a lost terminal is heard of, by this process and those it starts: under `nohup` nobody is told.
+fn hears_hangups() -> bool {
+    const HANGUP: u64 = 1;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    let heard = u64::from_str_radix(ignored.trim(), 16).unwrap() & HANGUP == 0;
+    if !heard {
+        println!("hang-ups are ignored here, as under nohup: SKIPPED");
+    }
+    heard
+}
+
 /// The result of a run that passes.
 fn json(arguments: &[&str]) -> Value {
     result(&flashwright(&[arguments, &["--json", "-"]].concat()))
