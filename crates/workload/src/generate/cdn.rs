@@ -46,13 +46,13 @@ const BATCH_ACCESSES: usize = 4096;
 pub struct CdnConfig {
     /// Accesses.
     pub requests: u64,
-    /// Photos born while they are made. With those born before more are asked for than this, but many are asked for by
-    /// nobody: of two million born, about 1.6 million are asked for.
+    /// Photos born while they are made. Most photos that are asked for were born before.
     pub objects: u64,
     /// How long all that takes, seconds. Ages scale with it: two spans give the same accesses at other times (the last ones
     /// may come a little later or earlier).
     pub span_seconds: u64,
-    /// Zipf's exponent: the volume of the album of rank `r` is in proportion to `(r + zipf_shift)^-zipf_exponent`.
+    /// Zipf's exponent: the volume of an album is in proportion to `(u + zipf_shift)^-zipf_exponent`, where `u` is the share of
+    /// all albums that are more popular.
     pub zipf_exponent: f64,
     /// Mandelbrot's shift, as a share of the albums: flattens the head, so that no single album is asked for all the time.
     pub zipf_shift: f64,
@@ -72,12 +72,12 @@ impl Default for CdnConfig {
     fn default() -> Self {
         Self {
             requests: 10_000_000,
-            objects: 2_000_000,
+            objects: 3_000_000,
             span_seconds: 30 * DAY_SECONDS,
-            zipf_exponent: 1.0,
-            zipf_shift: 5e-5,
+            zipf_exponent: 1.18,
+            zipf_shift: 1e-6,
             ageing: Ageing::PHOTOS,
-            album_objects: 8.0,
+            album_objects: 1.5,
             variants: Variant::PHOTOS.to_vec(),
             daily_swing: 0.5,
         }
@@ -85,13 +85,13 @@ impl Default for CdnConfig {
 }
 
 /// Size of an Origin cache for [`CdnConfig::default`]: FIFO hits 33 % of the requests.
-pub const ORIGIN_CACHE_BYTES: u64 = 130_000_000;
+pub const ORIGIN_CACHE_BYTES: u64 = 121_000_000;
 
 /// Size of an Edge cache for [`CdnConfig::default`]: FIFO hits 59 % of the requests.
-pub const EDGE_CACHE_BYTES: u64 = 1_250_000_000;
+pub const EDGE_CACHE_BYTES: u64 = 1_350_000_000;
 
 /// What all that is asked for in [`CdnConfig::default`] takes together (seed 1; others differ by a few percent).
-pub const FOOTPRINT_BYTES: u64 = 41_000_000_000;
+pub const FOOTPRINT_BYTES: u64 = 46_000_000_000;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 

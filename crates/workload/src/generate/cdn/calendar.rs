@@ -47,6 +47,12 @@ impl Calendar {
         }
     }
 
+    /// All that are entered.
+    #[cfg(test)]
+    pub(super) fn into_lives(self) -> Vec<Life> {
+        self.slots.into_iter().flatten().chain(self.heap).chain(self.later).collect()
+    }
+
     /// The next visit. Albums go on being born, so there always is one.
     #[inline]
     pub(super) fn next(&mut self, births: &mut Births, random: &mut Stream) -> Life {

@@ -21,17 +21,11 @@ pub struct Ageing {
 
 impl Ageing {
     /// As calibrated.
-    pub const PHOTOS: Self = Self { scale: 0.03, exponent: 0.6, end: 1.0 };
+    pub const PHOTOS: Self = Self { scale: 16.0, exponent: 0.5, end: 48.0 };
 
-    /// What would come after the end.
-    fn rest(&self) -> f64 {
-        (1.0 + self.end / self.scale).powf(-self.exponent)
-    }
-
-    /// The share of the visits that is still to come at an age.
-    fn left(&self, age: f64) -> f64 {
-        let rest = self.rest();
-        (((1.0 + age / self.scale).powf(-self.exponent) - rest) / (1.0 - rest)).max(0.0)
+    /// The share of all visits that would come after an age, if there were no end.
+    fn after(&self, age: f64) -> f64 {
+        (1.0 + age / self.scale).powf(-self.exponent)
     }
 }
 
@@ -41,9 +35,11 @@ pub(super) struct Life {
     /// The next visit, as a share of the span.
     pub(super) at: f64,
     born: f64,
-    /// The share of all its visits that come after the next one, by the law.
+    /// The share of its visits that come after the next one, by the law, of those that are foreseen.
     left: f64,
-    /// Visits from the next one on.
+    /// What the law leaves for later than is foreseen.
+    rest: f64,
+    /// Visits from the next one on, as far as they are foreseen.
     visits: u32,
     /// Its photos.
     pub(super) objects: u32,
@@ -52,19 +48,26 @@ pub(super) struct Life {
 
 const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
 
+/// How far visits are foreseen, in spans: the run is over before, unless by a rare chance. Albums that are asked for only
+/// later take neither time nor memory.
+const FORESIGHT: f64 = 1.25;
+/// How much older an album may be than the youngest of its slice, as a share of [`Ageing::scale`] and of its age.
+const SLICE: f64 = 0.05;
+
 /// Makes albums.
 pub(super) struct Births {
     ageing: Ageing,
-    rest: f64,
+    /// The share of the law that comes before the end.
+    whole: f64,
     steepness: f64,
     /// Albums born in a span, and ranks.
     albums: u64,
     zipf_exponent: f64,
     zipf_shift: f64,
-    /// The volume of the most popular rank.
-    top_volume: f64,
+    /// The volume of an album at place 0, were the shift 1.
+    volume: f64,
     mean_objects: f64,
-    /// Where the next one's rank lies among all, from 0 to 1.
+    /// Where the last one's rank lies among all, from 0 to 1.
     place: f64,
     /// When the next one is born.
     next: f64,
@@ -75,18 +78,18 @@ impl Births {
     pub(super) fn new(config: &CdnConfig, random: &mut Stream) -> Self {
         let album = config.album_objects.max(1.0);
         let albums = ((config.objects as f64 / album) as u64).max(1);
-        let exponent = config.zipf_exponent;
-        let shift = config.zipf_shift.max(0.0) * albums as f64;
-        let mean_share = harmonic(albums, exponent, shift) / albums as f64;
+        let zipf_exponent = config.zipf_exponent;
+        // Without a shift there is no end to how popular the first may be; it is made what the first rank would be.
+        let zipf_shift = if config.zipf_shift > 0.0 { config.zipf_shift } else { 0.5 / albums as f64 };
         let mean_volume = config.requests as f64 / album / albums as f64;
         Self {
             ageing: config.ageing,
-            rest: config.ageing.rest(),
+            whole: 1.0 - config.ageing.after(config.ageing.end),
             steepness: -1.0 / config.ageing.exponent,
             albums,
-            zipf_exponent: exponent,
-            zipf_shift: shift,
-            top_volume: mean_volume / mean_share,
+            zipf_exponent,
+            zipf_shift,
+            volume: mean_volume / power_sum(zipf_exponent, zipf_shift, 1.0 + zipf_shift),
             mean_objects: album,
             place: random.random(),
             next: 0.0,
@@ -94,26 +97,44 @@ impl Births {
         }
     }
 
-    /// The albums born before the run, as far as they will be asked for in it.
+    /// The albums born before the run, as far as they will be asked for in it. Of most that is not so, so they are not
+    /// made one by one: slice by slice of their ages as many are drawn as may be asked for, and some of these dropped.
     pub(super) fn before(&mut self, calendar: &mut Calendar, random: &mut Stream) {
-        let mut born = -self.ageing.end;
-        while born < 0.0 {
-            let volume = self.volume();
-            let left = self.ageing.left(-born);
-            if let Some(life) = self.life(born, left, volume, random) {
-                calendar.put(life);
-            }
-            born += self.gap(random);
+        let mut oldest = self.ageing.end;
+        while oldest > 0.0 {
+            let width = (SLICE * (self.ageing.scale + oldest) / (1.0 + SLICE)).min(oldest);
+            self.slice(oldest - width, width, calendar, random);
+            oldest -= width;
         }
-        self.next = born;
+        self.next = self.gap(random);
+    }
+
+    /// Albums whose ages lie within `width` above `youngest`.
+    fn slice(&mut self, youngest: f64, width: f64, calendar: &mut Calendar, random: &mut Stream) {
+        let most = self.foreseen(youngest);
+        let drawn = Drawn::new(self.zipf_exponent, self.zipf_shift, self.volume * most);
+        let expected = self.albums as f64 * width * drawn.share();
+        let count = (expected + random.random::<f64>()) as u64;
+        for _ in 0..count {
+            self.place = (self.place + GOLDEN_RATIO).fract();
+            let (place, chance) = drawn.at(self.place);
+            let age = youngest + width * random.random::<f64>();
+            let mean = self.volume_at(place) * self.foreseen(age);
+            // At least one visit: of the chance that it was drawn with, the part that is the law's.
+            if random.random::<f64>() * chance < 1.0 - (-mean).exp() {
+                let visits = at_least_one(mean, random);
+                calendar.put(self.life(-age, age, visits, random));
+            }
+        }
     }
 
     /// Albums born before `until`.
     pub(super) fn until(&mut self, until: f64, calendar: &mut Calendar, random: &mut Stream) {
         while self.next < until {
-            let volume = self.volume();
-            if let Some(life) = self.life(self.next, 1.0, volume, random) {
-                calendar.put(life);
+            self.place = (self.place + GOLDEN_RATIO).fract();
+            let visits = poisson(self.volume_at(self.place) * self.foreseen(0.0), random);
+            if visits > 0 {
+                calendar.put(self.life(self.next, 0.0, visits, random));
             }
             self.next += self.gap(random);
         }
@@ -123,23 +144,27 @@ impl Births {
         -open_unit(random).ln() / self.albums as f64
     }
 
-    /// The volume of the next album. Every rank comes once in as many births as there are ranks, spread evenly by the
-    /// golden ratio: by chance alone, the few most popular albums would be twice as many in one run as in another,
-    /// and the workload of one seed not that of the next.
-    fn volume(&mut self) -> f64 {
-        self.place = (self.place + GOLDEN_RATIO).fract();
-        let rank = 1.0 + (self.place * self.albums as f64).floor();
-        self.top_volume * (rank + self.zipf_shift).powf(-self.zipf_exponent)
+    /// The volume of the album at a place among the ranks, from 0 to 1. Places are spread evenly by the golden ratio: by
+    /// chance alone, the few most popular albums would be twice as many in one run as in another, and the workload of one
+    /// seed not that of the next.
+    fn volume_at(&self, place: f64) -> f64 {
+        self.volume * (place + self.zipf_shift).powf(-self.zipf_exponent)
     }
 
-    /// An album of which the share `left` of its volume is still to come; `None` if nobody will come.
-    fn life(&mut self, born: f64, left: f64, volume: f64, random: &mut Stream) -> Option<Life> {
+    /// The share of its volume that comes within the foresight of an age.
+    fn foreseen(&self, age: f64) -> f64 {
+        let until = (age + FORESIGHT).min(self.ageing.end);
+        ((self.ageing.after(age) - self.ageing.after(until)) / self.whole).max(0.0)
+    }
+
+    /// An album of an age that has so many visits within the foresight.
+    fn life(&mut self, born: f64, age: f64, visits: u32, random: &mut Stream) -> Life {
         let first_object = self.made;
         let objects = geometric(self.mean_objects, random);
         self.made += u64::from(objects);
-        let visits = poisson(volume * left, random);
-        let life = Life { at: 0.0, born, left, visits, objects, first_object };
-        (visits > 0).then(|| self.advance(life, random))
+        let rest = self.ageing.after((age + FORESIGHT).min(self.ageing.end));
+        let left = (self.ageing.after(age) - rest) / (1.0 - rest);
+        self.advance(Life { at: 0.0, born, left, rest, visits, objects, first_object }, random)
     }
 
     /// Sets the time of the next visit: the earliest of those that are left. Their places in the law are uniform
@@ -147,7 +172,7 @@ impl Births {
     #[inline]
     fn advance(&self, mut life: Life, random: &mut Stream) -> Life {
         life.left *= (open_unit(random).ln() / f64::from(life.visits)).exp();
-        let share = life.left * (1.0 - self.rest) + self.rest;
+        let share = life.left * (1.0 - life.rest) + life.rest;
         let age = self.ageing.scale * (share.powf(self.steepness) - 1.0);
         life.at = (life.born + age).max(life.at);
         life
@@ -160,6 +185,63 @@ impl Births {
         (life.visits > 0).then(|| self.advance(life, random))
     }
 }
+
+/// Places among the ranks, drawn as often as an album there may be visited: always where it has one visit or more in the
+/// mean, and in proportion to its volume beyond.
+struct Drawn {
+    exponent: f64,
+    shift: f64,
+    /// The mean number of visits at place 0, were the shift 1.
+    scale: f64,
+    /// Up to here all are drawn.
+    certain: f64,
+    /// How many are drawn of those beyond, as a share of all.
+    beyond: f64,
+}
+
+impl Drawn {
+    /// Of albums with `scale * (place + shift)^-exponent` visits in the mean.
+    fn new(exponent: f64, shift: f64, scale: f64) -> Self {
+        let mut drawn = Self { exponent, shift, scale, certain: 1.0, beyond: 0.0 };
+        if exponent > 0.0 {
+            drawn.certain = (scale.powf(1.0 / exponent) - shift).clamp(0.0, 1.0);
+        } else if scale < 1.0 {
+            drawn.certain = 0.0;
+        }
+        drawn.beyond = scale * power_sum(exponent, drawn.certain + shift, 1.0 + shift);
+        drawn
+    }
+
+    /// Of all albums, the share that is drawn.
+    fn share(&self) -> f64 {
+        self.certain + self.beyond
+    }
+
+    /// The place of one of the drawn, by its place among them from 0 to 1, and the chance with which it was drawn.
+    fn at(&self, drawn: f64) -> (f64, f64) {
+        let sum = drawn * self.share();
+        if sum < self.certain {
+            return (sum, 1.0);
+        }
+        let place = self.place_of(sum - self.certain).clamp(self.certain, ONE_BELOW);
+        (place, (self.scale * (place + self.shift).powf(-self.exponent)).min(1.0))
+    }
+
+    /// Up to which place the integral of the chances beyond certainty is `sum`.
+    fn place_of(&self, sum: f64) -> f64 {
+        let from = self.certain + self.shift;
+        let power = 1.0 - self.exponent;
+        let to = if power.abs() < 1e-9 {
+            from * (sum / self.scale).exp()
+        } else {
+            (sum / self.scale * power + from.powf(power)).powf(1.0 / power)
+        };
+        to - self.shift
+    }
+}
+
+/// The greatest place: the last rank.
+const ONE_BELOW: f64 = 1.0 - f64::EPSILON;
 
 /// Above 0 and at most 1.
 #[inline]
@@ -185,20 +267,20 @@ fn poisson(mean: f64, random: &mut Stream) -> u32 {
     }
 }
 
-/// The sum of `(r + shift)^-exponent` over the ranks: exact for the first, an integral for the rest.
-fn harmonic(ranks: u64, exponent: f64, shift: f64) -> f64 {
-    const EXACT: u64 = 10_000;
-    let exact: f64 = (1..=ranks.min(EXACT)).map(|rank| (rank as f64 + shift).powf(-exponent)).sum();
-    if ranks <= EXACT {
-        return exact;
+/// A Poisson number that is not 0.
+fn at_least_one(mean: f64, random: &mut Stream) -> u32 {
+    if mean > 1.0 {
+        return std::iter::repeat_with(|| poisson(mean, random)).find(|count| *count > 0).unwrap_or(1);
     }
-    let (from, to) = (EXACT as f64 + 0.5 + shift, ranks as f64 + 0.5 + shift);
-    let rest = if (exponent - 1.0).abs() < 1e-9 {
-        (to / from).ln()
-    } else {
-        (to.powf(1.0 - exponent) - from.powf(1.0 - exponent)) / (1.0 - exponent)
-    };
-    exact + rest
+    // The first of the visits, given that there is one, leaves the rest of the time to the others.
+    let first = -(1.0 - open_unit(random) * (1.0 - (-mean).exp())).ln();
+    1 + poisson(mean - first, random)
+}
+
+/// The integral of `x^-exponent`.
+fn power_sum(exponent: f64, from: f64, to: f64) -> f64 {
+    let power = 1.0 - exponent;
+    if power.abs() < 1e-9 { (to / from).ln() } else { (to.powf(power) - from.powf(power)) / power }
 }
 
 impl PartialEq for Life {
@@ -219,5 +301,83 @@ impl PartialOrd for Life {
 impl Ord for Life {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         other.at.total_cmp(&self.at).then(other.first_object.cmp(&self.first_object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::random::stream;
+
+    const AGEING: Ageing = Ageing { scale: 0.7, exponent: 0.8, end: 9.0 };
+
+    fn births(config: &CdnConfig) -> Births {
+        Births::new(config, &mut stream(1, 0))
+    }
+
+    fn config(zipf_exponent: f64) -> CdnConfig {
+        CdnConfig {
+            requests: 200_000,
+            objects: 60_000,
+            zipf_exponent,
+            zipf_shift: 1e-4,
+            ageing: AGEING,
+            album_objects: 1.0,
+            ..CdnConfig::default()
+        }
+    }
+
+    /// Of a slice of ages, what comes of it on average if albums are made one by one: how many are visited, and how often.
+    fn one_by_one(births: &Births, youngest: f64, width: f64) -> (f64, f64) {
+        let (mut visited, mut visits) = (0.0, 0.0);
+        for album in 0..births.albums {
+            let place = (album as f64 + 0.5) / births.albums as f64;
+            for part in [0.125, 0.375, 0.625, 0.875] {
+                let mean = births.volume_at(place) * births.foreseen(youngest + part * width);
+                visited += width / 4.0 * (1.0 - (-mean).exp());
+                visits += width / 4.0 * mean;
+            }
+        }
+        (visited, visits)
+    }
+
+    #[test]
+    fn a_slice_of_ages_has_the_albums_and_the_visits_of_one_by_one() {
+        for exponent in [0.0, 0.5, 1.0, 1.2] {
+            let config = config(exponent);
+            for (youngest, width) in [(0.0, 0.1), (2.0, 1.0), (8.0, 1.0)] {
+                let (mut calendar, mut random) = (Calendar::new(), stream(2, 0));
+                let mut births = births(&config);
+                let (visited, visits) = one_by_one(&births, youngest, width);
+                births.slice(youngest, width, &mut calendar, &mut random);
+                let lives = calendar.into_lives();
+                let drawn: f64 = lives.iter().map(|life| f64::from(life.visits)).sum();
+                let told = format!("exponent {exponent}, from age {youngest}: {} of {visited}", lives.len());
+                assert!((lives.len() as f64 / visited - 1.0).abs() < 5.0 / visited.sqrt(), "{told}");
+                assert!((drawn / visits - 1.0).abs() < 0.05 + 5.0 / visits.sqrt(), "{told}, visits {drawn} of {visits}");
+                assert!(lives.iter().all(|life| (0.0..=FORESIGHT + 1e-9).contains(&life.at)), "{told}");
+            }
+        }
+    }
+
+    #[test]
+    fn albums_are_forgotten_at_the_end() {
+        let births = births(&config(1.0));
+        assert_eq!(births.foreseen(AGEING.end), 0.0);
+        assert!(births.foreseen(AGEING.end - 0.1) > 0.0);
+        let spans: f64 = (0..8).map(|span| births.foreseen(f64::from(span) * FORESIGHT)).sum();
+        assert!((spans - 1.0).abs() < 1e-9, "foresights side by side are a life: {spans}");
+    }
+
+    #[test]
+    fn a_visit_is_never_none_and_their_mean_is_the_laws() {
+        for mean in [0.001, 0.3, 1.0, 1.7, 40.0] {
+            let mut random = stream(3, 0);
+            let counts: Vec<u32> = (0..20_000).map(|_| at_least_one(mean, &mut random)).collect();
+            assert!(counts.iter().all(|count| *count > 0));
+            let ours = counts.iter().map(|count| f64::from(*count)).sum::<f64>() / counts.len() as f64;
+            let law = mean / (1.0 - (-mean).exp());
+            assert!((ours / law - 1.0).abs() < 0.03, "mean {mean}: {ours} for {law}");
+        }
     }
 }
