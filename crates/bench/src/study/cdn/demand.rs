@@ -6,7 +6,7 @@
 
 use ssd::Card;
 use ssd::card::MIN_SCALED_PAGES;
-use workload::generate::cdn::{Cdn, CdnConfig};
+use workload::generate::cdn::{Ageing, Cdn, CdnConfig};
 use workload::trace::{Accesses, Survey};
 
 use crate::study::{GivenTrace, Runner, StudyError};
@@ -14,15 +14,16 @@ use crate::study::{GivenTrace, Runner, StudyError};
 /// The card of the drive.
 pub const CARD: &str = "photo";
 /// The drive, and blocks, are so much smaller than in production; photos are as large.
-pub const SCALE: u32 = 256;
+pub const SCALE: u32 = 32;
 /// A block, in production.
 pub const BLOCK_BYTES: u32 = 64 << 20;
 /// Requests of a run, of those that the workload would go on for.
-pub const REQUESTS: u64 = 2_000_000;
+pub const REQUESTS: u64 = 10_000_000;
 /// Requests before anything is measured: the store has been filled many times over, and the drive is steady.
-pub const WARM_REQUESTS: u64 = 1_000_000;
-/// Objects of the workload for those of [`CdnConfig::default`]: caches are larger in proportion.
-pub(super) const OBJECTS_TIMES: u64 = 4;
+pub const WARM_REQUESTS: u64 = 5_000_000;
+/// Photos live so much shorter than those of [`CdnConfig::default`], as in so much less of a longer run: so many times fewer
+/// are alive, and the drive is so many times larger beside them.
+const SHORTER_LIVES: f64 = 8.0;
 
 /// A run's requests and its scale.
 #[derive(Debug, Clone)]
@@ -100,8 +101,8 @@ impl Demand {
         match &self.given {
             None => format!(
                 "These runs have a scale of their own, 1/{scale}, whatever --scale says: blocks of {block_kib} KiB for 64 MiB, \
-                 units of {} MiB for 512 MiB, photos as large as they are. The workload is `trace generate cdn` with four \
-                 times the objects; two million requests at 4000 a second, the first million to warm up.",
+                 units of {} MiB for 512 MiB, photos as large as they are. The workload is `trace generate cdn \
+                 --ageing-scale 2 --ageing-end 6`; ten million requests at 4000 a second, the first half to warm up.",
                 unit_kib >> 10
             ),
             Some(given) => format!(
@@ -120,14 +121,12 @@ fn scale_beside(footprint_bytes: u64, asked_for_bytes: u64) -> u32 {
     2f64.powf(power.clamp(0.0, 31.0)) as u32
 }
 
-/// The workload of `trace generate cdn` for as long as anybody asks.
+/// The workload of `trace generate cdn`, of photos that live shorter.
 fn generated(seed: u64) -> Cdn {
     let usual = CdnConfig::default();
-    let config = CdnConfig {
-        objects: usual.objects * OBJECTS_TIMES,
-        requests: usual.requests * OBJECTS_TIMES,
-        ..usual
-    };
+    let Ageing { scale, exponent, end } = usual.ageing;
+    let ageing = Ageing { scale: scale / SHORTER_LIVES, exponent, end: end / SHORTER_LIVES };
+    let config = CdnConfig { ageing, ..usual };
     Cdn::new(&config, seed)
 }
 

@@ -19,10 +19,9 @@ use device::sim::World;
 use device::{Clock, Device, Simulation};
 use event_listener::Event;
 use ssd::{Card, Levelling, Payload, SsdDevice, Stats, Upkeep, VictimPolicy};
-use workload::generate::cdn::ORIGIN_CACHE_BYTES;
 use workload::trace::{Access, AccessKind, Accesses};
 
-use super::demand::{CARD, Demand, OBJECTS_TIMES};
+use super::demand::{CARD, Demand};
 use crate::run::latency::Histogram;
 use crate::run::stop::Stop;
 use crate::study::StudyError;
@@ -127,7 +126,7 @@ impl PhotoCache {
         let simulation = Simulation::new(seed);
         let (drive, page_bytes) = drive(&simulation.world(), self.placement, demand.scale, seed)?;
         let drive = Arc::new(drive);
-        let capacity = (ORIGIN_CACHE_BYTES * OBJECTS_TIMES).min(drive.geometry().capacity_bytes);
+        let capacity = drive.geometry().capacity_bytes;
         let device: Arc<dyn Device> = Arc::clone(&drive) as _;
         let config = self.config(capacity, demand.block_bytes());
         let store = RegionStore::create(device, simulation.clock(), config, StoreId(seed));

@@ -3,7 +3,7 @@
 //! points cost (part III there; "RIPQ", FAST'15).
 //!
 //! Simulated, object by object, over the generated workload that all figures of the photo CDN share, at its own scale:
-//! 1/256 of a cache and a block of 64 MiB, whatever `--scale` is for drives. On a trace that was given, caches and blocks are
+//! 1/128 of a cache and a block of 64 MiB, whatever `--scale` is for drives. On a trace that was given, caches and blocks are
 //! as large beside its footprint as they are beside that workload's.
 
 use workload::generate::cdn::{Cdn, CdnConfig, EDGE_CACHE_BYTES, FOOTPRINT_BYTES, ORIGIN_CACHE_BYTES};
@@ -13,7 +13,7 @@ use super::super::{Chart, Line, Outcome, Point, Runner, StudyError};
 use crate::simulate::{self, FlashSettings, Plan, RuleBook, Settings, SimulateError, Size, Warmup};
 
 /// 64 MiB at the workload's scale.
-const BLOCK_BYTES: u64 = 256 << 10;
+const BLOCK_BYTES: u64 = 512 << 10;
 /// What caches warm up by, a share of the requests: as the workload was calibrated.
 const WARMUP: f64 = 0.25;
 /// Sizes of a cache, times what was used in production.
@@ -33,7 +33,7 @@ struct Caches {
 
 /// A block of the simulated regions is within these.
 const BLOCKS_BYTES: (u64, u64) = (1 << 10, 64 << 20);
-/// The blocks of the generated workload hold ten.
+/// The blocks of the generated workload hold twenty.
 const FEW_OBJECTS: u64 = 8;
 /// A smaller Origin cache has no room for the regions that a queue of [`POINTS_AT_MOST`] takes.
 const LEAST_ORIGIN_BYTES: u64 = 2 * 20 * BLOCKS_BYTES.0;
