@@ -29,7 +29,7 @@ pub(super) use encode::Encoder;
 
 pub(super) static FORMAT: Format = Format {
     name: "binary",
-    about: "ours: blocks of columns, with checksums, and all that a row has",
+    about: "flashwright's own: all columns of a row, in blocks with checksums",
     extensions: &["fwt"],
     page_bytes: None,
     time_units_per_second: 1,

@@ -19,7 +19,7 @@ use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
     name: "cachebench-binary",
-    about: "CacheBench's binary key-value traces, without times",
+    about: "CacheBench's binary key-value traces, without timestamps",
     extensions: &[],
     page_bytes: None,
     time_units_per_second: 1,

@@ -8,7 +8,7 @@ use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
     name: "lirs",
-    about: "LIRS's lists: a block's number a line, marks with *",
+    about: "LIRS's lists: one block number per line, * marks",
     extensions: &["trc"],
     page_bytes: Some(4096),
     time_units_per_second: 1,

@@ -7,7 +7,7 @@ use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
     name: "webcachesim",
-    about: "text: time id size, between spaces",
+    about: "text: time id size, separated by spaces",
     extensions: &["tr"],
     page_bytes: None,
     time_units_per_second: 1,

@@ -54,7 +54,7 @@ pub static BLOCK_FORMATS: [BlockFormat; 9] = [
     },
     BlockFormat {
         name: "blkparse",
-        about: "what blkparse prints when it is not told how",
+        about: "blkparse's default text output",
         knows: blkparse::knows,
         decoder: Decoder::Lines(|| Box::<blkparse::Blkparse>::default()),
     },
@@ -90,7 +90,7 @@ pub static BLOCK_FORMATS: [BlockFormat; 9] = [
     },
     BlockFormat {
         name: "block-csv",
-        about: "CSV with a header: a time, an operation, a place and a length, in any order",
+        about: "CSV with a header: time, operation, offset and length, in any order",
         knows: plain::knows,
         decoder: Decoder::Lines(|| Box::<plain::Plain>::default()),
     },

@@ -82,14 +82,14 @@ pub(in crate::trace) static VSCSI: Format = Format {
 
 pub(in crate::trace) static CSV: Format = format(
     "block-csv",
-    "block CSV whose header names a time, an operation, a place and a length",
+    "block CSV whose header names time, operation, offset and length",
     |head| super::plain::knows(head.bytes),
     |options| lines(super::plain::Plain::default, options),
 );
 
 pub(in crate::trace) static BLKPARSE: Format = format(
     "blkparse",
-    "what blkparse prints of a blktrace",
+    "blkparse's default text output",
     |head| super::blkparse::knows(head.bytes),
     |options| lines(super::blkparse::Blkparse::default, options),
 );
