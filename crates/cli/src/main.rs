@@ -24,28 +24,28 @@ struct Cli {
 enum Command {
     /// Run a CacheBench config against the cache and print the verdict.
     Bench(commands::bench::Arguments),
-    /// Finished runs beside each other: what they differ in, and whether that is more than noise.
+    /// Compare finished runs: what differs, and whether it is more than noise.
     Compare(commands::compare::Arguments),
-    /// Finished runs as a page of HTML that needs nothing else.
+    /// Render finished runs as one self-contained HTML page.
     Report(commands::report::Arguments),
-    /// Judge a drive, or the model of one, as a cache's flash: trim, fill, three workloads at rising rates, one verdict.
+    /// Test whether a drive, or the model of one, suits a flash cache: trim, fill, three workloads at rising rates, one verdict.
     Evaluate(commands::evaluate::Arguments),
-    /// Hit ratios of policies at sizes over a trace: no engine, no device.
+    /// Simulate hit ratios of policies and cache sizes over a trace, without engine or device.
     Simulate(commands::simulate::Arguments),
-    /// What caches on a drive would do, from a trace alone: hits, writes, years, carbon, money.
+    /// Predict from a trace alone what a cache on a drive would do: hit ratio, writes, lifetime, carbon, cost.
     Predict(commands::predict::Arguments),
-    /// Published figures as commands: the paper's value beside ours.
+    /// Reproduce published figures, the paper's values beside ours.
     Study(commands::study::Arguments),
-    /// Drives: look at a real one and prepare it, run a model of one.
+    /// Inspect and prepare real drives; run model drives.
     #[command(subcommand)]
     Ssd(commands::ssd::Command),
-    /// Traces: what is in one, one in another form.
+    /// Inspect, convert and generate traces.
     #[command(subcommand)]
     Trace(commands::trace::Command),
-    /// Flash in front of a disk: a write-back block cache, served by NBD, ublk or FUSE.
+    /// Cache a disk on flash: a write-back block cache, served over NBD, ublk or FUSE.
     #[command(subcommand)]
     Block(commands::block::Command),
-    /// Closed forms: write amplification, carbon, years of life.
+    /// Compute closed forms: write amplification, carbon, lifetime.
     #[command(subcommand)]
     Model(commands::model::Command),
 }

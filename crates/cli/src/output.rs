@@ -15,13 +15,14 @@ pub const PASSED: u8 = 0;
 pub const FAILED: u8 = 1;
 pub const USAGE: u8 = 2;
 
-/// Flags that every command has.
+/// Flags that every command has, under the usual heading whatever came before.
 #[derive(Debug, Args)]
+#[command(next_help_heading = None::<&'static str>)]
 pub struct Common {
-    /// Write the result as JSON to FILE, or to standard output for `-`
+    /// Write the result as JSON to FILE; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Seed of everything random; recorded in the result
+    /// Seed for everything random; recorded in the result
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Print nothing but errors

@@ -9,28 +9,32 @@ use serde_json::{Value, json};
 
 use crate::quantity;
 
+/// Heading of these flags.
+const READING: &str = "Reading the trace";
+
 /// How a trace is read.
 #[derive(Debug, Args)]
+#[command(next_help_heading = READING)]
 pub struct TraceFlags {
-    /// The trace's format; auto looks at the first file's name and contents
+    /// Trace format; auto detects it from the first file's name and contents
     #[arg(long, value_name = "FORMAT", default_value = "auto", value_parser = format_name)]
     pub format: String,
-    /// What ranges of bytes are cut into (whole: not cut), and what objects have where the format gives no sizes
+    /// Size of the pages that byte ranges are split into (whole: do not split), and of objects where the format has no sizes
     #[arg(long, value_name = "BYTES|whole", value_parser = page_size)]
     pub page_size: Option<PageSize>,
-    /// Rows that describe no request, objects of 0 bytes and times that go back: skip and count, or stop
-    #[arg(long, value_name = "WHAT", default_value = "skip")]
+    /// What to do with malformed rows, 0-byte objects and timestamps that go back
+    #[arg(long, value_name = "ACTION", default_value = "skip")]
     pub on_bad_row: BadRow,
-    /// Rows that may be skipped
+    /// Bad rows to skip before giving up
     #[arg(long, value_name = "N", default_value_t = OpenOptions::default().bad_rows_limit)]
     pub bad_rows: u64,
-    /// Objects of 0 bytes: skip, keep, or the size to take them for [default: skip; a binary trace that is written keeps them]
+    /// What to do with 0-byte objects: skip, keep, or give them this size [default: skip; keep when writing a binary trace]
     #[arg(long, value_name = "skip|keep|BYTES", value_parser = zero_size)]
     pub zero_size: Option<ZeroSize>,
-    /// Units of the trace's clock in a second, where the format leaves that open
+    /// Clock ticks per second, where the format does not define them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub time_units: Option<u64>,
-    /// Stop after so many accesses
+    /// Stop after this many accesses
     #[arg(long, value_name = "N", value_parser = quantity::count::<u64>)]
     pub limit: Option<u64>,
 }
@@ -38,8 +42,8 @@ pub struct TraceFlags {
 /// Which columns tell who asks, for commands that tell tenants apart.
 #[derive(Debug, Args)]
 pub struct TenantColumns {
-    /// Columns of the header that name the tenant, joined by /, in place of those that the format has for it
-    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    /// Header columns that name the tenant, joined by /, instead of the format's own
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', help_heading = READING)]
     pub tenant_columns: Vec<String>,
 }
 
@@ -56,9 +60,9 @@ impl TenantColumns {
 /// What to do with a row that is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BadRow {
-    /// Leave it out and count it.
+    /// Skip and count them.
     Skip,
-    /// End with an error.
+    /// Stop with an error.
     Stop,
 }
 

@@ -32,52 +32,55 @@ use crate::signals::stop_on_signals;
 const EXAMPLE: &str = include_str!("../../../../examples/hybrid.json");
 const EXAMPLE_NAME: &str = "examples/hybrid.json";
 
+/// Heading of the flags that say what is reported.
+const REPORTING: &str = "Reporting";
+
 /// The command line of `bench`. Flags may be written with one dash or two, with `-` or `_`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// CacheBench config; without one a built-in example runs
+    /// CacheBench config file; without one, a built-in example runs
     config: Option<PathBuf>,
-    /// The config, as CacheBench's own flag
+    /// Same as CONFIG, by CacheBench's name
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     json_test_config: Option<PathBuf>,
-    /// Draw throughput, hit ratio and latencies; FILE ends in .svg or .png
-    #[arg(long, value_name = "FILE")]
+    /// Plot throughput, hit ratio and latencies to FILE (.svg or .png)
+    #[arg(long, value_name = "FILE", help_heading = REPORTING)]
     plot: Option<PathBuf>,
-    /// Write every interval to FILE as it ends; FILE ends in .csv or .jsonl
-    #[arg(long, value_name = "FILE")]
+    /// Write the figures of each interval to FILE (.csv or .jsonl) as it ends
+    #[arg(long, value_name = "FILE", help_heading = REPORTING)]
     intervals: Option<PathBuf>,
-    /// Check the config and stop
+    /// Check the config and exit
     #[arg(long)]
     validate: bool,
     #[arg(
         long,
         value_name = "KEY=VALUE",
-        help = "Override a key, such as cache_config.cacheSizeMB=64 or [1].test_config.numOps=1000"
+        help = "Override a config key, such as cache_config.cacheSizeMB=64 or [1].test_config.numOps=1000"
     )]
     set: Vec<Override>,
-    /// Put flash here instead: `memory:`, `file:PATH`, `PATH`, or `sim:CARD`, a model drive in virtual time
+    /// Flash device to use instead of the config's: memory:, file:PATH, PATH, or sim:CARD (a model drive in virtual time)
     #[arg(long, value_name = "SPEC")]
     device: Option<DeviceSpec>,
-    /// Write over what the flash holds, whatever it is: a file system, a block cache, a file of yours
+    /// Overwrite whatever the flash device holds: a file system, a block cache, an ordinary file
     #[arg(long)]
     force: bool,
-    /// Divide the bytes of cache and model drive and the number of keys, as in 1/64
+    /// Divide the sizes of cache and model drive, and the number of keys, by N
     #[arg(long, value_name = "1/N", default_value = "1", value_parser = crate::quantity::scale)]
     scale: u32,
-    /// Stop after so many seconds with a full report; 0 is no limit
+    /// Stop after N seconds with a full report; 0 is no limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     timeout_seconds: u64,
-    /// Seconds between progress lines; 0 is none
-    #[arg(long, value_name = "N", default_value_t = 60)]
+    /// Seconds between progress lines; 0 turns them off
+    #[arg(long, value_name = "N", default_value_t = 60, help_heading = REPORTING)]
     progress: u64,
-    /// Append detailed figures of each interval to FILE
-    #[arg(long, value_name = "FILE")]
+    /// Append detailed statistics of each interval to FILE
+    #[arg(long, value_name = "FILE", help_heading = REPORTING)]
     progress_stats_file: Option<PathBuf>,
-    /// Time every operation, not one in sixteen, and print percentiles of finds and allocations
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value_t = false, require_equals = true)]
+    /// Time every operation instead of one in 16, and print latency percentiles of find and allocate
+    #[arg(long, value_name = "BOOL", help_heading = REPORTING, num_args = 0..=1, default_missing_value = "true", default_value_t = false, require_equals = true)]
     report_api_latency: bool,
-    /// Print the memory of each size class
-    #[arg(long, value_name = "FORM", num_args = 0..=1, default_missing_value = "human_readable")]
+    /// Print memory usage by size class
+    #[arg(long, value_name = "FORM", help_heading = REPORTING, num_args = 0..=1, default_missing_value = "human_readable")]
     report_ac_memory_usage_stats: Option<ClassMemory>,
     #[command(flatten)]
     common: Common,

@@ -14,13 +14,13 @@ use crate::output::{Common, Finding, keep_inputs};
 /// The command line of `compare`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Results that `--json` wrote: two of them, or with --against the repeats of the first side
+    /// Results written by --json: two of them, or with --against the repeated runs of the first side
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// The second side, repeats of one run: how each side scatters tells the noise of every figure
+    /// Repeated runs of the second side; the spread within each side is the noise of each figure
     #[arg(long, value_name = "RUN", num_args = 1..)]
     against: Vec<PathBuf>,
-    /// Exit with 1 if a figure is worse beyond noise on the second side, or if that failed its checks and the first did not
+    /// Exit with 1 if the second side is worse beyond noise in any figure, or failed its checks where the first did not
     #[arg(long)]
     fail_if_worse: bool,
     #[command(flatten)]

@@ -25,78 +25,82 @@ use crate::output::{Common, Finding, check_writable, write_file};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 
+/// Headings of the flags that say what passes, and of those that rate the drive.
+const CRITERIA: &str = "Pass criteria";
+const ENDURANCE: &str = "Rated endurance";
+
 /// The command line of `evaluate`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// A drive (/dev/nvme0n1, /dev/ng0n1), file:PATH, or a card (`ssd cards`, sim:CARD, a TOML file)
+    /// Drive (/dev/nvme0n1, /dev/ng0n1), file:PATH, or card of a model drive (see `ssd cards`; sim:CARD or a TOML file)
     drive: Target,
-    /// Print what would be done, how much is written and how long it takes, and stop
+    /// Print the steps, the bytes they write and the time they take, and exit
     #[arg(long)]
     plan: bool,
-    /// Which workloads [default: all]
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = profile)]
+    /// Workloads to run: kv, cdn, graph [default: all]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = profile)]
     profile: Vec<&'static Profile>,
-    /// Whether writes are placed by handle
-    #[arg(long, value_enum, default_value = "both")]
+    /// Whether to write with placement handles
+    #[arg(long, value_enum, value_name = "MODE", default_value = "both")]
     placement: Placement,
-    /// What is offered beside the most: operations a second, shares of the most, `life` for what lasts --min-years
-    #[arg(long, value_name = "RATE,…", value_delimiter = ',', value_parser = offer, default_value = "life,25%,50%,75%,90%")]
+    /// Rates to offer besides the maximum: ops/s, percentages of the maximum, or `life`, at which the drive lasts --min-years
+    #[arg(long, value_name = "RATE,...", value_delimiter = ',', value_parser = offer, default_value = "life,25%,50%,75%,90%")]
     rates: Vec<Offer>,
-    /// Share of the drive that the cache has
+    /// Share of the drive that the cache uses
     #[arg(long = "use", value_name = "SHARE", value_parser = quantity::share, default_value = "100%")]
     share: f64,
-    /// Requests under way at once [default: 64 on a card, 32 on a drive]
+    /// Requests in flight [default: 64 on a card, 32 on a drive]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
-    /// Check every value that is found against what was set; takes memory by the key
+    /// Check every value found against what was set; takes memory for each key
     #[arg(long)]
     check: bool,
-    /// A card: divide its bytes [default: to about 1 GB]
+    /// Cards: divide the capacity by N [default: down to about 1 GB]
     #[arg(long, value_name = "1/N", value_parser = quantity::scale)]
     scale: Option<u32>,
-    /// A drive: time of each step of the plan, from 10s [default: 1h]
+    /// Drives: time for each step of the plan, 10s or more [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     budget: Option<Duration>,
-    /// A file that is not there: make it of this size, and remove it afterwards
+    /// Files: create DRIVE with this size, and remove it afterwards
     #[arg(long, value_name = "SIZE", value_parser = drive::parse_size)]
     size: Option<u64>,
-    /// Pass: reads of the drive, 99 of 100, take no longer
-    #[arg(long, value_name = "TIME", value_parser = quantity::fine_duration, default_value = "5ms")]
+    /// Maximum p99 read latency of the drive
+    #[arg(long, help_heading = CRITERIA, value_name = "TIME", value_parser = quantity::fine_duration, default_value = "5ms")]
     max_read_p99: Duration,
-    /// Pass: writes of the drive, 99 of 100, take no longer
-    #[arg(long, value_name = "TIME", value_parser = quantity::fine_duration)]
+    /// Maximum p99 write latency of the drive [default: none]
+    #[arg(long, help_heading = CRITERIA, value_name = "TIME", value_parser = quantity::fine_duration)]
     max_write_p99: Option<Duration>,
-    /// Pass: the drive lasts so many years; 0 does not ask
-    #[arg(long, value_name = "YEARS", value_parser = quantity::amount, default_value = "5")]
+    /// Minimum lifetime of the drive in years; 0 is none
+    #[arg(long, help_heading = CRITERIA, value_name = "YEARS", value_parser = quantity::amount, default_value = "5")]
     min_years: f64,
-    /// Pass: share of what is offered that is done
-    #[arg(long, value_name = "SHARE", value_parser = quantity::part, default_value = "95%")]
+    /// Minimum share of the offered rate that is reached
+    #[arg(long, help_heading = CRITERIA, value_name = "SHARE", value_parser = quantity::part, default_value = "95%")]
     min_reached: f64,
-    /// Pass: share of the gets that find something
-    #[arg(long, value_name = "SHARE", value_parser = quantity::part, default_value = "0%")]
+    /// Minimum hit ratio of gets
+    #[arg(long, help_heading = CRITERIA, value_name = "SHARE", value_parser = quantity::part, default_value = "0%")]
     min_hit_ratio: f64,
-    /// Pass: every profile passes at so many operations a second, or at more
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    /// Minimum ops/s at which every profile must pass [default: none]
+    #[arg(long, help_heading = CRITERIA, value_name = "RATE", value_parser = rate)]
     min_rate: Option<u64>,
-    /// Rated endurance: terabytes written
-    #[arg(long, value_name = "TB", value_parser = quantity::positive, conflicts_with = "dwpd")]
+    /// Terabytes written
+    #[arg(long, help_heading = ENDURANCE, value_name = "TB", value_parser = quantity::positive, conflicts_with = "dwpd")]
     tbw: Option<f64>,
-    /// Rated endurance: drive writes a day
-    #[arg(long, value_name = "X", value_parser = quantity::positive)]
+    /// Drive writes per day
+    #[arg(long, help_heading = ENDURANCE, value_name = "X", value_parser = quantity::positive)]
     dwpd: Option<f64>,
-    /// Years that --dwpd is for [default: 5]
-    #[arg(long, value_name = "YEARS", value_parser = quantity::positive, requires = "dwpd")]
+    /// Years that --dwpd holds for [default: 5]
+    #[arg(long, help_heading = ENDURANCE, value_name = "YEARS", value_parser = quantity::positive, requires = "dwpd")]
     warranty_years: Option<f64>,
     /// Write amplification that the rating assumes
-    #[arg(long, value_name = "X", value_parser = quantity::amplification, default_value = "1")]
+    #[arg(long, help_heading = ENDURANCE, value_name = "X", value_parser = quantity::amplification, default_value = "1")]
     rated_dlwa: f64,
-    /// Draw latency of reads against what is done; FILE ends in .svg or .png
+    /// Plot read latency against throughput to FILE (.svg or .png)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Do not ask whether the data may be lost
+    /// Do not ask before destroying data
     #[arg(long)]
     yes: bool,
-    /// Write over what the drive holds, whatever it is
+    /// Overwrite whatever the drive holds
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -105,7 +109,7 @@ pub struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
 enum Placement {
-    /// Off, and on where the drive has it
+    /// Off, and on if the drive has handles
     Both,
     Off,
     On,

@@ -15,24 +15,24 @@ use crate::quantity;
 /// Which form.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Write amplification of a cache whose small objects are separated from its large ones.
+    /// Device write amplification of a cache that separates small objects from large ones.
     Dlwa(DlwaArguments),
-    /// Embodied carbon of drive and DRAM.
+    /// Embodied carbon of drives and DRAM.
     Carbon(CarbonArguments),
-    /// Years of life, or what may be written to reach them.
+    /// Lifetime of a drive in years, or the write rate that a lifetime allows.
     Lifetime(LifetimeArguments),
 }
 
 /// The command line of `model dlwa`.
 #[derive(Debug, Args)]
 pub struct DlwaArguments {
-    /// Space of small objects, a share of what the host sees; 100% is uniform writes over the whole drive
+    /// Small-object cache, as a share of the usable capacity; 100% is uniform writes over the whole drive
     #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
     soc: f64,
-    /// Over-provisioning, (P - S) / S of the whole drive
+    /// Over-provisioning of the whole drive, (P - S) / S
     #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
     op: f64,
-    /// Greedy victims in units of so many pages, instead of units without end
+    /// Model greedy victims in units of N pages, instead of infinitely large units
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pages_per_block: Option<u32>,
     #[command(flatten)]
@@ -45,22 +45,22 @@ pub struct CarbonArguments {
     /// Device-level write amplification
     #[arg(long, value_name = "X", value_parser = quantity::amplification)]
     dlwa: f64,
-    /// DRAM in GB
+    /// DRAM capacity in GB
     #[arg(long, value_name = "GB", value_parser = quantity::amount, default_value = "0")]
     dram_gb: f64,
     /// Physical capacity of the drive in GB
     #[arg(long, value_name = "GB", value_parser = quantity::positive, default_value = "2048")]
     drive_gb: f64,
-    /// Years that the system is in use
+    /// Years that the system is in service
     #[arg(long, value_name = "YEARS", value_parser = quantity::positive, default_value = "5")]
     system_years: f64,
-    /// Years that the drive lasts at a write amplification of 1
+    /// Lifetime of a drive in years at a write amplification of 1
     #[arg(long, value_name = "YEARS", value_parser = quantity::positive, default_value = "5")]
     drive_years: f64,
-    /// kg CO2e of a GB of SSD
+    /// Embodied carbon of SSD, in kg CO2e per GB
     #[arg(long, value_name = "KG", value_parser = quantity::amount, default_value_t = Deployment::SSD_KG_PER_GB)]
     ssd_kg_per_gb: f64,
-    /// kg CO2e of a GB of DRAM
+    /// Embodied carbon of DRAM, in kg CO2e per GB
     #[arg(long, value_name = "KG", value_parser = quantity::amount, default_value_t = Deployment::DRAM_KG_PER_GB)]
     dram_kg_per_gb: f64,
     #[command(flatten)]
@@ -70,28 +70,28 @@ pub struct CarbonArguments {
 /// The command line of `model lifetime`.
 #[derive(Debug, Args)]
 pub struct LifetimeArguments {
-    /// A drive card: its capacity, DWPD and warranty
+    /// Drive card, for its capacity, DWPD and warranty
     #[arg(long, value_name = "CARD", conflicts_with_all = ["capacity_gb", "dwpd", "tbw"])]
     drive: Option<String>,
-    /// Usable capacity in GB, with --dwpd
+    /// Usable capacity in GB, for --dwpd
     #[arg(long, value_name = "GB", value_parser = quantity::positive, requires = "dwpd")]
     capacity_gb: Option<f64>,
-    /// Drive writes a day that it is rated for
+    /// Rated endurance in drive writes per day
     #[arg(long, value_name = "X", value_parser = quantity::positive, requires = "capacity_gb", conflicts_with = "tbw")]
     dwpd: Option<f64>,
-    /// Years that --dwpd is for [default: 5]
+    /// Years that --dwpd holds for [default: 5]
     #[arg(long, value_name = "YEARS", value_parser = quantity::positive, conflicts_with_all = ["drive", "tbw"])]
     warranty_years: Option<f64>,
-    /// Terabytes written that it is rated for
+    /// Rated endurance in terabytes written
     #[arg(long, value_name = "TB", value_parser = quantity::positive)]
     tbw: Option<f64>,
     /// Write amplification that the rating assumes
     #[arg(long, value_name = "X", value_parser = quantity::amplification, default_value = "1")]
     rated_dlwa: f64,
-    /// Megabytes (of 1000000 bytes) that the host writes each second
+    /// Host writes in MB/s (1 MB is 1000000 bytes)
     #[arg(long, value_name = "MB", value_parser = quantity::positive)]
     host_mb_per_second: Option<f64>,
-    /// Years to reach: answers what the host may write
+    /// Lifetime to reach in years; the result is the write rate that allows it
     #[arg(long, value_name = "YEARS", value_parser = quantity::positive, conflicts_with = "host_mb_per_second")]
     years: Option<f64>,
     /// Device-level write amplification

@@ -17,55 +17,59 @@ use crate::quantity;
 use crate::signals::stop_on_signals;
 use crate::trace_flags::TraceFlags;
 
+/// Heading of the flags that turn years into carbon and money.
+const COSTS: &str = "Carbon and cost";
+
 /// The command line of `predict`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// The trace; several files are read one after the other, - is standard input
+    /// Trace files, read one after the other; - is standard input
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// A card's name, or the path of a TOML file
+    /// Drive card: a name from `ssd cards`, or the path of a TOML file
     #[arg(long, value_name = "CARD")]
     drive: String,
-    /// The trace is this part of what the drive serves [default: one at which the drive holds a quarter of the trace's bytes]
+    /// Fraction of the drive's load that the trace represents [default: such that the drive holds a quarter of the trace's
+    /// bytes]
     #[arg(long, value_name = "1/N", value_parser = quantity::scale)]
     scale: Option<u32>,
-    /// Requests a second that the drive's cache serves, all of them [default: the trace's own, times N of --scale]
+    /// Requests per second at full scale [default: the trace's own rate, times N of --scale]
     #[arg(long, value_name = "N", value_parser = quantity::positive)]
     rate: Option<f64>,
-    /// DRAM of the cache, separated by commas: bytes at full size (42GiB), or a share of what it has on flash (4%)
+    /// DRAM sizes, separated by commas: bytes at full scale (42GiB), or a percentage of the flash (4%)
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', default_value = "1%,4%", value_parser = dram)]
     dram: Vec<Dram>,
-    /// Shares of the drive that the cache takes, separated by commas
+    /// Shares of the drive that the cache uses, separated by commas
     #[arg(long, value_name = "N%,...", value_delimiter = ',', default_value = "50%,100%", value_parser = most_of)]
     utilization: Vec<f64>,
-    /// Shares of the flash that small objects have, separated by commas
+    /// Shares of the flash for small objects, separated by commas
     #[arg(long, value_name = "N%,...", value_delimiter = ',', default_value = "4%", value_parser = quantity::share)]
     soc: Vec<f64>,
-    /// Chances that what leaves DRAM is let into flash, separated by commas
+    /// Probabilities of admission to flash for objects that leave DRAM, separated by commas
     #[arg(long, value_name = "N%,...", value_delimiter = ',', default_value = "100%", value_parser = most_of)]
     admission: Vec<f64>,
-    /// Small and large objects have a placement handle each [default: both, on a drive that has handles]
-    #[arg(long, value_enum)]
+    /// Whether small and large objects have a placement handle each [default: both, if the drive has handles]
+    #[arg(long, value_enum, value_name = "MODE")]
     placement: Option<PlacementName>,
-    /// Share of the accesses that warm up and are not counted
+    /// Share of the accesses that warm up the cache and are not counted
     #[arg(long, value_name = "N%", default_value = "50%", value_parser = quantity::share)]
     warmup: f64,
-    /// Years that the system is in use
-    #[arg(long, value_name = "YEARS", value_parser = quantity::positive, default_value = "5")]
+    /// Years that the system is in service
+    #[arg(long, help_heading = COSTS, value_name = "YEARS", value_parser = quantity::positive, default_value = "5")]
     system_years: f64,
     /// Write amplification that the drive's rating assumes
-    #[arg(long, value_name = "X", value_parser = quantity::amplification, default_value = "1")]
+    #[arg(long, help_heading = COSTS, value_name = "X", value_parser = quantity::amplification, default_value = "1")]
     rated_dlwa: f64,
-    /// US dollars of a GB of DRAM
-    #[arg(long, value_name = "USD", value_parser = quantity::amount, default_value = "4")]
+    /// Price of DRAM, in US dollars per GB
+    #[arg(long, help_heading = COSTS, value_name = "USD", value_parser = quantity::amount, default_value = "4")]
     dram_usd_per_gb: f64,
-    /// kg CO2e of a GB of DRAM
-    #[arg(long, value_name = "KG", value_parser = quantity::amount, default_value_t = Deployment::DRAM_KG_PER_GB)]
+    /// Embodied carbon of DRAM, in kg CO2e per GB
+    #[arg(long, help_heading = COSTS, value_name = "KG", value_parser = quantity::amount, default_value_t = Deployment::DRAM_KG_PER_GB)]
     dram_kg_per_gb: f64,
-    /// Threads that simulate [default: one a core]
+    /// Number of threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = quantity::count::<u32>)]
     threads: Option<u32>,
-    /// Draw hits against carbon, as SVG and PNG files
+    /// Plot hits against carbon, as SVG and PNG files in DIRECTORY
     #[arg(long, value_name = "DIRECTORY")]
     plot: Option<PathBuf>,
     #[command(flatten)]

@@ -13,10 +13,10 @@ use crate::output::{Common, Finding, check_writable, keep_inputs, write_file};
 /// The command line of `report`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Results that `--json` wrote, of any commands
+    /// Results written by --json, of any command
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// The page [default: the first RUN's name, ending in .html]
+    /// HTML file to write [default: the first RUN's name, ending in .html]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]

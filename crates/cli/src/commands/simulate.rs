@@ -27,10 +27,10 @@ use crate::trace_flags::{TenantColumns, TraceFlags};
 #[derive(Debug, Args)]
 #[command(after_help = policies_help())]
 pub struct Arguments {
-    /// The trace; several files are read one after the other, - is standard input
+    /// Trace files, read one after the other; - is standard input
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Policies, separated by commas; one that is named twice is simulated once
+    /// Policies to simulate, separated by commas
     #[arg(
         long,
         short,
@@ -39,39 +39,39 @@ pub struct Arguments {
         default_value = "fifo,lru,s3fifo,sieve"
     )]
     policy: Vec<String>,
-    /// Sizes, separated by commas: bytes (2922721, 64MiB, 2GiB) or a share of the footprint (10%)
+    /// Cache sizes, separated by commas: bytes (2922721, 64MiB, 2GiB) or a percentage of the footprint (10%)
     #[arg(long, short, value_name = "SIZE,...", value_delimiter = ',', default_value = "1%,10%", value_parser = size)]
     size: Vec<Size>,
-    /// Requests that are not counted: how many, or which share (20%)
+    /// Requests that warm up the caches and are not counted: a number or a percentage
     #[arg(long, value_name = "N|N%", default_value = "20%", value_parser = warmup)]
     warmup: Warmup,
-    /// Whose rules hold where simulators differ [default: libcachesim]
+    /// Whose rules to follow where implementations differ [default: libcachesim]
     #[arg(long, value_enum)]
     rules: Option<Rules>,
-    /// When a held object is asked for with another size: it keeps its own, or has the new one [default: ignore]
-    #[arg(long, value_enum)]
+    /// When a cached object is requested with a new size: ignore that size, or update the object [default: ignore]
+    #[arg(long, value_enum, value_name = "ACTION")]
     size_on_hit: Option<OnHit>,
-    /// Every object has the size of its first request for ever
+    /// Keep every object at the size of its first request
     #[arg(long)]
     first_size: bool,
-    /// LRU, LRU-2Q, TinyLFU: a hit sooner than this after the last one that counted does not count [default: 0]
+    /// lru, lru2q, tinylfu: ignore hits within this many seconds of the last one that counted [default: 0]
     #[arg(long, value_name = "SECONDS")]
     refresh: Option<u32>,
-    /// Simulate this share of the objects (1%), and the most asked for, and estimate the ratios with an interval
+    /// Simulate a sample of the objects (such as 1%) and the most popular ones, and estimate ratios with confidence intervals
     #[arg(long, value_name = "N%", value_parser = quantity::share)]
     sample: Option<f64>,
-    /// Ratios by tenant too, of the N with the most requests by name [default of N: 20]
+    /// Report hit ratios by tenant too, naming the N with the most requests [default N: 20]
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "20", value_parser = quantity::count::<u32>)]
     by_tenant: Option<u32>,
     #[command(flatten)]
     tenants: TenantColumns,
-    /// Threads that simulate [default: one a core]
+    /// Number of threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = quantity::count::<u32>)]
     threads: Option<u32>,
-    /// Write the rows as CSV too
+    /// Write the results to FILE as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Draw hit ratios over sizes, as SVG and PNG files
+    /// Plot hit ratios over cache size, as SVG and PNG files in DIRECTORY
     #[arg(long, value_name = "DIRECTORY")]
     plot: Option<PathBuf>,
     #[command(flatten)]
@@ -86,32 +86,32 @@ pub struct Arguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Flash caches")]
 struct FlashArguments {
-    /// log, set-associative: DRAM before the flash, an LRU whose victims go to flash [default: 0]
+    /// log, set-associative: DRAM in front of flash, an LRU whose evictions go to flash [default: 0]
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     dram: Option<u64>,
-    /// log: bytes of that DRAM that a byte of flash takes for the index [default: 0]
+    /// log: bytes of that DRAM that the index takes per byte of flash [default: 0]
     #[arg(long, value_name = "RATIO", requires = "dram")]
     index_ratio: Option<f64>,
-    /// log, set-associative: bytes that every object takes besides its own [default: 0]
+    /// log, set-associative: overhead of each object [default: 0]
     #[arg(long, value_name = "BYTES")]
     object_overhead: Option<u32>,
-    /// log, set-associative: larger objects are taken to be as large as this, overhead included
+    /// log, set-associative: treat larger objects as having this size, overhead included
     #[arg(long, value_name = "BYTES")]
     object_limit: Option<u32>,
-    /// A block [default: log 256KiB; others 64MiB, or a 512th of the cache if that is less]
+    /// Block size [default: 256KiB for log; others 64MiB, or 1/512 of the cache if that is less]
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     block_size: Option<u64>,
-    /// set-associative: a set [default: 4096]
+    /// set-associative: set size [default: 4096]
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     set_size: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum Rules {
-    /// libCacheSim's: the published miss ratios
+    /// libCacheSim's, as in published miss ratios
     #[default]
     Libcachesim,
-    /// The papers', as our engine has them
+    /// The papers', as in this cache's engine
     Paper,
 }
 

@@ -19,23 +19,23 @@ use crate::trace_flags::TraceFlags;
 #[command(mut_group("TraceFlags", |group| group.requires("trace")))]
 #[command(group = clap::ArgGroup::new("which").args(["name", "all"]))]
 pub struct Arguments {
-    /// Which; without one they are listed
+    /// Study to run; without one, list them
     name: Option<String>,
-    /// All of them; with --trace, all that take one
+    /// Run all studies, or with --trace all that take one
     #[arg(long)]
     all: bool,
-    /// fdp-fig*: the drive and the cache are so much smaller than the paper's [default: 1/2048]
+    /// fdp-fig*: size of drive and cache relative to the paper's [default: 1/2048]
     #[arg(long, value_name = "1/N", value_parser = crate::quantity::scale, requires = "which")]
     scale: Option<u32>,
-    /// Run on this trace in place of the generated workload (cdn-*): values, without the article's; several are read one
-    /// after the other
+    /// cdn-*: run on this trace instead of the generated workload, without the article's values to compare with; several
+    /// files are read one after the other
     #[arg(long, value_name = "FILE", requires = "which")]
     trace: Vec<PathBuf>,
-    #[command(flatten)]
-    reading: TraceFlags,
-    /// Where the pictures go, as SVG and PNG files
+    /// Directory for the plots, as SVG and PNG files
     #[arg(long, value_name = "DIRECTORY", default_value = "studies", requires = "which")]
     figures: PathBuf,
+    #[command(flatten)]
+    reading: TraceFlags,
     #[command(flatten)]
     common: Common,
 }

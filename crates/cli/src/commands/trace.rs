@@ -18,21 +18,21 @@ use crate::trace_flags::{TenantColumns, TraceFlags};
 /// What to do with traces.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Count what is in a trace: requests, objects, sizes, popularity.
+    /// Show what a trace contains: requests, objects, sizes, popularity.
     Info(InfoArguments),
-    /// Write a trace in another form.
+    /// Convert a trace to another format.
     Convert(ConvertArguments),
-    /// Make a trace up.
+    /// Generate a synthetic trace.
     #[command(subcommand)]
     Generate(super::trace_generate::Command),
-    /// List the formats that can be read.
+    /// List the trace formats that can be read.
     Formats(FormatsArguments),
 }
 
 /// The command line of `trace info`.
 #[derive(Debug, Args)]
 pub struct InfoArguments {
-    /// Files of one trace, in their order; - is standard input
+    /// Trace files, read one after the other; - is standard input
     #[arg(required = true, value_name = "TRACE")]
     trace: Vec<PathBuf>,
     #[command(flatten)]
@@ -46,19 +46,19 @@ pub struct InfoArguments {
 /// The command line of `trace convert`.
 #[derive(Debug, Args)]
 pub struct ConvertArguments {
-    /// Files of one trace, in their order; - is standard input
+    /// Trace files, read one after the other; - is standard input
     #[arg(value_name = "IN", required = true)]
     inputs: Vec<PathBuf>,
-    /// The new file, compressed if it ends in .gz, .zst or .xz
+    /// Output file, compressed if it ends in .gz, .zst or .xz
     #[arg(value_name = "OUT", required = true)]
     output: PathBuf,
-    /// The form to write: plain, oracle-general, webcachesim or binary [default: what OUT ends in (.oracleGeneral, .tr, .fwt), or plain]
-    #[arg(long, value_name = "FORM", value_parser = target)]
+    /// Format to write: plain, oracle-general, webcachesim or binary [default: by OUT's extension (.oracleGeneral, .tr, .fwt), else plain]
+    #[arg(long, value_name = "FORMAT", value_parser = target)]
     to: Option<Target>,
-    /// Plain: a column for times to live too
+    /// plain: add a time-to-live column
     #[arg(long)]
     ttl: bool,
-    /// Plain: a column for tenants too
+    /// plain: add a tenant column
     #[arg(long)]
     tenant: bool,
     #[command(flatten)]

@@ -19,22 +19,22 @@ use crate::signals::stop_on_signals;
 /// Which workload.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// A photo CDN's cache: albums are born, asked for most while they are young, and forgotten.
+    /// Requests to a photo CDN: albums appear, are most popular while young, and are forgotten.
     Cdn(CdnArguments),
-    /// Zipf's law, every access independent of the others.
+    /// Independent requests whose popularity follows Zipf's law.
     Zipf(ZipfArguments),
-    /// Eight MySQL servers on one volume, as a block device beneath them sees them.
+    /// Block I/O of eight MySQL servers on one volume.
     Innodb(innodb::Arguments),
 }
 
 /// Where the trace goes.
 #[derive(Debug, Args)]
 struct Writing {
-    /// The new file, compressed if it ends in .gz, .zst or .xz
+    /// Output file, compressed if it ends in .gz, .zst or .xz
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// The form to write: plain, oracle-general, webcachesim or binary
-    #[arg(long, value_name = "FORM", default_value = "plain", value_parser = target)]
+    /// Format to write: plain, oracle-general, webcachesim or binary
+    #[arg(long, value_name = "FORMAT", default_value = "plain", value_parser = target)]
     to: Target,
     #[command(flatten)]
     common: Common,
@@ -43,31 +43,31 @@ struct Writing {
 /// The command line of `trace generate cdn`.
 #[derive(Debug, Args)]
 pub struct CdnArguments {
-    /// Accesses
+    /// Number of accesses
     #[arg(long, value_name = "N", default_value_t = CdnConfig::default().requests, value_parser = quantity::count::<u64>)]
     requests: u64,
-    /// Photos born while they are made; without it a fifth of the accesses, as calibrated
+    /// Photos that appear during the trace [default: a fifth of the accesses, as calibrated]
     #[arg(long, value_name = "N", value_parser = quantity::count::<u64>)]
     objects: Option<u64>,
-    /// Days that it takes
+    /// Days that the trace covers
     #[arg(long, value_name = "DAYS", default_value_t = CdnConfig::default().span_seconds / 86_400, value_parser = clap::value_parser!(u64).range(1..))]
     days: u64,
-    /// Exponent of albums' popularity
+    /// Zipf exponent of album popularity
     #[arg(long, value_name = "X", default_value_t = CdnConfig::default().zipf_exponent, value_parser = steepness)]
     zipf_exponent: f64,
-    /// How far the head of popularity is flat, a share of the albums
+    /// Length of the flat head of the popularity curve, as a share of the albums
     #[arg(long, value_name = "SHARE", default_value_t = CdnConfig::default().zipf_shift, value_parser = quantity::share)]
     zipf_shift: f64,
-    /// Age at which interest begins to fall, a share of the whole time
+    /// Album age at which interest begins to fall, as a share of the trace's duration
     #[arg(long, value_name = "SHARE", default_value_t = Ageing::PHOTOS.scale, value_parser = spans)]
     ageing_scale: f64,
-    /// How steeply it falls
+    /// Exponent of the fall: the larger, the steeper
     #[arg(long, value_name = "X", default_value_t = Ageing::PHOTOS.exponent, value_parser = steepness)]
     ageing_exponent: f64,
-    /// Age at which albums are forgotten, a share of the whole time
+    /// Album age at which requests end, as a share of the trace's duration
     #[arg(long, value_name = "SHARE", default_value_t = Ageing::PHOTOS.end, value_parser = spans)]
     ageing_end: f64,
-    /// Photos of an album in the mean, which are asked for together; 1 makes every photo its own
+    /// Mean photos per album, which are requested together; 1 puts every photo in its own
     #[arg(long, value_name = "N", default_value_t = CdnConfig::default().album_objects, value_parser = album)]
     album: f64,
     #[command(flatten)]
@@ -77,16 +77,16 @@ pub struct CdnArguments {
 /// The command line of `trace generate zipf`.
 #[derive(Debug, Args)]
 pub struct ZipfArguments {
-    /// Accesses
+    /// Number of accesses
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = quantity::count::<u64>)]
     requests: u64,
-    /// Objects that can be asked for
+    /// Number of different objects
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = quantity::count::<u64>)]
     objects: u64,
-    /// The object of rank r is asked for in proportion to r^-X; 0 is all alike
+    /// Zipf exponent: the object of rank r is requested in proportion to r^-X; 0 is uniform
     #[arg(long, value_name = "X", default_value_t = 0.99)]
     exponent: f64,
-    /// Bytes of every object
+    /// Size of every object
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = object_size)]
     size: u64,
     #[command(flatten)]

@@ -24,10 +24,10 @@ pub struct Arguments {
 pub struct Cached {
     #[command(flatten)]
     target: Target,
-    /// The flash of a cache that is not served
+    /// Flash of a cache that is not being served
     #[arg(long, value_name = "PATH", requires = "disk", conflicts_with_all = ["socket", "listen", "control", "ublk"])]
     flash: Option<String>,
-    /// Its disk
+    /// Disk of that cache
     #[arg(long, value_name = "PATH", requires = "flash")]
     disk: Option<String>,
     #[command(flatten)]

@@ -18,7 +18,7 @@ use crate::output::{Common, Finding};
 pub struct Arguments {
     #[command(flatten)]
     devices: Devices,
-    /// Read all cached blocks too, and compare clean ones with the disk
+    /// Read all cached blocks too, and compare the clean ones with the disk
     #[arg(long)]
     full: bool,
     #[command(flatten)]

@@ -43,16 +43,16 @@ const REQUEST_BYTES: u64 = 4096;
 /// Which server.
 #[derive(Debug, Args)]
 pub struct Target {
-    /// The socket that the server listens at
+    /// The server's NBD socket
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// The TCP address that the server listens at
+    /// The server's NBD TCP address
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "socket", value_parser = tcp_address)]
     pub listen: Option<SocketAddr>,
-    /// The server's control socket, where it was given one
+    /// The server's control socket, if it was given --control
     #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "listen"])]
     pub control: Option<PathBuf>,
-    /// The number of the server's block device, where it has no socket
+    /// The number of the server's ublk device, if it has no socket
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["socket", "listen", "control"])]
     pub ublk: Option<u32>,
 }

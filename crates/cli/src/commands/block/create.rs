@@ -17,45 +17,48 @@ use super::knobs;
 use super::shape::Shape;
 use crate::output::{Common, Finding};
 
+/// Heading of the flags that say how the cache behaves.
+const SETTINGS: &str = "Settings";
+
 /// The command line of `block create`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
     devices: Devices,
-    /// What happens to writes: write-back, write-through, write-around or write-only
-    #[arg(long, default_value = "write-back")]
+    /// Write mode: write-back, write-through, write-around or write-only
+    #[arg(long, help_heading = SETTINGS, default_value = "write-back")]
     mode: String,
-    /// Who leaves a set: fifo, lru or lru2q; that of the preset if not given
-    #[arg(long)]
+    /// Replacement policy within a set: fifo, lru or lru2q [default: the preset's]
+    #[arg(long, help_heading = SETTINGS)]
     policy: Option<String>,
-    /// Settings to start from: v2 or v3, as Flashcache 2 and 3 shipped
-    #[arg(long, default_value = "v3")]
+    /// Settings to start from: v2 or v3, the defaults of Flashcache 2 and 3
+    #[arg(long, help_heading = SETTINGS, default_value = "v3")]
     preset: String,
     #[command(flatten)]
     shape: Shape,
-    /// Keep a checksum of every cached block in memory and check it at every read
-    #[arg(long)]
+    /// Keep a checksum of every cached block in memory and verify it on every read
+    #[arg(long, help_heading = SETTINGS)]
     checksums: bool,
-    /// Bring dirty blocks to the disk in the order of flushes: without the flash, the disk is old but consistent
-    #[arg(long)]
+    /// Write dirty blocks back in flush order, so that the disk alone is consistent, if not up to date
+    #[arg(long, help_heading = SETTINGS)]
     ordered: bool,
-    /// Format on flash: 1 where an older program is to open it too
+    /// On-flash format; older versions open only 1
     #[arg(long, value_name = "N", default_value_t = FORMAT_VERSION)]
     format: u32,
-    /// More settings, as of `block set`
-    #[arg(long = "set", value_name = "KEY=VALUE")]
+    /// Other settings; `block set` lists them
+    #[arg(long = "set", help_heading = SETTINGS, value_name = "KEY=VALUE")]
     settings: Vec<String>,
-    /// Make the flash a file of this size, if it is not there
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    /// Create the flash as a file of this size if it does not exist
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = None::<&'static str>)]
     flash_size: Option<u64>,
-    /// Make the disk a file of this size, if it is not there
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    /// Create the disk as a file of this size if it does not exist
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = None::<&'static str>)]
     disk_size: Option<u64>,
-    /// Make a new cache even where one is, dirty or not, or something else that is known
-    #[arg(long)]
+    /// Overwrite whatever the flash holds: a cache, dirty or not, or other known data
+    #[arg(long, help_heading = None::<&'static str>)]
     force: bool,
-    /// Do not ask
-    #[arg(long)]
+    /// Do not ask for confirmation
+    #[arg(long, help_heading = None::<&'static str>)]
     yes: bool,
     #[command(flatten)]
     common: Common,

@@ -19,10 +19,10 @@ use crate::output::{Common, Finding};
 pub struct Arguments {
     #[command(flatten)]
     devices: Devices,
-    /// Even if blocks are newer on flash than on disk, or nobody can tell: they are lost
+    /// Destroy it even if it has, or may have, dirty blocks: they are lost
     #[arg(long)]
     force: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
     #[command(flatten)]

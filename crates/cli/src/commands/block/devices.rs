@@ -15,10 +15,10 @@ use device::{Device, DeviceSpec, ErrorKind, IoError};
 /// Which devices.
 #[derive(Debug, Args)]
 pub struct Devices {
-    /// The flash: a block device or a file, used whole
+    /// Flash: a block device or a file, used whole
     #[arg(long, value_name = "PATH")]
     pub flash: String,
-    /// The disk behind it: a block device or a file
+    /// Disk behind the flash: a block device or a file
     #[arg(long, value_name = "PATH")]
     pub disk: String,
     #[command(flatten)]
@@ -27,8 +27,9 @@ pub struct Devices {
 
 /// How devices are opened.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = None::<&'static str>)]
 pub struct Opening {
-    /// Go through the page cache, where direct I/O is refused; a power cut may then cost more than is promised
+    /// Use the page cache, for file systems that refuse direct I/O; a power cut may then lose more than promised
     #[arg(long)]
     pub buffered: bool,
 }

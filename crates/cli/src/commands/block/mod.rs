@@ -28,23 +28,23 @@ use clap::Subcommand;
 /// What to do with a cached disk.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a cache of a flash device for a disk.
+    /// Create a cache on a flash device for a disk.
     Create(create::Arguments),
-    /// Serve a cached disk to NBD clients until a signal comes.
+    /// Serve a cached disk over NBD, ublk or FUSE until interrupted.
     Serve(serve::Arguments),
-    /// Tell how a served cache is doing, or what is on a flash device.
+    /// Show the state of a served cache, or what is on a flash device.
     Status(status::Arguments),
-    /// Change how a cache behaves, while it is served or not.
+    /// Change the settings of a cache, served or not.
     Set(set::Arguments),
-    /// Bring everything that is newer on flash to the disk.
+    /// Write all dirty blocks back to the disk.
     Flush(cached::Arguments),
-    /// Bring a cache that an older program made to the newest format.
+    /// Upgrade a cache made by an older version to the newest format.
     Upgrade(cached::Arguments),
-    /// Verify what is on flash.
+    /// Verify a cache's metadata, and with --full its data.
     Check(check::Arguments),
-    /// Make a cache unusable, so that the disk is used alone from then on.
+    /// Destroy a cache, so that the disk can be used alone.
     Destroy(destroy::Arguments),
-    /// Put recorded or made-up requests to the cache's core, in virtual time.
+    /// Replay recorded or generated requests through the cache, in virtual time.
     Replay(replay::Arguments),
 }
 

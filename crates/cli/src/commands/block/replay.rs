@@ -24,47 +24,51 @@ const SWEEP: [u8; 13] = [0, 10, 25, 40, 50, 60, 65, 70, 75, 80, 85, 90, 95];
 /// Operations of generated servers, unless told.
 const OPERATIONS: u64 = 5_000_000;
 
+/// Headings of the flags that say what is replayed, and on which caches.
+const REQUESTS: &str = "Requests";
+const CACHES: &str = "Caches";
+
 /// The command line of `block replay`.
 #[derive(Debug, Args)]
 #[command(after_help = formats_help())]
 pub struct Arguments {
-    /// The trace; several files, as blktrace writes one a CPU, are merged by time; - is standard input
+    /// Trace files, merged by time (blktrace writes one per CPU); - is standard input
     #[arg(value_name = "TRACE", conflicts_with = "generate")]
     trace: Vec<PathBuf>,
-    /// Instead of a trace: eight MySQL servers on one volume
-    #[arg(long, value_enum)]
+    /// Generate the requests instead: mysql8 is eight MySQL servers on one volume
+    #[arg(long, help_heading = REQUESTS, value_name = "WORKLOAD", value_enum)]
     generate: Option<Generator>,
-    /// The trace's format; auto tells it by the file
-    #[arg(long, value_name = "NAME", default_value = "auto")]
+    /// Trace format; auto detects it
+    #[arg(long, help_heading = REQUESTS, value_name = "NAME", default_value = "auto")]
     format: String,
-    /// The device to replay, where the trace has several
-    #[arg(long, value_name = "NAME")]
+    /// Device to replay, if the trace has several
+    #[arg(long, help_heading = REQUESTS, value_name = "NAME")]
     device: Option<String>,
-    /// Wrong rows to leave out before giving up
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = quantity::number::<u64>)]
+    /// Bad rows to skip before giving up
+    #[arg(long, help_heading = REQUESTS, value_name = "N", default_value_t = 0, value_parser = quantity::number::<u64>)]
     wrong_rows: u64,
-    /// Requests (of a generator: operations) that are not counted: the cache fills
-    #[arg(long, value_name = "N", value_parser = quantity::number::<u64>)]
+    /// Requests (or generated operations) that warm up the cache and are not counted [default: 0, or a third of --operations]
+    #[arg(long, help_heading = REQUESTS, value_name = "N", value_parser = quantity::number::<u64>)]
     warm_up: Option<u64>,
-    /// Operations of the generated servers
-    #[arg(long, value_name = "N", default_value_t = OPERATIONS, value_parser = quantity::number::<u64>)]
+    /// Number of operations to generate
+    #[arg(long, help_heading = REQUESTS, value_name = "N", default_value_t = OPERATIONS, value_parser = quantity::number::<u64>)]
     operations: u64,
-    /// The cache's data
-    #[arg(long, value_name = "SIZE", default_value = "768MiB", value_parser = parse_size)]
+    /// Size of the cache's data
+    #[arg(long, help_heading = CACHES, value_name = "SIZE", default_value = "768MiB", value_parser = parse_size)]
     cache_size: u64,
-    /// Settings to start from; both stand side by side if none is named
-    #[arg(long, value_enum)]
+    /// Settings to start from [default: both, side by side; v3 with --sweep]
+    #[arg(long, help_heading = CACHES, value_enum)]
     preset: Option<PresetName>,
     #[command(flatten)]
     shape: Shape,
-    /// More settings, as of `block set`
-    #[arg(long = "set", value_name = "KEY=VALUE")]
+    /// Other settings; `block set` lists them
+    #[arg(long = "set", help_heading = CACHES, value_name = "KEY=VALUE")]
     settings: Vec<String>,
-    /// One cache for each value of a setting
-    #[arg(long, value_enum)]
+    /// Replay one cache for each value of this setting
+    #[arg(long, help_heading = CACHES, value_name = "SETTING", value_enum)]
     sweep: Option<Sweep>,
-    /// Where pictures go: which sets worked when, how evenly, and the sweep
-    #[arg(long, value_name = "DIRECTORY")]
+    /// Directory for the plots: work by set and time, its distribution over sets, and the sweep
+    #[arg(long, help_heading = None::<&'static str>, value_name = "DIRECTORY")]
     figures: Option<PathBuf>,
     #[command(flatten)]
     common: Common,

@@ -36,43 +36,47 @@ const MOST_CONNECTIONS: usize = 4096;
 /// A file's name has 255 bytes at most.
 const MOST_NAME_BYTES: usize = 200;
 
+/// Heading of the flags that say how the disk is reached.
+const ACCESS: &str = "Access (at least one of --ublk, --fuse, --socket, --listen)";
+
 /// The command line of `block serve`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// The flash, as `block create` made it; without it the disk is served alone, for comparison
+    /// Flash device made by `block create`; without one, the disk is served uncached, for comparison
     #[arg(long, value_name = "PATH")]
     flash: Option<String>,
-    /// The disk behind it
+    /// Disk behind the cache
     #[arg(long, value_name = "PATH")]
     disk: String,
-    /// Listen at this socket
-    #[arg(long, value_name = "PATH", conflicts_with = "listen")]
+    /// Serve NBD on a Unix socket
+    #[arg(long, help_heading = ACCESS, value_name = "PATH", conflicts_with = "listen")]
     socket: Option<PathBuf>,
-    /// Listen at this TCP address
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = control::tcp_address)]
+    /// Serve NBD on a TCP address
+    #[arg(long, help_heading = ACCESS, value_name = "ADDRESS:PORT", value_parser = control::tcp_address)]
     listen: Option<SocketAddr>,
-    /// Listen at an address that is not this machine's own: NBD has no passwords, and everybody may read and write
-    #[arg(long)]
+    /// Allow --listen on a non-loopback address: NBD has no passwords, anybody who can connect can read and write
+    #[arg(long, help_heading = ACCESS)]
     allow_remote: bool,
-    /// Where status, set, flush and upgrade reach the server; beside the socket or the directory, with .control added, if not given
-    #[arg(long, value_name = "PATH")]
+    /// Control socket, for status, set, flush and upgrade [default: the socket or directory with .control added, or a file
+    /// in $XDG_RUNTIME_DIR]
+    #[arg(long, help_heading = ACCESS, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Mount a file system at this directory, whose one file is the disk
-    #[arg(long, value_name = "DIRECTORY")]
+    /// Mount a FUSE file system here, whose one file is the disk
+    #[arg(long, help_heading = ACCESS, value_name = "DIRECTORY")]
     fuse: Option<PathBuf>,
-    /// Be the block device /dev/ublkbNUMBER (root; Linux 6.5, modprobe ublk_drv). One that an earlier server of the same disk
-    /// left, mounted or killed, is taken over: whoever uses it has only waited
-    #[arg(long, value_name = "NUMBER")]
+    /// Serve the block device /dev/ublkbNUMBER (needs root, Linux 6.5 and ublk_drv). One left in use by an earlier server of
+    /// the same disk is taken over while its users wait
+    #[arg(long, help_heading = ACCESS, value_name = "NUMBER")]
     ublk: Option<u32>,
-    /// Write down every request, for `block replay`: CSV, as it grows; a recording that is there is gone on with
+    /// Record every request to FILE as CSV, for `block replay`; an existing recording is appended to
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// The export's name, and the file's; clients that ask for none get it too. NAME-uncached is the same disk for those whose
-    /// blocks are not to be cached: backups, scans
-    #[arg(long, value_name = "NAME", default_value = "flashwright", value_parser = export_name)]
+    /// Name of the NBD export, which is also the default one, and of the FUSE file; the export NAME-uncached is the same
+    /// disk without caching new blocks, for backups and scans
+    #[arg(long, help_heading = ACCESS, value_name = "NAME", default_value = "flashwright", value_parser = export_name)]
     name: String,
-    /// Clients at once, from 1 to 4096; each has a thread
-    #[arg(long, value_name = "N", default_value_t = Options::default().max_connections, value_parser = connections)]
+    /// Maximum number of NBD clients, 1 to 4096; each takes a thread
+    #[arg(long, help_heading = ACCESS, value_name = "N", default_value_t = Options::default().max_connections, value_parser = connections)]
     connections: usize,
     #[command(flatten)]
     opening: Opening,

@@ -14,7 +14,7 @@ use crate::output::{Common, Finding};
 /// The command line of `block set`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Settings; without any, all are listed
+    /// Settings to change; without any, list them all
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
     #[command(flatten)]

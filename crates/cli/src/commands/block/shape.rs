@@ -11,17 +11,18 @@ use super::knobs;
 
 /// Which shape.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Layout")]
 pub struct Shape {
-    /// Bytes of a block, a power of two
+    /// Block size, a power of two
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = bytes)]
     pub block_size: u32,
-    /// Blocks of a set, a power of two
+    /// Blocks per set, a power of two
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub associativity: u32,
-    /// How runs of the disk are dealt out to sets: linear, hashed or permuted; that of the preset if not given
+    /// How runs of disk blocks map to sets: linear, hashed or permuted [default: the preset's]
     #[arg(long, value_name = "NAME")]
     placement: Option<String>,
-    /// Bytes of disk that stay together in a set, a power of two from a block to a set; that of the preset if not given
+    /// Size of the disk runs kept together in a set, a power of two from a block to a set [default: the preset's]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub run_size: Option<u32>,
 }

@@ -16,13 +16,13 @@ use crate::output::{Common, Finding};
 pub struct Arguments {
     #[command(flatten)]
     target: Target,
-    /// A flash device that is not served: what its superblock says
+    /// Flash that is not being served: show its superblock
     #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "listen", "control"])]
     flash: Option<String>,
-    /// Print Prometheus's text format
+    /// Print in Prometheus text format
     #[arg(long)]
     prometheus: bool,
-    /// Print a line every second until a signal comes
+    /// Print a line every second until interrupted
     #[arg(long, conflicts_with = "prometheus")]
     watch: bool,
     #[command(flatten)]

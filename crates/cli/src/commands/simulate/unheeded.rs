@@ -24,7 +24,7 @@ pub(super) fn warnings(arguments: &Arguments, policies: &[Named]) -> Vec<String>
 }
 
 fn flags(arguments: &Arguments) -> [Flag; 9] {
-    const EXACT: &str = "policies that are no flash cache";
+    const EXACT: &str = "policies other than flash caches";
     const BEHIND_DRAM: &str = "log and set-associative";
     let flash = &arguments.flash;
     let flag = |name, is_given, is_heeded, by| Flag { name, is_given, is_heeded, by };

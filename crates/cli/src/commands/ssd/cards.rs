@@ -12,7 +12,7 @@ use crate::output::{Common, Finding};
 /// The command line of `ssd cards`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// A card's name, or the path of a TOML file
+    /// Card name, or the path of a TOML file
     card: Option<String>,
     #[command(flatten)]
     common: Common,

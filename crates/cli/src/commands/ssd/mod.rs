@@ -17,17 +17,17 @@ use clap::Subcommand;
 /// What to do with a drive.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the drive cards, or one card with the source of each figure.
+    /// List the drive cards, or show one with the source of each figure.
     Cards(cards::Arguments),
-    /// Run a pattern of writes on the model of a drive, without a cache.
+    /// Run a write pattern on a model drive, without a cache.
     Run(run::Arguments),
-    /// Tell what a drive is, whether it places data (and what is missing), and how worn it is.
+    /// Show what a drive is, whether it can place data (and what is missing for that), and its wear.
     Info(info::Arguments),
-    /// Let a drive forget everything on it.
+    /// Discard everything on a drive.
     Trim(trim::Arguments),
-    /// Fill a drive until its write rate, and its write amplification where known, are steady.
+    /// Fill a drive until its write rate, and its write amplification if known, are steady.
     Precondition(precondition::Arguments),
-    /// Read a drive's wear counters, once or over time.
+    /// Read a drive's wear counters, once or repeatedly.
     Wear(wear::Arguments),
 }
 

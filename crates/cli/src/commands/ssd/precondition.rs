@@ -16,18 +16,18 @@ use crate::quantity;
 /// The command line of `ssd precondition`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// What is to be overwritten
+    /// NVMe namespace, block device or file to overwrite
     device: PathBuf,
-    /// Bytes of a random write
+    /// Size of each random write
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = drive::parse_size)]
     write_size: u64,
-    /// Writes under way at once, 4096 at most
+    /// Writes in flight, at most 4096
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
     depth: u32,
-    /// Give up after random writes of so many times the capacity
+    /// Give up after random writes of N times the capacity
     #[arg(long, value_name = "N", default_value = "4", value_parser = quantity::positive)]
     max_passes: f64,
-    /// Do not ask whether the data may be lost
+    /// Do not ask before destroying data
     #[arg(long)]
     yes: bool,
     #[command(flatten)]

@@ -17,61 +17,66 @@ use crate::output::{Common, Finding};
 use crate::quantity;
 use pace::Pace;
 
+/// Headings of the flags that shape the drive, the writes and the timing.
+const DRIVE: &str = "Drive";
+const WRITES: &str = "Writes";
+const TIMING: &str = "Timing";
+
 /// The command line of `ssd run`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// A card's name, or the path of a TOML file
+    /// Drive card: a name from `ssd cards`, or the path of a TOML file
     card: String,
-    /// What is written
-    #[arg(long, value_enum, default_value = "uniform")]
+    /// Write pattern
+    #[arg(long, help_heading = WRITES, value_enum, default_value = "uniform")]
     pattern: PatternName,
-    /// Over-provisioning, (P - S) / S, instead of the card's; the medium stays as large
-    #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
+    /// Over-provisioning, (P - S) / S, instead of the card's; the raw capacity stays
+    #[arg(long, help_heading = DRIVE, value_name = "SHARE", value_parser = quantity::share)]
     op: Option<f64>,
-    /// Victim policy: greedy, cost-benefit, fifo, d-choices or d-choices:N
-    #[arg(long, value_name = "POLICY", default_value = "greedy")]
+    /// Victim policy of garbage collection: greedy, cost-benefit, fifo, d-choices or d-choices:N
+    #[arg(long, help_heading = DRIVE, value_name = "POLICY", default_value = "greedy")]
     gc: VictimPolicy,
-    /// Pages of a reclaim unit instead of the card's; there are as many units
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "scale")]
+    /// Pages per reclaim unit, instead of the card's; the number of units stays
+    #[arg(long, help_heading = DRIVE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "scale")]
     pages_per_block: Option<u32>,
-    /// Reclaim units instead of the card's
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Number of reclaim units, instead of the card's
+    #[arg(long, help_heading = DRIVE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     units: Option<u32>,
-    /// Divide the drive's bytes; it keeps its units and handles
-    #[arg(long, value_name = "1/N", value_parser = quantity::scale, default_value = "1")]
+    /// Divide the drive's capacity by N; the numbers of units and handles stay
+    #[arg(long, help_heading = DRIVE, value_name = "1/N", value_parser = quantity::scale, default_value = "1")]
     scale: u32,
-    /// Whether streams are placed by handle: off is a conventional drive, on is as the card says
-    #[arg(long, value_enum, default_value = "off")]
+    /// Data placement by handle: off is a conventional drive, on follows the card
+    #[arg(long, help_heading = DRIVE, value_name = "KIND", value_enum, default_value = "off")]
     placement: PlacementName,
-    /// Where moved data goes on a conventional drive [default: apart]
-    #[arg(long, value_enum)]
+    /// Where a conventional drive writes relocated data: apart from host data or with it [default: apart]
+    #[arg(long, help_heading = DRIVE, value_name = "WHERE", value_enum)]
     collection_frontier: Option<CollectionFrontier>,
     /// mixed: share of the space that is written at random [default: 4%]
-    #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
+    #[arg(long, help_heading = WRITES, value_name = "SHARE", value_parser = quantity::share)]
     random_space: Option<f64>,
-    /// mixed: share of the writes that go there; the rest go round and round through the rest [default: 50%]
-    #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
+    /// mixed: share of the writes that go there; the others cycle through the rest [default: 50%]
+    #[arg(long, help_heading = WRITES, value_name = "SHARE", value_parser = quantity::share)]
     random_writes: Option<f64>,
-    /// zipf: the exponent [default: 0.99]
-    #[arg(long, value_name = "X", value_parser = quantity::positive)]
+    /// zipf: exponent [default: 0.99]
+    #[arg(long, help_heading = WRITES, value_name = "X", value_parser = quantity::positive)]
     zipf_exponent: Option<f64>,
-    /// Drive capacities written before counting begins, beside the first filling
-    #[arg(long, value_name = "X", value_parser = quantity::positive, default_value = "6")]
+    /// Drive capacities to write before counting, after the first fill
+    #[arg(long, help_heading = WRITES, value_name = "X", value_parser = quantity::positive, default_value = "6")]
     warm_up: f64,
-    /// Drive capacities written while counting
-    #[arg(long, value_name = "X", value_parser = quantity::positive, default_value = "4")]
+    /// Drive capacities to write while counting
+    #[arg(long, help_heading = WRITES, value_name = "X", value_parser = quantity::positive, default_value = "4")]
     measure: f64,
-    /// Work out when each request ends, in virtual time
-    #[arg(long)]
+    /// Simulate the latency of each request, in virtual time
+    #[arg(long, help_heading = TIMING)]
     timed: bool,
     /// timed: share of the requests that read a page
-    #[arg(long, value_name = "SHARE", value_parser = quantity::share, default_value = "0%", requires = "timed")]
+    #[arg(long, help_heading = TIMING, value_name = "SHARE", value_parser = quantity::share, default_value = "0%", requires = "timed")]
     reads: f64,
-    /// timed: requests under way at once
-    #[arg(long, value_name = "N", default_value_t = 32, requires = "timed", value_parser = clap::value_parser!(u32).range(1..))]
+    /// timed: requests in flight
+    #[arg(long, help_heading = TIMING, value_name = "N", default_value_t = 32, requires = "timed", value_parser = clap::value_parser!(u32).range(1..))]
     queue_depth: u32,
-    /// timed: requests a second, however many are under way, instead of a queue depth
-    #[arg(long, value_name = "N", requires = "timed", value_parser = quantity::positive, conflicts_with = "queue_depth")]
+    /// timed: requests per second, however many are in flight, instead of a queue depth
+    #[arg(long, help_heading = TIMING, value_name = "N", requires = "timed", value_parser = quantity::positive, conflicts_with = "queue_depth")]
     rate: Option<f64>,
     #[command(flatten)]
     common: Common,

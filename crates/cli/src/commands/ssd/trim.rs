@@ -14,9 +14,9 @@ use crate::output::Common;
 /// The command line of `ssd trim`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// What is to forget everything
+    /// NVMe namespace, block device or file to discard
     device: PathBuf,
-    /// Do not ask whether the data may be lost
+    /// Do not ask before destroying data
     #[arg(long)]
     yes: bool,
     #[command(flatten)]

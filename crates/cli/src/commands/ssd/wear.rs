@@ -21,13 +21,13 @@ use crate::signals::stop_on_signals;
 pub struct Arguments {
     /// NVMe namespace (/dev/ng0n1 or /dev/nvme0n1)
     device: PathBuf,
-    /// Read the counters again and again, this far apart (10s, 5m), until interrupted
+    /// Read the counters at this interval (10s, 5m) until interrupted
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     every: Option<Duration>,
-    /// End after so many samples
+    /// Stop after N samples
     #[arg(long, value_name = "N", requires = "every")]
     count: Option<u64>,
-    /// Write the samples to FILE as they come
+    /// Write the samples to FILE as CSV, as they are taken
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     #[command(flatten)]

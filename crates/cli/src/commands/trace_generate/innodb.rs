@@ -17,10 +17,10 @@ use crate::signals::stop_on_signals;
 /// The command line of `trace generate innodb`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Operations of the servers; about seven in ten come to the disk as a request
+    /// Number of server operations; about seven in ten reach the disk as a request
     #[arg(long, value_name = "N", default_value_t = 5_000_000, value_parser = quantity::count::<u64>)]
     operations: u64,
-    /// The new file, compressed if it ends in .gz, .zst or .xz
+    /// Output file, compressed if it ends in .gz, .zst or .xz
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
