@@ -215,7 +215,7 @@ impl Server<'_> {
             return Ok(None);
         }
         match self.owed.time_left_ns(self.hall, stuck_after) {
-            0 => Err(End::Dropped("it kept us waiting")),
+            0 => Err(End::Dropped("it kept the server waiting")),
             left_ns => Ok(Some(left_ns)),
         }
     }
@@ -229,7 +229,7 @@ impl Server<'_> {
             match self.intake.next(|bytes| link.reserve(bytes)) {
                 Next::Nothing => return Ok(Then::Read),
                 Next::NoRoom => return Ok(Then::AwaitRoom),
-                Next::Lost => return Err(End::Dropped("it sent what is no request")),
+                Next::Lost => return Err(End::Dropped("it sent an invalid request")),
                 Next::Request(_, Command::Disconnect, _) => {
                     link.release(0);
                     return Ok(Then::Leave);
@@ -356,7 +356,7 @@ fn wait_for_completions(hall: &Hall, link: &Link) -> Result<(), End> {
         let stuck_after = link.stuck_after();
         let timeout_ns = stuck_after.map(|_| owed.time_left_ns(hall, stuck_after));
         if timeout_ns == Some(0) {
-            end = Err(End::Dropped("it did not take its replies"));
+            end = Err(End::Dropped("it did not read its replies"));
             link.give_up();
             continue;
         }

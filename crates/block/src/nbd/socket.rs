@@ -17,17 +17,19 @@ const MOST_PATH_BYTES: usize = 107;
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     let bytes = path.as_os_str().len();
     if bytes > MOST_PATH_BYTES {
-        let words = format!("has {bytes} bytes, and a socket's path has {MOST_PATH_BYTES} at most");
+        let words = format!("has {bytes} bytes; a socket path has at most {MOST_PATH_BYTES}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
     }
     // Asked first: to connect to what is no socket is refused just as it is where nobody listens.
     if let Ok(there) = std::fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {
-            let words = "is there already, and is no socket: it is left alone";
+            let words = "exists and is not a socket: it is left alone";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, words));
         }
         match UnixStream::connect(path) {
-            Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens there")),
+            Ok(_) => {
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another server is listening there"));
+            }
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
             // To listen there fails, and says why.
             Err(_) => {}
@@ -66,6 +68,6 @@ mod tests {
         };
         assert!(of_bytes(MOST_PATH_BYTES).is_ok());
         let told = of_bytes(MOST_PATH_BYTES + 1).unwrap_err();
-        assert_eq!(told, "has 108 bytes, and a socket's path has 107 at most");
+        assert_eq!(told, "has 108 bytes; a socket path has at most 107");
     }
 }

@@ -167,16 +167,16 @@ impl Geometry {
     pub fn check(&self) -> Result<(), ConfigError> {
         let Self { block_bytes, sets, ways, placement, .. } = *self;
         let block_fits = block_bytes.is_power_of_two() && (512..=1 << 20).contains(&block_bytes);
-        ensure("block_bytes", block_bytes, block_fits, "it must be a power of two from 512 to 1 MiB")?;
+        ensure("block_bytes", block_bytes, block_fits, "must be a power of two from 512 to 1 MiB")?;
         let ways_fit = ways.is_power_of_two() && (2..=1 << 15).contains(&ways);
-        ensure("ways", ways, ways_fit, "it must be a power of two from 2 to 32768")?;
+        ensure("ways", ways, ways_fit, "must be a power of two from 2 to 32768")?;
         let sets_fit = sets > 0 && sets.checked_mul(ways).is_some_and(|slots| slots < u32::MAX);
-        ensure("sets", sets, sets_fit, "there must be one, and fewer than 2^32 slots in all")?;
+        ensure("sets", sets, sets_fit, "must be at least 1, with fewer than 2^32 blocks in all")?;
         if let Placement::Hashed { run_bytes } | Placement::Permuted { run_bytes } = placement {
             let set_bytes = u64::from(ways) * u64::from(block_bytes);
             let run_fits =
                 run_bytes.is_power_of_two() && run_bytes >= block_bytes && u64::from(run_bytes) <= set_bytes;
-            ensure("run_bytes", run_bytes, run_fits, "it must be a power of two from a block to a set")?;
+            ensure("run_bytes", run_bytes, run_fits, "must be a power of two from a block to a set")?;
         }
         Ok(())
     }
@@ -189,12 +189,12 @@ impl Tuning {
     /// The first setting that is out of bounds.
     pub fn check(&self) -> Result<(), ConfigError> {
         if let SetPolicy::Lru2q { hot_percent, promote_hits } = self.policy {
-            ensure("hot_percent", hot_percent, hot_percent <= 100, "it must be at most 100")?;
+            ensure("hot_percent", hot_percent, hot_percent <= 100, "must be at most 100")?;
             let promotes = (1..128).contains(&promote_hits);
-            ensure("promote_hits", promote_hits, promotes, "it must be from 1 to 127")?;
+            ensure("promote_hits", promote_hits, promotes, "must be from 1 to 127")?;
         }
-        ensure("dirty_percent", self.dirty_percent, self.dirty_percent <= 100, "it must be at most 100")?;
-        let nonzero = |setting, value: u32| ensure(setting, value, value > 0, "it must be at least 1");
+        ensure("dirty_percent", self.dirty_percent, self.dirty_percent <= 100, "must be at most 100")?;
+        let nonzero = |setting, value: u32| ensure(setting, value, value > 0, "must be at least 1");
         nonzero("cleanings_per_set", self.cleanings_per_set.into())?;
         nonzero("cleanings_total", self.cleanings_total)?;
         nonzero("clean_run_blocks", self.clean_run_blocks)?;

@@ -208,7 +208,7 @@ fn policies_change_while_blocks_are_cached() {
     assert!((0..4).all(|block| sets.find(block).is_some()), "a scan passes the hot ones by");
     let wrong = Tuning { dirty_percent: 101, ..threshold(100) };
     let error = sets.set_tuning(wrong).expect_err("more than all");
-    assert_eq!(error.to_string(), "dirty_percent is 101: it must be at most 100");
+    assert_eq!(error.to_string(), "dirty_percent is 101: must be at most 100");
     assert_eq!(sets.tuning().policy, policy, "a wrong setting changes nothing");
 }
 

@@ -26,7 +26,7 @@ impl Control {
     pub fn open() -> Result<Self, IoError> {
         let control = File::options().read(true).write(true).open(PATH).map_err(unopened)?;
         let ring = ControlRing::new(control).map_err(|error| {
-            IoError::with_source(ErrorKind::Unsupported, "ublk needs io_uring, which is not to be had", error)
+            IoError::with_source(ErrorKind::Unsupported, "ublk needs io_uring, which is not available", error)
         })?;
         let mut opened = Self { ring, features: 0 };
         opened.features = opened.sufficient_features()?;
@@ -62,7 +62,7 @@ impl Control {
         match self.run(control::GET_DEVICE_INFO, number, 0, &mut bytes) {
             Ok(()) => Ok(Some(DeviceInfo::decode(&bytes))),
             Err(error) if is(&error, Errno::NODEV) => Ok(None),
-            Err(error) => Err(failed(number, "asking for it", error)),
+            Err(error) => Err(failed(number, "querying it", error)),
         }
     }
 
@@ -70,21 +70,21 @@ impl Control {
     pub fn add(&mut self, wanted: &DeviceInfo) -> Result<DeviceInfo, IoError> {
         let mut bytes = wanted.encode();
         self.run(control::ADD_DEVICE, wanted.number, 0, &mut bytes).map_err(|error| {
-            if is_refused(&error) { unprivileged(error) } else { failed(wanted.number, "making it", error) }
+            if is_refused(&error) { unprivileged(error) } else { failed(wanted.number, "creating it", error) }
         })?;
         Ok(DeviceInfo::decode(&bytes))
     }
 
     pub fn set_parameters(&mut self, number: u32, parameters: &Parameters) -> Result<(), IoError> {
         let told = self.run(control::SET_PARAMETERS, number, 0, &mut parameters.encode());
-        told.map_err(|error| failed(number, "telling what it is like", error))
+        told.map_err(|error| failed(number, "setting its parameters", error))
     }
 
     /// The size that a device was made with.
     pub fn size_bytes(&mut self, number: u32) -> Result<u64, IoError> {
         let mut bytes = Parameters::empty();
         let asked = self.run(control::GET_PARAMETERS, number, 0, &mut bytes);
-        asked.map_err(|error| failed(number, "asking for its size", error))?;
+        asked.map_err(|error| failed(number, "querying its size", error))?;
         Ok(Parameters::size_bytes_of(&bytes))
     }
 
@@ -164,7 +164,7 @@ fn unprivileged(error: io::Error) -> IoError {
 fn unopened(error: io::Error) -> IoError {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            let words = "is not there: ublk needs Linux 6.5 or later with its driver (modprobe ublk_drv)";
+            let words = "does not exist: ublk needs Linux 6.5 or later with its driver (modprobe ublk_drv)";
             IoError::new(ErrorKind::Unsupported, format!("{PATH} {words}"))
         }
         io::ErrorKind::PermissionDenied => unprivileged(error),

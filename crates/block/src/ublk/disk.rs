@@ -107,8 +107,7 @@ impl Disk {
             Some(info) => take_over(&mut control, info, &shape)?,
             None => {
                 if let Some(other) = of_identity(&mut control, options.identity) {
-                    let words =
-                        "is there for the same disk, and has what it has not written yet: take that one over";
+                    let words = "belongs to the same disk and holds unwritten data: take that one over";
                     return Err(busy(other, words));
                 }
                 let queues = if control.can_recover_many_queues() { options.queues } else { 1 };
@@ -198,7 +197,7 @@ impl Disk {
         }
         self.queues.drain(..).for_each(Running::join);
         stopped.and_then(|()| self.control.delete(self.number))?;
-        let lost = format!("{}: what was written to it did not arrive", self.path().display());
+        let lost = format!("{}: data written to it was lost", self.path().display());
         written.map_err(|error| IoError::with_source(ErrorKind::Medium, lost, error))?;
         Ok(Left::Removed)
     }
@@ -256,7 +255,7 @@ fn find(control: &mut Control, options: &Options) -> Result<Option<DeviceInfo>, 
     for _ in 0..PATIENCE {
         let Some(info) = control.info(options.number)? else { return Ok(None) };
         if info.mark != options.identity || info.features & FEATURES != FEATURES {
-            return Err(busy(options.number, "is there already, and serves something else"));
+            return Err(busy(options.number, "already exists, and serves something else"));
         }
         match info.state {
             state::QUIESCED => return Ok(Some(info)),
@@ -267,7 +266,7 @@ fn find(control: &mut Control, options: &Options) -> Result<Option<DeviceInfo>, 
         }
         pause();
     }
-    Err(busy(options.number, "is there still: somebody has it open, or serves it"))
+    Err(busy(options.number, "still exists: it is open or being served"))
 }
 
 /// The device that a server of a disk made, and that waits for the next one, if there is any: nobody else may write to that

@@ -76,7 +76,7 @@ impl Volume {
         let mut check = Check::new();
         // Half written is what a crash leaves, and opening mends.
         if superblock::copies(&*flash).await? == Copies::Damaged {
-            check.add("one of both superblocks is damaged: the other counts".into());
+            check.add("one of the two superblocks is damaged; the other is used".into());
         }
         let shared = match load(flash, disk, timer).await {
             Ok((shared, found, _)) => {
@@ -109,7 +109,7 @@ impl Shared {
             } else if !dirty {
                 check.blocks_compared += 1;
                 if !self.is_same_on_disk(slot, block).await? {
-                    check.add(format!("block {block} is clean on flash, and the disk has something else"));
+                    check.add(format!("block {block} is clean on flash, but differs from the disk"));
                 }
             }
         }

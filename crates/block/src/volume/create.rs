@@ -66,11 +66,11 @@ async fn superblock_of(
     if !(OLDEST_FORMAT..=FORMAT_VERSION).contains(&config.format) {
         let given = config.format;
         return Err(config_error(format!(
-            "format {given}: this program writes formats {OLDEST_FORMAT} to {FORMAT_VERSION}"
+            "format {given}: this version writes formats {OLDEST_FORMAT} to {FORMAT_VERSION}"
         )));
     }
     if config.ordered && !config.tuning.mode.keeps_dirty() {
-        let why = "an ordered volume is write-back or write-only: nothing else has an order to keep";
+        let why = "an ordered cache must be write-back or write-only: other modes have no order to keep";
         return Err(config_error(why.into()));
     }
     let superblock = Superblock {
@@ -101,11 +101,14 @@ fn check_disk_shape(disk: &dyn Device, config: &VolumeConfig) -> Result<()> {
     if geometry.block_bytes > config.block_bytes {
         let (theirs, ours) = (geometry.block_bytes, config.block_bytes);
         return Err(config_error(format!(
-            "the disk is addressed in {theirs} bytes, more than a block of {ours}"
+            "the disk has sectors of {theirs} bytes, larger than a block of {ours}"
         )));
     }
     if geometry.capacity_bytes == 0 || !geometry.capacity_bytes.is_multiple_of(u64::from(SECTOR_BYTES)) {
-        return Err(config_error(format!("a disk of {} bytes is not in sectors", geometry.capacity_bytes)));
+        return Err(config_error(format!(
+            "a disk of {} bytes is not a whole number of sectors",
+            geometry.capacity_bytes
+        )));
     }
     if geometry.capacity_bytes / u64::from(config.block_bytes) >= MAX_DISK_BLOCKS {
         return Err(config_error("the disk is too large for blocks of this size".into()));

@@ -193,7 +193,9 @@ impl Found {
                 continue;
             }
             let Allocation::Free(slot) = state.sets.allocate(block) else {
-                return Err(damaged(&format!("the set of block {block} is told to hold more than it can")));
+                return Err(damaged(&format!(
+                    "the set of block {block} is recorded as holding more than it can"
+                )));
             };
             let crc = self.crcs.get(page as usize).copied().unwrap_or(0);
             state.place(slot, page, crc, self.partial.get(&page).copied());

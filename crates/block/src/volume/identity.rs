@@ -46,14 +46,14 @@ pub(super) async fn check_disk(disk: &dyn device::Device, known: &DiskIdentity, 
         return Err(wrong_disk(known, &format!("it has {bytes} bytes, not {}", known.bytes)));
     }
     if clean && ends_crc(disk).await? != known.ends_crc {
-        return Err(wrong_disk(known, "it was written to since the volume was closed"));
+        return Err(wrong_disk(known, "it was written to after the cache was closed"));
     }
     Ok(())
 }
 
 fn wrong_disk(known: &DiskIdentity, why: &str) -> VolumeError {
     let name = if known.label.is_empty() { String::new() } else { format!(" ({})", known.label) };
-    let why = format!("this is not the disk{name} as the cache knows it: {why}");
+    let why = format!("the disk{name} is not as the cache left it: {why}");
     VolumeError::new(VolumeErrorKind::WrongDisk, why)
 }
 

@@ -97,8 +97,8 @@ impl Layout {
             let (theirs, needed) =
                 (flash.capacity_bytes, Self::with_sets(block_bytes, 1, ways, journal_bytes, ordered).end());
             let why = format!(
-                "a flash of {theirs} bytes is too small: one set of {ways} blocks of {block_bytes} bytes beside \
-                 superblocks, tables and journal takes {needed}"
+                "a flash of {theirs} bytes is too small: superblocks, tables, journal and one set of {ways} blocks of \
+                 {block_bytes} bytes need {needed}"
             );
             VolumeError::new(VolumeErrorKind::Config, why)
         })
@@ -229,17 +229,17 @@ fn check_units(flash: &Geometry, block_bytes: u32, ways: u32) -> Result<()> {
     let refuse = |why: String| Err(VolumeError::new(VolumeErrorKind::Config, why));
     if !is_power_in(block_bytes, &BLOCK_BYTES) {
         return refuse(format!(
-            "a block of {block_bytes} bytes: it is a power of two {}",
+            "a block of {block_bytes} bytes: must be a power of two {}",
             bounds(&BLOCK_BYTES)
         ));
     }
     if !is_power_in(ways, &WAYS) {
-        return refuse(format!("sets of {ways} blocks: it is a power of two {}", bounds(&WAYS)));
+        return refuse(format!("sets of {ways} blocks: must be a power of two {}", bounds(&WAYS)));
     }
     if flash.block_bytes > JOURNAL_BLOCK_BYTES as u32 {
         let theirs = flash.block_bytes;
         return refuse(format!(
-            "the flash is addressed in blocks of {theirs} bytes; more than {JOURNAL_BLOCK_BYTES} is not supported"
+            "the flash has blocks of {theirs} bytes; more than {JOURNAL_BLOCK_BYTES} is not supported"
         ));
     }
     Ok(())

@@ -108,12 +108,13 @@ pub(super) async fn load(
 fn check_flash(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
     let has = flash.geometry().capacity_bytes;
     if !superblock.layout.is_possible_on(has) {
-        let why = format!("no volume on {has} bytes of flash is laid out so: {:?}", superblock.layout);
+        let why =
+            format!("the recorded layout is impossible on {has} bytes of flash: {:?}", superblock.layout);
         return Err(VolumeError::new(VolumeErrorKind::Damaged, why));
     }
     let needs = superblock.layout.end();
     if has < needs {
-        let why = format!("the flash has {has} bytes; the volume on it takes {needs}");
+        let why = format!("the flash has {has} bytes; the cache on it needs {needs}");
         return Err(VolumeError::new(VolumeErrorKind::Damaged, why));
     }
     Ok(())
@@ -388,7 +389,7 @@ fn records_in(mut units: &[u8]) -> Result<Vec<Record>> {
     let mut records = Vec::with_capacity(units.len() / 16);
     while !units.is_empty() {
         let record = Record::take_from(&mut units);
-        records.push(record.ok_or_else(|| damaged("a whole block holds a record that makes no sense"))?);
+        records.push(record.ok_or_else(|| damaged("an intact block holds an invalid record"))?);
     }
     Ok(records)
 }

@@ -404,17 +404,17 @@ pub async fn read(flash: &dyn Device) -> Result<Superblock> {
         reasons.iter().find(|reason| matches!(reason, Unreadable::Newer(_)))
     {
         let why = format!(
-            "the volume on the flash has format {version}; this program knows {OLDEST_FORMAT} to {FORMAT_VERSION}"
+            "the cache on the flash has format {version}; this version knows {OLDEST_FORMAT} to {FORMAT_VERSION}"
         );
         return Err(VolumeError::new(VolumeErrorKind::NewerFormat, why));
     }
     match found.into_iter().max_by_key(|superblock| superblock.sequence) {
         Some(superblock) => Ok(superblock),
         None if reasons.contains(&Unreadable::Damaged) => {
-            let why = "both superblocks of the volume on the flash are damaged";
+            let why = "both superblocks of the cache on the flash are damaged";
             Err(VolumeError::new(VolumeErrorKind::Damaged, why))
         }
-        None => Err(VolumeError::new(VolumeErrorKind::Foreign, "there is no volume on the flash")),
+        None => Err(VolumeError::new(VolumeErrorKind::Foreign, "there is no cache on the flash")),
     }
 }
 

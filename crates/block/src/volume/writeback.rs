@@ -119,7 +119,7 @@ impl Volume {
     pub async fn set_tuning(&self, tuning: Tuning) -> Result<()> {
         let shared = &self.shared;
         if shared.is_ordered() && !tuning.mode.keeps_dirty() {
-            let why = "an ordered volume is write-back or write-only: nothing else has an order to keep";
+            let why = "an ordered cache must be write-back or write-only: other modes have no order to keep";
             return Err(VolumeError::new(VolumeErrorKind::Config, why));
         }
         // Whether clean blocks survive a crash depends on the mode: no write may fall between the old and the new one.

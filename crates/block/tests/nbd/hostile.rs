@@ -31,7 +31,7 @@ fn what_is_no_request_ends_the_connection() {
     while served.server.counts().dropped == 0 {
         std::thread::yield_now();
     }
-    assert_eq!(served.server.last_dropped().unwrap(), "a client was dropped: it sent what is no request");
+    assert_eq!(served.server.last_dropped().unwrap(), "a client was dropped: it sent an invalid request");
     assert_serves(&served);
 }
 

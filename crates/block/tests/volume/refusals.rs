@@ -156,7 +156,7 @@ fn a_check_finds_nothing_wrong_with_a_superblock_that_a_crash_left_half_written(
     pollster::block_on(async { newer.open().await.unwrap().close().await.unwrap() });
     let new = read(&newer).unwrap().unwrap();
     poke(&*pair.flash, second, |bytes| bytes.copy_from_slice(&new[..bytes.len()]));
-    assert!(pair.check(false).problems[0].contains("one of both superblocks"));
+    assert!(pair.check(false).problems[0].contains("one of the two superblocks"));
 }
 
 #[test]

@@ -152,10 +152,8 @@ fn what_is_no_socket_is_never_replaced_by_one() {
             command.arg(flag).arg(path);
         });
         let refused = command.output().unwrap();
-        let words = format!(
-            "error: {flag} {}: is there already, and is no socket: it is left alone\n",
-            mine.display()
-        );
+        let words =
+            format!("error: {flag} {}: exists and is not a socket: it is left alone\n", mine.display());
         assert_eq!((refused.status.code(), told(&refused)), (Some(2), words));
         assert_eq!(std::fs::read(&mine).unwrap(), b"mine");
     }
@@ -171,7 +169,7 @@ fn what_is_no_socket_is_never_replaced_by_one() {
         .arg(&socket)
         .output()
         .unwrap();
-    assert!(told(&second).contains("another server listens there"), "{}", told(&second));
+    assert!(told(&second).contains("another server is listening there"), "{}", told(&second));
     server.stop();
 }
 
@@ -376,7 +374,10 @@ fn a_replay_reads_what_others_call_block_csv_and_says_which_flag_is_wrong() {
         (["--block-size", "5000"], "--block-size 5000: it must be a power of two"),
         (["--run-size", "1KiB"], "--run-size 1024: it must be a power of two from 4096 (a block)"),
         (["--cache-size", "2MB"], "--cache-size 2000000: is less than a set of 2097152 bytes"),
-        (["--cache-size", "900TiB"], "--cache-size 989560464998400: makes 471859200 sets; there must be one"),
+        (
+            ["--cache-size", "900TiB"],
+            "--cache-size 989560464998400: makes 471859200 sets; must be at least 1, with fewer than 2^32 blocks",
+        ),
         (["--json", "/nowhere/result"], "writing /nowhere/result: No such file"),
         (["--figures", "/dev/null"], "--figures: /dev/null cannot be a folder: "),
     ] {
