@@ -31,7 +31,7 @@ pub enum Error {
     #[error("{0}; nothing was written")]
     Cut(String),
     /// No row of it is a request.
-    #[error("{}: none of {rows} rows is a request; nothing was written", path.display())]
+    #[error("{}: none of its {rows} rows is a valid request; nothing was written", path.display())]
     NoRequests {
         /// The first file.
         path: PathBuf,
@@ -39,7 +39,7 @@ pub enum Error {
         rows: u64,
     },
     /// The new file would replace what it is made of.
-    #[error("{}: it would take the place of the trace that is read", .0.display())]
+    #[error("{}: would overwrite the input trace", .0.display())]
     Same(PathBuf),
     /// It cannot be written.
     #[error(transparent)]
@@ -129,7 +129,7 @@ impl Made {
         let mut words = format!("{}: {requests} requests, {all} with repetitions\n", self.path.display());
         let wrong = self.reading.rejected_rows;
         if wrong > 0 {
-            words += &format!("note: {wrong} rows that describe no request were skipped\n");
+            words += &format!("note: {wrong} malformed rows were skipped\n");
         }
         self.reading.messages.iter().for_each(|message| words += &format!("  {message}\n"));
         words

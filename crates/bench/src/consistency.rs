@@ -58,14 +58,14 @@ impl fmt::Display for Inconsistency {
         match self {
             Self::Stale { key_id, found } => write!(
                 f,
-                "key {key_id}: version {} is older than what a finished set, delete or get left",
+                "key {key_id}: version {} is older than what a completed set, delete or get left",
                 found.0
             ),
             Self::Unknown { key_id, found } => {
                 write!(f, "key {key_id}: version {} was never set, or overwritten long ago", found.0)
             }
             Self::Damaged { key_id } => {
-                write!(f, "key {key_id}: the value's bytes are not those that were set")
+                write!(f, "key {key_id}: the value's bytes differ from those that were set")
             }
         }
     }

@@ -33,7 +33,7 @@ pub enum DriveError {
         source: std::io::Error,
     },
     /// Only an NVMe namespace will do.
-    #[error("{path} is no NVMe namespace: {what}", path = path.display())]
+    #[error("{path} is not an NVMe namespace: {what}", path = path.display())]
     NotNvme {
         /// Which.
         path: PathBuf,

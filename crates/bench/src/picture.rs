@@ -22,7 +22,7 @@ pub enum Format {
 #[derive(Debug, thiserror::Error)]
 pub enum PictureError {
     /// Neither `.svg` nor `.png`.
-    #[error("{}: a picture's name ends in .svg or .png", .0.display())]
+    #[error("{}: a plot's name must end in .svg or .png", .0.display())]
     Name(PathBuf),
     /// What was drawn cannot be turned into pixels.
     #[error("drawing: {0}")]
@@ -118,7 +118,9 @@ mod tests {
         assert_eq!(Format::of(Path::new("a/run.SVG")).unwrap(), Format::Svg);
         assert_eq!(Format::of(Path::new("run.png")).unwrap(), Format::Png);
         for name in ["run.pdf", "run", "png"] {
-            assert!(Format::of(Path::new(name)).unwrap_err().to_string().contains("ends in .svg or .png"));
+            assert!(
+                Format::of(Path::new(name)).unwrap_err().to_string().contains("must end in .svg or .png")
+            );
         }
     }
 

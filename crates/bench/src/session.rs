@@ -242,7 +242,9 @@ impl Session {
             let Some(instance) = Arc::into_inner(instance).filter(|_| persistent) else { continue };
             if let Err(error) = instance.into_target().into_cache().close() {
                 let name = if several { format!("Instance {number}: ") } else { String::new() };
-                errors.push(format!("{name}The cache could not be closed and will start empty: {error}"));
+                errors.push(format!(
+                    "{name}The cache could not be closed and will start empty next time: {error}"
+                ));
             }
         }
         errors
@@ -302,12 +304,11 @@ fn enter_world(
     let Some(card) = &plan.card else { return Ok((World::Real(Arc::new(SystemClock)), None)) };
     let caches = || plan.instances.iter().map(|it| &it.cache);
     if caches().any(|cache| cache.persist_dir.is_some()) {
-        let words = "cache_config.cacheDir: nothing outlives a simulated run".to_owned();
+        let words = "cache_config.cacheDir: a simulated run cannot be persistent".to_owned();
         return Err(SessionError::Drive(OpenError::Config(words)));
     }
     if plan.instances.iter().any(|it| it.run.sweeps.is_some()) {
-        let words = "test_config.dramIteratorMode: a walk takes the machine's time, and a simulated run has its own: use \
-                     `disabled`";
+        let words = "test_config.dramIteratorMode: must be `disabled` in a simulated run, whose time is not the machine's";
         return Err(SessionError::Drive(OpenError::Config(words.to_owned())));
     }
     let simulation = Simulation::new(options.seed);

@@ -229,14 +229,14 @@ pub fn report_json(report: &ReadReport) -> Value {
 #[must_use]
 pub fn losses(written: &Written) -> Vec<String> {
     let all = [
-        (written.deletes_left_out, "deletes were left out: the form has none"),
-        (written.sets_as_gets, "sets became gets: the form has no operations"),
+        (written.deletes_left_out, "deletes were left out: the format has none"),
+        (written.sets_as_gets, "sets became gets: the format has no operations"),
         (written.ttls_left_out, "accesses lost their time to live"),
         (written.tenants_left_out, "accesses lost their tenant"),
-        (written.times_cut, "times were cut to whole seconds"),
+        (written.times_cut, "timestamps were cut to whole seconds"),
         (
             written.seconds_taken_off,
-            "seconds were taken off every time: the trace's clock does not fit into 32 bits",
+            "seconds were subtracted from every timestamp: the trace's clock does not fit into 32 bits",
         ),
     ];
     let happened = all.into_iter().filter(|(count, _)| *count > 0);

@@ -99,9 +99,9 @@ fn flash_keys_that_exclude_each_other_are_refused() {
     refused(&["cache_config.navyBigHashBucketSize=5000"], "must be a power of two");
     let both =
         ["cache_config.navyHitsReinsertionThreshold=1", "cache_config.navyProbabilityReinsertionThreshold=5"];
-    refused(&both, "excludes navyProbabilityReinsertionThreshold");
+    refused(&both, "cannot be combined with navyProbabilityReinsertionThreshold");
     refused(&["cache_config.navySmallItemMaxSize=4096"], "must be below navyBigHashBucketSize");
-    refused(&["cache_config.flashAdmission=probability:2"], "a chance of 0 to 1");
+    refused(&["cache_config.flashAdmission=probability:2"], "P from 0 to 1");
 }
 
 #[test]
@@ -172,15 +172,15 @@ fn what_no_run_could_begin_with_is_not_valid() {
     assert!(Session::check(&with(&[]).unwrap(), 1).is_ok());
     cannot_run(
         &["cache_config.cacheSizeMB=1000000000000000"],
-        "cacheSizeMB: 1000000000000000 MiB is more than can be counted",
+        "cacheSizeMB: 1000000000000000 MiB is too large",
     );
     cannot_run(
         &["test_config.keySizeRange=[8,10000]"],
         "test_config.keySizeRange: keys of 9999 bytes; at most 255",
     );
     let replay = "test_config.generator=replay";
-    cannot_run(&[replay, "test_config.traceFileName=."], "test_config.traceFileName: . is no file");
-    cannot_run(&[replay, "test_config.traceFileName=gone"], "test_config.traceFileName: gone is not there");
+    cannot_run(&[replay, "test_config.traceFileName=."], "test_config.traceFileName: . is not a file");
+    cannot_run(&[replay, "test_config.traceFileName=gone"], "test_config.traceFileName: gone does not exist");
     cannot_run(&["test_config.keySizeRange=[0,0]"], "test_config.keySizeRange: keys of 0 bytes");
     cannot_run(&["test_config.numKeys=1000000000000000000"], "test_config.numKeys: 1000000000000000000 keys");
 }
@@ -205,7 +205,7 @@ fn a_value_of_the_wrong_type_is_one_mistake_and_not_also_a_missing_key() {
 fn a_trace_that_the_generator_does_not_read_is_told() {
     let config = with(&["test_config.traceFileName=trace.csv"]).unwrap();
     assert_eq!(config.warnings[0].at, "test_config.traceFileName");
-    assert!(config.warnings[0].words.starts_with("is not read: this generator makes requests up"));
+    assert!(config.warnings[0].words.starts_with("is ignored: this generator reads no trace"));
 }
 
 #[test]
@@ -217,10 +217,9 @@ fn a_check_of_warmth_that_has_nothing_to_look_at_is_told() {
         let warnings = with(changes).unwrap().warnings;
         warnings.into_iter().map(|it| format!("{}: {}", it.at, it.words)).collect::<Vec<_>>()
     };
-    let unread = "test_config.nvmCacheWarmupCheckPolicy: is not read: checkNvmCacheWarmUp is false";
+    let unread = "test_config.nvmCacheWarmupCheckPolicy: is ignored: checkNvmCacheWarmUp is false";
     assert_eq!(told(&[FLASH, POLICY]), [unread]);
-    let no_flash =
-        "test_config.checkNvmCacheWarmUp: has no effect: there is no flash, and nvmCacheSizeMB is 0";
+    let no_flash = "test_config.checkNvmCacheWarmUp: has no effect: nvmCacheSizeMB is 0, there is no flash";
     assert_eq!(told(&[CHECK]), [no_flash]);
     assert_eq!(told(&[CHECK, POLICY, FLASH]), [""; 0]);
 }
@@ -240,10 +239,10 @@ fn an_open_loop_that_cannot_be_is_refused() {
     refused(&["test_config.arrivals=poison"], "unknown name `poison`; did you mean `poisson`?");
     refused(&["test_config.arrivals=7"], "expected a string");
     open(&[], "test_config.arrivals: needs a rate in opRatePerSec");
-    open(&[RATE, "test_config.opRateBurstSize=5"], "opRateBurstSize: is for `closed` arrivals");
+    open(&[RATE, "test_config.opRateBurstSize=5"], "opRateBurstSize: only for `closed` arrivals");
     open(
         &[RATE, "test_config.opDelayBatch=1", "test_config.opDelayNs=5"],
-        "opDelayNs: is for `closed` arrivals",
+        "opDelayNs: only for `closed` arrivals",
     );
     open(
         &[RATE, "test_config.generator=replay", "test_config.traceFileName=t"],
@@ -258,11 +257,11 @@ fn a_trace_at_its_own_times_that_cannot_be_is_refused() {
     const TRACE: [&str; 3] = [SPEED, "test_config.generator=replay", "test_config.traceFileName=t"];
     let beside = |change: &str, words: &str| refused(&[&TRACE[..], &[change]].concat(), words);
     assert!(with(&TRACE).is_ok());
-    refused(&[SPEED], "traceSpeed: is for a replay");
+    refused(&[SPEED], "traceSpeed: only for replays");
     refused(&["test_config.traceSpeed=fast"], "expected a number");
     beside("test_config.traceSpeed=-1", "must be 0 or more");
-    beside("test_config.arrivals=poisson", "excludes arrivals");
-    beside("test_config.opRatePerSec=5", "excludes opRatePerSec");
+    beside("test_config.arrivals=poisson", "cannot be combined with arrivals");
+    beside("test_config.opRatePerSec=5", "cannot be combined with opRatePerSec");
 }
 
 #[test]
@@ -301,7 +300,7 @@ fn a_trace_format_that_is_none_or_not_for_this_generator_is_refused() {
     let said = with_format("replay", "twiter").unwrap_err();
     assert!(said.contains("traceFormat: unknown name `twiter`; did you mean `twitter`?"), "{said}");
     let said = with_format("block-replay", "cdn").unwrap_err();
-    assert!(said.contains("traceFormat: is for the generator `replay`"), "{said}");
+    assert!(said.contains("traceFormat: only for the generator `replay`"), "{said}");
     for format in ["auto", "MSR", "kvcache", "oracle-general"] {
         assert!(with_format("replay", format).is_ok(), "{format}");
     }
@@ -332,15 +331,12 @@ fn the_unit_of_times_is_that_of_the_format_unless_it_is_given() {
 
 #[test]
 fn a_run_that_would_have_nothing_left_to_count_is_refused() {
-    refused(&["test_config.maxFlashWriteMB=5"], "maxFlashWriteMB: is for a cache with flash");
-    refused(&["test_config.warmupFlashWriteMB=5"], "warmupFlashWriteMB: is for a cache with flash");
-    refused(&["test_config.numOps=10", "test_config.warmupOps=10"], "warmupOps: leaves nothing of numOps");
-    refused(&["test_config.traceLoops=2"], "traceLoops: is for a replay");
+    refused(&["test_config.maxFlashWriteMB=5"], "maxFlashWriteMB: only for a cache with flash");
+    refused(&["test_config.warmupFlashWriteMB=5"], "warmupFlashWriteMB: only for a cache with flash");
+    refused(&["test_config.numOps=10", "test_config.warmupOps=10"], "warmupOps: must be below numOps");
+    refused(&["test_config.traceLoops=2"], "traceLoops: only for replays");
     let limits = ["test_config.maxFlashWriteMB=5", "test_config.warmupFlashWriteMB=5"];
-    refused(
-        &[&["cache_config.nvmCacheSizeMB=64"], &limits[..]].concat(),
-        "leaves nothing of maxFlashWriteMB",
-    );
+    refused(&[&["cache_config.nvmCacheSizeMB=64"], &limits[..]].concat(), "must be below maxFlashWriteMB");
     refused(&["test_config.warmupSeconds=-1"], "warmupSeconds: expected a");
     assert!(with(&["test_config.steadyRoundOps=18446744073709551615"]).is_ok());
 }

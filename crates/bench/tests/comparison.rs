@@ -87,7 +87,7 @@ fn what_one_run_does_not_know_is_not_compared_by_the_others() {
     assert_eq!((found.a.value, found.b, found.beyond_noise, found.word()), (Some(0.55), None, None, ""));
     assert_eq!(comparison.judged, 0);
     let text = comparison.to_text();
-    assert!(text.contains("Noise is not known of these"));
+    assert!(text.contains("The noise of these figures is unknown"));
     assert!(text.lines().any(|line| line.starts_with("hit_ratio") && line.contains(" unknown ")), "{text}");
 }
 
@@ -143,7 +143,7 @@ fn single_runs_are_judged_by_what_they_did_after_their_warm_up() {
     let alwa = figure(&comparison, "alwa");
     assert_eq!((alwa.beyond_noise, alwa.difference, alwa.word()), (None, None, ""), "intervals do not tell");
     assert_eq!((comparison.judged, comparison.is_repeated), (1, false));
-    assert!(comparison.to_text().ends_with("several a side show (--against).\n"));
+    assert!(comparison.to_text().ends_with("Give several per side (--against) for that between runs.\n"));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn results_without_a_table_are_compared_by_the_names_that_both_have() {
     assert_eq!(told(1), (&json!("result.none"), &json!(4), &Value::Null));
     assert_eq!(figures.as_array().unwrap().len(), 2);
     let nothing = compare(&a, &study(2, json!({ "z": 1 }))).unwrap_err();
-    assert_eq!(nothing, "results of `model dlwa` have no figures in common to compare");
+    assert_eq!(nothing, "results of `model dlwa` have no figures in common");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn sides_that_are_no_sides_are_refused() {
     let runs = side(1, &[("alwa", &[1.0, 2.0])]);
     let refused = |a: &[Finished], b: &[Finished]| compare(a, b).unwrap_err();
     assert_eq!(refused(&[], &runs), "no runs to compare");
-    assert!(refused(&runs, &[]).starts_with("one run alone"));
+    assert!(refused(&runs, &[]).starts_with("one run has nothing to compare with"));
     let other = run(9, &json!({ "command": "ssd run", "totals": { "alwa": 1.0 } }));
     assert!(refused(&runs, &[runs[0].clone(), other]).contains("9.json of `ssd run`"));
     let twice = [runs[0].clone(), runs[0].clone()];
@@ -236,11 +236,11 @@ fn people_are_shown_what_differs_then_the_figures_then_what_they_are_worth() {
     let shown = compare(&a, &b).unwrap().to_text();
     let cut = "x".repeat(59);
     let expected = format!(
-        "They differ in\n  config.path  null  →  \"{cut}…\n
+        "Differences:\n  config.path  null  →  \"{cut}…\n
 figure                         a      b   b / a
 throughput_ops_per_second  1,000  1,500  1.5000  better
 io_errors                      0      0       -  same\n
-1 figures judged: by noise alone one of them is beyond it in 1 % of comparisons.\n"
+1 figures judged: in 1 % of comparisons, chance alone puts one of them beyond noise.\n"
     );
     assert_eq!(shown, expected);
     for keys in [24, 25, 30] {
@@ -248,7 +248,7 @@ io_errors                      0      0       -  same\n
         b.iter_mut().for_each(|run| _ = config(run, json!({ "cacheSizeMB": 8, "many": many })));
         let shown = compare(&a, &b).unwrap().to_text();
         assert_eq!(shown.matches("null  →  1").count(), 24);
-        let more = format!("  and {} keys more, which --json lists\n", keys - 24);
+        let more = format!("  and {} more keys, which --json lists\n", keys - 24);
         assert_eq!(shown.contains(&more), keys > 24, "{shown}");
     }
 }

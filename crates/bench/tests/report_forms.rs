@@ -223,7 +223,7 @@ fn a_run_that_ended_early_says_so() {
     early.counts.ops = 1_000;
     assert_eq!(
         verdict(&report(early)),
-        "Ended early, by its time limit: 1,000 of 3,200,000 operations\nFinished!\n"
+        "Ended early, time limit reached: 1,000 of 3,200,000 operations\nFinished!\n"
     );
 }
 

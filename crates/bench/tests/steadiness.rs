@@ -112,7 +112,7 @@ fn a_user_is_told_how_each_figure_moved() {
     let slower = |number| Second { ops: 3000 - 100 * u64::from(number - number % 2 - 20), ..USUAL };
     assert_eq!(remark(slower), words("throughput was falling (3000 to 2200 ops/s)"));
     let wavy = |number| Second { host_bytes: if (24..28).contains(&number) { 300 } else { 200 }, ..USUAL };
-    assert_eq!(remark(wavy), words("alwa went up and down (2.00 to 2.00)"));
+    assert_eq!(remark(wavy), words("alwa fluctuated (2.00 to 2.00)"));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn flash_that_was_not_written_over_is_told_of_with_what_the_warm_up_wrote() {
         made::report(instance(1.0, Some(warmup), Snapshot { flash, ..Snapshot::default() })).remarks()
     };
     let fresh = || FlashCounts { capacity_bytes: Some(4 * GIB), ..FlashCounts::default() };
-    let words = "Flash was not written over once (2.00 of 4.00 GB, 50%): its write amplification is not yet that of a full cache";
+    let words = "Flash was not filled once (2.00 of 4.00 GB, 50%): its write amplification is not yet that of a full cache";
     assert_eq!(remarks(GIB, fresh()), [words]);
     assert!(remarks(3 * GIB, fresh()).is_empty(), "it was, by the warm-up and the rest together");
     assert!(remarks(GIB, FlashCounts { recovered: true, ..fresh() }).is_empty(), "an earlier run filled it");

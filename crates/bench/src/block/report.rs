@@ -69,7 +69,7 @@ pub fn text(named: &[(String, Summary)]) -> String {
     row("write_hit_percent", &|it| percent(it.counters.write_hit_percent()));
     row("dirty_write_hit_percent", &|it| percent(it.counters.dirty_write_hit_percent()));
     row("disk operations", &|it| grouped(it.disk.operations()));
-    row("  of those without the cache", &|it| {
+    row("  relative to no cache", &|it| {
         percent(it.disk.operations() as f64 / it.bare.operations().max(1) as f64 * 100.0)
     });
     row("disk busy, seconds", &|it| grouped(it.disk.busy_ns / 1_000_000_000));
@@ -81,7 +81,7 @@ pub fn text(named: &[(String, Summary)]) -> String {
         }
     }
     row("blocks cached", &|it| grouped(it.held_blocks));
-    row("blocks dirty, at most", &|it| grouped(it.highest_dirty_blocks));
+    row("blocks dirty, peak", &|it| grouped(it.highest_dirty_blocks));
     out
 }
 
@@ -91,16 +91,16 @@ pub fn oddities(stats: &BlockTraceStats) -> Vec<String> {
     let mut odd = Vec::new();
     if stats.wrong_rows > 0 {
         let first = stats.first_wrong.as_deref().unwrap_or_default();
-        odd.push(format!("{} wrong rows of {}; the first: {first}", stats.wrong_rows, stats.rows));
+        odd.push(format!("{} of {} rows are bad; the first: {first}", stats.wrong_rows, stats.rows));
     }
     if stats.late > 0 {
         odd.push(format!(
-            "{} requests stood too late to be put in order, and stayed where they were",
+            "{} requests were too far out of order to be sorted by time, and were left in place",
             stats.late
         ));
     }
     if stats.other_devices > 0 {
-        odd.push(format!("{} requests are of other devices", stats.other_devices));
+        odd.push(format!("{} requests are for other devices", stats.other_devices));
     }
     if stats.requests == 0 {
         odd.push(format!("no request in {} rows", stats.rows));

@@ -4,10 +4,10 @@ pub(super) const MIB: u64 = 1 << 20;
 
 /// Mebibytes in bytes.
 pub(super) fn mib(count: u64, key: &str) -> Result<u64, String> {
-    count.checked_mul(MIB).ok_or_else(|| format!("{key}: {count} MiB is more than can be counted"))
+    count.checked_mul(MIB).ok_or_else(|| format!("{key}: {count} MiB is too large"))
 }
 
 /// An amount in as many bits as it is counted with.
 pub(super) fn narrow<T: TryFrom<u64>>(value: u64, key: &str) -> Result<T, String> {
-    T::try_from(value).map_err(|_| format!("{key}: {value} is more than can be used"))
+    T::try_from(value).map_err(|_| format!("{key}: {value} is too large"))
 }

@@ -194,7 +194,7 @@ fn check_top_level(object: &Map<String, Value>, at: &str, findings: &mut Finding
         let words = match (super::keys::home_of(name), names::nearest(name, PARTS.into_iter())) {
             (Some(home), _) => format!("unknown key here: it belongs in {home}"),
             (None, Some(near)) => format!("unknown key; did you mean `{near}`?"),
-            (None, None) => "unknown key; a config has cache_config and test_config".to_owned(),
+            (None, None) => "unknown key; a config has only cache_config and test_config".to_owned(),
         };
         findings.problem(&text::join(at, name), words);
     }

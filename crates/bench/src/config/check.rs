@@ -55,7 +55,7 @@ pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {
     flash(&instance.cache, &cache_at, findings);
     test(&instance.test, &instance.cache, &test_at, findings);
     if instance.cache.use_trace_timestamp && needs_distribution(&instance.test) {
-        let words = "is for a replay: a generator has no times";
+        let words = "only for replays: a generator has no timestamps";
         findings.problem(&join(&cache_at, "useTraceTimeStamp"), words);
     }
     if runs_here(&instance.test) {
@@ -77,7 +77,7 @@ pub fn together(instances: &[InstanceConfig], findings: &mut Findings) {
         let misses = one.miss_trace();
         if misses.is_some() && instances[..i].iter().any(|other| other.miss_trace() == misses) {
             let at = join(&join(&one.at, "test_config"), "missTraceFile");
-            findings.problem(&at, "is another instance's too: each needs a file of its own");
+            findings.problem(&at, "is also another instance's: each needs its own file");
         }
         for path in one.cache.nvm_paths.iter().filter(|_| one.cache.nvm_size_mib > 0) {
             if instances[..i].iter().any(|other| other.cache.nvm_paths.contains(path)) {
@@ -108,7 +108,7 @@ fn needs_distribution(test: &TestConfig) -> bool {
 
 fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findings) {
     if COMPONENTS.contains(&cache.allocator.as_str()) && test.name == "cache_component" {
-        let words = "the usual stressor runs in place of the coroutine one; flash components get a little DRAM in front";
+        let words = "the usual stressor runs instead of the coroutine one; flash components get a little DRAM in front";
         findings.warning(&join(at, "allocator"), words);
     } else {
         one_of(&cache.allocator, &ALLOCATORS, &join(at, "allocator"), findings);
@@ -123,7 +123,7 @@ fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findin
     if !cache.cache_dir.is_empty() && (cache.nvm_size_mib == 0 || cache.nvm_paths.is_empty()) {
         findings.warning(
             &join(at, "cacheDir"),
-            "nothing survives the run: what is in DRAM survives on flash, and there is no flash path",
+            "nothing survives the run: DRAM is saved to flash, and there is no flash path",
         );
     }
     events(cache, at, findings);
@@ -150,7 +150,7 @@ fn events(cache: &CacheConfig, at: &str, findings: &mut Findings) {
         if value == 0 {
             findings.problem(&join(at, key), "must be at least 1");
         } else if value != usual && cache.event_file.is_empty() {
-            findings.warning(&join(at, key), "is not read: eventTrackerFilePath is empty");
+            findings.warning(&join(at, key), "is ignored: eventTrackerFilePath is empty");
         }
     }
 }
@@ -176,22 +176,20 @@ fn pools(cache: &CacheConfig, at: &str, findings: &mut Findings) {
 
 fn classes(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     if cache.alloc_factor <= 1.0 {
-        findings.problem(&join(at, "allocFactor"), format!("is {}; it must be above 1", cache.alloc_factor));
+        findings.problem(&join(at, "allocFactor"), format!("is {}; must be above 1", cache.alloc_factor));
     }
     let (min, max) = (cache.min_alloc_bytes, cache.max_alloc_bytes);
     if min == 0 || min > max || max > LARGEST_CLASS_BYTES {
         let words = format!(
-            "minAllocSize {min} to maxAllocSize {max} must rise from 1 to at most {LARGEST_CLASS_BYTES}"
+            "minAllocSize {min} and maxAllocSize {max} must be from 1 to {LARGEST_CLASS_BYTES}, the minimum first"
         );
         findings.problem(&join(at, "maxAllocSize"), words);
     }
     let sizes = &cache.alloc_sizes_bytes;
     if !sizes.is_sorted_by(|a, b| a < b) || sizes.iter().any(|size| *size == 0 || *size > LARGEST_CLASS_BYTES)
     {
-        findings.problem(
-            &join(at, "allocSizes"),
-            format!("must rise and stay within 1 to {LARGEST_CLASS_BYTES}"),
-        );
+        findings
+            .problem(&join(at, "allocSizes"), format!("must be ascending, from 1 to {LARGEST_CLASS_BYTES}"));
     }
 }
 
@@ -214,14 +212,22 @@ fn flash(cache: &CacheConfig, at: &str, findings: &mut Findings) {
         "must be below navyBigHashBucketSize: a bucket holds whole items",
     );
     let both = cache.navy_hits_reinsertion > 0 && cache.navy_probability_reinsertion > 0;
-    refuse(both, "navyHitsReinsertionThreshold", "excludes navyProbabilityReinsertionThreshold");
+    refuse(
+        both,
+        "navyHitsReinsertionThreshold",
+        "cannot be combined with navyProbabilityReinsertionThreshold",
+    );
     refuse(
         cache.navy_probability_reinsertion > 100,
         "navyProbabilityReinsertionThreshold",
         "must be 0 to 100",
     );
     let one_of_two = (cache.navy_max_reads == 0) != (cache.navy_max_writes == 0);
-    refuse(one_of_two, "navyMaxNumReads", "navyMaxNumReads and navyMaxNumWrites are both 0 or both above");
+    refuse(
+        one_of_two,
+        "navyMaxNumReads",
+        "navyMaxNumReads and navyMaxNumWrites must both be 0 or both above 0",
+    );
     refuse(cache.navy_clean_regions == 0, "navyCleanRegions", "must be at least 1");
     refuse(
         cache.navy_segment_ratio.contains(&0),
@@ -250,13 +256,13 @@ fn region_policy(cache: &CacheConfig, at: &str, findings: &mut Findings) {
         }
     };
     let alone = cache.navy_segment_ratio.is_empty();
-    refuse(!alone, join(at, "navyRegionPolicy"), "excludes navySegmentedFifoSegmentRatio");
+    refuse(!alone, join(at, "navyRegionPolicy"), "cannot be combined with navySegmentedFifoSegmentRatio");
     let reinserts = cache.navy_hits_reinsertion > 0 || cache.navy_probability_reinsertion > 0;
     let decides = matches!(cache.region_policy.as_str(), "mcdipper-lru" | "ripq" | "sipq");
     refuse(
         reinserts && decides,
         join(at, "navyRegionPolicy"),
-        "this policy decides itself what is written again: no reinsertion threshold can be given beside it",
+        "this policy decides itself what to reinsert, and cannot be combined with a reinsertion threshold",
     );
     refuse(!(1..=1024).contains(&settings.block_mib), join(&inside, "blockMB"), "must be 1 to 1024");
     refuse(!(1..=255).contains(&settings.segments), join(&inside, "segments"), "must be 1 to 255");
@@ -288,7 +294,7 @@ fn admission(cache: &CacheConfig, at: &str, findings: &mut Findings) {
         }
         "probability" => {
             if !argument.parse::<f64>().is_ok_and(|chance| (0.0..=1.0).contains(&chance)) {
-                findings.problem(&at_key, "expected probability:CHANCE with a chance of 0 to 1");
+                findings.problem(&at_key, "expected probability:P with P from 0 to 1");
             }
         }
         other => {
@@ -308,7 +314,7 @@ fn arenas(cache: &CacheConfig, at: &str, findings: &mut Findings) {
         .enumerate()
         .all(|(i, a)| !a.name.is_empty() && arenas[..i].iter().all(|b| a.name != b.name));
     if arenas.len() < 2 || !names_differ {
-        findings.problem(&at, "needs two or more arenas with names of their own");
+        findings.problem(&at, "needs at least two arenas with different names");
     }
     let sum: u64 = arenas.iter().map(|arena| arena.size_percent).sum();
     if sum != 100 || arenas.iter().any(|arena| arena.size_percent == 0 || arena.big_hash_percent > 99) {
@@ -345,7 +351,7 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     };
     let replay = test.generator.ends_with("replay");
     let both = !test.trace_file.is_empty() && !test.trace_files.is_empty();
-    refuse(both, "traceFileName", "excludes traceFileNames");
+    refuse(both, "traceFileName", "cannot be combined with traceFileNames");
     refuse(
         replay && !test.names_binary_trace() && test.trace_file.is_empty() && test.trace_files.is_empty(),
         "traceFileName",
@@ -354,10 +360,14 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     refuse(
         replay && test.check_consistency,
         "checkConsistency",
-        "cannot be had in a replay: a trace says nothing of values",
+        "not possible in a replay: a trace has no values",
     );
     // Who waits for the trace's rows would keep the other tasks of its thread waiting.
-    refuse(replay && test.name == "async", "name", "`async` is for generators that make requests up");
+    refuse(
+        replay && test.name == "async",
+        "name",
+        "`async` is only for generators of requests, not for replays",
+    );
     refuse(test.timestamp_factor == 0, "timestampFactor", "must be above 0");
     refuse(test.replay.amplification == 0, "replayGeneratorConfig.ampFactor", "must be at least 1");
     refuse(!(0.0..=1.0).contains(&test.compressibility), "valueCompressibility", "must be 0 to 1");
@@ -379,7 +389,7 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
         "keyPoolDistribution",
         &format!("has {} share(s) for numPools {pools}", test.key_pools.len()),
     );
-    refuse(pools_in_use && test.key_count == 0, "numKeys", "is 0 or missing: there is nothing to ask for");
+    refuse(pools_in_use && test.key_count == 0, "numKeys", "is 0 or missing: there is nothing to request");
     unread_traces(test, at, findings);
     cuts::check(test, at, findings);
     arrivals(test, at, findings);
@@ -394,18 +404,18 @@ fn lengths_of_run(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &m
         }
     };
     let no_flash = !has_flash(cache);
-    let words = "is for a cache with flash, and nvmCacheSizeMB is 0";
+    let words = "only for a cache with flash, and nvmCacheSizeMB is 0";
     refuse(no_flash && test.max_flash_mib > 0, "maxFlashWriteMB", words);
     refuse(no_flash && test.warmup_flash_mib > 0, "warmupFlashWriteMB", words);
     let limit = test.max_flash_mib;
     refuse(
         limit > 0 && test.warmup_flash_mib >= limit,
         "warmupFlashWriteMB",
-        "leaves nothing of maxFlashWriteMB to be counted",
+        "must be below maxFlashWriteMB, or nothing is counted",
     );
     let all = test.ops_per_thread > 0 && test.warmup_ops >= test.ops_per_thread;
-    refuse(all, "warmupOps", "leaves nothing of numOps to be counted");
-    refuse(test.trace_loops > 0 && needs_distribution(test), "traceLoops", "is for a replay");
+    refuse(all, "warmupOps", "must be below numOps, or nothing is counted");
+    refuse(test.trace_loops > 0 && needs_distribution(test), "traceLoops", "only for replays");
     warmth_of_flash(test, no_flash, at, findings);
 }
 
@@ -414,16 +424,16 @@ fn warmth_of_flash(test: &TestConfig, no_flash: bool, at: &str, findings: &mut F
     let at_policy = join(at, "nvmCacheWarmupCheckPolicy");
     if !test.check_warmup {
         if test.warmup_policy != TestConfig::default().warmup_policy {
-            findings.warning(&at_policy, "is not read: checkNvmCacheWarmUp is false");
+            findings.warning(&at_policy, "is ignored: checkNvmCacheWarmUp is false");
         }
         return;
     }
     let by_time = test.warmup_policy.timestamp > 0;
     if by_time && needs_distribution(test) {
-        let words = "is for a replay: a generator has no times";
+        let words = "only for replays: a generator has no timestamps";
         findings.problem(&join(&at_policy, "requestTimestampThreshold"), words);
     }
-    let words = "has no effect: there is no flash, and nvmCacheSizeMB is 0";
+    let words = "has no effect: nvmCacheSizeMB is 0, there is no flash";
     if no_flash && !by_time {
         findings.warning(&join(at, "checkNvmCacheWarmUp"), words);
     } else if no_flash && test.warmup_policy.eviction_count > 0 {
@@ -451,14 +461,18 @@ fn arrivals(test: &TestConfig, at: &str, findings: &mut Findings) {
         }
     };
     refuse(test.rate_per_second == 0, "arrivals", "needs a rate in opRatePerSec");
-    refuse(test.rate_burst > 0, "opRateBurstSize", "is for `closed` arrivals: others come when they come");
+    refuse(
+        test.rate_burst > 0,
+        "opRateBurstSize",
+        "only for `closed` arrivals: others do not wait for answers",
+    );
     let delayed = test.delay_batch > 0 && test.delay_ns > 0;
-    refuse(delayed, "opDelayNs", "is for `closed` arrivals: others wait for no request before");
+    refuse(delayed, "opDelayNs", "only for `closed` arrivals: others do not wait for answers");
     let by_key = REPLAYS.contains(&test.generator.as_str()) && test.replay.serialization == "strict";
     refuse(
         by_key,
         "arrivals",
-        "would make each thread wait for the keys of its own: set replayGeneratorConfig.replaySerializationMode to `none`",
+        "would make each thread wait for its own keys: set replayGeneratorConfig.replaySerializationMode to `none`",
     );
 }
 
@@ -471,10 +485,13 @@ fn at_the_times_of_the_trace(test: &TestConfig, at: &str, findings: &mut Finding
     let closed = test.arrivals.eq_ignore_ascii_case("closed");
     let delayed = test.delay_batch > 0 && test.delay_ns > 0;
     refuse(test.trace_speed < 0.0, "must be 0 or more");
-    refuse(needs_distribution(test), "is for a replay: a generator has no times");
-    refuse(!closed, "excludes arrivals: the trace says when requests come");
-    refuse(test.rate_per_second > 0, "excludes opRatePerSec: the trace says when requests come");
-    refuse(delayed, "excludes opDelayNs: requests wait for none before them");
+    refuse(needs_distribution(test), "only for replays: a generator has no timestamps");
+    refuse(!closed, "cannot be combined with arrivals: the trace sets the times of requests");
+    refuse(
+        test.rate_per_second > 0,
+        "cannot be combined with opRatePerSec: the trace sets the times of requests",
+    );
+    refuse(delayed, "cannot be combined with opDelayNs: the trace sets the times of requests");
 }
 
 fn unread_traces(test: &TestConfig, at: &str, findings: &mut Findings) {
@@ -482,16 +499,15 @@ fn unread_traces(test: &TestConfig, at: &str, findings: &mut Findings) {
         [("traceFileName", test.trace_file.is_empty()), ("traceFileNames", test.trace_files.is_empty())];
     for (key, _) in given.into_iter().filter(|(_, is_empty)| !is_empty) {
         if needs_distribution(test) {
-            let words =
-                "is not read: this generator makes requests up; set `generator` to `replay` for a trace";
+            let words = "is ignored: this generator reads no trace; set `generator` to `replay`";
             findings.warning(&join(at, key), words);
         } else if test.names_binary_trace() {
-            findings.warning(&join(at, key), "is not read: binaryFileName is");
+            findings.warning(&join(at, key), "is ignored: binaryFileName is read instead");
         }
     }
     let in_use = matches!(test.generator.as_str(), "replay" | "binary-replay");
     if !in_use && !test.replay.binary_file.is_empty() {
-        let words = "is for `generator` `replay`, which writes it, and `binary-replay`, which reads it";
+        let words = "only for the generators `replay`, which writes it, and `binary-replay`, which reads it";
         findings.problem(&join(at, "replayGeneratorConfig.binaryFileName"), words);
     }
 }

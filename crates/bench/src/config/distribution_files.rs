@@ -21,8 +21,7 @@ pub fn resolve(
         return vec![resolve_one(own, directory, at, findings)];
     }
     if *own != Distribution::default() {
-        findings
-            .warning(at, "keys of a distribution here are not used: poolDistributions stands in their place");
+        findings.warning(at, "the distribution keys here are ignored: poolDistributions replaces them");
     }
     let path = |i: usize| format!("{}[{i}]", join(at, "poolDistributions"));
     let pools = test.pool_distributions.iter().enumerate();

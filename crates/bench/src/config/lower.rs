@@ -49,7 +49,7 @@ pub fn lower_but_traces(config: &Config) -> Result<RunPlan, ConfigError> {
 fn refuse_later(config: &Config) -> Result<(), ConfigError> {
     let missing = |remark: &Remark| Remark {
         at: remark.at.clone(),
-        words: format!("needs {}, which is not here yet", remark.words),
+        words: format!("needs {}, which is not supported yet", remark.words),
     };
     refuse(config, config.later.iter().map(missing).collect())
 }
@@ -227,7 +227,7 @@ fn per_device_bytes(typed: &CacheConfig, region_bytes: u32) -> Result<u64, Strin
     let stripe = u64::from(region_bytes);
     let bytes = if typed.nvm_paths.len() > 1 { bytes / stripe * stripe } else { bytes };
     if bytes == 0 {
-        Err("cache_config.nvmCacheSizeMB: is less than a region for each device".to_owned())
+        Err("cache_config.nvmCacheSizeMB: is less than one region per device".to_owned())
     } else {
         Ok(bytes)
     }
@@ -326,7 +326,7 @@ pub fn missing_traces(config: &Config) -> Vec<Remark> {
         let (key, files) = trace_files(instance);
         let at = super::text::join(&instance.at, &format!("test_config.{key}"));
         let gone = files.into_iter().filter(|file| !file.exists());
-        gone.map(|file| Remark { at: at.clone(), words: format!("{} is not there", file.display()) })
+        gone.map(|file| Remark { at: at.clone(), words: format!("{} does not exist", file.display()) })
             .collect::<Vec<_>>()
     };
     config.instances.iter().filter(replays).flat_map(missing).collect()
@@ -348,7 +348,7 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
     let (key, files) = trace_files(instance);
     // One that is not there is another matter: it may come.
     if let Some(wrong) = files.iter().find(|file| file.exists() && !file.is_file()) {
-        return Err(format!("test_config.{key}: {} is no file", wrong.display()));
+        return Err(format!("test_config.{key}: {} is not a file", wrong.display()));
     }
     let (format, cut) = trace_kind(test);
     Ok(ReplayPlan {

@@ -41,15 +41,15 @@ impl FromStr for DeviceSpec {
         let (kind, rest) = words.split_once(':').unwrap_or(("", words));
         match kind {
             "memory" if rest.is_empty() => Ok(Self::Memory),
-            "memory" => Err(format!("`{words}`: nothing follows `memory:`; its size is nvmCacheSizeMB")),
+            "memory" => Err(format!("`{words}`: `memory:` takes no size; nvmCacheSizeMB sets it")),
             "file" | "" if rest.is_empty() => Err(format!("`{words}` names no path")),
             "file" => Ok(Self::Path(rest.into())),
             "sim" if rest.is_empty() => Err(format!("`{words}` names no card, as in sim:pm9d3")),
             "sim" => Ok(Self::Simulated(rest.to_owned())),
             // A slip must not become a file of that name, and what was meant for a model a measurement of it.
             _ if !kind.is_empty() && !words.contains('/') && !Path::new(words).exists() => Err(format!(
-                "`{words}`: there is no kind of device `{kind}:`, but memory:, file:PATH and sim:CARD; a file of that \
-                     name is ./{words}"
+                "`{words}`: unknown kind of device `{kind}:`; use memory:, file:PATH or sim:CARD, or ./{words} for a file of \
+                     that name"
             )),
             _ => Ok(Self::Path(words.into())),
         }
@@ -118,7 +118,7 @@ fn apply_one(change: &Override, instance: &mut Value, findings: &mut Findings) {
     match change {
         Override::Set { path, value, .. } => set(instance, path, value.clone(), findings),
         Override::Device(_) if !has_flash(instance) => {
-            findings.warning("--device", "no effect: nvmCacheSizeMB is 0, there is no flash");
+            findings.warning("--device", "has no effect: nvmCacheSizeMB is 0, there is no flash");
         }
         // The card stands beside the config: the paths of a simulated run mean nothing.
         Override::Device(DeviceSpec::Simulated(_) | DeviceSpec::Memory) => {
@@ -141,7 +141,7 @@ fn set_paths(instance: &mut Value, paths: Value, findings: &mut Findings) {
         instance["cache_config"].as_object_mut().and_then(|it| it.remove("writeAmpDeviceList"))
         && list.as_array().is_some_and(|names| !names.is_empty())
     {
-        let words = "flash is not where these drives are: those it lies on are asked instead";
+        let words = "is ignored: --device puts flash elsewhere, and the drives below that are read instead";
         findings.warning("cache_config.writeAmpDeviceList", words);
     }
     set(instance, &["cache_config".to_owned(), "nvmCachePaths".to_owned()], paths, findings);
@@ -162,7 +162,7 @@ fn set(root: &mut Value, path: &[String], value: Value, findings: &mut Findings)
             },
             _ => {
                 return findings
-                    .problem(&path.join("."), format!("--set: `{name}` is inside neither object nor list"));
+                    .problem(&path.join("."), format!("--set: `{name}` is not inside an object or a list"));
             }
         };
         here = next;
@@ -243,6 +243,6 @@ mod tests {
         assert!("".parse::<DeviceSpec>().is_err());
         assert_eq!("./odd:name".parse(), Ok(DeviceSpec::Path("./odd:name".into())));
         let slip = "smi:pm9d3".parse::<DeviceSpec>().unwrap_err();
-        assert!(slip.contains("`smi:`, but memory:, file:PATH and sim:CARD"), "{slip}");
+        assert!(slip.contains("`smi:`; use memory:, file:PATH or sim:CARD"), "{slip}");
     }
 }

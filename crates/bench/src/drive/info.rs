@@ -89,7 +89,7 @@ pub fn info(path: &Path) -> Result<Info, DriveError> {
     if kind.is_file() {
         return Ok(of_file(path, &metadata));
     }
-    let neither = || "is no file, block device or NVMe namespace such as /dev/ng0n1".into();
+    let neither = || "is not a file, block device or NVMe namespace such as /dev/ng0n1".into();
     let words = Location::of_controller(path).unwrap_or_else(neither);
     Err(error(io::Error::new(io::ErrorKind::InvalidInput, words)))
 }
@@ -97,8 +97,8 @@ pub fn info(path: &Path) -> Result<Info, DriveError> {
 const NOT_NVME: &str = "not an NVMe namespace";
 
 fn of_file(path: &Path, metadata: &fs::Metadata) -> Info {
-    let unknown =
-        ["model", "placement", "wear"].map(|what| (what.into(), "a file; ask about its drive".into()));
+    let unknown = ["model", "placement", "wear"]
+        .map(|what| (what.into(), "this is a file; name its drive instead".into()));
     Info {
         path: path.into(),
         kind: "file",
@@ -116,7 +116,7 @@ fn of_block_device(path: &Path, number: u64) -> Info {
     let model = text("device/model");
     let mut unknown = vec![("placement".into(), NOT_NVME.into()), ("wear".into(), NOT_NVME.into())];
     if model.is_none() {
-        unknown.push(("model".into(), "the system does not tell".into()));
+        unknown.push(("model".into(), "not reported by the system".into()));
     }
     Info {
         path: path.into(),
@@ -137,7 +137,7 @@ fn of_namespace(path: &Path, location: &Location) -> Info {
     let drive = match Drive::open(path) {
         Ok(drive) => drive,
         Err(error) => {
-            info.unknown.push(("everything that only the drive can tell".into(), error.to_string()));
+            info.unknown.push(("everything that only the drive knows".into(), error.to_string()));
             return info;
         }
     };

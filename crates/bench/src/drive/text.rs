@@ -34,7 +34,7 @@ pub fn info(info: &Info) -> String {
     let blocks = info.block_bytes.map_or_else(String::new, |it| format!(" in blocks of {it} bytes"));
     line(&mut words, &format!("{}: {}, {capacity}{blocks}", info.path.display(), info.kind));
     row(&mut words, "model", &or_unknown(info.model.clone()));
-    row(&mut words, "in use", info.in_use.as_deref().unwrap_or("not that the system knows"));
+    row(&mut words, "in use", info.in_use.as_deref().unwrap_or("no, as far as the system knows"));
     if let Some(nvme) = &info.nvme {
         namespace(&mut words, nvme);
         placement(&mut words, nvme, &nvme.placement);
@@ -57,12 +57,12 @@ fn namespace(words: &mut String, nvme: &NvmeInfo) {
     row(words, "best write", &or_unknown(preferred.map(|it| format!("a multiple of {}", bytes(it.into())))));
     let streams = match nvme.write_streams {
         None => "no write streams: this kernel is older than Linux 6.16".to_owned(),
-        Some(0) => "no write streams: the kernel gives this namespace none".to_owned(),
+        Some(0) => "no write streams: the kernel offers none for this namespace".to_owned(),
         Some(streams) => format!("{streams} write stream(s)"),
     };
     row(words, "block", &format!("{}, {streams}", nvme.block_path.display()));
     let longest = bytes(nvme.max_passthrough_bytes.into());
-    row(words, "passthrough", &format!("{}, up to {longest} a command", nvme.generic_path.display()));
+    row(words, "passthrough", &format!("{}, up to {longest} per command", nvme.generic_path.display()));
 }
 
 fn placement(words: &mut String, nvme: &NvmeInfo, placement: &PlacementInfo) {

@@ -42,7 +42,7 @@ impl Watched {
         let system = |source| DriveError::Path { path: path.into(), source };
         std::fs::metadata(path).map_err(system)?;
         if device::nvme::Location::of(path).is_none() {
-            return Err(DriveError::NotNvme { path: path.into(), what: "it has no wear to be read" });
+            return Err(DriveError::NotNvme { path: path.into(), what: "has no wear counters" });
         }
         let drive = Drive::open(path).map_err(system)?;
         let group =

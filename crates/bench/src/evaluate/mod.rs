@@ -165,7 +165,9 @@ fn fill(
         ended => ended.map_err(|error| error.to_string())?,
     };
     if !outcome.steady && !stop.is_set() {
-        found.notes.push("the drive was not steady when filling ended: --budget gives it longer".to_owned());
+        found
+            .notes
+            .push("the drive was not steady when the fill ended: give it longer with --budget".to_owned());
     }
     found.filled = Some(outcome);
     Ok(())

@@ -162,7 +162,7 @@ impl Plan {
             Subject::Real(_) => "plan, if the drive writes 500 MB/s:\n".to_owned(),
         };
         let all = Step {
-            what: "together, at most".to_owned(),
+            what: "total, at most".to_owned(),
             bytes: self.steps.iter().map(|step| step.bytes).sum(),
             seconds: self.steps.iter().map(|step| step.seconds).sum(),
         };
@@ -195,7 +195,10 @@ fn threads(subject: &Subject) -> Result<usize, String> {
     let one = model.scaled_bytes.saturating_add(model.scaled_bytes / 4);
     if let Some(has) = free.filter(|has| *has < one) {
         let (one, has) = (bytes(one.into()), bytes(has.into()));
-        return Err(format!("--scale 1/{}: a run takes {one} of memory, and there are {has}", model.scale));
+        return Err(format!(
+            "--scale 1/{}: a run takes {one} of memory, and only {has} are free",
+            model.scale
+        ));
     }
     let fit = usize::try_from(MODEL_MEMORY_BYTES / one.max(1)).unwrap_or(usize::MAX);
     Ok(cores.min(fit).max(1))

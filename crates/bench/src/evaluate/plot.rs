@@ -20,7 +20,7 @@ pub fn svg(found: &Found, name: &str) -> Result<String, Box<dyn std::error::Erro
             continue;
         }
         let title = format!("{name}, {}", profile.name);
-        let chart = Chart { title, x: "thousand operations a second", y: "reads, µs", lines };
+        let chart = Chart { title, x: "thousand operations per second", y: "reads, µs", lines };
         drawn.push(chart.svg()?);
     }
     Ok(stacked(&drawn))

@@ -43,7 +43,7 @@ struct Pool {
 pub const PROFILES: [Profile; 3] = [
     Profile {
         name: "kv",
-        title: "a key-value cache of small objects, four gets a set",
+        title: "a key-value cache of small objects, four gets per set",
         soc_percent: 4,
         fills: false,
         pools: &[

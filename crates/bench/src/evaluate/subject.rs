@@ -49,7 +49,7 @@ impl FromStr for Target {
         let hint = device::names::hint(words, cards.iter().map(String::as_str));
         let cards = cards.join(", ");
         Err(format!(
-            "{words:?} is no card and no device: {hint}cards are {cards}; a device is like /dev/nvme0n1"
+            "{words:?} is neither a card nor a device: {hint}cards are {cards}; devices are like /dev/nvme0n1"
         ))
     }
 }
@@ -113,7 +113,7 @@ impl Model {
         let scaled_bytes = scaled.space.usable_bytes;
         if scaled_bytes < LEAST_BYTES {
             let (has, least) = (text::bytes(scaled_bytes.into()), text::bytes(LEAST_BYTES.into()));
-            return Err(format!("{named}: at 1/{scale} the drive has {has}; a cache takes {least} at least"));
+            return Err(format!("{named}: at 1/{scale} the drive has {has}; a cache needs at least {least}"));
         }
         Ok(Self { named: named.to_owned(), card, scale, scaled_bytes })
     }
@@ -139,13 +139,11 @@ impl Real {
             (false, Some(bytes)) => Some(make_file(path, bytes)?),
             (true, Some(_)) => {
                 let path = path.display();
-                return Err(format!(
-                    "--size: {path} is there and has its size; --size is for a file to be made"
-                ));
+                return Err(format!("--size: {path} already exists; --size is for a new file"));
             }
             (false, None) if !path.starts_with("/dev") => {
                 return Err(format!(
-                    "{}: no such device; --size 1GiB makes a file to try it on",
+                    "{}: no such device; --size 1GiB creates a file to try it on",
                     path.display()
                 ));
             }
@@ -156,11 +154,11 @@ impl Real {
         let capacity_bytes = device.geometry().capacity_bytes;
         if capacity_bytes < LEAST_BYTES {
             let (has, least) = (text::bytes(capacity_bytes.into()), text::bytes(LEAST_BYTES.into()));
-            return Err(format!("{}: {has}; a cache takes {least} at least", path.display()));
+            return Err(format!("{}: has {has}; a cache needs at least {least}", path.display()));
         }
         let found = if force { None } else { foreign(&*device, info.kind == "file")? };
         match found {
-            Some(found) => Err(format!("{} holds {found}; say --force to lose it", path.display())),
+            Some(found) => Err(format!("{} holds {found}; --force overwrites it", path.display())),
             None => Ok(Self { path: path.into(), info, capacity_bytes, made }),
         }
     }
@@ -171,7 +169,7 @@ impl Real {
         let options = OpenOptions { placement: true, ..OpenOptions::default() };
         match DeviceSpec::Path(self.path.clone()).open(&options) {
             Ok(device) if device.geometry().placement_handles > 1 => None,
-            Ok(_) => Some("one handle beside the default is too few for two engines".into()),
+            Ok(_) => Some("it has too few placement handles for two engines".into()),
             Err(error) => Some(error.to_string()),
         }
     }
@@ -191,7 +189,7 @@ impl Real {
 
 fn make_file(path: &Path, bytes: u64) -> Result<MadeFile, String> {
     if path.starts_with("/dev") && !path.starts_with("/dev/shm") {
-        return Err(format!("{}: no such device, and no place for a file", path.display()));
+        return Err(format!("{}: no such device, and not a place for a file", path.display()));
     }
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = File::options().write(true).create_new(true).open(path).map_err(failed)?;
@@ -212,7 +210,7 @@ fn foreign(device: &dyn Device, is_file: bool) -> Result<Option<String>, String>
             let block_bytes = device.geometry().block_bytes as usize;
             let head = device.read(0, IoBuffer::zeroed(block_bytes)).wait().map_err(failed)?;
             let is_used = head.is_some_and(|head| head.iter().any(|byte| *byte != 0));
-            Ok(is_used.then(|| "bytes that are no cache's".to_owned()))
+            Ok(is_used.then(|| "data that is not a cache's".to_owned()))
         }
     }
 }
@@ -263,13 +261,13 @@ impl Subject {
                 let rated = &model.card.endurance;
                 let capacity_bytes = self.capacity_bytes() as f64;
                 let (dwpd, years) = (rated.dwpd, rated.warranty_years);
-                let words = format!("{dwpd} drive writes a day for {years} years, by the card");
+                let words = format!("{dwpd} drive writes per day for {years} years (card)");
                 Some((Endurance::from_dwpd(capacity_bytes, dwpd, years, rated_dlwa), words))
             }
             Self::Real(real) => {
                 let told = real.info.nvme.as_ref()?.wear.endurance_estimate_bytes.filter(|it| *it > 0)?;
                 // The specification has this estimate for a write amplification of 1.
-                let words = format!("{} by the drive's own estimate", text::bytes(told));
+                let words = format!("{} written (the drive's own estimate)", text::bytes(told));
                 Some((Endurance { host_bytes: told as f64, rated_dlwa: 1.0 }, words))
             }
         }

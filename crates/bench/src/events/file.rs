@@ -81,7 +81,7 @@ pub fn check(path: &Path) -> Result<(), String> {
     let Ok(found) = std::fs::metadata(path) else {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         return match folder.filter(|folder| !folder.is_dir()) {
-            Some(folder) => said(&format!("cannot be written: {} is no folder", folder.display())),
+            Some(folder) => said(&format!("cannot be written: {} is not a directory", folder.display())),
             None => Ok(()),
         };
     };
@@ -89,7 +89,7 @@ pub fn check(path: &Path) -> Result<(), String> {
         return Ok(());
     }
     if !found.is_file() {
-        return said("is no file");
+        return said("is not a file");
     }
     let mut first = Vec::new();
     let most = COLUMNS.len() as u64;
@@ -97,7 +97,7 @@ pub fn check(path: &Path) -> Result<(), String> {
     match read {
         Err(error) => said(&format!("cannot be read: {error}")),
         Ok(_) if first.is_empty() || first.eq_ignore_ascii_case(COLUMNS.as_bytes()) => Ok(()),
-        Ok(_) => said("holds something else than events, which would be lost: name another file"),
+        Ok(_) => said("is not an event file, and would be overwritten: name another file"),
     }
 }
 
@@ -121,9 +121,7 @@ mod tests {
         for (name, text) in foreign {
             std::fs::write(at(name), text).unwrap();
             let words = EventFile::open(&at(name)).map(drop).unwrap_err();
-            assert!(
-                words.ends_with("holds something else than events, which would be lost: name another file")
-            );
+            assert!(words.ends_with("is not an event file, and would be overwritten: name another file"));
             assert_eq!(std::fs::read_to_string(at(name)).unwrap(), text);
         }
         for (name, text) in [
@@ -139,10 +137,10 @@ mod tests {
         }
         drop(EventFile::open(&at("new.csv")).unwrap());
         assert!(!at("new.csv").exists(), "a run that does not begin leaves nothing");
-        assert!(EventFile::open(folder.path()).map(drop).unwrap_err().ends_with("is no file"));
+        assert!(EventFile::open(folder.path()).map(drop).unwrap_err().ends_with("is not a file"));
         let nowhere = EventFile::open(&at("no/folder.csv")).map(drop).unwrap_err();
         assert!(
-            nowhere.contains("folder.csv cannot be written: ") && nowhere.ends_with("no is no folder"),
+            nowhere.contains("folder.csv cannot be written: ") && nowhere.ends_with("no is not a directory"),
             "{nowhere}"
         );
     }

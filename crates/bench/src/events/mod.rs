@@ -67,7 +67,7 @@ pub fn open_all(plans: &[InstancePlan]) -> Result<Vec<Option<EventFile>>, (usize
         let file = file.transpose().map_err(|words| (number, words))?;
         let same = |other: &&EventFile| file.as_ref().is_some_and(|file| file.is_same(other));
         if let Some(other) = files.iter().flatten().find(same) {
-            let words = format!("{} is that of another instance", other.path().display());
+            let words = format!("{} is also another instance's", other.path().display());
             return Err((number, words));
         }
         files.push(file);
@@ -92,7 +92,7 @@ pub fn check_all(plans: &[InstancePlan]) -> Result<(), (usize, String)> {
 fn check<'a>(events: &'a EventsPlan, plans: &[InstancePlan]) -> Result<&'a Path, String> {
     let flash = plans.iter().filter_map(|plan| plan.cache.flash.as_ref()).flat_map(|flash| &flash.paths);
     match flash.into_iter().find(|path| **path == events.file) {
-        Some(path) => Err(format!("{} is where flash lies", path.display())),
+        Some(path) => Err(format!("{} is the flash device", path.display())),
         None => Ok(&events.file),
     }
 }

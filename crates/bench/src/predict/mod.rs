@@ -111,7 +111,7 @@ pub enum PredictError {
     #[error(transparent)]
     Trace(#[from] SimulateError),
     /// A trace that tells nothing.
-    #[error("the trace has {accesses} accesses: fewer than {LEAST_ACCESSES} tell nothing")]
+    #[error("the trace has {accesses} accesses; a prediction needs at least {LEAST_ACCESSES}")]
     TooShort {
         /// What it has.
         accesses: u64,
@@ -120,7 +120,7 @@ pub enum PredictError {
     #[error("{0}")]
     Layout(String),
     /// Somebody stopped it.
-    #[error("interrupted: nothing was foretold yet")]
+    #[error("interrupted: nothing was predicted yet")]
     Interrupted,
 }
 
@@ -286,8 +286,8 @@ fn check(layout: &Layout, scale: u32) -> Result<(), PredictError> {
     let flash = layout.flash_bytes / u64::from(scale);
     if flash < LEAST_FLASH_BYTES {
         return Err(PredictError::Layout(format!(
-            "at 1/{scale} the cache has {flash} bytes of flash, and takes {LEAST_FLASH_BYTES} at least: \
-             take a larger trace, or say a larger --scale"
+            "at 1/{scale} the cache has {flash} bytes of flash, and needs at least {LEAST_FLASH_BYTES}: \
+             use a larger trace, or a larger --scale"
         )));
     }
     Ok(())

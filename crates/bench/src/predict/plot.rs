@@ -25,11 +25,11 @@ pub fn svg(outcome: &Outcome) -> Result<Option<String>, Box<dyn std::error::Erro
     let chart = Chart {
         title: "Hits for carbon".into(),
         x: "kg CO2e of drives and DRAM",
-        y: "hits, percent of the gets",
+        y: "hits, % of gets",
         lines: vec![
             Line::marks("placement off", of(false)),
             Line::marks("placement on", of(true)),
-            Line::new("nothing is better", best),
+            Line::new("best trade-offs", best),
         ],
     };
     chart.svg().map(Some)

@@ -63,30 +63,30 @@ fn assumptions(plan: &Plan) -> Vec<String> {
     let prices = &plan.prices;
     let (rated, cost) = (&plan.card.endurance, &plan.card.cost);
     vec![
-        "an object that is not found is fetched and stored; a set removes what flash has".into(),
+        "a missed object is fetched and stored; a set removes it from flash".into(),
         "LRU in DRAM; a hit on flash brings the object back to DRAM".into(),
         format!(
-            "objects of {SMALL_AT_MOST} bytes and less are in sets of {SET_BYTES} bytes, larger ones in regions that leave \
+            "objects of {SMALL_AT_MOST} bytes and less are in sets of {SET_BYTES} bytes, larger ones in regions evicted \
              first in, first out"
         ),
-        "times to live are not looked at: nothing expires".into(),
+        "times to live are ignored: nothing expires".into(),
         format!(
-            "low and high of hit_ratio, hit_ratio_dram and alwa: where they lie in 19 of 20 stretches like this one, by batch \
-             means, and beyond that what the engine was measured to be off: {HITS_OFF}, {DRAM_HITS_OFF}, {} % more and of sets {} % less",
+            "low and high of hit_ratio, hit_ratio_dram and alwa: the range in 19 of 20 stretches like this one, by batch \
+             means, widened by the measured deviations of the engine: {HITS_OFF}, {DRAM_HITS_OFF}, {} % more and of sets {} % less",
             WRITES_MORE * 100.0,
             SETS_LESS * 100.0
         ),
-        "dlwa: the model drive written at random by small objects and round and round by large ones; low and high: of its seeds, \
-         and beyond that what was measured at other scales and of the engine"
+        "dlwa: of the model drive, with random writes of small objects and cyclic writes of large ones; low and high: over its \
+         seeds, widened by the deviations measured at other scales and of the engine"
             .into(),
-        "latency_ns: of a page read from flash at an even rate; low and high are what 1 and 99 of 100 stay below".into(),
+        "latency_ns: of a page read from flash at an even rate; low and high are the 1st and 99th percentiles".into(),
         format!(
-            "{} drive writes a day for {} years at a write amplification of {}",
+            "{} drive writes per day for {} years at a write amplification of {}",
             rated.dwpd, rated.warranty_years, prices.rated_dlwa
         ),
-        format!("in use for {} years; a drive that lasts longer is bought once", prices.system_years),
+        format!("in service for {} years; a drive that lasts longer is bought once", prices.system_years),
         format!(
-            "kgco2e: {} a GB of flash, {} a GB of DRAM; price in USD: {} and {}",
+            "kgco2e: {} per GB of flash, {} per GB of DRAM; price in USD: {} and {}",
             cost.kgco2e_per_gb, prices.dram_kg_per_gb, cost.usd_per_gb, prices.dram_usd_per_gb
         ),
     ]
@@ -98,7 +98,7 @@ const COLUMNS: [&str; 15] = [
     "flash",
     "of drive",
     "SOC",
-    "let in",
+    "admit",
     "placed",
     "hits",
     "ALWA",
@@ -125,7 +125,7 @@ pub fn text(outcome: &Outcome, plan: &Plan) -> String {
     let _ = match outcome.requests_per_second {
         Some(rate) => writeln!(
             out,
-            "{}, {}: the trace stands for 1/{} of what it serves, {} requests a second",
+            "{}, {}: the trace is 1/{} of its load, {} requests/s",
             plan.card.name,
             bytes(plan.card.space.usable_bytes),
             outcome.scale,
@@ -133,7 +133,7 @@ pub fn text(outcome: &Outcome, plan: &Plan) -> String {
         ),
         None => writeln!(
             out,
-            "{}, {}: the trace stands for 1/{} of what it serves; it tells no time: --rate gives what takes any",
+            "{}, {}: the trace is 1/{} of its load; it has no timestamps, so rates are unknown (give --rate)",
             plan.card.name,
             bytes(plan.card.space.usable_bytes),
             outcome.scale,
@@ -142,12 +142,12 @@ pub fn text(outcome: &Outcome, plan: &Plan) -> String {
     out.push('\n');
     row(&mut out, &COLUMNS.map(str::to_owned));
     outcome.points.iter().for_each(|point| row(&mut out, &cells(point)));
-    out += "\n*  as many hits for as little carbon and money has no other; ranges are low to high\n";
+    out += "\n*  no other row has as many hits for as little carbon and money; ranges are low to high\n";
     if outcome.points.iter().any(|point| !point.is_filled) {
-        out += "~  flash was not full when counting began: a longer trace, or a larger --scale, tells more\n";
+        out += "~  flash was not full when counting began: use a longer trace, or a larger --scale\n";
     }
     if outcome.points.iter().any(|point| point.reads == Reads::TooMany) {
-        out += "!  more than the drive serves\n";
+        out += "!  more than the drive can serve\n";
     }
     out
 }

@@ -41,7 +41,7 @@ pub fn to_text(report: &InstanceReport) -> String {
     ];
     for (name, from_due, service) in both.iter().filter(|(_, from_due, _)| from_due.count() > 0) {
         let (from_due, service) = (spread(from_due), spread(service));
-        line(&mut out, format_args!("{name} latency   : {from_due} from when it was due; alone {service}"));
+        line(&mut out, format_args!("{name} latency   : {from_due} from due time; service alone {service}"));
     }
     out
 }
@@ -53,7 +53,7 @@ pub fn remark(report: &InstanceReport) -> Option<String> {
     let (offered, done) = (rate(offered(report, punctuality)), rate(done(report)));
     let behind = punctuality.behind.as_secs_f64();
     Some(format!(
-        "The run fell behind: {offered} requests a second were due and {done} were done; at its end they were {behind:.3} s late"
+        "The run fell behind: {offered} requests/s were due and {done} were done; at the end it was {behind:.3} s late"
     ))
 }
 

@@ -57,7 +57,7 @@ pub fn compare(a: &[Finished], b: &[Finished]) -> Result<Comparison, String> {
     check(a, b)?;
     let figures = pair(a, b);
     if figures.is_empty() {
-        return Err(format!("results of `{}` have no figures in common to compare", a[0].command()));
+        return Err(format!("results of `{}` have no figures in common", a[0].command()));
     }
     let (differing, mixed) = differences::between(a, b);
     let passed = a.iter().all(|run| run.failures().is_empty());
@@ -75,7 +75,7 @@ pub fn compare(a: &[Finished], b: &[Finished]) -> Result<Comparison, String> {
 fn check(a: &[Finished], b: &[Finished]) -> Result<(), String> {
     let first = a.first().ok_or("no runs to compare")?;
     if b.is_empty() {
-        return Err("one run alone: there is nothing to compare it with".into());
+        return Err("one run has nothing to compare with".into());
     }
     if let Some(other) = a.iter().chain(b).find(|run| run.command() != first.command()) {
         let (file, command) = (first.file.display(), first.command());
@@ -95,7 +95,7 @@ fn not_twice(run: &Finished, before: &[Finished]) -> Result<(), String> {
     before.iter().find(same).map_or(Ok(()), |other| {
         let (file, other) = (run.file.display(), other.file.display());
         Err(format!(
-            "{file} is the same run as {other}, not another one of its side: repeat it with another --seed"
+            "{file} is the same run as {other}, not a repeat of it: run it again with another --seed"
         ))
     })
 }
@@ -221,7 +221,7 @@ impl Comparison {
         if self.differing.is_empty() {
             out += "Config, seed, environment and version are the same.\n";
         } else {
-            out += "They differ in\n";
+            out += "Differences:\n";
         }
         let key_width =
             self.differing.iter().take(KEYS_SHOWN).map(|it| it.key.chars().count()).max().unwrap_or(0);
@@ -230,10 +230,10 @@ impl Comparison {
             let _ = writeln!(out, "  {key:<key_width$}  {a}  →  {b}");
         }
         if let Some(more) = self.differing.len().checked_sub(KEYS_SHOWN).filter(|more| *more > 0) {
-            let _ = writeln!(out, "  and {more} keys more, which --json lists");
+            let _ = writeln!(out, "  and {more} more keys, which --json lists");
         }
         self.mixed.iter().for_each(|key| {
-            let _ = writeln!(out, "Runs of one side differ in {}: they are no repeats.", on_one_line(key));
+            let _ = writeln!(out, "Runs of one side differ in {}: they are not repeats.", on_one_line(key));
         });
         self.table(&mut out);
         out
@@ -260,16 +260,16 @@ impl Comparison {
     /// What the last column is worth.
     fn closing(&self, out: &mut String) {
         if self.judged == 0 {
-            *out += "\nNoise is not known of these: give several runs a side (`compare A… --against B…`).\n";
+            *out += "\nThe noise of these figures is unknown: give several runs per side (`compare A… --against B…`).\n";
             return;
         }
         let (judged, percent) = (self.judged, FALSE_ALARM * 100.0);
         let _ = writeln!(
             out,
-            "\n{judged} figures judged: by noise alone one of them is beyond it in {percent} % of comparisons."
+            "\n{judged} figures judged: in {percent} % of comparisons, chance alone puts one of them beyond noise."
         );
         if !self.is_repeated {
-            *out += "Of one run a side it is the noise within the run. What differs from run to run, several a side show (--against).\n";
+            *out += "With one run per side, noise is that within a run. Give several per side (--against) for that between runs.\n";
         }
     }
 }

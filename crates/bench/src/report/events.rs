@@ -46,7 +46,7 @@ pub fn remark(report: &InstanceReport) -> Option<String> {
     let (dropped, tracked) = (grouped(events.dropped), grouped(events.tracked));
     Some(format!(
         "{dropped} of {tracked} events came faster than they could be written and were dropped: \
-         eventTrackerSamplingRate tracks fewer keys, eventTrackerQueueSize lets more wait"
+         raise eventTrackerSamplingRate to track fewer keys, or eventTrackerQueueSize to queue more"
     ))
 }
 

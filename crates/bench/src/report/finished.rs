@@ -80,7 +80,7 @@ impl Finished {
         let checked = match read {
             Err(error) => Err(error.to_string()),
             Ok(_) if bytes.len() as u64 > LONGEST_BYTES => {
-                Err("too long to be a result of flashwright".to_owned())
+                Err("too long to be a flashwright result".to_owned())
             }
             Ok(_) => Self::parse(file, &bytes),
         };
@@ -89,18 +89,18 @@ impl Finished {
 
     fn parse(file: &Path, bytes: &[u8]) -> Result<Self, String> {
         let whole: Value = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
-            _ if bytes.trim_ascii().is_empty() => "it is empty".to_owned(),
-            serde_json::error::Category::Eof => format!("it ends in the middle, in line {}", error.line()),
-            _ => format!("no JSON: {error}"),
+            _ if bytes.trim_ascii().is_empty() => "is empty".to_owned(),
+            serde_json::error::Category::Eof => format!("is truncated in line {}", error.line()),
+            _ => format!("not JSON: {error}"),
         })?;
-        let foreign = || "no result of flashwright (`bench --json FILE` writes one)".to_owned();
+        let foreign = || "not a flashwright result (`bench --json FILE` writes one)".to_owned();
         let Value::Object(result) = whole else { return Err(foreign()) };
         let version =
             result.get("flashwright").and_then(Value::as_str).and_then(version).ok_or_else(foreign)?;
         result.get("command").and_then(Value::as_str).ok_or_else(foreign)?;
         if Some(version) > self::version(env!("CARGO_PKG_VERSION")) {
             let (theirs, ours) = (&result["flashwright"], env!("CARGO_PKG_VERSION"));
-            return Err(format!("written by flashwright {theirs}, which is newer than this one, {ours}"));
+            return Err(format!("written by flashwright {theirs}, which is newer than this version, {ours}"));
         }
         check(&result)?;
         let intervals = intervals(result.get("intervals"))?;
@@ -126,7 +126,7 @@ impl Finished {
         let told = self.part(&["verdict", "failures"]).as_array().into_iter().flatten();
         let mut failures: Vec<String> = told.filter_map(Value::as_str).map(str::to_owned).collect();
         if failures.is_empty() && self.part(&["verdict", "passed"]) == &Value::Bool(false) {
-            failures.push("it does not say why".to_owned());
+            failures.push("no reason given".to_owned());
         }
         failures
     }
@@ -199,9 +199,9 @@ fn check(result: &Map<String, Value>) -> Result<(), String> {
 fn number_or_null<'a>(of: &str, values: impl Iterator<Item = (&'a str, &'a Value)>) -> Result<(), String> {
     for (name, value) in values.filter(|(_, value)| !value.is_null()) {
         let told = || short(value);
-        let number = value.as_f64().ok_or_else(|| format!("{of}.{name}: {} is no number", told()))?;
+        let number = value.as_f64().ok_or_else(|| format!("{of}.{name}: {} is not a number", told()))?;
         if !(0.0..=LARGEST).contains(&number) {
-            return Err(format!("{of}.{name}: {} is nothing that a run has", told()));
+            return Err(format!("{of}.{name}: {} is out of range", told()));
         }
     }
     Ok(())
@@ -215,12 +215,12 @@ fn short(value: &Value) -> String {
 
 fn intervals(told: Option<&Value>) -> Result<Vec<Interval>, String> {
     let Some(told) = told else { return Ok(Vec::new()) };
-    let list = told.as_array().ok_or_else(|| format!("intervals: {} is no list", short(told)))?;
+    let list = told.as_array().ok_or_else(|| format!("intervals: {} is not a list", short(told)))?;
     let mut waited = Some(0.0);
     let mut intervals = Vec::new();
     for (number, told) in list.iter().enumerate() {
         let at = format!("intervals[{number}]");
-        let columns = told.as_object().ok_or_else(|| format!("{at}: {} is no object", short(told)))?;
+        let columns = told.as_object().ok_or_else(|| format!("{at}: {} is not an object", short(told)))?;
         number_or_null(&at, columns.iter().map(|(name, value)| (name.as_str(), value)))?;
         let read = |name: &str| told[name].as_f64();
         let time = |name: &str| read(name).ok_or_else(|| format!("{at}.{name}: missing"));

@@ -106,7 +106,7 @@ impl RunReport {
 /// A run that was over before it was warm.
 fn warmup_remark(report: &InstanceReport) -> Option<String> {
     let unended = report.warmup.is_some_and(|warmup| !warmup.ended);
-    unended.then(|| "The run ended before its warm-up did: its figures are of the whole run".to_owned())
+    unended.then(|| "The run ended during warm-up: its figures cover the whole run".to_owned())
 }
 
 /// Which checks one instance failed.
@@ -122,7 +122,7 @@ fn failures_of(report: &InstanceReport) -> Vec<String> {
         && report.counts.ops == 0
     {
         let wrong = trace.rejected_rows;
-        failures.push(format!("The trace had no request to be made; {wrong} of its rows are wrong"));
+        failures.push(format!("The trace had no valid request; {wrong} of its rows are bad"));
     }
     let Some(flash) = &report.snapshot.flash else { return failures };
     if let Some(count) = flash.io_errors.filter(|count| *count > 0) {

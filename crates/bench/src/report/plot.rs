@@ -37,7 +37,7 @@ pub fn render(report: &RunReport, name: &str) -> Result<String, Box<dyn std::err
         let spans: Vec<Span> = report.series.spans().collect();
         throughput(&over_time, &spans)?;
         hit_ratio(&ratios, &spans, all.snapshot.flash.is_some())?;
-        percentiles(&latencies, "Latency, the share of operations that stayed below", &curves(&all))?;
+        percentiles(&latencies, "Latency, share of operations below", &curves(&all))?;
         root.present()?;
     }
     Ok(svg)
@@ -48,7 +48,7 @@ fn title(area: &Area<'_>, name: &str, all: &InstanceReport) -> Drawn {
     let hits =
         all.counts.hit_ratio().map_or(String::new(), |ratio| format!(", hit ratio {:.2} %", ratio * 100.0));
     let words = format!(
-        "{} operations in {:.1} s, {} a second, {} threads{hits}",
+        "{} operations in {:.1} s, {} per second, {} threads{hits}",
         grouped(all.counts.ops),
         all.seconds,
         grouped(per_second as u64),
@@ -81,7 +81,7 @@ pub(super) enum Over {
 pub(super) fn panel_over_time(what: Over, curves: &[Curve]) -> Result<String, Box<dyn std::error::Error>> {
     let most = curves.iter().flat_map(|curve| &curve.points).map(|(_, value)| *value).fold(1.0, f64::max);
     let (title, top, label): (_, _, fn(&f64) -> String) = match what {
-        Over::Throughput => ("Throughput, operations a second", most * 1.08, |rate| with_prefix(*rate)),
+        Over::Throughput => ("Throughput, operations per second", most * 1.08, |rate| with_prefix(*rate)),
         Over::HitRatio => ("Hit ratio", 100.0, |percent| format!("{percent:.0} %")),
         Over::Amplification => ("Write amplification", most * 1.15, |factor| trimmed(*factor)),
         Over::AmplificationOfCache => {
@@ -116,7 +116,13 @@ fn throughput(area: &Area<'_>, spans: &[Span]) -> Drawn {
         spans.iter().map(|span| (span.until_seconds, span.counts.ops as f64 / span.seconds)).collect();
     let most = points.iter().map(|(_, rate)| *rate).fold(1.0, f64::max);
     let curve = Curve { name: String::new(), points };
-    over_time(area, "Throughput, operations a second", 0.0..most * 1.08, &|rate| with_prefix(*rate), &[curve])
+    over_time(
+        area,
+        "Throughput, operations per second",
+        0.0..most * 1.08,
+        &|rate| with_prefix(*rate),
+        &[curve],
+    )
 }
 
 fn hit_ratio(area: &Area<'_>, spans: &[Span], has_flash: bool) -> Drawn {

@@ -109,7 +109,7 @@ fn words(name: &str, judged: Judged) -> String {
     let direction = match last / first {
         change if change > 1.05 => "was rising",
         change if change < 0.95 => "was falling",
-        _ => "went up and down",
+        _ => "fluctuated",
     };
     match name {
         "throughput_ops_per_second" => format!("throughput {direction} ({first:.0} to {last:.0} ops/s)"),
@@ -165,7 +165,7 @@ pub fn unfilled_remark(report: &InstanceReport) -> Option<String> {
     let capacity = report.snapshot.flash.as_ref()?.capacity_bytes?;
     let share = ratio(written, capacity)? * 100.0;
     Some(format!(
-        "Flash was not written over once ({:.2} of {:.2} GB, {share:.0}%): its write amplification is not yet that of a full cache",
+        "Flash was not filled once ({:.2} of {:.2} GB, {share:.0}%): its write amplification is not yet that of a full cache",
         written as f64 / GIB,
         capacity as f64 / GIB
     ))

@@ -61,7 +61,7 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
         let (ops, gib) = (grouped(warmup.counts.ops), gib(Some(warmup.flash_bytes)));
         let words =
             format!("{ops} operations, {:.2} s, {} GB written to flash", warmup.seconds, gib.trim_start());
-        line(&mut out, format_args!("Warm-up       : {words} are in no figure"));
+        line(&mut out, format_args!("Warm-up       : {words} are not counted"));
     }
     out += &super::arrivals::to_text(report);
     out += &super::tenants::to_text(report);

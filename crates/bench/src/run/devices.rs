@@ -154,7 +154,7 @@ fn refuse_file(path: &Path, bytes: u64) -> Result<(), OpenError> {
     if known.is_some() || file.len() == bytes || head.iter().all(|byte| *byte == 0) {
         return Ok(());
     }
-    let words = format!("{} bytes that are no cache's; this one takes {bytes}", file.len());
+    let words = format!("{} bytes that are not a cache's; this one needs {bytes}", file.len());
     Err(in_use(path, &words))
 }
 
@@ -166,7 +166,7 @@ fn refuse(path: &Path, known: Option<Contents>) -> Result<(), OpenError> {
 }
 
 fn in_use(path: &Path, what: &str) -> OpenError {
-    OpenError::Config(format!("flash: {} holds {what}; say --force to lose it", path.display()))
+    OpenError::Config(format!("flash: {} holds {what}; --force overwrites it", path.display()))
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> OpenError {
@@ -178,9 +178,7 @@ fn unreadable(path: &Path, error: &io::Error) -> OpenError {
 fn make_way(path: &Path) -> Result<(), OpenError> {
     if path.starts_with("/dev") && !path.starts_with("/dev/shm") {
         let path = path.display();
-        return Err(OpenError::Config(format!(
-            "flash: {path}: no such device; --device puts flash elsewhere"
-        )));
+        return Err(OpenError::Config(format!("flash: {path}: no such device; name another with --device")));
     }
     match path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists()) {
         Some(parent) => {

@@ -461,7 +461,7 @@ pub enum RunError {
     #[error(transparent)]
     Workload(#[from] WorkloadError),
     /// The simulated world goes on and nobody does anything.
-    #[error("no operation ended in {seconds} virtual seconds: the simulated run is stuck")]
+    #[error("no operation completed in {seconds} virtual seconds: the simulated run is stuck")]
     Stuck {
         /// How long it was watched.
         seconds: u64,

@@ -39,14 +39,14 @@ impl ModelDrive {
         let plans: Vec<&FlashPlan> = caches.into_iter().filter_map(|it| it.flash.as_ref()).collect();
         let placement = plans.iter().any(|it| it.placement);
         if placement && card_in_use.placement.is_none() {
-            return Err(wrong(&"deviceEnableFDP: the card has no placement"));
+            return Err(wrong(&"deviceEnableFDP: the card has no placement handles"));
         }
         let shape = card_in_use.shape(placement);
         let wanted: u64 = plans.iter().map(|it| it.bytes_per_device).sum();
         let usable = u64::from(shape.logical_pages) * u64::from(shape.page_bytes);
         if wanted > usable {
             let key = "nvmCacheSizeMB";
-            return Err(wrong(&format!("{key}: {wanted} bytes are asked for and the drive has {usable}")));
+            return Err(wrong(&format!("{key}: needs {wanted} bytes, and the drive has {usable}")));
         }
         let handles = match &shape.isolation {
             Isolation::Handles(kinds) => kinds.len() as u16,

@@ -162,7 +162,7 @@ pub struct OpenCache {
 fn smaller_regions(asked_bytes: u32, used_bytes: u32) -> String {
     let kib = |bytes: u32| bytes >> 10;
     format!(
-        "cache_config.navyRegionSizeMB: flash holds too few regions of {} KiB; they have {} KiB",
+        "cache_config.navyRegionSizeMB: flash has room for too few regions of {} KiB; using {} KiB",
         kib(asked_bytes),
         kib(used_bytes)
     )
@@ -341,7 +341,7 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
 fn trace_time(begins_at_ns: Option<u64>) -> Result<Arc<TraceTime>, OpenError> {
     let time = TraceTime::starting_at(begins_at_ns.unwrap_or(0)).ok_or_else(|| {
         let words = "cache_config.useTraceTimeStamp: the trace begins after the year 2106, beyond a cache's clock: \
-                     test_config.timestampFactor is how many units of its time are a second";
+                     set test_config.timestampFactor to the trace's clock ticks per second";
         OpenError::Config(words.to_owned())
     })?;
     Ok(Arc::new(time))

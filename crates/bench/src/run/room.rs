@@ -64,8 +64,7 @@ fn scarce(Wanted { path, bytes }: &Wanted) -> Option<String> {
     (*bytes > free).then(|| {
         let path = path.display();
         format!(
-            "flash: {path}: its file system has {free} bytes free, and {bytes} are to be written there: writes will fail when \
-             they are used up"
+            "flash: {path}: its file system has {free} bytes free, and {bytes} are to be written: writes will fail when it is full"
         )
     })
 }

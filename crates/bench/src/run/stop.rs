@@ -22,10 +22,10 @@ impl std::fmt::Display for StopReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Interrupt => "interrupted",
-            Self::Timeout => "by its time limit",
+            Self::Timeout => "time limit reached",
             Self::Inconsistencies => "too many inconsistencies",
-            Self::FlashWritten => "by its limit of bytes written to flash",
-            Self::Steady => "as its figures were steady",
+            Self::FlashWritten => "flash write limit reached",
+            Self::Steady => "figures became steady",
         })
     }
 }

@@ -132,7 +132,7 @@ pub enum SimulateError {
     #[error(transparent)]
     Policy(#[from] UnknownName),
     /// The temporary file that holds what must be read twice.
-    #[error("the temporary file in {}: {source} (TMPDIR chooses another folder)", folder.display())]
+    #[error("the temporary file in {}: {source} (set TMPDIR to use another directory)", folder.display())]
     Spool {
         /// Where it is.
         folder: std::path::PathBuf,
@@ -140,7 +140,7 @@ pub enum SimulateError {
         source: io::Error,
     },
     /// What is no share of the objects.
-    #[error("a sample of {percent} % is none: it is above 0 and below 100 %")]
+    #[error("a sample of {percent} %: must be above 0 and below 100 %")]
     NoSample {
         /// The share.
         percent: f64,
@@ -157,27 +157,25 @@ pub enum SimulateError {
     #[error("interrupted: nothing was counted yet")]
     Interrupted,
     /// Nothing is left when all is warm.
-    #[error("all {requests} requests warm up and 0 are left to measure: let fewer warm up")]
+    #[error("all {requests} requests are warm-up, and none is left to count: lower --warmup")]
     AllWarmup {
         /// What the trace has.
         requests: u64,
     },
     /// Flash caches hold blocks and sets, of which a sample of the objects has none.
-    #[error(
-        "{name} moves many objects at a time, which a sample of them does not show: simulate it over all"
-    )]
+    #[error("{name} moves many objects at a time and cannot be sampled: leave out --sample")]
     NotSampled {
         /// The policy.
         name: String,
     },
     /// A sample of the objects is none of the tenants.
-    #[error("a sample has no ratios by tenant: simulate all objects")]
+    #[error("--by-tenant cannot be combined with --sample")]
     NoTenantsInSample,
     /// There is nothing in the trace.
     #[error("the trace has no requests")]
     Empty,
     /// A share of the footprint that is less than a byte.
-    #[error("a cache of {percent} % of the footprint ({footprint_bytes} bytes) has no byte")]
+    #[error("a cache of {percent} % of the footprint ({footprint_bytes} bytes) is less than one byte")]
     NoByte {
         /// The share.
         percent: f64,

@@ -137,18 +137,18 @@ pub fn text(outcome: &Outcome) -> String {
     if totals.clamped_sizes > 0 {
         let _ = writeln!(
             out,
-            "{} requests were for objects of 4 GiB or more, which were taken to be a byte smaller than that",
+            "{} requests were for objects of 4 GiB or more, which were counted as one byte less than 4 GiB",
             grouped(totals.clamped_sizes),
         );
     }
     out += &outcome.sampled.map_or_else(String::new, sampled_words);
     if outcome.was_stopped {
-        out += "stopped early: the ratios are of what was seen until then\n";
+        out += "stopped early: the ratios cover the requests up to then\n";
     }
     out += "\nobject hit ratio\n";
     table(&mut out, &outcome.rows, Row::object_hit_ratio);
     if outcome.sampled.is_some_and(|it| it.other_objects > 0) {
-        out += "\nby a sample, in 19 of 20 samples within, more or less (-: the drawn objects cannot tell)\n";
+        out += "\nobject hit ratio, 95 % confidence interval, plus or minus (-: too few objects sampled)\n";
         table(&mut out, &outcome.rows, |row| {
             row.interval.map(|it| (it.object_hit_ratio.1 - it.object_hit_ratio.0) / 2.0)
         });
@@ -157,7 +157,7 @@ pub fn text(outcome: &Outcome) -> String {
     table(&mut out, &outcome.rows, Row::byte_hit_ratio);
     let flash: Vec<Row> = outcome.rows.iter().filter(|row| row.is_flash).cloned().collect();
     if !flash.is_empty() {
-        out += "\nbytes written a byte that came in\n";
+        out += "\nwrite amplification: bytes written per byte that came in\n";
         table(&mut out, &flash, Row::write_amplification);
     }
     tenants::text(outcome, &mut out);
@@ -168,10 +168,10 @@ fn sampled_words(Sampled { hot_objects, drawn_objects, other_objects }: Sampled)
     let hot = grouped(hot_objects);
     match other_objects {
         0 => format!(
-            "the sample is all {hot} objects: it always has those asked for most, and the ratios are exact\n"
+            "the sample is all {hot} objects, since it always includes the most popular: the ratios are exact\n"
         ),
         _ => format!(
-            "the sample is the {hot} objects asked for most and {} drawn from {} others\n",
+            "the sample is the {hot} most popular objects and {} drawn from the {} others\n",
             grouped(drawn_objects),
             grouped(other_objects),
         ),

@@ -105,13 +105,13 @@ pub enum StudyError {
     #[error(transparent)]
     Trace(#[from] crate::trace::Error),
     /// A trace that can be read once was given.
-    #[error("a study reads its trace several times, and standard input can be read once: give a file")]
+    #[error("a study reads its trace several times, and standard input can be read only once: give a file")]
     ReadOnce,
     /// A trace in which nothing is asked for was given.
     #[error("the trace has no requests")]
     EmptyTrace,
     /// A trace was given to a study that has a workload of its own.
-    #[error("takes no trace: its workload is part of what it shows")]
+    #[error("takes no trace: its workload is part of the experiment")]
     TakesNoTrace,
 }
 

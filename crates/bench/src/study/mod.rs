@@ -236,7 +236,7 @@ pub const STUDIES: &[Study] = &[
     },
     Study {
         name: "flashcache-sets",
-        title: "Block cache: how evenly sets share the disk's work",
+        title: "Block cache: how evenly the disk's work spreads over sets",
         takes_trace: false,
         takes_scale: false,
         run: flashcache::sets::run,
@@ -250,21 +250,21 @@ pub const STUDIES: &[Study] = &[
     },
     Study {
         name: "flashcache-dirty",
-        title: "Block cache: when dirty blocks are written, and with whom",
+        title: "Block cache: when dirty blocks are written back, and in what runs",
         takes_trace: false,
         takes_scale: false,
         run: flashcache::dirty::run,
     },
     Study {
         name: "flashcache-scan",
-        title: "Block cache: hits after somebody has read everything once",
+        title: "Block cache: hits after a full scan",
         takes_trace: false,
         takes_scale: false,
         run: flashcache::scan::run,
     },
     Study {
         name: "flashcache-fairness",
-        title: "Block cache: a server that turns busy gets its part",
+        title: "Block cache: a server that becomes busy gets its share",
         takes_trace: false,
         takes_scale: false,
         run: flashcache::fairness::run,

@@ -120,7 +120,7 @@ fn an_output_that_cannot_be_written_is_found_before_the_run() {
     }
     let output = flashwright(&["bench", &file, "--plot", "run.pdf"]);
     assert_eq!((output.status.code(), out(&output)), (Some(2), String::new()));
-    assert_eq!(err(&output), "error: run.pdf: a picture's name ends in .svg or .png\n");
+    assert_eq!(err(&output), "error: run.pdf: a plot's name must end in .svg or .png\n");
 }
 
 #[test]
@@ -437,18 +437,18 @@ fn a_replay_that_found_nothing_to_ask_did_not_pass() {
       "traceFileName": "trace.csv", "enableLookaside": true } }"#;
     let (directory, file) = config("replay.json", replay);
     for (trace, told) in
-        [("key,op,size\na,JUMP,10\n", "1 of its rows are wrong"), ("key,op,size\n", "0 of its rows")]
+        [("key,op,size\na,JUMP,10\n", "1 of its rows are bad"), ("key,op,size\n", "0 of its rows")]
     {
         std::fs::write(directory.path().join("trace.csv"), trace).unwrap();
         let output = flashwright(&["bench", &file]);
         assert_eq!(output.status.code(), Some(1), "{trace}");
         let said = out(&output) + &err(&output);
-        assert!(said.contains("The trace had no request to be made; ") && said.contains(told), "{said}");
+        assert!(said.contains("The trace had no valid request; ") && said.contains(told), "{said}");
         // A run that failed in silence is told apart from none by its status alone.
         let quiet = flashwright(&["bench", &file, "--quiet"]);
         assert_eq!((quiet.status.code(), out(&quiet)), (Some(1), String::new()));
         let said = err(&quiet);
-        assert!(said.starts_with("failed: The trace had no request to be made; "), "{said}");
+        assert!(said.starts_with("failed: The trace had no valid request; "), "{said}");
     }
 }
 

@@ -162,7 +162,7 @@ fn the_plan_is_told_and_nothing_is_done() {
         "model at 1/2048",
         "kv, placed: fill until steady, 6 rates",
         "graph",
-        "together, at most",
+        "total, at most",
         "GiB written",
     ] {
         assert!(words.contains(part), "{part}: {words}");

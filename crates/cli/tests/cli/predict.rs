@@ -142,9 +142,9 @@ fn what_cannot_be_foretold_is_refused_by_name() {
         (&["--drive", "pm9d3", "--utilization", "101%"], "at most 100%"),
         (&["--drive", "pm9d3", "--warmup", "100%"], "--warmup: must be below 100%"),
         (&["--drive", "pm9d3", "--soc", "120%"], "more than all"),
-        (&["--drive", "pm9d3", "--scale", "1/100000000"], "takes 1048576 at least"),
-        (&["--drive", "pm9d3", "--limit", "5000"], "5000 accesses: fewer than 10000"),
-        (&["--drive", "pm9d3", "--dram", "much"], "or 4% of what is on flash"),
+        (&["--drive", "pm9d3", "--scale", "1/100000000"], "needs at least 1048576"),
+        (&["--drive", "pm9d3", "--limit", "5000"], "5000 accesses; a prediction needs at least 10000"),
+        (&["--drive", "pm9d3", "--dram", "much"], "or 4% of the flash"),
     ] {
         let output = flashwright(&[&["predict", &trace][..], arguments].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", err(&output));

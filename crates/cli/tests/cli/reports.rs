@@ -219,13 +219,13 @@ fn what_is_no_result_is_one_line_with_its_name_and_nothing_is_written() {
     let newer = text.replacen(env!("CARGO_PKG_VERSION"), "99.0.0", 1);
     let wrong = text.replacen("\"hit_ratio\": ", "\"hit_ratio\": \"x\", \"was\": ", 9);
     let cases: [(&str, &[u8], &str); 7] = [
-        ("empty.json", b"", "it is empty"),
-        ("config.json", CONFIG.as_bytes(), "no result of flashwright"),
-        ("list.json", b"[1, 2]", "no result of flashwright"),
-        ("text.json", b"== Test Results ==\n", "no JSON: "),
-        ("newer.json", newer.as_bytes(), "which is newer than this one"),
-        ("wrong.json", wrong.as_bytes(), "totals.hit_ratio: \"x\" is no number"),
-        ("cut.json", &text.as_bytes()[..text.len() / 2], "it ends in the middle, in line "),
+        ("empty.json", b"", "is empty"),
+        ("config.json", CONFIG.as_bytes(), "not a flashwright result"),
+        ("list.json", b"[1, 2]", "not a flashwright result"),
+        ("text.json", b"== Test Results ==\n", "not JSON: "),
+        ("newer.json", newer.as_bytes(), "which is newer than this version"),
+        ("wrong.json", wrong.as_bytes(), "totals.hit_ratio: \"x\" is not a number"),
+        ("cut.json", &text.as_bytes()[..text.len() / 2], "is truncated in line "),
     ];
     let page = results.path("page.html");
     for (name, bytes, reason) in cases {

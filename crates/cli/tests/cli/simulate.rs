@@ -113,7 +113,7 @@ fn what_is_typed_wrong_is_told_with_what_is_right() {
     assert!(said(&["--warmup", "200%"]).contains("200% is more than all requests"));
     for warmup in ["100%", "12", "500"] {
         let words = said(&["--size", "30", "--warmup", warmup]);
-        assert_eq!(words, "error: all 12 requests warm up and 0 are left to measure: let fewer warm up\n");
+        assert_eq!(words, "error: all 12 requests are warm-up, and none is left to count: lower --warmup\n");
     }
     assert!(said(&["--sample", "100%"]).contains("a sample of 100 % is none"));
     assert!(said(&["--sample", "1%", "--policy", "blockcache"]).contains("blockcache moves many objects"));
@@ -220,7 +220,7 @@ fn a_sample_claims_no_interval_that_it_cannot_tell() {
     let rows: String = rows.enumerate().map(|(time, object)| format!("{time},{object},GET,10\n")).collect();
     let few = trace_named(directory.path(), "few.csv", &format!("ts,key,op,size\n{rows}"));
     let output = sampled(&few, "20%");
-    assert!(err(&output).contains("(-: the drawn objects cannot tell)"), "{}", err(&output));
+    assert!(err(&output).contains("(-: too few objects sampled)"), "{}", err(&output));
     assert!(!err(&output).contains("0.000000\n\nbyte"), "no error of 0: {}", err(&output));
     let drawn = result(&output);
     assert_eq!(drawn["rows"][0]["interval"], Value::Null);
@@ -295,7 +295,7 @@ fn hits_by_tenant_are_in_every_form_of_result() {
         "{text}"
     );
     let sampled = flashwright(&[&asked[..], &["--by-tenant", "--sample", "10%"]].concat());
-    assert!(err(&sampled).contains("a sample has no ratios by tenant"), "{}", err(&sampled));
+    assert!(err(&sampled).contains("--by-tenant cannot be combined with --sample"), "{}", err(&sampled));
     let alone = flashwright(&[&asked[..], &["--tenant-columns", "tenant"]].concat());
     assert!(err(&alone).contains("only --by-tenant tells tenants apart"), "{}", err(&alone));
 }

@@ -23,9 +23,9 @@ pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
         }
     };
     let other = !replay.format.eq_ignore_ascii_case("kvcache") && test.generator != "replay";
-    refuse(other, &at_format, "is for the generator `replay`: the others read one format each");
+    refuse(other, &at_format, "only for the generator `replay`: the others read one format each");
     let misses = !test.miss_trace.is_empty() && test.generator != "piecewise-replay";
-    refuse(misses, &join(at, "missTraceFile"), "is for the generator `piecewise-replay`");
+    refuse(misses, &join(at, "missTraceFile"), "only for the generator `piecewise-replay`");
     match test.generator.as_str() {
         "block-replay" => {
             let (block, chunk) = (replay.block_kib, replay.chunk_kib);

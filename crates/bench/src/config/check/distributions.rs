@@ -82,7 +82,7 @@ fn edges(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, findings
         let words = format!("{} value(s) for {} weight(s) in {}", values.len(), weights.len(), keys.1);
         findings.problem(&join(at, keys.0), words);
     } else if !values.is_sorted() {
-        findings.problem(&join(at, keys.0), "the edges of ranges must not fall");
+        findings.problem(&join(at, keys.0), "the edges of ranges must not be descending");
     }
     weighted(values, weights, keys, at, findings);
 }

@@ -12,7 +12,7 @@ pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
     let at_mode = join(at, "dramIteratorMode");
     one_of(&test.iterator_mode, &MODES, &at_mode, findings);
     if test.iterator_work_ms > 0 && test.iterator_sleep_ms == 0 {
-        let words = "must be 0 where dramIteratorSleepMs is: there is no pause to work between";
+        let words = "must be 0 if dramIteratorSleepMs is 0: there are no pauses to work between";
         findings.problem(&join(at, "dramIteratorWorkMs"), words);
     }
     let is = |mode: &str| test.iterator_mode.eq_ignore_ascii_case(mode);
@@ -23,8 +23,7 @@ pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
         findings.problem(&join(at, "dramIteratorIntervalMs"), "must be above 0");
     }
     if is("lock_group") {
-        let words =
-            "walks as `regular` does, which locks nothing between two items: there are no lock groups";
+        let words = "walks like `regular`, which holds no lock between items: there are no lock groups";
         findings.warning(&at_mode, words);
     }
 }

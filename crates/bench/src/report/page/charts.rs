@@ -98,14 +98,14 @@ pub(super) fn latencies(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
     body.element("h2", "Latency");
     if runs.len() > 1 {
         for (operation, curves) in &timed {
-            body.drawing(&panel_of_latencies(&format!("{operation}, the share that stayed below"), curves)?);
+            body.drawing(&panel_of_latencies(&format!("{operation}, share below"), curves)?);
         }
         return Ok(());
     }
     let named = timed
         .into_iter()
         .flat_map(|(name, curves)| curves.into_iter().map(move |it| Curve { name: name.clone(), ..it }));
-    let title = "The share of operations that stayed below";
+    let title = "Share of operations below";
     body.drawing(&panel_of_latencies(title, &named.collect::<Vec<_>>())?);
     Ok(())
 }

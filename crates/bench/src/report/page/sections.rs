@@ -27,7 +27,7 @@ pub(super) fn verdicts(body: &mut Html, runs: &[Named<'_>]) {
             (false, _) => body.markup("<span class=\"failed\">Failed its checks</span>"),
             (true, Some(reason)) => body
                 .markup("<span class=\"passed\">Passed its checks</span>")
-                .text(&format!(", ended early by {reason}")),
+                .text(&format!(", ended early: {reason}")),
             (true, None) => body.markup("<span class=\"passed\">Passed its checks</span>"),
         };
         let about = |key: &str| plain(run.part(&[key]));
@@ -56,7 +56,7 @@ fn list(body: &mut Html, lines: &[String]) {
     }
 }
 
-/// What the runs differ in before anything was measured: each against the first.
+/// Differences between the runs before anything was measured: each against the first.
 pub(super) fn differences(body: &mut Html, runs: &[Named<'_>]) {
     let Some((first, rest)) = runs.split_first().filter(|(_, rest)| !rest.is_empty()) else { return };
     let side = |named: &Named<'_>| vec![named.run.clone()];
@@ -70,7 +70,7 @@ pub(super) fn differences(body: &mut Html, runs: &[Named<'_>]) {
     if keys.is_empty() {
         return;
     }
-    body.element("h2", "What the runs differ in");
+    body.element("h2", "Differences between the runs");
     begin_table(body, "", runs);
     for key in keys.iter().take(MOST_ROWS) {
         body.markup("<tr>").element("td", key);
@@ -120,7 +120,7 @@ pub(super) fn figures(body: &mut Html, runs: &[Named<'_>]) {
     }
     end_table(body);
     if rows.len() > MOST_ROWS {
-        body.element("p", &format!("and {} more, which the result file has", rows.len() - MOST_ROWS));
+        body.element("p", &format!("and {} more in the result file", rows.len() - MOST_ROWS));
     }
 }
 

@@ -70,7 +70,7 @@ impl Demand {
             true => Ok(demand),
             false => Err(StudyError::Output(format!(
                 "{given}: all of it fits into a drive of {drive_bytes} bytes, the smallest that is modelled; there is \
-                 nothing to see"
+                 nothing to measure"
             ))),
         }
     }
@@ -100,15 +100,15 @@ impl Demand {
         let unit_kib = (512 << 10) / scale;
         match &self.given {
             None => format!(
-                "These runs have a scale of their own, 1/{scale}, whatever --scale says: blocks of {block_kib} KiB for 64 MiB, \
-                 units of {} MiB for 512 MiB, photos as large as they are. The workload is `trace generate cdn \
-                 --ageing-scale 2 --ageing-end 6`; ten million requests at 4000 a second, the first half to warm up.",
+                "These runs use their own scale, 1/{scale}, whatever --scale says: blocks of {block_kib} KiB for 64 MiB, units of \
+                 {} MiB for 512 MiB, photos at full size. The workload is `trace generate cdn --ageing-scale 2 \
+                 --ageing-end 6`; ten million requests at 4000/s, the first half to warm up.",
                 unit_kib >> 10
             ),
             Some(given) => format!(
                 "{given}. Scale 1/{scale}: blocks of {block_kib} KiB for 64 MiB, units of {unit_kib} KiB for 512 MiB, objects \
-                 as large as they are, and outside if they are larger than a block. {requests} requests at 4000 a second, \
-                 the first {warm_requests} to warm up.",
+                 at full size, not cached if larger than a block. {requests} requests at 4000/s, the first \
+                 {warm_requests} to warm up.",
             ),
         }
     }

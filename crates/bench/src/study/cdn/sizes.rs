@@ -67,8 +67,8 @@ impl Caches {
         let few = runner.given.as_ref().filter(|given| self.block_bytes < FEW_OBJECTS * given.mean_bytes);
         let warning = few.map(|given| {
             format!(
-                "Blocks hold fewer than {FEW_OBJECTS} objects ({} bytes in the mean): what RIPQ is below exact is that, and not its \
-                 insertion points. A trace with a larger footprint has larger blocks.",
+                "Blocks hold fewer than {FEW_OBJECTS} objects ({} bytes on average): RIPQ is below exact because of that, and not \
+                 because of its insertion points. A trace with a larger footprint has larger blocks.",
                 given.mean_bytes
             )
         });
@@ -85,7 +85,7 @@ impl Caches {
             ),
             Some(given) => format!(
                 "{given}, the first quarter not counted; 1x is {origin_bytes} bytes of an Origin cache and {edge_bytes} of an Edge \
-                 cache, blocks of {block_bytes} bytes; what is larger stays out of RIPQ.",
+                 cache, blocks of {block_bytes} bytes; larger objects stay out of RIPQ.",
             ),
         }
     }

@@ -57,8 +57,8 @@ pub(in super::super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
         ("permuted, 64 KiB", permuted_64),
     ];
     let chart = distribution(named.map(|(name, summaries)| (name, &summaries[0])));
-    let balance = "50 % is approached, not reached: whoever sorts sets by what they did finds a busier half, and hashing \
-                   leaves runs to luck. The permutation removes the luck";
+    let balance = "50 % is approached, not reached: sorting sets by their work always finds a busier half, and hashing leaves \
+                   runs to chance. The permutation removes the chance";
     Ok(Outcome { points, charts: vec![chart], notes: vec![note(), balance.to_owned()] })
 }
 

@@ -75,9 +75,9 @@ fn what_is_wrong_with_a_binary_trace_is_told_before_anything_runs() {
         assert!(err(&output).contains(words), "{}", err(&output));
     };
     let into = |name: &str| format!("test_config.replayGeneratorConfig.binaryFileName={name}");
-    refused(&[&make, "--set", &into("one.csv")], "it would take the place of the trace that is read");
+    refused(&[&make, "--set", &into("one.csv")], "would overwrite the input trace");
     refused(&[&make, "--set", &into("no/such/one.fwt")], "no/such/one.fwt");
-    refused(&[&make, "--set", "test_config.generator=online"], "is for `generator` `replay`");
+    refused(&[&make, "--set", "test_config.generator=online"], "only for the generators `replay`");
     assert_eq!(std::fs::read_to_string(&csv).unwrap(), trace(10));
     assert_eq!(flashwright(&["bench", "--validate", &make]).status.code(), Some(0));
     assert!(!folder.path().join("one.fwt").exists(), "checking writes nothing");

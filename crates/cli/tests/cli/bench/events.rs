@@ -117,7 +117,7 @@ fn a_file_of_something_else_is_refused_before_the_run_and_left_alone() {
     let precious = directory.path().join("precious.csv");
     std::fs::write(&precious, "key,op,size\n").unwrap();
     let results = directory.path().join("result.json");
-    let lost = "precious.csv holds something else than events, which would be lost: name another file\n";
+    let lost = "precious.csv is not an event file, and would be overwritten: name another file\n";
     let nowhere = directory.path().join("no/events.csv");
     for (events, words) in
         [(&precious, lost), (&nowhere, "no is no folder\n"), (&directory.path().to_owned(), " is no file\n")]
@@ -191,7 +191,7 @@ fn instances_have_a_file_each() {
     assert_eq!(output.status.code(), Some(2));
     assert!(
         err(&output).contains("instance 1: ")
-            && err(&output).ends_with("one.csv is that of another instance\n")
+            && err(&output).ends_with("one.csv is also another instance's\n")
     );
     assert!(!one.exists());
     let (first, second) = (format!("[0].{}", set(&one)), format!("[1].{}", set(&other)));

@@ -75,10 +75,10 @@ fn of_several_instances_the_one_that_failed_or_was_warned_of_was_not_named() {
     let output = flashwright(&["bench", &file, "--json", "-"]);
     let result: Value = serde_json::from_str(&out(&output)).unwrap();
     let failures = result["verdict"]["failures"].as_array().unwrap();
-    let failure = "Instance 1: The trace had no request to be made; 0 of its rows are wrong";
+    let failure = "Instance 1: The trace had no valid request; 0 of its rows are bad";
     assert_eq!(failures, &[failure], "{}", err(&output));
     assert!(err(&output).contains(&format!("\n{failure}\nFailed.\n")), "{}", err(&output));
-    let warned = "several.json: [1].cache_config.navyRegionSizeMB: flash holds too few regions";
+    let warned = "several.json: [1].cache_config.navyRegionSizeMB: flash has room for too few regions";
     assert!(err(&output).contains(warned), "{}", err(&output));
 }
 

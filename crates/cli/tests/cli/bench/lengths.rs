@@ -137,7 +137,7 @@ fn a_warm_up_by_the_time_of_a_trace_needs_no_flash_and_wants_times() {
     let (_made_up, run) = config("run.json", &online);
     let (_, words) = replayed(&run, &both, 2);
     assert!(
-        words.contains("requestTimestampThreshold: is for a replay: a generator has no times"),
+        words.contains("requestTimestampThreshold: only for replays: a generator has no timestamps"),
         "{words}"
     );
     std::fs::write(&file, text.replace(r#""traceSpeed": 1000,"#, "")).unwrap();
@@ -166,7 +166,7 @@ fn a_run_that_is_over_before_it_is_warm_says_so() {
     assert_eq!(result["totals"]["warmup"]["ended"], false);
     assert_eq!(count(&result, "/totals/ops"), 32_000);
     let remark = result["verdict"]["remarks"][0].as_str().unwrap();
-    assert!(remark.starts_with("The run ended before its warm-up did"), "{remark}");
+    assert!(remark.starts_with("The run ended during warm-up"), "{remark}");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_result_says_whether_the_run_was_long_enough() {
     let remarks = |result: &Value| result["verdict"]["remarks"].to_string();
     let short = run(RUN, &["test_config.numOps=1000", "test_config.warmupOps=100"]);
     assert_eq!(short["steady"]["flash_filled"], false);
-    assert!(remarks(&short).contains("Flash was not written over once ("), "{}", remarks(&short));
+    assert!(remarks(&short).contains("Flash was not filled once ("), "{}", remarks(&short));
     let long = run(RUN, &["test_config.numOps=20000", "test_config.warmupOps=10000"]);
     let steady = &long["steady"];
     let number = |value: &Value| value.as_f64().unwrap();

@@ -214,8 +214,8 @@ fn what_cannot_be_written_is_refused_before_anything_runs() {
     let named = |name: &str| format!("test_config.missTraceFile={name}");
     for (name, words) in [
         ("trace.csv", "missTraceFile: "),
-        ("link.csv", "would take the place of a trace that is read"),
-        ("./trace.csv", "would take the place of a trace that is read"),
+        ("link.csv", "would overwrite an input trace"),
+        ("./trace.csv", "would overwrite an input trace"),
         ("nowhere/at/all.csv", "cannot write "),
         (".", "it is a folder"),
         ("/dev/null", "it is no regular file"),
@@ -223,15 +223,11 @@ fn what_cannot_be_written_is_refused_before_anything_runs() {
     ] {
         refused(&file, &[&["--set", &named(name)], &with_flash[..]].concat(), words);
     }
-    refused(
-        &file,
-        &["--validate", "--set", &named("link.csv")],
-        "would take the place of a trace that is read",
-    );
+    refused(&file, &["--validate", "--set", &named("link.csv")], "would overwrite an input trace");
     let part = ["--set", "test_config.traceFileName=old.part", "--set", "test_config.missTraceFile=old"];
     std::fs::copy(&trace, directory.path().join("old.part")).unwrap();
-    refused(&file, &part, "would take the place of a trace that is read");
-    refused(&file, &["--set", "test_config.generator=replay"], "is for the generator `piecewise-replay`");
+    refused(&file, &part, "would overwrite an input trace");
+    refused(&file, &["--set", "test_config.generator=replay"], "only for the generator `piecewise-replay`");
     let checked = flashwright(&["bench", &file, "--validate"]);
     assert_eq!(checked.status.code(), Some(0), "{}", err(&checked));
     let left = names(directory.path());
@@ -239,7 +235,7 @@ fn what_cannot_be_written_is_refused_before_anything_runs() {
 
     let one = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("[{one}, {one}]")).unwrap();
-    refused(&file, &[], "[1].test_config.missTraceFile: is another instance's too");
+    refused(&file, &[], "[1].test_config.missTraceFile: is also another instance's");
     let apart = "[1].test_config.missTraceFile=second.csv";
     let result = run(&file, &[apart]);
     assert_eq!(result["totals"]["miss_trace"], Value::Null, "each has its own");

@@ -108,5 +108,5 @@ fn a_trace_without_times_and_a_generator_are_refused() {
     let late = format!("{HEADER}5000000000,a,GET,1,0\n");
     refused(&late, &[], "cache_config.useTraceTimeStamp: the trace begins after the year 2106");
     let online = ["--set", "test_config.generator=online", "--set", "test_config.numKeys=1"];
-    refused(HEADER, &online, "cache_config.useTraceTimeStamp: is for a replay");
+    refused(HEADER, &online, "cache_config.useTraceTimeStamp: only for replays");
 }

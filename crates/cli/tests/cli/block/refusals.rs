@@ -279,7 +279,7 @@ fn a_cache_is_not_lost_by_mistake() {
     assert!(place.run("destroy", &["--yes"], true).status.success());
     let gone = place.run("check", &[], true);
     assert_eq!(gone.status.code(), Some(2));
-    assert!(told(&gone).contains("no volume"), "{}", told(&gone));
+    assert!(told(&gone).contains("no cache"), "{}", told(&gone));
 }
 
 #[test]
@@ -308,11 +308,11 @@ fn wrong_calls_say_what_is_wrong() {
         (
             "create",
             &["--set", "dirty_percent=300"],
-            "--set dirty_percent=300: it takes a whole number from 0 to 100",
+            "--set dirty_percent=300: must be a whole number from 0 to 100",
         ),
         ("create", &["--format", "3"], "--format 3: this program writes formats 1 to 2"),
         ("create", &["--disk-size", "5MiB"], "--disk-size 5242880: "),
-        ("set", &["lazy_depth=-1"], "lazy_depth=-1: it takes a whole number from 0 to 4294967295"),
+        ("set", &["lazy_depth=-1"], "lazy_depth=-1: must be a whole number from 0 to 4294967295"),
         ("serve", &[], "--socket PATH or --listen ADDRESS:PORT"),
         ("serve", &[], "--ublk NUMBER (a block device), --fuse DIRECTORY (a file)"),
         ("serve", &["--socket", "s", "--connections", "0"], "it takes a whole number from 1 to 4096"),
