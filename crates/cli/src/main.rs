@@ -104,7 +104,7 @@ mod tests {
         };
         assert_eq!(
             told("flashwright ssd run pm9d3 --scale 2/3"),
-            "invalid value '2/3' for '--scale <1/N>': \"2/3\" is no scale: write 1/64"
+            "invalid value '2/3' for '--scale <1/N>': \"2/3\" is not a scale: write 1/64"
         );
         assert_eq!(told("flashwright ssd run"), "the following required arguments were not provided: <CARD>");
         assert_eq!(

@@ -197,7 +197,7 @@ pub fn say_error(words: impl Display) {
 /// Whether `file` can be written. One that was not there is not there afterwards either: what fails leaves no empty file.
 pub fn check_writable(file: &Path) -> std::io::Result<()> {
     if file == Path::new("-") {
-        return Err(std::io::Error::other("`-` is no file: only --json writes to standard output"));
+        return Err(std::io::Error::other("`-` is not a file: only --json can write to standard output"));
     }
     let is_new = std::fs::symlink_metadata(file).is_err();
     let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
@@ -213,7 +213,7 @@ pub fn keep_inputs(inputs: &[PathBuf], outputs: &[Option<&Path>]) -> Result<(), 
             |input: &&PathBuf| number(input).is_some_and(|number_in| number(output) == Some(number_in));
         if let Some(input) = inputs.iter().find(is_same) {
             let (input, output) = (input.display(), output.display());
-            return Err(format!("{output}: it would take the place of {input}, which is read"));
+            return Err(format!("{output}: would overwrite the input {input}"));
         }
     }
     Ok(())
@@ -227,7 +227,7 @@ pub fn write_file(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 /// Makes the folder that `flag` names, if it is not there, before any work is done that it is for.
 pub fn make_folder(flag: &str, folder: &Path) -> Result<(), String> {
     std::fs::create_dir_all(folder)
-        .map_err(|error| format!("{flag}: {} cannot be a folder: {error}", folder.display()))
+        .map_err(|error| format!("{flag}: cannot create the directory {}: {error}", folder.display()))
 }
 
 /// Writes a picture in every format there is, as `stem` in `directory`; the answer is the files.

@@ -13,14 +13,14 @@ pub fn share(text: &str) -> Result<f64, String> {
     let value = number.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
     match value {
         Some(value) if factor > 1.0 || value <= 1.0 => Ok(value / factor),
-        Some(_) => Err(format!("{text} is more than the whole: write {text}% or a number up to 1")),
-        None => Err(format!("{text:?} is no share: write 7% or 0.07")),
+        Some(_) => Err(format!("{text} is ambiguous: write {text}%, or a fraction from 0 to 1")),
+        None => Err(format!("{text:?} is not a percentage or fraction: write 7% or 0.07")),
     }
 }
 
 /// Bytes: `4096`, `64KiB`, `1.5GiB`, in the units of [`parse_size`].
 pub fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no number of bytes: write 4096, 64KiB or 1.5GiB");
+    let wrong = || format!("{text:?} is not a size: write 4096, 64KiB or 1.5GiB");
     let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let factor = parse_size(&format!("1{}", unit.trim())).map_err(|_| wrong())?;
@@ -41,7 +41,7 @@ pub fn scale(text: &str) -> Result<u32, String> {
     let is_whole = text == divisor && divisor != "1";
     match divisor.parse::<u32>() {
         Ok(divisor) if divisor > 0 && !is_whole => Ok(divisor),
-        _ => Err(format!("{text:?} is no scale: write 1/64")),
+        _ => Err(format!("{text:?} is not a scale: write 1/64")),
     }
 }
 
@@ -60,7 +60,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         number.parse::<u64>().ok().zip(millis).and_then(|(number, factor)| number.checked_mul(factor));
     match millis {
         Some(millis) if millis > 0 => Ok(Duration::from_millis(millis)),
-        _ => Err(format!("{text:?} is no time: write 10s, 500ms, 5m or 1h")),
+        _ => Err(format!("{text:?} is not a duration: write 10s, 500ms, 5m or 1h")),
     }
 }
 
@@ -68,7 +68,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 pub fn part(text: &str) -> Result<f64, String> {
     match share(text)? {
         part if part <= 1.0 => Ok(part),
-        _ => Err(format!("{text} is more than the whole")),
+        _ => Err(format!("{text} is more than 100%")),
     }
 }
 
@@ -77,7 +77,7 @@ pub fn fine_duration(text: &str) -> Result<Duration, String> {
     match text.strip_suffix("us").or_else(|| text.strip_suffix("µs")).map(str::parse::<u64>) {
         None => duration(text),
         Some(Ok(micros)) if micros > 0 => Ok(Duration::from_micros(micros)),
-        Some(_) => Err(format!("{text:?} is no time: write 200us, 5ms or 1s")),
+        Some(_) => Err(format!("{text:?} is not a duration: write 200us, 5ms or 1s")),
     }
 }
 
@@ -85,14 +85,14 @@ pub fn fine_duration(text: &str) -> Result<Duration, String> {
 pub fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
-        _ => Err(format!("{text:?} is no number above 0")),
+        _ => Err(format!("{text:?} is not a number above 0")),
     }
 }
 
 /// How many of something there are, at least one, as [`number`] reads it.
 pub fn count<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
     match number::<u64>(text) {
-        Ok(0) => Err(format!("{text:?} is no whole number above 0")),
+        Ok(0) => Err(format!("{text:?} is not a whole number above 0")),
         _ => number(text),
     }
 }
@@ -108,18 +108,19 @@ pub fn number<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
         "G" => Some(1_000_000_000),
         _ => None,
     };
-    let (number, factor) = number.parse::<u64>().ok().zip(factor).ok_or_else(|| {
-        format!("{text:?} is no whole number: write 1000000, 1000k or 1M, where k is a thousand")
-    })?;
+    let (number, factor) =
+        number.parse::<u64>().ok().zip(factor).ok_or_else(|| {
+            format!("{text:?} is not a whole number: write 1000000, 1000k or 1M (k is 1000)")
+        })?;
     let count = number.checked_mul(factor).and_then(|count| N::try_from(count).ok());
-    count.ok_or_else(|| format!("{text} is too many"))
+    count.ok_or_else(|| format!("{text} is too large"))
 }
 
 /// A number above `above` and up to `most`.
 pub fn within(text: &str, above: f64, most: f64) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > above && value <= most => Ok(value),
-        _ => Err(format!("{text:?} is no number above {above} and up to {most}")),
+        _ => Err(format!("{text:?} is not a number above {above} and at most {most}")),
     }
 }
 
@@ -127,7 +128,7 @@ pub fn within(text: &str, above: f64, most: f64) -> Result<f64, String> {
 pub fn amplification(text: &str) -> Result<f64, String> {
     match positive(text)? {
         value if value < 1.0 => Err(format!(
-            "a write amplification of {text} is less than 1: a drive that does not compress writes at least what the host does"
+            "a write amplification of {text} is less than 1: a drive without compression writes at least what the host does"
         )),
         value => Ok(value),
     }
@@ -137,7 +138,7 @@ pub fn amplification(text: &str) -> Result<f64, String> {
 pub fn amount(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value >= 0.0 && value.is_finite() => Ok(value),
-        _ => Err(format!("{text:?} is no number that is 0 or above")),
+        _ => Err(format!("{text:?} is not a number of 0 or more")),
     }
 }
 
@@ -193,14 +194,17 @@ mod tests {
             assert_eq!(count::<u64>(text), Ok(expected), "{text}");
         }
         for wrong in ["", "k", "-1", "1.5k", "1Ki", "1KiB", "1 k"] {
-            assert!(count::<u64>(wrong).unwrap_err().contains("is no whole number: write"), "{wrong}");
+            assert!(count::<u64>(wrong).unwrap_err().contains("is not a whole number: write"), "{wrong}");
         }
         for nothing in ["0", "0k"] {
             assert_eq!(number::<u32>(nothing), Ok(0));
-            assert!(count::<u32>(nothing).unwrap_err().contains("is no whole number above 0"), "{nothing}");
+            assert!(
+                count::<u32>(nothing).unwrap_err().contains("is not a whole number above 0"),
+                "{nothing}"
+            );
         }
         for much in ["5000M", "4294967296"] {
-            assert!(count::<u32>(much).unwrap_err().contains("is too many"), "{much}");
+            assert!(count::<u32>(much).unwrap_err().contains("is too large"), "{much}");
         }
         assert!(count::<u64>("99999999999999999G").is_err());
     }

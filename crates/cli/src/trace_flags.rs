@@ -111,7 +111,7 @@ fn format_name(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     let hint = names::hint(text, FORMATS.iter().map(|format| format.name));
-    Err(format!("there is no format `{text}`: {hint}the formats are auto, {}", Format::names()))
+    Err(format!("unknown format `{text}`: {hint}the formats are auto, {}", Format::names()))
 }
 
 fn page_size(text: &str) -> Result<PageSize, String> {
@@ -131,7 +131,7 @@ fn zero_size(text: &str) -> Result<ZeroSize, String> {
 
 fn size(text: &str) -> Result<u64, String> {
     match quantity::bytes(text)? {
-        0 => Err("an object has at least a byte".to_owned()),
+        0 => Err("an object has at least one byte".to_owned()),
         bytes => Ok(bytes),
     }
 }

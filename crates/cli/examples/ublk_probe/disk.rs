@@ -51,7 +51,7 @@ fn alone() {
     let place = Place::new();
     let server = place.serve_alone();
     assert!(
-        server.ready.starts_with(&format!("ready {DISK} (closed before: 0 blocks")),
+        server.ready.starts_with(&format!("ready {DISK} (closed cleanly: 0 blocks")),
         "{:?}",
         server.ready
     );

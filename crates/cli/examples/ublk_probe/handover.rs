@@ -158,7 +158,7 @@ fn stopped() {
     assert!(!waits.is_finished(), "without a server nothing can be kept");
     let server = place.serve();
     assert!(
-        server.ready.contains("taken over") && server.ready.contains("closed before"),
+        server.ready.contains("taken over") && server.ready.contains("closed cleanly"),
         "{}",
         server.ready
     );

@@ -45,7 +45,7 @@ fn foreign() {
     let output = serve_file().output().unwrap();
     let words = told(&output);
     assert_eq!(output.status.code(), Some(2), "{words}");
-    assert!(words.contains(&format!("{DISK} is there already")), "{words}");
+    assert!(words.contains(&format!("{DISK} already exists")), "{words}");
     let server = place.serve();
     assert!(server.ready.contains("taken over"), "{}", server.ready);
     server.stop();

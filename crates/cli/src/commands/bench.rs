@@ -215,13 +215,13 @@ fn keep_events(config: &Config, arguments: &Arguments) -> Result<(), String> {
     let others = others.into_iter().chain([arguments.progress_stats_file.as_deref()]);
     let is_events = |file: &&Path| config.instances.iter().any(|it| Path::new(&it.cache.event_file) == *file);
     match others.flatten().find(is_events) {
-        Some(file) => Err(format!("{}: it would take the place of the events of the run", file.display())),
+        Some(file) => Err(format!("{}: would overwrite the events of the run", file.display())),
         None => Ok(()),
     }
 }
 
 fn interval_form(file: &Path) -> Result<Form, String> {
-    Form::of(file).ok_or_else(|| format!("{}: a file of intervals ends in .csv or .jsonl", file.display()))
+    Form::of(file).ok_or_else(|| format!("{}: an interval file must end in .csv or .jsonl", file.display()))
 }
 
 fn run_session(
@@ -328,7 +328,7 @@ fn validated(config: &Config, arguments: &Arguments) -> ExitCode {
     let file = config.file.display();
     for feature in &config.later {
         let words =
-            format_args!("{file}: {}: a run needs {}, which is not here yet", feature.at, feature.words);
+            format_args!("{file}: {}: a run needs {}, which is not supported yet", feature.at, feature.words);
         arguments.common.say(&words);
     }
     let (instances, warnings) = (config.instances.len(), config.warnings.len());
@@ -341,7 +341,7 @@ fn validated_part(arguments: &Arguments, kind: &str, warnings: &[bench::config::
     let file = arguments.config.as_ref().or(arguments.json_test_config.as_ref());
     let file = file.map_or_else(String::new, |file| file.display().to_string());
     if !arguments.validate {
-        say_error(format_args!("{file}: this is a {kind}; a config names it, it cannot run by itself"));
+        say_error(format_args!("{file}: is a {kind}: a config refers to it, it cannot run by itself"));
         return ExitCode::from(USAGE);
     }
     for warning in warnings {

@@ -47,8 +47,12 @@ impl Arguments {
 fn sides(arguments: &Arguments) -> Result<(Vec<Finished>, Vec<Finished>), String> {
     let (a, b) = arguments.sides();
     if b.is_empty() {
-        let many = if a.len() == 1 { "one RUN is" } else { "more than two RUNs are" };
-        return Err(format!("{many} no comparison: compare A B, or compare A… --against B…"));
+        let why = if a.len() == 1 {
+            "one RUN has nothing to compare with"
+        } else {
+            "more than two RUNs need --against"
+        };
+        return Err(format!("{why}: compare A B, or compare A… --against B…"));
     }
     keep_inputs(&[a, b].concat(), &[arguments.common.result_file()])?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;

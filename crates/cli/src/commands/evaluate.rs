@@ -124,7 +124,7 @@ fn profile(name: &str) -> Result<&'static Profile, String> {
     PROFILES.iter().find(|profile| profile.name == name).ok_or_else(|| {
         let names = PROFILES.iter().map(|profile| profile.name);
         let all: Vec<&str> = names.clone().collect();
-        format!("no such profile; {}there are {}", names::hint(name, names), all.join(", "))
+        format!("unknown profile; {}the profiles are {}", names::hint(name, names), all.join(", "))
     })
 }
 
@@ -141,14 +141,14 @@ fn offer(words: &str) -> Result<Offer, String> {
             Ok(Offer::Share(share))
         };
     }
-    rate(words).map(Offer::Rate).map_err(|error| format!("{error}; or a share, 25%, or `life`"))
+    rate(words).map(Offer::Rate).map_err(|error| format!("{error}; or a percentage such as 25%, or `life`"))
 }
 
 /// Operations a second.
 fn rate(words: &str) -> Result<u64, String> {
     let rate: u64 = quantity::count(words)?;
     let most = 100_000_000;
-    if rate > most { Err(format!("{words}: no cache does more than {most} a second")) } else { Ok(rate) }
+    if rate > most { Err(format!("{words}: must be at most {most} ops/s")) } else { Ok(rate) }
 }
 
 /// Runs the command.
@@ -201,11 +201,12 @@ fn notes(subject: &Subject, plan: &Plan, unrated: bool) -> Vec<String> {
     if let Subject::Real(real) = subject
         && real.is_file()
     {
-        notes
-            .push("a file is no drive: these are figures of the file system and what is below it".to_owned());
+        notes.push(
+            "this is a file, not a drive: the figures include its file system and all below it".to_owned(),
+        );
     }
     if unrated {
-        notes.push("years are not judged: --tbw TB or --dwpd X says what the drive is rated for".to_owned());
+        notes.push("lifetime is not judged: give the rated endurance with --tbw TB or --dwpd X".to_owned());
     }
     notes
 }
@@ -223,15 +224,15 @@ impl Arguments {
             written(check_writable(file))?;
         }
         if !(0.05..=1.0).contains(&self.share) {
-            return Err("--use: the cache has 5% to 100% of the drive".into());
+            return Err("--use: must be from 5% to 100%".into());
         }
         if self.rates.len() > MOST_RATES {
-            return Err(format!("--rates: {} rates; {MOST_RATES} at most", self.rates.len()));
+            return Err(format!("--rates: {} rates are too many; at most {MOST_RATES}", self.rates.len()));
         }
         let is_card = matches!(self.drive, Target::Card(_));
         let flags = [
-            ("--budget", self.budget.is_some(), "is for drives: a card is bounded by --scale"),
-            ("--size", self.size.is_some(), "is for files: a card says how large it is"),
+            ("--budget", self.budget.is_some(), "is for drives: a card's run is bounded by --scale"),
+            ("--size", self.size.is_some(), "is for files: a card has its own size"),
             ("--force", self.force, "is for drives: a card holds nothing"),
         ];
         let unheeded = flags.iter().find(|(_, given, _)| *given && is_card);
@@ -239,11 +240,11 @@ impl Arguments {
             return Err(format!("{flag}: {why}"));
         }
         if self.scale.is_some() && !is_card {
-            return Err("--scale: is for cards: a drive is as large as it is".into());
+            return Err("--scale: is for cards: a real drive cannot be scaled".into());
         }
         match self.budget {
             Some(budget) if !(LEAST_BUDGET..=Duration::from_secs(30 * 86_400)).contains(&budget) => {
-                Err("--budget: a step takes 10s to 720h".into())
+                Err("--budget: must be from 10s to 720h".into())
             }
             _ => Ok(()),
         }
@@ -271,12 +272,12 @@ impl Arguments {
     fn endurance(&self, subject: &Subject) -> Option<(Endurance, String)> {
         let rated_dlwa = self.rated_dlwa;
         if let Some(tbw) = self.tbw {
-            return Some((Endurance::from_tbw(tbw, rated_dlwa), format!("{tbw} TB written, by --tbw")));
+            return Some((Endurance::from_tbw(tbw, rated_dlwa), format!("{tbw} TB written (--tbw)")));
         }
         let Some(dwpd) = self.dwpd else { return subject.rated(rated_dlwa) };
         let years = self.warranty_years.unwrap_or(WARRANTY_YEARS);
         let endurance = Endurance::from_dwpd(subject.capacity_bytes() as f64, dwpd, years, rated_dlwa);
-        Some((endurance, format!("{dwpd} drive writes a day for {years} years, by --dwpd")))
+        Some((endurance, format!("{dwpd} drive writes per day for {years} years (--dwpd)")))
     }
 
     fn config(&self, subject: &Subject, plan: &Plan, asked: &Asked) -> Value {
@@ -320,7 +321,7 @@ fn greeting(subject: &Subject, asked: &Asked) -> String {
         Subject::Model(model) => {
             let (card, scale) = (&model.card, model.scale);
             format!(
-                "{}: {}; its model at 1/{scale} of the bytes, in virtual time\n{rated}",
+                "{}: {}; modelled at 1/{scale} of its size, in virtual time\n{rated}",
                 card.name, card.title
             )
         }

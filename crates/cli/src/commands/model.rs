@@ -132,7 +132,7 @@ fn conclude(common: &Common, command: &str, answer: Result<Answer, String>) -> E
 fn countable(answer: Answer) -> Result<Answer, String> {
     let empty = Map::new();
     match answer.result.as_object().unwrap_or(&empty).iter().find(|(_, value)| value.is_null()) {
-        Some((name, _)) => Err(format!("{name} is more than can be counted with these inputs")),
+        Some((name, _)) => Err(format!("{name} overflows with these inputs")),
         None => Ok(answer),
     }
 }
@@ -157,7 +157,7 @@ fn word(value: &Value) -> String {
 
 fn dlwa(arguments: &DlwaArguments) -> Result<Answer, String> {
     if arguments.soc <= 0.0 || arguments.soc > 1.0 {
-        return Err("--soc: is a share of what the host sees: above 0% and at most 100%".into());
+        return Err("--soc: must be above 0% and at most 100%".into());
     }
     let (written, physical) = (arguments.soc, arguments.soc + arguments.op);
     let (answer, formula, source) = match arguments.pages_per_block {
@@ -175,7 +175,7 @@ fn dlwa(arguments: &DlwaArguments) -> Result<Answer, String> {
     let answer = answer.map_err(|reason| format!("--op: {reason}"))?;
     if let (Some(pages), true) = (arguments.pages_per_block, answer.dlwa < 1.0) {
         return Err(format!(
-            "--pages-per-block: the form is for larger units: with {pages} it gives less than 1"
+            "--pages-per-block: the model needs larger units: with {pages} pages its write amplification is below 1"
         ));
     }
     Ok(Answer {
@@ -217,10 +217,9 @@ fn carbon(arguments: &CarbonArguments) -> Answer {
 }
 
 /// Of how a rating can be given, and of what is asked, one each.
-const RATINGS: &str =
-    "what the drive is rated for (--drive CARD, --tbw TB, or --capacity-gb GB with --dwpd X)";
+const RATINGS: &str = "the rated endurance (--drive CARD, --tbw TB, or --capacity-gb GB with --dwpd X)";
 const QUESTIONS: &str =
-    "what the host writes (--host-mb-per-second MB) or the years to reach (--years YEARS)";
+    "the host write rate (--host-mb-per-second MB) or the lifetime to reach (--years YEARS)";
 
 fn lifetime(arguments: &LifetimeArguments) -> Result<Answer, String> {
     let asks = arguments.years.is_some() || arguments.host_mb_per_second.is_some();
@@ -251,7 +250,7 @@ fn lifetime(arguments: &LifetimeArguments) -> Result<Answer, String> {
             "years": arguments.years,
             "dlwa": arguments.dlwa,
         }),
-        formula: "years = rated bytes x rated DLWA / (host bytes a second x DLWA) / 86400 / 365; rated bytes = capacity x DWPD x 365 x warranty years",
+        formula: "years = rated bytes x rated DLWA / (host bytes per second x DLWA) / 86400 / 365; rated bytes = capacity x DWPD x 365 x warranty years",
         source: "JEDEC JESD218/219: DWPD and TBW",
         result,
     })

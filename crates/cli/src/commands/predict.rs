@@ -105,7 +105,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         (None | Some(PlacementName::Off), _) => vec![false],
     };
     if arguments.warmup >= 1.0 {
-        return Err("--warmup: must be below 100%: something is to be counted".into());
+        return Err("--warmup: must be below 100%, or nothing is counted".into());
     }
     if let Some(share) = arguments.soc.iter().find(|share| **share > 1.0) {
         return Err(format!("--soc: {}% is more than all of the flash", share * 100.0));
@@ -181,7 +181,7 @@ fn predicted(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
             Some(svg) => drop(write_picture(folder, "hits-for-carbon", &svg)?),
             None => arguments
                 .common
-                .warn("--plot: without a rate nothing is known of carbon: there is no picture"),
+                .warn("--plot: nothing to plot: without a request rate (--rate), carbon is unknown"),
         }
     }
     let result = report::json(&outcome, plan);
@@ -191,9 +191,9 @@ fn predicted(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
 fn dram(text: &str) -> Result<Dram, String> {
     match text.trim() {
         share if share.ends_with('%') => quantity::share(share).map(Dram::OfFlash),
-        bytes => quantity::bytes(bytes)
-            .map(Dram::Bytes)
-            .map_err(|error| format!("{error}, or 4% of what is on flash")),
+        bytes => {
+            quantity::bytes(bytes).map(Dram::Bytes).map_err(|error| format!("{error}, or 4% of the flash"))
+        }
     }
 }
 
@@ -201,6 +201,6 @@ fn dram(text: &str) -> Result<Dram, String> {
 fn most_of(text: &str) -> Result<f64, String> {
     match quantity::share(text)? {
         share if share > 0.0 && share <= 1.0 => Ok(share),
-        _ => Err(format!("{text} is above 0% and at most 100%")),
+        _ => Err(format!("{text}: must be above 0% and at most 100%")),
     }
 }

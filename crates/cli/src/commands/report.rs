@@ -54,7 +54,7 @@ fn output(arguments: &Arguments) -> Result<PathBuf, String> {
         std::fs::read(&output).is_ok_and(|page| !page.windows(MARK.len()).any(|at| at == MARK.as_bytes()));
     if is_foreign {
         return Err(format!(
-            "{}: is there, and no page of flashwright: name the page with -o FILE",
+            "{}: exists and is not a page of flashwright: name another file with -o FILE",
             output.display()
         ));
     }

@@ -147,7 +147,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         return Err(SimulateError::NoTenantsInSample.to_string());
     }
     if arguments.by_tenant.is_none() && !arguments.tenants.tenant_columns.is_empty() {
-        return Err("--tenant-columns: only --by-tenant tells tenants apart".to_owned());
+        return Err("--tenant-columns: needs --by-tenant".to_owned());
     }
     let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| name.trim().parse()).collect();
     let policies = policies.map_err(|error| error.to_string())?;
@@ -191,13 +191,13 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
 impl FlashArguments {
     fn settings(&self) -> Result<FlashSettings, String> {
         if let Some(ratio) = self.index_ratio.filter(|ratio| !(0.0..1.0).contains(ratio)) {
-            return Err(format!("--index-ratio {ratio} is no share: it is from 0 to 1"));
+            return Err(format!("--index-ratio {ratio}: must be at least 0 and below 1"));
         }
         if self.block_size == Some(0) || self.set_size == Some(0) || self.object_limit == Some(0) {
-            return Err("blocks, sets and objects have at least a byte".to_owned());
+            return Err("--block-size, --set-size and --object-limit must be at least one byte".to_owned());
         }
         if self.block_size.is_some_and(|bytes| bytes > 1 << 30) {
-            return Err("--block-size: a block has 1 GiB at most".to_owned());
+            return Err("--block-size: must be at most 1 GiB".to_owned());
         }
         let usual = FlashSettings::default();
         Ok(FlashSettings {
@@ -228,7 +228,7 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     let outcome = outcome.map_err(|error| error.to_string())?;
     outcome.read.messages.iter().for_each(|message| arguments.common.warn(message));
     if arguments.by_tenant.is_some() && outcome.tenants.is_empty() {
-        arguments.common.warn("--by-tenant: no request that was counted tells its tenant");
+        arguments.common.warn("--by-tenant: none of the counted requests names a tenant");
     }
     if let Some(csv) = &arguments.csv {
         write_file(csv, report::csv(&outcome).as_bytes()).map_err(|error| error.to_string())?;
@@ -258,11 +258,11 @@ fn warmup(text: &str) -> Result<Warmup, String> {
     match text.trim() {
         share if share.ends_with('%') => match quantity::share(share)? {
             share if share <= 1.0 => Ok(Warmup::Share(share)),
-            _ => Err(format!("{text} is more than all requests")),
+            _ => Err(format!("{text} is more than 100% of the requests")),
         },
-        number => quantity::number(number)
-            .map(Warmup::Accesses)
-            .map_err(|_| format!("{text:?} is no number of requests and no share: write 100000 or 20%")),
+        number => quantity::number(number).map(Warmup::Accesses).map_err(|_| {
+            format!("{text:?} is not a number of requests or a percentage: write 100000 or 20%")
+        }),
     }
 }
 

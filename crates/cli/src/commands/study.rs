@@ -58,7 +58,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
     if arguments.scale.is_some() && !chosen.iter().any(|study| study.takes_scale) {
         return usage_error(
-            "--scale: is for the figures of the FDP paper (fdp-fig*); other studies have a scale of their own, or none",
+            "--scale: is for the figures of the FDP paper (fdp-fig*); other studies have their own scale, or none",
         );
     }
     let checked = keep_inputs(&arguments.trace, &[arguments.common.result_file()]);
@@ -227,9 +227,9 @@ fn list(arguments: &Arguments) -> ExitCode {
 
 fn unknown(name: &str) -> ExitCode {
     let nearest = names::nearest(name, STUDIES.iter().map(|study| study.name));
-    let all = || "; `study` without a name lists them".to_owned();
+    let all = || "; `flashwright study` lists them".to_owned();
     let hint = nearest.map_or_else(all, |near| format!("; did you mean `{near}`?"));
-    usage_error(&format!("there is no study `{name}`{hint}"))
+    usage_error(&format!("unknown study `{name}`{hint}"))
 }
 
 #[cfg(test)]

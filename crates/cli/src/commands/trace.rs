@@ -121,7 +121,7 @@ fn survey_words(survey: &Survey, report: &ReadReport) -> String {
     let (smallest, largest) = survey.size_range_bytes.unwrap_or_default();
     let span = match report.has_time {
         true => format!("{} s", survey.span_ns() as f64 / 1e9),
-        false => "- (the trace has no times)".to_owned(),
+        false => "- (the trace has no timestamps)".to_owned(),
     };
     let lines = [
         ("format", report.format.to_owned()),
@@ -171,7 +171,7 @@ fn tenant_words(tenants: &ByTenant<TenantSurvey>) -> String {
         );
     };
     tenants.named.iter().take(TENANTS_IN_TEXT).for_each(|(name, it)| told(name, it));
-    let rest = [("(others)", tenants.others(TENANTS_IN_TEXT).1), ("(without one)", tenants.nobody)];
+    let rest = [("(others)", tenants.others(TENANTS_IN_TEXT).1), ("(none)", tenants.nobody)];
     rest.iter().filter(|(_, it)| it.requests() > 0).for_each(|(name, it)| told(name, it));
     words
 }
@@ -179,13 +179,13 @@ fn tenant_words(tenants: &ByTenant<TenantSurvey>) -> String {
 /// What was wrong with the trace; nothing where nothing was. `kept` says that rows were taken as they are.
 fn reading_words(report: &ReadReport, kept: bool) -> String {
     let backward = match kept {
-        true => "times went back, and were kept",
-        false => "times went back, and were taken for the time before",
+        true => "timestamps went back, and were kept",
+        false => "timestamps went back, and were replaced by the one before",
     };
     let mut words = String::new();
     for (count, what) in [
-        (report.bad_rows, "rows that describe no request were skipped"),
-        (report.zero_sizes, "accesses were to objects of 0 bytes (see --zero-size)"),
+        (report.bad_rows, "malformed rows were skipped"),
+        (report.zero_sizes, "accesses were to 0-byte objects (see --zero-size)"),
         (report.backward_times, backward),
     ] {
         if count > 0 {
@@ -218,11 +218,11 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     input.options.tenants = arguments.tenants.told();
     let target = match arguments.target() {
         Target::Plain { .. } => Target::Plain { ttl: arguments.ttl, tenant: arguments.tenant },
-        _ if arguments.ttl => return Err("--ttl: only --to plain has a column for times to live".to_owned()),
+        _ if arguments.ttl => return Err("--ttl: only --to plain has a time-to-live column".to_owned()),
         Target::Binary if arguments.tenant => {
-            return Err("--tenant: --to binary keeps tenants by itself".to_owned());
+            return Err("--tenant: --to binary always keeps tenants".to_owned());
         }
-        _ if arguments.tenant => return Err("--tenant: only --to plain has a column for tenants".to_owned()),
+        _ if arguments.tenant => return Err("--tenant: only --to plain has a tenant column".to_owned()),
         other => other,
     };
     if arguments.keeps_zero_sizes() {
@@ -258,7 +258,7 @@ pub fn wrote(path: &Path, accesses: u64) -> String {
 
 fn formats() -> Finding {
     let text = FORMATS.iter().map(|format| {
-        let note = if format.is_told_apart() { "" } else { "; only where it is named" };
+        let note = if format.is_told_apart() { "" } else { "; not detected, needs --format" };
         format!("{:18} {}{note}\n", format.name, format.about)
     });
     let each = |format: &&trace::Format| {
@@ -280,6 +280,6 @@ fn formats() -> Finding {
 pub fn target(text: &str) -> Result<Target, String> {
     Target::named(text).ok_or_else(|| {
         let hint = names::hint(text, Target::NAMES.into_iter());
-        format!("there is no form `{text}` to write: {hint}the forms are {}", Target::NAMES.join(", "))
+        format!("unknown output format `{text}`: {hint}the formats are {}", Target::NAMES.join(", "))
     })
 }

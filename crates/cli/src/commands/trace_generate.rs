@@ -144,7 +144,7 @@ fn spans(text: &str) -> Result<f64, String> {
 
 fn album(text: &str) -> Result<f64, String> {
     match quantity::within(text, 0.0, 1e6)? {
-        photos if photos < 1.0 => Err(format!("an album has at least a photo, not {text}")),
+        photos if photos < 1.0 => Err(format!("an album has at least one photo, not {text}")),
         photos => Ok(photos),
     }
 }
@@ -153,8 +153,8 @@ fn object_size(text: &str) -> Result<u64, String> {
     /// No reader of traces takes more: 16 TiB.
     const MOST_BYTES: u64 = 1 << 44;
     match quantity::bytes(text)? {
-        0 => Err("an object has at least a byte".to_owned()),
-        bytes if bytes > MOST_BYTES => Err(format!("no object is larger than 16 TiB, not {text}")),
+        0 => Err("an object has at least one byte".to_owned()),
+        bytes if bytes > MOST_BYTES => Err(format!("an object has at most 16 TiB, not {text}")),
         bytes => Ok(bytes),
     }
 }

@@ -129,7 +129,7 @@ fn a_device_without_flash_to_put_there_is_said() {
     let output =
         flashwright(&["bench", &file, "--device", "memory:", "--report_ac_memory_usage_stats", "raw"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert!(err(&output).contains("--device: no effect"), "{}", err(&output));
+    assert!(err(&output).contains("--device: has no effect"), "{}", err(&output));
     let lines = out(&output);
     assert!(lines.contains("pid 0 cid ") && lines.contains(" usageFraction: 1.00\n"), "{lines}");
 }
@@ -188,7 +188,7 @@ fn a_feature_that_is_not_here_validates_and_does_not_run() {
     let checked = flashwright(&["bench", &file, later, "--validate"]);
     assert_eq!(checked.status.code(), Some(0));
     assert!(
-        out(&checked).contains("a run needs item destructors, which is not here yet"),
+        out(&checked).contains("a run needs item destructors, which is not supported yet"),
         "{}",
         out(&checked)
     );
@@ -285,7 +285,7 @@ fn what_is_no_caches_is_not_written_over_unless_forced() {
     let ext4 = [vec![0; 1080], b"\x53\xef".to_vec(), vec![0; wanted - 1082]].concat();
     let block_cache = [b"FWBLKVOL".to_vec(), vec![0; wanted - 8]].concat();
     for (held, said) in [
-        (b"key,op\n1,GET\n".to_vec(), "13 bytes that are no cache's; this one takes 33554432"),
+        (b"key,op\n1,GET\n".to_vec(), "13 bytes that are not a cache's; this one needs 33554432"),
         (ext4, "an ext2, ext3 or ext4 file system"),
         (block_cache, "holds a block cache"),
     ] {
@@ -477,7 +477,7 @@ fn studies_are_listed_for_scripts_too_and_a_wrong_name_is_told_the_right_one() {
     assert!(listed["studies"].as_array().unwrap().iter().any(|it| it["study"] == "fdp-fig6"));
     let wrong = flashwright(&["study", "fdp-fig66"]);
     assert_eq!(wrong.status.code(), Some(2));
-    assert_eq!(err(&wrong), "error: there is no study `fdp-fig66`; did you mean `fdp-fig6`?\n");
+    assert_eq!(err(&wrong), "error: unknown study `fdp-fig66`; did you mean `fdp-fig6`?\n");
 }
 
 #[test]
@@ -528,8 +528,8 @@ fn a_trace_that_a_study_cannot_use_is_refused_in_a_line() {
     for (arguments, said) in [
         (vec!["fdp-fig5", "--trace", &trace], "fdp-fig5 takes no trace"),
         (vec!["cdn-fig9", "--trace", &absent], "absent.csv: No such file"),
-        (vec!["cdn-fig9", "--trace", "-"], "standard input can be read once"),
-        (vec!["cdn-fig9", "--trace", &trace, "--format", "plian"], "there is no format `plian`"),
+        (vec!["cdn-fig9", "--trace", "-"], "standard input can be read only once"),
+        (vec!["cdn-fig9", "--trace", &trace, "--format", "plian"], "unknown format `plian`"),
         (vec!["cdn-fig9", "--format", "plain"], "--trace <FILE>"),
         (vec!["cdn-fig9", "--trace", &trace], footprint),
         (vec!["cdn-fig2", "--trace", &trace], footprint),

@@ -159,7 +159,7 @@ fn the_plan_is_told_and_nothing_is_done() {
     let words = out(&output);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     for part in [
-        "model at 1/2048",
+        "modelled at 1/2048",
         "kv, placed: fill until steady, 6 rates",
         "graph",
         "total, at most",
@@ -172,7 +172,11 @@ fn the_plan_is_told_and_nothing_is_done() {
     let named = format!("file:{}", file.display());
     let output = flashwright(&["evaluate", &named, "--size", "64MiB", "--plan", "--budget", "10s"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert!(out(&output).contains("trim") && out(&output).contains("a file is no drive"), "{}", out(&output));
+    assert!(
+        out(&output).contains("trim") && out(&output).contains("this is a file, not a drive"),
+        "{}",
+        out(&output)
+    );
     assert!(!file.exists(), "a file that was made goes again");
 }
 
@@ -191,7 +195,7 @@ fn a_file_in_place_of_a_drive_goes_through_all_steps() {
     assert!(row["dlwa"].is_null() && row["life_years"].is_null(), "a file tells neither: {row}");
     assert!(row["ops"].as_u64().unwrap() > 0 && row["passed"] == true, "{row}");
     let notes = result["notes"].to_string();
-    for note in ["a file is no drive", "years are not judged", "not measured with placement"] {
+    for note in ["this is a file, not a drive", "lifetime is not judged", "not measured with placement"] {
         assert!(notes.contains(note), "{note}: {notes}");
     }
     assert!(!file.exists());
@@ -225,7 +229,7 @@ fn nothing_is_written_over_that_is_somebodys() {
     let directory = scratch();
     let mut ext4 = vec![0; 1080];
     ext4.extend(b"\x53\xef");
-    for (head, said) in [(ext4, "ext4"), (b"my thesis".to_vec(), "no cache's")] {
+    for (head, said) in [(ext4, "ext4"), (b"my thesis".to_vec(), "data that is not a cache's")] {
         let path = used_file(directory.path(), &head);
         let before = fs::read(&path).unwrap();
         let refused = flashwright(&["evaluate", path.to_str().unwrap(), "--yes", "--budget", "10s"]);

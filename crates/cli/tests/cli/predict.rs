@@ -124,8 +124,16 @@ fn without_a_clock_nothing_is_said_of_years() {
         ["predict", file.to_str().unwrap(), "--drive", "pm9d3", "--plot", directory.path().to_str().unwrap()];
     let output = flashwright(&asked);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert!(out(&output).contains("it tells no time: --rate"), "{}", out(&output));
-    assert!(err(&output).contains("nothing is known of carbon"), "{}", err(&output));
+    assert!(
+        out(&output).contains("it has no timestamps, so rates are unknown (give --rate)"),
+        "{}",
+        out(&output)
+    );
+    assert!(
+        err(&output).contains("--plot: nothing to plot: without a request rate (--rate), carbon is unknown"),
+        "{}",
+        err(&output)
+    );
     let result = json(&asked[..4]);
     assert!(result["points"][0]["life_years"].is_null() && result["requests_per_second"].is_null());
     assert!(figure(&result["points"][0], "dlwa")[1] >= 1.0);

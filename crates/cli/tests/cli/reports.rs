@@ -97,7 +97,7 @@ fn repeats_tell_the_noise_of_latencies_too() {
     assert_eq!(twice.status.code(), Some(2));
     assert!(err(&twice).contains("is the same run as"), "{}", err(&twice));
     let three = flashwright(&["compare", &a[0], &a[1], &a[2]]);
-    assert!(err(&three).starts_with("error: more than two RUNs are no comparison"), "{}", err(&three));
+    assert!(err(&three).starts_with("error: more than two RUNs need --against"), "{}", err(&three));
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn cards_are_listed_and_each_figure_has_its_source() {
         all.contains("107.86 GB usable, over-provisioning 10.0 %, 221 reclaim units of 512 MiB"),
         "{all}"
     );
-    assert!(all.contains("rated for 0.5 drive writes a day (DWPD) over 5 years"), "{all}");
+    assert!(all.contains("rated for 0.5 drive writes per day (DWPD) over 5 years"), "{all}");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn what_cannot_be_is_refused_in_one_line() {
         (&["model", "dlwa", "--soc", "4%", "--op", "0%"], "error: --op: the physical space must be larger"),
         (
             &["model", "lifetime", "--host-mb-per-second", "1"],
-            "error: missing: what the drive is rated for (--drive CARD, --tbw TB, or --capacity-gb GB with --dwpd X)\n",
+            "error: missing: the rated endurance (--drive CARD, --tbw TB, or --capacity-gb GB with --dwpd X)\n",
         ),
     ];
     for (arguments, expected) in cases {
@@ -137,26 +137,26 @@ fn what_cannot_be_is_refused_in_one_line() {
 #[test]
 fn inputs_that_no_closed_form_is_for_are_refused_by_their_flag() {
     for (words, told) in [
-        ("dlwa --soc 200% --op 17%", "--soc: is a share of what the host sees: above 0% and at most 100%"),
-        ("dlwa --soc 0% --op 17%", "--soc: is a share of what the host sees"),
+        ("dlwa --soc 200% --op 17%", "--soc: must be above 0% and at most 100%"),
+        ("dlwa --soc 0% --op 17%", "--soc: must be above 0% and at most 100%"),
         ("dlwa --soc 4% --op 7% --pages-per-block 0", "--pages-per-block"),
         ("carbon --dlwa 1.3 --dram-gb=-5", "--dram-gb"),
-        ("dlwa --soc 4% --op 7% --pages-per-block 1", "--pages-per-block: the form is for larger units"),
-        ("carbon --dlwa 0.5", "a write amplification of 0.5 is less than 1: a drive that does not compress"),
-        ("carbon --dlwa -1.3", "\"-1.3\" is no number above 0"),
-        ("dlwa --soc 4% --op -5%", "--op <SHARE>': \"-5%\" is no share"),
+        ("dlwa --soc 4% --op 7% --pages-per-block 1", "--pages-per-block: the model needs larger units"),
+        ("carbon --dlwa 0.5", "a write amplification of 0.5 is less than 1: a drive without compression"),
+        ("carbon --dlwa -1.3", "\"-1.3\" is not a number above 0"),
+        ("dlwa --soc 4% --op -5%", "--op <SHARE>': \"-5%\" is not a percentage or fraction"),
         ("lifetime --tbw 9 --years 5 --dlwa 0.9", "--dlwa <X>': a write amplification of 0.9 is less than 1"),
         ("lifetime --drive tlc --years 5 --rated-dlwa 0.9", "--rated-dlwa <X>': a write amplification"),
         ("lifetime --drive tlc --years 5 --warranty-years 3", "cannot be used with '--warranty-years"),
         (
             "lifetime --drive tlc",
-            "missing: what the host writes (--host-mb-per-second MB) or the years to reach (--years YEARS)",
+            "missing: the host write rate (--host-mb-per-second MB) or the lifetime to reach (--years YEARS)",
         ),
         (
             "lifetime",
-            "--capacity-gb GB with --dwpd X); and what the host writes (--host-mb-per-second MB) or the years",
+            "--capacity-gb GB with --dwpd X); and the host write rate (--host-mb-per-second MB) or the lifetime",
         ),
-        ("carbon --dlwa 1e308", "kgco2e is more than can be counted with these inputs"),
+        ("carbon --dlwa 1e308", "kgco2e overflows with these inputs"),
     ] {
         let words: Vec<&str> = ["model"].into_iter().chain(words.split(' ')).collect();
         let output = flashwright(&words);
@@ -175,7 +175,7 @@ fn a_run_that_would_never_end_is_refused_by_its_flag() {
         ("--timed --warm-up 0.0000001", "--warm-up: 0.0000001 capacities of "),
         ("--pages-per-block 4294967295", "--units, --pages-per-block: "),
         ("--gc d-choices:0", "d-choices:0: draws 1 to 255 units"),
-        ("--measure 1e7", "--measure: 10000000 drive capacities; at most 1000000"),
+        ("--measure 1e7", "--measure: 10000000 drive capacities; must be at most 1000000"),
     ]);
 }
 
@@ -192,15 +192,18 @@ fn run_refused(cases: &[(&str, &str)]) {
 #[test]
 fn a_flag_that_the_run_does_not_heed_is_refused_by_name() {
     run_refused(&[
-        ("--random-space 5%", "--random-space: says nothing to --pattern uniform; it is for --pattern mixed"),
-        ("--pattern zipf --random-writes 5%", "--random-writes: says nothing to --pattern zipf"),
+        (
+            "--random-space 5%",
+            "--random-space: has no effect with --pattern uniform; it is for --pattern mixed",
+        ),
+        ("--pattern zipf --random-writes 5%", "--random-writes: has no effect with --pattern zipf"),
         (
             "--pattern mixed --zipf-exponent 1.2",
-            "--zipf-exponent: says nothing to --pattern mixed; it is for --pattern zipf",
+            "--zipf-exponent: has no effect with --pattern mixed; it is for --pattern zipf",
         ),
         (
             "--placement on --collection-frontier apart",
-            "--collection-frontier: says nothing to a drive that places",
+            "--collection-frontier: has no effect on a drive that places",
         ),
         ("--scale 1/4 --pages-per-block 64", "'--scale <1/N>' cannot be used with '--pages-per-block <N>'"),
         ("--gc gready", "\"gready\" is no victim policy; did you mean `greedy`? there are greedy"),
@@ -225,8 +228,8 @@ fn a_run_that_takes_long_says_so_first_and_how_it_takes_less() {
     child.wait().unwrap();
     assert_eq!(
         line,
-        "5,048,828,125 page writes on a model that takes 3.7 GiB of memory; --scale 1/64 takes a 64th of both: \
-         units and shares stay, and with them write amplification\n"
+        "5,048,828,125 page writes on a model that takes 3.7 GiB of memory; --scale 1/64 takes 1/64 of both, \
+         for the same units, shares and write amplification\n"
     );
     let small = flashwright(&[&QUICK[..], &["--json", "-"]].concat());
     assert!(!err(&small).contains("--scale"), "{}", err(&small));

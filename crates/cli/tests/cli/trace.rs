@@ -56,7 +56,7 @@ fn files_of_one_trace_are_converted_into_one() {
     json(&["trace", "convert", &first, &second, &both]);
     assert_eq!(std::fs::read_to_string(&both).unwrap(), "ts,key,op,size\n0,1,GET,5\n1,2,SET,6\n");
     let output = flashwright(&["trace", "convert", &first, &second, &first]);
-    assert!(err(&output).contains("which is read"), "{}", err(&output));
+    assert!(err(&output).contains("would overwrite the input"), "{}", err(&output));
 }
 
 /// It had been lost without a word.
@@ -140,7 +140,7 @@ fn what_is_wrong_is_told_with_file_row_and_what_was_done() {
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
     for told in [
-        "note: 1 rows that describe no request were skipped",
+        "note: 1 malformed rows were skipped",
         "bad.csv: row 3: `GIT` is no known operation; skipped",
         "bad.csv: row 4: the size is 0; skipped",
     ] {
@@ -180,28 +180,37 @@ fn wrong_calls_name_what_there_is() {
         (&["trace", "info", "x", "--format", "acr"][..], "the formats are auto, plain, kvcache"),
         (
             &["trace", "convert", "x", "y", "--to", "arc"],
-            "to write: the forms are plain, oracle-general, webcachesim",
+            "unknown output format `arc`: the formats are plain, oracle-general, webcachesim",
         ),
-        (&["trace", "convert", "x", "y", "--to", "webcachesm"], "did you mean `webcachesim`? the forms are"),
+        (
+            &["trace", "convert", "x", "y", "--to", "webcachesm"],
+            "did you mean `webcachesim`? the formats are",
+        ),
         (
             &["trace", "convert", "x", "y", "--to", "webcachesim", "--ttl"],
-            "--ttl: only --to plain has a column",
+            "--ttl: only --to plain has a time-to-live column",
         ),
         (&["trace", "convert", "/dev/null", "-"], "error: /dev/null: the file is empty"),
         (&["trace", "generate", "zipf", "-o", "-"], "a trace is not written to standard output: name a file"),
         (&["trace", "generate", "zipf", "-o", "x.bz2"], ".gz, .zst and .xz are"),
-        (&["trace", "generate", "zipf", "-o", "x", "--requests", "0"], "\"0\" is no whole number above 0"),
-        (&["trace", "generate", "zipf", "-o", "x", "--requests", "1Mi"], "\"1Mi\" is no whole number: write"),
-        (&["trace", "generate", "zipf", "-o", "x", "--size", "4q"], "\"4q\" is no number of bytes"),
-        (&["trace", "generate", "zipf", "-o", "x", "--size", "17TiB"], "no object is larger than 16 TiB"),
-        (&["trace", "generate", "cdn", "-o", "x", "--zipf-exponent", "1e300"], "above 0 and up to 10"),
-        (&["trace", "generate", "cdn", "-o", "x", "--ageing-end", "1e9"], "above 0 and up to 1000"),
-        (&["trace", "generate", "cdn", "-o", "x", "--album", "0.5"], "an album has at least a photo"),
+        (&["trace", "generate", "zipf", "-o", "x", "--requests", "0"], "\"0\" is not a whole number above 0"),
+        (
+            &["trace", "generate", "zipf", "-o", "x", "--requests", "1Mi"],
+            "\"1Mi\" is not a whole number: write",
+        ),
+        (&["trace", "generate", "zipf", "-o", "x", "--size", "4q"], "\"4q\" is not a size"),
+        (&["trace", "generate", "zipf", "-o", "x", "--size", "17TiB"], "an object has at most 16 TiB"),
+        (&["trace", "generate", "cdn", "-o", "x", "--zipf-exponent", "1e300"], "above 0 and at most 10"),
+        (&["trace", "generate", "cdn", "-o", "x", "--ageing-end", "1e9"], "above 0 and at most 1000"),
+        (&["trace", "generate", "cdn", "-o", "x", "--album", "0.5"], "an album has at least one photo"),
         (
             &["study", "cdn-fig1", "--scale", "1/64"],
             "--scale: is for the figures of the FDP paper (fdp-fig*)",
         ),
-        (&["study", "cdn-fig1", "--figures", "/dev/null"], "--figures: /dev/null cannot be a folder"),
+        (
+            &["study", "cdn-fig1", "--figures", "/dev/null"],
+            "--figures: cannot create the directory /dev/null",
+        ),
         (&["study", "--trace", "x"], "required arguments were not provided: <NAME|--all>"),
         (&["study", "--scale", "1/64"], "required arguments were not provided: <NAME|--all>"),
         (&["study", "--figures", "x"], "required arguments were not provided: <NAME|--all>"),
@@ -256,7 +265,7 @@ fn a_new_trace_takes_the_place_of_nothing_but_an_older_one() {
     for same in [&old, &linked, &symbolic, &roundabout] {
         let output = flashwright(&["trace", "convert", &old, same, "--to", "oracle-general"]);
         assert_eq!(output.status.code(), Some(2), "{same}");
-        assert!(err(&output).contains("it would take the place of"), "{}", err(&output));
+        assert!(err(&output).contains("would overwrite the input"), "{}", err(&output));
         assert_eq!(std::fs::read_to_string(&old).unwrap(), text);
     }
     let directory = folder.path().to_str().unwrap();
@@ -325,5 +334,5 @@ fn tenants_are_counted_chosen_by_their_columns_and_kept_if_that_is_asked_for() {
     let output = flashwright(&["trace", "info", &trace, "--tenant-columns", "usecases"]);
     assert!(err(&output).contains("no column `usecases`"), "{}", err(&output));
     let text = super::out(&flashwright(&["trace", "info", &trace]));
-    assert!(text.contains("tenants            2\n  ads ") && text.contains("  (without one) "), "{text}");
+    assert!(text.contains("tenants            2\n  ads ") && text.contains("  (none) "), "{text}");
 }

@@ -51,7 +51,7 @@ impl Cached {
         }
         let (Some(flash), Some(disk)) = (self.flash.clone(), self.disk.clone()) else {
             return Err(
-                "which cache? Give the --socket or --ublk of its server, or its --flash and --disk".into()
+                "no cache named: give the --socket or --ublk of its server, or its --flash and --disk".into(),
             );
         };
         let (volume, _) = Devices { flash, disk, opening: self.opening.clone() }.open_volume()?;

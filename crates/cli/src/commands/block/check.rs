@@ -57,13 +57,14 @@ fn words(full: bool, check: &Check) -> String {
     let mut text = String::new();
     match check.found {
         Ok(Recovery { was_clean, blocks, dirty_blocks, .. }) => {
-            let how = if was_clean { "closed" } else { "not closed: opening it recovers it" };
+            let how = if was_clean { "closed cleanly" } else { "not closed cleanly: opening it recovers it" };
             let _ = writeln!(text, "{how}; {blocks} blocks, {dirty_blocks} of them dirty");
         }
         Err(VolumeErrorKind::WrongDisk) => {
-            text += "the disk is another than the cache's, or was written without it: they are not served together\n";
+            text +=
+                "the disk is not the cache's, or was written without it: they cannot be served together\n";
         }
-        Err(_) => text += "what the cache holds cannot be made out\n",
+        Err(_) => text += "the contents of the cache cannot be determined\n",
     }
     if full && check.found.is_ok() {
         let _ = writeln!(
@@ -86,6 +87,6 @@ fn refused(kind: VolumeErrorKind) -> &'static str {
 
 fn failures(check: &Check) -> Vec<String> {
     let untold = check.problem_count.saturating_sub(check.problems.len() as u64);
-    let more = (untold > 0).then(|| format!("and {untold} problems more"));
+    let more = (untold > 0).then(|| format!("and {untold} more problems"));
     check.problems.iter().cloned().chain(more).collect()
 }

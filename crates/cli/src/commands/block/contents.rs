@@ -12,16 +12,16 @@ use device::{Device, contents};
 /// The reason, which `--force` overrides.
 pub fn refuse_known(flash: (&str, &Arc<dyn Device>), disk: (&str, &Arc<dyn Device>)) -> Result<(), String> {
     let held = contents::of_device(&**flash.1).map_err(|error| {
-        format!("--flash {}: {error}; it may hold anything: say --force to lose it", flash.0)
+        format!("--flash {}: {error}; it may hold anything: --force overwrites it", flash.0)
     })?;
     if let Some(what) = held {
         return Err(format!(
-            "--flash {}: holds {what}; are flash and disk the right way round? Say --force to lose it",
+            "--flash {}: holds {what}; are flash and disk swapped? If not, --force overwrites it",
             flash.0
         ));
     }
     refuse_flash(disk.0, disk.1)
-        .map_err(|why| format!("{why}; are flash and disk the right way round? Say --force if so"))
+        .map_err(|why| format!("{why}; are flash and disk swapped? If not, use --force"))
 }
 
 /// Refuses a disk that is a cache's flash.
@@ -44,7 +44,7 @@ pub fn refuse_rest(path: &str, disk: &dyn Device) -> Result<(), String> {
     match length.and_then(|length| length.checked_sub(disk.geometry().capacity_bytes)) {
         None | Some(0) => Ok(()),
         Some(rest) => Err(format!(
-            "--disk {path}: its last {rest} bytes are no whole block of {}, and could not be reached; make it longer",
+            "--disk {path}: its last {rest} bytes do not fill a block of {} bytes and would be unreachable; make it larger",
             disk.geometry().block_bytes
         )),
     }

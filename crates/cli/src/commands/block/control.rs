@@ -59,7 +59,7 @@ pub struct Target {
 
 /// An address and a port as they are; nobody is asked what a name stands for.
 pub fn tcp_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "it takes an IP address and a port, like 127.0.0.1:10809 or [::1]:10809".into())
+    text.parse().map_err(|_| "must be an IP address and a port, like 127.0.0.1:10809 or [::1]:10809".into())
 }
 
 impl Target {
@@ -100,7 +100,7 @@ pub fn ask(path: &Path, request: &str, mut told: impl FnMut(&Value)) -> Result<V
             format!("no server listens at {}", path.display())
         }
         io::ErrorKind::WouldBlock => format!(
-            "the server at {} has said nothing for {} s: it is stopped, or waits for its devices",
+            "the server at {} has not answered for {} s: it is stopped, or waits for its devices",
             path.display(),
             SILENCE.as_secs()
         ),
@@ -122,7 +122,7 @@ pub fn ask(path: &Path, request: &str, mut told: impl FnMut(&Value)) -> Result<V
             told(&value);
         }
     }
-    Err(format!("the server at {} went away", path.display()))
+    Err(format!("the server at {} closed the connection", path.display()))
 }
 
 /// A connection whose every step ends after [`SILENCE`]: also being let in, for which those queue whom a stopped server has not
@@ -219,15 +219,16 @@ impl Service {
         let answer = match words.next() {
             // A setting that was cut off would be another.
             _ if !line.ends_with('\n') => {
-                Err(format!("a request ends with its line and has at most {REQUEST_BYTES} bytes"))
+                Err(format!("a request must be one line of at most {REQUEST_BYTES} bytes"))
             }
             Some("status") => Ok(self.status()),
             Some("set") => while_telling(stream, || self.set(words)),
             Some("flush") => self.flush(stream),
             Some("upgrade") => while_telling(stream, || upgrade(&self.volume)),
-            _ => {
-                Err(format!("{:?} is no request; there are status, set, flush and upgrade", line.trim_end()))
-            }
+            _ => Err(format!(
+                "unknown request {:?}; the requests are status, set, flush and upgrade",
+                line.trim_end()
+            )),
         };
         let value = match answer {
             Ok(mut value) => {
@@ -276,11 +277,11 @@ fn while_telling(
             work()
         };
         let thread = std::thread::Builder::new().name("block-control".into()).spawn_scoped(scope, work);
-        let thread = thread.map_err(|error| format!("no thread to be had: {error}"))?;
+        let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
         while ended.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
             let _ = writeln!(&*stream, "{}", json!({ "working": true }));
         }
-        thread.join().unwrap_or_else(|_| Err("what was asked for broke off".into()))
+        thread.join().unwrap_or_else(|_| Err("the thread of the request panicked".into()))
     })
 }
 
@@ -307,12 +308,12 @@ pub fn flush(volume: &Volume, mut tell: impl FnMut(&Value)) -> Result<Value, Str
     let cleaned = volume.clone();
     let thread = std::thread::Builder::new().name("block-flush".into());
     let thread = thread.spawn(move || sender.send(pollster::block_on(cleaned.clean())));
-    thread.map_err(|error| format!("no thread to be had: {error}"))?;
+    thread.map_err(|error| format!("cannot start a thread: {error}"))?;
     loop {
         match ended.recv_timeout(TELL) {
             Ok(Ok(())) => break,
             Ok(Err(error)) => return Err(error.to_string()),
-            Err(RecvTimeoutError::Disconnected) => return Err("the flush broke off".into()),
+            Err(RecvTimeoutError::Disconnected) => return Err("the thread of the flush panicked".into()),
             Err(RecvTimeoutError::Timeout) => {}
         }
         let left = volume.stats().dirty_blocks;

@@ -102,16 +102,16 @@ fn refuse_another(arguments: &Arguments, there: Result<&Superblock, &VolumeError
     match there {
         _ if arguments.force => Ok(()),
         Ok(there) => Err(format!(
-            "--flash {flash}: is the cache {:032x} already, perhaps with data that the disk does not have; \
-             `block destroy` it first, or say --force",
+            "--flash {flash}: already holds the cache {:032x}, perhaps with data that the disk does not have; \
+             run `block destroy` first, or overwrite it with --force",
             there.uuid
         )),
         Err(error) => match error.kind() {
             VolumeErrorKind::Foreign => Ok(()),
             kind @ (VolumeErrorKind::NewerFormat | VolumeErrorKind::Damaged) => Err(format!(
-                "--flash {flash}: there is a cache that cannot be read ({kind:?}); say --force to lose it"
+                "--flash {flash}: holds a cache that cannot be read ({kind:?}); --force overwrites it"
             )),
-            _ => Err(format!("--flash {flash}: {error}; there may be a cache: say --force to lose it")),
+            _ => Err(format!("--flash {flash}: {error}; there may be a cache: --force overwrites it")),
         },
     }
 }
@@ -134,7 +134,7 @@ fn volume_config(arguments: &Arguments) -> Result<VolumeConfig, String> {
     }
     let formats = OLDEST_FORMAT..=FORMAT_VERSION;
     if !formats.contains(&arguments.format) {
-        let words = format!("this program writes formats {OLDEST_FORMAT} to {FORMAT_VERSION}");
+        let words = format!("this version writes formats {OLDEST_FORMAT} to {FORMAT_VERSION}");
         return Err(format!("--format {}: {words}", arguments.format));
     }
     let shape = &arguments.shape;
@@ -184,7 +184,7 @@ fn words(arguments: &Arguments, made: &Superblock) -> String {
     let layout = &made.layout;
     let cached = u64::from(layout.slots()) * u64::from(layout.block_bytes);
     let mut text = String::new();
-    let _ = writeln!(text, "made the cache {:032x} on {flash} for {disk}", made.uuid);
+    let _ = writeln!(text, "created the cache {:032x} on {flash} for {disk}", made.uuid);
     let _ = writeln!(
         text,
         "{} of {} bytes hold cached blocks: {} sets of {} blocks of {} bytes, {}",

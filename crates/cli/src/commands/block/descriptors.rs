@@ -18,9 +18,9 @@ pub fn allow(connections: usize) -> Result<(), String> {
     }
     if let Some(most) = maximum.filter(|&most| most < needed) {
         return Err(format!(
-            "--connections {connections}: they take {needed} descriptors, and this process may have {most} (ulimit -Hn)"
+            "--connections {connections}: needs {needed} file descriptors, but the limit is {most} (ulimit -Hn)"
         ));
     }
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum })
-        .map_err(|error| format!("--connections {connections}: {needed} descriptors: {error}"))
+        .map_err(|error| format!("--connections {connections}: {needed} file descriptors: {error}"))
 }

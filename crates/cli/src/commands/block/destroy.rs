@@ -46,7 +46,7 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
         (Err(error), _) if are_swapped(error, &disk) => return Err(arguments.devices.refused(error, &disk)),
         (Err(_), true) => flash.geometry().capacity_bytes.min(BLIND_BYTES),
         (Err(error), false) => {
-            return Err(format!("--flash {name}: {error}; --force overwrites it all the same"));
+            return Err(format!("--flash {name}: {error}; --force overwrites it anyway"));
         }
     };
     if let (Ok(superblock), false) = (&superblock, arguments.force) {
@@ -58,16 +58,19 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
         (Ok(dirty), false) => {
             return Err(format!(
                 "--flash {name}: {dirty} blocks are newer here than on the disk; \
-                 `flashwright block flush` brings them there, --force loses them"
+                 `flashwright block flush` writes them back, --force discards them"
             ));
         }
-        (Err(error), false) => return Err(format!("--flash {name}: {error}; --force loses what is there")),
-        (Ok(dirty), true) => format!(" {dirty} blocks that the disk does not have will be lost."),
-        (Err(_), true) => " What the disk does not have will be lost.".into(),
+        (Err(error), false) => {
+            return Err(format!("--flash {name}: {error}; --force discards what is there"));
+        }
+        (Ok(dirty), true) => format!(" {dirty} blocks that are newer than on the disk will be lost."),
+        (Err(_), true) => " Blocks that are newer than on the disk will be lost.".into(),
     };
-    confirm(arguments.yes, &format!("The cache on {name} will be gone.{lost}"))?;
+    confirm(arguments.yes, &format!("The cache on {name} will be destroyed.{lost}"))?;
     pollster::block_on(overwrite(&flash, until)).map_err(|error| format!("--flash {name}: {error}"))?;
-    let text = format!("{name} is no cache any more; {} is used alone from now on\n", arguments.devices.disk);
+    let text =
+        format!("destroyed the cache on {name}; {} is used alone from now on\n", arguments.devices.disk);
     let result = json!({ "world": "real", "dirty_blocks_lost": dirty_blocks.ok() });
     Ok(Finding { result, text, failures: Vec::new() })
 }
@@ -77,8 +80,8 @@ fn refuse_waited_for(superblock: &Superblock) -> Result<(), String> {
     // Who may not ask has made none.
     let Ok(Some(path)) = ublk::waiting(identity_of(superblock)) else { return Ok(()) };
     Err(format!(
-        "{} waits for a server of this cache, and would for good: serve it (--ublk), unmount it and stop the server; \
-         --force destroys the cache all the same",
+        "{} waits for a server of this cache, and would wait forever: serve it (--ublk), unmount it and stop the server; \
+         --force destroys the cache anyway",
         path.display()
     ))
 }

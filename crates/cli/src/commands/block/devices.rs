@@ -48,7 +48,7 @@ impl Devices {
     pub fn open(&self, access: Access) -> Result<[Arc<dyn Device>; 2], String> {
         if self.flash == self.disk || self.are_one_file() {
             let name = if self.flash == self.disk { "" } else { &format!(", which is {},", self.disk) };
-            return Err(format!("{}{name} cannot be the flash and the disk at once", self.flash));
+            return Err(format!("{}{name} cannot be both the flash and the disk", self.flash));
         }
         let open = |flag, text| self.opening.open(flag, text, access);
         Ok([open("--flash", &self.flash)?, open("--disk", &self.disk)?])
@@ -65,7 +65,7 @@ impl Devices {
     /// Why there is no volume on them; it may be that they were named the wrong way round.
     pub fn refused(&self, error: &VolumeError, disk: &Arc<dyn Device>) -> String {
         let hint = if are_swapped(error, disk) {
-            "; the disk is the flash of a cache: are they the right way round?"
+            "; the disk is the flash of a cache: are they swapped?"
         } else {
             ""
         };
@@ -97,9 +97,9 @@ impl Opening {
         };
         spec.open(&options).map_err(|error| {
             let hint = match error.kind() {
-                ErrorKind::Unsupported if !self.buffered => "; --buffered goes through the page cache",
+                ErrorKind::Unsupported if !self.buffered => "; --buffered uses the page cache",
                 ErrorKind::Busy => {
-                    "; is it being served? Then ask by the server's --socket (status, set, flush, upgrade), or stop the server"
+                    "; if it is being served, reach the server with --socket (status, set, flush, upgrade), or stop the server"
                 }
                 _ => "",
             };
@@ -120,7 +120,7 @@ impl NewFiles {
         let path = file_of(text).map_err(wrong)?;
         if let Ok(there) = std::fs::metadata(&path) {
             let fits = !there.is_file() || there.len() == size_bytes;
-            let why = || wrong(format!("is there already, with {} bytes", there.len()));
+            let why = || wrong(format!("already exists, with {} bytes", there.len()));
             return if fits { Ok(false) } else { Err(why()) };
         }
         let file = std::fs::File::create_new(&path).map_err(|error| wrong(error.to_string()))?;
@@ -152,7 +152,7 @@ impl Drop for NewFiles {
 /// What no size was told of must be there.
 fn there(flag: &str, text: &str) -> Result<bool, String> {
     match file_of(text) {
-        Ok(path) if !path.exists() => Err(format!("{text}: is not there; {flag} SIZE makes it")),
+        Ok(path) if !path.exists() => Err(format!("{text}: does not exist; {flag} SIZE creates it")),
         _ => Ok(false),
     }
 }
@@ -165,7 +165,7 @@ fn file_of(text: &str) -> Result<PathBuf, String> {
     }
     match spec {
         DeviceSpec::File(path) | DeviceSpec::Path(path) => Ok(path),
-        _ => Err("is no file".into()),
+        _ => Err("is not a file".into()),
     }
 }
 
@@ -175,14 +175,14 @@ pub fn confirm(yes: bool, question: &str) -> Result<(), String> {
         return Ok(());
     }
     if !std::io::stdin().is_terminal() {
-        return Err(format!("{question} Say --yes to go on without being asked"));
+        return Err(format!("{question} Standard input is not a terminal: confirm with --yes"));
     }
     let mut asked = std::io::stderr();
-    let _ = write!(asked, "{question} Go on? [y/N] ");
+    let _ = write!(asked, "{question} Continue? [y/N] ");
     let mut answer = String::new();
     let heard = std::io::stdin().lock().read_line(&mut answer);
     match answer.trim() {
         "y" | "Y" | "yes" if heard.is_ok() => Ok(()),
-        _ => Err("not done".into()),
+        _ => Err("not confirmed: nothing was done".into()),
     }
 }

@@ -22,8 +22,7 @@ fn flush(arguments: &Arguments) -> Result<Finding, String> {
     let count = |name: &str| told[name].as_u64().unwrap_or(0);
     let (before, left) = (count("dirty_blocks_before"), count("dirty_blocks"));
     let seconds = told["seconds"].as_f64().unwrap_or(0.0);
-    let text =
-        format!("{before} dirty blocks went to the disk in {seconds:.1} s; {left} became dirty meanwhile\n");
+    let text = format!("wrote back {before} dirty blocks in {seconds:.1} s; {left} became dirty meanwhile\n");
     Ok(Finding { result: told, text, failures: Vec::new() })
 }
 

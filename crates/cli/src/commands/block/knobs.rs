@@ -27,21 +27,21 @@ pub const KNOBS: &[Knob] = &[
     Knob {
         name: "mode",
         flashcache: &[],
-        about: "write-back, write-through, write-around or write-only",
+        about: "write mode: write-back, write-through, write-around or write-only",
         get: |tuning| mode_name(tuning.mode).into(),
         set: |tuning, text| parse_mode(text).map(|mode| tuning.mode = mode),
     },
     Knob {
         name: "policy",
         flashcache: &["reclaim_policy"],
-        about: "who leaves a set: fifo, lru or lru2q",
+        about: "replacement policy within a set: fifo, lru or lru2q",
         get: |tuning| policy_name(tuning.policy).into(),
         set: |tuning, text| parse_policy(text, tuning.policy).map(|policy| tuning.policy = policy),
     },
     Knob {
         name: "hot_percent",
         flashcache: &["lru_hot_pct"],
-        about: "lru2q: the hot list's share of a set, percent",
+        about: "lru2q: share of a set for the hot list, percent",
         get: |tuning| hot(tuning).map(|(percent, _)| percent).into(),
         set: |tuning, text| match &mut tuning.policy {
             SetPolicy::Lru2q { hot_percent, .. } => number(text, 0..=100).map(|value| *hot_percent = value),
@@ -61,56 +61,56 @@ pub const KNOBS: &[Knob] = &[
     Knob {
         name: "dirty_percent",
         flashcache: &["dirty_thresh_pct"],
-        about: "dirty blocks of a set, percent, above which the oldest are cleaned; 100 is no threshold",
+        about: "share of dirty blocks in a set above which the oldest are cleaned, percent; 100 is no limit",
         get: |tuning| tuning.dirty_percent.into(),
         set: |tuning, text| number(text, 0..=100).map(|value| tuning.dirty_percent = value),
     },
     Knob {
         name: "lazy_depth",
         flashcache: &["clean_on_read_miss", "clean_on_write_miss"],
-        about: "on a miss, dirty blocks among so many next to leave are cleaned; 0 is none",
+        about: "on a miss, clean dirty blocks among this many next to be evicted; 0 turns it off",
         get: |tuning| tuning.lazy_depth.into(),
         set: |tuning, text| number(text, 0..=u32::MAX).map(|value| tuning.lazy_depth = value),
     },
     Knob {
         name: "idle_seconds",
         flashcache: &["fallow_delay"],
-        about: "dirty blocks that nobody used for so long are cleaned; 0 is never",
+        about: "clean dirty blocks unused for this long; 0 is never",
         get: |tuning| tuning.idle_seconds.into(),
         set: |tuning, text| number(text, 0..=u32::MAX).map(|value| tuning.idle_seconds = value),
     },
     Knob {
         name: "idle_blocks_per_second",
         flashcache: &[],
-        about: "idle blocks cleaned a second, at most",
+        about: "maximum idle blocks cleaned per second",
         get: |tuning| tuning.idle_blocks_per_second.into(),
         set: |tuning, text| number(text, 1..=u32::MAX).map(|value| tuning.idle_blocks_per_second = value),
     },
     Knob {
         name: "cleanings_per_set",
         flashcache: &["max_clean_ios_set"],
-        about: "runs of a set on their way to the disk at once",
+        about: "maximum runs of a set being written back at once",
         get: |tuning| tuning.cleanings_per_set.into(),
         set: |tuning, text| number(text, 1..=u16::MAX).map(|value| tuning.cleanings_per_set = value),
     },
     Knob {
         name: "cleanings_total",
         flashcache: &["max_clean_ios_total"],
-        about: "runs of all sets on their way to the disk at once",
+        about: "maximum runs of all sets being written back at once",
         get: |tuning| tuning.cleanings_total.into(),
         set: |tuning, text| number(text, 1..=u32::MAX).map(|value| tuning.cleanings_total = value),
     },
     Knob {
         name: "clean_run_blocks",
         flashcache: &[],
-        about: "neighbouring blocks cleaned together, at most",
+        about: "maximum neighbouring blocks cleaned as one run",
         get: |tuning| tuning.clean_run_blocks.into(),
         set: |tuning, text| number(text, 1..=u32::MAX).map(|value| tuning.clean_run_blocks = value),
     },
     Knob {
         name: "sequential_bypass",
         flashcache: &[],
-        about: "streams longer than this size go around the cache; 0 caches all",
+        about: "sequential streams longer than this size bypass the cache; 0 caches all",
         get: |tuning| tuning.sequential_bypass_bytes.into(),
         set: |tuning, text| {
             let bytes = parse_size(text).map_err(|error| error.to_string())?;
@@ -135,7 +135,7 @@ pub const KNOBS: &[Knob] = &[
 /// Applies `KEY=VALUE`.
 pub fn apply(tuning: &mut Tuning, assignment: &str) -> Result<(), String> {
     let Some((key, value)) = assignment.split_once('=') else {
-        return Err(format!("{assignment:?} is no KEY=VALUE"));
+        return Err(format!("{assignment:?} is not KEY=VALUE"));
     };
     let knob = KNOBS.iter().find(|knob| knob.name == key || knob.flashcache.contains(&key));
     let Some(knob) = knob else { return Err(unknown(key)) };
@@ -154,10 +154,10 @@ pub fn shown(value: &Value) -> Option<String> {
 fn unknown(key: &str) -> String {
     let names = KNOBS.iter().flat_map(|knob| std::iter::once(&knob.name).chain(knob.flashcache));
     match names::nearest(key, names.copied()) {
-        Some(nearest) => format!("{key}: there is no such setting; the nearest is {nearest}"),
+        Some(nearest) => format!("{key}: unknown setting; did you mean {nearest}?"),
         None => {
             let names: Vec<&str> = KNOBS.iter().map(|knob| knob.name).collect();
-            format!("{key}: there is no such setting; there are {}", names.join(", "))
+            format!("{key}: unknown setting; the settings are {}", names.join(", "))
         }
     }
 }
@@ -166,11 +166,11 @@ fn number<T: FromStr + PartialOrd + Display>(text: &str, bounds: RangeInclusive<
     text.parse()
         .ok()
         .filter(|value| bounds.contains(value))
-        .ok_or_else(|| format!("it takes a whole number from {} to {}", bounds.start(), bounds.end()))
+        .ok_or_else(|| format!("must be a whole number from {} to {}", bounds.start(), bounds.end()))
 }
 
 fn only_lru2q(policy: SetPolicy) -> String {
-    format!("it is for the policy lru2q, and the policy is {}", policy_name(policy))
+    format!("is only for the policy lru2q; the policy is {}", policy_name(policy))
 }
 
 fn hot(tuning: &Tuning) -> Option<(u8, u8)> {
@@ -228,8 +228,8 @@ fn policy_name(policy: SetPolicy) -> &'static str {
 /// The words for a value that is none of `names`.
 pub fn one_of(text: &str, what: &str, names: &[&str]) -> String {
     match names::nearest(text, names.iter().copied()) {
-        Some(nearest) => format!("there is no {what} {text:?}; the nearest is {nearest}"),
-        None => format!("there is no {what} {text:?}; there are {}", names.join(", ")),
+        Some(nearest) => format!("unknown {what} {text:?}; did you mean {nearest}?"),
+        None => format!("unknown {what} {text:?}; use {}", names.join(", ")),
     }
 }
 
@@ -270,19 +270,16 @@ mod tests {
             assert_eq!(shown(&(knob.get)(&tuning)).unwrap(), value, "{assignment}");
         }
         let refused = |assignment: &str| apply(&mut Preset::V2.tuning(), assignment).unwrap_err();
-        assert_eq!(
-            refused("dirty_procent=1"),
-            "dirty_procent: there is no such setting; the nearest is dirty_percent"
-        );
+        assert_eq!(refused("dirty_procent=1"), "dirty_procent: unknown setting; did you mean dirty_percent?");
         assert_eq!(
             refused("mode=write-bakc"),
-            "mode=write-bakc: there is no mode \"write-bakc\"; the nearest is write-back"
+            "mode=write-bakc: unknown mode \"write-bakc\"; did you mean write-back?"
         );
         assert_eq!(
             refused("hot_percent=75"),
-            "hot_percent=75: it is for the policy lru2q, and the policy is fifo"
+            "hot_percent=75: is only for the policy lru2q; the policy is fifo"
         );
-        assert_eq!(refused("dirty_percent"), "\"dirty_percent\" is no KEY=VALUE");
+        assert_eq!(refused("dirty_percent"), "\"dirty_percent\" is not KEY=VALUE");
         for (assignment, bounds) in [
             ("dirty_percent=x", "0 to 100"),
             ("dirty_thresh_pct=101", "0 to 100"),
@@ -290,7 +287,7 @@ mod tests {
             ("lazy_depth=-1", "0 to 4294967295"),
             ("max_clean_ios_set=0", "1 to 65535"),
         ] {
-            let words = format!("{assignment}: it takes a whole number from {bounds}");
+            let words = format!("{assignment}: must be a whole number from {bounds}");
             assert_eq!(refused(assignment), words);
         }
     }

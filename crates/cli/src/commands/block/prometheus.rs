@@ -21,7 +21,7 @@ enum Kind {
 /// which a server of queries divides over any time.
 const METRICS: &[(&str, Kind, &str)] = &[
     ("/up_seconds", Gauge, "Seconds since the server came up."),
-    ("/state/closed", Gauge, "Whether the cache was closed, or needs to be recovered when it is opened."),
+    ("/state/closed", Gauge, "1 if the cache was closed cleanly, 0 if opening it recovers it."),
     ("/state/capacity_blocks", Gauge, "Blocks that the cache can hold."),
     ("/state/held_blocks", Gauge, "Blocks that it holds."),
     ("/state/dirty_blocks", Gauge, "Blocks that it holds and that are newer than the disk's."),
@@ -33,13 +33,13 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/counters/read_hits", Counter, "Blocks read that the cache had."),
     ("/counters/write_hits", Counter, "Blocks written that the cache had."),
     ("/counters/dirty_write_hits", Counter, "Blocks written that the cache had and that were dirty."),
-    ("/counters/replacement", Counter, "Blocks that left for a block read."),
-    ("/counters/write_replacement", Counter, "Blocks that left for a block written."),
+    ("/counters/replacement", Counter, "Blocks evicted for a block read."),
+    ("/counters/write_replacement", Counter, "Blocks evicted for a block written."),
     ("/counters/write_invalidates", Counter, "Cached blocks dropped by a write around the cache."),
     ("/counters/read_invalidates", Counter, "Cached blocks dropped by a read."),
     ("/counters/cleanings", Counter, "Blocks cleaned, whatever the reason."),
-    ("/counters/fallow_cleanings", Counter, "Blocks cleaned since nobody had used them for long."),
-    ("/counters/no_room", Counter, "Blocks not taken in since nothing in their set could leave."),
+    ("/counters/fallow_cleanings", Counter, "Blocks cleaned because they were idle."),
+    ("/counters/no_room", Counter, "Blocks not cached because nothing in their set could be evicted."),
     ("/counters/front_merge", Counter, "Blocks cleaned together with their successor on disk."),
     ("/counters/back_merge", Counter, "Blocks cleaned together with their predecessor on disk."),
     ("/counters/disk_reads", Counter, "Reads of the disk."),
@@ -58,9 +58,13 @@ const METRICS: &[(&str, Kind, &str)] = &[
         Counter,
         "Blocks written around the cache as part of a long stream.",
     ),
-    ("/counters/trim_blocks", Counter, "Blocks dropped since their content was discarded."),
+    ("/counters/trim_blocks", Counter, "Blocks dropped because their content was discarded."),
     ("/counters/metadata_dirties", Counter, "Records of blocks that became dirty."),
-    ("/counters/metadata_cleans", Counter, "Records of blocks that came in clean, became clean or left."),
+    (
+        "/counters/metadata_cleans",
+        Counter,
+        "Records of blocks that came in clean, became clean or were evicted.",
+    ),
     ("/counters/metadata_batch", Counter, "Records that shared a commit with another."),
     ("/counters/metadata_ssd_writes", Counter, "Blocks of 4 KiB written to journal, notes and tables."),
     ("/counters/commits", Counter, "Commits of the journal."),
@@ -80,13 +84,13 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/counters/checksum_errors", Counter, "Blocks read from flash whose checksum was wrong."),
     ("/connections/open", Gauge, "Connections served now."),
     ("/connections/accepted", Counter, "Connections let in."),
-    ("/connections/turned_away", Counter, "Connections turned away since there were too many."),
+    ("/connections/turned_away", Counter, "Connections turned away because there were too many."),
     (
         "/connections/dropped",
         Counter,
-        "Connections ended for breaking the protocol, for keeping the server waiting, or by their failure.",
+        "Connections dropped for breaking the protocol, timing out or failing.",
     ),
-    ("/connections/bytes_under_way", Gauge, "Bytes of requests under way."),
+    ("/connections/bytes_under_way", Gauge, "Bytes of requests in flight."),
 ];
 
 /// Labels of the one metric that is always 1, and where their values stand.
@@ -120,7 +124,7 @@ pub fn text(status: &Value) -> String {
     tell("info", Gauge, "What the cache is.", &labels.join(","), "1");
     if let Some(health) = status["state"]["health"].as_str() {
         let is_healthy = u8::from(health == "healthy").to_string();
-        tell("healthy", Gauge, "Whether flash takes writes.", &volume, &is_healthy);
+        tell("healthy", Gauge, "1 if flash accepts writes, else 0.", &volume, &is_healthy);
     }
     for (at, kind, about) in METRICS {
         if let Some(value) = status.pointer(at).and_then(number) {
@@ -167,7 +171,7 @@ mod tests {
         let lines = r#"# HELP flashwright_block_info What the cache is.
 # TYPE flashwright_block_info gauge
 flashwright_block_info{volume="7f",format="1",disk="a\"b\\c\nd",mode="write-back"} 1
-# HELP flashwright_block_closed Whether the cache was closed, or needs to be recovered when it is opened.
+# HELP flashwright_block_closed 1 if the cache was closed cleanly, 0 if opening it recovers it.
 # TYPE flashwright_block_closed gauge
 flashwright_block_closed{volume="7f"} 1
 # HELP flashwright_block_reads_total Blocks asked for by reads.
@@ -176,7 +180,7 @@ flashwright_block_reads_total{volume="7f"} 9007199254740993
 # HELP flashwright_block_connections_open Connections served now.
 # TYPE flashwright_block_connections_open gauge
 flashwright_block_connections_open{volume="7f"} 2
-# HELP flashwright_block_connections_dropped_total Connections ended for breaking the protocol, for keeping the server waiting, or by their failure.
+# HELP flashwright_block_connections_dropped_total Connections dropped for breaking the protocol, timing out or failing.
 # TYPE flashwright_block_connections_dropped_total counter
 flashwright_block_connections_dropped_total{volume="7f"} 1
 "#;

@@ -23,10 +23,7 @@ pub fn start(path: &Path, new: &mut NewFiles) -> Result<Recording, String> {
         new.add(path);
     }
     if !go_on(&mut file).map_err(failed)? {
-        return Err(format!(
-            "--record {}: holds something else than a recording, and is left alone",
-            path.display()
-        ));
+        return Err(format!("--record {}: is not a recording, and is left alone", path.display()));
     }
     Recording::start(file, Arc::new(SystemClock), unix_us()).map_err(failed)
 }

@@ -157,12 +157,11 @@ fn found(
 /// Why there is nothing to tell of.
 fn nothing_counted(source: &Source) -> String {
     match source.stats() {
-        Some(stats) if stats.requests == 0 && stats.other_devices > 0 => format!(
-            "the trace has no requests; {} are of other devices than the one named",
-            stats.other_devices
-        ),
+        Some(stats) if stats.requests == 0 && stats.other_devices > 0 => {
+            format!("the trace has no requests of the device named; {} are of others", stats.other_devices)
+        }
         Some(stats) if stats.requests == 0 => "the trace has no requests".to_owned(),
-        _ => "no request was counted: there are none but those that --warm-up leaves out".to_owned(),
+        _ => "no request was counted: --warm-up leaves out all of them".to_owned(),
     }
 }
 
@@ -173,7 +172,7 @@ fn source(arguments: &Arguments) -> Result<Source, String> {
         return Ok(Source::innodb(config, arguments.common.seed, arguments.operations, warm_up));
     }
     if arguments.trace.is_empty() {
-        return Err("what is to be replayed? Name a TRACE, or say --generate mysql8".into());
+        return Err("nothing to replay: name a TRACE, or use --generate mysql8".into());
     }
     let format = match arguments.format.as_str() {
         "auto" => None,
@@ -224,7 +223,7 @@ fn cache(arguments: &Arguments, preset: PresetName) -> Result<SetsConfig, String
     geometry.sets = u32::try_from(arguments.cache_size / set_bytes).map_err(too_large)?;
     if geometry.sets == 0 {
         return Err(format!(
-            "--cache-size {}: is less than a set of {set_bytes} bytes; make --associativity less",
+            "--cache-size {}: is less than a set of {set_bytes} bytes; lower --associativity",
             arguments.cache_size
         ));
     }

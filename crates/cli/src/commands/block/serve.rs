@@ -90,14 +90,12 @@ fn export_name(text: &str) -> Result<String, String> {
     if is_file_name && text.len() <= MOST_NAME_BYTES {
         return Ok(text.to_owned());
     }
-    Err(format!(
-        "it is the name of a file too: from 1 to {MOST_NAME_BYTES} bytes, no / among them, and not . or .."
-    ))
+    Err(format!("must be usable as a file name: 1 to {MOST_NAME_BYTES} bytes, without /, and not . or .."))
 }
 
 fn connections(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=MOST_CONNECTIONS).contains(number));
-    number.ok_or_else(|| format!("it takes a whole number from 1 to {MOST_CONNECTIONS}"))
+    number.ok_or_else(|| format!("must be a whole number from 1 to {MOST_CONNECTIONS}"))
 }
 
 /// Runs `block serve`.
@@ -155,7 +153,7 @@ fn serve(arguments: &Arguments) -> Result<Vec<String>, String> {
     warn_of_waiting(arguments, &served);
     say_ready(arguments, server.as_deref(), &served, disk.as_ref());
     signals.forever().next();
-    arguments.common.say("closing: answering what is under way; another signal ends at once");
+    arguments.common.say("closing: finishing requests in flight; another signal exits at once");
     end_at_another(signals).map_err(|error| format!("signals: {error}"))?;
     drop(control);
     let unmounted = mounted.map_or(Ok(()), Mounted::unmount);
@@ -222,7 +220,7 @@ fn offered(arguments: &Arguments, served: &Served) -> Vec<Offered> {
     let (name, description) = (arguments.name.clone(), described(arguments));
     let uncached = served.cached.as_ref().map(|cached| Offered {
         name: format!("{name}-uncached"),
-        description: format!("{description}; what clients of this name ask for is not brought in"),
+        description: format!("{description}; misses under this name are not cached"),
         export: Arc::clone(&cached.uncached),
     });
     let usual = Offered { name, description, export: Arc::clone(&served.export) };
@@ -232,17 +230,17 @@ fn offered(arguments: &Arguments, served: &Served) -> Vec<Offered> {
 fn mount(place: &Path, arguments: &Arguments, served: &Served) -> Result<Mounted, String> {
     let refused = |why: String| format!("--fuse {}: {why}", place.display());
     let mut inside = std::fs::read_dir(place).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotADirectory => refused("is no directory".into()),
+        std::io::ErrorKind::NotADirectory => refused("is not a directory".into()),
         _ if fuse::is_broken_off(place) => {
             let place = place.display();
-            refused(format!("{error}; a killed server's mount is still there: fusermount3 -u {place}"))
+            refused(format!("{error}; a killed server's mount is still there: run fusermount3 -u {place}"))
         }
         _ => refused(error.to_string()),
     })?;
     // Another server's file, say, or the socket of this one.
     if let Some(Ok(hidden)) = inside.next() {
         let name = hidden.file_name();
-        return Err(refused(format!("is not empty: nobody could reach {} any more", name.display())));
+        return Err(refused(format!("is not empty: {} would become unreachable", name.display())));
     }
     let mounted = Mounted::at(place, &arguments.name, Arc::clone(&served.export));
     mounted.map_err(|error| refused(error.to_string()))
@@ -291,7 +289,9 @@ pub fn identity_of(superblock: &Superblock) -> u64 {
 fn leave(arguments: &Arguments, disk: Disk) -> Result<(), String> {
     let path = disk.path();
     if disk.stop().map_err(|error| error.to_string())? == Left::Waiting {
-        arguments.common.say(&format_args!("{} is in use: it waits for the next server", path.display()));
+        arguments
+            .common
+            .say(&format_args!("{} is in use: it stays and waits for the next server", path.display()));
     }
     Ok(())
 }
@@ -306,7 +306,7 @@ fn open(arguments: &Arguments) -> Result<Served, String> {
     let opening = arguments.opening.clone();
     let devices = Devices { flash: flash.clone(), disk: arguments.disk.clone(), opening };
     let (volume, recovery) = devices.open_volume()?;
-    let no_thread = |error: std::io::Error| format!("no thread to be had: {error}");
+    let no_thread = |error: std::io::Error| format!("cannot start a thread: {error}");
     let export = ByteExport::new(Arc::new(VolumeExport::new(volume.clone()).map_err(no_thread)?));
     let uncached = VolumeExport::new(volume.without_caching()).map_err(no_thread)?;
     let uncached = Arc::new(export.beside(Arc::new(uncached)));
@@ -322,7 +322,7 @@ fn end(recording: Recording) -> Result<(), String> {
     match recording.stop() {
         Ok(Recorded { left_out: 0, .. }) => Ok(()),
         Ok(Recorded { left_out, requests }) => {
-            Err(format!("--record: the file was too slow: {left_out} of {requests} requests are not in it"))
+            Err(format!("--record: the file was too slow: {left_out} of {requests} requests are missing"))
         }
         Err(error) => Err(format!("--record: {error}; the recording ends there")),
     }
@@ -337,8 +337,8 @@ fn close(served: Served) -> Vec<String> {
     let failures = [
         closed
             .err()
-            .map(|error| format!("closing the cache: {error}; it will be recovered when it is opened")),
-        ended.err().map(|_| "the upkeep's thread panicked".to_owned()),
+            .map(|error| format!("closing the cache: {error}; it will be recovered when next opened")),
+        ended.err().map(|_| "the upkeep thread panicked".to_owned()),
     ];
     failures.into_iter().flatten().collect()
 }
@@ -351,11 +351,11 @@ fn address(arguments: &Arguments) -> Result<Option<Address>, String> {
             Ok(Some(Address::Tcp(address)))
         }
         (None, Some(address)) => Err(format!(
-            "--listen {address}: is no address of this machine alone, and NBD has no passwords; \
-             say --allow-remote if everybody who can reach it may read and write"
+            "--listen {address}: is not a loopback address, and NBD has no passwords; \
+             --allow-remote lets anybody who can connect read and write"
         )),
         (None, None) if arguments.ublk.is_some() || arguments.fuse.is_some() => Ok(None),
-        (None, None) => Err("how is it used? Give --ublk NUMBER (a block device), --fuse DIRECTORY (a file), --socket PATH or \
+        (None, None) => Err("no way to reach the disk: give --ublk NUMBER (a block device), --fuse DIRECTORY (a file), --socket PATH or \
                              --listen ADDRESS:PORT (NBD), or several of them"
             .into()),
     }
@@ -399,8 +399,8 @@ fn warn_of_waiting(arguments: &Arguments, served: &Served) {
     if let Ok(Some(path)) = ublk::waiting(identity) {
         let path = path.display();
         say_error(format_args!(
-            "warning: {path} waits for a server of this disk, and has what it has not written yet: let nobody \
-             write before it is served again (--ublk) and unmounted"
+            "warning: {path} waits for a server of this disk and holds unwritten data: do not write to the disk \
+             before {path} is served again (--ublk) and unmounted"
         ));
     }
 }
@@ -408,7 +408,7 @@ fn warn_of_waiting(arguments: &Arguments, served: &Served) {
 /// The line that scripts wait for.
 fn say_ready(arguments: &Arguments, server: Option<&Server>, served: &Served, disk: Option<&Disk>) {
     let found = served.cached.as_ref().map_or_else(String::new, |Cached { recovery, volume, .. }| {
-        let how = if recovery.was_clean { "closed before" } else { "recovered" };
+        let how = if recovery.was_clean { "closed cleanly" } else { "recovered" };
         let older = figures::older(volume.superblock().format.into());
         let older = older.map_or_else(String::new, |words| format!("; {words}"));
         format!(" ({how}: {} blocks, {} dirty{older})", recovery.blocks, recovery.dirty_blocks)

@@ -54,7 +54,7 @@ impl Shape {
         let one_set = Geometry { block_bytes, sets: 1, ways, placement, placement_key: 0 };
         one_set.check().map_err(|error| match (error.setting, u64::from(ways) * u64::from(block_bytes)) {
             ("run_bytes", set_bytes) => format!(
-                "--run-size {}: it must be a power of two from {block_bytes} (a block) to {set_bytes} (a set)",
+                "--run-size {}: must be a power of two from {block_bytes} (a block) to {set_bytes} (a set)",
                 error.given
             ),
             _ => named(&error),
@@ -89,10 +89,10 @@ fn power_within(flag: &str, given: u32, bounds: &RangeInclusive<u32>) -> Result<
     if given.is_power_of_two() && bounds.contains(&given) {
         return Ok(());
     }
-    Err(format!("{flag} {given}: it must be a power of two from {} to {}", bounds.start(), bounds.end()))
+    Err(format!("{flag} {given}: must be a power of two from {} to {}", bounds.start(), bounds.end()))
 }
 
 fn bytes(text: &str) -> Result<u32, String> {
     let size = parse_size(text)?;
-    u32::try_from(size).map_err(|_| format!("it must be less than {}", u64::from(u32::MAX) + 1))
+    u32::try_from(size).map_err(|_| format!("must be less than {}", u64::from(u32::MAX) + 1))
 }

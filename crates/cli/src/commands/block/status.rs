@@ -46,7 +46,7 @@ fn tell(arguments: &Arguments) -> Result<Finding, String> {
     let status = match (arguments.target.path(), &arguments.flash) {
         (Some(path), _) => control::ask(&path, "status", |_| {})?,
         (None, Some(flash)) => of_flash(arguments, flash)?,
-        (None, None) => return Err("which cache? Give the --socket of its server, or its --flash".into()),
+        (None, None) => return Err("no cache named: give the --socket of its server, or its --flash".into()),
     };
     let text = if arguments.prometheus { prometheus::text(&status) } else { figures::text(&status) };
     Ok(Finding { result: status, text, failures: Vec::new() })

@@ -16,9 +16,9 @@ fn upgrade(arguments: &Arguments) -> Result<Finding, String> {
     told["world"] = "real".into();
     let (before, now) = (&told["format_before"], &told["format"]);
     let text = if before == now {
-        format!("the cache has format {now}, which is the newest that this program knows\n")
+        format!("the cache already has format {now}, the newest that this version knows\n")
     } else {
-        format!("the cache has format {now} now; programs that know only format {before} will refuse it\n")
+        format!("the cache now has format {now}; versions that know only format {before} will refuse it\n")
     };
     Ok(Finding { result: told, text, failures: Vec::new() })
 }

@@ -19,7 +19,7 @@ pub(super) fn warnings(arguments: &Arguments, policies: &[Named]) -> Vec<String>
     let names: Vec<String> = policies.iter().map(ToString::to_string).collect();
     let names = names.join(", ");
     let lost = |flag: &Flag| flag.is_given && !policies.iter().any(flag.is_heeded);
-    let words = |flag: Flag| format!("{}: says nothing to {names}; it is for {}", flag.name, flag.by);
+    let words = |flag: Flag| format!("{}: has no effect on {names}; it is for {}", flag.name, flag.by);
     flags(arguments).into_iter().filter(lost).map(words).collect()
 }
 
@@ -40,7 +40,7 @@ fn flags(arguments: &Arguments) -> [Flag; 9] {
             "--block-size",
             flash.block_size.is_some(),
             Named::has_blocks,
-            "flash caches but set-associative",
+            "flash caches other than set-associative",
         ),
         flag("--set-size", flash.set_size.is_some(), Named::has_sets, "set-associative"),
     ]

@@ -35,7 +35,7 @@ fn cards(arguments: &Arguments) -> Result<Finding, String> {
         let handles = card.placement.as_ref().map_or(0, |placement| placement.handles);
         let _ = writeln!(
             text,
-            "{:8} {}\n         {} usable, over-provisioning {:.1} %, {} reclaim units of {}, mapping pages of {}\n         {handles} placement handles, rated for {} drive writes a day (DWPD) over {} years",
+            "{:8} {}\n         {} usable, over-provisioning {:.1} %, {} reclaim units of {}, mapping pages of {}\n         {handles} placement handles, rated for {} drive writes per day (DWPD) over {} years",
             card.name,
             card.title,
             decimal(card.space.usable_bytes as f64),
@@ -91,15 +91,15 @@ fn sources(card: &Card) -> String {
 /// The unit of a figure, and what a large number of it is in a larger one.
 fn unit(key: &str, value: &Value) -> String {
     let of_key = match key {
-        "cost.kgco2e_per_gb" => "kg CO2e a GB of flash",
-        "cost.usd_per_gb" => "US dollars a usable GB",
-        "endurance.dwpd" => "drive writes a day",
+        "cost.kgco2e_per_gb" => "kg CO2e per GB of flash",
+        "cost.usd_per_gb" => "US dollars per usable GB",
+        "endurance.dwpd" => "drive writes per day",
         "endurance.warranty_years" => "years",
         "nand.channels" => "channels",
-        "nand.dies" => "dies on all channels",
-        "nand.pages_at_once" => "pages of a plane",
-        "nand.planes" => "planes of a die",
-        "nand.rated_erases" => "erases of a block",
+        "nand.dies" => "dies in all",
+        "nand.pages_at_once" => "pages per plane",
+        "nand.planes" => "planes per die",
+        "nand.rated_erases" => "erases per block",
         "placement.handles" => "reclaim-unit handles",
         "placement.namespaces" => "namespaces at most",
         "space.groups" => "reclaim group(s)",

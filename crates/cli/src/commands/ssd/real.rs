@@ -30,13 +30,17 @@ pub(super) fn destroy(
 pub(crate) fn ask(warning: &str) -> Result<(), String> {
     let input = std::io::stdin();
     if !input.is_terminal() {
-        return Err(format!("{warning} Nobody is here to be asked: --yes says that this is meant"));
+        return Err(format!("{warning} Standard input is not a terminal: confirm with --yes"));
     }
-    let _ = write!(std::io::stderr(), "{warning} Type yes to go on: ");
+    let _ = write!(std::io::stderr(), "{warning} Type yes to continue: ");
     let _ = std::io::stderr().flush();
     let mut answer = String::new();
     let read = input.lock().read_line(&mut answer);
-    if read.is_ok() && answer.trim() == "yes" { Ok(()) } else { Err("nothing was done".into()) }
+    if read.is_ok() && answer.trim() == "yes" {
+        Ok(())
+    } else {
+        Err("not confirmed: nothing was done".into())
+    }
 }
 
 /// What was asked for, as the result file has it.

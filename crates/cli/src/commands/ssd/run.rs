@@ -225,7 +225,9 @@ impl Arguments {
     fn check_load(&self) -> Result<(), String> {
         for (flag, capacities) in [("--warm-up", self.warm_up), ("--measure", self.measure)] {
             if capacities > MOST_CAPACITIES {
-                return Err(format!("{flag}: {capacities} drive capacities; at most {MOST_CAPACITIES}"));
+                return Err(format!(
+                    "{flag}: {capacities} drive capacities; must be at most {MOST_CAPACITIES}"
+                ));
             }
         }
         if self.reads >= 1.0 {
@@ -233,7 +235,7 @@ impl Arguments {
         }
         match self.rate {
             Some(rate) if !(1e-3..=1e9).contains(&rate) => {
-                Err(format!("--rate: {rate} requests a second; it is 0.001 to 1000000000"))
+                Err(format!("--rate: {rate} requests/s; must be from 0.001 to 1000000000"))
             }
             _ => Ok(()),
         }
@@ -243,7 +245,9 @@ impl Arguments {
     fn check_length(&self, logical_pages: u32) -> Result<(), String> {
         for (flag, capacities) in [("--warm-up", self.warm_up), ("--measure", self.measure)] {
             if (capacities * f64::from(logical_pages)).round() < 1.0 {
-                return Err(format!("{flag}: {capacities} capacities of {logical_pages} pages are no page"));
+                return Err(format!(
+                    "{flag}: {capacities} capacities of {logical_pages} pages are less than one page"
+                ));
             }
         }
         Ok(())

@@ -119,9 +119,11 @@ fn a_file_of_something_else_is_refused_before_the_run_and_left_alone() {
     let results = directory.path().join("result.json");
     let lost = "precious.csv is not an event file, and would be overwritten: name another file\n";
     let nowhere = directory.path().join("no/events.csv");
-    for (events, words) in
-        [(&precious, lost), (&nowhere, "no is no folder\n"), (&directory.path().to_owned(), " is no file\n")]
-    {
+    for (events, words) in [
+        (&precious, lost),
+        (&nowhere, "no is not a directory\n"),
+        (&directory.path().to_owned(), " is not a file\n"),
+    ] {
         for flags in [&["--json", results.to_str().unwrap()][..], &["--validate"]] {
             let output = flashwright(&[&["bench", &file, "--set", &set(events)], flags].concat());
             assert_eq!(output.status.code(), Some(2));
@@ -135,7 +137,7 @@ fn a_file_of_something_else_is_refused_before_the_run_and_left_alone() {
     for flag in ["--json", "--progress-stats-file"] {
         let output = flashwright(&["bench", &file, "--set", &set(&events), flag, events.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(2));
-        assert!(err(&output).ends_with("events.csv: it would take the place of the events of the run\n"));
+        assert!(err(&output).ends_with("events.csv: would overwrite the events of the run\n"));
     }
     let full = flashwright(&["bench", &file, "--set", &set(Path::new("/dev/full"))]);
     assert_eq!(full.status.code(), Some(2));
@@ -214,7 +216,7 @@ fn settings_of_the_tracker_are_checked() {
         assert_eq!(alone.status.code(), Some(0));
         assert!(
             err(&alone)
-                .ends_with(&format!("cache_config.{key}: is not read: eventTrackerFilePath is empty\n"))
+                .ends_with(&format!("cache_config.{key}: is ignored: eventTrackerFilePath is empty\n"))
         );
     }
 }

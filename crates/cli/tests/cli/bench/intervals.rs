@@ -37,6 +37,6 @@ fn a_file_of_intervals_in_no_form_is_refused_before_the_run() {
     let (_directory, file) = config("small.json", SMALL);
     let output = flashwright(&["bench", &file, "--intervals", "intervals.txt", "--json", "never.json"]);
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(err(&output), "error: intervals.txt: a file of intervals ends in .csv or .jsonl\n");
+    assert_eq!(err(&output), "error: intervals.txt: an interval file must end in .csv or .jsonl\n");
     assert!(!std::path::Path::new("never.json").exists() && !std::path::Path::new("intervals.txt").exists());
 }

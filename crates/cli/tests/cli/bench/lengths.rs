@@ -130,7 +130,10 @@ fn a_warm_up_by_the_time_of_a_trace_needs_no_flash_and_wants_times() {
     std::fs::write(&file, &text).unwrap();
     let both = ["requestTimestampThreshold=1000", "evictionCountThreshold=5"];
     let (result, words) = replayed(&file, &both, 0);
-    assert!(words.contains("evictionCountThreshold: has no effect: there is no flash"), "{words}");
+    assert!(
+        words.contains("evictionCountThreshold: has no effect: nvmCacheSizeMB is 0, there is no flash"),
+        "{words}"
+    );
     assert!((1000..=1013).contains(&count(&result, "/totals/warmup/ops")), "{}", result["totals"]["warmup"]);
 
     let online = RUN.replace("\"online\"", "\"online\", \"checkNvmCacheWarmUp\": true");

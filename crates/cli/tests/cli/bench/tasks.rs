@@ -65,7 +65,7 @@ fn who_replays_a_trace_is_no_task() {
     let set = replay.iter().flat_map(|change| ["--set", change]);
     let output = flashwright(&["bench", &file].into_iter().chain(set).collect::<Vec<_>>());
     assert_eq!(output.status.code(), Some(2));
-    assert!(err(&output).contains("test_config.name: `async` is for generators"), "{}", err(&output));
+    assert!(err(&output).contains("test_config.name: `async` is only for generators"), "{}", err(&output));
 }
 
 /// Workers by the names of their threads. A thread that one of them starts has its name until it gets its own.

@@ -41,9 +41,9 @@ fn a_trace_that_is_not_there_yet_is_no_fault_of_the_config_and_stops_a_run() {
     };
     let (code, words) = told(&["--validate"]);
     assert!(code == Some(0) && words.contains("test_config.traceFileName: "), "{words}");
-    assert!(words.contains("later.csv is not there"), "{words}");
+    assert!(words.contains("later.csv does not exist"), "{words}");
     let (code, words) = told(&[]);
-    assert!(code == Some(2) && words.contains("later.csv is not there"), "{words}");
+    assert!(code == Some(2) && words.contains("later.csv does not exist"), "{words}");
     for wrong in ["numThreads=0", "replayGeneratorConfig.ampFactor=5000000000"] {
         let (code, words) = told(&["--validate", "--set", &format!("test_config.{wrong}")]);
         let key = wrong.split('=').next().unwrap();

@@ -18,7 +18,7 @@ fn a_file_needs_no_nbd_server_beside_it() {
     let fuse = ["--flash", "flash", "--disk", "disk", "--fuse", "mounted"];
     let server = place.serve_at(&fuse);
     assert!(
-        server.ready.starts_with("ready mounted/flashwright (closed before: 0 blocks"),
+        server.ready.starts_with("ready mounted/flashwright (closed cleanly: 0 blocks"),
         "{:?}",
         server.ready
     );

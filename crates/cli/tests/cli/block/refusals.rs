@@ -50,7 +50,8 @@ fn a_file_system_is_not_mounted_upon_what_nobody_could_reach_any_more() {
     let fronts = ["--socket", socket.to_str().unwrap(), "--fuse", full.to_str().unwrap()];
     let refused = place.run("serve", &fronts, true);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(told(&refused).contains("is not empty: nobody could reach s"), "{}", told(&refused));
+    let said = told(&refused);
+    assert!(said.contains("is not empty: s") && said.contains("would become unreachable"), "{said}");
     assert_eq!(std::fs::read_dir(&full).unwrap().count(), 0);
 }
 
@@ -88,7 +89,7 @@ fn flash_and_disk_the_wrong_way_round_are_noticed_before_anything_is_written() {
         let mut command = place.command(command, false);
         command.args(["--flash", "disk", "--disk", "flash"]).args(more).args(&place.flags);
         let said = told(&command.current_dir(place.directory.path()).output().unwrap());
-        assert!(said.contains("the disk is the flash of a cache: are they the right way round?"), "{said}");
+        assert!(said.contains("the disk is the flash of a cache: are they swapped?"), "{said}");
     }
     let mut file_system = vec![0; 8 << 20];
     file_system[1080..1082].copy_from_slice(b"\x53\xef");
@@ -109,7 +110,7 @@ fn a_disk_whose_end_no_request_could_reach_is_refused() {
         command.args(devices).args(&place.flags).current_dir(place.directory.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        told(&output).contains("--disk odd: its last 1 bytes are no whole block of "),
+        told(&output).contains("--disk odd: its last 1 bytes do not fill a block of "),
         "{}",
         told(&output)
     );
@@ -182,7 +183,7 @@ fn a_disk_that_is_not_the_caches_is_told_by_a_check() {
     let checked = command.current_dir(place.directory.path()).output().unwrap();
     assert_eq!(checked.status.code(), Some(1));
     let said = told(&checked);
-    assert!(said.starts_with("the disk is another than the cache's"), "{said}");
+    assert!(said.starts_with("the disk is not the cache's"), "{said}");
     assert!(said.contains("it has 16777216 bytes, not 33554432") && !said.contains("0 blocks"), "{said}");
     let result: Value = serde_json::from_slice(&std::fs::read(place.path("result")).unwrap()).unwrap();
     assert_eq!((result["found"].is_null(), &result["refused"]), (true, &Value::from("wrong-disk")));
@@ -252,7 +253,11 @@ fn a_cache_is_not_lost_by_mistake() {
     let place = Place::new();
     let again = place.run("create", &["--yes"], true);
     assert_eq!(again.status.code(), Some(2));
-    assert!(told(&again).contains("is the cache") && told(&again).contains("--force"), "{}", told(&again));
+    assert!(
+        told(&again).contains("already holds the cache") && told(&again).contains("--force"),
+        "{}",
+        told(&again)
+    );
     let server = place.serve();
     let busy = place.run("check", &[], true);
     assert!(told(&busy).contains("is in use: process"), "{}", told(&busy));
@@ -261,7 +266,7 @@ fn a_cache_is_not_lost_by_mistake() {
     {
         let busy = place.run(command, more, true);
         assert!(
-            told(&busy).contains("is it being served? Then ask by the server's --socket"),
+            told(&busy).contains("if it is being served, reach the server with --socket"),
             "{}",
             told(&busy)
         );
@@ -289,19 +294,15 @@ fn wrong_calls_say_what_is_wrong() {
         (
             "create",
             &["--mode", "write-bakc"][..],
-            "--mode: there is no mode \"write-bakc\"; the nearest is write-back",
+            "--mode: unknown mode \"write-bakc\"; did you mean write-back?",
         ),
-        ("create", &["--policy", "mru"], "--policy: there is no policy"),
-        (
-            "create",
-            &["--block-size", "3000"],
-            "--block-size 3000: it must be a power of two from 4096 to 65536",
-        ),
-        ("create", &["--associativity", "4"], "--associativity 4: it must be a power of two from 8 to 32768"),
+        ("create", &["--policy", "mru"], "--policy: unknown policy"),
+        ("create", &["--block-size", "3000"], "--block-size 3000: must be a power of two from 4096 to 65536"),
+        ("create", &["--associativity", "4"], "--associativity 4: must be a power of two from 8 to 32768"),
         (
             "create",
             &["--associativity", "8"],
-            "--run-size 65536: it must be a power of two from 4096 (a block) to 32768 (a set)",
+            "--run-size 65536: must be a power of two from 4096 (a block) to 32768 (a set)",
         ),
         ("create", &["--placement", "linear", "--run-size", "64KiB"], "--run-size: the runs of"),
         ("create", &["--preset", "v2", "--run-size", "64KiB"], "--run-size: the runs of"),
@@ -310,16 +311,16 @@ fn wrong_calls_say_what_is_wrong() {
             &["--set", "dirty_percent=300"],
             "--set dirty_percent=300: must be a whole number from 0 to 100",
         ),
-        ("create", &["--format", "3"], "--format 3: this program writes formats 1 to 2"),
+        ("create", &["--format", "3"], "--format 3: this version writes formats 1 to 2"),
         ("create", &["--disk-size", "5MiB"], "--disk-size 5242880: "),
         ("set", &["lazy_depth=-1"], "lazy_depth=-1: must be a whole number from 0 to 4294967295"),
         ("serve", &[], "--socket PATH or --listen ADDRESS:PORT"),
         ("serve", &[], "--ublk NUMBER (a block device), --fuse DIRECTORY (a file)"),
-        ("serve", &["--socket", "s", "--connections", "0"], "it takes a whole number from 1 to 4096"),
-        ("serve", &["--socket", "s", "--name", ""], "from 1 to 200 bytes"),
-        ("serve", &["--socket", "s", "--name", "a/b"], "from 1 to 200 bytes"),
+        ("serve", &["--socket", "s", "--connections", "0"], "must be a whole number from 1 to 4096"),
+        ("serve", &["--socket", "s", "--name", ""], "must be usable as a file name: 1 to 200 bytes"),
+        ("serve", &["--socket", "s", "--name", "a/b"], "must be usable as a file name: 1 to 200 bytes"),
         ("serve", &["--listen", "0.0.0.0:0"], "--allow-remote"),
-        ("serve", &["--listen", "localhost:1"], "it takes an IP address and a port, like 127.0.0.1:10809"),
+        ("serve", &["--listen", "localhost:1"], "must be an IP address and a port, like 127.0.0.1:10809"),
         ("serve", &["--socket", "/nowhere/s"], "/nowhere/s"),
     ] {
         let output = place.run(command, more, true);
@@ -327,18 +328,18 @@ fn wrong_calls_say_what_is_wrong() {
         assert!(told(&output).contains(words), "{command} {more:?}: {}", told(&output));
     }
     let same = place.command("check", false).arg("--flash").arg("a").arg("--disk").arg("a").output().unwrap();
-    assert!(told(&same).contains("cannot be the flash and the disk at once"), "{}", told(&same));
+    assert!(told(&same).contains("cannot be both the flash and the disk"), "{}", told(&same));
     std::os::unix::fs::symlink(place.path("flash"), place.path("link")).unwrap();
     let mut same = place.command("check", false);
     same.args(["--flash", "flash", "--disk", "link"]).args(&place.flags).current_dir(place.directory.path());
     let said = told(&same.output().unwrap());
-    assert!(said.contains("flash, which is link, cannot be the flash and the disk at once"), "{said}");
+    assert!(said.contains("flash, which is link, cannot be both the flash and the disk"), "{said}");
     let mut absent = place.command("create", false);
     absent.args(["--flash", "nowhere", "--disk", "disk", "--yes"]).args(&place.flags);
     let said = told(&absent.current_dir(place.directory.path()).output().unwrap());
-    assert!(said.contains("nowhere: is not there; --flash-size SIZE makes it"), "{said}");
+    assert!(said.contains("nowhere: does not exist; --flash-size SIZE creates it"), "{said}");
     let nothing = flashwright(&["block", "replay"]);
-    assert!(told(&nothing).contains("Name a TRACE, or say --generate mysql8"), "{}", told(&nothing));
+    assert!(told(&nothing).contains("name a TRACE, or use --generate mysql8"), "{}", told(&nothing));
 }
 
 /// What a kernel with the driver does, `cargo xtask vm` shows.
@@ -351,7 +352,7 @@ fn without_its_driver_serving_by_ublk_says_how_to_get_it() {
     let socket = place.path("s");
     let output = place.run("serve", &["--socket", socket.to_str().unwrap(), "--ublk", "0"], true);
     assert_eq!(output.status.code(), Some(2));
-    assert!(told(&output).contains("--ublk: /dev/ublk-control is not there"), "{}", told(&output));
+    assert!(told(&output).contains("--ublk: /dev/ublk-control does not exist"), "{}", told(&output));
     assert!(told(&output).contains("modprobe ublk_drv"), "{}", told(&output));
     assert!(!socket.exists(), "nothing was begun");
 }
@@ -370,16 +371,16 @@ fn a_replay_reads_what_others_call_block_csv_and_says_which_flag_is_wrong() {
         assert_eq!(told["caches"][1]["tuning"]["hot_percent"], 75);
     }
     for (flags, words) in [
-        (["--associativity", "0"], "--associativity 0: it must be a power of two"),
-        (["--block-size", "5000"], "--block-size 5000: it must be a power of two"),
-        (["--run-size", "1KiB"], "--run-size 1024: it must be a power of two from 4096 (a block)"),
+        (["--associativity", "0"], "--associativity 0: must be a power of two"),
+        (["--block-size", "5000"], "--block-size 5000: must be a power of two"),
+        (["--run-size", "1KiB"], "--run-size 1024: must be a power of two from 4096 (a block)"),
         (["--cache-size", "2MB"], "--cache-size 2000000: is less than a set of 2097152 bytes"),
         (
             ["--cache-size", "900TiB"],
             "--cache-size 989560464998400: makes 471859200 sets; must be at least 1, with fewer than 2^32 blocks",
         ),
         (["--json", "/nowhere/result"], "writing /nowhere/result: No such file"),
-        (["--figures", "/dev/null"], "--figures: /dev/null cannot be a folder: "),
+        (["--figures", "/dev/null"], "--figures: cannot create the directory /dev/null: "),
     ] {
         let refused = replay(&flags);
         assert_eq!(refused.status.code(), Some(2), "{flags:?}");

@@ -45,7 +45,7 @@ fn more_clients_than_the_system_has_descriptors_for_are_refused_by_their_flag() 
     let place = Place::new();
     let refused = limited(&place, "-n 300", &["--connections", "100"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    let words = "--connections 100: they take 328 descriptors, and this process may have 300";
+    let words = "--connections 100: needs 328 file descriptors, but the limit is 300";
     assert!(told(&refused).contains(words), "{}", told(&refused));
 }
 
@@ -91,7 +91,7 @@ fn a_terminal_that_is_gone_ends_a_server_in_order() {
     let mut server = place.serve();
     signal(&server, "HUP");
     assert_eq!(server.child.0.wait().unwrap().code(), Some(0));
-    assert!(place.serve().ready.contains("closed before"));
+    assert!(place.serve().ready.contains("closed cleanly"));
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn words(arguments: &Arguments, layout: &Layout) -> Option<String> {
     let divisor = divisor(layout.shape().unit_pages.into());
     Some(match (divisor, arguments.units.or(arguments.pages_per_block)) {
         (2.., None) => format!(
-            "{takes}; --scale 1/{} takes a {divisor}th of both: units and shares stay, and with them write amplification",
+            "{takes}; --scale 1/{} takes 1/{divisor} of both, for the same units, shares and write amplification",
             u64::from(arguments.scale) * divisor
         ),
         _ => takes,

@@ -15,11 +15,10 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), String> {
     let lost = by_pattern.into_iter().find(|(_, is_given, heeds)| *is_given && *heeds != pattern);
     if let Some((flag, _, heeds)) = lost {
         let (heeds, pattern) = (name(heeds), name(pattern));
-        return Err(format!("{flag}: says nothing to --pattern {pattern}; it is for --pattern {heeds}"));
+        return Err(format!("{flag}: has no effect with --pattern {pattern}; it is for --pattern {heeds}"));
     }
     if arguments.collection_frontier.is_some() && placement != PlacementName::Off {
-        let words =
-            "says nothing to a drive that places data, which keeps what it moves apart by its handles";
+        let words = "has no effect on a drive that places data, which separates relocated data by handle";
         return Err(format!("--collection-frontier: {words}; it is for --placement off"));
     }
     Ok(())
