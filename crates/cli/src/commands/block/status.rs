@@ -17,7 +17,7 @@ pub struct Arguments {
     #[command(flatten)]
     target: Target,
     /// Flash that is not being served: show its superblock
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "listen", "control"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "listen", "control", "ublk"])]
     flash: Option<String>,
     /// Print in Prometheus text format
     #[arg(long)]

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::*;
-use crate::hears_hangups;
+use crate::{err, flashwright, hears_hangups};
 
 /// A server on the place's cache that is started with this limit of its shell's `ulimit`.
 fn limited(place: &Place, limit: &str, more: &[&str]) -> Command {
@@ -104,4 +104,23 @@ fn a_server_that_is_to_outlive_its_terminal_does() {
     signal(&server, "HUP");
     assert!(place.ask("status", &[]).status.success());
     server.stop();
+}
+
+#[test]
+fn what_a_server_did_is_in_its_result() {
+    let place = Place::new();
+    let (socket, result) = (place.path("s"), place.path("result.json"));
+    let flags = ["--flash", "flash", "--disk", "disk", "--socket", socket.to_str().unwrap(), "--json"];
+    place.serve_at(&[&flags[..], &[result.to_str().unwrap()]].concat()).stop();
+    let result: Value = serde_json::from_slice(&std::fs::read(result).unwrap()).unwrap();
+    assert_eq!((&result["command"], &result["world"]), (&"block serve".into(), &"real".into()));
+    assert_eq!((&result["verdict"]["passed"], &result["config"]["disk"]), (&true.into(), &"disk".into()));
+    assert!(result["counters"]["reads"].is_u64(), "{}", result["counters"]);
+}
+
+#[test]
+fn the_status_of_a_device_and_of_flash_are_not_asked_for_at_once() {
+    let both = flashwright(&["block", "status", "--ublk", "3", "--flash", "flash"]);
+    assert_eq!(both.status.code(), Some(2));
+    assert!(err(&both).contains("cannot be used with"), "{}", err(&both));
 }
