@@ -1,11 +1,8 @@
-//! In which order do photo caches overwrite their blocks, and what does a drive make of it?
-//!
-//! The write amplification of BlockCache and RIPQ is decided by the order in which blocks die. This runs the policies
-//! without bytes, tells the model drive `photo` which blocks are written, in order, and prints hit ratio and write
-//! amplification for albums of several lengths, and how many blocks are written between a block and its overwriting: the
-//! median, and the share of blocks within a fifth of it, which is 1 where they die in the order they were written in. The
-//! first lines are of blocks that die at random. Photos are an eighth of their size, so that a block of 64 MiB (256 KiB
-//! here) holds ninety of them and not eleven; of albums of 64 photos it then holds as many as in the studies.
+//! What the caches of the photo studies make of a drive, by how many photos a block holds and how long albums are. The engine's
+//! region order, without bytes, tells the model drive `photo` which blocks are written, in order, and prints hit ratio and write
+//! amplification, and how many blocks are written between a block and its overwriting: the median, and the share of blocks
+//! within a fifth of it, which is 1 where they die in the order they were written in. The first line is of blocks that
+//! die at random. A block of 64 MiB is 256 KiB here; with photos an eighth of their size it holds eighty, as in the studies.
 //!
 //!     cargo run --release -p flashwright-bench --example photo_blocks
 
@@ -16,33 +13,35 @@ use policy::simulate::{Access, Simulator};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use ssd::{Card, Ftl, LogicalPage, Placement, Stats, Untimed, Upkeep, VictimPolicy};
-use workload::generate::cdn::{Cdn, CdnConfig, Variant};
+use workload::generate::cdn::{Ageing, Cdn, CdnConfig, Variant};
 use workload::trace::Accesses;
 
 const SCALE: u32 = 256;
 const BLOCK_BYTES: u32 = (64 << 20) / SCALE;
-const SMALLER: u64 = 8;
-const REQUESTS: usize = 8_000_000;
-const ALBUMS: [u32; 5] = [64, 16, 4, 2, 1];
+/// How many times smaller photos are, for each requests and what is left of their lives: caches hold as much of what is asked for.
+const SMALLER: [(f64, u64, f64); 2] = [(1.0, 1_250_000, 64.0), (8.0, 10_000_000, 8.0)];
+const ALBUMS: [f64; 3] = [1.5, 8.0, 64.0];
 const COLLECTORS: [VictimPolicy; 2] = [VictimPolicy::Greedy, VictimPolicy::CostBenefit];
 
 fn main() {
     println!(
-        "{:>6} {:>22} {:>10} {:>10} {:>14} {:>12} {:>9}",
-        "album", "cache", "hit ratio", "greedy", "cost-benefit", "median life", "in order"
+        "{:>7} {:>6} {:>22} {:>10} {:>10} {:>14} {:>12} {:>9}",
+        "smaller", "album", "cache", "hit ratio", "greedy", "cost-benefit", "median life", "in order"
     );
-    let print = |album: &str, name: &str, run: &Run| {
+    let print = |smaller: &str, album: &str, name: &str, run: &Run| {
         let Run { hit_ratio, dlwa: [greedy, cost_benefit], median_life, in_order } = run;
         let hit_ratio = hit_ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.4}"));
         println!(
-            "{album:>6} {name:>22} {hit_ratio:>10} {greedy:>10.3} {cost_benefit:>14.3} {median_life:>12} {in_order:>9.3}"
+            "{smaller:>7} {album:>6} {name:>22} {hit_ratio:>10} {greedy:>10.3} {cost_benefit:>14.3} {median_life:>12} {in_order:>9.3}"
         );
     };
-    print("-", "overwritten at random", &at_random());
-    for album in ALBUMS {
-        let accesses = accesses(f64::from(album));
-        for (name, order) in orders() {
-            print(&album.to_string(), name, &run(order, &accesses));
+    print("-", "-", "overwritten at random", &at_random());
+    for smaller in SMALLER {
+        for album in ALBUMS {
+            let accesses = accesses(smaller, album);
+            for (name, order) in orders() {
+                print(&smaller.0.to_string(), &album.to_string(), name, &run(order, &accesses));
+            }
         }
     }
 }
@@ -57,22 +56,25 @@ fn orders() -> [(&'static str, OrderConfig); 4] {
     ]
 }
 
-/// The studies' workload with smaller photos, more of them, and albums of another length; its objects by small numbers.
-fn accesses(album_objects: f64) -> Vec<Access> {
+/// The studies' workload with smaller photos and albums of another length; its objects by small numbers.
+fn accesses((times, requests, shorter): (f64, u64, f64), album_objects: f64) -> Vec<Access> {
     let usual = CdnConfig::default();
-    let smaller =
-        |variant: &Variant| Variant { median_bytes: variant.median_bytes / SMALLER as f64, ..*variant };
+    let smaller = |variant: &Variant| Variant { median_bytes: variant.median_bytes / times, ..*variant };
+    let Ageing { scale, exponent, end } = usual.ageing;
+    // Ages are shares of the run, so that in a shorter run the same photos live longer.
+    let lives = usual.requests as f64 / requests as f64 / shorter;
     let config = CdnConfig {
-        objects: usual.objects * 4 * SMALLER,
-        requests: usual.requests * 4 * SMALLER,
+        objects: (usual.objects as f64 * requests as f64 / usual.requests as f64) as u64,
+        requests,
+        ageing: Ageing { scale: scale * lives, exponent, end: end * lives },
         variants: usual.variants.iter().map(smaller).collect(),
         album_objects,
         ..usual
     };
     let mut workload = Cdn::new(&config, 1);
     let mut numbers = std::collections::HashMap::new();
-    let (mut accesses, mut batch) = (Vec::with_capacity(REQUESTS), Vec::new());
-    while accesses.len() < REQUESTS && workload.next_batch(&mut batch).expect("a generator cannot fail") {
+    let (mut accesses, mut batch) = (Vec::with_capacity(requests as usize), Vec::new());
+    while workload.next_batch(&mut batch).expect("a generator cannot fail") {
         accesses.extend(batch.iter().map(|access| {
             let next = numbers.len() as u32;
             let object = *numbers.entry(access.key).or_insert(next);

@@ -262,6 +262,7 @@ fn geometric(mean: f64, random: &mut Stream) -> u32 {
 fn poisson(mean: f64, random: &mut Stream) -> u32 {
     match Poisson::new(mean) {
         Ok(law) => law.sample(random).min(f64::from(u32::MAX)) as u32,
+        Err(_) if mean > 1.0 => u32::MAX,
         // Nothing is left.
         Err(_) => 0,
     }
@@ -354,7 +355,10 @@ mod tests {
                 let drawn: f64 = lives.iter().map(|life| f64::from(life.visits)).sum();
                 let told = format!("exponent {exponent}, from age {youngest}: {} of {visited}", lives.len());
                 assert!((lives.len() as f64 / visited - 1.0).abs() < 5.0 / visited.sqrt(), "{told}");
-                assert!((drawn / visits - 1.0).abs() < 0.05 + 5.0 / visits.sqrt(), "{told}, visits {drawn} of {visits}");
+                assert!(
+                    (drawn / visits - 1.0).abs() < 0.05 + 5.0 / visits.sqrt(),
+                    "{told}, visits {drawn} of {visits}"
+                );
                 assert!(lives.iter().all(|life| (0.0..=FORESIGHT + 1e-9).contains(&life.at)), "{told}");
             }
         }
