@@ -21,7 +21,7 @@ fn a_generated_trace_comes_through_every_form_with_the_same_counts() {
     assert_eq!((&result["command"], &result["seed"]), (&"trace generate cdn".into(), &7.into()));
     assert_eq!(
         (&result["config"]["requests"], &result["config"]["objects"]),
-        (&20_000.into(), &4_000.into())
+        (&20_000.into(), &6_000.into())
     );
     assert_eq!(result["written"]["accesses"], 20_000);
     let counts = |file: &str| {
