@@ -52,7 +52,7 @@ pub struct Arguments {
     #[arg(long, value_enum, value_name = "MODE")]
     placement: Option<PlacementName>,
     /// Share of the accesses that warm up the cache and are not counted
-    #[arg(long, value_name = "N%", default_value = "50%", value_parser = quantity::share)]
+    #[arg(long, alias = "warm-up", value_name = "N%", default_value = "50%", value_parser = quantity::share)]
     warmup: f64,
     /// Years that the system is in service
     #[arg(long, help_heading = COSTS, value_name = "YEARS", value_parser = quantity::positive, default_value = "5")]

@@ -43,7 +43,7 @@ pub struct Arguments {
     #[arg(long, short, value_name = "SIZE,...", value_delimiter = ',', default_value = "1%,10%", value_parser = size)]
     size: Vec<Size>,
     /// Requests that warm up the caches and are not counted: a number or a percentage
-    #[arg(long, value_name = "N|N%", default_value = "20%", value_parser = warmup)]
+    #[arg(long, alias = "warm-up", value_name = "N|N%", default_value = "20%", value_parser = warmup)]
     warmup: Warmup,
     /// Whose rules to follow where implementations differ [default: libcachesim]
     #[arg(long, value_enum)]

@@ -76,6 +76,18 @@ fn the_textbook_trace_has_the_textbooks_hits_in_every_form_of_result() {
 }
 
 #[test]
+fn a_flag_may_be_spelt_as_another_command_spells_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), TEXTBOOK);
+    let rows = |flag| {
+        let asked = ["simulate", &trace, "--policy", "lru", "--size", "30", flag, "0", "--json", "-"];
+        result(&flashwright(&asked))["rows"].clone()
+    };
+    assert_eq!(rows("--warm-up"), rows("--warmup"));
+    assert_eq!(rows("--warm-up").as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn a_trace_from_standard_input_is_read_once_and_laid_down_where_it_must_be() {
     let mut command = Command::new(FLASHWRIGHT);
     command.args([

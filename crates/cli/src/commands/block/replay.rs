@@ -45,10 +45,10 @@ pub struct Arguments {
     #[arg(long, help_heading = REQUESTS, value_name = "NAME")]
     device: Option<String>,
     /// Bad rows to skip before giving up
-    #[arg(long, help_heading = REQUESTS, value_name = "N", default_value_t = 0, value_parser = quantity::number::<u64>)]
+    #[arg(long, alias = "bad-rows", help_heading = REQUESTS, value_name = "N", default_value_t = 0, value_parser = quantity::number::<u64>)]
     wrong_rows: u64,
     /// Requests (or generated operations) that warm up the cache and are not counted [default: 0, or a third of --operations]
-    #[arg(long, help_heading = REQUESTS, value_name = "N", value_parser = quantity::number::<u64>)]
+    #[arg(long, alias = "warmup", help_heading = REQUESTS, value_name = "N", value_parser = quantity::number::<u64>)]
     warm_up: Option<u64>,
     /// Number of operations to generate
     #[arg(long, help_heading = REQUESTS, value_name = "N", default_value_t = OPERATIONS, value_parser = quantity::number::<u64>)]

@@ -61,7 +61,7 @@ pub struct Arguments {
     #[arg(long, help_heading = WRITES, value_name = "X", value_parser = quantity::positive)]
     zipf_exponent: Option<f64>,
     /// Drive capacities to write before counting, after the first fill
-    #[arg(long, help_heading = WRITES, value_name = "X", value_parser = quantity::positive, default_value = "6")]
+    #[arg(long, alias = "warmup", help_heading = WRITES, value_name = "X", value_parser = quantity::positive, default_value = "6")]
     warm_up: f64,
     /// Drive capacities to write while counting
     #[arg(long, help_heading = WRITES, value_name = "X", value_parser = quantity::positive, default_value = "4")]
