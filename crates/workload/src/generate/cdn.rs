@@ -22,7 +22,7 @@
 //! | Edge, 1x = [`EDGE_CACHE_BYTES`] | 59.2 (59.2) | 63.6 | 70.3 (67.7) | 75.5 | 65.2 (65) | 74.3 (72.0) |
 //!
 //! In brackets what they measured; FIFO hits 68.4 % (68.5) in an Edge cache of three times the size. The ratios hold for
-//! other numbers of requests too, if objects are in proportion. What is fitted is how steep popularity is and how slowly
+//! other numbers of requests too, see [`CdnConfig::lasting`]. What is fitted is how steep popularity is and how slowly
 //! it falls: photos live much longer than they stay in a cache.
 
 use crate::trace::{Access, AccessKind, Accesses, ReadReport, TraceError};
@@ -81,6 +81,23 @@ impl Default for CdnConfig {
             album_objects: 1.5,
             variants: Variant::PHOTOS.to_vec(),
             daily_swing: 0.5,
+        }
+    }
+}
+
+impl CdnConfig {
+    /// The same workload for so many requests: as many a day, of photos that live as long.
+    #[must_use]
+    pub fn lasting(self, requests: u64) -> Self {
+        let times = requests as f64 / self.requests as f64;
+        // Ages are shares of the span.
+        let Ageing { scale, exponent, end } = self.ageing;
+        Self {
+            requests,
+            objects: (self.objects as f64 * times).round() as u64,
+            span_seconds: (self.span_seconds as f64 * times).round() as u64,
+            ageing: Ageing { scale: scale / times, exponent, end: end / times },
+            ..self
         }
     }
 }

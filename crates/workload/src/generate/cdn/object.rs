@@ -51,6 +51,9 @@ const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
 /// How far visits are foreseen, in spans: the run is over before, unless by a rare chance. Albums that are asked for only
 /// later take neither time nor memory.
 const FORESIGHT: f64 = 1.25;
+/// How much further they are foreseen, times the square root of the albums of a span: a run of few albums lasts longer if by
+/// chance none of them is popular.
+const FORESIGHT_OF_FEW: f64 = 100.0;
 /// How much older an album may be than the youngest of its slice, as a share of [`Ageing::scale`] and of its age.
 const SLICE: f64 = 0.05;
 
@@ -67,6 +70,8 @@ pub(super) struct Births {
     /// The volume of an album at place 0, were the shift 1.
     volume: f64,
     mean_objects: f64,
+    /// How far visits are foreseen, in spans.
+    foresight: f64,
     /// Where the last one's rank lies among all, from 0 to 1.
     place: f64,
     /// When the next one is born.
@@ -79,8 +84,9 @@ impl Births {
         let album = config.album_objects.max(1.0);
         let albums = ((config.objects as f64 / album) as u64).max(1);
         let zipf_exponent = config.zipf_exponent;
-        // Without a shift there is no end to how popular the first may be; it is made what the first rank would be.
-        let zipf_shift = if config.zipf_shift > 0.0 { config.zipf_shift } else { 0.5 / albums as f64 };
+        // Below the first rank of all that there ever are there is no album: what the law has there, nobody would ask for.
+        let first_rank = 0.5 / (albums as f64 * (config.ageing.end + 1.0));
+        let zipf_shift = config.zipf_shift.max(first_rank);
         let mean_volume = config.requests as f64 / album / albums as f64;
         Self {
             ageing: config.ageing,
@@ -91,6 +97,7 @@ impl Births {
             zipf_shift,
             volume: mean_volume / power_sum(zipf_exponent, zipf_shift, 1.0 + zipf_shift),
             mean_objects: album,
+            foresight: FORESIGHT.max(1.0 + FORESIGHT_OF_FEW / (albums as f64).sqrt()),
             place: random.random(),
             next: 0.0,
             made: 0,
@@ -153,7 +160,7 @@ impl Births {
 
     /// The share of its volume that comes within the foresight of an age.
     fn foreseen(&self, age: f64) -> f64 {
-        let until = (age + FORESIGHT).min(self.ageing.end);
+        let until = (age + self.foresight).min(self.ageing.end);
         ((self.ageing.after(age) - self.ageing.after(until)) / self.whole).max(0.0)
     }
 
@@ -162,7 +169,7 @@ impl Births {
         let first_object = self.made;
         let objects = geometric(self.mean_objects, random);
         self.made += u64::from(objects);
-        let rest = self.ageing.after((age + FORESIGHT).min(self.ageing.end));
+        let rest = self.ageing.after((age + self.foresight).min(self.ageing.end));
         let left = (self.ageing.after(age) - rest) / (1.0 - rest);
         self.advance(Life { at: 0.0, born, left, rest, visits, objects, first_object }, random)
     }
@@ -359,7 +366,10 @@ mod tests {
                     (drawn / visits - 1.0).abs() < 0.05 + 5.0 / visits.sqrt(),
                     "{told}, visits {drawn} of {visits}"
                 );
-                assert!(lives.iter().all(|life| (0.0..=FORESIGHT + 1e-9).contains(&life.at)), "{told}");
+                assert!(
+                    lives.iter().all(|life| (0.0..=births.foresight + 1e-9).contains(&life.at)),
+                    "{told}"
+                );
             }
         }
     }
@@ -369,7 +379,7 @@ mod tests {
         let births = births(&config(1.0));
         assert_eq!(births.foreseen(AGEING.end), 0.0);
         assert!(births.foreseen(AGEING.end - 0.1) > 0.0);
-        let spans: f64 = (0..8).map(|span| births.foreseen(f64::from(span) * FORESIGHT)).sum();
+        let spans: f64 = (0..8).map(|span| births.foreseen(f64::from(span) * births.foresight)).sum();
         assert!((spans - 1.0).abs() < 1e-9, "foresights side by side are a life: {spans}");
     }
 
