@@ -17,10 +17,11 @@ use crate::trace_flags::TraceFlags;
 /// The command line of `study`.
 #[derive(Debug, Args)]
 #[command(mut_group("TraceFlags", |group| group.requires("trace")))]
-#[command(group = clap::ArgGroup::new("which").args(["name", "all"]))]
+#[command(group = clap::ArgGroup::new("which").args(["names", "all"]))]
 pub struct Arguments {
-    /// Study to run; without one, list them
-    name: Option<String>,
+    /// Studies to run, which share what they have in common; without one, list them
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
     /// Run all studies, or with --trace all that take one
     #[arg(long)]
     all: bool,
@@ -45,13 +46,12 @@ const SCALE: u32 = 2048;
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let chosen: Vec<&Study> = match &arguments.name {
-        Some(name) => match STUDIES.iter().find(|study| study.name == *name) {
-            Some(study) => vec![study],
-            None => return unknown(name),
-        },
-        None if arguments.all => STUDIES.iter().filter(|study| arguments.wants(study)).collect(),
-        None => return list(arguments),
+    if arguments.names.is_empty() && !arguments.all {
+        return list(arguments);
+    }
+    let chosen = match arguments.chosen() {
+        Ok(chosen) => chosen,
+        Err(unknown) => return usage_error(&unknown),
     };
     if let Some(study) = chosen.iter().find(|study| !arguments.wants(study)) {
         return usage_error(&format!("{} {}", study.name, StudyError::TakesNoTrace));
@@ -78,6 +78,16 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 impl Arguments {
+    /// In the order in which they were named, or of the table.
+    fn chosen(&self) -> Result<Vec<&'static Study>, String> {
+        if self.all {
+            return Ok(STUDIES.iter().filter(|study| self.wants(study)).collect());
+        }
+        let named =
+            |name: &String| STUDIES.iter().find(|study| study.name == *name).ok_or_else(|| unknown(name));
+        self.names.iter().map(named).collect()
+    }
+
     /// Whether `study` runs on what was given.
     fn wants(&self, study: &Study) -> bool {
         self.trace.is_empty() || study.takes_trace
@@ -225,11 +235,11 @@ fn list(arguments: &Arguments) -> ExitCode {
     arguments.common.conclude("study", &json!({}), Ok(found))
 }
 
-fn unknown(name: &str) -> ExitCode {
+fn unknown(name: &str) -> String {
     let nearest = names::nearest(name, STUDIES.iter().map(|study| study.name));
     let all = || "; `flashwright study` lists them".to_owned();
     let hint = nearest.map_or_else(all, |near| format!("; did you mean `{near}`?"));
-    usage_error(&format!("unknown study `{name}`{hint}"))
+    format!("unknown study `{name}`{hint}")
 }
 
 #[cfg(test)]

@@ -478,6 +478,8 @@ fn studies_are_listed_for_scripts_too_and_a_wrong_name_is_told_the_right_one() {
     let wrong = flashwright(&["study", "fdp-fig66"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert_eq!(err(&wrong), "error: unknown study `fdp-fig66`; did you mean `fdp-fig6`?\n");
+    let among_others = flashwright(&["study", "fdp-table2", "fdp-fig66"]);
+    assert_eq!((among_others.status.code(), err(&among_others)), (Some(2), err(&wrong)));
 }
 
 #[test]
@@ -515,6 +517,20 @@ fn a_study_runs_on_a_trace_and_gives_values_without_a_verdict() {
         let warns = result["notes"][1].as_str().is_some_and(|note| note.contains("fewer than 8 objects"));
         assert_eq!(warns, name == "cdn-fig2", "{}", result["notes"]);
     }
+    let two = flashwright(&[
+        "study",
+        "cdn-fig8",
+        "cdn-fig1",
+        "--trace",
+        &trace,
+        "--figures",
+        &figures,
+        "--json",
+        "-",
+    ]);
+    let result: Value = serde_json::from_slice(&two.stdout).unwrap();
+    let names: Vec<_> = result["studies"].as_array().unwrap().iter().map(|it| &it["study"]).collect();
+    assert_eq!(names, ["cdn-fig8", "cdn-fig1"], "in the order in which they were named");
 }
 
 #[test]
