@@ -2,45 +2,49 @@
 //! region order, without bytes, tells the model drive `photo` which blocks are written, in order, and prints hit ratio and write
 //! amplification, and how many blocks are written between a block and its overwriting: the median, and the share of blocks
 //! within a fifth of it, which is 1 where they die in the order they were written in. The first line is of blocks that
-//! die at random. A block of 64 MiB is 256 KiB here; with photos an eighth of their size it holds eighty, as in the studies.
+//! die at random. A block of 64 MiB is 256 KiB here, an eighth of that of the studies: with photos an eighth of their size it
+//! holds as many.
 //!
 //!     cargo run --release -p flashwright-bench --example photo_blocks
 
 #![allow(clippy::print_stdout, reason = "a command that prints a table")]
 
 use cache::flash::region::{Caching, DryStore, OrderConfig, Packing, RegionConfig, RipqConfig};
+use flashwright_bench::study::photo_workload;
 use policy::simulate::{Access, Simulator};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use ssd::{Card, Ftl, LogicalPage, Placement, Stats, Untimed, Upkeep, VictimPolicy};
-use workload::generate::cdn::{Ageing, Cdn, CdnConfig, Variant};
+use workload::generate::cdn::{Cdn, CdnConfig, Variant};
 use workload::trace::Accesses;
 
 const SCALE: u32 = 256;
 const BLOCK_BYTES: u32 = (64 << 20) / SCALE;
-/// How many times smaller photos are, for each requests and what is left of their lives: caches hold as much of what is asked for.
-const SMALLER: [(f64, u64, f64); 2] = [(1.0, 1_250_000, 64.0), (8.0, 10_000_000, 8.0)];
+const STUDIED_BLOCK_BYTES: u32 = 2 << 20;
+const STUDIED_PHOTOS: u32 = 80;
+/// How many photos a block holds: fewer, and those of the studies.
+const PHOTOS: [u32; 2] = [STUDIED_PHOTOS / 8, STUDIED_PHOTOS];
 const ALBUMS: [f64; 3] = [1.5, 8.0, 64.0];
 const COLLECTORS: [VictimPolicy; 2] = [VictimPolicy::Greedy, VictimPolicy::CostBenefit];
 
 fn main() {
     println!(
-        "{:>7} {:>6} {:>22} {:>10} {:>10} {:>14} {:>12} {:>9}",
-        "smaller", "album", "cache", "hit ratio", "greedy", "cost-benefit", "median life", "in order"
+        "{:>6} {:>6} {:>22} {:>10} {:>10} {:>14} {:>12} {:>9}",
+        "photos", "album", "cache", "hit ratio", "greedy", "cost-benefit", "median life", "in order"
     );
-    let print = |smaller: &str, album: &str, name: &str, run: &Run| {
+    let print = |photos: &str, album: &str, name: &str, run: &Run| {
         let Run { hit_ratio, dlwa: [greedy, cost_benefit], median_life, in_order } = run;
         let hit_ratio = hit_ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.4}"));
         println!(
-            "{smaller:>7} {album:>6} {name:>22} {hit_ratio:>10} {greedy:>10.3} {cost_benefit:>14.3} {median_life:>12} {in_order:>9.3}"
+            "{photos:>6} {album:>6} {name:>22} {hit_ratio:>10} {greedy:>10.3} {cost_benefit:>14.3} {median_life:>12} {in_order:>9.3}"
         );
     };
     print("-", "-", "overwritten at random", &at_random());
-    for smaller in SMALLER {
+    for photos in PHOTOS {
         for album in ALBUMS {
-            let accesses = accesses(smaller, album);
+            let accesses = accesses(photos, album);
             for (name, order) in orders() {
-                print(&smaller.0.to_string(), &album.to_string(), name, &run(order, &accesses));
+                print(&photos.to_string(), &album.to_string(), name, &run(order, &accesses));
             }
         }
     }
@@ -56,24 +60,23 @@ fn orders() -> [(&'static str, OrderConfig); 4] {
     ]
 }
 
-/// The studies' workload with smaller photos and albums of another length; its objects by small numbers.
-fn accesses((times, requests, shorter): (f64, u64, f64), album_objects: f64) -> Vec<Access> {
-    let usual = CdnConfig::default();
-    let smaller = |variant: &Variant| Variant { median_bytes: variant.median_bytes / times, ..*variant };
-    let Ageing { scale, exponent, end } = usual.ageing;
-    // Ages are shares of the run, so that in a shorter run the same photos live longer.
-    let lives = usual.requests as f64 / requests as f64 / shorter;
+/// The studies' workload with albums of another length, and with photos of which a block of [`BLOCK_BYTES`] holds so
+/// many; its objects by small numbers.
+fn accesses(photos: u32, album_objects: f64) -> Vec<Access> {
+    let studied = photo_workload();
+    let share = f64::from(photos) / f64::from(STUDIED_PHOTOS);
+    let larger = f64::from(BLOCK_BYTES) / f64::from(STUDIED_BLOCK_BYTES) / share;
+    let sized = |variant: &Variant| Variant { median_bytes: variant.median_bytes * larger, ..*variant };
     let config = CdnConfig {
-        objects: (usual.objects as f64 * requests as f64 / usual.requests as f64) as u64,
-        requests,
-        ageing: Ageing { scale: scale * lives, exponent, end: end * lives },
-        variants: usual.variants.iter().map(smaller).collect(),
+        requests: (studied.requests as f64 * share) as u64,
+        objects: (studied.objects as f64 * share) as u64,
+        variants: studied.variants.iter().map(sized).collect(),
         album_objects,
-        ..usual
+        ..studied
     };
     let mut workload = Cdn::new(&config, 1);
     let mut numbers = std::collections::HashMap::new();
-    let (mut accesses, mut batch) = (Vec::with_capacity(requests as usize), Vec::new());
+    let (mut accesses, mut batch) = (Vec::with_capacity(config.requests as usize), Vec::new());
     while workload.next_batch(&mut batch).expect("a generator cannot fail") {
         accesses.extend(batch.iter().map(|access| {
             let next = numbers.len() as u32;

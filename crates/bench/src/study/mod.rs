@@ -15,6 +15,7 @@ mod tenants;
 mod utilisation;
 
 pub use crate::side_by_side::Progress;
+pub use cdn::photo_workload;
 pub use experiment::StudyError;
 pub use given::GivenTrace;
 pub use runner::Runner;

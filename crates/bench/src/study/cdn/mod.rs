@@ -9,7 +9,7 @@ pub(super) mod sizes;
 #[cfg(test)]
 mod tests;
 
-pub use demand::Demand;
+pub use demand::{Demand, photo_workload};
 pub use photo_cache::{Measured as PhotoMeasured, PhotoCache};
 
 use super::{Chart, Line, Outcome, Point, Runner, StudyError};

@@ -33,8 +33,6 @@ const READERS: usize = 64;
 /// Photos that may wait to be put in; those that come on top are not put in.
 const MOST_WAITING: usize = 512;
 const WRITERS: usize = 8;
-/// Tasks that flush and reclaim.
-const STEPPERS: usize = 2;
 
 /// What a run is made of.
 #[derive(Debug, Clone, PartialEq)]
@@ -165,7 +163,7 @@ const SLICE_NS: u64 = 1_000_000_000;
 
 /// How the drive collects: old units first, as far as they gain something. A greedy one fills its spare space with the few
 /// dead blocks of its oldest units: it then moves as much under RIPQ as under BlockCache, which no drive of the article
-/// can have done. Under random overwrites of blocks of 64 MiB the two are alike (4.2 here and 3.6).
+/// can have done. Under random overwrites of blocks of 64 MiB the two are alike (4.3 here and 3.65).
 pub(super) const UPKEEP: Upkeep =
     Upkeep { victims: VictimPolicy::CostBenefit, levelling: Levelling::Dynamic, seed: 1 };
 
@@ -251,10 +249,9 @@ impl Service {
             let service = Rc::clone(self);
             drop(simulation.spawn(async move { service.fill_on().await }));
         }
-        for _ in 0..STEPPERS {
-            let service = Rc::clone(self);
-            drop(simulation.spawn(async move { service.step_on().await }));
-        }
+        // One: blocks that are flushed side by side share the drive's units, and RIPQ's write amplification is 1.29 for 1.27.
+        let service = Rc::clone(self);
+        drop(simulation.spawn(async move { service.step_on().await }));
     }
 
     fn is_done(&self) -> bool {
@@ -348,7 +345,7 @@ impl Service {
         loop {
             self.store.wait_work().await;
             if self.store.step(Waiting::Task).await == Progress::Idle {
-                // Another has taken it; what comes next wakes us.
+                // Nothing that could be begun yet; what comes next wakes us.
                 self.world.sleep(IDLE_NS).await;
             }
         }
@@ -359,7 +356,7 @@ impl Service {
     }
 }
 
-/// What a stepper waits where there was work that another took.
+/// What is waited where there was work that could not be begun.
 const IDLE_NS: u64 = 10_000;
 
 /// Everything that is counted, at a moment.
