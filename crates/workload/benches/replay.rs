@@ -32,7 +32,7 @@ fn main() {
             report_binary(&path);
         }
     }
-    let config = CdnConfig { requests: ROWS, objects: ROWS / 5, ..CdnConfig::default() };
+    let config = CdnConfig { requests: ROWS, objects: ROWS * 3 / 10, ..CdnConfig::default() };
     let generated = best_of(|| drain(&mut Cdn::new(&config, 1)));
     print("photo CDN", generated, "an access made up");
     let path = folder.path().join("trace.bin");

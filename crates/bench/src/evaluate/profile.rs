@@ -1,7 +1,7 @@
 //! What a drive is evaluated with: three workloads of caches, after the three kinds that Facebook's guide validates SSDs with.
 //! They are written here, not taken from its configurations; `docs/evaluate.md` tells where each number comes from.
 //!
-//! Each has more data than flash, so that no share of it is ever idle; DRAM is a fortieth of flash, so that flash is what is
+//! Each has more data than flash, so that no share of it is ever idle; DRAM is 2.3 % of flash, so that flash is what is
 //! measured. Regions leave first in, first out in all of them: any other order costs a write amplification that
 //! depends on how many regions a reclaim unit has, which is not the same on a scaled drive.
 

@@ -46,7 +46,7 @@ pub struct CdnArguments {
     /// Number of accesses
     #[arg(long, value_name = "N", default_value_t = CdnConfig::default().requests, value_parser = quantity::count::<u64>)]
     requests: u64,
-    /// Photos that appear during the trace [default: a fifth of the accesses, as calibrated]
+    /// Photos that appear during the trace [default: three tenths of the accesses, as calibrated]
     #[arg(long, value_name = "N", value_parser = quantity::count::<u64>)]
     objects: Option<u64>,
     /// Days that the trace covers
