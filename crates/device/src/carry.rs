@@ -88,7 +88,7 @@ impl<M: Medium> Carrier<M> {
         let ring = match engine {
             Some(Engine::ThreadPool) => None,
             Some(Engine::IoUring) => Some(Ring::new(Arc::clone(&open)).map_err(|error| {
-                let context = format!("{}: io_uring is not to be had", open.path.display());
+                let context = format!("{}: io_uring is not available", open.path.display());
                 IoError::with_source(ErrorKind::Unsupported, context, error)
             })?),
             None => Ring::new(Arc::clone(&open)).ok(),
@@ -182,8 +182,7 @@ impl<M: Medium> Open<M> {
     fn permit(&self, request: &Request) -> Result<(), IoError> {
         self.geometry.check(request)?;
         if self.read_only && matches!(request, Request::Write { .. } | Request::Trim { .. }) {
-            let words =
-                format!("{}: nothing is written to it: it was opened to be read", self.path.display());
+            let words = format!("{}: cannot write or trim: opened read-only", self.path.display());
             return Err(IoError::new(ErrorKind::Unsupported, words));
         }
         Ok(())

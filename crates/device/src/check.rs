@@ -25,11 +25,11 @@ impl Geometry {
         self.check_range(verb, offset, len)?;
         if len > u64::from(self.max_io_bytes) {
             let max = self.max_io_bytes;
-            return Err(invalid(format!("{verb} of {len} bytes: one request takes at most {max}")));
+            return Err(invalid(format!("{verb} of {len} bytes: a request has at most {max} bytes")));
         }
         if len > 0 && !bytes.as_ptr().addr().is_multiple_of(self.block_bytes as usize) {
             let block = self.block_bytes;
-            return Err(invalid(format!("{verb} at {offset}: its memory is not aligned to {block} bytes")));
+            return Err(invalid(format!("{verb} at {offset}: the buffer is not aligned to {block} bytes")));
         }
         Ok(())
     }
@@ -38,12 +38,14 @@ impl Geometry {
         let block = u64::from(self.block_bytes);
         if !offset.is_multiple_of(block) || !len.is_multiple_of(block) {
             return Err(invalid(format!(
-                "{verb} of {len} bytes at {offset}: not in blocks of {block} bytes"
+                "{verb} of {len} bytes at {offset}: not a multiple of the {block}-byte block"
             )));
         }
         let capacity = self.capacity_bytes;
         if offset.checked_add(len).is_none_or(|end| end > capacity) {
-            return Err(invalid(format!("{verb} of {len} bytes at {offset}: past the end at {capacity}")));
+            return Err(invalid(format!(
+                "{verb} of {len} bytes at {offset}: past the end of the device at {capacity}"
+            )));
         }
         Ok(())
     }

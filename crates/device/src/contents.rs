@@ -46,14 +46,14 @@ const MARKS: [(usize, &[u8], Contents); 20] = [
     (4096, b"EFI PART", Contents::Foreign("a partition table")),
     (512, b"LABELONE", Contents::Foreign("an LVM volume")),
     (0, b"LUKS\xba\xbe", Contents::Foreign("an encrypted volume")),
-    (4096, b"\xfc\x4e\x2b\xa9", Contents::Foreign("a part of a RAID")),
+    (4096, b"\xfc\x4e\x2b\xa9", Contents::Foreign("a member of a RAID")),
     (
         4120,
         b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81",
-        Contents::Foreign("a part of a bcache"),
+        Contents::Foreign("a member of a bcache"),
     ),
     (4086, b"SWAPSPACE2", Contents::Foreign("swap space")),
-    (0, b"QFI\xfb", Contents::Foreign("a disk image of QEMU's")),
+    (0, b"QFI\xfb", Contents::Foreign("a QEMU disk image")),
     (0, b"SQLite format 3\0", Contents::Foreign("an SQLite database")),
 ];
 

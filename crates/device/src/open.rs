@@ -43,9 +43,9 @@ impl FromStr for DeviceSpec {
         match (text.strip_prefix("memory:"), text.strip_prefix("file:")) {
             (Some(""), _) => Ok(Self::Memory(None)),
             (Some(size), _) => Ok(Self::Memory(Some(parse_size(size)?))),
-            (_, Some("")) => Err(invalid("file: names no file".into())),
+            (_, Some("")) => Err(invalid("file: needs a path, as in file:/tmp/flash".into())),
             (_, Some(path)) => Ok(Self::File(path.into())),
-            _ if text.is_empty() => Err(invalid("an empty text names no device".into())),
+            _ if text.is_empty() => Err(invalid("the device name is empty".into())),
             _ => Ok(Self::Path(text.into())),
         }
     }
@@ -58,9 +58,10 @@ impl DeviceSpec {
     /// As [`FileDevice::open`] and [`PassthroughDevice::open`]; [`ErrorKind::Invalid`] if a size is needed and nobody told one.
     pub fn open(&self, options: &OpenOptions) -> Result<Arc<dyn Device>, IoError> {
         match self {
-            Self::Memory(_) if options.placement => {
-                Err(IoError::new(ErrorKind::Unsupported, "memory: no placement: memory has none"))
-            }
+            Self::Memory(_) if options.placement => Err(IoError::new(
+                ErrorKind::Unsupported,
+                "memory: no placement: memory devices do not support it",
+            )),
             Self::Memory(size) => open_memory(size.or(options.size_bytes)),
             Self::Spindle(inner) => {
                 let timer = Arc::new(SystemTimer::default());
@@ -72,7 +73,7 @@ impl DeviceSpec {
             }
             Self::Path(path) if path.is_dir() && options.size_bytes.is_none() => {
                 let path = path.display();
-                Err(invalid(format!("{path} is a directory; to make a file in it, a size is needed")))
+                Err(invalid(format!("{path} is a directory; give a size to create a file in it")))
             }
             Self::Path(path) if path.is_dir() => Ok(Arc::new(FileDevice::create_temporary(path, options)?)),
             Self::Path(path) if is_generic(path) => Ok(Arc::new(PassthroughDevice::open(path, options)?)),
@@ -89,7 +90,9 @@ fn open_memory(size_bytes: Option<u64>) -> Result<Arc<dyn Device>, IoError> {
     let size = size_bytes.ok_or_else(|| invalid("memory: needs a size, as in memory:1GiB".into()))?;
     let block = u64::from(MemoryDevice::DEFAULT_BLOCK_BYTES);
     if size == 0 || !size.is_multiple_of(block) {
-        return Err(invalid(format!("memory: {size} bytes are not in blocks of {block}")));
+        return Err(invalid(format!(
+            "memory: a size of {size} bytes is not a non-zero multiple of the {block}-byte block"
+        )));
     }
     Ok(Arc::new(MemoryDevice::new(size)))
 }
@@ -117,7 +120,9 @@ pub fn parse_size(text: &str) -> Result<u64, IoError> {
     };
     let bytes =
         number.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
-    bytes.ok_or_else(|| invalid(format!("{text:?} is no size; sizes are like 4096, 512MiB, 1GB, 2T")))
+    bytes.ok_or_else(|| {
+        invalid(format!("{text:?} is not a size; valid sizes look like 4096, 512MiB, 1GB, 2T"))
+    })
 }
 
 fn invalid(context: String) -> IoError {

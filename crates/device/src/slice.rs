@@ -25,7 +25,9 @@ impl SliceDevice {
         let (block, capacity) = (u64::from(geometry.block_bytes), geometry.capacity_bytes);
         let in_blocks = range.start.is_multiple_of(block) && range.end.is_multiple_of(block);
         if !in_blocks || range.start >= range.end || range.end > capacity {
-            let context = format!("bytes {range:?} are no slice of {capacity} bytes in blocks of {block}");
+            let context = format!(
+                "bytes {range:?} are not a slice of a device of {capacity} bytes in blocks of {block}"
+            );
             return Err(IoError::new(ErrorKind::Invalid, context));
         }
         let geometry = Geometry { capacity_bytes: range.end - range.start, ..geometry };

@@ -242,7 +242,9 @@ fn joint_geometry(each: &[Geometry], unit_bytes: u64) -> Result<Geometry, IoErro
     let joint = joint.ok_or_else(|| invalid("no devices".into()))?;
     let block = joint.block_bytes;
     if unit_bytes == 0 || !unit_bytes.is_multiple_of(u64::from(block)) {
-        return Err(invalid(format!("units of {unit_bytes} bytes are not in blocks of {block}")));
+        return Err(invalid(format!(
+            "a unit of {unit_bytes} bytes is not a non-zero multiple of the {block}-byte block"
+        )));
     }
     let smallest = joint.capacity_bytes;
     let share = smallest - smallest % unit_bytes;

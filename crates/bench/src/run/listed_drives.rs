@@ -106,7 +106,7 @@ mod tests {
         other.listed_drives.truncate(1);
         let (drives, warnings) = open(&[Some(&flash), None, Some(&other)]);
         let [null, nowhere] = &warnings[..] else { panic!("{warnings:?}") };
-        assert!(null.contains("writeAmpDeviceList: /dev/null: it is no NVMe namespace"), "{null}");
+        assert!(null.contains("writeAmpDeviceList: /dev/null: it is not an NVMe namespace"), "{null}");
         assert!(nowhere.contains("/no/where: No such file"), "{nowhere}");
         assert_eq!(drives.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0, 1]);
         let told: Vec<_> = drives[0].iter().map(ListedDrive::ask).collect();

@@ -202,7 +202,9 @@ fn placement_where_there_is_none_is_exit_2_and_says_what_is_missing() {
     let (directory, file) = config("small.json", SMALL);
     let fdp = "--set=cache_config.deviceEnableFDP=true";
     let path = directory.path().join("flash").display().to_string();
-    for (device, words) in [("memory:", "memory has none"), (&*path, "a file has none")] {
+    for (device, words) in
+        [("memory:", "memory devices do not support it"), (&*path, "files do not support it")]
+    {
         let run = flashwright(&["bench", &file, fdp, "--device", device]);
         assert_eq!(run.status.code(), Some(2));
         assert!(err(&run).contains("no placement") && err(&run).contains(words), "{}", err(&run));

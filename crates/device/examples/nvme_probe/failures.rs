@@ -20,7 +20,7 @@ fn not_capable(drives: &Drives) -> Verdict {
     let streams = FileDevice::open(drives.block(PLAIN), &placed()).unwrap_err();
     for error in [passed, streams] {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains("does not have Flexible Data Placement"), "{error}");
+        assert!(error.to_string().contains("does not support Flexible Data Placement"), "{error}");
     }
     Verdict::Held
 }

@@ -160,7 +160,7 @@ fn stripe(drives: &Drives) -> Verdict {
 fn streams(drives: &Drives) -> Verdict {
     if !has_write_streams(drives) {
         let error = FileDevice::open(drives.block(PLACING), &placed()).unwrap_err().to_string();
-        assert!(error.contains("came with Linux 6.16"), "{error}");
+        assert!(error.contains("need Linux 6.16"), "{error}");
         return Verdict::DoesNotApply("this kernel has no write streams, and we say so");
     }
     renew_all(&drives.placed(PLACING));

@@ -59,7 +59,7 @@ impl<M: Medium> Pool<M> {
     fn start_thread(&self) -> Result<JoinHandle<()>, IoError> {
         let shared = Arc::clone(&self.shared);
         let started = std::thread::Builder::new().name("flash-pool".into()).spawn(move || shared.work());
-        let context = || format!("{}: no thread to transfer with", self.shared.open.path.display());
+        let context = || format!("{}: cannot start an I/O thread", self.shared.open.path.display());
         started.map_err(|error| IoError::with_source(kind_of(&error), context(), error))
     }
 }

@@ -93,7 +93,9 @@ impl<M: Medium> Ring<M> {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name("flash-reactor".into());
             let started = thread.spawn(move || shared.react());
-            let context = || format!("{}: no thread to wait for transfers", self.shared.open.path.display());
+            let context = || {
+                format!("{}: cannot start the io_uring completion thread", self.shared.open.path.display())
+            };
             queue.reactor =
                 Some(started.map_err(|error| IoError::with_source(kind_of(&error), context(), error))?);
         }

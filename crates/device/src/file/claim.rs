@@ -93,7 +93,7 @@ pub(crate) fn holder_of(number: u64) -> Option<String> {
         }
     }
     let upon = fs::read_dir(sysfs.join("holders")).ok()?.flatten().next()?;
-    Some(format!("device {} is built upon it", upon.file_name().to_string_lossy()))
+    Some(format!("device {} is built on it", upon.file_name().to_string_lossy()))
 }
 
 /// The loop device through which the file at `path` is used as a block device, perhaps with a mounted file system on it.

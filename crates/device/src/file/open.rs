@@ -88,7 +88,7 @@ pub(super) fn create_temporary(parent: &Path, options: &OpenOptions) -> Result<O
     let unique = RandomState::new().hash_one(0) as u32;
     let directory = parent.join(format!("flashwright_{}_{unique:08x}", std::process::id()));
     DirBuilder::new().mode(0o700).create(&directory).map_err(|error| {
-        system(ErrorKind::Open, format!("cannot make the directory {}", directory.display()), error)
+        system(ErrorKind::Open, format!("cannot create the directory {}", directory.display()), error)
     })?;
     let options = OpenOptions { create: true, remove_on_drop: true, ..options.clone() };
     let mut opened = open(&directory.join("flash"), &options, Some(directory))?;
@@ -214,11 +214,11 @@ pub(super) fn open_error(path: &Path, errno: Errno, buffered: bool) -> IoError {
         Errno::INVAL if !buffered => (
             ErrorKind::Unsupported,
             format!(
-                "{path}: direct I/O is refused here; buffered I/O would work, and measure memory as well"
+                "{path}: direct I/O is not supported here; buffered I/O works, but it measures the page cache as well"
             ),
         ),
         Errno::BUSY => (ErrorKind::Busy, format!("{path} is in use: mounted, or open exclusively elsewhere")),
-        Errno::NOSPC | Errno::DQUOT => (ErrorKind::NoSpace, format!("cannot make {path}")),
+        Errno::NOSPC | Errno::DQUOT => (ErrorKind::NoSpace, format!("cannot create {path}")),
         _ => (ErrorKind::Open, format!("cannot open {path}")),
     };
     system(kind, context, errno.into())
@@ -227,7 +227,7 @@ pub(super) fn open_error(path: &Path, errno: Errno, buffered: bool) -> IoError {
 /// Files and block devices alike tell their length by their end.
 fn length(file: &File, path: &Path) -> Result<u64, IoError> {
     rustix::fs::seek(file, SeekFrom::End(0)).map_err(|errno| {
-        system(ErrorKind::Open, format!("cannot tell the size of {}", path.display()), errno.into())
+        system(ErrorKind::Open, format!("cannot determine the size of {}", path.display()), errno.into())
     })
 }
 
@@ -242,14 +242,15 @@ fn capacity(
     let whole_blocks = present_bytes - present_bytes % block;
     match options.size_bytes {
         None if whole_blocks == 0 => {
-            Err(unusable(path, &format!("holds {present_bytes} bytes, not even a block; give a size")))
+            Err(unusable(path, &format!("holds {present_bytes} bytes, less than one block; give a size")))
         }
         None => Ok(whole_blocks),
-        Some(size) if size == 0 || !size.is_multiple_of(block) => {
-            Err(unusable(path, &format!("cannot have {size} bytes: not in blocks of {block}")))
-        }
+        Some(size) if size == 0 || !size.is_multiple_of(block) => Err(unusable(
+            path,
+            &format!("cannot have {size} bytes: must be a non-zero multiple of the {block}-byte block"),
+        )),
         Some(size) if size > present_bytes && !options.may_make() => {
-            Err(unusable(path, &format!("holds {present_bytes} bytes, and {size} are asked for")))
+            Err(unusable(path, &format!("holds {present_bytes} bytes, but {size} are asked for")))
         }
         Some(size) => Ok(size),
     }
@@ -258,7 +259,9 @@ fn capacity(
 fn grow(file: &File, path: &Path, from: u64, to: &Geometry, preallocate: bool) -> Result<(), IoError> {
     let size = to.capacity_bytes;
     let free = rustix::fs::fstatvfs(file).map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
-    let context = || format!("cannot give {} {size} bytes; its disk has {free} free", path.display());
+    let context = || {
+        format!("cannot allocate {size} bytes for {}; its file system has {free} bytes free", path.display())
+    };
     // The file system would find out only after it had taken all there is, from everybody.
     if preallocate && size - from > free {
         return Err(IoError::new(ErrorKind::NoSpace, context()));

@@ -30,9 +30,9 @@ pub(super) fn file_geometry(file: &File, path: &Path, buffered: bool) -> Result<
 /// Geometry of a block device, without its capacity.
 pub(super) fn block_device_geometry(file: &File, path: &Path, buffered: bool) -> Result<Geometry, IoError> {
     let logical =
-        rustix::fs::ioctl_blksszget(file).map_err(|errno| unknown(path, "its logical blocks", errno))?;
-    let physical =
-        rustix::fs::ioctl_blkpbszget(file).map_err(|errno| unknown(path, "its physical blocks", errno))?;
+        rustix::fs::ioctl_blksszget(file).map_err(|errno| unknown(path, "its logical block size", errno))?;
+    let physical = rustix::fs::ioctl_blkpbszget(file)
+        .map_err(|errno| unknown(path, "its physical block size", errno))?;
     Ok(geometry(logical.max(MIN_BLOCK_BYTES), physical, buffered))
 }
 
@@ -57,5 +57,5 @@ fn geometry(block_bytes: u32, indirection_bytes: u32, buffered: bool) -> Geometr
 }
 
 fn unknown(path: &Path, what: &str, errno: Errno) -> IoError {
-    IoError::with_source(ErrorKind::Open, format!("{}: cannot tell {what}", path.display()), errno.into())
+    IoError::with_source(ErrorKind::Open, format!("{}: cannot read {what}", path.display()), errno.into())
 }

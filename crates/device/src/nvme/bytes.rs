@@ -17,7 +17,7 @@ pub struct Malformed {
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { page, needed_bytes, given_bytes } = self;
-        write!(f, "the {page} needs {needed_bytes} bytes and has {given_bytes}")
+        write!(f, "the {page} needs {needed_bytes} bytes, but has {given_bytes}")
     }
 }
 

@@ -63,8 +63,8 @@ impl Location {
         let character_device = fs::metadata(path).ok().filter(|it| it.file_type().is_char_device())?;
         let all = Self::all_of_controller(Path::new("/sys"), character_device.rdev())?;
         let names: Vec<String> = all.iter().map(|it| it.generic_path().display().to_string()).collect();
-        let names = if names.is_empty() { "none that the system shows".into() } else { names.join(", ") };
-        Some(format!("is an NVMe controller; name a namespace of it: {names}"))
+        let names = if names.is_empty() { "the system shows none".into() } else { names.join(", ") };
+        Some(format!("is an NVMe controller; use one of its namespaces instead: {names}"))
     }
 
     fn all_of_controller(sysfs: &Path, number: u64) -> Option<Vec<Self>> {

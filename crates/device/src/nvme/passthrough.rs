@@ -65,7 +65,10 @@ impl PassthroughDevice {
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, IoError> {
         let path = path.as_ref();
         let Some(location) = Location::of(path).filter(|it| it.kind == PathKind::Generic) else {
-            return Err(open_error(path, "is not the generic device of an NVMe namespace"));
+            return Err(open_error(
+                path,
+                "is not the generic device of an NVMe namespace, such as /dev/ng0n1",
+            ));
         };
         let block_device = claim_block_device(&location)?;
         let file = File::options().read(true).write(!options.read_only).open(path).map_err(|error| {
@@ -73,7 +76,11 @@ impl PassthroughDevice {
         })?;
         claim::claim_file(&file, path)?;
         let namespace = namespace_number(&file).map_err(|error| {
-            IoError::with_source(ErrorKind::Open, format!("{}: no namespace", path.display()), error)
+            IoError::with_source(
+                ErrorKind::Open,
+                format!("{}: cannot read the namespace number", path.display()),
+                error,
+            )
         })?;
         let limits = Limits { max_io_bytes: location.max_passthrough_bytes(), block_device };
         Self::over(Drive::new(file, namespace), &location, limits, path, options)
@@ -95,16 +102,16 @@ impl<T: Transport + AsFd + 'static> PassthroughDevice<T> {
         options: &OpenOptions,
     ) -> Result<Self, IoError> {
         if options.buffered {
-            let words = format!("{}: passed-through commands know no page cache", path.display());
+            let words = format!("{}: buffered I/O is not possible with NVMe passthrough", path.display());
             return Err(IoError::new(ErrorKind::Unsupported, words));
         }
         let identified = drive.controller().and_then(|controller| Ok((controller, drive.namespace()?)));
         let (controller, namespace) = identified.map_err(|error| unidentified(path, error))?;
         let block_bytes = match (namespace.block_bytes, namespace.metadata_bytes) {
             (Some(block_bytes), 0) => block_bytes,
-            (None, _) => return Err(open_error(path, "has blocks of a size that cannot be")),
+            (None, _) => return Err(open_error(path, "reports a block size that is not valid")),
             (_, metadata) => {
-                let words = format!("{}: {metadata} bytes of metadata with each block", path.display());
+                let words = format!("{}: {metadata} bytes of metadata per block", path.display());
                 return Err(IoError::new(ErrorKind::Unsupported, format!("{words} are not supported")));
             }
         };
@@ -167,7 +174,8 @@ impl<T: Transport + AsFd + 'static> PassthroughDevice<T> {
     /// [`ErrorKind::Unsupported`] without placement; what the drive answers.
     pub fn renew(&self, handle: PlacementHandle) -> Result<(), IoError> {
         let open = self.carrier.open();
-        let context = || format!("{}: a fresh reclaim unit for handle {}", open.path.display(), handle.0);
+        let context =
+            || format!("{}: cannot move handle {} to a new reclaim unit", open.path.display(), handle.0);
         let Some(&id) = open.medium.placement_ids.get(usize::from(handle.0)) else {
             return Err(IoError::new(ErrorKind::Unsupported, format!("{}: no such handle", context())));
         };
@@ -322,13 +330,14 @@ fn placement_ids<T: Transport>(
 
 fn capacity(path: &Path, asked: Option<u64>, present: u64, block: u64) -> Result<u64, IoError> {
     match asked {
-        None if present == 0 => Err(open_error(path, "holds nothing")),
+        None if present == 0 => Err(open_error(path, "has a capacity of 0 bytes")),
         None => Ok(present),
-        Some(size) if size == 0 || !size.is_multiple_of(block) => {
-            Err(open_error(path, &format!("cannot have {size} bytes: not in blocks of {block}")))
-        }
+        Some(size) if size == 0 || !size.is_multiple_of(block) => Err(open_error(
+            path,
+            &format!("cannot have {size} bytes: must be a non-zero multiple of the {block}-byte block"),
+        )),
         Some(size) if size > present => {
-            Err(open_error(path, &format!("holds {present} bytes, and {size} are asked for")))
+            Err(open_error(path, &format!("holds {present} bytes, but {size} are asked for")))
         }
         Some(size) => Ok(size),
     }
@@ -336,10 +345,10 @@ fn capacity(path: &Path, asked: Option<u64>, present: u64, block: u64) -> Result
 
 fn unidentified(path: &Path, error: io::Error) -> IoError {
     let hint = match error.kind() {
-        io::ErrorKind::PermissionDenied => " (before Linux 6.2, passing commands through takes root)",
+        io::ErrorKind::PermissionDenied => " (before Linux 6.2, NVMe passthrough needs root)",
         _ => "",
     };
-    let context = format!("{}: the drive does not tell who it is{hint}", path.display());
+    let context = format!("{}: cannot identify the drive{hint}", path.display());
     IoError::with_source(ErrorKind::Open, context, error)
 }
 

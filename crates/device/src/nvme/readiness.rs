@@ -53,7 +53,7 @@ impl Readiness {
         match self {
             Self::Ready(identifiers) if identifiers.len() > 1 => None,
             Self::Ready(_) => Some(format!(
-                "the namespace has a single placement handle, which is everybody's default; {}",
+                "the namespace has a single placement handle, which is the default of all writes; {}",
                 steps.remake_namespace()
             )),
             Self::NoIdentifiers => {
@@ -63,8 +63,8 @@ impl Readiness {
                 Some(format!("Flexible Data Placement (FDP) is off; {}", steps.enable_placement()))
             }
             Self::NotCapable => Some(
-                "the drive does not have Flexible Data Placement (FDP): bit 19 of CTRATT is clear. A firmware with it, or \
-                 another drive, is needed"
+                "the drive does not support Flexible Data Placement (FDP): bit 19 of CTRATT is clear; use a firmware that \
+                 supports it, or another drive"
                     .into(),
             ),
         }
@@ -111,13 +111,13 @@ impl Steps {
         let on = format!(
             "  nvme set-feature {path} -f 0x1d --value={group} --cdw12=0x1 -s    # configuration 0; 0x101 is 1, and so on"
         );
-        let list = format!("  nvme fdp configs {path} -e {group}    # what there is to choose from");
-        self.with_namespace_remade("to turn it on", &[list], &[on])
+        let list = format!("  nvme fdp configs {path} -e {group}    # lists the configurations");
+        self.with_namespace_remade("to enable it", &[list], &[on])
     }
 
     /// Commands that make the namespace again, with handles.
     fn remake_namespace(&self) -> String {
-        self.with_namespace_remade("to give it handles", &[], &[])
+        self.with_namespace_remade("to give it placement handles", &[], &[])
     }
 
     fn with_namespace_remade(&self, purpose: &str, before: &[String], between: &[String]) -> String {
@@ -152,10 +152,10 @@ pub(crate) fn unsupported(path: &Path, why: &str) -> IoError {
 pub(crate) fn unanswered(path: &Path, error: io::Error) -> IoError {
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            " (before Linux 6.2 that takes root; since then, permission to read and write the device)"
+            " (needs root before Linux 6.2; since then, read and write permission on the device)"
         }
         _ => "",
     };
-    let context = format!("{}: no placement: the drive cannot be asked{hint}", path.display());
+    let context = format!("{}: no placement: cannot query the drive{hint}", path.display());
     IoError::with_source(ErrorKind::Unsupported, context, error)
 }

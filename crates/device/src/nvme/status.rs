@@ -51,14 +51,14 @@ impl Status {
 
     fn words(self) -> &'static str {
         match self.code() {
-            0x001 => "the drive does not know the command",
-            0x002 => "the drive refuses a field of the command",
+            0x001 => "the drive does not support the command",
+            0x002 => "invalid field in the command",
             0x004 => "data transfer error",
             0x006 => "internal error of the drive",
             0x007 => "command aborted",
             0x00B => "no such namespace, or its format is not supported",
-            0x00F => "data length and command do not fit",
-            0x013 => "an offset of the data is refused",
+            0x00F => "the data length does not match the command",
+            0x013 => "invalid data offset",
             0x020 => "the namespace is write protected",
             0x021 => "the command was interrupted",
             0x029 => "Flexible Data Placement is disabled",
@@ -67,7 +67,7 @@ impl Status {
             0x081 => "the drive's capacity is exceeded",
             0x082 => "the namespace is not ready",
             0x109 => "no such log page",
-            0x10E => "the feature is not to be had",
+            0x10E => "the feature is not available",
             0x280 => "write fault",
             0x281 => "unrecovered read error",
             0x285 => "compare failure",
@@ -75,10 +75,10 @@ impl Status {
             0x287 => "the block was deallocated or never written",
             _ => match self.code() >> 8 {
                 0 => "the command failed",
-                1 => "the command does not fit the drive's state",
+                1 => "command-specific error",
                 2 => "media or data integrity error",
                 3 => "the path to the drive failed",
-                _ => "an error of the maker's own",
+                _ => "vendor-specific error",
             },
         }
     }

@@ -19,7 +19,7 @@ use crate::IoError;
 pub(crate) fn required(device: &File, path: &Path) -> Result<u16, IoError> {
     let number = device.metadata().map_err(|error| unanswered(path, error))?.rdev();
     let Some(location) = Location::by_number(Path::new("/sys"), "block", number) else {
-        return Err(unsupported(path, "only an NVMe namespace with Flexible Data Placement (FDP) has it"));
+        return Err(unsupported(path, "only NVMe namespaces with Flexible Data Placement (FDP) support it"));
     };
     let streams = location.queue_limit("max_write_streams");
     if let Some(streams @ 2..) = streams {
@@ -37,7 +37,7 @@ pub(crate) fn required(device: &File, path: &Path) -> Result<u16, IoError> {
 pub(crate) fn none_on_files(path: &Path) -> IoError {
     unsupported(
         path,
-        "a file has none, whatever drive it lies on; name an NVMe namespace with Flexible Data Placement (FDP), such as \
+        "files do not support it, on any drive; use an NVMe namespace with Flexible Data Placement (FDP), such as \
          /dev/ng0n1 or /dev/nvme0n1",
     )
 }
@@ -49,13 +49,13 @@ fn missing(location: &Location, path: &Path) -> io::Result<Option<String>> {
 fn kernel_words(location: &Location, streams: Option<u64>) -> String {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let otherwise =
-        format!("{} places data by passed-through commands instead", location.generic_path().display());
+        format!("use {} instead, which places data by NVMe passthrough", location.generic_path().display());
     match streams {
         None => {
-            format!("write streams on block devices came with Linux 6.16, and this is {release}; {otherwise}")
+            format!("write streams on block devices need Linux 6.16, and this is {release}; {otherwise}")
         }
         Some(_) => format!(
-            "the drive has placement handles, but this kernel ({release}) took none of them; {otherwise}"
+            "the drive has placement handles, but this kernel ({release}) exposes none of them; {otherwise}"
         ),
     }
 }

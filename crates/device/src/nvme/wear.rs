@@ -179,7 +179,7 @@ impl MediaProbe {
         std::fs::metadata(path)?;
         let namespaces = Location::beneath(path);
         if namespaces.is_empty() {
-            return Err(io::Error::other("it is no NVMe namespace and not made of them"));
+            return Err(io::Error::other("it is not an NVMe namespace or a device made of NVMe namespaces"));
         }
         Ok(Self { drives: namespaces.iter().map(|it| Self::count(it)).collect::<io::Result<_>>()? })
     }
@@ -190,7 +190,10 @@ impl MediaProbe {
         let Some(counter) = MediaCounter::find(&drive, group) else {
             let wear = Wear::read(&drive, group);
             let why = wear.untold.first().map_or_else(String::new, |(what, why)| format!(": {what}: {why}"));
-            return Err(io::Error::other(format!("{} does not tell what it wrote{why}", path.display())));
+            return Err(io::Error::other(format!(
+                "{} does not report the bytes its media wrote{why}",
+                path.display()
+            )));
         };
         Ok((drive, counter))
     }

@@ -81,7 +81,9 @@ fn what_is_missing_for_placement_is_named_with_the_steps() {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         error.to_string()
     };
-    assert!(refusal(|it| it.fdp_capable = false).contains("the drive does not have Flexible Data Placement"));
+    assert!(
+        refusal(|it| it.fdp_capable = false).contains("the drive does not support Flexible Data Placement")
+    );
     let off = refusal(|it| it.fdp_enabled = false);
     for step in [
         "(FDP) is off",
