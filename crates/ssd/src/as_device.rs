@@ -310,18 +310,21 @@ fn check(namespaces: &[Namespace], layout: &Layout) -> Result<Vec<Range<u32>>, S
     let mut ranges = Vec::new();
     for (number, Namespace { bytes, handles }) in namespaces.iter().enumerate() {
         if *bytes == 0 || !bytes.is_multiple_of(page_bytes) {
-            return refuse("namespaces", format!("{number}: {bytes} bytes are not in pages of {page_bytes}"));
+            return refuse(
+                "namespaces",
+                format!("{number}: {bytes} bytes is not a non-zero multiple of the {page_bytes}-byte page"),
+            );
         }
         let end = first + bytes / page_bytes;
         if end > u64::from(layout.shape().logical_pages) {
             let capacity = layout.capacity_bytes();
-            return refuse("namespaces", format!("{number}: reaches past the drive's {capacity} bytes"));
+            return refuse("namespaces", format!("{number}: ends past the drive's {capacity} bytes"));
         }
         let count = layout.handles().len();
         if handles.is_empty() || handles.iter().any(|&handle| usize::from(handle) >= count) {
             return refuse(
                 "namespaces",
-                format!("{number}: its handles are some of the drive's {count}, not {handles:?}"),
+                format!("{number}: needs one or more of the drive's {count} handles, not {handles:?}"),
             );
         }
         ranges.push(first as u32..end as u32);

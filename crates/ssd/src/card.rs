@@ -190,7 +190,7 @@ impl Card {
         if looks_like_a_name {
             let names = BUILT_IN.map(|(name, _)| name);
             return refuse(format!(
-                "no such card; {}there are {}, or the path of a TOML file",
+                "no such card; {}valid cards are {}, or the path of a TOML file",
                 names::hint(name_or_path, names.into_iter()),
                 names.join(", ")
             ));
@@ -240,7 +240,7 @@ impl Card {
                 card: self.name.clone(),
                 key: Some("space.unit_bytes".into()),
                 reason: format!(
-                    "at 1/{divisor} a unit has {unit_pages} pages, fewer than {MIN_SCALED_PAGES}: {most}"
+                    "at 1/{divisor} a unit has {unit_pages} pages, fewer than the minimum of {MIN_SCALED_PAGES}: {most}"
                 ),
             });
         }
@@ -293,11 +293,17 @@ impl Card {
         }
         if !space.unit_bytes.is_multiple_of(u64::from(space.page_bytes)) {
             let (unit, page) = (space.unit_bytes, space.page_bytes);
-            return Err(("space.unit_bytes", format!("{unit} bytes are not in pages of {page}")));
+            return Err((
+                "space.unit_bytes",
+                format!("{unit} bytes is not a multiple of the {page}-byte page"),
+            ));
         }
         if space.raw_bytes <= space.usable_bytes {
             let (raw, usable) = (space.raw_bytes, space.usable_bytes);
-            return Err(("space.raw_bytes", format!("{raw} bytes are no more than the usable {usable}")));
+            return Err((
+                "space.raw_bytes",
+                format!("{raw} bytes must be more than the {usable} usable bytes"),
+            ));
         }
         self.nand.check()?;
         self.check_ratings()?;
@@ -312,7 +318,7 @@ impl Card {
             ("cost.kgco2e_per_gb", self.cost.kgco2e_per_gb),
         ] {
             if !(value > 0.0 && value.is_finite()) {
-                return Err((key, format!("{value} is not above 0")));
+                return Err((key, format!("{value} is not a finite number above 0")));
             }
         }
         for (key, rate) in [
@@ -322,7 +328,7 @@ impl Card {
             if rate < SLOWEST_BYTES_PER_SECOND {
                 return Err((
                     key,
-                    format!("{rate} bytes a second are fewer than {SLOWEST_BYTES_PER_SECOND}"),
+                    format!("{rate} bytes/s is below the minimum of {SLOWEST_BYTES_PER_SECOND}"),
                 ));
             }
         }
@@ -330,12 +336,12 @@ impl Card {
         if command_ns > LONGEST_STEP_NS {
             return Err((
                 "controller.command_ns",
-                format!("{command_ns} ns are more than {LONGEST_STEP_NS}"),
+                format!("{command_ns} ns is above the maximum of {LONGEST_STEP_NS}"),
             ));
         }
         match &self.placement {
             Some(placement) if placement.namespaces == 0 => {
-                Err(("placement.namespaces", "a drive has at least one namespace".into()))
+                Err(("placement.namespaces", "a drive needs at least one namespace".into()))
             }
             _ => Ok(()),
         }
@@ -371,12 +377,15 @@ impl Nand {
                 return Err((key, "is 0".into()));
             }
             if count > most {
-                return Err((key, format!("{count} are more than {most}")));
+                return Err((key, format!("{count} is above the maximum of {most}")));
             }
         }
         if !self.dies.is_multiple_of(self.channels) {
             let (dies, channels) = (self.dies, self.channels);
-            return Err(("nand.dies", format!("{dies} dies cannot be divided among {channels} channels")));
+            return Err((
+                "nand.dies",
+                format!("{dies} dies cannot be divided evenly among {channels} channels"),
+            ));
         }
         for (key, ns) in [
             ("nand.read_ns", self.read_ns),
@@ -385,24 +394,27 @@ impl Nand {
             ("nand.suspend_ns", self.suspend_ns),
         ] {
             if ns > LONGEST_STEP_NS {
-                return Err((
-                    key,
-                    format!("{ns} ns are more than {LONGEST_STEP_NS}, and no flash takes so long"),
-                ));
+                return Err((key, format!("{ns} ns is above the maximum of {LONGEST_STEP_NS}")));
             }
         }
         let page_bytes = self.page_bytes;
         if !page_bytes.is_power_of_two() || !(4096..=LARGEST_FLASH_PAGE_BYTES).contains(&page_bytes) {
             let most = LARGEST_FLASH_PAGE_BYTES;
-            return Err(("nand.page_bytes", format!("{page_bytes} is no power of two from 4096 to {most}")));
+            return Err((
+                "nand.page_bytes",
+                format!("{page_bytes} is not a power of two from 4096 to {most}"),
+            ));
         }
         if self.block_bytes > LARGEST_ERASE_BLOCK_BYTES {
             let (block, most) = (self.block_bytes, LARGEST_ERASE_BLOCK_BYTES);
-            return Err(("nand.block_bytes", format!("{block} bytes are more than {most}")));
+            return Err(("nand.block_bytes", format!("{block} bytes is above the maximum of {most}")));
         }
         if !self.block_bytes.is_multiple_of(u64::from(self.page_bytes)) {
             let (block, page) = (self.block_bytes, self.page_bytes);
-            return Err(("nand.block_bytes", format!("{block} bytes are not in pages of {page}")));
+            return Err((
+                "nand.block_bytes",
+                format!("{block} bytes is not a multiple of the {page}-byte page"),
+            ));
         }
         Ok(())
     }

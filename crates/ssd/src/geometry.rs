@@ -111,18 +111,18 @@ impl Shape {
     fn check_sizes(&self) -> Result<(), ShapeError> {
         let Self { block_bytes, page_bytes, .. } = *self;
         if !block_bytes.is_power_of_two() || !(512..=65536).contains(&block_bytes) {
-            return refuse("block_bytes", format!("{block_bytes} is no power of two from 512 to 65536"));
+            return refuse("block_bytes", format!("{block_bytes} is not a power of two from 512 to 65536"));
         }
         if !page_bytes.is_power_of_two() || !(4096..=65536).contains(&page_bytes) {
-            return refuse("page_bytes", format!("{page_bytes} is no power of two from 4096 to 65536"));
+            return refuse("page_bytes", format!("{page_bytes} is not a power of two from 4096 to 65536"));
         }
         if page_bytes < block_bytes {
             return refuse("page_bytes", format!("{page_bytes} is less than a block of {block_bytes} bytes"));
         }
         match self.groups {
-            0 => refuse("groups", "a drive has at least one reclaim group".into()),
+            0 => refuse("groups", "a drive needs at least one reclaim group".into()),
             groups if groups > MAX_GROUPS => {
-                refuse("groups", format!("{groups} reclaim groups are more than {MAX_GROUPS}"))
+                refuse("groups", format!("{groups} reclaim groups are more than the maximum of {MAX_GROUPS}"))
             }
             _ => Ok(()),
         }
@@ -132,11 +132,17 @@ impl Shape {
         let groups = u32::from(self.groups);
         if self.unit_pages < MIN_UNIT_PAGES {
             let pages = self.unit_pages;
-            return refuse("unit_pages", format!("{pages} pages are fewer than {MIN_UNIT_PAGES}"));
+            return refuse(
+                "unit_pages",
+                format!("{pages} pages are fewer than the minimum of {MIN_UNIT_PAGES}"),
+            );
         }
         for (key, units) in [("units", self.units), ("reserve_units", self.reserve_units)] {
             if !units.is_multiple_of(groups) {
-                return refuse(key, format!("{units} units cannot be divided among {groups} reclaim groups"));
+                return refuse(
+                    key,
+                    format!("{units} units cannot be divided evenly among {groups} reclaim groups"),
+                );
             }
         }
         let least = self.least_reserve_units();
@@ -144,7 +150,7 @@ impl Shape {
             let units = self.reserve_units;
             return refuse(
                 "reserve_units",
-                format!("{units} are too few: open units and collection need {least}"),
+                format!("{units} units are too few: open units and garbage collection need {least}"),
             );
         }
         Ok(())
@@ -157,14 +163,14 @@ impl Shape {
             return refuse(
                 "page_bytes",
                 format!(
-                    "{pages} pages of {} bytes are more than {MAX_PAGES}: choose larger pages",
+                    "{pages} pages of {} bytes are more than the maximum of {MAX_PAGES}: choose larger pages",
                     self.page_bytes
                 ),
             );
         }
         let logical = u64::from(self.logical_pages);
         if logical == 0 {
-            return refuse("logical_pages", "a drive that holds nothing".into());
+            return refuse("logical_pages", "the drive has no logical pages".into());
         }
         let spare = u64::from(self.groups) * u64::from(self.unit_pages);
         let physical = self.data_pages();

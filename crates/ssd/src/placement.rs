@@ -80,9 +80,9 @@ impl Isolation {
 
     pub(crate) fn check(&self) -> Result<(), ShapeError> {
         match self.handles().len() {
-            0 => refuse("handles", "a drive with placement has at least one handle".into()),
+            0 => refuse("handles", "a drive with placement needs at least one handle".into()),
             count if count > MAX_HANDLES => {
-                refuse("handles", format!("{count} handles are more than {MAX_HANDLES}"))
+                refuse("handles", format!("{count} handles are more than the maximum of {MAX_HANDLES}"))
             }
             _ => Ok(()),
         }

@@ -69,11 +69,11 @@ impl Pattern {
             let sum: f64 = shares.clone().sum();
             if (sum - 1.0).abs() > 1e-9 || !shares.clone().all(|share| share > 0.0) {
                 let shares: Vec<f64> = shares.collect();
-                return Err(format!("shares of {words} are above 0 and add up to 1, not {shares:?}"));
+                return Err(format!("shares of {words} must be above 0 and add up to 1, not {shares:?}"));
             }
         }
         match self.parts(logical_pages).iter().position(|&(_, pages)| pages == 0) {
-            Some(stream) => Err(format!("stream {stream} has no page of the drive's {logical_pages}")),
+            Some(stream) => Err(format!("stream {stream} gets none of the drive's {logical_pages} pages")),
             None => Ok(()),
         }
     }

@@ -60,7 +60,7 @@ fn a_scaled_card_keeps_units_handles_and_over_provisioning() {
     let error = card.scaled(24_577).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "pm9d3: space.unit_bytes: at 1/24577 a unit has 63 pages, fewer than 64: scale by 1/24576 at most"
+        "pm9d3: space.unit_bytes: at 1/24577 a unit has 63 pages, fewer than the minimum of 64: scale by 1/24576 at most"
     );
 }
 
@@ -73,7 +73,7 @@ fn a_drive_of_small_units_is_used_whole_and_cannot_be_scaled() {
     let error = card.scaled(2).unwrap_err().to_string();
     assert_eq!(
         error,
-        "test: space.unit_bytes: at 1/2 a unit has 16 pages, fewer than 64: this drive cannot be scaled"
+        "test: space.unit_bytes: at 1/2 a unit has 16 pages, fewer than the minimum of 64: this drive cannot be scaled"
     );
 }
 
@@ -106,19 +106,23 @@ fn refusal(from: &str, to: &str) -> String {
 #[test]
 fn impossible_cards_are_refused_in_a_line_that_names_the_key() {
     let cases = [
-        ("block_bytes = 4096", "block_bytes = 4000", "mine: space.block_bytes: 4000 is no power of two"),
+        ("block_bytes = 4096", "block_bytes = 4000", "mine: space.block_bytes: 4000 is not a power of two"),
         ("block_bytes = 4096", "block_bytes = 8192", "mine: space.page_bytes: 4096 is less than a block"),
         (
             "unit_bytes = 262_144",
             "unit_bytes = 262_145",
-            "mine: space.unit_bytes: 262145 bytes are not in pages",
+            "mine: space.unit_bytes: 262145 bytes is not a multiple of the",
         ),
-        ("unit_bytes = 262_144", "unit_bytes = 4096", "mine: space.unit_bytes: 1 pages are fewer than 2"),
+        (
+            "unit_bytes = 262_144",
+            "unit_bytes = 4096",
+            "mine: space.unit_bytes: 1 pages are fewer than the minimum of 2",
+        ),
         ("unit_bytes = 262_144", "unit_bytes = 0", "mine: space.unit_bytes: is 0"),
         (
             "usable_bytes = 549_523_456",
             "usable_bytes = 587_988_992",
-            "mine: space.raw_bytes: 587988992 bytes are no more",
+            "mine: space.raw_bytes: 587988992 bytes must be more",
         ),
         (
             "usable_bytes = 549_523_456",
@@ -127,43 +131,59 @@ fn impossible_cards_are_refused_in_a_line_that_names_the_key() {
         ),
         ("raw_bytes = 587_988_992", "raw_bytes = 900_000_000_000_000", "mine: space.page_bytes: "),
         ("groups = 1", "groups = 0", "mine: space.groups: "),
-        ("groups = 1", "groups = 257", "mine: space.groups: 257 reclaim groups are more than 256"),
-        ("groups = 1", "groups = 65535", "mine: space.groups: 65535 reclaim groups are more than 256"),
-        ("groups = 1", "groups = 3", "mine: space.raw_bytes: 2243 units cannot be divided among 3"),
-        ("groups = 1", "groups = 1\nreserve_units = 3", "mine: space.reserve_units: 3 are too few"),
+        (
+            "groups = 1",
+            "groups = 257",
+            "mine: space.groups: 257 reclaim groups are more than the maximum of 256",
+        ),
+        (
+            "groups = 1",
+            "groups = 65535",
+            "mine: space.groups: 65535 reclaim groups are more than the maximum of 256",
+        ),
+        ("groups = 1", "groups = 3", "mine: space.raw_bytes: 2243 units cannot be divided evenly among 3"),
+        ("groups = 1", "groups = 1\nreserve_units = 3", "mine: space.reserve_units: 3 units are too few"),
         ("handles = 8", "handles = 0", "mine: placement.handles: "),
-        ("handles = 8", "handles = 200", "mine: placement.handles: 200 handles are more than 128"),
-        ("dies = 4", "dies = 3", "mine: nand.dies: 3 dies cannot be divided among 2 channels"),
+        (
+            "handles = 8",
+            "handles = 200",
+            "mine: placement.handles: 200 handles are more than the maximum of 128",
+        ),
+        ("dies = 4", "dies = 3", "mine: nand.dies: 3 dies cannot be divided evenly among 2 channels"),
         (
             "block_bytes = 65_536",
             "block_bytes = 1000",
-            "mine: nand.block_bytes: 1000 bytes are not in pages of 16384",
+            "mine: nand.block_bytes: 1000 bytes is not a multiple of the 16384-byte page",
         ),
         (
             "program_ns = 400_000",
             "program_ns = 9_000_000_000_000_000_000",
-            "mine: nand.program_ns: 9000000000000000000 ns are more than 10000000000",
+            "mine: nand.program_ns: 9000000000000000000 ns is above the maximum of 10000000000",
         ),
-        ("dies = 4", "dies = 4_294_967_294", "mine: nand.dies: 4294967294 are more than 65536"),
-        ("planes = 1", "planes = 4_294_967_295", "mine: nand.planes: 4294967295 are more than 64"),
-        ("pages_at_once = 1", "pages_at_once = 65", "mine: nand.pages_at_once: 65 are more than 64"),
+        ("dies = 4", "dies = 4_294_967_294", "mine: nand.dies: 4294967294 is above the maximum of 65536"),
+        ("planes = 1", "planes = 4_294_967_295", "mine: nand.planes: 4294967295 is above the maximum of 64"),
+        (
+            "pages_at_once = 1",
+            "pages_at_once = 65",
+            "mine: nand.pages_at_once: 65 is above the maximum of 64",
+        ),
         (
             "page_bytes = 16384",
             "page_bytes = 2_147_483_648",
-            "mine: nand.page_bytes: 2147483648 is no power of two from 4096 to 65536",
+            "mine: nand.page_bytes: 2147483648 is not a power of two from 4096 to 65536",
         ),
         (
             "block_bytes = 65_536",
             "block_bytes = 9_000_000_000_000_000_000",
-            "mine: nand.block_bytes: 9000000000000000000 bytes are more than 1099511627776",
+            "mine: nand.block_bytes: 9000000000000000000 bytes is above the maximum of 1099511627776",
         ),
         (
             "channel_bytes_per_second = 1_000_000_000",
             "channel_bytes_per_second = 1",
-            "mine: nand.channel_bytes_per_second: 1 bytes a second are fewer than 1000000",
+            "mine: nand.channel_bytes_per_second: 1 bytes/s is below the minimum of 1000000",
         ),
         ("command_ns = 8_000", "command_ns = 80_000_000_000", "mine: controller.command_ns: "),
-        ("dwpd = 1.0", "dwpd = -1.0", "mine: endurance.dwpd: -1 is not above 0"),
+        ("dwpd = 1.0", "dwpd = -1.0", "mine: endurance.dwpd: -1 is not a finite number above 0"),
         ("groups = 1", "group = 1", "mine: line 16: unknown field `group`"),
         ("groups = 1", "groups = \"one\"", "mine: line 16: invalid type"),
         ("groups = 1", "groups = ", "mine: line 16: "),
@@ -193,7 +213,7 @@ fn an_unknown_name_is_told_the_known_ones_and_a_missing_file_is_told_as_such() {
     let error = Card::load("pm9d4").unwrap_err().to_string();
     assert_eq!(
         error,
-        "pm9d4: no such card; did you mean `pm9d3`? there are pm9d3, tlc, qlc, photo, test, or the path of a TOML file"
+        "pm9d4: no such card; did you mean `pm9d3`? valid cards are pm9d3, tlc, qlc, photo, test, or the path of a TOML file"
     );
     assert!(Card::load("nowhere/card.toml").unwrap_err().to_string().contains("No such file"));
 }

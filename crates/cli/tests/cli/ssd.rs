@@ -111,7 +111,7 @@ fn what_cannot_be_is_refused_in_one_line() {
         (&["ssd", "run", "test", "--op", "0%"], "error: --op, --units: "),
         (
             &["ssd", "run", "test", "--pages-per-block", "1"],
-            "error: --pages-per-block: 1 pages are fewer than 2",
+            "error: --pages-per-block: 1 pages are fewer than the minimum of 2",
         ),
         (&["ssd", "run", "tlc", "--placement", "on"], "error: --placement: tlc has no placement handles"),
         (&["ssd", "run", "pm9d3", "--scale", "1/1000000"], "error: pm9d3: space.unit_bytes: at 1/1000000"),
@@ -174,7 +174,7 @@ fn a_run_that_would_never_end_is_refused_by_its_flag() {
         ("--measure 0.0000001", "--measure: 0.0000001 capacities of "),
         ("--timed --warm-up 0.0000001", "--warm-up: 0.0000001 capacities of "),
         ("--pages-per-block 4294967295", "--units, --pages-per-block: "),
-        ("--gc d-choices:0", "d-choices:0: draws 1 to 255 units"),
+        ("--gc d-choices:0", "d-choices:0: the number of units to draw must be from 1 to 255"),
         ("--measure 1e7", "--measure: 10000000 drive capacities; must be at most 1000000"),
     ]);
 }
@@ -206,7 +206,10 @@ fn a_flag_that_the_run_does_not_heed_is_refused_by_name() {
             "--collection-frontier: has no effect on a drive that places",
         ),
         ("--scale 1/4 --pages-per-block 64", "'--scale <1/N>' cannot be used with '--pages-per-block <N>'"),
-        ("--gc gready", "\"gready\" is no victim policy; did you mean `greedy`? there are greedy"),
+        (
+            "--gc gready",
+            "\"gready\" is not a victim policy; did you mean `greedy`? valid policies are greedy",
+        ),
     ]);
     let mixed = json(&[&QUICK[..], &["--pattern", "mixed", "--random-space", "10%"]].concat());
     assert_eq!(mixed["config"]["streams"][0]["space"], 0.1);

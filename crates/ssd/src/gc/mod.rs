@@ -58,10 +58,15 @@ impl FromStr for VictimPolicy {
             "d-choices" => Ok(Self::DChoices(Self::DEFAULT_CHOICES)),
             _ => match text.strip_prefix("d-choices:").and_then(|number| number.parse().ok()) {
                 Some(choices) if choices > 0 => Ok(Self::DChoices(choices)),
-                _ if text.starts_with("d-choices:") => Err(format!("{text}: draws 1 to {} units", u8::MAX)),
+                _ if text.starts_with("d-choices:") => {
+                    Err(format!("{text}: the number of units to draw must be from 1 to {}", u8::MAX))
+                }
                 _ => {
                     let hint = names::hint(text, Self::NAMES.into_iter());
-                    Err(format!("{text:?} is no victim policy; {hint}there are {}", Self::NAMES.join(", ")))
+                    Err(format!(
+                        "{text:?} is not a victim policy; {hint}valid policies are {}",
+                        Self::NAMES.join(", ")
+                    ))
                 }
             },
         }
