@@ -112,13 +112,13 @@ fn wrong_rows_are_skipped_counted_and_told() {
     let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
     assert_eq!(accesses.iter().map(|access| access.key).collect::<Vec<_>>(), [1, 4]);
     assert_eq!((report.rows, report.bad_rows), (4, 2));
-    assert!(report.messages[0].ends_with("trace.csv: row 3: `GIT` is no known operation; skipped"));
+    assert!(report.messages[0].ends_with("trace.csv: row 3: `GIT` is not a known operation; skipped"));
     let limited = read(text, &OpenOptions { bad_rows_limit: 1, ..OpenOptions::default() });
     let told = limited.unwrap_err().to_string();
     assert!(told.contains("row 4: column `size` is `x`") && told.contains("the first: "), "{told}");
     let stopped = read(text, &OpenOptions { on_bad_row: OnBadRow::Stop, ..OpenOptions::default() });
     let told = stopped.unwrap_err().to_string();
-    assert!(told.ends_with("row 3: `GIT` is no known operation; stopped there"), "{told}");
+    assert!(told.ends_with("row 3: `GIT` is not a known operation; stopped there"), "{told}");
 }
 
 #[test]
@@ -155,7 +155,9 @@ fn time_that_goes_back_stands_still_or_stops() {
     assert_eq!((seconds, report.backward_times), (vec![5, 5, 6], 1));
     let told = &report.messages[0];
     assert!(
-        told.ends_with("row 3: the time is 2000000000 ns before the row before; taken for that one's"),
+        told.ends_with(
+            "row 3: the time is 2000000000 ns before that of the previous row; set to that row's time"
+        ),
         "{told}"
     );
     let stopped = read(text, &OpenOptions { on_bad_row: OnBadRow::Stop, ..OpenOptions::default() });
@@ -169,16 +171,16 @@ fn a_torn_archive_says_where() {
     let whole = zstd::encode_all(format!("ts,key,op,size\n{text}").as_bytes(), 3).unwrap();
     let path = write(&folder, "trace.csv.zst", &whole[..whole.len() / 2]);
     let told = drain(&path, &OpenOptions::default()).unwrap_err().to_string();
-    assert!(told.contains("after row ") && told.contains("its zstd data cannot be read"), "{told}");
+    assert!(told.contains("after row ") && told.contains("cannot read its zstd data"), "{told}");
 }
 
 #[test]
 fn what_is_no_trace_is_refused_with_the_names_of_formats() {
     let options = OpenOptions::default();
     let told = read("some text\nof no kind\n", &options).unwrap_err().to_string();
-    assert!(told.contains("looks like none of the formats") && told.contains("oracle-general"), "{told}");
+    assert!(told.contains("matches none of the formats") && told.contains("oracle-general"), "{told}");
     let told = open(&["x"], Some("orcale"), &options).err().unwrap().to_string();
-    assert!(told.starts_with("there is no trace format `orcale`: the formats are auto, plain, "), "{told}");
+    assert!(told.starts_with("there is no trace format `orcale`; valid formats are auto, plain, "), "{told}");
     assert!(matches!(open(&["no such file"], None, &options), Err(TraceError::Open { .. })));
     assert!(matches!(read("", &options), Err(TraceError::Empty { .. })));
 }
@@ -186,7 +188,7 @@ fn what_is_no_trace_is_refused_with_the_names_of_formats() {
 #[test]
 fn a_header_that_lacks_a_column_is_told() {
     let told = read("ts,key,size\n0,1,2\n", &OpenOptions::default()).unwrap_err().to_string();
-    assert!(told.ends_with("trace.csv: taken for `plain`: the header names no column `op`"), "{told}");
+    assert!(told.ends_with("trace.csv: read as `plain`: the header has no column `op`"), "{told}");
 }
 
 #[test]
@@ -221,16 +223,13 @@ fn a_mark_in_front_of_the_header_does_not_hide_its_first_column() {
 #[test]
 fn a_header_of_other_names_is_not_skipped_with_the_columns_read_in_the_usual_order() {
     let error = refusal("timestamp,object_size,operation,object_id\n1,100,GET,7\n", &OpenOptions::default());
-    assert!(
-        error.contains("no column of its header is known (a plain trace names ts,key,op,size)"),
-        "{error}"
-    );
+    assert!(error.contains("its header has no known column (a plain trace has ts,key,op,size)"), "{error}");
 }
 
 #[test]
 fn a_trace_of_which_nothing_can_be_read_is_no_empty_one() {
     let error = refusal("ts,key,op,size\n1,7,GET,-5\n2,7,GET,-5\n", &OpenOptions::default());
-    assert!(error.contains("none of 2 rows is a request; the first that is wrong: "), "{error}");
+    assert!(error.contains("none of 2 rows is a valid request; the first error: "), "{error}");
     assert!(error.contains("row 2: column `size` is `-5`"), "{error}");
     let (accesses, report) =
         read("ts,key,op,size\n1,7,GET,-5\n2,7,GET,5\n", &OpenOptions::default()).unwrap();
@@ -242,7 +241,7 @@ fn times_in_milliseconds_are_not_seconds_at_the_end_of_time() {
     for header in ["ts,key,op,size", "op_time,key,op,size"] {
         let text = format!("{header}\n1700000000000,7,GET,5\n1700000000500,7,GET,5\n");
         let error = refusal(&text.replace("1700000000", "1700000000000"), &OpenOptions::default());
-        assert!(error.contains("beyond 584 years: the trace counts smaller units"), "{error}");
+        assert!(error.contains("beyond 584 years: the trace has a smaller time unit"), "{error}");
         let options = OpenOptions { time_units_per_second: Some(1000), ..OpenOptions::default() };
         let (accesses, _) = read(&text, &options).unwrap();
         assert_eq!(accesses[1].time_ns - accesses[0].time_ns, 500_000_000, "{header}");
@@ -278,7 +277,7 @@ fn other_compressions_and_encodings_are_told_by_name() {
     assert!(told(b"\x5d\0\0\x80\0\xff\t\n").contains("it is LZMA data"), "and no columns between tabs");
     let twice = zstd::encode_all(&zstd::encode_all(&b"ts,key,op,size\n"[..], 1).unwrap()[..], 1).unwrap();
     assert!(told(&twice).contains("it was compressed twice"));
-    assert!(told(b"ts;key;op;size\n1;7;GET;5\n").contains("its columns stand between semicolons"));
+    assert!(told(b"ts;key;op;size\n1;7;GET;5\n").contains("its columns are separated by semicolons"));
 }
 
 #[test]
@@ -327,7 +326,7 @@ fn quotes_and_decimals_of_zero_are_read_as_meant_in_every_format() {
 #[test]
 fn a_short_trace_with_wrong_rows_is_told_what_it_is_most_like() {
     let told = refusal("0,k,3,10,4,get,0\n1,k,3,10,4,got,0\n2,k,3,10,4,get,0\n", &OpenOptions::default());
-    let words = "1 of its first 3 rows are wrong for `twitter` (the first: `got` is no known operation), \
-                 which reads it if it is named; ";
+    let words = "1 of its first 3 rows are wrong for `twitter` (the first: `got` is not a known operation); \
+                 name that format to read it anyway; ";
     assert!(told.contains(words), "{told}");
 }

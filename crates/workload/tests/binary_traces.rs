@@ -171,7 +171,9 @@ fn wrong_rows_and_limits_are_those_of_every_conversion() {
     let stop = OpenOptions { on_bad_row: OnBadRow::Stop, ..options() };
     let mut trace = copy(&[&csv], Some("kvcache"), &stop).unwrap();
     let mut writer = Writer::create(&binary, Target::Binary).unwrap();
-    assert!(trace.step(&mut writer).unwrap_err().to_string().contains("row 3: `PUT` is no known operation"));
+    assert!(
+        trace.step(&mut writer).unwrap_err().to_string().contains("row 3: `PUT` is not a known operation")
+    );
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn what_does_not_fit_is_an_error_and_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.bin.zst");
     let told = write(&path, Target::OracleGeneral, &[get(0, 1), get(0, 1 << 32)]).unwrap_err().to_string();
-    assert_eq!(told, "access 2: size 4294967296 does not fit into 32 bits, and oracle-general has no more");
+    assert_eq!(told, "access 2: size 4294967296 does not fit into the 32 bits of oracle-general");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 

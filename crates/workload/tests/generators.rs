@@ -267,7 +267,7 @@ fn configurations_that_describe_nothing_say_where() {
     };
     assert_eq!(
         broken(|d| d.key_bytes.weights.clear()),
-        "pool 0: key_bytes: 3 range values with 0 weights; there must be as many (single values) or one more (the edges of intervals)"
+        "pool 0: key_bytes: 3 range values with 0 weights; there must be as many as weights (single values) or one more (edges of intervals)"
     );
     assert_eq!(
         broken(|d| d.mix = Mix::default()),
@@ -278,7 +278,7 @@ fn configurations_that_describe_nothing_say_where() {
         "pool 0: key_bytes: keys of 300 bytes; at most 255 are supported"
     );
     assert!(
-        broken(|d| d.mix.add_chained = 1.0).starts_with("pool 0: chain_items: chained items are to be added")
+        broken(|d| d.mix.add_chained = 1.0).starts_with("pool 0: chain_items: operations add chained items")
     );
     assert_eq!(message(&GeneratorConfig { keys: 1, pools: vec![] }), "pools: at least one pool is needed");
     assert_eq!(

@@ -100,9 +100,9 @@ fn what_reaches_beyond_its_block_is_a_wrong_row_and_not_the_end() {
     let (seen, stats) = replay_by(1, "storage", CHUNKS, &text, |_| ());
     assert_eq!((seen[0].len(), stats.rows, stats.rejected_rows), (10, 1, 5));
     let reason = |index: usize| stats.messages[index].rsplit(".csv:").next().unwrap();
-    assert_eq!(reason(0), "2: the range ends at byte 1001; the block at 1000");
+    assert_eq!(reason(0), "2: the range ends at byte 1001, past the end of the block at 1000");
     assert_eq!(reason(2), "4: the size is 0");
-    assert_eq!(reason(3), "5: `deleteChunk` is no known operation");
+    assert_eq!(reason(3), "5: `deleteChunk` is not a known operation");
 }
 
 /// Each request again from its first item on: that of a chunk twice in a row would find the second.

@@ -151,7 +151,11 @@ fn rows_that_make_no_sense_are_counted_and_the_first_are_told() {
     assert_eq!(drain_all(&replay, 2).concat().len(), 1);
     let stats = replay.stats();
     assert_eq!((stats.rows, stats.rejected_rows, stats.messages.len()), (1, 21, 8));
-    assert!(stats.messages[0].ends_with("trace.csv:3: `PUT` is no known operation"), "{}", stats.messages[0]);
+    assert!(
+        stats.messages[0].ends_with("trace.csv:3: `PUT` is not a known operation"),
+        "{}",
+        stats.messages[0]
+    );
     assert!(stats.messages[1].contains("trace.csv:4: column `size` is `many`"), "{}", stats.messages[1]);
     assert_eq!(stats.failure, None);
 }
@@ -270,7 +274,7 @@ fn in_turns_rows_that_follow_each_other_go_to_different_workers() {
 #[test]
 fn a_timed_replay_needs_times_and_knows_the_first() {
     let (_folder, replay) = replay_of("key,op,size\na,GET,1\n", |config| config.timed = true);
-    assert!(replay.check_beginnings().unwrap_err().to_string().ends_with("its requests have no times"));
+    assert!(replay.check_beginnings().unwrap_err().to_string().ends_with("its requests have no timestamps"));
     let text = "key,op,size,op_time\na,GET,1,5000\nb,GET,1,7000\nc,GET,1,8000\n";
     let (_folder, replay) = replay_of(text, |config| (config.timed, config.skip_rows) = (true, 1));
     replay.check_beginnings().unwrap();

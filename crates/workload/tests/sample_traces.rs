@@ -107,7 +107,7 @@ fn tables_of_numbers_that_are_no_trace_we_know_are_not_guessed_at() {
     {
         let told = open(&[folder.join(name)], None, &OpenOptions::default()).err();
         let told = told.unwrap_or_else(|| panic!("{name} was taken for something")).to_string();
-        assert!(told.contains("looks like none of the formats"), "{told}");
+        assert!(told.contains("matches none of the formats"), "{told}");
     }
 }
 

@@ -141,7 +141,7 @@ fn what_is_wrong_is_told_with_file_row_and_what_was_done() {
     let text = String::from_utf8(output.stdout).unwrap();
     for told in [
         "note: 1 malformed rows were skipped",
-        "bad.csv: row 3: `GIT` is no known operation; skipped",
+        "bad.csv: row 3: `GIT` is not a known operation; skipped",
         "bad.csv: row 4: the size is 0; skipped",
     ] {
         assert!(text.contains(told), "{told} is not in\n{text}");
@@ -151,7 +151,7 @@ fn what_is_wrong_is_told_with_file_row_and_what_was_done() {
     let output = flashwright(&["trace", "info", &bad, "--on-bad-row", "stop"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        err(&output).contains("bad.csv: row 3: `GIT` is no known operation; stopped there"),
+        err(&output).contains("bad.csv: row 3: `GIT` is not a known operation; stopped there"),
         "{}",
         err(&output)
     );
@@ -170,7 +170,7 @@ fn nothing_is_left_of_a_conversion_that_fails() {
     let out = at(folder.path(), "out.csv");
     let output = flashwright(&["trace", "convert", &torn, &out]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(err(&output).contains("its zstd data cannot be read"), "{}", err(&output));
+    assert!(err(&output).contains("cannot read its zstd data"), "{}", err(&output));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no output and no part of it");
 }
 
@@ -191,7 +191,10 @@ fn wrong_calls_name_what_there_is() {
             "--ttl: only --to plain has a time-to-live column",
         ),
         (&["trace", "convert", "/dev/null", "-"], "error: /dev/null: the file is empty"),
-        (&["trace", "generate", "zipf", "-o", "-"], "a trace is not written to standard output: name a file"),
+        (
+            &["trace", "generate", "zipf", "-o", "-"],
+            "traces cannot be written to standard output: name a file",
+        ),
         (&["trace", "generate", "zipf", "-o", "x.bz2"], ".gz, .zst and .xz are"),
         (&["trace", "generate", "zipf", "-o", "x", "--requests", "0"], "\"0\" is not a whole number above 0"),
         (
@@ -216,7 +219,10 @@ fn wrong_calls_name_what_there_is() {
         (&["study", "--figures", "x"], "required arguments were not provided: <NAME|--all>"),
         (&["study", "--limit", "5"], "required arguments were not provided: "),
         (&["trace", "info", "/no/such/trace"], "cannot open the trace /no/such/trace"),
-        (&["trace", "generate", "zipf", "--exponent=-1", "-o", "x"], "--exponent: -1 is no Zipf exponent"),
+        (
+            &["trace", "generate", "zipf", "--exponent=-1", "-o", "x"],
+            "--exponent: -1 is not a Zipf exponent, which must be 0 or more",
+        ),
     ] {
         let output = flashwright(call);
         assert_eq!(output.status.code(), Some(2), "{call:?}");
@@ -236,8 +242,7 @@ fn a_file_of_no_format_is_told_which_it_may_be_and_which_must_be_named() {
     let output = flashwright(&["trace", "info", &file]);
     assert_eq!(output.status.code(), Some(2));
     let told = err(&output);
-    let (apart, named) =
-        told.split_once("); others are read only where they are named (").unwrap_or_else(|| panic!("{told}"));
+    let (apart, named) = told.split_once("); the others must be named (").unwrap_or_else(|| panic!("{told}"));
     assert!(apart.ends_with("mooncake, binary, cachebench-binary") && !apart.contains("u32le"), "{apart}");
     assert_eq!(named, "u32le, u32be, u64le, u64be)\n");
 }
@@ -269,7 +274,7 @@ fn a_new_trace_takes_the_place_of_nothing_but_an_older_one() {
         assert_eq!(std::fs::read_to_string(&old).unwrap(), text);
     }
     let directory = folder.path().to_str().unwrap();
-    for (output, told) in [(directory, "it is a folder"), ("/dev/null", "it is no regular file")] {
+    for (output, told) in [(directory, "it is a directory"), ("/dev/null", "it is not a regular file")] {
         for command in
             [&["convert", &old, output][..], &["generate", "zipf", "--requests", "9", "-o", output]]
         {

@@ -16,7 +16,7 @@ pub struct ConfigError {
 pub enum Problem {
     /// A table's two columns do not belong together.
     #[error(
-        "{range} range values with {weights} weights; there must be as many (single values) or one more (the edges of intervals)"
+        "{range} range values with {weights} weights; there must be as many as weights (single values) or one more (edges of intervals)"
     )]
     Lengths {
         /// Entries in the range column.
@@ -25,7 +25,7 @@ pub enum Problem {
         weights: usize,
     },
     /// Buckets and weights differ in number.
-    #[error("{buckets} buckets with {weights} weights; there must be as many")]
+    #[error("{buckets} buckets with {weights} weights; the numbers must be equal")]
     Buckets {
         /// Popularity buckets.
         buckets: usize,
@@ -65,16 +65,16 @@ pub enum Problem {
     #[error("keys of {0} bytes; at most 255 are supported")]
     LongKey(u64),
     /// Keys of no bytes, where keys are words.
-    #[error("keys of 0 bytes; words have at least one letter")]
+    #[error("keys of 0 bytes; the minimum is 1")]
     EmptyKey,
     /// Chains without lengths for their items.
-    #[error("chains are asked for, but the lengths of chained items are not given")]
+    #[error("chains are configured, but the lengths of chained items are not given")]
     NoChainSizes,
     /// The operation mix adds to chains, but no lengths are given.
-    #[error("chained items are to be added, but the number of items in a chain is not given")]
+    #[error("operations add chained items, but the number of items in a chain is not given")]
     NoChains,
     /// A Zipf exponent below zero or not a number.
-    #[error("{0} is no Zipf exponent")]
+    #[error("{0} is not a Zipf exponent, which must be 0 or more")]
     Zipf(f64),
 }
 

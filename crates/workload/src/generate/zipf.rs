@@ -39,7 +39,7 @@ impl ZipfAccesses {
     /// There are no objects, or the exponent is negative or no number.
     pub fn new(config: ZipfConfig, seed: u64) -> Result<Self, String> {
         if config.objects == 0 {
-            return Err("there are no objects to ask for".to_owned());
+            return Err("the number of objects must be above 0".to_owned());
         }
         let ranks = Zipf::new(config.objects as f64, config.exponent)
             .map_err(|_| Problem::Zipf(config.exponent).to_string())?;

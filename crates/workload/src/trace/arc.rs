@@ -81,13 +81,13 @@ mod tests {
     #[test]
     fn other_lines_say_why() {
         for (line, told) in [
-            ("1 2 3", "the row is not `start count ignored number`"),
-            ("1 2 3 4 5", "the row is not `start count ignored number`"),
-            ("1 x 3 4", "the row is not `start count ignored number`"),
+            ("1 2 3", "the row does not have the form `start count ignored number`"),
+            ("1 2 3 4 5", "the row does not have the form `start count ignored number`"),
+            ("1 x 3 4", "the row does not have the form `start count ignored number`"),
             ("1 0 0 4", "the size is 0"),
             (
                 "1 4294967297 0 4",
-                "column `count` is `4294967297`, which is no whole number from 0 to 4294967296",
+                "column `count` is `4294967297`, which is not a whole number from 0 to 4294967296",
             ),
         ] {
             let error = only(reader(&ReaderOptions::default()).as_mut(), line.as_bytes()).unwrap_err();

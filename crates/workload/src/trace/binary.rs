@@ -70,7 +70,7 @@ fn header() -> [u8; HEADER_BYTES] {
 /// be another.
 fn check_header(head: &[u8]) -> Result<u64, RowError> {
     if !head.starts_with(&MAGIC) {
-        return Err(RowError::Marked("it does not begin as a binary trace does"));
+        return Err(RowError::Marked("it does not begin with the header of a binary trace"));
     }
     let Some(header) = head.first_chunk::<HEADER_BYTES>() else {
         return Err(RowError::Cut { has_bytes: head.len(), needs_bytes: HEADER_BYTES });

@@ -161,7 +161,7 @@ impl RowReader for Reader {
             Err(reason) => return Ok(Some(Err(reason))),
         };
         let Some(gap) = key_at.checked_sub(self.at) else {
-            return Ok(Some(Err(RowError::Marked("its key lies ahead of that of the row before"))));
+            return Ok(Some(Err(RowError::Marked("its key lies before that of the previous row"))));
         };
         let skipped = io::copy(&mut input.take(gap), &mut io::sink())?;
         let length = usize::from(record.key_bytes);
@@ -194,7 +194,7 @@ impl RowReader for Reader {
 
 fn read_records(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
     let mut count = [0; COUNT_BYTES];
-    input.read_exact(&mut count).map_err(|_| cut(format_args!("it ends within its head")))?;
+    input.read_exact(&mut count).map_err(|_| cut(format_args!("it ends within its header")))?;
     let count = u64::from_le_bytes(count);
     let bytes = count.saturating_mul(RECORD_BYTES as u64);
     let mut records = Vec::new();
@@ -202,7 +202,7 @@ fn read_records(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
     input.take(bytes).read_to_end(&mut records)?;
     if (records.len() as u64) < bytes {
         let there = records.len() / RECORD_BYTES;
-        return Err(cut(format_args!("it says {count} records and has {there}")));
+        return Err(cut(format_args!("it should have {count} records, but has {there}")));
     }
     Ok(records)
 }

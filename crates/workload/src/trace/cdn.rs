@@ -237,11 +237,11 @@ mod tests {
             ("1,-,1,1,1,1,-1,-1,0,1,0,0", "column `cacheKey` is missing"),
             (
                 "x,k,1,1,1,1,-1,-1,0,1,0,0",
-                "column `timestamp` is `x`, which is no whole number from 0 to 18446744073709551615",
+                "column `timestamp` is `x`, which is not a whole number from 0 to 18446744073709551615",
             ),
             (
                 "1,k,1,-2,1,1,-1,-1,0,1,0,0",
-                "column `objectSize` is `-2`, which is no whole number from 0 to 17592186044416",
+                "column `objectSize` is `-2`, which is not a whole number from 0 to 17592186044416",
             ),
         ] {
             assert_eq!(read(line, None).unwrap_err().to_string(), told, "{line}");

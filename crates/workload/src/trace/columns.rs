@@ -11,7 +11,7 @@ pub enum RowError {
     #[error("column `{0}` is missing")]
     Missing(&'static str),
     /// A field that should be a number is none, or does not fit.
-    #[error("column `{column}` is `{text}`, which is no whole number from 0 to {max}")]
+    #[error("column `{column}` is `{text}`, which is not a whole number from 0 to {max}")]
     Number {
         /// The column's name.
         column: &'static str,
@@ -21,7 +21,7 @@ pub enum RowError {
         max: u64,
     },
     /// A field that should be a time in seconds is none.
-    #[error("column `{column}` is `{text}`, which is no time in seconds")]
+    #[error("column `{column}` is `{text}`, which is not a time in seconds")]
     Time {
         /// The column's name.
         column: &'static str,
@@ -30,14 +30,14 @@ pub enum RowError {
     },
     /// A time that no clock shows.
     #[error(
-        "the time lies beyond 584 years: the trace counts smaller units than it is read in (how many are a second?)"
+        "the time is beyond 584 years: the trace has a smaller time unit than it is read with (set how many make a second)"
     )]
     FarTime,
     /// A size that no object has.
     #[error("the size is {0} bytes; no object is larger than 16 TiB")]
     LargeObject(u64),
     /// An operation that the format does not know.
-    #[error("`{0}` is no known operation")]
+    #[error("`{0}` is not a known operation")]
     Operation(String),
     /// An operation that was made zero times.
     #[error("`op_count` is 0: the row describes no request")]
@@ -46,7 +46,7 @@ pub enum RowError {
     #[error("the key has {0} bytes; at most 256 are supported")]
     LongKey(usize),
     /// A row that is shaped otherwise than the format has it.
-    #[error("the row is not `{0}`")]
+    #[error("the row does not have the form `{0}`")]
     Shape(&'static str),
     /// The last record of a binary trace is cut off.
     #[error("the record has {has_bytes} bytes of {needs_bytes}: the file is cut off")]
@@ -60,13 +60,13 @@ pub enum RowError {
     #[error("the size is 0")]
     NoSize,
     /// A time before the one of the row before.
-    #[error("the time is {0} ns before the row before")]
+    #[error("the time is {0} ns before that of the previous row")]
     Backwards(u64),
     /// A request of a block trace that is wrong.
     #[error("{0}")]
     Block(super::block::RowProblem),
     /// A range of a block that reaches beyond it.
-    #[error("the range ends at byte {end_bytes}; the block at {block_bytes}")]
+    #[error("the range ends at byte {end_bytes}, past the end of the block at {block_bytes}")]
     PastBlock {
         /// Where the range ends.
         end_bytes: u64,
@@ -84,7 +84,7 @@ pub enum RowError {
     Marked(&'static str),
     /// A binary trace of a version that is not known yet.
     #[error(
-        "it is a binary trace of version {found}, and versions up to {known} are known here: a newer program wrote it"
+        "it is a binary trace of version {found}, written by a newer program; this one reads versions up to {known}"
     )]
     Newer {
         /// Its version.
@@ -93,13 +93,13 @@ pub enum RowError {
         known: u32,
     },
     /// A header that does not name a column which every row must have.
-    #[error("the header names no column `{0}`")]
+    #[error("the header has no column `{0}`")]
     Header(&'static str),
     /// A column that was chosen and cannot be had.
-    #[error("the header has no column `{0}` that is used for nothing else")]
+    #[error("the header has no column `{0}` that is not used already")]
     Chosen(String),
     /// A header in which no name is known.
-    #[error("the header names no column that this format has, not even `{0}`")]
+    #[error("the header has none of the columns of this format, not even `{0}`")]
     UnknownHeader(&'static str),
 }
 
@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(number(b"", "n", 9), Ok(None));
         assert_eq!(number(b"9", "n", 9), Ok(Some(9)));
         let error = number(b"10", "n", 9).unwrap_err();
-        assert_eq!(error.to_string(), "column `n` is `10`, which is no whole number from 0 to 9");
+        assert_eq!(error.to_string(), "column `n` is `10`, which is not a whole number from 0 to 9");
     }
 
     #[test]

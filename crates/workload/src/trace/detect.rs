@@ -158,9 +158,9 @@ fn hint(head: &[u8]) -> &'static str {
         (&GZIP_MAGIC, "it was compressed twice: unpack it once; "),
         (&ZSTD_MAGIC, "it was compressed twice: unpack it once; "),
         (&XZ_MAGIC, "it was compressed twice: unpack it once; "),
-        (b"\xff\xfe", "it is UTF-16 text: make it UTF-8 first; "),
-        (b"\xfe\xff", "it is UTF-16 text: make it UTF-8 first; "),
-        (b"PAR1", "it is a Parquet file: make CSV of it first; "),
+        (b"\xff\xfe", "it is UTF-16 text: convert it to UTF-8 first; "),
+        (b"\xfe\xff", "it is UTF-16 text: convert it to UTF-8 first; "),
+        (b"PAR1", "it is a Parquet file: convert it to CSV first; "),
     ];
     if let Some((_, hint)) = FOREIGN.iter().find(|(magic, _)| head.starts_with(magic)) {
         return hint;
@@ -171,11 +171,11 @@ fn hint(head: &[u8]) -> &'static str {
     let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let has = |byte| is_text(head) && first.contains(&byte) && !first.contains(&b',');
     match () {
-        () if has(b';') => "its columns stand between semicolons: make them commas; ",
+        () if has(b';') => "its columns are separated by semicolons: use commas; ",
         () if is_text(first) && looks_like_header(first) => {
-            "no column of its header is known (a plain trace names ts,key,op,size); "
+            "its header has no known column (a plain trace has ts,key,op,size); "
         }
-        () if has(b'\t') => "its columns stand between tabs: make them commas, or name the format; ",
+        () if has(b'\t') => "its columns are separated by tabs: use commas, or name the format; ",
         () => "",
     }
 }
@@ -244,7 +244,8 @@ impl Nearly {
         let Self { format, read, wrong, first } = self;
         let all = read + wrong;
         format!(
-            "{wrong} of its first {all} rows are wrong for `{format}` (the first: {first}), which reads it if it is named; "
+            "{wrong} of its first {all} rows are wrong for `{format}` (the first: {first}); \
+             name that format to read it anyway; "
         )
     }
 }

@@ -18,7 +18,7 @@ pub enum TraceError {
         source: io::Error,
     },
     /// No such format.
-    #[error("there is no trace format `{name}`: the formats are auto, {known}")]
+    #[error("there is no trace format `{name}`; valid formats are auto, {known}")]
     UnknownFormat {
         /// What was asked for.
         name: String,
@@ -26,7 +26,7 @@ pub enum TraceError {
         known: String,
     },
     /// The file looks like none of the formats.
-    #[error("{}: {hint}this looks like none of the formats that can be told apart ({known}); others are read only where they are named ({unmarked})", path.display())]
+    #[error("{}: {hint}the content matches none of the formats that can be detected ({known}); the others must be named ({unmarked})", path.display())]
     Unrecognised {
         /// The file.
         path: PathBuf,
@@ -44,13 +44,13 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// Requests were to be made at the times of the trace.
-    #[error("{}: its requests have no times", path.display())]
+    #[error("{}: its requests have no timestamps", path.display())]
     NoTimes {
         /// The file.
         path: PathBuf,
     },
     /// The tenant is to be read from columns that the format does not have.
-    #[error("`{format}` traces have no columns like that to choose the tenant from: {asked}")]
+    #[error("`{format}` traces have no such columns to take the tenant from: {asked}")]
     NoTenantColumns {
         /// The format.
         format: &'static str,
@@ -58,7 +58,7 @@ pub enum TraceError {
         asked: String,
     },
     /// The file may be in one of several formats.
-    #[error("{}: the format may be {candidates}; name it", path.display())]
+    #[error("{}: the format could be {candidates}; name the right one", path.display())]
     Ambiguous {
         /// The file.
         path: PathBuf,
@@ -74,7 +74,7 @@ pub enum TraceError {
         reason: RowError,
     },
     /// The header has some of the columns of a format, and lacks others.
-    #[error("{}: taken for `{format}`: {reason}", path.display())]
+    #[error("{}: read as `{format}`: {reason}", path.display())]
     HeaderOf {
         /// The file.
         path: PathBuf,
@@ -84,7 +84,7 @@ pub enum TraceError {
         reason: RowError,
     },
     /// A file is in another format than the one that is read.
-    #[error("{}: a `{found}` trace, and one of `{wanted}` is read here: {reason}", path.display())]
+    #[error("{}: this is a `{found}` trace, but a `{wanted}` trace is needed here: {reason}", path.display())]
     OtherFormat {
         /// The file.
         path: PathBuf,
@@ -96,7 +96,7 @@ pub enum TraceError {
         reason: RowError,
     },
     /// The files of a trace are in more than one format.
-    #[error("{}: a `{found}` trace behind one of `{wanted}`: the files of a trace are in one format; convert it, or name the format of all", path.display())]
+    #[error("{}: a `{found}` trace after a `{wanted}` trace: all files of a trace must be in one format; convert it, or name the format of all", path.display())]
     MixedFormats {
         /// The file.
         path: PathBuf,
@@ -130,7 +130,7 @@ pub enum TraceError {
         first: String,
     },
     /// Not one row could be read.
-    #[error("{}: none of {rows} rows is a request; the first that is wrong: {first}", path.display())]
+    #[error("{}: none of {rows} rows is a valid request; the first error: {first}", path.display())]
     NoRequests {
         /// The file, or the first of several.
         path: PathBuf,
@@ -150,6 +150,6 @@ pub enum TraceError {
         source: io::Error,
     },
     /// No file is named.
-    #[error("no trace is named")]
+    #[error("no trace is given")]
     NoFiles,
 }

@@ -121,8 +121,7 @@ fn decompress(
             return;
         }
         if let Some(error) = failure {
-            let told =
-                io::Error::new(error.kind(), format!("its {compression} data cannot be read: {error}"));
+            let told = io::Error::new(error.kind(), format!("cannot read its {compression} data: {error}"));
             // If nobody reads any more, nobody needs the error.
             let _ = to_reader.send(Err(told));
             return;
@@ -199,7 +198,7 @@ mod tests {
             for cut in [10, whole.len() / 2, whole.len() - 1] {
                 let (found, error) = read(&whole[..cut]);
                 let error = error.unwrap_or_else(|| panic!("{name} cut at {cut} read without an error"));
-                assert!(error.starts_with(&format!("its {name} data cannot be read: ")), "{error}");
+                assert!(error.starts_with(&format!("cannot read its {name} data: ")), "{error}");
                 assert!(text.starts_with(&found), "{name} cut at {cut}");
             }
             let (found, _) = read(&whole[..whole.len() / 2]);

@@ -112,7 +112,7 @@ mod tests {
             (r#"{"hash_ids": [1]}"#, "column `timestamp` is missing"),
             (
                 r#"{"timestamp": 1, "hash_ids": [1, "x"]}"#,
-                "column `hash_ids` is ` \"x\"`, which is no whole number from 0 to 18446744073709551615",
+                "column `hash_ids` is ` \"x\"`, which is not a whole number from 0 to 18446744073709551615",
             ),
         ] {
             assert_eq!(read(line).unwrap_err().to_string(), told, "{line}");

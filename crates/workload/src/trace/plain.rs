@@ -86,9 +86,9 @@ mod tests {
     #[test]
     fn bad_rows_say_why() {
         for (line, reason) in [
-            ("x,17,GET,1", "column `ts` is `x`, which is no time in seconds"),
-            ("1.x,17,GET,1", "column `ts` is `1.x`, which is no time in seconds"),
-            ("1,17,GIT,1", "`GIT` is no known operation"),
+            ("x,17,GET,1", "column `ts` is `x`, which is not a time in seconds"),
+            ("1.x,17,GET,1", "column `ts` is `1.x`, which is not a time in seconds"),
+            ("1,17,GIT,1", "`GIT` is not a known operation"),
             ("1,,GET,1", "column `key` is missing"),
             ("1,17,GET", "column `size` is missing"),
         ] {

@@ -178,7 +178,7 @@ impl Records {
         self.unread = 0..self.unread.len();
         if self.unread.end == self.buffer.len() {
             return Err(io::Error::other(format!(
-                "line {} is longer than {BUFFER_BYTES} bytes; this is no text trace",
+                "line {} is longer than {BUFFER_BYTES} bytes; this is not a text trace",
                 self.number + 1
             )));
         }

@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn bad_rows_say_why() {
         for (line, told) in [
-            ("1,b,1,1,0,1,2,renameChunk,1,1,5", "`renameChunk` is no known operation"),
+            ("1,b,1,1,0,1,2,renameChunk,1,1,5", "`renameChunk` is not a known operation"),
             ("1,b,1,,0,1,2,putChunk.X,1,1,5", "column `io_size` is missing"),
             ("1,,1,1,0,1,2,putChunk.X,1,1,5", "column `block_id` is missing"),
         ] {

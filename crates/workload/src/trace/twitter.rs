@@ -85,10 +85,16 @@ mod tests {
     #[test]
     fn bad_rows_say_why() {
         for (line, told) in [
-            ("1,2,3", "the row is not `time,key,key size,value size,client,operation,TTL`"),
-            ("1,k,1,1,1,get", "the row is not `time,key,key size,value size,client,operation,TTL`"),
-            ("1,k,1,1,1,got,0", "`got` is no known operation"),
-            ("1,k,1,x,1,get,0", "column `value size` is `x`, which is no whole number from 0 to 4294967295"),
+            ("1,2,3", "the row does not have the form `time,key,key size,value size,client,operation,TTL`"),
+            (
+                "1,k,1,1,1,get",
+                "the row does not have the form `time,key,key size,value size,client,operation,TTL`",
+            ),
+            ("1,k,1,1,1,got,0", "`got` is not a known operation"),
+            (
+                "1,k,1,x,1,get,0",
+                "column `value size` is `x`, which is not a whole number from 0 to 4294967295",
+            ),
             ("1,,1,1,1,get,0", "column `key` is missing"),
         ] {
             assert_eq!(read(line).unwrap_err().to_string(), told, "{line}");

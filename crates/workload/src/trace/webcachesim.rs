@@ -51,8 +51,8 @@ mod tests {
         let (row, id) = read("4 17 120 0 3").unwrap();
         assert_eq!((id.as_str(), row.value_bytes, row.time_ns), ("17", 120, Some(4_000_000_000)));
         assert_eq!(read("4.5\tx 1").unwrap().0.time_ns, Some(4_500_000_000));
-        assert_eq!(read("4 17").unwrap_err().to_string(), "the row is not `time id size`");
+        assert_eq!(read("4 17").unwrap_err().to_string(), "the row does not have the form `time id size`");
         let told = read("4 17 -1").unwrap_err().to_string();
-        assert_eq!(told, "column `size` is `-1`, which is no whole number from 0 to 18446744073709551615");
+        assert_eq!(told, "column `size` is `-1`, which is not a whole number from 0 to 18446744073709551615");
     }
 }

@@ -110,7 +110,7 @@ pub enum WriteError {
         source: io::Error,
     },
     /// An access does not fit into the form.
-    #[error("access {number}: {what} {value} does not fit into 32 bits, and {form} has no more")]
+    #[error("access {number}: {what} {value} does not fit into the 32 bits of {form}")]
     TooLarge {
         /// Of the access, from 1.
         number: u64,
@@ -122,7 +122,7 @@ pub enum WriteError {
         form: &'static str,
     },
     /// A key is longer than the form has keys.
-    #[error("request {number}: its key has {bytes} bytes, more than binary traces have")]
+    #[error("request {number}: the key has {bytes} bytes, more than a binary trace can store")]
     LongKey {
         /// Of the request, from 1, repetitions counted.
         number: u64,
@@ -130,7 +130,7 @@ pub enum WriteError {
         bytes: usize,
     },
     /// Rows with all that they have were to be written in a form of accesses.
-    #[error("only a binary trace holds requests whole")]
+    #[error("only binary traces store complete requests")]
     OnlyAccesses,
 }
 
@@ -311,19 +311,19 @@ const FOREIGN: [&str; 6] = ["bz2", "lz4", "zip", "7z", "br", "lzma"];
 impl PartFile {
     pub(super) fn create(path: &Path, ending: &str) -> io::Result<(Self, File)> {
         if path == Path::new("-") {
-            let what = "a trace is not written to standard output: name a file";
+            let what = "traces cannot be written to standard output: name a file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let asked = path.extension().unwrap_or_default().to_ascii_lowercase();
         if FOREIGN.iter().any(|it| asked == *it) {
-            let what = "its name asks for a compression that is not written: .gz, .zst and .xz are";
+            let what = "the compression that its name asks for cannot be written; .gz, .zst and .xz can";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         // A device or a pipe would lose its name to the new file, and a folder would only be found in the way at the end.
         if let Ok(there) = std::fs::metadata(path)
             && !there.is_file()
         {
-            let what = if there.is_dir() { "it is a folder" } else { "it is no regular file" };
+            let what = if there.is_dir() { "it is a directory" } else { "it is not a regular file" };
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let mut name = path.as_os_str().to_owned();

@@ -85,7 +85,7 @@ fn what_is_wrong_with_a_binary_trace_is_told_before_anything_runs() {
         r#"{{ {CACHE}, "test_config": {{ "generator": "binary-replay", "numOps": 10, "numThreads": 1, "traceFileName": "one.csv" }} }}"#
     );
     let run = write(folder.path(), "run.json", &run);
-    refused(&[&run], "a `kvcache` trace, and one of `binary` is read here");
+    refused(&[&run], "this is a `kvcache` trace, but a `binary` trace is needed here");
     json(&["bench", &make]);
     let mut bytes = std::fs::read(folder.path().join("one.fwt")).unwrap();
     bytes[8] = 9;

@@ -101,7 +101,7 @@ fn a_trace_of_another_format_was_found_out_when_flash_had_been_written() {
         assert_eq!(output.status.code(), Some(2), "{}", out(&output));
         let words = "instance 1: test_config.traceFileName: ";
         assert!(
-            err(&output).contains(words) && err(&output).contains("cdn.csv: a `cdn` trace"),
+            err(&output).contains(words) && err(&output).contains("cdn.csv: this is a `cdn` trace"),
             "{}",
             err(&output)
         );

@@ -146,7 +146,7 @@ fn a_warm_up_by_the_time_of_a_trace_needs_no_flash_and_wants_times() {
     std::fs::write(&file, text.replace(r#""traceSpeed": 1000,"#, "")).unwrap();
     std::fs::write(directory.path().join("trace.csv"), "key,op,size\na,GET,1\n").unwrap();
     let (_, words) = replayed(&file, &both, 2);
-    assert!(words.contains("its requests have no times"), "{words}");
+    assert!(words.contains("its requests have no timestamps"), "{words}");
 }
 
 #[test]

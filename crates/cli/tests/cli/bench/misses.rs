@@ -217,9 +217,9 @@ fn what_cannot_be_written_is_refused_before_anything_runs() {
         ("link.csv", "would overwrite an input trace"),
         ("./trace.csv", "would overwrite an input trace"),
         ("nowhere/at/all.csv", "cannot write "),
-        (".", "it is a folder"),
-        ("/dev/null", "it is no regular file"),
-        ("misses.bz2", "compression that is not written"),
+        (".", "it is a directory"),
+        ("/dev/null", "it is not a regular file"),
+        ("misses.bz2", "asks for cannot be written"),
     ] {
         refused(&file, &[&["--set", &named(name)], &with_flash[..]].concat(), words);
     }

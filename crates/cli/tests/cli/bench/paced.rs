@@ -57,5 +57,5 @@ fn a_trace_without_times_cannot_be_replayed_at_them() {
     std::fs::write(directory.path().join("trace.csv"), "key,op,size\na,GET,10\n").unwrap();
     let output = flashwright(&["bench", &file]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(err(&output).contains("trace.csv: its requests have no times"), "{}", err(&output));
+    assert!(err(&output).contains("trace.csv: its requests have no timestamps"), "{}", err(&output));
 }

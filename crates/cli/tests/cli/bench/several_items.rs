@@ -72,7 +72,9 @@ fn each_missing_chunk_of_a_range_is_set_and_a_row_beyond_its_block_is_told() {
         assert_eq!((&trace["rows"], &trace["rejected_rows"]), (&4.into(), &2.into()));
         let reason = trace["messages"][0].as_str().unwrap();
         assert!(
-            reason.ends_with("trace.csv:5: the range ends at byte 16777217; the block at 16777216"),
+            reason.ends_with(
+                "trace.csv:5: the range ends at byte 16777217, past the end of the block at 16777216"
+            ),
             "{reason}"
         );
     }

@@ -82,7 +82,7 @@ fn a_trace_whose_format_cannot_be_told_is_refused_before_anything_is_opened() {
     for more in [&[][..], &["--validate"]] {
         let output = flashwright(&[&flags[..], more].concat());
         assert_eq!(output.status.code(), Some(2));
-        assert!(err(&output).contains("looks like none of the formats"), "{}", err(&output));
+        assert!(err(&output).contains("matches none of the formats"), "{}", err(&output));
     }
     let more = directory.path().join("more");
     std::fs::write(directory.path().join("trace"), "1,key,3,900,3,get,0\n").unwrap();

@@ -104,7 +104,7 @@ fn a_trace_without_times_and_a_generator_are_refused() {
         assert!(err(&output).contains(words), "{}", err(&output));
         assert!(!flash.exists(), "nothing was written");
     };
-    refused("key,op,size\na,GET,1\n", &[], "its requests have no times");
+    refused("key,op,size\na,GET,1\n", &[], "its requests have no timestamps");
     let late = format!("{HEADER}5000000000,a,GET,1,0\n");
     refused(&late, &[], "cache_config.useTraceTimeStamp: the trace begins after the year 2106");
     let online = ["--set", "test_config.generator=online", "--set", "test_config.numKeys=1"];

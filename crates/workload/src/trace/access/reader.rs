@@ -198,7 +198,7 @@ impl Reader {
             if back_ns > 0 {
                 self.report.backward_times += 1;
                 handing_out.access.time_ns = self.last_ns;
-                let done = if self.keeps_rows { "kept as it is" } else { "taken for that one's" };
+                let done = if self.keeps_rows { "kept unchanged" } else { "set to that row's time" };
                 self.tell(RowError::Backwards(back_ns), done)?;
             }
             self.last_ns = handing_out.access.time_ns;

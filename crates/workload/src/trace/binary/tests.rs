@@ -203,7 +203,7 @@ fn a_newer_version_is_refused_by_its_number() {
     let told = decode(&bytes).unwrap_err().to_string();
     assert_eq!(
         told,
-        "it is a binary trace of version 2, and versions up to 1 are known here: a newer program wrote it"
+        "it is a binary trace of version 2, written by a newer program; this one reads versions up to 1"
     );
     assert!(decode(b"ts,key,op,size\n").is_err());
 }

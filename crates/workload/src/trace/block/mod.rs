@@ -189,7 +189,7 @@ pub enum RowProblem {
     #[error("`{0}` is missing")]
     Missing(&'static str),
     /// A field that should be a number.
-    #[error("`{field}` is `{text}`, which is no number that fits")]
+    #[error("`{field}` is `{text}`, which is not a number, or is out of range")]
     Number {
         /// The field.
         field: &'static str,
@@ -197,13 +197,13 @@ pub enum RowProblem {
         text: String,
     },
     /// A line that begins with no device, and is nothing else that the format has.
-    #[error("`{0}` is no device, as in `8,16`")]
+    #[error("`{0}` is not a device number, such as `8,16`")]
     Device(String),
     /// An operation that nobody knows.
-    #[error("`{0}` is no known operation")]
+    #[error("`{0}` is not a known operation")]
     Operation(String),
     /// A place beyond any disk.
-    #[error("the request ends at byte {0}, beyond 8 PiB less a sector")]
+    #[error("the request ends at byte {0}, past the limit of 8 PiB less one sector")]
     TooFar(u64),
     /// A read or write that no program makes.
     #[error("the request is {0} bytes long, more than 1 GiB")]
@@ -220,9 +220,9 @@ pub enum RowProblem {
         needs_bytes: usize,
     },
     /// A binary record that begins with something else than its mark; what follows cannot be trusted.
-    #[error("the record begins with {0:#010x}, which is no blktrace of version 7")]
+    #[error("the record begins with {0:#010x}, which is not blktrace version 7")]
     Magic(u32),
     /// A header that lacks a column.
-    #[error("the header names no {0}")]
+    #[error("the header has no column for {0}")]
     Header(&'static str),
 }

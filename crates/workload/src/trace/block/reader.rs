@@ -63,7 +63,7 @@ pub enum BlockTraceError {
         source: io::Error,
     },
     /// A file looks like none of the formats.
-    #[error("{}: this looks like no block trace that can be told ({known}); name its format", path.display())]
+    #[error("{}: not recognised as a block trace of a format that can be detected ({known}); name its format", path.display())]
     Unrecognised {
         /// The file.
         path: PathBuf,
@@ -91,7 +91,7 @@ pub enum BlockTraceError {
         source: io::Error,
     },
     /// Places on several devices mean different things.
-    #[error("{}: row {row} is of device {second}, earlier ones of {first}: name the one to replay", path.display())]
+    #[error("{}: row {row} is of device {second}, earlier rows are of {first}: name the device to replay", path.display())]
     SeveralDevices {
         /// The file.
         path: PathBuf,
@@ -235,7 +235,7 @@ impl BlockTrace {
         if self.stats.wrong_rows > self.options.wrong_rows {
             return Err(BlockTraceError::Row { path: file.path.clone(), row: file.row, problem });
         }
-        let rest = if is_last { "; the rest of the file is left out" } else { "; the row is left out" };
+        let rest = if is_last { "; the rest of the file is skipped" } else { "; the row is skipped" };
         let words = || format!("{}: row {}: {problem}{rest}", file.path.display(), file.row);
         self.stats.first_wrong.get_or_insert_with(words);
         Ok(())
@@ -305,7 +305,7 @@ impl TraceFile {
                     return Ok(None);
                 }
                 if line.len() as u64 == LONGEST_LINE_BYTES {
-                    return Err(io::Error::other("a line has more than 64 KiB; this is no text trace"));
+                    return Err(io::Error::other("a line is longer than 64 KiB; this is not a text trace"));
                 }
                 self.row += 1;
                 let text = line.trim_ascii_end();
@@ -389,13 +389,15 @@ mod tests {
         let (_, _, error) = read(&[bytes], BlockTraceOptions::default());
         let error = error.expect("a wrong row");
         assert!(
-            error.ends_with(": row 3: `place` is `x`, which is no number that fits; stopped there"),
+            error.ends_with(
+                ": row 3: `place` is `x`, which is not a number, or is out of range; stopped there"
+            ),
             "{error}"
         );
         let lenient = BlockTraceOptions { wrong_rows: 1, ..BlockTraceOptions::default() };
         let (requests, stats, error) = read(&[bytes], lenient);
         assert_eq!((requests.len(), stats.wrong_rows, error), (2, 1, None));
-        assert!(stats.first_wrong.expect("kept").ends_with("; the row is left out"));
+        assert!(stats.first_wrong.expect("kept").ends_with("; the row is skipped"));
     }
 
     #[test]
@@ -412,7 +414,7 @@ mod tests {
     fn what_is_no_trace_is_refused() {
         for nothing in [&b""[..], b"hello\nworld\n", &[0; 100]] {
             let (_, _, error) = read(&[nothing], BlockTraceOptions::default());
-            assert!(error.expect("no format").contains("looks like no block trace"));
+            assert!(error.expect("no format").contains("not recognised as a block trace"));
         }
     }
 

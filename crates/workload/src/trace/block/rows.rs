@@ -246,6 +246,6 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_as_the_replay_tells_it() {
         let told = read(&MSR, None, b"1,hm,1,Steal,0,1,1").unwrap_err().to_string();
-        assert_eq!(told, "`Steal` is no known operation");
+        assert_eq!(told, "`Steal` is not a known operation");
     }
 }

@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn wrong_rows_say_why() {
         for (line, told) in [
-            ("0,1,512,x,0", "`x` is no known operation"),
+            ("0,1,512,x,0", "`x` is not a known operation"),
             ("0,1,512,r,", "`Timestamp` is missing"),
             ("0,,512,r,0", "`LBA` is missing"),
             ("0,1,512", "`Opcode` is missing"),

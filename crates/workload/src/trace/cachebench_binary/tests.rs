@@ -71,7 +71,7 @@ fn a_count_that_is_not_there_takes_no_memory() {
     let mut bytes = file(&ROWS, 0);
     bytes[..8].copy_from_slice(&(1_u64 << 39).to_le_bytes());
     let told = read(&bytes).unwrap_err().to_string();
-    assert!(told.ends_with("it says 549755813888 records and has 170"), "{told}");
+    assert!(told.ends_with("it should have 549755813888 records, but has 170"), "{told}");
 }
 
 #[test]
@@ -88,10 +88,10 @@ fn wrong_records_say_why_and_the_next_is_read() {
     assert_eq!(
         reasons,
         [
-            "`8` is no known operation",
+            "`8` is not a known operation",
             "`op_count` is 0: the row describes no request",
             "column `key` is missing",
-            "its key lies ahead of that of the row before",
+            "its key lies before that of the previous row",
         ]
     );
     assert_eq!(found[3].as_ref().unwrap().1, "a00");
