@@ -16,7 +16,10 @@ impl Probability {
     /// If it is no probability.
     #[must_use]
     pub fn new(probability: f64, chance: Chance) -> Self {
-        assert!((0.0..=1.0).contains(&probability), "an admission probability is 0 to 1, not {probability}");
+        assert!(
+            (0.0..=1.0).contains(&probability),
+            "an admission probability must be from 0 to 1, not {probability}"
+        );
         Self { probability, coin: Coin::new(chance) }
     }
 }

@@ -50,7 +50,7 @@ impl Lru2q {
         let Lru2qConfig { refresh, hot_percent, cold_percent } = config;
         let warm_percent = 100_u8.checked_sub(hot_percent.saturating_add(cold_percent));
         let warm_percent = warm_percent.unwrap_or_else(|| {
-            panic!("hot queue {hot_percent} % and cold queue {cold_percent} % are more than all of an LRU-2Q")
+            panic!("hot queue {hot_percent} % and cold queue {cold_percent} % are together more than 100 % of an LRU-2Q")
         });
         Self { queues: Segments::new(3), hot_percent, warm_percent, clock: Clock::new(refresh) }
     }

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "hot queue 60 % and cold queue 50 % are more than all")]
+    #[should_panic(expected = "hot queue 60 % and cold queue 50 % are together more than 100 %")]
     fn shares_above_all_are_refused() {
         let config = EvictionConfig { hot_percent: 60, cold_percent: 50, ..EvictionConfig::new(Kind::Lru2q) };
         drop(build(&config, 100));

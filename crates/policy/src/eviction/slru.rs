@@ -48,7 +48,7 @@ impl Slru {
     /// If there are no segments.
     #[must_use]
     pub fn with_rules(segments: u8, capacity_weight: u64, rules: SlruRules) -> Self {
-        assert!(segments > 0, "a segmented LRU needs a segment");
+        assert!(segments > 0, "a segmented LRU needs at least one segment");
         let (top, all) = (segments - 1, Segments::new(segments));
         let mut policy = Self { segments: all, top, segment_capacity: 0, rules, fell: false };
         policy.set_capacity(capacity_weight);
