@@ -39,10 +39,12 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge { bytes, max_bytes } => {
-                write!(f, "the item needs {bytes} bytes, the largest allocation class has {max_bytes}")
+                write!(f, "the item needs {bytes} bytes, but the largest allocation class has {max_bytes}")
             }
-            Self::KeyLength(len) => write!(f, "a key has at most {MAX_KEY_BYTES} bytes, this one {len}"),
-            Self::AllPinned => f.write_str("everything that could make room is in use"),
+            Self::KeyLength(len) => {
+                write!(f, "the key has {len} bytes; at most {MAX_KEY_BYTES} are supported")
+            }
+            Self::AllPinned => f.write_str("every item that could be evicted is in use"),
             Self::NoParent => f.write_str("there is no item to chain to"),
             Self::NoSuchPool(pool) => write!(f, "there is no pool {pool}"),
         }
@@ -81,7 +83,7 @@ pub enum CacheError {
         source: IoError,
     },
     /// Writes to flash failed, and with them what was to be written.
-    #[error("{items} items were lost: flash fails")]
+    #[error("{items} items were lost: the flash device fails")]
     Lost {
         /// How many, as far as they could be counted.
         items: u64,

@@ -495,7 +495,10 @@ impl Engine {
     pub(crate) fn assert_not_telling(&self, what: &str) {
         let in_sink = self.events.as_ref().is_some_and(|events| events.is_being_told());
         let who = if in_sink { "a sink of events" } else { "on_evict" };
-        assert!(!self.is_telling(), "{who} may not {what} the cache that calls it: another thread can");
+        assert!(
+            !self.is_telling(),
+            "{who} must not {what} the cache that calls it; do it from another thread"
+        );
     }
 
     /// What DRAM's victims go through.

@@ -108,8 +108,8 @@ impl CacheConfig {
         if self.dram.dram_bytes < LEAST_SLAB_BYTES {
             let least = (LEAST_SLAB_BYTES as f64 * dear).ceil() as u64;
             return Err(CacheError::Config(format!(
-                "a memory budget of {budget_bytes} bytes leaves {left} for items in DRAM, their index and policy; the least \
-                 is {least}, with a budget of {}. Beside them the cache needs {beside}",
+                "a memory budget of {budget_bytes} bytes leaves {left} for items in DRAM, their index and policy; the \
+                 minimum is {least}, with a budget of {}. The rest of the cache needs {beside}",
                 least + beside.total_bytes(),
             )));
         }
@@ -128,7 +128,7 @@ impl fmt::Display for Memory {
             (self.policy_bytes, "eviction policies"),
             (self.flash_index_bytes, "index of regions"),
             (self.filter_bytes, "filters of buckets"),
-            (self.waiting_bytes, "small items that wait"),
+            (self.waiting_bytes, "waiting small items"),
             (self.buffer_bytes, "region buffers"),
         ];
         write!(f, "{} bytes: ", self.total_bytes())?;

@@ -90,7 +90,7 @@ fn a_budget_that_cannot_be_kept_is_refused_with_its_parts() {
     assert!(with(least).is_ok() && with(least - 1000).is_err(), "{words}");
     for part in [
         "a memory budget of 5242880 bytes leaves",
-        "1048576 small items that wait",
+        "1048576 waiting small items",
         "1048576 region buffers",
         "index of regions",
         "filters of buckets",

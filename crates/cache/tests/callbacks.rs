@@ -111,7 +111,7 @@ fn an_insert_from_the_callback_is_refused_loudly_and_waits_for_nobody() {
                 let panic = catch_unwind(AssertUnwindSafe(insert)).unwrap_err();
                 let words = panic.downcast_ref::<String>().unwrap();
                 assert!(
-                    words.contains("on_evict may not bring an item into the cache that calls it"),
+                    words.contains("on_evict must not bring an item into the cache that calls it"),
                     "{words}"
                 );
                 counted.fetch_add(1, Ordering::Relaxed);

@@ -288,7 +288,7 @@ fn a_sink_looks_and_removes_in_the_cache_that_tells_it_and_may_not_insert() {
         if number % 64 == 0 {
             let panic = catch_unwind(AssertUnwindSafe(|| put(cache, number, 3000))).unwrap_err();
             let words = panic.downcast_ref::<String>().unwrap();
-            assert!(words.contains("a sink of events may not bring an item into"), "{words}");
+            assert!(words.contains("a sink of events must not bring an item into"), "{words}");
             *counted.lock().unwrap() += 1;
         }
     });

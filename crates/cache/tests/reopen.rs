@@ -193,7 +193,7 @@ fn a_device_that_cannot_be_divided_so_is_refused_by_the_setting() {
     let none = refused(|flash| flash.pairs.clear());
     assert!(none.contains("`pairs` is empty"), "{none}");
     let more = refused(|flash| flash.pairs = vec![PairConfig { device_share: 0.8, soc_share: 0.1 }; 2]);
-    assert!(more.contains("device_shares of all pairs come to 1.6"), "{more}");
+    assert!(more.contains("device_shares of all pairs sum to 1.6"), "{more}");
     let nothing = refused(|flash| flash.pairs[0].device_share = 0.0);
     assert!(nothing.contains("device_share of 0"), "{nothing}");
     for buckets in [refused(|flash| flash.bucket_bytes = 0), refused(|flash| flash.bucket_bytes = 5000)] {
@@ -204,7 +204,7 @@ fn a_device_that_cannot_be_divided_so_is_refused_by_the_setting() {
     let crooked = refused(|flash| flash.region_alignment_bytes = 12_345);
     assert!(crooked.contains("region_alignment_bytes of 12345"), "{crooked}");
     let far = refused(|flash| flash.region_alignment_bytes = 1 << 40);
-    assert!(far.contains("less than a unit of 1099511627776"), "{far}");
+    assert!(far.contains("less than one unit of 1099511627776"), "{far}");
 }
 
 #[test]

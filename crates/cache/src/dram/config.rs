@@ -90,7 +90,7 @@ pub enum ConfigError {
     #[error("slab_bytes is {0}: it must be a power of two, at least {MIN_SLAB_BYTES}")]
     SlabBytes(u32),
     /// The largest allocation must fit a slab.
-    #[error("the largest allocation is {largest} bytes, more than a slab of {slab_bytes}")]
+    #[error("the largest allocation is {largest} bytes, more than a slab of {slab_bytes} bytes")]
     LargestExceedsSlab {
         /// Largest chunk, bytes.
         largest: u32,
@@ -104,7 +104,7 @@ pub enum ConfigError {
     #[error("pools: {0}")]
     Pools(String),
     /// Too little memory: every pool needs a slab.
-    #[error("dram_bytes {dram_bytes} makes {slabs} slabs of {slab_bytes} bytes; {what}")]
+    #[error("dram_bytes {dram_bytes} is enough for {slabs} slabs of {slab_bytes} bytes; {what}")]
     TooSmall {
         /// As configured.
         dram_bytes: u64,
@@ -117,7 +117,7 @@ pub enum ConfigError {
     },
     /// Items are named by 32 bits; larger smallest chunks reach further.
     #[error(
-        "dram_bytes {dram_bytes} is more than the {max} that can be addressed with chunks from {smallest} bytes on; \
+        "dram_bytes {dram_bytes} is more than the {max} that can be addressed with smallest chunks of {smallest} bytes; \
          raise min_alloc_bytes"
     )]
     TooLarge {
@@ -202,13 +202,13 @@ fn wanted_sizes(config: &DramConfig) -> Result<Vec<u32>, ConfigError> {
         config.alloc_sizes.iter().map(|&size| multiple_of_8(size)).collect()
     };
     if sizes.len() > MAX_SIZES {
-        return wrong(format!("{} sizes, at most {MAX_SIZES} are possible", sizes.len()));
+        return wrong(format!("{} sizes; at most {MAX_SIZES} are supported", sizes.len()));
     }
     if !sizes.is_sorted_by(|a, b| a < b) {
-        return wrong(format!("{sizes:?} do not ascend by at least 8"));
+        return wrong(format!("{sizes:?} must ascend by at least 8 bytes each"));
     }
     if sizes[0] < 64 {
-        return wrong(format!("the smallest is {} bytes; the least that makes sense is 64", sizes[0]));
+        return wrong(format!("the smallest is {} bytes; the minimum is 64", sizes[0]));
     }
     Ok(sizes)
 }
@@ -276,7 +276,7 @@ fn check_pools(config: &DramConfig) -> Result<(), ConfigError> {
     let wrong = |what: String| Err(ConfigError::Pools(what));
     let count = config.pools.len();
     if count == 0 || count > MAX_POOLS {
-        return wrong(format!("there are {count}; 1 to {MAX_POOLS} are possible"));
+        return wrong(format!("{count} are configured; 1 to {MAX_POOLS} are supported"));
     }
     if let Some(pool) = config.pools.iter().find(|pool| !(pool.share > 0.0 && pool.share <= 1.0)) {
         return wrong(format!(
@@ -294,7 +294,7 @@ fn check_pools(config: &DramConfig) -> Result<(), ConfigError> {
 /// Whole slabs for each pool. What rounding leaves over goes one by one to the first pools, if the shares sum to 1.
 fn quotas(config: &DramConfig, slab_count: u32) -> Result<Vec<u32>, String> {
     if slab_count == 0 {
-        return Err("not one".into());
+        return Err("at least one is needed".into());
     }
     let shares = config.pools.iter().map(|pool| pool.share);
     let mut quotas: Vec<u32> = shares.clone().map(|share| (share * f64::from(slab_count)) as u32).collect();

@@ -96,7 +96,7 @@ pub enum AllocateError {
         bytes: usize,
     },
     /// The spill cannot take what would have to leave.
-    #[error("what would have to leave cannot be taken in by the next tier now")]
+    #[error("the next tier cannot take the item to evict now")]
     Busy,
     /// Every item that could leave is in use.
     #[error("every item of this size class is in use, and its pool has no slab left")]

@@ -152,8 +152,8 @@ impl Settlement<'_> {
             // A store of ours whose superblock was damaged can only be empty.
             Recognised::Damaged => Ok((fresh(), None)),
             Recognised::Foreign { looks_like } => Err(CacheError::Occupied(format!(
-                "the flash device holds {}, not a cache; to use it all the same, discard its content",
-                looks_like.unwrap_or("data of unknown kind")
+                "the flash device holds {}, not a cache; to use it anyway, discard its content",
+                looks_like.unwrap_or("unknown data")
             ))),
             Recognised::Newer { version } => Err(CacheError::Occupied(format!(
                 "the flash device holds a cache of format {version}, newer than this version's {}",

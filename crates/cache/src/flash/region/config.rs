@@ -141,14 +141,14 @@ impl RegionConfig {
         let regions = self.capacity_bytes / u64::from(self.region_bytes);
         let units = regions * u64::from(self.region_bytes / self.unit_bytes);
         require(units <= ADDRESS_UNITS, "unit_bytes", || {
-            format!("{units} units are more than the 2^40 that can be addressed; take a larger unit")
+            format!("{units} units are more than the 2^40 that can be addressed; use a larger unit")
         })?;
         let region_count = u32::try_from(regions)
             .map_err(|_| ConfigError::new("region_bytes", format!("{regions} regions are more than 2^32")))?;
         let least = self.least_regions();
         require(region_count >= least, "capacity_bytes", || {
             format!(
-                "{region_count} regions fit; {least} are the least for this many clean regions and points"
+                "{region_count} regions fit, but this many clean regions and insertion points need {least}"
             )
         })?;
         Ok(Layout {
@@ -196,24 +196,28 @@ impl RegionConfig {
 
     fn check_counts(&self) -> Result<(), ConfigError> {
         let points = self.points();
-        require(points <= MAX_POINTS, "order", || format!("{points} priorities; at most {MAX_POINTS}"))?;
+        require(points <= MAX_POINTS, "order", || {
+            format!("{points} priorities; at most {MAX_POINTS} are supported")
+        })?;
         self.order.fault().map_or(Ok(()), |why| Err(ConfigError::new("order", why)))?;
         let decides_twice = self.order.protects_items() && self.reinsertion != Reinsertion::Never;
-        require(!decides_twice, "reinsertion", || "this order decides itself what is written again".into())?;
-        require(self.clean_regions >= 1, "clean_regions", || "at least 1".into())?;
-        require(self.write_attempts >= 1, "write_attempts", || "at least 1".into())?;
-        require(self.retire_after_failures >= 1, "retire_after_failures", || "at least 1".into())?;
+        require(!decides_twice, "reinsertion", || {
+            "this order itself decides which items are written again".into()
+        })?;
+        require(self.clean_regions >= 1, "clean_regions", || "must be at least 1".into())?;
+        require(self.write_attempts >= 1, "write_attempts", || "must be at least 1".into())?;
+        require(self.retire_after_failures >= 1, "retire_after_failures", || "must be at least 1".into())?;
         require(self.buffers as usize > points, "buffers", || {
-            format!("{} for {points} insertion points: one more than points is the least", self.buffers)
+            format!("{} for {points} insertion points; at least one more than points is needed", self.buffers)
         })?;
         match self.reinsertion {
             Reinsertion::Hits { at_least } => {
                 require((1..=MAX_HITS).contains(&at_least), "reinsertion", || {
-                    format!("hits are counted from 1 to {MAX_HITS}, not to {at_least}")
+                    format!("the number of hits must be from 1 to {MAX_HITS}, not {at_least}")
                 })
             }
             Reinsertion::Percent { percent, .. } => {
-                require(percent <= 100, "reinsertion", || format!("{percent} percent"))
+                require(percent <= 100, "reinsertion", || format!("{percent} percent is above 100"))
             }
             Reinsertion::Never => Ok(()),
         }

@@ -59,7 +59,7 @@ pub enum RestoreError {
     #[error("the region store's snapshot is of format {0}; this version reads formats 1 and 2")]
     Format(u32),
     /// The store was made with another layout.
-    #[error("the region store was made with {setting} {was}, and is now to have {is}")]
+    #[error("the region store was created with {setting} {was}, but is now configured with {is}")]
     Layout {
         /// What differs.
         setting: &'static str,
@@ -234,7 +234,7 @@ impl Snapshot {
         ids.sort_unstable();
         ids.dedup();
         if ids.len() != all || ids.last().is_some_and(|last| last.0 >= layout.region_count) {
-            return Err(RestoreError::Damaged("it names a region twice or one that is not there"));
+            return Err(RestoreError::Damaged("it names a region twice or one that does not exist"));
         }
         Ok(())
     }
@@ -262,7 +262,7 @@ impl Snapshot {
     fn decode(bytes: &[u8]) -> Result<Self, RestoreError> {
         let mut reader = Reader(bytes);
         if reader.take()? != MAGIC_VALUE {
-            return Err(RestoreError::Damaged("it does not begin as one"));
+            return Err(RestoreError::Damaged("it does not begin with its header"));
         }
         let format = reader.u32()?;
         let has_ranks = match format {
@@ -282,7 +282,7 @@ impl Snapshot {
             (0..retired).map(|_| Ok(RegionId(reader.u32()?))).collect::<Result<_, RestoreError>>()?;
         let policy = if has_ranks { Some(reader.bytes()?) } else { None };
         if reader.0.len() != 4 {
-            return Err(RestoreError::Damaged("it is longer than its parts"));
+            return Err(RestoreError::Damaged("it has bytes after its last part"));
         }
         Ok(Self { unit_bytes, region_bytes, region_count, store, next_sequence, held, retired, policy })
     }
@@ -320,9 +320,9 @@ impl Held {
         let mut unit = 0_u32;
         let item = |_| {
             let code = reader.varint()?;
-            let gap =
-                u32::try_from(code >> HITS_BITS).map_err(|_| RestoreError::Damaged("an item is too far"))?;
-            unit = unit.checked_add(gap).ok_or(RestoreError::Damaged("an item is too far"))?;
+            let gap = u32::try_from(code >> HITS_BITS)
+                .map_err(|_| RestoreError::Damaged("an item is out of range"))?;
+            unit = unit.checked_add(gap).ok_or(RestoreError::Damaged("an item is out of range"))?;
             let more = if has_ranks { reader.varint()? } else { 0 };
             let high_hits = (more & ((1 << HIGH_HITS_BITS) - 1)) as u8;
             let rank = u16::try_from(more >> HIGH_HITS_BITS)
@@ -351,7 +351,7 @@ struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], RestoreError> {
-        let (head, rest) = self.0.split_first_chunk().ok_or(RestoreError::Damaged("it is cut short"))?;
+        let (head, rest) = self.0.split_first_chunk().ok_or(RestoreError::Damaged("it is truncated"))?;
         self.0 = rest;
         Ok(*head)
     }
@@ -362,7 +362,7 @@ impl Reader<'_> {
 
     fn bytes(&mut self) -> Result<Vec<u8>, RestoreError> {
         let len = self.u32()? as usize;
-        let (bytes, rest) = self.0.split_at_checked(len).ok_or(RestoreError::Damaged("it is cut short"))?;
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(RestoreError::Damaged("it is truncated"))?;
         self.0 = rest;
         Ok(bytes.to_vec())
     }
@@ -380,7 +380,7 @@ impl Reader<'_> {
                 return Ok(number);
             }
         }
-        Err(RestoreError::Damaged("a number does not end"))
+        Err(RestoreError::Damaged("a number is not terminated"))
     }
 }
 

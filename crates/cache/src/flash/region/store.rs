@@ -111,7 +111,7 @@ pub enum Refusal {
     #[error("the item is larger than a region holds")]
     TooLarge,
     /// So many regions were retired that the store can take nothing any more.
-    #[error("too few regions are left that can be written")]
+    #[error("too few writable regions are left")]
     WornOut,
 }
 

@@ -81,7 +81,7 @@ pub struct Soc {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotStaged {
     /// Too many bytes wait for their buckets to be written. [`Soc::wait_ready`] waits for room.
-    #[error("the memory for items on their way to flash is full")]
+    #[error("the memory for items that wait to be written to flash is full")]
     Full,
     /// No bucket can hold the item ([`Soc::fits`]).
     #[error("the item is larger than a bucket can hold")]

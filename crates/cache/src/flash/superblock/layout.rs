@@ -66,9 +66,9 @@ pub struct Layout {
 pub enum LayoutError {
     #[error("{what} of {bytes} bytes is not a multiple of the device's block of {block_bytes}")]
     Unaligned { what: &'static str, bytes: u64, block_bytes: u32 },
-    #[error("device blocks of {block_bytes} bytes are larger than a superblock's place")]
+    #[error("device blocks of {block_bytes} bytes do not fit into the space of a superblock")]
     BlockTooLarge { block_bytes: u32 },
-    #[error("neither small objects nor regions are asked for")]
+    #[error("neither small objects nor regions are configured")]
     Nothing,
     #[error("{soc_bytes} bytes for small objects are less than one bucket of {bucket_bytes}")]
     SocTooSmall { soc_bytes: u64, bucket_bytes: u32 },
@@ -102,7 +102,7 @@ impl Layout {
         let soc_offset = floor(device.capacity_bytes - soc_bytes, block_bytes);
         let room = soc_offset.checked_sub(regions_offset);
         let room =
-            room.ok_or_else(|| too_small(device, regions_offset + soc_bytes, "the snapshot beside SOC"))?;
+            room.ok_or_else(|| too_small(device, regions_offset + soc_bytes, "the snapshot and SOC"))?;
         let regions = room.checked_div(config.region_bytes).unwrap_or(0);
         if config.region_bytes > 0 && regions == 0 {
             let needed_bytes = regions_offset + config.region_bytes + soc_bytes;

@@ -253,7 +253,7 @@ impl OrderConfig {
             Self::SegmentedFifo { shares } => (shares.is_empty() || shares.contains(&0))
                 .then(|| "every segment needs a share of at least 1".to_owned()),
             Self::SegmentedLru { segments } => {
-                (*segments == 0).then(|| "a segmented LRU needs a segment".to_owned())
+                (*segments == 0).then(|| "a segmented LRU needs at least one segment".to_owned())
             }
             Self::Ripq(config) => config.fault(),
         }

@@ -219,12 +219,12 @@ impl Caching {
 
     pub(crate) fn fault(self) -> Option<String> {
         match self {
-            Self::Slru { segments: 0 } => Some("a segmented LRU needs a segment".to_owned()),
+            Self::Slru { segments: 0 } => Some("a segmented LRU needs at least one segment".to_owned()),
             Self::Gdsf { max_frequency } if !(1..=MOST_USES).contains(&max_frequency) => {
-                Some(format!("frequencies are counted from 1 to {MOST_USES}, not to {max_frequency}"))
+                Some(format!("the largest frequency must be from 1 to {MOST_USES}, not {max_frequency}"))
             }
             Self::Own(own) if !(0.0..=1.0).contains(&own.single_point) => Some(format!(
-                "the single point of `{}` is between 0 and 1, not {}",
+                "the single point of `{}` must be between 0 and 1, not {}",
                 own.name, own.single_point
             )),
             _ => None,
@@ -248,7 +248,7 @@ impl fmt::Display for Caching {
 /// No caching policy has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no caching policy; there are `lru`, `slru-4` (any number), `gdsf`, `gdsf-3` (any number), `lfu-da`"
+    "`{0}` is not a caching policy; valid policies are `lru`, `slru-4` (any number), `gdsf`, `gdsf-3` (any number), `lfu-da`"
 )]
 pub struct UnknownCaching(pub String);
 

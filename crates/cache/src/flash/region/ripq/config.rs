@@ -72,14 +72,14 @@ impl RipqConfig {
     pub(crate) fn fault(&self) -> Option<String> {
         let share = |value: f64| (0.0..=1.0).contains(&value);
         if !(1..=MAX_POINTS).contains(&usize::from(self.sections)) {
-            return Some(format!("{} sections; from 1 to {MAX_POINTS} can be had", self.sections));
+            return Some(format!("{} sections; 1 to {MAX_POINTS} are supported", self.sections));
         }
         if [self.hot_above, self.compact_above].into_iter().flatten().any(|ratio| !share(ratio)) {
-            return Some("the shares above which a region is hot or dead are between 0 and 1".to_owned());
+            return Some("the shares above which a region is hot or dead must be between 0 and 1".to_owned());
         }
         let calm = self.calm.unwrap_or(Calm::PRODUCTION);
         if ![calm.coefficient, calm.above, calm.cold_below].into_iter().all(share) {
-            return Some("the shares that bursts are smoothed by are between 0 and 1".to_owned());
+            return Some("the shares that smooth bursts must be between 0 and 1".to_owned());
         }
         self.caching.fault()
     }
