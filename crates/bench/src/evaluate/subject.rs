@@ -33,7 +33,7 @@ impl FromStr for Target {
         }
         if let Some(path) = words.strip_prefix("file:") {
             return if path.is_empty() {
-                Err("file: names no file".into())
+                Err("file: needs a path, as in file:/tmp/flash".into())
             } else {
                 Ok(Self::Path(path.into()))
             };

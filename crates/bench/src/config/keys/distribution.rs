@@ -10,7 +10,7 @@ section! {
         key_sizes: Vec<f64> = Vec::new(), "keySizeRange", "B", Honoured;
         "Weight of each range.";
         key_size_weights: Vec<f64> = Vec::new(), "keySizeRangeProbability", "", Honoured;
-        "Value sizes: as many as weights are the sizes themselves, one more are edges of ranges.";
+        "Value sizes: with as many entries as weights, the sizes themselves; with one entry more, the edges of ranges.";
         value_sizes: Vec<f64> = Vec::new(), "valSizeRange", "B", Honoured;
         "Weight of each value size or range.";
         value_size_weights: Vec<f64> = Vec::new(), "valSizeRangeProbability", "", Honoured;
@@ -24,11 +24,11 @@ section! {
         chain_value_sizes: Vec<f64> = Vec::new(), "chainedItemValSizeRange", "B", Honoured;
         "Weight of each.";
         chain_value_size_weights: Vec<f64> = Vec::new(), "chainedItemValSizeRangeProbability", "", Honoured;
-        "Times to live, as value sizes; here every generator uses them.";
+        "Times to live, as value sizes; every generator here uses them.";
         ttl_seconds: Vec<f64> = Vec::new(), "ttlSecsRange", "s", Honoured;
         "Weight of each.";
         ttl_weights: Vec<f64> = Vec::new(), "ttlSecsRangeProbability", "", Honoured;
-        "Objects in each bucket of popularity; none is a normal distribution around the middle key.";
+        "Number of objects in each popularity bucket; if empty, popularity is a normal distribution around the middle key.";
         popularity_buckets: Vec<f64> = Vec::new(), "popularityBuckets", "objects", Honoured;
         "Share of requests of each bucket.";
         popularity_weights: Vec<f64> = Vec::new(), "popularityWeights", "", Honoured;
@@ -40,17 +40,17 @@ section! {
         set_ratio: f64 = 0.0, "setRatio", "", Honoured;
         "Share of deletes.";
         delete_ratio: f64 = 0.0, "delRatio", "", Honoured;
-        "Share of sets of a chain.";
+        "Share of sets of an item with a chain.";
         add_chained_ratio: f64 = 0.0, "addChainedRatio", "", Honoured;
-        "Share of gets of keys that nobody else asks for.";
+        "Share of gets of keys that no other request asks for.";
         lone_get_ratio: f64 = 0.0, "loneGetRatio", "", Honoured;
-        "Share of sets of keys that nobody asks for.";
+        "Share of sets of keys that are never requested.";
         lone_set_ratio: f64 = 0.0, "loneSetRatio", "", Honoured;
         "Share of updates: a get for write, then the value is overwritten.";
         update_ratio: f64 = 0.0, "updateRatio", "", Honoured;
-        "Share of questions whether a key could exist.";
+        "Share of checks whether a key could exist.";
         could_exist_ratio: f64 = 0.0, "couldExistRatio", "", Honoured;
-        "Draw among the popularity file's objects and multiply, rather than scale the file first.";
+        "Draw from the objects of the popularity file and multiply the result, instead of scaling the file first.";
         legacy_key_generator: bool = false, "useLegacyKeyGen", "", Honoured;
     }
     legacy {}
@@ -64,7 +64,7 @@ section! {
         "Share of requests of each bucket.";
         weights: Vec<f64> = Vec::new(), "popularityWeights", "", Honoured;
     }
-    legacy { "oneHits", "CacheBench does not read it; loneGetRatio says the same"; }
+    legacy { "oneHits", "CacheBench does not read it; use loneGetRatio"; }
 }
 
 section! {

@@ -6,27 +6,27 @@ use crate::config::knob::section;
 section! {
     /// Settings of the region policies of the photo caches.
     RegionPolicyConfig: "cache_config.navyRegionPolicyConfig" => {
-        "Block of the policy, in place of navyRegionSizeMB; at most 1024.";
+        "Block size of the policy, instead of navyRegionSizeMB; at most 1024.";
         block_mib: u64 = 64, "blockMB", "MiB", Honoured;
-        "`blockcache`: segments of the LRU.";
+        "`blockcache`: number of segments of the LRU.";
         segments: u64 = 4, "segments", "", Honoured;
-        "`ripq`, `sipq`: sections of the queue, K; `ripq` has as many insertion points, with a block in memory each.";
+        "`ripq`, `sipq`: number of sections of the queue, K; `ripq` has as many insertion points, each with one block in memory.";
         insertion_points: u64 = 8, "insertionPoints", "", Honoured;
-        "`ripq`, `sipq`: which item gets which priority: `lru`, `slru-4`, `gdsf`, `gdsf-3`, `lfu-da`; the numbers are free.";
+        "`ripq`, `sipq`: caching policy that sets the priority of items: `lru`, `slru-4`, `gdsf`, `gdsf-3`, `lfu-da`, with any number in place of 4 and 3.";
         caching: String = "slru-4".to_owned(), "caching", "", Honoured;
-        "`ripq`, `sipq`: share of a block to be written again above which it goes to the head instead; 0 never.";
+        "`ripq`, `sipq`: if more than this share of a block would be reinserted, the block is moved to the head instead; 0 is never.";
         hot_block_ratio: f64 = 0.6, "hotBlockRatio", "", Honoured;
-        "`ripq`, `sipq`: moving average of that share above which a cold block is given up instead; 0 never.";
+        "`ripq`, `sipq`: if the moving average of that share is above this, a cold block is evicted instead; 0 is never.";
         reinsertion_target: f64 = 0.2, "reinsertionTarget", "", Honoured;
-        "`ripq`, `sipq`: share below which a block is cold.";
+        "`ripq`, `sipq`: a block is cold if less than this share of it would be reinserted.";
         cold_block_ratio: f64 = 0.1, "coldBlockRatio", "", Honoured;
         "`ripq`, `sipq`: weight of the newest block in the moving average.";
         moving_average: f64 = 0.5, "movingAverage", "", Honoured;
-        "`ripq`, `sipq`: dead share above which a block is given up first and what is alive in it stays; 0 never.";
+        "`ripq`, `sipq`: if more than this share of a block is dead, the block is evicted first and its live items are kept; 0 is never.";
         dead_block_ratio: f64 = 0.5, "deadBlockRatio", "", Honoured;
-        "Pieces of a block, each of deviceMaxWriteSize at most, that are written or read at once in the background; 0 is all.";
+        "Number of pieces of a block, each of at most deviceMaxWriteSize, that are written or read at once in the background; 0 is all.";
         transfers_at_once: u64 = 2, "transfersAtOnce", "", Honoured;
-        "Whether a block is written from end to end; else a drive goes on holding what an earlier filling left in its hole.";
+        "Whether a block is written from end to end; otherwise its unused part is not written, and the drive keeps the old data there.";
         write_whole: bool = true, "writeWhole", "", Honoured;
     }
     legacy {}

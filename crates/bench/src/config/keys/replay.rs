@@ -5,42 +5,41 @@ use serde_json::{Map, Value};
 use crate::config::knob::Status::{Honoured, Later, NoEffect};
 use crate::config::knob::section;
 
-const BY_NAME: &str =
-    "columns are told by the header, and `tenants` of the result has figures of those that name one";
+const BY_NAME: &str = "columns are found by the header, and `tenants` in the result has the figures of columns that name a tenant";
 const ML: &str = "learned admission";
 
 section! {
     /// How a trace is replayed.
     ReplayConfig: "test_config.replayGeneratorConfig" => {
-        "Copies of the trace, each with keys of its own.";
+        "Number of copies of the trace, each with its own keys.";
         amplification: u64 = 1, "ampFactor", "", Honoured;
-        "Multiplies value sizes.";
+        "Factor that multiplies value sizes.";
         size_amplification: u64 = 1, "ampSizeFactor", "", Honoured;
-        "`strict`: requests of one key keep their order; `relaxed` and `none`: any thread takes any.";
+        "`strict`: requests for one key keep their order; `relaxed` and `none`: any thread takes any request.";
         serialization: String = "strict".to_owned(), "replaySerializationMode", "", Honoured;
-        "Interval of relaxed order.";
+        "Interval of the relaxed order.";
         relaxed_interval_ms: u64 = 500, "relaxedSerialIntervalMs", "ms", NoEffect("CacheBench reads it and never uses it");
-        "With `replay`, a binary trace that is written of the requests, in place of a run; with `binary-replay`, the one that is read, in place of traceFileName.";
+        "With `replay`, the requests are written to this binary trace instead of being run; with `binary-replay`, the binary trace to read, instead of traceFileName.";
         binary_file: String = String::new(), "binaryFileName", "path", Honoured;
-        "Requests to skip at the start.";
+        "Number of requests to skip at the start.";
         fast_forward: u64 = 0, "fastForwardCount", "requests", Honoured;
-        "Requests of a binary trace to load ahead.";
-        preload: u64 = 0, "preLoadReqs", "requests", NoEffect("a binary trace is read ahead of the threads, and mapped nowhere");
-        "Extra columns that figures are split by.";
+        "Number of requests of a binary trace to load ahead.";
+        preload: u64 = 0, "preLoadReqs", "requests", NoEffect("a binary trace is read ahead of the threads, and is not mapped into memory");
+        "Number of extra columns by which the figures are split.";
         aggregation_fields: u64 = 0, "numAggregationFields", "", NoEffect(BY_NAME);
-        "Extra columns.";
+        "Number of extra columns.";
         extra_fields: u64 = 0, "numExtraFields", "", NoEffect(BY_NAME);
-        "Values of the extra columns that get figures of their own.";
+        "Values of the extra columns that get their own figures.";
         stats_per_field: Map<String, Value> = Map::new(), "statsPerAggField", "", NoEffect(BY_NAME);
-        "`block-replay`: a block; a range that reaches beyond its end is a wrong row.";
+        "`block-replay`: size of a block; a row whose range ends past it is wrong.";
         block_kib: u64 = 16384, "blockSizeKB", "KiB", Honoured;
-        "`block-replay`: what a block is cached in.";
+        "`block-replay`: size of the chunks in which a block is cached.";
         chunk_kib: u64 = 128, "chunkSizeKB", "KiB", Honoured;
         "Learned admission.";
         ml_admission: MlAdmission = MlAdmission::default(), "mlAdmissionConfig", "", Later(ML);
-        "Ours. Amplify as CacheBench does: a suffix that cuts long keys and so merges some.";
+        "Ours. Amplify keys as CacheBench does, with a suffix that truncates long keys and so merges some of them.";
         cachebench_amplification: bool = false, "ampKeysLikeCacheBench", "", Honoured;
-        "Ours. `replay`: what the trace is, one of `flashwright trace formats`, or `auto` to tell it by the first file.";
+        "Ours. `replay`: format of the trace, one of `flashwright trace formats`, or `auto` to detect it from the first file.";
         format: String = "kvcache".to_owned(), "traceFormat", "", Honoured;
     }
     legacy {}
@@ -49,13 +48,13 @@ section! {
 section! {
     /// Learned admission, of which CacheBench publishes only the keys.
     MlAdmission: "test_config.replayGeneratorConfig.mlAdmissionConfig" => {
-        "The model.";
+        "File of the model.";
         model: String = String::new(), "modelPath", "path", Later(ML);
         "Numeric columns.";
         numeric: Map<String, Value> = Map::new(), "numericFeatures", "", Later(ML);
         "Categorical columns.";
         categorical: Map<String, Value> = Map::new(), "categoricalFeatures", "", Later(ML);
-        "Recall aimed at.";
+        "Target recall.";
         recall: f64 = 0.0, "targetRecall", "", Later(ML);
         "Category that is admitted.";
         category: u64 = 0, "admitCategory", "", Later(ML);
