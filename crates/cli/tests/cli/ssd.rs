@@ -107,7 +107,10 @@ fn the_closed_forms_answer_with_formula_source_and_inputs() {
 #[test]
 fn what_cannot_be_is_refused_in_one_line() {
     let cases: [(&[&str], &str); 7] = [
-        (&["ssd", "run", "pm9d4"], "error: pm9d4: no such card; did you mean `pm9d3`? there are pm9d3, tlc"),
+        (
+            &["ssd", "run", "pm9d4"],
+            "error: pm9d4: no such card; did you mean `pm9d3`? valid cards are pm9d3, tlc",
+        ),
         (&["ssd", "run", "test", "--op", "0%"], "error: --op, --units: "),
         (
             &["ssd", "run", "test", "--pages-per-block", "1"],

@@ -195,7 +195,7 @@ fn wrong_calls_name_what_there_is() {
             &["trace", "generate", "zipf", "-o", "-"],
             "traces cannot be written to standard output: name a file",
         ),
-        (&["trace", "generate", "zipf", "-o", "x.bz2"], ".gz, .zst and .xz are"),
+        (&["trace", "generate", "zipf", "-o", "x.bz2"], ".gz, .zst and .xz can"),
         (&["trace", "generate", "zipf", "-o", "x", "--requests", "0"], "\"0\" is not a whole number above 0"),
         (
             &["trace", "generate", "zipf", "-o", "x", "--requests", "1Mi"],
