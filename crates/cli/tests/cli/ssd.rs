@@ -82,10 +82,7 @@ fn cards_are_listed_and_each_figure_has_its_source() {
     );
     assert!(text.contains("space.unit_bytes = 6442450944 bytes (6 GiB)\n"), "{text}");
     let all = out(&flashwright(&["ssd", "cards"]));
-    assert!(
-        all.contains("108.45 GB usable, over-provisioning 9.4 %, 221 reclaim units of 512 MiB"),
-        "{all}"
-    );
+    assert!(all.contains("108.45 GB usable, over-provisioning 9.4 %, 221 reclaim units of 512 MiB"), "{all}");
     assert!(all.contains("rated for 0.5 drive writes per day (DWPD) over 5 years"), "{all}");
 }
 
