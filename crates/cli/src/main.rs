@@ -2,6 +2,7 @@
 
 mod arguments;
 mod commands;
+mod examples;
 mod output;
 mod quantity;
 mod signals;
@@ -23,30 +24,36 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a CacheBench config against the cache and print the verdict.
+    #[command(after_long_help = examples::BENCH)]
     Bench(commands::bench::Arguments),
     /// Compare finished runs: what differs, and whether it is more than noise.
+    #[command(after_long_help = examples::COMPARE)]
     Compare(commands::compare::Arguments),
     /// Render finished runs as one self-contained HTML page.
+    #[command(after_long_help = examples::REPORT)]
     Report(commands::report::Arguments),
     /// Test whether a drive, or the model of one, suits a flash cache: trim, fill, three workloads at rising rates, one verdict.
+    #[command(after_long_help = examples::EVALUATE)]
     Evaluate(commands::evaluate::Arguments),
     /// Simulate hit ratios of policies and cache sizes over a trace, without engine or device.
     Simulate(commands::simulate::Arguments),
     /// Predict from a trace alone what a cache on a drive would do: hit ratio, writes, lifetime, carbon, cost.
+    #[command(after_long_help = examples::PREDICT)]
     Predict(commands::predict::Arguments),
     /// Reproduce published figures, the paper's values beside ours.
+    #[command(after_long_help = examples::STUDY)]
     Study(commands::study::Arguments),
     /// Inspect and prepare real drives; run model drives.
-    #[command(subcommand)]
+    #[command(subcommand, after_long_help = examples::SSD)]
     Ssd(commands::ssd::Command),
     /// Inspect, convert and generate traces.
-    #[command(subcommand)]
+    #[command(subcommand, after_long_help = examples::TRACE)]
     Trace(commands::trace::Command),
     /// Cache a disk on flash: a write-back block cache, served over NBD, ublk or FUSE.
-    #[command(subcommand)]
+    #[command(subcommand, after_long_help = examples::BLOCK)]
     Block(commands::block::Command),
     /// Compute closed forms: write amplification, carbon, lifetime.
-    #[command(subcommand)]
+    #[command(subcommand, after_long_help = examples::MODEL)]
     Model(commands::model::Command),
 }
 
@@ -94,7 +101,25 @@ fn one_line(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+
+    #[test]
+    fn each_command_has_examples_and_all_of_them_can_be_typed() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            let help = command.get_after_long_help().unwrap_or_else(|| panic!("{name} has none")).to_string();
+            let lines: Vec<&str> =
+                help.lines().filter_map(|line| line.trim().strip_prefix("flashwright ")).collect();
+            assert!(!lines.is_empty(), "{name}");
+            for line in lines {
+                let typed = std::iter::once("flashwright").chain(line.split_whitespace()).map(Into::into);
+                let parsed = Cli::try_parse_from(arguments::normalise(typed));
+                assert!(parsed.is_ok() && line.starts_with(name), "{line}: {parsed:?}");
+            }
+        }
+    }
 
     #[test]
     fn what_is_typed_wrong_is_told_in_one_line() {

@@ -25,7 +25,7 @@ use crate::trace_flags::{TenantColumns, TraceFlags};
 
 /// The command line of `simulate`.
 #[derive(Debug, Args)]
-#[command(after_help = policies_help())]
+#[command(after_help = policies_help(), after_long_help = format!("{}\n{}", policies_help(), crate::examples::SIMULATE))]
 pub struct Arguments {
     /// Trace files, read one after the other; - is standard input
     #[arg(required = true, value_name = "TRACE")]
