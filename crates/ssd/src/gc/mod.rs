@@ -161,12 +161,12 @@ mod tests {
         }
         assert_eq!("d-choices".parse(), Ok(VictimPolicy::DChoices(2)));
         for (wrong, told) in [
-            ("", "there are greedy, cost-benefit"),
-            ("greddy", "did you mean `greedy`? there are greedy, cost-benefit"),
+            ("", "valid policies are greedy, cost-benefit"),
+            ("greddy", "did you mean `greedy`? valid policies are greedy, cost-benefit"),
             ("FIFO", "did you mean `fifo`? "),
-            ("d-choices:0", "draws 1 to 255 units"),
-            ("d-choices:", "draws 1 to 255 units"),
-            ("d-choices:300", "draws 1 to 255 units"),
+            ("d-choices:0", "the number of units to draw must be from 1 to 255"),
+            ("d-choices:", "the number of units to draw must be from 1 to 255"),
+            ("d-choices:300", "the number of units to draw must be from 1 to 255"),
         ] {
             let error = wrong.parse::<VictimPolicy>().unwrap_err();
             assert!(error.contains(told), "{error}");
