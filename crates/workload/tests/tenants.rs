@@ -85,9 +85,9 @@ fn other_columns_can_be_chosen_and_those_that_cannot_are_an_error() {
             KVCACHE,
             "kvcache",
             columns(&["usecase", "sub_usecase", "ttl"]),
-            "to choose the tenant from: usecase,sub_usecase,ttl",
+            "to take the tenant from: usecase,sub_usecase,ttl",
         ),
-        ("1 2 3\n", "webcachesim", columns(&["a"]), "`webcachesim` traces have no columns like that"),
+        ("1 2 3\n", "webcachesim", columns(&["a"]), "`webcachesim` traces have no such columns"),
     ] {
         let error = names(text, format, chosen).unwrap_err();
         assert!(error.contains(told), "{error}");

@@ -404,7 +404,7 @@ mod tests {
     fn of_several_devices_one_must_be_named() {
         let bytes = b"128166372003061629,hm,0,Read,4096,4096,1\n128166372003061639,hm,1,Write,8192,4096,1\n";
         let (_, _, error) = read(&[bytes], BlockTraceOptions::default());
-        assert!(error.expect("two disks").contains("row 2 is of device hm_1, earlier ones of hm_0"));
+        assert!(error.expect("two disks").contains("row 2 is of device hm_1, earlier rows are of hm_0"));
         let options = BlockTraceOptions { device: Some("hm_1".into()), ..BlockTraceOptions::default() };
         let (requests, stats, error) = read(&[bytes], options);
         assert_eq!((places(&requests), stats.other_devices, error), (vec![(0, 8192)], 1, None));
