@@ -1,4 +1,5 @@
-//! What `--help` shows at its end: command lines to begin with. A test parses each of them.
+//! What `--help` shows at its end: command lines to begin with. A test parses each of them. Those of
+//! `simulate` follow its policies; the others are all of what follows the options.
 
 pub(crate) const BENCH: &str = "\
 Examples:

@@ -21,8 +21,8 @@
 //! | Origin, 1x = [`ORIGIN_CACHE_BYTES`] | 33.0 (33) | 38.4 | 49.8 | 57.6 | 41.2 (42.5) | 56.6 |
 //! | Edge, 1x = [`EDGE_CACHE_BYTES`] | 59.2 (59.2) | 63.6 | 70.3 (67.7) | 75.5 | 65.2 (65) | 74.3 (72.0) |
 //!
-//! In brackets what they measured; FIFO hits 68.4 % (68.5) in an Edge cache of three times the size. The ratios hold for
-//! other numbers of requests too, see [`CdnConfig::lasting`]. What is fitted is how steep popularity is and how slowly
+//! In brackets what they measured; FIFO hits 68.4 % (68.5) in an Edge cache of three times the size. The ratios hold
+//! within a point for other numbers of requests too, see [`CdnConfig::lasting`]. What is fitted is how steep popularity is and how slowly
 //! it falls: photos live much longer than they stay in a cache.
 
 use crate::trace::{Access, AccessKind, Accesses, ReadReport, TraceError};

@@ -51,8 +51,8 @@ const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
 /// How far visits are foreseen, in spans: the run is over before, unless by a rare chance. Albums that are asked for only
 /// later take neither time nor memory.
 const FORESIGHT: f64 = 1.25;
-/// How much further they are foreseen, times the square root of the albums of a span: a run of few albums lasts longer if by
-/// chance none of them is popular.
+/// How much further than a span they are foreseen where albums are few, before it is divided by the square root of a span's
+/// albums: such a run lasts longer if by chance none of them is popular.
 const FORESIGHT_OF_FEW: f64 = 100.0;
 /// How much older an album may be than the youngest of its slice, as a share of [`Ageing::scale`] and of its age.
 const SLICE: f64 = 0.05;
