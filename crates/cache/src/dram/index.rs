@@ -134,3 +134,37 @@ impl Table {
 fn turned(hash: KeyHash, shard_bits: u32) -> u64 {
     hash.0.rotate_left(shard_bits)
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    use super::*;
+    use crate::dram::item::ItemRef;
+
+    #[test]
+    fn items_of_a_shard_are_told_apart_without_a_look_at_them() {
+        let count = if cfg!(miri) { 100 } else { 3000 };
+        for bits in MIN_SHARD_BITS..=MAX_SHARD_BITS {
+            let mut rng = StdRng::seed_from_u64(7);
+            let mut in_shard = || turned(KeyHash(5 << (64 - bits) | rng.random::<u64>() >> bits), bits);
+            let hashes: Vec<u64> = (0..count).map(|_| in_shard()).collect();
+            let mut table = table::Table::default();
+            let hash_of = |entry: ItemRef| hashes[entry.0 as usize];
+            (0..count).for_each(|n| table.insert(hash_of(ItemRef(n)), ItemRef(n), hash_of));
+            let mut looks = 0;
+            for (n, &hash) in (0..).zip(&hashes) {
+                let is_meant = |entry| {
+                    looks += 1;
+                    entry == ItemRef(n)
+                };
+                assert!(table.find(hash, is_meant).is_some());
+            }
+            assert!(
+                looks <= count + count / 10,
+                "{looks} items looked at to find {count}, {bits} bits of shard"
+            );
+        }
+    }
+}

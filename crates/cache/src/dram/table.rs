@@ -155,10 +155,11 @@ impl Table {
     }
 }
 
-/// What tells entries of a line apart: the lowest byte of the hash, but never 0.
+/// What tells entries of a line apart: the byte of the hash below the half that chose the line, but never 0. (Not the
+/// lowest: those bits chose the shard, and are the same in all of its table.)
 #[inline]
 fn tag(hash: u64) -> u8 {
-    (hash as u8).max(1)
+    ((hash >> 24) as u8).max(1)
 }
 
 impl Line {
