@@ -83,18 +83,16 @@ impl Cache {
     #[must_use]
     pub fn get_blocking(&self, key: &[u8]) -> Option<Item<'_>> {
         let (hash, engine) = (KeyHash::of(key), &self.engine);
-        let found = match engine.dram.get(key, hash) {
-            Some(handle) => Some(Item::in_dram(handle, Layer::Dram)),
-            None if engine.flash.is_none() => None,
-            None => pollster::block_on(engine.find_on_flash(key, hash, Waiting::Thread)),
-        };
-        if found.is_none() {
-            engine.counters.miss(hash);
+        match engine.dram.get(key, hash) {
+            Some(handle) => {
+                let found = Some(Item::in_dram(handle, Layer::Dram));
+                if let Some(events) = &engine.events {
+                    events.got(key, hash, found.as_ref());
+                }
+                found
+            }
+            None => engine.get_beyond_dram(key, hash),
         }
-        if let Some(events) = &engine.events {
-            events.got(key, hash, found.as_ref());
-        }
-        found
     }
 
     /// Room for an item of `value_len` bytes, not visible yet. Waits while flash is behind with its writes. The bytes are
@@ -240,6 +238,20 @@ impl Engine {
             None => self.find_on_flash(key, hash, waiting).await,
         };
         if let Some(events) = self.events.as_ref().filter(|_| found.is_some()) {
+            events.got(key, hash, found.as_ref());
+        }
+        found
+    }
+
+    /// The rest of a blocking get that DRAM cannot answer. Apart, so that a DRAM hit carries none of its frame.
+    #[inline(never)]
+    fn get_beyond_dram(&self, key: &[u8], hash: KeyHash) -> Option<Item<'_>> {
+        let on_flash = || pollster::block_on(self.find_on_flash(key, hash, Waiting::Thread));
+        let found = if self.flash.is_some() { on_flash() } else { None };
+        if found.is_none() {
+            self.counters.miss(hash);
+        }
+        if let Some(events) = &self.events {
             events.got(key, hash, found.as_ref());
         }
         found

@@ -24,24 +24,31 @@ pub struct Item<'a> {
 
 enum Held<'a> {
     Dram(Handle<'a>),
-    /// Read from flash but not taken into DRAM. A plain value has one piece.
-    Flash(FlashValue, Vec<Range<usize>>),
+    /// Boxed, so that what every DRAM hit hands out stays small.
+    Flash(Box<OnFlash>),
+}
+
+/// Read from flash but not taken into DRAM. A plain value has one piece.
+struct OnFlash {
+    value: FlashValue,
+    pieces: Vec<Range<usize>>,
 }
 
 impl<'a> Item<'a> {
+    #[inline]
     pub(crate) fn in_dram(handle: Handle<'a>, layer: Layer) -> Self {
         Self { held: Held::Dram(handle), layer }
     }
 
     pub(crate) fn from_flash(value: FlashValue, pieces: Vec<Range<usize>>) -> Self {
-        Self { held: Held::Flash(value, pieces), layer: Layer::Flash }
+        Self { held: Held::Flash(Box::new(OnFlash { value, pieces })), layer: Layer::Flash }
     }
 
     /// What was read from flash and where its pieces are, if DRAM did not take it.
     pub(crate) fn on_flash_alone(&self) -> Option<(&FlashValue, &[Range<usize>])> {
         match &self.held {
             Held::Dram(_) => None,
-            Held::Flash(value, pieces) => Some((value, pieces)),
+            Held::Flash(flash) => Some((&flash.value, &flash.pieces)),
         }
     }
 
@@ -56,7 +63,7 @@ impl<'a> Item<'a> {
     pub fn pool(&self) -> PoolId {
         match &self.held {
             Held::Dram(handle) => handle.pool(),
-            Held::Flash(value, _) => PoolId(pool_of(value.tag)),
+            Held::Flash(flash) => PoolId(pool_of(flash.value.tag)),
         }
     }
 
@@ -65,7 +72,7 @@ impl<'a> Item<'a> {
     pub fn expiry_seconds(&self) -> Option<u32> {
         let seconds = match &self.held {
             Held::Dram(handle) => handle.expiry_seconds(),
-            Held::Flash(value, _) => value.expiry_seconds,
+            Held::Flash(flash) => flash.value.expiry_seconds,
         };
         (seconds != 0).then_some(seconds)
     }
@@ -74,9 +81,9 @@ impl<'a> Item<'a> {
     pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
         let (dram, flash) = match &self.held {
             Held::Dram(handle) => (Some(handle.chain()), None),
-            Held::Flash(value, pieces) => {
-                let links = pieces.get(1..).unwrap_or_default();
-                (None, Some(links.iter().map(|range| &value[range.clone()])))
+            Held::Flash(flash) => {
+                let links = flash.pieces.get(1..).unwrap_or_default();
+                (None, Some(links.iter().map(|range| &flash.value[range.clone()])))
             }
         };
         dram.into_iter().flatten().chain(flash.into_iter().flatten())
@@ -85,12 +92,13 @@ impl<'a> Item<'a> {
 
 impl Deref for Item<'_> {
     type Target = [u8];
+    #[inline]
     fn deref(&self) -> &[u8] {
         match &self.held {
             Held::Dram(handle) => handle,
-            Held::Flash(value, pieces) => match pieces.first() {
-                Some(parent) => &value[parent.clone()],
-                None => value,
+            Held::Flash(flash) => match flash.pieces.first() {
+                Some(parent) => &flash.value[parent.clone()],
+                None => &flash.value,
             },
         }
     }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::Slot;
 
-/// Slots of the first chunk; each chunk after it has as many as all before it.
-const FIRST_CHUNK: u32 = 1 << 10;
-/// The last chunk ends at slot 2^32.
+/// Slots of the first chunk; each chunk after it has twice as many as the one before.
+const FIRST_CHUNK: u64 = 1 << 10;
+/// The last chunk ends behind slot 2^32.
 const CHUNKS: usize = 23;
 
 /// One small saturating counter a slot. Memory comes in chunks as slots are first marked, so that readers never see
@@ -52,18 +52,19 @@ impl Marks {
     fn mark(&self, slot: Slot) -> &AtomicU8 {
         let (chunk, place) = chunk_and_place(slot);
         let marks = self.chunks[chunk].get_or_init(|| {
-            let slots = FIRST_CHUNK << chunk.saturating_sub(1);
+            let slots = FIRST_CHUNK << chunk;
             std::iter::repeat_with(|| AtomicU8::new(0)).take(slots as usize).collect()
         });
         &marks[place]
     }
 }
 
+/// Counted from the size of the first chunk on, a slot's highest bit tells its chunk and the rest its place there.
 #[inline]
 fn chunk_and_place(slot: Slot) -> (usize, usize) {
-    let chunk = (slot.0 / FIRST_CHUNK).checked_ilog2().map_or(0, |log| log as usize + 1);
-    let start = if chunk == 0 { 0 } else { FIRST_CHUNK << (chunk - 1) };
-    (chunk, (slot.0 - start) as usize)
+    let from_first = u64::from(slot.0) + FIRST_CHUNK;
+    let chunk = from_first.ilog2() - FIRST_CHUNK.ilog2();
+    (chunk as usize, (from_first ^ FIRST_CHUNK << chunk) as usize)
 }
 
 #[cfg(test)]
@@ -73,15 +74,14 @@ mod tests {
     #[test]
     fn chunks_cover_every_slot_once() {
         let mut expected = (0, 0);
-        for slot in 0..FIRST_CHUNK * 9 {
+        for slot in 0..FIRST_CHUNK as u32 * 9 {
             assert_eq!(chunk_and_place(Slot(slot)), expected, "slot {slot}");
             expected.1 += 1;
-            let slots = FIRST_CHUNK << usize::saturating_sub(expected.0, 1);
-            if expected.1 == slots as usize {
+            if expected.1 == (FIRST_CHUNK as usize) << expected.0 {
                 expected = (expected.0 + 1, 0);
             }
         }
-        assert_eq!(chunk_and_place(Slot(u32::MAX)), (CHUNKS - 1, (1 << 31) - 1));
+        assert_eq!(chunk_and_place(Slot(u32::MAX)), (CHUNKS - 1, FIRST_CHUNK as usize - 1));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! An entry is the item's [`ItemRef`](super::item::ItemRef); key and lengths stand in the item itself, where the reader goes
 //! next anyway. Many shards bound the time that a growing table holds its lock.
 
-use super::slab::{Arena, Item};
+use super::slab::{Arena, Item, SlabUse};
 use super::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use super::table;
 use crate::KeyHash;
@@ -21,7 +21,8 @@ pub const INDEX_LEAST_BYTES: u64 = (size_of::<Shard>() as u64 + 128) << MAX_SHAR
 /// All shards.
 pub(super) struct Index {
     shards: Box<[Shard]>,
-    bits: u32,
+    /// What is left of a hash, shifted by this, is its shard's number.
+    shift: u32,
 }
 
 #[repr(align(64))]
@@ -37,7 +38,7 @@ impl Index {
     pub(super) fn new(arena_bytes: u64) -> Self {
         let bits = (arena_bytes / ARENA_BYTES_PER_SHARD).max(1).ilog2().clamp(MIN_SHARD_BITS, MAX_SHARD_BITS);
         let shard = || Shard(RwLock::new(Table { entries: table::Table::default(), shard_bits: bits }));
-        Self { shards: std::iter::repeat_with(shard).take(1 << bits).collect(), bits }
+        Self { shards: std::iter::repeat_with(shard).take(1 << bits).collect(), shift: u64::BITS - bits }
     }
 
     pub(super) fn shard_count(&self) -> usize {
@@ -46,12 +47,12 @@ impl Index {
 
     #[inline]
     pub(super) fn read(&self, hash: KeyHash) -> RwLockReadGuard<'_, Table> {
-        self.shards[hash.shard(self.bits)].0.read()
+        self.shards[(hash.0 >> self.shift) as usize].0.read()
     }
 
     #[inline]
     pub(super) fn write(&self, hash: KeyHash) -> RwLockWriteGuard<'_, Table> {
-        self.shards[hash.shard(self.bits)].0.write()
+        self.shards[(hash.0 >> self.shift) as usize].0.write()
     }
 
     pub(super) fn read_shard(&self, shard: usize) -> RwLockReadGuard<'_, Table> {
@@ -76,8 +77,19 @@ impl Table {
 
     #[inline]
     pub(super) fn find<'a>(&self, arena: &'a Arena, key: &[u8], hash: KeyHash) -> Option<Item<'a>> {
-        let place = self.place_of_key(arena, key, hash)?;
-        Some(arena.item(self.entries.get(place)))
+        self.find_with_slab(arena, key, hash).map(|(item, _)| item)
+    }
+
+    /// The same, and whose its slab is.
+    #[inline]
+    pub(super) fn find_with_slab<'a>(
+        &self,
+        arena: &'a Arena,
+        key: &[u8],
+        hash: KeyHash,
+    ) -> Option<(Item<'a>, SlabUse)> {
+        let of_key = |entry| Some(arena.item_and_slab(entry)).filter(|(item, _)| is_same(item.key(), key));
+        self.entries.find_map(turned(hash, self.shard_bits), of_key).map(|(_, found)| found)
     }
 
     /// Puts `item` in; what it replaced.
@@ -121,7 +133,7 @@ impl Table {
 
     #[inline]
     fn place_of_key(&self, arena: &Arena, key: &[u8], hash: KeyHash) -> Option<table::Place> {
-        self.entries.find(turned(hash, self.shard_bits), |entry| arena.item(entry).key() == key)
+        self.entries.find(turned(hash, self.shard_bits), |entry| is_same(arena.item(entry).key(), key))
     }
 
     fn place_of_item(&self, item: Item<'_>, hash: KeyHash) -> Option<table::Place> {
@@ -133,6 +145,20 @@ impl Table {
 #[inline]
 fn turned(hash: KeyHash, shard_bits: u32) -> u64 {
     hash.0.rotate_left(shard_bits)
+}
+
+/// Whether two keys are the same. Most are short: two words that may overlap say so, where `==` calls a function.
+#[inline]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let (Some(first), Some(last)) = (one.first_chunk::<8>(), one.last_chunk::<8>()) else {
+        return one == other;
+    };
+    other.first_chunk() == Some(first)
+        && other.last_chunk() == Some(last)
+        && (one.len() <= 16 || one == other)
 }
 
 #[cfg(test)]

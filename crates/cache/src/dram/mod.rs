@@ -57,7 +57,7 @@ use item::State;
 use pools::{Class, Pools, Wanted};
 use reaper::Reaper;
 use rebalance::Rebalancer;
-use slab::Item;
+use slab::{Item, SlabUse};
 use stats::Hits;
 
 /// Longest key, bytes.
@@ -121,12 +121,12 @@ impl Dram {
     }
 
     /// The item of `key`, pinned, and the hit told to the policy. An expired item is removed and is no hit.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, key: &[u8], hash: KeyHash) -> Option<Handle<'_>> {
         let (handle, marked) = {
             let table = self.index.read(hash);
-            let item = table.find(&self.pools.arena, key, hash)?;
-            let marked = self.mark(item);
+            let (item, slab_use) = table.find_with_slab(&self.pools.arena, key, hash)?;
+            let marked = self.mark(item, slab_use);
             (Handle::pin(self, item), marked)
         };
         let now_seconds = self.now_seconds();
@@ -190,20 +190,21 @@ impl Dram {
     /// locked instruction, which the processor does not look beyond, so the mark and the item would otherwise be
     /// waited for one after the other. A mark on an item that turns out to have expired does no harm.
     #[inline]
-    fn mark(&self, item: Item<'_>) -> Marked<'_> {
-        let (class, slot) = self.pools.class_of(item.reference());
-        if let HitRule::Mark(marks) = class.rule() {
+    fn mark(&self, item: Item<'_>, slab_use: SlabUse) -> Marked<'_> {
+        let (class, slot) = self.pools.class_in_slab(item.reference(), slab_use);
+        let rule = class.rule();
+        if let HitRule::Mark(marks) = rule {
             marks.bump(slot);
         }
-        Marked { class, slot }
+        Marked { class, slot, rule }
     }
 
     /// Tells the policy of a hit, as its rule wants it.
     #[inline]
     fn touch(&self, item: Item<'_>, now_seconds: u32, marked: Marked<'_>) {
-        let Marked { class, slot } = marked;
+        let Marked { class, slot, rule } = marked;
         let header = item.header();
-        match class.rule() {
+        match rule {
             HitRule::Ignore | HitRule::Mark(_) => header.set_touched_seconds(now_seconds),
             HitRule::Refresh { refresh_seconds } => {
                 if now_seconds.saturating_sub(header.touched_seconds()) >= *refresh_seconds {
@@ -222,7 +223,8 @@ impl Dram {
     #[cold]
     fn touch_chain(&self, parent: Item<'_>, now_seconds: u32) {
         for child in chain::children(&self.pools.arena, self.chains.head(parent)) {
-            self.touch(child, now_seconds, self.mark(child));
+            let slab_use = self.pools.arena.slab_use(self.pools.arena.slab_of(child.reference()));
+            self.touch(child, now_seconds, self.mark(child, slab_use));
         }
     }
 
@@ -256,11 +258,12 @@ impl Dram {
     }
 }
 
-/// Where a hit is counted.
+/// Where a hit is counted, and how its policy wants to hear of it.
 #[derive(Clone, Copy)]
 struct Marked<'a> {
     class: &'a Class,
     slot: policy::Slot,
+    rule: &'a HitRule,
 }
 
 impl std::fmt::Debug for Dram {

@@ -129,7 +129,12 @@ impl Pools {
     /// The class an item's slab belongs to, and the item's slot in its policy.
     #[inline]
     pub(super) fn class_of(&self, reference: ItemRef) -> (&Class, Slot) {
-        let slab_use = self.arena.slab_use(self.arena.slab_of(reference));
+        self.class_in_slab(reference, self.arena.slab_use(self.arena.slab_of(reference)))
+    }
+
+    /// The same where it is known whose the slab is.
+    #[inline]
+    pub(super) fn class_in_slab(&self, reference: ItemRef, slab_use: SlabUse) -> (&Class, Slot) {
         let class = &self.classes[usize::from(slab_use.class)];
         (class, class.slot(slab_use, self.arena.chunk_of(reference)))
     }

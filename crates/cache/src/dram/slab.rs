@@ -25,6 +25,8 @@ pub(super) struct Arena {
     mapping: mapping::Mapping,
     slab_shift: u32,
     chunk_bits: u32,
+    /// The bits of a reference that are the chunk's number.
+    chunk_mask: u32,
     slabs: Box<[AtomicU64]>,
 }
 
@@ -60,7 +62,8 @@ impl Arena {
     pub(super) fn new(slab_count: u32, slab_shift: u32, chunk_bits: u32) -> std::io::Result<Self> {
         let mapping = mapping::Mapping::new((slab_count as usize) << slab_shift)?;
         let slabs = std::iter::repeat_with(|| AtomicU64::new(0)).take(slab_count as usize).collect();
-        Ok(Self { base: mapping.aligned_base(), mapping, slab_shift, chunk_bits, slabs })
+        let chunk_mask = (1 << chunk_bits) - 1;
+        Ok(Self { base: mapping.aligned_base(), mapping, slab_shift, chunk_bits, chunk_mask, slabs })
     }
 
     /// Bytes of address space taken.
@@ -87,7 +90,7 @@ impl Arena {
     /// The chunk of an item in its slab.
     #[inline]
     pub(super) fn chunk_of(&self, reference: ItemRef) -> u32 {
-        reference.0 & ((1 << self.chunk_bits) - 1)
+        reference.0 & self.chunk_mask
     }
 
     /// Whose a slab is.
@@ -105,13 +108,20 @@ impl Arena {
     /// The item in a chunk. The reference comes from this arena, and its slab is in use.
     #[inline]
     pub(super) fn item(&self, reference: ItemRef) -> Item<'_> {
+        self.item_and_slab(reference).0
+    }
+
+    /// The same, and whose its slab is.
+    #[inline]
+    pub(super) fn item_and_slab(&self, reference: ItemRef) -> (Item<'_>, SlabUse) {
         let slab = self.slab_of(reference);
-        let chunk_bytes = self.slab_use(slab).chunk_bytes as usize;
+        let slab_use = self.slab_use(slab);
+        let chunk_bytes = slab_use.chunk_bytes as usize;
         let offset = ((slab as usize) << self.slab_shift) + self.chunk_of(reference) as usize * chunk_bytes;
         debug_assert!(offset < self.bytes() as usize);
-        // SAFETY: the index above checked `slab`; the chunk lies inside its slab, so the offset is in the mapping.
+        // SAFETY: `slab_use` checked `slab`; the chunk lies inside its slab, so the offset is in the mapping.
         let address = unsafe { self.base.add(offset) };
-        Item { address: address.cast(), reference, arena: PhantomData }
+        (Item { address: address.cast(), reference, arena: PhantomData }, slab_use)
     }
 }
 

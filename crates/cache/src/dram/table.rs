@@ -9,6 +9,8 @@
 //! Where we differ from F14: lines are tried one after the other, for the processor fetches the next one by itself,
 //! and their number is not a power of two, so that growing by half leaves less unused.
 
+use wide::u8x16;
+
 use super::item::ItemRef;
 
 const ENTRIES: usize = 12;
@@ -23,15 +25,14 @@ pub const MOST_BYTES_PER_ENTRY: f64 =
 #[derive(Clone)]
 #[repr(C, align(64))]
 struct Line {
-    tags: [u8; ENTRIES],
-    /// Entries that belong here or before, and found no place here.
-    passed_by: u32,
+    /// A tag an entry, and the counter of those that belong here or before and found no place here: one vector.
+    tags_and_passed_by: [u8; 16],
     references: [ItemRef; ENTRIES],
 }
 
 const _: () = assert!(size_of::<Line>() == 64, "one cache line");
 
-const EMPTY: Line = Line { tags: [0; ENTRIES], passed_by: 0, references: [ItemRef::NONE; ENTRIES] };
+const EMPTY: Line = Line { tags_and_passed_by: [0; 16], references: [ItemRef::NONE; ENTRIES] };
 
 /// Where an entry is. Holds until the table is changed.
 #[derive(Debug, Clone, Copy)]
@@ -59,28 +60,50 @@ impl Table {
     /// The entry with `hash` that is the one meant.
     #[inline]
     pub(super) fn find(&self, hash: u64, mut is_meant: impl FnMut(ItemRef) -> bool) -> Option<Place> {
+        self.find_map(hash, |reference| is_meant(reference).then_some(())).map(|(place, ())| place)
+    }
+
+    /// The entry with `hash` that `meant` makes something of, and what that is.
+    #[inline]
+    pub(super) fn find_map<T>(
+        &self,
+        hash: u64,
+        mut meant: impl FnMut(ItemRef) -> Option<T>,
+    ) -> Option<(Place, T)> {
+        let line = self.home(hash);
+        let here = self.lines.get(line)?;
+        let entry = here.equal_bytes(tag(hash)).trailing_zeros() as usize;
+        match here.references.get(entry) {
+            Some(&reference) => match meant(reference) {
+                Some(found) => Some((Place { line, entry }, found)),
+                None => self.find_further(hash, meant),
+            },
+            None if here.passed_by() == 0 => None,
+            None => self.find_further(hash, meant),
+        }
+    }
+
+    /// The same from the start, where the first entry of the first line was not it. Nineteen lookups in twenty end before;
+    /// apart, so that they stay without loops.
+    #[inline(never)]
+    fn find_further<T>(&self, hash: u64, mut meant: impl FnMut(ItemRef) -> Option<T>) -> Option<(Place, T)> {
         let (mut line, tag) = (self.home(hash), tag(hash));
         // Bounded, for the counters of all lines can be above 0 at once, though not all lines are full.
         for _ in 0..self.lines.len() {
             let here = &self.lines[line];
-            let mut matches = here.matches(tag);
-            while matches != 0 {
-                let entry = matches.trailing_zeros() as usize;
-                if is_meant(here.references[entry]) {
-                    return Some(Place { line, entry });
+            let mut equal = here.equal_bytes(tag);
+            while let Some(&reference) = here.references.get(equal.trailing_zeros() as usize) {
+                if let Some(found) = meant(reference) {
+                    return Some((Place { line, entry: equal.trailing_zeros() as usize }, found));
                 }
-                matches &= matches - 1;
+                equal &= equal - 1;
             }
-            if here.passed_by == 0 {
+            if here.passed_by() == 0 {
                 return None;
             }
             line = self.after(line);
         }
         None
-    }
-
-    pub(super) fn get(&self, place: Place) -> ItemRef {
-        self.lines[place.line].references[place.entry]
     }
 
     /// Puts `reference` where another is; that other.
@@ -100,11 +123,12 @@ impl Table {
     pub(super) fn remove(&mut self, hash: u64, place: Place) -> ItemRef {
         let mut line = self.home(hash);
         while line != place.line {
-            self.lines[line].passed_by -= 1;
+            let here = &mut self.lines[line];
+            here.set_passed_by(here.passed_by() - 1);
             line = self.after(line);
         }
         self.len -= 1;
-        self.lines[line].tags[place.entry] = 0;
+        self.lines[line].tags_and_passed_by[place.entry] = 0;
         std::mem::replace(&mut self.lines[line].references[place.entry], ItemRef::NONE)
     }
 
@@ -117,7 +141,7 @@ impl Table {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = ItemRef> {
-        let entries = self.lines.iter().flat_map(|line| line.tags.iter().zip(&line.references));
+        let entries = self.lines.iter().flat_map(|line| line.tags().iter().zip(&line.references));
         entries.filter(|&(&tag, _)| tag != 0).map(|(_, &reference)| reference)
     }
 
@@ -125,13 +149,13 @@ impl Table {
         let mut line = self.home(hash);
         loop {
             let here = &mut self.lines[line];
-            if let Some(entry) = here.tags.iter().position(|&tag| tag == 0) {
-                here.tags[entry] = tag(hash);
+            if let Some(entry) = here.tags().iter().position(|&tag| tag == 0) {
+                here.tags_and_passed_by[entry] = tag(hash);
                 here.references[entry] = reference;
                 self.len += 1;
                 return;
             }
-            here.passed_by += 1;
+            here.set_passed_by(here.passed_by() + 1);
             line = self.after(line);
         }
     }
@@ -163,14 +187,24 @@ fn tag(hash: u64) -> u8 {
 }
 
 impl Line {
-    /// The entries that have `tag`: bit `n` is set for entry `n`.
+    /// The bytes that are `tag`: bit `n` for entry `n`. Those of the counter, which may look like it too, come last.
     #[inline]
-    fn matches(&self, tag: u8) -> u32 {
-        let mut tags = [0; 16];
-        tags[..ENTRIES].copy_from_slice(&self.tags);
-        // Sixteen and without a branch, so that the compiler makes one comparison of it.
-        let equal = tags.iter().enumerate().fold(0, |bits, (n, &other)| bits | u32::from(other == tag) << n);
-        equal & ((1 << ENTRIES) - 1)
+    fn equal_bytes(&self, tag: u8) -> u32 {
+        u8x16::new(self.tags_and_passed_by).simd_eq(u8x16::splat(tag)).to_bitmask()
+    }
+
+    fn tags(&self) -> &[u8] {
+        &self.tags_and_passed_by[..ENTRIES]
+    }
+
+    #[inline]
+    fn passed_by(&self) -> u32 {
+        let [.., a, b, c, d] = self.tags_and_passed_by;
+        u32::from_le_bytes([a, b, c, d])
+    }
+
+    fn set_passed_by(&mut self, count: u32) {
+        self.tags_and_passed_by[ENTRIES..].copy_from_slice(&count.to_le_bytes());
     }
 }
 
@@ -221,7 +255,7 @@ mod tests {
                 let place = table.find(hash_of(reference), |held| held == reference).unwrap();
                 table.remove(hash_of(reference), place);
             }
-            assert!(table.lines.iter().all(|line| line.passed_by == 0), "an empty table is as good as new");
+            assert!(table.lines.iter().all(|line| line.passed_by() == 0), "an empty table is as good as new");
         }
     }
 
@@ -245,7 +279,7 @@ mod tests {
             table.remove(first, place);
         }
         put(&mut table, second, 20..32);
-        assert!(table.lines.iter().all(|line| line.passed_by > 0));
+        assert!(table.lines.iter().all(|line| line.passed_by() > 0));
         assert!(table.find(first, |_| false).is_none());
     }
 
