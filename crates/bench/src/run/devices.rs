@@ -107,11 +107,12 @@ impl Supply for Devices {
 
 impl Sharing {
     /// A directory gets a file of its own, which a persistent cache finds again and any other removes at its end. What is
-    /// not there is made, and goes the same way.
+    /// not there is made, with its space reserved if there is enough, and goes the same way.
     fn open_path(&self, path: &Path, bytes: u64, force: bool) -> Result<Arc<dyn Device>, OpenError> {
         let options = OpenOptions {
             size_bytes: Some(bytes),
             create: true,
+            preallocate: true,
             buffered: false,
             remove_on_drop: !self.persistent,
             placement: self.placement,
@@ -126,7 +127,14 @@ impl Sharing {
             refuse_file(&path, bytes)?;
         }
         let spec = DeviceSpec::Path(path.clone());
-        let open = |options: &OpenOptions| spec.open(options);
+        // A sparse file is given room, and its file's lock taken, at every first write to a place. Where no room can be
+        // reserved it has to do: a run need not write all of its file.
+        let open = |options: &OpenOptions| match spec.open(options) {
+            Err(error) if matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unsupported) => {
+                spec.open(&OpenOptions { preallocate: false, ..options.clone() })
+            }
+            opened => opened,
+        };
         let may_buffer = self.allow_buffered && !self.placement;
         let device = match open(&options) {
             Err(error) if error.kind() == ErrorKind::Unsupported && may_buffer => {
@@ -185,5 +193,33 @@ fn make_way(path: &Path) -> Result<(), OpenError> {
             std::fs::create_dir(parent).map_err(|source| OpenError::Directory { path: parent.into(), source })
         }
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_made_for_a_run_has_its_space_and_one_too_large_for_that_is_sparse() {
+        let scratch = tempfile::tempdir().unwrap();
+        let sharing = Sharing {
+            bytes: 0,
+            allow_buffered: true,
+            placement: false,
+            persistent: true,
+            opened: None,
+            given_bytes: 0,
+        };
+        let reserved_bytes = |name: &str, bytes: u64| {
+            let path = scratch.path().join(name);
+            let device = sharing.open_path(&path, bytes, false).unwrap();
+            assert_eq!(device.geometry().capacity_bytes, bytes);
+            std::fs::metadata(&path).unwrap().blocks() * 512
+        };
+        assert!(reserved_bytes("fits", 1 << 20) >= 1 << 20);
+        assert_eq!(reserved_bytes("larger than the disk", 1 << 43), 0);
     }
 }
