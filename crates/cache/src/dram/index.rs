@@ -193,4 +193,18 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn keys_are_the_same_only_if_every_byte_is() {
+        for length in 0..40 {
+            let key: Vec<u8> = (1..=length).collect();
+            assert!(is_same(&key, &key.clone()));
+            assert!(!is_same(&key, &[&key[..], &[0]].concat()));
+            for at in 0..key.len() {
+                let mut other = key.clone();
+                other[at] ^= 1;
+                assert!(!is_same(&key, &other), "byte {at} of {length}");
+            }
+        }
+    }
 }
