@@ -145,8 +145,10 @@ impl Shared {
                 hits.push(hit);
                 continue;
             }
-            misses.push(miss(&mut state, &work, part, decided));
+            misses.push(miss(&mut state, &work, part, decided, may_change));
         }
+        let to_fill = misses.iter().filter(|miss| miss.home.is_some()).count();
+        work.promise_changes(&mut state, to_fill);
         Plan { work, hits, misses }
     }
 
@@ -347,7 +349,7 @@ fn hit(state: &State, part: &Part) -> Option<Hit> {
     has_all.then(|| Hit { part: part.clone(), copy })
 }
 
-fn miss(state: &mut State, work: &Arc<Work>, part: &Part, decided: Read) -> Miss {
+fn miss(state: &mut State, work: &Arc<Work>, part: &Part, decided: Read, may_change: bool) -> Miss {
     let none = Miss { part: part.clone(), copy: None, home: None };
     let (slot, copy) = match decided {
         Read::Around => return none,
@@ -364,7 +366,7 @@ fn miss(state: &mut State, work: &Arc<Work>, part: &Part, decided: Read) -> Miss
     if let Some(copy) = copy {
         work.read_page(state, copy.page);
     }
-    let page = if state.health == Health::Healthy { work.take_page(state, part.block) } else { None };
+    let page = if may_change { work.take_page(state, part.block) } else { None };
     Miss { copy, home: page.map(|page| Home { slot, page, dirty }), ..none }
 }
 

@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) table_in_writing: bool,
     /// The format of the volume: that of the superblock that counts.
     pub(super) format: u32,
+    /// Blocks that requests under way are going to change.
+    promised_blocks: usize,
     layout: Layout,
     /// The page of each slot, within the pages of its group.
     page_of: Vec<u16>,
@@ -76,6 +78,7 @@ impl State {
             order: superblock.ordered.then(Order::default),
             table_in_writing: false,
             format: superblock.format,
+            promised_blocks: 0,
             layout,
             page_of: vec![NO_PAGE; slots],
             crc_of: superblock.checksums.then(|| vec![0; slots]),
@@ -169,12 +172,27 @@ impl State {
         forgotten
     }
 
-    /// Whether so many blocks more may change before the next commit: what waits for one must fit into the journal. After
-    /// the last commit, which a failed flash has seen, everything may.
+    /// Whether so many blocks more may change before the next commit, beside those that requests under way will: what
+    /// waits for one must fit into the journal. After the last commit, which a failed flash has seen, everything may.
     pub(super) fn has_room_for_changes(&self, blocks: usize) -> bool {
         // A block's old page leaves and its new one comes, each in two units at most.
-        let units = self.changes.units() + 4 * blocks;
+        let units = self.changes.units() + 4 * (self.promised_blocks + blocks);
         self.health != Health::Healthy || units <= self.journal.most_pending_units()
+    }
+
+    /// A request that found [room](Self::has_room_for_changes) is going to change so many blocks.
+    pub(super) fn promise_changes(&mut self, blocks: usize) {
+        self.promised_blocks += blocks;
+    }
+
+    /// It has, or never will.
+    pub(super) fn end_promise(&mut self, blocks: usize) {
+        self.promised_blocks -= blocks;
+    }
+
+    /// What makes room for changes: a commit up to this one, or, if nothing waits for one, the end of requests under way.
+    pub(super) fn makes_room(&self) -> Option<u64> {
+        (self.changes.units() > 0).then(|| self.changes.number())
     }
 
     /// Whether so much waits for a commit that one should begin, lest somebody has to wait for it.

@@ -28,7 +28,7 @@ pub struct BlockExtent {
 /// What is left of blocks that are to leave the cache.
 enum Left {
     Nothing,
-    /// Some are on their way to the disk.
+    /// Some are on their way to the disk, or requests under way may need what room the journal has.
     InUse,
     /// The journal has no room for more of them before it is committed up to this change.
     Uncommitted(u64),
@@ -121,7 +121,7 @@ impl Shared {
         let mut left = Left::Nothing;
         for (slot, block) in held {
             if !state.has_room_for_changes(1) {
-                return Left::Uncommitted(state.changes.number());
+                return state.makes_room().map_or(Left::InUse, Left::Uncommitted);
             }
             if state.forget(slot, block) {
                 state.sets.counters_mut().trim_blocks += 1;

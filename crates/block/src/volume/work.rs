@@ -27,6 +27,8 @@ struct Holdings {
     slots: Vec<(Slot, u64)>,
     /// Pages that are being read.
     reads: Vec<u32>,
+    /// Blocks that are going to change.
+    promised_blocks: usize,
 }
 
 impl Work {
@@ -44,6 +46,12 @@ impl Work {
     pub(super) fn pin(&self, state: &mut State, slot: Slot, block: u64) {
         state.sets.pin(slot);
         self.holdings.lock().slots.push((slot, block));
+    }
+
+    /// Keeps room in the journal for changes of so many blocks, until the end.
+    pub(super) fn promise_changes(&self, state: &mut State, blocks: usize) {
+        state.promise_changes(blocks);
+        self.holdings.lock().promised_blocks += blocks;
     }
 
     /// Reads the page until the end.
@@ -99,6 +107,7 @@ impl Drop for Work {
             for page in holdings.reads {
                 state.pages.end_read(page);
             }
+            state.end_promise(holdings.promised_blocks);
         }
         self.shared.changed.notify(usize::MAX);
         drop(holdings.ranges);

@@ -87,6 +87,7 @@ impl Shared {
                 match obstacle(&state, parts) {
                     None => {
                         let work = Work::new(self, Some(range));
+                        work.promise_changes(&mut state, parts.len());
                         let targets = parts.iter().map(|part| self.target(&mut state, &work, part, admit));
                         let targets = targets.collect::<Result<Vec<_>>>();
                         let has_no_order = state.order.is_none();
@@ -100,7 +101,7 @@ impl Shared {
                     Some(Obstacle::Pages) if state.changes.leaving() > 0 => {
                         WaitFor::Commit(state.changes.number())
                     }
-                    Some(Obstacle::Records) => WaitFor::Commit(state.changes.number()),
+                    Some(Obstacle::Records) => state.makes_room().map_or(WaitFor::Somebody, WaitFor::Commit),
                     Some(Obstacle::Pages) if state.order.as_ref().is_some_and(|order| order.len() > 0) => {
                         WaitFor::Order
                     }
@@ -356,7 +357,7 @@ enum WaitFor {
 enum Obstacle {
     /// Not enough free pages.
     Pages,
-    /// So much waits for a commit that more might not fit into the journal.
+    /// So much waits for a commit, or is about to, that more might not fit into the journal.
     Records,
     /// A block that must leave the cache is on its way to the disk.
     Cleaning,

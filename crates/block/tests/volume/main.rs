@@ -5,6 +5,7 @@
 mod closing;
 mod flushes;
 mod format;
+mod full_journal;
 mod given_up;
 mod pace;
 mod recency;

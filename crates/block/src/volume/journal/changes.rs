@@ -27,6 +27,8 @@ pub(crate) struct Changes {
     turning: HashSet<u32>,
     /// Such a page left, which no note may tell of.
     cannot_be_noted: bool,
+    /// Records of the commit under way, which come back if the disk's flush before it fails.
+    returning: usize,
 }
 
 /// A page that lost its block.
@@ -147,7 +149,12 @@ impl Changes {
 
     /// Units that a commit of all would take, at most.
     pub(crate) fn units(&self) -> usize {
-        self.records.len() * 2
+        (self.records.len() + self.returning) * 2
+    }
+
+    /// Units that a commit of all takes.
+    pub(crate) fn exact_units(&self) -> usize {
+        self.records.iter().map(|(&page, &held)| Record { page, held }.units()).sum()
     }
 
     /// Pages that wait for a commit.
@@ -186,6 +193,7 @@ impl Changes {
         self.to_note.clear();
         self.cannot_be_noted = false;
         self.turning = std::mem::take(&mut self.turned);
+        self.returning = if self.disk_written { self.records.len() } else { 0 };
         Batch {
             noted: std::mem::take(&mut self.noted),
             records: std::mem::take(&mut self.records),
@@ -193,6 +201,11 @@ impl Changes {
             flush_disk: std::mem::take(&mut self.disk_written),
             number: self.number,
         }
+    }
+
+    /// The disk's flush succeeded, or there was none to do: the commit under way goes on to the flash.
+    pub(crate) fn disk_flushed(&mut self) {
+        self.returning = 0;
     }
 
     /// The commit is on flash; the answer is the pages that are free now.
@@ -212,6 +225,7 @@ impl Changes {
 
     /// The commit failed: its changes are to be told with the next one.
     pub(crate) fn put_back(&mut self, batch: Batch) {
+        self.returning = 0;
         for (page, held) in batch.records {
             let newer = self.records.entry(page).or_insert(held);
             // A page whose writing no commit has confirmed stays fresh, whatever else changed about it.

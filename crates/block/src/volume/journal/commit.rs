@@ -112,7 +112,11 @@ impl Shared {
         if why == Why::Changes && state.journal.durable == state.changes.number() {
             return Begin::Nothing;
         }
-        let most_blocks = blocks_for(state.changes.units());
+        let most_blocks = blocks_for(match why {
+            Why::Changes => state.changes.units(),
+            // Cleaning may have changed more than there was room for. Without this commit there would be none ever after.
+            Why::Table => state.changes.exact_units(),
+        });
         if !state.journal.has_room_for(most_blocks, why == Why::Table) {
             return Begin::JournalFull;
         }
@@ -178,10 +182,17 @@ impl Shared {
     }
 }
 
+/// Units that certainly fit into a block: a record of two is not cut, so the block may stay a unit short.
+const CERTAIN_UNITS: usize = UNITS_PER_BLOCK - 1;
+
 /// Blocks that so many units take at most.
 pub(super) fn blocks_for(units: usize) -> u64 {
-    // A record of two units is not cut: a block may stay a unit short.
-    (units.div_ceil(UNITS_PER_BLOCK - 1) as u64).max(1)
+    (units.div_ceil(CERTAIN_UNITS) as u64).max(1)
+}
+
+/// Units that certainly fit into so many blocks.
+pub(super) fn units_in(blocks: u64) -> usize {
+    blocks as usize * CERTAIN_UNITS
 }
 
 fn count_records(batch: &Batch, io: &mut crate::volume::stats::IoCounts) {
@@ -224,8 +235,12 @@ impl Commit {
     }
 
     fn write_journal(mut self: Box<Self>) {
-        if self.flush_flash {
-            self.parts = self.shared.lay_out(&mut self.shared.state.lock(), &self.batch);
+        {
+            let mut state = self.shared.state.lock();
+            state.changes.disk_flushed();
+            if self.flush_flash {
+                self.parts = self.shared.lay_out(&mut state, &self.batch);
+            }
         }
         self.write_next();
     }

@@ -9,7 +9,7 @@ pub(crate) mod changes;
 pub(super) mod commit;
 pub(super) mod notes;
 
-use block::{JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
+use block::JOURNAL_BLOCK_BYTES;
 use notes::Notes;
 
 use super::error::VolumeError;
@@ -76,9 +76,10 @@ impl Journal {
         self.used() * 2 >= self.blocks
     }
 
-    /// Units that may wait for a commit; a commit of more might not fit.
+    /// Units that may wait for a commit: as many as fit into what is kept for the one that ends a table. Of more there would be
+    /// no way out when the journal is full: no commit without a table, and no table without a commit.
     pub(super) fn most_pending_units(&self) -> usize {
-        self.blocks as usize / 4 * UNITS_PER_BLOCK
+        commit::units_in(self.blocks / 4)
     }
 
     /// Whether so many blocks more fit. A quarter is kept for the commit that ends a table.
