@@ -174,6 +174,9 @@ impl Found {
         let last_commit = found.journal.next_commit.saturating_sub(1);
         found.journal.notes.follow(last_commit, found.journal.chain);
         if !superblock.clean {
+            // A commit of the next number may have been under way, and be lost with notes that followed it left. The one that
+            // ends recovery may tell the same as that one did, and must not be taken for it.
+            found.journal.next_commit += 1;
             found.read_notes(flash, superblock.uuid, &mut recovery).await?;
         }
         Ok((found, recovery))

@@ -11,6 +11,7 @@ mod pace;
 mod recency;
 mod refusals;
 mod settings;
+mod stale_notes;
 mod threads;
 mod twin;
 mod unflushed;

@@ -1,0 +1,81 @@
+//! Notes that a power cut left behind the commit that it took: they are of a time that never was.
+
+use std::sync::Arc;
+
+use device::timer::SystemTimer;
+use device::wrap::GateDevice;
+use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request, RequestKind};
+use flashwright_block::volume::{Recovery, Volume, VolumeConfig};
+use futures_util::FutureExt as _;
+
+use crate::world::config;
+
+const FLASH_BYTES: u64 = 4 << 20;
+const DISK_BYTES: u64 = 8 << 20;
+
+fn open(flash: Arc<dyn Device>, disk: &Arc<dyn Device>) -> (Volume, Recovery) {
+    let timer = Arc::new(SystemTimer::default());
+    pollster::block_on(Volume::open(flash, Arc::clone(disk), timer)).unwrap()
+}
+
+fn write(volume: &Volume, block: u64, byte: u8) {
+    let data = IoBuffer::copy_of(&[byte; 4096]).into();
+    pollster::block_on(volume.write(block * 4096, data, false)).unwrap();
+}
+
+fn read(volume: &Volume, block: u64) -> u8 {
+    let bytes = pollster::block_on(volume.read(block * 4096, 4096)).unwrap();
+    assert!(bytes.iter().all(|&byte| byte == bytes[0]), "block {block} is torn");
+    bytes[0]
+}
+
+/// Copies a part of one flash over that of another.
+fn copy_part(from: &MemoryDevice, to: &MemoryDevice, offset: u64, len: u64) {
+    let read = from.execute(Request::Read { offset, buffer: IoBuffer::zeroed(len as usize) }).unwrap();
+    let data = read.expect("a read gives its buffer back").into();
+    to.execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
+}
+
+/// What a power cut leaves of a flash on which block 1 was written and noted; then a commit of that was written, and while it
+/// was being flushed block 2 was written and noted. All of it is there but for the commit.
+fn flash_without_its_commit(disk: &Arc<dyn Device>) -> MemoryDevice {
+    let memory = Arc::new(MemoryDevice::new(FLASH_BYTES));
+    let gate = Arc::new(GateDevice::new(memory.clone()));
+    let flash: Arc<dyn Device> = gate.clone();
+    pollster::block_on(Volume::create(&flash, disk, &VolumeConfig { ways: 64, ..config() }, 5)).unwrap();
+    let (volume, _) = open(flash, disk);
+    write(&volume, 1, 1);
+    let before = memory.duplicate();
+    gate.close(RequestKind::Flush);
+    assert!(volume.flush().now_or_never().is_none(), "the flash is being flushed");
+    write(&volume, 2, 2);
+    let after = memory.duplicate();
+    let layout = volume.superblock().layout;
+    copy_part(&before, &after, layout.journal_offset(), layout.notes_offset() - layout.journal_offset());
+    after
+}
+
+/// Recovery's own commit told the same as the one that was lost, in the same place, so notes that had followed that one
+/// followed this one too: the next recovery took them for what was noted since.
+#[test]
+fn a_write_was_lost_to_a_note_of_before_the_last_recovery() {
+    let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(DISK_BYTES));
+    let memory = flash_without_its_commit(&disk);
+    let (volume, recovery) = open(Arc::new(memory.duplicate()), &disk);
+    assert_eq!((recovery.commits, recovery.notes), (0, 1));
+    assert_eq!([1, 2, 3].map(|block| read(&volume, block)), [1, 0, 0]);
+
+    // Nothing was written before the next power cut.
+    let flash = Arc::new(memory.duplicate());
+    drop(open(flash.clone(), &disk));
+    let (volume, _) = open(flash, &disk);
+    assert_eq!([1, 2, 3].map(|block| read(&volume, block)), [1, 0, 0], "it was not there before");
+
+    // Or something was, and then the process was killed.
+    let flash = Arc::new(memory);
+    let (volume, _) = open(flash.clone(), &disk);
+    write(&volume, 3, 3);
+    drop(volume);
+    let (volume, _) = open(flash, &disk);
+    assert_eq!([1, 2, 3].map(|block| read(&volume, block)), [1, 0, 3]);
+}
