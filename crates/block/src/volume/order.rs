@@ -65,10 +65,11 @@ impl Order {
         self.epoch_of.get(&page).copied().unwrap_or(0)
     }
 
-    /// What a commit brings is an epoch.
+    /// What a commit brings is an epoch. Recovery knows of what notes told before its commit tells it again.
     pub(super) fn enter(&mut self, commit: u64, records: impl Iterator<Item = Record>) {
         for Record { page, held } in records {
-            if let Some(held) = held.filter(|held| held.dirty && held.fresh) {
+            let is_new = |held: &Held| held.dirty && held.fresh && !self.has(page);
+            if let Some(held) = held.filter(is_new) {
                 self.restore(
                     commit,
                     Version { block: held.block, page, crc: held.crc, partial: held.partial },

@@ -79,3 +79,20 @@ fn a_write_was_lost_to_a_note_of_before_the_last_recovery() {
     let (volume, _) = open(flash, &disk);
     assert_eq!([1, 2, 3].map(|block| read(&volume, block)), [1, 0, 3]);
 }
+
+/// What notes told of stood twice in the epoch that recovery makes of it, and went to the disk twice.
+#[test]
+fn what_an_ordered_volume_found_in_notes_goes_to_the_disk_once() {
+    let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(DISK_BYTES));
+    let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(FLASH_BYTES));
+    let config = VolumeConfig { ordered: true, ..config() };
+    pollster::block_on(Volume::create(&flash, &disk, &config, 5)).unwrap();
+    let (volume, _) = open(flash.clone(), &disk);
+    write(&volume, 1, 1);
+    drop(volume);
+    let (volume, recovery) = open(flash, &disk);
+    assert_eq!((recovery.notes, recovery.dirty_blocks), (1, 1));
+    pollster::block_on(volume.clean()).unwrap();
+    let counters = volume.stats().counters;
+    assert_eq!((counters.cleanings, counters.disk_writes), (1, 1));
+}
