@@ -69,12 +69,12 @@ impl Shared {
         if let Some(plan) = self.plan_hits(&parts) {
             match self.read_hits(&plan, piece).await {
                 Ok(bytes) => return Ok(bytes),
-                // Bad copies of clean blocks were dropped; the disk has them.
+                // Bad copies of clean blocks are dropped with the plan; the disk has them.
                 Err(error) if error.kind() == VolumeErrorKind::Flash => {}
                 Err(error) => return Err(error),
             }
         }
-        // A bad copy found here is dropped, and the second attempt finds it gone. A third would find nothing new.
+        // Bad copies found here are dropped, and the second attempt finds them gone. A third would find nothing new.
         for _ in 0..2 {
             match self.read_locked(&parts, piece, admit).await {
                 Err(error) if error.kind() == VolumeErrorKind::Flash => {}
@@ -111,10 +111,13 @@ impl Shared {
         let from_disk = self.start_disk_reads(&plan.misses);
         let old: Vec<Hit> = plan.misses.iter().filter_map(Miss::old).collect();
         let mut bytes = IoBuffer::zeroed((piece.end - piece.start) as usize);
-        for (hit, page) in self.read_pages(&plan.work, &plan.hits).await? {
+        // Both before either's error: what is bad is to be found at once.
+        let hit_pages = self.read_pages(&plan.work, &plan.hits).await;
+        let old_pages = self.read_pages(&plan.work, &old).await;
+        for (hit, page) in hit_pages? {
             bytes[hit.part.place()].copy_from_slice(&page[hit.part.within.clone()]);
         }
-        let mut old_pages = self.read_pages(&plan.work, &old).await?.into_iter();
+        let mut old_pages = old_pages?.into_iter();
         let mut blocks = Vec::with_capacity(plan.misses.len());
         for (run, pending) in from_disk {
             let data = pending.await.map_err(|error| self.disk_read_failed(error))?;
@@ -194,7 +197,8 @@ impl Shared {
         Ok(bytes.into())
     }
 
-    /// Reads whole pages, neighbours together, and checks them where checksums are kept.
+    /// Reads whole pages, neighbours together, and checks them where checksums are kept. All that are bad leave with `work`, if
+    /// they are clean.
     async fn read_pages(&self, work: &Arc<Work>, hits: &[Hit]) -> Result<Vec<(Hit, IoSlice)>> {
         let block_bytes = self.layout.block_bytes as usize;
         let most = (self.flash.geometry().max_io_bytes as usize / block_bytes).max(1) as u32;
@@ -208,21 +212,24 @@ impl Shared {
             (run, work.start(&*self.flash, Request::Read { offset, buffer }))
         };
         let pending: Vec<_> = runs.into_iter().map(start).collect();
-        let mut pages = Vec::with_capacity(hits.len());
+        let (mut pages, mut result) = (Vec::with_capacity(hits.len()), Ok(()));
         for (run, pending) in pending {
             let data = match pending.await {
                 Ok(data) => IoSlice::from(data.expect("a read gives its buffer back")),
-                Err(error) => return Err(self.flash_read_failed(&hits[run], error)),
+                Err(error) => {
+                    result = result.and(Err(self.flash_read_failed(work, &hits[run], error)));
+                    continue;
+                }
             };
             for (number, hit) in hits[run].iter().enumerate() {
                 let page = data.part(number * block_bytes..(number + 1) * block_bytes);
                 if hit.copy.crc.is_some_and(|crc| crc != crc32c(&page)) {
-                    return Err(self.bad_page(hit));
+                    result = result.and(Err(self.bad_page(work, hit)));
                 }
                 pages.push((hit.clone(), page));
             }
         }
-        Ok(pages)
+        result.map(|()| pages)
     }
 
     /// The page of a part whose block has all its sectors or a merge's old ones: for writes.
@@ -315,19 +322,17 @@ impl Shared {
     }
 
     /// Pages could not be read. The disk has what is clean of them; what is dirty is lost until it can be read again.
-    fn flash_read_failed(&self, hits: &[Hit], error: IoError) -> VolumeError {
-        let mut state = self.state.lock();
-        state.io.ssd_read_errors += 1;
+    fn flash_read_failed(&self, work: &Arc<Work>, hits: &[Hit], error: IoError) -> VolumeError {
+        self.state.lock().io.ssd_read_errors += 1;
         for hit in hits {
-            drop_if_clean(&mut state, hit);
+            work.found_bad(hit.part.block, hit.copy.page);
         }
         VolumeError::flash("reading the flash", error)
     }
 
-    fn bad_page(&self, hit: &Hit) -> VolumeError {
-        let mut state = self.state.lock();
-        state.io.checksum_errors += 1;
-        drop_if_clean(&mut state, hit);
+    fn bad_page(&self, work: &Arc<Work>, hit: &Hit) -> VolumeError {
+        self.state.lock().io.checksum_errors += 1;
+        work.found_bad(hit.part.block, hit.copy.page);
         let why = format!("block {} on flash, page {}: its checksum is wrong", hit.part.block, hit.copy.page);
         VolumeError::new(VolumeErrorKind::Flash, why)
     }
@@ -391,14 +396,6 @@ pub(super) fn overlay(block: &mut [u8], page: &[u8], copy: Copy) {
     for run in sectors.runs() {
         let bytes = run.start as usize * sector..(run.end as usize * sector).min(block.len());
         block[bytes.clone()].copy_from_slice(&page[bytes]);
-    }
-}
-
-fn drop_if_clean(state: &mut State, hit: &Hit) {
-    let Some(slot) = state.sets.find(hit.part.block) else { return };
-    let is_same = state.copy(slot).is_some_and(|copy| copy.page == hit.copy.page);
-    if is_same && !state.sets.word(slot).is_dirty() {
-        state.forget(slot, hit.part.block);
     }
 }
 

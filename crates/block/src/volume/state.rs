@@ -172,6 +172,15 @@ impl State {
         forgotten
     }
 
+    /// Drops `block`, of which flash has a bad copy on `page`: if it still has that one, and the disk has as good a one.
+    pub(super) fn drop_bad(&mut self, block: u64, page: u32) {
+        let Some(slot) = self.sets.find(block) else { return };
+        let is_same = self.copy(slot).is_some_and(|copy| copy.page == page);
+        if is_same && !self.sets.word(slot).is_dirty() {
+            self.forget(slot, block);
+        }
+    }
+
     /// Whether so many blocks more may change before the next commit, beside those that requests under way will: what
     /// waits for one must fit into the journal. After the last commit, which a failed flash has seen, everything may.
     pub(super) fn has_room_for_changes(&self, blocks: usize) -> bool {

@@ -27,6 +27,8 @@ struct Holdings {
     slots: Vec<(Slot, u64)>,
     /// Pages that are being read.
     reads: Vec<u32>,
+    /// Pages that could not be read, and their blocks.
+    bad: Vec<(u64, u32)>,
     /// Blocks that are going to change.
     promised_blocks: usize,
 }
@@ -58,6 +60,11 @@ impl Work {
     pub(super) fn read_page(&self, state: &mut State, page: u32) {
         state.pages.begin_read(page);
         self.holdings.lock().reads.push(page);
+    }
+
+    /// The page of `block` cannot be read. If it is clean the block leaves the cache at the end: until then it may be in use here.
+    pub(super) fn found_bad(&self, block: u64, page: u32) {
+        self.holdings.lock().bad.push((block, page));
     }
 
     /// Takes a free page for `block`; it goes back at the end unless it is installed.
@@ -106,6 +113,9 @@ impl Drop for Work {
             }
             for page in holdings.reads {
                 state.pages.end_read(page);
+            }
+            for (block, page) in holdings.bad {
+                state.drop_bad(block, page);
             }
             state.end_promise(holdings.promised_blocks);
         }

@@ -26,6 +26,14 @@ struct Target {
     to_disk: bool,
 }
 
+/// A piece that is ready to be written.
+struct Prepared {
+    work: Arc<Work>,
+    targets: Vec<Target>,
+    /// What goes to flash.
+    pages: Vec<(Written, IoSlice)>,
+}
+
 impl Shared {
     /// Whether anything of it is on flash alone, so that it is to be [noted](Shared::note) before it is acknowledged.
     pub(super) async fn write(self: &Arc<Self>, offset: u64, data: IoSlice, may_cache: bool) -> Result<bool> {
@@ -44,18 +52,15 @@ impl Shared {
     }
 
     async fn write_piece(self: &Arc<Self>, piece: &Range<u64>, data: IoSlice, admit: Admit) -> Result<bool> {
-        let parts = self.parts(piece);
-        let (work, targets) = self.plan_write(piece, &parts, admit).await?;
-        if targets.iter().any(|target| target.to_disk) {
-            let blocks = self.blocks_of(piece);
-            work.hold_range(self.disk_writers.lock(blocks).await);
-            let direct = targets.iter().filter(|target| target.to_disk);
-            self.settle_before_disk(direct.map(|target| target.part.block)).await?;
-        }
-        let mut pages = Vec::with_capacity(targets.len());
-        for target in targets.iter().filter(|target| target.home.is_some()) {
-            pages.push(self.page_of_target(&work, target, &data).await?);
-        }
+        let mut attempts = 0;
+        let Prepared { work, targets, pages } = loop {
+            attempts += 1;
+            match self.prepare_write(piece, &data, admit).await {
+                // Of two blocks at most a part is kept. A bad copy of a clean one was dropped, and the disk has that part.
+                Err(error) if error.kind() == VolumeErrorKind::Flash && attempts <= 2 => {}
+                prepared => break prepared?,
+            }
+        };
         let requests = self.page_writes(&pages);
         self.state.lock().sets.counters_mut().ssd_writes += requests.len() as u64;
         let to_flash: Vec<_> =
@@ -69,6 +74,26 @@ impl Shared {
         }
         self.finish_write(&work, &pages, disk_result, flash_result)?;
         Ok(targets.iter().any(|target| !target.to_disk))
+    }
+
+    /// All that comes before the first byte is written.
+    async fn prepare_write(
+        self: &Arc<Self>,
+        piece: &Range<u64>,
+        data: &IoSlice,
+        admit: Admit,
+    ) -> Result<Prepared> {
+        let (work, targets) = self.plan_write(piece, &self.parts(piece), admit).await?;
+        if targets.iter().any(|target| target.to_disk) {
+            work.hold_range(self.disk_writers.lock(self.blocks_of(piece)).await);
+            let direct = targets.iter().filter(|target| target.to_disk);
+            self.settle_before_disk(direct.map(|target| target.part.block)).await?;
+        }
+        let mut pages = Vec::with_capacity(targets.len());
+        for target in targets.iter().filter(|target| target.home.is_some()) {
+            pages.push(self.page_of_target(&work, target, data).await?);
+        }
+        Ok(Prepared { work, targets, pages })
     }
 
     /// Locks the blocks and takes a slot and a page for each that is to be cached.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 
+mod bad_pages;
 mod closing;
 mod flushes;
 mod format;

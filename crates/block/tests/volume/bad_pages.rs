@@ -1,0 +1,109 @@
+//! Pages of clean blocks that cannot be read: the disk has what they held.
+
+use std::sync::Arc;
+
+use device::timer::SystemTimer;
+use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use flashwright_block::volume::{Volume, VolumeConfig};
+
+use crate::world::config;
+
+const BLOCK: u64 = 4096;
+const BLOCKS: u64 = 64;
+
+/// A volume that has told no one yet of pages whose checksums are wrong, and its flash.
+struct Rotten {
+    flash: Arc<MemoryDevice>,
+    volume: Volume,
+}
+
+impl Rotten {
+    /// With a disk whose block `n` is full of `n + 1`.
+    fn new() -> Self {
+        let flash = Arc::new(MemoryDevice::new(4 << 20));
+        let (any_flash, disk): (Arc<dyn Device>, Arc<dyn Device>) =
+            (flash.clone(), Arc::new(MemoryDevice::new(8 << 20)));
+        for block in 0..BLOCKS {
+            let data = IoBuffer::copy_of(&[block as u8 + 1; BLOCK as usize]).into();
+            disk.write(block * BLOCK, data, PlacementHandle::DEFAULT).wait().unwrap();
+        }
+        let config = VolumeConfig { ways: 64, checksums: true, ..config() };
+        let volume = pollster::block_on(async {
+            Volume::create(&any_flash, &disk, &config, 5).await.unwrap();
+            Volume::open(any_flash, disk, Arc::new(SystemTimer::default())).await.unwrap().0
+        });
+        Self { flash, volume }
+    }
+
+    /// Writes the first sector of `block` and has it brought to the disk: flash has that sector of it, and no other.
+    fn with_a_sector_of(self, block: u64) -> Self {
+        pollster::block_on(async {
+            let data = IoBuffer::copy_of(&[0xaa; 512]).into();
+            self.volume.write(block * BLOCK, data, false).await.unwrap();
+            self.volume.clean().await.unwrap();
+        });
+        self
+    }
+
+    /// Flips a bit of every page.
+    fn rot(&self) {
+        let layout = self.volume.superblock().layout;
+        for page in 0..layout.pages() {
+            let offset = layout.page_offset(page);
+            let read = self.flash.execute(Request::Read { offset, buffer: IoBuffer::zeroed(512) }).unwrap();
+            let mut bytes = read.expect("a read gives its buffer back");
+            bytes[7] ^= 1;
+            let placement = PlacementHandle::DEFAULT;
+            self.flash.execute(Request::Write { offset, data: bytes.into(), placement }).unwrap();
+        }
+    }
+
+    fn read(&self, block: u64, blocks: u64) -> Vec<u8> {
+        let read = self.volume.read(block * BLOCK, (blocks * BLOCK) as usize);
+        pollster::block_on(read).unwrap().to_vec()
+    }
+}
+
+/// It found one of them with each attempt, and gave up after a few.
+#[test]
+fn a_read_of_many_blocks_whose_pages_are_all_bad_is_answered_by_the_disk() {
+    let rotten = Rotten::new();
+    let expected = rotten.read(0, BLOCKS);
+    assert_eq!(rotten.volume.stats().held_blocks, BLOCKS);
+    rotten.rot();
+    assert_eq!(rotten.read(0, BLOCKS), expected);
+    assert_eq!(rotten.volume.stats().io.checksum_errors, BLOCKS);
+}
+
+/// The block was in use by the read that should have dropped it.
+#[test]
+fn a_block_of_which_flash_has_some_sectors_is_read_though_their_page_is_bad() {
+    let rotten = Rotten::new().with_a_sector_of(5);
+    rotten.rot();
+    let block = rotten.read(5, 1);
+    assert_eq!((&block[..512], &block[512..]), (&[0xaa; 512][..], &[6; 3584][..]));
+}
+
+/// As above, of a write, which failed until somebody read the block.
+#[test]
+fn a_part_of_a_clean_block_is_written_though_its_page_is_bad() {
+    let write = |rotten: &Rotten, offset: u64, len: usize| {
+        let data = IoBuffer::copy_of(&vec![0xbb; len]).into();
+        pollster::block_on(rotten.volume.write(offset, data, false)).unwrap();
+    };
+    // The end of block 4, the whole of 5, and the beginning of 6.
+    let rotten = Rotten::new();
+    let mut expected = rotten.read(4, 3);
+    rotten.rot();
+    write(&rotten, 5 * BLOCK - 512, 5120);
+    expected[3584..8704].fill(0xbb);
+    assert_eq!(rotten.read(4, 3), expected);
+
+    let rotten = Rotten::new().with_a_sector_of(5);
+    rotten.rot();
+    write(&rotten, 5 * BLOCK + 1024, 512);
+    let mut expected = vec![6; BLOCK as usize];
+    expected[..512].fill(0xaa);
+    expected[1024..1536].fill(0xbb);
+    assert_eq!(rotten.read(5, 1), expected);
+}
