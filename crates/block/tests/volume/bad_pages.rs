@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
-use flashwright_block::volume::{Volume, VolumeConfig};
+use device::{
+    Completion, Counters, Device, ErrorKind, Geometry, IoBuffer, IoError, MemoryDevice, PlacementHandle,
+    Request,
+};
+use flashwright_block::volume::{Volume, VolumeConfig, VolumeErrorKind};
 
 use crate::world::config;
 
@@ -14,6 +17,7 @@ const BLOCKS: u64 = 64;
 /// A volume that has told no one yet of pages whose checksums are wrong, and its flash.
 struct Rotten {
     flash: Arc<MemoryDevice>,
+    disk: Arc<dyn Device>,
     volume: Volume,
 }
 
@@ -30,9 +34,9 @@ impl Rotten {
         let config = VolumeConfig { ways: 64, checksums: true, ..config() };
         let volume = pollster::block_on(async {
             Volume::create(&any_flash, &disk, &config, 5).await.unwrap();
-            Volume::open(any_flash, disk, Arc::new(SystemTimer::default())).await.unwrap().0
+            Volume::open(any_flash, disk.clone(), Arc::new(SystemTimer::default())).await.unwrap().0
         });
-        Self { flash, volume }
+        Self { flash, disk, volume }
     }
 
     /// Writes the first sector of `block` and has it brought to the disk: flash has that sector of it, and no other.
@@ -106,4 +110,50 @@ fn a_part_of_a_clean_block_is_written_though_its_page_is_bad() {
     expected[..512].fill(0xaa);
     expected[1024..1536].fill(0xbb);
     assert_eq!(rotten.read(5, 1), expected);
+}
+
+/// A flash of which nothing from `from` on can be read.
+struct Unreadable {
+    memory: Arc<MemoryDevice>,
+    from: u64,
+}
+
+impl Device for Unreadable {
+    fn geometry(&self) -> Geometry {
+        self.memory.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        match request {
+            Request::Read { offset, .. } if offset >= self.from => {
+                completion.complete(Err(IoError::new(ErrorKind::Medium, "unreadable")));
+            }
+            request => self.memory.submit(request, completion),
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.memory.counters()
+    }
+}
+
+/// Some clean blocks are compared with the disk. One that could not be read kept the volume, and all that was dirty in it, from
+/// being opened.
+#[test]
+fn a_volume_is_opened_though_a_page_of_a_clean_block_cannot_be_read() {
+    let rotten = Rotten::new();
+    let expected = rotten.read(0, BLOCKS);
+    let layout = rotten.volume.superblock().layout;
+    pollster::block_on(async {
+        let data = IoBuffer::copy_of(&[0xcc; BLOCK as usize]).into();
+        rotten.volume.write(BLOCKS * BLOCK, data, false).await.unwrap();
+        rotten.volume.close().await.unwrap();
+        let flash = Arc::new(Unreadable { memory: rotten.flash, from: layout.pages_offset() });
+        let timer = Arc::new(SystemTimer::default());
+        let (volume, recovery) = Volume::open(flash, rotten.disk, timer).await.unwrap();
+        assert_eq!((recovery.blocks, recovery.dirty_blocks), (BLOCKS + 1, 1));
+        assert!(volume.read(0, expected.len()).await.unwrap()[..] == expected);
+        let dirty = volume.read(BLOCKS * BLOCK, BLOCK as usize).await.unwrap_err();
+        assert_eq!(dirty.kind(), VolumeErrorKind::Flash);
+    });
 }
