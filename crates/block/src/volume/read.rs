@@ -155,10 +155,13 @@ impl Shared {
         Plan { work, hits, misses }
     }
 
-    /// One read for each run of neighbours on disk.
+    /// One read for each run of neighbours on disk, or more where one would be too long.
     fn start_disk_reads(&self, misses: &[Miss]) -> Vec<(Range<usize>, Pending)> {
         let block_bytes = u64::from(self.layout.block_bytes);
-        let runs = runs(misses, |one, next| one.part.block + 1 == next.part.block);
+        let most = (u64::from(self.disk.geometry().max_io_bytes) / block_bytes).max(1);
+        let runs = runs(misses, |one, next| {
+            one.part.block + 1 == next.part.block && !next.part.block.is_multiple_of(most)
+        });
         self.state.lock().sets.counters_mut().disk_reads += runs.len() as u64;
         let start = |run: Range<usize>| {
             let first = misses[run.start].part.block;

@@ -12,6 +12,7 @@ mod pace;
 mod recency;
 mod refusals;
 mod settings;
+mod short_requests;
 mod stale_notes;
 mod threads;
 mod twin;

@@ -1,0 +1,55 @@
+//! A disk that takes no long requests, as a drive does whose commands are passed through.
+
+use std::sync::Arc;
+
+use device::timer::SystemTimer;
+use device::{Completion, Counters, Device, Geometry, IoBuffer, MemoryDevice, Request};
+use flashwright_block::sets::{Mode, Tuning};
+use flashwright_block::volume::{Volume, VolumeConfig};
+
+use crate::world::config;
+
+/// Refuses more than 128 KiB at once.
+struct Short(MemoryDevice);
+
+impl Device for Short {
+    fn geometry(&self) -> Geometry {
+        Geometry { max_io_bytes: 128 << 10, ..self.0.geometry() }
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        match self.geometry().check(&request) {
+            Ok(()) => self.0.submit(request, completion),
+            Err(error) => completion.complete(Err(error)),
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.0.counters()
+    }
+}
+
+/// A read of what was not cached asked the disk for more at once than it takes, and failed.
+#[test]
+fn blocks_side_by_side_are_read_from_a_disk_that_takes_short_requests_alone() {
+    for (mode, block_bytes) in [(Mode::WriteBack, 4096), (Mode::WriteAround, 4096), (Mode::WriteBack, 65536)]
+    {
+        let flash: Arc<dyn Device> = Arc::new(Short(MemoryDevice::new(32 << 20)));
+        let disk: Arc<dyn Device> = Arc::new(Short(MemoryDevice::new(8 << 20)));
+        let tuning = Tuning { mode, ..config().tuning };
+        let config = VolumeConfig { tuning, block_bytes, ways: 64, ..config() };
+        pollster::block_on(async {
+            Volume::create(&flash, &disk, &config, 5).await.unwrap();
+            let (volume, _) = Volume::open(flash, disk, Arc::new(SystemTimer::default())).await.unwrap();
+            let bytes: Vec<u8> = (0..1 << 20).map(|at: u32| (at >> 9) as u8).collect();
+            let uncached = volume.without_caching();
+            uncached.write(2560, IoBuffer::copy_of(&bytes).into(), true).await.unwrap();
+            for volume in [&uncached, &volume, &volume] {
+                assert!(
+                    volume.read(2560, bytes.len()).await.unwrap()[..] == bytes,
+                    "{mode:?}, {block_bytes}"
+                );
+            }
+        });
+    }
+}
