@@ -10,11 +10,12 @@
 
 use std::sync::Arc;
 
-use device::{IoBuffer, PlacementHandle, Request};
+use device::{Completion, ErrorKind, IoBuffer, IoError, PlacementHandle, Request};
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
 use super::journal::commit::{Committed, Why};
+use super::journal::notes::why_unhealthy;
 use super::order::Version;
 use super::record::{Held, Record, UNIT_BYTES};
 use super::state::State;
@@ -93,30 +94,28 @@ impl Shared {
         }
         checkpoint.confirmed_commit = self.state.lock().journal.confirmed_commit;
         superblock.checkpoint = checkpoint;
-        self.write_superblock(superblock).await?;
+        self.write_superblock(work, superblock).await?;
         let mut state = self.state.lock();
-        state.journal.oldest_sequence = checkpoint.journal_sequence;
         state.io.checkpoints += 1;
         state.io.metadata_ssd_writes += checkpoint.table_blocks;
-        drop(state);
-        self.changed.notify(usize::MAX);
         Ok(())
     }
 
-    /// Writes the superblock anew. The caller holds the keeper's range.
-    pub(super) async fn write_superblock(&self, mut superblock: Superblock) -> Result<()> {
+    /// Writes the superblock anew. The caller's work holds the keeper's range, and goes on holding it until the end, though
+    /// the caller go away: in between nobody could say which superblock counts, and with it which table.
+    pub(super) async fn write_superblock(
+        self: &Arc<Self>,
+        work: &Arc<Work>,
+        mut superblock: Superblock,
+    ) -> Result<()> {
         superblock.sequence += 1;
         // Also if writing fails: one copy may be there, and the next must be newer than it.
         self.superblock.lock().sequence = superblock.sequence;
-        let written = superblock::write(&*self.flash, &superblock).await;
-        if let Err(error) = written {
-            self.state.lock().fail_flash(error.clone());
-            return Err(error);
-        }
-        // Only now may commits and notes say what an older format cannot: until here the older superblock may count.
-        self.state.lock().format = superblock.format;
-        *self.superblock.lock() = superblock;
-        Ok(())
+        let steps: Vec<_> = superblock::steps(&*self.flash, &superblock).collect();
+        let (told, written) = Completion::pair();
+        let (shared, work, steps) = (Arc::clone(self), Arc::clone(work), steps.into_iter());
+        SuperblockWrite { shared, _work: work, steps, superblock, told }.run();
+        written.await.map(drop).map_err(|_| why_unhealthy(&self.state.lock()))
     }
 
     /// Waits for everyone, commits, writes a table, and says "clean". The volume is closed also where that fails: what waits for
@@ -157,6 +156,52 @@ impl Shared {
             self.write_table(&work, Superblock { format: FORMAT_VERSION, ..superblock }).await?;
         }
         Ok(old)
+    }
+}
+
+/// A superblock on its way. It is written by itself, from completion to completion, like a commit.
+struct SuperblockWrite {
+    shared: Arc<Shared>,
+    _work: Arc<Work>,
+    steps: std::vec::IntoIter<Request>,
+    superblock: Superblock,
+    told: Completion,
+}
+
+impl SuperblockWrite {
+    fn run(mut self) {
+        let flash = Arc::clone(&self.shared.flash);
+        match self.steps.next() {
+            Some(step) => flash.submit(
+                step,
+                Completion::new(move |outcome| match outcome {
+                    Ok(_) => self.run(),
+                    Err(error) => self.fail(error),
+                }),
+            ),
+            None => self.succeed(),
+        }
+    }
+
+    fn succeed(self) {
+        let Self { shared, _work: work, superblock, told, .. } = self;
+        {
+            let mut state = shared.state.lock();
+            // Only now may commits and notes say what an older format cannot: until here the older superblock may count.
+            state.format = superblock.format;
+            state.journal.oldest_sequence = superblock.checkpoint.journal_sequence;
+        }
+        *shared.superblock.lock() = superblock;
+        shared.changed.notify(usize::MAX);
+        drop(work);
+        told.complete(Ok(None));
+    }
+
+    fn fail(self, error: IoError) {
+        let words = error.to_string();
+        let error = VolumeError::flash("writing a superblock", error);
+        self.shared.state.lock().fail_flash(error);
+        self.told.complete(Err(IoError::new(ErrorKind::Medium, words)));
     }
 }
 

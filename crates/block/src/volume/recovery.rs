@@ -128,7 +128,7 @@ impl Shared {
         flushed.map_err(|error| VolumeError::flash("flushing what was recovered", error))?;
         if was_clean {
             let open = Superblock { clean: false, ..self.superblock.lock().clone() };
-            self.write_superblock(open).await?;
+            self.write_superblock(&work, open).await?;
             return Ok(());
         }
         let needs_table = {
@@ -141,7 +141,7 @@ impl Shared {
         } else if superblock::copies(&*self.flash).await? != superblock::Copies::Agree {
             // Else damage to the newer one would bring back what is given up when the journal goes on.
             let superblock = self.superblock.lock().clone();
-            self.write_superblock(superblock).await?;
+            self.write_superblock(&work, superblock).await?;
         }
         if !needs_table && self.commit_once(0, Why::Table).await? == Committed::JournalFull {
             return Err(damaged("the journal has no room for the commit that ends recovery"));

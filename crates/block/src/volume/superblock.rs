@@ -332,17 +332,22 @@ fn crc_of(bytes: &[u8]) -> u32 {
 /// # Errors
 /// If the flash fails; then the older contents may still count.
 pub async fn write(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
+    for step in steps(flash, superblock) {
+        flash.start(step).await.map_err(|error| VolumeError::flash("writing a superblock", error))?;
+    }
+    Ok(())
+}
+
+/// The requests that write both copies, each after the end of the one before.
+pub(super) fn steps(flash: &dyn Device, superblock: &Superblock) -> impl Iterator<Item = Request> + use<> {
     let block = (flash.geometry().block_bytes as usize).max(SUPERBLOCK_BYTES);
     let mut buffer = IoBuffer::zeroed(block);
     buffer[..SUPERBLOCK_BYTES].copy_from_slice(&superblock.encode());
     let data: device::IoSlice = buffer.into();
-    for offset in COPIES {
-        let written = flash.write(offset, data.clone(), PlacementHandle::DEFAULT).await;
-        written.map_err(|error| VolumeError::flash("writing a superblock", error))?;
-        let flushed = flash.start(Request::Flush).await;
-        flushed.map_err(|error| VolumeError::flash("flushing a superblock", error))?;
-    }
-    Ok(())
+    COPIES.into_iter().flat_map(move |offset| {
+        let placement = PlacementHandle::DEFAULT;
+        [Request::Write { offset, data: data.clone(), placement }, Request::Flush]
+    })
 }
 
 /// How the two copies stand to each other.

@@ -134,7 +134,7 @@ impl Volume {
         changed.map_err(|error| VolumeError::new(VolumeErrorKind::Config, error.to_string()))?;
         let mut superblock = shared.superblock.lock().clone();
         superblock.tuning = tuning;
-        if let Err(error) = shared.write_superblock(superblock).await {
+        if let Err(error) = shared.write_superblock(&work, superblock).await {
             let back = shared.state.lock().sets.set_tuning(old);
             debug_assert!(back.is_ok(), "it was in force before");
             return Err(error);

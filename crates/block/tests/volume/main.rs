@@ -8,6 +8,7 @@ mod flushes;
 mod format;
 mod full_journal;
 mod given_up;
+mod given_up_tables;
 mod pace;
 mod recency;
 mod refusals;

@@ -185,7 +185,8 @@ impl Shared {
     }
 }
 
-fn why_unhealthy(state: &State) -> VolumeError {
+/// What a failed flash is told with.
+pub(in crate::volume) fn why_unhealthy(state: &State) -> VolumeError {
     let failure = state.journal.failure.as_ref().map(|(_, error)| error.clone());
     failure.unwrap_or_else(|| VolumeError::new(VolumeErrorKind::Flash, "the flash failed"))
 }

@@ -1,0 +1,117 @@
+//! Somebody goes away while a table is written for him, or a superblock.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use device::timer::SystemTimer;
+use device::wrap::{CrashDevice, GateDevice, Power};
+use device::{Device, IoBuffer, MemoryDevice, RequestKind};
+use flashwright_block::sets::Tuning;
+use flashwright_block::volume::{Result, Volume, VolumeConfig};
+
+use crate::world::config;
+
+const BLOCK: u64 = 4096;
+
+/// More than one block of a table has room for.
+const BLOCKS: u64 = 640;
+
+struct Stage {
+    crash: Arc<CrashDevice>,
+    gate: Arc<GateDevice>,
+    power: Arc<Power>,
+    disk: Arc<dyn Device>,
+    volume: Volume,
+}
+
+async fn write(volume: &Volume, byte: u8) -> Result<()> {
+    for block in (0..BLOCKS).step_by(64) {
+        let data = IoBuffer::copy_of(&[byte; 64 * BLOCK as usize]).into();
+        volume.write(block * BLOCK, data, false).await?;
+    }
+    Ok(())
+}
+
+impl Stage {
+    /// All blocks are written and durable, and the next commit needs a table first.
+    fn with_a_full_journal() -> Self {
+        let power = Arc::new(Power::default());
+        let crash = Arc::new(CrashDevice::new(MemoryDevice::new(8 << 20)).powered_by(&power));
+        let gate = Arc::new(GateDevice::new(crash.clone()));
+        let (flash, disk): (Arc<dyn Device>, Arc<dyn Device>) =
+            (gate.clone(), Arc::new(MemoryDevice::new(4 << 20)));
+        let tuning = Tuning { dirty_percent: 100, lazy_depth: 0, ..config().tuning };
+        let config = VolumeConfig { tuning, ways: 512, journal_bytes: Some(0), ..config() };
+        let volume = pollster::block_on(async {
+            Volume::create(&flash, &disk, &config, 5).await.unwrap();
+            let timer = Arc::new(SystemTimer::default());
+            let (volume, _) = Volume::open(flash, disk.clone(), timer).await.unwrap();
+            write(&volume, 1).await.unwrap();
+            volume.flush().await.unwrap();
+            while volume.stats().journal_used_blocks < volume.stats().journal_blocks * 3 / 4 {
+                volume.write(0, IoBuffer::copy_of(&[1; 512]).into(), true).await.unwrap();
+            }
+            assert_eq!(volume.stats().io.checkpoints, 0);
+            volume.write(0, IoBuffer::copy_of(&[1; 512]).into(), false).await.unwrap();
+            volume
+        });
+        Self { crash, gate, power, disk, volume }
+    }
+
+    /// Begins `request` and goes away after so many of its writes, while the next one is under way. Whether there was one.
+    fn give_up_after(&self, writes: u64, request: impl Future<Output = Result<()>>) -> bool {
+        self.gate.close(RequestKind::Write);
+        let mut request = pin!(request);
+        let mut poll = || request.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        for _ in 0..writes {
+            match poll() {
+                Poll::Ready(ended) => {
+                    ended.unwrap();
+                    return false;
+                }
+                Poll::Pending => assert_eq!(self.gate.let_pass(), 1),
+            }
+        }
+        poll().is_pending()
+    }
+
+    /// What the volume holds when it is opened on this flash.
+    fn found(&self, flash: Arc<MemoryDevice>) -> Vec<u8> {
+        pollster::block_on(async {
+            let timer = Arc::new(SystemTimer::default());
+            let (volume, _) = Volume::open(flash, self.disk.clone(), timer).await.unwrap();
+            volume.read(0, (BLOCKS * BLOCK) as usize).await.unwrap().to_vec()
+        })
+    }
+}
+
+/// The superblock pointed at the table, and nobody knew: the next table was written over it.
+#[test]
+fn a_table_that_a_superblock_points_at_is_not_written_over() {
+    for writes in 0.. {
+        for cut in 0.. {
+            let stage = Stage::with_a_full_journal();
+            if !stage.give_up_after(writes, stage.volume.flush()) {
+                assert!(writes > 3, "a table and two superblocks were written");
+                return;
+            }
+            stage.gate.open();
+            stage.power.cut_after(stage.power.requests() + cut);
+            let volume = &stage.volume;
+            let ended = pollster::block_on(async { write(volume, 2).await.and(volume.flush().await) });
+            if ended.is_ok() {
+                assert!(cut > 20, "another table was written");
+                break;
+            }
+            for seed in 0..4 {
+                let found = stage.found(Arc::new(stage.crash.crash(seed)));
+                assert!(
+                    found.iter().all(|byte| [1, 2].contains(byte)),
+                    "given up after {writes} writes, cut after {cut} requests, image {seed}"
+                );
+            }
+        }
+    }
+}
