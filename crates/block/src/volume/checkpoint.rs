@@ -118,8 +118,8 @@ impl Shared {
         written.await.map(drop).map_err(|_| why_unhealthy(&self.state.lock()))
     }
 
-    /// Waits for everyone, commits, writes a table, and says "clean". The volume is closed also where that fails: what waits for
-    /// its end, as upkeep does, would wait for good.
+    /// Waits for everyone, commits, writes a table, and says "clean". The volume is closed also where that fails, as what waits for
+    /// its end (upkeep does) would wait for good, and where it is given up: the superblock may say so already.
     pub(super) async fn close(self: &Arc<Self>) -> Result<()> {
         // Whoever comes later waits behind this, and then finds the volume closed.
         let everything = self.blocks.lock(0..u64::MAX).await;
@@ -129,9 +129,8 @@ impl Shared {
         work.hold_range(self.destager.lock(0..1).await);
         work.hold_range(self.keeper.lock(0..1).await);
         self.check_open(&self.state.lock())?;
-        let closed = self.write_end(&work).await;
-        self.state.lock().health = Health::Closed;
-        closed
+        let _closing = Closing(self);
+        self.write_end(&work).await
     }
 
     async fn write_end(self: &Arc<Self>, work: &Arc<Work>) -> Result<()> {
@@ -156,6 +155,15 @@ impl Shared {
             self.write_table(&work, Superblock { format: FORMAT_VERSION, ..superblock }).await?;
         }
         Ok(old)
+    }
+}
+
+/// A volume that is being closed: it is when this is dropped.
+struct Closing<'a>(&'a Shared);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().health = Health::Closed;
     }
 }
 

@@ -115,3 +115,24 @@ fn a_table_that_a_superblock_points_at_is_not_written_over() {
         }
     }
 }
+
+/// The superblock said that the volume was closed, and its clients went on writing: the next opening did not look for what
+/// they had been told was written.
+#[test]
+fn a_volume_whose_closing_was_given_up_is_closed_or_goes_on() {
+    let mut outcomes = [0, 0];
+    for writes in 0.. {
+        let stage = Stage::with_a_full_journal();
+        if !stage.give_up_after(writes, stage.volume.close()) {
+            break;
+        }
+        stage.gate.open();
+        let data = IoBuffer::copy_of(&[2; BLOCK as usize]).into();
+        let written = pollster::block_on(stage.volume.write(BLOCK, data, false));
+        let found = stage.found(Arc::new(stage.crash.kill(0)));
+        let expected = if written.is_ok() { 2 } else { 1 };
+        assert_eq!(found[BLOCK as usize], expected, "given up after {writes} writes");
+        outcomes[usize::from(written.is_ok())] += 1;
+    }
+    assert!(outcomes[0] > 3, "a table, a commit and two superblocks were written: {outcomes:?}");
+}
