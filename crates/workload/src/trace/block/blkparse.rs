@@ -1,5 +1,6 @@
 //! What blkparse prints by default: `major,minor cpu sequence seconds pid action RWBS sector + sectors [command]`.
 //!
+//! Ahead of the events stands a line for each file that was read.
 //! A leading `F` of RWBS is a flush before, a later one is FUA; a flush alone has no sector. A summary begins with a line of a
 //! CPU, or of the total, and ends with the next event: of another file, if several were put one behind the other.
 
@@ -8,7 +9,7 @@ use super::{Device, Found, LineDecoder, RowProblem};
 use crate::block::BlockKind;
 
 pub(super) fn knows(head: &[u8]) -> bool {
-    let first = lines(head).find(|line| !line.starts_with(b"#"));
+    let first = lines(head).find(|line| !line.starts_with(b"#") && !announces_file(line));
     first.is_some_and(|line| {
         let mut words = words(line);
         words.next().is_some_and(|word| device(word).is_some())
@@ -58,13 +59,16 @@ impl Blkparse {
     fn summary(&mut self, line: &[u8], first: &[u8]) -> Result<Found, RowProblem> {
         let of_cpu = first.strip_prefix(b"CPU").is_some_and(|cpu| number(cpu, "cpu").is_ok());
         self.in_summary |= of_cpu || first == b"Total";
-        let announces_file = line.trim_ascii().starts_with(b"Input file ");
-        if self.in_summary || announces_file {
+        if self.in_summary || announces_file(line) {
             Ok(Found::Other)
         } else {
             Err(RowProblem::Device(lossy(first)))
         }
     }
+}
+
+fn announces_file(line: &[u8]) -> bool {
+    line.trim_ascii().starts_with(b"Input file ")
 }
 
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -123,6 +127,13 @@ mod tests {
         assert_eq!(read("  8,0 3 1 0.5 697 Q R 36 (12 00 00 00 24 00) [hald]"), Ok(Found::Other));
         assert_eq!(read("  8,0 3 1 0.5 697 Q R 223490 +"), Err(RowProblem::Missing("sectors")));
         assert_eq!(read("  8,0 3 1 0.5 697 Q XY 223490 + 8 [a]"), Err(RowProblem::Operation("XY".into())));
+    }
+
+    #[test]
+    fn what_stands_of_files_ahead_of_the_events_hid_the_format() {
+        let files = "Input file sda.blktrace.0 added\nInput file sda.blktrace.1 added\n";
+        assert!(knows(format!("{files}  8,0 3 1 0.5 697 Q R 8 + 8 [a]\n").as_bytes()));
+        assert!(!knows(files.as_bytes()), "nothing was traced");
     }
 
     /// Whatever was no event passed for the summary, and what came after it was left out without a word.
