@@ -330,3 +330,17 @@ fn a_short_trace_with_wrong_rows_is_told_what_it_is_most_like() {
                  name that format to read it anyway; ";
     assert!(told.contains(words), "{told}");
 }
+
+#[test]
+fn a_trace_whose_name_says_what_it_is_was_refused_for_an_object_without_bytes() {
+    let record = |seconds: u32, size: u32, next: i64| {
+        let (time, object) = (seconds.to_le_bytes(), 7_u64.to_le_bytes());
+        [&time[..], &object, &size.to_le_bytes(), &next.to_le_bytes()].concat()
+    };
+    let bytes = [record(5, 0, 2), record(4, 10, 3), record(6, 10, -1)].concat();
+    let folder = tempfile::tempdir().unwrap();
+    let named = write(&folder, "w.oracleGeneral.zst", &zstd::encode_all(&bytes[..], 1).unwrap());
+    let (accesses, report) = drain(&named, &OpenOptions::default()).unwrap();
+    assert_eq!((accesses.len(), report.zero_sizes, report.format), (2, 1, "oracle-general"));
+    assert!(drain(&write(&folder, "w", &bytes), &OpenOptions::default()).is_err(), "it could be anything");
+}

@@ -96,8 +96,10 @@ impl RowReader for Reader {
 /// No trace has more requests: it would take 24 TB.
 const MAX_NUMBER: i64 = 1 << 40;
 
-/// Next accesses lie ahead, and no farther than a trace is long; times do not go back.
+/// Next accesses lie ahead, and no farther than a trace is long. Where the name does not say what the file is, times do not go
+/// back either, and no object is without bytes that is asked for again.
 fn plausible(head: &Head<'_>) -> bool {
+    let is_named = head.ends_like(&FORMAT);
     let (records, _) = head.bytes.as_chunks::<RECORD_BYTES>();
     let mut last_seconds = 0;
     let mut holds = |(index, bytes): (usize, &[u8; RECORD_BYTES])| {
@@ -105,7 +107,7 @@ fn plausible(head: &Head<'_>) -> bool {
         let goes_on = record.time_seconds >= std::mem::replace(&mut last_seconds, record.time_seconds);
         let is_last = [NEVER, i64::MAX].contains(&record.next_access);
         let is_ahead = is_last || (index as i64 + 2..=MAX_NUMBER).contains(&record.next_access);
-        goes_on && is_ahead && (record.size_bytes > 0 || is_last)
+        is_ahead && (is_named || goes_on && (record.size_bytes > 0 || is_last))
     };
     !records.is_empty() && records.iter().enumerate().all(&mut holds)
 }
