@@ -332,6 +332,32 @@ fn a_short_trace_with_wrong_rows_is_told_what_it_is_most_like() {
 }
 
 #[test]
+fn a_recording_that_began_with_what_asks_for_nothing_was_in_no_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let event = |action: &str| format!("  8,0 3 1 0.5 697 {action} R 8 + 8 [a]\n");
+    let text = event("C").repeat(40) + &event("Q").repeat(40);
+    let trace = |name, bytes: &[u8]| {
+        let (accesses, report) = drain(&write(&folder, name, bytes), &OpenOptions::default()).unwrap();
+        (accesses.len(), report.format)
+    };
+    assert_eq!(trace("sda.txt", text.as_bytes()), (40, "blkparse"));
+    let record = |action: u32| {
+        let mut record = [0; 48];
+        record[..4].copy_from_slice(&0x6561_7407_u32.to_le_bytes());
+        record[24..28].copy_from_slice(&4096_u32.to_le_bytes());
+        record[28..32].copy_from_slice(&(1 << 16 | action).to_le_bytes());
+        record
+    };
+    let (completed, queued) = (record(8).repeat(40), record(1).repeat(40));
+    assert_eq!(trace("sda.blktrace.0", &[&completed[..], &queued].concat()), (40, "blktrace"));
+    // More than is looked at; a processor may have nothing else.
+    let completed = completed.repeat(50);
+    assert_eq!(trace("sda.blktrace.1", &completed), (0, "blktrace"));
+    assert_eq!(trace("sda.blktrace.2", &[&completed[..], &queued].concat()), (40, "blktrace"));
+    assert_eq!(trace("late.txt", (event("C").repeat(1500) + &event("Q")).as_bytes()), (1, "blkparse"));
+}
+
+#[test]
 fn a_trace_whose_name_says_what_it_is_was_refused_for_an_object_without_bytes() {
     let record = |seconds: u32, size: u32, next: i64| {
         let (time, object) = (seconds.to_le_bytes(), 7_u64.to_le_bytes());

@@ -14,7 +14,7 @@ use super::records::{Framing, Records, mark_bytes};
 use super::rows::{ReaderOptions, RowReader, Rows};
 use super::{FORMATS, Format};
 
-/// Records that are tried.
+/// Records that are tried, besides those that ask for nothing: a recording of one processor may begin with many.
 const TRIED_RECORDS: usize = 32;
 const COMPRESSIONS: [&str; 3] = ["gz", "zst", "xz"];
 
@@ -197,24 +197,20 @@ fn tried(format: &Format, head: &Head<'_>) -> Result<Trial, RowError> {
         Framing::Fixed(_) | Framing::Streamed if head.is_text() => return Ok(trial),
         // Text in the middle of something else, such as an archive in an archive, is no header.
         Framing::Lines if !head.lines().next().is_none_or(is_text) => return Ok(trial),
-        Framing::Fixed(bytes) => {
-            let records = head.bytes.chunks_exact(bytes).take(TRIED_RECORDS);
-            records.for_each(|record| trial.read(reader.as_mut(), record));
-        }
+        Framing::Fixed(bytes) => trial.read_all(reader.as_mut(), head.bytes.chunks_exact(bytes)),
         Framing::Streamed => {
             trial.has_header = reader.takes_header(head.bytes)?;
-            let mut input = head.bytes;
-            (0..TRIED_RECORDS).for_each(|_| trial.read_from(reader.as_mut(), &mut input));
+            trial.read_stream(reader.as_mut(), head);
         }
         Framing::Lines => {
-            let mut lines = head.lines().take(TRIED_RECORDS).peekable();
+            let mut lines = head.lines().peekable();
             if let Some(first) = lines.peek()
                 && reader.takes_header(first)?
             {
                 lines.next();
                 trial.has_header = true;
             }
-            lines.for_each(|line| trial.read(reader.as_mut(), line));
+            trial.read_all(reader.as_mut(), lines);
         }
     }
     Ok(trial)
@@ -225,6 +221,9 @@ fn tried(format: &Format, head: &Head<'_>) -> Result<Trial, RowError> {
 struct Trial {
     has_header: bool,
     rows: Rows,
+    /// Records that asked for something, or were wrong.
+    tried: usize,
+    /// Rows.
     read: usize,
     wrong: usize,
     /// What is wrong with the first that is.
@@ -251,27 +250,45 @@ impl Nearly {
 }
 
 impl Trial {
-    fn read(&mut self, reader: &mut dyn RowReader, record: &[u8]) {
-        self.rows.clear();
-        match reader.read(record, &mut self.rows) {
-            Ok(()) => self.read += self.rows.len(),
-            Err(reason) => self.is_wrong(reason),
+    fn read_all<'a>(&mut self, reader: &mut dyn RowReader, records: impl Iterator<Item = &'a [u8]>) {
+        for record in records {
+            self.rows.clear();
+            match reader.read(record, &mut self.rows) {
+                Ok(()) => self.is_read(),
+                Err(reason) => self.is_wrong(Some(reason)),
+            }
+            if self.tried == TRIED_RECORDS {
+                break;
+            }
         }
     }
 
-    fn read_from(&mut self, reader: &mut dyn RowReader, input: &mut &[u8]) {
-        self.rows.clear();
-        match reader.read_from(input, &mut self.rows) {
-            Ok(Some(Ok(()))) => self.read += self.rows.len(),
-            Ok(Some(Err(reason))) => self.is_wrong(reason),
-            Err(_) => self.wrong += 1,
-            Ok(None) => {}
+    fn read_stream(&mut self, reader: &mut dyn RowReader, head: &Head<'_>) {
+        let mut input = head.bytes;
+        while self.tried < TRIED_RECORDS {
+            self.rows.clear();
+            let read = reader.read_from(&mut input, &mut self.rows);
+            // The head ends where it does, and not with a record.
+            let is_cut = input.is_empty() && !head.is_whole;
+            match read {
+                Ok(None) => break,
+                Ok(Some(Ok(()))) => self.is_read(),
+                Ok(Some(Err(_))) | Err(_) if is_cut => break,
+                Ok(Some(Err(reason))) => self.is_wrong(Some(reason)),
+                Err(_) => self.is_wrong(None),
+            }
         }
     }
 
-    fn is_wrong(&mut self, reason: RowError) {
+    fn is_read(&mut self) {
+        self.tried += usize::from(self.rows.len() > 0);
+        self.read += self.rows.len();
+    }
+
+    fn is_wrong(&mut self, reason: Option<RowError>) {
+        self.tried += 1;
         self.wrong += 1;
-        self.first.get_or_insert(reason);
+        self.first = self.first.take().or(reason);
     }
 
     /// What may be told of a trial that did not succeed: half of the records at least were read.

@@ -34,6 +34,10 @@ pub(super) struct Blktrace {
 }
 
 impl RecordDecoder for Blktrace {
+    fn is_marked(&self, head: &[u8]) -> bool {
+        knows(head)
+    }
+
     fn record(&mut self, input: &mut dyn BufRead) -> io::Result<Option<Result<Found, RowProblem>>> {
         self.header.clear();
         input.take(HEADER_BYTES as u64).read_to_end(&mut self.header)?;

@@ -177,6 +177,12 @@ trait LineDecoder: Send {
 
 /// Turns binary records into events.
 trait RecordDecoder: Send {
+    /// Whether the file that begins so has a mark that no other format has.
+    fn is_marked(&self, head: &[u8]) -> bool {
+        let _ = head;
+        false
+    }
+
     /// The next record; `None` at the end of the input.
     fn record(&mut self, input: &mut dyn BufRead) -> io::Result<Option<Result<Found, RowProblem>>>;
 }

@@ -160,6 +160,10 @@ impl<D: RecordDecoder> RowReader for Records<D> {
         Ok(Framing::Streamed)
     }
 
+    fn takes_header(&mut self, head: &[u8]) -> Result<bool, RowError> {
+        Ok(self.0.decoder.is_marked(head))
+    }
+
     fn read(&mut self, mut record: &[u8], rows: &mut Rows) -> Result<(), RowError> {
         // Out of memory nothing can fail.
         self.read_from(&mut record, rows).ok().flatten().unwrap_or(Ok(()))
