@@ -196,7 +196,7 @@ fn each_file_of_a_trace_may_have_a_header_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let first = write(&folder, "1.csv", b"ts,key,op,size\n0,1,GET,1\n");
     let second = write(&folder, "2.csv", b"key,size,op,ts\n2,20,SET,5\n");
-    let block = b"time,op,offset,size\n0,R,0,4096\n";
+    let block = b"time_s,op,offset,size\n0,R,0,4096\n";
     let blocks = ["3.csv", "4.csv"].map(|name| write(&folder, name, block));
     for (files, expected) in [([first, second], vec![1, 2]), (blocks, vec![0, 0])] {
         let mut trace = open(&files, None, &OpenOptions::default()).unwrap();
@@ -355,6 +355,21 @@ fn a_recording_that_began_with_what_asks_for_nothing_was_in_no_format() {
     assert_eq!(trace("sda.blktrace.1", &completed), (0, "blktrace"));
     assert_eq!(trace("sda.blktrace.2", &[&completed[..], &queued].concat()), (40, "blktrace"));
     assert_eq!(trace("late.txt", (event("C").repeat(1500) + &event("Q")).as_bytes()), (1, "blkparse"));
+}
+
+#[test]
+fn a_header_of_a_block_trace_with_wrong_rows_behind_it_was_blamed_on_another_format() {
+    let systor = "Timestamp,Response,IOType,LUN,Offset,Size\n1.5,,,3,0,4096\n1.6,0.1,R,3,0,4096\n";
+    let (accesses, report) = read(systor, &OpenOptions::default()).unwrap();
+    assert_eq!((accesses.len(), report.format, report.bad_rows), (1, "systor", 1));
+    assert!(report.messages[0].ends_with("row 2: `IOType` is missing; skipped"), "{:?}", report.messages);
+    let csv = "time_us,op,offset,bytes\n1,R,x,1\n2,R,512,512\n";
+    let (accesses, report) = read(csv, &OpenOptions::default()).unwrap();
+    assert_eq!((accesses.len(), report.format, report.bad_rows), (1, "block-csv", 1));
+    let fio = "fio version 2 iolog\nmy file add\nmy file read 0 512\n";
+    assert!(refusal(fio, &OpenOptions::default()).contains("row 2: `file` is not a known operation"));
+    let told = refusal("timestamp,op,offset,bytes\n5,R,0,512\n", &OpenOptions::default());
+    assert!(told.ends_with("`block-csv`: the column `timestamp` does not say its unit: call it `time_ns`, `time_us`, `time_ms` or `time_s`"), "{told}");
 }
 
 #[test]

@@ -110,7 +110,9 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
         // It need not be a header of this format at all.
         Err(RowError::UnknownHeader(_)) => false,
         Err(reason) => {
-            complaint.get_or_insert((format.name, reason));
+            // Who lacks a column knows the header less well than who lacks none.
+            let is_nearer = complaint.is_none() || !matches!(reason, RowError::Header(_));
+            complaint = if is_nearer { Some((format.name, reason)) } else { complaint.take() };
             false
         }
     };

@@ -22,6 +22,14 @@ pub(super) struct Iolog {
 }
 
 impl LineDecoder for Iolog {
+    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowProblem> {
+        let is_header = knows(line);
+        if is_header {
+            self.line(line)?;
+        }
+        Ok(is_header)
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<Found, RowProblem> {
         if line.starts_with(b"fio version ") {
             self.timed = line == VERSION_3;

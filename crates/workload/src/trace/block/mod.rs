@@ -172,6 +172,15 @@ enum Found {
 
 /// Turns lines into events.
 trait LineDecoder: Send {
+    /// Looks at the first line of a file that is read for its rows: whether it is a header, by which no other format begins.
+    ///
+    /// # Errors
+    /// It is one, and no row can be read.
+    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowProblem> {
+        let _ = line;
+        Ok(false)
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<Found, RowProblem>;
 }
 
@@ -231,4 +240,7 @@ pub enum RowProblem {
     /// A header that lacks a column.
     #[error("the header has no column for {0}")]
     Header(&'static str),
+    /// A header by which times mean nothing.
+    #[error("the column `{0}` does not say its unit: call it `time_ns`, `time_us`, `time_ms` or `time_s`")]
+    TimeUnit(String),
 }

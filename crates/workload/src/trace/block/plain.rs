@@ -2,7 +2,7 @@
 //!
 //! | column | names |
 //! |---|---|
-//! | time | `time_ns`, `time_us` or `usec`, `time_ms`, `time_s` or `ts`; decimals are fine; without one, rows are a microsecond apart |
+//! | time | `time_ns`, `time_us` or `usec`, `time_ms`, `time_s` or `ts`; decimals are fine; without one, rows are a microsecond apart, and `time` or `timestamp` alone, in whatever unit, is an error |
 //! | operation | `op`: `R`, `W`, `D`, `F` or a word that begins with one (`T`rim, `G`et and `S`et too); or `flags_hex`: the upper half of blktrace's action |
 //! | place | `offset` in bytes, or `sector` or `lba` in sectors of 512 |
 //! | length | `bytes` or `size`, or `sectors` |
@@ -13,7 +13,8 @@ use super::{Device, Found, LineDecoder, RowProblem};
 use crate::block::BlockKind;
 
 pub(super) fn knows(head: &[u8]) -> bool {
-    lines(head).next().is_some_and(|line| Columns::of(line).is_ok())
+    let header = lines(head).next().map(Columns::of);
+    matches!(header, Some(Ok(_) | Err(RowProblem::TimeUnit(_))))
 }
 
 #[derive(Default)]
@@ -46,17 +47,28 @@ impl Columns {
             let found = first(plain).map(|at| (at, false)).or_else(|| first(other).map(|at| (at, true)));
             found.ok_or(RowProblem::Header(what))
         };
-        Ok(Self {
+        let columns = Self {
             time: time.iter().find_map(|(names, decimals)| first(names).map(|at| (at, *decimals))),
             operation: either(&["op"], &["flags_hex"], "operation (`op` or `flags_hex`)")?,
             place: either(&["offset"], &["sector", "lba"], "place (`offset`, `sector` or `lba`)")?,
             length: either(&["bytes", "size"], &["sectors"], "length (`bytes`, `size` or `sectors`)")?,
             device: first(&["device", "disk"]),
-        })
+        };
+        // Left out, it would be replaced by times that nobody recorded.
+        let of_any_unit = |name: &&Vec<u8>| *name == b"time" || name.starts_with(b"timestamp");
+        match names.iter().find(of_any_unit).filter(|_| columns.time.is_none()) {
+            Some(name) => Err(RowProblem::TimeUnit(lossy(name))),
+            None => Ok(columns),
+        }
     }
 }
 
 impl LineDecoder for Plain {
+    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowProblem> {
+        self.columns = Some(Columns::of(line)?);
+        Ok(true)
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<Found, RowProblem> {
         let Some(columns) = &self.columns else {
             self.columns = Some(Columns::of(line)?);
@@ -148,5 +160,17 @@ mod tests {
     fn a_header_that_lacks_something_says_what() {
         assert_eq!(all("ts,op,bytes"), [Err(RowProblem::Header("place (`offset`, `sector` or `lba`)"))]);
         assert!(!knows(b"ts,key,op,size"));
+    }
+
+    #[test]
+    fn a_time_without_a_unit_was_left_out_and_the_rows_were_a_microsecond_apart() {
+        for name in ["time", "timestamp", "Timestamp_us"] {
+            let header = format!("{name},op,offset,bytes");
+            let problem = RowProblem::TimeUnit(name.to_lowercase());
+            assert_eq!(all(&format!("{header}\n")), [Err(problem)]);
+            assert!(knows(header.as_bytes()));
+        }
+        let beside = "timestamp,time_us,op,offset,bytes\nnoon,3,R,0,512";
+        assert_eq!(all(beside), [Ok((3000, BlockKind::Read, 0, 512))]);
     }
 }

@@ -228,8 +228,10 @@ impl BlockTrace {
     fn pass_over(&mut self, at: usize, problem: RowProblem) -> Result<(), BlockTraceError> {
         let file = &mut self.files[at];
         // Behind a cut record nothing is; behind a strange one no record begins where it should.
-        let is_last =
-            matches!(problem, RowProblem::Cut { .. } | RowProblem::Magic(_) | RowProblem::Header(_));
+        let is_last = matches!(
+            problem,
+            RowProblem::Cut { .. } | RowProblem::Magic(_) | RowProblem::Header(_) | RowProblem::TimeUnit(_)
+        );
         file.ended |= is_last;
         self.stats.wrong_rows += 1;
         if self.stats.wrong_rows > self.options.wrong_rows {

@@ -145,6 +145,10 @@ impl<D: LineDecoder> RowReader for Lines<D> {
         Ok(Framing::Lines)
     }
 
+    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
+        Ok(self.0.decoder.takes_header(line)?)
+    }
+
     fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
         let found = self.0.decoder.line(line)?;
         self.0.take(found, rows);

@@ -1,5 +1,7 @@
 //! SYSTOR '17: `Timestamp,Response,IOType,LUN,Offset,Size`, times in seconds.
 //!
+//! The type is blank where no response was recorded: what was asked for is not known, and the row is wrong.
+//!
 //! Lee, Kumano, Matsuki, Endo, Fukumoto, Sugawara: "Understanding Storage Traffic Characteristics on Enterprise Virtual
 //! Desktop Infrastructure", SYSTOR'17.
 
@@ -7,14 +9,27 @@ use super::fields::{commas, event, lines, lossy, number, seconds};
 use super::{Device, Found, LineDecoder, RowProblem};
 use crate::block::BlockKind;
 
+const HEADER: [&[u8]; 6] = [b"timestamp", b"response", b"iotype", b"lun", b"offset", b"size"];
+/// Of the first rows, those that may be blank.
+const LOOKED_AT: usize = 8;
+
 pub(super) fn knows(head: &[u8]) -> bool {
-    let of_two: Vec<_> = lines(head).take(2).map(|line| Systor.line(line)).collect();
-    matches!(of_two[..], [Ok(Found::Event(_)), ..] | [Ok(Found::Other), Ok(Found::Event(_))])
+    let is_row = |line: &[u8]| is_header(line) || matches!(Systor.line(line), Ok(Found::Event(_)));
+    lines(head).take(LOOKED_AT).any(is_row)
+}
+
+fn is_header(line: &[u8]) -> bool {
+    let fields = commas(line);
+    fields.len() == HEADER.len() && fields.iter().zip(HEADER).all(|(name, it)| name.eq_ignore_ascii_case(it))
 }
 
 pub(super) struct Systor;
 
 impl LineDecoder for Systor {
+    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowProblem> {
+        Ok(is_header(line))
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<Found, RowProblem> {
         let fields = commas(line);
         if fields[0].eq_ignore_ascii_case(b"Timestamp") {
@@ -26,6 +41,7 @@ impl LineDecoder for Systor {
         let kind = match kind.trim_ascii() {
             b"R" => BlockKind::Read,
             b"W" => BlockKind::Write,
+            b"" => return Err(RowProblem::Missing("IOType")),
             other => return Err(RowProblem::Operation(lossy(other))),
         };
         let device = Device::Named(lossy(lun));
@@ -51,5 +67,14 @@ mod tests {
         assert_eq!(Systor.line(row), Ok(Found::Event(event)));
         assert!(knows(row));
         assert!(knows(&[b"Timestamp,Response,IOType,LUN,Offset,Size\n", &row[..]].concat()));
+    }
+
+    #[test]
+    fn a_first_row_without_a_type_hid_the_format() {
+        let (blank, row) = ("1455592081.1,,,3,0,4096\n", "1455592081.2,0.1,R,3,0,4096\n");
+        assert_eq!(Systor.line(blank.trim_end().as_bytes()), Err(RowProblem::Missing("IOType")));
+        assert!(knows(format!("{blank}{row}").as_bytes()));
+        assert!(knows(format!("Timestamp,Response,IOType,LUN,Offset,Size\n{blank}").as_bytes()));
+        assert!(!knows(blank.as_bytes()));
     }
 }
