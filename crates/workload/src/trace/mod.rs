@@ -73,7 +73,7 @@ pub struct Format {
 }
 
 /// The formats that can be read.
-pub static FORMATS: [&Format; 25] = [
+pub static FORMATS: [&Format; 27] = [
     &plain::FORMAT,
     &kv::FORMAT,
     &cdn::FORMAT,
@@ -83,6 +83,8 @@ pub static FORMATS: [&Format; 25] = [
     &webcachesim::FORMAT,
     &block::rows::MSR,
     &block::rows::SYSTOR,
+    &block::rows::ALIBABA,
+    &block::rows::TENCENT,
     &block::rows::CLOUDPHYSICS,
     &block::rows::CSV,
     &block::rows::BLKPARSE,

@@ -6,6 +6,7 @@
 //!
 //! Only what enters the queue counts (blktrace's Q): not how the kernel split, merged and moved it afterwards.
 
+mod alibaba;
 mod blkparse;
 mod blktrace;
 mod cloudphysics;
@@ -17,6 +18,7 @@ pub mod reader;
 pub(super) mod rows;
 mod spc;
 mod systor;
+mod tencent;
 mod vscsi;
 pub mod write;
 
@@ -45,7 +47,7 @@ enum Decoder {
 }
 
 /// The formats that can be read. The first that knows a file is the one.
-pub static BLOCK_FORMATS: [BlockFormat; 9] = [
+pub static BLOCK_FORMATS: [BlockFormat; 11] = [
     BlockFormat {
         name: "blktrace",
         about: "binary blktrace, version 7, of either byte order",
@@ -75,6 +77,18 @@ pub static BLOCK_FORMATS: [BlockFormat; 9] = [
         about: "SYSTOR '17 CSV: Timestamp,Response,IOType,LUN,Offset,Size",
         knows: systor::knows,
         decoder: Decoder::Lines(|| Box::new(systor::Systor)),
+    },
+    BlockFormat {
+        name: "alibaba",
+        about: "Alibaba's CSV: device_id,opcode,offset,length,timestamp",
+        knows: alibaba::knows,
+        decoder: Decoder::Lines(|| Box::new(alibaba::Alibaba)),
+    },
+    BlockFormat {
+        name: "tencent",
+        about: "Tencent CBS's CSV: Timestamp,Offset,Size,IOType,VolumeID",
+        knows: tencent::knows,
+        decoder: Decoder::Lines(|| Box::new(tencent::Tencent)),
     },
     BlockFormat {
         name: "cloudphysics-csv",

@@ -481,7 +481,7 @@ mod tests {
         }
     }
 
-    const SAMPLES: [(&str, &[u8]); 7] = [
+    const SAMPLES: [(&str, &[u8]); 9] = [
         ("blkparse", b"  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]\n"),
         (
             "fio-iolog",
@@ -489,6 +489,8 @@ mod tests {
         ),
         ("msr", b"128166372003061629,hm,1,Read,7014609920,24576,41286\n"),
         ("systor", b"1455592081.131264,0.000299,W,3,42949672,4096\n"),
+        ("alibaba", b"64,W,126703644672,4096,1577808000000626\n"),
+        ("tencent", b"1538323200,12910952,128,1,1063\n"),
         ("spc", b"0,20941264,8192,W,0.551706\n"),
         ("cloudphysics-csv", b"version,time,op,size,lbn\n1,33898,2a,512,42932745\n"),
         ("block-csv", b"time_us,flags_hex,sector,bytes\n12,19,270880,16384\n"),

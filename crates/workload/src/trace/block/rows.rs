@@ -50,6 +50,20 @@ pub(in crate::trace) static SYSTOR: Format = format(
     |options| lines(|| super::systor::Systor, options),
 );
 
+pub(in crate::trace) static ALIBABA: Format = format(
+    "alibaba",
+    "Alibaba's block CSV: device_id,opcode,offset,length,timestamp",
+    |head| super::alibaba::knows(head.bytes),
+    |options| lines(|| super::alibaba::Alibaba, options),
+);
+
+pub(in crate::trace) static TENCENT: Format = format(
+    "tencent",
+    "Tencent CBS's block CSV: Timestamp,Offset,Size,IOType,VolumeID",
+    |head| super::tencent::knows(head.bytes),
+    |options| lines(|| super::tencent::Tencent, options),
+);
+
 pub(in crate::trace) static CLOUDPHYSICS: Format = format(
     "cloudphysics-csv",
     "CloudPhysics block CSV: version,time,op,size,lbn",
