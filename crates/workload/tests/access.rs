@@ -385,3 +385,15 @@ fn a_trace_whose_name_says_what_it_is_was_refused_for_an_object_without_bytes() 
     assert_eq!((accesses.len(), report.zero_sizes, report.format), (2, 1, "oracle-general"));
     assert!(drain(&write(&folder, "w", &bytes), &OpenOptions::default()).is_err(), "it could be anything");
 }
+
+#[test]
+fn a_text_of_carriage_returns_alone_was_a_header_without_rows() {
+    let told = "its lines end in carriage returns alone: convert them to line feeds";
+    let text = "key,op,size\rk,GET,10\rk,GET,10\r";
+    assert!(refusal(text, &OpenOptions::default()).ends_with(&format!("read as `kvcache`: {told}")));
+    let folder = tempfile::tempdir().unwrap();
+    let named = drain_all(&[write(&folder, "trace.csv", text.as_bytes())], Some("kvcache")).unwrap_err();
+    assert!(named.to_string().ends_with(told), "{named}");
+    let long = refusal(&text.repeat(5000), &OpenOptions::default());
+    assert!(long.contains(told), "{long}");
+}

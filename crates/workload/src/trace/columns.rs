@@ -98,6 +98,9 @@ pub enum RowError {
     /// A column that was chosen and cannot be had.
     #[error("the header has no column `{0}` that is not used already")]
     Chosen(String),
+    /// A text of one line that is many.
+    #[error("its lines end in carriage returns alone: convert them to line feeds")]
+    CarriageReturns,
     /// A header in which no name is known.
     #[error("the header has none of the columns of this format, not even `{0}`")]
     UnknownHeader(&'static str),
@@ -141,6 +144,9 @@ impl<const N: usize> Columns<N> {
                 Ok(false)
             };
         };
+        if line.contains(&b'\r') {
+            return Err(RowError::CarriageReturns);
+        }
         if let Some(missing) = required.iter().find(|field| !columns.has(**field)) {
             return Err(RowError::Header(names[*missing]));
         }

@@ -173,6 +173,9 @@ fn hint(head: &[u8]) -> &'static str {
     let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let has = |byte| is_text(head) && first.contains(&byte) && !first.contains(&b',');
     match () {
+        () if is_text(head) && head.contains(&b'\r') && !head.contains(&b'\n') => {
+            "its lines end in carriage returns alone: convert them to line feeds; "
+        }
         () if has(b';') => "its columns are separated by semicolons: use commas; ",
         () if is_text(first) && looks_like_header(first) => {
             "its header has no known column (a plain trace has ts,key,op,size); "
