@@ -28,7 +28,7 @@ pub struct Progress<W> {
     options: ProgressOptions,
     clock: Arc<dyn Clock>,
     lines: W,
-    files: Vec<File>,
+    files: Vec<(PathBuf, File)>,
     last: Vec<Last>,
     shown: Duration,
     bar: Bar,
@@ -49,12 +49,10 @@ impl<W: Write> Progress<W> {
         if let Some(path) = &options.stats_file {
             for number in 0..instances {
                 let path = if instances == 1 { path.clone() } else { numbered(path, number) };
-                let opened = OpenOptions::new().create(true).append(true).open(&path);
-                let mut file = opened.map_err(|error| {
-                    std::io::Error::new(error.kind(), format!("writing {}: {error}", path.display()))
-                })?;
-                writeln!(file, "=== Starting new run ===")?;
-                files.push(file);
+                let mut file =
+                    OpenOptions::new().create(true).append(true).open(&path).map_err(failed(&path))?;
+                writeln!(file, "=== Starting new run ===").map_err(failed(&path))?;
+                files.push((path, file));
             }
         }
         let bar = Bar::new(Unit::Told, options.quiet);
@@ -68,8 +66,8 @@ impl<W: Write> Progress<W> {
     /// A stats file cannot be written.
     pub fn finish(mut self, results: &[String]) -> std::io::Result<()> {
         self.bar.finish();
-        for (file, words) in self.files.iter_mut().zip(results) {
-            file.write_all(words.as_bytes())?;
+        for ((path, file), words) in self.files.iter_mut().zip(results) {
+            file.write_all(words.as_bytes()).map_err(failed(path))?;
         }
         Ok(())
     }
@@ -83,7 +81,7 @@ impl<W: Write> Progress<W> {
             let line = interval.progress_line(number, now);
             match self.files.get_mut(number) {
                 // A full disk must not end the run; the final write reports it.
-                Some(file) => drop(file.write_all(interval.block(&line, seconds).as_bytes())),
+                Some((_, file)) => drop(file.write_all(interval.block(&line, seconds).as_bytes())),
                 None => self.print(&line),
             }
         }
@@ -105,6 +103,11 @@ impl<W: Write> Watcher for Progress<W> {
             self.show_interval(instances, elapsed);
         }
     }
+}
+
+/// The error of a stats file, with its name.
+fn failed(path: &Path) -> impl Fn(std::io::Error) -> std::io::Error {
+    move |error| std::io::Error::new(error.kind(), format!("writing {}: {error}", path.display()))
 }
 
 fn update(bar: &Bar, instances: &[&dyn Observable], elapsed: Duration) {

@@ -455,6 +455,14 @@ fn a_replay_that_found_nothing_to_ask_did_not_pass() {
 }
 
 #[test]
+fn a_stats_file_on_a_full_disk_was_not_named() {
+    let (_directory, file) = config("small.json", SMALL);
+    let output = flashwright(&["bench", &file, "--quiet", "--progress_stats_file", "/dev/full"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("error: writing /dev/full: No space left"), "{}", err(&output));
+}
+
+#[test]
 fn a_drive_that_is_not_there_is_not_made() {
     let (directory, file) = config("small.json", SMALL);
     let deep = directory.path().join("not/there/flash");
