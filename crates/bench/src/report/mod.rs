@@ -121,8 +121,14 @@ fn failures_of(report: &InstanceReport) -> Vec<String> {
     if let Some(trace) = report.trace.as_ref().filter(|trace| trace.failure.is_none())
         && report.counts.ops == 0
     {
-        let wrong = trace.rejected_rows;
-        failures.push(format!("The trace had no valid request; {wrong} of its rows are bad"));
+        let (rows, wrong) = (trace.rows, trace.rejected_rows);
+        failures.push(if rows > 0 {
+            format!(
+                "None of the {rows} requests read from the trace was made: fastForwardCount skipped them, or the run ended first"
+            )
+        } else {
+            format!("The trace had no valid request; {wrong} of its rows are bad")
+        });
     }
     let Some(flash) = &report.snapshot.flash else { return failures };
     if let Some(count) = flash.io_errors.filter(|count| *count > 0) {

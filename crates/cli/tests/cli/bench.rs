@@ -455,6 +455,18 @@ fn a_replay_that_found_nothing_to_ask_did_not_pass() {
 }
 
 #[test]
+fn a_trace_that_was_skipped_to_its_end_was_said_to_have_no_valid_request() {
+    let replay = r#"{ "cache_config": { "cacheSizeMB": 8 }, "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2,
+      "traceFileName": "trace.csv", "replayGeneratorConfig": { "fastForwardCount": 5 } } }"#;
+    let (directory, file) = config("replay.json", replay);
+    std::fs::write(directory.path().join("trace.csv"), "key,op,size\na,GET,10\nb,GET,10\n").unwrap();
+    let output = flashwright(&["bench", &file, "--quiet"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = "failed: None of the 2 requests read from the trace was made: fastForwardCount skipped them";
+    assert!(err(&output).starts_with(told), "{}", err(&output));
+}
+
+#[test]
 fn a_stats_file_on_a_full_disk_was_not_named() {
     let (_directory, file) = config("small.json", SMALL);
     let output = flashwright(&["bench", &file, "--quiet", "--progress_stats_file", "/dev/full"]);
