@@ -118,7 +118,7 @@ impl Export for DeviceExport {
                 self.write(offset, data, self.made_durable(durable, caller));
             }
             Operation::Zero { only_if_fast: true, .. } => {
-                let words = "this device has no quicker way than writing zeros";
+                let words = "this device has no faster way than writing zeros";
                 caller.tell(Err(IoError::new(ErrorKind::Unsupported, words)));
             }
             Operation::Zero { offset, len, durable, .. } => {
@@ -137,7 +137,7 @@ impl Export for DeviceExport {
             Context::Allocation => Ok(vec![Extent { len, flags: 0 }]),
             Context::Dirty | Context::Cached => Err(IoError::new(
                 ErrorKind::Unsupported,
-                format!("a device knows nothing of {}", context.name()),
+                format!("a disk without a cache has no context {}", context.name()),
             )),
         }
     }

@@ -180,7 +180,7 @@ impl Server<'_> {
             let then = self.start_requests()?;
             self.talk.link.flush();
             if self.talk.link.is_broken() {
-                return Err(End::Dropped("it hung up"));
+                return Err(End::Dropped("it closed the connection without taking its replies"));
             }
             let until = match then {
                 Then::GoOn => continue,
@@ -215,7 +215,7 @@ impl Server<'_> {
             return Ok(None);
         }
         match self.owed.time_left_ns(self.hall, stuck_after) {
-            0 => Err(End::Dropped("it kept the server waiting")),
+            0 => Err(End::Dropped("it did not finish a request or take its replies in time")),
             left_ns => Ok(Some(left_ns)),
         }
     }
@@ -247,7 +247,7 @@ impl Server<'_> {
     fn start(&mut self, head: &RequestHead, command: Command, payload: Option<IoBuffer>) {
         let reply = Reply { talk: Arc::clone(self.talk), head: *head };
         if self.hall.closing.load(Ordering::Acquire) {
-            return reply.refuse(&Refusal::new(Errno::Shutdown, "the server is going away"));
+            return reply.refuse(&Refusal::new(Errno::Shutdown, "the server is shutting down"));
         }
         if let Command::Status { only_one } = command {
             return reply.status(self.export, only_one);

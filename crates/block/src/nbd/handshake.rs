@@ -138,14 +138,14 @@ impl<'a> Handshake<'a> {
             option::LIST => self.list(data, output),
             option::INFO | option::GO => return self.tell(code, data, output),
             option::STRUCTURED_REPLY if !data.is_empty() => {
-                refuse(output, code, answer::INVALID, "this option has no data");
+                refuse(output, code, answer::INVALID, "this option takes no data");
             }
             option::STRUCTURED_REPLY => {
                 self.structured = true;
                 reply(output, code, answer::ACK, &[]);
             }
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(code, data, output),
-            _ => refuse(output, code, answer::UNSUPPORTED, "this server knows no such option"),
+            _ => refuse(output, code, answer::UNSUPPORTED, "this server does not know this option"),
         }
         Step::More
     }
@@ -163,7 +163,7 @@ impl<'a> Handshake<'a> {
 
     fn list(&self, data: &[u8], output: &mut Vec<u8>) {
         if !data.is_empty() {
-            return refuse(output, option::LIST, answer::INVALID, "this option has no data");
+            return refuse(output, option::LIST, answer::INVALID, "this option takes no data");
         }
         for offer in self.offers {
             let name = offer.name.as_bytes();
@@ -176,7 +176,7 @@ impl<'a> Handshake<'a> {
 
     fn tell(&mut self, code: u32, data: &[u8], output: &mut Vec<u8>) -> Step {
         let Some((name, asked)) = info_request(data) else {
-            refuse(output, code, answer::INVALID, "the option's data does not add up");
+            refuse(output, code, answer::INVALID, "the option's data is malformed");
             return Step::More;
         };
         let Some((place, offer)) = self.called(name) else {
@@ -211,10 +211,10 @@ impl<'a> Handshake<'a> {
             self.contexts.clear();
         }
         if setting && !self.structured {
-            return refuse(output, code, answer::INVALID, "contexts need structured replies");
+            return refuse(output, code, answer::INVALID, "metadata contexts need structured replies");
         }
         let Some((name, queries)) = context_request(data) else {
-            return refuse(output, code, answer::INVALID, "the option's data does not add up");
+            return refuse(output, code, answer::INVALID, "the option's data is malformed");
         };
         let Some((_, offer)) = self.called(name) else {
             return refuse(output, code, answer::UNKNOWN, "no export has that name");

@@ -17,7 +17,7 @@ const MOST_PATH_BYTES: usize = 107;
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     let bytes = path.as_os_str().len();
     if bytes > MOST_PATH_BYTES {
-        let words = format!("has {bytes} bytes; a socket path has at most {MOST_PATH_BYTES}");
+        let words = format!("is {bytes} bytes long; a socket path has at most {MOST_PATH_BYTES}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
     }
     // Asked first: to connect to what is no socket is refused just as it is where nobody listens.
@@ -68,6 +68,6 @@ mod tests {
         };
         assert!(of_bytes(MOST_PATH_BYTES).is_ok());
         let told = of_bytes(MOST_PATH_BYTES + 1).unwrap_err();
-        assert_eq!(told, "has 108 bytes; a socket path has at most 107");
+        assert_eq!(told, "is 108 bytes long; a socket path has at most 107");
     }
 }

@@ -85,7 +85,7 @@ impl Rules {
                 Command::Zero { may_trim, only_if_fast, durable }
             }
             command::BLOCK_STATUS => Command::Status { only_one: has(command_flag::REQ_ONE) },
-            unknown => return Err(invalid(format!("there is no command {unknown}"))),
+            unknown => return Err(invalid(format!("unknown command {unknown}"))),
         };
         self.check_flags(command, head.flags)?;
         self.check_range(command, head)?;
@@ -102,7 +102,7 @@ impl Rules {
         };
         match flags & !(meant | command_flag::FUA) {
             0 => Ok(()),
-            unknown => Err(invalid(format!("the command has no flags {unknown:#x}"))),
+            unknown => Err(invalid(format!("unknown flags {unknown:#x} for this command"))),
         }
     }
 
@@ -111,22 +111,22 @@ impl Rules {
         let writes = matches!(command, Command::Write { .. } | Command::Zero { .. } | Command::Trim { .. });
         if command == Command::Flush {
             let is_plain = offset == 0 && length == 0;
-            return if is_plain { Ok(()) } else { Err(invalid("a flush has no range")) };
+            return if is_plain { Ok(()) } else { Err(invalid("a flush takes no range")) };
         }
         if writes && self.shape.read_only {
             return Err(Refusal::new(Errno::Permission, "the export is read-only"));
         }
         if matches!(command, Command::Status { .. }) && !self.has_contexts {
-            return Err(invalid("no context was agreed on"));
+            return Err(invalid("no metadata context was negotiated"));
         }
         if length == 0 {
-            return Err(invalid("a request of no bytes"));
+            return Err(invalid("a request of 0 bytes"));
         }
         if matches!(command, Command::Read | Command::Write { .. }) && head.length > MAX_PAYLOAD_BYTES {
             let errno = if writes { Errno::Invalid } else { Errno::Overflow };
             return Err(Refusal::new(
                 errno,
-                format!("{length} bytes at once, of at most {MAX_PAYLOAD_BYTES}"),
+                format!("{length} bytes in one request: at most {MAX_PAYLOAD_BYTES} are allowed"),
             ));
         }
         if offset.checked_add(length).is_none_or(|end| end > size) {
@@ -138,7 +138,7 @@ impl Rules {
         }
         let block = u64::from(self.shape.block_bytes);
         if !offset.is_multiple_of(block) || !length.is_multiple_of(block) {
-            return Err(invalid(format!("{length} bytes at {offset} are not in blocks of {block}")));
+            return Err(invalid(format!("{length} bytes at {offset} are not aligned to blocks of {block}")));
         }
         Ok(())
     }

@@ -221,7 +221,7 @@ fn block_path(number: u32) -> PathBuf {
 fn parameters(shape: &Shape, options: &Options) -> Result<Parameters, IoError> {
     let logical_block_bytes = shape.block_bytes.max(SECTOR_BYTES as u32);
     if !shape.size_bytes.is_multiple_of(logical_block_bytes.into()) || shape.size_bytes == 0 {
-        let words = format!("a disk of {} bytes is not made of whole sectors", shape.size_bytes);
+        let words = format!("a disk of {} bytes is not a whole number of sectors", shape.size_bytes);
         return Err(IoError::new(ErrorKind::Invalid, words));
     }
     let preferred_bytes = shape.preferred_bytes.max(logical_block_bytes);
@@ -300,7 +300,7 @@ fn numbers() -> Vec<u32> {
 fn take_over(control: &mut Control, info: DeviceInfo, shape: &Shape) -> Result<DeviceInfo, IoError> {
     let size_bytes = control.size_bytes(info.number)?;
     if size_bytes != shape.size_bytes {
-        let words = format!("waits for a server of {size_bytes} bytes, not {}", shape.size_bytes);
+        let words = format!("waits for the server of a disk of {size_bytes} bytes, not {}", shape.size_bytes);
         return Err(busy(info.number, &words));
     }
     for _ in 0..PATIENCE {

@@ -104,15 +104,21 @@ impl Found {
     pub(super) fn check_record(&self, record: &Record) -> Result<()> {
         if record.page >= self.layout.pages() {
             let (page, pages) = (record.page, self.layout.pages());
-            return Err(damaged(&format!("a record is of page {page}, and there are {pages}")));
+            return Err(damaged(&format!("a record names page {page}, but there are only {pages}")));
         }
         let sectors = Sectors::range(0, self.layout.block_bytes / SECTOR_BYTES);
         if record.held.and_then(|held| held.partial).is_some_and(|partial| !sectors.contains(partial)) {
-            return Err(damaged(&format!("a record of page {} has sectors that no block has", record.page)));
+            return Err(damaged(&format!(
+                "a record of page {} names sectors past the end of a block",
+                record.page
+            )));
         }
         let is_told = record.held.is_some_and(|held| held.standing != Standing::default());
         if is_told && self.format < FORMAT_WITH_STANDING {
-            let why = format!("a record of page {} says what format {} cannot say", record.page, self.format);
+            let why = format!(
+                "a record of page {} has a field that format {} does not have",
+                record.page, self.format
+            );
             return Err(damaged(&why));
         }
         Ok(())
@@ -184,7 +190,7 @@ impl Found {
             }
             if block >= blocks_of_disk || state.sets.find(block).is_some() {
                 return Err(damaged(&format!(
-                    "block {block} on page {page} is held twice or past the end of the disk"
+                    "block {block} on page {page} is recorded twice, or lies past the end of the disk"
                 )));
             }
             if is_noted && !dirty && state.sets.set(state.sets.set_of(block)).held >= self.layout.ways {
@@ -194,7 +200,7 @@ impl Found {
             }
             let Allocation::Free(slot) = state.sets.allocate(block) else {
                 return Err(damaged(&format!(
-                    "the set of block {block} is recorded as holding more than it can"
+                    "the set of block {block} is recorded with more blocks than it can hold"
                 )));
             };
             let crc = self.crcs.get(page as usize).copied().unwrap_or(0);

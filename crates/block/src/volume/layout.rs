@@ -97,7 +97,7 @@ impl Layout {
             let (theirs, needed) =
                 (flash.capacity_bytes, Self::with_sets(block_bytes, 1, ways, journal_bytes, ordered).end());
             let why = format!(
-                "a flash of {theirs} bytes is too small: superblocks, tables, journal and one set of {ways} blocks of \
+                "a flash device of {theirs} bytes is too small: superblocks, tables, journal and one set of {ways} blocks of \
                  {block_bytes} bytes need {needed}"
             );
             VolumeError::new(VolumeErrorKind::Config, why)

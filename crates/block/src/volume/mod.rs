@@ -270,7 +270,7 @@ impl Shared {
         let sector = u64::from(SECTOR_BYTES);
         let size = self.disk_bytes;
         let wrong = if !offset.is_multiple_of(sector) || !len.is_multiple_of(sector) {
-            "not in sectors of 512 bytes".to_owned()
+            "not aligned to sectors of 512 bytes".to_owned()
         } else if offset.checked_add(len).is_none_or(|end| end > size) {
             format!("past the end at {size}")
         } else {

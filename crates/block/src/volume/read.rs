@@ -416,7 +416,7 @@ struct Fill {
 impl Fill {
     fn told(&self, outcome: device::Outcome) {
         if let Err(error) = outcome {
-            let error = VolumeError::flash("bringing blocks in to the flash", error);
+            let error = VolumeError::flash("writing blocks that were read to the flash", error);
             self.shared.state.lock().fail_flash(error);
         }
     }

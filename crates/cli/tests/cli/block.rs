@@ -322,11 +322,11 @@ fn a_cache_of_an_older_format_is_upgraded_when_asked_for() {
     for served in [false, true] {
         let place = Place::of_format("1");
         let server = place.serve();
-        let words = "; format 1; `block upgrade` brings it to 2)";
+        let words = "; format 1; `block upgrade` upgrades it to 2)";
         assert!(server.ready.contains(words), "{}", server.ready);
         Client::connect(&place.path("s")).call(1, 8192, 4096, &[7; 4096]);
         assert_eq!(place.status()["volume"]["format"], 1);
-        assert!(told(&place.ask("status", &[])).ends_with("format 1; `block upgrade` brings it to 2\n"));
+        assert!(told(&place.ask("status", &[])).ends_with("format 1; `block upgrade` upgrades it to 2\n"));
         let upgraded = if served {
             let upgraded = place.ask("upgrade", &[]);
             assert_eq!(place.status()["volume"]["format"], 2);

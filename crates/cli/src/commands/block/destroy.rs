@@ -19,7 +19,7 @@ use crate::output::{Common, Finding};
 pub struct Arguments {
     #[command(flatten)]
     devices: Devices,
-    /// Destroy it even if it has, or may have, dirty blocks: they are lost
+    /// Destroy the cache even if it has, or may have, dirty blocks: they are lost
     #[arg(long)]
     force: bool,
     /// Do not ask for confirmation
@@ -69,8 +69,7 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     };
     confirm(arguments.yes, &format!("The cache on {name} will be destroyed.{lost}"))?;
     pollster::block_on(overwrite(&flash, until)).map_err(|error| format!("--flash {name}: {error}"))?;
-    let text =
-        format!("destroyed the cache on {name}; {} is used alone from now on\n", arguments.devices.disk);
+    let text = format!("destroyed the cache on {name}; use {} alone from now on\n", arguments.devices.disk);
     let result = json!({ "world": "real", "dirty_blocks_lost": dirty_blocks.ok() });
     Ok(Finding { result, text, failures: Vec::new() })
 }

@@ -158,5 +158,5 @@ pub fn text(status: &Value) -> String {
 /// What is to be said of a volume that an older program made.
 pub fn older(format: u64) -> Option<String> {
     let is_older = format < u64::from(FORMAT_VERSION);
-    is_older.then(|| format!("format {format}; `block upgrade` brings it to {FORMAT_VERSION}"))
+    is_older.then(|| format!("format {format}; `block upgrade` upgrades it to {FORMAT_VERSION}"))
 }

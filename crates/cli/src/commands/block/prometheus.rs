@@ -20,12 +20,12 @@ enum Kind {
 /// Where a figure stands in the status, what it is, and what it means. Percentages are left out: they are rates of counters,
 /// which a server of queries divides over any time.
 const METRICS: &[(&str, Kind, &str)] = &[
-    ("/up_seconds", Gauge, "Seconds since the server came up."),
+    ("/up_seconds", Gauge, "Seconds since the server started."),
     ("/state/closed", Gauge, "1 if the cache was closed cleanly, 0 if opening it recovers it."),
     ("/state/capacity_blocks", Gauge, "Blocks that the cache can hold."),
     ("/state/held_blocks", Gauge, "Blocks that it holds."),
     ("/state/dirty_blocks", Gauge, "Blocks that it holds and that are newer than the disk's."),
-    ("/state/memory_bytes", Gauge, "Bytes of memory taken for cached blocks."),
+    ("/state/memory_bytes", Gauge, "Bytes of memory used for cached blocks."),
     ("/state/journal_used_blocks", Gauge, "Blocks of the journal in use."),
     ("/state/journal_blocks", Gauge, "Blocks of the journal."),
     ("/counters/reads", Counter, "Blocks asked for by reads."),
@@ -63,12 +63,16 @@ const METRICS: &[(&str, Kind, &str)] = &[
     (
         "/counters/metadata_cleans",
         Counter,
-        "Records of blocks that came in clean, became clean or were evicted.",
+        "Records of blocks that were cached clean, became clean or were evicted.",
     ),
     ("/counters/metadata_batch", Counter, "Records that shared a commit with another."),
     ("/counters/metadata_ssd_writes", Counter, "Blocks of 4 KiB written to journal, notes and tables."),
     ("/counters/commits", Counter, "Commits of the journal."),
-    ("/counters/notes", Counter, "Notes of what is to outlive the process before a commit."),
+    (
+        "/counters/notes",
+        Counter,
+        "Notes: records that let acknowledged writes survive a killed server before the next commit.",
+    ),
     ("/counters/checkpoints", Counter, "Tables written."),
     ("/counters/ssd_flushes", Counter, "Flushes of flash for commits; a table takes two more."),
     ("/counters/disk_flushes", Counter, "Flushes of the disk."),
@@ -82,9 +86,9 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/counters/ssd_read_errors", Counter, "Reads of flash that failed."),
     ("/counters/ssd_write_errors", Counter, "Writes of flash that failed."),
     ("/counters/checksum_errors", Counter, "Blocks read from flash whose checksum was wrong."),
-    ("/connections/open", Gauge, "Connections served now."),
-    ("/connections/accepted", Counter, "Connections let in."),
-    ("/connections/turned_away", Counter, "Connections turned away because there were too many."),
+    ("/connections/open", Gauge, "Connections open now."),
+    ("/connections/accepted", Counter, "Connections accepted."),
+    ("/connections/turned_away", Counter, "Connections refused because there were too many."),
     (
         "/connections/dropped",
         Counter,
@@ -121,7 +125,7 @@ pub fn text(status: &Value) -> String {
     };
     let known = INFO.iter().filter_map(|(name, at)| Some(label(name, &shown(status.pointer(at)?)?)));
     let labels: Vec<String> = std::iter::once(volume.clone()).chain(known).collect();
-    tell("info", Gauge, "What the cache is.", &labels.join(","), "1");
+    tell("info", Gauge, "Version, format and settings of the cache, as labels.", &labels.join(","), "1");
     if let Some(health) = status["state"]["health"].as_str() {
         let is_healthy = u8::from(health == "healthy").to_string();
         tell("healthy", Gauge, "1 if flash accepts writes, else 0.", &volume, &is_healthy);
@@ -168,7 +172,7 @@ mod tests {
             "counters": { "reads": 9_007_199_254_740_993_u64, "read_hit_percent": 3.5 },
             "connections": { "open": 2, "dropped": 1, "last_dropped": null },
         });
-        let lines = r#"# HELP flashwright_block_info What the cache is.
+        let lines = r#"# HELP flashwright_block_info Version, format and settings of the cache, as labels.
 # TYPE flashwright_block_info gauge
 flashwright_block_info{volume="7f",format="1",disk="a\"b\\c\nd",mode="write-back"} 1
 # HELP flashwright_block_closed 1 if the cache was closed cleanly, 0 if opening it recovers it.
@@ -177,7 +181,7 @@ flashwright_block_closed{volume="7f"} 1
 # HELP flashwright_block_reads_total Blocks asked for by reads.
 # TYPE flashwright_block_reads_total counter
 flashwright_block_reads_total{volume="7f"} 9007199254740993
-# HELP flashwright_block_connections_open Connections served now.
+# HELP flashwright_block_connections_open Connections open now.
 # TYPE flashwright_block_connections_open gauge
 flashwright_block_connections_open{volume="7f"} 2
 # HELP flashwright_block_connections_dropped_total Connections dropped for breaking the protocol, timing out or failing.

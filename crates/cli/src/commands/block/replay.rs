@@ -158,7 +158,7 @@ fn found(
 fn nothing_counted(source: &Source) -> String {
     match source.stats() {
         Some(stats) if stats.requests == 0 && stats.other_devices > 0 => {
-            format!("the trace has no requests of the device named; {} are of others", stats.other_devices)
+            format!("the trace has no requests for the device named; {} are for others", stats.other_devices)
         }
         Some(stats) if stats.requests == 0 => "the trace has no requests".to_owned(),
         _ => "no request was counted: --warm-up leaves out all of them".to_owned(),

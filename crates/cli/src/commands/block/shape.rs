@@ -36,7 +36,8 @@ impl Shape {
         let run_bytes = self.run_size.or(preset.run_bytes()).unwrap_or(256 << 10);
         match self.placement.as_deref().unwrap_or(preset.name()) {
             "linear" if self.placement.is_some() && self.run_size.is_some() => {
-                Err("--run-size: the runs of --placement linear are as long as a set".into())
+                Err("--run-size: has no effect with --placement linear, whose runs are as long as a set"
+                    .into())
             }
             "linear" => Ok(Placement::Linear),
             "hashed" => Ok(Placement::Hashed { run_bytes }),
@@ -69,7 +70,7 @@ impl Shape {
         power_within("--block-size", self.block_size, &BLOCK_BYTES)?;
         power_within("--associativity", self.associativity, &WAYS)?;
         if self.run_size.is_some() && placement == Placement::Linear {
-            return Err("--run-size: the runs of the preset's placement, linear, are as long as a set".into());
+            return Err("--run-size: has no effect with the preset's placement, linear, whose runs are as long as a set".into());
         }
         self.check(placement)
     }

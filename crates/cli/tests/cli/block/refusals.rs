@@ -304,8 +304,16 @@ fn wrong_calls_say_what_is_wrong() {
             &["--associativity", "8"],
             "--run-size 65536: must be a power of two from 4096 (a block) to 32768 (a set)",
         ),
-        ("create", &["--placement", "linear", "--run-size", "64KiB"], "--run-size: the runs of"),
-        ("create", &["--preset", "v2", "--run-size", "64KiB"], "--run-size: the runs of"),
+        (
+            "create",
+            &["--placement", "linear", "--run-size", "64KiB"],
+            "--run-size: has no effect with --placement linear",
+        ),
+        (
+            "create",
+            &["--preset", "v2", "--run-size", "64KiB"],
+            "--run-size: has no effect with the preset's placement",
+        ),
         (
             "create",
             &["--set", "dirty_percent=300"],
