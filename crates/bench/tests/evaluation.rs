@@ -67,7 +67,7 @@ fn each_criterion_is_missed_for_itself_and_what_just_meets_it_passes() {
         (
             |row| row.report.counts.ops = 9490,
             Criterion::Reached,
-            "did 94.9 % of what was offered, less than 95 %",
+            "reached 94.9 % of the offered rate, less than 95 %",
         ),
         (
             |row| flash(row).device_latency = Some((times(6_000_000), times(1))),
@@ -84,8 +84,8 @@ fn each_criterion_is_missed_for_itself_and_what_just_meets_it_passes() {
             Criterion::HitRatio,
             "answered 79.0 % of the gets, less than 80 %",
         ),
-        (|row| row.years = Years::Known(4.94), Criterion::Years, "lasts 4.9 years, of 5"),
-        (|row| row.years = Years::AtMost(0.5), Criterion::Years, "lasts at most 0.50 years, of 5"),
+        (|row| row.years = Years::Known(4.94), Criterion::Years, "lasts 4.9 years, less than 5"),
+        (|row| row.years = Years::AtMost(0.5), Criterion::Years, "lasts at most 0.50 years, less than 5"),
     ];
     let (read, max_write_p99) = row().device_quantiles(0.99);
     let limits = Criteria { max_read_p99: read.unwrap(), max_write_p99, ..CRITERIA };

@@ -75,7 +75,7 @@ impl Criteria {
         let reached = row.reached().filter(|reached| *reached < self.min_reached);
         miss(
             Criterion::Reached,
-            reached.map(|it| format!("did {}", below("of what was offered", it, self.min_reached))),
+            reached.map(|it| format!("reached {}", below("of the offered rate", it, self.min_reached))),
         );
         let too_slow = |measured: Option<Duration>, most: Duration| measured.filter(|it| *it > most);
         let slow_read = too_slow(read, self.max_read_p99);
@@ -92,7 +92,7 @@ impl Criteria {
             Criterion::Years,
             short.map(|(years, is_bound)| {
                 let at_most = if is_bound { "at most " } else { "" };
-                format!("lasts {at_most}{} years, of {}", years_words(years), self.min_years)
+                format!("lasts {at_most}{} years, less than {}", years_words(years), self.min_years)
             }),
         );
         missed

@@ -23,8 +23,12 @@ const COLUMNS: [&str; 13] = [
     "",
 ];
 const WIDTHS: [usize; 13] = [10, 10, 7, 9, 8, 8, 10, 6, 6, 10, 6, 8, 0];
+const LEGEND: &str = "
+hits: of gets; read, write: latency of the drive; ALWA, DLWA: write amplification of cache and drive
+host MB/s, DWPD: writes to the drive, as a rate and as drive writes per day; years: until the rated endurance is used up
+";
 
-/// Every row, by profile.
+/// Every row, by profile, and what the columns mean.
 #[must_use]
 pub fn table(found: &Found, criteria: &Criteria) -> String {
     let mut out = String::new();
@@ -40,6 +44,23 @@ pub fn table(found: &Found, criteria: &Criteria) -> String {
                 let _ = writeln!(out, "{}", line(&cells(row, criteria)));
             });
         }
+    }
+    if !out.is_empty() {
+        out += LEGEND;
+        out += &marks(found);
+    }
+    out
+}
+
+/// What the marks before a figure mean, of those that there are.
+fn marks(found: &Found) -> String {
+    let any = |is: fn(&Row) -> bool| found.measured.iter().flat_map(|run| &run.rows).any(is);
+    let mut out = String::new();
+    if any(|row| row.wearing.is_carried_over) {
+        out += "~  too little was written to tell: each operation is assumed to write as much as at full speed\n";
+    }
+    if any(|row| row.years.figure().is_some_and(|(_, is_bound)| is_bound)) {
+        out += "<  at most: the drive does not report what its medium wrote\n";
     }
     out
 }

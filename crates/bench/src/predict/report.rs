@@ -110,6 +110,12 @@ const COLUMNS: [&str; 15] = [
     "read",
 ];
 const WIDTHS: [usize; 15] = [1, 9, 9, 8, 5, 6, 6, 14, 12, 12, 15, 12, 13, 13, 16];
+const LEGEND: &str = "
+of drive: share that the cache uses; SOC: share of flash for small objects; admit: probability of admission to flash
+placed: whether with placement handles; hits: % of gets; ALWA, DLWA: write amplification of cache and drive
+NAND: media writes; read: latency of a page from flash, mean and p99; ranges are low to high
+*  no other row has as many hits for as little carbon and money
+";
 
 /// A table for people.
 #[must_use]
@@ -142,7 +148,7 @@ pub fn text(outcome: &Outcome, plan: &Plan) -> String {
     out.push('\n');
     row(&mut out, &COLUMNS.map(str::to_owned));
     outcome.points.iter().for_each(|point| row(&mut out, &cells(point)));
-    out += "\n*  no other row has as many hits for as little carbon and money; ranges are low to high\n";
+    out += LEGEND;
     if outcome.points.iter().any(|point| !point.is_filled) {
         out += "~  flash was not full when counting began: use a longer trace, or a larger --scale\n";
     }
