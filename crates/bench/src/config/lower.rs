@@ -81,7 +81,7 @@ pub fn binary_traces(config: &Config) -> Result<Vec<(ReplayPlan, PathBuf)>, Conf
         };
         if !instance.test.writes_binary_trace() {
             return Err(failed(
-                "is missing: other instances write binary traces, and run nothing".to_owned(),
+                "is missing: the other instances write binary traces instead of running".to_owned(),
             ));
         }
         let plan = replay(instance).map_err(failed)?;

@@ -137,7 +137,7 @@ fn of_namespace(path: &Path, location: &Location) -> Info {
     let drive = match Drive::open(path) {
         Ok(drive) => drive,
         Err(error) => {
-            info.unknown.push(("everything that only the drive knows".into(), error.to_string()));
+            info.unknown.push(("everything that only the drive itself reports".into(), error.to_string()));
             return info;
         }
     };

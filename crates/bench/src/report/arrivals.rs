@@ -33,7 +33,7 @@ pub fn to_text(report: &InstanceReport) -> String {
     line(&mut out, format_args!("Done          : {:>9}/s", rate(done(report))));
     let backlog = punctuality.backlog.map_or_else(|| "an unknown number of".to_owned(), grouped);
     let behind_ms = punctuality.behind.as_secs_f64() * 1e3;
-    let at_the_end = format!("{behind_ms:.3} ms behind at the end, {backlog} requests not begun");
+    let at_the_end = format!("{behind_ms:.3} ms behind at the end, {backlog} requests not started");
     line(&mut out, format_args!("Lateness      : {}; {at_the_end}", spread(&punctuality.lateness)));
     let both = [
         ("Get", report.latencies.gets(), punctuality.service.gets()),
@@ -53,7 +53,7 @@ pub fn remark(report: &InstanceReport) -> Option<String> {
     let (offered, done) = (rate(offered(report, punctuality)), rate(done(report)));
     let behind = punctuality.behind.as_secs_f64();
     Some(format!(
-        "The run fell behind: {offered} requests/s were due and {done} were done; at the end it was {behind:.3} s late"
+        "The run fell behind: {offered} requests/s were due and {done} were completed; at the end it was {behind:.3} s late"
     ))
 }
 

@@ -92,34 +92,34 @@ macro_rules! figures {
 }
 
 figures! {
-    "ops", "ops", "requests of the workload that were done", |r| whole(r.counts.ops);
-    "seconds", "s", "first thread's start to last thread's end", |r| Some(Reading::Real(r.seconds));
+    "ops", "ops", "completed requests of the workload", |r| whole(r.counts.ops);
+    "seconds", "s", "from the first thread's start to the last thread's end", |r| Some(Reading::Real(r.seconds));
     "throughput_ops_per_second", "ops/s", "ops / seconds", |r| per_second(r.counts.ops, r), better: Higher;
     "hit_ratio", "ratio", "gets that found something / gets", |r| real(r.counts.hit_ratio()), better: Higher;
     "hit_ratio_dram", "ratio", "gets that found it in DRAM / gets", |r| real(r.counts.hit_ratio_dram()), better: Higher;
     "hit_ratio_flash", "ratio", "gets that found it on flash / gets that DRAM did not answer", |r| flash(r).and_then(|_| real(r.counts.hit_ratio_flash())), better: Higher;
-    "gets", "gets", "gets, those of updates included", |r| whole(r.counts.gets);
-    "sets", "sets", "sets tried, those after a missed get included", |r| whole(r.counts.sets);
+    "gets", "gets", "gets, including those of updates", |r| whole(r.counts.gets);
+    "sets", "sets", "sets attempted, including those after a missed get", |r| whole(r.counts.sets);
     "deletes", "deletes", "deletes", |r| whole(r.counts.deletes);
-    "objects", "requests", "requests for several items (CDN objects, ranges of blocks) that were done; as the four below, null for other workloads", |r| of_objects(r, |c| c.objects);
-    "object_hit_ratio", "ratio", "of objects, requests that found all of it / objects", |r| real(r.counts.object_hit_ratio()), better: Higher;
-    "byte_hit_ratio", "ratio", "bytes asked for that were found / egress_bytes", |r| real(r.counts.byte_hit_ratio()), better: Higher;
-    "egress_bytes", "B", "bytes that objects asked for", |r| of_objects(r, |c| c.egress_bytes);
-    "ingress_bytes", "B", "bytes fetched for them from behind the cache: items that were missing, whole, and what may not be cached", |r| of_objects(r, |c| c.ingress_bytes), better: Lower;
+    "objects", "requests", "completed requests for several items (CDN objects, ranges of blocks); like the four below, null for other workloads", |r| of_objects(r, |c| c.objects);
+    "object_hit_ratio", "ratio", "requests among objects that found every item / objects", |r| real(r.counts.object_hit_ratio()), better: Higher;
+    "byte_hit_ratio", "ratio", "requested bytes that were found / egress_bytes", |r| real(r.counts.byte_hit_ratio()), better: Higher;
+    "egress_bytes", "B", "bytes requested by objects", |r| of_objects(r, |c| c.egress_bytes);
+    "ingress_bytes", "B", "bytes fetched for them from behind the cache: missing items in full, and what may not be cached", |r| of_objects(r, |c| c.ingress_bytes), better: Lower;
     "items_dram", "items", "items in DRAM at the end", |r| r.snapshot.dram.items.map(Reading::Whole);
     "items_flash", "items", "items on flash at the end", |r| of_flash(r, |flash| flash.items);
-    "alloc_attempts", "", "allocations tried in DRAM", |r| r.snapshot.dram.alloc_attempts.map(Reading::Whole);
+    "alloc_attempts", "", "attempted allocations in DRAM", |r| r.snapshot.dram.alloc_attempts.map(Reading::Whole);
     "evictions_dram", "items", "items evicted from DRAM", |r| r.snapshot.dram.evictions.map(Reading::Whole);
-    "flash_bytes_logical", "B", "keys and values that flash took", |r| of_flash(r, |flash| flash.logical_bytes);
-    "flash_bytes_waiting", "B", "of flash_bytes_logical, what waits in memory at the end", |r| of_flash(r, |flash| flash.waiting_bytes);
+    "flash_bytes_logical", "B", "keys and values accepted by flash", |r| of_flash(r, |flash| flash.logical_bytes);
+    "flash_bytes_waiting", "B", "the part of flash_bytes_logical that waits in memory at the end", |r| of_flash(r, |flash| flash.waiting_bytes);
     "flash_bytes_host", "B", "bytes written to the device", |r| of_flash(r, |flash| flash.host_bytes);
-    "flash_bytes_media", "B", "bytes the medium wrote, where it tells", |r| of_flash(r, |flash| flash.media_bytes);
+    "flash_bytes_media", "B", "bytes written to the medium, if the drive reports them", |r| of_flash(r, |flash| flash.media_bytes);
     "alwa", "ratio", "flash_bytes_host / (flash_bytes_logical - flash_bytes_waiting)", |r| flash_ratio(r, |flash| (flash.host_bytes, flash.settled_bytes())), better: Lower;
     "dlwa", "ratio", "flash_bytes_media / flash_bytes_host", |r| flash_ratio(r, |flash| (flash.media_bytes, flash.host_bytes)), better: Lower;
     "gc_relocated_bytes", "B", "flash_bytes_media - flash_bytes_host", |r| of_flash(r, |flash| Some(flash.media_bytes?.saturating_sub(flash.host_bytes?)));
-    "inconsistencies", "", "values found that should not have been", |r| whole(r.counts.inconsistencies), better: None;
-    "io_errors", "", "transfers that failed", |r| flash(r).map_or(whole(0), |flash| flash.io_errors.map(Reading::Whole)), better: None;
-    "checksum_errors", "", "things read from flash that were damaged", |r| flash(r).map_or(whole(0), |flash| flash.checksum_errors.map(Reading::Whole)), better: None;
+    "inconsistencies", "", "values returned that the consistency check does not allow", |r| whole(r.counts.inconsistencies), better: None;
+    "io_errors", "", "failed transfers", |r| flash(r).map_or(whole(0), |flash| flash.io_errors.map(Reading::Whole)), better: None;
+    "checksum_errors", "", "damaged entries, buckets or tables read from flash", |r| flash(r).map_or(whole(0), |flash| flash.checksum_errors.map(Reading::Whole)), better: None;
 }
 
 fn whole(count: u64) -> Option<Reading> {

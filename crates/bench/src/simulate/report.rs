@@ -157,7 +157,7 @@ pub fn text(outcome: &Outcome) -> String {
     table(&mut out, &outcome.rows, Row::byte_hit_ratio);
     let flash: Vec<Row> = outcome.rows.iter().filter(|row| row.is_flash).cloned().collect();
     if !flash.is_empty() {
-        out += "\nwrite amplification: bytes written per byte that came in\n";
+        out += "\nwrite amplification: bytes written per byte admitted\n";
         table(&mut out, &flash, Row::write_amplification);
     }
     tenants::text(outcome, &mut out);

@@ -139,7 +139,7 @@ pub const STUDIES: &[Study] = &[
     },
     Study {
         name: "fdp-fig8",
-        title: "Write amplification, sets alone",
+        title: "Write amplification, sets only",
         takes_trace: false,
         takes_scale: true,
         run: utilisation::fig8,
@@ -174,7 +174,7 @@ pub const STUDIES: &[Study] = &[
     },
     Study {
         name: "fdp-fig13",
-        title: "Write amplification and tails over utilisation, sets alone",
+        title: "Write amplification and tails over utilisation, sets only",
         takes_trace: false,
         takes_scale: true,
         run: utilisation::fig13,

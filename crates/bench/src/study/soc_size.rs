@@ -52,8 +52,8 @@ pub(super) fn fig12(runner: &Runner) -> Result<Outcome, StudyError> {
     let mut drawn = chart(&both, Some(curve));
     drawn.lines.retain(|line| line.name != "non-FDP");
     let notes = vec![
-        "Theorem 1 counts the write amplification of the small-object cache alone; where large objects are written beside \
-         it, their share of host writes has none. The paper's 16 % is the most that the two are apart, at high shares."
+        "Theorem 1 counts the write amplification of the small-object cache alone; large objects written beside \
+         it add host writes without any. The paper's 16 % is the largest difference between the two, at high shares."
             .to_owned(),
     ];
     Ok(Outcome { points, charts: vec![drawn], notes })

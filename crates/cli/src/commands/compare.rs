@@ -20,7 +20,7 @@ pub struct Arguments {
     /// Repeated runs of the second side; the spread within each side is the noise of each figure
     #[arg(long, value_name = "RUN", num_args = 1..)]
     against: Vec<PathBuf>,
-    /// Exit with 1 if the second side is worse beyond noise in any figure, or failed its checks where the first did not
+    /// Exit with 1 if the second side is worse beyond noise in any figure, or failed its checks while the first did not
     #[arg(long)]
     fail_if_worse: bool,
     #[command(flatten)]

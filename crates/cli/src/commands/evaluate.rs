@@ -202,7 +202,8 @@ fn notes(subject: &Subject, plan: &Plan, unrated: bool) -> Vec<String> {
         && real.is_file()
     {
         notes.push(
-            "this is a file, not a drive: the figures include its file system and all below it".to_owned(),
+            "this is a file, not a drive: the figures include its file system and everything below it"
+                .to_owned(),
         );
     }
     if unrated {

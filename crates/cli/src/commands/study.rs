@@ -19,10 +19,10 @@ use crate::trace_flags::TraceFlags;
 #[command(mut_group("TraceFlags", |group| group.requires("trace")))]
 #[command(group = clap::ArgGroup::new("which").args(["names", "all"]))]
 pub struct Arguments {
-    /// Studies to run, which share what they have in common; without one, list them
+    /// Studies to run, which share the runs they have in common; without a name, list the studies
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Run all studies, or with --trace all that take one
+    /// Run all studies, or with --trace all that take a trace
     #[arg(long)]
     all: bool,
     /// fdp-fig*: size of drive and cache relative to the paper's [default: 1/2048]
@@ -166,8 +166,12 @@ fn one(study: &Study, runner: &Runner, arguments: &Arguments) -> Result<(Value, 
     let figures = draw(study, &outcome, &arguments.figures)?;
     arguments.common.say(words(study, &outcome, &figures).trim_end());
     let missed = outcome.points.iter().filter(|point| point.ok() == Some(false));
-    let missed = missed.map(|point| format!("{}: {} is {:.3}", study.name, point.name, point.ours));
-    Ok((to_json(study, &outcome, &figures), missed.collect()))
+    let words = |point: &Point| {
+        let accepted = point.accepted.map(|(low, high)| format!(", accepted is {low:.2} to {high:.2}"));
+        format!("{}: {} is {:.3}{}", study.name, point.name, point.ours, accepted.unwrap_or_default())
+    };
+    let missed = missed.map(words).collect();
+    Ok((to_json(study, &outcome, &figures), missed))
 }
 
 fn to_json(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> Value {
@@ -191,7 +195,7 @@ fn words(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> String {
     let mut out = format!("{}: {}\n", study.name, study.title);
     let names = outcome.points.iter().map(|point| point.name.chars().count());
     let width = names.max().unwrap_or(0).max(36);
-    let _ = writeln!(out, "  {:<width$} {:>9} {:>9} {:>8}  accepted", "", "paper", "ours", "differ");
+    let _ = writeln!(out, "  {:<width$} {:>9} {:>9} {:>8}  accepted", "", "paper", "ours", "diff");
     for point in &outcome.points {
         let paper = point.paper.map_or_else(|| "-".into(), |paper| format!("{paper:.2}"));
         let differ = point

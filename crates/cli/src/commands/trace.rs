@@ -179,8 +179,8 @@ fn tenant_words(tenants: &ByTenant<TenantSurvey>) -> String {
 /// What was wrong with the trace; nothing where nothing was. `kept` says that rows were taken as they are.
 fn reading_words(report: &ReadReport, kept: bool) -> String {
     let backward = match kept {
-        true => "timestamps went back, and were kept",
-        false => "timestamps went back, and were replaced by the one before",
+        true => "timestamps went back and were kept",
+        false => "timestamps went back and were replaced by the one before",
     };
     let mut words = String::new();
     for (count, what) in [

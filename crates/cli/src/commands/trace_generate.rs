@@ -144,7 +144,7 @@ fn spans(text: &str) -> Result<f64, String> {
 
 fn album(text: &str) -> Result<f64, String> {
     match quantity::within(text, 0.0, 1e6)? {
-        photos if photos < 1.0 => Err(format!("an album has at least one photo, not {text}")),
+        photos if photos < 1.0 => Err(format!("an album needs at least one photo on average, not {text}")),
         photos => Ok(photos),
     }
 }

@@ -205,7 +205,10 @@ fn wrong_calls_name_what_there_is() {
         (&["trace", "generate", "zipf", "-o", "x", "--size", "17TiB"], "an object has at most 16 TiB"),
         (&["trace", "generate", "cdn", "-o", "x", "--zipf-exponent", "1e300"], "above 0 and at most 10"),
         (&["trace", "generate", "cdn", "-o", "x", "--ageing-end", "1e9"], "above 0 and at most 1000"),
-        (&["trace", "generate", "cdn", "-o", "x", "--album", "0.5"], "an album has at least one photo"),
+        (
+            &["trace", "generate", "cdn", "-o", "x", "--album", "0.5"],
+            "an album needs at least one photo on average",
+        ),
         (
             &["study", "cdn-fig1", "--scale", "1/64"],
             "--scale: is for the figures of the FDP paper (fdp-fig*)",

@@ -269,12 +269,12 @@ pub(super) fn as_run(body: &mut Html, runs: &[Named<'_>]) {
     for it in runs {
         body.element("h2", if runs.len() > 1 { &it.name } else { "As run" });
         if let Some(command) = command_line(it.run) {
-            body.element("p", "To repeat it:").element("pre", &command);
+            body.element("p", "To repeat the run:").element("pre", &command);
         }
         folded(body, "Config as run", it.run.part(&["config"]));
         folded(body, "Environment", it.run.part(&["environment"]));
         for key in ["totals", "instances"] {
-            folded(body, &format!("Everything counted: {key}"), it.run.part(&[key]));
+            folded(body, &format!("All counters: {key}"), it.run.part(&[key]));
         }
     }
 }

@@ -61,13 +61,16 @@ pub(in super::super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
             title: "Disk writes over the dirty threshold".to_owned(),
             x: "dirty blocks allowed, % of a set",
             y: "operations, mean of the seeds",
-            lines: vec![line("threshold alone", 0, &writes), line("and what is next to leave", 1, &writes)],
+            lines: vec![
+                line("threshold alone", 0, &writes),
+                line("threshold and next to be evicted", 1, &writes),
+            ],
         },
         Chart {
             title: "Hit rate over the dirty threshold".to_owned(),
             x: "dirty blocks allowed, % of a set",
             y: "hits, %",
-            lines: vec![line("threshold alone", 0, &hit), line("and what is next to leave", 1, &hit)],
+            lines: vec![line("threshold alone", 0, &hit), line("threshold and next to be evicted", 1, &hit)],
         },
     ];
     Ok(Outcome { points, charts, notes: vec![note()] })
