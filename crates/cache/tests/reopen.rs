@@ -240,3 +240,24 @@ fn an_item_of_a_pool_that_is_gone_comes_back_in_the_first() {
         cache.add_chained_blocking(&key(number), 300, |link| link.fill(8)).unwrap();
     }
 }
+
+/// The snapshot did not fit, and nothing came back.
+#[test]
+fn a_cache_full_of_long_keys_comes_back_as_far_as_its_snapshot_has_room() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let open = || Cache::builder().dram_bytes(8 * MIB).flash(Arc::clone(&device) as _).open().unwrap();
+    let long = |number: u64| format!("{number:0300}").into_bytes();
+    let cache = open();
+    for number in 0..200_000 {
+        cache.insert_blocking(&long(number), &number.to_le_bytes(), &InsertOptions::default());
+    }
+    let before = cache.stats().flash.unwrap().items_in_regions;
+    cache.close().unwrap();
+    let cache = open();
+    let kept = cache.stats().flash.unwrap().items_in_regions;
+    assert!(kept * 3 > before, "{kept} of {before} came back");
+    for number in 199_000..200_000 {
+        let item = cache.get_blocking(&long(number)).expect("the newest are kept first");
+        assert_eq!(*item, number.to_le_bytes());
+    }
+}

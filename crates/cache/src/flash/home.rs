@@ -24,7 +24,8 @@ use crate::error::CacheError;
 const SOC_SECTION: &str = "soc";
 const REGIONS_SECTION: &str = "regions";
 
-/// Items that go to regions though there are no buckets are seldom smaller; the snapshot area is sized by it.
+/// Items that go to regions though there are no buckets are seldom smaller; the snapshot area is sized by it. Where they
+/// are, and where keys too long for buckets have small values, the snapshot leaves out the regions that would go first.
 const SMALL_REGION_ITEM_BYTES: u64 = 256;
 /// Bytes a region and an item take in the region store's snapshot at most; and more where items have ranks.
 const SNAPSHOT_BYTES_A_REGION: u64 = 64;
@@ -268,7 +269,7 @@ impl Pair {
             writer.section(SOC_SECTION, bytes, soc.snapshot()).await?;
         }
         if let Some(regions) = &self.regions {
-            let snapshot = regions.snapshot();
+            let snapshot = regions.snapshot_within(writer.room_bytes(REGIONS_SECTION));
             writer.section(REGIONS_SECTION, snapshot.len() as u64, [snapshot]).await?;
         }
         let place = writer.finish().await?;

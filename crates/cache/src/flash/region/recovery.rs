@@ -112,6 +112,13 @@ impl RegionStore {
     /// the last remove or insert would bring back what is gone.
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
+        self.snapshot_within(u64::MAX)
+    }
+
+    /// The same in so many bytes, if it can be: of regions full of items smaller than there is room for, those that would
+    /// leave first are left out, and come back clean. Better than nothing at all.
+    #[must_use]
+    pub fn snapshot_within(&self, most_bytes: u64) -> Vec<u8> {
         let mut items = Vec::with_capacity(self.index.len());
         self.index.for_each(|found| items.push((found.address, found.hits, found.rank)));
         items.sort_unstable();
@@ -140,7 +147,7 @@ impl RegionStore {
             retired: (0..self.layout.region_count).map(RegionId).filter(is_retired).collect(),
             policy: saved,
         }
-        .encode()
+        .encode_within(most_bytes)
     }
 
     /// Brings a store back from its [`snapshot`](Self::snapshot). A region whose table is damaged is dropped, and
@@ -237,6 +244,28 @@ impl Snapshot {
             return Err(RestoreError::Damaged("it names a region twice or one that does not exist"));
         }
         Ok(())
+    }
+
+    /// The encoding without as many of the regions held, from the first on, as make it too long.
+    fn encode_within(mut self, most_bytes: u64) -> Vec<u8> {
+        let whole = self.encode();
+        let mut over_bytes = (whole.len() as u64).saturating_sub(most_bytes);
+        if over_bytes == 0 {
+            return whole;
+        }
+        let has_ranks = self.policy.is_some();
+        let is_left_out = |held: &Held| {
+            let is_left_out = over_bytes > 0;
+            let mut encoded = Vec::new();
+            if is_left_out {
+                held.encode(has_ranks, &mut encoded);
+            }
+            over_bytes = over_bytes.saturating_sub(encoded.len() as u64);
+            is_left_out
+        };
+        let left_out = self.held.iter().map(is_left_out).take_while(|&is_left_out| is_left_out).count();
+        self.held.drain(..left_out);
+        self.encode()
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -423,6 +452,21 @@ mod tests {
         assert_eq!(Snapshot::decode(&with_ranks().encode()), Ok(with_ranks()));
         // 48 of header, 22 a region, items of 1, 2 and 3 bytes, a retired region, a checksum.
         assert_eq!(snapshot().encode().len(), 48 + 2 * 22 + 6 + 4 + 4);
+    }
+
+    #[test]
+    fn a_snapshot_that_is_too_long_does_without_the_regions_that_leave_first() {
+        for whole in [snapshot(), with_ranks()] {
+            let len = whole.encode().len() as u64;
+            let mut shorter = whole.clone();
+            shorter.held.remove(0);
+            let encoded_within = |most_bytes| whole.clone().encode_within(most_bytes);
+            assert_eq!(encoded_within(len), whole.encode());
+            assert_eq!(encoded_within(len - 1), shorter.encode());
+            assert_eq!(encoded_within(shorter.encode().len() as u64), shorter.encode());
+            shorter.held.clear();
+            assert_eq!(encoded_within(0), shorter.encode());
+        }
     }
 
     #[test]

@@ -134,6 +134,13 @@ impl<'a> SnapshotWriter<'a> {
         Ok(SnapshotPlace { offset: self.layout.metadata_offset, bytes, mark: self.mark })
     }
 
+    /// The longest payload of a section of that name for which there is room, with the snapshot's end behind it.
+    #[must_use]
+    pub fn room_bytes(&self, name: &str) -> u64 {
+        let frames_bytes = 2 * (HEADER_BYTES + CHECKSUM_BYTES) + name.len();
+        self.layout.metadata_bytes.saturating_sub(self.end_bytes() + frames_bytes as u64)
+    }
+
     fn end_bytes(&self) -> u64 {
         self.written_bytes + self.filled as u64
     }
@@ -344,6 +351,17 @@ mod tests {
             }
             other => panic!("{other}"),
         }
+    }
+
+    #[test]
+    fn what_there_is_room_for_fits_to_the_byte() {
+        let device = MemoryDevice::new(8 << 20);
+        let room_bytes = SnapshotWriter::new(&device, &layout(), 5, Waiting::Thread).room_bytes("soc");
+        let payload = vec![7; room_bytes as usize];
+        let place = written(&device, 5, &[("soc", payload.clone())]).unwrap();
+        assert_eq!(place.bytes, AREA);
+        assert_eq!(read(&device, place).unwrap(), [("soc".to_owned(), payload)]);
+        assert!(written(&device, 5, &[("soc", vec![7; room_bytes as usize + 1])]).is_err());
     }
 
     #[test]

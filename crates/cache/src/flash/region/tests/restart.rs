@@ -73,6 +73,33 @@ fn everything_is_found_again_and_nothing_removed_comes_back() {
 }
 
 #[test]
+fn a_region_that_a_snapshot_had_no_room_for_is_clean_again() {
+    for config in configs() {
+        let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
+        let (store, versions) = used(&device, &config);
+        let [least, whole] = [0, u64::MAX].map(|most_bytes| store.snapshot_within(most_bytes).len() as u64);
+        let most_bytes = u64::midpoint(least, whole);
+        let snapshot = store.snapshot_within(most_bytes);
+        assert!(snapshot.len() as u64 <= most_bytes);
+        let clean = store.clean_regions();
+        drop(store);
+        let again = restore(&device, config, &snapshot).unwrap();
+        assert!(again.clean_regions() > clean, "{} are clean, as {clean} were", again.clean_regions());
+        assert!((1..versions.len()).contains(&again.len()), "{} of {}", again.len(), versions.len());
+        for key in 0..500 {
+            let seen = get(&again, key).found();
+            assert!(seen.is_none_or(|seen| *seen == value(key, versions[&key])), "key {key}");
+        }
+        for version in 2_000..4_000 {
+            put_version(&again, version % 500, version);
+            work_until_idle(&again);
+        }
+        let newest = get(&again, 499).found().expect("it is the newest");
+        assert_eq!(*newest, value(499, 3_999));
+    }
+}
+
+#[test]
 fn regions_leave_in_the_order_they_would_have() {
     for config in configs() {
         let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
