@@ -12,7 +12,7 @@ use crate::error::CacheError;
 use crate::event::{Event, EventKind, Events};
 use crate::flash::home::Settlement;
 use crate::flash::soc::SocConfig;
-use crate::flash::tier::{FlashTier, Parts};
+use crate::flash::tier::{FlashTier, Pair, Parts};
 use crate::flash::{IsTold, OnEviction, Waiting};
 use crate::hybrid::Engine;
 use crate::in_flight::InFlight;
@@ -130,7 +130,7 @@ fn open_flash(
 ) -> Result<FlashTier, CacheError> {
     check_division(config)?;
     let mut offset_bytes = 0;
-    let mut pairs = Vec::with_capacity(config.pairs.len());
+    let mut pairs: Vec<Pair> = Vec::with_capacity(config.pairs.len());
     for (number, pair) in config.pairs.iter().enumerate() {
         let place = place(config, pair, offset_bytes)?;
         offset_bytes = place.end;
@@ -140,6 +140,7 @@ fn open_flash(
             soc_share: pair.soc_share,
             clock,
             store_id: store_id(clock, whole.seed, number),
+            first: pairs.first().map(|first| first.home.lives),
             on_eviction: Arc::clone(on_eviction),
             tells_of_regions: told_of_regions(whole, events),
         };

@@ -261,3 +261,45 @@ fn a_cache_full_of_long_keys_comes_back_as_far_as_its_snapshot_has_room() {
         assert_eq!(*item, number.to_le_bytes());
     }
 }
+
+/// A cache whose key space is split over parts of the device.
+fn open_split(device: &Arc<MemoryDevice>, shares: &[f64]) -> Result<Cache, CacheError> {
+    let mut flash = FlashConfig::new(Arc::clone(device) as _);
+    flash.pairs = shares.iter().map(|&device_share| PairConfig { device_share, soc_share: 0.5 }).collect();
+    Cache::builder().dram_bytes(MIB).flash_config(flash).open()
+}
+
+/// Once the items of the second part came back, or those that were its own later came back in the first.
+#[test]
+fn what_was_removed_stays_removed_though_the_cache_had_other_parts_then() {
+    for (shares, meanwhile) in [(&[0.5, 0.5][..], &[0.5][..]), (&[0.5, 0.5], &[1.0]), (&[0.5], &[0.5, 0.5])] {
+        let device = Arc::new(MemoryDevice::new(64 * MIB));
+        let cache = open_split(&device, shares).unwrap();
+        fill(&cache);
+        cache.close().unwrap();
+        let cache = open_split(&device, meanwhile).unwrap();
+        for number in 0..ITEMS {
+            cache.remove(&key(number));
+        }
+        cache.close().unwrap();
+        let cache = open_split(&device, shares).unwrap();
+        assert!(found(&cache).is_empty(), "{shares:?} with {meanwhile:?} in between");
+    }
+}
+
+#[test]
+fn all_parts_of_a_cache_come_back_again_and_again() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let cache = open_split(&device, &[0.5, 0.3, 0.2]).unwrap();
+    fill(&cache);
+    let stored = cache.stats().flash.unwrap().puts.stored;
+    cache.close().unwrap();
+    for _ in 0..3 {
+        let cache = open_split(&device, &[0.5, 0.3, 0.2]).unwrap();
+        assert!(cache.stats().flash.unwrap().recovered);
+        assert!(found(&cache).len() as u64 * 100 >= stored * 99);
+        cache.close().unwrap();
+    }
+    drop(open_split(&device, &[0.5, 0.3, 0.2]).unwrap());
+    assert!(found(&open_split(&device, &[0.5, 0.3, 0.2]).unwrap()).is_empty(), "it was not closed");
+}

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::region::{RegionConfig, RegionStore, StoreId};
 use super::soc::{Soc, SocConfig, snapshot_bytes};
 use super::superblock::{
-    Layout, LayoutConfig, Placed, Recognised, Section, SnapshotPlace, SnapshotWriter, Superblock,
+    Layout, LayoutConfig, Placed, Recognised, Section, SnapshotPlace, SnapshotWriter, State, Superblock,
     read_snapshot, recognise,
 };
 use super::tier::Pair;
@@ -38,8 +38,22 @@ pub(crate) struct Home {
     /// For superblocks and snapshots.
     metadata: Arc<dyn Device>,
     superblock: Mutex<Superblock>,
+    pub(crate) lives: Lives,
     /// Whether the pair came back with what an earlier cache left.
     pub(crate) recovered: bool,
+}
+
+/// Caches that had a device one after the other, as the first pair's superblock tells them apart.
+///
+/// A cache may have fewer pairs than the one before it. What it did without stays closed as it was, though what is in it may be
+/// removed or replaced meanwhile. So the other pairs are believed only if they were closed by the same cache as the first, which
+/// every cache has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lives {
+    /// The last one, if it closed the first pair.
+    closed: Option<u64>,
+    /// This one.
+    now: u64,
 }
 
 /// The pair's share of the device and what is to live there.
@@ -50,10 +64,22 @@ pub(crate) struct Settlement<'a> {
     pub(crate) clock: &'a Arc<dyn Clock>,
     /// Random: names the store if it is made now.
     pub(crate) store_id: u128,
+    /// What the first pair found; `None` is the first pair itself.
+    pub(crate) first: Option<Lives>,
     /// Told of items that make room in buckets,
     pub(crate) on_eviction: OnEviction,
     /// and of those in regions with these keys: they have to be read for it.
     pub(crate) tells_of_regions: Option<IsTold>,
+}
+
+/// What a pair's place holds.
+struct Found {
+    /// To go on with.
+    superblock: Superblock,
+    /// To take up.
+    place: Option<SnapshotPlace>,
+    /// Who closed it, if it was closed.
+    closed: Option<u64>,
 }
 
 impl Settlement<'_> {
@@ -62,7 +88,7 @@ impl Settlement<'_> {
         let layout = self.layout()?;
         // Before anything is written: a configuration that is refused must not cost what is there.
         self.check(&layout)?;
-        let (mut superblock, place) = self.found(layout, waiting).await?;
+        let Found { mut superblock, place, closed } = self.found(layout, waiting).await?;
         let mut sections = match place {
             Some(place) => read_snapshot(&*self.device, place, waiting).await.ok(),
             None => None,
@@ -83,7 +109,8 @@ impl Settlement<'_> {
         }
         let soc = self.open_soc(&layout, &superblock, &taken)?;
         let soc = soc.map(|it| it.with_eviction_callback(Arc::clone(&self.on_eviction)));
-        let home = Home { metadata, superblock: Mutex::new(superblock), recovered };
+        let lives = Lives { closed, now: superblock.life() };
+        let home = Home { metadata, superblock: Mutex::new(superblock), lives, recovered };
         Ok(Pair { soc, regions, home })
     }
 
@@ -128,30 +155,33 @@ impl Settlement<'_> {
         if self.config.regions.order.protects_items() { plain + ranked } else { plain }
     }
 
-    /// The superblock to go on with, and the snapshot to take up.
-    async fn found(
-        &self,
-        layout: Layout,
-        waiting: Waiting,
-    ) -> Result<(Superblock, Option<SnapshotPlace>), CacheError> {
-        let fresh = || Superblock::new(self.store_id, layout, self.fingerprint());
+    /// What to go on with.
+    async fn found(&self, layout: Layout, waiting: Waiting) -> Result<Found, CacheError> {
+        let now = self.fingerprint(self.first.map(|first| first.now));
+        let fresh = || Superblock::new(self.store_id, layout, now);
+        let empty = |superblock| Found { superblock, place: None, closed: None };
         let recognised = recognise(&*self.device, waiting)
             .await
             .map_err(|source| CacheError::Device { context: "reading the superblock", source })?;
         let discard = self.config.recovery == Recovery::Discard;
         match recognised {
-            Recognised::Ours(superblock) if !discard => Ok(superblock.reopened(layout, self.fingerprint())),
+            Recognised::Ours(old) if !discard => {
+                let before = self.fingerprint(self.first.map(|first| first.closed.unwrap_or_default()));
+                let (superblock, place) = old.reopened(layout, before);
+                let closed = matches!(old.state, State::Clean(_)).then(|| old.life());
+                Ok(Found { superblock: Superblock { fingerprint: now, ..superblock }, place, closed })
+            }
             // The sequence goes on, so that the newest copy is ours at once.
-            Recognised::Ours(old) => Ok((Superblock { sequence: old.sequence, ..fresh() }, None)),
-            Recognised::Blank => Ok((fresh(), None)),
+            Recognised::Ours(old) => Ok(empty(Superblock { sequence: old.sequence, ..fresh() })),
+            Recognised::Blank => Ok(empty(fresh())),
             _ if discard => {
                 let erased = super::superblock::erase(&*self.device, waiting).await;
                 erased
                     .map_err(|source| CacheError::Device { context: "erasing the old superblock", source })?;
-                Ok((fresh(), None))
+                Ok(empty(fresh()))
             }
             // A store of ours whose superblock was damaged can only be empty.
-            Recognised::Damaged => Ok((fresh(), None)),
+            Recognised::Damaged => Ok(empty(fresh())),
             Recognised::Foreign { looks_like } => Err(CacheError::Occupied(format!(
                 "the flash device holds {}, not a cache; to use it anyway, discard its content",
                 looks_like.unwrap_or("unknown data")
@@ -163,11 +193,17 @@ impl Settlement<'_> {
         }
     }
 
-    /// Of everything that must not change under a snapshot beside the layout.
-    fn fingerprint(&self) -> u64 {
+    /// Of everything that must not change under a snapshot beside the layout: with other pairs, keys belong elsewhere. Of all
+    /// pairs but the first also the cache that closes them.
+    fn fingerprint(&self, life: Option<u64>) -> u64 {
         let regions = &self.config.regions;
         let words = [self.config.filter_bytes_per_bucket, regions.unit_bytes, regions.region_bytes];
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        // Stores of one pair are as old as the format; of several nothing was said at first.
+        if self.config.pairs.len() > 1 {
+            bytes.extend((self.config.pairs.len() as u64).to_le_bytes());
+        }
+        bytes.extend(life.iter().flat_map(|life| life.to_le_bytes()));
         KeyHash::of(&bytes).0
     }
 

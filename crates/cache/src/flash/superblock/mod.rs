@@ -138,6 +138,16 @@ impl Superblock {
         self.mark(self.sequence + 1)
     }
 
+    /// Tells the time from one opening of the store to its closing from all others: the last superblock of it that says
+    /// "open".
+    #[must_use]
+    pub fn life(&self) -> u64 {
+        match self.state {
+            State::Open => self.mark(self.sequence),
+            State::Clean(_) => self.mark(self.sequence.saturating_sub(1)),
+        }
+    }
+
     fn mark(&self, sequence: u64) -> u64 {
         let numbers =
             [&self.store_id.to_le_bytes()[..], &self.generation.to_le_bytes(), &sequence.to_le_bytes()];
