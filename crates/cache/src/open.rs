@@ -130,22 +130,22 @@ fn open_flash(
 ) -> Result<FlashTier, CacheError> {
     check_division(config)?;
     let mut offset_bytes = 0;
-    let mut pairs: Vec<Pair> = Vec::with_capacity(config.pairs.len());
+    let mut settlements = Vec::with_capacity(config.pairs.len());
     for (number, pair) in config.pairs.iter().enumerate() {
         let place = place(config, pair, offset_bytes)?;
         offset_bytes = place.end;
-        let settlement = Settlement {
+        settlements.push(Settlement {
             device: slice(config, place)?,
             config,
             soc_share: pair.soc_share,
             clock,
             store_id: store_id(clock, whole.seed, number),
-            first: pairs.first().map(|first| first.home.lives),
+            first: None,
             on_eviction: Arc::clone(on_eviction),
             tells_of_regions: told_of_regions(whole, events),
-        };
-        pairs.push(pollster::block_on(settlement.open(Waiting::Thread))?);
+        });
     }
+    let pairs = pollster::block_on(settle(settlements, Waiting::Thread))?;
     Ok(FlashTier::new(Parts {
         pairs,
         device: Arc::clone(&config.device),
@@ -154,6 +154,19 @@ fn open_flash(
         small_item_max_bytes: config.small_item_max_bytes,
         min_ttl_seconds: config.min_ttl_seconds,
     }))
+}
+
+/// Opens all pairs, or changes none.
+async fn settle(settlements: Vec<Settlement<'_>>, waiting: Waiting) -> Result<Vec<Pair>, CacheError> {
+    for settlement in &settlements {
+        settlement.check(waiting).await?;
+    }
+    let mut pairs: Vec<Pair> = Vec::with_capacity(settlements.len());
+    for settlement in settlements {
+        let first = pairs.first().map(|first| first.home.lives);
+        pairs.push(Settlement { first, ..settlement }.open(waiting).await?);
+    }
+    Ok(pairs)
 }
 
 /// A name for a store that is made now; no other has it.

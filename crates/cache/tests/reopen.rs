@@ -303,3 +303,13 @@ fn all_parts_of_a_cache_come_back_again_and_again() {
     drop(open_split(&device, &[0.5, 0.3, 0.2]).unwrap());
     assert!(found(&open_split(&device, &[0.5, 0.3, 0.2]).unwrap()).is_empty(), "it was not closed");
 }
+
+#[test]
+fn a_second_part_that_is_refused_leaves_the_first_alone() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let cache = open_split(&device, &[0.5]).unwrap();
+    fill(&cache);
+    cache.close().unwrap();
+    assert!(matches!(open_split(&device, &[0.5, 0.01]), Err(CacheError::Config(_))));
+    assert!(open_split(&device, &[0.5]).unwrap().stats().flash.unwrap().recovered);
+}

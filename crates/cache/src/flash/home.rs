@@ -83,11 +83,16 @@ struct Found {
 }
 
 impl Settlement<'_> {
-    /// Opens the pair.
+    /// Whether the pair can be opened. Changes nothing: a configuration that is refused must not cost what is there, in this
+    /// pair or in another.
+    pub(crate) async fn check(&self, waiting: Waiting) -> Result<(), CacheError> {
+        self.check_engines(&self.layout()?)?;
+        self.recognised(waiting).await.map(drop)
+    }
+
+    /// Opens the pair, which has been [checked](Self::check).
     pub(crate) async fn open(self, waiting: Waiting) -> Result<Pair, CacheError> {
         let layout = self.layout()?;
-        // Before anything is written: a configuration that is refused must not cost what is there.
-        self.check(&layout)?;
         let Found { mut superblock, place, closed } = self.found(layout, waiting).await?;
         let mut sections = match place {
             Some(place) => read_snapshot(&*self.device, place, waiting).await.ok(),
@@ -155,16 +160,32 @@ impl Settlement<'_> {
         if self.config.regions.order.protects_items() { plain + ranked } else { plain }
     }
 
+    /// What lies there, if it may be taken.
+    async fn recognised(&self, waiting: Waiting) -> Result<Recognised, CacheError> {
+        let recognised = recognise(&*self.device, waiting)
+            .await
+            .map_err(|source| CacheError::Device { context: "reading the superblock", source })?;
+        match recognised {
+            _ if self.config.recovery == Recovery::Discard => Ok(recognised),
+            Recognised::Foreign { looks_like } => Err(CacheError::Occupied(format!(
+                "the flash device holds {}, not a cache; to use it anyway, discard its content",
+                looks_like.unwrap_or("unknown data")
+            ))),
+            Recognised::Newer { version } => Err(CacheError::Occupied(format!(
+                "the flash device holds a cache of format {version}, newer than this version's {}",
+                super::superblock::FORMAT_VERSION
+            ))),
+            Recognised::Ours(_) | Recognised::Blank | Recognised::Damaged => Ok(recognised),
+        }
+    }
+
     /// What to go on with.
     async fn found(&self, layout: Layout, waiting: Waiting) -> Result<Found, CacheError> {
         let now = self.fingerprint(self.first.map(|first| first.now));
         let fresh = || Superblock::new(self.store_id, layout, now);
         let empty = |superblock| Found { superblock, place: None, closed: None };
-        let recognised = recognise(&*self.device, waiting)
-            .await
-            .map_err(|source| CacheError::Device { context: "reading the superblock", source })?;
         let discard = self.config.recovery == Recovery::Discard;
-        match recognised {
+        match self.recognised(waiting).await? {
             Recognised::Ours(old) if !discard => {
                 let before = self.fingerprint(self.first.map(|first| first.closed.unwrap_or_default()));
                 let (superblock, place) = old.reopened(layout, before);
@@ -181,15 +202,7 @@ impl Settlement<'_> {
                 Ok(empty(fresh()))
             }
             // A store of ours whose superblock was damaged can only be empty.
-            Recognised::Damaged => Ok(empty(fresh())),
-            Recognised::Foreign { looks_like } => Err(CacheError::Occupied(format!(
-                "the flash device holds {}, not a cache; to use it anyway, discard its content",
-                looks_like.unwrap_or("unknown data")
-            ))),
-            Recognised::Newer { version } => Err(CacheError::Occupied(format!(
-                "the flash device holds a cache of format {version}, newer than this version's {}",
-                super::superblock::FORMAT_VERSION
-            ))),
+            Recognised::Damaged | Recognised::Foreign { .. } | Recognised::Newer { .. } => Ok(empty(fresh())),
         }
     }
 
@@ -207,7 +220,7 @@ impl Settlement<'_> {
         KeyHash::of(&bytes).0
     }
 
-    fn check(&self, layout: &Layout) -> Result<(), CacheError> {
+    fn check_engines(&self, layout: &Layout) -> Result<(), CacheError> {
         let geometry = self.device.geometry();
         let wrong = |error: &dyn std::fmt::Display| CacheError::Config(error.to_string());
         if layout.regions > 0 {
