@@ -19,9 +19,15 @@ pub enum Emptied {
 }
 
 impl Dram {
-    /// Makes the next items leave through `spill`: those of the class whose next victim is coldest.
+    /// Makes the next items leave through `spill`: those of the class whose next victim is coldest, of those that have any
+    /// that could leave.
     pub fn empty_step<S: Spill>(&self, spill: &S) -> Emptied {
-        let Some(class) = self.coldest_class() else { return Emptied::All };
+        let mut emptied = self.coldest_first().into_iter().map(|class| self.empty_some(class, spill));
+        emptied.find(|&emptied| emptied != Emptied::All).unwrap_or(Emptied::All)
+    }
+
+    /// The same of one class.
+    fn empty_some<S: Spill>(&self, class: &Class, spill: &S) -> Emptied {
         let mut left = false;
         for _ in 0..BATCH {
             match self.evict_next(class, spill) {
@@ -35,7 +41,8 @@ impl Dram {
         if left { Emptied::Some } else { Emptied::All }
     }
 
-    fn coldest_class(&self) -> Option<&Class> {
+    /// The classes that have items.
+    fn coldest_first(&self) -> Vec<&Class> {
         let touched_seconds = |class: &Class| {
             let inner = class.lock();
             // A policy that cannot tell its oldest comes last.
@@ -44,7 +51,9 @@ impl Dram {
             (!inner.is_without_items()).then(oldest)
         };
         let classes = self.pools.classes.iter().filter_map(|class| Some((touched_seconds(class)?, class)));
-        classes.min_by_key(|(touched_seconds, _)| *touched_seconds).map(|(_, class)| class)
+        let mut classes: Vec<_> = classes.collect();
+        classes.sort_by_key(|(touched_seconds, _)| *touched_seconds);
+        classes.into_iter().map(|(_, class)| class).collect()
     }
 
     /// How the item that the class's policy chooses fared; `None` if the class has none.

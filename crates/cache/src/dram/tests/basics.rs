@@ -88,3 +88,18 @@ fn what_cannot_fit_is_refused_with_its_size() {
     let long = vec![0; MAX_KEY_BYTES + 1];
     assert_eq!(put(&dram, &long, b""), Err(AllocateError::KeyTooLong { bytes: MAX_KEY_BYTES + 1 }));
 }
+
+/// What is left in DRAM when a cache closes does not come back.
+#[test]
+fn a_class_whose_items_are_in_use_does_not_keep_the_others_from_being_emptied() {
+    let (dram, _) = small(2, HitRule::Ignore);
+    put(&dram, b"small", b"value").unwrap();
+    put(&dram, b"large", &[7; 20_000]).unwrap();
+    let held = get(&dram, b"small").unwrap();
+    assert_eq!(dram.empty_step(&Discard), Emptied::Some);
+    assert!(get(&dram, b"large").is_none());
+    assert_eq!(dram.empty_step(&Discard), Emptied::All);
+    drop(held);
+    assert_eq!(dram.empty_step(&Discard), Emptied::Some);
+    assert!(dram.is_empty());
+}
