@@ -17,8 +17,8 @@ use crate::placement::HandleAllocator;
 use crate::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
 pub use claim::{holder_of_block_device, loop_device_upon};
 use medium::OpenFile;
-pub use open::OpenOptions;
 pub(crate) use open::open_exclusively;
+pub use open::{OpenOptions, reserve_space};
 
 /// A file or a raw block device that nobody else uses meanwhile.
 ///

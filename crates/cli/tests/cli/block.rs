@@ -27,8 +27,18 @@ impl Place {
     }
 
     fn of_format(format: &str) -> Self {
-        // Where direct I/O is refused, the tests are as good through the page cache.
+        Self::in_directory(tempfile::tempdir().unwrap(), format)
+    }
+
+    /// A flash that takes space as it is written.
+    fn of_sparse_flash() -> Self {
         let directory = tempfile::tempdir().unwrap();
+        std::fs::File::create_new(directory.path().join("flash")).unwrap().set_len(8 << 20).unwrap();
+        Self::in_directory(directory, "2")
+    }
+
+    fn in_directory(directory: tempfile::TempDir, format: &str) -> Self {
+        // Where direct I/O is refused, the tests are as good through the page cache.
         let mut place = Self { directory, flags: Vec::new() };
         let sizes = [
             "--flash-size",
@@ -411,5 +421,5 @@ fn a_disk_alone_keeps_what_was_answered_although_its_server_is_killed() {
 
 #[test]
 fn a_cached_disk_keeps_what_was_answered_although_its_server_is_killed() {
-    survives_two_kills(&Place::new(), "flash", Place::serve);
+    survives_two_kills(&Place::of_sparse_flash(), "flash", Place::serve);
 }

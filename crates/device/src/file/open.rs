@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fs::{DirBuilder, File, Metadata};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -258,28 +258,52 @@ fn capacity(
 
 fn grow(file: &File, path: &Path, from: u64, to: &Geometry, preallocate: bool) -> Result<(), IoError> {
     let size = to.capacity_bytes;
-    let free = rustix::fs::fstatvfs(file).map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
-    let context = || {
-        format!("cannot allocate {size} bytes for {}; its file system has {free} bytes free", path.display())
-    };
-    // The file system would find out only after it had taken all there is, from everybody.
-    if preallocate && size - from > free {
-        return Err(IoError::new(ErrorKind::NoSpace, context()));
-    }
     let grown = if preallocate {
-        rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size)
+        reserve(file, path, size, size - from)
     } else {
-        rustix::fs::ftruncate(file, size)
+        rustix::fs::ftruncate(file, size).map_err(|errno| not_allocated(file, path, size, errno))
     };
-    grown.map_err(|errno| {
+    grown.inspect_err(|_| {
         // A file that was there before is left as it was.
         let _ = rustix::fs::ftruncate(file, from);
-        let kind = match kind_of(&errno.into()) {
-            kind @ (ErrorKind::NoSpace | ErrorKind::Unsupported) => kind,
-            _ => ErrorKind::Open,
-        };
-        system(kind, context(), errno.into())
     })
+}
+
+/// Reserves the space of the whole of a file that is there, so that no write to it can find its file system full.
+///
+/// # Errors
+/// [`ErrorKind::NoSpace`] if there is less, [`ErrorKind::Unsupported`] where the file system reserves none, and
+/// [`ErrorKind::Open`] for a file that cannot be opened.
+pub fn reserve_space(path: &Path) -> Result<(), IoError> {
+    let opened = File::options().write(true).open(path).and_then(|file| Ok((file.metadata()?, file)));
+    let (there, file) =
+        opened.map_err(|error| system(ErrorKind::Open, format!("cannot open {}", path.display()), error))?;
+    reserve(&file, path, there.len(), there.len().saturating_sub(there.blocks() * 512))
+}
+
+/// Reserves the space of a file of `size` bytes, of which `missing` have none yet.
+fn reserve(file: &File, path: &Path, size: u64, missing: u64) -> Result<(), IoError> {
+    // The file system would find out only after it had taken all there is, from everybody.
+    if missing > free_bytes(file) {
+        return Err(not_allocated(file, path, size, Errno::NOSPC));
+    }
+    let reserved = rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size);
+    reserved.map_err(|errno| not_allocated(file, path, size, errno))
+}
+
+fn not_allocated(file: &File, path: &Path, size: u64, errno: Errno) -> IoError {
+    let kind = match kind_of(&errno.into()) {
+        kind @ (ErrorKind::NoSpace | ErrorKind::Unsupported) => kind,
+        _ => ErrorKind::Open,
+    };
+    let free = free_bytes(file);
+    let words =
+        format!("cannot allocate {size} bytes for {}; its file system has {free} bytes free", path.display());
+    system(kind, words, errno.into())
+}
+
+fn free_bytes(file: &File) -> u64 {
+    rustix::fs::fstatvfs(file).map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize))
 }
 
 enum Kind {

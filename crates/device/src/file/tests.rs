@@ -161,6 +161,25 @@ fn preallocation_takes_the_space_and_too_much_is_no_space() {
 }
 
 #[test]
+fn the_space_of_a_sparse_file_is_reserved_and_too_much_leaves_it_as_it_was() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("sparse");
+    let taken = || std::fs::metadata(&path).unwrap().blocks() * 512;
+    let file = std::fs::File::create_new(&path).unwrap();
+    file.set_len(SIZE).unwrap();
+    assert_eq!(taken(), 0, "the file system makes sparse files");
+    reserve_space(&path).unwrap();
+    assert!(taken() >= SIZE);
+
+    let (much, taken_before) = (1 << 42, taken());
+    file.set_len(much).unwrap();
+    let error = reserve_space(&path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    assert!(error.to_string().contains("sparse") && error.to_string().contains(&much.to_string()), "{error}");
+    assert_eq!((file.metadata().unwrap().len(), taken()), (much, taken_before));
+}
+
+#[test]
 fn only_a_file_that_was_made_here_is_removed() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("flash");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use block::export::Tasks;
 use block::volume::{Recovery, Volume, VolumeError, VolumeErrorKind};
 use clap::Args;
-use device::file::OpenOptions;
+use device::file::{OpenOptions, reserve_space};
 use device::timer::SystemTimer;
 use device::{Device, DeviceSpec, ErrorKind, IoError};
 
@@ -127,6 +127,15 @@ impl NewFiles {
         self.0.push(path);
         file.set_len(size_bytes).map_err(|error| wrong(error.to_string()))?;
         Ok(true)
+    }
+
+    /// Reserves the space of the file `text`, which was made here. Where the file system reserves none it stays sparse.
+    pub fn reserve(&self, flag: &str, text: &str) -> Result<(), String> {
+        let path = file_of(text).map_err(|why| format!("{flag}: {text}: {why}"))?;
+        match reserve_space(&path) {
+            Err(error) if error.kind() != ErrorKind::Unsupported => Err(format!("{flag}: {error}")),
+            _ => Ok(()),
+        }
     }
 
     /// `path` was made a moment ago.

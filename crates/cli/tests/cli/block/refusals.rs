@@ -1,6 +1,7 @@
 //! What is refused, in which words, and what it leaves behind: nothing.
 
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -123,9 +124,10 @@ fn a_cache_that_is_not_made_leaves_no_files_behind() {
         &["--associativity", "32768"][..],
         &["--mode", "write-through", "--ordered"],
         &["--disk-size", "1000"],
+        &["--flash-size", "4TiB"],
     ] {
         let files = ["--flash", "new", "--disk", "slow", "--flash-size", "8MiB", "--disk-size", "8MiB"];
-        let files = if refused[0] == "--disk-size" { &files[..6] } else { &files };
+        let files: Vec<_> = files.chunks(2).filter(|pair| pair[0] != refused[0]).flatten().collect();
         let mut command = place.command("create", false);
         let output =
             command.args(files).args(refused).args(&place.flags).current_dir(place.directory.path()).output();
@@ -137,6 +139,14 @@ fn a_cache_that_is_not_made_leaves_no_files_behind() {
     command.args(files).args(&place.flags).current_dir(place.directory.path());
     assert_eq!(command.output().unwrap().status.code(), Some(2), "there is a cache");
     assert!(place.path("flash").exists() && !place.path("slow").exists(), "what was there stays");
+}
+
+#[test]
+fn the_space_of_a_flash_file_is_reserved_and_that_of_a_disk_is_not() {
+    let place = Place::new();
+    let taken = |name| std::fs::metadata(place.path(name)).unwrap().blocks() * 512;
+    assert!(taken("flash") >= 8 << 20, "{}", taken("flash"));
+    assert!(taken("disk") < 32 << 20, "{}", taken("disk"));
 }
 
 #[test]
