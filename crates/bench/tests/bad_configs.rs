@@ -209,6 +209,15 @@ fn a_trace_that_the_generator_does_not_read_is_told() {
 }
 
 #[test]
+fn paths_of_a_flash_of_no_size_are_told() {
+    const PATHS: &str = "cache_config.nvmCachePaths=[\"/mnt/ssd/flash\"]";
+    let warnings = with(&[PATHS]).unwrap().warnings;
+    assert_eq!(warnings[0].at, "cache_config.nvmCachePaths");
+    assert_eq!(warnings[0].words, "has no effect: nvmCacheSizeMB is 0, there is no flash");
+    assert!(with(&[PATHS, "cache_config.nvmCacheSizeMB=64"]).unwrap().warnings.is_empty());
+}
+
+#[test]
 fn a_check_of_warmth_that_has_nothing_to_look_at_is_told() {
     const CHECK: &str = "test_config.checkNvmCacheWarmUp=true";
     const POLICY: &str = "test_config.nvmCacheWarmupCheckPolicy.evictionCountThreshold=5";

@@ -126,6 +126,9 @@ fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findin
             "nothing survives the run: DRAM is saved to flash, and there is no flash path",
         );
     }
+    if !cache.nvm_paths.is_empty() && !has_flash(cache) {
+        findings.warning(&join(at, "nvmCachePaths"), "has no effect: nvmCacheSizeMB is 0, there is no flash");
+    }
     events(cache, at, findings);
     pools(cache, at, findings);
     classes(cache, at, findings);
