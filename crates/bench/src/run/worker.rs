@@ -115,6 +115,8 @@ pub struct Worker<'a, T> {
     sets_done: u64,
     /// Time for computing that was not spent yet.
     owed_ns: u64,
+    /// Nobody else is on its thread, and what it computes takes the time that it takes.
+    has_its_thread: bool,
     /// Operations since its thread's other workers had their turn.
     turn_ops: u32,
     until_timed: u32,
@@ -136,6 +138,7 @@ impl<'a, T: Target> Worker<'a, T> {
             board,
             number,
             sets_done: 0,
+            has_its_thread: matches!(shared.waiter, Waiter::Thread(_)),
             owed_ns: 0,
             turn_ops: 0,
             until_timed: 1,
@@ -151,26 +154,35 @@ impl<'a, T: Target> Worker<'a, T> {
         let limit = self.shared.settings.ops_per_thread;
         let mut done = 0;
         while done < limit {
-            let Some(request) = source.next() else { return };
-            self.meet(&request);
+            // It stays where it was written: a copy would wait for the writes.
+            let next = source.next();
+            let Some(request) = &next else { return };
+            if request.tenant.is_some() {
+                self.open_account();
+            }
             for _ in 0..u64::from(request.repeat).min(limit - done) {
                 if self.shared.stop.is_set() {
                     return;
                 }
-                self.hold_back().await;
-                self.perform(&request).await;
-                self.count(&request);
+                if let Some(bucket) = &self.shared.bucket {
+                    self.hold_back(bucket).await;
+                }
+                self.perform(request).await;
+                self.count(request);
                 done += 1;
-                self.spend().await;
-                self.pause().await;
+                if !self.has_its_thread {
+                    self.spend().await;
+                }
+                if let Some(pause_ns) = self.pause.after_operation() {
+                    self.pause(pause_ns).await;
+                }
             }
         }
     }
 
     /// Tenants have accounts from the first one on.
-    #[inline]
-    fn meet(&mut self, request: &Request<'_>) {
-        if request.tenant.is_some() && self.account.is_none() {
+    fn open_account(&mut self) {
+        if self.account.is_none() {
             self.account = Some(Bytes::default());
             self.board.tenants.lock().open(self.board.counting.read());
         }
@@ -180,25 +192,26 @@ impl<'a, T: Target> Worker<'a, T> {
     #[inline]
     fn count(&mut self, request: &Request<'_>) {
         self.board.counting.ops.one();
-        if let Some(bytes) = &mut self.account {
-            let bytes = std::mem::take(bytes);
-            self.board.tenants.lock().post(request.tenant, self.board.counting.read(), bytes);
+        if self.account.is_some() {
+            self.post(request);
         }
     }
 
+    fn post(&mut self, request: &Request<'_>) {
+        let bytes = self.account.as_mut().map(std::mem::take).unwrap_or_default();
+        self.board.tenants.lock().post(request.tenant, self.board.counting.read(), bytes);
+    }
+
     /// Waits for the run's turn.
-    async fn hold_back(&self) {
-        if let Some(bucket) = &self.shared.bucket {
-            let now_ns = self.shared.clock.monotonic_ns();
-            let due_ns = bucket.reserve(1, now_ns);
-            if due_ns > now_ns {
-                self.shared.waiter.until(due_ns, &self.shared.stop).await;
-            }
+    async fn hold_back(&self, bucket: &TokenBucket) {
+        let now_ns = self.shared.clock.monotonic_ns();
+        let due_ns = bucket.reserve(1, now_ns);
+        if due_ns > now_ns {
+            self.shared.waiter.until(due_ns, &self.shared.stop).await;
         }
     }
 
     /// In the simulated world computing takes the time that it is said to take; workers that share a thread take turns.
-    #[inline]
     async fn spend(&mut self) {
         match &self.shared.waiter {
             Waiter::Thread(_) => {}
@@ -220,18 +233,18 @@ impl<'a, T: Target> Worker<'a, T> {
         }
     }
 
-    /// Pauses where the batch is full.
-    async fn pause(&mut self) {
-        if let Some(pause_ns) = self.pause.after_operation() {
-            let until_ns = self.shared.clock.monotonic_ns().saturating_add(pause_ns);
-            self.shared.waiter.until(until_ns, &self.shared.stop).await;
-        }
+    async fn pause(&self, pause_ns: u64) {
+        let until_ns = self.shared.clock.monotonic_ns().saturating_add(pause_ns);
+        self.shared.waiter.until(until_ns, &self.shared.stop).await;
     }
 
-    #[inline]
     async fn perform(&mut self, request: &Request<'_>) {
         match request.kind {
-            RequestKind::Get | RequestKind::LoneGet => self.get(request).await,
+            RequestKind::Get | RequestKind::LoneGet => match request.part {
+                Some(part) => self.get_part(request, *part).await,
+                None if self.find(request).await => {}
+                None => self.fill_after_miss(request).await,
+            },
             RequestKind::Set | RequestKind::LoneSet => {
                 let how = self.how(request, self.shared.settings.only_set_if_miss);
                 self.set(request, how).await;
@@ -247,11 +260,9 @@ impl<'a, T: Target> Worker<'a, T> {
         SetHow { pool: request.pool, ttl_seconds: request.ttl_seconds, only_if_absent }
     }
 
-    async fn get(&mut self, request: &Request<'_>) {
-        if let Some(part) = request.part {
-            return self.get_part(request, *part).await;
-        }
-        if !self.find(request).await && self.shared.settings.lookaside {
+    /// What was missed is there from now on, where the cache is looked aside from.
+    async fn fill_after_miss(&mut self, request: &Request<'_>) {
+        if self.shared.settings.lookaside {
             let how = self.how(request, false);
             self.set(request, how).await;
             self.chain_after_miss(request).await;
@@ -260,7 +271,10 @@ impl<'a, T: Target> Worker<'a, T> {
 
     /// One counted get; whether it found something.
     async fn find(&mut self, request: &Request<'_>) -> bool {
-        let _chain = self.read_chain(request.key_id).await;
+        let _chain = match self.chain_lock(request.key_id) {
+            Some(lock) => Some(lock.read().await),
+            None => None,
+        };
         let (shared, board) = (self.shared, self.board);
         let counting = &board.counting;
         counting.gets.one();

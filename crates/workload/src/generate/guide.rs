@@ -51,6 +51,10 @@ impl Guide {
     /// The interval that holds `point`.
     #[inline]
     pub(crate) fn find(&self, point: u64) -> usize {
+        // Most tables are one interval: one pool, lengths between two bounds.
+        if self.starts.len() == 1 {
+            return 0;
+        }
         let mut at = usize::from(self.first[(point >> self.shift) as usize]);
         while at + 1 < self.starts.len() && self.starts[at + 1] <= point {
             at += 1;

@@ -83,10 +83,13 @@ impl<T: Target> Worker<'_, T> {
         let limit = self.shared.settings.ops_per_thread;
         let mut done = 0;
         while done < limit {
-            let Some(request) = source.next() else { return };
-            self.meet(&request);
+            let next = source.next();
+            let Some(request) = &next else { return };
+            if request.tenant.is_some() {
+                self.open_account();
+            }
             for _ in 0..u64::from(request.repeat).min(limit - done) {
-                let due_ns = schedule.next_due_ns(&request, &*self.shared.clock);
+                let due_ns = schedule.next_due_ns(request, &*self.shared.clock);
                 if !self.until_due(due_ns).await {
                     // This one is overdue too, unless it was still waited for.
                     let now_ns = self.shared.clock.monotonic_ns();
@@ -96,10 +99,12 @@ impl<T: Target> Worker<'_, T> {
                     return;
                 }
                 self.begin(due_ns, schedule.start_ns);
-                self.perform(&request).await;
-                self.count(&request);
+                self.perform(request).await;
+                self.count(request);
                 done += 1;
-                self.spend().await;
+                if !self.has_its_thread {
+                    self.spend().await;
+                }
             }
         }
     }
