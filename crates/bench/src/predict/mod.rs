@@ -287,7 +287,7 @@ fn check(layout: &Layout, scale: u32) -> Result<(), PredictError> {
     if flash < LEAST_FLASH_BYTES {
         return Err(PredictError::Layout(format!(
             "at 1/{scale} the cache has {flash} bytes of flash, and needs at least {LEAST_FLASH_BYTES}: \
-             use a larger trace, or a larger --scale"
+             use a larger trace, or a smaller N in --scale 1/N"
         )));
     }
     Ok(())

@@ -150,7 +150,8 @@ pub fn text(outcome: &Outcome, plan: &Plan) -> String {
     outcome.points.iter().for_each(|point| row(&mut out, &cells(point)));
     out += LEGEND;
     if outcome.points.iter().any(|point| !point.is_filled) {
-        out += "~  flash was not full when counting began: use a longer trace, or a larger --scale\n";
+        out +=
+            "~  flash was not full when counting began: use a longer trace, or a greater N in --scale 1/N\n";
     }
     if outcome.points.iter().any(|point| point.reads == Reads::TooMany) {
         out += "!  more than the drive can serve\n";

@@ -14,7 +14,7 @@ section! {
         insertion_points: u64 = 8, "insertionPoints", "", Honoured;
         "`ripq`, `sipq`: caching policy that sets the priority of items: `lru`, `slru-4`, `gdsf`, `gdsf-3`, `lfu-da`, with any number in place of 4 and 3.";
         caching: String = "slru-4".to_owned(), "caching", "", Honoured;
-        "`ripq`, `sipq`: if more than this share of a block would be reinserted, the block is moved to the head instead; 0 is never.";
+        "`ripq`, `sipq`: if more than this share of a block would be reinserted, the block is moved back to where its items were raised to instead; 0 is never.";
         hot_block_ratio: f64 = 0.6, "hotBlockRatio", "", Honoured;
         "`ripq`, `sipq`: if the moving average of that share is above this, a cold block is evicted instead; 0 is never.";
         reinsertion_target: f64 = 0.2, "reinsertionTarget", "", Honoured;
