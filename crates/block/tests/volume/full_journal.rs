@@ -2,21 +2,11 @@
 //! commit of its own.
 
 use device::IoBuffer;
-use flashwright_block::sets::Tuning;
-use flashwright_block::volume::{Volume, VolumeConfig};
+use flashwright_block::volume::Volume;
 
-use crate::world::{Shape, World, config};
+use crate::world::{World, with_smallest_journal};
 
 const BLOCK: u64 = 4096;
-
-/// A volume with the smallest journal, of sixteen blocks, and much room besides. Nobody sees to its upkeep.
-fn volume() -> (World, Volume) {
-    let shape = Shape { flash_bytes: 64 << 20, disk_bytes: 64 << 20, ..Shape::default() };
-    let world = World::new(1, shape);
-    let tuning = Tuning { dirty_percent: 100, lazy_depth: 0, ..config().tuning };
-    let volume = world.volume(&VolumeConfig { tuning, ways: 512, journal_bytes: Some(0), ..config() });
-    (world, volume)
-}
 
 async fn write(volume: &Volume, block: u64, blocks: u64, byte: u8) {
     let data = IoBuffer::copy_of(&vec![byte; (blocks * BLOCK) as usize]).into();
@@ -51,7 +41,7 @@ fn is_found_again(world: &World, volume: Volume, blocks: u64, byte: u8) {
 fn a_commit_of_all_that_may_wait_for_one_fits_behind_a_table() {
     // Of a journal of sixteen blocks a quarter is four, of 252 units each.
     const BLOCKS: u64 = 252;
-    let (world, volume) = volume();
+    let (world, volume) = with_smallest_journal();
     let volume = world.run(async move {
         for block in (0..BLOCKS).step_by(64) {
             write(&volume, block, (BLOCKS - block).min(64), 1).await;
@@ -73,7 +63,7 @@ fn a_commit_of_all_that_may_wait_for_one_fits_behind_a_table() {
 fn writes_at_once_do_not_change_more_than_a_commit_has_room_for() {
     const WRITERS: u64 = 48;
     for flushes in [false, true] {
-        let (world, volume) = volume();
+        let (world, volume) = with_smallest_journal();
         let filled = volume.clone();
         world.run(async move { fill_journal(&filled).await });
         let writers = (0..WRITERS).map(|writer| {

@@ -8,10 +8,9 @@ use std::task::{Context, Poll, Waker};
 use device::timer::SystemTimer;
 use device::wrap::{CrashDevice, GateDevice, Power};
 use device::{Device, IoBuffer, MemoryDevice, RequestKind};
-use flashwright_block::sets::Tuning;
-use flashwright_block::volume::{Result, Volume, VolumeConfig};
+use flashwright_block::volume::{Result, Volume};
 
-use crate::world::config;
+use crate::world::smallest_journal;
 
 const BLOCK: u64 = 4096;
 
@@ -42,10 +41,8 @@ impl Stage {
         let gate = Arc::new(GateDevice::new(crash.clone()));
         let (flash, disk): (Arc<dyn Device>, Arc<dyn Device>) =
             (gate.clone(), Arc::new(MemoryDevice::new(4 << 20)));
-        let tuning = Tuning { dirty_percent: 100, lazy_depth: 0, ..config().tuning };
-        let config = VolumeConfig { tuning, ways: 512, journal_bytes: Some(0), ..config() };
         let volume = pollster::block_on(async {
-            Volume::create(&flash, &disk, &config, 5).await.unwrap();
+            Volume::create(&flash, &disk, &smallest_journal(), 5).await.unwrap();
             let timer = Arc::new(SystemTimer::default());
             let (volume, _) = Volume::open(flash, disk.clone(), timer).await.unwrap();
             write(&volume, 1).await.unwrap();

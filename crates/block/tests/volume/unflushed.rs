@@ -1,22 +1,12 @@
 //! However much changed since the last commit, there is room for it in the journal.
 
 use device::IoBuffer;
-use flashwright_block::sets::Tuning;
-use flashwright_block::volume::{Volume, VolumeConfig};
+use flashwright_block::volume::Volume;
 
-use crate::world::{Shape, World, config};
+use crate::world::{World, with_smallest_journal};
 
 /// Three times as many as a commit in the smallest journal has room for.
 const BLOCKS: u64 = 4500;
-
-/// A volume with room for all blocks and the smallest journal.
-fn volume() -> (World, Volume) {
-    let shape = Shape { flash_bytes: 64 << 20, disk_bytes: 64 << 20, ..Shape::default() };
-    let world = World::new(1, shape);
-    let tuning = Tuning { dirty_percent: 100, lazy_depth: 0, ..config().tuning };
-    let volume = world.volume(&VolumeConfig { tuning, ways: 512, journal_bytes: Some(0), ..config() });
-    (world, volume)
-}
 
 /// Writes all blocks and makes them durable.
 async fn written(volume: Volume) -> Volume {
@@ -39,7 +29,7 @@ fn goes_on(world: &World, volume: Volume) {
 
 #[test]
 fn flush_did_not_end_after_more_blocks_were_cleaned_than_the_journal_had_room_for() {
-    let (world, volume) = volume();
+    let (world, volume) = with_smallest_journal();
     let volume = world.run(async move {
         let volume = written(volume).await;
         volume.clean().await.unwrap();
@@ -51,7 +41,7 @@ fn flush_did_not_end_after_more_blocks_were_cleaned_than_the_journal_had_room_fo
 
 #[test]
 fn flush_did_not_end_after_more_blocks_were_read_than_the_journal_had_room_for() {
-    let (world, volume) = volume();
+    let (world, volume) = with_smallest_journal();
     let volume = world.run(async move {
         for block in 0..BLOCKS {
             volume.read(block * 4096, 4096).await.unwrap();
@@ -67,7 +57,7 @@ fn flush_did_not_end_after_more_blocks_were_read_than_the_journal_had_room_for()
 
 #[test]
 fn flush_did_not_end_after_more_blocks_were_trimmed_than_the_journal_had_room_for() {
-    let (world, volume) = volume();
+    let (world, volume) = with_smallest_journal();
     let volume = world.run(async move {
         let volume = written(volume).await;
         volume.trim(0, BLOCKS * 4096).await.unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use device::sim::LatencyModel;
 use device::wrap::{Mechanics, SpindleDevice};
 use device::{Device, MemoryDevice, SimulatedDevice, Simulation};
-use flashwright_block::sets::Placement;
+use flashwright_block::sets::{Placement, Tuning};
 use flashwright_block::volume::{Volume, VolumeConfig};
 
 pub struct World {
@@ -70,4 +70,18 @@ impl World {
 pub fn config() -> VolumeConfig {
     let placement = Placement::Permuted { run_bytes: 64 << 10 };
     VolumeConfig { ways: 16, placement, journal_bytes: Some(1 << 20), ..VolumeConfig::default() }
+}
+
+/// The smallest journal, of sixteen blocks, and no upkeep that would commit or clean by itself.
+pub fn smallest_journal() -> VolumeConfig {
+    let tuning = Tuning { dirty_percent: 100, lazy_depth: 0, ..config().tuning };
+    VolumeConfig { tuning, ways: 512, journal_bytes: Some(0), ..config() }
+}
+
+/// A volume with the smallest journal, and much room besides.
+pub fn with_smallest_journal() -> (World, Volume) {
+    let shape = Shape { flash_bytes: 64 << 20, disk_bytes: 64 << 20, ..Shape::default() };
+    let world = World::new(1, shape);
+    let volume = world.volume(&smallest_journal());
+    (world, volume)
 }
