@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use bench::trace::{FORMATS, Format, Input, OnBadRow, OpenOptions, PageSize, TenantsFrom, ZeroSize};
+use bench::trace::{
+    FORMATS, Format, Input, OnBadRow, OpenOptions, PageSize, TenantsFrom, TraceError, ZeroSize,
+};
 use clap::{Args, ValueEnum};
 use device::names;
 use serde_json::{Value, json};
@@ -16,7 +18,8 @@ const READING: &str = "Reading the trace";
 #[derive(Debug, Args)]
 #[command(next_help_heading = READING)]
 pub struct TraceFlags {
-    /// Trace format; auto detects it from the first file's name and contents
+    /// Trace format; auto detects it from the first file's name and contents; of any table the columns are listed, as in
+    /// csv:time,key,-,size
     #[arg(long, value_name = "FORMAT", default_value = "auto", value_parser = format_name)]
     pub format: String,
     /// Size of the pages that byte ranges are split into (whole: do not split), and of objects where the format has no sizes
@@ -107,11 +110,17 @@ impl TraceFlags {
 }
 
 fn format_name(text: &str) -> Result<String, String> {
-    if text == "auto" || Format::named(text).is_some() {
+    if text == "auto" {
         return Ok(text.to_owned());
     }
-    let hint = names::hint(text, FORMATS.iter().map(|format| format.name));
-    Err(format!("unknown format `{text}`: {hint}the formats are auto, {}", Format::names()))
+    match Format::with_columns(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(TraceError::UnknownFormat { name, known }) => {
+            let hint = names::hint(&name, FORMATS.iter().map(|format| format.name));
+            Err(format!("unknown format `{name}`: {hint}the formats are auto, {known}"))
+        }
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn page_size(text: &str) -> Result<PageSize, String> {

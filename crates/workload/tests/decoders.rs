@@ -38,9 +38,14 @@ fn read(bytes: &[u8], format: Option<&str>, page: Option<PageSize>) -> Result<u6
     Ok(accesses)
 }
 
+/// Tables whose columns are said.
+const TABLES: [&str; 3] =
+    ["csv:key", "csv:time,key,-,size,op", "csv:key=1,size=GET,op=2,ttl=3,tenant=1,count=3"];
+
 fn read_as_all(bytes: &[u8]) {
     for page in [None, Some(PageSize::Bytes(1))] {
-        for format in FORMATS.map(|format| Some(format.name)).into_iter().chain([None]) {
+        let named = FORMATS.iter().map(|format| format.name).chain(TABLES);
+        for format in named.map(Some).chain([None]) {
             if let Err(error) = read(bytes, format, page) {
                 assert!(error.to_string().contains("bytes"), "{error} names the file");
             }

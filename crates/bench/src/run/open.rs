@@ -365,12 +365,13 @@ impl Workload for Watched {
 /// # Errors
 /// Its format is to be told by its files, and they do not tell.
 pub fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
-    let format = match &plan.format {
-        TraceFormat::Named(name) => named(name),
-        TraceFormat::Told => Format::told_by(&plan.files)?,
-        TraceFormat::Binary => binary_format(plan),
+    let (format, columns) = match &plan.format {
+        TraceFormat::Named(name) => Format::with_columns(name)?,
+        TraceFormat::Told => (Format::told_by(&plan.files)?, None),
+        TraceFormat::Binary => (binary_format(plan), None),
     };
     let mut config = ReplayConfig::new(plan.files.clone(), format);
+    config.columns = columns;
     config.time_units_per_second = plan.time_units_per_second.unwrap_or(format.time_units_per_second);
     config.cut = plan.cut;
     config.amplify = Amplify {
@@ -395,11 +396,8 @@ pub fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
 /// Which of the binary formats the first file is in; ours, if it is in another: that is then refused by its name.
 fn binary_format(plan: &ReplayPlan) -> &'static Format {
     let told = Format::told_by(&plan.files).ok();
-    told.filter(|format| format.name == "cachebench-binary").unwrap_or_else(|| named("binary"))
-}
-
-fn named(format: &str) -> &'static Format {
-    Format::named(format).expect("the format is in the table")
+    let ours = || Format::named("binary").expect("the format is in the table");
+    told.filter(|format| format.name == "cachebench-binary").unwrap_or_else(ours)
 }
 
 /// Whether a workload hangs chains on items.

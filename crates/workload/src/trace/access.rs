@@ -170,8 +170,8 @@ pub enum ZeroSize {
     As(u64),
 }
 
-/// Opens a trace of one or several files, in their order; `-` is standard input. `format` is a format's name, `auto`
-/// or `None` to tell it by the first file.
+/// Opens a trace of one or several files, in their order; `-` is standard input. `format` is a format's name, with
+/// [columns](super::CsvColumns) or without, `auto` or `None` to tell it by the first file.
 ///
 /// # Errors
 /// A file that cannot be opened, a format that does not exist or cannot be told, or a header that is wrong.
@@ -239,10 +239,7 @@ fn reader<P: AsRef<Path>>(
 ) -> Result<reader::Reader, TraceError> {
     let format = match format {
         None | Some("auto") => None,
-        Some(name) => Some(
-            Format::named(name)
-                .ok_or_else(|| TraceError::UnknownFormat { name: name.to_owned(), known: Format::names() })?,
-        ),
+        Some(name) => Some(Format::with_columns(name)?),
     };
     let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
     reader::Reader::open(paths, format, options.clone())

@@ -98,6 +98,14 @@ pub enum RowError {
     /// A column that was chosen and cannot be had.
     #[error("the header has no column `{0}` that is not used already")]
     Chosen(String),
+    /// A column that was asked for, by its number or its name.
+    #[error("the first line has no column `{0}`")]
+    NoColumn(String),
+    /// A table of which nobody says where its key is.
+    #[error(
+        "the first line does not name the column of the key; say which column is what, as in `csv:time,key,-,size`"
+    )]
+    NoKeyColumn,
     /// A text of one line that is many.
     #[error("its lines end in carriage returns alone: convert them to line feeds")]
     CarriageReturns,

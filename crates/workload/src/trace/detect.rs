@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use super::columns::{RowError, bare, looks_like_header};
+use super::csv;
 use super::cut::Cut;
 use super::error::TraceError;
 use super::input::{GZIP_MAGIC, XZ_MAGIC, ZSTD_MAGIC};
@@ -140,6 +141,9 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
 
 /// The format of a file that `wanted`, in which the files before it are, makes nothing of; `None` where there is no telling.
 pub(super) fn other_than(wanted: &'static Format, path: &Path, head: &Head<'_>) -> Option<&'static Format> {
+    if !wanted.is_told_apart() {
+        return None;
+    }
     let reads = tried(wanted, head).is_ok_and(|trial| trial.succeeded());
     detect(path, head).ok().filter(|found| !reads && found.name != wanted.name)
 }
@@ -176,11 +180,19 @@ fn hint(head: &[u8]) -> &'static str {
         () if is_text(head) && head.contains(&b'\r') && !head.contains(&b'\n') => {
             "its lines end in carriage returns alone: convert them to line feeds; "
         }
-        () if has(b';') => "its columns are separated by semicolons: use commas; ",
-        () if is_text(first) && looks_like_header(first) => {
-            "its header has no known column (a plain trace has ts,key,op,size); "
+        () if is_text(first) && csv::has_usual_header(first.trim_ascii_end()) => {
+            "its header has the columns of a table: the format `csv` reads it; "
         }
-        () if has(b'\t') => "its columns are separated by tabs: use commas, or name the format; ",
+        () if has(b';') => {
+            "its columns are separated by semicolons: name them to read it (as in csv:time,key,-,size); "
+        }
+        () if is_text(first) && looks_like_header(first) => {
+            "its header has no known column (a plain trace has ts,key,op,size): name those that are needed to read \
+             it (as in csv:key=2,size=bytes); "
+        }
+        () if has(b'\t') => {
+            "its columns are separated by tabs: name them to read it (as in csv:time,key,-,size), or name the format; "
+        }
         () => "",
     }
 }

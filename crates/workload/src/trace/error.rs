@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::columns::RowError;
+use super::csv::ColumnsError;
 
 /// Why a trace cannot be read, or cannot be read on.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,14 @@ pub enum TraceError {
         name: String,
         /// What there is.
         known: String,
+    },
+    /// The columns of a table are not understood.
+    #[error("`{columns}`: {reason}")]
+    Columns {
+        /// What was asked for.
+        columns: String,
+        /// What is wrong with it.
+        reason: ColumnsError,
     },
     /// The file looks like none of the formats.
     #[error("{}: {hint}the content matches none of the formats that can be detected ({known}); the others must be named ({unmarked})", path.display())]

@@ -14,6 +14,7 @@ pub mod block;
 mod cachebench_binary;
 mod cdn;
 mod columns;
+mod csv;
 mod cut;
 mod detect;
 mod error;
@@ -41,6 +42,7 @@ pub use access::{
 };
 pub use amplify::{Amplify, SuffixRule};
 pub use columns::RowError;
+pub use csv::{ColumnsError, CsvColumns};
 pub use cut::Cut;
 pub use error::TraceError;
 pub use replay::{Order, Replay, ReplayConfig, ReplayStats};
@@ -73,7 +75,7 @@ pub struct Format {
 }
 
 /// The formats that can be read.
-pub static FORMATS: [&Format; 27] = [
+pub static FORMATS: [&Format; 28] = [
     &plain::FORMAT,
     &kv::FORMAT,
     &cdn::FORMAT,
@@ -99,6 +101,7 @@ pub static FORMATS: [&Format; 27] = [
     &numbers::U32_BE,
     &numbers::U64_LE,
     &numbers::U64_BE,
+    &csv::FORMAT,
     &binary::FORMAT,
     &cachebench_binary::FORMAT,
 ];
@@ -108,6 +111,25 @@ impl Format {
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         FORMATS.into_iter().find(|format| format.name == name)
+    }
+
+    /// The format called `name`, and the columns that may stand behind the name of a [table](CsvColumns), as in
+    /// `csv:time,key,-,size`.
+    ///
+    /// # Errors
+    /// There is no such format, or the columns are not understood.
+    pub fn with_columns(name: &str) -> Result<(&'static Self, Option<CsvColumns>), TraceError> {
+        let format = |name: &str| {
+            let unknown = || TraceError::UnknownFormat { name: name.to_owned(), known: Self::names() };
+            Self::named(name).ok_or_else(unknown)
+        };
+        let Some((table, columns)) = name.split_once(':').filter(|(table, _)| *table == csv::FORMAT.name)
+        else {
+            return Ok((format(name)?, None));
+        };
+        let parsed = CsvColumns::parse(columns);
+        let columns = parsed.map_err(|reason| TraceError::Columns { columns: name.to_owned(), reason })?;
+        Ok((format(table)?, Some(columns)))
     }
 
     /// The format that the first of some files tells by what it begins with.
@@ -126,7 +148,7 @@ impl Format {
     /// Whether a file tells that it is in this format. Otherwise somebody has to name it.
     #[must_use]
     pub fn is_told_apart(&self) -> bool {
-        numbers::ALL.iter().all(|bare| bare.name != self.name)
+        self.name != csv::FORMAT.name && numbers::ALL.iter().all(|bare| bare.name != self.name)
     }
 
     /// The names of all formats, for a message.

@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use super::amplify::Amplify;
 use super::cut::Cut;
 use super::rows::{ReaderOptions, Row, RowReader};
-use super::{Format, TenantNames, TraceError};
+use super::{CsvColumns, Format, TenantNames, TraceError};
 use crate::{Part, Request, RequestKind, Source, Tenant, Workload, WorkloadError};
 
 mod beginning;
@@ -39,6 +39,8 @@ pub struct ReplayConfig {
     pub files: Vec<PathBuf>,
     /// What is in them.
     pub format: &'static Format,
+    /// Which columns are what, of a table.
+    pub columns: Option<CsvColumns>,
     /// The trace's time units in a second (CacheBench's `timestampFactor`). Formats whose time has a unit
     /// ignore it.
     pub time_units_per_second: u64,
@@ -75,6 +77,7 @@ impl ReplayConfig {
         Self {
             files,
             format,
+            columns: None,
             time_units_per_second: 1000,
             cut: Cut::Pages,
             amplify: Amplify::default(),
@@ -92,11 +95,15 @@ impl ReplayConfig {
 
     /// The format's reader, told what the replay wants of it.
     fn reader(&self) -> Box<dyn RowReader> {
-        (self.format.reader)(&ReaderOptions {
+        let mut reader = (self.format.reader)(&ReaderOptions {
             time_units_per_second: self.time_units_per_second.max(1),
             page_bytes: self.format.page_bytes,
             cut: self.cut,
-        })
+        });
+        if let Some(columns) = &self.columns {
+            reader.choose_columns(columns);
+        }
+        reader
     }
 }
 

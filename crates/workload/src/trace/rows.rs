@@ -4,6 +4,7 @@ use std::io::{self, BufRead};
 
 use super::Framing;
 use super::columns::RowError;
+use super::csv::CsvColumns;
 use super::cut::{Cut, Items};
 use super::tenants::{Interner, TenantNames};
 use crate::{RequestKind, Tenant};
@@ -32,6 +33,11 @@ pub(super) trait RowReader: Send {
     fn choose_tenant(&mut self, columns: &[String]) -> bool {
         let _ = columns;
         false
+    }
+
+    /// Says which columns of a table are what.
+    fn choose_columns(&mut self, columns: &CsvColumns) {
+        let _ = columns;
     }
 
     /// Reads a record and adds what it asks for to `rows`: usually one row, none where the record is a remark.

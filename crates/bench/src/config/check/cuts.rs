@@ -1,6 +1,6 @@
 //! What a trace is, and what its requests are cut into.
 
-use workload::trace::FORMATS;
+use workload::trace::{FORMATS, Format, TraceError};
 
 use super::super::keys::TestConfig;
 use super::super::knob::Findings;
@@ -15,8 +15,14 @@ pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
     let inside = join(at, "replayGeneratorConfig");
     let replay = &test.replay;
     let at_format = join(&inside, "traceFormat");
-    let names: Vec<&str> = std::iter::once("auto").chain(FORMATS.iter().map(|format| format.name)).collect();
-    one_of(&replay.format, &names, &at_format, findings);
+    match Format::with_columns(&replay.format.to_ascii_lowercase()) {
+        Err(error @ TraceError::Columns { .. }) => findings.problem(&at_format, error.to_string()),
+        Err(_) => {
+            let names = std::iter::once("auto").chain(FORMATS.iter().map(|format| format.name));
+            one_of(&replay.format, &names.collect::<Vec<_>>(), &at_format, findings);
+        }
+        Ok(_) => {}
+    }
     let mut refuse = |broken: bool, at: &str, words: &str| {
         if broken {
             findings.problem(at, words);

@@ -39,7 +39,7 @@ section! {
         ml_admission: MlAdmission = MlAdmission::default(), "mlAdmissionConfig", "", Later(ML);
         "Ours. Amplify keys as CacheBench does, with a suffix that truncates long keys and so merges some of them.";
         cachebench_amplification: bool = false, "ampKeysLikeCacheBench", "", Honoured;
-        "Ours. `replay`: format of the trace, one of `flashwright trace formats`, or `auto` to detect it from the first file.";
+        "Ours. `replay`: format of the trace, one of `flashwright trace formats` (a table with its columns: `csv:time,key,-,size`), or `auto` to detect it from the first file.";
         format: String = "kvcache".to_owned(), "traceFormat", "", Honoured;
     }
     legacy {}

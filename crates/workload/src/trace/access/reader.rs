@@ -8,7 +8,6 @@ use super::{
     Access, AccessKind, Accesses, OnBadRow, OpenOptions, PageSize, ReadReport, TenantsFrom, ZeroSize,
 };
 use crate::RequestKind;
-use crate::trace::Format;
 use crate::trace::columns::{RowError, whole_number};
 use crate::trace::cut::Cut;
 use crate::trace::detect::{check_further, told_by};
@@ -16,6 +15,7 @@ use crate::trace::error::TraceError;
 use crate::trace::records::{Fed, Records};
 use crate::trace::rows::{MAX_OBJECT_BYTES, Object, ReaderOptions, Row, RowReader, Rows, numbered};
 use crate::trace::tenants::TenantNames;
+use crate::trace::{CsvColumns, Format};
 
 mod copy;
 
@@ -52,9 +52,10 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn open(
         paths: Vec<PathBuf>,
-        format: Option<&'static Format>,
+        named: Option<(&'static Format, Option<CsvColumns>)>,
         options: OpenOptions,
     ) -> Result<Self, TraceError> {
+        let (format, columns) = named.map_or((None, None), |(format, columns)| (Some(format), columns));
         let (path, further) = paths.split_first().ok_or(TraceError::NoFiles)?;
         let mut records = open_file(path)?;
         let told = if format.is_none() { Some(told_by(path, &mut records)?) } else { None };
@@ -72,6 +73,9 @@ impl Reader {
         let units = options.time_units_per_second.unwrap_or(format.time_units_per_second).max(1);
         let mut parser =
             (format.reader)(&ReaderOptions { time_units_per_second: units, page_bytes, cut: Cut::Pages });
+        if let Some(columns) = &columns {
+            parser.choose_columns(columns);
+        }
         if let TenantsFrom::Columns(names) = &options.tenants
             && !parser.choose_tenant(names)
         {

@@ -1,0 +1,487 @@
+//! Tables of any columns, which whoever reads them names: `csv:time,key,-,size`, or `csv:key=3,size=bytes`.
+//!
+//! Traces are published in many small variations of the same table. Either the columns are listed in their order, `-`
+//! standing for one that is not used, or each field is given its column, by number from 1 or by what the header calls it.
+//! `csv` alone takes the columns that the header gives one of the usual names.
+//!
+//! | field | meaning |
+//! |---|---|
+//! | `key` | the object; needed |
+//! | `time` | seconds, or what is said to be one, with decimals |
+//! | `size` | what the object takes; without it, a page |
+//! | `op` | read, get, write, put, delete …; without it, all are gets |
+//! | `ttl` | seconds; 0 is for ever |
+//! | `tenant` | who asks |
+//! | `count` | how many times in a row |
+//!
+//! Between columns stand commas, semicolons, tabs, bars or blanks: the first of them with which the first line has all
+//! columns.
+
+use super::columns::{RowError, bare, lossy, number, units_with_decimals};
+use super::{Format, ReaderOptions, Row, RowReader, Rows};
+use crate::RequestKind;
+
+pub(super) static FORMAT: Format = Format {
+    name: "csv",
+    about: "any table; columns as csv:time,key,-,size or csv:key=3,size=bytes, or by the header",
+    extensions: &[],
+    page_bytes: Some(4096),
+    time_units_per_second: 1,
+    plausible: |_| false,
+    reader: |options| Box::new(Reader { columns: CsvColumns::default(), layout: None, options: *options }),
+};
+
+const SEPARATORS: [u8; 5] = [b',', b';', b'\t', b'|', b' '];
+
+/// The fields of a row, by their places in [`NAMES`].
+const FIELDS: usize = NAMES.len();
+const TIME: usize = 0;
+const KEY: usize = 1;
+const SIZE: usize = 2;
+const OP: usize = 3;
+const TTL: usize = 4;
+const TENANT: usize = 5;
+const COUNT: usize = 6;
+
+/// What fields are called: first by us, then by the headers of published traces.
+const NAMES: [&[&str]; 7] = [
+    &["time", "ts", "timestamp", "op_time"],
+    &["key", "id", "obj_id", "object_id", "obj", "object"],
+    &["size", "obj_size", "object_size", "bytes", "value_size"],
+    &["op", "operation", "method", "cmd"],
+    &["ttl"],
+    &["tenant", "client", "client_id", "user"],
+    &["count", "op_count"],
+];
+
+/// Why columns are not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ColumnsError {
+    /// No such field.
+    #[error("there is no field `{name}`; the fields are {known}, and `-` is a column that is not used")]
+    Unknown {
+        /// What it was called.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A field has two columns.
+    #[error("`{0}` is named twice")]
+    Twice(&'static str),
+    /// The one field without which a row is no request.
+    #[error("no column is the `key`")]
+    NoKey,
+    /// Some fields are listed and some are given their columns.
+    #[error("`{0}`: either list the columns in their order, or give each field its column (key=2)")]
+    Mixed(String),
+    /// A field whose column is not said.
+    #[error("`{0}`: a column is a number from 1, or a name in the header")]
+    NoColumn(String),
+}
+
+/// Which column of a table is what.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CsvColumns {
+    /// Empty: what the header calls by a usual name.
+    fields: Vec<(usize, Column)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Column {
+    /// Its place, from 0.
+    At(usize),
+    /// What the header calls it.
+    Named(String),
+}
+
+impl CsvColumns {
+    /// Columns as `time,key,-,size` or `key=3,size=bytes`.
+    ///
+    /// # Errors
+    /// A field that does not exist or is there twice, no key, or a column that is none.
+    pub fn parse(text: &str) -> Result<Self, ColumnsError> {
+        let gives_columns = text.contains('=');
+        let mut fields = Vec::new();
+        for (place, item) in text.split(',').map(str::trim).enumerate() {
+            let (name, column) = match item.split_once('=') {
+                Some((name, column)) => (name.trim(), Column::parse(item, column.trim())?),
+                None if gives_columns => return Err(ColumnsError::Mixed(item.to_owned())),
+                None if matches!(item, "" | "-") => continue,
+                None => (item, Column::At(place)),
+            };
+            let field = field_called(name.as_bytes()).ok_or_else(|| ColumnsError::Unknown {
+                name: name.to_owned(),
+                known: NAMES.map(|names| names[0]).join(", "),
+            })?;
+            if fields.iter().any(|(known, _)| *known == field) {
+                return Err(ColumnsError::Twice(NAMES[field][0]));
+            }
+            fields.push((field, column));
+        }
+        if !fields.iter().any(|(field, _)| *field == KEY) {
+            return Err(ColumnsError::NoKey);
+        }
+        Ok(Self { fields })
+    }
+
+    /// Whether there is no telling the columns without a header.
+    fn needs_header(&self) -> bool {
+        let is_named = |(_, column): &(usize, Column)| matches!(column, Column::Named(_));
+        self.fields.is_empty() || self.fields.iter().any(is_named)
+    }
+
+    /// Where the fields are in a file whose first line is `line`.
+    fn layout(&self, line: &[u8]) -> Result<Layout, RowError> {
+        // A table of one column has none of them in it.
+        let found = SEPARATORS.into_iter().filter(|separator| line.contains(separator));
+        let mut failure = None;
+        for separator in found.chain([SEPARATORS[0]]) {
+            match self.layout_between(separator, line) {
+                Ok(layout) => return Ok(layout),
+                Err(reason) => failure = failure.or(Some(reason)),
+            }
+        }
+        Err(failure.expect("there is a separator"))
+    }
+
+    fn layout_between(&self, separator: u8, line: &[u8]) -> Result<Layout, RowError> {
+        let cells: Vec<&[u8]> = Cells::new(separator, line).map(bare).collect();
+        let called = |names: &[&str]| {
+            let is_it = |cell: &&[u8]| names.iter().any(|name| cell.eq_ignore_ascii_case(name.as_bytes()));
+            cells.iter().position(is_it)
+        };
+        let mut places: Vec<(usize, usize)> = match self.fields.as_slice() {
+            [] => (0..FIELDS).filter_map(|field| Some((called(NAMES[field])?, field))).collect(),
+            fields => fields
+                .iter()
+                .map(|(field, column)| {
+                    let (place, text) = match column {
+                        Column::At(place) => {
+                            (Some(*place).filter(|place| *place < cells.len()), (place + 1).to_string())
+                        }
+                        Column::Named(name) => (called(&[name]), name.clone()),
+                    };
+                    place.map(|place| (place, *field)).ok_or(RowError::NoColumn(text))
+                })
+                .collect::<Result<_, _>>()?,
+        };
+        if !places.iter().any(|(_, field)| *field == KEY) {
+            return Err(RowError::NoKeyColumn);
+        }
+        places.sort_unstable();
+        let has = std::array::from_fn(|field| places.iter().any(|(_, known)| *known == field));
+        Ok(Layout { separator, places, has })
+    }
+}
+
+impl Column {
+    fn parse(item: &str, text: &str) -> Result<Self, ColumnsError> {
+        match text.parse::<usize>() {
+            Ok(0) => Err(ColumnsError::NoColumn(item.to_owned())),
+            Ok(number) => Ok(Self::At(number - 1)),
+            Err(_) if text.is_empty() => Err(ColumnsError::NoColumn(item.to_owned())),
+            Err(_) => Ok(Self::Named(text.to_owned())),
+        }
+    }
+}
+
+fn field_called(name: &[u8]) -> Option<usize> {
+    let is_it = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
+    NAMES.iter().position(|names| names.iter().any(is_it))
+}
+
+/// Where the fields are in a file.
+struct Layout {
+    separator: u8,
+    /// Column and field, by column.
+    places: Vec<(usize, usize)>,
+    /// Which fields there are.
+    has: [bool; FIELDS],
+}
+
+impl Layout {
+    /// The fields of a row; those that it lacks are empty.
+    #[inline]
+    fn split<'a>(&self, line: &'a [u8]) -> [&'a [u8]; FIELDS] {
+        let mut found: [&[u8]; FIELDS] = [&[]; FIELDS];
+        let mut wanted = self.places.iter().peekable();
+        for (place, cell) in Cells::new(self.separator, line).enumerate() {
+            while let Some((_, field)) = wanted.next_if(|(at, _)| *at == place) {
+                found[*field] = bare(cell);
+            }
+            if wanted.peek().is_none() {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Whether every field of the line is a word, as the names of columns are.
+    fn are_words(&self, line: &[u8]) -> bool {
+        let cells = self.split(line);
+        let is_word = |cell: &[u8]| matches!(cell, [b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'#', ..]);
+        self.places.iter().all(|(_, field)| is_word(cells[*field]))
+    }
+}
+
+/// What stands between separators. Several blanks in a row are one, and so are those at the ends of a line.
+struct Cells<'a> {
+    separator: u8,
+    /// `None` at the end.
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a> Cells<'a> {
+    #[inline]
+    fn new(separator: u8, line: &'a [u8]) -> Self {
+        Self { separator, rest: Some(if separator == b' ' { line.trim_ascii() } else { line }) }
+    }
+}
+
+impl<'a> Iterator for Cells<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let line = self.rest.take()?;
+        let Some(end) = memchr::memchr(self.separator, line) else { return Some(line) };
+        let behind = &line[end + 1..];
+        self.rest = Some(if self.separator == b' ' { behind.trim_ascii_start() } else { behind });
+        Some(&line[..end])
+    }
+}
+
+/// Whether the header of a table says where its key is and one field more at least.
+pub(super) fn has_usual_header(line: &[u8]) -> bool {
+    CsvColumns::default().layout(line).is_ok_and(|layout| layout.places.len() > 1)
+}
+
+struct Reader {
+    columns: CsvColumns,
+    /// Known from the first line on.
+    layout: Option<Layout>,
+    options: ReaderOptions,
+}
+
+impl RowReader for Reader {
+    fn choose_columns(&mut self, columns: &CsvColumns) {
+        self.columns = columns.clone();
+    }
+
+    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
+        // A second file need not repeat the header.
+        if self.layout.is_some() && self.read(line, &mut Rows::default()).is_ok() {
+            return Ok(false);
+        }
+        let layout = match self.columns.layout(line) {
+            Err(_) if self.layout.is_some() => return Ok(false),
+            found => found?,
+        };
+        let are_words = layout.are_words(line);
+        self.layout = Some(layout);
+        Ok(self.columns.needs_header() || (are_words && self.read(line, &mut Rows::default()).is_err()))
+    }
+
+    fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
+        let Some(layout) = &self.layout else { return Err(RowError::NoKeyColumn) };
+        let fields = layout.split(line);
+        let kind = if layout.has[OP] { kind(fields[OP])? } else { Some(RequestKind::Get) };
+        let size = match layout.has[SIZE] {
+            true => number(fields[SIZE], "size", u64::MAX)?,
+            false => Some(self.options.page_bytes.unwrap_or(4096)),
+        };
+        let time = Some(fields[TIME]).filter(|time| !time.is_empty());
+        let time_ns = time
+            .map(|time| units_with_decimals(time, "time", self.options.time_units_per_second))
+            .transpose()?;
+        let ttl = number(fields[TTL], "ttl", u64::from(u32::MAX))?.unwrap_or(0);
+        let repeat = number(fields[COUNT], "count", u64::from(u32::MAX))?.unwrap_or(1);
+        if repeat == 0 {
+            return Err(RowError::Zero("count"));
+        }
+        let Some(kind) = kind else { return Ok(()) };
+        let size = size.or((kind == RequestKind::Delete).then_some(0)).ok_or(RowError::Missing("size"))?;
+        let object = rows.name(fields[KEY], 0)?;
+        let tenant = rows.tenant(&[fields[TENANT]]);
+        rows.push(Row {
+            ttl_seconds: if ttl == 0 { None } else { Some(ttl as u32) },
+            time_ns,
+            repeat: repeat as u32,
+            tenant,
+            ..Row::new(kind, object, size)
+        });
+        Ok(())
+    }
+}
+
+/// What the first word of `op` that is known asks for, of whatever it is made: `GET`, `get_lease`, `REST.GET.OBJECT`.
+/// `None` for what asks for no object's bytes.
+fn kind(op: &[u8]) -> Result<Option<RequestKind>, RowError> {
+    const WORDS: [(&str, Option<RequestKind>); 27] = [
+        ("get", Some(RequestKind::Get)),
+        ("gets", Some(RequestKind::Get)),
+        ("read", Some(RequestKind::Get)),
+        ("r", Some(RequestKind::Get)),
+        ("lookup", Some(RequestKind::Get)),
+        ("set", Some(RequestKind::Set)),
+        ("put", Some(RequestKind::Set)),
+        ("post", Some(RequestKind::Set)),
+        ("copy", Some(RequestKind::Set)),
+        ("write", Some(RequestKind::Set)),
+        ("w", Some(RequestKind::Set)),
+        ("insert", Some(RequestKind::Set)),
+        ("add", Some(RequestKind::Set)),
+        ("replace", Some(RequestKind::Set)),
+        ("cas", Some(RequestKind::Set)),
+        ("update", Some(RequestKind::Update)),
+        ("append", Some(RequestKind::Update)),
+        ("prepend", Some(RequestKind::Update)),
+        ("incr", Some(RequestKind::Update)),
+        ("decr", Some(RequestKind::Update)),
+        ("delete", Some(RequestKind::Delete)),
+        ("del", Some(RequestKind::Delete)),
+        ("remove", Some(RequestKind::Delete)),
+        ("d", Some(RequestKind::Delete)),
+        ("head", None),
+        ("touch", None),
+        ("flush", None),
+    ];
+    if op.is_empty() {
+        return Err(RowError::Missing("op"));
+    }
+    let known = |word: &[u8]| WORDS.iter().find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
+    let found = op.split(|byte| !byte.is_ascii_alphabetic()).find_map(known);
+    found.map(|(_, kind)| *kind).ok_or_else(|| RowError::Operation(lossy(op)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::only;
+    use super::*;
+
+    /// A row: operation, key, size, time and how often.
+    type Read = (RequestKind, String, u64, Option<u64>, u32);
+
+    /// The rows of a table, the header aside.
+    fn read(columns: &str, lines: &[&str]) -> Result<Vec<Read>, RowError> {
+        let mut reader = (FORMAT.reader)(&ReaderOptions::default());
+        if !columns.is_empty() {
+            reader.choose_columns(&CsvColumns::parse(columns).unwrap());
+        }
+        let is_header = reader.takes_header(lines[0].as_bytes())?;
+        let rows = lines.iter().skip(usize::from(is_header));
+        rows.map(|line| {
+            let (row, key) = only(reader.as_mut(), line.as_bytes())?;
+            Ok((row.kind, key, row.value_bytes, row.time_ns, row.repeat))
+        })
+        .collect()
+    }
+
+    fn get(key: &str, size: u64, seconds: u64) -> Read {
+        (RequestKind::Get, key.to_owned(), size, Some(seconds * 1_000_000_000), 1)
+    }
+
+    #[test]
+    fn columns_are_listed_or_given_by_number_or_by_name() {
+        let expected = Ok(vec![get("a", 10, 1), get("b", 20, 2)]);
+        assert_eq!(read("time,key,-,size", &["1,a,x,10", "2,b,y,20"]), expected);
+        assert_eq!(read("time,key,,size,-", &["1,a,x,10,z", "2,b,y,20"]), expected, "a short row");
+        assert_eq!(read("size=4,key=2,time=1", &["1,a,x,10", "2,b,y,20"]), expected);
+        let named = ["When,what,kind,how much", "1,a,x,10", "2,b,y,20"];
+        assert_eq!(read("key=what, size=how much, time=1", &named), expected);
+        let usual = ["\"obj_size\",op_time,x,\"obj_id\"", "10,1,x,a", "20,2,y,b"];
+        assert_eq!(read("", &usual), expected);
+    }
+
+    #[test]
+    fn whatever_stands_between_columns_is_found() {
+        let expected = Ok(vec![get("a", 10, 1), get("b", 20, 2)]);
+        for between in [",", ";", "\t", "|", " ", "   "] {
+            let (first, second) = (["1", "a", "10"].join(between), ["2", "b", "20"].join(between));
+            assert_eq!(read("time,key,size", &[&first, &second]), expected, "{between:?}");
+        }
+        // A comma inside of a column does not divide the line where that gives too few columns.
+        assert_eq!(read("time,key,size", &["1;a,7;10"]), Ok(vec![get("a,7", 10, 1)]));
+        assert_eq!(read("key", &["a"]).unwrap()[0].1, "a");
+        assert_eq!(read("key", &["a;b"]).unwrap()[0].1, "a");
+        let empty = read("time,key,-,size", &["1\ta\t\t10"]);
+        assert_eq!(empty, Ok(vec![get("a", 10, 1)]), "of two tabs each is a column's");
+    }
+
+    #[test]
+    fn a_header_is_told_from_a_row_and_a_wrong_row_from_a_header() {
+        let expected = Ok(vec![get("a", 10, 1)]);
+        assert_eq!(read("time,key,size", &["# time,obj,size", "1,a,10"]), expected);
+        assert_eq!(read("time,key,size", &["1,a,10"]), expected);
+        assert_eq!(
+            read("time,key,size", &["1,a,ten"]),
+            Err(RowError::Number { column: "size", text: "ten".to_owned(), max: u64::MAX })
+        );
+    }
+
+    #[test]
+    fn operations_are_known_in_many_spellings() {
+        let kind_of = |op: &str| kind(op.as_bytes());
+        for op in ["GET", "get_lease", "REST.GET.OBJECT", "Read", "r"] {
+            assert_eq!(kind_of(op), Ok(Some(RequestKind::Get)), "{op}");
+        }
+        for op in ["SET", "Write", "REST.PUT.OBJECT", "w"] {
+            assert_eq!(kind_of(op), Ok(Some(RequestKind::Set)), "{op}");
+        }
+        assert_eq!(kind_of("REST.DELETE.OBJECT"), Ok(Some(RequestKind::Delete)));
+        assert_eq!(kind_of("REST.HEAD.OBJECT"), Ok(None));
+        assert_eq!(kind_of("got"), Err(RowError::Operation("got".to_owned())));
+        assert_eq!(kind_of(""), Err(RowError::Missing("op")));
+    }
+
+    #[test]
+    fn what_has_no_column_has_a_usual_value() {
+        let rows = read("key,op,count", &["a,put,3"]).unwrap();
+        assert_eq!(rows, [(RequestKind::Set, "a".to_owned(), 4096, None, 3)]);
+        assert_eq!(read("key,size", &["a,"]), Err(RowError::Missing("size")));
+        let deleted = read("key,size,op", &["a,,DELETE"]).unwrap();
+        assert_eq!((deleted[0].0, deleted[0].2), (RequestKind::Delete, 0), "what is deleted needs no size");
+        assert_eq!(read("key,count", &["a,0"]), Err(RowError::Zero("count")));
+    }
+
+    #[test]
+    fn a_second_file_need_not_repeat_the_header() {
+        let mut reader = (FORMAT.reader)(&ReaderOptions::default());
+        assert_eq!(reader.takes_header(b"size;key"), Ok(true));
+        assert_eq!(reader.takes_header(b"10;a"), Ok(false));
+        assert_eq!(only(reader.as_mut(), b"10;a").unwrap().1, "a");
+        assert_eq!(reader.takes_header(b"wrong"), Ok(false), "it is counted as a wrong row");
+        assert_eq!(reader.takes_header(b"key;size"), Ok(true));
+        assert_eq!(only(reader.as_mut(), b"a;10").unwrap().1, "a");
+    }
+
+    #[test]
+    fn columns_that_are_not_there_are_named() {
+        let lacks = |columns, line: &str| read(columns, &[line]).unwrap_err().to_string();
+        assert_eq!(lacks("key=5", "a,b"), "the first line has no column `5`");
+        assert_eq!(lacks("key=obj", "id,size"), "the first line has no column `obj`");
+        let unnamed = "the first line does not name the column of the key; \
+                       say which column is what, as in `csv:time,key,-,size`";
+        assert_eq!(lacks("", "when,what"), unnamed);
+    }
+
+    #[test]
+    fn columns_that_say_nothing_are_refused() {
+        let refused = |text| CsvColumns::parse(text).unwrap_err().to_string();
+        let unknown = "there is no field `kee`; the fields are time, key, size, op, ttl, tenant, count, \
+                       and `-` is a column that is not used";
+        assert_eq!(refused("time,kee"), unknown);
+        assert_eq!(refused("key,id"), "`key` is named twice");
+        assert_eq!(refused("time,size"), "no column is the `key`");
+        assert_eq!(refused(""), "no column is the `key`");
+        for item in ["key=", "key=0"] {
+            assert_eq!(
+                refused(item),
+                format!("`{item}`: a column is a number from 1, or a name in the header")
+            );
+        }
+        let mixed = "either list the columns in their order, or give each field its column (key=2)";
+        assert_eq!(refused("time,key=2"), format!("`time`: {mixed}"));
+    }
+}
