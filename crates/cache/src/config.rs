@@ -312,7 +312,7 @@ impl Builder {
     /// The callback runs in the middle of an eviction, on the thread of an insert, of a get that brings an item back to
     /// DRAM, or of the cache: one that others wait for. There the cache that calls it can be looked at and removed from;
     /// a get finds what is on flash and leaves it there. An insert into that cache, an allocation, a chained piece, another
-    /// time to live, settling or closing it panics, because it might wait for itself: hand the item to another thread, as through a
+    /// time to live, a step, settling or closing it panics, because it might wait for itself: hand the item to another thread, as through a
     /// channel.
     ///
     /// A panic of the callback goes on to the caller of the insert or get when the eviction has ended. On a thread of the

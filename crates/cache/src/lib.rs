@@ -98,7 +98,11 @@ impl Cache {
     ///
     /// Dropping it half way loses and damages nothing, and whoever steps next goes on with what was being written. What was being
     /// read to reclaim a region is read anew: a step needs the time of a few reads.
+    ///
+    /// # Panics
+    /// It is called in a callback of this cache that hears of evictions or events: there it would wait for itself.
     pub async fn step(&self) -> bool {
+        self.engine.assert_not_telling("step");
         self.engine.step(flash::Waiting::Task).await
     }
 

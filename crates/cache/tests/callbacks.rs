@@ -122,6 +122,32 @@ fn an_insert_from_the_callback_is_refused_loudly_and_waits_for_nobody() {
     }
 }
 
+/// What the callback stepped was in the middle of a step that waited for it.
+#[test]
+fn a_step_in_the_callback_is_refused_loudly_and_waits_for_nobody() {
+    ends(|| {
+        let refused = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&refused);
+        let home = Home::default();
+        let inside = Arc::clone(&home);
+        let on_evict: RemoveCallback = Arc::new(move |_, _, _| {
+            let Some(cache) = inside.get().and_then(Weak::upgrade) else { return };
+            let step = || pollster::block_on(cache.step());
+            let panic = catch_unwind(AssertUnwindSafe(step)).unwrap_err();
+            let words = panic.downcast_ref::<String>().unwrap();
+            assert!(words.contains("on_evict must not step the cache that calls it"), "{words}");
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let cache = Arc::new(hybrid().on_evict(on_evict).open_stepped().unwrap());
+        home.set(Arc::downgrade(&cache)).unwrap();
+        for number in 0..8000 {
+            put(&cache, number, LENGTHS[number as usize % 2]);
+            while pollster::block_on(cache.step()) {}
+        }
+        assert!(refused.load(Ordering::Relaxed) > 100);
+    });
+}
+
 #[test]
 fn a_callback_that_panics_on_a_thread_of_the_cache_ends_nothing() {
     for len in LENGTHS {
