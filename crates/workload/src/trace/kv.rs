@@ -79,8 +79,15 @@ fn kind(op: &[u8]) -> Result<RequestKind, RowError> {
         b"SET" | b"SET_LEASE" => Ok(RequestKind::Set),
         b"DELETE" => Ok(RequestKind::Delete),
         b"" => Err(RowError::Missing("op")),
+        other if other.iter().any(u8::is_ascii_lowercase) => in_capitals(other),
         other => Err(RowError::Operation(lossy(other))),
     }
+}
+
+/// Published traces have capitals; what was taken from them with other tools may not.
+#[cold]
+fn in_capitals(op: &[u8]) -> Result<RequestKind, RowError> {
+    kind(&op.to_ascii_uppercase()).map_err(|_| RowError::Operation(lossy(op)))
 }
 
 #[cfg(test)]
@@ -168,6 +175,13 @@ mod tests {
         }
         let long = format!("{},GET,1", "k".repeat(257));
         assert_eq!(read(fresh().as_mut(), &long).unwrap_err(), RowError::LongKey(257));
+    }
+
+    #[test]
+    fn operations_are_read_in_small_letters_too() {
+        assert_eq!(read(fresh().as_mut(), "k,get_lease,1").unwrap().0.kind, RequestKind::Get);
+        assert_eq!(read(fresh().as_mut(), "k,Set,1").unwrap().0.kind, RequestKind::Set);
+        assert_eq!(read(fresh().as_mut(), "k,put,1").unwrap_err(), RowError::Operation("put".to_owned()));
     }
 
     #[test]

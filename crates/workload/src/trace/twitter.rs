@@ -59,8 +59,15 @@ fn kind(op: &[u8]) -> Result<RequestKind, RowError> {
         b"append" | b"prepend" | b"incr" | b"decr" => Ok(RequestKind::Update),
         b"delete" => Ok(RequestKind::Delete),
         b"" => Err(RowError::Missing("operation")),
+        other if other.iter().any(u8::is_ascii_uppercase) => in_small_letters(other),
         other => Err(RowError::Operation(lossy(other))),
     }
+}
+
+/// Published traces have small letters; what was taken from them with other tools may not.
+#[cold]
+fn in_small_letters(op: &[u8]) -> Result<RequestKind, RowError> {
+    kind(&op.to_ascii_lowercase()).map_err(|_| RowError::Operation(lossy(op)))
 }
 
 #[cfg(test)]
@@ -80,6 +87,8 @@ mod tests {
         assert_eq!((row.ttl_seconds, row.time_ns), (None, Some(0)));
         let (row, key) = read("7,a,b,,c,6,1,2,incr,60").unwrap();
         assert_eq!((key.as_str(), row.kind, row.ttl_seconds), ("a,b,,c", RequestKind::Update, Some(60)));
+        assert_eq!(read("7,k,1,1,2,GETS,60").unwrap().0.kind, RequestKind::Get);
+        assert_eq!(read("7,k,1,1,2,GOT,60").unwrap_err(), RowError::Operation("GOT".to_owned()));
     }
 
     #[test]
