@@ -72,12 +72,15 @@ pub fn of_head(head: &[u8]) -> Option<Contents> {
 pub fn of_device(device: &dyn Device) -> Result<Option<Contents>, IoError> {
     let geometry = device.geometry();
     let most = usize::try_from(geometry.capacity_bytes).unwrap_or(usize::MAX);
-    let length = HEAD_BYTES
-        .next_multiple_of(geometry.block_bytes as usize)
-        .min(most)
-        .min(geometry.max_io_bytes as usize);
-    let head = device.read(0, IoBuffer::zeroed(length)).wait()?;
-    Ok(head.and_then(|head| of_head(&head)))
+    let length = HEAD_BYTES.next_multiple_of(geometry.block_bytes as usize).min(most);
+    let mut head = Vec::with_capacity(length);
+    while head.len() < length {
+        let part = IoBuffer::zeroed((length - head.len()).min(geometry.max_io_bytes as usize));
+        // A read brings its buffer back.
+        let Some(part) = device.read(head.len() as u64, part).wait()? else { break };
+        head.extend_from_slice(&part);
+    }
+    Ok(of_head(&head))
 }
 
 /// Whether there is a boot record with a partition in it. Its mark alone is too short to be believed.
@@ -127,5 +130,36 @@ mod tests {
         block[..8].copy_from_slice(b"FWBLKVOL");
         (&device as &dyn Device).write(0, block.into(), PlacementHandle::DEFAULT).wait().unwrap();
         assert_eq!(of_device(&device).unwrap(), Some(Contents::BlockCache));
+    }
+
+    /// A drive whose requests are short, as those of a namespace are by passed-through commands.
+    struct Short(crate::MemoryDevice);
+
+    impl Device for Short {
+        fn geometry(&self) -> crate::Geometry {
+            crate::Geometry { max_io_bytes: 24 << 10, ..self.0.geometry() }
+        }
+
+        fn submit(&self, request: crate::Request, completion: crate::Completion) {
+            match self.geometry().check(&request) {
+                Ok(()) => self.0.submit(request, completion),
+                Err(error) => completion.complete(Err(error)),
+            }
+        }
+
+        fn counters(&self) -> crate::Counters {
+            self.0.counters()
+        }
+    }
+
+    #[test]
+    fn a_mark_beyond_the_longest_request_was_not_looked_for() {
+        for (at, mark, contents) in MARKS {
+            let device = Short(crate::MemoryDevice::new(1 << 20));
+            let mut head = IoBuffer::zeroed(HEAD_BYTES);
+            head[at..at + mark.len()].copy_from_slice(mark);
+            (&device.0 as &dyn Device).write(0, head.into(), PlacementHandle::DEFAULT).wait().unwrap();
+            assert_eq!(of_device(&device).unwrap(), Some(contents), "at {at}");
+        }
     }
 }
