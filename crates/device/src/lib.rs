@@ -59,8 +59,9 @@ pub use stripe::StripeDevice;
 /// # Contract
 ///
 /// * **Alignment.** Offsets and lengths of reads and writes are multiples of [`Geometry::block_bytes`], buffers
-///   are aligned to it ([`IoBuffer`] is), and no request is longer than [`Geometry::max_io_bytes`] or reaches
-///   past [`Geometry::capacity_bytes`]. Anything else is answered with [`ErrorKind::Invalid`]; nothing is touched.
+///   are aligned to it or, where blocks are larger, to a page ([`IoBuffer`] is), and no request is longer than
+///   [`Geometry::max_io_bytes`] or reaches past [`Geometry::capacity_bytes`]. Anything else is answered with
+///   [`ErrorKind::Invalid`]; nothing is touched.
 ///   Callers split; a device never does so silently.
 /// * **Completion.** Every submitted request is completed exactly once, from any thread, perhaps before `submit`
 ///   returns. `submit` itself never waits for the medium. A read is complete only when its whole buffer is
@@ -135,7 +136,7 @@ impl dyn Device + '_ {
 pub struct Geometry {
     /// Bytes that can be addressed; a multiple of `block_bytes`.
     pub capacity_bytes: u64,
-    /// Unit of offsets, lengths and buffer alignment: a power of two, at least 512.
+    /// Unit of offsets, lengths and, up to a page, of buffer alignment: a power of two, at least 512.
     pub block_bytes: u32,
     /// Longest single read or write; a multiple of `block_bytes`.
     pub max_io_bytes: u32,

@@ -207,6 +207,20 @@ mod tests {
         device.execute(Request::Read { offset, buffer: IoBuffer::zeroed(len) }).unwrap().unwrap()
     }
 
+    /// Pages are what buffers are aligned to: with larger blocks, one that happened to lie well was taken.
+    #[test]
+    fn blocks_larger_than_a_page_were_refused_by_luck() {
+        for block_bytes in [8192, 16_384, 65_536] {
+            let device = MemoryDevice::with_block_bytes(1 << 20, block_bytes);
+            let buffers: Vec<_> = (0..20).map(|_| IoBuffer::zeroed(block_bytes as usize)).collect();
+            for buffer in buffers {
+                device.execute(Request::Read { offset: 0, buffer }).unwrap();
+            }
+            write(&device, 1 << 19, &vec![7; block_bytes as usize]);
+            assert_eq!(read(&device, 1 << 19, block_bytes as usize)[..], vec![7; block_bytes as usize]);
+        }
+    }
+
     #[test]
     fn memory_is_taken_by_writes_and_given_back_by_trims() {
         let device = MemoryDevice::new(TERABYTE);
