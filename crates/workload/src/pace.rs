@@ -27,6 +27,9 @@ pub struct TokenBucket {
 /// rounding that to whole nanoseconds could be off by half a percent. Leaves 834 days.
 const TICKS_PER_NS: u64 = 256;
 
+/// What comes in 417 days, as a burst. It leaves half of the numbers to the time.
+const MOST_BURST_TICKS: u64 = 1 << 63;
+
 impl TokenBucket {
     /// A bucket of `tokens_per_second`, full at `start_ns` with `burst` tokens.
     ///
@@ -36,7 +39,7 @@ impl TokenBucket {
     pub fn new(tokens_per_second: u64, burst: u64, start_ns: u64) -> Self {
         assert!(tokens_per_second > 0 && burst > 0, "no rate is no limiter: leave it away");
         let ticks_per_token = ticks_per_token(tokens_per_second);
-        let burst_ticks = (ticks_per_token * burst as f64) as u64;
+        let burst_ticks = ((ticks_per_token * burst as f64) as u64).min(MOST_BURST_TICKS);
         let ticks_per_token = AtomicU64::new(ticks_per_token.to_bits());
         Self { ticks_per_token, burst_ticks, start_ns, empty_at: AtomicU64::new(0) }
     }
@@ -60,7 +63,7 @@ impl TokenBucket {
         let price = (ticks_per_token * tokens as f64) as u64;
         // More than a full bucket cannot be saved up.
         let full_at_least = now - self.burst_ticks;
-        let take = |empty_at: u64| empty_at.max(full_at_least) + price;
+        let take = |empty_at: u64| empty_at.max(full_at_least).saturating_add(price);
         let before = self
             .empty_at
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |empty_at| Some(take(empty_at)))
@@ -148,6 +151,19 @@ mod tests {
         // After five milliseconds three tokens are paid back and two are there.
         assert_eq!(bucket.reserve(2, 100 + 5_000_000), 100 + 5_000_000);
         assert_eq!(bucket.reserve(1, 100 + 5_000_000), 100 + 6_000_000);
+    }
+
+    #[test]
+    fn a_burst_beyond_all_counting_took_the_bucket_past_its_numbers() {
+        let bucket = TokenBucket::new(1000, 1 << 60, 100);
+        for now_ns in [100, 100 + SECOND_NS, 100 + 3600 * SECOND_NS] {
+            assert_eq!(bucket.reserve(1_000_000, now_ns), now_ns, "nobody waits");
+        }
+        bucket.set_rate(2000, 3700 * SECOND_NS);
+        assert_eq!(bucket.reserve(1, 3700 * SECOND_NS), 3700 * SECOND_NS + 500_000, "nothing is saved up");
+        let slow = TokenBucket::new(1, 1, 0);
+        let turns = [(); 3].map(|()| slow.reserve(u64::MAX, 0));
+        assert!(turns.is_sorted() && turns[2] > 365 * 24 * 3600 * SECOND_NS, "{turns:?}");
     }
 
     #[test]

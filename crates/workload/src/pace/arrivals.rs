@@ -75,7 +75,7 @@ impl Arrivals {
             Gaps::Uniform { workers, per_second, .. } => 1e9 * *workers as f64 / *per_second as f64,
             Gaps::Poisson { mean_gap_ns, .. } => *mean_gap_ns,
         };
-        (late_ns as f64 / gap_ns) as u64 + 1
+        ((late_ns as f64 / gap_ns) as u64).saturating_add(1)
     }
 
     fn draw(&mut self) -> u64 {
@@ -172,5 +172,11 @@ mod tests {
         assert_eq!((slow.next_due_ns(), slow.next_due_ns()), (u64::MAX, u64::MAX));
         let mut slow = Arrivals::poisson(1, 0, usize::MAX, u64::MAX / 2, 4);
         assert!(slow.next_due_ns() >= u64::MAX / 2);
+    }
+
+    #[test]
+    fn more_overdue_than_can_be_counted_are_as_many_as_can() {
+        let arrivals = Arrivals::uniform(u64::MAX, 0, 1, 0);
+        assert_eq!(arrivals.overdue(1000 * SECOND_NS), u64::MAX);
     }
 }
