@@ -2,8 +2,8 @@
 //!
 //! A key is a register that also forgets: sets write versions, deletes empty it, and a miss shows that it was empty. Each
 //! operation is an interval on the key's own clock. A version is *dead* once something else was provably in its place:
-//! a set, a delete, a miss or a hit of another version that began after the version's set had ended. A get that began
-//! after that moment must not find it; a get, set or delete that overlaps may go either way.
+//! a set, a delete, a miss or a hit of another version that began after the version's set had ended, or after it had been
+//! found. A get that began after that moment must not find it; a get, set or delete that overlaps may go either way.
 //!
 //! CacheBench keeps the last 480 events of a key for the same purpose; here a version is forgotten as soon as no get that
 //! could still return it is under way, which needs no limit.
@@ -116,6 +116,7 @@ impl Checker {
             let verdict = history.judge(key_id, get, version);
             history.close_get(get);
             history.observe(get.0, version);
+            history.take_effect(version);
             history.forget();
             history.failed |= verdict.is_err();
             verdict
@@ -134,10 +135,8 @@ impl Checker {
     /// The set is done: the value may be found.
     pub fn end_set(&self, key_id: u64, set: Begun, version: Version) {
         self.with(key_id, |history| {
-            let now = history.observe(set.0, Some(version));
-            if let Some(record) = history.sets.iter_mut().find(|record| record.version == version) {
-                record.ended = Some(now);
-            }
+            history.observe(set.0, Some(version));
+            history.take_effect(Some(version));
             history.forget();
         });
     }
@@ -189,7 +188,7 @@ struct History {
 
 struct Set {
     version: Version,
-    /// `None` while under way.
+    /// When its value was known to have been there: it was found, or the set was done. `None` until then.
     ended: Option<Moment>,
     /// The moment from which it cannot be found any more.
     dead: Moment,
@@ -220,14 +219,21 @@ impl History {
     }
 
     /// The key held `version` (or nothing) at some moment since `began`: what had ended before that is dead from now on.
-    fn observe(&mut self, began: Moment, version: Option<Version>) -> Moment {
+    fn observe(&mut self, began: Moment, version: Option<Version>) {
         let now = self.tick();
         for set in &mut self.sets {
             if Some(set.version) != version && set.ended.is_some_and(|ended| ended < began) {
                 set.dead = set.dead.min(now);
             }
         }
-        now
+    }
+
+    /// The set of `version` cannot take effect any more: it has.
+    fn take_effect(&mut self, version: Option<Version>) {
+        let now = self.now;
+        if let Some(set) = self.sets.iter_mut().find(|set| Some(set.version) == version) {
+            set.ended.get_or_insert(now);
+        }
     }
 
     fn close_get(&mut self, get: Begun) {
@@ -326,6 +332,38 @@ mod tests {
         assert_eq!(get(&checker, Some(2)), Ok(()));
         assert!(get(&checker, Some(1)).is_err());
         checker.end_set(KEY, under_way, Version(2));
+    }
+
+    /// Once found, it is there: whatever replaces it from then on comes after it, however long its set takes to return.
+    #[test]
+    fn a_value_found_before_its_set_had_returned_was_taken_back_after_a_later_one_and_not_noticed() {
+        let checker = Checker::new(false);
+        let slow = checker.begin_set(KEY, Version(1));
+        assert_eq!(get(&checker, Some(1)), Ok(()));
+        set(&checker, 2);
+        checker.end_set(KEY, slow, Version(1));
+        assert_eq!(get(&checker, Some(2)), Ok(()));
+        assert!(get(&checker, Some(1)).is_err(), "it was overwritten");
+        let checker = Checker::new(false);
+        let slow = checker.begin_set(KEY, Version(1));
+        assert_eq!(get(&checker, Some(1)), Ok(()));
+        assert_eq!(get(&checker, None), Ok(()));
+        assert!(get(&checker, Some(1)).is_err(), "it was evicted");
+        checker.end_set(KEY, slow, Version(1));
+    }
+
+    /// Its own set, which goes on meanwhile, has no say in it any more.
+    #[test]
+    fn a_value_may_be_found_while_another_set_overlaps_it_and_by_gets_side_by_side() {
+        let checker = Checker::new(false);
+        let (one, two) = (checker.begin_set(KEY, Version(1)), checker.begin_set(KEY, Version(2)));
+        let early = checker.begin_get(KEY);
+        assert_eq!(get(&checker, Some(1)), Ok(()));
+        assert_eq!(get(&checker, Some(2)), Ok(()));
+        assert_eq!(checker.end_get(KEY, early, Some(Version(1)), false), Ok(()), "it began before");
+        checker.end_set(KEY, one, Version(1));
+        checker.end_set(KEY, two, Version(2));
+        assert_eq!(get(&checker, Some(2)), Ok(()));
     }
 
     #[test]
