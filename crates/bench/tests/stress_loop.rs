@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use device::Clock;
 use device::timer::SystemTimer;
 use flashwright_bench::config::cachebench::load_text;
 use flashwright_bench::config::lower::lower;
-use flashwright_bench::config::plan::WorkloadPlan;
+use flashwright_bench::config::plan::{RunSettings, WorkloadPlan};
 use flashwright_bench::config::{Loaded, Override};
 use flashwright_bench::run::pace::Waiter;
 use flashwright_bench::run::stop::StopReason;
@@ -158,6 +159,39 @@ fn a_sound_target_passes_the_consistency_check() {
         assert!(report.counts.add_chained > 1000 && report.counts.get_hits_dram > 1000);
         assert_eq!(report.stopped, None);
     }
+}
+
+/// A clock that stands, so that the mark of a run is always the same: one that ends in a 0.
+struct Standing;
+
+impl Clock for Standing {
+    fn monotonic_ns(&self) -> u64 {
+        0
+    }
+
+    fn unix_seconds(&self) -> u32 {
+        2
+    }
+}
+
+/// A worker's number had 12 bits of a version, and reached into the mark that tells this run's values from others'.
+#[test]
+fn values_of_workers_above_the_4096th_were_taken_for_those_of_another_run() {
+    let check = ["test_config.checkConsistency=true", "test_config.name=async"];
+    let check = check.map(|change| change.parse().unwrap());
+    let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), CONFIG, &check) else {
+        panic!("bad config")
+    };
+    let plan = lower(&config).unwrap().instances.remove(0);
+    let WorkloadPlan::Prepared { config, ops } = &plan.workload else { panic!("not here") };
+    let workload = PreparedAccesses::new(config, *ops).unwrap();
+    let settings = RunSettings { threads: 5000, ops_per_thread: 40, ..plan.run };
+    let waiter = Waiter::Sharing(Arc::new(SystemTimer::default()));
+    let options = InstanceOptions { waiter, clock: Arc::new(Standing), ..twin::options() };
+    let instance = Instance::new(sound(), settings, Box::new(workload), options);
+    let report = run_all(&[Arc::new(instance)], None, &mut Nobody).unwrap().remove(0);
+    assert_eq!(report.counts.inconsistencies, 0, "{:?}", report.inconsistencies);
+    assert!(report.counts.get_hits_dram > 1000, "{:?}", report.counts);
 }
 
 #[test]

@@ -28,8 +28,8 @@ mod whole;
 pub use open_loop::{Due, Schedule, TracePace};
 use whole::Whole;
 
-/// A version's 56 bits: mark of the run, thread, count of the thread's sets.
-const THREAD_SHIFT: u32 = 32;
+/// A version's 56 bits: mark of the run, thread (there are at most 2^15), count of the thread's sets.
+const THREAD_SHIFT: u32 = 29;
 const MARK_SHIFT: u32 = 44;
 /// Bits of a run's mark.
 pub const MARK_BITS: u32 = 56 - MARK_SHIFT;
