@@ -14,6 +14,7 @@ use flashwright_bench::config::cachebench::load_text;
 use flashwright_bench::config::lower::lower;
 use flashwright_bench::config::plan::{RunSettings, WorkloadPlan};
 use flashwright_bench::config::{Loaded, Override};
+use flashwright_bench::run::latency::Timed;
 use flashwright_bench::run::pace::Waiter;
 use flashwright_bench::run::stop::StopReason;
 use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, run_all};
@@ -239,11 +240,25 @@ fn could_exist_is_asked_and_answered() {
 #[test]
 fn one_operation_in_sixteen_is_timed() {
     let report = run(sound(), &[], None);
-    let timed = report.latencies.gets().count()
-        + report.latencies.of(flashwright_bench::run::latency::Timed::Set).count();
-    let deletes = report.latencies.of(flashwright_bench::run::latency::Timed::Delete).count();
+    let timed = report.latencies.gets().count() + report.latencies.of(Timed::Set).count();
+    let deletes = report.latencies.of(Timed::Delete).count();
     let all = (timed + deletes) as f64 / 60_000.0;
     assert!((0.9 / 16.0..1.1 / 16.0).contains(&all), "{all}");
+}
+
+/// A get that misses and its set come in turns. Every sixteenth operation was a get, and no set was ever timed.
+#[test]
+fn sets_after_misses_were_never_timed_where_every_get_missed() {
+    const NO_CHAINS: [&str; 2] = ["chainedItemLengthRange=[]", "chainedItemLengthRangeProbability=[]"];
+    let [lengths, shares] = NO_CHAINS;
+    let misses = ["enableLookaside=true", "setRatio=0", "delRatio=0", lengths, shares];
+    let misses = misses.map(|change| format!("test_config.{change}"));
+    let report = run(MapTarget::default(), &misses.each_ref().map(String::as_str), None);
+    assert_eq!((report.counts.get_misses, report.counts.sets), (60_000, 60_000));
+    for what in [Timed::GetMiss, Timed::Set] {
+        let timed = report.latencies.of(what).count() as f64 / 60_000.0;
+        assert!((0.9 / 16.0..1.1 / 16.0).contains(&timed), "{what:?}: {timed}");
+    }
 }
 
 #[test]

@@ -34,7 +34,8 @@ const MARK_SHIFT: u32 = 44;
 /// Bits of a run's mark.
 pub const MARK_BITS: u32 = 56 - MARK_SHIFT;
 
-/// One in so many operations is timed, unless all are asked for: two clock readings cost a quarter of a DRAM hit.
+/// One in so many operations is timed, unless all are asked for: two clock readings cost a quarter of a DRAM hit. It is one at
+/// random, or of operations that come in turns always the same would be.
 pub const SAMPLE_EVERY: u32 = 16;
 
 /// Simulated computing is spent in pieces of at least this: each is an event of the world.
@@ -120,6 +121,8 @@ pub struct Worker<'a, T> {
     /// Operations since its thread's other workers had their turn.
     turn_ops: u32,
     until_timed: u32,
+    /// State of what is drawn for that.
+    drawn: u64,
     pause: Pause,
     /// Once a tenant was met: the bytes of its request.
     account: Option<Bytes>,
@@ -142,6 +145,7 @@ impl<'a, T: Target> Worker<'a, T> {
             owed_ns: 0,
             turn_ops: 0,
             until_timed: 1,
+            drawn: number.into(),
             pause: Pause::new(batch, pause_ns),
             account: None,
             due_ns: None,
@@ -538,8 +542,14 @@ impl<T: Target> Worker<'_, T> {
         if self.until_timed > 0 {
             return None;
         }
-        self.until_timed = if self.shared.time_all { 1 } else { SAMPLE_EVERY };
+        self.until_timed = if self.shared.time_all { 1 } else { self.draw_gap() };
         Some(self.shared.clock.monotonic_ns())
+    }
+
+    /// Operations until the next one is timed, [`SAMPLE_EVERY`] in the mean.
+    fn draw_gap(&mut self) -> u32 {
+        self.drawn = self.drawn.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        1 + (self.drawn >> 33) as u32 % (2 * SAMPLE_EVERY - 1)
     }
 
     #[inline]
