@@ -10,6 +10,7 @@ use device::Clock;
 
 use crate::bar::{Bar, Unit};
 use crate::report::interval::Last;
+use crate::run::counts::Counts;
 use crate::run::{Observable, Watcher};
 
 /// What to show.
@@ -111,19 +112,22 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> std::io::Error {
 }
 
 fn update(bar: &Bar, instances: &[&dyn Observable], elapsed: Duration) {
-    let total: u64 = instances.iter().map(|it| it.total_ops()).sum();
-    let (mut ops, mut gets, mut misses) = (0, 0, 0);
-    for counts in instances.iter().map(|it| it.counts()) {
-        ops += counts.ops;
-        gets += counts.gets;
-        misses += counts.get_misses;
-    }
+    let (ops, total, words) = how_far(instances, elapsed);
+    bar.set(ops, total, words);
+}
+
+/// Operations done, of how many, and the rest in words.
+fn how_far(instances: &[&dyn Observable], elapsed: Duration) -> (u64, u64, String) {
+    let total = instances.iter().map(|it| it.total_ops()).fold(0, u64::saturating_add);
+    let mut counts = Counts::default();
+    instances.iter().for_each(|it| counts.add(&it.counts()));
+    let ops = counts.ops;
     let rate = ops as f64 / elapsed.as_secs_f64().max(1e-9);
-    let hits = if gets == 0 { 0.0 } else { (gets - misses) as f64 / gets as f64 };
+    let hits = counts.hit_ratio().unwrap_or(0.0);
     let left = if rate > 0.0 { (total.saturating_sub(ops)) as f64 / rate } else { 0.0 };
     let words =
         format!("{:.0}k ops/s  hit ratio {:.1}%  {} left", rate / 1e3, hits * 100.0, clock_words(left));
-    bar.set(ops, total, words);
+    (ops, total, words)
 }
 
 fn clock_words(seconds: f64) -> String {
@@ -136,4 +140,42 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let extension = path.extension().map_or_else(String::new, |it| format!(".{}", it.to_string_lossy()));
     path.with_file_name(format!("{stem}_{number}{extension}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::latency::Latencies;
+    use crate::run::target::Snapshot;
+
+    /// An instance that is to do more than can be counted.
+    struct Endless(Counts);
+
+    impl Observable for Endless {
+        fn counts(&self) -> Counts {
+            self.0
+        }
+        fn latencies(&self) -> Latencies {
+            Latencies::default()
+        }
+        fn snapshot(&self) -> Snapshot {
+            Snapshot::default()
+        }
+        fn total_ops(&self) -> u64 {
+            u64::MAX
+        }
+        fn set_rate(&self, _: u64) {}
+    }
+
+    /// A get counts when it begins and as a miss when it ends: who reads in between reads more misses than gets.
+    #[test]
+    fn a_look_at_more_misses_than_gets_ended_the_run() {
+        let looks = [(10, 4, 60.0), (10, 11, 0.0), (0, 0, 0.0)];
+        for (gets, get_misses, percent) in looks {
+            let instance = Endless(Counts { ops: gets, gets, get_misses, ..Counts::default() });
+            let (ops, total, words) = how_far(&[&instance, &instance], Duration::from_secs(1));
+            assert_eq!((ops, total), (2 * gets, u64::MAX));
+            assert!(words.contains(&format!("hit ratio {percent:.1}%")), "{words}");
+        }
+    }
 }

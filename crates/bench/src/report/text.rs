@@ -207,7 +207,7 @@ pub fn verdict(report: &RunReport) -> String {
     }
     if let Some(why) = report.instances.iter().find_map(|it| it.stopped) {
         let done: u64 = report.instances.iter().map(InstanceReport::ops_with_warmup).sum();
-        let asked: u64 = report.instances.iter().map(|it| it.settings.total_ops()).sum();
+        let asked = report.instances.iter().map(|it| it.settings.total_ops()).fold(0, u64::saturating_add);
         line(
             &mut out,
             format_args!("Ended early, {why}: {} of {} operations", grouped(done), grouped(asked)),
