@@ -6,6 +6,8 @@ use std::path::Path;
 use flashwright_bench::config::cachebench::load_text;
 use flashwright_bench::config::keys::tables;
 use flashwright_bench::config::knob::{Knob, Status};
+use flashwright_bench::config::lower::lower_but_traces;
+use flashwright_bench::config::plan::{AdmissionPlan, InstancePlan, OrderPlan, WorkloadPlan};
 use flashwright_bench::config::{Config, Loaded, Override};
 use flashwright_bench::session::{Session, SessionOptions};
 use serde_json::Value;
@@ -80,6 +82,31 @@ fn a_misspelt_strategy_is_not_random() {
     ] {
         refused(&[&format!("{key}={given}")], &format!("unknown name `{given}`; did you mean `{meant}`?"));
     }
+}
+
+/// What `changes` come to on a cache with flash.
+fn plan(changes: &[&str]) -> InstancePlan {
+    let flash = "cache_config.nvmCacheSizeMB=512";
+    lower_but_traces(&with(&[&[flash], changes].concat()).unwrap()).unwrap().instances.remove(0)
+}
+
+/// `RIPQ` was LRU, `Online` the other generator, `Reject-First` admitted everything, and nothing was said.
+#[test]
+fn a_name_in_other_letters_was_valid_and_meant_another_thing() {
+    assert!(matches!(plan(&["test_config.generator=Online"]).workload, WorkloadPlan::Online(_)));
+    refused(&["test_config.generator=Online", "test_config.numThreads=0"], "numThreads: is 0 or missing");
+    let replay = ["test_config.generator=Replay", "test_config.traceFileName=t"];
+    let strict = "test_config.replayGeneratorConfig.replaySerializationMode=Strict";
+    let WorkloadPlan::Replay(replay) = plan(&[&replay[..], &[strict]].concat()).workload else { panic!() };
+    assert!(replay.strict_order);
+    assert!(plan(&["test_config.name=Async"]).run.tasks);
+    assert_eq!(with(&["test_config.name=High_Refcount"]).unwrap().later.len(), 1);
+    let flash = |change: &str| plan(&[change]).cache.flash.unwrap();
+    assert!(matches!(flash("cache_config.navyRegionPolicy=RIPQ").order, OrderPlan::Ripq(_)));
+    assert_eq!(flash("cache_config.flashAdmission=Reject-First").admission, AdmissionPlan::RejectFirst);
+    let half = AdmissionPlan::Probability(0.5);
+    assert_eq!(flash("cache_config.flashAdmission=Probability:0.5").admission, half);
+    assert!(flash(r#"cache_config.devicePlacementHandles=["Metadata"]"#).placement_extras.metadata);
 }
 
 #[test]

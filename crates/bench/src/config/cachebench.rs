@@ -10,6 +10,7 @@ use super::check;
 use super::distribution_files;
 use super::keys::{CacheConfig, Distribution, PopularityFile, SizesFile, TestConfig};
 use super::knob::{Findings, Remark, Section, check_names};
+use super::names::spell;
 use super::overrides::{self, Override};
 use super::text;
 
@@ -179,11 +180,12 @@ fn read_instance(
     let test_object = part(object, "test_config", &test_at, findings).unwrap_or(&empty);
     check_names(cache_object, &[CacheConfig::KNOBS], &cache_at, findings);
     check_names(test_object, &[TestConfig::KNOBS, Distribution::KNOBS], &test_at, findings);
-    let test = TestConfig::read(test_object, &test_at, findings);
+    let mut test = TestConfig::read(test_object, &test_at, findings);
     let distribution = Distribution::read(test_object, &test_at, findings);
     let directory = base_directory(file, &test);
     let pools = distribution_files::resolve(&test, &distribution, &directory, &test_at, findings);
-    let cache = CacheConfig::read(cache_object, &cache_at, findings);
+    let mut cache = CacheConfig::read(cache_object, &cache_at, findings);
+    spell(&mut cache, &mut test);
     let names_time_units = test_object.contains_key("timestampFactor");
     InstanceConfig { at: at.to_owned(), cache, test, distribution, pools, names_time_units, directory }
 }

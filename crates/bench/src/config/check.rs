@@ -30,10 +30,14 @@ pub const GENERATORS: [&str; 7] = [
 pub(super) const REPLAYS: [&str; 4] = ["replay", "binary-replay", "piecewise-replay", "block-replay"];
 /// What `arrivals` takes.
 const ARRIVALS: [&str; 3] = ["closed", "uniform", "poisson"];
-const REGION_POLICIES: [&str; 5] = ["mcdipper", "mcdipper-lru", "blockcache", "ripq", "sipq"];
-const PLACEMENT_HANDLES: [&str; 3] = ["insertion-points", "reinserted", "metadata"];
+pub(super) const REGION_POLICIES: [&str; 5] = ["mcdipper", "mcdipper-lru", "blockcache", "ripq", "sipq"];
+pub(super) const PLACEMENT_HANDLES: [&str; 3] = ["insertion-points", "reinserted", "metadata"];
+/// What `flashAdmission` takes, one of them with a number behind it.
+pub(super) const ADMISSIONS: [&str; 4] = ["always", "probability", "dynamic-random", "reject-first"];
+/// What `replaySerializationMode` takes.
+pub(super) const SERIALIZATIONS: [&str; 3] = ["strict", "relaxed", "none"];
 const COMPONENTS: [&str; 3] = ["RAM", "flash", "consistent_flash"];
-const STRESSORS: [&str; 8] = [
+pub(super) const STRESSORS: [&str; 8] = [
     "stressor",
     "async",
     "cache_component",
@@ -301,7 +305,7 @@ fn admission(cache: &CacheConfig, at: &str, findings: &mut Findings) {
             }
         }
         other => {
-            one_of(other, &["always", "probability", "dynamic-random", "reject-first"], &at_key, findings);
+            one_of(other, &ADMISSIONS, &at_key, findings);
         }
     }
 }
@@ -335,10 +339,9 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     if !test.name.is_empty() {
         one_of(&test.name, &STRESSORS, &join(at, "name"), findings);
     }
-    let modes = ["strict", "relaxed", "none"];
     one_of(
         &test.replay.serialization,
-        &modes,
+        &SERIALIZATIONS,
         &join(at, "replayGeneratorConfig.replaySerializationMode"),
         findings,
     );

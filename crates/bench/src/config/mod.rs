@@ -10,6 +10,7 @@ pub mod distribution_files;
 pub mod keys;
 pub mod knob;
 pub mod lower;
+mod names;
 pub mod overrides;
 pub mod plan;
 mod region_policy;
