@@ -110,6 +110,20 @@ fn a_name_in_other_letters_was_valid_and_meant_another_thing() {
 }
 
 #[test]
+fn an_admission_policy_left_the_write_rate_and_words_behind_it_aside_without_a_word() {
+    const RATE: &str = "cache_config.navyAdmissionWriteRateMB=10";
+    for policy in ["always", "probability:0.5", "reject-first"] {
+        let config = with(&[RATE, &format!("cache_config.flashAdmission={policy}")]).unwrap();
+        assert_eq!(config.warnings[0].at, "cache_config.navyAdmissionWriteRateMB", "{policy}");
+    }
+    assert!(with(&[RATE, "cache_config.flashAdmission=dynamic-random"]).unwrap().warnings.is_empty());
+    assert!(with(&[RATE]).unwrap().warnings.is_empty());
+    for policy in ["always:0.5", "reject-first:2", "dynamic-random:7"] {
+        refused(&[RATE, &format!("cache_config.flashAdmission={policy}")], "takes nothing behind its name");
+    }
+}
+
+#[test]
 fn lists_that_do_not_fit_together_are_refused() {
     refused(&["cache_config.numPools=2"], "cache_config.poolSizes: has 1 share(s) for numPools 2");
     refused(&["cache_config.poolSizes=[1.5]"], "together at most 1");

@@ -292,6 +292,13 @@ fn region_policy(cache: &CacheConfig, at: &str, findings: &mut Findings) {
 fn admission(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     let at_key = join(at, "flashAdmission");
     let (name, argument) = cache.flash_admission.split_once(':').unwrap_or((&cache.flash_admission, ""));
+    if cache.flash_admission.contains(':') && ["always", "dynamic-random", "reject-first"].contains(&name) {
+        findings.problem(&at_key, format!("`{name}` takes nothing behind its name"));
+    }
+    if cache.navy_admission_mib_per_second > 0 && ["always", "probability", "reject-first"].contains(&name) {
+        let words = format!("is ignored: flashAdmission is `{name}`, which has no rate");
+        findings.warning(&join(at, "navyAdmissionWriteRateMB"), words);
+    }
     match name {
         "" | "always" | "reject-first" => {}
         "dynamic-random" => {
