@@ -124,6 +124,25 @@ fn an_admission_policy_left_the_write_rate_and_words_behind_it_aside_without_a_w
 }
 
 #[test]
+fn a_chain_longer_than_memory_is_refused() {
+    let chains = |lengths: &str| {
+        let chained = [
+            format!("test_config.chainedItemLengthRange={lengths}"),
+            "test_config.chainedItemLengthRangeProbability=[1]".to_owned(),
+            "test_config.chainedItemValSizeRange=[1,100]".to_owned(),
+            "test_config.chainedItemValSizeRangeProbability=[1]".to_owned(),
+        ];
+        with(&chained.each_ref().map(String::as_str)).map(drop)
+    };
+    assert_eq!(chains("[1,1048577]"), Ok(()));
+    assert_eq!(chains("[1048576]"), Ok(()));
+    for lengths in ["[1,1e12]", "[1048577]"] {
+        let said = chains(lengths).unwrap_err();
+        assert!(said.contains("chainedItemLengthRange: a chain has at most 1,048,576 items"), "{said}");
+    }
+}
+
+#[test]
 fn lists_that_do_not_fit_together_are_refused() {
     refused(&["cache_config.numPools=2"], "cache_config.poolSizes: has 1 share(s) for numPools 2");
     refused(&["cache_config.poolSizes=[1.5]"], "together at most 1");

@@ -4,6 +4,9 @@ use super::super::keys::Distribution;
 use super::super::knob::Findings;
 use super::super::text::join;
 
+/// The lengths of a chain's items stand in memory together.
+const MOST_CHAIN_ITEMS: f64 = (1 << 20) as f64;
+
 /// Checks one of them. `needed`: whether requests are made up of it.
 pub(super) fn check(pool: &Distribution, needed: bool, at: &str, findings: &mut Findings) {
     edges(&pool.key_sizes, &pool.key_size_weights, ("keySizeRange", "keySizeRangeProbability"), at, findings);
@@ -17,6 +20,7 @@ pub(super) fn check(pool: &Distribution, needed: bool, at: &str, findings: &mut 
     sizes(&pool.ttl_seconds, &pool.ttl_weights, ("ttlSecsRange", "ttlSecsRangeProbability"), at, findings);
     let lengths = ("chainedItemLengthRange", "chainedItemLengthRangeProbability");
     sizes(&pool.chain_lengths, &pool.chain_length_weights, lengths, at, findings);
+    chains(pool, &join(at, lengths.0), findings);
     let chained = ("chainedItemValSizeRange", "chainedItemValSizeRangeProbability");
     sizes(&pool.chain_value_sizes, &pool.chain_value_size_weights, chained, at, findings);
     if !pool.popularity_buckets.is_empty() || !pool.popularity_weights.is_empty() {
@@ -24,6 +28,14 @@ pub(super) fn check(pool: &Distribution, needed: bool, at: &str, findings: &mut 
     }
     if needed {
         ratios(pool, at, findings);
+    }
+}
+
+/// The last edge of ranges is no length by itself.
+fn chains(pool: &Distribution, at: &str, findings: &mut Findings) {
+    let beyond = if pool.chain_lengths.len() > pool.chain_length_weights.len() { 1.0 } else { 0.0 };
+    if pool.chain_lengths.iter().any(|length| *length > MOST_CHAIN_ITEMS + beyond) {
+        findings.problem(at, "a chain has at most 1,048,576 items");
     }
 }
 
