@@ -49,3 +49,13 @@ fn a_run_that_cannot_start_costs_a_persistent_cache_nothing() {
     let again = gets().unwrap();
     assert!(again.get_misses < 10, "{} of 300 were lost", again.get_misses);
 }
+
+/// Rounded up to blocks it was 0 bytes.
+#[test]
+fn a_longest_write_of_as_much_as_32_bits_count_could_not_run() {
+    let text = r#"{ "cache_config": { "cacheSizeMB": 4, "nvmCacheSizeMB": 16, "navyRegionSizeMB": 1, "deviceMaxWriteSize": 4294967295 },
+        "test_config": { "generator": "online", "numOps": 10, "numThreads": 1, "numKeys": 100, "keySizeRange": [8, 16],
+          "keySizeRangeProbability": [1.0], "valSizeRange": [1, 100], "valSizeRangeProbability": [1.0], "setRatio": 1.0 } }"#;
+    let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), text, &[]) else { panic!("bad config") };
+    assert_eq!(open(&config).run(&config, &mut Nobody).unwrap().instances[0].counts.ops, 10);
+}

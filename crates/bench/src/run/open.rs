@@ -251,7 +251,9 @@ fn regions(plan: &FlashPlan, defaults: &RegionConfig, seed: u64) -> RegionConfig
     let mut regions = defaults.clone();
     regions.region_bytes = plan.region_bytes;
     regions.clean_regions = plan.clean_regions.max(defaults.clean_regions);
-    regions.max_write_bytes = plan.max_write_bytes.next_multiple_of(plan.block_bytes);
+    // The next whole block, or the last one that there are numbers for.
+    let whole_blocks = plan.max_write_bytes.checked_next_multiple_of(plan.block_bytes);
+    regions.max_write_bytes = whole_blocks.unwrap_or(u32::MAX / plan.block_bytes * plan.block_bytes);
     regions.value_checksums = plan.value_checksums;
     regions.order = match &plan.order {
         OrderPlan::Lru => OrderConfig::Lru,
