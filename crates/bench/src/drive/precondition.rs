@@ -81,7 +81,7 @@ pub fn run(
         )));
     }
     let capacity = geometry.capacity_bytes;
-    let most = capacity + (capacity as f64 * options.max_passes) as u64;
+    let most = capacity.saturating_add((capacity as f64 * options.max_passes) as u64);
     let mut filling = Filling::new(device, clock, options, watch, most);
     filling.sequential_pass()?;
     let round_bytes = (capacity / ROUND_SHARE).max(options.write_bytes);
@@ -253,5 +253,22 @@ mod tests {
             let options = Options { write_bytes, ..options() };
             run(&device, &SystemClock, &options, &mut |_, _, _| true).unwrap_err();
         }
+    }
+
+    #[test]
+    fn more_passes_than_can_be_counted_are_as_many_as_can() {
+        let device = MemoryDevice::new(6 << 20);
+        let options = Options { max_passes: 1e300, ..options() };
+        let mut most = 0;
+        let all = &mut |done: u64, of: u64, _: &[Round]| {
+            most = of;
+            done < 12 << 20
+        };
+        let random = |rounds: &[Round]| rounds.iter().any(|round| !round.sequential);
+        match run(&device, &SystemClock, &options, all) {
+            Ok(outcome) => assert!(random(&outcome.rounds), "it was filled once and no more"),
+            Err(stopped) => assert!(matches!(stopped, DriveError::Stopped(_)), "{stopped}"),
+        }
+        assert_eq!(most, u64::MAX);
     }
 }
