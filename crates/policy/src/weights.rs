@@ -6,8 +6,8 @@ use crate::Slot;
 /// with the first weight that differs from the first of all.
 #[derive(Default)]
 pub(crate) struct Weights {
-    /// The weight of all slots that the table does not cover; 0 before the first was set.
-    usual: u32,
+    /// The weight of all slots that the table does not cover; `None` before the first was set.
+    usual: Option<u32>,
     table: Vec<u32>,
 }
 
@@ -20,7 +20,7 @@ impl Weights {
     /// Notes the weight of a slot.
     #[inline]
     pub(crate) fn set(&mut self, slot: Slot, weight: u32) {
-        if weight != self.usual || !self.table.is_empty() {
+        if self.usual != Some(weight) || !self.table.is_empty() {
             self.store(slot, weight);
         }
     }
@@ -28,7 +28,8 @@ impl Weights {
     /// The weight of a slot that was set.
     #[inline]
     pub(crate) fn get(&self, slot: Slot) -> u64 {
-        u64::from(self.table.get(slot.0 as usize).copied().unwrap_or(self.usual))
+        let usual = self.usual.unwrap_or(0);
+        u64::from(self.table.get(slot.0 as usize).copied().unwrap_or(usual))
     }
 
     /// Reads the weights of these slots: see [`Eviction::look_ahead`](crate::Eviction::look_ahead).
@@ -39,12 +40,12 @@ impl Weights {
     }
 
     fn store(&mut self, slot: Slot, weight: u32) {
-        if self.usual == 0 && self.table.is_empty() {
-            self.usual = weight;
+        let Some(usual) = self.usual else {
+            self.usual = Some(weight);
             return;
-        }
+        };
         if slot.0 as usize >= self.table.len() {
-            self.table.resize(slot.0 as usize + 1, self.usual);
+            self.table.resize(slot.0 as usize + 1, usual);
         }
         self.table[slot.0 as usize] = weight;
     }
@@ -65,5 +66,13 @@ mod tests {
         assert!((0..=200).all(|slot| weights.get(Slot(slot)) == expected(slot)));
         weights.set(Slot(7), 0);
         assert_eq!(weights.get(Slot(7)), 0);
+    }
+    /// A first weight of 0 was taken for none: the next one became the weight of both.
+    #[test]
+    fn a_first_weight_of_nothing_stays_nothing() {
+        let mut weights = Weights::new();
+        weights.set(Slot(0), 0);
+        weights.set(Slot(1), 4096);
+        assert_eq!((weights.get(Slot(0)), weights.get(Slot(1))), (0, 4096));
     }
 }

@@ -190,4 +190,11 @@ mod tests {
         upper.dedup();
         assert_eq!(upper.len(), 1 << 20);
     }
+    /// It took the size of the object behind it when it left, and the cache then held twice what it has room for.
+    #[test]
+    fn an_object_of_no_bytes_that_comes_first_makes_no_room_when_it_leaves() {
+        let request = |(key, weight)| Request { key, weight, now_seconds: 0 };
+        let requests = [(1, 0), (2, 10), (3, 10), (2, 10)].map(request);
+        assert_eq!(run(crate::eviction::Lru::exact(), 10, &requests).hits, 0);
+    }
 }
