@@ -74,9 +74,9 @@ impl ClairvoyantSized {
         let now = self.told.now();
         let mut largest: Option<(f64, Slot)> = None;
         // Few enough to look at all of them: then nothing is left to chance.
-        let draws = if self.held.len() <= SAMPLE { self.held.len() } else { SAMPLE };
-        for number in 0..draws {
-            let place = if draws == SAMPLE { self.rng.random_range(0..self.held.len()) } else { number };
+        let all = self.held.len() <= SAMPLE;
+        for number in 0..self.held.len().min(SAMPLE) {
+            let place = if all { number } else { self.rng.random_range(0..self.held.len()) };
             let slot = self.held[place];
             let distance = self.next_use[slot.0 as usize].saturating_sub(now);
             let room = distance as f64 * self.weights.get(slot) as f64;
@@ -137,5 +137,23 @@ impl Eviction for ClairvoyantSized {
 
     fn reweigh(&mut self, slot: Slot, weight: u32) {
         self.weights.set(slot, weight);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of exactly as many as are drawn, some were drawn twice and others not at all.
+    #[test]
+    fn of_as_many_as_it_draws_it_looks_at_all() {
+        for seed in 0..20 {
+            let (mut policy, told) = ClairvoyantSized::new(seed);
+            for slot in 0..SAMPLE as u32 {
+                told.set(0, 1000);
+                policy.insert(Slot(slot), Entry { hash: 0, weight: if slot == 77 { 2 } else { 1 } }, 0);
+            }
+            assert_eq!(policy.evict(0), Some(Slot(77)), "seed {seed}");
+        }
     }
 }
