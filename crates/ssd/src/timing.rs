@@ -407,8 +407,9 @@ impl Work {
     fn falls_due(&mut self, pages: u32) -> u64 {
         self.due += self.a_page * f64::from(pages);
         let pieces = (self.due as u64).min(self.left);
-        self.due -= pieces as f64;
         self.left -= pieces;
+        // What was done before it fell due is done: it is not owed on top of what comes next.
+        self.due = if self.left > 0 { self.due - pieces as f64 } else { 0.0 };
         pieces
     }
 
@@ -456,5 +457,22 @@ impl Figures {
             page_transfer_ns: page_bytes * SECOND_NS / channel,
             link_bytes_per_second: card.controller.host_bytes_per_second,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the dies did while they were idle was not taken off what was due: the next unit's work then came in one burst.
+    #[test]
+    fn work_that_was_done_while_idle_does_not_fall_due_again() {
+        let mut work = Work::default();
+        work.add(100, 100);
+        while work.take_one() {}
+        assert_eq!((0..100).map(|_| work.falls_due(1)).sum::<u64>(), 0, "nothing is left");
+        work.add(100, 100);
+        let due: Vec<u64> = (0..100).map(|_| work.falls_due(1)).collect();
+        assert_eq!((due.iter().max(), due.iter().sum()), (Some(&1), 100_u64));
     }
 }
