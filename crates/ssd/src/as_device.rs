@@ -226,7 +226,7 @@ impl SsdDevice {
         match request {
             Request::Read { .. } | Request::Flush => (),
             Request::Write { offset, data, placement } => {
-                let placement = self.placement(*placement);
+                let placement = self.placement(*placement, ftl);
                 let (head, whole, tail) = self.divide(*offset, data.len() as u64);
                 for (page, bytes) in head.into_iter().chain(tail) {
                     ftl.write_part(page, bytes, placement, medium);
@@ -255,9 +255,13 @@ impl SsdDevice {
         if len == 0 { first..first } else { first + from as u32..first + until as u32 }
     }
 
-    fn placement(&self, handle: PlacementHandle) -> Placement {
-        // A number that no drive has is refused, counted and logged by the translation layer.
-        Placement::handle(self.handles.get(usize::from(handle.0)).copied().unwrap_or(u16::MAX))
+    /// The drive's handle for one of the namespace's. One that it does not have is counted and logged, and is its default.
+    fn placement(&self, handle: PlacementHandle, ftl: &mut Ftl) -> Placement {
+        let known = self.handles.get(usize::from(handle.0)).copied();
+        Placement::handle(known.unwrap_or_else(|| {
+            ftl.log_invalid_placement(handle.0);
+            self.handles[0]
+        }))
     }
 
     /// `len` bytes at `offset` as a page written in part, whole pages, and a page written in part.

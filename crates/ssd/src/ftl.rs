@@ -286,9 +286,14 @@ impl Ftl {
 
     #[cold]
     fn refuse_placement(&mut self, placement: Placement) -> usize {
-        self.stats.invalid_placements += 1;
-        self.events.add(self.now, EventKind::InvalidPlacement { handle: placement.handle });
+        self.log_invalid_placement(placement.handle);
         self.plan.host(Placement::DEFAULT).expect("every drive has a default handle")
+    }
+
+    /// A write named a handle that there is not.
+    pub(crate) fn log_invalid_placement(&mut self, handle: u16) {
+        self.stats.invalid_placements += 1;
+        self.events.add(self.now, EventKind::InvalidPlacement { handle });
     }
 
     pub(crate) fn close(&mut self, unit: u32) {

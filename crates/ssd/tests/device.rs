@@ -153,3 +153,16 @@ impl Now for Arc<device::VirtualClock> {
         device::Clock::monotonic_ns(&**self)
     }
 }
+
+/// It went to the first handle of the drive, which is another namespace's, and into the units of that one's data.
+#[test]
+fn a_handle_that_a_namespace_does_not_have_is_its_own_default_and_not_its_neighbours() {
+    let layout = shape(Isolation::initially_isolated(4)).layout().unwrap();
+    let tenant = |handles: &[u16]| Namespace { bytes: 4096 * KIB, handles: handles.to_vec() };
+    let tenants = [tenant(&[0, 1]), tenant(&[2, 3])];
+    let devices = SsdDevice::namespaces(layout, Upkeep::default(), Payload::Discarded, &tenants).unwrap();
+    write(&devices[1], 0, 16 * KIB, PlacementHandle(7));
+    let stats = devices[1].stats();
+    let streams: Vec<u64> = stats.streams.iter().map(|stream| stream.host_pages).collect();
+    assert_eq!((streams, stats.invalid_placements), (vec![0, 0, 1, 0], 1));
+}
