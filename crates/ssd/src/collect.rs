@@ -79,7 +79,7 @@ impl Ftl {
             let Some(victim) = victims.choose(self.now) else { return false };
             let victim = *first_unit + victim;
             let is_full = self.units[victim as usize].live == unit_pages;
-            if is_full && self.groups[at].victims.takes_the_emptiest() {
+            if is_full && !self.gives_up_a_page(group) {
                 return false;
             }
             self.collect(victim, Reason::Space, medium);
@@ -100,6 +100,14 @@ impl Ftl {
         };
         self.collect(victim, Reason::Space, medium);
         true
+    }
+
+    /// Whether any closed unit of the group has a dead page, where the one that was chosen has none.
+    #[cold]
+    fn gives_up_a_page(&self, group: u16) -> bool {
+        let unit_pages = self.layout.shape().unit_pages;
+        !self.groups[usize::from(group)].victims.spares_full_units()
+            && self.closed_in(group).any(|unit| self.units[unit as usize].live < unit_pages)
     }
 
     fn closed_in(&self, group: u16) -> impl Iterator<Item = u32> {

@@ -185,3 +185,19 @@ fn chance_that_draws_full_units_again_and_again_finds_the_one_with_room() {
         ftl.check().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
 }
+
+/// All but greedy ones moved every unit of the full group, again and again, and gained nothing.
+#[test]
+fn nothing_is_moved_out_of_a_group_in_which_everything_lives() {
+    for victims in POLICIES {
+        let layout = shape(Isolation::CONVENTIONAL, 2, 8).layout().unwrap();
+        let pages = layout.shape().logical_pages;
+        let mut ftl = Ftl::new(layout, Upkeep { victims, ..Upkeep::default() });
+        // More than the group holds, and none of it twice.
+        let placement = Placement { handle: 0, group: Some(0) };
+        ftl.write(LogicalPage(0), pages, placement, &mut Untimed);
+        assert!(ftl.stats().group_overflows > 0, "{victims}");
+        assert!(!ftl.collect_in_background(12, &mut Untimed), "{victims}: there was nothing to do");
+        assert_eq!((ftl.stats().relocated_pages, ftl.stats().erases), (0, 0), "{victims}");
+    }
+}

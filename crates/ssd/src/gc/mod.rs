@@ -144,9 +144,10 @@ impl Victims {
         }
     }
 
-    /// Whether a victim that is wholly alive means that nothing can be gained.
-    pub(crate) fn takes_the_emptiest(&self) -> bool {
-        matches!(self, Self::Greedy(_))
+    /// Whether a victim that is wholly alive means that nothing can be gained: by cost and benefit it is worth nothing, and
+    /// any other more.
+    pub(crate) fn spares_full_units(&self) -> bool {
+        matches!(self, Self::Greedy(_) | Self::CostBenefit(_))
     }
 }
 
