@@ -295,7 +295,10 @@ pub fn run_timed(
     let (filling, all) = (u64::from(logical_pages), u64::from(logical_pages) + total);
     let filled_ns = fill_timed(drive, pattern, |done| progress(done, all));
     let mut requests = Requests::new(load, seed, filled_ns);
-    let (mut written, mut measured_from_ns, mut last_ns) = (0, 0, 0);
+    let (mut written, mut measured_from_ns, mut last_ns) = (0, filled_ns, filled_ns);
+    if warm_up == 0 {
+        drive.reset_stats();
+    }
     while written < total {
         let now_ns = requests.next_ns();
         let (served, end_ns) = if requests.is_read() {

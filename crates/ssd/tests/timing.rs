@@ -1,7 +1,7 @@
 //! When requests end, worked by hand on a drive of round numbers, and what collection does to reads.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use flashwright_ssd::run::{Arrival, Length, Load, Pattern, Served, run_timed};
+use flashwright_ssd::run::{Arrival, Length, Load, Order, Pattern, Served, run_timed};
 use flashwright_ssd::{Card, Drive, Isolation, LogicalPage, Placement, Shape, Upkeep};
 
 /// One channel, two dies, chunks of two pages. Reads 100, programs 1000, erases 5000, suspension 10, commands 1; 4096 bytes
@@ -164,4 +164,16 @@ fn one_seed_is_one_run_to_the_nanosecond() {
     let pattern = Pattern::mixed(0.04, 0.6);
     assert_eq!(reads(&pattern, false, 30_000, 3), reads(&pattern, false, 30_000, 3));
     assert_ne!(reads(&pattern, false, 30_000, 3), reads(&pattern, false, 30_000, 4));
+}
+
+/// Without a warm-up, what filled the drive was counted, and its time was measured.
+#[test]
+fn without_a_warm_up_the_filling_is_not_measured() {
+    let mut drive = drive(&card());
+    let load = Load { reads: 0.0, arrival: Arrival::EveryNs(1_000_000) };
+    let length = Length { warm_up: 0.0, measured: 1.0 };
+    let pattern = Pattern::one(Order::Ring);
+    let took_ns = run_timed(&mut drive, &pattern, (length, load), 1, |_, _| (), |_, _| ());
+    assert_eq!(drive.ftl().stats().host_pages, 96, "a capacity");
+    assert_eq!(took_ns, 96_000_000, "96 requests, a millisecond apart");
 }
