@@ -54,6 +54,8 @@ pub struct Found {
     pub interrupted: bool,
     /// What was not as asked for.
     pub notes: Vec<String>,
+    /// The runs that failed or were not made any more, and why.
+    pub unmeasured: Vec<String>,
 }
 
 /// Bytes of a random write, writes under way, and capacities written while filling, as `ssd precondition` has them.
@@ -92,26 +94,42 @@ fn one_by_one(subject: &Subject, real: &Real, plan: &Plan, asked: &Asked) -> Res
     let mut found = Found::default();
     prepare(real, plan, asked, &mut found)?;
     let bar = Bar::new(Unit::Steps, asked.quiet);
-    for (number, job) in plan.jobs.iter().enumerate() {
-        if asked.how.interrupt.is_set() {
-            break;
-        }
+    run_each(&plan.jobs, &asked.how.interrupt, &mut found, |number, job| {
         let name = job.name();
         bar.line(&format!("{name}: run {} of {}", number + 1, plan.jobs.len()));
         let advance = |share: f64| bar.set((share * 1000.0) as u64, 1000, format!("{name}, "));
-        match job.run(subject, &asked.how, &advance) {
-            Ok(measured) => found.measured.push(measured),
-            // What hours have shown is not thrown away for what the next run did not.
-            Err(error) if !found.measured.is_empty() => {
-                found.notes.push(format!("{name}: {error}"));
-                break;
-            }
-            Err(error) => return Err(error.to_string()),
-        }
+        let measured = job.run(subject, &asked.how, &advance);
         bar.finish();
-    }
+        measured.map_err(|error| error.to_string())
+    })?;
     found.interrupted = asked.how.interrupt.is_set();
     Ok(found)
+}
+
+/// One job after the other.
+fn run_each(
+    jobs: &[Job],
+    stop: &Stop,
+    found: &mut Found,
+    mut run: impl FnMut(usize, &Job) -> Result<Measured, String>,
+) -> Result<(), String> {
+    for (number, job) in jobs.iter().enumerate() {
+        if stop.is_set() {
+            break;
+        }
+        match run(number, job) {
+            Ok(measured) => found.measured.push(measured),
+            // What hours have shown is not thrown away for what the next run did not; but what was not seen is no pass.
+            Err(error) if !found.measured.is_empty() => {
+                found.unmeasured.push(format!("{}: {error}", job.name()));
+                let later = jobs[number + 1..].iter().map(|job| format!("{}: not run", job.name()));
+                found.unmeasured.extend(later);
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Trims, and fills until steady.
@@ -187,5 +205,59 @@ impl Asked {
     #[must_use]
     pub fn interrupt(&self) -> &Stop {
         &self.how.interrupt
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+    use crate::evaluate::life::Life;
+    use crate::evaluate::profile::{PROFILES, Room};
+    use crate::evaluate::stages::{Lengths, WarmUp};
+
+    /// The drive failed under the second of three profiles, and had passed.
+    #[test]
+    fn a_drive_that_fails_in_the_middle_does_not_pass() {
+        let room = Room { flash_mib: 64, scale: 1, placement: false, workers: 1, checked: false };
+        let jobs = PROFILES.each_ref().map(|profile| Job { profile, room });
+        let mut found = Found::default();
+        let ran = run_each(&jobs, &Stop::default(), &mut found, |number, job| match number {
+            0 => Ok(Measured {
+                profile: job.profile.name,
+                placement: false,
+                warm_up: WarmUp::default(),
+                rows: Vec::new(),
+                interrupted: false,
+                failures: Vec::new(),
+                warnings: Vec::new(),
+                wear: None,
+            }),
+            _ => Err("no such device".to_owned()),
+        });
+        assert_eq!((ran, found.measured.len()), (Ok(()), 1), "what was measured is not thrown away");
+        let second = std::time::Duration::from_secs(1);
+        let asked = Asked {
+            how: How {
+                seed: 1,
+                lengths: Lengths { by_time: true, warm_up: 1.0, stage: 1.0 },
+                offers: Vec::new(),
+                life: Life { endurance: None, min_years: 5.0, capacity_bytes: 1e12 },
+                interrupt: Stop::default(),
+            },
+            criteria: Criteria {
+                max_read_p99: second,
+                max_write_p99: None,
+                min_years: 5.0,
+                min_reached: 0.95,
+                min_hit_ratio: 0.0,
+                min_rate: None,
+            },
+            rated: None,
+            notes: Vec::new(),
+            quiet: true,
+        };
+        assert_eq!(text::failures(&found, &asked), ["cdn: no such device", "graph: not run"]);
     }
 }

@@ -200,6 +200,7 @@ pub fn failures(found: &Found, asked: &Asked) -> Vec<String> {
             failures.extend(run.failures.iter().map(|it| format!("{} {}: {it}", profile.name, way(run))));
         }
     }
+    failures.extend(found.unmeasured.iter().cloned());
     if found.interrupted {
         failures.push("interrupted".to_owned());
     }
