@@ -60,7 +60,7 @@ type Change = (fn(&mut Row), Criterion, &'static str);
 
 #[test]
 fn each_criterion_is_missed_for_itself_and_what_just_meets_it_passes() {
-    let changes: [Change; 9] = [
+    let changes: [Change; 13] = [
         (|row| flash(row).io_errors = Some(1), Criterion::Errors, "had 1 I/O errors"),
         (|row| flash(row).checksum_errors = Some(2), Criterion::Errors, "had 2 checksum errors"),
         (|row| row.report.counts.inconsistencies = 3, Criterion::Errors, "had 3 inconsistencies"),
@@ -86,6 +86,23 @@ fn each_criterion_is_missed_for_itself_and_what_just_meets_it_passes() {
         ),
         (|row| row.years = Years::Known(4.94), Criterion::Years, "lasts 4.9 years, less than 5"),
         (|row| row.years = Years::AtMost(0.5), Criterion::Years, "lasts at most 0.50 years, less than 5"),
+        // What was rounded to what is asked for was said to be less than itself.
+        (|row| row.years = Years::Known(4.96), Criterion::Years, "lasts 4.96 years, less than 5"),
+        (
+            |row| row.years = Years::AtMost(4.9996),
+            Criterion::Years,
+            "lasts at most 4.9996 years, less than 5",
+        ),
+        (
+            |row| row.report.counts.ops = 9497,
+            Criterion::Reached,
+            "reached 94.97 % of the offered rate, less than 95 %",
+        ),
+        (
+            |row| flash(row).device_latency = Some((times(5_010_000), times(1))),
+            Criterion::ReadLatency,
+            "had a read p99 of 5.01 ms, more than 5.0 ms",
+        ),
     ];
     let (read, max_write_p99) = row().device_quantiles(0.99);
     let limits = Criteria { max_read_p99: read.unwrap(), max_write_p99, ..CRITERIA };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::run::{Measured, Row};
+use crate::report::amount::trimmed;
 
 /// What is asked for at a rate that passes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -92,7 +93,8 @@ impl Criteria {
             Criterion::Years,
             short.map(|(years, is_bound)| {
                 let at_most = if is_bound { "at most " } else { "" };
-                format!("lasts {at_most}{} years, less than {}", years_words(years), self.min_years)
+                let words = told_apart(years_words(years), years, |told| told < self.min_years);
+                format!("lasts {at_most}{words} years, less than {}", self.min_years)
             }),
         );
         missed
@@ -125,11 +127,36 @@ fn errors(row: &Row) -> Vec<Missed> {
 }
 
 fn below(what: &str, measured: f64, least: f64) -> String {
-    format!("{:.1} % {what}, less than {} %", measured * 100.0, (least * 1000.0).round() / 10.0)
+    let percent = measured * 100.0;
+    let words = told_apart(format!("{percent:.1}"), percent, |told| told < least * 100.0);
+    format!("{words} % {what}, less than {} %", trimmed(least * 100.0))
 }
 
 fn over(what: &str, measured: Duration, most: Duration) -> String {
-    format!("had a {what} of {}, more than {}", time_words(measured), time_words(most))
+    let (words, limit) = (time_words(measured), time_words(most));
+    // In the same unit they may be the same in two digits.
+    let words = match (words.split_once(' '), limit.split_once(' ')) {
+        (Some((number, unit)), Some((of_limit, same))) if unit == same => {
+            let in_unit = |time: Duration| match unit {
+                "µs" => time.as_secs_f64() * 1e6,
+                "ms" => time.as_secs_f64() * 1e3,
+                _ => time.as_secs_f64(),
+            };
+            let limit = of_limit.parse().map_or(in_unit(most), |told: f64| told.max(in_unit(most)));
+            format!("{} {unit}", told_apart(number.to_owned(), in_unit(measured), |told| told > limit))
+        }
+        _ => words,
+    };
+    format!("had a {what} of {words}, more than {limit}")
+}
+
+/// `words` for `value`, with as many more decimals as it takes to see that `is_beyond` what was asked for.
+fn told_apart(words: String, value: f64, is_beyond: impl Fn(f64) -> bool) -> String {
+    let is_told = |words: &String| words.parse().is_ok_and(&is_beyond);
+    if is_told(&words) || !is_beyond(value) {
+        return words;
+    }
+    (1..=9).map(|decimals| format!("{value:.decimals$}")).find(is_told).unwrap_or(words)
 }
 
 /// A time as a person reads it.
