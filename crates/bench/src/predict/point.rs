@@ -70,7 +70,7 @@ impl Point {
             alwa: traffic.alwa,
             dlwa,
             nand_mb_per_second: nand.map(|nand| nand.map(|bytes| bytes / 1e6)),
-            life_years: years.filter(|years| years.high.is_finite()),
+            life_years: years.filter(|years| years.value.is_finite()),
             kgco2e: with_dram(kg_of_drive, plan.prices.dram_kg_per_gb),
             price: with_dram(usd_of_drive, plan.prices.dram_usd_per_gb),
             reads,
@@ -193,5 +193,29 @@ mod tests {
         let unknown = of(None);
         let told = [unknown.nand_mb_per_second, unknown.life_years, unknown.kgco2e, unknown.price];
         assert_eq!((told, unknown.dlwa), ([None; 4], Some(Figure::exact(2.0))));
+    }
+    /// The bound that nothing may be written took the years with it.
+    #[test]
+    fn years_are_known_where_they_may_have_no_end() {
+        let layout = point(0.5, 0.0, 0.0).inputs.layout;
+        let bytes = 1e12 / 86_400.0 / 1000.0;
+        let years = |host_bytes| {
+            let traffic = Traffic {
+                hit_ratio: None,
+                hit_ratio_dram: None,
+                alwa: None,
+                host_bytes,
+                set_bytes: 0.0,
+                reads: 0.0,
+                is_filled: true,
+            };
+            let measured = (Some(Figure::exact(1.0)), Reads::Unknown);
+            Point::new(Inputs { layout, placement: true }, &traffic, measured, Some(1000.0), &plan())
+                .life_years
+        };
+        let found = years(Figure { value: bytes, low: 0.0, high: 2.0 * bytes }).unwrap();
+        assert!((found.value - 5.0).abs() < 1e-9 && (found.low - 2.5).abs() < 1e-9, "{found:?}");
+        assert!(found.high.is_infinite() && found.json()["high"].is_null());
+        assert_eq!(years(Figure::exact(0.0)), None, "who writes nothing lasts for ever");
     }
 }
