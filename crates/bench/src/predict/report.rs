@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::candidate::{DRAM_HITS_OFF, HITS_OFF, SETS_LESS, WRITES_MORE};
 use super::{Figure, Outcome, Plan, Point, ReadLatency, Reads, SET_BYTES, SMALL_AT_MOST};
 use crate::evaluate::criteria::{time_words, years_words};
+use crate::report::amount::trimmed;
 use crate::report::text::grouped;
 use crate::simulate::report::{bytes, trace};
 
@@ -169,7 +170,6 @@ fn row(out: &mut String, cells: &[String; 15]) {
 
 fn cells(point: &Point) -> [String; 15] {
     let layout = &point.inputs.layout;
-    let percent = |share: f64| format!("{:.0}%", share * 100.0);
     let hits = point.hit_ratio.map(|it| it.map(|hits| hits * 100.0));
     let filling = if point.is_filled { "" } else { "~" };
     let latency = |ns: u64| time_words(Duration::from_nanos(ns));
@@ -198,9 +198,25 @@ fn cells(point: &Point) -> [String; 15] {
     ]
 }
 
+fn percent(share: f64) -> String {
+    format!("{}%", trimmed(share * 100.0))
+}
+
 /// Low to high, or once what is the same in as many digits.
 fn range(figure: Option<Figure>, words: impl Fn(f64) -> String) -> String {
     let Some(Figure { low, high, .. }) = figure else { return "-".to_owned() };
     let (low, high) = (words(low), words(high));
     if low == high { low } else { format!("{low}-{high}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of 1 % and 1.4 % looked alike, and 0.4 % was 0 %.
+    #[test]
+    fn shares_that_differ_look_different() {
+        let shares = [0.004, 0.01, 0.014, 0.125, 0.29, 0.999, 1.0].map(percent);
+        assert_eq!(shares, ["0.4%", "1%", "1.4%", "12.5%", "29%", "99.9%", "100%"]);
+    }
 }
