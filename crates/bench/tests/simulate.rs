@@ -11,6 +11,7 @@ use flashwright_bench::simulate::{
 };
 use policy::eviction::clairvoyant::next_uses;
 use policy::simulate::{Counts, Policy, Request, numbered};
+use serde_json::Value;
 use workload::generate::cdn::{Cdn, CdnConfig, EDGE_CACHE_BYTES};
 use workload::generate::zipf::{ZipfAccesses, ZipfConfig};
 use workload::trace::{Access, AccessKind, Accesses, OpenOptions, ReadReport, TenantsFrom, TraceError, open};
@@ -432,4 +433,16 @@ fn what_the_tenants_hit_adds_up_to_every_row_and_changes_none() {
             assert_eq!(found, (requests, hits, weight, hit_weight), "{} {warmup:?}", row.policy);
         }
     }
+}
+
+/// It said that nothing had come in.
+#[test]
+fn what_a_sample_lets_in_is_not_known() {
+    let accesses = accesses(20_000);
+    let plan = plan(&["lru"], &[Size::Footprint(0.1)]);
+    let row = |plan: &Plan| simulate::report::json(&run(plan, &accesses))["rows"][0].clone();
+    assert!(row(&plan)["inserts"].as_u64() > Some(0) && row(&plan)["inserted_bytes"].as_u64() > Some(0));
+    let sampled = row(&Plan { sample: Some(0.2), ..plan });
+    assert!(sampled["hits"].as_u64() > Some(0));
+    assert_eq!((&sampled["inserts"], &sampled["inserted_bytes"]), (&Value::Null, &Value::Null));
 }

@@ -50,7 +50,7 @@ pub fn json(outcome: &Outcome) -> Value {
         })),
         "was_stopped": was_stopped,
         "tenants": tenants::json(outcome),
-        "rows": rows.iter().map(row_json).collect::<Vec<_>>(),
+        "rows": rows.iter().map(|row| row_json(row, sampled.is_some())).collect::<Vec<_>>(),
     })
 }
 
@@ -70,8 +70,10 @@ pub fn trace(totals: &Totals, read: &ReadReport) -> Value {
     })
 }
 
-fn row_json(row: &Row) -> Value {
+/// Of a sample, hits are estimated; what came in is not.
+fn row_json(row: &Row, is_sampled: bool) -> Value {
     let Counts { requests, hits, weight, hit_weight, inserts, insert_weight, written_weight } = row.counts;
+    let counted = |count: u64| (!is_sampled).then_some(count);
     json!({
         "policy": row.policy,
         "size_bytes": row.size_bytes,
@@ -81,8 +83,8 @@ fn row_json(row: &Row) -> Value {
         "byte_hit_ratio": row.byte_hit_ratio(),
         "requested_bytes": weight,
         "hit_bytes": hit_weight,
-        "inserts": inserts,
-        "inserted_bytes": insert_weight,
+        "inserts": counted(inserts),
+        "inserted_bytes": counted(insert_weight),
         "written_bytes": row.is_flash.then_some(written_weight),
         "write_amplification": row.write_amplification(),
         "interval": row.interval.map(|interval| json!({
@@ -149,9 +151,7 @@ pub fn text(outcome: &Outcome) -> String {
     table(&mut out, &outcome.rows, Row::object_hit_ratio);
     if outcome.sampled.is_some_and(|it| it.other_objects > 0) {
         out += "\nobject hit ratio, 95 % confidence interval, plus or minus (-: too few objects sampled)\n";
-        table(&mut out, &outcome.rows, |row| {
-            row.interval.map(|it| (it.object_hit_ratio.1 - it.object_hit_ratio.0) / 2.0)
-        });
+        table(&mut out, &outcome.rows, margin);
     }
     out += "\nbyte hit ratio\n";
     table(&mut out, &outcome.rows, Row::byte_hit_ratio);
@@ -162,6 +162,12 @@ pub fn text(outcome: &Outcome) -> String {
     }
     tenants::text(outcome, &mut out);
     out
+}
+
+/// How far off a sample's hit ratio may be: to the farther end of its interval, which is cut off at 0 and 1.
+fn margin(row: &Row) -> Option<f64> {
+    let (value, (low, high)) = (row.object_hit_ratio()?, row.interval?.object_hit_ratio);
+    Some((value - low).max(high - value))
 }
 
 fn sampled_words(Sampled { hot_objects, drawn_objects, other_objects }: Sampled) -> String {
@@ -215,4 +221,28 @@ pub fn bytes(bytes: u64) -> String {
         0
     };
     format!("{value:.decimals$} {}", units[place as usize])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::Interval;
+
+    /// No ratio is below 0: half of what is left of such an interval does not reach to its other end.
+    #[test]
+    fn what_is_cut_off_an_interval_at_0_makes_it_no_narrower_above() {
+        let row = |hits, object_hit_ratio| Row {
+            policy: "lru".into(),
+            size_bytes: 1,
+            counts: Counts { requests: 1000, hits, ..Counts::default() },
+            is_flash: false,
+            interval: Some(Interval { object_hit_ratio, byte_hit_ratio: (0.0, 1.0) }),
+        };
+        for (hits, interval, expected) in
+            [(2, (0.0, 0.012), 0.01), (999, (0.98, 1.0), 0.019), (500, (0.4, 0.6), 0.1)]
+        {
+            let found = margin(&row(hits, interval));
+            assert!(found.is_some_and(|it| (it - expected).abs() < 1e-9), "{hits}: {found:?}");
+        }
+    }
 }
