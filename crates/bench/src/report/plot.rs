@@ -168,7 +168,7 @@ fn over_time(
         .y_label_formatter(&label)
         .y_labels(5)
         .draw()?;
-    for (curve, colour) in curves.iter().zip(COLOURS) {
+    for (curve, colour) in curves.iter().zip(COLOURS.iter().copied().cycle()) {
         let points = curve.points.iter().copied();
         chart.draw_series(AreaSeries::new(points.clone(), 0.0, colour.mix(0.08)))?;
         let line = LineSeries::new(points, colour.stroke_width(2));
@@ -271,6 +271,15 @@ mod tests {
         assert_eq!([0.0, 1.0, 3.0, 5.0].map(share), ["0 %", "90 %", "99.9 %", "99.999 %"]);
         assert_eq!([80.0, 1e3, 1.5e6, 2e9].map(duration), ["80 ns", "1 µs", "1.5 ms", "2 s"]);
         assert_eq!([12.0, 2500.0, 4e6].map(with_prefix), ["12", "2.5 k", "4 M"]);
+    }
+
+    /// There are eight colours: the ninth run was not in the picture.
+    #[test]
+    fn more_runs_than_colours_are_all_drawn() {
+        let curve = |number| Curve { name: format!("run {number}"), points: vec![(1.0, 50.0), (2.0, 60.0)] };
+        let curves: Vec<Curve> = (1..=9).map(curve).collect();
+        let svg = panel_over_time(Over::HitRatio, &curves).unwrap();
+        assert!(curves.iter().all(|curve| svg.contains(&curve.name)), "{svg}");
     }
 
     #[test]
