@@ -5,12 +5,14 @@ mod made;
 
 use std::time::Duration;
 
+use flashwright_bench::config::plan::ArrivalsPlan;
 use flashwright_bench::report::interval::Last;
 use flashwright_bench::report::text::{TextOptions, results, verdict};
-use flashwright_bench::report::{json, totals};
+use flashwright_bench::report::{RunReport, json, totals};
 use flashwright_bench::run::counts::Counts;
 use flashwright_bench::run::latency::{Histogram, Latencies, Timed};
 use flashwright_bench::run::listed_drives::DriveBytes;
+use flashwright_bench::run::punctuality::Punctuality;
 use flashwright_bench::run::stop::StopReason;
 use flashwright_bench::run::target::{DramCounts, FlashCounts, Snapshot};
 use flashwright_bench::run::{InstanceReport, Observable};
@@ -324,4 +326,27 @@ fn the_progress_line_counts_from_the_start_and_its_ratios_from_the_last_line() {
         block.contains("== Hit Ratio Stats Since Last ==\nCache Gets    : 100\nHit Ratio     : 75.00%\n"),
         "{block}"
     );
+}
+
+/// Both open loops together were said to be offered what the first of them is.
+#[test]
+fn what_several_instances_are_offered_is_what_all_of_them_are() {
+    let open = |arrivals| {
+        let mut report = instance();
+        report.settings.arrivals = arrivals;
+        report.punctuality = Some(Punctuality::default());
+        report
+    };
+    let offered = |reports: &[InstanceReport]| {
+        let all = RunReport { instances: reports.to_vec(), ..report(instance()) };
+        json::render(&all)["totals"]["arrivals"]["offered_ops_per_second"].clone()
+    };
+    let (even, random) =
+        (ArrivalsPlan::Uniform { per_second: 1000 }, ArrivalsPlan::Poisson { per_second: 300 });
+    assert_eq!(offered(&[open(even), open(even), open(even)]), 3000.0);
+    assert_eq!(offered(&[open(random), open(random)]), 600.0);
+    // What is not the same kind of loop is no loop together, whichever comes first.
+    for pair in [[open(even), instance()], [instance(), open(even)], [open(even), open(random)]] {
+        assert!(offered(&pair).is_null());
+    }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use workload::trace::ReplayStats;
 
+use crate::config::plan::ArrivalsPlan;
 use crate::run::InstanceReport;
 use crate::run::course::Warmup;
 use crate::run::sweeps::Sweeps;
@@ -27,9 +28,7 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
         sum.snapshot = sum.snapshot.plus(&report.snapshot);
         sum.inconsistencies.extend(&report.inconsistencies);
         sum.stopped = sum.stopped.or(report.stopped);
-        if let (Some(mine), Some(theirs)) = (&mut sum.punctuality, &report.punctuality) {
-            mine.merge(theirs);
-        }
+        add_arrivals(&mut sum, report);
         match (&mut sum.events, &report.events) {
             (Some(mine), Some(theirs)) => mine.add(theirs),
             (mine, theirs) => *mine = mine.take().or_else(|| theirs.clone()),
@@ -44,6 +43,29 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
         flash.media_bytes = media_bytes(instances);
     }
     sum
+}
+
+/// Open loops of one kind are one of all their requests; anything else is none.
+fn add_arrivals(sum: &mut InstanceReport, report: &InstanceReport) {
+    use ArrivalsPlan::{Poisson, Trace, Uniform};
+    let together = match (sum.settings.arrivals, report.settings.arrivals) {
+        (Uniform { per_second: a }, Uniform { per_second: b }) => {
+            Some(Uniform { per_second: a.saturating_add(b) })
+        }
+        (Poisson { per_second: a }, Poisson { per_second: b }) => {
+            Some(Poisson { per_second: a.saturating_add(b) })
+        }
+        (Trace { speed }, Trace { .. }) => Some(Trace { speed }),
+        _ => None,
+    };
+    sum.punctuality = match (sum.punctuality.take(), &report.punctuality, together) {
+        (Some(mut mine), Some(theirs), Some(arrivals)) => {
+            mine.merge(theirs);
+            sum.settings.arrivals = arrivals;
+            Some(mine)
+        }
+        _ => None,
+    };
 }
 
 /// A drive that several instances list counts once. Where one lists a drive and another's flash tells by itself, it may be
