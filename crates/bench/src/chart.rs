@@ -92,12 +92,29 @@ impl Chart {
         Ok(svg)
     }
 
-    /// Left, right and top of what is drawn, with some air.
+    /// Left, right and top of what is drawn, with some air; of nothing an empty field.
     fn bounds(&self) -> (f64, f64, f64) {
         let all = || self.lines.iter().flat_map(|line| &line.points);
+        if all().next().is_none() {
+            return (0.0, 1.0, 0.1);
+        }
         let left = all().map(|it| it.0).fold(f64::INFINITY, f64::min);
         let right = all().map(|it| it.0).fold(f64::NEG_INFINITY, f64::max);
         let top = all().map(|it| it.1).fold(0.0, f64::max);
         if left < right { (left, right, top * 1.15) } else { (left - 1.0, left + 1.0, top * 1.15 + 0.1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A drive that nothing was read from has no latencies to draw.
+    #[test]
+    fn lines_without_points_are_an_empty_picture() {
+        let lines = vec![Line::new("p50", []), Line::marks("paper", [])];
+        let chart = Chart { title: "nothing".into(), x: "x", y: "y", lines };
+        assert_eq!(chart.bounds(), (0.0, 1.0, 0.1));
+        assert!(chart.svg().unwrap().contains("nothing"));
     }
 }
