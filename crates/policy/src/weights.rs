@@ -67,6 +67,7 @@ mod tests {
         weights.set(Slot(7), 0);
         assert_eq!(weights.get(Slot(7)), 0);
     }
+
     /// A first weight of 0 was taken for none: the next one became the weight of both.
     #[test]
     fn a_first_weight_of_nothing_stays_nothing() {

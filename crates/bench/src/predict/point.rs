@@ -194,6 +194,7 @@ mod tests {
         let told = [unknown.nand_mb_per_second, unknown.life_years, unknown.kgco2e, unknown.price];
         assert_eq!((told, unknown.dlwa), ([None; 4], Some(Figure::exact(2.0))));
     }
+
     /// The bound that nothing may be written took the years with it.
     #[test]
     fn years_are_known_where_they_may_have_no_end() {

@@ -190,6 +190,7 @@ mod tests {
         upper.dedup();
         assert_eq!(upper.len(), 1 << 20);
     }
+
     /// It took the size of the object behind it when it left, and the cache then held twice what it has room for.
     #[test]
     fn an_object_of_no_bytes_that_comes_first_makes_no_room_when_it_leaves() {
