@@ -1,9 +1,16 @@
 //! Closing a volume at which others are at work.
 
-use device::IoBuffer;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use device::timer::SystemTimer;
+use device::wrap::GateDevice;
+use device::{Device, IoBuffer, MemoryDevice, Request, RequestKind};
 use flashwright_block::sets::Tuning;
 use flashwright_block::volume::{Volume, VolumeConfig, VolumeErrorKind};
 
+use crate::faulty::Faulty;
 use crate::world::{Shape, World, config};
 
 /// Blocks all over the disk, dirty; those at its ends too, by whose checksums the next opening knows it again.
@@ -42,5 +49,37 @@ fn a_volume_closed_while_it_is_cleaned_knows_its_disk_again() {
             }
             world.open();
         }
+    }
+}
+
+/// It was told that all was well, of a write that no commit had told of.
+#[test]
+fn a_flush_that_waits_while_closing_fails_is_not_told_that_it_was_done() {
+    let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(4 << 20))));
+    let disk = Faulty::new(4 << 20);
+    let (flash, behind): (Arc<dyn Device>, Arc<dyn Device>) = (gate.clone(), disk.clone());
+    let volume = pollster::block_on(async {
+        Volume::create(&flash, &behind, &config(), 5).await.unwrap();
+        Volume::open(flash, behind, Arc::new(SystemTimer::default())).await.unwrap().0
+    });
+    let write = |byte: u8| {
+        let data = IoBuffer::copy_of(&[byte; 4096]).into();
+        pollster::block_on(volume.write(0, data, false)).unwrap();
+    };
+    let mut context = Context::from_waker(Waker::noop());
+    write(1);
+    gate.close(RequestKind::Flush);
+    let mut first = pin!(volume.flush());
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    write(2);
+    let mut second = pin!(volume.flush());
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    disk.fail(|request| matches!(request, Request::Flush));
+    assert!(pollster::block_on(volume.close()).is_err());
+    assert_eq!(gate.open(), 1);
+    assert!(matches!(first.as_mut().poll(&mut context), Poll::Ready(Ok(()))));
+    match second.as_mut().poll(&mut context) {
+        Poll::Ready(Err(error)) => assert_eq!(error.kind(), VolumeErrorKind::Closed),
+        other => panic!("{other:?}"),
     }
 }

@@ -4,6 +4,7 @@
 
 mod bad_pages;
 mod closing;
+mod faulty;
 mod flushes;
 mod format;
 mod full_journal;

@@ -81,6 +81,10 @@ impl Shared {
                 {
                     return Err(error.clone());
                 }
+                // One that is under way may yet have the change in it.
+                if !state.journal.running {
+                    self.check_open(&state)?;
+                }
                 self.begin_commit(&mut state, why)
             };
             match begin {

@@ -185,8 +185,11 @@ impl Shared {
     }
 }
 
-/// What a failed flash is told with.
+/// What is told of a flash that failed, or of a volume that was closed.
 pub(in crate::volume) fn why_unhealthy(state: &State) -> VolumeError {
+    if state.health == Health::Closed {
+        return VolumeError::new(VolumeErrorKind::Closed, "the volume is closed");
+    }
     let failure = state.journal.failure.as_ref().map(|(_, error)| error.clone());
     failure.unwrap_or_else(|| VolumeError::new(VolumeErrorKind::Flash, "the flash failed"))
 }
