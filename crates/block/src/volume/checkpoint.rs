@@ -136,8 +136,8 @@ impl Shared {
     async fn write_end(self: &Arc<Self>, work: &Arc<Work>) -> Result<()> {
         {
             let state = self.state.lock();
-            if let (Some((_, error)), Health::FlashFailed) = (&state.journal.failure, state.health) {
-                return Err(error.clone());
+            if state.health == Health::FlashFailed {
+                return Err(why_unhealthy(&state));
             }
         }
         self.note_disk_ends().await?;

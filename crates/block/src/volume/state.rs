@@ -89,7 +89,8 @@ impl State {
     /// The flash failed a write or a flush: nothing that follows can be promised, and everyone who waits is told why.
     pub(super) fn fail_flash(&mut self, error: VolumeError) {
         self.io.ssd_write_errors += 1;
-        self.journal.failure = Some((self.journal.attempts, error));
+        self.journal.failure = Some((self.journal.attempts, error.clone()));
+        self.journal.flash_failure = Some(error);
         if self.health == Health::Healthy {
             self.health = Health::FlashFailed;
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use device::{IoBuffer, IoError, IoSlice, PlacementHandle, Request};
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::journal::notes::why_unhealthy;
 use super::piece::{Part, runs};
 use super::read::{admit, crc32c, overlay};
 use super::record::Sectors;
@@ -115,7 +116,8 @@ impl Shared {
                         work.promise_changes(&mut state, parts.len());
                         let targets = parts.iter().map(|part| self.target(&mut state, &work, part, admit));
                         let targets = targets.collect::<Result<Vec<_>>>();
-                        let has_no_order = state.order.is_none();
+                        // Past a flash that failed nothing waits for its turn any more, or it was refused.
+                        let has_no_order = state.order.is_none() || state.health != Health::Healthy;
                         drop(state);
                         let targets = targets?;
                         if has_no_order || targets.iter().all(|target| !target.to_disk) {
@@ -187,6 +189,12 @@ impl Shared {
             let why = format!("block {} is on the flash, which failed: it cannot be written", part.block);
             return Err(VolumeError::new(VolumeErrorKind::Flash, why));
         }
+        let is_held_up =
+            state.order.as_ref().is_some_and(|order| order.len() > 0 || state.sets.dirty_blocks() > 0);
+        if is_held_up {
+            let why = "the flash failed, and what it holds must reach the disk before anything written now";
+            return Err(VolumeError::new(VolumeErrorKind::Flash, why));
+        }
         state.sets.counters_mut().writes += 1;
         state.sets.counters_mut().uncached_writes += 1;
         Ok(Target::disk_only(part))
@@ -196,21 +204,15 @@ impl Shared {
     /// modes that write to the disk directly what is clean is not brought back; what is dirty since another mode is.
     pub(super) async fn settle_before_disk(
         self: &Arc<Self>,
-        blocks: impl IntoIterator<Item = u64>,
+        blocks: impl IntoIterator<Item = u64> + Clone,
     ) -> Result<()> {
-        let change = {
-            let state = self.state.lock();
-            let changes = &state.changes;
-            let comes_back: &dyn Fn(u64) -> bool = match state.sets.tuning().mode.keeps_dirty() {
-                true => &|block| changes.may_come_back(block),
-                false => &|block| changes.may_come_back_dirty(block),
-            };
-            let matters = changes.may_bring_back() && blocks.into_iter().any(comes_back);
-            matters.then(|| changes.number())
-        };
-        match change {
-            Some(change) => self.commit(change).await,
-            None => Ok(()),
+        let Some(change) = brings_back(&self.state.lock(), blocks.clone()) else { return Ok(()) };
+        self.commit(change).await?;
+        // A flash that has failed meanwhile was not told.
+        let state = self.state.lock();
+        match brings_back(&state, blocks) {
+            Some(_) if state.health == Health::FlashFailed => Err(why_unhealthy(&state)),
+            _ => Ok(()),
         }
     }
 
@@ -366,6 +368,17 @@ impl Target {
     fn disk_only(part: &Part) -> Self {
         Self { part: part.clone(), home: None, old: None, to_disk: true }
     }
+}
+
+/// The change to be committed before flash says none of `blocks` any more, if it may say so of any.
+fn brings_back(state: &State, blocks: impl IntoIterator<Item = u64>) -> Option<u64> {
+    let changes = &state.changes;
+    let comes_back: &dyn Fn(u64) -> bool = match state.sets.tuning().mode.keeps_dirty() {
+        true => &|block| changes.may_come_back(block),
+        false => &|block| changes.may_come_back_dirty(block),
+    };
+    let matters = changes.may_bring_back() && blocks.into_iter().any(comes_back);
+    matters.then(|| changes.number())
 }
 
 /// What a piece that cannot be written now waits for.

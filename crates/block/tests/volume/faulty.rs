@@ -28,6 +28,17 @@ impl Faulty {
     pub fn fail(&self, fails: impl Fn(&Request) -> bool + Send + 'static) {
         *self.fails.lock() = Box::new(fails);
     }
+
+    /// Where blocks of 4 KiB lie that begin with `bytes`.
+    pub fn places_of(&self, bytes: &[u8]) -> Vec<u64> {
+        let end = self.memory.geometry().capacity_bytes;
+        let begins_so = |&offset: &u64| {
+            let buffer = device::IoBuffer::zeroed(4096);
+            let read = self.memory.execute(Request::Read { offset, buffer }).unwrap().unwrap();
+            read.starts_with(bytes)
+        };
+        (0..end).step_by(4096).filter(begins_so).collect()
+    }
 }
 
 impl Device for Faulty {

@@ -4,6 +4,7 @@
 
 mod bad_pages;
 mod closing;
+mod failed_flash;
 mod faulty;
 mod flushes;
 mod format;

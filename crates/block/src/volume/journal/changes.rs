@@ -203,6 +203,17 @@ impl Changes {
         }
     }
 
+    /// Whether anything is newer on flash than on the disk and was not told of by a commit.
+    pub(crate) fn needs_flash(&self) -> bool {
+        self.records.values().flatten().any(|held| held.dirty)
+    }
+
+    /// Takes for a commit that the disk was written, and nothing else: of a flash that takes no more.
+    pub(crate) fn take_disk_written(&mut self) -> Batch {
+        let flush_disk = std::mem::take(&mut self.disk_written);
+        Batch { flush_disk, number: self.number, ..Batch::default() }
+    }
+
     /// The disk's flush succeeded, or there was none to do: the commit under way goes on to the flash.
     pub(crate) fn disk_flushed(&mut self) {
         self.returning = 0;

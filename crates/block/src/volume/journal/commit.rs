@@ -9,6 +9,7 @@ use device::{Completion, IoBuffer, IoError, IoSlice, PlacementHandle, Request};
 
 use super::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
 use super::changes::Batch;
+use super::notes::why_unhealthy;
 use crate::volume::Shared;
 use crate::volume::config::Health;
 use crate::volume::error::{Result, VolumeError};
@@ -77,9 +78,12 @@ impl Shared {
                     return Ok(Committed::Done);
                 }
                 if let Some((attempt, error)) = &state.journal.failure
-                    && (*attempt > attempts_before || state.health == Health::FlashFailed)
+                    && *attempt > attempts_before
                 {
                     return Err(error.clone());
+                }
+                if needs_failed_flash(&state, why) {
+                    return Err(why_unhealthy(&state));
                 }
                 // One that is under way may yet have the change in it.
                 if !state.journal.running {
@@ -110,11 +114,15 @@ impl Shared {
         if state.journal.running {
             return Begin::Wait;
         }
-        if state.health != Health::Healthy {
+        if state.health == Health::Closed || needs_failed_flash(state, why) {
             return Begin::Nothing;
         }
         if why == Why::Changes && state.journal.durable == state.changes.number() {
             return Begin::Nothing;
+        }
+        if state.health == Health::FlashFailed {
+            let batch = state.changes.take_disk_written();
+            return self.begin_with(state, batch, false);
         }
         let most_blocks = blocks_for(match why {
             Why::Changes => state.changes.units(),
@@ -129,6 +137,10 @@ impl Shared {
         if let Some(order) = &mut state.order {
             order.enter(state.journal.next_commit, batch.records());
         }
+        self.begin_with(state, batch, flush_flash)
+    }
+
+    fn begin_with(self: &Arc<Self>, state: &mut State, batch: Batch, flush_flash: bool) -> Begin {
         state.journal.running = true;
         state.journal.is_laying_out = true;
         state.journal.attempts += 1;
@@ -184,6 +196,12 @@ impl Shared {
         }
         parts
     }
+}
+
+/// Whether a commit would have to tell a flash that takes no more: of what is newer there than on the disk. What became clean
+/// or left it does not miss.
+fn needs_failed_flash(state: &State, why: Why) -> bool {
+    state.health == Health::FlashFailed && (why == Why::Table || state.changes.needs_flash())
 }
 
 /// Units that certainly fit into a block: a record of two is not cut, so the block may stay a unit short.

@@ -44,6 +44,8 @@ pub(super) struct Journal {
     pub(super) flushed: u64,
     /// How the last one that failed did: its attempt and why.
     pub(super) failure: Option<(u64, VolumeError)>,
+    /// Why the flash takes no more, if it does not.
+    pub(super) flash_failure: Option<VolumeError>,
 }
 
 impl Journal {
@@ -63,6 +65,7 @@ impl Journal {
             attempts: 0,
             flushed: 0,
             failure: None,
+            flash_failure: None,
         }
     }
 

@@ -190,8 +190,11 @@ pub(in crate::volume) fn why_unhealthy(state: &State) -> VolumeError {
     if state.health == Health::Closed {
         return VolumeError::new(VolumeErrorKind::Closed, "the volume is closed");
     }
-    let failure = state.journal.failure.as_ref().map(|(_, error)| error.clone());
-    failure.unwrap_or_else(|| VolumeError::new(VolumeErrorKind::Flash, "the flash failed"))
+    state
+        .journal
+        .flash_failure
+        .clone()
+        .unwrap_or_else(|| VolumeError::new(VolumeErrorKind::Flash, "the flash failed"))
 }
 
 impl Note {
