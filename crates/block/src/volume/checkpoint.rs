@@ -70,21 +70,8 @@ impl Shared {
             }
         };
         let mut writer = TableWriter::new(self, work, checkpoint);
-        let (sets, sets_per_part) = (self.layout.sets, (SLOTS_PER_PART / self.layout.ways).max(1));
-        for first in (0..sets).step_by(sets_per_part as usize) {
-            let slots = slots_in_order(&self.state.lock(), first..sets.min(first + sets_per_part));
-            for part in slots.chunks(SLOTS_PER_PART as usize) {
-                let records = records_of(&self.state.lock(), part, superblock.format);
-                for record in records {
-                    writer.add(&record).await?;
-                }
-            }
-        }
-        let older = older_versions(&self.state.lock());
-        for record in older {
-            writer.add(&record).await?;
-        }
-        checkpoint.table_blocks = writer.finish().await?;
+        self.write_records(&mut writer, superblock.format).await?;
+        (checkpoint.table_blocks, _) = writer.finish().await?;
         if self.commit_once(0, Why::Table).await? == Committed::JournalFull {
             // A quarter of the ring is kept for this commit, and it cannot take more.
             return Err(VolumeError::new(
@@ -98,6 +85,61 @@ impl Shared {
         let mut state = self.state.lock();
         state.io.checkpoints += 1;
         state.io.metadata_ssd_writes += checkpoint.table_blocks;
+        Ok(())
+    }
+
+    /// Writes a table of what recovery found, before anybody is at work. It is one moment's picture and has all there is, so no
+    /// commit follows it: the journal, which may be full, goes on after it. The notes told what is in it, and the chain is a new
+    /// one, so that they are not found again.
+    pub(super) async fn write_found(self: &Arc<Self>, work: &Arc<Work>) -> Result<()> {
+        let mut superblock = self.superblock.lock().clone();
+        let mut checkpoint = {
+            let journal = &self.state.lock().journal;
+            Checkpoint {
+                table: 1 - superblock.checkpoint.table,
+                number: superblock.checkpoint.number + 1,
+                table_blocks: 0,
+                journal_sequence: journal.next_sequence,
+                journal_chain: 0,
+                next_commit: journal.next_commit + 1,
+                confirmed_commit: journal.next_commit,
+            }
+        };
+        let mut writer = TableWriter::new(self, work, checkpoint);
+        self.write_records(&mut writer, superblock.format).await?;
+        (checkpoint.table_blocks, checkpoint.journal_chain) = writer.finish().await?;
+        Self::flush_device(&*self.flash).await.map_err(|error| self.table_failed(error))?;
+        superblock.checkpoint = checkpoint;
+        self.write_superblock(work, superblock).await?;
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let told = state.changes.take();
+        state.changes.disk_flushed();
+        state.journal.durable = told.number;
+        state.journal.go_on_from(&checkpoint);
+        for page in state.changes.committed(told) {
+            state.pages.give_back(page);
+        }
+        state.io.checkpoints += 1;
+        state.io.metadata_ssd_writes += checkpoint.table_blocks;
+        Ok(())
+    }
+
+    async fn write_records(&self, writer: &mut TableWriter<'_>, format: u32) -> Result<()> {
+        let (sets, sets_per_part) = (self.layout.sets, (SLOTS_PER_PART / self.layout.ways).max(1));
+        for first in (0..sets).step_by(sets_per_part as usize) {
+            let slots = slots_in_order(&self.state.lock(), first..sets.min(first + sets_per_part));
+            for part in slots.chunks(SLOTS_PER_PART as usize) {
+                let records = records_of(&self.state.lock(), part, format);
+                for record in records {
+                    writer.add(&record).await?;
+                }
+            }
+        }
+        let older = older_versions(&self.state.lock());
+        for record in older {
+            writer.add(&record).await?;
+        }
         Ok(())
     }
 
@@ -278,11 +320,11 @@ impl<'a> TableWriter<'a> {
         Ok(())
     }
 
-    /// The table's blocks, all written.
-    async fn finish(mut self) -> Result<u64> {
+    /// The table's blocks, all written, and the checksum of the last.
+    async fn finish(mut self) -> Result<(u64, u32)> {
         self.end_block(true).await?;
         self.write_waiting().await?;
-        Ok(self.blocks)
+        Ok((self.blocks, self.chain))
     }
 
     async fn end_block(&mut self, is_last: bool) -> Result<()> {

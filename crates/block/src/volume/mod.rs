@@ -22,8 +22,8 @@
 //!    the disk directly only after the commit in which it left.
 //! 5. **What was acknowledged outlives the process.** Its records are in a note before the reply. A note is written and not
 //!    flushed: a power cut may take it, the end of the program may not. It never says "clean".
-//! 6. **Recovery ends with a commit.** Before anything is served, what was found is flushed, and then a commit says that it
-//!    counts; a second crash cannot decide otherwise.
+//! 6. **Recovery ends with a commit.** Before anything is served, what was found is flushed, and then a commit, or a table and
+//!    the superblock that names it, says that it counts; a second crash cannot decide otherwise.
 //!
 //! Why it is so, and what was rejected, is in `DESIGN.md`.
 

@@ -5,7 +5,9 @@
 //! (rule 2 in the [parent module](super)). Then the notes that follow the last commit: they were written and not flushed, so
 //! of those that are there as many count, from the first one on, as leave no page held that is not as it was written. After
 //! the death of the process that is all of them; after a power cut a part, of which nobody was promised anything. Then what
-//! was found is made durable and a commit is added that tells it, so that the next recovery decides the same.
+//! was found is made durable and a commit is added that tells it, so that the next recovery decides the same. Where the
+//! journal has no room for that a table is written instead, with no commit after it: recoveries that are cut off, however
+//! many, use nothing up.
 //!
 //! Blocks stand with the policy as the table says, which has those of a set in their order, and after them what the journal
 //! and the notes brought since, in theirs. After a close that is all there is to know. After a crash the hits since the
@@ -136,8 +138,7 @@ impl Shared {
             !dropped.is_empty() || !state.journal.has_room_for_units(state.changes.units())
         };
         if needs_table {
-            let superblock = self.superblock.lock().clone();
-            self.write_table(&work, superblock).await?;
+            self.write_found(&work).await?;
         } else if superblock::copies(&*self.flash).await? != superblock::Copies::Agree {
             // Else damage to the newer one would bring back what is given up when the journal goes on.
             let superblock = self.superblock.lock().clone();

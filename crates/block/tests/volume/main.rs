@@ -13,6 +13,7 @@ mod given_up;
 mod given_up_tables;
 mod pace;
 mod recency;
+mod recovered_often;
 mod refusals;
 mod settings;
 mod short_requests;

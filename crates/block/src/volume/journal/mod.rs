@@ -69,6 +69,15 @@ impl Journal {
         }
     }
 
+    /// Recovery wrote a table that has everything, as if commit `checkpoint.confirmed_commit` had told it. What is written now
+    /// continues nothing that was there before.
+    pub(super) fn go_on_from(&mut self, checkpoint: &Checkpoint) {
+        self.chain = checkpoint.journal_chain;
+        self.next_commit = checkpoint.next_commit;
+        self.confirmed_commit = checkpoint.confirmed_commit;
+        self.notes.follow(checkpoint.confirmed_commit, checkpoint.journal_chain);
+    }
+
     /// Blocks in use.
     pub(super) fn used(&self) -> u64 {
         self.next_sequence - self.oldest_sequence
