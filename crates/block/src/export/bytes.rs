@@ -171,6 +171,10 @@ impl Inner {
     fn zero(self: &Arc<Self>, range: Range<u64>, how: Zero, caller: Caller) {
         let Zero { may_trim, only_if_fast, durable } = how;
         let inside = self.inside(&range);
+        if only_if_fast && inside.is_none() {
+            let words = "zeros of parts of blocks are written as any other bytes are";
+            return caller.tell(Err(IoError::new(ErrorKind::Unsupported, words)));
+        }
         let mut steps = Vec::new();
         if let Some(Range { start, end }) = inside.clone() {
             steps.push(Operation::Zero { offset: start, len: end - start, may_trim, only_if_fast, durable });

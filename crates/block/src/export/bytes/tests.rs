@@ -88,6 +88,19 @@ fn a_trim_keeps_what_it_covers_in_part() {
     assert_eq!(bytes[4096..12288], [0; 8192], "memory forgets at once");
 }
 
+/// They were written, which is no faster, and the protocol forbids that.
+#[test]
+fn zeros_of_a_part_of_a_block_are_refused_where_only_fast_ones_are_wanted() {
+    let export = ByteExport::new(Arc::new(DeviceExport::new(memory())));
+    run(&export, write_of(0, &[7; 16384])).unwrap();
+    for (offset, len) in [(0, 8192), (100, 12288), (100, 200), (4000, 200)] {
+        let zero = Operation::Zero { offset, len, may_trim: true, only_if_fast: true, durable: false };
+        let refused = run(&export, zero).map(drop).map_err(|error| error.kind());
+        assert_eq!(refused, Err(ErrorKind::Unsupported), "{len} bytes at {offset}");
+    }
+    assert_eq!(read(&export, 0, 16384), [7; 16384]);
+}
+
 /// Operations that wait until they are let go, each doing its work only then.
 struct Held {
     device: DeviceExport,
