@@ -114,13 +114,22 @@ impl Shared {
                     None => {
                         let work = Work::new(self, Some(range));
                         work.promise_changes(&mut state, parts.len());
+                        let counted = *state.sets.counters();
                         let targets = parts.iter().map(|part| self.target(&mut state, &work, part, admit));
                         let targets = targets.collect::<Result<Vec<_>>>();
                         // Past a flash that failed nothing waits for its turn any more, or it was refused.
                         let has_no_order = state.order.is_none() || state.health != Health::Healthy;
+                        let waits = |targets: &Vec<Target>| {
+                            !has_no_order && targets.iter().any(|target| target.to_disk)
+                        };
+                        let is_in_vain = targets.as_ref().is_ok_and(waits);
+                        if is_in_vain {
+                            // All of it is asked for again.
+                            *state.sets.counters_mut() = counted;
+                        }
                         drop(state);
                         let targets = targets?;
-                        if has_no_order || targets.iter().all(|target| !target.to_disk) {
+                        if !is_in_vain {
                             return Ok((work, targets));
                         }
                         WaitFor::Order

@@ -4,6 +4,7 @@
 
 mod bad_pages;
 mod closing;
+mod counts;
 mod failed_flash;
 mod faulty;
 mod flushes;
