@@ -92,6 +92,12 @@ impl Pages {
         }
     }
 
+    /// Pages of `group`, free or not.
+    pub(super) fn all_in(&self, group: u32) -> u32 {
+        let Group { first, end, .. } = self.groups[group as usize];
+        end - first
+    }
+
     /// Free pages of `group`.
     pub(super) fn free_in(&self, group: u32) -> u32 {
         self.groups[group as usize].free

@@ -212,8 +212,11 @@ impl State {
 
     /// Whether the pages for blocks like `block` are half used up, and a commit would free some.
     pub(super) fn is_short_of_pages(&self, block: u64) -> bool {
-        let spares = self.layout.pages_per_group() - self.layout.sets_per_group() * self.layout.ways;
-        self.changes.leaving() > 0 && self.pages.free_in(self.group_of(block)) < spares / 2
+        let (group, per_group) = (self.group_of(block), self.layout.sets_per_group());
+        // The last group may have fewer sets, and fewer spares.
+        let sets = per_group.min(self.layout.sets - group * per_group);
+        let spares = self.pages.all_in(group) - sets * self.layout.ways;
+        self.changes.leaving() > 0 && self.pages.free_in(group) < spares / 2
     }
 
     /// The block in `slot` is on the disk as it is here: says so in the journal.

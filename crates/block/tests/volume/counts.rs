@@ -19,3 +19,29 @@ fn a_write_that_waits_for_its_turn_in_an_ordered_volume_is_counted_once() {
         assert_eq!((counters.writes, counters.uncached_writes, counters.no_room), (1500, 0, 0));
     });
 }
+
+/// A group of few sets has few pages to spare, and was measured by those of a large one: once that many blocks of it were
+/// held, each write began a commit.
+#[test]
+fn writes_to_the_last_sets_begin_no_more_commits_than_others() {
+    let shape = Shape { flash_bytes: 270 << 20, disk_bytes: 8 << 30, ..Shape::default() };
+    let commits = |set: u64| {
+        let world = World::new(1, shape);
+        let placement = flashwright_block::sets::Placement::Linear;
+        let volume = world.volume(&VolumeConfig { placement, ways: 512, ..config() });
+        let sets = u64::from(volume.superblock().layout.sets);
+        let per_group = u64::from(volume.superblock().layout.sets_per_group());
+        assert!((1..=4).contains(&(sets % per_group)), "a small group is last");
+        let first = if set == 0 { 0 } else { (sets - sets % per_group) * 512 };
+        let ways = sets % per_group * 512;
+        world.run(async move {
+            for number in 0..8000 {
+                let data = IoBuffer::copy_of(&[1; 4096]).into();
+                volume.write((first + number % ways) * 4096, data, false).await.unwrap();
+            }
+            volume.stats().io.commits
+        })
+    };
+    let (first, last) = (commits(0), commits(1));
+    assert!(last <= 2 * first + 30, "{last} commits instead of {first}");
+}
