@@ -64,11 +64,19 @@ pub(super) struct Cleaner {
     /// Where the cleaning of everything has come to, while it is on.
     everything_from: Option<u32>,
     under_way: u32,
+    /// Blocks of a run, whatever the tuning says.
+    most_run_blocks: u32,
 }
 
 impl Cleaner {
     pub(super) fn new() -> Self {
-        Self { urgent: VecDeque::new(), listed: VecDeque::new(), everything_from: None, under_way: 0 }
+        Self {
+            urgent: VecDeque::new(),
+            listed: VecDeque::new(),
+            everything_from: None,
+            under_way: 0,
+            most_run_blocks: u32::MAX,
+        }
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -83,6 +91,12 @@ impl Sets {
         if self.cleaner.under_way >= self.tuning.cleanings_total {
             return None;
         }
+        // By turns: neither waits for the other for good.
+        if self.owed.is_its_turn()
+            && let Some(slot) = self.next_owed()
+        {
+            return Some(self.begin_cleaning(slot));
+        }
         while let Some(set) = self.next_in_line() {
             if let Some(slot) = self.wanted_of(set) {
                 let cleaning = self.begin_cleaning(slot);
@@ -90,7 +104,7 @@ impl Sets {
                 return Some(cleaning);
             }
         }
-        if let Some(slot) = self.next_of_everything() {
+        if let Some(slot) = self.next_owed().or_else(|| self.next_of_everything()) {
             return Some(self.begin_cleaning(slot));
         }
         let slot = self.next_idle()?;
@@ -107,13 +121,27 @@ impl Sets {
 
     /// A cleaning came to its end: the disk has the blocks, if `done`, and those not written meanwhile are clean. How many.
     pub fn end_cleaning(&mut self, cleaning: &Cleaning, done: bool) -> u32 {
-        let mut cleaned = 0;
+        self.end(cleaning, |_| done)
+    }
+
+    /// The same where the disk has some of the blocks, those in slots that are done. The others are owed no more: whoever
+    /// asked for them is told by whoever could not clean them.
+    pub fn end_cleaning_of(&mut self, cleaning: &Cleaning, is_done: impl Fn(Slot) -> bool) -> u32 {
+        cleaning.slots.iter().for_each(|&slot| self.owed.end(slot));
+        self.end(cleaning, is_done)
+    }
+
+    fn end(&mut self, cleaning: &Cleaning, is_done: impl Fn(Slot) -> bool) -> u32 {
+        let (mut cleaned, mut all_done) = (0, 0);
         for &slot in &cleaning.slots {
+            let done = is_done(slot);
             let set = self.set_of_slot(slot) as usize;
             let rewritten = self.table.end_cleaning(slot);
             self.states[set].cleaning -= 1;
             if done {
                 self.states[set].operations.cleaned += 1;
+                self.owed.end(slot);
+                all_done += 1;
             }
             if done && !rewritten {
                 self.mark_clean(slot);
@@ -121,9 +149,7 @@ impl Sets {
             }
             self.list_if_above_threshold(set as u32);
         }
-        if done {
-            self.counters.cleanings += cleaning.slots.len() as u64;
-        }
+        self.counters.cleanings += all_done;
         self.states[cleaning.set as usize].cleanings -= 1;
         self.cleaner.under_way -= 1;
         self.line_up(cleaning.set);
@@ -142,6 +168,11 @@ impl Sets {
         if self.dirty > 0 && !self.tuning.mode.keeps_dirty() && !self.is_cleaning_everything() {
             self.clean_everything(true);
         }
+    }
+
+    /// From now on no run is longer, whatever the [tuning](super::Tuning::clean_run_blocks) says.
+    pub fn limit_runs(&mut self, blocks: u32) {
+        self.cleaner.most_run_blocks = blocks.max(1);
     }
 
     /// Whether the cleaning of everything has blocks left to look at.
@@ -241,7 +272,7 @@ impl Sets {
     /// Begins the cleaning of the slot's block and of its neighbours on disk that are dirty and unused.
     fn begin_cleaning(&mut self, slot: Slot) -> Cleaning {
         let block = self.table.word(slot).block().expect("only held slots are dirty");
-        let most = self.tuning.clean_run_blocks as usize;
+        let most = self.tuning.clean_run_blocks.min(self.cleaner.most_run_blocks) as usize;
         let before: Vec<Slot> =
             (0..block).rev().map_while(|block| self.dirty_and_unused(block)).take(most - 1).collect();
         let rest = most - 1 - before.len();

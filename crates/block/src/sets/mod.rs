@@ -29,6 +29,7 @@ mod config;
 mod idle;
 #[cfg(test)]
 mod model;
+mod owed;
 mod placement;
 mod restore;
 mod sequential;
@@ -49,6 +50,7 @@ pub use table::Word;
 
 use clean::{Cleaner, Wants};
 use idle::IdleHand;
+use owed::Owed;
 use placement::Placer;
 use policy::eviction::mid_point::SetQueues;
 use table::Table;
@@ -63,6 +65,7 @@ pub struct Sets {
     states: Vec<SetState>,
     cleaner: Cleaner,
     idle: IdleHand,
+    owed: Owed,
     held: u64,
     dirty: u64,
     counters: Counters,
@@ -153,6 +156,7 @@ impl Sets {
             states: vec![SetState::default(); sets as usize],
             cleaner: Cleaner::new(),
             idle: IdleHand::new(),
+            owed: Owed::default(),
             held: 0,
             dirty: 0,
             counters: Counters::default(),
@@ -262,6 +266,8 @@ impl Sets {
             self.dirty += 1;
             self.states[set as usize].dirty += 1;
             self.list_if_above_threshold(set);
+        } else {
+            self.owed.end(slot);
         }
         was_clean
     }
@@ -272,6 +278,7 @@ impl Sets {
         if was_dirty {
             let set = self.set_of_slot(slot);
             self.table.set_clean(slot);
+            self.owed.end(slot);
             self.dirty -= 1;
             self.states[set as usize].dirty -= 1;
         }
@@ -419,6 +426,7 @@ impl Sets {
             + self.states.capacity() * size_of::<SetState>()
             + self.cleaner.memory_bytes()
             + self.idle.memory_bytes()
+            + self.owed.memory_bytes()
     }
 
     #[inline]

@@ -46,6 +46,40 @@ fn above_the_threshold_the_oldest_goes_with_its_neighbours() {
 }
 
 #[test]
+fn what_is_owed_is_cleaned_beside_what_wants_it_and_is_not_owed_when_written_again() {
+    let mut sets = one_set(Tuning { clean_run_blocks: 1, ..threshold(100) });
+    for block in [10, 30, 50, 70] {
+        write(&mut sets, block);
+    }
+    assert_eq!(sets.next_cleaning(), None, "nobody asked for it");
+    sets.owe_everything();
+    write(&mut sets, 30);
+    write(&mut sets, 90);
+    assert_eq!(sets.owed_blocks(), 3);
+    let arrived = sets.next_cleaning().expect("10 is owed");
+    let lost = sets.next_cleaning().expect("50 is owed");
+    assert_eq!((blocks(&arrived), blocks(&lost)), (vec![10], vec![50]));
+    assert_eq!((sets.end_cleaning_of(&arrived, |_| true), sets.end_cleaning_of(&lost, |_| false)), (1, 0));
+    assert_eq!((sets.owed_blocks(), sets.dirty_blocks(), sets.counters().cleanings), (1, 4, 1));
+    let given_up = sets.next_cleaning().expect("70 is owed");
+    sets.end_cleaning(&given_up, false);
+    assert_eq!(sets.owed_blocks(), 1, "it is tried again");
+    sets.forget(given_up.slots[0]);
+    assert_eq!((sets.owed_blocks(), sets.next_cleaning()), (0, None));
+}
+
+#[test]
+fn a_run_is_no_longer_than_whoever_tells_of_it_has_room_for() {
+    let mut sets = one_set(Tuning { clean_run_blocks: u32::MAX, ..threshold(0) });
+    sets.limit_runs(3);
+    for block in 0..8 {
+        write(&mut sets, block);
+    }
+    let runs: Vec<usize> = std::iter::from_fn(|| sets.next_cleaning()).map(|run| run.slots.len()).collect();
+    assert_eq!(runs, [3, 3]);
+}
+
+#[test]
 fn neighbours_are_found_in_other_sets_too() {
     let geometry = Geometry {
         block_bytes: 4096,

@@ -146,6 +146,22 @@ impl Shared {
         Ok(versions.len())
     }
 
+    /// Brings to the disk what has been written so far; what is written meanwhile makes epochs of its own.
+    pub(super) async fn destage_all(self: &Arc<Self>) -> Result<()> {
+        let change = self.state.lock().changes.number();
+        self.commit(change).await?;
+        let last = self.state.lock().journal.confirmed_commit;
+        let is_left = || {
+            let state = self.state.lock();
+            let oldest = state.order.as_ref().and_then(|order| order.epochs.first_key_value());
+            oldest.is_some_and(|(&epoch, _)| epoch <= last)
+        };
+        while is_left() {
+            self.destage_oldest().await?;
+        }
+        Ok(())
+    }
+
     fn end_epoch(&self, epoch: u64, versions: &[Version]) -> u64 {
         let mut state = self.state.lock();
         let state = &mut *state;

@@ -14,6 +14,9 @@ use super::stats::IoCounts;
 use super::superblock::{FORMAT_WITH_STANDING, Superblock};
 use crate::sets::{Sets, Slot, Standing, Streams};
 
+/// Units that may wait for a commit, for each block of the longest run that is cleaned.
+const UNITS_PER_RUN_BLOCK: usize = 16;
+
 /// A slot without a page.
 const NO_PAGE: u16 = u16::MAX;
 
@@ -31,6 +34,9 @@ pub(super) struct State {
     pub(super) table_in_writing: bool,
     /// The format of the volume: that of the superblock that counts.
     pub(super) format: u32,
+    /// Runs of which something that is [owed](Sets::owe_everything) could not be cleaned, and why, of the last one.
+    pub(super) cleanings_failed: u64,
+    pub(super) cleaning_failure: Option<VolumeError>,
     /// Blocks that requests under way are going to change.
     promised_blocks: usize,
     layout: Layout,
@@ -64,7 +70,9 @@ pub(super) struct Written {
 }
 
 impl State {
-    pub(super) fn new(superblock: &Superblock, sets: Sets, journal: Journal) -> Self {
+    pub(super) fn new(superblock: &Superblock, mut sets: Sets, journal: Journal) -> Self {
+        // What a run changes must fit into the journal, beside what requests change meanwhile.
+        sets.limit_runs((journal.most_pending_units() / UNITS_PER_RUN_BLOCK) as u32);
         let layout = superblock.layout;
         let slots = layout.slots() as usize;
         Self {
@@ -78,6 +86,8 @@ impl State {
             order: superblock.ordered.then(Order::default),
             table_in_writing: false,
             format: superblock.format,
+            cleanings_failed: 0,
+            cleaning_failure: None,
             promised_blocks: 0,
             layout,
             page_of: vec![NO_PAGE; slots],

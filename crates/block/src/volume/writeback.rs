@@ -7,12 +7,14 @@
 //! What goes to the disk must have been committed: else a crash would bring back a clean copy older than the disk (rule 4
 //! in the [parent module](super)). It usually is; what is oldest is cleaned first.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use device::{IoBuffer, IoSlice};
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::journal::notes::why_unhealthy;
 use super::piece::{Part, runs};
 use super::state::{Copy, State};
 use super::work::Work;
@@ -21,6 +23,12 @@ use crate::sets::{Cleaning, Slot, Tuning};
 
 /// Runs that share a flush of the disk, at most.
 const RUNS_PER_BATCH: usize = 32;
+
+/// Blocks of a run that the disk does not take, of which each is tried by itself before the rest is given up for now.
+const MOST_BAD: usize = 8;
+
+/// Batches in a row of which nothing can be cleaned, before the cleaning of everything is given up.
+const MOST_IN_VAIN: u32 = 16;
 
 /// How long the upkeep sleeps when there is nothing to do.
 const IDLE_NS: u64 = 20_000_000;
@@ -44,6 +52,17 @@ struct Run {
     shared: Arc<Shared>,
     cleaning: Option<Cleaning>,
     blocks: Vec<Leaving>,
+    /// Of those that could not be read or written.
+    failed: HashSet<Slot>,
+}
+
+/// What became of the runs that shared a flush.
+#[derive(Default)]
+struct Batch {
+    /// Blocks cleaned or found rewritten.
+    cleaned: usize,
+    /// What kept others from being cleaned.
+    failed: Option<VolumeError>,
 }
 
 impl Volume {
@@ -78,38 +97,55 @@ impl Volume {
         if table_due {
             self.shared.write_table_if_needed().await?;
         }
-        Ok(self.shared.clean_batch().await? > 0 || table_due)
+        match self.shared.clean_batch().await? {
+            Batch { cleaned: 0, failed: Some(error) } => Err(error),
+            Batch { cleaned, .. } => Ok(cleaned > 0 || table_due),
+        }
     }
 
     /// Brings everything that is dirty to the disk. What is written meanwhile may stay dirty.
     ///
     /// # Errors
-    /// The devices' failures; what was cleaned until then is.
+    /// The devices' failures; what they did not concern is cleaned.
     pub async fn clean(&self) -> Result<()> {
-        if self.shared.is_ordered() {
-            self.flush().await?;
-            while self.shared.destage_oldest().await? > 0 {}
-            return Ok(());
+        let shared = &self.shared;
+        shared.check_open(&shared.state.lock())?;
+        if shared.is_ordered() {
+            return shared.destage_all().await;
         }
+        let failed_before = {
+            let mut state = shared.state.lock();
+            state.sets.owe_everything();
+            state.cleanings_failed
+        };
+        let mut in_vain = 0;
         loop {
-            let listener = self.shared.changed.listen();
-            {
-                let mut state = self.shared.state.lock();
-                self.shared.check_open(&state)?;
-                if state.sets.dirty_blocks() == 0 {
-                    break;
-                }
-                if !state.sets.is_cleaning_everything() {
-                    state.sets.clean_everything(true);
-                }
+            let owed = {
+                let state = shared.state.lock();
+                shared.check_open(&state)?;
+                state.sets.owed_blocks()
+            };
+            if owed == 0 {
+                break;
+            }
+            let Batch { cleaned, failed } = shared.clean_batch().await?;
+            match failed {
+                Some(error) if cleaned == 0 && in_vain == MOST_IN_VAIN => return Err(error),
+                Some(_) if cleaned == 0 => in_vain += 1,
+                _ => in_vain = 0,
             }
             // Nothing to begin although something is dirty: it is in use, or on its way with somebody else.
-            if self.shared.clean_batch().await? == 0 && self.shared.state.lock().sets.dirty_blocks() > 0 {
-                device::timer::sleep(&*self.shared.timer, 1_000_000).await;
-                drop(listener);
+            if cleaned == 0 {
+                device::timer::sleep(&*shared.timer, 1_000_000).await;
             }
         }
-        self.flush().await
+        let (change, failed) = {
+            let state = shared.state.lock();
+            let failed = (state.cleanings_failed > failed_before).then(|| state.cleaning_failure.clone());
+            (state.changes.number(), failed.flatten())
+        };
+        shared.commit(change).await?;
+        failed.map_or(Ok(()), Err)
     }
 
     /// Changes how the cache behaves; the superblock remembers it.
@@ -144,35 +180,62 @@ impl Volume {
 }
 
 impl Shared {
-    /// Cleans what the sets ask for, as much as one flush of the disk is to cover. Blocks cleaned or found rewritten.
-    async fn clean_batch(self: &Arc<Self>) -> Result<usize> {
+    /// Cleans what the sets ask for, as much as one flush of the disk is to cover. What cannot be read or written keeps
+    /// nothing else from the disk.
+    async fn clean_batch(self: &Arc<Self>) -> Result<Batch> {
         if self.is_ordered() {
-            return self.destage_as_needed().await;
+            return Ok(Batch { cleaned: self.destage_as_needed().await?, failed: None });
         }
         let work = Work::new(self, None);
         let (mut batch, uncommitted) = self.gather(&work);
         if batch.is_empty() {
-            return Ok(0);
+            return Ok(Batch::default());
         }
         if let Some(change) = uncommitted {
             self.commit(change).await?;
         }
         batch.sort_by_key(|run| run.blocks.first().map(|leaving| leaving.block));
         let begun_ns = self.timer.monotonic_ns();
-        let mut blocks = 0;
-        for run in &batch {
-            blocks += run.blocks.len();
-            self.write_run(run).await?;
+        let is_untold = batch.iter().any(|run| !run.failed.is_empty());
+        let (mut cleaned, mut failed) = (0, is_untold.then(|| why_unhealthy(&self.state.lock())));
+        for run in &mut batch {
+            if let Err(error) = self.write_run(run).await {
+                if error.kind() == VolumeErrorKind::Closed {
+                    return Err(error);
+                }
+                failed = failed.or(Some(error));
+            }
+            cleaned += run.blocks.len() - run.failed.len();
             self.pause().await;
         }
-        self.flush_disk().await?;
-        self.pace.lock().cleaned(blocks, self.timer.monotonic_ns().saturating_sub(begun_ns));
+        if cleaned > 0 {
+            self.flush_disk().await?;
+        }
+        self.pace.lock().cleaned(cleaned, self.timer.monotonic_ns().saturating_sub(begun_ns));
         for run in batch {
-            self.make_room_for_changes(run.blocks.len()).await?;
-            run.end();
+            self.end_run(run, failed.as_ref()).await?;
         }
         self.changed.notify(usize::MAX);
-        Ok(blocks)
+        Ok(Batch { cleaned, failed })
+    }
+
+    /// Ends a run as soon as the journal has room to tell so.
+    async fn end_run(self: &Arc<Self>, run: Run, failed: Option<&VolumeError>) -> Result<()> {
+        loop {
+            let listener = self.changed.listen();
+            let change = {
+                let mut state = self.state.lock();
+                if state.has_room_for_changes(run.blocks.len()) {
+                    run.end(&mut state, failed);
+                    return Ok(());
+                }
+                state.makes_room()
+            };
+            match change {
+                Some(change) => self.commit(change).await?,
+                None => listener.await,
+            }
+        }
     }
 
     /// The next runs, with their pages kept from being written; and the change to be committed first, if some is not.
@@ -187,13 +250,22 @@ impl Shared {
                 Some(Leaving { slot, block, copy })
             };
             let blocks: Vec<Leaving> = cleaning.slots.iter().filter_map(leaving).collect();
+            let mut failed = HashSet::new();
             for leaving in &blocks {
                 work.read_page(&mut state, leaving.copy.page);
-                all_told &= state.changes.is_told(leaving.copy.page);
+                let is_told = state.changes.is_told(leaving.copy.page);
+                all_told &= is_told;
+                // It never will be, and must stay where it is.
+                if !is_told && state.health == Health::FlashFailed {
+                    failed.insert(leaving.slot);
+                }
             }
-            batch.push(Run { shared: Arc::clone(self), cleaning: Some(cleaning), blocks });
+            let shared = Arc::clone(self);
+            batch.push(Run { shared, cleaning: Some(cleaning), blocks, failed });
         }
-        let uncommitted = (!all_told).then(|| state.changes.number());
+        // One that is under way may yet fail, and tell nothing.
+        let is_waited_for = !all_told && (state.health == Health::Healthy || state.journal.running);
+        let uncommitted = is_waited_for.then(|| state.changes.number());
         (batch, uncommitted)
     }
 
@@ -209,7 +281,8 @@ impl Shared {
         }
     }
 
-    async fn write_run(self: &Arc<Self>, run: &Run) -> Result<()> {
+    /// Writes what can be written of a run, which then knows the rest.
+    async fn write_run(self: &Arc<Self>, run: &mut Run) -> Result<()> {
         let (Some(first), Some(last)) = (run.blocks.first(), run.blocks.last()) else { return Ok(()) };
         let range = self.disk_writers.lock(first.block..last.block + 1).await;
         let work = Work::new(self, Some(range));
@@ -218,10 +291,27 @@ impl Shared {
             // The volume was closed meanwhile, and knows how the ends of its disk are.
             self.check_open(&state)?;
             // Whoever writes through to the disk has made some of them old meanwhile.
-            run.still_same(&state)
+            let mut blocks = run.still_same(&state);
+            blocks.retain(|leaving| !run.failed.contains(&leaving.slot));
+            blocks
         };
-        let blocks: Vec<_> = blocks.iter().map(|leaving| (leaving.block, leaving.copy)).collect();
-        self.write_copies(&work, &blocks).await
+        let copies: Vec<_> = blocks.iter().map(|leaving| (leaving.block, leaving.copy)).collect();
+        let Err(told) = self.write_copies(&work, &copies).await else { return Ok(()) };
+        let mut is_in_vain = copies.len() < 2;
+        for (leaving, copy) in blocks.iter().zip(&copies) {
+            if !is_in_vain {
+                match self.write_copies(&work, std::slice::from_ref(copy)).await {
+                    Ok(()) => continue,
+                    // A disk that takes nothing at all is not asked for each block.
+                    Err(error) if error.kind() == VolumeErrorKind::Disk => {
+                        is_in_vain = run.failed.len() >= MOST_BAD;
+                    }
+                    Err(_) => {}
+                }
+            }
+            run.failed.insert(leaving.slot);
+        }
+        Err(told)
     }
 
     /// Writes blocks to the disk, in its order, neighbours together. The caller's work keeps their pages.
@@ -293,13 +383,15 @@ impl Run {
         self.blocks.iter().filter(is_same).cloned().collect()
     }
 
-    /// The disk has them.
-    fn end(mut self) {
-        let shared = Arc::clone(&self.shared);
-        let mut state = shared.state.lock();
+    /// The disk has them, but for those that `failed`.
+    fn end(mut self, state: &mut State, failed: Option<&VolumeError>) {
         let Some(cleaning) = self.cleaning.take() else { return };
-        state.sets.end_cleaning(&cleaning, true);
-        for leaving in self.still_same(&state) {
+        if self.failed.iter().any(|&slot| state.sets.is_owed(slot)) {
+            state.cleanings_failed += 1;
+            state.cleaning_failure = failed.cloned();
+        }
+        state.sets.end_cleaning_of(&cleaning, |slot| !self.failed.contains(&slot));
+        for leaving in self.still_same(state) {
             if !state.sets.word(leaving.slot).is_dirty() {
                 state.tell_clean(leaving.slot);
             }

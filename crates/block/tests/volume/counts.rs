@@ -20,6 +20,22 @@ fn a_write_that_waits_for_its_turn_in_an_ordered_volume_is_counted_once() {
     });
 }
 
+/// Cleaning ends with one of its own.
+#[test]
+fn flushes_that_no_client_asked_for_are_not_counted_as_clients() {
+    for ordered in [false, true] {
+        let world = World::new(1, Shape::default());
+        let volume = world.volume(&VolumeConfig { ordered, ..config() });
+        world.run(async move {
+            volume.write(0, IoBuffer::copy_of(&[1; 4096]).into(), false).await.unwrap();
+            volume.clean().await.unwrap();
+            assert_eq!(volume.stats().io.client_flushes, 0);
+            volume.write(0, IoBuffer::copy_of(&[1; 4096]).into(), true).await.unwrap();
+            assert_eq!(volume.stats().io.client_flushes, 1);
+        });
+    }
+}
+
 /// A group of few sets has few pages to spare, and was measured by those of a large one: once that many blocks of it were
 /// held, each write began a commit.
 #[test]

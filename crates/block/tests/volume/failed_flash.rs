@@ -71,6 +71,19 @@ fn flushes_that_need_only_the_disk_succeed_after_the_flash_has_failed() {
     }
 }
 
+/// What was not durable when the flash failed kept all that was to be cleaned with it from the disk.
+#[test]
+fn what_a_failed_flash_has_committed_is_cleaned() {
+    let pair = Pair::new(&config());
+    pollster::block_on(pair.volume.write(5 * BLOCK, data(5), true)).unwrap();
+    pollster::block_on(pair.volume.write(6 * BLOCK, data(6), false)).unwrap();
+    pair.fail();
+    let told = pollster::block_on(pair.volume.clean()).unwrap_err();
+    assert_eq!(told.kind(), VolumeErrorKind::Flash);
+    let has = |byte: u8| !pair.disk.places_of(&[byte; 16]).is_empty();
+    assert_eq!((has(5), has(6), pair.volume.stats().dirty_blocks), (true, false, 1));
+}
+
 /// Flash has what was acknowledged in the meantime, and cannot be made to keep it.
 #[test]
 fn flushes_that_need_a_failed_flash_fail() {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 
 mod bad_pages;
+mod cleaning;
 mod closing;
 mod counts;
 mod failed_flash;

@@ -1,0 +1,151 @@
+//! Cleaning that meets what cannot be read or written, or others who write on meanwhile.
+
+use std::sync::Arc;
+
+use device::timer::SystemTimer;
+use device::{Device, IoBuffer, Request};
+use flashwright_block::sets::Tuning;
+use flashwright_block::volume::{Volume, VolumeConfig, VolumeErrorKind};
+
+use crate::faulty::Faulty;
+use crate::world::{Shape, World, config, smallest_journal};
+
+const BLOCK: u64 = 4096;
+
+/// Nothing is cleaned that nobody asked for.
+fn lazy() -> VolumeConfig {
+    let tuning = Tuning { dirty_percent: 100, lazy_depth: 0, ..config().tuning };
+    VolumeConfig { ways: 512, tuning, ..config() }
+}
+
+/// Bytes that tell one block from all others.
+fn block_of(number: u64) -> Vec<u8> {
+    [b"block", &number.to_le_bytes()[..], &[0xee; 3]].concat().repeat(BLOCK as usize / 16)
+}
+
+async fn write(volume: &Volume, number: u64) {
+    volume.write(number * BLOCK, IoBuffer::copy_of(&block_of(number)).into(), false).await.unwrap();
+}
+
+/// Neighbours, and blocks that have none.
+fn dirty_blocks() -> Vec<u64> {
+    (0..16).chain((1..60).map(|number| number * 20)).collect()
+}
+
+struct Pair {
+    flash: Arc<Faulty>,
+    disk: Arc<Faulty>,
+    volume: Volume,
+}
+
+impl Pair {
+    fn with_dirty_blocks() -> Self {
+        let (flash, disk) = (Faulty::new(8 << 20), Faulty::new(8 << 20));
+        let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
+        let volume = pollster::block_on(async {
+            Volume::create(&one, &other, &lazy(), 5).await.unwrap();
+            let (volume, _) = Volume::open(one, other, Arc::new(SystemTimer::default())).await.unwrap();
+            for number in dirty_blocks() {
+                write(&volume, number).await;
+            }
+            volume.flush().await.unwrap();
+            volume
+        });
+        assert_eq!(volume.stats().dirty_blocks, 75);
+        Self { flash, disk, volume }
+    }
+
+    /// Those of the blocks that the disk has.
+    fn on_disk(&self) -> Vec<u64> {
+        let has = |number: &u64| self.disk.places_of(&block_of(*number)[..16]) == [number * BLOCK];
+        dirty_blocks().into_iter().filter(has).collect()
+    }
+}
+
+/// Whatever was to be cleaned with it stayed on flash for good, and its neighbours with it.
+#[test]
+fn a_dirty_block_that_cannot_be_read_keeps_no_other_from_the_disk() {
+    let pair = Pair::with_dirty_blocks();
+    let bad: Vec<u64> =
+        [5, 400].into_iter().flat_map(|number| pair.flash.places_of(&block_of(number)[..16])).collect();
+    assert_eq!(bad.len(), 2);
+    pair.flash.fail(move |request| match request {
+        Request::Read { offset, buffer } => {
+            bad.iter().any(|place| (*offset..*offset + buffer.len() as u64).contains(place))
+        }
+        _ => false,
+    });
+    let error = pollster::block_on(pair.volume.clean()).unwrap_err();
+    assert_eq!(error.kind(), VolumeErrorKind::Flash);
+    let expected: Vec<u64> = dirty_blocks().into_iter().filter(|number| ![5, 400].contains(number)).collect();
+    assert_eq!(pair.on_disk(), expected);
+    assert_eq!(pair.volume.stats().dirty_blocks, 2);
+    pair.flash.fail(|_| false);
+    pollster::block_on(pair.volume.clean()).unwrap();
+    assert_eq!(pair.on_disk(), dirty_blocks());
+}
+
+/// As above, of a place of the disk that takes no writes.
+#[test]
+fn a_place_of_the_disk_that_cannot_be_written_keeps_no_other_block_from_it() {
+    let pair = Pair::with_dirty_blocks();
+    pair.disk.fail(|request| matches!(request, Request::Write { offset, .. } if *offset == 20 * BLOCK));
+    let error = pollster::block_on(pair.volume.clean()).unwrap_err();
+    assert_eq!(error.kind(), VolumeErrorKind::Disk);
+    let expected: Vec<u64> = dirty_blocks().into_iter().filter(|number| *number != 20).collect();
+    assert_eq!((pair.on_disk(), pair.volume.stats().dirty_blocks), (expected, 1));
+}
+
+/// It went on for as long as somebody wrote, and kept all that was written from being gathered.
+#[test]
+fn cleaning_ends_though_others_go_on_writing() {
+    for ordered in [false, true] {
+        let world = World::new(1, Shape { flash_bytes: 16 << 20, disk_bytes: 64 << 20, ..Shape::default() });
+        let volume = world.volume(&VolumeConfig { ordered, ..lazy() });
+        let filled = volume.clone();
+        world.run(async move {
+            for number in 0..50 {
+                write(&filled, number * 30).await;
+            }
+        });
+        let (writer, sleeper) = (volume.clone(), world.simulation.world());
+        world.simulation.spawn(async move {
+            for number in 0.. {
+                write(&writer, 2000 + number * 7 % 1000).await;
+                writer.flush().await.unwrap();
+                sleeper.sleep(2_000_000).await;
+            }
+        });
+        let cleaner = volume.clone();
+        let cleaned = world.simulation.spawn(async move { cleaner.clean().await });
+        world.simulation.run_until(120_000_000_000);
+        assert!(cleaned.result().is_some_and(|ended| ended.is_ok()), "it goes on, ordered: {ordered}");
+        assert!(volume.stats().dirty_blocks > 100, "what was written since is gathered");
+        for number in 0..50 {
+            let buffer = IoBuffer::zeroed(BLOCK as usize);
+            let read = world.disk.execute(Request::Read { offset: number * 30 * BLOCK, buffer });
+            assert_eq!(read.unwrap().unwrap()[..], block_of(number * 30), "block {number}");
+        }
+    }
+}
+
+/// All of the run was told to be clean at once, and no commit had room for that.
+#[test]
+fn flush_did_not_end_after_a_run_was_cleaned_that_is_longer_than_the_journal() {
+    const BLOCKS: u64 = 4500;
+    let world = World::new(1, Shape { flash_bytes: 64 << 20, disk_bytes: 64 << 20, ..Shape::default() });
+    let tuning = Tuning { clean_run_blocks: u32::MAX, ..smallest_journal().tuning };
+    let volume = world.volume(&VolumeConfig { tuning, ..smallest_journal() });
+    world.run(async move {
+        for number in 0..BLOCKS {
+            write(&volume, number).await;
+        }
+        volume.flush().await.unwrap();
+        volume.clean().await.unwrap();
+        assert_eq!(volume.stats().dirty_blocks, 0);
+        write(&volume, 1).await;
+        volume.flush().await.unwrap();
+    });
+    let volume = world.open();
+    world.run(async move { assert_eq!(volume.read(BLOCK, 4096).await.unwrap()[..], block_of(1)) });
+}
