@@ -151,6 +151,8 @@ impl Shared {
         for &page in dropped {
             state.pages.give_back(page);
         }
+        // What the process before wrote to the disk may not be durable there, and a flush is asked of this one.
+        state.changes.disk_written();
         Ok(())
     }
 }

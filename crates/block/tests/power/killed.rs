@@ -1,5 +1,7 @@
 //! The death of the process: both devices keep every request that was completed, flushed or not.
 
+use device::IoBuffer;
+use flashwright_block::sets::Mode;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -7,7 +9,7 @@ use crate::history::read_all;
 use crate::ledger::Ledger;
 use crate::long::{Turns, drawn_config, live};
 use crate::short::read_raw;
-use crate::stage::{DISK_BYTES, Media, Stage};
+use crate::stage::{DISK_BYTES, Media, Stage, config};
 
 /// Lives of one volume, each ended by a kill: what was acknowledged is there, though nothing flushed it.
 fn lives(seed: u64, count: u64, turns: Turns) {
@@ -56,5 +58,25 @@ fn what_was_acknowledged_outlives_the_process_whatever_becomes_of_the_mode() {
     let seeds = std::env::var("FLASHWRIGHT_TEST_SEEDS").map_or(1, |text| text.parse().expect("a number"));
     for seed in 0..24 * seeds {
         lives(seed, 10, Turns { modes: 0.1, ..Turns::FEW });
+    }
+}
+
+/// A write past the cache stood in the disk's volatile buffers when the process died. The next one knew nothing of it, and
+/// acknowledged a flush that it did not make.
+#[test]
+fn a_flush_after_a_kill_covers_what_was_written_to_the_disk_before_it() {
+    for mode in [Mode::WriteThrough, Mode::WriteAround] {
+        for seed in 0..16 {
+            let stage = Stage::new(Media::created(&config(mode)));
+            pollster::block_on(async {
+                let (volume, _) = stage.open().await.unwrap();
+                volume.write(8 << 10, IoBuffer::copy_of(&[7; 4096]).into(), false).await.unwrap();
+                drop(volume);
+                let (volume, _) = stage.open().await.unwrap();
+                volume.flush().await.unwrap();
+            });
+            let media = stage.crash(seed);
+            assert_eq!(read_raw(&media.disk)[8 << 10..12 << 10], [7; 4096], "{mode:?}, seed {seed}");
+        }
     }
 }
