@@ -8,7 +8,7 @@
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -164,6 +164,8 @@ impl Service {
 /// A control socket at work; dropped, it is gone.
 pub struct Listening {
     path: PathBuf,
+    /// Device and inode of the socket: somebody else may have put another in its place since.
+    known_by: Option<(u64, u64)>,
     closing: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -191,12 +193,19 @@ pub fn listen(path: &Path, service: Arc<Service>) -> io::Result<Listening> {
         }
     };
     let thread = std::thread::Builder::new().name("block-control".into()).spawn(accept)?;
-    Ok(Listening { path: path.into(), closing, thread: Some(thread) })
+    Ok(Listening { path: path.into(), known_by: inode(path), closing, thread: Some(thread) })
+}
+
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Release);
+        if inode(&self.path) != self.known_by {
+            return;
+        }
         // The thread waits for somebody to come.
         if UnixStream::connect(&self.path).is_ok()
             && let Some(thread) = self.thread.take()

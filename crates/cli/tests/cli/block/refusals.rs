@@ -232,6 +232,18 @@ fn a_request_to_the_control_socket_that_is_cut_off_changes_nothing() {
     server.stop();
 }
 
+/// It called the other one to wake its own thread, waited for that for ever, and would have removed the other's socket.
+#[test]
+fn a_server_whose_control_socket_was_replaced_ends_and_leaves_the_other_alone() {
+    let place = Place::new();
+    let server = place.serve();
+    let path = place.path("s.control");
+    std::fs::remove_file(&path).unwrap();
+    let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    server.stop();
+    assert!(UnixStream::connect(&path).is_ok(), "it is still there");
+}
+
 /// Who was second wrote back what he had read before the first.
 #[test]
 fn settings_that_are_changed_at_once_are_all_changed() {
