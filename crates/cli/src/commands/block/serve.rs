@@ -69,7 +69,8 @@ pub struct Arguments {
     /// the same disk is taken over while its users wait
     #[arg(long, help_heading = ACCESS, value_name = "NUMBER")]
     ublk: Option<u32>,
-    /// Record every request to FILE as CSV, for `block replay`; an existing recording is appended to
+    /// Record every request, but for those to the export NAME-uncached, to FILE as CSV, for `block replay`; an existing recording
+    /// is appended to
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Name of the NBD export, which is also the default one, and of the FUSE file; the export NAME-uncached is the same
