@@ -270,17 +270,18 @@ impl RowReader for Reader {
     }
 
     fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
-        // A second file need not repeat the header.
-        if self.layout.is_some() && self.read(line, &mut Rows::default()).is_ok() {
+        let needs_header = self.columns.needs_header();
+        if !needs_header && self.layout.is_some() && self.read(line, &mut Rows::default()).is_ok() {
             return Ok(false);
         }
         let layout = match self.columns.layout(line) {
+            // A second file need not repeat the header.
             Err(_) if self.layout.is_some() => return Ok(false),
             found => found?,
         };
         let are_words = layout.are_words(line);
         self.layout = Some(layout);
-        Ok(self.columns.needs_header() || (are_words && self.read(line, &mut Rows::default()).is_err()))
+        Ok(needs_header || (are_words && self.read(line, &mut Rows::default()).is_err()))
     }
 
     fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
@@ -454,6 +455,18 @@ mod tests {
         assert_eq!(reader.takes_header(b"wrong"), Ok(false), "it is counted as a wrong row");
         assert_eq!(reader.takes_header(b"key;size"), Ok(true));
         assert_eq!(only(reader.as_mut(), b"a;10").unwrap().1, "a");
+    }
+
+    /// Where nothing but the key has a column, any line reads as a row.
+    #[test]
+    fn the_header_of_a_second_file_is_no_key() {
+        let mut reader = (FORMAT.reader)(&ReaderOptions::default());
+        reader.choose_columns(&CsvColumns::parse("key=obj").unwrap());
+        for header in ["when,obj", "obj,when"] {
+            assert_eq!(reader.takes_header(header.as_bytes()), Ok(true), "{header}");
+        }
+        assert_eq!(reader.takes_header(b"a,1"), Ok(false));
+        assert_eq!(only(reader.as_mut(), b"a,1").unwrap().1, "a");
     }
 
     #[test]
