@@ -100,6 +100,16 @@ fn a_repeated_row_is_several_accesses_and_a_limit_cuts_it() {
 }
 
 #[test]
+fn what_stood_behind_the_limit_was_read_and_judged_until_a_row_was_right() {
+    let text = "ts,key,op,size\n0,1,GET,1\n1,2,GET,1\n2,3,GIT,1\n3,4,GET,0\n";
+    for on_bad_row in [OnBadRow::Skip, OnBadRow::Stop] {
+        let options = OpenOptions { limit: Some(2), on_bad_row, bad_rows_limit: 0, ..OpenOptions::default() };
+        let (accesses, report) = read(text, &options).unwrap();
+        assert_eq!((accesses.len(), report.rows, report.bad_rows, report.zero_sizes), (2, 2, 0, 0));
+    }
+}
+
+#[test]
 fn without_times_accesses_are_numbered() {
     let (accesses, report) = read("key,op,size\n1,GET,1\n2,GET,1\n", &OpenOptions::default()).unwrap();
     assert_eq!([accesses[0].time_ns, accesses[1].time_ns], [0, 1_000_000]);

@@ -119,15 +119,16 @@ impl Reader {
     fn fill(&mut self, batch: &mut Vec<Access>) -> Result<bool, TraceError> {
         let limit = self.options.limit.unwrap_or(u64::MAX);
         loop {
-            while self.row.left > 0 {
-                if self.report.accesses == limit {
-                    return Ok(false);
-                }
+            while self.row.left > 0 && self.report.accesses < limit {
                 if batch.len() == BATCH_ACCESSES {
                     return Ok(true);
                 }
                 batch.push(self.row.next(self.report.accesses));
                 self.report.accesses += 1;
+            }
+            // What stands behind the limit is nobody's concern: it may be wrong, or not written yet.
+            if self.report.accesses == limit {
+                return Ok(false);
             }
             if self.next_row < self.rows.len() {
                 self.begin_row()?;
