@@ -140,6 +140,13 @@ impl Extent {
             }
         }
     }
+
+    /// The pages that lie in the range as a whole; `None` if none does.
+    pub(super) fn whole_pages(self, page_bytes: u64) -> Option<Object> {
+        let Self { volume, start_bytes, bytes } = self;
+        let (first, end) = (start_bytes.div_ceil(page_bytes), start_bytes.saturating_add(bytes) / page_bytes);
+        (first < end).then(|| Object::Numbered { volume, first, count: end - first })
+    }
 }
 
 impl Row {

@@ -3,7 +3,8 @@
 //! What a trace of a block device says is decoded once, in this folder, for those who replay it to a device; this makes the
 //! same events accesses for simulators. A format is a line here besides the one in [`BLOCK_FORMATS`](super::BLOCK_FORMATS).
 //!
-//! Reads are gets, writes are sets, discards are deletes, flushes ask for nothing. Devices are told apart.
+//! Reads are gets, writes are sets, discards are deletes of the pages that lie in them as a whole, flushes ask for nothing.
+//! Devices are told apart.
 
 use std::io::{self, BufRead};
 
@@ -216,7 +217,15 @@ fn push(found: Found, page_bytes: Option<u64>, rows: &mut Rows) {
         Device::Numbered(major, minor) => xxh3_64_with_seed(&major.to_le_bytes(), minor.into()),
         Device::Named(name) => xxh3_64(name.as_bytes()),
     };
-    let (object, size) = Extent { volume, start_bytes: first_byte, bytes }.cut(page_bytes);
+    let extent = Extent { volume, start_bytes: first_byte, bytes };
+    let (object, size) = match page_bytes.filter(|_| kind == RequestKind::Delete) {
+        // A page that is discarded in part is there still.
+        Some(page) => match extent.whole_pages(page) {
+            Some(pages) => (pages, page),
+            None => return,
+        },
+        None => extent.cut(page_bytes),
+    };
     rows.push(Row { time_ns: Some(time_ns), ..Row::new(kind, object, size) });
 }
 
@@ -246,6 +255,24 @@ mod tests {
         let row = read(&MSR, None, line).unwrap();
         assert!(matches!(row.object, Object::Numbered { first: 383_496_000, count: 1, .. }));
         assert_eq!(row.value_bytes, 8192);
+    }
+
+    #[test]
+    fn pages_that_were_discarded_in_part_were_deleted() {
+        let reader = |page_bytes| (CSV.reader)(&ReaderOptions { page_bytes, ..ReaderOptions::default() });
+        let asked = |page_bytes, (offset, bytes): (u64, u64)| {
+            let (mut reader, mut rows) = (reader(page_bytes), Rows::default());
+            assert!(reader.takes_header(b"time_us,op,offset,bytes").unwrap());
+            reader.read(format!("1,D,{offset},{bytes}").as_bytes(), &mut rows).unwrap();
+            (0..rows.len()).map(|row| (rows.row(row).kind, rows.row(row).object.clone())).collect::<Vec<_>>()
+        };
+        let deleted =
+            |first, count| vec![(RequestKind::Delete, Object::Numbered { volume: 0, first, count })];
+        assert_eq!(asked(Some(4096), (512, 3 * 4096)), deleted(1, 2));
+        assert_eq!(asked(Some(4096), (4096, 4096)), deleted(1, 1));
+        assert_eq!(asked(Some(4096), (4096, 4095)), []);
+        assert_eq!(asked(Some(4096), (512, 4096)), []);
+        assert_eq!(asked(None, (512, 4096)), deleted(512, 1));
     }
 
     #[test]
