@@ -16,6 +16,11 @@ pub(super) fn lossy(field: &[u8]) -> String {
     String::from_utf8_lossy(shown).into_owned()
 }
 
+/// The device of this name, however long it is.
+pub(super) fn named(device: &[u8]) -> Device {
+    Device::Named(String::from_utf8_lossy(device).into_owned())
+}
+
 /// The whole number in a field.
 pub(super) fn number(bytes: &[u8], field: &'static str) -> Result<u64, RowProblem> {
     let wrong = || RowProblem::Number { field, text: lossy(bytes) };

@@ -2,8 +2,8 @@
 //!
 //! In version 2 time passes only by `wait` lines, in microseconds. Lines that add, open and close files are no requests.
 
-use super::fields::{event, lines, lossy, number};
-use super::{Device, Found, LineDecoder, RowProblem};
+use super::fields::{event, lines, lossy, named, number};
+use super::{Found, LineDecoder, RowProblem};
 use crate::block::BlockKind;
 
 const VERSION_2: &[u8] = b"fio version 2 iolog";
@@ -52,7 +52,7 @@ impl LineDecoder for Iolog {
             b"add" | b"open" | b"close" => return Ok(Found::Other),
             other => return Err(RowProblem::Operation(lossy(other))),
         };
-        let device = Device::Named(lossy(file));
+        let device = named(file);
         let time_ns = time_us.saturating_mul(1000);
         if kind == BlockKind::Flush {
             return event(time_ns, kind, 0, 0, device);

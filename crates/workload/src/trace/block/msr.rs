@@ -2,8 +2,8 @@
 //!
 //! Narayanan, Donnelly, Rowstron: "Write Off-Loading", FAST'08.
 
-use super::fields::{commas, event, lines, lossy, number};
-use super::{Device, Found, LineDecoder, RowProblem};
+use super::fields::{commas, event, lines, lossy, named, number};
+use super::{Found, LineDecoder, RowProblem};
 use crate::block::BlockKind;
 
 const TICK_NS: u64 = 100;
@@ -31,7 +31,7 @@ impl LineDecoder for Msr {
         };
         // Absolute times: nanoseconds since 1601 need 64 bits, whole.
         let time_ns = number(time, "Timestamp")?.saturating_mul(TICK_NS);
-        let device = Device::Named(format!("{}_{}", lossy(host), lossy(disk)));
+        let device = named(&[host, disk].join(&b'_'));
         event(time_ns, kind, number(offset, "Offset")?, number(size, "Size")?, device)
     }
 }
@@ -39,7 +39,7 @@ impl LineDecoder for Msr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::block::Event;
+    use crate::trace::block::{Device, Event};
 
     #[test]
     fn a_row_of_the_paper() {

@@ -8,7 +8,7 @@
 //! | length | `bytes` or `size`, or `sectors` |
 //! | device | `device` or `disk`, if there are several |
 
-use super::fields::{commas, event, hexadecimal, lines, lossy, number, scaled, sectors};
+use super::fields::{commas, event, hexadecimal, lines, lossy, named, number, scaled, sectors};
 use super::{Device, Found, LineDecoder, RowProblem};
 use crate::block::BlockKind;
 
@@ -84,9 +84,12 @@ impl LineDecoder for Plain {
         let operation = field(columns.operation.0, "op")?;
         let kind = if columns.operation.1 { of_flags(operation)? } else { of_word(operation)? };
         let device = match columns.device {
-            Some(at) => Device::Named(lossy(field(at, "device")?)),
+            Some(at) => named(field(at, "device")?),
             None => Device::Only,
         };
+        if kind == BlockKind::Flush {
+            return event(time_ns, kind, 0, 0, device);
+        }
         let measure = |(at, in_sectors), name| {
             let value = number(field(at, name)?, name)?;
             if in_sectors { sectors(value) } else { Ok(value) }
@@ -154,6 +157,15 @@ mod tests {
     #[test]
     fn flags_without_length_are_a_flush() {
         assert_eq!(all("usec,flags_hex,sector,bytes\n7,1e,0,0"), [Ok((7000, BlockKind::Flush, 0, 0))]);
+    }
+
+    #[test]
+    fn a_flush_that_had_no_place_was_a_wrong_row() {
+        for flush in ["7,F,,", "7,flush", "7,F,nan,nan", "7,F,0,0"] {
+            let found = all(&format!("usec,op,offset,bytes\n{flush}"));
+            assert_eq!(found, [Ok((7000, BlockKind::Flush, 0, 0))], "{flush}");
+        }
+        assert_eq!(all("usec,op,offset,bytes\n7,R,,512"), [Err(RowProblem::Missing("place"))]);
     }
 
     #[test]

@@ -413,6 +413,24 @@ mod tests {
     }
 
     #[test]
+    fn devices_whose_names_differed_behind_40_bytes_were_one() {
+        let folder = "/mnt/benchmarks/databases/mysql/volumes/";
+        let iolog = format!("fio version 3 iolog\n1 {folder}a write 0 4096\n2 {folder}b write 0 4096\n");
+        let csv = format!("time_us,op,offset,bytes,disk\n1,W,0,4096,{folder}a\n2,W,0,4096,{folder}b\n");
+        let msr = format!("10,{folder},a,Write,0,4096,1\n20,{folder},b,Write,0,4096,1\n");
+        let systor = format!("1.0,0.1,W,{folder}a,0,4096\n2.0,0.1,W,{folder}b,0,4096\n");
+        for (text, separator) in [(iolog, ""), (csv, ""), (msr, "_"), (systor, "")] {
+            let (_, _, error) = read(&[text.as_bytes()], BlockTraceOptions::default());
+            let told = format!("is of device {folder}{separator}b, earlier rows are of {folder}{separator}a");
+            assert!(error.expect("two devices").contains(&told), "{text}");
+            let device = Some(format!("{folder}{separator}b"));
+            let options = BlockTraceOptions { device, ..BlockTraceOptions::default() };
+            let (requests, stats, error) = read(&[text.as_bytes()], options);
+            assert_eq!((requests.len(), stats.other_devices, error), (1, 1, None), "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_no_trace_is_refused() {
         for nothing in [&b""[..], b"hello\nworld\n", &[0; 100]] {
             let (_, _, error) = read(&[nothing], BlockTraceOptions::default());

@@ -5,8 +5,8 @@
 //! Lee, Kumano, Matsuki, Endo, Fukumoto, Sugawara: "Understanding Storage Traffic Characteristics on Enterprise Virtual
 //! Desktop Infrastructure", SYSTOR'17.
 
-use super::fields::{commas, event, lines, lossy, number, seconds};
-use super::{Device, Found, LineDecoder, RowProblem};
+use super::fields::{commas, event, lines, lossy, named, number, seconds};
+use super::{Found, LineDecoder, RowProblem};
 use crate::block::BlockKind;
 
 const HEADER: [&[u8]; 6] = [b"timestamp", b"response", b"iotype", b"lun", b"offset", b"size"];
@@ -44,7 +44,7 @@ impl LineDecoder for Systor {
             b"" => return Err(RowProblem::Missing("IOType")),
             other => return Err(RowProblem::Operation(lossy(other))),
         };
-        let device = Device::Named(lossy(lun));
+        let device = named(lun);
         event(seconds(time, "Timestamp")?, kind, number(offset, "Offset")?, number(size, "Size")?, device)
     }
 }
@@ -52,7 +52,7 @@ impl LineDecoder for Systor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::block::Event;
+    use crate::trace::block::{Device, Event};
 
     #[test]
     fn a_row_with_and_without_header() {
