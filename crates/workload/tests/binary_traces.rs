@@ -155,6 +155,23 @@ fn ranges_of_a_disk_stay_ranges() {
     assert_eq!(accesses(&binary, "auto", &options()).0, accesses(&csv, "msr", &options()).0);
 }
 
+/// Its length did not fit into a row, and the block that it was in was damaged for whoever read it.
+#[test]
+fn the_discard_of_a_large_disk_spoilt_the_trace() {
+    let folder = TempDir::new().unwrap();
+    let (log, binary) = (folder.path().join("trim.log"), folder.path().join("trim.fwt"));
+    let trim_bytes = (1_u64 << 44) + (1 << 42);
+    let text =
+        format!("fio version 3 iolog\n1 sdb read 0 4096\n2 sdb trim 4096 {trim_bytes}\n3 sdb read 0 4096\n");
+    std::fs::write(&log, text).unwrap();
+    let report = convert(&log, "fio-iolog", &binary, &options());
+    assert_eq!((report.rows, report.accesses), (3, trim_bytes / 4096 + 2));
+    let limit = OpenOptions { limit: Some(3000), ..options() };
+    let (found, report) = accesses(&binary, "auto", &limit);
+    assert_eq!(found, accesses(&log, "fio-iolog", &limit).0);
+    assert_eq!((report.bad_rows, report.accesses), (0, 3000));
+}
+
 #[test]
 fn wrong_rows_and_limits_are_those_of_every_conversion() {
     let folder = TempDir::new().unwrap();

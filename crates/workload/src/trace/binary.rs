@@ -25,6 +25,7 @@ mod block;
 mod encode;
 
 use block::Block;
+pub(super) use block::MOST_OBJECTS;
 pub(super) use encode::Encoder;
 
 pub(super) static FORMAT: Format = Format {

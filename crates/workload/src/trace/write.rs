@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::TenantNames;
 use super::access::{Access, AccessKind};
-use super::binary::Encoder;
+use super::binary::{Encoder, MOST_OBJECTS};
 use super::{Object, Row};
 use crate::{Request, RequestKind, Tenant};
 
@@ -243,6 +243,11 @@ impl Writer {
 
     /// The same for a row, whose name is `name` if its object has one.
     pub(super) fn write_row(&mut self, row: &Row, name: &[u8]) -> Result<(), WriteError> {
+        if let Object::Numbered { count, .. } = row.object
+            && count > MOST_OBJECTS
+        {
+            return self.write_in_parts(row);
+        }
         let Sink::Binary { encoder, out, bytes } = &mut self.sink else {
             return Err(WriteError::OnlyAccesses);
         };
@@ -265,6 +270,23 @@ impl Writer {
         let done = out.write_all(bytes);
         bytes.clear();
         done.map_err(|source| WriteError::Io { path: self.path.clone(), source })
+    }
+
+    /// A row of more objects than the form has in one: the discard of a large disk.
+    fn write_in_parts(&mut self, row: &Row) -> Result<(), WriteError> {
+        let Object::Numbered { volume, first, count } = row.object else {
+            unreachable!("only numbered objects are many")
+        };
+        for _ in 0..row.repeat {
+            let mut done = 0;
+            while done < count {
+                let part = MOST_OBJECTS.min(count - done);
+                let object = Object::Numbered { volume, first: first.wrapping_add(done), count: part };
+                self.write_row(&Row { object, repeat: 1, ..row.clone() }, &[])?;
+                done += part;
+            }
+        }
+        Ok(())
     }
 
     /// Completes the file and gives it its name.

@@ -54,6 +54,9 @@ pub(super) const TIMED: u64 = 16;
 /// Longest name: a trace's own have 256 bytes at most, those of amplified ones some more.
 pub(super) const MOST_NAME_BYTES: u64 = 1024;
 
+/// Numbered objects of a row, at most.
+pub(in crate::trace) const MOST_OBJECTS: u64 = 1 << 32;
+
 /// The largest number of each column. Tenants are checked against the table.
 const LARGEST: [u64; COLUMNS] = [
     31,
@@ -67,7 +70,7 @@ const LARGEST: [u64; COLUMNS] = [
     MOST_NAME_BYTES,
     u64::MAX,
     u64::MAX,
-    u32::MAX as u64,
+    MOST_OBJECTS - 1,
 ];
 
 pub(super) const HEAD_BYTES: usize = 8;
