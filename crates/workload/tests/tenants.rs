@@ -119,6 +119,25 @@ fn a_plain_trace_keeps_them_and_what_has_no_room_for_them_says_how_many() {
     assert_eq!(convert("lost.bin", Target::OracleGeneral).tenants_left_out, 3);
 }
 
+/// `x,y` and `x,z` were both `x` when they were read back.
+#[test]
+fn a_name_with_a_comma_was_written_as_two_columns_of_a_plain_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "time;key;size;tenant\n1;1;10;x,y\n2;2;10;x,z\n3;3;10;\"\"q\"\"\n4;4;10;\"r\n";
+    let format = "csv:time,key,size,tenant";
+    let options = OpenOptions { tenants: TenantsFrom::Usual, ..OpenOptions::default() };
+    let mut trace = open(&[write(&folder, "table.csv", text)], Some(format), &options).unwrap();
+    let mut batch = Vec::new();
+    assert!(trace.next_batch(&mut batch).unwrap());
+    let path = folder.path().join("plain.csv");
+    let target = Target::Plain { ttl: false, tenant: true };
+    let mut writer = Writer::create(&path, target).unwrap().with_tenants(trace.tenants());
+    writer.write(&batch).unwrap();
+    let written = writer.finish().unwrap();
+    assert_eq!((written.accesses, written.tenants_left_out), (4, 3));
+    assert_eq!(read(&path, "plain", TenantsFrom::Usual).unwrap().1, ["-", "-", "-", "\"r"]);
+}
+
 #[test]
 fn a_replay_knows_the_names_of_those_whose_requests_it_hands_out() {
     let folder = tempfile::tempdir().unwrap();

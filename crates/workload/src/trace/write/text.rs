@@ -4,6 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use crate::trace::access::{Access, AccessKind};
+use crate::trace::columns::bare;
 use crate::trace::write::Written;
 
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +41,9 @@ impl Form {
                 if ttl {
                     told = told.and_then(|()| write!(line, ",{}", ttl_seconds.unwrap_or(0)));
                 }
-                let name =
-                    tenant.and_then(|it| tenants.get(it.index().checked_sub(1)?)).filter(|_| with_tenant);
+                let name = tenant
+                    .and_then(|it| tenants.get(it.index().checked_sub(1)?))
+                    .filter(|name| with_tenant && reads_back(name.as_bytes()));
                 written.tenants_left_out += u64::from(tenant.is_some() && name.is_none());
                 if with_tenant {
                     told = told.and_then(|()| write!(line, ",{}", name.map_or("", |name| name)));
@@ -64,6 +66,11 @@ impl Form {
         line.push(b'\n');
         true
     }
+}
+
+/// Whether a name is the same again where it stands last in a row. Rows have no way to say that a comma ends no field.
+fn reads_back(name: &[u8]) -> bool {
+    !name.iter().any(|byte| b",\r\n".contains(byte)) && bare(name) == name
 }
 
 const SECOND_NS: u64 = 1_000_000_000;
