@@ -1,8 +1,11 @@
 //! A trace against the core of the block cache.
 //!
 //! Requests come in order and each is done before the next; cleaning that the core asks for is done at once, between
-//! requests. Blocks of one request that lie side by side on the disk and go there the same way are one operation, as are the
-//! blocks of one cleaning. A block written in part that is not cached is read first, as the volume does.
+//! requests, and in every second in which nobody asks for anything. Blocks of one request that lie side by side on the disk
+//! and go there the same way are one operation, as are the blocks of one cleaning. A block written in part that is not cached
+//! is read first, as the volume does; of one that is written to the disk, only what was asked for.
+
+use std::ops::Range;
 
 use block::sets::{Admit, ConfigError, Counters, Read, Sets, SetsConfig, Slot, Streams, Word, Write};
 use workload::block::{BlockKind, BlockRequest};
@@ -17,17 +20,17 @@ pub struct Replay {
     /// What the disk would have been asked without a cache.
     bare: Disk,
     requests: u64,
-    /// Blocks that the last requests asked for, as one run.
+    /// What the last request asked the disk for, as one run.
     run: Run,
-    seconds: u64,
+    /// The time of the last request; `None` before the first.
+    seconds: Option<u64>,
     highest_dirty: u64,
 }
 
-/// Blocks side by side that wait to become one operation.
-#[derive(Debug, Clone, Copy, Default)]
+/// Bytes side by side that wait to become one operation.
+#[derive(Debug, Clone, Default)]
 struct Run {
-    first: u64,
-    blocks: u64,
+    bytes: Range<u64>,
     kind: RunKind,
 }
 
@@ -76,7 +79,7 @@ impl Replay {
             bare: Disk::new(disk),
             requests: 0,
             run: Run::default(),
-            seconds: 0,
+            seconds: None,
             highest_dirty: 0,
         })
     }
@@ -136,11 +139,23 @@ impl Replay {
         }
     }
 
+    /// Seconds go by one after the other, each with the cleaning that it allows, as they do for a volume that nobody asks for
+    /// anything. What has nothing to clean does not wait for them.
     fn pass_time(&mut self, seconds: u64) {
-        if seconds > self.seconds {
-            self.seconds = seconds;
-            self.sets.age(seconds);
+        let Some(mut now) = self.seconds else {
+            self.seconds = Some(seconds);
+            return self.sets.age(seconds);
+        };
+        let idle_seconds = self.sets.tuning().idle_seconds;
+        // So long that one slot at least is looked at: a gap may be of years.
+        let step = u64::from((idle_seconds / self.sets.geometry().slots()).max(1));
+        while now < seconds {
+            let waits = self.sets.dirty_blocks() > 0 && idle_seconds > 0;
+            now = if waits { seconds.min(now + step) } else { seconds };
+            self.sets.age(now);
+            self.clean();
         }
+        self.seconds = Some(now);
     }
 
     fn admit(&mut self, request: &BlockRequest) -> Admit {
@@ -157,9 +172,9 @@ impl Replay {
                 Read::Hit(_) => self.sets.counters_mut().ssd_reads += 1,
                 Read::Fill { .. } => {
                     self.sets.counters_mut().ssd_writes += 1;
-                    self.ask_disk(RunKind::Read, block);
+                    self.ask_disk(RunKind::Read, self.bytes_of(block));
                 }
-                Read::Around => self.ask_disk(RunKind::Read, block),
+                Read::Around => self.ask_disk(RunKind::Read, self.bytes_of(block)),
             }
         }
         self.end_run();
@@ -178,9 +193,11 @@ impl Replay {
                     (None, false)
                 }
             };
-            if is_new && !self.is_whole(request, block) {
+            let whole = self.bytes_of(block);
+            let asked = whole.start.max(request.first_byte)..whole.end.min(request.end_byte());
+            if is_new && asked != whole {
                 self.end_run();
-                self.ask_disk(RunKind::Read, block);
+                self.ask_disk(RunKind::Read, whole);
                 self.end_run();
             }
             if let Some(slot) = slot {
@@ -190,7 +207,7 @@ impl Replay {
                 }
             }
             if slot.is_none() || !mode.keeps_dirty() {
-                self.ask_disk(RunKind::Write, block);
+                self.ask_disk(RunKind::Write, asked);
             }
         }
         self.end_run();
@@ -231,31 +248,27 @@ impl Replay {
         }
     }
 
-    fn ask_disk(&mut self, kind: RunKind, block: u64) {
-        if self.run.blocks > 0 && self.run.kind == kind && self.run.first + self.run.blocks == block {
-            self.run.blocks += 1;
+    fn ask_disk(&mut self, kind: RunKind, bytes: Range<u64>) {
+        if !self.run.bytes.is_empty() && self.run.kind == kind && self.run.bytes.end == bytes.start {
+            self.run.bytes.end = bytes.end;
             return;
         }
         self.end_run();
-        self.run = Run { first: block, blocks: 1, kind };
+        self.run = Run { bytes, kind };
     }
 
     fn end_run(&mut self) {
-        let Run { first, blocks, kind } = std::mem::take(&mut self.run);
-        if blocks == 0 {
-            return;
-        }
-        let block_bytes = u64::from(self.block_bytes());
+        let Run { bytes, kind } = std::mem::take(&mut self.run);
         match kind {
-            RunKind::Read => self.disk.read(first * block_bytes, blocks * block_bytes),
-            RunKind::Write => self.disk.write(first * block_bytes, blocks * block_bytes),
+            _ if bytes.is_empty() => {}
+            RunKind::Read => self.disk.read(bytes.start, bytes.end - bytes.start),
+            RunKind::Write => self.disk.write(bytes.start, bytes.end - bytes.start),
         }
     }
 
-    fn is_whole(&self, request: &BlockRequest, block: u64) -> bool {
+    fn bytes_of(&self, block: u64) -> Range<u64> {
         let block_bytes = u64::from(self.block_bytes());
-        let first_byte = block * block_bytes;
-        request.first_byte <= first_byte && first_byte + block_bytes <= request.end_byte()
+        block * block_bytes..(block + 1) * block_bytes
     }
 
     fn block_bytes(&self) -> u32 {
@@ -310,6 +323,22 @@ mod tests {
         assert_eq!(replay.disk.reads, 1, "a whole block needs nothing of the disk");
     }
 
+    /// Each was a whole block: the disk wrote twice as much, and had to turn back for the half that it had written already.
+    #[test]
+    fn parts_of_blocks_that_went_around_the_cache_were_written_as_whole_ones() {
+        let mut through = Preset::V2.config(4 << 20);
+        through.tuning.mode = block::sets::Mode::WriteThrough;
+        let mut around = through;
+        around.tuning.mode = block::sets::Mode::WriteAround;
+        for (config, reads) in [(around, 0), (through, 32)] {
+            let mut replay = replay(config);
+            (0..64).for_each(|part| replay.request(&ask(BlockKind::Write, part * 2048, 2048)));
+            let Summary { disk, bare, .. } = replay.summary();
+            assert_eq!((disk.writes, disk.written_bytes, disk.reads), (64, 64 * 2048, reads));
+            assert!(reads > 0 || disk.busy_ns == bare.busy_ns);
+        }
+    }
+
     #[test]
     fn dirty_blocks_above_the_threshold_are_cleaned_with_their_neighbours() {
         let mut replay = replay(Preset::V2.config(2 << 20));
@@ -319,6 +348,43 @@ mod tests {
         replay.request(&ask(BlockKind::Write, 4096, 4096));
         assert_eq!((replay.disk.writes, replay.disk.written_bytes), (1, 3 * 4096));
         assert_eq!(replay.summary().counters.back_merge, 2);
+    }
+
+    /// A gap was one second in which to clean, however long it was, and the first gap was none.
+    #[test]
+    fn dirty_blocks_that_nobody_used_stayed_dirty_while_nobody_asked_for_anything() {
+        let outcome = |seconds: &[u64]| {
+            let mut replay = replay(Preset::V3.config(64 << 20));
+            let mut ask_at = |seconds: u64, kind, first_byte| {
+                replay.request(&BlockRequest {
+                    time_ns: seconds * 1_000_000_000,
+                    kind,
+                    first_byte,
+                    bytes: 4096,
+                });
+            };
+            (0..1000).for_each(|block| ask_at(77, BlockKind::Write, block * 8192));
+            seconds.iter().for_each(|&seconds| ask_at(seconds, BlockKind::Read, 8 << 30));
+            ask_at(10_000, BlockKind::Write, 0);
+            let Summary { counters, dirty_blocks, .. } = replay.summary();
+            (counters.fallow_cleanings, counters.dirty_write_hits, dirty_blocks)
+        };
+        assert_eq!(outcome(&[]), (1000, 0, 1));
+        assert_eq!(outcome(&(78..10_000).collect::<Vec<_>>()), (1000, 0, 1), "as if somebody had asked");
+    }
+
+    /// It took hours to pass 500 years.
+    #[test]
+    fn blocks_that_are_idle_after_many_years_were_waited_for_second_by_second() {
+        let mut config = Preset::V3.config(2 << 20);
+        config.tuning.idle_seconds = u32::MAX;
+        let mut replay = replay(config);
+        for years in [0, 500] {
+            let time_ns = years * 365 * 86_400 * 1_000_000_000;
+            replay.request(&BlockRequest { time_ns, ..ask(BlockKind::Write, years << 20, 4096) });
+        }
+        let Summary { counters, dirty_blocks, .. } = replay.summary();
+        assert_eq!((counters.fallow_cleanings, dirty_blocks), (1, 1));
     }
 
     #[test]
