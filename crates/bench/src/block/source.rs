@@ -84,8 +84,12 @@ impl Source {
                 self.is_warm = true;
                 return Ok(After::Warm);
             }
-            let Some(request) = self.next()? else { return Ok(After::End) };
-            chunk.push(request);
+            match self.next()? {
+                Some(request) => chunk.push(request),
+                // All of them warmed up, and none of them counts.
+                None if !self.is_warm => self.warm_up = 0,
+                None => return Ok(After::End),
+            }
         }
         Ok(After::More)
     }
@@ -112,7 +116,33 @@ impl Source {
 
 #[cfg(test)]
 mod tests {
+    use workload::block::BlockKind;
+
     use super::*;
+
+    /// The requests that count; `None` if warming up never ends.
+    fn counted(mut source: Source) -> Option<usize> {
+        let (mut chunk, mut counted) = (Vec::new(), None);
+        loop {
+            let after = source.fill(&mut chunk).expect("nothing fails");
+            counted = counted.map(|counted| counted + chunk.len());
+            match after {
+                After::More => {}
+                After::Warm => counted = Some(0),
+                After::End => return counted,
+            }
+        }
+    }
+
+    #[test]
+    fn of_fewer_requests_than_were_to_warm_up_all_were_counted() {
+        let request = BlockRequest { time_ns: 0, kind: BlockKind::Flush, first_byte: 0, bytes: 0 };
+        for requests in [0, 9, 10, 11] {
+            let source = Source::made_up(std::iter::repeat_n(request, requests), 10);
+            assert_eq!(counted(source), Some(requests.saturating_sub(10)), "of {requests}");
+        }
+        assert_eq!(counted(Source::innodb(InnodbConfig::default(), 1, 100, 1000)), Some(0));
+    }
 
     #[test]
     fn warming_up_ends_where_it_was_told() {
