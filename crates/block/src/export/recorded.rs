@@ -11,10 +11,13 @@ use std::time::Duration;
 use device::{Clock, IoError};
 use parking_lot::{Condvar, Mutex};
 
-use super::{Caller, Context, Export, Extent, Operation, Shape};
+use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 
 /// Requests that wait to be written at most: 32 MiB of them.
 const MOST_WAITING: usize = 1 << 20;
+/// What becomes zero may be longer than any read or write, and no reader of traces takes it for one.
+const MOST_WRITE_BYTES: u64 = 1 << 30;
+const WRITE: &str = "write";
 /// Between two writes to the file.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -56,6 +59,21 @@ struct Line {
     operation: &'static str,
     offset: u64,
     bytes: u64,
+}
+
+impl Line {
+    fn write(&self, file: &mut impl Write) -> io::Result<()> {
+        let Self { time_us, operation, offset, bytes } = *self;
+        if operation != WRITE || bytes <= MOST_WRITE_BYTES {
+            return writeln!(file, "{time_us},{operation},{offset},{bytes}");
+        }
+        for part in 0..bytes.div_ceil(MOST_WRITE_BYTES) {
+            let before = part * MOST_WRITE_BYTES;
+            let (offset, bytes) = (offset + before, MOST_WRITE_BYTES.min(bytes - before));
+            writeln!(file, "{time_us},{operation},{offset},{bytes}")?;
+        }
+        Ok(())
+    }
 }
 
 impl Recording {
@@ -135,8 +153,8 @@ impl Shared {
                 is_over = lines.ended;
                 std::mem::swap(&mut taken, &mut lines.waiting);
             }
-            for Line { time_us, operation, offset, bytes } in taken.drain(..) {
-                writeln!(file, "{time_us},{operation},{offset},{bytes}")?;
+            for line in taken.drain(..) {
+                line.write(&mut file)?;
             }
             file.flush()?;
         }
@@ -165,9 +183,20 @@ impl Export for RecordedExport {
     fn submit(&self, operation: Operation, caller: Caller) {
         match &operation {
             Operation::Read { offset, len } => self.shared.note("read", *offset, u64::from(*len)),
-            Operation::Write { offset, data, .. } => self.shared.note("write", *offset, data.len() as u64),
+            Operation::Write { offset, data, .. } => self.shared.note(WRITE, *offset, data.len() as u64),
+            // Usually refused: whoever asked then writes the zeros himself.
+            Operation::Zero { only_if_fast: true, offset, len, .. } => {
+                let (offset, len, shared) = (*offset, *len, Arc::clone(&self.shared));
+                let told = Caller::new(move |answer: Answer| {
+                    if answer.is_ok() {
+                        shared.note(WRITE, offset, len);
+                    }
+                    caller.tell(answer);
+                });
+                return self.inner.submit(operation, told);
+            }
             // What becomes zero is written, as far as a cache is concerned.
-            Operation::Zero { offset, len, .. } => self.shared.note("write", *offset, *len),
+            Operation::Zero { offset, len, .. } => self.shared.note(WRITE, *offset, *len),
             Operation::Trim { offset, len, .. } => self.shared.note("trim", *offset, *len),
             Operation::Flush => self.shared.note("flush", 0, 0),
             // Whoever wants the range will read it.
@@ -240,6 +269,39 @@ mod tests {
             text,
             "1000000,read,4096,8192\n1000002,write,0,4096\n1001002,trim,8192,4096\n1001002,flush,0,0\n"
         );
+    }
+
+    /// They were one row, at which a replay stopped.
+    #[test]
+    fn zeros_of_more_than_a_write_can_have_were_recorded_as_one() {
+        let mut lines = Vec::new();
+        let zeros = Line { time_us: 7, operation: WRITE, offset: 4096, bytes: (2 << 30) + 512 };
+        zeros.write(&mut lines).unwrap();
+        Line { operation: "trim", ..zeros }.write(&mut lines).unwrap();
+        let whole = 1_u64 << 30;
+        let expected = [
+            format!("7,write,4096,{whole}"),
+            format!("7,write,{},{whole}", 4096 + whole),
+            format!("7,write,{},512", 4096 + 2 * whole),
+            format!("7,trim,4096,{}", 2 * whole + 512),
+        ];
+        assert_eq!(String::from_utf8(lines).unwrap().lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn zeros_that_were_refused_for_not_being_fast_were_recorded_as_written() {
+        let seen = Seen::default();
+        let recording = Recording::start(seen.clone(), Arc::new(VirtualClock::default()), 0).unwrap();
+        let export = recording.of(Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20)))));
+        let (tell, told) = mpsc::channel();
+        for only_if_fast in [true, false] {
+            let zero = Operation::Zero { offset: 0, len: 4096, may_trim: true, only_if_fast, durable: false };
+            let tell = tell.clone();
+            export.submit(zero, Caller::new(move |answer| tell.send(answer.is_ok()).unwrap()));
+            assert_eq!(told.recv(), Ok(!only_if_fast));
+        }
+        assert_eq!(recording.stop().unwrap().requests, 1);
+        assert_eq!(seen.0.lock().0, b"0,write,0,4096\n");
     }
 
     #[test]
