@@ -23,5 +23,6 @@ mod leaving;
 mod lifetimes;
 mod loads;
 mod races;
+mod room;
 mod settling;
 mod simulated;

@@ -360,7 +360,7 @@ impl RegionStore {
                 return Some(staged);
             } else if self.supply.is_flushing() {
                 came_back.await;
-            } else {
+            } else if !self.supply.has_sealed() {
                 return None;
             }
         }

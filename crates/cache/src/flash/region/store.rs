@@ -374,9 +374,10 @@ impl RegionStore {
     /// Whether an item that does not need a new region, or that can have one, would be taken now.
     #[must_use]
     pub fn ready(&self) -> bool {
-        // Of several points, nobody knows which one the next item asks for.
-        let has_open = self.points.len() == 1 && self.points[0].open.lock().is_some();
-        !self.is_held_back() && (has_open || self.supply.has(Claim::New))
+        // Of several points, nobody knows which one the next item asks for. While each has its region, they may hold all
+        // buffers but the reserve, and none comes back before an item closes one: that must not wait for a buffer.
+        let is_open = |point: &Point| point.open.lock().is_some();
+        !self.is_held_back() && (self.supply.has(Claim::New) || self.points.iter().all(is_open))
     }
 
     /// Waits until the store is [`ready`](Self::ready), or can never be again: the next [`stage`](Self::stage) says which.

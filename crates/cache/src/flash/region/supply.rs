@@ -236,10 +236,9 @@ impl Supply {
         self.came_back.notify(usize::MAX);
     }
 
-    /// Whether some region is on its way to flash, so that its buffer will come back.
+    /// Whether somebody flushes a region, so that its buffer will come back.
     pub(crate) fn is_flushing(&self) -> bool {
-        let stock = self.stock.lock();
-        stock.flushing > 0 || !stock.sealed.is_empty()
+        self.stock.lock().flushing > 0
     }
 
     /// Whether there are sealed regions that nobody flushes yet.

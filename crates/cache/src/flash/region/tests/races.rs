@@ -198,6 +198,27 @@ fn whoever_waits_for_room_is_woken_by_the_flush() {
     assert!(store.ready());
 }
 
+/// A reclaim that needs a buffer looks for a sealed region to flush, and then whether somebody else flushes one. If one was sealed
+/// in between, it waited for that somebody: for itself, as it was the only one who steps.
+#[test]
+fn a_region_that_was_sealed_a_moment_ago_was_waited_for_as_if_somebody_flushed_it() {
+    let gate = gate(small().capacity_bytes);
+    let store = open(Arc::clone(&gate) as Arc<dyn Device>, ripq(|_| ()));
+    let mut key = 0;
+    while !store.supply.has_sealed() {
+        put_version(&store, key, 0);
+        key += 1;
+    }
+    assert!(!store.supply.is_flushing(), "nobody does yet");
+    shut(&gate);
+    let mut flush = pin!(store.step(Waiting::Task));
+    assert!(poll_once(flush.as_mut()).is_none());
+    assert!(store.supply.is_flushing());
+    gate.open();
+    assert_eq!(poll_once(flush.as_mut()), Some(Progress::Flushed));
+    assert!(!store.supply.is_flushing());
+}
+
 #[test]
 fn a_read_that_meets_the_trim_of_its_region_is_a_miss_and_no_damage() {
     let config = RegionConfig { trim: true, ..small() };
