@@ -11,8 +11,10 @@ use crate::hybrid::Engine;
 use crate::stats::UpkeepStats;
 
 const NS_PER_MS: u64 = 1_000_000;
-/// The longest the rim sleeps between two looks.
+/// The longest the rim sleeps between two looks,
 const LONGEST_PAUSE_NS: u64 = 3_600_000 * NS_PER_MS;
+/// and where there is flash, whose admission policy is promised word of what was written every second or so.
+const LONGEST_PAUSE_WITH_FLASH_NS: u64 = 1000 * NS_PER_MS;
 
 /// When what is due, and what was done.
 pub(crate) struct Upkeep {
@@ -103,11 +105,15 @@ impl Engine {
             }
             due.rebalance_ns = first(upkeep.config.rebalance_interval_ms, now_ns);
         }
-        if let Some(flash) = &self.flash {
-            flash.observe(now_ns);
-        }
+        let longest_ns = match &self.flash {
+            Some(flash) => {
+                flash.observe(now_ns);
+                LONGEST_PAUSE_WITH_FLASH_NS
+            }
+            None => LONGEST_PAUSE_NS,
+        };
         let next_ns = due.reap_ns.min(due.rebalance_ns);
-        next_ns.saturating_sub(now_ns).min(LONGEST_PAUSE_NS)
+        next_ns.saturating_sub(now_ns).min(longest_ns)
     }
 }
 

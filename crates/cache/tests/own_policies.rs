@@ -2,15 +2,18 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use device::MemoryDevice;
+use device::timer::{self, Timer};
+use device::{MemoryDevice, Simulation};
 use flashwright_cache::flash::region::{
     ByEviction, Caching, CachingPolicy, DryStore, Object, OrderConfig, OwnCaching, OwnOrder, Packing,
     Priority, RegionConfig, RegionId, RegionOrder, RipqConfig, Standing,
 };
-use flashwright_cache::{Cache, FlashConfig, InsertOptions};
+use flashwright_cache::{Cache, FlashConfig, InsertOptions, UpkeepConfig};
+use futures_util::future::{join_all, select};
 use policy::eviction::{EvictionConfig, Kind};
-use policy::{Entry, Eviction, HitRule, Slot};
+use policy::{Admission, Candidate, Entry, Eviction, HitRule, Slot};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -165,4 +168,45 @@ fn an_order_of_ones_own_comes_back_with_the_cache() {
     let cache = open();
     fill(&cache, 9000..15_000);
     assert_eq!(oldest(&cache), 3000);
+}
+
+/// Lets all in, and counts how often it is told what was written.
+#[derive(Default)]
+struct Listening(AtomicU64);
+
+impl Admission for Listening {
+    fn admit(&self, _candidate: &Candidate, _now_ns: u64) -> bool {
+        true
+    }
+    fn observe(&self, _written_bytes: u64, _now_ns: u64) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn name(&self) -> &'static str {
+        "listening"
+    }
+}
+
+/// It heard of it along with other upkeep: without any, every hour.
+#[test]
+fn an_admission_policy_heard_what_was_written_only_when_something_else_was_due() {
+    for interval_ms in [0, 60_000] {
+        let simulation = Simulation::new(1);
+        let listening = Arc::new(Listening::default());
+        let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(32 * MIB)));
+        flash.admission = Arc::clone(&listening) as _;
+        let upkeep = UpkeepConfig {
+            reap_interval_ms: interval_ms,
+            rebalance_interval_ms: interval_ms,
+            ..UpkeepConfig::default()
+        };
+        let builder = Cache::builder().dram_bytes(4 * MIB).flash_config(flash).upkeep(upkeep);
+        let cache = builder.clock(simulation.clock()).open_stepped().unwrap();
+        let timer: Arc<dyn Timer> = Arc::new(simulation.world());
+        let background = join_all(cache.background_tasks(&timer));
+        simulation.block_on(async move {
+            drop(select(timer::sleep(&*timer, 600_000_000_000), background).await);
+        });
+        let heard = listening.0.load(Ordering::Relaxed);
+        assert!((500..700).contains(&heard), "{heard} times in ten minutes, upkeep each {interval_ms} ms");
+    }
 }
