@@ -147,7 +147,16 @@ impl RequestKind {
 pub trait Source: Send {
     /// The next request; `None` at the end of the trace. Generators never end.
     fn next(&mut self) -> Option<Request<'_>>;
+
+    /// The key of the request that is handed out [`AHEAD`] requests after the next one, for whoever can prepare for it; `None`
+    /// where the source does not know it yet.
+    fn upcoming(&self) -> Option<&[u8]> {
+        None
+    }
 }
+
+/// How many requests after the next one an [upcoming](Source::upcoming) one is handed out.
+pub const AHEAD: usize = 3;
 
 /// Something that can be asked for the requests of a whole run.
 pub trait Workload: Send + Sync {

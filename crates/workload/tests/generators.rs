@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use flashwright_workload::generate::{
     BucketRule, Distribution, GeneratorConfig, Mix, Online, PoolConfig, Popularity, PreparedAccesses, Table,
 };
-use flashwright_workload::{RequestKind, Source, Workload};
+use flashwright_workload::{AHEAD, RequestKind, Source, Workload};
 use proptest::prelude::*;
 
 /// A request that outlives its source's next step.
@@ -73,6 +73,20 @@ fn assert_one_to_one(seen: &[Seen]) {
         assert_eq!(by_id.entry(request.key_id).or_insert(&request.key), &&request.key);
         assert_eq!(by_key.entry(&request.key).or_insert(request.key_id), &request.key_id);
     }
+}
+
+/// Keys of all kinds: popular, lone, of one byte and of many.
+#[test]
+fn the_upcoming_key_is_handed_out_after_as_many_others_as_it_says() {
+    let mix = Mix { get: 0.5, set: 0.2, lone_get: 0.2, lone_set: 0.1, ..Mix::default() };
+    let workload = Online::new(&config(100, Distribution { mix, ..distribution() })).unwrap();
+    let mut source = workload.sources(1, 3).unwrap().remove(0);
+    let (mut upcoming, mut keys) = (Vec::new(), Vec::new());
+    for _ in 0..1000 {
+        upcoming.push(source.upcoming().unwrap().to_vec());
+        keys.push(source.next().unwrap().key.to_vec());
+    }
+    assert_eq!(upcoming[..1000 - AHEAD], keys[AHEAD..]);
 }
 
 #[test]

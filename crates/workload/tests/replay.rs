@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use flashwright_workload::trace::{Amplify, FORMATS, Format, Order, Replay, ReplayConfig, SuffixRule};
-use flashwright_workload::{RequestKind, Source, Workload, WorkloadError};
+use flashwright_workload::{AHEAD, RequestKind, Source, Workload, WorkloadError};
 use tempfile::TempDir;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,6 +90,24 @@ fn every_row_arrives_once_and_a_key_stays_with_its_worker_in_order() {
         assert!(seen.len() > 5000, "shared out evenly: {}", seen.len());
     }
     assert_eq!(replay.stats().rows, 50_000);
+}
+
+/// Where a batch ends, the next one is not waited for to know a key.
+#[test]
+fn the_upcoming_key_of_a_trace_is_right_wherever_it_is_known() {
+    let (_folder, replay) = replay_of(&numbered_rows(20_000, 500), |_| ());
+    let mut source = replay.sources(1, 0).unwrap().remove(0);
+    let (mut upcoming, mut keys) = (vec![None; AHEAD], Vec::new());
+    loop {
+        upcoming.push(source.upcoming().map(<[u8]>::to_vec));
+        let Some(request) = source.next() else { break };
+        keys.push(Some(request.key.to_vec()));
+    }
+    let known = upcoming.iter().flatten().count();
+    assert!((19_000..20_000).contains(&known), "{known}");
+    for (upcoming, key) in upcoming.iter().zip(&keys) {
+        assert!(upcoming.is_none() || upcoming == key);
+    }
 }
 
 #[test]

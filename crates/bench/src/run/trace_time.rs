@@ -92,6 +92,10 @@ impl Source for FollowedSource {
         }
         Some(request)
     }
+
+    fn upcoming(&self) -> Option<&[u8]> {
+        self.source.upcoming()
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::popularity::Draw;
 use super::population::Population;
 use super::random::{At, Stream, below, scramble, stream};
 use super::{Distribution, GeneratorConfig};
-use crate::{Request, RequestKind, Source};
+use crate::{AHEAD, Request, RequestKind, Source};
 
 /// The pools of a generator: what all its sources share.
 pub(super) struct Pools<S> {
@@ -106,11 +106,25 @@ pub(super) struct Generated<S> {
     pools: Arc<Pools<S>>,
     accesses: Accesses,
     random: Stream,
-    key: KeyBuffer,
+    /// A ring of the request that was handed out last, the next one, and those up to the upcoming one.
+    drawn: [Drawn; RING],
+    /// Place of the last one.
+    last: usize,
     chain: Vec<u32>,
     next_lone: u64,
     /// Makes lone keys of other seeds other keys.
     lone_mask: u64,
+}
+
+const RING: usize = AHEAD + 2;
+
+/// A request but for what belongs to its key.
+struct Drawn {
+    pool: usize,
+    kind: RequestKind,
+    index: u64,
+    key_id: u64,
+    key: KeyBuffer,
 }
 
 /// Lone keys that a worker can name.
@@ -119,14 +133,39 @@ const LONE_BITS: u32 = 48;
 impl<S: Spelling> Generated<S> {
     pub(super) fn new(pools: Arc<Pools<S>>, accesses: Accesses, seed: u64, worker: usize) -> Self {
         assert!(worker < 1 << (63 - LONE_BITS), "lone keys are numbered for 32,768 workers");
-        Self {
+        let nothing =
+            |_| Drawn { pool: 0, kind: RequestKind::Get, index: 0, key_id: 0, key: KeyBuffer::new() };
+        let mut source = Self {
             pools,
             accesses,
             random: stream(seed, worker),
-            key: KeyBuffer::new(),
+            drawn: std::array::from_fn(nothing),
+            last: 0,
             chain: Vec::new(),
             next_lone: (worker as u64) << LONE_BITS,
             lone_mask: scramble(!seed) | LONE,
+        };
+        (1..RING).for_each(|place| source.draw(place));
+        source
+    }
+
+    #[inline]
+    fn draw(&mut self, place: usize) {
+        let Self { pools, accesses, random, drawn, next_lone, lone_mask, .. } = self;
+        let Drawn { pool, kind, index, key_id, key } = &mut drawn[place];
+        // One random number serves two choices of few alternatives each: 32 bits are plenty for both.
+        let choice = random.next_u64();
+        *pool = pools.by_op_share.find(choice << 32);
+        let population = &pools.populations[*pool];
+        *kind = population.kinds.at(choice & !0xffff_ffff);
+        if kind.is_lone() {
+            *index = *next_lone ^ *lone_mask;
+            *key_id = *index;
+            *next_lone += 1;
+            population.spelling.spell_lone(*key_id, key);
+        } else {
+            *index = accesses.draw(*pool, &population.popularity, random);
+            *key_id = population.spelling.spell(*index, key);
         }
     }
 }
@@ -134,24 +173,19 @@ impl<S: Spelling> Generated<S> {
 impl<S: Spelling> Source for Generated<S> {
     #[inline]
     fn next(&mut self) -> Option<Request<'_>> {
-        let Self { pools, accesses, random, key, chain, next_lone, lone_mask } = self;
-        // One random number serves two choices of few alternatives each: 32 bits are plenty for both.
-        let choice = random.next_u64();
-        let pool = pools.by_op_share.find(choice << 32);
-        let population = &pools.populations[pool];
-        let kind = population.kinds.at(choice & !0xffff_ffff);
-        let (index, key_id);
-        if kind.is_lone() {
-            index = *next_lone ^ *lone_mask;
-            key_id = index;
-            *next_lone += 1;
-            population.spelling.spell_lone(key_id, key);
-        } else {
-            index = accesses.draw(pool, &population.popularity, random);
-            key_id = population.spelling.spell(index, key);
-        }
-        population.write_chain(index, kind, chain);
-        Some(request(population, kind, pool, index, key_id, key, chain))
+        // In place of the last one, which nobody has any more, comes the one behind all that are drawn.
+        self.draw(self.last);
+        self.last = (self.last + 1) % RING;
+        let Self { pools, drawn, chain, last, .. } = self;
+        let Drawn { pool, kind, index, key_id, key } = &drawn[*last];
+        let population = &pools.populations[*pool];
+        population.write_chain(*index, *kind, chain);
+        Some(request(population, *kind, *pool, *index, *key_id, key, chain))
+    }
+
+    #[inline]
+    fn upcoming(&self) -> Option<&[u8]> {
+        Some(self.drawn[(self.last + RING - 1) % RING].key.key())
     }
 }
 

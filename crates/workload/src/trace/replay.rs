@@ -22,7 +22,7 @@ use super::amplify::Amplify;
 use super::cut::Cut;
 use super::rows::{ReaderOptions, Row, RowReader};
 use super::{CsvColumns, Format, TenantNames, TraceError};
-use crate::{Part, Request, RequestKind, Source, Tenant, Workload, WorkloadError};
+use crate::{AHEAD, Part, Request, RequestKind, Source, Tenant, Workload, WorkloadError};
 
 mod beginning;
 mod parser;
@@ -404,5 +404,11 @@ impl Source for QueueSource {
             tenant: queued.tenant,
             part,
         })
+    }
+
+    /// Of the batch at hand alone: another may be a while in coming.
+    fn upcoming(&self) -> Option<&[u8]> {
+        let queued = self.batch.rows.get(self.next_row + AHEAD)?;
+        Some(&self.batch.keys[queued.key_start as usize..queued.key_end as usize])
     }
 }
