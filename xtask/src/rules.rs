@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const UNSAFE: &[&str] = &[
     "crates/block/src/ublk/descriptors.rs",
     "crates/block/src/ublk/ring.rs",
+    "crates/cache/src/dram/prefetch.rs",
     "crates/cache/src/dram/slab.rs",
     "crates/cache/src/flash/region/buffer.rs",
     "crates/device/src/buffer.rs",

@@ -55,6 +55,7 @@ pub mod key;
 mod lifetime;
 mod listener;
 mod load;
+mod lookahead;
 mod memory;
 mod open;
 mod settle;
@@ -76,6 +77,7 @@ pub use hybrid::{InsertOptions, NewItem};
 pub use item::{Item, Layer};
 pub use key::KeyHash;
 pub use load::Fetched;
+pub use lookahead::Lookahead;
 pub use memory::Memory;
 pub use stats::Stats;
 

@@ -3,6 +3,10 @@
 //! An entry is the item's [`ItemRef`](super::item::ItemRef); key and lengths stand in the item itself, where the reader goes
 //! next anyway. Many shards bound the time that a growing table holds its lock.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use super::prefetch::prefetch;
 use super::slab::{Arena, Item, SlabUse};
 use super::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use super::table;
@@ -16,11 +20,15 @@ const ARENA_BYTES_PER_SHARD: u64 = 1 << 20;
 /// What an item costs at most.
 pub const INDEX_MOST_BYTES_PER_ITEM: f64 = table::MOST_BYTES_PER_ENTRY;
 /// What all shards cost beside: themselves, and a line or two that each has over.
-pub const INDEX_LEAST_BYTES: u64 = (size_of::<Shard>() as u64 + 128) << MAX_SHARD_BITS;
+pub const INDEX_LEAST_BYTES: u64 =
+    (size_of::<Shard>() as u64 + size_of::<Place>() as u64 + 128) << MAX_SHARD_BITS;
 
 /// All shards.
 pub(super) struct Index {
     shards: Box<[Shard]>,
+    /// Where each shard's table is, for whoever only wants to have memory fetched. Apart from the shards, whose locks change
+    /// all the time: these lines stay in the caches of all cores.
+    places: Arc<[Place]>,
     /// What is left of a hash, shifted by this, is its shard's number.
     shift: u32,
 }
@@ -32,13 +40,43 @@ struct Shard(RwLock<Table>);
 pub(super) struct Table {
     entries: table::Table,
     shard_bits: u32,
+    shard: usize,
+    places: Arc<[Place]>,
+}
+
+/// A [`table::Stretch`] that may change meanwhile, and then is half of an old one and half of a new one.
+#[derive(Debug, Default)]
+struct Place {
+    first: AtomicPtr<()>,
+    lines: AtomicUsize,
 }
 
 impl Index {
     pub(super) fn new(arena_bytes: u64) -> Self {
         let bits = (arena_bytes / ARENA_BYTES_PER_SHARD).max(1).ilog2().clamp(MIN_SHARD_BITS, MAX_SHARD_BITS);
-        let shard = || Shard(RwLock::new(Table { entries: table::Table::default(), shard_bits: bits }));
-        Self { shards: std::iter::repeat_with(shard).take(1 << bits).collect(), shift: u64::BITS - bits }
+        let places: Arc<[Place]> = std::iter::repeat_with(Place::default).take(1 << bits).collect();
+        let shard = |shard| {
+            let (entries, places) = (table::Table::default(), Arc::clone(&places));
+            Shard(RwLock::new(Table { entries, shard_bits: bits, shard, places }))
+        };
+        Self { shards: (0..1 << bits).map(shard).collect(), places, shift: u64::BITS - bits }
+    }
+
+    /// Has the memory fetched that a lookup of `hash` begins with.
+    #[inline]
+    pub(super) fn prefetch_line(&self, hash: KeyHash) {
+        let shard = (hash.0 >> self.shift) as usize;
+        prefetch(std::ptr::from_ref(&self.shards[shard]).cast());
+        prefetch(self.places[shard].stretch().home(turned(hash, u64::BITS - self.shift)));
+    }
+
+    /// Has the item fetched that a lookup of `hash` would look at first.
+    #[inline]
+    pub(super) fn prefetch_item(&self, arena: &Arena, hash: KeyHash) {
+        let likely = self.read(hash).entries.likely(turned(hash, u64::BITS - self.shift));
+        if let Some(reference) = likely {
+            arena.item(reference).prefetch();
+        }
     }
 
     pub(super) fn shard_count(&self) -> usize {
@@ -66,7 +104,23 @@ impl Index {
     /// Bytes that the tables take.
     pub(super) fn bytes(&self) -> u64 {
         let tables: usize = self.shards.iter().map(|shard| shard.0.read().entries.bytes()).sum();
-        (tables + size_of_val(&*self.shards)) as u64
+        (tables + size_of_val(&*self.shards) + size_of_val(&*self.places)) as u64
+    }
+}
+
+impl Place {
+    #[inline]
+    fn stretch(&self) -> table::Stretch {
+        let (first, lines) = (self.first.load(Ordering::Relaxed), self.lines.load(Ordering::Relaxed));
+        table::Stretch { first, lines }
+    }
+
+    /// Written only where it changes, or other cores would have to read it anew each time.
+    fn keep_up(&self, now: table::Stretch) {
+        if self.stretch() != now {
+            self.first.store(now.first.cast_mut(), Ordering::Relaxed);
+            self.lines.store(now.lines, Ordering::Relaxed);
+        }
     }
 }
 
@@ -100,6 +154,7 @@ impl Table {
         let bits = self.shard_bits;
         let hash_of = |entry| turned(KeyHash::of(arena.item(entry).key()), bits);
         self.entries.insert(turned(hash, bits), item.reference(), hash_of);
+        self.places[self.shard].keep_up(self.entries.stretch());
         None
     }
 
@@ -163,11 +218,14 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use device::VirtualClock;
+    use policy::eviction::S3Fifo;
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
 
     use super::*;
     use crate::dram::item::ItemRef;
+    use crate::dram::{Discard, Dram, DramConfig, PoolId};
 
     #[test]
     fn items_of_a_shard_are_told_apart_without_a_look_at_them() {
@@ -192,6 +250,29 @@ mod tests {
                 "{looks} items looked at to find {count}, {bits} bits of shard"
             );
         }
+    }
+
+    /// What is fetched ahead for a key is the line that its lookup reads, however often the table has grown since.
+    #[test]
+    fn the_place_of_a_table_moves_with_it() {
+        let mut config = DramConfig::new(4 << 20, Arc::new(|| Box::new(S3Fifo::new(0))));
+        config.slab_bytes = Some(1 << 16);
+        config.alloc_sizes = vec![64];
+        let dram = Dram::new(&config, Arc::new(VirtualClock::default())).unwrap();
+        let keys = if cfg!(miri) { 300 } else { 20_000_u32 };
+        let mut likely = 0;
+        for key in (0..keys).map(u32::to_le_bytes) {
+            let hash = KeyHash::of(&key);
+            let draft = dram.allocate(PoolId(0), &key, hash, 8, 0, &Discard).unwrap();
+            dram.lock(hash).link(draft);
+            let table = dram.index.read(hash);
+            let shard = (hash.0 >> dram.index.shift) as usize;
+            let turned = turned(hash, table.shard_bits);
+            assert_eq!(dram.index.places[shard].stretch().home(turned), table.entries.stretch().home(turned));
+            let found = table.find(&dram.pools.arena, &key, hash).unwrap();
+            likely += u32::from(table.entries.likely(turned) == Some(found.reference()));
+        }
+        assert!(likely > keys / 10 * 9, "{likely} of {keys} are where they are looked for first");
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod index;
 mod item;
 mod key_lock;
 mod pools;
+mod prefetch;
 mod reaper;
 mod rebalance;
 mod release;
@@ -134,12 +135,24 @@ impl Dram {
             self.remove_expired(&handle, hash);
             return None;
         }
-        self.hits.count(hash, marked.class.index);
+        self.hits.count(marked.class.index);
         self.touch(handle.item, now_seconds, marked);
         if handle.is_chained() {
             self.touch_chain(handle.item, now_seconds);
         }
         Some(handle)
+    }
+
+    /// The first step towards a lookup that follows soon: has the memory fetched that it begins with. Takes no lock.
+    #[inline]
+    pub fn foresee(&self, hash: KeyHash) {
+        self.index.prefetch_line(hash);
+    }
+
+    /// The second step, when that memory has arrived: has the item fetched.
+    #[inline]
+    pub fn approach(&self, hash: KeyHash) {
+        self.index.prefetch_item(&self.pools.arena, hash);
     }
 
     /// The item of `key`, pinned, without the policy hearing of it. An expired item is none.

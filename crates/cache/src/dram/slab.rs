@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::chain::Links;
 use super::item::{HEADER_BYTES, Header, ItemRef};
+use super::prefetch::{CACHE_LINE_BYTES, prefetch};
 
 /// The mapped memory and the table of slabs.
 pub(super) struct Arena {
@@ -156,6 +157,14 @@ impl<'a> Item<'a> {
         // SAFETY: the chunk is at least a header long, zero-initialised memory that is a valid header, lives as
         // long as the arena, is 4-byte aligned (chunk sizes are multiples of 8), and is only accessed atomically.
         unsafe { self.address.as_ref() }
+    }
+
+    /// Has header and key fetched, or what the first two cache lines have of them.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        let first = self.address.as_ptr().cast_const().cast::<()>();
+        prefetch(first);
+        prefetch(first.wrapping_byte_add(CACHE_LINE_BYTES));
     }
 
     /// The key; children have none.

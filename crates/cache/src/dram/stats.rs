@@ -1,9 +1,8 @@
 //! What the DRAM tier did and holds.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::{Class, Dram, PoolId};
-use crate::KeyHash;
 
 /// Counters of one class, kept under its lock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -179,29 +178,43 @@ impl Dram {
     }
 }
 
-/// Hits by class. Several stripes, chosen by the key's hash, so that cores do not fight for one counter.
+/// Hits by class. Several stripes, one for each of as many threads, so that cores do not fight for one counter.
 pub(super) struct Hits {
-    counts: Box<[AtomicU64]>,
+    counts: Box<[Counters]>,
     stride: usize,
 }
 
+/// A cache line of them.
+#[derive(Default)]
+#[repr(align(64))]
+struct Counters([AtomicU64; COUNTERS]);
+
 const STRIPES: usize = 16;
-const COUNTERS_PER_LINE: usize = 8;
+const COUNTERS: usize = 8;
+
+thread_local! {
+    /// The stripe of this thread, and those beyond that many share.
+    static STRIPE: usize = {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES
+    };
+}
 
 impl Hits {
     pub(super) fn new(classes: usize) -> Self {
-        let stride = classes.next_multiple_of(COUNTERS_PER_LINE);
-        Self { counts: std::iter::repeat_with(AtomicU64::default).take(stride * STRIPES).collect(), stride }
+        let stride = classes.div_ceil(COUNTERS);
+        Self { counts: std::iter::repeat_with(Counters::default).take(stride * STRIPES).collect(), stride }
     }
 
     #[inline]
-    pub(super) fn count(&self, hash: KeyHash, class: u16) {
-        let stripe = hash.0 as usize % STRIPES;
-        self.counts[stripe * self.stride + usize::from(class)].fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count(&self, class: u16) {
+        let stripe = STRIPE.with(|stripe| *stripe);
+        let Counters(counts) = &self.counts[stripe * self.stride + usize::from(class) / COUNTERS];
+        counts[usize::from(class) % COUNTERS].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn of(&self, class: u16) -> u64 {
-        let stripes = self.counts[usize::from(class)..].iter().step_by(self.stride);
-        stripes.map(|count| count.load(Ordering::Relaxed)).sum()
+        let stripes = self.counts[usize::from(class) / COUNTERS..].iter().step_by(self.stride);
+        stripes.map(|Counters(counts)| counts[usize::from(class) % COUNTERS].load(Ordering::Relaxed)).sum()
     }
 }

@@ -9,6 +9,8 @@
 //! Where we differ from F14: lines are tried one after the other, for the processor fetches the next one by itself,
 //! and their number is not a power of two, so that growing by half leaves less unused.
 
+use std::ptr::null;
+
 use wide::u8x16;
 
 use super::item::ItemRef;
@@ -41,6 +43,21 @@ pub(super) struct Place {
     entry: usize,
 }
 
+/// Where the lines of a table are. Only an address comes of it: the table may have grown and be elsewhere since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub first: *const (),
+    pub lines: usize,
+}
+
+impl Stretch {
+    /// The line in which lookups of `hash` began.
+    #[inline]
+    pub(super) fn home(self, hash: u64) -> *const () {
+        self.first.wrapping_byte_add(home(hash, self.lines) * size_of::<Line>())
+    }
+}
+
 /// The table.
 #[derive(Default)]
 pub(super) struct Table {
@@ -55,6 +72,17 @@ impl Table {
 
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.lines)
+    }
+
+    pub(super) fn stretch(&self) -> Stretch {
+        let first = self.lines.first().map_or(null(), |line| std::ptr::from_ref(line).cast());
+        Stretch { first, lines: self.lines.len() }
+    }
+
+    /// The entry that a lookup of `hash` would look at first, which is nearly always the one that is meant if there is one.
+    #[inline]
+    pub(super) fn likely(&self, hash: u64) -> Option<ItemRef> {
+        self.find_map(hash, Some).map(|(_, reference)| reference)
     }
 
     /// The entry with `hash` that is the one meant.
@@ -167,16 +195,21 @@ impl Table {
         smaller.iter().for_each(|reference| self.put(hash_of(reference), reference));
     }
 
-    /// The line an entry belongs in, from the upper half of its hash.
     #[inline]
     fn home(&self, hash: u64) -> usize {
-        ((hash >> 32) as usize * self.lines.len()) >> 32
+        home(hash, self.lines.len())
     }
 
     #[inline]
     fn after(&self, line: usize) -> usize {
         if line + 1 == self.lines.len() { 0 } else { line + 1 }
     }
+}
+
+/// The line an entry belongs in, of so many, from the upper half of its hash.
+#[inline]
+fn home(hash: u64, lines: usize) -> usize {
+    ((hash >> 32) as usize * lines) >> 32
 }
 
 /// What tells entries of a line apart: the byte of the hash below the half that chose the line, but never 0. (Not the

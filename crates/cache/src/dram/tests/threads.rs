@@ -65,6 +65,10 @@ fn one_thread(dram: &Dram, seed: u64, ops: u32) {
     for version in 0..ops {
         let number = rng.random_range(0..500_u32);
         let key = number.to_le_bytes();
+        // Of the same key, or of another one: whatever else goes on, it only asks for memory.
+        let soon = KeyHash::of(&(number ^ (version & 1)).to_le_bytes());
+        dram.foresee(soon);
+        dram.approach(soon);
         match rng.random_range(0..12) {
             10.. => {
                 let value = value_of(number, version, [100, 1000][rng.random_range(0..2)]);

@@ -1,0 +1,24 @@
+//! Memory that the processor is told to fetch before it is needed.
+#![allow(unsafe_code, reason = "a prefetch takes an address, and is an intrinsic or an instruction")]
+
+/// What is fetched at once.
+pub(super) const CACHE_LINE_BYTES: usize = 64;
+
+/// Has the cache line at `address` fetched, which need not be anybody's memory. Nothing happens where we know no instruction
+/// for it.
+#[inline]
+pub(super) fn prefetch(address: *const ()) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint: it reads nothing, and faults at no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = address;
+}
