@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cache::dram::Cursor;
-use cache::{Cache, InsertOptions, Item};
+use cache::{Cache, InsertOptions, Item, Lookahead};
 use device::Device;
 use device::wrap::MeasureDevice;
 use parking_lot::Mutex;
@@ -140,6 +140,11 @@ impl Target for EngineTarget {
             Face::Blocking => self.cache.get_blocking(key),
             Face::Task => self.cache.get(key).await,
         }
+    }
+
+    #[inline]
+    fn look_ahead(&self, ahead: &mut Lookahead, key: &[u8]) {
+        self.cache.look_ahead(ahead, key);
     }
 
     async fn set(

@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use cache::Lookahead;
 use cache::dram::Cursor;
 
 use super::listed_drives::DriveBytes;
@@ -16,6 +17,11 @@ pub trait Target: Send + Sync {
 
     /// Looks `key` up.
     fn get(&self, key: &[u8]) -> impl Future<Output = Option<Self::Item<'_>>>;
+
+    /// A request for `key` comes soon. `ahead` is the thread's own. Nothing has to be done.
+    fn look_ahead(&self, ahead: &mut Lookahead, key: &[u8]) {
+        let _ = (ahead, key);
+    }
 
     /// Stores a value of `value_bytes` that `fill` writes.
     fn set(

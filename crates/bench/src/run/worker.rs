@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use async_lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use cache::Lookahead;
 use device::Clock;
 use parking_lot::Mutex;
 use workload::pace::{Pause, TokenBucket};
@@ -23,9 +24,12 @@ use crate::config::plan::RunSettings;
 use crate::consistency::{Checker, Inconsistency, Version};
 
 mod open_loop;
+mod timing;
 mod whole;
 
 pub use open_loop::{Due, Schedule, TracePace};
+pub use timing::SAMPLE_EVERY;
+use timing::Sampling;
 use whole::Whole;
 
 /// A version's 56 bits: mark of the run, thread (there are at most 2^15), count of the thread's sets.
@@ -33,10 +37,6 @@ const THREAD_SHIFT: u32 = 29;
 const MARK_SHIFT: u32 = 44;
 /// Bits of a run's mark.
 pub const MARK_BITS: u32 = 56 - MARK_SHIFT;
-
-/// One in so many operations is timed, unless all are asked for: two clock readings cost a quarter of a DRAM hit. It is one at
-/// random, or of operations that come in turns always the same would be.
-pub const SAMPLE_EVERY: u32 = 16;
 
 /// Simulated computing is spent in pieces of at least this: each is an event of the world.
 const LEAST_SPENT_NS: u64 = 10_000;
@@ -120,9 +120,8 @@ pub struct Worker<'a, T> {
     has_its_thread: bool,
     /// Operations since its thread's other workers had their turn.
     turn_ops: u32,
-    until_timed: u32,
-    /// State of what is drawn for that.
-    drawn: u64,
+    sampling: Sampling,
+    ahead: Lookahead,
     pause: Pause,
     /// Once a tenant was met: the bytes of its request.
     account: Option<Bytes>,
@@ -144,8 +143,8 @@ impl<'a, T: Target> Worker<'a, T> {
             has_its_thread: matches!(shared.waiter, Waiter::Thread(_)),
             owed_ns: 0,
             turn_ops: 0,
-            until_timed: 1,
-            drawn: number.into(),
+            sampling: Sampling::new(number.into(), shared.time_all),
+            ahead: Lookahead::default(),
             pause: Pause::new(batch, pause_ns),
             account: None,
             due_ns: None,
@@ -158,9 +157,11 @@ impl<'a, T: Target> Worker<'a, T> {
         let limit = self.shared.settings.ops_per_thread;
         let mut done = 0;
         while done < limit {
+            self.look_ahead(source);
             // It stays where it was written: a copy would wait for the writes.
             let next = source.next();
             let Some(request) = &next else { return };
+            self.sampling.begin();
             if request.tenant.is_some() {
                 self.open_account();
             }
@@ -240,6 +241,17 @@ impl<'a, T: Target> Worker<'a, T> {
     async fn pause(&self, pause_ns: u64) {
         let until_ns = self.shared.clock.monotonic_ns().saturating_add(pause_ns);
         self.shared.waiter.until(until_ns, &self.shared.stop).await;
+    }
+
+    /// Has the memory of a later request fetched. In the simulated world that takes no time anyway.
+    #[inline]
+    fn look_ahead(&mut self, source: &dyn Source) {
+        if self.has_its_thread
+            && self.sampling.lets_look_ahead()
+            && let Some(key) = source.upcoming()
+        {
+            self.shared.target.look_ahead(&mut self.ahead, key);
+        }
     }
 
     async fn perform(&mut self, request: &Request<'_>) {
@@ -531,35 +543,6 @@ impl<T: Target> Worker<'_, T> {
             found.push(inconsistency);
         }
         self.shared.stop.count_inconsistency(self.shared.settings.max_inconsistencies);
-    }
-}
-
-/// Timing.
-impl<T: Target> Worker<'_, T> {
-    #[inline]
-    fn start_timing(&mut self) -> Option<u64> {
-        self.until_timed -= 1;
-        if self.until_timed > 0 {
-            return None;
-        }
-        self.until_timed = if self.shared.time_all { 1 } else { self.draw_gap() };
-        Some(self.shared.clock.monotonic_ns())
-    }
-
-    /// Operations until the next one is timed, [`SAMPLE_EVERY`] in the mean.
-    fn draw_gap(&mut self) -> u32 {
-        self.drawn = self.drawn.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        1 + (self.drawn >> 33) as u32 % (2 * SAMPLE_EVERY - 1)
-    }
-
-    #[inline]
-    fn end_timing(&mut self, what: Timed, started: Option<u64>) {
-        if let Some(started) = started {
-            let ended = self.shared.clock.monotonic_ns();
-            let is_open = self.shared.settings.arrivals.is_open();
-            let began = if is_open { self.began_ns(what, started, ended) } else { started };
-            self.board.latencies.lock().record(what, ended - began);
-        }
     }
 }
 

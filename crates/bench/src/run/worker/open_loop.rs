@@ -85,6 +85,7 @@ impl<T: Target> Worker<'_, T> {
         while done < limit {
             let next = source.next();
             let Some(request) = &next else { return };
+            self.sampling.begin();
             if request.tenant.is_some() {
                 self.open_account();
             }
