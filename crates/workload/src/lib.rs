@@ -156,7 +156,7 @@ pub trait Source: Send {
 }
 
 /// How many requests after the next one an [upcoming](Source::upcoming) one is handed out.
-pub const AHEAD: usize = 3;
+pub const AHEAD: usize = 4;
 
 /// Something that can be asked for the requests of a whole run.
 pub trait Workload: Send + Sync {

@@ -218,3 +218,24 @@ impl Hits {
         stripes.map(|Counters(counts)| counts[usize::from(class) % COUNTERS].load(Ordering::Relaxed)).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hit_of_every_thread_is_counted_though_there_are_more_threads_than_stripes() {
+        let counted = if cfg!(miri) { 5 } else { 10_000 };
+        let hits = Hits::new(11);
+        std::thread::scope(|scope| {
+            for thread in 0..3 * STRIPES {
+                let hits = &hits;
+                scope.spawn(move || (0..counted).for_each(|_| hits.count((thread % 11) as u16)));
+            }
+        });
+        for class in 0..11 {
+            let threads = (0..3 * STRIPES).filter(|thread| thread % 11 == class).count() as u64;
+            assert_eq!(hits.of(class as u16), threads * counted, "class {class}");
+        }
+    }
+}
