@@ -143,6 +143,16 @@ impl Target for EngineTarget {
     }
 
     #[inline]
+    fn is_blocking(&self) -> bool {
+        self.face == Face::Blocking
+    }
+
+    #[inline]
+    fn get_blocking(&self, key: &[u8]) -> Option<Item<'_>> {
+        self.cache.get_blocking(key)
+    }
+
+    #[inline]
     fn look_ahead(&self, ahead: &mut Lookahead, key: &[u8]) {
         self.cache.look_ahead(ahead, key);
     }

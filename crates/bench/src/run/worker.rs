@@ -21,7 +21,7 @@ use super::stop::Stop;
 use super::target::{Found, Layer, SetHow, SetOutcome, Target};
 use super::tenants::{Bytes, Ledger};
 use crate::config::plan::RunSettings;
-use crate::consistency::{Checker, Inconsistency, Version};
+use crate::consistency::{Begun, Checker, Inconsistency, Version};
 
 mod open_loop;
 mod timing;
@@ -291,30 +291,47 @@ impl<'a, T: Target> Worker<'a, T> {
             Some(lock) => Some(lock.read().await),
             None => None,
         };
-        let (shared, board) = (self.shared, self.board);
-        let counting = &board.counting;
-        counting.gets.one();
+        let shared = self.shared;
+        self.board.counting.gets.one();
         let checked = shared.checking.as_ref().map(|checking| checking.checker.begin_get(request.key_id));
         let started = self.start_timing();
-        let item = shared.target.get(request.key).await;
-        let what = match item.as_ref().map(Found::layer) {
+        if shared.target.is_blocking() {
+            let item = shared.target.get_blocking(request.key);
+            self.found(request, item.as_ref(), started, checked)
+        } else {
+            let item = shared.target.get(request.key).await;
+            self.found(request, item.as_ref(), started, checked)
+        }
+    }
+
+    /// The get that began so ended with this.
+    #[inline]
+    fn found(
+        &mut self,
+        request: &Request<'_>,
+        item: Option<&T::Item<'_>>,
+        started: Option<u64>,
+        checked: Option<Begun>,
+    ) -> bool {
+        let what = match item.map(Found::layer) {
             Some(Layer::Dram) => Timed::GetDram,
             Some(Layer::Flash) => Timed::GetFlash,
             None => Timed::GetMiss,
         };
         self.end_timing(what, started);
+        let counting = &self.board.counting;
         match what {
             Timed::GetDram => counting.get_hits_dram.one(),
             Timed::GetFlash => counting.get_hits_flash.one(),
             _ => counting.get_misses.one(),
         }
         if let Some(bytes) = &mut self.account {
-            bytes.get(item.as_ref().map(|item| item.len() as u64), request.value_bytes);
+            bytes.get(item.map(|item| item.len() as u64), request.value_bytes);
         }
-        if let (Some(checking), Some(begun)) = (&shared.checking, checked) {
-            let verdict = self.judge(checking, request.key_id, item.as_ref(), begun);
+        if let (Some(checking), Some(begun)) = (&self.shared.checking, checked) {
+            let verdict = self.judge(checking, request.key_id, item, begun);
             self.report(checking, verdict);
-        } else if let Some(item) = &item
+        } else if let Some(item) = item
             && self.shared.settings.touch_value
         {
             touch(item);
@@ -511,7 +528,7 @@ impl<T: Target> Worker<'_, T> {
         checking: &Checking,
         key_id: u64,
         item: Option<&T::Item<'_>>,
-        begun: crate::consistency::Begun,
+        begun: Begun,
     ) -> Result<(), Inconsistency> {
         let Some(item) = item else { return checking.checker.end_get(key_id, begun, None, false) };
         if !self.shared.settings.populate {
