@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use super::prefetch::prefetch;
+use super::prefetch::{prefetch, prefetch_to_write};
 use super::slab::{Arena, Item, SlabUse};
 use super::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use super::table;
@@ -66,7 +66,7 @@ impl Index {
     #[inline]
     pub(super) fn prefetch_line(&self, hash: KeyHash) {
         let shard = (hash.0 >> self.shift) as usize;
-        prefetch(std::ptr::from_ref(&self.shards[shard]).cast());
+        prefetch_to_write(std::ptr::from_ref(&self.shards[shard]).cast());
         prefetch(self.places[shard].stretch().home(turned(hash, u64::BITS - self.shift)));
     }
 

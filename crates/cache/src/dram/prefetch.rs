@@ -22,3 +22,22 @@ pub(super) fn prefetch(address: *const ()) {
     #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     let _ = address;
 }
+
+/// The same for what will be written, too: other cores give it up now, and not at the first write.
+#[inline]
+pub(super) fn prefetch_to_write(address: *const ()) {
+    // Not the intrinsic: that becomes a plain prefetch unless the program is built for processors that certainly have this
+    // instruction. Those that do not, take it for none.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a hint: it writes nothing, and faults at no address.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = address;
+}

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::chain::Links;
 use super::item::{HEADER_BYTES, Header, ItemRef};
-use super::prefetch::{CACHE_LINE_BYTES, prefetch};
+use super::prefetch::{CACHE_LINE_BYTES, prefetch, prefetch_to_write};
 
 /// The mapped memory and the table of slabs.
 pub(super) struct Arena {
@@ -159,11 +159,11 @@ impl<'a> Item<'a> {
         unsafe { self.address.as_ref() }
     }
 
-    /// Has header and key fetched, or what the first two cache lines have of them.
+    /// Has header and key fetched, or what the first two cache lines have of them. Who takes a reference writes the header.
     #[inline]
     pub(super) fn prefetch(self) {
         let first = self.address.as_ptr().cast_const().cast::<()>();
-        prefetch(first);
+        prefetch_to_write(first);
         prefetch(first.wrapping_byte_add(CACHE_LINE_BYTES));
     }
 
