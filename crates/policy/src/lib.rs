@@ -59,6 +59,12 @@ pub trait Eviction: Send {
     /// what pools are rebalanced by.
     fn oldest(&self) -> Option<Slot>;
 
+    /// The entry that will probably leave next, so that its memory can be fetched by then; `None` where a guess would mostly be
+    /// wrong. It decides nothing.
+    fn likely_victim(&self) -> Option<Slot> {
+        self.oldest()
+    }
+
     /// Which hits must be told, and how.
     fn hit_rule(&self) -> HitRule;
 
@@ -112,6 +118,9 @@ impl<E: Eviction + ?Sized> Eviction for Box<E> {
     }
     fn oldest(&self) -> Option<Slot> {
         (**self).oldest()
+    }
+    fn likely_victim(&self) -> Option<Slot> {
+        (**self).likely_victim()
     }
     fn hit_rule(&self) -> HitRule {
         (**self).hit_rule()

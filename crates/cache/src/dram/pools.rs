@@ -255,22 +255,13 @@ impl Class {
     /// A chunk: a free one, one of a new slab, or one whose item has to be evicted first.
     pub(super) fn take<'a>(&self, pools: &'a Pools, wanted: Wanted) -> Taken<'a> {
         let mut inner = self.lock();
-        inner.counters.allocation_attempts += 1;
-        if let Some(item) = inner.free_chunk(pools, self) {
-            item.header().set_state(State::DRAFT | State::IN_POLICY, 1);
-            let (_, slot) = pools.class_of(item.reference());
-            inner.policy().insert(slot, wanted.entry, wanted.now_seconds);
-            inner.counters.items += 1;
-            inner.counters.requested_bytes += wanted.bytes;
-            return Taken::Free(item);
+        let taken = inner.take(pools, self, wanted);
+        let next = inner.likely_next(pools, self);
+        drop(inner);
+        if let Some(item) = next {
+            item.prefetch_chunk(self.chunk_bytes);
         }
-        match inner.choose_victim(pools, self, wanted) {
-            Some(chosen) => chosen,
-            None => {
-                inner.counters.allocation_failures += 1;
-                Taken::Nothing
-            }
-        }
+        taken
     }
 
     /// A victim could not leave: its slot is the old entry's again, as if that had been hit.
@@ -310,6 +301,35 @@ impl Class {
 }
 
 impl Inner {
+    fn take<'a>(&mut self, pools: &'a Pools, class: &Class, wanted: Wanted) -> Taken<'a> {
+        self.counters.allocation_attempts += 1;
+        if let Some(item) = self.free_chunk(pools, class) {
+            item.header().set_state(State::DRAFT | State::IN_POLICY, 1);
+            let (_, slot) = pools.class_of(item.reference());
+            self.policy().insert(slot, wanted.entry, wanted.now_seconds);
+            self.counters.items += 1;
+            self.counters.requested_bytes += wanted.bytes;
+            return Taken::Free(item);
+        }
+        let chosen = self.choose_victim(pools, class, wanted);
+        chosen.unwrap_or_else(|| {
+            self.counters.allocation_failures += 1;
+            Taken::Nothing
+        })
+    }
+
+    /// The chunk that will be taken after this one, if nothing comes between.
+    fn likely_next<'a>(&self, pools: &'a Pools, class: &Class) -> Option<Item<'a>> {
+        match self.free_head {
+            Some(head) => Some(pools.arena.item(head)),
+            None if self.carving.is_empty() => {
+                Some(self.item_at(pools, class, self.policy.as_ref()?.likely_victim()?))
+            }
+            // Memory that nobody has touched is not there yet.
+            None => None,
+        }
+    }
+
     pub(super) fn policy(&mut self) -> &mut dyn Eviction {
         &mut **self.policy.as_mut().expect("a class gets its policy with its first slab")
     }

@@ -81,6 +81,11 @@ impl Eviction for Sieve {
         self.hand.or_else(|| self.queue.back())
     }
 
+    /// The hand passes over most of what it points at.
+    fn likely_victim(&self) -> Option<Slot> {
+        None
+    }
+
     fn hit_rule(&self) -> HitRule {
         HitRule::Mark(Arc::clone(&self.visited))
     }
