@@ -4,7 +4,7 @@
 //! [file](mod@file) or block device, an [`nvme`] namespace by itself, a [`stripe`] of several and a [slice](mod@slice) of
 //! one implement it; measuring, throttling, faults and crash images are wrappers of it ([`wrap`]). One [`conformance`] suite
 //! runs on every implementation and wrapper. Who writes another device finds the contract's rules in [`check`] and its
-//! counting in [`tally`].
+//! counting in [`tally`]. What can be done once for many requests is done [`together`](mod@together).
 //!
 //! ```
 //! use flashwright_device::{Device, IoBuffer, MemoryDevice, PlacementHandle};
@@ -40,6 +40,7 @@ pub mod slice;
 pub mod stripe;
 pub mod tally;
 pub mod timer;
+pub mod together;
 pub mod wrap;
 
 pub use buffer::{IoBuffer, IoSlice};

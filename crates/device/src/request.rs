@@ -155,6 +155,8 @@ impl Pending {
 
     /// Blocks the thread until the request has ended.
     pub fn wait(self) -> Outcome {
+        // The request itself may be put off.
+        crate::together::settle();
         let mut state = self.shared.state.lock();
         while matches!(*state, State::Waiting(_)) {
             self.shared.arrived.wait(&mut state);

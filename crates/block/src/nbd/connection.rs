@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use device::together::together;
 use device::{Clock, IoBuffer};
 
 use super::handshake::{Agreed, Handshake, Offer, Step, context_id};
@@ -177,7 +178,7 @@ enum Then {
 impl Server<'_> {
     fn run(&mut self) -> Result<(), End> {
         loop {
-            let then = self.start_requests()?;
+            let then = together(|| self.start_requests())?;
             self.talk.link.flush();
             if self.talk.link.is_broken() {
                 return Err(End::Dropped("it closed the connection without taking its replies"));

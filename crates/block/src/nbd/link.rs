@@ -1,15 +1,16 @@
 //! One connection as its thread and the completions of its requests share it: replies on their way out.
 //!
 //! A reply is sent by whoever has it, at once and without waking anybody: while the connection's thread sleeps, by the
-//! thread that completes the request. While the connection's thread is awake it sends the replies of many completions
-//! with one call before it sleeps. Only one thread sends at a time; the others leave their replies in the queue, which the
-//! sender empties before it goes.
+//! thread that completes the request, or the last of a few that have ended [together]. While the connection's thread is
+//! awake it sends the replies of many completions with one call before it sleeps. Only one thread sends at a time; the
+//! others leave their replies in the queue, which the sender empties before it goes.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use device::together::{self, Errand};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -196,17 +197,20 @@ impl Link {
     }
 
     /// Sends `frame`, now or soon, after those that came before it.
-    pub fn send(&self, frame: Frame) {
+    pub fn send(self: &Arc<Self>, frame: Frame) {
         let mut state = self.state.lock();
         state.queue.push_back(frame);
         if state.broken {
-            self.discard(&mut state);
-        } else if !state.owner_awake {
-            self.send_queue(state);
+            return self.discard(&mut state);
+        }
+        let sends_itself = !state.owner_awake;
+        drop(state);
+        if sends_itself {
+            together::once(self);
         }
     }
 
-    /// Sends what is queued, as far as the socket takes it. For the connection's thread.
+    /// Sends what is queued, as far as the socket takes it.
     pub fn flush(&self) {
         let state = self.state.lock();
         if state.can_send() {
@@ -331,6 +335,13 @@ impl Link {
         state.sent_frames += ended.frames;
         state.lacks_room = false;
         self.budget.release(ended.bytes);
+    }
+}
+
+/// To send what is queued.
+impl Errand for Link {
+    fn run(&self) {
+        self.flush();
     }
 }
 

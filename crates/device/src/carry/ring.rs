@@ -1,10 +1,11 @@
 //! Requests through io_uring.
 //!
 //! Whoever submits a request pushes its entry and enters the kernel itself, so no request waits for another thread
-//! to wake. One reactor thread sleeps in the kernel until something has ended, takes everything that has, and tells
-//! the callers. What is submitted while it tells them needs no system call: it enters the kernel next anyway, and hands over
-//! all of it at once. So a caller who starts the next request where the last one ends costs one system call for
-//! everything that ended together. It starts with the first request: a device that only blocking callers use has no thread.
+//! to wake. Who submits several [together](crate::together) enters once for a few. One reactor thread sleeps in the kernel
+//! until something has ended, takes everything that has, and tells the callers. What is submitted while it tells them needs
+//! no system call: it enters the kernel next anyway, and hands over all of it at once. So a caller who starts the next
+//! request where the last one ends costs one system call for everything that ended together. It starts with the first
+//! request: a device that only blocking callers use has no thread.
 #![allow(unsafe_code, reason = "io_uring is given raw pointers and gives them back")]
 
 use std::collections::VecDeque;
@@ -20,6 +21,7 @@ use parking_lot::Mutex;
 use super::transfer::kind_of;
 use super::{Ended, InFlight, Medium, Open};
 use crate::IoError;
+use crate::together::{self, Errand};
 
 /// Entries that can be pushed between two system calls.
 const SUBMISSION_ENTRIES: u32 = 256;
@@ -84,7 +86,7 @@ impl<M: Medium> Ring<M> {
         let is_seen = queue.is_reactor_awake;
         drop(queue);
         if !is_seen {
-            shared.enter();
+            together::once(shared);
         }
     }
 
@@ -162,9 +164,7 @@ impl<M: Medium> Shared<M> {
             self.sleep_until_something_ended();
             stopping |= self.take(&mut ended, &mut unfinished);
             let in_flight = self.refill(ended.len(), &mut unfinished);
-            for request in ended.drain(..) {
-                self.open.finish(request);
-            }
+            together::together(|| ended.drain(..).for_each(|request| self.open.finish(request)));
             if stopping && in_flight == 0 {
                 return;
             }
@@ -218,6 +218,16 @@ impl<M: Medium> Shared<M> {
             self.push(request);
         }
         queue.in_flight
+    }
+}
+
+/// To enter the kernel, for all that was pushed.
+impl<M: Medium> Errand for Shared<M> {
+    fn run(&self) {
+        let is_seen = self.queue.lock().is_reactor_awake;
+        if !is_seen {
+            self.enter();
+        }
     }
 }
 
