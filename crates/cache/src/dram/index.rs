@@ -73,8 +73,9 @@ impl Index {
     /// Has the item fetched that a lookup of `hash` would look at first.
     #[inline]
     pub(super) fn prefetch_item(&self, arena: &Arena, hash: KeyHash) {
-        let likely = self.read(hash).entries.likely(turned(hash, u64::BITS - self.shift));
-        if let Some(reference) = likely {
+        // Under the lock to the end: only while the item is linked is it certain that its slab is still cut as it was.
+        let table = self.read(hash);
+        if let Some(reference) = table.entries.likely(turned(hash, table.shard_bits)) {
             arena.item(reference).prefetch();
         }
     }
