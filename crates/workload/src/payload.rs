@@ -24,6 +24,11 @@
 //! them that the drive has whole begins half a block behind in the mean, and as much is lost at the end: the part that
 //! repeats is a block longer than asked for, so that the drive finds the share that was.
 
+mod lines;
+#[cfg(test)]
+mod tests;
+
+use lines::{LINE_BYTES, LineWriter};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -52,6 +57,9 @@ const REPEATING_BODY: usize = HEADER_BYTES + WORD_BYTES;
 /// Blocks that values repeat, and what their words are XORed by, so that they are like no other block.
 const REPEATED_BLOCKS: u64 = 4;
 const REPEATED_MASK: u64 = 0x6465_6475_7065_6421;
+/// Values from this size on are written past the processor's caches, of which they would be most of what a core has for itself.
+const PAST_CACHES_BYTES: usize = 32 << 10;
+static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 /// Prepared random bytes: small enough to stay in a second-level cache beside the engine's own data.
 const PREPARED_BYTES: usize = 64 << 10;
 /// Part of the format: other readers prepare the same bytes.
@@ -281,14 +289,39 @@ struct Body<'a> {
 
 impl Body<'_> {
     fn write(&self, value: &mut [u8]) {
-        let repeats_from = self.repeats_from(value.len());
-        for (number, block) in value.chunks_mut(BLOCK_BYTES).enumerate() {
-            let [start, repeats, zeros] = self.parts(number, block.len(), repeats_from);
-            let (own, repeated) = (self.own(number), self.repeated());
-            for (part, (source, mask)) in [(start..repeats, own), (repeats..zeros, repeated)] {
-                xor_into(&mut block[part.clone()], &source[part], mask);
-            }
-            block[zeros..].fill(0);
+        if value.len() >= PAST_CACHES_BYTES {
+            return self.write_past_caches(value);
+        }
+        self.for_each_piece(value.len(), |at, source, mask| {
+            xor_into(&mut value[at..at + source.len()], source, mask);
+        });
+    }
+
+    fn write_past_caches(&self, value: &mut [u8]) {
+        let first_line = REPEATING_BODY + value[REPEATING_BODY..].as_ptr().align_offset(LINE_BYTES);
+        let value_bytes = value.len();
+        let (front, lines) = value.split_at_mut(first_line);
+        let mut lines = LineWriter::new(lines);
+        self.for_each_piece(value_bytes, |at, source, mask| {
+            let (first, rest) = source.split_at(first_line.saturating_sub(at).min(source.len()));
+            xor_into(&mut front[at.min(first_line)..][..first.len()], first, mask);
+            let mut mask = mask.to_ne_bytes();
+            mask.rotate_left(first.len() % WORD_BYTES);
+            lines.xored(rest, mask);
+        });
+    }
+
+    /// What the body consists of, from front to back: where each piece begins, its bytes, and what their words are XORed by.
+    #[inline]
+    fn for_each_piece(&self, value_bytes: usize, mut piece: impl FnMut(usize, &[u8], u64)) {
+        let repeats_from = self.repeats_from(value_bytes);
+        for (number, at) in (0..value_bytes).step_by(BLOCK_BYTES).enumerate() {
+            let block_bytes = BLOCK_BYTES.min(value_bytes - at);
+            let [start, repeats, zeros] = self.parts(number, block_bytes, repeats_from);
+            let ((own, own_mask), (repeated, repeated_mask)) = (self.own(number), self.repeated());
+            piece(at + start, &own[start..repeats], own_mask);
+            piece(at + repeats, &repeated[repeats..zeros], repeated_mask);
+            piece(at + zeros, &ZEROS[zeros..block_bytes], 0);
         }
     }
 
@@ -393,186 +426,4 @@ fn scramble(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const KEY: u64 = 0x0123_4567_89ab_cdef;
-    const LENGTHS: [usize; 14] = [0, 1, 2, 7, 8, 15, 23, 24, 25, 100, 4095, 4096, 4097, 20_003];
-
-    fn filled(payload: &Payload, length: usize, version: u64) -> Vec<u8> {
-        let mut value = vec![0xee; length];
-        payload.fill(&mut value, KEY, version);
-        value
-    }
-
-    #[test]
-    fn what_is_written_verifies_at_every_length() {
-        for percent in [0, 1, 50, 99, 100] {
-            let payload = Payload::new(percent);
-            for length in LENGTHS {
-                let version = payload.verify(&filled(&payload, length, 300), KEY).unwrap();
-                assert!(version.matches(300), "{length} bytes: {version:?}");
-                assert_eq!(version.matches(301), length == 0, "{length} bytes: {version:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn every_flipped_bit_is_noticed() {
-        let payload = Payload::new(30);
-        for length in [24, 60, 4100] {
-            let value = filled(&payload, length, 7);
-            for bit in 0..length * 8 {
-                let mut flipped = value.clone();
-                flipped[bit / 8] ^= 1 << (bit % 8);
-                let error = payload.verify(&flipped, KEY).expect_err("a flipped bit");
-                if bit / 8 >= HEADER_BYTES {
-                    assert_eq!(error, Corruption::Body { offset: bit / 8 });
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn flipped_bits_of_tiny_values_are_noticed_or_change_the_version() {
-        let payload = Payload::new(0);
-        for length in 1..HEADER_BYTES {
-            let value = filled(&payload, length, 7);
-            for bit in 0..length * 8 {
-                let mut flipped = value.clone();
-                flipped[bit / 8] ^= 1 << (bit % 8);
-                let verified = payload.verify(&flipped, KEY);
-                assert!(verified.is_err() || !verified.unwrap().matches(7), "{length} bytes, bit {bit}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_value_of_another_key_or_length_is_named_so() {
-        let payload = Payload::new(0);
-        let value = filled(&payload, 100, 1);
-        assert_eq!(payload.verify(&value, 9), Err(Corruption::OtherKey { expected: 9, found: KEY }));
-        assert_eq!(payload.verify(&value[..99], KEY), Err(Corruption::Length { written: 100, read: 99 }));
-        assert_eq!(payload.verify(&[0; 100], KEY), Err(Corruption::Header));
-        assert!(payload.verify(&filled(&payload, 12, 1), 9).is_err(), "tiny values know their key too");
-    }
-
-    #[test]
-    fn the_chosen_share_is_zeros() {
-        for percent in [0, 25, 50, 100] {
-            let value = filled(&Payload::new(percent), 64 << 10, 3);
-            for block in value.chunks(BLOCK_BYTES).skip(1) {
-                let zeros = block.iter().filter(|byte| **byte == 0).count() as f64 / BLOCK_BYTES as f64;
-                // One random byte in 256 is zero as well.
-                assert!((zeros - f64::from(percent) / 100.0).abs() < 0.02, "{percent} %: {zeros}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_should_be_random_does_not_compress_and_what_should_does() {
-        let whole: Vec<u8> = (0..64)
-            .flat_map(|key| {
-                let mut value = vec![0; 8192];
-                Payload::new(0).fill(&mut value, key, 1);
-                value
-            })
-            .collect();
-        assert!(zstd::encode_all(whole.as_slice(), 3).unwrap().len() > whole.len() * 98 / 100);
-        let half = filled(&Payload::new(50), 1 << 20, 1);
-        let packed = zstd::encode_all(half.as_slice(), 3).unwrap().len() as f64 / half.len() as f64;
-        assert!((0.45..0.55).contains(&packed), "{packed}");
-    }
-
-    #[test]
-    fn no_two_blocks_are_alike() {
-        let payload = Payload::new(0);
-        let mut seen = std::collections::HashSet::new();
-        for version in 0..20 {
-            let value = filled(&payload, 40 * BLOCK_BYTES, version);
-            assert!(value.chunks(BLOCK_BYTES).all(|block| seen.insert(block.to_vec())));
-        }
-    }
-
-    #[test]
-    fn any_reader_verifies_what_another_wrote() {
-        let value = filled(&Payload::new(70), 10_000, 1);
-        assert!(Payload::new(0).verify(&value, KEY).unwrap().matches(1));
-        let mut header_only = vec![0xab; 10_000];
-        Payload::fill_header_only(&mut header_only, KEY, 5);
-        assert!(Payload::new(0).verify(&header_only, KEY).unwrap().matches(5));
-        assert!(header_only[HEADER_BYTES..].iter().all(|byte| *byte == 0xab));
-    }
-
-    #[test]
-    fn golden_bytes() {
-        let value = filled(&Payload::new(0), 40, 0x0a0b_0c0d);
-        let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, GOLDEN, "values in caches that outlive a version must still verify");
-    }
-
-    const GOLDEN: &str = "36fddde928000000efcdab89674523010d0c0b0a000000004de0e31b1c939a9a7577725ec8778e13";
-
-    #[test]
-    fn what_repeats_verifies_at_every_length_by_any_reader_and_every_flipped_bit_is_noticed() {
-        for (zeros, repeats) in [(0, 1), (0, 50), (30, 50), (0, 100), (100, 100)] {
-            let payload = Payload::new(zeros).with_repeats(repeats);
-            for length in [0, 24, 31, 32, 4096, 4127, 4128, 4129, 4200, 8192, 8200, 20_003, 400_001] {
-                let value = filled(&payload, length, 300);
-                let version = Payload::new(0).verify(&value, KEY).unwrap();
-                assert!(version.matches(300), "{length} bytes, {zeros} % zeros, {repeats} % repeated");
-                assert_eq!(Payload::verify_header(&value, KEY), Ok(version));
-            }
-            let value = filled(&payload, 8200, 7);
-            for bit in (0..8200 * 8).step_by(5).chain(0..64 * 8) {
-                let mut flipped = value.clone();
-                flipped[bit / 8] ^= 1 << (bit % 8);
-                let error = Payload::new(0).verify(&flipped, KEY).expect_err("a flipped bit");
-                if bit / 8 >= REPEATING_BODY {
-                    assert_eq!(error, Corruption::Body { offset: bit / 8 });
-                }
-            }
-        }
-    }
-
-    /// Values behind headers and keys of any length, as a cache packs them.
-    #[test]
-    fn a_drive_finds_the_share_of_blocks_that_was_asked_for_wherever_values_begin() {
-        for (percent, value_bytes) in [(0, 50_000), (10, 50_000), (50, 9000), (50, 50_000), (90, 400_000)] {
-            let payload = Payload::new(0).with_repeats(percent);
-            let mut drive = Vec::new();
-            for key in 0..(64 << 20) / value_bytes as u64 {
-                drive.resize((drive.len() + 32 + 17).next_multiple_of(64) - 15, 0xEE);
-                let start = drive.len();
-                drive.resize(start + value_bytes, 0);
-                payload.fill(&mut drive[start..], scramble(key), 1);
-            }
-            let blocks = drive.chunks_exact(BLOCK_BYTES);
-            let all = blocks.len() as f64;
-            let distinct = blocks.collect::<std::collections::HashSet<_>>().len() as f64;
-            let found = 1.0 - distinct / all;
-            let asked = f64::from(percent) / 100.0;
-            assert!((found - asked).abs() < 0.03, "{percent} % of {value_bytes} bytes: {found:.3}");
-        }
-    }
-
-    #[test]
-    fn what_repeats_does_not_compress_more_than_the_rest() {
-        let value = filled(&Payload::new(0).with_repeats(100), 4096 + 40, 1);
-        assert!(zstd::encode_all(&value[..4096], 3).unwrap().len() > 4096 * 98 / 100);
-    }
-
-    proptest! {
-        #[test]
-        fn versions_are_told_apart(a in 0..=MAX_VERSION, b in 0..=MAX_VERSION, length in 24..5000usize) {
-            let payload = Payload::new(10);
-            let read = payload.verify(&filled(&payload, length, a), KEY).unwrap();
-            prop_assert!(read.matches(a));
-            prop_assert_eq!(read.matches(b), a == b);
-        }
-    }
 }

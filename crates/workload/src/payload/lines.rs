@@ -1,0 +1,128 @@
+//! Bytes written past the processor's caches, a cache line at a time.
+#![allow(unsafe_code, reason = "stores past the caches are intrinsics that take an address")]
+
+/// What is written at once.
+pub(super) const LINE_BYTES: usize = 64;
+const VECTOR_BYTES: usize = 16;
+const WORD_BYTES: usize = 8;
+
+/// Fills `to` from front to back, whole lines past the caches. An ordinary store fetches the line that it changes: a value too
+/// large to stay in the caches is then moved over the memory's bus twice, and pushes out what the engine keeps there.
+///
+/// A line that only half of which is written past the caches costs more than all that saves, so what does not fill one is
+/// held back until it does. Dropped, the writer writes what it holds back, and makes all visible to whom the bytes are handed.
+pub(super) struct LineWriter<'a> {
+    /// What is not written yet; begins with a line.
+    to: &'a mut [u8],
+    held: Line,
+    held_bytes: usize,
+}
+
+#[repr(align(64))]
+struct Line([u8; LINE_BYTES]);
+
+impl<'a> LineWriter<'a> {
+    /// Writes to `to`, which must begin with a line of the processor's caches.
+    pub(super) fn new(to: &'a mut [u8]) -> Self {
+        assert_eq!(to.as_ptr().align_offset(LINE_BYTES), 0, "the start of a line");
+        Self { to, held: Line([0; LINE_BYTES]), held_bytes: 0 }
+    }
+
+    /// Appends `from`, each of its words XORed by `mask`.
+    pub(super) fn xored(&mut self, mut from: &[u8], mut mask: [u8; WORD_BYTES]) {
+        if self.held_bytes > 0 {
+            let (first, rest) = from.split_at(from.len().min(LINE_BYTES - self.held_bytes));
+            self.hold(first, mask);
+            mask.rotate_left(first.len() % WORD_BYTES);
+            from = rest;
+        }
+        let whole = from.len() / LINE_BYTES * LINE_BYTES;
+        let (lines, rest) = from.split_at(whole);
+        let to = self.to.split_off_mut(..whole).expect("no more bytes than there is room for");
+        store(to, lines, mask);
+        self.hold(rest, mask);
+    }
+
+    fn hold(&mut self, from: &[u8], mask: [u8; WORD_BYTES]) {
+        let room = &mut self.held.0[self.held_bytes..];
+        for ((to, from), mask) in room.iter_mut().zip(from).zip(mask.iter().cycle()) {
+            *to = from ^ mask;
+        }
+        self.held_bytes += from.len();
+        if self.held_bytes == LINE_BYTES {
+            let to = self.to.split_off_mut(..LINE_BYTES).expect("no more bytes than there is room for");
+            store(to, &self.held.0, [0; WORD_BYTES]);
+            self.held_bytes = 0;
+        }
+    }
+}
+
+impl Drop for LineWriter<'_> {
+    fn drop(&mut self) {
+        self.to[..self.held_bytes].copy_from_slice(&self.held.0[..self.held_bytes]);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: every x86-64 processor has this fence. Stores past the caches are not ordered with others, such as that which
+        // unlocks the value.
+        unsafe {
+            std::arch::x86_64::_mm_sfence();
+        }
+    }
+}
+
+/// `to = from ^ mask`, both whole lines of the same number, `to` aligned to them.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn store(to: &mut [u8], from: &[u8], mask: [u8; WORD_BYTES]) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_set1_epi64x, _mm_stream_si128, _mm_xor_si128};
+    let (to, _) = to.as_chunks_mut::<VECTOR_BYTES>();
+    let (from, _) = from.as_chunks::<VECTOR_BYTES>();
+    for (to, from) in to.iter_mut().zip(from) {
+        debug_assert_eq!(to.as_ptr().align_offset(VECTOR_BYTES), 0);
+        // SAFETY: every x86-64 processor has these instructions. Both are sixteen bytes that we may read and write, `to` aligned to
+        // as many as it is part of a line. The fence that such stores need before others may see them is where the writer is
+        // dropped, and it has borrowed the bytes until then.
+        unsafe {
+            let mask = _mm_set1_epi64x(i64::from_ne_bytes(mask));
+            let words = _mm_xor_si128(_mm_loadu_si128(from.as_ptr().cast::<__m128i>()), mask);
+            _mm_stream_si128(to.as_mut_ptr().cast::<__m128i>(), words);
+        }
+    }
+}
+
+/// Where we know no such store: an ordinary one.
+#[cfg(any(miri, not(target_arch = "x86_64")))]
+fn store(to: &mut [u8], from: &[u8], mask: [u8; WORD_BYTES]) {
+    let (to, _) = to.as_chunks_mut::<WORD_BYTES>();
+    let (from, _) = from.as_chunks::<WORD_BYTES>();
+    let mask = u64::from_ne_bytes(mask);
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = (u64::from_ne_bytes(*from) ^ mask).to_ne_bytes();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn lines_are_what_the_pieces_are(pieces in prop::collection::vec((0..300usize, any::<u64>()), 0..20)) {
+            let source: Vec<u8> = (0..300u32).map(|at| (at * 7) as u8).collect();
+            let mut expected = Vec::new();
+            for (bytes, mask) in &pieces {
+                let mask = mask.to_ne_bytes();
+                expected.extend(source[..*bytes].iter().enumerate().map(|(at, byte)| byte ^ mask[at % WORD_BYTES]));
+            }
+            let mut memory = vec![0xee; expected.len() + 2 * LINE_BYTES];
+            let start = memory.as_ptr().align_offset(LINE_BYTES);
+            let end = start + expected.len();
+            let mut lines = LineWriter::new(&mut memory[start..end]);
+            for (bytes, mask) in &pieces {
+                lines.xored(&source[..*bytes], mask.to_ne_bytes());
+            }
+            drop(lines);
+            prop_assert_eq!(&memory[start..end], expected.as_slice());
+            prop_assert!(memory[..start].iter().chain(&memory[end..]).all(|byte| *byte == 0xee));
+        }
+    }
+}
