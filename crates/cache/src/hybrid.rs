@@ -249,7 +249,7 @@ impl Engine {
         let on_flash = || pollster::block_on(self.find_on_flash(key, hash, Waiting::Thread));
         let found = if self.flash.is_some() { on_flash() } else { None };
         if found.is_none() {
-            self.counters.miss(hash);
+            self.counters.miss();
         }
         if let Some(events) = &self.events {
             events.got(key, hash, found.as_ref());
@@ -259,7 +259,7 @@ impl Engine {
 
     /// Counts a get that found nothing.
     pub(crate) fn missed(&self, key: &[u8], hash: KeyHash) {
-        self.counters.miss(hash);
+        self.counters.miss();
         if let Some(events) = &self.events {
             events.got(key, hash, None);
         }
@@ -279,7 +279,7 @@ impl Engine {
             let fetch = {
                 let lock = self.dram.lock(hash);
                 if let Some(handle) = lock.find(key) {
-                    self.counters.hit_dram(hash);
+                    self.counters.hit_dram();
                     return Some(Item::in_dram(handle, Layer::Dram));
                 }
                 // What flash gave up while it was being read may still come to DRAM. A get that missed meanwhile would be
@@ -296,12 +296,12 @@ impl Engine {
                     },
                 }
             };
-            self.counters.coalesced(hash);
+            self.counters.coalesced();
             fetch.ended().await;
         };
         let mut value = flash.read(hash, key, waiting).await?;
         value.tag = tier::within(value.tag, self.pools);
-        self.counters.hit_flash(hash);
+        self.counters.hit_flash();
         Some(match turn {
             Some(turn) => self.promote(key, hash, value, &turn),
             None => {
@@ -332,7 +332,7 @@ impl Engine {
         let Some(handle) = lock.find(key) else { return Item::from_flash(value, pieces) };
         handle.mark_clean();
         drop(lock);
-        self.counters.promoted(hash);
+        self.counters.promoted();
         self.tell_of(EventKind::Promoted, key, hash, handle.len(), handle.expiry_seconds());
         Item::in_dram(handle, Layer::Flash)
     }
@@ -451,7 +451,7 @@ impl Engine {
         self.displace(hash, item.draft.key());
         let replaced = lock.link(item.draft);
         drop(lock);
-        self.counters.stored(hash);
+        self.counters.stored();
         let kind = if replaced.is_some() { EventKind::Replaced } else { EventKind::Inserted };
         self.tell_noted(kind, noted);
         self.left(replaced, Removal::Replaced);
@@ -469,7 +469,7 @@ impl Engine {
         self.displace(hash, item.draft.key());
         let expired = lock.link(item.draft);
         drop(lock);
-        self.counters.stored(hash);
+        self.counters.stored();
         self.tell_noted(EventKind::Inserted, noted);
         drop(expired);
         true

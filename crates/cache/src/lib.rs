@@ -60,6 +60,7 @@ mod memory;
 mod open;
 mod settle;
 pub mod stats;
+mod tally;
 mod upkeep;
 
 use std::sync::Arc;

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::KeyHash;
 use crate::dram::{MemoryStats, PoolStats};
 use crate::error::Refusal;
 use crate::flash::region::RegionStats;
 use crate::flash::soc::SocStats;
 use crate::flash::tier::PutStats;
+use crate::tally::Tally;
 
 /// A snapshot of everything counted since the cache was opened.
 #[derive(Debug, Clone, Default)]
@@ -179,11 +179,24 @@ pub struct UpkeepStats {
     pub release_evictions_failed: u64,
 }
 
-/// Counters of gets and inserts: those of the usual ends striped by key, so that threads seldom meet on one.
+/// Counters of gets and inserts.
 pub(crate) struct Counters {
-    stripes: Box<[Stripe]>,
+    usual: Tally,
     unusual: Unusual,
 }
+
+/// What the usual ends of gets and inserts are counted as.
+#[derive(Debug, Clone, Copy)]
+enum Usual {
+    HitDram,
+    HitFlash,
+    Miss,
+    Coalesced,
+    Promotion,
+    Stored,
+}
+
+const USUAL: usize = Usual::Stored as usize + 1;
 
 /// Inserts that did not end as they should.
 #[derive(Default)]
@@ -196,27 +209,13 @@ struct Unusual {
     no_such_pool: AtomicU64,
 }
 
-const STRIPE_BITS: u32 = 6;
-
-#[derive(Default)]
-#[repr(align(128))]
-struct Stripe {
-    hits_dram: AtomicU64,
-    hits_flash: AtomicU64,
-    misses: AtomicU64,
-    coalesced: AtomicU64,
-    promotions: AtomicU64,
-    stored: AtomicU64,
-}
-
 impl Counters {
     pub(crate) fn new() -> Self {
-        let stripes = std::iter::repeat_with(Stripe::default).take(1 << STRIPE_BITS).collect();
-        Self { stripes, unusual: Unusual::default() }
+        Self { usual: Tally::new(USUAL), unusual: Unusual::default() }
     }
 
-    pub(crate) fn stored(&self, hash: KeyHash) {
-        self.stripe(hash).stored.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn stored(&self) {
+        self.usual.count(Usual::Stored as usize);
     }
 
     pub(crate) fn overtaken(&self) {
@@ -242,7 +241,7 @@ impl Counters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let unusual = &self.unusual;
         InsertStats {
-            stored: self.stripes.iter().map(|stripe| read(&stripe.stored)).sum(),
+            stored: self.sum(Usual::Stored),
             overtaken: read(&unusual.overtaken),
             present: read(&unusual.present),
             rejected_too_large: read(&unusual.too_large),
@@ -252,39 +251,37 @@ impl Counters {
         }
     }
 
-    pub(crate) fn hit_dram(&self, hash: KeyHash) {
-        self.stripe(hash).hits_dram.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn hit_dram(&self) {
+        self.usual.count(Usual::HitDram as usize);
     }
 
-    pub(crate) fn hit_flash(&self, hash: KeyHash) {
-        self.stripe(hash).hits_flash.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn hit_flash(&self) {
+        self.usual.count(Usual::HitFlash as usize);
     }
 
-    pub(crate) fn miss(&self, hash: KeyHash) {
-        self.stripe(hash).misses.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn miss(&self) {
+        self.usual.count(Usual::Miss as usize);
     }
 
-    pub(crate) fn coalesced(&self, hash: KeyHash) {
-        self.stripe(hash).coalesced.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn coalesced(&self) {
+        self.usual.count(Usual::Coalesced as usize);
     }
 
-    pub(crate) fn promoted(&self, hash: KeyHash) {
-        self.stripe(hash).promotions.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn promoted(&self) {
+        self.usual.count(Usual::Promotion as usize);
     }
 
     pub(crate) fn snapshot(&self) -> GetStats {
-        let mut sum = GetStats::default();
-        for stripe in &self.stripes {
-            sum.hits_dram += stripe.hits_dram.load(Ordering::Relaxed);
-            sum.hits_flash += stripe.hits_flash.load(Ordering::Relaxed);
-            sum.misses += stripe.misses.load(Ordering::Relaxed);
-            sum.coalesced += stripe.coalesced.load(Ordering::Relaxed);
-            sum.promotions += stripe.promotions.load(Ordering::Relaxed);
+        GetStats {
+            hits_dram: self.sum(Usual::HitDram),
+            hits_flash: self.sum(Usual::HitFlash),
+            misses: self.sum(Usual::Miss),
+            coalesced: self.sum(Usual::Coalesced),
+            promotions: self.sum(Usual::Promotion),
         }
-        sum
     }
 
-    fn stripe(&self, hash: KeyHash) -> &Stripe {
-        &self.stripes[hash.shard(STRIPE_BITS)]
+    fn sum(&self, end: Usual) -> u64 {
+        self.usual.sum(end as usize)
     }
 }

@@ -38,6 +38,7 @@ use device::Clock;
 use policy::{Entry, HitRule};
 
 use crate::KeyHash;
+use crate::tally::Tally;
 
 pub use config::{ConfigError, DramConfig, PolicyFactory, PoolConfig, PoolId};
 pub use empty::Emptied;
@@ -59,7 +60,6 @@ use pools::{Class, Pools, Wanted};
 use reaper::Reaper;
 use rebalance::Rebalancer;
 use slab::{Item, SlabUse};
-use stats::Hits;
 
 /// Longest key, bytes.
 pub const MAX_KEY_BYTES: usize = u16::MAX as usize;
@@ -69,7 +69,8 @@ pub struct Dram {
     pools: Pools,
     index: Index,
     clock: Arc<dyn Clock>,
-    hits: Hits,
+    /// By class.
+    hits: Tally,
     reaper: Reaper,
     rebalancer: Rebalancer,
     chains: Chains,
@@ -109,7 +110,7 @@ impl Dram {
     pub fn new(config: &DramConfig, clock: Arc<dyn Clock>) -> Result<Self, ConfigError> {
         let pools = Pools::new(config)?;
         let index = Index::new(pools.arena.bytes());
-        let hits = Hits::new(pools.classes.len());
+        let hits = Tally::new(pools.classes.len());
         let rebalancer = Rebalancer::new(pools.classes.len());
         let (reaper, chains) = (Reaper::default(), Chains::new());
         Ok(Self { pools, index, clock, hits, reaper, rebalancer, chains, on_expiry: None })
@@ -135,7 +136,7 @@ impl Dram {
             self.remove_expired(&handle, hash);
             return None;
         }
-        self.hits.count(marked.class.index);
+        self.hits.count(marked.class.index.into());
         self.touch(handle.item, now_seconds, marked);
         if handle.is_chained() {
             self.touch_chain(handle.item, now_seconds);

@@ -1,7 +1,5 @@
 //! What the DRAM tier did and holds.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
 use super::{Class, Dram, PoolId};
 
 /// Counters of one class, kept under its lock.
@@ -122,7 +120,7 @@ impl Dram {
     }
 
     pub(super) fn class_stats(&self, class: &Class) -> ClassStats {
-        let hits = self.hits.of(class.index);
+        let hits = self.hits.sum(class.index.into());
         let now_seconds = self.now_seconds();
         let inner = class.lock();
         let counters = inner.counters;
@@ -145,7 +143,7 @@ impl Dram {
     /// Hits of every class.
     #[must_use]
     pub fn hits(&self) -> u64 {
-        self.pools.classes.iter().map(|class| self.hits.of(class.index)).sum()
+        self.pools.classes.iter().map(|class| self.hits.sum(class.index.into())).sum()
     }
 
     /// Items that can be found.
@@ -174,68 +172,6 @@ impl Dram {
             used_slab_bytes,
             index_bytes: self.index.bytes() + self.chains.bytes(),
             policy_bytes: slots * self.pools.policy_bytes_per_slot,
-        }
-    }
-}
-
-/// Hits by class. Several stripes, one for each of as many threads, so that cores do not fight for one counter.
-pub(super) struct Hits {
-    counts: Box<[Counters]>,
-    stride: usize,
-}
-
-/// A cache line of them.
-#[derive(Default)]
-#[repr(align(64))]
-struct Counters([AtomicU64; COUNTERS]);
-
-const STRIPES: usize = 16;
-const COUNTERS: usize = 8;
-
-thread_local! {
-    /// The stripe of this thread, and those beyond that many share.
-    static STRIPE: usize = {
-        static THREADS: AtomicUsize = AtomicUsize::new(0);
-        THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES
-    };
-}
-
-impl Hits {
-    pub(super) fn new(classes: usize) -> Self {
-        let stride = classes.div_ceil(COUNTERS);
-        Self { counts: std::iter::repeat_with(Counters::default).take(stride * STRIPES).collect(), stride }
-    }
-
-    #[inline]
-    pub(super) fn count(&self, class: u16) {
-        let stripe = STRIPE.with(|stripe| *stripe);
-        let Counters(counts) = &self.counts[stripe * self.stride + usize::from(class) / COUNTERS];
-        counts[usize::from(class) % COUNTERS].fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn of(&self, class: u16) -> u64 {
-        let stripes = self.counts[usize::from(class) / COUNTERS..].iter().step_by(self.stride);
-        stripes.map(|Counters(counts)| counts[usize::from(class) % COUNTERS].load(Ordering::Relaxed)).sum()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_hit_of_every_thread_is_counted_though_there_are_more_threads_than_stripes() {
-        let counted = if cfg!(miri) { 5 } else { 10_000 };
-        let hits = Hits::new(11);
-        std::thread::scope(|scope| {
-            for thread in 0..3 * STRIPES {
-                let hits = &hits;
-                scope.spawn(move || (0..counted).for_each(|_| hits.count((thread % 11) as u16)));
-            }
-        });
-        for class in 0..11 {
-            let threads = (0..3 * STRIPES).filter(|thread| thread % 11 == class).count() as u64;
-            assert_eq!(hits.of(class as u16), threads * counted, "class {class}");
         }
     }
 }

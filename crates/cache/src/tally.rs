@@ -1,0 +1,151 @@
+//! Counting what many threads do all the time: each counts for itself, and whoever asks adds up.
+//!
+//! A counter that threads share takes a locked addition, which waits for all that the thread has written so far, and the
+//! memory it stands in goes from core to core. Here every thread has a stripe of its own while it lives, which it changes by
+//! plain loads and stores. Threads beyond the number of stripes share the last one, by locked additions.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A row of counters, numbered from 0.
+pub(crate) struct Tally {
+    lines: Box<[Line]>,
+    lines_per_stripe: usize,
+}
+
+/// Counters of one thread. Two cache lines, for processors fetch them in pairs.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line([AtomicU64; COUNTERS_PER_LINE]);
+
+const COUNTERS_PER_LINE: usize = 16;
+
+/// The stripe that nobody has for himself.
+const SHARED: u32 = u64::BITS - 1;
+const STRIPES: usize = SHARED as usize + 1;
+
+/// The stripes that no thread has, one bit each; never that of [`SHARED`].
+struct Free(AtomicU64);
+
+/// The stripe of a living thread.
+struct Own {
+    stripe: u32,
+    from: &'static Free,
+}
+
+static FREE: Free = Free::all();
+
+thread_local! {
+    static OWN: Own = FREE.take();
+}
+
+impl Free {
+    const fn all() -> Self {
+        Self(AtomicU64::new((1 << SHARED) - 1))
+    }
+
+    fn take(&'static self) -> Own {
+        let without_first = |free: u64| (free != 0).then(|| free & (free - 1));
+        // What the last owner counted is seen: it gave the stripe back after that.
+        let before = self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, without_first);
+        Own { stripe: before.map_or(SHARED, u64::trailing_zeros), from: self }
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if self.stripe != SHARED {
+            self.from.0.fetch_or(1 << self.stripe, Ordering::Release);
+        }
+    }
+}
+
+impl Tally {
+    pub(crate) fn new(counters: usize) -> Self {
+        let lines_per_stripe = counters.div_ceil(COUNTERS_PER_LINE);
+        let lines = std::iter::repeat_with(Line::default).take(lines_per_stripe * STRIPES).collect();
+        Self { lines, lines_per_stripe }
+    }
+
+    /// Adds one to a counter.
+    #[inline]
+    pub(crate) fn count(&self, counter: usize) {
+        // A thread that is ending may have given its stripe back.
+        let stripe = OWN.try_with(|own| own.stripe).unwrap_or(SHARED);
+        let line = stripe as usize * self.lines_per_stripe + counter / COUNTERS_PER_LINE;
+        let count = &self.lines[line].0[counter % COUNTERS_PER_LINE];
+        if stripe == SHARED {
+            count.fetch_add(1, Ordering::Relaxed);
+        } else {
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// What a counter has come to.
+    pub(crate) fn sum(&self, counter: usize) -> u64 {
+        let lines = self.lines[counter / COUNTERS_PER_LINE..].iter().step_by(self.lines_per_stripe);
+        lines.map(|line| line.0[counter % COUNTERS_PER_LINE].load(Ordering::Relaxed)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNTERS: usize = 2 * COUNTERS_PER_LINE + 3;
+
+    #[test]
+    fn every_thread_is_counted_though_there_are_more_than_stripes() {
+        let counted = if cfg!(miri) { 5 } else { 10_000 };
+        let (tally, threads) = (Tally::new(COUNTERS), 2 * STRIPES);
+        let all_have_one = std::sync::Barrier::new(threads);
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let (tally, all_have_one) = (&tally, &all_have_one);
+                scope.spawn(move || {
+                    OWN.with(|_| ());
+                    all_have_one.wait();
+                    (0..counted).for_each(|_| tally.count(thread % COUNTERS));
+                });
+            }
+        });
+        for counter in 0..COUNTERS {
+            let threads = (0..threads).filter(|thread| thread % COUNTERS == counter).count() as u64;
+            assert_eq!(tally.sum(counter), threads * counted, "counter {counter}");
+        }
+    }
+
+    #[test]
+    fn threads_that_come_and_go_do_not_use_the_stripes_up() {
+        static FREE: Free = Free::all();
+        let mut all: Vec<Own> = (0..SHARED).map(|_| FREE.take()).collect();
+        all.sort_by_key(|own| own.stripe);
+        assert!(all.iter().map(|own| own.stripe).eq(0..SHARED), "each is one thread's");
+        assert_eq!(FREE.take().stripe, SHARED, "more threads than stripes");
+        drop(all.remove(40));
+        assert_eq!(FREE.take().stripe, 40);
+        all.clear();
+        assert_eq!(FREE.0.load(Ordering::Relaxed).count_ones(), SHARED);
+    }
+
+    #[test]
+    fn a_thread_that_ends_is_still_counted() {
+        struct AtTheEnd(std::sync::Arc<Tally>);
+        impl Drop for AtTheEnd {
+            fn drop(&mut self) {
+                self.0.count(0);
+            }
+        }
+        thread_local! {
+            static LAST: std::cell::RefCell<Option<AtTheEnd>> = const { std::cell::RefCell::new(None) };
+        }
+        let tally = std::sync::Arc::new(Tally::new(1));
+        let ending = std::sync::Arc::clone(&tally);
+        // Destroyed in the reverse order: the stripe first.
+        let thread = std::thread::Builder::new().spawn(move || {
+            LAST.with(|last| *last.borrow_mut() = Some(AtTheEnd(std::sync::Arc::clone(&ending))));
+            ending.count(0);
+        });
+        thread.expect("a thread starts").join().expect("it does not panic");
+        assert_eq!(tally.sum(0), 2);
+    }
+}
