@@ -41,7 +41,6 @@ pub struct InsertOptions {
 /// An item under construction: write its value through it, then insert it.
 pub struct NewItem<'a> {
     draft: Draft<'a>,
-    hash: KeyHash,
 }
 
 impl NewItem<'_> {
@@ -50,7 +49,7 @@ impl NewItem<'_> {
     }
 
     pub(crate) fn hash(&self) -> KeyHash {
-        self.hash
+        self.draft.hash()
     }
 
     /// 0 is never.
@@ -156,11 +155,14 @@ impl Cache {
         self.fill(self.allocate_blocking(key, value.len(), options), key, value)
     }
 
+    /// Inlined, and so all that the item is handed to: moved through memory in pieces of other sizes, it could be read back only
+    /// when everything written before has arrived there, and the value is written into memory that no cache holds.
+    #[inline]
     fn fill(&self, room: Result<NewItem<'_>, Refusal>, key: &[u8], value: &[u8]) -> Inserted {
         match room {
             Ok(mut item) => {
                 item.copy_from_slice(value);
-                self.insert_new(item);
+                self.engine.insert(item);
                 Inserted::Stored
             }
             Err(refusal) => {
@@ -429,19 +431,21 @@ impl Engine {
         let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
         crossing.outcry.let_out();
         match room {
-            Ok(draft) => Ok(Some(NewItem { draft, hash })),
+            Ok(draft) => Ok(Some(NewItem { draft })),
             Err(AllocateError::Busy) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
+    #[inline]
     fn insert(&self, item: NewItem<'_>) {
         self.insert_unless(item, || false);
     }
 
     /// Makes a new item visible, unless `too_late` says so under the key's lock.
+    #[inline(always)]
     pub(crate) fn insert_unless(&self, item: NewItem<'_>, too_late: impl FnOnce() -> bool) {
-        let (hash, noted) = (item.hash, self.note(&item));
+        let (hash, noted) = (item.hash(), self.note(&item));
         let mut lock = self.dram.lock(hash);
         if too_late() {
             drop(lock);
@@ -458,7 +462,7 @@ impl Engine {
     }
 
     fn insert_if_absent(&self, item: NewItem<'_>) -> bool {
-        let (hash, noted) = (item.hash, self.note(&item));
+        let (hash, noted) = (item.hash(), self.note(&item));
         let mut lock = self.dram.lock(hash);
         if lock.find(item.draft.key()).is_some() {
             drop(lock);

@@ -114,10 +114,13 @@ impl std::fmt::Debug for Handle<'_> {
 
 /// An item on its way in: its value is filled through `DerefMut`, then [`KeyLock::link`](super::KeyLock::link) makes
 /// it visible. Dropped without, it was never there. The value's bytes are what the memory held before, not zeros.
+// In this order, the bytes that mean nothing are last. Compilers move those together with what follows, in pieces of other sizes
+// than it is read by, and such a read waits until the value, just written, has arrived in memory.
+#[repr(C)]
 pub struct Draft<'a> {
     pub(super) dram: &'a Dram,
-    pub(super) item: Item<'a>,
     pub(super) hash: KeyHash,
+    pub(super) item: Item<'a>,
 }
 
 impl<'a> Draft<'a> {

@@ -28,6 +28,7 @@ impl<'a> KeyLock<'a> {
     ///
     /// # Panics
     /// If the draft's hash is not the one that was locked, or the draft is another tier's.
+    #[inline]
     pub fn link(&mut self, draft: Draft<'a>) -> Option<Handle<'a>> {
         assert!(std::ptr::eq(draft.dram, self.dram), "a draft is linked in the tier that allocated it");
         assert_eq!(draft.hash, self.hash, "a draft is linked under the lock of its own key");
