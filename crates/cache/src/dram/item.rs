@@ -126,7 +126,11 @@ impl Header {
 
     /// An evictor takes hold of a linked item that only the index refers to. Under the class lock.
     pub(super) fn begin_eviction(&self) -> bool {
-        let seen = self.state();
+        self.begin_eviction_of(self.state())
+    }
+
+    /// The same, if the item's state is still `seen`.
+    pub(super) fn begin_eviction_of(&self, seen: State) -> bool {
         let free_to_go = seen.references() == 1 && seen.has(State::LINKED) && !seen.has(State::EVICTING);
         let held = (seen.0 + 1) | State::EVICTING;
         free_to_go && self.state.compare_exchange(seen.0, held, Ordering::AcqRel, Ordering::Relaxed).is_ok()

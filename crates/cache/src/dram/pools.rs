@@ -407,31 +407,49 @@ impl Inner {
         for _ in 0..tries {
             let slot = self.policy().evict(wanted.now_seconds)?;
             let item = self.item_at(pools, class, slot);
-            let state = item.header().clear(State::IN_POLICY);
-            if state.references() == 0 || !state.has(State::LINKED) || state.has(State::EVICTING) {
-                // On its way out already, or a draft, or another evictor's: who holds it brings it back if need be.
-                continue;
-            }
-            if self.is_releasing(pools, item) {
-                continue;
-            }
-            if state.has(State::CHILD) {
-                let parent = parent_of(&pools.arena, item);
-                if parent.header().begin_eviction() {
-                    return Some(Taken::Chain { parent, child: item });
-                }
-            } else if item.header().begin_eviction() {
+            let seen = item.header().state();
+            let is_plain = !seen.has(State::CHILD) && !self.is_releasing(pools, item);
+            // The flag that it is in the policy stays as it is: its slot goes to the new entry.
+            if is_plain && item.header().begin_eviction_of(seen) {
                 self.policy().insert(slot, wanted.entry, wanted.now_seconds);
-                item.header().set(State::IN_POLICY);
                 self.counters.evictions += 1;
                 self.counters.requested_bytes -= item.header().item_bytes();
                 self.counters.requested_bytes += wanted.bytes;
                 return Some(Taken::Victim(item));
             }
-            self.policy().restore(slot, entry_of(item), wanted.now_seconds);
-            item.header().set(State::IN_POLICY);
-            self.counters.eviction_failures += 1;
+            if let Some(chain) = self.pass_over(pools, item, slot, wanted.now_seconds) {
+                return Some(chain);
+            }
         }
+        None
+    }
+
+    /// The chosen item cannot leave, or only with others: it is out of the policy, or back in it as if it had been hit.
+    #[cold]
+    fn pass_over<'a>(
+        &mut self,
+        pools: &'a Pools,
+        item: Item<'a>,
+        slot: Slot,
+        now_seconds: u32,
+    ) -> Option<Taken<'a>> {
+        let state = item.header().clear(State::IN_POLICY);
+        if state.references() == 0 || !state.has(State::LINKED) || state.has(State::EVICTING) {
+            // On its way out already, or a draft, or another evictor's: who holds it brings it back if need be.
+            return None;
+        }
+        if self.is_releasing(pools, item) {
+            return None;
+        }
+        if state.has(State::CHILD) {
+            let parent = parent_of(&pools.arena, item);
+            if parent.header().begin_eviction() {
+                return Some(Taken::Chain { parent, child: item });
+            }
+        }
+        self.policy().restore(slot, entry_of(item), now_seconds);
+        item.header().set(State::IN_POLICY);
+        self.counters.eviction_failures += 1;
         None
     }
 
