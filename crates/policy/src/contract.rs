@@ -232,6 +232,9 @@ impl Session {
                 }
                 None => assert!(self.held.is_empty(), "{:?}: no oldest, but something held", self.draw),
             }
+            if let Some(likely) = policy.likely_victim() {
+                assert!(self.held.contains_key(&likely), "{:?}: the likely victim is not held", self.draw);
+            }
         }
     }
 }

@@ -26,6 +26,9 @@ const MOVE_TO_MAIN_AT: u8 = 2;
 /// The small queue's share of the capacity, percent.
 const SMALL_PERCENT: u8 = 10;
 
+/// How far it is foreseen whom eviction will come to.
+const FORESEEN_STEPS: usize = 8;
+
 /// Where there is more than one way to be S3-FIFO.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum S3FifoRules {
@@ -225,6 +228,13 @@ impl Eviction for S3Fifo {
         let (next, other) =
             if self.main_is_next() { (&self.main, &self.small) } else { (&self.small, &self.main) };
         next.list.back().or_else(|| other.list.back())
+    }
+
+    /// The first that its queue would not keep, if it does not come late.
+    fn likely_victim(&self) -> Option<Slot> {
+        let leaves_at = if self.main_is_next() { 1 } else { MOVE_TO_MAIN_AT };
+        let ahead = std::iter::successors(self.oldest(), |slot| self.nodes.newer(*slot));
+        ahead.take(FORESEEN_STEPS).find(|slot| self.frequency.get(*slot) < leaves_at)
     }
 
     fn hit_rule(&self) -> HitRule {

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use crate::list::{List, Nodes};
 use crate::{Entry, Eviction, HitRule, Marks, Slot};
 
+/// How far the hand's way is foreseen. A foreseen step costs little more than the one that follows it then.
+const FORESEEN_STEPS: usize = 16;
+
 /// The queue, the hand and the visited bits.
 pub struct Sieve {
     nodes: Nodes,
@@ -81,9 +84,10 @@ impl Eviction for Sieve {
         self.hand.or_else(|| self.queue.back())
     }
 
-    /// The hand passes over most of what it points at.
+    /// Where the hand will stop, if it does not go far: it passes over most of what it points at.
     fn likely_victim(&self) -> Option<Slot> {
-        None
+        let ahead = std::iter::successors(self.oldest(), |slot| self.nodes.newer(*slot));
+        ahead.take(FORESEEN_STEPS).find(|slot| self.visited.get(*slot) == 0)
     }
 
     fn hit_rule(&self) -> HitRule {

@@ -7,12 +7,17 @@ mod queues;
 mod ranked;
 mod sketched;
 
+use std::collections::HashMap;
+
 use flashwright_policy::contract::{self, Draw};
 use flashwright_policy::eviction::{
-    self, Clairvoyant, ClairvoyantSized, Lru, Lru2q, Lru2qConfig, LruConfig, Refresh, S3Fifo, S3FifoRules,
-    Slru, SlruRules, clairvoyant, gdsf::Cost,
+    self, Clairvoyant, ClairvoyantSized, EvictionConfig, Kind, Lru, Lru2q, Lru2qConfig, LruConfig, Refresh,
+    S3Fifo, S3FifoRules, Slru, SlruRules, clairvoyant, gdsf::Cost,
 };
+use flashwright_policy::simulate::hash_of;
 use flashwright_policy::{Entry, Eviction, HitRule, Slot};
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
 
 const SEEDS: std::ops::Range<u64> = 0..60;
 
@@ -110,6 +115,40 @@ fn every_policy_keeps_the_contract_while_capacity_shrinks_and_grows() {
             let mut policy = eviction::build(&eviction::EvictionConfig::new(kind), draw.capacity_weight);
             contract::check(policy.as_mut(), draw);
         }
+    }
+}
+
+#[test]
+fn whom_a_policy_foresees_is_the_next_to_leave_and_it_mostly_foresees_one() {
+    const ENTRIES: usize = 400;
+    for kind in [Kind::Fifo, Kind::ExactLru, Kind::S3Fifo, Kind::Sieve] {
+        let mut policy = eviction::build(&EvictionConfig::new(kind), ENTRIES as u64);
+        let mut rng = StdRng::seed_from_u64(7);
+        let mut held: HashMap<u64, Slot> = HashMap::new();
+        let (mut evicted, mut foreseen) = (0, 0);
+        for now_seconds in 0..40_000 {
+            // A few keys are asked for again and again, many once or twice.
+            let key = (rng.random::<f64>().powi(4) * 4000.0) as u64;
+            if let Some(&slot) = held.get(&key) {
+                match policy.hit_rule() {
+                    HitRule::Mark(marks) => marks.bump(slot),
+                    _ => policy.hit(slot, now_seconds),
+                }
+                continue;
+            }
+            let mut slot = Slot(held.len() as u32);
+            if held.len() == ENTRIES {
+                let likely = policy.likely_victim();
+                slot = policy.evict(now_seconds).expect("it is full");
+                held.retain(|_, other| *other != slot);
+                evicted += 1;
+                foreseen += u32::from(likely.is_some());
+                assert_eq!(likely.unwrap_or(slot), slot, "{kind:?}");
+            }
+            held.insert(key, slot);
+            policy.insert(slot, Entry { hash: hash_of(key), weight: 1 }, now_seconds);
+        }
+        assert!(evicted > 5000 && foreseen > evicted * 9 / 10, "{kind:?}: {foreseen} of {evicted}");
     }
 }
 
