@@ -4,6 +4,7 @@
 //! free list, the policy and the `IN_POLICY` and `FREE` flags. Lock order: shard, class, supply.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use policy::{Entry, Eviction, HitRule, Slot};
 
@@ -70,6 +71,9 @@ pub(super) struct Releasing {
 /// Slabs that nobody uses, and how many each pool has.
 struct Supply {
     state: Mutex<SupplyState>,
+    /// Whether a pool was found to get no more, and nothing has been given back since. Changes under the lock; every insert that
+    /// evicts looks here first, and takes no lock that all classes share.
+    spent: Vec<AtomicBool>,
     quotas: Vec<u32>,
     releases: Vec<Mutex<()>>,
 }
@@ -198,25 +202,34 @@ impl Supply {
         let free = (0..layout.slab_count).rev().collect();
         let state = SupplyState { free, used: vec![0; layout.quotas.len()] };
         let releases = layout.quotas.iter().map(|_| Mutex::new(())).collect();
-        Self { state: Mutex::new(state), quotas: layout.quotas.clone(), releases }
+        let spent = layout.quotas.iter().map(|_| AtomicBool::new(false)).collect();
+        Self { state: Mutex::new(state), spent, quotas: layout.quotas.clone(), releases }
     }
 
     /// A slab that nobody uses, counted as the pool's.
+    #[inline]
     fn take(&self, pool: PoolId) -> Option<u32> {
         let pool = usize::from(pool.0);
+        if self.spent[pool].load(Ordering::Relaxed) { None } else { self.take_locked(pool) }
+    }
+
+    #[cold]
+    fn take_locked(&self, pool: usize) -> Option<u32> {
         let mut state = self.state.lock();
-        if state.used[pool] >= self.quotas[pool] {
-            return None;
+        let slab = if state.used[pool] < self.quotas[pool] { state.free.pop() } else { None };
+        match slab {
+            Some(_) => state.used[pool] += 1,
+            None => self.spent[pool].store(true, Ordering::Relaxed),
         }
-        let slab = state.free.pop()?;
-        state.used[pool] += 1;
-        Some(slab)
+        slab
     }
 
     fn give_back(&self, pool: PoolId, slab: u32) {
         let mut state = self.state.lock();
         state.used[usize::from(pool.0)] -= 1;
         state.free.push(slab);
+        // Pools whose share is not used up may have found nothing left.
+        self.spent.iter().for_each(|spent| spent.store(false, Ordering::Relaxed));
     }
 }
 
