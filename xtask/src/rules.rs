@@ -25,6 +25,7 @@ const UNSAFE: &[&str] = &[
     "crates/cache/src/flash/region/buffer.rs",
     "crates/device/src/buffer.rs",
     "crates/device/src/carry/ring.rs",
+    "crates/device/src/carry/seat.rs",
     "crates/device/src/file/discard.rs",
     "crates/device/src/nvme/ioctl.rs",
     "crates/workload/src/payload/lines.rs",

@@ -6,6 +6,7 @@
 
 mod pool;
 mod ring;
+pub(crate) mod seat;
 pub(crate) mod transfer;
 
 use std::io;
@@ -13,6 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use io_uring::{cqueue, squeue, types};
 
@@ -44,6 +46,15 @@ pub(crate) trait Medium: Kernel + Send + Sync + 'static {
     /// The ring's entry for a call.
     fn entry(&self, call: Call<'_>) -> Self::Submission;
 
+    /// Whether [`plain_entry`](Self::plain_entry) gives entries.
+    const HAS_PLAIN_ENTRIES: bool = false;
+
+    /// The entry for a call on any ring, where the file goes by its descriptor.
+    fn plain_entry(&self, call: Call<'_>) -> Option<squeue::Entry> {
+        let _ = call;
+        None
+    }
+
     /// Copies `data` into memory in front of the medium that outlives this process, if there is any.
     fn absorb(&self, offset: u64, data: &[u8]) -> Option<io::Result<()>> {
         let _ = (offset, data);
@@ -73,11 +84,20 @@ pub(crate) struct Open<M> {
     /// Writes and trims are refused.
     read_only: bool,
     tally: Tally,
+    /// Requests that the kernel has by the rings of threads at [desks](crate::desk).
+    at_desks: AtomicUsize,
 }
 
 impl<M> Open<M> {
     pub(crate) fn new(medium: M, path: PathBuf, geometry: Geometry, options: &OpenOptions) -> Self {
-        Self { medium, path, geometry, read_only: options.read_only, tally: Tally::default() }
+        Self {
+            medium,
+            path,
+            geometry,
+            read_only: options.read_only,
+            tally: Tally::default(),
+            at_desks: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -108,7 +128,11 @@ impl<M: Medium> Carrier<M> {
         let has_entry = self.open.medium.has_entry(request.kind());
         let Some(request) = self.open.accept(request, completion) else { return };
         match &self.ring {
-            Some(ring) if has_entry => ring.submit(request),
+            Some(ring) if has_entry => {
+                if let Err(request) = seat::submit(&self.open, request) {
+                    ring.submit(request);
+                }
+            }
             _ => self.pool.submit(request),
         }
     }
@@ -136,6 +160,12 @@ impl<M: Medium> Carrier<M> {
 
     pub(crate) fn counters(&self) -> Counters {
         self.open.tally.counters()
+    }
+}
+
+impl<M: Medium> Drop for Carrier<M> {
+    fn drop(&mut self) {
+        seat::settle(&self.open);
     }
 }
 
@@ -201,6 +231,34 @@ impl<M: Medium> Open<M> {
     }
 }
 
+/// What is open, whatever it is, to a ring that serves several.
+trait Opened: Send + Sync {
+    /// As [`Medium::plain_entry`].
+    fn plain_entry(&self, call: Call<'_>) -> Option<squeue::Entry>;
+
+    /// As [`InFlight::advance`].
+    fn advance(&self, request: &mut InFlight, result: i32) -> Option<Ended>;
+
+    /// As [`Open::finish`].
+    fn finish(&self, ended: Ended);
+}
+
+impl<M: Medium> Opened for Open<M> {
+    fn plain_entry(&self, call: Call<'_>) -> Option<squeue::Entry> {
+        self.medium.plain_entry(call)
+    }
+
+    fn advance(&self, request: &mut InFlight, result: i32) -> Option<Ended> {
+        let ended = request.advance(result, self)?;
+        self.at_desks.fetch_sub(1, Ordering::Release);
+        Some(ended)
+    }
+
+    fn finish(&self, ended: Ended) {
+        self.finish(ended);
+    }
+}
+
 /// A request that has ended and is to be told so.
 struct Ended {
     kind: RequestKind,
@@ -210,14 +268,12 @@ struct Ended {
 }
 
 impl InFlight {
-    /// Takes in the result of the last call: either the request has ended or it needs another call.
-    fn advance<M: Medium>(mut self: Box<Self>, result: i32, open: &Open<M>) -> Result<Ended, Box<Self>> {
+    /// Takes in the result of the last call: either the request has ended, and nothing is left here, or it needs another call.
+    fn advance<M: Medium>(&mut self, result: i32, open: &Open<M>) -> Option<Ended> {
         let (kind, bytes) = (self.transfer.request().kind(), self.transfer.request().len_bytes());
         let moved = M::moved(result, self.transfer.left_bytes());
-        match self.transfer.advance(moved, &open.path) {
-            Some(outcome) => Ok(Ended { kind, bytes, outcome, completion: self.completion }),
-            None => Err(self),
-        }
+        let outcome = self.transfer.advance(moved, &open.path)?;
+        Some(Ended { kind, bytes, outcome, completion: self.completion.take() })
     }
 
     /// Runs the rest on the calling thread.

@@ -26,6 +26,7 @@ pub mod check;
 pub mod clock;
 pub mod conformance;
 pub mod contents;
+pub mod desk;
 pub mod error;
 pub mod file;
 mod join;

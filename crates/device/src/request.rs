@@ -95,6 +95,11 @@ impl Completion {
         (Self::new(move |outcome| shared.arrive(outcome)), pending)
     }
 
+    /// Takes it out of a request that goes: nobody is told here any more.
+    pub(crate) fn take(&mut self) -> Self {
+        Self(self.0.take())
+    }
+
     /// Tells how the request ended.
     pub fn complete(mut self, outcome: Outcome) {
         if let Some(then) = self.0.take() {
@@ -153,10 +158,17 @@ impl Pending {
         Self { shared: Arc::new(Shared { state, arrived: Condvar::new() }) }
     }
 
+    pub(crate) fn has_ended(&self) -> bool {
+        !matches!(*self.shared.state.lock(), State::Waiting(_))
+    }
+
     /// Blocks the thread until the request has ended.
     pub fn wait(self) -> Outcome {
         // The request itself may be put off.
         crate::together::settle();
+        if let Some(seat) = crate::carry::seat::own() {
+            seat.wait_for(&self);
+        }
         let mut state = self.shared.state.lock();
         while matches!(*state, State::Waiting(_)) {
             self.shared.arrived.wait(&mut state);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use flashwright_device::conformance::Subject;
+use flashwright_device::desk::Desk;
 use flashwright_device::file::{Engine, OpenOptions};
 use flashwright_device::sim::LatencyModel;
 use flashwright_device::timer::SystemTimer;
@@ -26,6 +27,13 @@ fn memory_keeps_the_contract() {
 #[test]
 fn a_direct_file_keeps_the_contract() {
     let scratch = tempfile::tempdir().unwrap();
+    conformance::run(|| temporary_file(&scratch, &OpenOptions::default()));
+}
+
+#[test]
+fn a_file_keeps_the_contract_for_a_thread_at_a_desk() {
+    let scratch = tempfile::tempdir().unwrap();
+    let _desk = Desk::sit_down([]);
     conformance::run(|| temporary_file(&scratch, &OpenOptions::default()));
 }
 

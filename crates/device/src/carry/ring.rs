@@ -195,10 +195,10 @@ impl<M: Medium> Shared<M> {
             }
             let address = std::ptr::with_exposed_provenance_mut(entry.user_data() as usize);
             // SAFETY: the address of a box given up in `push`; each request has one completion.
-            let request: Box<InFlight> = unsafe { Box::from_raw(address) };
+            let mut request: Box<InFlight> = unsafe { Box::from_raw(address) };
             match request.advance(entry.result(), &self.open) {
-                Ok(request) => ended.push(request),
-                Err(request) => unfinished.push_back(request),
+                Some(request) => ended.push(request),
+                None => unfinished.push_back(request),
             }
         }
         stop

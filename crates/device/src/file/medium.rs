@@ -96,6 +96,26 @@ impl OpenFile {
     }
 }
 
+impl OpenFile {
+    /// Lengths fit: a request is at most `max_io_bytes` long.
+    fn entry_on(&self, file: types::Fd, call: Call<'_>) -> squeue::Entry {
+        match call {
+            Call::Read { offset, into } => {
+                opcode::Read::new(file, into.as_mut_ptr(), into.len() as u32).offset(offset).build()
+            }
+            Call::Write { offset, from, placement } => {
+                let write = opcode::Write::new(file, from.as_ptr(), from.len() as u32).offset(offset);
+                write.write_stream(self.stream(placement)).build()
+            }
+            Call::Trim { offset, len } => {
+                let mode = PUNCH_HOLE.bits().cast_signed();
+                opcode::Fallocate::new(file, len).offset(offset).mode(mode).build()
+            }
+            Call::Flush => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
+        }
+    }
+}
+
 impl Kernel for OpenFile {
     /// A plain system call cannot name a write stream, so [`Call::Write`] here is for callers who name none.
     fn call(&self, call: Call<'_>) -> io::Result<usize> {
@@ -129,22 +149,14 @@ impl Medium for OpenFile {
         kind != RequestKind::Trim || !self.is_block_device
     }
 
-    /// Lengths fit: a request is at most `max_io_bytes` long.
     fn entry(&self, call: Call<'_>) -> squeue::Entry {
-        match call {
-            Call::Read { offset, into } => {
-                opcode::Read::new(FILE, into.as_mut_ptr(), into.len() as u32).offset(offset).build()
-            }
-            Call::Write { offset, from, placement } => {
-                let write = opcode::Write::new(FILE, from.as_ptr(), from.len() as u32).offset(offset);
-                write.write_stream(self.stream(placement)).build()
-            }
-            Call::Trim { offset, len } => {
-                let mode = PUNCH_HOLE.bits().cast_signed();
-                opcode::Fallocate::new(FILE, len).offset(offset).mode(mode).build()
-            }
-            Call::Flush => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
-        }
+        self.entry_on(types::Fd(FILE.0.cast_signed()), call).flags(squeue::Flags::FIXED_FILE)
+    }
+
+    const HAS_PLAIN_ENTRIES: bool = true;
+
+    fn plain_entry(&self, call: Call<'_>) -> Option<squeue::Entry> {
+        Some(self.entry_on(types::Fd(self.file.as_raw_fd()), call))
     }
 
     fn absorb(&self, offset: u64, data: &[u8]) -> Option<io::Result<()>> {

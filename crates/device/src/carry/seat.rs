@@ -1,0 +1,326 @@
+//! A ring that one thread has to itself, for requests to any file.
+//!
+//! The thread pushes its requests here, sleeps here until one of them has ended or something that it watches has happened, and
+//! tells the callers itself. So no other thread is woken for a request, nothing is locked, and what the kernel has to do for
+//! a transfer's end it does when the thread comes by (`IORING_SETUP_DEFER_TASKRUN`, Linux 6.1) instead of interrupting it.
+#![allow(unsafe_code, reason = "io_uring is given raw pointers and gives them back")]
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use io_uring::{IoUring, opcode, types};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::time::Timespec;
+
+use super::{Ended, InFlight, Medium, Open, Opened};
+use crate::{Pending, together};
+
+/// Entries that can be pushed between two system calls.
+const SUBMISSION_ENTRIES: u32 = 128;
+
+/// Room for what has ended and was not yet taken.
+const COMPLETION_ENTRIES: u32 = 1024;
+
+/// Requests that the kernel has at once; what comes on top goes by the device's own ring. The rest is for what is watched.
+const MAX_IN_FLIGHT: usize = COMPLETION_ENTRIES as usize - 64;
+
+/// Requests pushed before the kernel is told, so that the device starts with some while the thread prepares the next.
+const PUSHED_AT_ONCE: u32 = 4;
+
+/// How often a thread that waits for what others may end looks whether they have.
+const LOOK_TIME: Duration = Duration::from_millis(1);
+
+/// Marks of what is watched have this bit, those of requests do not.
+const WATCHED: u64 = 1 << 63;
+
+thread_local! {
+    /// Where this thread's requests go.
+    static SEAT: RefCell<Option<Rc<Seat>>> = const { RefCell::new(None) };
+}
+
+/// A thread's ring and what it has under way.
+pub(crate) struct Seat(RefCell<State>);
+
+struct State {
+    ring: IoUring,
+    in_flight: InFlights,
+    /// Pushed since the kernel was told.
+    pushed: u32,
+    watched: Vec<Watched>,
+    ended: VecDeque<(Arc<dyn Opened>, Ended)>,
+}
+
+/// A descriptor and what is waited for.
+pub(crate) struct Watched {
+    pub(crate) fd: RawFd,
+    pub(crate) events: PollFlags,
+    /// The kernel will say when it happens.
+    armed: bool,
+    /// It has happened, and nobody was told yet.
+    happened: bool,
+}
+
+impl Watched {
+    pub(crate) fn new(fd: RawFd, events: PollFlags) -> Self {
+        Self { fd, events, armed: false, happened: false }
+    }
+}
+
+/// Starts `request` on this thread's ring. Gives it back if there is none, or it has no room or no entry for it.
+pub(super) fn submit<M: Medium>(open: &Arc<Open<M>>, request: InFlight) -> Result<(), InFlight> {
+    if !M::HAS_PLAIN_ENTRIES {
+        return Err(request);
+    }
+    let Some(seat) = own() else { return Err(request) };
+    let mut state = seat.0.borrow_mut();
+    if state.in_flight.count >= MAX_IN_FLIGHT {
+        return Err(request);
+    }
+    open.at_desks.fetch_add(1, Ordering::Relaxed);
+    let place = state.in_flight.put(Borne { request, open: Arc::clone(open) as Arc<dyn Opened> });
+    state.push_request(place);
+    Ok(())
+}
+
+/// Waits until no desk has anything under way of what is `open`. What this thread started there has been told of then; another
+/// thread may be about to.
+pub(super) fn settle<M: Medium>(open: &Arc<Open<M>>) {
+    let seat = own();
+    while open.at_desks.load(Ordering::Acquire) > 0 {
+        match &seat {
+            Some(seat) => seat.wait_a_little(),
+            None => std::thread::park_timeout(LOOK_TIME),
+        }
+    }
+    if let Some(seat) = seat
+        && seat.has_ended(Arc::as_ptr(open).cast())
+    {
+        seat.tell();
+    }
+}
+
+/// This thread's seat, if it has one.
+pub(crate) fn own() -> Option<Rc<Seat>> {
+    SEAT.try_with(|seat| seat.borrow().clone()).ok().flatten()
+}
+
+impl Seat {
+    /// A seat for this thread, until it is [left](Self::leave). None where the kernel has no such ring, or not for us.
+    ///
+    /// # Panics
+    /// If the thread has one already: it would wait at one, and its requests would end at the other.
+    pub(crate) fn take(watched: Vec<Watched>) -> Option<Rc<Self>> {
+        assert!(own().is_none(), "a thread has one seat");
+        let mut builder = IoUring::builder();
+        builder.setup_single_issuer().setup_defer_taskrun().setup_cqsize(COMPLETION_ENTRIES);
+        // A kernel that knows these flags has every operation that is used here.
+        let ring = builder.build(SUBMISSION_ENTRIES).ok()?;
+        let state =
+            State { ring, in_flight: InFlights::default(), pushed: 0, watched, ended: VecDeque::new() };
+        let seat = Rc::new(Self(RefCell::new(state)));
+        SEAT.try_with(|own| *own.borrow_mut() = Some(Rc::clone(&seat))).ok()?;
+        Some(seat)
+    }
+
+    /// Sleeps until a request has ended, or something that is `wanted` has happened: those it says, and only once.
+    pub(crate) fn wait(&self, wanted: &[bool], timeout: Option<&Timespec>) -> io::Result<Vec<bool>> {
+        let mut state = self.0.borrow_mut();
+        let state = &mut *state;
+        if state.ended.is_empty() && !state.has_happened(wanted) {
+            state.arm(wanted);
+            state.sleep(timeout)?;
+        } else {
+            state.enter();
+        }
+        state.take();
+        let told =
+            |(watched, wanted): (&mut Watched, &bool)| *wanted && std::mem::take(&mut watched.happened);
+        Ok(state.watched.iter_mut().zip(wanted).map(told).collect())
+    }
+
+    /// Tells the callers of requests that have ended. They may start others.
+    pub(crate) fn tell(&self) {
+        together::together(|| {
+            while let Some((open, ended)) = self.next_ended() {
+                open.finish(ended);
+            }
+        });
+    }
+
+    /// Waits for one request, whoever it is that ends it.
+    pub(crate) fn wait_for(&self, pending: &Pending) {
+        while !pending.has_ended() {
+            self.wait_a_little();
+        }
+    }
+
+    fn wait_a_little(&self) {
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_TIME.subsec_nanos()) };
+        let waited = self.wait(&[], Some(&timeout));
+        assert!(waited.is_ok(), "io_uring_enter on a ring of our own");
+        self.tell();
+    }
+
+    /// Whether requests to what is open at `place` have ended, and nobody was told yet.
+    fn has_ended(&self, place: *const ()) -> bool {
+        self.0.borrow().ended.iter().any(|(open, _)| Arc::as_ptr(open).cast() == place)
+    }
+
+    fn next_ended(&self) -> Option<(Arc<dyn Opened>, Ended)> {
+        self.0.borrow_mut().ended.pop_front()
+    }
+
+    /// Gives the seat up: what is started from now on goes by the devices' own rings. What is under way is waited for: the
+    /// ring holds the memory that the kernel transfers to.
+    pub(crate) fn leave(&self) {
+        let _ = SEAT.try_with(|own| own.borrow_mut().take());
+        while self.0.borrow().in_flight.count > 0 {
+            self.wait_a_little();
+        }
+        self.tell();
+    }
+}
+
+impl Drop for State {
+    /// Who gave the seat up has nothing under way. Memory of a thread that ended otherwise is never freed: the kernel may still
+    /// write to it.
+    fn drop(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.in_flight));
+    }
+}
+
+impl State {
+    fn push_request(&mut self, place: usize) {
+        let Some(borne) = self.in_flight.get(place) else { return };
+        let entry = borne.open.plain_entry(borne.request.transfer.next_call());
+        let entry = entry.expect("only media with plain entries come here").user_data(place as u64);
+        self.push(&entry);
+        self.pushed += 1;
+        if self.pushed >= PUSHED_AT_ONCE {
+            self.enter();
+        }
+    }
+
+    fn push(&mut self, entry: &io_uring::squeue::Entry) {
+        // SAFETY: what a request's entry points to is owned by the request, which is kept until its completion was taken; an
+        // entry that watches points nowhere.
+        while unsafe { self.ring.submission().push(entry) }.is_err() {
+            self.enter();
+        }
+    }
+
+    fn enter(&mut self) {
+        self.pushed = 0;
+        while let Err(error) = self.ring.submit() {
+            assert!(is_passing(&error), "io_uring_enter on a ring of our own: {error}");
+            // EBUSY and EAGAIN: completions must be taken before more is submitted.
+            self.take();
+            std::thread::yield_now();
+        }
+    }
+
+    fn has_happened(&self, wanted: &[bool]) -> bool {
+        self.watched.iter().zip(wanted).any(|(watched, wanted)| *wanted && watched.happened)
+    }
+
+    /// Lets the kernel watch what is wanted and not watched yet. What was wanted once is watched until it happens.
+    fn arm(&mut self, wanted: &[bool]) {
+        for (number, wanted) in wanted.iter().enumerate() {
+            let watched = &mut self.watched[number];
+            if *wanted && !watched.armed {
+                watched.armed = true;
+                let flags = u32::from(watched.events.bits());
+                let entry = opcode::PollAdd::new(types::Fd(watched.fd), flags).build();
+                self.push(&entry.user_data(WATCHED | number as u64));
+            }
+        }
+    }
+
+    /// Hands over what was pushed, too.
+    fn sleep(&mut self, timeout: Option<&Timespec>) -> io::Result<()> {
+        self.pushed = 0;
+        let slept = match timeout {
+            None => self.ring.submitter().submit_and_wait(1),
+            Some(timeout) => {
+                let time = types::Timespec::new().sec(timeout.tv_sec as u64).nsec(timeout.tv_nsec as u32);
+                let args = types::SubmitArgs::new().timespec(&time);
+                self.ring.submitter().submit_with_args(1, &args)
+            }
+        };
+        match slept {
+            Err(error) if !is_passing(&error) && Errno::from_io_error(&error) != Some(Errno::TIME) => {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes every completion there is.
+    fn take(&mut self) {
+        let mut unfinished = Vec::new();
+        for entry in self.ring.completion() {
+            let mark = entry.user_data();
+            if mark & WATCHED != 0 {
+                let watched = &mut self.watched[(mark & !WATCHED) as usize];
+                (watched.armed, watched.happened) = (false, true);
+                continue;
+            }
+            let place = mark as usize;
+            let Some(borne) = self.in_flight.get(place) else { continue };
+            match borne.open.advance(&mut borne.request, entry.result()) {
+                Some(ended) => {
+                    let open = self.in_flight.remove(place).open;
+                    self.ended.push_back((open, ended));
+                }
+                None => unfinished.push(place),
+            }
+        }
+        unfinished.into_iter().for_each(|place| self.push_request(place));
+    }
+}
+
+/// Requests that the kernel has, by the number that it knows them by.
+#[derive(Default)]
+struct InFlights {
+    places: Vec<Option<Borne>>,
+    free: Vec<usize>,
+    count: usize,
+}
+
+struct Borne {
+    request: InFlight,
+    open: Arc<dyn Opened>,
+}
+
+impl InFlights {
+    fn put(&mut self, borne: Borne) -> usize {
+        self.count += 1;
+        if let Some(place) = self.free.pop() {
+            self.places[place] = Some(borne);
+            return place;
+        }
+        self.places.push(Some(borne));
+        self.places.len() - 1
+    }
+
+    fn get(&mut self, place: usize) -> Option<&mut Borne> {
+        self.places.get_mut(place)?.as_mut()
+    }
+
+    fn remove(&mut self, place: usize) -> Borne {
+        self.count -= 1;
+        self.free.push(place);
+        self.places[place].take().expect("a request has one completion")
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
+}

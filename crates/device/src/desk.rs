@@ -1,0 +1,248 @@
+//! A place where a thread does all that its requests need: it starts them, sleeps until they end, and tells their callers.
+//!
+//! Requests are usually told of by a thread of their device's. That is one more thread to wake, to share processors with and
+//! to lock against. A thread that serves a client, and sleeps until the client or a device has something for it, does better
+//! to sleep for both at once. While it sits at a desk, the requests that it starts, on any file or block device, end on it,
+//! each time it [waits](Desk::wait). What other threads start ends where it always does.
+//!
+//! The thread must not block for a request that it started in any other way than by [`Pending::wait`](crate::Pending::wait). Where the
+//! kernel has no such ring (before Linux 6.1, or not permitted) it waits for its descriptors alone, and requests end on their
+//! devices' threads.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::rc::Rc;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+
+use crate::carry::seat::{self, Seat};
+
+/// A descriptor and what is waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Watched<'a> {
+    fd: BorrowedFd<'a>,
+    events: PollFlags,
+}
+
+impl<'a> Watched<'a> {
+    /// Until there is something to read.
+    #[must_use]
+    pub fn input(fd: BorrowedFd<'a>) -> Self {
+        Self { fd, events: PollFlags::IN }
+    }
+
+    /// Until there is room to write.
+    #[must_use]
+    pub fn output(fd: BorrowedFd<'a>) -> Self {
+        Self { fd, events: PollFlags::OUT }
+    }
+}
+
+/// A thread's desk. Dropping it waits for the requests that were started at it; what their callers then start is not waited for.
+pub struct Desk<'a, const N: usize> {
+    seat: Option<Rc<Seat>>,
+    watched: [Watched<'a>; N],
+}
+
+impl<'a, const N: usize> Desk<'a, N> {
+    /// A desk for this thread, from which it can watch some descriptors.
+    ///
+    /// # Panics
+    /// If the thread sits at one already.
+    #[must_use]
+    pub fn sit_down(watched: [Watched<'a>; N]) -> Self {
+        let known = |watched: &Watched<'a>| seat::Watched::new(watched.fd.as_raw_fd(), watched.events);
+        Self { seat: Seat::take(watched.iter().map(known).collect()), watched }
+    }
+
+    /// Sleeps until something `wanted` has happened, requests have ended that can be [told](Self::tell), or the time is over. What
+    /// has happened; it may return without any reason.
+    ///
+    /// # Errors
+    /// If the kernel cannot wait.
+    pub fn wait(&self, wanted: [bool; N], timeout: Option<&Timespec>) -> io::Result<[bool; N]> {
+        let mut happened = [false; N];
+        if let Some(seat) = &self.seat {
+            happened.copy_from_slice(&seat.wait(&wanted, timeout)?);
+            return Ok(happened);
+        }
+        let places: Vec<usize> = (0..N).filter(|place| wanted[*place]).collect();
+        let asked =
+            |place: &usize| PollFd::from_borrowed_fd(self.watched[*place].fd, self.watched[*place].events);
+        let mut asked: Vec<PollFd<'_>> = places.iter().map(asked).collect();
+        match poll(&mut asked, timeout) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        for (place, asked) in places.into_iter().zip(asked) {
+            happened[place] = !asked.revents().is_empty();
+        }
+        Ok(happened)
+    }
+
+    /// Tells the callers of requests that have ended.
+    pub fn tell(&self) {
+        if let Some(seat) = &self.seat {
+            seat.tell();
+        }
+    }
+}
+
+impl<const N: usize> Drop for Desk<'_, N> {
+    fn drop(&mut self) {
+        if let Some(seat) = &self.seat {
+            seat.leave();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::thread::ThreadId;
+
+    use super::*;
+    use crate::file::OpenOptions;
+    use crate::{Completion, Device, FileDevice, IoBuffer, MemoryDevice, PlacementHandle, Request};
+
+    const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+    fn this_thread() -> ThreadId {
+        std::thread::current().id()
+    }
+
+    fn file(directory: &tempfile::TempDir) -> Arc<dyn Device> {
+        let options =
+            OpenOptions { create: true, buffered: true, size_bytes: Some(4 << 20), ..OpenOptions::default() };
+        Arc::new(FileDevice::open(directory.path().join("file"), &options).unwrap())
+    }
+
+    fn read(offset: u64) -> Request {
+        Request::Read { offset, buffer: IoBuffer::zeroed(4096) }
+    }
+
+    /// Sits until `done`.
+    fn work<const N: usize>(desk: &Desk<'_, N>, wanted: [bool; N], mut done: impl FnMut([bool; N]) -> bool) {
+        loop {
+            let happened = desk.wait(wanted, None).unwrap();
+            desk.tell();
+            if done(happened) {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn requests_end_on_the_thread_that_sits_and_more_than_its_ring_has_room_for_end_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = file(&directory);
+        let desk = Desk::sit_down([]);
+        let is_seated = desk.seat.is_some();
+        let (said, heard) = channel();
+        for request in 0..3000 {
+            let said = said.clone();
+            let then = move |outcome: crate::Outcome| said.send((outcome.is_ok(), this_thread())).unwrap();
+            device.submit(read(request % 1024 * 4096), Completion::new(then));
+        }
+        drop(said);
+        let mut ended = Vec::new();
+        while ended.len() < 3000 {
+            desk.wait([], Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 })).unwrap();
+            desk.tell();
+            ended.extend(heard.try_iter());
+        }
+        assert!(ended.iter().all(|(is_ok, _)| *is_ok));
+        let here = ended.iter().filter(|(_, thread)| *thread == this_thread()).count();
+        assert!(!is_seated || here >= 900, "{here} ended here");
+    }
+
+    #[test]
+    fn what_is_watched_is_told_of_once_each_time_beside_the_requests() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = file(&directory);
+        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let desk = Desk::sit_down([Watched::input(near.as_fd()), Watched::output(near.as_fd())]);
+        assert_eq!(desk.wait([true, false], Some(&NO_TIME)).unwrap(), [false, false], "only what is wanted");
+        assert_eq!(desk.wait([true, true], None).unwrap(), [false, true]);
+        for _ in 0..3 {
+            let pending = device.start(read(0));
+            rustix::io::write(&far, &[7]).unwrap();
+            work(&desk, [true, false], |[came, _]| came);
+            rustix::io::read(&near, &mut [0u8; 8]).unwrap();
+            pending.wait().unwrap();
+        }
+        drop(far);
+        work(&desk, [true, false], |[came, _]| came);
+        work(&desk, [true, false], |[came, _]| came);
+    }
+
+    #[test]
+    fn who_waits_for_one_request_at_a_desk_does_not_wait_for_ever() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = file(&directory);
+        let desk = Desk::sit_down([]);
+        device.start(read(0)).wait().unwrap();
+        let (completion, pending) = Completion::pair();
+        let elsewhere = std::thread::Builder::new().spawn(move || completion.complete(Ok(None))).unwrap();
+        assert!(pending.wait().unwrap().is_none(), "another thread has ended it");
+        elsewhere.join().unwrap();
+        drop(desk);
+    }
+
+    #[test]
+    fn who_leaves_waits_for_what_he_started_and_no_longer() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = file(&directory);
+        let desk = Desk::sit_down([]);
+        let (said, heard) = channel();
+        let again = Arc::clone(&device);
+        device.submit(
+            read(0),
+            Completion::new(move |_| {
+                let ended = this_thread();
+                let then = move |_| said.send((ended, this_thread())).unwrap();
+                again.submit(read(4096), Completion::new(then));
+            }),
+        );
+        let is_seated = desk.seat.is_some();
+        drop(desk);
+        let (first, second) = heard.recv().unwrap();
+        assert_eq!(first == this_thread(), is_seated);
+        assert_ne!(second, this_thread(), "nobody sits here any more");
+        drop(Desk::sit_down([]));
+    }
+
+    #[test]
+    fn a_device_that_goes_waits_for_what_another_thread_has_under_way_at_its_desk() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = file(&directory);
+        let ((started, wait), (went, gone)) = (channel(), channel());
+        let at_desk = Arc::clone(&device);
+        let sit = move || {
+            let desk = Desk::sit_down([]);
+            at_desk.submit(read(0), Completion::new(|_| {}));
+            let is_seated = desk.seat.is_some();
+            drop(at_desk);
+            started.send(()).unwrap();
+            // Long enough for whoever does not wait to be gone.
+            std::thread::park_timeout(std::time::Duration::from_millis(20));
+            assert!(!is_seated || gone.try_recv().is_err(), "nobody has taken the request's end yet");
+        };
+        let sitting = std::thread::Builder::new().spawn(sit).unwrap();
+        wait.recv().unwrap();
+        drop(device);
+        // Nobody hears it any more where there is no desk.
+        let _ = went.send(());
+        sitting.join().unwrap();
+    }
+
+    #[test]
+    fn memory_ends_a_request_within_its_start_wherever_that_is() {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20));
+        let _desk = Desk::sit_down([]);
+        device.write(0, IoBuffer::zeroed(4096).into(), PlacementHandle::DEFAULT).wait().unwrap();
+    }
+}
