@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use device::desk::Desk;
 use device::together::together;
 use device::{Clock, IoBuffer};
 
@@ -75,8 +76,10 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>) -> End {
     let shape = hall.offers[agreed.place].shape;
     let rules = Rules { shape, structured: agreed.structured, has_contexts };
     let talk = Arc::new(Talk { link: Arc::clone(link), rules, contexts: agreed.contexts });
+    let desk = Desk::sit_down(link.watched());
     let mut server = Server {
         hall,
+        desk: &desk,
         export: &*hall.exports[agreed.place],
         intake: Intake::new(rules, &already),
         talk: &talk,
@@ -90,7 +93,7 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>) -> End {
     if !matches!(end, Ok(())) {
         link.give_up();
     }
-    let waited = wait_for_completions(hall, link);
+    let waited = wait_for_completions(hall, link, &desk);
     end.and(waited).err().unwrap_or(End::Left)
 }
 
@@ -130,6 +133,7 @@ fn shake_hands(hall: &Hall, socket: &OwnedFd) -> Result<Option<(Agreed, Vec<u8>)
 /// The transmission's own side of a connection.
 struct Server<'a> {
     hall: &'a Arc<Hall>,
+    desk: &'a Desk<'a, 3>,
     export: &'a dyn Export,
     talk: &'a Arc<Talk>,
     intake: Intake,
@@ -190,7 +194,9 @@ impl Server<'_> {
                 Then::Read => Until::Input,
                 Then::AwaitRoom => Until::Room,
             };
-            let woken = self.talk.link.sleep(until, self.time_left_ns()?)?;
+            let woken = self.talk.link.sleep(self.desk, until, self.time_left_ns()?)?;
+            self.desk.tell();
+            self.talk.link.flush();
             if woken.input && !self.read()? {
                 return Ok(());
             }
@@ -346,7 +352,7 @@ impl Talk {
 }
 
 /// Requests that were started end by themselves; their replies are sent if the client takes them in time.
-fn wait_for_completions(hall: &Hall, link: &Link) -> Result<(), End> {
+fn wait_for_completions(hall: &Hall, link: &Link, desk: &Desk<'_, 3>) -> Result<(), End> {
     let (mut owed, mut end) = (Owed::default(), Ok(()));
     loop {
         link.flush();
@@ -361,10 +367,11 @@ fn wait_for_completions(hall: &Hall, link: &Link) -> Result<(), End> {
             link.give_up();
             continue;
         }
-        if let Err(error) = link.sleep(Until::End, timeout_ns) {
+        if let Err(error) = link.sleep(desk, Until::End, timeout_ns) {
             link.give_up();
             end = Err(error.into());
         }
+        desk.tell();
     }
 }
 

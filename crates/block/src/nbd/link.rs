@@ -1,15 +1,16 @@
 //! One connection as its thread and the completions of its requests share it: replies on their way out.
 //!
-//! A reply is sent by whoever has it, at once and without waking anybody: while the connection's thread sleeps, by the
-//! thread that completes the request, or the last of a few that have ended [together]. While the connection's thread is
-//! awake it sends the replies of many completions with one call before it sleeps. Only one thread sends at a time; the
-//! others leave their replies in the queue, which the sender empties before it goes.
+//! The connection's thread sits at a [desk](device::desk): most requests end on it, and it sends their replies with one call
+//! before it sleeps again. What ends elsewhere while it sleeps is answered at once and without waking anybody, by the thread that
+//! completes the request, or for the last of a few that have ended [together]. Only one thread sends at a time; the others leave
+//! their replies in the queue, which the sender empties before it goes.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use device::desk::{Desk, Watched};
 use device::together::{self, Errand};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -227,29 +228,29 @@ impl Link {
         state.batch = batch;
     }
 
+    /// What the connection's thread watches: for [`sleep`](Self::sleep).
+    pub fn watched(&self) -> [Watched<'_>; 3] {
+        [
+            Watched::input(self.bell.as_fd()),
+            Watched::input(self.socket.as_fd()),
+            Watched::output(self.socket.as_fd()),
+        ]
+    }
+
     /// Sleeps until there is something to do, or until `timeout_ns` are over. It may return sooner.
-    pub fn sleep(&self, until: Until, timeout_ns: Option<u64>) -> io::Result<Woken> {
+    pub fn sleep(&self, desk: &Desk<'_, 3>, until: Until, timeout_ns: Option<u64>) -> io::Result<Woken> {
         let Some(blocked) = self.fall_asleep(until) else { return Ok(Woken { input: false }) };
-        let mut events = PollFlags::empty();
-        events.set(PollFlags::IN, until == Until::Input);
-        events.set(PollFlags::OUT, blocked);
-        let bell = PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN);
-        let mut fds = [bell, PollFd::new(&self.socket, events)];
         // A socket that was hung up on would be reported for ever: it is asked only for what is wanted.
-        let asked = if events.is_empty() { 1 } else { 2 };
+        let wanted = [true, until == Until::Input, blocked];
         let timeout = timeout_ns.map(timespec);
-        match poll(&mut fds[..asked], timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let (rung, happened) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+        let [rung, has_input, has_room] = desk.wait(wanted, timeout.as_ref())?;
         if rung {
             bell::silence(&self.bell);
         }
         let mut state = self.state.lock();
         (state.owner_awake, state.owner_waits) = (true, false);
-        state.blocked &= !happened;
-        Ok(Woken { input: until == Until::Input && happened })
+        state.blocked &= !(has_input || has_room);
+        Ok(Woken { input: has_input })
     }
 
     /// Whether the socket is blocked; nothing if there is something to do instead of sleeping.
