@@ -59,8 +59,10 @@ impl End {
 /// Requests up to this length are stayed with: longer ones go to the device in several transfers side by side.
 const MOST_STAYING_BYTES: u32 = 16 << 10;
 
-/// Requests that are not stayed with after the client was found to have several under way.
+/// Requests that are not stayed with after the client was found to have several under way: the first time, and at most, if it has
+/// them each time that it is looked again. To look costs such a client the time of a transfer.
 const CROWD: u32 = 64;
+const MOST_CROWD: u32 = 64 * CROWD;
 
 /// Requests started before replies are looked after.
 const REQUESTS_AT_ONCE: usize = 64;
@@ -85,6 +87,7 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>) -> End {
         talk: &talk,
         owed: Owed::default(),
         crowd: 0,
+        next_crowd: CROWD,
     };
     let end = server.run();
     if let Some(bytes) = server.intake.abandoned_bytes() {
@@ -141,6 +144,8 @@ struct Server<'a> {
     owed: Owed,
     /// Requests to come that are not stayed with.
     crowd: u32,
+    /// How many those will be the next time.
+    next_crowd: u32,
 }
 
 /// How long the client has owed us something. A reply that it takes meanwhile starts the time anew.
@@ -270,7 +275,10 @@ impl Server<'_> {
         staying(submit);
         // The reply is not sent before this thread goes on: what has come meanwhile was asked for beside it.
         if link.has_input() {
-            self.crowd = CROWD;
+            self.crowd = self.next_crowd;
+            self.next_crowd = (2 * self.next_crowd).min(MOST_CROWD);
+        } else {
+            self.next_crowd = CROWD;
         }
     }
 }
