@@ -20,7 +20,6 @@ const ARROWS: &[(&str, &[&str])] = &[
 const UNSAFE: &[&str] = &[
     "crates/block/src/ublk/descriptors.rs",
     "crates/block/src/ublk/ring.rs",
-    "crates/cache/src/dram/prefetch.rs",
     "crates/cache/src/dram/slab.rs",
     "crates/cache/src/flash/region/buffer.rs",
     "crates/device/src/buffer.rs",
@@ -28,6 +27,7 @@ const UNSAFE: &[&str] = &[
     "crates/device/src/carry/seat.rs",
     "crates/device/src/file/discard.rs",
     "crates/device/src/nvme/ioctl.rs",
+    "crates/policy/src/prefetch.rs",
     "crates/workload/src/payload/lines.rs",
 ];
 

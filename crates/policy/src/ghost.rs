@@ -6,6 +6,8 @@
 //! queue. Sixteen entries share a cache line, the newest first, and a key is looked for in its line alone. A full line
 //! gives up its oldest entry early; a stranger is taken for a member with a probability below 16 / 2^20.
 
+use crate::prefetch::prefetch_to_write;
+
 const LINE: usize = 16;
 const FINGERPRINT_BITS: u32 = 20;
 const STAMP_BITS: u32 = 32 - FINGERPRINT_BITS;
@@ -84,6 +86,12 @@ impl Ghost {
         places.copy_within(place + 1.., place);
         places[LINE - 1] = EMPTY;
         age(entry, self.tick) < self.window_ticks()
+    }
+
+    /// Has the line fetched that `hash` is in, or will be.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch_to_write(std::ptr::from_ref(&self.lines[self.line_of(hash)]).cast());
     }
 
     /// Bytes of memory.

@@ -60,9 +60,14 @@ pub trait Eviction: Send {
     fn oldest(&self) -> Option<Slot>;
 
     /// The entry that will probably leave next, so that its memory can be fetched by then; `None` where a guess would mostly be
-    /// wrong. It decides nothing.
+    /// wrong. It decides nothing. Policies have fetched what they will need of it themselves.
     fn likely_victim(&self) -> Option<Slot> {
         self.oldest()
+    }
+
+    /// A new entry comes in soon: has the memory fetched that this begins with, while room is made for it.
+    fn foresee(&self, entry: Entry) {
+        let _ = entry;
     }
 
     /// Which hits must be told, and how.
@@ -122,6 +127,9 @@ impl<E: Eviction + ?Sized> Eviction for Box<E> {
     fn likely_victim(&self) -> Option<Slot> {
         (**self).likely_victim()
     }
+    fn foresee(&self, entry: Entry) {
+        (**self).foresee(entry);
+    }
     fn hit_rule(&self) -> HitRule {
         (**self).hit_rule()
     }
@@ -165,6 +173,7 @@ mod hashed;
 pub mod list;
 pub mod marks;
 pub mod name;
+pub mod prefetch;
 mod segments;
 pub mod simulate;
 pub mod sketch;

@@ -6,6 +6,7 @@
 //! the oldest.
 
 use crate::Slot;
+use crate::prefetch::prefetch;
 
 /// What slots are numbered by in links: `u32` in general, `u16` within small sets.
 pub trait Number: Copy + Eq + private::Sealed {
@@ -120,6 +121,14 @@ impl Nodes {
     #[must_use]
     pub fn older(&self, slot: Slot) -> Option<Slot> {
         self.links[slot.0 as usize].older()
+    }
+
+    /// Has the links of a slot fetched that are read soon.
+    #[inline]
+    pub fn prefetch(&self, slot: Slot) {
+        if let Some(link) = self.links.get(slot.0 as usize) {
+            prefetch(std::ptr::from_ref(link).cast());
+        }
     }
 
     /// Reads the links of these slots and of their neighbours, all at the same time: see

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::Slot;
+use crate::prefetch::prefetch;
 
 /// Slots of the first chunk; each chunk after it has twice as many as the one before.
 const FIRST_CHUNK: u64 = 1 << 10;
@@ -40,6 +41,12 @@ impl Marks {
     #[must_use]
     pub fn get(&self, slot: Slot) -> u8 {
         self.mark(slot).load(Ordering::Relaxed)
+    }
+
+    /// Has a counter fetched that is read soon.
+    #[inline]
+    pub fn prefetch(&self, slot: Slot) {
+        prefetch(std::ptr::from_ref(self.mark(slot)).cast());
     }
 
     /// Sets the counter.

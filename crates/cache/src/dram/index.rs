@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use super::prefetch::{prefetch, prefetch_to_write};
+use policy::prefetch::{prefetch, prefetch_to_write};
+
 use super::slab::{Arena, Item, SlabUse};
 use super::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use super::table;

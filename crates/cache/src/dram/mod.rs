@@ -20,7 +20,6 @@ mod index;
 mod item;
 mod key_lock;
 mod pools;
-mod prefetch;
 mod reaper;
 mod rebalance;
 mod release;

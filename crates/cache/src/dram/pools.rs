@@ -316,6 +316,9 @@ impl Class {
 impl Inner {
     fn take<'a>(&mut self, pools: &'a Pools, class: &Class, wanted: Wanted) -> Taken<'a> {
         self.counters.allocation_attempts += 1;
+        if let Some(policy) = &self.policy {
+            policy.foresee(wanted.entry);
+        }
         if let Some(item) = self.free_chunk(pools, class) {
             item.header().set_state(State::DRAFT | State::IN_POLICY, 1);
             let (_, slot) = pools.class_of(item.reference());

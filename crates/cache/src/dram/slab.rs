@@ -16,9 +16,10 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use policy::prefetch::{CACHE_LINE_BYTES, prefetch, prefetch_to_write};
+
 use super::chain::Links;
 use super::item::{HEADER_BYTES, Header, ItemRef};
-use super::prefetch::{CACHE_LINE_BYTES, prefetch, prefetch_to_write};
 
 /// The mapped memory and the table of slabs.
 pub(super) struct Arena {

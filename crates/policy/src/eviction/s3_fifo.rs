@@ -15,6 +15,7 @@ use std::sync::Arc;
 use crate::ghost::Ghost;
 use crate::ghost_queue::GhostQueue;
 use crate::list::{List, Nodes};
+use crate::prefetch::prefetch;
 use crate::segments::share;
 use crate::weights::Weights;
 use crate::{Entry, Eviction, HitRule, Marks, Slot};
@@ -168,6 +169,13 @@ impl Memory {
             Self::Queue(ghost) => ghost.take(hash),
         }
     }
+
+    fn prefetch(&self, hash: u64) {
+        match self {
+            Self::Table(ghost) => ghost.prefetch(hash),
+            Self::Queue(_) => {}
+        }
+    }
 }
 
 /// The stored bits spread over the 64 that a ghost takes its line and its fingerprint from.
@@ -230,11 +238,26 @@ impl Eviction for S3Fifo {
         next.list.back().or_else(|| other.list.back())
     }
 
-    /// The first that its queue would not keep, if it does not come late.
+    /// The first that its queue would not keep, if it does not come late. What is looked at of it was fetched when it was the one
+    /// behind the first.
     fn likely_victim(&self) -> Option<Slot> {
-        let leaves_at = if self.main_is_next() { 1 } else { MOVE_TO_MAIN_AT };
+        let main_is_next = self.main_is_next();
+        let leaves_at = if main_is_next { 1 } else { MOVE_TO_MAIN_AT };
         let ahead = std::iter::successors(self.oldest(), |slot| self.nodes.newer(*slot));
-        ahead.take(FORESEEN_STEPS).find(|slot| self.frequency.get(*slot) < leaves_at)
+        let next = ahead.take(FORESEEN_STEPS).find(|slot| self.frequency.get(*slot) < leaves_at)?;
+        if let Some(behind) = self.nodes.newer(next) {
+            self.nodes.prefetch(behind);
+            self.frequency.prefetch(behind);
+            prefetch(std::ptr::from_ref(&self.hashes[behind.0 as usize]).cast());
+        }
+        if !main_is_next {
+            self.ghost.prefetch(ghost_hash(self.hashes[next.0 as usize]));
+        }
+        Some(next)
+    }
+
+    fn foresee(&self, entry: Entry) {
+        self.ghost.prefetch(ghost_hash((entry.hash >> 32) as u32));
     }
 
     fn hit_rule(&self) -> HitRule {

@@ -84,10 +84,16 @@ impl Eviction for Sieve {
         self.hand.or_else(|| self.queue.back())
     }
 
-    /// Where the hand will stop, if it does not go far: it passes over most of what it points at.
+    /// Where the hand will stop, if it does not go far: it passes over most of what it points at. The step behind is fetched, to be
+    /// there when the next one is foreseen.
     fn likely_victim(&self) -> Option<Slot> {
         let ahead = std::iter::successors(self.oldest(), |slot| self.nodes.newer(*slot));
-        ahead.take(FORESEEN_STEPS).find(|slot| self.visited.get(*slot) == 0)
+        let next = ahead.take(FORESEEN_STEPS).find(|slot| self.visited.get(*slot) == 0)?;
+        if let Some(behind) = self.nodes.newer(next) {
+            self.nodes.prefetch(behind);
+            self.visited.prefetch(behind);
+        }
+        Some(next)
     }
 
     fn hit_rule(&self) -> HitRule {

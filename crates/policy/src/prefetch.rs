@@ -1,13 +1,13 @@
-//! Memory that the processor is told to fetch before it is needed.
+//! Memory that the processor is told to fetch before it is needed: by policies, and by the caches that ask them.
 #![allow(unsafe_code, reason = "a prefetch takes an address, and is an intrinsic or an instruction")]
 
 /// What is fetched at once.
-pub(super) const CACHE_LINE_BYTES: usize = 64;
+pub const CACHE_LINE_BYTES: usize = 64;
 
 /// Has the cache line at `address` fetched, which need not be anybody's memory. Nothing happens where we know no instruction
 /// for it.
 #[inline]
-pub(super) fn prefetch(address: *const ()) {
+pub fn prefetch(address: *const ()) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -25,7 +25,7 @@ pub(super) fn prefetch(address: *const ()) {
 
 /// The same for what will be written, too: other cores give it up now, and not at the first write.
 #[inline]
-pub(super) fn prefetch_to_write(address: *const ()) {
+pub fn prefetch_to_write(address: *const ()) {
     // Not the intrinsic: that becomes a plain prefetch unless the program is built for processors that certainly have this
     // instruction. Those that do not, take it for none.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
