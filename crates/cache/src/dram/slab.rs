@@ -170,7 +170,7 @@ impl<'a> Item<'a> {
 
     /// Has the beginning of a chunk fetched that will be written soon: enough for a processor to see where it goes on.
     pub(super) fn prefetch_chunk(self, chunk_bytes: u32) {
-        const MOST_BYTES: usize = 8 * CACHE_LINE_BYTES;
+        const MOST_BYTES: usize = 16 * CACHE_LINE_BYTES;
         let first = self.address.as_ptr().cast_const().cast::<()>();
         let lines = (0..MOST_BYTES.min(chunk_bytes as usize)).step_by(CACHE_LINE_BYTES);
         lines.for_each(|at| prefetch_to_write(first.wrapping_byte_add(at)));
