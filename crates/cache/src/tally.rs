@@ -4,6 +4,7 @@
 //! memory it stands in goes from core to core. Here every thread has a stripe of its own while it lives, which it changes by
 //! plain loads and stores. Threads beyond the number of stripes share the last one, by locked additions.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A row of counters, numbered from 0.
@@ -35,7 +36,19 @@ struct Own {
 static FREE: Free = Free::all();
 
 thread_local! {
+    /// The number of this thread's stripe, to be had without asking whether it has one.
+    static STRIPE: Cell<u32> = const { Cell::new(UNKNOWN) };
     static OWN: Own = FREE.take();
+}
+
+/// Before the first is counted.
+const UNKNOWN: u32 = u32::MAX;
+
+#[cold]
+fn first_stripe() -> u32 {
+    let stripe = OWN.with(|own| own.stripe);
+    STRIPE.set(stripe);
+    stripe
 }
 
 impl Free {
@@ -53,6 +66,8 @@ impl Free {
 
 impl Drop for Own {
     fn drop(&mut self) {
+        // What this thread still counts while it ends.
+        STRIPE.set(SHARED);
         if self.stripe != SHARED {
             self.from.0.fetch_or(1 << self.stripe, Ordering::Release);
         }
@@ -69,8 +84,10 @@ impl Tally {
     /// Adds one to a counter.
     #[inline]
     pub(crate) fn count(&self, counter: usize) {
-        // A thread that is ending may have given its stripe back.
-        let stripe = OWN.try_with(|own| own.stripe).unwrap_or(SHARED);
+        let stripe = match STRIPE.get() {
+            UNKNOWN => first_stripe(),
+            known => known,
+        };
         let line = stripe as usize * self.lines_per_stripe + counter / COUNTERS_PER_LINE;
         let count = &self.lines[line].0[counter % COUNTERS_PER_LINE];
         if stripe == SHARED {
