@@ -2,10 +2,10 @@
 //!
 //! A counter that threads share takes a locked addition, which waits for all that the thread has written so far, and the
 //! memory it stands in goes from core to core. Here every thread has a stripe of its own while it lives, which it changes by
-//! plain loads and stores. Threads beyond the number of stripes share the last one, by locked additions.
+//! plain loads and stores. Threads beyond the number of those stripes share some, by locked additions.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A row of counters, numbered from 0.
 pub(crate) struct Tally {
@@ -20,12 +20,16 @@ struct Line([AtomicU64; COUNTERS_PER_LINE]);
 
 const COUNTERS_PER_LINE: usize = 16;
 
-/// The stripe that nobody has for himself.
-const SHARED: u32 = u64::BITS - 1;
-const STRIPES: usize = SHARED as usize + 1;
+/// Stripes that one thread has for itself, and behind them those that threads share.
+const OWNED: u32 = 48;
+const SHARED: u32 = 16;
+const STRIPES: usize = (OWNED + SHARED) as usize;
 
-/// The stripes that no thread has, one bit each; never that of [`SHARED`].
-struct Free(AtomicU64);
+/// The stripes that no thread has, one bit each, and how many threads found none.
+struct Free {
+    stripes: AtomicU64,
+    sharing: AtomicU32,
+}
 
 /// The stripe of a living thread.
 struct Own {
@@ -53,23 +57,24 @@ fn first_stripe() -> u32 {
 
 impl Free {
     const fn all() -> Self {
-        Self(AtomicU64::new((1 << SHARED) - 1))
+        Self { stripes: AtomicU64::new((1 << OWNED) - 1), sharing: AtomicU32::new(0) }
     }
 
     fn take(&'static self) -> Own {
         let without_first = |free: u64| (free != 0).then(|| free & (free - 1));
         // What the last owner counted is seen: it gave the stripe back after that.
-        let before = self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, without_first);
-        Own { stripe: before.map_or(SHARED, u64::trailing_zeros), from: self }
+        let before = self.stripes.fetch_update(Ordering::Acquire, Ordering::Relaxed, without_first);
+        let shared = |_| OWNED + self.sharing.fetch_add(1, Ordering::Relaxed) % SHARED;
+        Own { stripe: before.map_or_else(shared, u64::trailing_zeros), from: self }
     }
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
         // What this thread still counts while it ends.
-        STRIPE.set(SHARED);
-        if self.stripe != SHARED {
-            self.from.0.fetch_or(1 << self.stripe, Ordering::Release);
+        STRIPE.set(OWNED);
+        if self.stripe < OWNED {
+            self.from.stripes.fetch_or(1 << self.stripe, Ordering::Release);
         }
     }
 }
@@ -90,10 +95,10 @@ impl Tally {
         };
         let line = stripe as usize * self.lines_per_stripe + counter / COUNTERS_PER_LINE;
         let count = &self.lines[line].0[counter % COUNTERS_PER_LINE];
-        if stripe == SHARED {
-            count.fetch_add(1, Ordering::Relaxed);
-        } else {
+        if stripe < OWNED {
             count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        } else {
+            count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -134,14 +139,15 @@ mod tests {
     #[test]
     fn threads_that_come_and_go_do_not_use_the_stripes_up() {
         static FREE: Free = Free::all();
-        let mut all: Vec<Own> = (0..SHARED).map(|_| FREE.take()).collect();
+        let mut all: Vec<Own> = (0..OWNED).map(|_| FREE.take()).collect();
         all.sort_by_key(|own| own.stripe);
-        assert!(all.iter().map(|own| own.stripe).eq(0..SHARED), "each is one thread's");
-        assert_eq!(FREE.take().stripe, SHARED, "more threads than stripes");
+        assert!(all.iter().map(|own| own.stripe).eq(0..OWNED), "each is one thread's");
+        let shared: Vec<u32> = (0..2 * SHARED).map(|_| FREE.take().stripe).collect();
+        assert!((OWNED..OWNED + SHARED).all(|stripe| shared.iter().filter(|of| **of == stripe).count() == 2));
         drop(all.remove(40));
         assert_eq!(FREE.take().stripe, 40);
         all.clear();
-        assert_eq!(FREE.0.load(Ordering::Relaxed).count_ones(), SHARED);
+        assert_eq!(FREE.stripes.load(Ordering::Relaxed).count_ones(), OWNED);
     }
 
     #[test]
