@@ -108,6 +108,7 @@ impl Sets {
             return Some(self.begin_cleaning(slot));
         }
         let slot = self.next_idle()?;
+        self.spend_on_idle(1);
         let cleaning = self.begin_cleaning(slot);
         self.counters.fallow_cleanings += cleaning.slots.len() as u64;
         Some(cleaning)

@@ -51,9 +51,10 @@ pub struct Tuning {
     pub dirty_percent: u8,
     /// On a miss, dirty blocks among this many next to leave are cleaned, whatever the threshold. 0 is none.
     pub lazy_depth: u32,
-    /// Dirty blocks that nobody used for this long are cleaned (within twice the time). 0 is never.
+    /// Dirty blocks that nobody used for this long are cleaned (within twice the time). 0 is never. In an ordered volume, all
+    /// that was flushed before them goes with them.
     pub idle_seconds: u32,
-    /// Idle blocks cleaned a second, at most.
+    /// Idle blocks cleaned a second, at most; in an ordered volume, all blocks that are cleaned for their sake.
     pub idle_blocks_per_second: u32,
     /// Runs of a set that may be on their way to the disk at once.
     pub cleanings_per_set: u16,

@@ -21,8 +21,8 @@ pub(super) struct IdleHand {
     last_seconds: Option<u64>,
     /// Idle blocks that wait for their cleaning; a second's worth at most.
     waiting: VecDeque<Slot>,
-    /// Blocks that may still be cleaned for idleness in this second.
-    allowance: u32,
+    /// Blocks that may still be cleaned for idleness in this second; below zero, what earlier seconds took too much.
+    allowance: i64,
 }
 
 impl IdleHand {
@@ -46,7 +46,10 @@ impl Sets {
         if passed == 0 || self.tuning.idle_seconds == 0 {
             return;
         }
-        self.idle.allowance = self.tuning.idle_blocks_per_second;
+        let per_second = i64::from(self.tuning.idle_blocks_per_second);
+        // What a second does not use is not saved up; what it took too much is paid back.
+        let paid_back = i64::try_from(passed).unwrap_or(i64::MAX).saturating_mul(per_second);
+        self.idle.allowance = self.idle.allowance.min(0).saturating_add(paid_back).min(per_second);
         let slots = u64::from(self.geometry.slots());
         let period = u64::from(self.tuning.idle_seconds);
         // More than two whole sweeps at once tell nothing that two do not.
@@ -71,16 +74,30 @@ impl Sets {
         }
     }
 
-    /// The next idle block that may be cleaned now. One that was used or cleaned since is passed over.
-    pub(super) fn next_idle(&mut self) -> Option<Slot> {
-        while self.idle.allowance > 0 {
+    /// The next idle block that may be cleaned now, if this second allows another. One that was used or cleaned since is passed
+    /// over. Whoever cleans it says with [`spend_on_idle`](Self::spend_on_idle) what that took.
+    ///
+    /// [`next_cleaning`](Self::next_cleaning) does both by itself: this is for a volume whose blocks may not be cleaned one by one.
+    pub fn next_idle(&mut self) -> Option<Slot> {
+        while self.may_clean_idle() {
             let slot = self.idle.waiting.pop_front()?;
             let word = self.table.word(slot);
             if word.age() >= IDLE_AGE && word.may_clean() {
-                self.idle.allowance -= 1;
                 return Some(slot);
             }
         }
         None
+    }
+
+    /// Whether this second allows blocks to be cleaned for idleness.
+    #[must_use]
+    pub fn may_clean_idle(&self) -> bool {
+        self.tuning.idle_seconds > 0 && self.idle.allowance > 0
+    }
+
+    /// So many blocks are cleaned because one was idle. More than this second allows are taken from the next ones.
+    pub fn spend_on_idle(&mut self, blocks: u64) {
+        let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
+        self.idle.allowance = self.idle.allowance.saturating_sub(blocks);
     }
 }

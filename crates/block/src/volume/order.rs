@@ -7,6 +7,7 @@
 //!
 //! The idea is that of Ceph's write-back cache of RBD images ("rwl", "ssd"), and of journaling file systems. It costs what
 //! merging over flushes would have saved, pages for the older versions, and a flush of flash and of disk for each epoch.
+//! Epochs go down when too much waits, when everything is to be cleaned, and when a block is idle: then all up to its own.
 //! Writes never go around the cache, and trims are not passed down: the disk may still need what they discard.
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use super::error::Result;
 use super::record::{Held, Record, Sectors};
-use super::state::Copy;
+use super::state::{Copy, State};
 use super::work::Work;
 use super::{Health, Shared};
 use crate::sets::Standing;
@@ -33,6 +34,8 @@ pub(super) struct Version {
 pub(super) struct Order {
     epochs: BTreeMap<u64, Vec<Version>>,
     epoch_of: HashMap<u32, u64>,
+    /// The latest epoch that brought a block which has been idle since: with all before it, it is to go to the disk.
+    idle_until: u64,
 }
 
 impl Version {
@@ -96,6 +99,16 @@ impl Order {
 
     fn oldest(&self) -> Option<(u64, Vec<Version>)> {
         self.epochs.first_key_value().map(|(&epoch, versions)| (epoch, versions.clone()))
+    }
+
+    /// The page's block is idle: its epoch is to go down, after those before it.
+    fn found_idle(&mut self, page: u32) {
+        self.idle_until = self.idle_until.max(self.epoch_of(page));
+    }
+
+    /// Whether an idle block waits for the oldest epoch to go down, or is in it.
+    fn idle_waits(&self) -> bool {
+        self.epochs.first_key_value().is_some_and(|(&epoch, _)| epoch <= self.idle_until)
     }
 
     fn end(&mut self, epoch: u64) {
@@ -194,15 +207,61 @@ impl Shared {
         Ok(())
     }
 
-    /// Destages while more waits than the dirty threshold allows, or everything is to be cleaned.
+    /// Destages while more waits than the dirty threshold allows, or for what has been idle for long.
     pub(super) async fn destage_as_needed(self: &Arc<Self>) -> Result<usize> {
-        let wanted = {
-            let state = self.state.lock();
-            let percent = usize::from(state.sets.tuning().dirty_percent.min(90));
-            let most = self.layout.slots() as usize * percent / 100;
-            let waiting = state.order.as_ref().map_or(0, Order::len);
-            state.health != Health::Closed && waiting > most
+        if self.is_above_threshold() {
+            return self.destage_oldest().await;
+        }
+        if !self.is_oldest_due_for_idleness().await? {
+            return Ok(0);
+        }
+        let destaged = self.destage_oldest().await?;
+        let mut state = self.state.lock();
+        state.sets.spend_on_idle(destaged as u64);
+        state.sets.counters_mut().fallow_cleanings += destaged as u64;
+        Ok(destaged)
+    }
+
+    fn is_above_threshold(&self) -> bool {
+        let state = self.state.lock();
+        let percent = usize::from(state.sets.tuning().dirty_percent.min(90));
+        let most = self.layout.slots() as usize * percent / 100;
+        let waiting = state.order.as_ref().map_or(0, Order::len);
+        state.health != Health::Closed && waiting > most
+    }
+
+    /// Whether the oldest epoch is to go down because somewhere a block is idle. An idle block cannot go by itself: all epochs
+    /// up to its own go first, and with them older versions of blocks that are in use. The limit on idle blocks a second
+    /// counts all of them, so that what the order adds takes no more of the disk.
+    async fn is_oldest_due_for_idleness(self: &Arc<Self>) -> Result<bool> {
+        let is_due = |state: &State| {
+            let waits = state.order.as_ref().is_some_and(Order::idle_waits);
+            waits && state.sets.may_clean_idle()
         };
-        if wanted { self.destage_oldest().await } else { Ok(0) }
+        let (page, uncommitted) = {
+            let mut state = self.state.lock();
+            if is_due(&state) {
+                return Ok(true);
+            }
+            let Some(page) = state.sets.next_idle().and_then(|slot| state.copy(slot)).map(|copy| copy.page)
+            else {
+                return Ok(false);
+            };
+            let has_epoch = state.order.as_ref().is_some_and(|order| order.has(page));
+            // A flash that has failed takes no commit: what it was not told of stays where it is.
+            if !has_epoch && state.health != Health::Healthy {
+                return Ok(false);
+            }
+            (page, (!has_epoch).then(|| state.changes.number()))
+        };
+        // What nobody flushed becomes an epoch here.
+        if let Some(change) = uncommitted {
+            self.commit(change).await?;
+        }
+        let mut state = self.state.lock();
+        if let Some(order) = &mut state.order {
+            order.found_idle(page);
+        }
+        Ok(is_due(&state))
     }
 }

@@ -149,3 +149,74 @@ fn flush_did_not_end_after_a_run_was_cleaned_that_is_longer_than_the_journal() {
     let volume = world.open();
     world.run(async move { assert_eq!(volume.read(BLOCK, 4096).await.unwrap()[..], block_of(1)) });
 }
+
+/// Blocks that go down in the order of flushes were never looked at for idleness, whatever the setting said.
+#[test]
+fn idle_blocks_of_an_ordered_volume_stayed_dirty_for_ever() {
+    let world = World::new(1, Shape { flash_bytes: 16 << 20, disk_bytes: 64 << 20, ..Shape::default() });
+    let tuning = Tuning { idle_seconds: 10, ..lazy().tuning };
+    let volume = world.volume(&VolumeConfig { ordered: true, tuning, ..lazy() });
+    let (upkeep, writer, sleeper) = (volume.clone(), volume.clone(), world.simulation.world());
+    world.simulation.spawn(async move { upkeep.run_upkeep().await });
+    world.simulation.spawn(async move {
+        // Flushed, in two epochs; and never flushed by anybody.
+        for (number, flushed) in [(30, true), (60, true), (90, false)] {
+            write(&writer, number).await;
+            if flushed {
+                writer.flush().await.unwrap();
+            }
+        }
+        // One that is in use, with an epoch each second.
+        for _ in 0..60 {
+            write(&writer, 2000).await;
+            writer.flush().await.unwrap();
+            sleeper.sleep(1_000_000_000).await;
+        }
+    });
+    let on_disk = |number: u64| {
+        let buffer = IoBuffer::zeroed(BLOCK as usize);
+        let read = world.disk.execute(Request::Read { offset: number * BLOCK, buffer });
+        read.unwrap().unwrap()[..] == block_of(number)
+    };
+    world.simulation.run_until(9_000_000_000);
+    assert!(![30, 60, 90].into_iter().any(on_disk), "none is idle yet");
+    world.simulation.run_until(30_000_000_000);
+    assert!([30, 60, 90].into_iter().all(on_disk), "they were not cleaned");
+    let stats = volume.stats();
+    assert_eq!(stats.dirty_blocks, 1, "what is in use stays");
+    assert!(stats.counters.fallow_cleanings >= 3 && stats.counters.fallow_cleanings <= 6, "{stats:?}");
+    world.simulation.run_until(59_000_000_000);
+    assert_eq!(volume.stats().counters.fallow_cleanings, stats.counters.fallow_cleanings);
+    world.simulation.run_until(100_000_000_000);
+    assert!(on_disk(2000) && volume.stats().dirty_blocks == 0, "in use no more");
+}
+
+/// An epoch goes down whole, however large: the seconds after it pay for what it took too much.
+#[test]
+fn idle_epochs_take_no_more_blocks_a_second_than_are_allowed() {
+    let world = World::new(1, Shape { flash_bytes: 16 << 20, disk_bytes: 64 << 20, ..Shape::default() });
+    let tuning = Tuning { idle_seconds: 10, idle_blocks_per_second: 2, ..lazy().tuning };
+    let volume = world.volume(&VolumeConfig { ordered: true, tuning, ..lazy() });
+    let (upkeep, writer) = (volume.clone(), volume.clone());
+    world.simulation.spawn(async move { upkeep.run_upkeep().await });
+    world.simulation.spawn(async move {
+        for epoch in 0..5 {
+            for number in 0..20 {
+                write(&writer, epoch * 100 + number).await;
+            }
+            writer.flush().await.unwrap();
+        }
+    });
+    let mut dirty = Vec::new();
+    for second in 21..=61 {
+        world.simulation.run_until(second * 1_000_000_000);
+        dirty.push(volume.stats().dirty_blocks);
+    }
+    for (second, window) in dirty.windows(11).enumerate() {
+        assert!(
+            window[0] - window[10] <= 40,
+            "more than 20 and an epoch in ten seconds from {second}: {dirty:?}"
+        );
+    }
+    assert_eq!(dirty.last(), Some(&0), "{dirty:?}");
+}
