@@ -24,6 +24,7 @@
 //!
 //! Memory: 17 bytes a block, and some 80 a set ([`memory_bytes`](Sets::memory_bytes)).
 
+mod again;
 mod clean;
 mod config;
 mod idle;
@@ -176,8 +177,7 @@ impl Sets {
             return Read::Hit(slot);
         }
         self.states[set as usize].operations.read_misses += 1;
-        let may_enter = admit == Admit::Yes && self.tuning.mode != Mode::WriteOnly;
-        let taken = if may_enter { self.take(set, block) } else { None };
+        let taken = if self.may_fill(admit) { self.take(set, block) } else { None };
         let Some((slot, evicted)) = taken else {
             self.counters.uncached_reads += 1;
             self.counters.uncached_sequential_reads += u64::from(admit == Admit::Sequential);
@@ -427,6 +427,12 @@ impl Sets {
             + self.cleaner.memory_bytes()
             + self.idle.memory_bytes()
             + self.owed.memory_bytes()
+    }
+
+    /// Whether a block that is read may come in.
+    #[inline]
+    fn may_fill(&self, admit: Admit) -> bool {
+        admit == Admit::Yes && self.tuning.mode != Mode::WriteOnly
     }
 
     #[inline]

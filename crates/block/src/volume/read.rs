@@ -27,6 +27,8 @@ struct Miss {
     copy: Option<Copy>,
     /// Where it will live, if it is to be brought in.
     home: Option<Home>,
+    /// What the sets decided, and counted.
+    decided: Read,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +43,13 @@ struct Plan {
     work: Arc<Work>,
     hits: Vec<Hit>,
     misses: Vec<Miss>,
+    /// What the sets were told when they decided.
+    admit: Admit,
 }
+
+/// How often blocks are locked and read, at most. Bad copies that an attempt finds are dropped, and the next finds them gone;
+/// one more than these would find nothing new.
+const ATTEMPTS: u32 = 3;
 
 impl Shared {
     pub(super) async fn read(self: &Arc<Self>, offset: u64, len: usize, may_cache: bool) -> Result<IoSlice> {
@@ -68,20 +76,34 @@ impl Shared {
         let parts = self.parts(piece);
         if let Some(plan) = self.plan_hits(&parts) {
             match self.read_hits(&plan, piece).await {
-                Ok(bytes) => return Ok(bytes),
                 // Bad copies of clean blocks are dropped with the plan; the disk has them.
-                Err(error) if error.kind() == VolumeErrorKind::Flash => {}
-                Err(error) => return Err(error),
+                Err(error) if error.kind() == VolumeErrorKind::Flash => self.take_back(&plan),
+                read => return read,
             }
         }
-        // Bad copies found here are dropped, and the second attempt finds them gone. A third would find nothing new.
-        for _ in 0..2 {
-            match self.read_locked(&parts, piece, admit).await {
-                Err(error) if error.kind() == VolumeErrorKind::Flash => {}
-                result => return result,
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let range = self.blocks.lock(self.blocks_of(piece)).await;
+            let plan = self.plan_misses(&parts, Work::new(self, Some(range)), admit);
+            match self.read_locked(&plan, piece).await {
+                Err(error) if error.kind() == VolumeErrorKind::Flash && attempts < ATTEMPTS => {
+                    self.take_back(&plan);
+                }
+                read => return read,
             }
         }
-        self.read_locked(&parts, piece, admit).await
+    }
+
+    /// The plan's blocks are asked for once more, and were read once.
+    fn take_back(&self, plan: &Plan) {
+        let sets = &mut self.state.lock().sets;
+        for hit in &plan.hits {
+            sets.take_back_read_hit(hit.part.block);
+        }
+        for miss in &plan.misses {
+            sets.take_back_read(miss.part.block, plan.admit, miss.decided);
+        }
     }
 
     /// The pages of all blocks, if flash has all that is asked for.
@@ -94,19 +116,12 @@ impl Shared {
             state.sets.read(hit.part.block, Admit::Refused);
             work.read_page(&mut state, hit.copy.page);
         }
-        Some(Plan { work, hits, misses: Vec::new() })
+        Some(Plan { work, hits, misses: Vec::new(), admit: Admit::Refused })
     }
 
-    async fn read_locked(
-        self: &Arc<Self>,
-        parts: &[Part],
-        piece: &Range<u64>,
-        admit: Admit,
-    ) -> Result<IoSlice> {
-        let range = self.blocks.lock(self.blocks_of(piece)).await;
-        let plan = self.plan_misses(parts, Work::new(self, Some(range)), admit);
+    async fn read_locked(self: &Arc<Self>, plan: &Plan, piece: &Range<u64>) -> Result<IoSlice> {
         if plan.misses.is_empty() {
-            return self.read_hits(&plan, piece).await;
+            return self.read_hits(plan, piece).await;
         }
         let from_disk = self.start_disk_reads(&plan.misses);
         let old: Vec<Hit> = plan.misses.iter().filter_map(Miss::old).collect();
@@ -152,7 +167,7 @@ impl Shared {
         }
         let to_fill = misses.iter().filter(|miss| miss.home.is_some()).count();
         work.promise_changes(&mut state, to_fill);
-        Plan { work, hits, misses }
+        Plan { work, hits, misses, admit }
     }
 
     /// One read for each run of neighbours on disk, or more where one would be too long.
@@ -358,7 +373,7 @@ fn hit(state: &State, part: &Part) -> Option<Hit> {
 }
 
 fn miss(state: &mut State, work: &Arc<Work>, part: &Part, decided: Read, may_change: bool) -> Miss {
-    let none = Miss { part: part.clone(), copy: None, home: None };
+    let none = Miss { part: part.clone(), copy: None, home: None, decided };
     let (slot, copy) = match decided {
         Read::Around => return none,
         Read::Hit(slot) => (slot, state.copy(slot)),

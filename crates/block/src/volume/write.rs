@@ -25,6 +25,15 @@ struct Target {
     old: Option<Copy>,
     /// Whether the disk gets the bytes too, or alone.
     to_disk: bool,
+    /// What the sets decided, and counted; `None` if they were not asked.
+    decided: Option<Decided>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Decided {
+    write: Write,
+    admit: Admit,
+    was_dirty: bool,
 }
 
 /// A piece that is ready to be written.
@@ -34,6 +43,9 @@ struct Prepared {
     /// What goes to flash.
     pages: Vec<(Written, IoSlice)>,
 }
+
+/// How often a piece is begun, at most: of two blocks a part is kept, and each may have a bad copy on flash.
+const ATTEMPTS: u32 = 3;
 
 impl Shared {
     /// Whether anything of it is on flash alone, so that it is to be [noted](Shared::note) before it is acknowledged.
@@ -56,9 +68,10 @@ impl Shared {
         let mut attempts = 0;
         let Prepared { work, targets, pages } = loop {
             attempts += 1;
-            match self.prepare_write(piece, &data, admit).await {
-                // Of two blocks at most a part is kept. A bad copy of a clean one was dropped, and the disk has that part.
-                Err(error) if error.kind() == VolumeErrorKind::Flash && attempts <= 2 => {}
+            let is_last = attempts == ATTEMPTS;
+            match self.prepare_write(piece, &data, admit, is_last).await {
+                // A bad copy of a clean block was dropped, and the disk has the part that is kept.
+                Err(error) if error.kind() == VolumeErrorKind::Flash && !is_last => {}
                 prepared => break prepared?,
             }
         };
@@ -77,14 +90,34 @@ impl Shared {
         Ok(targets.iter().any(|target| !target.to_disk))
     }
 
-    /// All that comes before the first byte is written.
+    /// All that comes before the first byte is written. Unless it `is_last`, the next attempt counts if this one meets a bad copy.
     async fn prepare_write(
         self: &Arc<Self>,
         piece: &Range<u64>,
         data: &IoSlice,
         admit: Admit,
+        is_last: bool,
     ) -> Result<Prepared> {
         let (work, targets) = self.plan_write(piece, &self.parts(piece), admit).await?;
+        match self.prepare_pages(&work, &targets, piece, data).await {
+            Ok(pages) => Ok(Prepared { work, targets, pages }),
+            Err(error) => {
+                if error.kind() == VolumeErrorKind::Flash && !is_last {
+                    take_back(&mut self.state.lock(), &targets);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// What the flash is to hold, after whatever must come before the disk is written.
+    async fn prepare_pages(
+        self: &Arc<Self>,
+        work: &Arc<Work>,
+        targets: &[Target],
+        piece: &Range<u64>,
+        data: &IoSlice,
+    ) -> Result<Vec<(Written, IoSlice)>> {
         if targets.iter().any(|target| target.to_disk) {
             work.hold_range(self.disk_writers.lock(self.blocks_of(piece)).await);
             let direct = targets.iter().filter(|target| target.to_disk);
@@ -92,9 +125,9 @@ impl Shared {
         }
         let mut pages = Vec::with_capacity(targets.len());
         for target in targets.iter().filter(|target| target.home.is_some()) {
-            pages.push(self.page_of_target(&work, target, data).await?);
+            pages.push(self.page_of_target(work, target, data).await?);
         }
-        Ok(Prepared { work, targets, pages })
+        Ok(pages)
     }
 
     /// Locks the blocks and takes a slot and a page for each that is to be cached.
@@ -123,9 +156,11 @@ impl Shared {
                             !has_no_order && targets.iter().any(|target| target.to_disk)
                         };
                         let is_in_vain = targets.as_ref().is_ok_and(waits);
-                        if is_in_vain {
+                        match &targets {
                             // All of it is asked for again.
-                            *state.sets.counters_mut() = counted;
+                            Ok(targets) if is_in_vain => take_back(&mut state, targets),
+                            Ok(_) => {}
+                            Err(_) => *state.sets.counters_mut() = counted,
                         }
                         drop(state);
                         let targets = targets?;
@@ -159,13 +194,15 @@ impl Shared {
             return self.target_without_flash(state, part, cached);
         }
         let admit = if state.order.is_some() { Admit::Yes } else { admit };
-        let decided = state.sets.write(part.block, admit);
-        let slot = match decided {
-            Write::Around(None) => return Ok(Target::disk_only(part)),
+        let was_dirty = cached.is_some_and(|slot| state.sets.word(slot).is_dirty());
+        let write = state.sets.write(part.block, admit);
+        let decided = Some(Decided { write, admit, was_dirty });
+        let slot = match write {
+            Write::Around(None) => return Ok(Target::disk_only(part, decided)),
             Write::Around(Some(slot)) => {
                 // Nobody uses it: `obstacle` saw to that.
                 state.forget(slot, part.block);
-                return Ok(Target::disk_only(part));
+                return Ok(Target::disk_only(part, decided));
             }
             Write::Hit(slot) => slot,
             Write::Taken { slot, evicted } => {
@@ -189,7 +226,7 @@ impl Shared {
         if to_disk {
             state.vacate(slot, part.block);
         }
-        Ok(Target { part: part.clone(), home: Some((slot, page)), old, to_disk })
+        Ok(Target { part: part.clone(), home: Some((slot, page)), old, to_disk, decided })
     }
 
     /// What flash holds cannot be replaced there any more, and what it says must not become stale.
@@ -206,7 +243,7 @@ impl Shared {
         }
         state.sets.counters_mut().writes += 1;
         state.sets.counters_mut().uncached_writes += 1;
-        Ok(Target::disk_only(part))
+        Ok(Target::disk_only(part, None))
     }
 
     /// Blocks that flash may bring back after a crash are not changed on the disk before it cannot any more (rule 4). In the
@@ -374,8 +411,24 @@ impl Shared {
 }
 
 impl Target {
-    fn disk_only(part: &Part) -> Self {
-        Self { part: part.clone(), home: None, old: None, to_disk: true }
+    fn disk_only(part: &Part, decided: Option<Decided>) -> Self {
+        Self { part: part.clone(), home: None, old: None, to_disk: true, decided }
+    }
+}
+
+/// The targets are going to be asked for once more, and were written once.
+fn take_back(state: &mut State, targets: &[Target]) {
+    let sets = &mut state.sets;
+    for Target { part, decided, .. } in targets {
+        match *decided {
+            Some(Decided { write, admit, was_dirty }) => {
+                sets.take_back_write(part.block, admit, write, was_dirty);
+            }
+            None => {
+                sets.counters_mut().writes -= 1;
+                sets.counters_mut().uncached_writes -= 1;
+            }
+        }
     }
 }
 

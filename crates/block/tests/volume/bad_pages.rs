@@ -112,6 +112,37 @@ fn a_part_of_a_clean_block_is_written_though_its_page_is_bad() {
     assert_eq!(rotten.read(5, 1), expected);
 }
 
+/// The attempt that found the pages bad was counted beside the one that was answered.
+#[test]
+fn reads_that_were_tried_again_after_bad_pages_were_counted_twice() {
+    let rotten = Rotten::new();
+    rotten.read(0, BLOCKS / 2);
+    rotten.rot();
+    // At first none of them is all there; then all are.
+    for (first, reads, hits) in [(BLOCKS / 4, BLOCKS, 0), (0, BLOCKS * 3 / 2, BLOCKS / 4)] {
+        rotten.read(first, BLOCKS / 2);
+        let counters = rotten.volume.stats().counters;
+        assert_eq!((counters.reads, counters.read_hits), (reads, hits));
+        assert_eq!((counters.uncached_reads, counters.no_room, counters.replacement), (0, 0, 0));
+    }
+    assert_eq!(rotten.volume.stats().io.checksum_errors, BLOCKS / 2);
+}
+
+/// As above, of a write of a part of a block.
+#[test]
+fn writes_that_were_tried_again_after_bad_pages_were_counted_twice() {
+    let rotten = Rotten::new();
+    rotten.read(4, 3);
+    rotten.rot();
+    let data = IoBuffer::copy_of(&[0xbb; 5120]).into();
+    pollster::block_on(rotten.volume.write(5 * BLOCK - 512, data, false)).unwrap();
+    let stats = rotten.volume.stats();
+    let counters = stats.counters;
+    assert_eq!(stats.io.checksum_errors, 2, "both ends of the write met one");
+    assert_eq!((counters.writes, counters.write_hits, counters.dirty_write_hits), (3, 1, 0));
+    assert_eq!((counters.uncached_writes, counters.write_replacement), (0, 0));
+}
+
 /// A flash of which nothing from `from` on can be read.
 struct Unreadable {
     memory: Arc<MemoryDevice>,

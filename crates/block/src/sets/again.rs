@@ -1,0 +1,57 @@
+//! Requests that are tried again: what they were counted as is taken back, and the next attempt counts.
+//!
+//! A block whose bad copy is dropped is asked for a second time, and found in another state. It was requested once, and
+//! what matters is how that came out. What did happen on the way stays counted: the blocks that left for it, and the copies
+//! that were dropped.
+
+use super::{Admit, Mode, Read, SetOperations, Sets, Write};
+
+impl Sets {
+    /// Takes back that `block` was read and found.
+    pub fn take_back_read_hit(&mut self, block: u64) {
+        self.counters.reads -= 1;
+        self.counters.read_hits -= 1;
+        self.operations_of(block).hits -= 1;
+    }
+
+    /// Takes back that `block` was read, as [`read`](Self::read) decided it when told `admit`. In the mode of that time.
+    pub fn take_back_read(&mut self, block: u64, admit: Admit, decided: Read) {
+        if let Read::Hit(_) = decided {
+            return self.take_back_read_hit(block);
+        }
+        self.counters.reads -= 1;
+        self.operations_of(block).read_misses -= 1;
+        if decided == Read::Around {
+            self.counters.uncached_reads -= 1;
+            self.counters.uncached_sequential_reads -= u64::from(admit == Admit::Sequential);
+            self.counters.no_room -= u64::from(self.may_fill(admit));
+        }
+    }
+
+    /// Takes back that `block` was written, as [`write`](Self::write) decided it when told `admit`, and it `was_dirty` or not. In
+    /// the mode of that time.
+    pub fn take_back_write(&mut self, block: u64, admit: Admit, decided: Write, was_dirty: bool) {
+        self.counters.writes -= 1;
+        match decided {
+            Write::Hit(_) => {
+                self.counters.write_hits -= 1;
+                self.counters.dirty_write_hits -= u64::from(was_dirty);
+                self.operations_of(block).hits -= 1;
+            }
+            Write::Taken { .. } => self.operations_of(block).write_misses -= 1,
+            Write::Around(_) => {
+                self.counters.uncached_writes -= 1;
+                if self.tuning.mode != Mode::WriteAround {
+                    self.operations_of(block).write_misses -= 1;
+                    self.counters.uncached_sequential_writes -= u64::from(admit == Admit::Sequential);
+                    self.counters.no_room -= u64::from(admit == Admit::Yes);
+                }
+            }
+        }
+    }
+
+    fn operations_of(&mut self, block: u64) -> &mut SetOperations {
+        let set = self.set_of(block);
+        &mut self.states[set as usize].operations
+    }
+}
