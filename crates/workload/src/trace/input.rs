@@ -3,9 +3,11 @@
 //! Decompressing happens on a thread of its own, a few blocks ahead: it costs about as much as parsing does.
 
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+use flate2::bufread::GzDecoder;
 
 const BUFFER_BYTES: usize = 1 << 20;
 /// Blocks that the thread may be ahead.
@@ -48,10 +50,9 @@ fn decompressed(mut file: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Sen
         }
     }
     let whole = Cursor::new(magic).take(known as u64).chain(file);
-    let buffered = |whole| BufReader::with_capacity(BUFFER_BYTES, whole);
+    let buffered = |whole| BufReader::with_capacity(BUFFER_BYTES, Uninterrupted(whole));
     if magic[..known].starts_with(&GZIP_MAGIC) {
-        // Several gzip members in one file are one text: log rotation and pigz write such files.
-        return Ahead::start("gzip", Box::new(flate2::bufread::MultiGzDecoder::new(buffered(whole))));
+        return Ahead::start("gzip", Box::new(GzipMembers::new(buffered(whole))));
     }
     let is_skippable = magic[0] >> 4 == 5 && magic[1..].starts_with(&ZSTD_SKIPPABLE);
     if magic[..known].starts_with(&ZSTD_MAGIC) || is_skippable {
@@ -62,6 +63,66 @@ fn decompressed(mut file: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Sen
     }
     // Who reads has a large buffer: another would be one copy more.
     Ok(Box::new(whole))
+}
+
+/// A reader that a signal does not interrupt: decoders may not be asked again after an error.
+struct Uninterrupted<R>(R);
+
+impl<R: Read> Read for Uninterrupted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        read_some(&mut self.0, buffer)
+    }
+}
+
+/// Several gzip members in one file are one text: log rotation and pigz write such files. Zero bytes after the last, with which
+/// `dd` and tapes fill up their blocks, are no part of it, as for gzip(1); other bytes there are an error, where gzip(1) only
+/// warns: who knows what they were to be?
+struct GzipMembers<R> {
+    /// None at the end.
+    member: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> GzipMembers<R> {
+    fn new(reader: R) -> Self {
+        Self { member: Some(GzDecoder::new(reader)) }
+    }
+}
+
+impl<R: BufRead> Read for GzipMembers<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let read = member.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            let mut reader = self.member.take().expect("it was there").into_inner();
+            let zeros = skip_zeros(&mut reader)?;
+            match (reader.fill_buf()?.is_empty(), zeros) {
+                (true, _) => {}
+                (false, 0) => self.member = Some(GzDecoder::new(reader)),
+                (false, _) => {
+                    let why = format!("{zeros} zero bytes and then something else after a member");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+                }
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Passes over zero bytes; how many there were.
+fn skip_zeros(reader: &mut impl BufRead) -> io::Result<u64> {
+    let mut skipped = 0;
+    loop {
+        let bytes = reader.fill_buf()?;
+        let zeros = bytes.iter().take_while(|&&byte| byte == 0).count();
+        let is_over = bytes.is_empty() || zeros < bytes.len();
+        reader.consume(zeros);
+        skipped += zeros as u64;
+        if is_over {
+            return Ok(skipped);
+        }
+    }
 }
 
 /// What a thread decompresses, block by block. Blocks go back to be filled again.
@@ -187,6 +248,34 @@ mod tests {
         }
         assert_eq!(read(b""), (Vec::new(), None));
         assert_eq!(read(b"x"), (b"x".to_vec(), None));
+    }
+
+    /// The zeros were taken for the header of another member.
+    #[test]
+    fn zeros_after_the_last_gzip_member_were_refused_and_other_bytes_still_are() {
+        let text = text();
+        let (front, back) = text.split_at(text.len() / 3);
+        let whole = [gzip(front), gzip(back)].concat();
+        // More than a buffer, too.
+        for zeros in [1, 7, 511, BUFFER_BYTES * 2 + 3] {
+            let (found, error) = read(&[whole.clone(), vec![0; zeros]].concat());
+            assert_eq!(error, None, "{zeros} zeros");
+            assert!(found == text, "{zeros} zeros");
+        }
+        let garbage: [(&[u8], &str); 4] = [
+            (b"x", "unexpected end of file"),
+            (b"not zeros, not gzip", "invalid gzip header"),
+            (b"\0\0\0x", "3 zero bytes and then something else after a member"),
+            (
+                &[&[0; 512][..], &gzip(b"more")].concat(),
+                "512 zero bytes and then something else after a member",
+            ),
+        ];
+        for (bytes, expected) in garbage {
+            let (found, error) = read(&[&whole, bytes].concat());
+            assert!(found == text, "what came before is good");
+            assert_eq!(error.unwrap(), format!("cannot read its gzip data: {expected}"));
+        }
     }
 
     #[test]
