@@ -416,7 +416,7 @@ fn a_run_that_would_have_nothing_left_to_count_is_refused() {
 fn a_number_too_large_to_reckon_with_is_refused_or_does_no_harm() {
     const FLASH: [&str; 3] =
         ["cache_config.cacheSizeMB=16", "cache_config.nvmCacheSizeMB=64", "cache_config.navyBlockSize=4096"];
-    const NUMBERS: [u64; 4] = [1 << 31, 1 << 32, 1 << 45, u64::MAX];
+    const NUMBERS: [u64; 6] = [1 << 31, u32::MAX as u64, 1 << 32, (1 << 43) - 1, 1 << 45, u64::MAX];
     let (mut refused, mut opened) = (0, 0);
     for (place, knobs, defaults) in tables() {
         // The keys of a distribution stand in `test_config` as well; members of lists have no path of their own.
@@ -443,4 +443,55 @@ fn a_number_too_large_to_reckon_with_is_refused_or_does_no_harm() {
         }
     }
     assert!(refused > 50 && opened > 50, "{refused} refused, {opened} opened");
+}
+
+/// Two flashes of 2^43 MiB on one drive were together none.
+#[test]
+fn sizes_whose_sum_wrapped_are_refused() {
+    let of = |size: &str| RIGHT.replacen("\"cacheSizeMB\": 64", size, 1);
+    let as_component = |text: String| text.replace("\"numOps\"", "\"name\": \"cache_component\", \"numOps\"");
+    let load = |sizes: &[&str]| {
+        let text = format!("[{}]", sizes.iter().map(|size| of(size)).collect::<Vec<_>>().join(","));
+        let text = if text.contains("allocator") { as_component(text) } else { text };
+        load_text(Path::new("c.json"), &text, &["sim:test".parse().map(Override::Device).unwrap()])
+    };
+    let half = r#""cacheSizeMB": 64, "nvmCacheSizeMB": 4398046511104"#;
+    let whole = r#""cacheSizeMB": 64, "nvmCacheSizeMB": 8796093022208"#;
+    let striped = r#""cacheSizeMB": 64, "nvmCacheSizeMB": 4398046511104, "nvmCachePaths": ["/a", "/b"]"#;
+    let component = r#""allocator": "flash", "cacheSizeMB": 8796093022207"#;
+    let memory = r#""cacheSizeMB": 4398046511104"#;
+    for (sizes, at, words) in [
+        (&[half, half][..], "[1].cache_config.nvmCacheSizeMB", "8796093022208 MiB of flash in all, with"),
+        (&[component, half], "[1].cache_config.nvmCacheSizeMB", "13194139533311 MiB of flash in all, with"),
+        (&[memory, memory], "[1].cache_config.cacheSizeMB", "8796093022208 MiB of DRAM in all, with"),
+    ] {
+        let said = load(sizes).expect_err("must be refused").to_string();
+        assert!(said.starts_with(&format!("c.json: {at}: {words}")), "{said}");
+        assert!(said.ends_with("at most 8796093022207 can be addressed"), "{said}");
+    }
+    let Ok(Loaded::Config(config)) = load(&[whole, whole]) else { panic!("each is refused by itself") };
+    let said = Session::check(&config, 1).err().unwrap().to_string();
+    let words = "cache_config.nvmCacheSizeMB: 8796093022208 MiB is too large";
+    assert_eq!(said, format!("c.json: [0]: {words}\nc.json: [1]: {words}"));
+    // On its own paths, and not on a drive that takes their place.
+    let said = load_text(Path::new("c.json"), &of(striped), &[]).expect_err("must be refused").to_string();
+    assert!(
+        said.starts_with("c.json: cache_config.nvmCacheSizeMB: 8796093022208 MiB of flash in all"),
+        "{said}"
+    );
+    let Ok(Loaded::Config(config)) = load(&[striped]) else { panic!("half as much can be reckoned with") };
+    let said = Session::open(&config, SessionOptions::default()).err().unwrap().to_string();
+    assert!(said.contains("nvmCacheSizeMB: needs 4611686018427387904 bytes, and the drive has "), "{said}");
+}
+
+/// Added up they were 100 again.
+#[test]
+fn shares_of_arenas_whose_sum_wrapped_are_refused() {
+    let arena =
+        |name: &str, percent: u64| format!(r#"{{"name": "{name}", "sizePct": {percent}, "bigHashPct": 10}}"#);
+    let arenas = format!("cache_config.navyArenas=[{},{}]", arena("a", 1 << 63), arena("b", (1 << 63) + 100));
+    refused(
+        &["cache_config.nvmCacheSizeMB=64", &arenas],
+        "navyArenas: sizePct must be above 0 and add up to 100",
+    );
 }

@@ -2,9 +2,15 @@
 
 pub(super) const MIB: u64 = 1 << 20;
 
+/// The end of the largest file or device: the system counts with a sign. Two of these can be added.
+pub(super) const MOST_BYTES: u64 = i64::MAX as u64;
+
 /// Mebibytes in bytes.
 pub(super) fn mib(count: u64, key: &str) -> Result<u64, String> {
-    count.checked_mul(MIB).ok_or_else(|| format!("{key}: {count} MiB is too large"))
+    count
+        .checked_mul(MIB)
+        .filter(|bytes| *bytes <= MOST_BYTES)
+        .ok_or_else(|| format!("{key}: {count} MiB is too large"))
 }
 
 /// An amount in as many bits as it is counted with.

@@ -10,6 +10,7 @@ use super::text::join;
 mod cuts;
 mod distributions;
 mod sweeps;
+mod totals;
 
 pub use distributions::{popularity, sizes};
 
@@ -77,6 +78,7 @@ pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {
 
 /// Checks what instances must not share.
 pub fn together(instances: &[InstanceConfig], findings: &mut Findings) {
+    totals::check(instances, findings);
     for (i, one) in instances.iter().enumerate() {
         let misses = one.miss_trace();
         if misses.is_some() && instances[..i].iter().any(|other| other.miss_trace() == misses) {
@@ -330,7 +332,7 @@ fn arenas(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     if arenas.len() < 2 || !names_differ {
         findings.problem(&at, "needs at least two arenas with different names");
     }
-    let sum: u64 = arenas.iter().map(|arena| arena.size_percent).sum();
+    let sum = arenas.iter().fold(0_u64, |sum, arena| sum.saturating_add(arena.size_percent));
     if sum != 100 || arenas.iter().any(|arena| arena.size_percent == 0 || arena.big_hash_percent > 99) {
         findings.problem(
             &at,
@@ -456,7 +458,12 @@ fn warmth_of_flash(test: &TestConfig, no_flash: bool, at: &str, findings: &mut F
 
 /// Whether there is flash: behind DRAM, or alone as a cache component.
 pub(super) fn has_flash(cache: &CacheConfig) -> bool {
-    cache.nvm_size_mib > 0 || matches!(cache.allocator.as_str(), "flash" | "consistent_flash")
+    cache.nvm_size_mib > 0 || is_flash_component(cache)
+}
+
+/// A cache component that is flash alone: `cacheSizeMB` is its size.
+fn is_flash_component(cache: &CacheConfig) -> bool {
+    matches!(cache.allocator.as_str(), "flash" | "consistent_flash")
 }
 
 /// An open loop, and what belongs to a closed one.

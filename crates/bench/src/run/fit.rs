@@ -26,8 +26,10 @@ pub fn region_bytes(plan: &FlashPlan, capacity_bytes: u64, least_regions: u32) -
 fn room(plan: &FlashPlan, capacity_bytes: u64, (size, soc): (u8, u8)) -> u64 {
     let pair_bytes = capacity_bytes / 100 * u64::from(size);
     let soc_bytes = pair_bytes / 100 * u64::from(soc) + u64::from(plan.bucket_bytes);
-    let filters = soc_bytes / u64::from(plan.bucket_bytes.max(1)) * u64::from(plan.filter_bytes + 1);
-    let room = pair_bytes.saturating_sub(soc_bytes + filters + FIXED_BYTES);
+    // Whether so much fits at all, the engine says; here it must only not wrap.
+    let buckets = soc_bytes / u64::from(plan.bucket_bytes.max(1));
+    let filters = buckets.saturating_mul(u64::from(plan.filter_bytes) + 1);
+    let room = pair_bytes.saturating_sub(soc_bytes.saturating_add(filters).saturating_add(FIXED_BYTES));
     room - room / SNAPSHOT_SHARE
 }
 

@@ -166,7 +166,8 @@ impl RegionConfig {
     /// while another is filled.
     #[must_use]
     pub fn least_regions(&self) -> u32 {
-        u32::try_from(self.points()).expect("at most 16") + self.clean_regions + 2
+        let open = u32::try_from(self.points()).expect("at most 16") + 2;
+        open.saturating_add(self.clean_regions)
     }
 
     fn check_sizes(&self, geometry: &Geometry) -> Result<(), ConfigError> {
