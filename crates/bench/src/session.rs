@@ -8,7 +8,7 @@ use std::time::Duration;
 use device::{Clock, Device, Simulation, SystemClock};
 
 use crate::config::cachebench::{Config, ConfigError};
-use crate::config::lower::lower;
+use crate::config::lower::{lower, lower_but_traces};
 use crate::config::plan::{FlashPlan, InstancePlan, RunPlan};
 use crate::environment;
 use crate::events::{self, EventTracker};
@@ -100,7 +100,7 @@ impl Session {
         let mut workloads = open_workloads(config, &plan, one_thread)?;
         open_misses(config, &plan, &mut workloads)?;
         let files = events::open_all(&plan.instances).map_err(|wrong| event_error(config, wrong))?;
-        let (world, mut drive) = enter_world(&plan, &options)?;
+        let (world, mut drive) = enter_world(config, &plan, &options)?;
         let mut devices = Devices::of(plan.instances.iter().map(|it| &it.cache), options.force);
         let supply: &mut dyn Supply = match &mut drive {
             Some(drive) => drive,
@@ -139,7 +139,16 @@ impl Session {
         let plan = lower(config)?.scaled(scale);
         open_workloads(config, &plan, false)?;
         misses::check(&plan).map_err(|(number, source)| open_error(config, number, source))?;
-        events::check_all(&plan.instances).map_err(|wrong| event_error(config, wrong))
+        events::check_all(&plan.instances).map_err(|wrong| event_error(config, wrong))?;
+        check_world(config, &plan, scale)
+    }
+
+    /// The same of a config whose traces may be made later.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but for what is wrong with a trace.
+    pub fn check_but_traces(config: &Config, scale: u32) -> Result<(), SessionError> {
+        check_world(config, &lower_but_traces(config)?.scaled(scale), scale)
     }
 
     /// The time of the world that it runs in.
@@ -296,23 +305,41 @@ fn event_error(config: &Config, (instance, words): (usize, String)) -> SessionEr
     open_error(config, instance, OpenError::Config(words))
 }
 
+/// What a simulated run cannot do.
+fn check_simulated(config: &Config, plan: &RunPlan) -> Result<(), SessionError> {
+    for (number, instance) in plan.instances.iter().enumerate() {
+        let refuse = |words: &str| Err(open_error(config, number, OpenError::Config(words.to_owned())));
+        if instance.cache.persist_dir.is_some() {
+            return refuse("cache_config.cacheDir: a simulated run cannot be persistent");
+        }
+        if instance.run.sweeps.is_some() {
+            return refuse(
+                "test_config.dramIteratorMode: must be `disabled` in a simulated run, whose time is not the machine's",
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether [`enter_world`] would succeed.
+fn check_world(config: &Config, plan: &RunPlan, scale: u32) -> Result<(), SessionError> {
+    let Some(card) = &plan.card else { return Ok(()) };
+    check_simulated(config, plan)?;
+    let caches = plan.instances.iter().map(|it| &it.cache);
+    ModelDrive::check(card, scale, caches).map_err(SessionError::Drive)
+}
+
 /// The world of a run, with a model drive in a simulated one.
 fn enter_world(
+    config: &Config,
     plan: &RunPlan,
     options: &SessionOptions,
 ) -> Result<(World, Option<ModelDrive>), SessionError> {
     let Some(card) = &plan.card else { return Ok((World::Real(Arc::new(SystemClock)), None)) };
-    let caches = || plan.instances.iter().map(|it| &it.cache);
-    if caches().any(|cache| cache.persist_dir.is_some()) {
-        let words = "cache_config.cacheDir: a simulated run cannot be persistent".to_owned();
-        return Err(SessionError::Drive(OpenError::Config(words)));
-    }
-    if plan.instances.iter().any(|it| it.run.sweeps.is_some()) {
-        let words = "test_config.dramIteratorMode: must be `disabled` in a simulated run, whose time is not the machine's";
-        return Err(SessionError::Drive(OpenError::Config(words.to_owned())));
-    }
+    check_simulated(config, plan)?;
+    let caches = plan.instances.iter().map(|it| &it.cache);
     let simulation = Simulation::new(options.seed);
-    let drive = ModelDrive::new(&simulation.world(), card, options.scale, caches(), options.seed)
+    let drive = ModelDrive::new(&simulation.world(), card, options.scale, caches, options.seed)
         .map_err(SessionError::Drive)?;
     Ok((World::Simulated(simulation), Some(drive)))
 }

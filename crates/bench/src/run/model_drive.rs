@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::Device;
 use device::sim::World;
-use ssd::{Assignment, Card, Isolation, Namespace, Payload, SsdDevice, Stats, Upkeep};
+use ssd::{Assignment, Card, Isolation, Namespace, Payload, Shape, SsdDevice, Stats, Upkeep};
 
 use super::devices::Supply;
 use super::error::OpenError;
@@ -32,22 +32,8 @@ impl ModelDrive {
         caches: impl IntoIterator<Item = &'a CachePlan>,
         seed: u64,
     ) -> Result<Self, OpenError> {
-        let wrong =
-            |reason: &dyn std::fmt::Display| OpenError::Config(format!("--device sim:{card}: {reason}"));
-        let loaded = Card::load(card).map_err(|error| wrong(&error))?;
-        let card_in_use = loaded.scaled(scale).map_err(|error| wrong(&error))?;
         let plans: Vec<&FlashPlan> = caches.into_iter().filter_map(|it| it.flash.as_ref()).collect();
-        let placement = plans.iter().any(|it| it.placement);
-        if placement && card_in_use.placement.is_none() {
-            return Err(wrong(&"deviceEnableFDP: the card has no placement handles"));
-        }
-        let shape = card_in_use.shape(placement);
-        let wanted: u64 = plans.iter().map(|it| it.bytes_per_device).sum();
-        let usable = u64::from(shape.logical_pages) * u64::from(shape.page_bytes);
-        if wanted > usable {
-            let key = "nvmCacheSizeMB";
-            return Err(wrong(&format!("{key}: needs {wanted} bytes, and the drive has {usable}")));
-        }
+        let (card_in_use, shape) = fitting(card, scale, &plans)?;
         let handles = match &shape.isolation {
             Isolation::Handles(kinds) => kinds.len() as u16,
             Isolation::Conventional { .. } => 1,
@@ -62,8 +48,21 @@ impl ModelDrive {
             Payload::Kept,
             &namespaces,
         )
-        .map_err(|error| wrong(&error))?;
+        .map_err(|error| wrong(card, &error))?;
         Ok(Self { namespaces: devices.into_iter().map(Arc::new).collect(), given: 0, card: card_in_use })
+    }
+
+    /// Whether [`new`](Self::new) would find the card and room on it, without the memory that the drive takes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check<'a>(
+        card: &str,
+        scale: u32,
+        caches: impl IntoIterator<Item = &'a CachePlan>,
+    ) -> Result<(), OpenError> {
+        let plans: Vec<&FlashPlan> = caches.into_iter().filter_map(|it| it.flash.as_ref()).collect();
+        fitting(card, scale, &plans).map(|_| ())
     }
 
     /// The card as it is used, scaled.
@@ -91,6 +90,28 @@ impl Supply for ModelDrive {
         self.given += 1;
         Ok(next)
     }
+}
+
+/// The card, scaled, and the shape of its drive, on which all of `plans` fit.
+fn fitting(card: &str, scale: u32, plans: &[&FlashPlan]) -> Result<(Card, Shape), OpenError> {
+    let loaded = Card::load(card).map_err(|error| wrong(card, &error))?;
+    let card_in_use = loaded.scaled(scale).map_err(|error| wrong(card, &error))?;
+    let placement = plans.iter().any(|it| it.placement);
+    if placement && card_in_use.placement.is_none() {
+        return Err(wrong(card, &"deviceEnableFDP: the card has no placement handles"));
+    }
+    let shape = card_in_use.shape(placement);
+    let wanted: u64 = plans.iter().map(|it| it.bytes_per_device).sum();
+    let usable = u64::from(shape.logical_pages) * u64::from(shape.page_bytes);
+    if wanted > usable {
+        let key = "nvmCacheSizeMB";
+        return Err(wrong(card, &format!("{key}: needs {wanted} bytes, and the drive has {usable}")));
+    }
+    Ok((card_in_use, shape))
+}
+
+fn wrong(card: &str, reason: &dyn std::fmt::Display) -> OpenError {
+    OpenError::Config(format!("--device sim:{card}: {reason}"))
 }
 
 /// Handle 0 is everybody's default; the others are shared out evenly among those that asked for placement.

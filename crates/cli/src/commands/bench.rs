@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bench::binary_trace::{self, Made};
 use bench::config::cachebench::{load, load_text};
-use bench::config::lower::{binary_traces, lower_but_traces, missing_traces};
+use bench::config::lower::{binary_traces, missing_traces};
 use bench::config::plan::ReplayPlan;
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
 use bench::picture::Format;
@@ -106,8 +106,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             warn(&config, &missing, arguments);
             match binary_traces(&config) {
                 _ if arguments.validate && !config.later.is_empty() => validated(&config, arguments),
-                _ if !missing.is_empty() => match lower_but_traces(&config) {
-                    Ok(_) => validated(&config, arguments),
+                _ if !missing.is_empty() => match Session::check_but_traces(&config, arguments.scale) {
+                    Ok(()) => validated(&config, arguments),
                     Err(error) => usage_error(&error),
                 },
                 Err(error) => usage_error(&error),

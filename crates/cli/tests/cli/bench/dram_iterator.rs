@@ -98,13 +98,44 @@ fn walks_that_make_no_sense_are_refused() {
         let (_, told) = run(&changes.each_ref().map(String::as_str), 2);
         assert!(told.contains(words), "{told}");
     }
+}
+
+/// Validation found nothing wrong with what the run then refused, and so with a trace that is not there yet.
+#[test]
+fn that_simulated_runs_have_no_walk_was_told_by_the_run_alone() {
     let (_directory, file) = config("run.json", RUN);
-    let flash = ["--set", "cache_config.nvmCacheSizeMB=32", "--set", "cache_config.navyRegionSizeMB=1"];
-    let output = flashwright(&[&["bench", &file, "--device", "sim:test"], &flash[..]].concat());
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        err(&output).contains("test_config.dramIteratorMode: must be `disabled` in a simulated run"),
-        "{}",
-        err(&output)
-    );
+    let set = |change: &'static str| ["--set", change];
+    let device = [
+        ["--device", "sim:test"],
+        set("cache_config.nvmCacheSizeMB=32"),
+        set("cache_config.navyRegionSizeMB=1"),
+    ];
+    let later = [set("test_config.generator=replay"), set("test_config.traceFileName=later.csv")].concat();
+    let mode = "test_config.dramIteratorMode: must be `disabled` in a simulated run";
+    let off = set("test_config.dramIteratorMode=disabled");
+    let cases = [
+        (&[][..], mode),
+        (&off[..], ""),
+        (
+            &[off, set("cache_config.cacheDir=/tmp/state")].concat(),
+            "cacheDir: a simulated run cannot be persistent",
+        ),
+        (
+            &[off, set("cache_config.nvmCacheSizeMB=1000000")].concat(),
+            "nvmCacheSizeMB: needs 1048576000000 bytes",
+        ),
+    ];
+    for (flags, words) in cases {
+        let flags = [&["bench", &file], device.as_flattened(), flags].concat();
+        for more in [&["--validate"][..], &[&["--validate"], &later[..]].concat(), &[]] {
+            if more.is_empty() && words.is_empty() {
+                continue;
+            }
+            let output = flashwright(&[&flags[..], more].concat());
+            let code = if words.is_empty() { 0 } else { 2 };
+            assert_eq!(output.status.code(), Some(code), "{more:?}: {}", err(&output));
+            assert!(err(&output).contains(words), "{more:?}: {}", err(&output));
+            assert!(words != mode || err(&output).contains(&file), "{}", err(&output));
+        }
+    }
 }
