@@ -62,6 +62,13 @@ impl Input {
     pub fn open(&self) -> Result<Box<dyn Accesses>, TraceError> {
         open(&self.paths, Some(&self.format), &self.options)
     }
+
+    /// The names of its files, to be told with what is wrong with them.
+    #[must_use]
+    pub fn names(&self) -> String {
+        let files: Vec<_> = self.paths.iter().map(|path| path.display().to_string()).collect();
+        files.join(", ")
+    }
 }
 
 /// Counts what is in a trace.

@@ -302,6 +302,21 @@ fn a_timed_replay_needs_times_and_knows_the_first() {
 }
 
 #[test]
+fn a_trace_without_a_row_has_no_beginning_and_a_bad_row_is_one() {
+    for (text, told) in [
+        ("", Some("the trace has no requests, not even one row")),
+        ("key,op,size\n", Some("the trace has no requests, not even one row")),
+        ("key,op,size\na,JUMP,1\n", None),
+        ("key,op,size\na,GET,1\n", None),
+    ] {
+        let (_folder, replay) = replay_of(text, |_| ());
+        let said = replay.check_beginnings().err().map(|error| error.to_string());
+        assert_eq!(said.is_some(), told.is_some(), "{text:?}: {said:?}");
+        assert!(said.unwrap_or_default().ends_with(told.unwrap_or_default()), "{text:?}");
+    }
+}
+
+#[test]
 fn workers_that_leave_early_hold_nobody_up() {
     for (order, timed) in
         [(Order::Strict, false), (Order::Any, false), (Order::Strict, true), (Order::Turns, true)]

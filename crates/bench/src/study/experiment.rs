@@ -108,8 +108,11 @@ pub enum StudyError {
     #[error("a study reads its trace several times, and standard input can be read only once: give a file")]
     ReadOnce,
     /// A trace in which nothing is asked for was given.
-    #[error("the trace has no requests")]
-    EmptyTrace,
+    #[error("{files}: the trace has no requests")]
+    EmptyTrace {
+        /// Its files.
+        files: String,
+    },
     /// A trace was given to a study that has a workload of its own.
     #[error("takes no trace: its workload is part of the experiment")]
     TakesNoTrace,

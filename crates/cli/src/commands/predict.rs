@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bench::bar::{Bar, Unit};
-use bench::predict::{self, Dram, Plan, Prices, plot, report};
+use bench::predict::{self, Dram, Plan, PredictError, Prices, plot, report};
 use bench::run::stop::Stop;
 use bench::trace::open;
 use clap::{Args, ValueEnum};
@@ -174,7 +174,10 @@ fn predicted(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     };
     let outcome = predict::run(plan, trace, &stop, arguments.common.quiet, progress);
     bar.finish();
-    let outcome = outcome.map_err(|error| error.to_string())?;
+    let outcome = outcome.map_err(|error| match error {
+        PredictError::TooShort { .. } => format!("{}: {error}", input.names()),
+        other => other.to_string(),
+    })?;
     outcome.read.messages.iter().for_each(|message| arguments.common.warn(message));
     if let Some(folder) = &arguments.plot {
         match plot::svg(&outcome).map_err(|error| error.to_string())? {

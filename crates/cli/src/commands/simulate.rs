@@ -225,7 +225,10 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     };
     let outcome = simulate::run(plan, trace, &stop, progress);
     bar.finish();
-    let outcome = outcome.map_err(|error| error.to_string())?;
+    let outcome = outcome.map_err(|error| match error {
+        SimulateError::Empty => format!("{}: {error}", input.names()),
+        other => other.to_string(),
+    })?;
     outcome.read.messages.iter().for_each(|message| arguments.common.warn(message));
     if arguments.by_tenant.is_some() && outcome.tenants.is_empty() {
         arguments.common.warn("--by-tenant: none of the counted requests names a tenant");

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::{FLASHWRIGHT, err, flashwright, result};
+use super::{FLASHWRIGHT, err, flashwright, out, result};
 
 /// Twelve requests for five objects of 10 bytes.
 const TEXTBOOK: &str = "ts,key,op,size\n0,a,GET,10\n1,b,GET,10\n2,c,GET,10\n3,d,SET,10\n4,a,GET,10\n5,b,GET,10\n6,e,GET,10\n\
@@ -151,10 +151,39 @@ fn bad_input_is_skipped_and_counted_with_file_and_row_or_stops() {
     let empty = directory.path().join("empty.csv");
     std::fs::write(&empty, "ts,key,op,size\n").unwrap();
     let output = flashwright(&["simulate", empty.to_str().unwrap(), "--format", "plain"]);
-    assert_eq!(
-        (output.status.code(), err(&output).as_str()),
-        (Some(2), "error: the trace has no requests\n")
-    );
+    let told = format!("error: {}: the trace has no requests\n", empty.display());
+    assert_eq!((output.status.code(), err(&output)), (Some(2), told));
+}
+
+/// They said so of "the trace", whichever of many it was.
+#[test]
+fn commands_that_need_requests_did_not_name_the_file_that_has_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = |name: &str, header: &str| {
+        let file = directory.path().join(name);
+        std::fs::write(&file, header).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let (objects, blocks) =
+        (made("objects.csv", "key,op,size\n"), made("blocks.csv", "time_us,op,offset,bytes\n"));
+    for (arguments, code, file, words) in [
+        (
+            &["predict", &objects, "--drive", "pm9d3"][..],
+            2,
+            &objects,
+            "the trace has 0 accesses; a prediction",
+        ),
+        (&["study", "cdn-fig1", "--trace", &objects], 2, &objects, "the trace has no requests"),
+        (&["block", "replay", &blocks], 1, &blocks, "the trace has no requests"),
+    ] {
+        let output = flashwright(arguments);
+        let told = err(&output);
+        assert_eq!(output.status.code(), Some(code), "{told}");
+        assert!(told.contains(&format!("{file}: {words}")), "{told}");
+    }
+    let info = flashwright(&["trace", "info", &objects]);
+    assert_eq!(info.status.code(), Some(0), "{}", err(&info));
+    assert!(out(&info).contains("requests           0 "), "{}", out(&info));
 }
 
 #[test]

@@ -148,6 +148,14 @@ pub enum TraceError {
         /// File, row and reason.
         first: String,
     },
+    /// There is not one row, at most a header.
+    #[error("{}{}: the trace has no requests, not even one row", path.display(), and_others(*others))]
+    NoRows {
+        /// The first file.
+        path: PathBuf,
+        /// How many there are beside it.
+        others: usize,
+    },
     /// Reading failed in the middle, or compressed data is damaged or cut off.
     #[error("{}: after row {row}: {source}; stopped there", path.display())]
     Read {
@@ -161,4 +169,8 @@ pub enum TraceError {
     /// No file is named.
     #[error("no trace is given")]
     NoFiles,
+}
+
+fn and_others(count: usize) -> String {
+    if count == 0 { String::new() } else { format!(" and {count} more") }
 }

@@ -134,12 +134,22 @@ impl Replay {
         Self { config, report: Arc::default() }
     }
 
-    /// Reads each file as far as its first row, which tells early that a file is no trace of the format.
+    /// Reads each file as far as its first row, which tells early that a file is no trace of the format, or that none of them
+    /// has a row.
     ///
     /// # Errors
-    /// A file that cannot be opened, or of which no row can be read.
+    /// A file that cannot be opened, or of which no row can be read; files that have none. One of several may be without.
     pub fn check_beginnings(&self) -> Result<(), TraceError> {
-        self.config.files.iter().try_for_each(|path| beginning::check(path, &self.config))
+        let mut any_row = false;
+        for path in &self.config.files {
+            any_row |= beginning::check(path, &self.config)?;
+        }
+        match self.config.files.first() {
+            Some(path) if !any_row => {
+                Err(TraceError::NoRows { path: path.clone(), others: self.config.files.len() - 1 })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// When the first row of all was recorded; `None` where it has no time. Reads the file's beginning.

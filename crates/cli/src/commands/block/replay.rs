@@ -120,10 +120,11 @@ fn replay(arguments: &Arguments) -> Result<Finding, String> {
         Some(directory) => draw(directory, &caches, &outcomes, arguments.sweep.is_some())?,
         None => Vec::new(),
     };
-    Ok(found(&caches, &outcomes, &source, &figures))
+    Ok(found(arguments, &caches, &outcomes, &source, &figures))
 }
 
 fn found(
+    arguments: &Arguments,
     caches: &[(String, SetsConfig)],
     outcomes: &[Outcome],
     source: &Source,
@@ -150,17 +151,22 @@ fn found(
     let trace = source.stats().map(report::trace_json);
     let result = json!({ "trace": trace, "caches": results, "figures": pictures, "notes": odd });
     let is_counted = outcomes.iter().any(|outcome| outcome.summary.requests > 0);
-    let failures = if is_counted { Vec::new() } else { vec![nothing_counted(source)] };
+    let failures = if is_counted { Vec::new() } else { vec![nothing_counted(arguments, source)] };
     Finding { result, text, failures }
 }
 
 /// Why there is nothing to tell of.
-fn nothing_counted(source: &Source) -> String {
+fn nothing_counted(arguments: &Arguments, source: &Source) -> String {
+    let files: Vec<_> = arguments.trace.iter().map(|path| path.display().to_string()).collect();
+    let files = files.join(", ");
     match source.stats() {
         Some(stats) if stats.requests == 0 && stats.other_devices > 0 => {
-            format!("the trace has no requests for the device named; {} are for others", stats.other_devices)
+            format!(
+                "{files}: the trace has no requests for the device named; {} are for others",
+                stats.other_devices
+            )
         }
-        Some(stats) if stats.requests == 0 => "the trace has no requests".to_owned(),
+        Some(stats) if stats.requests == 0 => format!("{files}: the trace has no requests"),
         _ => "no request was counted: --warm-up leaves out all of them".to_owned(),
     }
 }

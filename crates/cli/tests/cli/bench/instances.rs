@@ -71,11 +71,11 @@ fn of_several_instances_the_one_that_failed_or_was_warned_of_was_not_named() {
     let replay = r#"{ "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 64 },
       "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2, "traceFileName": "trace.csv" } }"#;
     let (directory, file) = config("several.json", &format!("[{SMALL}, {replay}]"));
-    std::fs::write(directory.path().join("trace.csv"), "key,op,size\n").unwrap();
+    std::fs::write(directory.path().join("trace.csv"), "key,op,size\na,JUMP,10\n").unwrap();
     let output = flashwright(&["bench", &file, "--json", "-"]);
     let result: Value = serde_json::from_str(&out(&output)).unwrap();
     let failures = result["verdict"]["failures"].as_array().unwrap();
-    let failure = "Instance 1: The trace had no valid request; 0 of its rows are bad";
+    let failure = "Instance 1: The trace had no valid request; 1 of its rows are bad";
     assert_eq!(failures, &[failure], "{}", err(&output));
     assert!(err(&output).contains(&format!("\n{failure}\nFailed.\n")), "{}", err(&output));
     let warned = "several.json: [1].cache_config.navyRegionSizeMB: flash has room for too few regions";

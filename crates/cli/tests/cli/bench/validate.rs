@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::flashwright;
+use crate::{err, flashwright};
 
 fn configs(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -49,4 +49,23 @@ fn a_trace_that_is_not_there_yet_is_no_fault_of_the_config_and_stops_a_run() {
         let key = wrong.split('=').next().unwrap();
         assert!(code == Some(2) && words.contains(key), "whatever else is wrong is: {words}");
     }
+}
+
+/// It ran to its end, which was at once, and blamed rows that were not there; validation passed.
+#[test]
+fn a_trace_of_a_header_alone_was_replayed() {
+    let replay = r#"{ "cache_config": { "cacheSizeMB": 8 }, "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2,
+      "traceFileNames": ["a.csv", "b.csv"], "enableLookaside": true } }"#;
+    let (directory, file) = super::config("replay.json", replay);
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    write("a.csv", "key,op,size\n");
+    write("b.csv", "key,op,size\n");
+    for more in [&["bench", &file][..], &["bench", &file, "--validate"]] {
+        let output = flashwright(more);
+        assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+        let told = "a.csv and 1 more: the trace has no requests, not even one row";
+        assert!(err(&output).contains(told), "{}", err(&output));
+    }
+    write("b.csv", "key,op,size\na,GET,10\n");
+    assert_eq!(flashwright(&["bench", &file]).status.code(), Some(0), "one of several may be without");
 }

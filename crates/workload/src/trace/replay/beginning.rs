@@ -10,14 +10,31 @@ use super::super::rows::Rows;
 use super::ReplayConfig;
 use crate::trace::{Format, TraceError};
 
-/// Reads the file as far as its first row. A row that is wrong is counted in the run, as any later one, unless the file is a trace
-/// of another format.
-pub(super) fn check(path: &Path, config: &ReplayConfig) -> Result<(), TraceError> {
-    time_ns(path, config).map(drop)
+/// What a file begins with, after its header.
+enum First {
+    /// A row, recorded then.
+    Row(Option<u64>),
+    /// A row that is wrong, as it may be in any trace.
+    Wrong,
+    /// Nothing.
+    End,
+}
+
+/// Reads the file as far as its first row; whether there is one. A row that is wrong is counted in the run, as any later one,
+/// unless the file is a trace of another format.
+pub(super) fn check(path: &Path, config: &ReplayConfig) -> Result<bool, TraceError> {
+    Ok(!matches!(first(path, config)?, First::End))
 }
 
 /// The same, and answers when that row was recorded.
 pub(super) fn time_ns(path: &Path, config: &ReplayConfig) -> Result<Option<u64>, TraceError> {
+    match first(path, config)? {
+        First::Row(time_ns) => Ok(time_ns),
+        First::Wrong | First::End => Ok(None),
+    }
+}
+
+fn first(path: &Path, config: &ReplayConfig) -> Result<First, TraceError> {
     let reading = |source: io::Error| TraceError::Read { path: path.to_owned(), row: 0, source };
     let mut reader = config.reader();
     let mut records = open(path)?;
@@ -34,18 +51,20 @@ pub(super) fn time_ns(path: &Path, config: &ReplayConfig) -> Result<Option<u64>,
                 if time_ns.is_none() && (config.timed || config.needs_times) {
                     return Err(TraceError::NoTimes { path: path.to_owned() });
                 }
-                return Ok(time_ns);
+                return Ok(First::Row(time_ns));
             }
             Fed::Wrong(reason) => return another(path, config.format, reason),
-            Fed::Row | Fed::End => return Ok(None),
+            // One that asks for nothing that is replayed.
+            Fed::Row => return Ok(First::Row(None)),
+            Fed::End => return Ok(First::End),
         }
     }
 }
 
 /// The first row is wrong. Alone that is no reason to stop, unless all that is tried of the file is, and another format reads it.
-fn another(path: &Path, wanted: &'static Format, reason: RowError) -> Result<Option<u64>, TraceError> {
+fn another(path: &Path, wanted: &'static Format, reason: RowError) -> Result<First, TraceError> {
     let mut records = open(path)?;
-    let Ok((bytes, is_whole)) = records.head() else { return Ok(None) };
+    let Ok((bytes, is_whole)) = records.head() else { return Ok(First::Wrong) };
     match detect::other_than(wanted, path, &Head::new(path, bytes, is_whole)) {
         Some(found) => Err(TraceError::OtherFormat {
             path: path.to_owned(),
@@ -53,7 +72,7 @@ fn another(path: &Path, wanted: &'static Format, reason: RowError) -> Result<Opt
             wanted: wanted.name,
             reason,
         }),
-        None => Ok(None),
+        None => Ok(First::Wrong),
     }
 }
 
