@@ -273,3 +273,42 @@ fn at_most_twenty_bytes_a_block() {
     let bytes = sets.memory_bytes() as f64 / blocks;
     assert!(bytes < 17.5, "{bytes:.2} bytes a block");
 }
+
+/// However it was decided; what left for it or was dropped did so all the same.
+#[test]
+fn a_request_that_is_taken_back_was_never_counted() {
+    let counted = |sets: &Sets| {
+        let happened =
+            Counters { replacement: 0, write_replacement: 0, write_invalidates: 0, ..*sets.counters() };
+        let SetView { operations, .. } = sets.set(0);
+        (happened, operations)
+    };
+    let mut decisions = std::collections::HashSet::new();
+    for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
+        // All of the set is dirty, or none of it.
+        for dirty in [true, false] {
+            let mut sets = one_set(threshold(100));
+            let slots: Vec<Slot> = (0..u64::from(WAYS)).map(|block| write(&mut sets, block)).collect();
+            if !dirty {
+                slots.iter().for_each(|slot| assert!(sets.mark_clean(*slot)));
+            }
+            sets.set_tuning(Tuning { mode, ..threshold(100) }).expect("within bounds");
+            for admit in [Admit::Yes, Admit::Sequential, Admit::Refused] {
+                for block in [1, 100 + sets.counters().reads] {
+                    let before = counted(&sets);
+                    let read = sets.read(block, admit);
+                    assert_ne!(counted(&sets), before);
+                    sets.take_back_read(block, admit, read);
+                    assert_eq!(counted(&sets), before, "{mode:?}: {read:?}");
+                    let was_dirty = sets.find(block).is_some_and(|slot| sets.word(slot).is_dirty());
+                    let write = sets.write(block, admit);
+                    assert_ne!(counted(&sets), before);
+                    sets.take_back_write(block, admit, write, was_dirty);
+                    assert_eq!(counted(&sets), before, "{mode:?}: {write:?}");
+                    decisions.insert(std::mem::discriminant(&read));
+                }
+            }
+        }
+    }
+    assert_eq!(decisions.len(), 3, "hits, fills and reads around the cache");
+}
