@@ -2,16 +2,16 @@
 //!
 //! A block whose bad copy is dropped is asked for a second time, and found in another state. It was requested once, and
 //! what matters is how that came out. What did happen on the way stays counted: the blocks that left for it, and the copies
-//! that were dropped.
+//! that were dropped. Nothing goes below zero: in between, all counts may have been begun anew, or the mode changed.
 
 use super::{Admit, Mode, Read, SetOperations, Sets, Write};
 
 impl Sets {
     /// Takes back that `block` was read and found.
     pub fn take_back_read_hit(&mut self, block: u64) {
-        self.counters.reads -= 1;
-        self.counters.read_hits -= 1;
-        self.operations_of(block).hits -= 1;
+        reduce(&mut self.counters.reads, 1);
+        reduce(&mut self.counters.read_hits, 1);
+        one_less(&mut self.operations_of(block).hits);
     }
 
     /// Takes back that `block` was read, as [`read`](Self::read) decided it when told `admit`. In the mode of that time.
@@ -19,39 +19,57 @@ impl Sets {
         if let Read::Hit(_) = decided {
             return self.take_back_read_hit(block);
         }
-        self.counters.reads -= 1;
-        self.operations_of(block).read_misses -= 1;
+        reduce(&mut self.counters.reads, 1);
+        one_less(&mut self.operations_of(block).read_misses);
         if decided == Read::Around {
-            self.counters.uncached_reads -= 1;
-            self.counters.uncached_sequential_reads -= u64::from(admit == Admit::Sequential);
-            self.counters.no_room -= u64::from(self.may_fill(admit));
+            reduce(&mut self.counters.uncached_reads, 1);
+            reduce(&mut self.counters.uncached_sequential_reads, u64::from(admit == Admit::Sequential));
+            let had_no_room = self.may_fill(admit);
+            reduce(&mut self.counters.no_room, u64::from(had_no_room));
         }
     }
 
     /// Takes back that `block` was written, as [`write`](Self::write) decided it when told `admit`, and it `was_dirty` or not. In
     /// the mode of that time.
     pub fn take_back_write(&mut self, block: u64, admit: Admit, decided: Write, was_dirty: bool) {
-        self.counters.writes -= 1;
+        reduce(&mut self.counters.writes, 1);
         match decided {
             Write::Hit(_) => {
-                self.counters.write_hits -= 1;
-                self.counters.dirty_write_hits -= u64::from(was_dirty);
-                self.operations_of(block).hits -= 1;
+                reduce(&mut self.counters.write_hits, 1);
+                reduce(&mut self.counters.dirty_write_hits, u64::from(was_dirty));
+                one_less(&mut self.operations_of(block).hits);
             }
-            Write::Taken { .. } => self.operations_of(block).write_misses -= 1,
+            Write::Taken { .. } => one_less(&mut self.operations_of(block).write_misses),
             Write::Around(_) => {
-                self.counters.uncached_writes -= 1;
+                reduce(&mut self.counters.uncached_writes, 1);
                 if self.tuning.mode != Mode::WriteAround {
-                    self.operations_of(block).write_misses -= 1;
-                    self.counters.uncached_sequential_writes -= u64::from(admit == Admit::Sequential);
-                    self.counters.no_room -= u64::from(admit == Admit::Yes);
+                    one_less(&mut self.operations_of(block).write_misses);
+                    reduce(
+                        &mut self.counters.uncached_sequential_writes,
+                        u64::from(admit == Admit::Sequential),
+                    );
+                    reduce(&mut self.counters.no_room, u64::from(admit == Admit::Yes));
                 }
             }
         }
+    }
+
+    /// Takes back a write that went to the disk without the sets being asked.
+    pub fn take_back_write_past_all(&mut self) {
+        reduce(&mut self.counters.writes, 1);
+        reduce(&mut self.counters.uncached_writes, 1);
     }
 
     fn operations_of(&mut self, block: u64) -> &mut SetOperations {
         let set = self.set_of(block);
         &mut self.states[set as usize].operations
     }
+}
+
+fn reduce(count: &mut u64, by: u64) {
+    *count = count.saturating_sub(by);
+}
+
+fn one_less(count: &mut u32) {
+    *count = count.saturating_sub(1);
 }

@@ -312,3 +312,23 @@ fn a_request_that_is_taken_back_was_never_counted() {
     }
     assert_eq!(decisions.len(), 3, "hits, fills and reads around the cache");
 }
+
+#[test]
+fn what_is_taken_back_after_all_counts_began_anew_or_the_mode_changed_leaves_no_count_below_zero() {
+    let mut sets = one_set(threshold(100));
+    write(&mut sets, 1);
+    let taken_back = |sets: &mut Sets, mode| {
+        let (read, write) = (sets.read(1, Admit::Yes), sets.write(2, Admit::Yes));
+        let past_all = sets.read(3, Admit::Sequential);
+        sets.zero_counters();
+        sets.set_tuning(Tuning { mode, ..threshold(100) }).expect("within bounds");
+        sets.take_back_read(1, Admit::Yes, read);
+        sets.take_back_read(3, Admit::Sequential, past_all);
+        sets.take_back_write(2, Admit::Yes, write, true);
+        sets.take_back_write_past_all();
+        assert_eq!(*sets.counters(), Counters::default());
+    };
+    for mode in [Mode::WriteOnly, Mode::WriteAround, Mode::WriteThrough, Mode::WriteBack] {
+        taken_back(&mut sets, mode);
+    }
+}

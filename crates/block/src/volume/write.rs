@@ -424,10 +424,7 @@ fn take_back(state: &mut State, targets: &[Target]) {
             Some(Decided { write, admit, was_dirty }) => {
                 sets.take_back_write(part.block, admit, write, was_dirty);
             }
-            None => {
-                sets.counters_mut().writes -= 1;
-                sets.counters_mut().uncached_writes -= 1;
-            }
+            None => sets.take_back_write_past_all(),
         }
     }
 }
