@@ -236,8 +236,7 @@ impl State {
             let watched = &mut self.watched[number];
             if *wanted && !watched.armed {
                 watched.armed = true;
-                let flags = u32::from(watched.events.bits());
-                let entry = opcode::PollAdd::new(types::Fd(watched.fd), flags).build();
+                let entry = opcode::PollAdd::new(types::Fd(watched.fd), poll_mask(watched.events)).build();
                 self.push(&entry.user_data(WATCHED | number as u64));
             }
         }
@@ -319,6 +318,13 @@ impl InFlights {
         self.free.push(place);
         self.places[place].take().expect("a request has one completion")
     }
+}
+
+/// The kernel's numbers: the flags' own type depends on whether system calls go by the C library.
+fn poll_mask(events: PollFlags) -> u32 {
+    const POLLIN: u32 = 1;
+    const POLLOUT: u32 = 4;
+    u32::from(events.contains(PollFlags::IN)) * POLLIN | u32::from(events.contains(PollFlags::OUT)) * POLLOUT
 }
 
 fn is_passing(error: &io::Error) -> bool {
