@@ -7,6 +7,9 @@
 The client is fio's `nbd` engine, 4 KiB at random offsets, over a Unix socket. A round runs every server of a case once, one
 after the other; the table has medians over the rounds, and the ratio of ours to the peer's. CPU is of the server's process,
 user and system. The files lie in DIRECTORY, which should be on the drive that matters.
+
+Before each run the page cache gives up what it holds of the files: nbdkit reads through it, and with `cache=none` asks it to
+drop each page that was read, which it may do late or not at all, so that runs after runs would be answered from memory.
 """
 
 import argparse
@@ -91,6 +94,8 @@ class Bench:
         with contextlib.suppress(FileNotFoundError):
             os.remove(socket)
         where = ["-U", socket] if command[0] == "nbdkit" else ["--socket", socket]
+        for path in (self.file, self.flash, self.disk):
+            forget(path)
         server = subprocess.Popen(command[:1] + where + command[1:] if command[0] == "nbdkit" else command + where)
         try:
             while not os.path.exists(socket):
@@ -101,6 +106,16 @@ class Bench:
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait()
+
+
+def forget(path):
+    """Empties the page cache of a file."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
 
 
 def compare(name, ours, peer, pattern, depth, bench):
