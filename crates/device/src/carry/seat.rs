@@ -324,7 +324,8 @@ impl InFlights {
 fn poll_mask(events: PollFlags) -> u32 {
     const POLLIN: u32 = 1;
     const POLLOUT: u32 = 4;
-    u32::from(events.contains(PollFlags::IN)) * POLLIN | u32::from(events.contains(PollFlags::OUT)) * POLLOUT
+    let bit = |flag, number| if events.contains(flag) { number } else { 0 };
+    bit(PollFlags::IN, POLLIN) | bit(PollFlags::OUT, POLLOUT)
 }
 
 fn is_passing(error: &io::Error) -> bool {
