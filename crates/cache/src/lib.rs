@@ -60,7 +60,7 @@ mod memory;
 mod open;
 mod settle;
 pub mod stats;
-mod tally;
+mod thread_counters;
 mod upkeep;
 
 use std::sync::Arc;

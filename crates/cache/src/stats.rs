@@ -7,7 +7,7 @@ use crate::error::Refusal;
 use crate::flash::region::RegionStats;
 use crate::flash::soc::SocStats;
 use crate::flash::tier::PutStats;
-use crate::tally::Tally;
+use crate::thread_counters::ThreadCounters;
 
 /// A snapshot of everything counted since the cache was opened.
 #[derive(Debug, Clone, Default)]
@@ -181,7 +181,7 @@ pub struct UpkeepStats {
 
 /// Counters of gets and inserts.
 pub(crate) struct Counters {
-    usual: Tally,
+    usual: ThreadCounters,
     unusual: Unusual,
 }
 
@@ -211,7 +211,7 @@ struct Unusual {
 
 impl Counters {
     pub(crate) fn new() -> Self {
-        Self { usual: Tally::new(USUAL), unusual: Unusual::default() }
+        Self { usual: ThreadCounters::new(USUAL), unusual: Unusual::default() }
     }
 
     pub(crate) fn stored(&self) {

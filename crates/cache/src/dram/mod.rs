@@ -37,7 +37,7 @@ use device::Clock;
 use policy::{Entry, HitRule};
 
 use crate::KeyHash;
-use crate::tally::Tally;
+use crate::thread_counters::ThreadCounters;
 
 pub use config::{ConfigError, DramConfig, PolicyFactory, PoolConfig, PoolId};
 pub use empty::Emptied;
@@ -69,7 +69,7 @@ pub struct Dram {
     index: Index,
     clock: Arc<dyn Clock>,
     /// By class.
-    hits: Tally,
+    hits: ThreadCounters,
     reaper: Reaper,
     rebalancer: Rebalancer,
     chains: Chains,
@@ -109,7 +109,7 @@ impl Dram {
     pub fn new(config: &DramConfig, clock: Arc<dyn Clock>) -> Result<Self, ConfigError> {
         let pools = Pools::new(config)?;
         let index = Index::new(pools.arena.bytes());
-        let hits = Tally::new(pools.classes.len());
+        let hits = ThreadCounters::new(pools.classes.len());
         let rebalancer = Rebalancer::new(pools.classes.len());
         let (reaper, chains) = (Reaper::default(), Chains::new());
         Ok(Self { pools, index, clock, hits, reaper, rebalancer, chains, on_expiry: None })

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A row of counters, numbered from 0.
-pub(crate) struct Tally {
+pub(crate) struct ThreadCounters {
     lines: Box<[Line]>,
     lines_per_stripe: usize,
 }
@@ -79,7 +79,7 @@ impl Drop for Own {
     }
 }
 
-impl Tally {
+impl ThreadCounters {
     pub(crate) fn new(counters: usize) -> Self {
         let lines_per_stripe = counters.div_ceil(COUNTERS_PER_LINE);
         let lines = std::iter::repeat_with(Line::default).take(lines_per_stripe * STRIPES).collect();
@@ -111,6 +111,8 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     const COUNTERS: usize = 2 * COUNTERS_PER_LINE + 3;
@@ -118,21 +120,21 @@ mod tests {
     #[test]
     fn every_thread_is_counted_though_there_are_more_than_stripes() {
         let counted = if cfg!(miri) { 5 } else { 10_000 };
-        let (tally, threads) = (Tally::new(COUNTERS), 2 * STRIPES);
+        let (counters, threads) = (ThreadCounters::new(COUNTERS), 2 * STRIPES);
         let all_have_one = std::sync::Barrier::new(threads);
         std::thread::scope(|scope| {
             for thread in 0..threads {
-                let (tally, all_have_one) = (&tally, &all_have_one);
+                let (counters, all_have_one) = (&counters, &all_have_one);
                 scope.spawn(move || {
                     OWN.with(|_| ());
                     all_have_one.wait();
-                    (0..counted).for_each(|_| tally.count(thread % COUNTERS));
+                    (0..counted).for_each(|_| counters.count(thread % COUNTERS));
                 });
             }
         });
         for counter in 0..COUNTERS {
             let threads = (0..threads).filter(|thread| thread % COUNTERS == counter).count() as u64;
-            assert_eq!(tally.sum(counter), threads * counted, "counter {counter}");
+            assert_eq!(counters.sum(counter), threads * counted, "counter {counter}");
         }
     }
 
@@ -151,24 +153,28 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ends_is_still_counted() {
-        struct AtTheEnd(std::sync::Arc<Tally>);
+    fn a_thread_that_ends_is_still_counted_and_not_in_the_stripe_that_it_gave_back() {
+        struct AtTheEnd(std::sync::Arc<ThreadCounters>);
         impl Drop for AtTheEnd {
             fn drop(&mut self) {
+                // The next thread may have the stripe by now: what is added without a lock could be lost.
+                ENDED_SHARING.store(STRIPE.get() >= OWNED, Ordering::Relaxed);
                 self.0.count(0);
             }
         }
+        static ENDED_SHARING: AtomicBool = AtomicBool::new(false);
         thread_local! {
             static LAST: std::cell::RefCell<Option<AtTheEnd>> = const { std::cell::RefCell::new(None) };
         }
-        let tally = std::sync::Arc::new(Tally::new(1));
-        let ending = std::sync::Arc::clone(&tally);
+        let counters = std::sync::Arc::new(ThreadCounters::new(1));
+        let ending = std::sync::Arc::clone(&counters);
         // Destroyed in the reverse order: the stripe first.
         let thread = std::thread::Builder::new().spawn(move || {
             LAST.with(|last| *last.borrow_mut() = Some(AtTheEnd(std::sync::Arc::clone(&ending))));
             ending.count(0);
         });
         thread.expect("a thread starts").join().expect("it does not panic");
-        assert_eq!(tally.sum(0), 2);
+        assert_eq!(counters.sum(0), 2);
+        assert!(ENDED_SHARING.load(Ordering::Relaxed));
     }
 }
