@@ -96,6 +96,22 @@ fn free_chunks_worth_a_slab_go_back_to_the_pool() {
 }
 
 #[test]
+fn a_slab_that_went_back_is_handed_out_again_though_the_pool_had_none_left_before() {
+    let (dram, _) = small(2, HitRule::Ignore);
+    fill(&dram, b's', 12, 100);
+    assert_eq!(dram.pool_stats(POOL).classes[0].evictions, 4, "no third slab was to be had");
+    (4..8).for_each(|number| assert!(remove(&dram, &[b's', number])));
+    let strategy = Strategy::FreeMemory { min_free_slabs: 1 };
+    let how = Rebalance { strategy, min_slabs: 0, move_on_release: true };
+    assert!(dram.rebalance_step(POOL, &how, &Discard).unwrap().completed);
+    fill(&dram, b't', 4, 100);
+    let stats = dram.pool_stats(POOL);
+    assert_eq!((stats.used_slabs, stats.classes[0].evictions), (2, 4));
+    (8..12).for_each(|number| assert!(get(&dram, &[b's', number]).is_some()));
+    assert_accounted(&dram);
+}
+
+#[test]
 fn pools_keep_to_their_shares() {
     let mut config = DramConfig::new(4 << 16, queue(HitRule::Ignore));
     config.slab_bytes = Some(1 << 16);
