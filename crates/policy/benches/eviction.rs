@@ -39,7 +39,9 @@ fn measure(kind: Kind, entries: u32) {
     let order = Scatter::over(entries);
     let hit_ns = match policy.hit_rule() {
         HitRule::Ignore => 0.0,
-        HitRule::Mark(marks) => ns_each(operations / 4, |number| marks.bump(order.slot(number))),
+        HitRule::Mark { marks, at_most } => {
+            ns_each(operations / 4, |number| marks.bump(order.slot(number), at_most))
+        }
         HitRule::Refresh { .. } | HitRule::Every => {
             ns_each(operations, |number| policy.hit(order.slot(number), 1))
         }

@@ -131,7 +131,7 @@ impl Session {
         for policy in policies.iter_mut() {
             match policy.hit_rule() {
                 HitRule::Ignore => {}
-                HitRule::Mark(marks) => marks.bump(slot),
+                HitRule::Mark { marks, at_most } => marks.bump(slot, at_most),
                 HitRule::Refresh { refresh_seconds } if idle_seconds < refresh_seconds => {}
                 HitRule::Refresh { .. } | HitRule::Every => {
                     held.told_seconds = self.now_seconds;

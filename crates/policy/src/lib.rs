@@ -6,6 +6,8 @@
 //!
 //! This room knows nothing of keys, devices or caches. One paper a file, under [`eviction`] and [`admission`].
 
+use std::sync::Arc;
+
 /// The place of an entry: a small dense number handed out by the caller, unique among the entries of one policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot(pub u32);
@@ -73,6 +75,12 @@ pub trait Eviction: Send {
     /// Which hits must be told, and how.
     fn hit_rule(&self) -> HitRule;
 
+    /// The caller keeps the counters of [`HitRule::Mark`] from now on, beside what hits come to anyway. Called while the policy is
+    /// empty. A policy with that rule must read these and name them in its rule; others have nothing to do.
+    fn keep_marks_in(&mut self, marks: Arc<dyn HitMarks>) {
+        let _ = marks;
+    }
+
     /// Bytes that the policy keeps for each slot at most, with what it remembers of entries that have left: what budgets are
     /// reckoned by.
     fn bytes_per_slot(&self) -> u32 {
@@ -133,6 +141,9 @@ impl<E: Eviction + ?Sized> Eviction for Box<E> {
     fn hit_rule(&self) -> HitRule {
         (**self).hit_rule()
     }
+    fn keep_marks_in(&mut self, marks: Arc<dyn HitMarks>) {
+        (**self).keep_marks_in(marks);
+    }
     fn bytes_per_slot(&self) -> u32 {
         (**self).bytes_per_slot()
     }
@@ -153,7 +164,12 @@ pub enum HitRule {
     /// Hits do not matter (FIFO).
     Ignore,
     /// Hits are counted in `marks`, without a lock, and read when a victim is chosen (S3-FIFO, SIEVE).
-    Mark(std::sync::Arc<Marks>),
+    Mark {
+        /// The counters.
+        marks: Arc<dyn HitMarks>,
+        /// Hits that are worth counting, at most [`marks::MOST_HITS`].
+        at_most: u8,
+    },
     /// A hit counts only if the last one that counted is at least `refresh_seconds` old (CacheLib's LRU family);
     /// the caller keeps that time and calls [`Eviction::hit`].
     Refresh {
@@ -169,6 +185,7 @@ pub mod contract;
 pub mod eviction;
 pub mod ghost;
 pub mod ghost_queue;
+pub mod growing;
 mod hashed;
 pub mod list;
 pub mod marks;
@@ -179,7 +196,7 @@ pub mod simulate;
 pub mod sketch;
 mod weights;
 
-pub use marks::Marks;
+pub use marks::{HitMarks, Marks};
 pub use name::UnknownName;
 
 /// What an admission policy is asked about.

@@ -54,7 +54,7 @@ fn outcome_told(policy: &mut impl Eviction, capacity: u64, trace: &str, before: 
 fn tell(policy: &mut impl Eviction, slot: Slot, told: &mut u32, now: u32) {
     match policy.hit_rule() {
         HitRule::Ignore => {}
-        HitRule::Mark(marks) => marks.bump(slot),
+        HitRule::Mark { marks, at_most } => marks.bump(slot, at_most),
         HitRule::Refresh { refresh_seconds } if now - *told < refresh_seconds => {}
         HitRule::Refresh { .. } | HitRule::Every => {
             *told = now;
@@ -296,14 +296,16 @@ fn the_pinned_run_is_as_it_was_and_none_beats_min() {
 fn eviction_ends_though_readers_never_stop_hitting() {
     for kind in [Kind::Sieve, Kind::S3Fifo] {
         let mut policy = build(&EvictionConfig::new(kind), 100);
-        let HitRule::Mark(marks) = policy.hit_rule() else { panic!("{kind} counts hits in marks") };
+        let HitRule::Mark { marks, at_most } = policy.hit_rule() else {
+            panic!("{kind} counts hits in marks")
+        };
         (0..100)
             .for_each(|slot| policy.insert(Slot(slot), Entry { hash: hash_of(slot.into()), weight: 1 }, 0));
         let stop = AtomicBool::new(false);
         std::thread::scope(|threads| {
             threads.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    (0..100).for_each(|slot| marks.bump(Slot(slot)));
+                    (0..100).for_each(|slot| marks.bump(Slot(slot), at_most));
                 }
             });
             for number in 100..20_000 {

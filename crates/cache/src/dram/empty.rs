@@ -46,8 +46,7 @@ impl Dram {
         let touched_seconds = |class: &Class| {
             let inner = class.lock();
             // A policy that cannot tell its oldest comes last.
-            let oldest =
-                || inner.oldest(&self.pools, class).map_or(u32::MAX, |item| item.header().touched_seconds());
+            let oldest = || inner.oldest(class).map_or(u32::MAX, |item| item.header().touched_seconds());
             (!inner.is_without_items()).then(oldest)
         };
         let classes = self.pools.classes.iter().filter_map(|class| Some((touched_seconds(class)?, class)));

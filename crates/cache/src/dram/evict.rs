@@ -167,12 +167,12 @@ pub(super) enum Attempt {
 
 impl Dram {
     /// A chunk of `class`, as a draft, in the policy; evicts if it must.
-    pub(super) fn take_chunk<S: Spill>(
-        &self,
-        class: &Class,
+    pub(super) fn take_chunk<'a, S: Spill>(
+        &'a self,
+        class: &'a Class,
         wanted: Wanted,
         spill: &S,
-    ) -> Result<Item<'_>, AllocateError> {
+    ) -> Result<Item<'a>, AllocateError> {
         loop {
             let item = match class.take(&self.pools, wanted) {
                 Taken::Free(item) => return Ok(item),

@@ -2,6 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
+use policy::HitRule;
+
 use super::Dram;
 use super::item::State;
 use super::slab::Item;
@@ -24,6 +26,16 @@ impl<'a> Handle<'a> {
     #[inline]
     pub(super) fn pin(dram: &'a Dram, item: Item<'a>) -> Self {
         item.header().pin();
+        Self { dram, item }
+    }
+
+    /// The same for a hit, which is counted where the policy wants it counted in marks.
+    #[inline]
+    pub(super) fn pin_hit(dram: &'a Dram, item: Item<'a>, rule: &HitRule) -> Self {
+        match rule {
+            HitRule::Mark { at_most, .. } => item.header().pin_marked(*at_most),
+            _ => item.header().pin(),
+        }
         Self { dram, item }
     }
 

@@ -3,13 +3,15 @@
 //! ```text
 //! chunk   | state u32 | value_len u32 | expiry u32 | touched u32 | key_len u16, tag u16 | key … | value … | unused |
 //!           0           4               8            12            16                     20
-//! state   | flags, 8 bits | references, 24 bits |
+//! state   | flags, 8 bits | marks, 2 bits | references, 22 bits |
 //! ```
 //!
 //! Every word is atomic: headers are looked at by evictors and statistics while readers count themselves in and out.
 //! Key and value are written while the item is a draft, by its only owner, and never after.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use policy::marks::MOST_HITS;
 
 use super::sync::step;
 
@@ -49,11 +51,19 @@ impl State {
     /// On the class's free list. Changes only under the class lock.
     pub(super) const FREE: u32 = 1 << 31;
 
-    const REFERENCES: u32 = (1 << 24) - 1;
+    const REFERENCES: u32 = (1 << 22) - 1;
+    /// Hits that the policy has not looked at yet: beside the references, for a hit changes these anyway.
+    const ONE_MARK: u32 = 1 << 22;
+    const MARKS: u32 = Self::ONE_MARK * MOST_HITS as u32;
 
     /// References: one for the index, one for every handle, one for an evictor.
     pub(super) fn references(self) -> u32 {
         self.0 & Self::REFERENCES
+    }
+
+    /// Hits counted since the policy last looked.
+    fn marks(self) -> u8 {
+        ((self.0 & Self::MARKS) / Self::ONE_MARK) as u8
     }
 
     /// Whether any of `flags` is set.
@@ -112,7 +122,46 @@ impl Header {
         step();
         let before = State(self.state.fetch_add(1, Ordering::Relaxed));
         debug_assert!(before.references() > 0, "pinned an item that nothing refers to");
-        assert!(before.references() < State::REFERENCES / 2, "handles leak: eight million on one item");
+        assert!(before.references() < State::REFERENCES / 2, "handles leak: two million on one item");
+    }
+
+    /// One more reference, and a hit counted for the policy, both in one step. A hit is lost if somebody else changes the state at the
+    /// same instant.
+    #[inline]
+    pub(super) fn pin_marked(&self, at_most: u8) {
+        let seen = State(self.state.load(Ordering::Relaxed));
+        if seen.marks() < at_most && seen.references() < State::REFERENCES / 2 {
+            step();
+            let marked = seen.0 + State::ONE_MARK + 1;
+            if self.state.compare_exchange(seen.0, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                debug_assert!(seen.references() > 0, "pinned an item that nothing refers to");
+                return;
+            }
+        }
+        self.pin();
+    }
+
+    /// Counts a hit for the policy.
+    pub(super) fn mark(&self, at_most: u8) {
+        let more = |state| {
+            Some(State(state)).filter(|seen| seen.marks() < at_most).map(|seen| seen.0 + State::ONE_MARK)
+        };
+        let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    }
+
+    /// Hits counted and not taken back.
+    #[inline]
+    pub(super) fn marks(&self) -> u8 {
+        State(self.state.load(Ordering::Relaxed)).marks()
+    }
+
+    /// Says how many hits are counted.
+    #[inline]
+    pub(super) fn set_marks(&self, count: u8) {
+        debug_assert!(count <= MOST_HITS);
+        if self.marks() != count {
+            self.exchange(State::MARKS, u32::from(count) * State::ONE_MARK);
+        }
     }
 
     /// One reference less; whether it was the last. Then the caller frees the chunk.
@@ -207,5 +256,51 @@ impl Header {
 
     pub(super) fn set_next_free(&self, next: ItemRef) {
         self.value_len.store(next.0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn linked() -> Header {
+        let word = || AtomicU32::new(0);
+        let header = Header {
+            state: word(),
+            value_len: word(),
+            expiry_seconds: word(),
+            touched_seconds: word(),
+            key_len_and_tag: word(),
+        };
+        header.set_state(State::LINKED | State::CLEAN, 1);
+        header
+    }
+
+    #[test]
+    fn hits_are_counted_up_to_where_told_and_touch_neither_flags_nor_references() {
+        for at_most in 0..=MOST_HITS {
+            let header = linked();
+            for hits in 1..=6 {
+                header.pin_marked(at_most);
+                header.mark(at_most);
+                assert_eq!(header.marks(), at_most.min(2 * hits));
+                assert_eq!(header.state().references(), u32::from(hits) + 1);
+            }
+            for count in [0, MOST_HITS, 1] {
+                header.set_marks(count);
+                assert_eq!((header.marks(), header.state().references()), (count, 7));
+            }
+            (0..7).for_each(|left| assert_eq!(header.unpin(), left == 6));
+            assert_eq!(header.state(), State(State::LINKED | State::CLEAN | State::ONE_MARK));
+        }
+    }
+
+    #[test]
+    fn a_hit_is_no_reason_for_an_item_to_stay_and_a_draft_has_none() {
+        let header = linked();
+        header.mark(MOST_HITS);
+        assert!(header.begin_eviction(), "only the index refers to it");
+        header.become_draft();
+        assert_eq!(header.marks(), 0);
     }
 }

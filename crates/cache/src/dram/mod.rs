@@ -11,6 +11,7 @@
 //!   but the policy, and under the shard's lock but [`Spill::commit`].
 
 mod chain;
+mod chunks;
 mod clear;
 mod config;
 mod empty;
@@ -58,7 +59,7 @@ use item::State;
 use pools::{Class, Pools, Wanted};
 use reaper::Reaper;
 use rebalance::Rebalancer;
-use slab::{Item, SlabUse};
+use slab::Item;
 
 /// Longest key, bytes.
 pub const MAX_KEY_BYTES: usize = u16::MAX as usize;
@@ -124,19 +125,19 @@ impl Dram {
     /// The item of `key`, pinned, and the hit told to the policy. An expired item is removed and is no hit.
     #[inline(always)]
     pub fn get(&self, key: &[u8], hash: KeyHash) -> Option<Handle<'_>> {
-        let (handle, marked) = {
+        let (handle, class) = {
             let table = self.index.read(hash);
             let (item, slab_use) = table.find_with_slab(&self.pools.arena, key, hash)?;
-            let marked = self.mark(item, slab_use);
-            (Handle::pin(self, item), marked)
+            let class = &self.pools.classes[usize::from(slab_use.class)];
+            (Handle::pin_hit(self, item, class.rule()), class)
         };
         let now_seconds = self.now_seconds();
         if handle.item.header().is_expired(now_seconds) {
             self.remove_expired(&handle, hash);
             return None;
         }
-        self.hits.count(marked.class.index.into());
-        self.touch(handle.item, now_seconds, marked);
+        self.hits.count(class.index.into());
+        self.touch(handle.item, class, now_seconds);
         if handle.is_chained() {
             self.touch_chain(handle.item, now_seconds);
         }
@@ -199,35 +200,21 @@ impl Dram {
         self.clock.unix_seconds()
     }
 
-    /// Counts a hit for a policy that has it counted without a lock. Done before the item is pinned: pinning is a
-    /// locked instruction, which the processor does not look beyond, so the mark and the item would otherwise be
-    /// waited for one after the other. A mark on an item that turns out to have expired does no harm.
+    /// Tells the policy of a hit, as its rule wants it, where that is not by marks.
     #[inline]
-    fn mark(&self, item: Item<'_>, slab_use: SlabUse) -> Marked<'_> {
-        let (class, slot) = self.pools.class_in_slab(item.reference(), slab_use);
-        let rule = class.rule();
-        if let HitRule::Mark(marks) = rule {
-            marks.bump(slot);
-        }
-        Marked { class, slot, rule }
-    }
-
-    /// Tells the policy of a hit, as its rule wants it.
-    #[inline]
-    fn touch(&self, item: Item<'_>, now_seconds: u32, marked: Marked<'_>) {
-        let Marked { class, slot, rule } = marked;
+    fn touch(&self, item: Item<'_>, class: &Class, now_seconds: u32) {
         let header = item.header();
-        match rule {
-            HitRule::Ignore | HitRule::Mark(_) => header.set_touched_seconds(now_seconds),
+        match class.rule() {
+            HitRule::Ignore | HitRule::Mark { .. } => header.set_touched_seconds(now_seconds),
             HitRule::Refresh { refresh_seconds } => {
                 if now_seconds.saturating_sub(header.touched_seconds()) >= *refresh_seconds {
                     header.set_touched_seconds(now_seconds);
-                    class.hit(item, slot, now_seconds);
+                    class.hit(&self.pools, item, now_seconds);
                 }
             }
             HitRule::Every => {
                 header.set_touched_seconds(now_seconds);
-                class.hit(item, slot, now_seconds);
+                class.hit(&self.pools, item, now_seconds);
             }
         }
     }
@@ -236,8 +223,11 @@ impl Dram {
     #[cold]
     fn touch_chain(&self, parent: Item<'_>, now_seconds: u32) {
         for child in chain::children(&self.pools.arena, self.chains.head(parent)) {
-            let slab_use = self.pools.arena.slab_use(self.pools.arena.slab_of(child.reference()));
-            self.touch(child, now_seconds, self.mark(child, slab_use));
+            let (class, _) = self.pools.class_of(child.reference());
+            if let HitRule::Mark { at_most, .. } = class.rule() {
+                child.header().mark(*at_most);
+            }
+            self.touch(child, class, now_seconds);
         }
     }
 
@@ -269,14 +259,6 @@ impl Dram {
             self.free(item);
         }
     }
-}
-
-/// Where a hit is counted, and how its policy wants to hear of it.
-#[derive(Clone, Copy)]
-struct Marked<'a> {
-    class: &'a Class,
-    slot: policy::Slot,
-    rule: &'a HitRule,
 }
 
 impl std::fmt::Debug for Dram {

@@ -3,12 +3,13 @@
 //! A class cuts its slabs in chunks of one size and has one eviction policy over them. The class lock guards the
 //! free list, the policy and the `IN_POLICY` and `FREE` flags. Lock order: shard, class, supply.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use policy::{Entry, Eviction, HitRule, Slot};
 
 use super::chain::parent_of;
+use super::chunks::Chunks;
 use super::config::{ConfigError, DramConfig, Layout, PolicyFactory, PoolId};
 use super::item::{ItemRef, State};
 use super::slab::{Arena, Item, SlabUse};
@@ -18,7 +19,7 @@ use crate::KeyHash;
 
 /// The arena with everything that hands out its chunks.
 pub(super) struct Pools {
-    pub arena: Arena,
+    pub arena: Arc<Arena>,
     pub layout: Layout,
     /// The classes of pool 0 by ascending size, then those of pool 1, and so on.
     pub classes: Box<[Class]>,
@@ -35,8 +36,7 @@ pub(super) struct Class {
     pub index: u16,
     pub chunk_bytes: u32,
     pub chunks_per_slab: u32,
-    /// `2^64 / chunks_per_slab`, rounded up: finds a slot's slab by multiplication.
-    reciprocal: u64,
+    pub(super) chunks: Arc<Chunks>,
     rule: OnceLock<HitRule>,
     inner: Apart<Mutex<Inner>>,
 }
@@ -51,8 +51,6 @@ struct Apart<T>(T);
 pub(super) struct Inner {
     policy: Option<Box<dyn Eviction>>,
     pub(super) free_head: Option<ItemRef>,
-    /// Slabs by ordinal; `None` is an ordinal whose slab was given away.
-    pub(super) slabs: Vec<Option<u32>>,
     /// Slabs whose chunks were not all handed out yet, and the first that was not. Memory behind it is untouched.
     pub(super) carving: Vec<(u32, u32)>,
     /// The slab that is being emptied: its chunks are not handed out any more.
@@ -114,10 +112,11 @@ impl Pools {
         let bytes = u64::from(layout.slab_count) * u64::from(layout.slab_bytes);
         let arena = Arena::new(layout.slab_count, layout.slab_bytes.ilog2(), layout.chunk_bits)
             .map_err(|source| ConfigError::Map { bytes, source })?;
+        let arena = Arc::new(arena);
         let pools = 0..layout.quotas.len() as u8;
         let sizes = || layout.sizes.iter().copied();
         let cells = pools.flat_map(|pool| sizes().map(move |size| (PoolId(pool), size)));
-        let class = |(index, (pool, size))| Class::new(pool, index as u16, size, layout.slab_bytes);
+        let class = |(index, (pool, size))| Class::new(pool, index as u16, size, &arena);
         let classes = cells.enumerate().map(class).collect();
         let supply = Supply::new(&layout);
         let size_table = size_table(&layout.sizes);
@@ -234,11 +233,11 @@ impl Supply {
 }
 
 impl Class {
-    fn new(pool: PoolId, index: u16, chunk_bytes: u32, slab_bytes: u32) -> Self {
-        let chunks_per_slab = slab_bytes / chunk_bytes;
-        let reciprocal = (u64::MAX / u64::from(chunks_per_slab)).wrapping_add(1);
+    fn new(pool: PoolId, index: u16, chunk_bytes: u32, arena: &Arc<Arena>) -> Self {
+        let chunks_per_slab = arena.slab_bytes() / chunk_bytes;
+        let chunks = Arc::new(Chunks::new(Arc::clone(arena), chunks_per_slab));
         let (rule, inner) = (OnceLock::new(), Apart(Mutex::new(Inner::default())));
-        Self { pool, index, chunk_bytes, chunks_per_slab, reciprocal, rule, inner }
+        Self { pool, index, chunk_bytes, chunks_per_slab, chunks, rule, inner }
     }
 
     /// How hits reach the policy. A class that has items has a policy.
@@ -256,17 +255,8 @@ impl Class {
         Slot(u32::from(slab_use.ordinal) * self.chunks_per_slab + chunk)
     }
 
-    /// Ordinal and chunk of a slot.
-    fn place(&self, slot: Slot) -> (usize, u32) {
-        if self.chunks_per_slab == 1 {
-            return (slot.0 as usize, 0);
-        }
-        let ordinal = ((u128::from(slot.0) * u128::from(self.reciprocal)) >> 64) as u32;
-        (ordinal as usize, slot.0 - ordinal * self.chunks_per_slab)
-    }
-
     /// A chunk: a free one, one of a new slab, or one whose item has to be evicted first.
-    pub(super) fn take<'a>(&self, pools: &'a Pools, wanted: Wanted) -> Taken<'a> {
+    pub(super) fn take<'a>(&'a self, pools: &'a Pools, wanted: Wanted) -> Taken<'a> {
         let mut inner = self.lock();
         let taken = inner.take(pools, self, wanted);
         let next = inner.likely_next(pools, self);
@@ -305,7 +295,8 @@ impl Class {
     }
 
     /// Tells the policy of a hit, if it still has the item.
-    pub(super) fn hit(&self, item: Item<'_>, slot: Slot, now_seconds: u32) {
+    pub(super) fn hit(&self, pools: &Pools, item: Item<'_>, now_seconds: u32) {
+        let (_, slot) = pools.class_of(item.reference());
         let mut inner = self.lock();
         if item.header().state().has(State::IN_POLICY) {
             inner.policy().hit(slot, now_seconds);
@@ -314,7 +305,7 @@ impl Class {
 }
 
 impl Inner {
-    fn take<'a>(&mut self, pools: &'a Pools, class: &Class, wanted: Wanted) -> Taken<'a> {
+    fn take<'a>(&mut self, pools: &'a Pools, class: &'a Class, wanted: Wanted) -> Taken<'a> {
         self.counters.allocation_attempts += 1;
         if let Some(policy) = &self.policy {
             policy.foresee(wanted.entry);
@@ -335,11 +326,11 @@ impl Inner {
     }
 
     /// The chunk that will be taken after this one, if nothing comes between.
-    fn likely_next<'a>(&self, pools: &'a Pools, class: &Class) -> Option<Item<'a>> {
+    fn likely_next<'a>(&self, pools: &'a Pools, class: &'a Class) -> Option<Item<'a>> {
         match self.free_head {
             Some(head) => Some(pools.arena.item(head)),
             None if self.carving.is_empty() => {
-                Some(self.item_at(pools, class, self.policy.as_ref()?.likely_victim()?))
+                Some(class.chunks.item(self.policy.as_ref()?.likely_victim()?))
             }
             // Memory that nobody has touched is not there yet.
             None => None,
@@ -374,18 +365,17 @@ impl Inner {
     #[cold]
     pub(super) fn adopt(&mut self, pools: &Pools, class: &Class, slab: u32) {
         if self.policy.is_none() {
-            let policy = (pools.policy)();
-            let _ = class.rule.set(policy.hit_rule());
+            let mut policy = (pools.policy)();
+            policy.keep_marks_in(Arc::clone(&class.chunks) as _);
+            let rule = policy.hit_rule();
+            if let HitRule::Mark { marks, .. } = &rule {
+                let (told, kept) = (Arc::as_ptr(marks).cast::<()>(), Arc::as_ptr(&class.chunks).cast());
+                assert_eq!(told, kept, "a policy that counts hits in marks reads those it was told to keep");
+            }
+            let _ = class.rule.set(rule);
             self.policy = Some(policy);
         }
-        let vacant = self.slabs.iter().position(Option::is_none);
-        let ordinal = vacant.unwrap_or_else(|| {
-            self.slabs.push(None);
-            self.slabs.len() - 1
-        });
-        self.slabs[ordinal] = Some(slab);
-        let ordinal =
-            u16::try_from(ordinal).expect("a class has no more slabs than the arena, at most 65,536");
+        let ordinal = class.chunks.add(slab);
         pools
             .arena
             .set_slab_use(slab, SlabUse { chunk_bytes: class.chunk_bytes, class: class.index, ordinal });
@@ -400,9 +390,9 @@ impl Inner {
     }
 
     /// The item that would leave next.
-    pub(super) fn oldest<'a>(&self, pools: &'a Pools, class: &Class) -> Option<Item<'a>> {
+    pub(super) fn oldest<'a>(&self, class: &'a Class) -> Option<Item<'a>> {
         let slot = self.policy.as_ref()?.oldest()?;
-        Some(self.item_at(pools, class, slot))
+        Some(class.chunks.item(slot))
     }
 
     pub(super) fn tell_capacity(&mut self, class: &Class) {
@@ -410,19 +400,13 @@ impl Inner {
         self.policy().set_capacity(capacity);
     }
 
-    fn item_at<'a>(&self, pools: &'a Pools, class: &Class, slot: Slot) -> Item<'a> {
-        let (ordinal, chunk) = class.place(slot);
-        let slab = self.slabs[ordinal].expect("a policy holds slots of slabs that the class has");
-        pools.arena.item(pools.arena.reference(slab, chunk))
-    }
-
     /// Lets the policy choose, until it chooses an item that nobody uses. Its slot goes to the new entry at once,
     /// which saves taking the lock again when the item has left.
-    fn choose_victim<'a>(&mut self, pools: &'a Pools, class: &Class, wanted: Wanted) -> Option<Taken<'a>> {
+    fn choose_victim<'a>(&mut self, pools: &'a Pools, class: &'a Class, wanted: Wanted) -> Option<Taken<'a>> {
         let tries = self.policy.as_ref()?.len();
         for _ in 0..tries {
             let slot = self.policy().evict(wanted.now_seconds)?;
-            let item = self.item_at(pools, class, slot);
+            let item = class.chunks.item(slot);
             let seen = item.header().state();
             let is_plain = !seen.has(State::CHILD) && !self.is_releasing(pools, item);
             // The flag that it is in the policy stays as it is: its slot goes to the new entry.
@@ -478,11 +462,11 @@ impl Inner {
     pub(super) fn next_to_leave<'a>(
         &mut self,
         pools: &'a Pools,
-        class: &Class,
+        class: &'a Class,
         now_seconds: u32,
     ) -> Option<Taken<'a>> {
         let slot = self.policy.as_mut()?.evict(now_seconds)?;
-        let item = self.item_at(pools, class, slot);
+        let item = class.chunks.item(slot);
         let state = item.header().clear(State::IN_POLICY);
         if state.has(State::LINKED) && state.has(State::CHILD) {
             let parent = parent_of(&pools.arena, item);

@@ -213,8 +213,8 @@ impl Inner {
     /// Chooses the slab of the oldest item, or the last one, and stops handing out its chunks.
     fn begin_release(&mut self, pools: &Pools, class: &Class) -> Option<Releasing> {
         assert!(self.releasing.is_none(), "one release at a time in a pool");
-        let oldest = self.oldest(pools, class).map(|item| pools.arena.slab_of(item.reference()));
-        let slab = oldest.or_else(|| self.slabs.iter().rev().find_map(|&slab| slab))?;
+        let oldest = self.oldest(class).map(|item| pools.arena.slab_of(item.reference()));
+        let slab = oldest.or_else(|| class.chunks.last())?;
         let carving = self.carving.iter().position(|&(carved, _)| carved == slab);
         let carved = carving.map_or(class.chunks_per_slab, |at| self.carving.remove(at).1);
         let releasing = Releasing { slab, carved };
@@ -276,8 +276,7 @@ impl Inner {
         let Releasing { slab, carved } = releasing;
         let items = || (0..carved).map(|chunk| pools.arena.item(pools.arena.reference(slab, chunk)));
         if items().all(|item| item.header().state().has(State::FREE)) {
-            let ordinal = usize::from(pools.arena.slab_use(slab).ordinal);
-            self.slabs[ordinal] = None;
+            class.chunks.give_away(pools.arena.slab_use(slab).ordinal);
             self.counters.slabs -= 1;
             self.tell_capacity(class);
             return true;

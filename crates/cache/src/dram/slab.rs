@@ -168,6 +168,12 @@ impl<'a> Item<'a> {
         prefetch(first.wrapping_byte_add(CACHE_LINE_BYTES));
     }
 
+    /// Has the header fetched, to be looked at by an evictor.
+    #[inline]
+    pub(super) fn prefetch_header(self) {
+        prefetch_to_write(self.address.as_ptr().cast_const().cast());
+    }
+
     /// Has the beginning of a chunk fetched that will be written soon: enough for a processor to see where it goes on.
     pub(super) fn prefetch_chunk(self, chunk_bytes: u32) {
         const MOST_BYTES: usize = 16 * CACHE_LINE_BYTES;

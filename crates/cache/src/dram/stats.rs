@@ -124,7 +124,7 @@ impl Dram {
         let now_seconds = self.now_seconds();
         let inner = class.lock();
         let counters = inner.counters;
-        let oldest = inner.oldest(&self.pools, class);
+        let oldest = inner.oldest(class);
         ClassStats {
             chunk_bytes: class.chunk_bytes,
             slabs: counters.slabs,

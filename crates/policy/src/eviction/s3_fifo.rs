@@ -18,7 +18,7 @@ use crate::list::{List, Nodes};
 use crate::prefetch::prefetch;
 use crate::segments::share;
 use crate::weights::Weights;
-use crate::{Entry, Eviction, HitRule, Marks, Slot};
+use crate::{Entry, Eviction, HitMarks, HitRule, Marks, Slot};
 
 /// Hits are counted up to 3: two bits.
 const FREQUENCY_AT_MOST: u8 = 3;
@@ -54,7 +54,7 @@ pub struct S3Fifo {
     is_filling: bool,
     weights: Weights,
     hashes: Vec<Origin>,
-    frequency: Arc<Marks>,
+    frequency: Arc<dyn HitMarks>,
 }
 
 /// G, by either rules.
@@ -98,7 +98,7 @@ impl S3Fifo {
             is_filling: is_reference,
             weights: Weights::new(),
             hashes: Vec::new(),
-            frequency: Arc::new(Marks::new(FREQUENCY_AT_MOST)),
+            frequency: Arc::new(Marks::default()),
         };
         policy.set_capacity(capacity_weight);
         policy
@@ -191,7 +191,7 @@ impl Eviction for S3Fifo {
     }
 
     fn hit(&mut self, slot: Slot, _now_seconds: u32) {
-        self.frequency.bump(slot);
+        self.frequency.bump(slot, FREQUENCY_AT_MOST);
     }
 
     fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
@@ -260,8 +260,12 @@ impl Eviction for S3Fifo {
         self.ghost.prefetch(ghost_hash((entry.hash >> 32) as u32));
     }
 
+    fn keep_marks_in(&mut self, marks: Arc<dyn HitMarks>) {
+        self.frequency = marks;
+    }
+
     fn hit_rule(&self) -> HitRule {
-        HitRule::Mark(Arc::clone(&self.frequency))
+        HitRule::Mark { marks: Arc::clone(&self.frequency), at_most: FREQUENCY_AT_MOST }
     }
 
     /// Links, hash and mark, and a ghost of four bytes in a table that is between three eighths and three quarters full.

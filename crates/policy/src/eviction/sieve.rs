@@ -7,8 +7,10 @@
 use std::sync::Arc;
 
 use crate::list::{List, Nodes};
-use crate::{Entry, Eviction, HitRule, Marks, Slot};
+use crate::{Entry, Eviction, HitMarks, HitRule, Marks, Slot};
 
+/// Used or not: hits beyond the first say nothing new.
+const VISITED: u8 = 1;
 /// How far the hand's way is foreseen. A foreseen step costs little more than the one that follows it then.
 const FORESEEN_STEPS: usize = 16;
 
@@ -18,12 +20,12 @@ pub struct Sieve {
     queue: List,
     /// Where the next search begins; `None` is the old end.
     hand: Option<Slot>,
-    visited: Arc<Marks>,
+    visited: Arc<dyn HitMarks>,
 }
 
 impl Default for Sieve {
     fn default() -> Self {
-        Self { nodes: Nodes::new(), queue: List::new(), hand: None, visited: Arc::new(Marks::new(1)) }
+        Self { nodes: Nodes::new(), queue: List::new(), hand: None, visited: Arc::new(Marks::default()) }
     }
 }
 
@@ -42,7 +44,7 @@ impl Eviction for Sieve {
     }
 
     fn hit(&mut self, slot: Slot, _now_seconds: u32) {
-        self.visited.bump(slot);
+        self.visited.bump(slot, VISITED);
     }
 
     fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
@@ -71,7 +73,7 @@ impl Eviction for Sieve {
 
     fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
         self.insert(slot, entry, now_seconds);
-        self.visited.bump(slot);
+        self.visited.bump(slot, VISITED);
     }
 
     fn set_capacity(&mut self, _capacity_weight: u64) {}
@@ -96,8 +98,12 @@ impl Eviction for Sieve {
         Some(next)
     }
 
+    fn keep_marks_in(&mut self, marks: Arc<dyn HitMarks>) {
+        self.visited = marks;
+    }
+
     fn hit_rule(&self) -> HitRule {
-        HitRule::Mark(Arc::clone(&self.visited))
+        HitRule::Mark { marks: Arc::clone(&self.visited), at_most: VISITED }
     }
 
     fn look_ahead(&self, slots: &[Slot]) {

@@ -93,7 +93,7 @@ impl<P: Eviction> Simulation<P> {
     fn hit(&mut self, slot: Slot, access: &Access) {
         match &self.hit_rule {
             HitRule::Ignore => {}
-            HitRule::Mark(marks) => marks.bump(slot),
+            HitRule::Mark { marks, at_most } => marks.bump(slot, *at_most),
             HitRule::Refresh { .. } => self.hit_if_due(slot, access.now_seconds),
             HitRule::Every => self.policy.hit(slot, access.now_seconds),
         }

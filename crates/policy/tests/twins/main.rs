@@ -8,6 +8,7 @@ mod ranked;
 mod sketched;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use flashwright_policy::contract::{self, Draw};
 use flashwright_policy::eviction::{
@@ -15,7 +16,7 @@ use flashwright_policy::eviction::{
     S3Fifo, S3FifoRules, Slru, SlruRules, clairvoyant, gdsf::Cost,
 };
 use flashwright_policy::simulate::hash_of;
-use flashwright_policy::{Entry, Eviction, HitRule, Slot};
+use flashwright_policy::{Entry, Eviction, HitMarks as _, HitRule, Marks, Slot};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
@@ -89,6 +90,25 @@ fn s3_fifo_equals_its_twin() {
 }
 
 #[test]
+fn marks_that_the_caller_keeps_change_no_answer() {
+    for kind in [Kind::Sieve, Kind::S3Fifo] {
+        let own = |capacity| eviction::build(&EvictionConfig::new(kind), capacity);
+        let kept = |capacity| {
+            let mut policy = own(capacity);
+            let marks = Arc::new(Marks::default());
+            policy.keep_marks_in(Arc::clone(&marks) as _);
+            let HitRule::Mark { marks: told, .. } = policy.hit_rule() else {
+                panic!("{kind} counts in marks")
+            };
+            told.set(Slot(0), 1);
+            assert_eq!(marks.get(Slot(0)), 1, "{kind} names the marks that it reads");
+            policy
+        };
+        compare(own, kept);
+    }
+}
+
+#[test]
 fn gdsf_equals_its_twin() {
     for cost in [Cost::Equal, Cost::Size] {
         compare(|_| eviction::Gdsf::new(cost), |_| ranked::Gdsf::new(cost));
@@ -131,7 +151,7 @@ fn whom_a_policy_foresees_is_the_next_to_leave_and_it_mostly_foresees_one() {
             let key = (rng.random::<f64>().powi(4) * 4000.0) as u64;
             if let Some(&slot) = held.get(&key) {
                 match policy.hit_rule() {
-                    HitRule::Mark(marks) => marks.bump(slot),
+                    HitRule::Mark { marks, at_most } => marks.bump(slot, at_most),
                     _ => policy.hit(slot, now_seconds),
                 }
                 continue;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flashwright_policy::eviction::{Lru2qConfig, LruConfig, Refresh, S3FifoRules, SlruRules};
-use flashwright_policy::{Entry, Eviction, HitRule, Marks, Slot};
+use flashwright_policy::{Entry, Eviction, HitMarks, HitRule, Marks, Slot};
 
 #[derive(Clone, Copy)]
 pub struct Item {
@@ -305,7 +305,7 @@ pub struct Sieve {
 
 impl Default for Sieve {
     fn default() -> Self {
-        Self { queue: Vec::new(), hand_from_back: 0, visited: Arc::new(Marks::new(1)) }
+        Self { queue: Vec::new(), hand_from_back: 0, visited: Arc::new(Marks::default()) }
     }
 }
 
@@ -357,7 +357,7 @@ impl Eviction for Sieve {
     fn set_capacity(&mut self, _: u64) {}
     plain_counts!(queue);
     fn hit_rule(&self) -> HitRule {
-        HitRule::Mark(Arc::clone(&self.visited))
+        HitRule::Mark { marks: Arc::clone(&self.visited) as _, at_most: 1 }
     }
 }
 
@@ -374,7 +374,7 @@ pub struct S3Fifo {
 
 impl S3Fifo {
     pub fn new(rules: S3FifoRules) -> Self {
-        let frequency = Arc::new(Marks::new(3));
+        let frequency = Arc::new(Marks::default());
         let (small, main, ghosts) = (Vec::new(), Vec::new(), Vec::new());
         Self { small, main, ghosts, capacity: 0, frequency, rules, has_evicted: false }
     }
@@ -468,7 +468,7 @@ impl Eviction for S3Fifo {
     }
     plain_counts!(small, main);
     fn hit_rule(&self) -> HitRule {
-        HitRule::Mark(Arc::clone(&self.frequency))
+        HitRule::Mark { marks: Arc::clone(&self.frequency) as _, at_most: 3 }
     }
     fn reweigh(&mut self, slot: Slot, weight: u32) {
         reweigh(&mut self.small, slot, weight);

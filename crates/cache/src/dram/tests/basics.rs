@@ -1,5 +1,7 @@
 //! What one thread sees.
 
+use policy::eviction::{S3Fifo, Sieve};
+
 use super::*;
 
 #[test]
@@ -37,6 +39,33 @@ fn a_full_class_evicts_in_the_policys_order() {
     for key in [b"a", b"c", b"d", b"e"] {
         assert_eq!(&*get(&dram, key).unwrap(), key);
     }
+}
+
+#[test]
+fn a_hit_that_is_counted_in_the_item_spares_it_once() {
+    let (dram, _) = small_under(1, Arc::new(|| Box::new(Sieve::new())));
+    for key in [b"a", b"b", b"c", b"d"] {
+        put(&dram, key, key).unwrap();
+    }
+    drop(get(&dram, b"a"));
+    for (new, leaves) in [(b"e", b"b"), (b"f", b"c"), (b"g", b"d"), (b"h", b"e"), (b"i", b"f")] {
+        put(&dram, new, new).unwrap();
+        assert!(dram.peek(leaves, KeyHash::of(leaves)).is_none(), "{leaves:?} makes room for {new:?}");
+    }
+    assert!(get(&dram, b"a").is_some(), "the hand passed it, and goes on from there");
+}
+
+#[test]
+fn an_item_in_the_chunk_of_one_that_was_hit_has_not_been_hit() {
+    let (dram, _) = small_under(1, Arc::new(|| Box::new(S3Fifo::new(0))));
+    for key in [b"a", b"b", b"c", b"d"] {
+        put(&dram, key, key).unwrap();
+    }
+    drop(get(&dram, b"a"));
+    let marks = |key: &[u8]| dram.peek(key, KeyHash::of(key)).map(|item| item.item.header().marks());
+    assert_eq!(marks(b"a"), Some(1));
+    put(&dram, b"e", b"e").unwrap();
+    assert_eq!((marks(b"a"), marks(b"e")), (None, Some(0)), "one hit is too few for the main queue");
 }
 
 #[test]

@@ -69,7 +69,11 @@ fn queue(rule: HitRule) -> PolicyFactory {
 
 /// A tier of `slabs` slabs of 64 KiB, in chunks of 16 KiB and 32 KiB: four and two to a slab.
 fn small(slabs: u64, rule: HitRule) -> (Dram, Arc<VirtualClock>) {
-    let mut config = DramConfig::new(slabs << 16, queue(rule));
+    small_under(slabs, queue(rule))
+}
+
+fn small_under(slabs: u64, policy: PolicyFactory) -> (Dram, Arc<VirtualClock>) {
+    let mut config = DramConfig::new(slabs << 16, policy);
     config.slab_bytes = Some(1 << 16);
     config.alloc_sizes = vec![16 << 10, 32 << 10];
     let clock = Arc::new(VirtualClock::default());

@@ -1,0 +1,95 @@
+//! Which slabs a class has: from a slot of its policy to the item there, and the hit counters that stand in the items.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use policy::growing::Growing;
+use policy::{HitMarks, Slot};
+
+use super::slab::{Arena, Item};
+
+/// The slabs of one class, each under the ordinal that slots are numbered by. Changed and asked under the class lock, but shared
+/// with the class's policy, which keeps its marks here: hits come to the item anyway, and would wait for a table beside it.
+pub(super) struct Chunks {
+    arena: Arc<Arena>,
+    chunks_per_slab: u32,
+    /// `2^64 / chunks_per_slab`, rounded up: finds a slot's slab by multiplication.
+    reciprocal: u64,
+    /// A slab's number and 1; 0 is an ordinal whose slab was given away. An arena has 65,536 slabs at most.
+    slabs: Growing<AtomicU32, 64, 11>,
+    /// Ordinals ever used.
+    ordinals: AtomicU32,
+}
+
+impl Chunks {
+    pub(super) fn new(arena: Arc<Arena>, chunks_per_slab: u32) -> Self {
+        let reciprocal = (u64::MAX / u64::from(chunks_per_slab)).wrapping_add(1);
+        Self { arena, chunks_per_slab, reciprocal, slabs: Growing::default(), ordinals: AtomicU32::new(0) }
+    }
+
+    /// Takes a slab in; its ordinal.
+    pub(super) fn add(&self, slab: u32) -> u16 {
+        let used = self.ordinals.load(Ordering::Relaxed);
+        let vacant = (0..used).find(|&ordinal| self.slab(ordinal).is_none());
+        let ordinal = vacant.unwrap_or(used);
+        self.ordinals.store(used.max(ordinal + 1), Ordering::Relaxed);
+        self.slabs.at(ordinal).store(slab + 1, Ordering::Relaxed);
+        u16::try_from(ordinal).expect("a class has no more slabs than the arena, at most 65,536")
+    }
+
+    /// The slab of this ordinal is not the class's any more.
+    pub(super) fn give_away(&self, ordinal: u16) {
+        self.slabs.at(ordinal.into()).store(0, Ordering::Relaxed);
+    }
+
+    /// The slab with the highest ordinal.
+    pub(super) fn last(&self) -> Option<u32> {
+        (0..self.ordinals.load(Ordering::Relaxed)).rev().find_map(|ordinal| self.slab(ordinal))
+    }
+
+    /// The item at a slot of the class's policy.
+    #[inline]
+    pub(super) fn item(&self, slot: Slot) -> Item<'_> {
+        self.item_if_any(slot).expect("a policy holds slots of slabs that the class has")
+    }
+
+    #[inline]
+    fn item_if_any(&self, slot: Slot) -> Option<Item<'_>> {
+        let (ordinal, chunk) = self.ordinal_and_chunk(slot);
+        self.slab(ordinal).map(|slab| self.arena.item(self.arena.reference(slab, chunk)))
+    }
+
+    #[inline]
+    fn slab(&self, ordinal: u32) -> Option<u32> {
+        self.slabs.at(ordinal).load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    #[inline]
+    fn ordinal_and_chunk(&self, slot: Slot) -> (u32, u32) {
+        if self.chunks_per_slab == 1 {
+            return (slot.0, 0);
+        }
+        let ordinal = ((u128::from(slot.0) * u128::from(self.reciprocal)) >> 64) as u32;
+        (ordinal, slot.0 - ordinal * self.chunks_per_slab)
+    }
+}
+
+impl HitMarks for Chunks {
+    fn bump(&self, slot: Slot, at_most: u8) {
+        self.item(slot).header().mark(at_most);
+    }
+
+    fn get(&self, slot: Slot) -> u8 {
+        self.item(slot).header().marks()
+    }
+
+    fn set(&self, slot: Slot, count: u8) {
+        self.item(slot).header().set_marks(count);
+    }
+
+    fn prefetch(&self, slot: Slot) {
+        if let Some(item) = self.item_if_any(slot) {
+            item.prefetch_header();
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! A table that grows without moving.
+
+use std::sync::OnceLock;
+
+/// As many `T` as are asked for, default until changed. Memory comes in chunks as places are first looked at, so that whoever
+/// looks at one never sees the table move and needs no lock; each chunk has twice as many places as the one before, so that
+/// a small table stays small. The first has `FIRST`, a power of two.
+pub struct Growing<T, const FIRST: usize, const CHUNKS: usize> {
+    chunks: [OnceLock<Box<[T]>>; CHUNKS],
+}
+
+impl<T, const FIRST: usize, const CHUNKS: usize> Default for Growing<T, FIRST, CHUNKS> {
+    fn default() -> Self {
+        const { assert!(FIRST.is_power_of_two()) };
+        Self { chunks: [const { OnceLock::new() }; CHUNKS] }
+    }
+}
+
+impl<T: Default, const FIRST: usize, const CHUNKS: usize> Growing<T, FIRST, CHUNKS> {
+    /// What is at `place`.
+    ///
+    /// # Panics
+    /// If it is behind the last chunk: at `FIRST * (2^CHUNKS - 1)` or beyond.
+    #[inline]
+    pub fn at(&self, place: u32) -> &T {
+        let (chunk, place) = chunk_and_place::<FIRST>(place);
+        &self.chunks[chunk].get_or_init(|| new_chunk(FIRST << chunk))[place]
+    }
+}
+
+#[cold]
+fn new_chunk<T: Default>(len: usize) -> Box<[T]> {
+    std::iter::repeat_with(T::default).take(len).collect()
+}
+
+/// Counted from the size of the first chunk on, the highest bit tells the chunk and the rest the place there.
+#[inline]
+fn chunk_and_place<const FIRST: usize>(place: u32) -> (usize, usize) {
+    let from_first = u64::from(place) + FIRST as u64;
+    let chunk = from_first.ilog2() - FIRST.ilog2();
+    (chunk as usize, (from_first ^ (FIRST as u64) << chunk) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn chunks_cover_every_place_once() {
+        let mut expected = (0, 0);
+        for place in 0..16 * 100 {
+            assert_eq!(chunk_and_place::<16>(place), expected, "place {place}");
+            expected.1 += 1;
+            if expected.1 == 16 << expected.0 {
+                expected = (expected.0 + 1, 0);
+            }
+        }
+        assert_eq!(chunk_and_place::<1024>(u32::MAX), (22, 1023));
+    }
+
+    #[test]
+    fn every_place_keeps_its_own_value_while_the_table_grows() {
+        let table = Growing::<AtomicU8, 4, 6>::default();
+        (0..4 * 63).for_each(|place| table.at(place).store(place as u8, Ordering::Relaxed));
+        assert!((0..4 * 63).all(|place| table.at(place).load(Ordering::Relaxed) == place as u8));
+    }
+}
