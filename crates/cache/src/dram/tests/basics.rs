@@ -56,6 +56,14 @@ fn a_hit_that_is_counted_in_the_item_spares_it_once() {
 }
 
 #[test]
+#[should_panic(expected = "a policy that counts hits in marks reads those it was told to keep")]
+fn a_policy_that_would_never_see_its_hits_is_refused() {
+    let rule = HitRule::Mark { marks: Arc::new(policy::Marks::default()), at_most: 1 };
+    let (dram, _) = small(1, rule);
+    let _ = put(&dram, b"key", b"value");
+}
+
+#[test]
 fn an_item_in_the_chunk_of_one_that_was_hit_has_not_been_hit() {
     let (dram, _) = small_under(1, Arc::new(|| Box::new(S3Fifo::new(0))));
     for key in [b"a", b"b", b"c", b"d"] {
