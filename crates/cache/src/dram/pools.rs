@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use policy::marks::MOST_HITS;
 use policy::{Entry, Eviction, HitRule, Slot};
 
 use super::chain::parent_of;
@@ -368,7 +369,8 @@ impl Inner {
             let mut policy = (pools.policy)();
             policy.keep_marks_in(Arc::clone(&class.chunks) as _);
             let rule = policy.hit_rule();
-            if let HitRule::Mark { marks, .. } = &rule {
+            if let HitRule::Mark { marks, at_most } = &rule {
+                assert!(*at_most <= MOST_HITS, "a policy counts {at_most} hits in marks of {MOST_HITS}");
                 let (told, kept) = (Arc::as_ptr(marks).cast::<()>(), Arc::as_ptr(&class.chunks).cast());
                 assert_eq!(told, kept, "a policy that counts hits in marks reads those it was told to keep");
             }

@@ -163,9 +163,8 @@ impl<'a> Item<'a> {
     /// Has header and key fetched, or what the first two cache lines have of them. Who takes a reference writes the header.
     #[inline]
     pub(super) fn prefetch(self) {
-        let first = self.address.as_ptr().cast_const().cast::<()>();
-        prefetch_to_write(first);
-        prefetch(first.wrapping_byte_add(CACHE_LINE_BYTES));
+        self.prefetch_header();
+        prefetch(self.address.as_ptr().cast_const().cast::<()>().wrapping_byte_add(CACHE_LINE_BYTES));
     }
 
     /// Has the header fetched, to be looked at by an evictor.

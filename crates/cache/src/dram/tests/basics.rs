@@ -42,7 +42,7 @@ fn a_full_class_evicts_in_the_policys_order() {
 }
 
 #[test]
-fn a_hit_that_is_counted_in_the_item_spares_it_once() {
+fn a_hit_that_is_counted_in_the_item_spares_it() {
     let (dram, _) = small_under(1, Arc::new(|| Box::new(Sieve::new())));
     for key in [b"a", b"b", b"c", b"d"] {
         put(&dram, key, key).unwrap();
@@ -53,6 +53,28 @@ fn a_hit_that_is_counted_in_the_item_spares_it_once() {
         assert!(dram.peek(leaves, KeyHash::of(leaves)).is_none(), "{leaves:?} makes room for {new:?}");
     }
     assert!(get(&dram, b"a").is_some(), "the hand passed it, and goes on from there");
+}
+
+#[test]
+fn a_hit_that_the_policy_has_looked_at_spares_no_item_again() {
+    let (dram, _) = small_under(1, Arc::new(|| Box::new(Sieve::new())));
+    let keys = [b"a", b"b", b"c", b"d"];
+    for key in keys {
+        put(&dram, key, key).unwrap();
+    }
+    keys.iter().for_each(|key| drop(get(&dram, *key)));
+    for (new, leaves) in [(b"e", b"a"), (b"f", b"b"), (b"g", b"c")] {
+        put(&dram, new, new).unwrap();
+        assert!(dram.peek(leaves, KeyHash::of(leaves)).is_none(), "{leaves:?} makes room for {new:?}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "a policy counts 4 hits in marks of 3")]
+fn hits_that_would_run_over_into_an_items_flags_are_refused() {
+    let rule = HitRule::Mark { marks: Arc::new(policy::Marks::default()), at_most: 4 };
+    let (dram, _) = small(1, rule);
+    let _ = put(&dram, b"key", b"value");
 }
 
 #[test]
