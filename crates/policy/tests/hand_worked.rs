@@ -283,7 +283,7 @@ fn the_pinned_run_is_as_it_was_and_none_beats_min() {
         ("slru-4", 53946),
         ("tinylfu", 54317),
         ("wtinylfu", 55621),
-        ("s3fifo", 55137),
+        ("s3fifo", 55202),
         ("sieve", 51565),
         ("gdsf", 46531),
         ("lfuda", 46531),

@@ -268,9 +268,9 @@ impl Eviction for S3Fifo {
         HitRule::Mark { marks: Arc::clone(&self.frequency), at_most: FREQUENCY_AT_MOST }
     }
 
-    /// Links, hash and mark, and a ghost of four bytes in a table that is between three eighths and three quarters full.
+    /// Links, hash, and a ghost of four bytes in a table that is two thirds full at least.
     fn bytes_per_slot(&self) -> u32 {
-        24
+        18
     }
 
     fn reweigh(&mut self, slot: Slot, weight: u32) {
