@@ -303,4 +303,24 @@ mod tests {
         header.become_draft();
         assert_eq!(header.marks(), 0);
     }
+
+    #[test]
+    fn hits_of_threads_at_once_and_a_policy_that_takes_them_back_leave_references_and_flags_as_they_were() {
+        let header = linked();
+        std::thread::scope(|threads| {
+            for _ in 0..3 {
+                threads.spawn(|| {
+                    for _ in 0..if cfg!(miri) { 50 } else { 50_000 } {
+                        header.pin_marked(MOST_HITS);
+                        assert!(!header.unpin(), "the index refers to it");
+                    }
+                });
+            }
+            (0..if cfg!(miri) { 20 } else { 20_000 }).for_each(|_| header.set_marks(0));
+        });
+        header.set_marks(0);
+        assert_eq!(header.state(), State(State::LINKED | State::CLEAN | 1));
+        header.pin_marked(MOST_HITS);
+        assert_eq!(header.marks(), 1);
+    }
 }
