@@ -8,9 +8,9 @@ use std::error::Error;
 use std::pin::pin;
 use std::sync::Arc;
 
-use device::FileDevice;
-use device::file::OpenOptions;
-use device::timer::{SystemTimer, Timer};
+use flashwright_cache::device::FileDevice;
+use flashwright_cache::device::file::OpenOptions;
+use flashwright_cache::device::timer::{SystemTimer, Timer};
 use flashwright_cache::{Cache, InsertOptions, Layer};
 use futures_util::future::{join_all, select};
 

@@ -6,9 +6,9 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use device::file::OpenOptions;
-use device::timer::{SystemTimer, Timer};
-use device::{Clock, FileDevice};
+use flashwright_cache::device::file::OpenOptions;
+use flashwright_cache::device::timer::{SystemTimer, Timer};
+use flashwright_cache::device::{Clock, FileDevice};
 use flashwright_cache::{Cache, InsertOptions};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {

@@ -6,9 +6,9 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use device::VirtualClock;
+use flashwright_cache::device::VirtualClock;
+use flashwright_cache::policy::eviction::{EvictionConfig, Kind};
 use flashwright_cache::{Cache, InsertOptions};
-use policy::eviction::{EvictionConfig, Kind};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // Time comes from outside, so that nobody has to wait for it here. Without `clock` it is the machine's.

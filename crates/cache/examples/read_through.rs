@@ -7,7 +7,7 @@ use std::error::Error;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use device::timer::{SystemTimer, sleep};
+use flashwright_cache::device::timer::{SystemTimer, sleep};
 use flashwright_cache::{Cache, Fetched, InsertOptions};
 
 /// Stands for a database.

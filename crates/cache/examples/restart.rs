@@ -7,8 +7,8 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use device::FileDevice;
-use device::file::OpenOptions;
+use flashwright_cache::device::FileDevice;
+use flashwright_cache::device::file::OpenOptions;
 use flashwright_cache::{Cache, InsertOptions};
 
 const ITEMS: u32 = 20_000;

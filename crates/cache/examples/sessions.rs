@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use device::{MemoryDevice, VirtualClock};
+use flashwright_cache::device::{MemoryDevice, VirtualClock};
 use flashwright_cache::{Cache, InsertOptions};
 
 const SESSIONS: u32 = 20_000;

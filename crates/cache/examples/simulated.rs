@@ -7,9 +7,9 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use device::sim::LatencyModel;
-use device::timer::Timer;
-use device::{Clock, MemoryDevice, SimulatedDevice, Simulation};
+use flashwright_cache::device::sim::LatencyModel;
+use flashwright_cache::device::timer::Timer;
+use flashwright_cache::device::{Clock, MemoryDevice, SimulatedDevice, Simulation};
 use flashwright_cache::{Cache, InsertOptions, Layer};
 use futures_util::future::{Either, join_all, select};
 

@@ -62,7 +62,8 @@ pub struct FlashConfig {
     pub device: Arc<dyn Device>,
     /// Engine pairs that share the key space; one, unless the key space is to be split into arenas.
     pub pairs: Vec<PairConfig>,
-    /// Items whose key and value come to at most this go to the buckets.
+    /// Items whose key and value come to at most this go to the buckets. Another value may divide the device differently, and then
+    /// nothing comes back: see [`Recovery::Reopen`].
     pub small_item_max_bytes: usize,
     /// Bytes of a bucket; a power of two.
     pub bucket_bytes: u32,
@@ -315,7 +316,8 @@ impl Builder {
     /// time to live, a step, settling or closing it panics, because it might wait for itself: hand the item to another thread, as through a
     /// channel.
     ///
-    /// A panic of the callback goes on to the caller of the insert or get when the eviction has ended. On a thread of the
+    /// A panic of the callback goes on to the caller of the insert or get when the eviction has ended; the insert is not made then, and
+    /// counted nowhere. On a thread of the
     /// cache, in [`Cache::step`] and in closing there is no such caller: it is printed, as any panic is, and the work goes on.
     #[must_use]
     pub fn on_evict(mut self, callback: RemoveCallback) -> Self {

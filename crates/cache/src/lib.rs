@@ -31,7 +31,8 @@
 //! * An [`Item`] that is held is pinned. While all of a size class is held, inserts into it are
 //!   [refused](Refusal::AllPinned).
 //! * Everything async can be dropped half-way. It needs no runtime; `_blocking` is the same on the calling thread, which it may
-//!   hold up for as long as flash is behind with its writes.
+//!   hold up for as long as flash is behind with its writes. A get that was begun and is neither polled on nor dropped holds up
+//!   every other get of that key: do not wait for one on the thread that should poll the other.
 //! * A failing device costs misses, not errors: [`Stats`] counts what was lost, and [`Cache::close`] says whether it came
 //!   to rest on the device.
 //!
