@@ -33,9 +33,9 @@ struct Writing {
     /// Output file, compressed if it ends in .gz, .zst or .xz
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// Format to write: plain, oracle-general, webcachesim or binary
-    #[arg(long, value_name = "FORMAT", default_value = "plain", value_parser = target)]
-    to: Target,
+    /// Format to write: plain, oracle-general, webcachesim or binary [default: by FILE's extension (.oracleGeneral, .tr, .fwt), else plain]
+    #[arg(long, value_name = "FORMAT", value_parser = target)]
+    to: Option<Target>,
     #[command(flatten)]
     common: Common,
 }
@@ -194,7 +194,8 @@ fn write(writing: &Writing, workload: &mut dyn Accesses, requests: u64) -> Resul
     let quiet = writing.common.quiet;
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
-    let written = trace::write(workload, Some(requests), &writing.output, writing.to, &stop, quiet);
+    let target = writing.to.unwrap_or_else(|| Target::of_name(&writing.output));
+    let written = trace::write(workload, Some(requests), &writing.output, target, &stop, quiet);
     let (written, _) = written.map_err(|error| error.to_string())?;
     let mut text = wrote(&writing.output, written.accesses);
     for loss in trace::losses(&written) {

@@ -87,6 +87,26 @@ fn a_converted_trace_is_what_its_name_says_unless_another_form_is_named() {
     }
 }
 
+/// It was text under any name.
+#[test]
+fn a_generated_trace_is_what_its_name_says_unless_another_form_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = [
+        ("x.oracleGeneral", "oracle-general"),
+        ("x.tr", "webcachesim"),
+        ("x.fwt.zst", "binary"),
+        ("x.csv", "plain"),
+    ];
+    for (name, form) in names {
+        let made = at(folder.path(), name);
+        let generate = ["trace", "generate", "zipf", "--requests", "1000", "--objects", "100", "-o", &made];
+        json(&generate);
+        assert_eq!(json(&["trace", "info", &made])["reading"]["format"], form, "{name}");
+        json(&[&generate[..], &["--to", "plain"]].concat());
+        assert_eq!(json(&["trace", "info", &made])["reading"]["format"], "plain", "{name}");
+    }
+}
+
 #[test]
 fn a_generated_block_trace_replays_to_what_its_generator_does() {
     let folder = tempfile::tempdir().unwrap();
