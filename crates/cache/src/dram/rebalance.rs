@@ -3,7 +3,7 @@
 //! The rules are CacheLib's (`LruTailAgeStrategy`, `HitsPerSlabStrategy`, `RandomStrategy`, `FreeMemStrategy`): a pool
 //! that still has slabs to hand out is left alone, a donor keeps a least number of slabs, and a slab moves only where
 //! the difference is worth it, in absolute terms and as a share. Where we differ: a class's tail age is that of the
-//! one item its policy would evict next, and not projected by a slab.
+//! one item its policy would evict next, and not projected by a slab; and a class whose items are all gone gives first.
 
 use super::evict::Spill;
 use super::sync::Mutex;
@@ -80,14 +80,18 @@ impl Dram {
     /// Moves at most one slab within `pool`. `None` where there is nothing worth moving.
     pub fn rebalance_step<S: Spill>(&self, pool: PoolId, how: &Rebalance, spill: &S) -> Option<Released> {
         let _one_at_a_time = self.pools.one_release(pool);
+        let has_slabs_left = self.pools.slabs_used(pool) < self.pools.quota(pool);
         let pair = match how.strategy {
             Strategy::FreeMemory { min_free_slabs } => self.pick_by_free_memory(pool, how, min_free_slabs),
-            _ if self.pools.slabs_used(pool) < self.pools.quota(pool) => None,
+            _ if has_slabs_left => None,
             Strategy::TailAge { min_difference_ratio, min_difference_seconds } => {
-                self.pick_by_tail_age(pool, how, min_difference_ratio, min_difference_seconds)
+                let by_age =
+                    || self.pick_by_tail_age(pool, how, min_difference_ratio, min_difference_seconds);
+                self.pick_empty(pool, how).or_else(by_age)
             }
             Strategy::Hits { min_difference_ratio, min_difference } => {
-                self.pick_by_hits(pool, how, min_difference_ratio, min_difference)
+                let by_hits = || self.pick_by_hits(pool, how, min_difference_ratio, min_difference);
+                self.pick_empty(pool, how).or_else(by_hits)
             }
             Strategy::Random { drawn } => self.pick_at_random(pool, how, drawn),
         };
@@ -115,6 +119,12 @@ impl Dram {
     fn donors(&self, pool: PoolId, how: &Rebalance) -> impl Iterator<Item = &Class> {
         let least = how.min_slabs;
         self.active(pool).filter(move |class| class.lock().counters.slabs > least)
+    }
+
+    /// A class without items has neither a next victim nor hits to be judged by: it gives first, back to the pool.
+    fn pick_empty(&self, pool: PoolId, how: &Rebalance) -> Option<Pair<'_>> {
+        let donor = self.donors(pool, how).find(|class| class.lock().counters.items == 0)?;
+        Some((donor, None))
     }
 
     fn pick_by_tail_age(&self, pool: PoolId, how: &Rebalance, ratio: f64, seconds: u32) -> Option<Pair<'_>> {

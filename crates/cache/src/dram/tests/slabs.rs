@@ -95,6 +95,29 @@ fn free_chunks_worth_a_slab_go_back_to_the_pool() {
     assert_accounted(&dram);
 }
 
+/// It had no next victim, and so was passed over for ever.
+#[test]
+fn a_class_whose_items_are_all_gone_gives_its_slabs_to_the_others() {
+    let by_age = Strategy::TailAge { min_difference_ratio: 0.25, min_difference_seconds: 100 };
+    let by_hits = Strategy::Hits { min_difference_ratio: 0.1, min_difference: 10 };
+    for strategy in [by_age, by_hits] {
+        let (dram, _) = small(4, HitRule::Ignore);
+        fill(&dram, b's', 12, 100);
+        fill(&dram, b'l', 2, LARGE);
+        (0..12).for_each(|number| assert!(remove(&dram, &[b's', number])));
+        let how = Rebalance { strategy, min_slabs: 1, move_on_release: true };
+        for larges in [4, 6] {
+            let released = dram.rebalance_step(POOL, &how, &Discard).unwrap();
+            assert_eq!((released.completed, released.to_chunk_bytes), (true, None));
+            assert_eq!(dram.rebalance_step(POOL, &how, &Discard), None, "there is a slab to be had");
+            fill(&dram, b'l', larges, LARGE);
+            assert_eq!(dram.pool_stats(POOL).classes[1].evictions, 0);
+        }
+        assert_eq!(dram.rebalance_step(POOL, &how, &Discard), None, "the donor keeps its last slab");
+        assert_accounted(&dram);
+    }
+}
+
 #[test]
 fn a_slab_that_went_back_is_handed_out_again_though_the_pool_had_none_left_before() {
     let (dram, _) = small(2, HitRule::Ignore);
