@@ -316,9 +316,9 @@ impl Builder {
     /// time to live, a step, settling or closing it panics, because it might wait for itself: hand the item to another thread, as through a
     /// channel.
     ///
-    /// A panic of the callback goes on to the caller of the insert or get when the eviction has ended; the insert is not made then, and
-    /// counted nowhere. On a thread of the
-    /// cache, in [`Cache::step`] and in closing there is no such caller: it is printed, as any panic is, and the work goes on.
+    /// A panic of the callback goes on to the caller of the insert or get when the eviction has ended; the insert is not made then,
+    /// and no counter has it. On a thread of the cache, in [`Cache::step`] and in closing there is no such caller: it is printed, as
+    /// any panic is, and the work goes on.
     #[must_use]
     pub fn on_evict(mut self, callback: RemoveCallback) -> Self {
         self.config.on_evict = Some(callback);

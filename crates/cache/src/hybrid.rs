@@ -34,8 +34,8 @@ use crate::{Cache, KeyHash};
 pub struct InsertOptions {
     /// The pool it counts against.
     pub pool: u8,
-    /// Seconds it may be returned for; `None` is for ever, 0 not even once. Times are whole seconds: it ends with the second that the
-    /// clock shows then, and so up to one second early.
+    /// Seconds it may be returned for; `None` is for ever, 0 not even once. The clock is read in whole
+    /// seconds, so the item may be gone up to one second early.
     pub ttl_seconds: Option<u32>,
 }
 

@@ -7,7 +7,7 @@
 //! gives up its oldest entry early; a stranger is taken for a member with a probability below 16 / 2^20.
 //!
 //! The table grows line by line, by linear hashing: Litwin, "Linear hashing: a new tool for file and table addressing",
-//! VLDB'80. So it is never larger than its entries need.
+//! VLDB'80. So it is never larger than the most entries it was to hold need; it does not shrink.
 
 use crate::prefetch::prefetch_to_write;
 

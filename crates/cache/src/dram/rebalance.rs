@@ -9,7 +9,7 @@ use super::evict::Spill;
 use super::sync::Mutex;
 use super::{Class, Dram, PoolId, ReleaseStats};
 
-/// Which class gives and which receives.
+/// Which class gives and which receives. By tail age and by hits, a class without items gives first, and to the pool.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Strategy {
     /// From the class whose next victim is oldest to the one whose is youngest.
@@ -31,7 +31,7 @@ pub enum Strategy {
         /// A random number, new for every step.
         drawn: u64,
     },
-    /// From a class with that many slabs' worth of free chunks back to the pool.
+    /// From the class with the most free chunks, if they come to that many slabs, back to the pool.
     FreeMemory {
         /// Free chunks, in slabs.
         min_free_slabs: u32,

@@ -216,6 +216,10 @@ fn wrong_calls_name_what_there_is() {
             "traces cannot be written to standard output: name a file",
         ),
         (&["trace", "generate", "zipf", "-o", "x.bz2"], ".gz, .zst and .xz can"),
+        (
+            &["trace", "generate", "innodb", "-o", "x.fwt.gz"],
+            "x.fwt.gz: requests to a block device are written as CSV",
+        ),
         (&["trace", "generate", "zipf", "-o", "x", "--requests", "0"], "\"0\" is not a whole number above 0"),
         (
             &["trace", "generate", "zipf", "-o", "x", "--requests", "1Mi"],

@@ -7,6 +7,7 @@ use bench::bar::{Bar, Unit};
 use bench::block::source::InnodbConfig;
 use bench::block::{Source, record};
 use bench::run::stop::Stop;
+use bench::trace::Target;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -40,6 +41,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn write(arguments: &Arguments, workload: InnodbConfig) -> Result<Finding, String> {
     let Arguments { operations, output, common } = arguments;
     common.check_result_file().map_err(|error| error.to_string())?;
+    if Target::of_name(output) != Target::PLAIN {
+        let name = output.display();
+        return Err(format!(
+            "--output {name}: requests to a block device are written as CSV, and the name says otherwise"
+        ));
+    }
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let mut source = Source::innodb(workload, common.seed, *operations, 0);
