@@ -141,11 +141,11 @@ pub struct UpkeepConfig {
     pub reap_interval_ms: u64,
     /// Items a step of the reaper looks at.
     pub reap_items: u64,
-    /// Milliseconds between steps that move a slab from one size class to another; 0 is never.
+    /// Milliseconds between steps that move slabs from one size class to another; 0 is never.
     pub rebalance_interval_ms: u64,
     /// Which slab moves where.
     pub rebalance: RebalanceBy,
-    /// Slabs a class keeps.
+    /// Slabs that a class keeps. With one, classes that nobody uses any more keep as many as there are classes.
     pub rebalance_min_slabs: u32,
     /// Difference below which nothing moves, as a share.
     pub rebalance_min_difference_ratio: f64,
@@ -156,7 +156,7 @@ pub struct UpkeepConfig {
 /// Which slab moves where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RebalanceBy {
-    /// From the class whose next victim is oldest to the one whose is youngest.
+    /// From the class that takes longest to give each of its chunks to a new item to the one that does so soonest.
     TailAge,
     /// From the class with the fewest hits a slab to the one with the most.
     Hits,
@@ -171,7 +171,7 @@ impl Default for UpkeepConfig {
             reap_items: 100_000,
             rebalance_interval_ms: 1_000,
             rebalance: RebalanceBy::TailAge,
-            rebalance_min_slabs: 1,
+            rebalance_min_slabs: 0,
             rebalance_min_difference_ratio: 0.25,
             move_on_release: false,
         }
@@ -184,7 +184,7 @@ impl UpkeepConfig {
         use crate::dram::Strategy;
         let min_difference_ratio = self.rebalance_min_difference_ratio;
         let strategy = match self.rebalance {
-            RebalanceBy::TailAge => Strategy::TailAge { min_difference_ratio, min_difference_seconds: 1 },
+            RebalanceBy::TailAge => Strategy::TailAge { min_difference_ratio },
             RebalanceBy::Hits => Strategy::Hits { min_difference_ratio, min_difference: 1 },
             RebalanceBy::Random => Strategy::Random { drawn },
         };
@@ -248,6 +248,14 @@ impl Builder {
     #[must_use]
     pub fn max_item_bytes(mut self, bytes: u32) -> Self {
         self.config.dram.max_alloc_bytes = bytes;
+        self
+    }
+
+    /// Growth from one size class of DRAM to the next, above 1: a chunk is up to this much larger than its item. If not said
+    /// 1.035, or more where memory comes to fewer slabs than that makes classes: 1.16 below 128 MiB with items up to 1 MiB.
+    #[must_use]
+    pub fn alloc_factor(mut self, factor: f64) -> Self {
+        self.config.dram.alloc_factor = Some(factor);
         self
     }
 

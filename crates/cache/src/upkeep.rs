@@ -99,9 +99,8 @@ impl Engine {
                 due.random = splitmix64(due.random);
                 let rule = upkeep.config.rule(due.random);
                 let crossing = self.crossing();
-                if let Some(released) = self.dram.rebalance_step(PoolId(pool), &rule, &crossing) {
-                    upkeep.count(&released);
-                }
+                let released = self.dram.rebalance_step(PoolId(pool), &rule, &crossing);
+                released.iter().for_each(|released| upkeep.count(released));
             }
             due.rebalance_ns = first(upkeep.config.rebalance_interval_ms, now_ns);
         }

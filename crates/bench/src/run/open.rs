@@ -184,7 +184,7 @@ fn dram(plan: &CachePlan) -> Result<DramConfig, OpenError> {
     };
     config.pools = plan.pool_shares.iter().enumerate().map(share).collect();
     config.slab_bytes = (plan.dram_bytes >= CACHELIB_SLABS_FROM_BYTES).then_some(CACHELIB_SLAB_BYTES);
-    config.alloc_factor = plan.classes.factor;
+    config.alloc_factor = Some(plan.classes.factor);
     config.min_alloc_bytes = plan.classes.min_bytes;
     config.max_alloc_bytes = plan.classes.max_bytes;
     config.alloc_sizes = plan.classes.explicit_bytes.clone();

@@ -19,8 +19,9 @@ pub struct DramConfig {
     pub slab_bytes: Option<u32>,
     /// Pools and their shares. One pool of everything by default.
     pub pools: Vec<PoolConfig>,
-    /// Each chunk size is this much larger than the one below.
-    pub alloc_factor: f64,
+    /// Each chunk size is this much larger than the one below. `None` takes 1.035, or more where that would make more
+    /// sizes than a pool has slabs, or more than 256.
+    pub alloc_factor: Option<f64>,
     /// Smallest chunk, bytes.
     pub min_alloc_bytes: u32,
     /// Largest chunk, bytes: an item with its header and key is never larger. Where `slab_bytes` is left open and fewer
@@ -42,7 +43,7 @@ impl DramConfig {
             dram_bytes,
             slab_bytes: None,
             pools: vec![PoolConfig { name: "default".into(), share: 1.0 }],
-            alloc_factor: 1.035,
+            alloc_factor: None,
             min_alloc_bytes: 64,
             max_alloc_bytes: 1 << 20,
             alloc_sizes: Vec::new(),
@@ -145,6 +146,8 @@ const WANTED_SLABS: u64 = 1024;
 /// With fewer than that, most classes have none: then rather no largest items.
 const LEAST_SLABS: u64 = 64;
 const MAX_SIZES: usize = 256;
+/// As fine as classes are cut unless asked for.
+const USUAL_ALLOC_FACTOR: f64 = 1.035;
 const MAX_POOLS: usize = 64;
 
 /// Numbers computed from the config, each of them once.
@@ -163,11 +166,19 @@ pub(super) struct Layout {
 impl Layout {
     pub(super) fn of(config: &DramConfig) -> Result<Self, ConfigError> {
         check_pools(config)?;
-        let wanted = wanted_sizes(config)?;
-        let smallest = wanted[0];
-        let wanted = capped(wanted, config);
-        let slab_bytes = slab_bytes(config, *wanted.last().expect("checked: there is a size"))?;
-        let sizes = if config.alloc_sizes.is_empty() { widened(&wanted, slab_bytes) } else { wanted };
+        let (sizes, slab_bytes) = if config.alloc_sizes.is_empty() {
+            let range = size_range(config)?;
+            let slab_bytes = slab_bytes(config, range.1)?;
+            let slabs = config.dram_bytes / u64::from(slab_bytes);
+            let factor =
+                config.alloc_factor.unwrap_or_else(|| factor_for(range, slabs / config.pools.len() as u64));
+            (widened(&geometric(range, factor)?, slab_bytes), slab_bytes)
+        } else {
+            let sizes = explicit_sizes(&config.alloc_sizes)?;
+            let slab_bytes = slab_bytes(config, *sizes.last().expect("there is a size"))?;
+            (sizes, slab_bytes)
+        };
+        let smallest = sizes[0];
         let slabs = config.dram_bytes / u64::from(slab_bytes);
         let chunk_bits = (slab_bytes / smallest).next_power_of_two().trailing_zeros();
         // A slab's number within its class has 16 bits too.
@@ -187,59 +198,77 @@ impl Layout {
     }
 }
 
-fn wanted_sizes(config: &DramConfig) -> Result<Vec<u32>, ConfigError> {
+/// The smallest and the largest chunk, of sizes that are computed.
+fn size_range(config: &DramConfig) -> Result<(u32, u32), ConfigError> {
+    let (min, max) = (config.min_alloc_bytes, config.max_alloc_bytes);
+    if min > max {
+        return Err(ConfigError::AllocSizes(format!("min_alloc_bytes {min} is above max_alloc_bytes {max}")));
+    }
+    check_smallest(min)?;
+    let (min, max) = (multiple_of_8(min), multiple_of_8(max));
+    if config.slab_bytes.is_some() {
+        return Ok((min, max));
+    }
+    // Of larger ones a small tier would hold too few.
+    let share = (config.dram_bytes / LEAST_SLABS).max(1);
+    let share = u32::try_from(share).map_or(1 << 31, |bytes| 1 << bytes.ilog2());
+    Ok((min, max.min(share.max(MIN_SLAB_BYTES)).max(min)))
+}
+
+fn explicit_sizes(sizes: &[u32]) -> Result<Vec<u32>, ConfigError> {
     let wrong = |what: String| Err(ConfigError::AllocSizes(what));
-    let sizes = if config.alloc_sizes.is_empty() {
-        let (min, max, factor) = (config.min_alloc_bytes, config.max_alloc_bytes, config.alloc_factor);
-        if !(factor > 1.0 && factor.is_finite()) {
-            return wrong(format!("alloc_factor is {factor}: it must be above 1"));
-        }
-        if min > max {
-            return wrong(format!("min_alloc_bytes {min} is above max_alloc_bytes {max}"));
-        }
-        geometric(min, max, factor)
-    } else {
-        config.alloc_sizes.iter().map(|&size| multiple_of_8(size)).collect()
-    };
+    let sizes: Vec<u32> = sizes.iter().map(|&size| multiple_of_8(size)).collect();
     if sizes.len() > MAX_SIZES {
         return wrong(format!("{} sizes; at most {MAX_SIZES} are supported", sizes.len()));
     }
     if !sizes.is_sorted_by(|a, b| a < b) {
         return wrong(format!("{sizes:?} must ascend by at least 8 bytes each"));
     }
-    if sizes[0] < 64 {
-        return wrong(format!("the smallest is {} bytes; the minimum is 64", sizes[0]));
-    }
+    check_smallest(sizes[0])?;
     Ok(sizes)
+}
+
+fn check_smallest(bytes: u32) -> Result<(), ConfigError> {
+    if bytes < 64 {
+        return Err(ConfigError::AllocSizes(format!("the smallest is {bytes} bytes; the minimum is 64")));
+    }
+    Ok(())
 }
 
 fn multiple_of_8(size: u32) -> u32 {
     size.checked_next_multiple_of(8).unwrap_or(size & !7)
 }
 
-fn geometric(min: u32, max: u32, factor: f64) -> Vec<u32> {
-    let (mut sizes, max) = (vec![multiple_of_8(min)], multiple_of_8(max));
+/// Sizes from the smallest to the largest, each larger by `factor` than the one before.
+fn geometric((min, max): (u32, u32), factor: f64) -> Result<Vec<u32>, ConfigError> {
+    let wrong = |what: String| Err(ConfigError::AllocSizes(what));
+    if !(factor > 1.0 && factor.is_finite()) {
+        return wrong(format!("alloc_factor is {factor}: it must be above 1"));
+    }
+    let mut sizes = vec![min];
     while let Some(&last) = sizes.last()
         && last < max
-        && sizes.len() <= MAX_SIZES
     {
+        if sizes.len() == MAX_SIZES {
+            let least = (factor_of_count((min, max), MAX_SIZES as f64) * 1e3).ceil() / 1e3;
+            return wrong(format!(
+                "an alloc_factor of {factor} makes more than {MAX_SIZES} sizes of {min} to {max} bytes; the least is {least}"
+            ));
+        }
         let next = multiple_of_8((f64::from(last) * factor).ceil().min(f64::from(u32::MAX - 8)) as u32);
         sizes.push(next.max(last + 8).min(max));
     }
-    sizes
+    Ok(sizes)
 }
 
-/// Leaves out sizes of which a small tier would hold too few, unless sizes or slabs were asked for outright.
-fn capped(mut sizes: Vec<u32>, config: &DramConfig) -> Vec<u32> {
-    let share = (config.dram_bytes / LEAST_SLABS).max(1);
-    let share = u32::try_from(share).map_or(1 << 31, |bytes| 1 << bytes.ilog2());
-    let most = share.max(MIN_SLAB_BYTES).max(sizes[0]);
-    let is_free = config.slab_bytes.is_none() && config.alloc_sizes.is_empty();
-    if is_free && sizes.last().is_some_and(|&largest| largest > most) {
-        sizes.retain(|&size| size < most);
-        sizes.push(most);
-    }
-    sizes
+/// The factor for a pool of so many slabs: fine, but with a slab for each class. One that has none takes it from another,
+/// with all that is in it.
+fn factor_for(range: (u32, u32), slabs: u64) -> f64 {
+    factor_of_count(range, slabs.clamp(1, MAX_SIZES as u64) as f64).max(USUAL_ALLOC_FACTOR)
+}
+
+fn factor_of_count((min, max): (u32, u32), count: f64) -> f64 {
+    (f64::from(max) / f64::from(min)).powf(1.0 / count)
 }
 
 /// Raises each size as far as the number of chunks in a slab stays the same: what would be lost at a slab's end is
@@ -353,5 +382,39 @@ mod tests {
         assert_eq!((largest(&sizes), sizes.slab_bytes), (1 << 20, 1 << 20));
         let smallest = layout(4 << 20, |config| config.min_alloc_bytes = 100_000);
         assert_eq!((largest(&smallest), smallest.slab_bytes), (100_000, 128 << 10));
+    }
+
+    /// Most classes had no slab, and each insert into one of them emptied another's.
+    #[test]
+    fn a_small_tier_has_no_more_sizes_than_slabs() {
+        for (dram_bytes, sizes) in [(16 << 20, 50..=64), (64 << 20, 50..=64), (128 << 20, 100..=128)] {
+            let layout = layout(dram_bytes, |_| ());
+            assert!(sizes.contains(&layout.sizes.len()), "{dram_bytes} bytes: {} sizes", layout.sizes.len());
+        }
+        let fine = layout(1 << 30, |config| config.max_alloc_bytes = 4096);
+        assert_eq!(
+            fine.sizes,
+            layout(1 << 30, |config| {
+                config.max_alloc_bytes = 4096;
+                config.alloc_factor = Some(1.035);
+            })
+            .sizes
+        );
+    }
+
+    /// The largest item of 2 MiB made 257 sizes, and was refused for it.
+    #[test]
+    fn items_of_any_size_can_be_asked_for_without_a_factor() {
+        for most in [1 << 20, 2 << 20, 16 << 20, 1 << 30] {
+            let layout = layout(128 << 30, |config| config.max_alloc_bytes = most);
+            assert_eq!(largest(&layout), most);
+            assert!(layout.sizes.len() <= MAX_SIZES);
+        }
+        let asked = DramConfig {
+            alloc_factor: Some(1.02),
+            ..DramConfig::new(1 << 30, Arc::new(|| Box::new(S3Fifo::new(0))))
+        };
+        let told = Layout::of(&asked).unwrap_err().to_string();
+        assert!(told.contains("alloc_factor of 1.02") && told.contains("the least is 1.039"), "{told}");
     }
 }

@@ -111,7 +111,7 @@ impl Dram {
         let pools = Pools::new(config)?;
         let index = Index::new(pools.arena.bytes());
         let hits = ThreadCounters::new(pools.classes.len());
-        let rebalancer = Rebalancer::new(pools.classes.len());
+        let rebalancer = Rebalancer::new(pools.classes.len(), pools.layout.quotas.len());
         let (reaper, chains) = (Reaper::default(), Chains::new());
         Ok(Self { pools, index, clock, hits, reaper, rebalancer, chains, on_expiry: None })
     }

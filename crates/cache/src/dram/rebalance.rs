@@ -1,9 +1,14 @@
 //! Moving slabs between the classes of a pool, from where they do little to where they would do more.
 //!
-//! The rules are CacheLib's (`LruTailAgeStrategy`, `HitsPerSlabStrategy`, `RandomStrategy`, `FreeMemStrategy`): a pool
-//! that still has slabs to hand out is left alone, a donor keeps a least number of slabs, and a slab moves only where
-//! the difference is worth it, in absolute terms and as a share. Where we differ: a class's tail age is that of the
-//! one item its policy would evict next, and not projected by a slab; and a class whose items are all gone gives first.
+//! The strategies are CacheLib's by name (`LruTailAgeStrategy`, `HitsPerSlabStrategy`, `RandomStrategy`,
+//! `FreeMemStrategy`), and so is the rule that a pool that still has slabs to hand out is left alone. What differs is how
+//! a class is judged, because its policy need not be an LRU, whose next victim tells the age at which items leave: that
+//! of S3-FIFO is now a new item that nobody asked for, now an old one.
+//! * The age is counted: how long the class takes to give each of its chunks to a new item, at the rate of late.
+//! * A slab moves only if the donor's items would still be older without it than the receiver's with it.
+//! * Only who evicts and has no room receives.
+//! * Emptying a slab costs what is in it. So slabs in use move once for [`CHURN_PER_MOVE`] slabs that evictions have
+//!   turned over, however often the rebalancer is called; slabs that nobody needs or asks for move at once.
 
 use super::evict::Spill;
 use super::sync::Mutex;
@@ -12,12 +17,10 @@ use super::{Class, Dram, PoolId, ReleaseStats};
 /// Which class gives and which receives. By tail age and by hits, a class without items gives first, and to the pool.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Strategy {
-    /// From the class whose next victim is oldest to the one whose is youngest.
+    /// From the class whose items are oldest when they leave to the one whose are youngest.
     TailAge {
         /// Least difference of the ages, as a share of the older.
         min_difference_ratio: f64,
-        /// Least difference of the ages, seconds.
-        min_difference_seconds: u32,
     },
     /// From the class with the fewest hits a slab since the last step to the one with the most.
     Hits {
@@ -62,40 +65,155 @@ pub struct Released {
     pub items: ReleaseStats,
 }
 
+/// Slabs' worth of items that are evicted anyway for one that is emptied.
+const CHURN_PER_MOVE: f64 = 8.0;
+/// Of a pool, one slab in so many moves in a step, but at least one.
+const SLABS_PER_MOVE: u32 = 64;
+/// What counts of a step in the next: a rate of late is that of a few steps.
+const KEPT: f64 = 0.5;
+
 /// What was known at the last step.
 pub(super) struct Rebalancer {
-    last_hits: Mutex<Vec<u64>>,
+    classes: Mutex<Vec<Past>>,
+    /// Of each pool, slabs that evictions have turned over and that no move has used up.
+    churn_slabs: Mutex<Vec<f64>>,
 }
 
 impl Rebalancer {
-    pub(super) fn new(classes: usize) -> Self {
-        Self { last_hits: Mutex::new(vec![0; classes]) }
+    pub(super) fn new(classes: usize, pools: usize) -> Self {
+        Self {
+            classes: Mutex::new(vec![Past::default(); classes]),
+            churn_slabs: Mutex::new(vec![0.0; pools]),
+        }
     }
 }
 
-/// Who gives and who receives.
-type Pair<'a> = (&'a Class, Option<&'a Class>);
+/// What a class had done by the last step.
+#[derive(Debug, Clone, Copy, Default)]
+struct Past {
+    hits: u64,
+    allocations: u64,
+    evictions: u64,
+    items: u64,
+    recent: Recent,
+}
+
+/// What a class has done of late.
+#[derive(Debug, Clone, Copy, Default)]
+struct Recent {
+    hits: f64,
+    allocations: f64,
+    evictions: f64,
+    /// Items that it has more than before.
+    growth: f64,
+}
+
+/// A class as a step sees it.
+struct Judged<'a> {
+    class: &'a Class,
+    slabs: u32,
+    items: u64,
+    recent: Recent,
+}
+
+impl Judged<'_> {
+    /// Steps until every chunk has been given to a new item, if the class had `slabs` slabs more, or fewer.
+    fn age(&self, slabs: f64) -> f64 {
+        // Of nothing there is no rate; it would be a zero to divide by where the last slab goes.
+        if self.recent.allocations < 1.0 {
+            return f64::INFINITY;
+        }
+        (f64::from(self.slabs) + slabs) * f64::from(self.class.chunks_per_slab) / self.recent.allocations
+    }
+
+    /// The same without a slab, where one is given that it needs.
+    fn age_without_one(&self) -> f64 {
+        if self.has_spare() { f64::INFINITY } else { self.age(-1.0) }
+    }
+
+    fn hits_per_slab(&self) -> f64 {
+        self.recent.hits / f64::from(self.slabs)
+    }
+
+    /// Whole slabs' worth of free chunks.
+    fn free_slabs(&self) -> u64 {
+        let chunks_per_slab = u64::from(self.class.chunks_per_slab);
+        (u64::from(self.slabs) * chunks_per_slab).saturating_sub(self.items) / chunks_per_slab
+    }
+
+    /// Whether it has a slab that it does not need, and is not about to fill.
+    fn has_spare(&self) -> bool {
+        self.free_slabs() > 0 && self.recent.growth < 1.0
+    }
+
+    /// Whether it evicts for want of room: more than what it has room for.
+    fn lacks_room(&self) -> bool {
+        let evicted_slabs = self.recent.evictions / f64::from(self.class.chunks_per_slab);
+        self.recent.evictions >= 1.0 && self.free_slabs() as f64 <= evicted_slabs.floor()
+    }
+
+    /// What nobody evicts may still be what everybody asks for.
+    fn can_spare_a_slab_for(&self, receiver: &Self) -> bool {
+        self.recent.evictions >= 1.0 || self.has_spare() || self.hits_per_slab() <= receiver.hits_per_slab()
+    }
+}
+
+/// Who gives and who receives: by their places among the judged.
+struct Pair {
+    donor: usize,
+    receiver: Option<usize>,
+}
+
+impl Pair {
+    /// Whether what the donor loses is nothing, or next to nothing beside what the receiver has of a slab.
+    fn costs_nothing(&self, judged: &[Judged<'_>]) -> bool {
+        let hits = |at: usize| judged[at].hits_per_slab();
+        judged[self.donor].has_spare()
+            || self.receiver.is_none_or(|receiver| hits(self.donor) * CHURN_PER_MOVE <= hits(receiver))
+    }
+}
 
 impl Dram {
-    /// Moves at most one slab within `pool`. `None` where there is nothing worth moving.
-    pub fn rebalance_step<S: Spill>(&self, pool: PoolId, how: &Rebalance, spill: &S) -> Option<Released> {
+    /// Moves slabs within `pool`, as far as it is worth it: by age and by hits one in 64 at most, else one.
+    pub fn rebalance_step<S: Spill>(&self, pool: PoolId, how: &Rebalance, spill: &S) -> Vec<Released> {
         let _one_at_a_time = self.pools.one_release(pool);
-        let has_slabs_left = self.pools.slabs_used(pool) < self.pools.quota(pool);
-        let pair = match how.strategy {
-            Strategy::FreeMemory { min_free_slabs } => self.pick_by_free_memory(pool, how, min_free_slabs),
-            _ if has_slabs_left => None,
-            Strategy::TailAge { min_difference_ratio, min_difference_seconds } => {
-                let by_age =
-                    || self.pick_by_tail_age(pool, how, min_difference_ratio, min_difference_seconds);
-                self.pick_empty(pool, how).or_else(by_age)
+        let mut judged = self.judge(pool);
+        let judges = matches!(how.strategy, Strategy::TailAge { .. } | Strategy::Hits { .. });
+        let most = if judges { (self.pools.quota(pool) / SLABS_PER_MOVE).max(1) } else { 1 };
+        let mut moves = Vec::new();
+        for _ in 0..most {
+            let Some(pair) = self.pick(pool, how, &judged) else { break };
+            let costs = judges && !pair.costs_nothing(&judged);
+            if costs && !self.pay_for_a_move(pool) {
+                break;
             }
-            Strategy::Hits { min_difference_ratio, min_difference } => {
-                let by_hits = || self.pick_by_hits(pool, how, min_difference_ratio, min_difference);
-                self.pick_empty(pool, how).or_else(by_hits)
+            let released = self.move_slab(pool, how, &judged, &pair, spill);
+            moves.push(released);
+            if !released.completed {
+                break;
             }
-            Strategy::Random { drawn } => self.pick_at_random(pool, how, drawn),
-        };
-        let (donor, receiver) = pair?;
+            for at in [Some(pair.donor), pair.receiver].into_iter().flatten() {
+                let counters = judged[at].class.lock().counters;
+                (judged[at].slabs, judged[at].items) = (counters.slabs, counters.items);
+            }
+            if let Some(receiver) = pair.receiver {
+                self.expect_growth(&mut judged[receiver]);
+            }
+            // Those without any have no share in what follows.
+            judged.retain(|class| class.slabs > 0);
+        }
+        moves
+    }
+
+    fn move_slab<S: Spill>(
+        &self,
+        pool: PoolId,
+        how: &Rebalance,
+        judged: &[Judged<'_>],
+        pair: &Pair,
+        spill: &S,
+    ) -> Released {
+        let (donor, receiver) = (judged[pair.donor].class, pair.receiver.map(|at| judged[at].class));
         let (slab, items) = self.release_slab(donor, how.move_on_release, spill);
         if let Ok(slab) = slab {
             match receiver {
@@ -103,79 +221,129 @@ impl Dram {
                 None => self.pools.give_back(pool, slab),
             }
         }
-        Some(Released {
+        Released {
             from_chunk_bytes: donor.chunk_bytes,
             to_chunk_bytes: receiver.map(|class| class.chunk_bytes),
             completed: slab.is_ok(),
             items,
-        })
+        }
     }
 
-    /// The classes of a pool that have slabs.
-    fn active(&self, pool: PoolId) -> impl Iterator<Item = &Class> {
-        self.pools.classes_of(pool).iter().filter(|class| class.lock().counters.slabs > 0)
+    /// The classes of a pool that have slabs, and what they have done since the last step.
+    fn judge(&self, pool: PoolId) -> Vec<Judged<'_>> {
+        let mut past = self.rebalancer.classes.lock();
+        let mut evicted_slabs = 0.0;
+        let judge = |class| {
+            let (stats, past) = (self.class_stats(class), &mut past[usize::from(class.index)]);
+            // An eviction that did not succeed is taken back.
+            let since = |now: u64, then: u64| now.saturating_sub(then) as f64;
+            let evictions = since(stats.evictions, past.evictions);
+            evicted_slabs += evictions / f64::from(class.chunks_per_slab);
+            let recent = Recent {
+                hits: KEPT * past.recent.hits + since(stats.hits, past.hits),
+                allocations: KEPT * past.recent.allocations
+                    + since(stats.allocation_attempts, past.allocations),
+                evictions: KEPT * past.recent.evictions + evictions,
+                growth: KEPT * past.recent.growth + (stats.items as f64 - past.items as f64),
+            };
+            *past = Past {
+                hits: stats.hits,
+                allocations: stats.allocation_attempts,
+                evictions: stats.evictions,
+                items: stats.items,
+                recent,
+            };
+            Judged { class, slabs: stats.slabs, items: stats.items, recent }
+        };
+        let judged: Vec<_> = self.pools.classes_of(pool).iter().map(judge).collect();
+        let churn = &mut self.rebalancer.churn_slabs.lock()[usize::from(pool.0)];
+        // What a step has not used up is of no use long after.
+        *churn = churn.min(CHURN_PER_MOVE) + evicted_slabs;
+        judged.into_iter().filter(|class| class.slabs > 0).collect()
     }
 
-    fn donors(&self, pool: PoolId, how: &Rebalance) -> impl Iterator<Item = &Class> {
-        let least = how.min_slabs;
-        self.active(pool).filter(move |class| class.lock().counters.slabs > least)
+    /// What was just received is empty, but not to spare.
+    fn expect_growth(&self, receiver: &mut Judged<'_>) {
+        receiver.recent.growth += f64::from(receiver.class.chunks_per_slab);
+        self.rebalancer.classes.lock()[usize::from(receiver.class.index)].recent = receiver.recent;
     }
 
-    /// A class without items has neither a next victim nor hits to be judged by: it gives first, back to the pool.
-    fn pick_empty(&self, pool: PoolId, how: &Rebalance) -> Option<Pair<'_>> {
-        let donor = self.donors(pool, how).find(|class| class.lock().counters.items == 0)?;
-        Some((donor, None))
+    fn pay_for_a_move(&self, pool: PoolId) -> bool {
+        let churn = &mut self.rebalancer.churn_slabs.lock()[usize::from(pool.0)];
+        let can_pay = *churn >= CHURN_PER_MOVE;
+        if can_pay {
+            *churn -= CHURN_PER_MOVE;
+        }
+        can_pay
     }
 
-    fn pick_by_tail_age(&self, pool: PoolId, how: &Rebalance, ratio: f64, seconds: u32) -> Option<Pair<'_>> {
-        let age = |class: &&Class| self.class_stats(class).tail_age_seconds;
-        let (donor_age, donor) = self
-            .donors(pool, how)
-            .filter_map(|class| Some((age(&class)?, class)))
-            .max_by_key(|&(age, _)| age)?;
-        let (receiver_age, receiver) =
-            self.active(pool).filter_map(|class| Some((age(&class)?, class))).min_by_key(|&(age, _)| age)?;
-        let difference = donor_age.saturating_sub(receiver_age);
-        let worth_it = difference > 0
-            && difference >= seconds
-            && f64::from(difference) >= ratio * f64::from(donor_age)
-            && donor.index != receiver.index;
-        worth_it.then_some((donor, Some(receiver)))
+    fn pick(&self, pool: PoolId, how: &Rebalance, judged: &[Judged<'_>]) -> Option<Pair> {
+        let has_slabs_left = self.pools.slabs_used(pool) < self.pools.quota(pool);
+        match how.strategy {
+            Strategy::FreeMemory { min_free_slabs } => {
+                pick_by_free_memory(judged, how.min_slabs, min_free_slabs)
+            }
+            _ if has_slabs_left => None,
+            Strategy::Random { drawn } => pick_at_random(judged, how.min_slabs, drawn),
+            Strategy::TailAge { min_difference_ratio } => pick_empty(judged, how.min_slabs)
+                .or_else(|| pick_by_age(judged, how.min_slabs, min_difference_ratio)),
+            Strategy::Hits { min_difference_ratio, min_difference } => pick_empty(judged, how.min_slabs)
+                .or_else(|| pick_by_hits(judged, how.min_slabs, min_difference_ratio, min_difference)),
+        }
     }
+}
 
-    fn pick_by_hits(&self, pool: PoolId, how: &Rebalance, ratio: f64, least: u64) -> Option<Pair<'_>> {
-        let mut last = self.rebalancer.last_hits.lock();
-        let per_slab: Vec<_> = self
-            .active(pool)
-            .map(|class| {
-                let stats = self.class_stats(class);
-                let before = std::mem::replace(&mut last[usize::from(class.index)], stats.hits);
-                ((stats.hits - before) / u64::from(stats.slabs.max(1)), stats.slabs, class)
-            })
-            .collect();
-        let donors = per_slab.iter().filter(|&&(_, slabs, _)| slabs > how.min_slabs);
-        let &(donor_hits, _, donor) = donors.min_by_key(|&&(hits, ..)| hits)?;
-        let &(receiver_hits, _, receiver) = per_slab.iter().max_by_key(|&&(hits, ..)| hits)?;
-        let difference = receiver_hits.saturating_sub(donor_hits);
-        let worth_it = difference > 0
-            && difference >= least
-            && difference as f64 >= ratio * donor_hits as f64
-            && donor.index != receiver.index;
-        worth_it.then_some((donor, Some(receiver)))
-    }
+/// The places of classes that have more than the slabs which a donor keeps.
+fn donors<'a>(judged: &'a [Judged<'_>], min_slabs: u32) -> impl Iterator<Item = usize> + 'a {
+    (0..judged.len()).filter(move |&at| judged[at].slabs > min_slabs)
+}
 
-    fn pick_at_random(&self, pool: PoolId, how: &Rebalance, drawn: u64) -> Option<Pair<'_>> {
-        let donors: Vec<_> = self.donors(pool, how).collect();
-        let donor = *donors.get(drawn as usize % donors.len().max(1))?;
-        let receivers: Vec<_> = self.active(pool).filter(|class| class.index != donor.index).collect();
-        let receiver = *receivers.get((drawn >> 32) as usize % receivers.len().max(1))?;
-        Some((donor, Some(receiver)))
-    }
+/// A class without items has nothing to be judged by: it gives first, back to the pool.
+fn pick_empty(judged: &[Judged<'_>], min_slabs: u32) -> Option<Pair> {
+    let donor = donors(judged, min_slabs).find(|&at| judged[at].items == 0)?;
+    Some(Pair { donor, receiver: None })
+}
 
-    fn pick_by_free_memory(&self, pool: PoolId, how: &Rebalance, min_free_slabs: u32) -> Option<Pair<'_>> {
-        let free_slabs = |class: &Class| class.lock().free_chunks(class) / u64::from(class.chunks_per_slab);
-        let enough = |class: &&Class| free_slabs(class) >= u64::from(min_free_slabs.max(1));
-        let donor = self.donors(pool, how).filter(enough).max_by_key(|class| free_slabs(class))?;
-        Some((donor, None))
-    }
+fn pick_by_age(judged: &[Judged<'_>], min_slabs: u32, ratio: f64) -> Option<Pair> {
+    let lacking = (0..judged.len()).filter(|&at| judged[at].lacks_room());
+    let receiver = lacking.min_by(|&a, &b| judged[a].age(0.0).total_cmp(&judged[b].age(0.0)))?;
+    let is_worth_it = |&donor: &usize| {
+        let [from, to] = [donor, receiver].map(|at| &judged[at]);
+        donor != receiver
+            && from.age_without_one() * (1.0 - ratio) > to.age(1.0)
+            && from.can_spare_a_slab_for(to)
+    };
+    let age_then_room = |&a: &usize, &b: &usize| {
+        let by_age = judged[a].age_without_one().total_cmp(&judged[b].age_without_one());
+        by_age.then(judged[a].free_slabs().cmp(&judged[b].free_slabs()))
+    };
+    let donor = donors(judged, min_slabs).filter(is_worth_it).max_by(age_then_room)?;
+    Some(Pair { donor, receiver: Some(receiver) })
+}
+
+fn pick_by_hits(judged: &[Judged<'_>], min_slabs: u32, ratio: f64, least: u64) -> Option<Pair> {
+    let hits = |at: usize| judged[at].hits_per_slab();
+    let lacking = (0..judged.len()).filter(|&at| judged[at].lacks_room());
+    let receiver = lacking.max_by(|&a, &b| hits(a).total_cmp(&hits(b)))?;
+    let donor = donors(judged, min_slabs).min_by(|&a, &b| hits(a).total_cmp(&hits(b)))?;
+    let difference = hits(receiver) - hits(donor);
+    let is_worth_it = difference > 0.0
+        && difference >= least as f64
+        && difference >= ratio * hits(donor)
+        && donor != receiver;
+    is_worth_it.then_some(Pair { donor, receiver: Some(receiver) })
+}
+
+fn pick_at_random(judged: &[Judged<'_>], min_slabs: u32, drawn: u64) -> Option<Pair> {
+    let donors: Vec<_> = donors(judged, min_slabs).collect();
+    let donor = *donors.get(drawn as usize % donors.len().max(1))?;
+    let receivers: Vec<_> = (0..judged.len()).filter(|&at| at != donor).collect();
+    let receiver = *receivers.get((drawn >> 32) as usize % receivers.len().max(1))?;
+    Some(Pair { donor, receiver: Some(receiver) })
+}
+
+fn pick_by_free_memory(judged: &[Judged<'_>], min_slabs: u32, min_free_slabs: u32) -> Option<Pair> {
+    let enough = |&at: &usize| judged[at].free_slabs() >= u64::from(min_free_slabs.max(1));
+    let donor = donors(judged, min_slabs).filter(enough).max_by_key(|&at| judged[at].free_slabs())?;
+    Some(Pair { donor, receiver: None })
 }

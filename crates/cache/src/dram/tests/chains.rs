@@ -124,7 +124,7 @@ fn parents_and_children_move_off_a_released_slab() {
         move_on_release: true,
     };
     for _ in 0..2 {
-        let released = dram.rebalance_step(POOL, &how, &Discard).unwrap();
+        let released = rebalance(&dram, &how).unwrap();
         assert_eq!((released.completed, released.items.moves, released.items.evictions), (true, 4, 0));
         assert_accounted(&dram);
         for number in 0..4_u8 {

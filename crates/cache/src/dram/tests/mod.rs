@@ -67,6 +67,13 @@ fn queue(rule: HitRule) -> PolicyFactory {
     Arc::new(move || Box::new(Queue { slots: VecDeque::new(), rule: rule.clone() }))
 }
 
+/// The one move of a step in a tier that is too small for more.
+fn rebalance(dram: &Dram, how: &Rebalance) -> Option<Released> {
+    let mut moves = dram.rebalance_step(POOL, how, &Discard);
+    assert!(moves.len() <= 1, "{moves:?}");
+    moves.pop()
+}
+
 /// A tier of `slabs` slabs of 64 KiB, in chunks of 16 KiB and 32 KiB: four and two to a slab.
 fn small(slabs: u64, rule: HitRule) -> (Dram, Arc<VirtualClock>) {
     small_under(slabs, queue(rule))

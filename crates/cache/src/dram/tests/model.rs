@@ -183,7 +183,7 @@ fn add_child(dram: &Dram, witness: &Witness, clock: &VirtualClock, rng: &mut Std
 
 fn rebalance(dram: &Dram, witness: &Witness, rng: &mut StdRng) {
     let strategy = match rng.random_range(0..4) {
-        0 => Strategy::TailAge { min_difference_ratio: 0.1, min_difference_seconds: 1 },
+        0 => Strategy::TailAge { min_difference_ratio: 0.1 },
         1 => Strategy::Hits { min_difference_ratio: 0.1, min_difference: 1 },
         2 => Strategy::FreeMemory { min_free_slabs: 1 },
         _ => Strategy::Random { drawn: rng.random() },
