@@ -112,3 +112,27 @@ fn an_insert_that_was_refused_on_the_callers_own_thread_was_not_counted() {
     assert!(cache.allocate_blocking(b"draft", value.len(), &options).is_err());
     assert_eq!(cache.stats().inserts.rejected_too_large, 3);
 }
+
+/// It was told of figures that did not suffice, one after the other.
+#[test]
+fn a_device_of_the_size_that_a_too_small_one_is_told_of_is_large_enough() {
+    let open = |bytes: u64, soc_share: f64, region_bytes: u32| {
+        let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(bytes)));
+        flash.pairs[0].soc_share = soc_share;
+        flash.regions.region_bytes = region_bytes;
+        Cache::builder().dram_bytes(1 << 20).flash_config(flash).open().map(drop)
+    };
+    for soc_share in [0.0, 0.04, 0.5, 0.9] {
+        for region_bytes in [64 << 10, 1 << 20, 16 << 20] {
+            for bytes in [128 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20] {
+                let Err(error) = open(bytes, soc_share, region_bytes) else { continue };
+                let told = error.to_string();
+                let needed = told.split("it takes ").nth(1).and_then(|rest| rest.split(';').next());
+                let needed = needed.and_then(|needed| needed.parse().ok()).unwrap_or_else(|| panic!("{told}"));
+                let then = open(needed, soc_share, region_bytes);
+                assert!(then.is_ok(), "{bytes} bytes with {soc_share} and {region_bytes}: {told}; then {then:?}");
+                assert!(open(needed / 40960 * 36864, soc_share, region_bytes).is_err(), "far more than needed: {told}");
+            }
+        }
+    }
+}

@@ -141,6 +141,7 @@ impl Settlement<'_> {
             bucket_bytes,
             soc_snapshot_bytes: snapshot_bytes(buckets, self.config.filter_bytes_per_bucket),
             region_bytes,
+            least_regions: self.config.regions.least_regions(),
             snapshot_bytes_per_region: self.snapshot_bytes_per_region(items),
             region_alignment_bytes: self.config.region_alignment_bytes,
             metadata_bytes: self.config.metadata_bytes,

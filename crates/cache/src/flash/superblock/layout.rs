@@ -26,6 +26,8 @@ pub struct LayoutConfig {
     pub soc_snapshot_bytes: u64,
     /// Bytes of a region; the regions take all that is left. 0 is no regions.
     pub region_bytes: u64,
+    /// Regions without which the region store cannot work.
+    pub least_regions: u32,
     /// Bytes the region store's snapshot takes for each region at most.
     pub snapshot_bytes_per_region: u64,
     /// What the first region's offset is a multiple of, beside the device's block: the region's size on a stripe, so
@@ -72,8 +74,11 @@ pub enum LayoutError {
     Nothing,
     #[error("{soc_bytes} bytes for small objects are less than one bucket of {bucket_bytes}")]
     SocTooSmall { soc_bytes: u64, bucket_bytes: u32 },
-    #[error("a device of {device_bytes} bytes is too small: {needed_bytes} are needed ({why})")]
-    DeviceTooSmall { device_bytes: u64, needed_bytes: u64, why: &'static str },
+    #[error(
+        "a device of {device_bytes} bytes is too small: with {regions} regions of {region_bytes} bytes, the least, and \
+         {soc_percent} % for small objects it takes {needed_bytes}; smaller regions take less"
+    )]
+    DeviceTooSmall { device_bytes: u64, needed_bytes: u64, regions: u32, region_bytes: u64, soc_percent: u8 },
     #[error("a snapshot area of {given_bytes} bytes is too small: a snapshot may take {needed_bytes}")]
     MetadataTooSmall { given_bytes: u64, needed_bytes: u64 },
 }
@@ -88,9 +93,7 @@ impl Layout {
         check_units(device, config)?;
         let soc_bytes = whole_buckets(config)?;
         let room_after_superblocks = (device.capacity_bytes.checked_sub(SUPERBLOCKS_BYTES + soc_bytes))
-            .ok_or_else(|| {
-                too_small(device, SUPERBLOCKS_BYTES.saturating_add(soc_bytes), "superblocks and SOC")
-            })?;
+            .ok_or_else(|| too_small(device, config))?;
         // With more metadata there are fewer regions, which need less: the bound is a region's share too high at most.
         let most_regions = room_after_superblocks.checked_div(config.region_bytes).unwrap_or(0);
         let metadata_bytes = metadata_bytes(config, most_regions)?.next_multiple_of(block_bytes);
@@ -100,13 +103,10 @@ impl Layout {
             _ => (SUPERBLOCKS_BYTES + metadata_bytes).next_multiple_of(alignment),
         };
         let soc_offset = floor(device.capacity_bytes - soc_bytes, block_bytes);
-        let room = soc_offset.checked_sub(regions_offset);
-        let room =
-            room.ok_or_else(|| too_small(device, regions_offset + soc_bytes, "the snapshot and SOC"))?;
+        let room = soc_offset.checked_sub(regions_offset).ok_or_else(|| too_small(device, config))?;
         let regions = room.checked_div(config.region_bytes).unwrap_or(0);
-        if config.region_bytes > 0 && regions == 0 {
-            let needed_bytes = regions_offset + config.region_bytes + soc_bytes;
-            return Err(too_small(device, needed_bytes, "one region"));
+        if config.region_bytes > 0 && regions < u64::from(config.least_regions) {
+            return Err(too_small(device, config));
         }
         Ok(Self {
             device_bytes: device.capacity_bytes,
@@ -170,8 +170,24 @@ fn metadata_bytes(config: &LayoutConfig, regions: u64) -> Result<u64, LayoutErro
     }
 }
 
-fn too_small(device: &Geometry, needed_bytes: u64, why: &'static str) -> LayoutError {
-    LayoutError::DeviceTooSmall { device_bytes: device.capacity_bytes, needed_bytes, why }
+/// What the device would have to have, if small objects got the same share of it and regions were as large.
+fn too_small(device: &Geometry, config: &LayoutConfig) -> LayoutError {
+    let regions = if config.region_bytes > 0 { config.least_regions } else { 0 };
+    let soc_share = config.soc_bytes as f64 / device.capacity_bytes as f64;
+    // The snapshot of buckets is larger on that device: by a share of their own bytes, and they by that of the device.
+    let snapshot_share = config.soc_snapshot_bytes as f64 / device.capacity_bytes as f64;
+    let alignment = config.region_alignment_bytes.max(u64::from(device.block_bytes));
+    let roundings = SNAPSHOT_FRAME_BYTES + 2 * alignment + u64::from(config.bucket_bytes) + config.snapshot_bytes_per_region;
+    let snapshot_bytes = config.metadata_bytes.unwrap_or(u64::from(regions) * config.snapshot_bytes_per_region);
+    let fixed = SUPERBLOCKS_BYTES + snapshot_bytes + roundings + u64::from(regions) * config.region_bytes;
+    let needed = fixed as f64 / (1.0 - soc_share - snapshot_share).max(0.01);
+    LayoutError::DeviceTooSmall {
+        device_bytes: device.capacity_bytes,
+        needed_bytes: (needed as u64).next_multiple_of(u64::from(device.block_bytes)),
+        regions,
+        region_bytes: config.region_bytes,
+        soc_percent: (100.0 * soc_share).round() as u8,
+    }
 }
 
 fn floor(bytes: u64, unit: u64) -> u64 {
@@ -201,6 +217,7 @@ mod tests {
             bucket_bytes: 4096,
             soc_snapshot_bytes: 21_000,
             region_bytes: MIB,
+            least_regions: 3,
             snapshot_bytes_per_region: 1000,
             region_alignment_bytes: 0,
             metadata_bytes: None,
@@ -239,7 +256,7 @@ mod tests {
         let big = 64 * MIB;
         assert!(matches!(refused(MIB, config()), E::DeviceTooSmall { .. }));
         assert!(matches!(refused(10 * MIB + 200_000, config()), E::DeviceTooSmall { .. }));
-        assert!(matches!(refused(11 * MIB, config()), E::DeviceTooSmall { why: "one region", .. }));
+        assert!(matches!(refused(13 * MIB, config()), E::DeviceTooSmall { regions: 3, .. }));
         assert!(matches!(refused(big, LayoutConfig { region_bytes: 5000, ..config() }), E::Unaligned { .. }));
         assert!(matches!(refused(big, LayoutConfig { soc_bytes: 9, ..config() }), E::SocTooSmall { .. }));
         let nothing = LayoutConfig { soc_bytes: 0, region_bytes: 0, ..config() };

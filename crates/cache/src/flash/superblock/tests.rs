@@ -17,6 +17,7 @@ fn layout() -> Layout {
         bucket_bytes: 4096,
         soc_snapshot_bytes: 3000,
         region_bytes: 1 << 20,
+        least_regions: 1,
         snapshot_bytes_per_region: 100,
         region_alignment_bytes: 0,
         metadata_bytes: None,
