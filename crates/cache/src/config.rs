@@ -252,7 +252,7 @@ impl Builder {
     }
 
     /// Growth from one size class of DRAM to the next, above 1: a chunk is up to this much larger than its item. If not said
-    /// 1.035, or more where memory comes to fewer slabs than that makes classes: 1.16 below 128 MiB with items up to 1 MiB.
+    /// 1.03, or more where memory comes to fewer slabs than that makes classes: 1.16 below 128 MiB with items up to 1 MiB.
     #[must_use]
     pub fn alloc_factor(mut self, factor: f64) -> Self {
         self.config.dram.alloc_factor = Some(factor);

@@ -19,7 +19,7 @@ pub struct DramConfig {
     pub slab_bytes: Option<u32>,
     /// Pools and their shares. One pool of everything by default.
     pub pools: Vec<PoolConfig>,
-    /// Each chunk size is this much larger than the one below. `None` takes 1.035, or more where that would make more
+    /// Each chunk size is this much larger than the one below. `None` takes 1.03, or more where that would make more
     /// sizes than a pool has slabs, or more than 256.
     pub alloc_factor: Option<f64>,
     /// Smallest chunk, bytes.
@@ -147,7 +147,7 @@ const WANTED_SLABS: u64 = 1024;
 const LEAST_SLABS: u64 = 64;
 const MAX_SIZES: usize = 256;
 /// As fine as classes are cut unless asked for.
-const USUAL_ALLOC_FACTOR: f64 = 1.035;
+const USUAL_ALLOC_FACTOR: f64 = 1.03;
 const MAX_POOLS: usize = 64;
 
 /// Numbers computed from the config, each of them once.
@@ -396,7 +396,7 @@ mod tests {
             fine.sizes,
             layout(1 << 30, |config| {
                 config.max_alloc_bytes = 4096;
-                config.alloc_factor = Some(1.035);
+                config.alloc_factor = Some(1.03);
             })
             .sizes
         );
