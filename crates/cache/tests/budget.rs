@@ -128,10 +128,17 @@ fn a_device_of_the_size_that_a_too_small_one_is_told_of_is_large_enough() {
                 let Err(error) = open(bytes, soc_share, region_bytes) else { continue };
                 let told = error.to_string();
                 let needed = told.split("it takes ").nth(1).and_then(|rest| rest.split(';').next());
-                let needed = needed.and_then(|needed| needed.parse().ok()).unwrap_or_else(|| panic!("{told}"));
+                let needed =
+                    needed.and_then(|needed| needed.parse().ok()).unwrap_or_else(|| panic!("{told}"));
                 let then = open(needed, soc_share, region_bytes);
-                assert!(then.is_ok(), "{bytes} bytes with {soc_share} and {region_bytes}: {told}; then {then:?}");
-                assert!(open(needed / 40960 * 36864, soc_share, region_bytes).is_err(), "far more than needed: {told}");
+                assert!(
+                    then.is_ok(),
+                    "{bytes} bytes with {soc_share} and {region_bytes}: {told}; then {then:?}"
+                );
+                assert!(
+                    open(needed / 40960 * 36864, soc_share, region_bytes).is_err(),
+                    "far more than needed: {told}"
+                );
             }
         }
     }

@@ -95,7 +95,7 @@ pub trait Device: Send + Sync {
 
     /// Writes at once, on the calling thread, into memory that outlives this process and that the next
     /// [`Request::Flush`] covers: the operating system's page cache in front of a file. It is as durable as any other write,
-    /// and takes a copy instead of a transfer; reading it back costs one. For small things that are read only after a crash.
+    /// and takes a copy instead of a transfer; reading it back costs one. For small things that somebody waits for, and that are not read soon.
     /// `None` where there is no such memory: then nothing was done, and the caller submits a write.
     fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
         let _ = (offset, data);

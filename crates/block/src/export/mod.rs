@@ -3,6 +3,7 @@
 //! A [`DeviceExport`] serves any device, a [`VolumeExport`] a cached disk; a [`ByteExport`] takes requests of any offset and
 //! length for either, and a [`RecordedExport`] writes down what is asked. [`Tasks`] runs the futures of a volume.
 
+mod absorbing;
 mod bytes;
 mod device;
 mod pieces;

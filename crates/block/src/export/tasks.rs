@@ -8,7 +8,8 @@
 //!
 //! Where only one request is under way, even the two wake-ups of a transfer (the kernel ends it on the thread that started
 //! it, and then wakes the one that waits for ends) are as long as a fifth of it. A thread that has nothing else to do
-//! [stays](staying) with its request instead, and makes the transfers of a quick device itself.
+//! [stays](staying) with its request instead, and makes the transfers of a quick device itself: a write by a copy, where
+//! the system takes it and no flush is to be expected ([`Absorbing`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,6 +20,8 @@ use std::thread::JoinHandle;
 use async_task::Runnable;
 use device::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
 use parking_lot::{Condvar, Mutex};
+
+use super::absorbing::Absorbing;
 
 thread_local! {
     /// Tasks woken on this thread, while it is inside [`here`].
@@ -82,13 +85,13 @@ impl Tasks {
     /// `device`, on whose transfers' ends tasks go on at once.
     #[must_use]
     pub fn going_on(device: Arc<dyn Device>) -> Arc<dyn Device> {
-        Arc::new(GoingOn { device, is_quick: false })
+        Arc::new(GoingOn { device, is_quick: false, absorbing: Absorbing::default() })
     }
 
     /// The same, of a device so quick that a thread with a single request does better to stay with it than to sleep.
     #[must_use]
     pub fn staying_with(device: Arc<dyn Device>) -> Arc<dyn Device> {
-        Arc::new(GoingOn { device, is_quick: true })
+        Arc::new(GoingOn { device, is_quick: true, absorbing: Absorbing::default() })
     }
 }
 
@@ -172,6 +175,7 @@ impl Drop for Leave {
 struct GoingOn {
     device: Arc<dyn Device>,
     is_quick: bool,
+    absorbing: Absorbing,
 }
 
 impl GoingOn {
@@ -191,8 +195,10 @@ impl Device for GoingOn {
     }
 
     fn submit(&self, request: Request, completion: Completion) {
+        self.absorbing.count(&request);
         if self.is_own(&request) {
-            let outcome = self.device.execute(request);
+            let absorbed = self.absorbing.absorb(&*self.device, &request);
+            let outcome = absorbed.unwrap_or_else(|| self.device.execute(request));
             return here(|| completion.complete(outcome));
         }
         self.device.submit(request, Completion::new(move |outcome| here(|| completion.complete(outcome))));

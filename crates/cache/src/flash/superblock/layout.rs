@@ -177,8 +177,12 @@ fn too_small(device: &Geometry, config: &LayoutConfig) -> LayoutError {
     // The snapshot of buckets is larger on that device: by a share of their own bytes, and they by that of the device.
     let snapshot_share = config.soc_snapshot_bytes as f64 / device.capacity_bytes as f64;
     let alignment = config.region_alignment_bytes.max(u64::from(device.block_bytes));
-    let roundings = SNAPSHOT_FRAME_BYTES + 2 * alignment + u64::from(config.bucket_bytes) + config.snapshot_bytes_per_region;
-    let snapshot_bytes = config.metadata_bytes.unwrap_or(u64::from(regions) * config.snapshot_bytes_per_region);
+    let roundings = SNAPSHOT_FRAME_BYTES
+        + 2 * alignment
+        + u64::from(config.bucket_bytes)
+        + config.snapshot_bytes_per_region;
+    let snapshot_bytes =
+        config.metadata_bytes.unwrap_or(u64::from(regions) * config.snapshot_bytes_per_region);
     let fixed = SUPERBLOCKS_BYTES + snapshot_bytes + roundings + u64::from(regions) * config.region_bytes;
     let needed = fixed as f64 / (1.0 - soc_share - snapshot_share).max(0.01);
     LayoutError::DeviceTooSmall {
