@@ -24,7 +24,7 @@ impl Sets {
         if decided == Read::Around {
             reduce(&mut self.counters.uncached_reads, 1);
             reduce(&mut self.counters.uncached_sequential_reads, u64::from(admit == Admit::Sequential));
-            let had_no_room = self.may_fill(admit);
+            let had_no_room = self.may_fill(admit) || self.was_kept_out(admit);
             reduce(&mut self.counters.no_room, u64::from(had_no_room));
         }
     }

@@ -93,6 +93,8 @@ pub enum Admit {
     Sequential,
     /// Not: the client's blocks are not to be cached.
     Refused,
+    /// Not: it might, but where it would be kept there is no room at the moment.
+    NoRoom,
 }
 
 /// What to do about a block that is read.
@@ -181,6 +183,7 @@ impl Sets {
         let Some((slot, evicted)) = taken else {
             self.counters.uncached_reads += 1;
             self.counters.uncached_sequential_reads += u64::from(admit == Admit::Sequential);
+            self.counters.no_room += u64::from(self.was_kept_out(admit));
             return Read::Around;
         };
         self.counters.replacement += u64::from(evicted.is_some());
@@ -433,6 +436,12 @@ impl Sets {
     #[inline]
     fn may_fill(&self, admit: Admit) -> bool {
         admit == Admit::Yes && self.tuning.mode != Mode::WriteOnly
+    }
+
+    /// Whether it might, had there been room.
+    #[inline]
+    fn was_kept_out(&self, admit: Admit) -> bool {
+        admit == Admit::NoRoom && self.tuning.mode != Mode::WriteOnly
     }
 
     #[inline]

@@ -26,7 +26,7 @@ pub struct Counters {
     pub cleanings: u64,
     /// Of those, blocks cleaned because nobody had used them for long.
     pub fallow_cleanings: u64,
-    /// Blocks not taken in because nothing in their set could leave.
+    /// Blocks not taken in because nothing in their set could leave, and blocks read for which no page of flash was free.
     pub no_room: u64,
     /// Blocks that joined a cleaning because their successor on disk was in it.
     pub front_merge: u64,

@@ -293,7 +293,7 @@ fn a_request_that_is_taken_back_was_never_counted() {
                 slots.iter().for_each(|slot| assert!(sets.mark_clean(*slot)));
             }
             sets.set_tuning(Tuning { mode, ..threshold(100) }).expect("within bounds");
-            for admit in [Admit::Yes, Admit::Sequential, Admit::Refused] {
+            for admit in [Admit::Yes, Admit::Sequential, Admit::Refused, Admit::NoRoom] {
                 for block in [1, 100 + sets.counters().reads] {
                     let before = counted(&sets);
                     let read = sets.read(block, admit);

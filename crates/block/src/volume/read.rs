@@ -27,8 +27,9 @@ struct Miss {
     copy: Option<Copy>,
     /// Where it will live, if it is to be brought in.
     home: Option<Home>,
-    /// What the sets decided, and counted.
+    /// What the sets decided, and counted, when they were told `admit`.
     decided: Read,
+    admit: Admit,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -43,8 +44,6 @@ struct Plan {
     work: Arc<Work>,
     hits: Vec<Hit>,
     misses: Vec<Miss>,
-    /// What the sets were told when they decided.
-    admit: Admit,
 }
 
 /// How often blocks are locked and read, at most. Bad copies that an attempt finds are dropped, and the next finds them gone;
@@ -102,7 +101,7 @@ impl Shared {
             sets.take_back_read_hit(hit.part.block);
         }
         for miss in &plan.misses {
-            sets.take_back_read(miss.part.block, plan.admit, miss.decided);
+            sets.take_back_read(miss.part.block, miss.admit, miss.decided);
         }
     }
 
@@ -116,7 +115,7 @@ impl Shared {
             state.sets.read(hit.part.block, Admit::Refused);
             work.read_page(&mut state, hit.copy.page);
         }
-        Some(Plan { work, hits, misses: Vec::new(), admit: Admit::Refused })
+        Some(Plan { work, hits, misses: Vec::new() })
     }
 
     async fn read_locked(self: &Arc<Self>, plan: &Plan, piece: &Range<u64>) -> Result<IoSlice> {
@@ -150,24 +149,29 @@ impl Shared {
         Ok(bytes.into())
     }
 
-    fn plan_misses(&self, parts: &[Part], work: Arc<Work>, admit: Admit) -> Plan {
+    fn plan_misses(self: &Arc<Self>, parts: &[Part], work: Arc<Work>, admit: Admit) -> Plan {
         let mut state = self.state.lock();
-        // Nobody waits for a commit only to have a block brought in.
         let may_change = state.health == Health::Healthy && state.has_room_for_changes(parts.len());
-        let admit = if may_change { admit } else { Admit::Refused };
         let (mut hits, mut misses) = (Vec::new(), Vec::new());
         for part in parts {
+            let admit = admit_now(&state, part.block, admit, may_change);
             let decided = state.sets.read(part.block, admit);
             if let (Read::Hit(_), Some(hit)) = (decided, hit(&state, part)) {
                 work.read_page(&mut state, hit.copy.page);
                 hits.push(hit);
                 continue;
             }
-            misses.push(miss(&mut state, &work, part, decided, may_change));
+            misses.push(miss(&mut state, &work, part, (decided, admit), may_change));
         }
         let to_fill = misses.iter().filter(|miss| miss.home.is_some()).count();
         work.promise_changes(&mut state, to_fill);
-        Plan { work, hits, misses, admit }
+        let mut kept_out = misses.iter().filter(|miss| miss.admit == Admit::NoRoom);
+        let commit_soon = kept_out.any(|miss| state.should_commit(miss.part.block));
+        drop(state);
+        if commit_soon {
+            self.commit_in_background();
+        }
+        Plan { work, hits, misses }
     }
 
     /// One read for each run of neighbours on disk, or more where one would be too long.
@@ -366,14 +370,29 @@ pub(super) fn admit(state: &mut State, offset: u64, len: usize, may_cache: bool)
     if limit > 0 && stream_bytes > limit { Admit::Sequential } else { Admit::Yes }
 }
 
+/// Whether a block that would come in can. Nobody waits for a commit only to have one brought in.
+fn admit_now(state: &State, block: u64, admit: Admit, may_change: bool) -> Admit {
+    match admit {
+        Admit::Yes if state.health != Health::Healthy => Admit::Refused,
+        Admit::Yes if !may_change || state.pages.free_in(state.group_of(block)) == 0 => Admit::NoRoom,
+        admit => admit,
+    }
+}
+
 fn hit(state: &State, part: &Part) -> Option<Hit> {
     let copy = state.copy(state.sets.find(part.block)?)?;
     let has_all = copy.partial.is_none_or(|sectors| sectors.contains(part.sectors()));
     has_all.then(|| Hit { part: part.clone(), copy })
 }
 
-fn miss(state: &mut State, work: &Arc<Work>, part: &Part, decided: Read, may_change: bool) -> Miss {
-    let none = Miss { part: part.clone(), copy: None, home: None, decided };
+fn miss(
+    state: &mut State,
+    work: &Arc<Work>,
+    part: &Part,
+    (decided, admit): (Read, Admit),
+    may_change: bool,
+) -> Miss {
+    let none = Miss { part: part.clone(), copy: None, home: None, decided, admit };
     let (slot, copy) = match decided {
         Read::Around => return none,
         Read::Hit(slot) => (slot, state.copy(slot)),
@@ -447,7 +466,7 @@ impl Drop for Fill {
             state.install(written);
         }
         self.work.keep_pages();
-        let commit_soon = state.should_commit();
+        let commit_soon = self.written.first().is_some_and(|written| state.should_commit(written.block));
         drop(state);
         if commit_soon {
             self.shared.commit_in_background();

@@ -215,18 +215,21 @@ impl State {
         (self.changes.units() > 0).then(|| self.changes.number())
     }
 
-    /// Whether so much waits for a commit that one should begin, lest somebody has to wait for it.
-    pub(super) fn should_commit(&self) -> bool {
-        self.changes.units() * 2 > self.journal.most_pending_units()
+    /// Whether a commit should begin now that a block like `block` came in, or did not for want of a page, lest somebody has to
+    /// wait for it.
+    pub(super) fn should_commit(&self, block: u64) -> bool {
+        let is_journal_short = self.changes.units() * 2 > self.journal.most_pending_units();
+        is_journal_short || self.is_short_of_pages(block)
     }
 
-    /// Whether the pages for blocks like `block` are half used up, and a commit would free some.
-    pub(super) fn is_short_of_pages(&self, block: u64) -> bool {
+    /// Whether the pages for blocks like `block` are half used up, and a commit frees enough of them to be worth its flush: in an
+    /// ordered volume most may be older versions, which no commit frees.
+    fn is_short_of_pages(&self, block: u64) -> bool {
         let (group, per_group) = (self.group_of(block), self.layout.sets_per_group());
         // The last group may have fewer sets, and fewer spares.
         let sets = per_group.min(self.layout.sets - group * per_group);
         let spares = self.pages.all_in(group) - sets * self.layout.ways;
-        self.changes.leaving() > 0 && self.pages.free_in(group) < spares / 2
+        self.changes.leaving() >= (spares / 8) as usize && self.pages.free_in(group) < spares / 2
     }
 
     /// The block in `slot` is on the disk as it is here: says so in the journal.

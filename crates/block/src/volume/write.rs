@@ -383,8 +383,7 @@ impl Shared {
                 state.install(written);
             }
             work.keep_pages();
-            let is_short = |(written, _): &(Written, IoSlice)| state.is_short_of_pages(written.block);
-            let commit_soon = pages.first().is_some_and(is_short) || state.should_commit();
+            let commit_soon = pages.first().is_some_and(|(written, _)| state.should_commit(written.block));
             drop(state);
             if commit_soon {
                 self.commit_in_background();

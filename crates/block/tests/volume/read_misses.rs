@@ -1,0 +1,104 @@
+//! A full cache that is only read from: what it reads next comes in, although nobody writes or flushes.
+
+use device::IoBuffer;
+use flashwright_block::sets::Mode;
+use flashwright_block::volume::{Stats, Volume, VolumeConfig};
+
+use crate::world::{Shape, World, config};
+
+const BLOCK: u64 = 4096;
+
+/// Reads blocks of the disk once each, a block with a request, in an order that is no stream.
+async fn read_each(volume: &Volume, blocks: std::ops::Range<u64>) {
+    let count = blocks.end - blocks.start;
+    for number in 0..count {
+        // Odd, and so prime to a power of two.
+        let block = blocks.start + number * 389 % count;
+        volume.read(block * BLOCK, BLOCK as usize).await.unwrap();
+    }
+}
+
+fn read_hits_of_a_shifted_working_set(config: &VolumeConfig) -> (u64, Stats) {
+    let world = World::new(1, Shape { disk_bytes: 16 << 20, ..Shape::default() });
+    let volume = world.volume(config);
+    let upkept = volume.clone();
+    world.simulation.spawn(async move { upkept.run_upkeep().await });
+    world.run(async move {
+        // More than the cache holds, all of it told to flash. Then a working set of which it can hold all.
+        read_each(&volume, 0..2048).await;
+        volume.flush().await.unwrap();
+        for _ in 0..4 {
+            read_each(&volume, 2048..2304).await;
+        }
+        let before = volume.stats().counters.read_hits;
+        read_each(&volume, 2048..2304).await;
+        let stats = volume.stats();
+        volume.close().await.unwrap();
+        (stats.counters.read_hits - before, stats)
+    })
+}
+
+/// It took in as many blocks as there were pages to spare, and then none until somebody flushed.
+#[test]
+fn a_full_cache_goes_over_to_what_is_read_now_although_nobody_writes() {
+    for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround] {
+        let tuning = flashwright_block::sets::Tuning { mode, ..config().tuning };
+        let (hits, stats) = read_hits_of_a_shifted_working_set(&VolumeConfig { tuning, ..config() });
+        assert_eq!(hits, 256, "{mode:?}");
+        // A commit for each half of the spare pages, and not one for each miss.
+        assert!(stats.io.commits <= stats.counters.replacement / 32, "{mode:?}: {}", stats.io.commits);
+    }
+}
+
+/// A table makes room, and the upkeep writes it.
+#[test]
+fn a_full_cache_goes_over_to_what_is_read_now_although_its_journal_is_full() {
+    let smallest = VolumeConfig { journal_bytes: Some(0), ..config() };
+    let (hits, stats) = read_hits_of_a_shifted_working_set(&smallest);
+    assert_eq!(hits, 256);
+    assert!(stats.io.checkpoints > 0, "the journal never filled up");
+}
+
+/// They counted as blocks that replaced others, and those had left for nothing.
+#[test]
+fn blocks_that_find_no_free_page_are_counted_and_drive_nothing_out() {
+    let world = World::new(1, Shape { flush_ns: 10_000_000_000, ..Shape::default() });
+    let volume = world.volume(&config());
+    let held = world.run({
+        let volume = volume.clone();
+        async move {
+            read_each(&volume, 0..1024).await;
+            volume.flush().await.unwrap();
+            volume.stats().held_blocks
+        }
+    });
+    let before = volume.stats().counters;
+    // No commit ends before all of these have been read.
+    let reader = volume.clone();
+    world.run(async move { read_each(&reader, 1024..2048).await });
+    let stats = volume.stats();
+    let (reads, came_in) =
+        (stats.counters.reads - before.reads, stats.counters.replacement - before.replacement);
+    let kept_out = stats.counters.no_room - before.no_room;
+    assert!(kept_out > 500, "{kept_out}");
+    assert_eq!(stats.counters.uncached_reads - before.uncached_reads, kept_out);
+    assert_eq!((reads, stats.held_blocks), (came_in + kept_out, held));
+}
+
+/// A mode that takes in nothing that is read lacks no room for it.
+#[test]
+fn what_is_not_to_come_in_is_not_kept_out_for_want_of_room() {
+    let world = World::new(1, Shape::default());
+    let volume = world.volume(&config());
+    world.run(async move {
+        for block in 0..1000 {
+            volume.write(block * BLOCK, IoBuffer::copy_of(&[1; 4096]).into(), false).await.unwrap();
+        }
+        let tuning = volume.superblock().tuning;
+        let tuning = flashwright_block::sets::Tuning { mode: Mode::WriteOnly, ..tuning };
+        volume.set_tuning(tuning).await.unwrap();
+        let before = volume.stats().counters.no_room;
+        read_each(&volume, 1024..2048).await;
+        assert_eq!(volume.stats().counters.no_room, before);
+    });
+}
