@@ -26,6 +26,7 @@ const UNSAFE: &[&str] = &[
     "crates/device/src/carry/ring.rs",
     "crates/device/src/carry/seat.rs",
     "crates/device/src/file/discard.rs",
+    "crates/device/src/file/loops.rs",
     "crates/device/src/nvme/ioctl.rs",
     "crates/policy/src/prefetch.rs",
     "crates/workload/src/payload/lines.rs",

@@ -5,6 +5,7 @@
 
 pub(crate) mod claim;
 mod discard;
+mod loops;
 mod medium;
 mod open;
 mod probe;
@@ -15,7 +16,8 @@ use crate::carry::{Carrier, Open};
 use crate::nvme::wear::MediaProbe;
 use crate::placement::HandleAllocator;
 use crate::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
-pub use claim::{holder_of_block_device, loop_device_upon};
+pub use claim::holder_of_block_device;
+pub use loops::loop_device_upon;
 use medium::OpenFile;
 pub(crate) use open::open_exclusively;
 pub use open::{OpenOptions, reserve_space};

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::FLASHWRIGHT;
 
 mod fronts;
+mod loops;
 mod refusals;
 mod surroundings;
 

@@ -12,24 +12,42 @@ use crate::{ErrorKind, IoError};
 
 /// Takes the file for us alone until it is closed.
 pub(crate) fn claim_file(file: &File, path: &Path) -> Result<(), IoError> {
-    let path_shown = path.display();
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+    lock(file, path, FlockOperation::NonBlockingLockExclusive, "it")
+}
+
+/// Takes `file` for all who share it, until it is closed. It is wanted for the sake of `path`, and is called `what`.
+pub(super) fn share_file(file: &File, path: &Path, what: &str) -> Result<(), IoError> {
+    lock(file, path, FlockOperation::NonBlockingLockShared, what)
+}
+
+fn lock(file: &File, path: &Path, how: FlockOperation, what: &str) -> Result<(), IoError> {
+    let path = path.display();
+    match rustix::fs::flock(file, how) {
         Ok(()) => Ok(()),
         Err(Errno::WOULDBLOCK) => {
             let holder = lock_holder(file).unwrap_or_else(|| "another process".into());
-            Err(IoError::new(ErrorKind::Busy, format!("{path_shown} is in use: {holder} has it locked")))
+            Err(IoError::new(ErrorKind::Busy, format!("{path} is in use: {holder} has {what} locked")))
         }
-        Err(errno) => {
-            Err(IoError::with_source(ErrorKind::Open, format!("cannot lock {path_shown}"), errno.into()))
-        }
+        Err(errno) => Err(IoError::with_source(ErrorKind::Open, format!("cannot lock {path}"), errno.into())),
     }
 }
 
 /// Who has the file locked, if the system tells: `process 12 (name)`.
 fn lock_holder(file: &File) -> Option<String> {
-    let process = lock_holder_number(file)?;
+    Some(named(&lock_holder_number(file)?))
+}
+
+/// Who has the file of that number on that device locked for himself alone.
+pub(super) fn exclusive_holder(device: u64, inode: u64) -> Option<String> {
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let place = place_of(device, inode);
+    let mut locks = locks.lines().filter_map(flock_of);
+    locks.find(|lock| lock.kind == "WRITE" && lock.place == place).map(|lock| named(lock.process))
+}
+
+fn named(process: &str) -> String {
     let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-    Some(format!("process {process} ({})", name.trim_end()))
+    format!("process {process} ({})", name.trim_end())
 }
 
 /// Whether whoever has the file locked is seen to live. The kernel lists no lock of a process that is gone without a trace, nor
@@ -55,20 +73,29 @@ fn lock_holder_number(file: &File) -> Option<String> {
 /// The process in a line of `/proc/locks` (`1: FLOCK  ADVISORY  WRITE 12 fe:00:34 0 EOF`) about this inode of this device. Some
 /// file systems (btrfs) tell another device's number than the file has: then the inode has to do.
 fn flock_holder(locks: &str, device: u64, inode: u64) -> Option<&str> {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let exactly = format!("{major:02x}:{minor:02x}:{inode}");
+    let exactly = place_of(device, inode);
     let alike = format!(":{inode}");
-    let places = || locks.lines().filter_map(flock_place);
-    let find = |is_it: &dyn Fn(&str) -> bool| places().find(|(_, place)| is_it(place));
+    let find =
+        |is_it: &dyn Fn(&str) -> bool| locks.lines().filter_map(flock_of).find(|lock| is_it(lock.place));
     let found = find(&|place| place == exactly).or_else(|| find(&|place| place.ends_with(&alike)));
-    found.map(|(process, _)| process)
+    found.map(|lock| lock.process)
 }
 
-/// Who has locked what.
-fn flock_place(line: &str) -> Option<(&str, &str)> {
+fn place_of(device: u64, inode: u64) -> String {
+    format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device))
+}
+
+/// A lock that somebody has.
+struct Flock<'a> {
+    kind: &'a str,
+    process: &'a str,
+    place: &'a str,
+}
+
+fn flock_of(line: &str) -> Option<Flock<'_>> {
     let fields: Vec<&str> = line.split_whitespace().collect();
-    let [_, "FLOCK", _, _, process, place, ..] = fields[..] else { return None };
-    Some((process, place))
+    let [_, "FLOCK", _, kind, process, place, ..] = fields[..] else { return None };
+    Some(Flock { kind, process, place })
 }
 
 /// What the block device at `path` is used for, as far as the system tells: a mount of it or of a partition on it,
@@ -96,20 +123,6 @@ pub(crate) fn holder_of(number: u64) -> Option<String> {
     Some(format!("device {} is built on it", upon.file_name().to_string_lossy()))
 }
 
-/// The loop device through which the file at `path` is used as a block device, perhaps with a mounted file system on it.
-/// The file itself tells nothing of that: no lock, no holder.
-#[must_use]
-pub fn loop_device_upon(path: &Path) -> Option<String> {
-    let path = fs::canonicalize(path).ok()?;
-    let shows = |device: &fs::DirEntry| {
-        // Compared as text: to look at another's file might wait for whoever serves it.
-        let backing = fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
-        Path::new(backing.trim_end_matches('\n')) == path
-    };
-    let device = fs::read_dir("/sys/block").ok()?.flatten().find(shows)?;
-    Some(format!("it is the file behind /dev/{}", device.file_name().to_string_lossy()))
-}
-
 /// Source and place in a line of `/proc/self/mounts`, if the source is a path.
 fn mount(line: &str) -> Option<(&str, &str)> {
     let (source, rest) = line.split_once(' ')?;
@@ -117,7 +130,7 @@ fn mount(line: &str) -> Option<(&str, &str)> {
     source.starts_with('/').then_some((source, place))
 }
 
-fn sysfs_directory(number: u64) -> Option<PathBuf> {
+pub(super) fn sysfs_directory(number: u64) -> Option<PathBuf> {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
 }

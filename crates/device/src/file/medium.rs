@@ -19,6 +19,8 @@ use crate::{PlacementHandle, RequestKind};
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub(super) file: File,
+    /// The file behind a loop device, for the sake of its lock.
+    pub(super) _behind: Option<File>,
     pub(super) is_block_device: bool,
     /// Write streams that the block device has; 0 without placement, or where nobody asked for it.
     pub(super) write_streams: u16,

@@ -12,6 +12,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::claim::{self, claim_file};
+use super::loops::{self, loop_device_upon};
 use super::medium::{OpenFile, Removal};
 use super::{Engine, probe};
 use crate::carry::Open;
@@ -106,7 +107,7 @@ pub(super) fn open_file(
     mut made: Option<Removal>,
 ) -> Result<Open<OpenFile>, IoError> {
     let create = if made.is_some() { OFlags::CREATE | OFlags::EXCL } else { OFlags::empty() };
-    if let Some(user) = claim::loop_device_upon(path).filter(|_| !options.read_only) {
+    if let Some(user) = loop_device_upon(path).filter(|_| !options.read_only) {
         return Err(IoError::new(ErrorKind::Busy, format!("{} is in use: {user}", path.display())));
     }
     let file = open_with(path, options, create).inspect_err(|error| {
@@ -114,7 +115,7 @@ pub(super) fn open_file(
             removal.armed = !existed_already(error);
         }
     })?;
-    claim_once_let_go(&file, path)?;
+    claim_once_let_go(&file, || claim_file(&file, path))?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::file_geometry(&file, path, options.buffered)?;
     geometry.capacity_bytes = capacity(path, options, present_bytes, geometry.block_bytes)?;
@@ -127,6 +128,7 @@ pub(super) fn open_file(
     let is_temporary = made.as_ref().is_some_and(|removal| removal.armed);
     let medium = OpenFile {
         file,
+        _behind: None,
         cached: OnceLock::new(),
         is_block_device: false,
         write_streams: 0,
@@ -150,7 +152,8 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
     if !options.read_only && probe::is_write_protected(&file) {
         return Err(unusable(path, "is write-protected: it can only be read"));
     }
-    claim_once_let_go(&file, path)?;
+    claim_once_let_go(&file, || claim_file(&file, path))?;
+    let behind = claim_behind(&file, path)?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::block_device_geometry(&file, path, options.buffered)?;
     let never_grows = OpenOptions { create: false, ..options.clone() };
@@ -159,6 +162,7 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
     geometry.placement_handles = write_streams.saturating_sub(1);
     let medium = OpenFile {
         file,
+        _behind: behind,
         cached: OnceLock::new(),
         is_block_device: true,
         write_streams,
@@ -173,13 +177,27 @@ pub(crate) fn open_exclusively(path: &Path, options: &OpenOptions) -> Result<Fil
     once_let_go(LINGERING_CLOSE_NS, || open_with(path, options, OFlags::EXCL))
 }
 
-fn claim_once_let_go(file: &File, path: &Path) -> Result<(), IoError> {
-    match once_let_go(LINGERING_CLOSE_NS, || claim_file(file, path)) {
+/// The file behind a loop device, which is locked until it is closed: opening the loop device exclusively keeps out nobody who
+/// has that.
+fn claim_behind(device: &File, path: &Path) -> Result<Option<File>, IoError> {
+    let Some(opened) = loops::Opened::of(device, path) else { return Ok(None) };
+    let behind = opened.open_file_behind();
+    match &behind {
+        Some(file) => claim_once_let_go(file, || opened.share(file))?,
+        None => once_let_go(LINGERING_CLOSE_NS, || opened.check_locks())?,
+    }
+    once_let_go(LINGERING_CLOSE_NS, || opened.check_overlapping())?;
+    Ok(behind)
+}
+
+/// Takes `file`, by `claim`.
+fn claim_once_let_go(file: &File, claim: impl Fn() -> Result<(), IoError>) -> Result<(), IoError> {
+    match once_let_go(LINGERING_CLOSE_NS, &claim) {
         Err(error)
             if error.kind() == ErrorKind::Busy
                 && (claim::is_only_looked_at(file) || !claim::has_living_holder(file)) =>
         {
-            once_let_go(LINGERING_END_NS, || claim_file(file, path))
+            once_let_go(LINGERING_END_NS, claim)
         }
         claimed => claimed,
     }

@@ -1,0 +1,61 @@
+//! Files that are used by their names and through loop devices.
+
+use std::fs::File;
+
+use super::{Place, told};
+use crate::loop_device::LoopDevice;
+
+/// Both wrote to it, and both lost what had been flushed.
+#[test]
+fn a_flash_file_that_is_served_is_not_served_through_a_loop_device_too() {
+    let place = Place::new();
+    let server = place.serve();
+    let Some(flash) = LoopDevice::attach(&place.path("flash"), &[]) else { return server.stop() };
+    let disk = LoopDevice::attach(&place.path("disk"), &[]).expect("there was one for the flash");
+    let both = ["--flash", &flash.0, "--disk", &disk.0];
+    let served = place.run("serve", &[&both[..], &["--socket", "t"]].concat(), false);
+    let checked = place.run("check", &both, false);
+    for refused in [served, checked] {
+        let said = told(&refused);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        let words = format!("{} is in use: process {} (", flash.0, server.child.0.id());
+        assert!(said.contains(&words) && said.contains("has the file behind it, "), "{said}");
+    }
+    // The disk of another cache.
+    let other = place.path("other");
+    let other = ["--flash", other.to_str().unwrap(), "--flash-size", "8MiB", "--associativity", "64"];
+    let created =
+        place.run("create", &[&other[..], &["--disk", &disk.0, "--yes", "--force"]].concat(), false);
+    assert_eq!(created.status.code(), Some(2), "{}", told(&created));
+    assert!(told(&created).contains(&format!("--disk: {} is in use: ", disk.0)), "{}", told(&created));
+    assert!(!place.path("other").exists());
+    server.stop();
+}
+
+/// Each is a block device of its own, and nobody has the file itself locked for himself.
+#[test]
+fn what_is_served_through_one_loop_device_is_not_served_through_another() {
+    let place = Place::new();
+    let Some(flash) = LoopDevice::attach(&place.path("flash"), &[]) else { return };
+    let again = LoopDevice::attach(&place.path("flash"), &[]).expect("there was one already");
+    let server = place.serve_with(&["--flash", &flash.0, "--disk", "disk"]);
+    let refused = place.run("status", &["--flash", &again.0], false);
+    assert_eq!(refused.status.code(), Some(2), "{}", told(&refused));
+    let words = format!("{} is in use: {}, which has the same bytes of the same file, is", again.0, flash.0);
+    assert!(told(&refused).contains(&words), "{}", told(&refused));
+    server.stop();
+    assert_eq!(place.run("status", &["--flash", &again.0], false).status.code(), Some(0));
+}
+
+#[test]
+fn different_parts_of_a_file_are_used_through_loop_devices_at_once() {
+    let place = Place::new();
+    let both = place.path("both");
+    File::create_new(&both).unwrap().set_len(40 << 20).unwrap();
+    let Some(flash) = LoopDevice::attach(&both, &["--sizelimit", "8MiB"]) else { return };
+    let disk = LoopDevice::attach(&both, &["--offset", "8MiB"]).expect("there was one for the flash");
+    let devices = ["--flash", &flash.0, "--disk", &disk.0];
+    let created = place.run("create", &[&devices[..], &["--associativity", "64", "--yes"]].concat(), false);
+    assert_eq!(created.status.code(), Some(0), "{}", told(&created));
+    place.serve_with(&devices).stop();
+}

@@ -1,0 +1,157 @@
+//! Loop devices: what is written to one is written to a file, which others may use by its name, or through another loop device.
+//!
+//! Opened by its name, a file is locked for one alone. Opened through a loop device it is locked too, but shared, as two loop
+//! devices, or two partitions of one, may lie in different parts of it. Those that overlap tell of each other by being open for
+//! one alone.
+#![allow(unsafe_code, reason = "an ioctl's number and argument are a promise to the kernel")]
+
+use std::fs::{self, File};
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::ioctl::{Getter, Opcode, ioctl};
+
+use super::claim::{exclusive_holder, holder_of, share_file, sysfs_directory};
+use crate::{ErrorKind, IoError};
+
+/// `LOOP_GET_STATUS64` of `linux/loop.h`, which is no `_IOR`.
+const LOOP_GET_STATUS64: Opcode = 0x4C05;
+
+/// `struct loop_info64`, as far as it is of use here.
+#[repr(C)]
+struct Status {
+    device: u64,
+    inode: u64,
+    _rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    _number_and_encryption: [u32; 4],
+    _names_and_key: [u8; 160],
+    _init: [u64; 2],
+}
+
+const SECTOR_BYTES: u64 = 512;
+
+/// The loop device through which the file at `path` is used as a block device, perhaps with a mounted file system on it.
+/// The file itself tells nothing of that: no lock, no holder.
+#[must_use]
+pub fn loop_device_upon(path: &Path) -> Option<String> {
+    let path = fs::canonicalize(path).ok()?;
+    let (name, _) = loop_devices().find(|(_, backing)| *backing == path)?;
+    Some(format!("it is the file behind /dev/{name}"))
+}
+
+/// All loop devices that have a file, with its name. Names are compared as text: to look at another's file might wait for whoever
+/// serves it.
+fn loop_devices() -> impl Iterator<Item = (String, PathBuf)> {
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    devices.filter_map(|device| {
+        Some((device.file_name().to_string_lossy().into_owned(), file_behind(&device.path())?))
+    })
+}
+
+fn file_behind(sysfs: &Path) -> Option<PathBuf> {
+    let backing = fs::read_to_string(sysfs.join("loop/backing_file")).ok()?;
+    Some(PathBuf::from(backing.trim_end_matches('\n')))
+}
+
+/// A loop device that is open, or a partition of one.
+pub(super) struct Opened<'a> {
+    path: &'a Path,
+    /// The directory in sysfs of the whole device.
+    whole: PathBuf,
+    backing: PathBuf,
+    status: Status,
+    /// The bytes of the file that can be reached.
+    bytes: Range<u64>,
+}
+
+impl<'a> Opened<'a> {
+    /// `None` if the block device `device`, opened at `path`, is no loop device.
+    pub(super) fn of(device: &File, path: &'a Path) -> Option<Self> {
+        let sysfs = sysfs_directory(device.metadata().ok()?.rdev())?;
+        let whole = [Some(sysfs.as_path()), sysfs.parent()].into_iter().flatten();
+        let (whole, backing) =
+            whole.filter_map(|whole| Some((whole.to_path_buf(), file_behind(whole)?))).next()?;
+        let status = status_of(device).ok()?;
+        let sectors = |name: &str| fs::read_to_string(sysfs.join(name)).ok()?.trim().parse::<u64>().ok();
+        // Of the whole device there is no `start`.
+        let start = status.offset + sectors("start").unwrap_or(0) * SECTOR_BYTES;
+        let bytes = start..start + sectors("size")? * SECTOR_BYTES;
+        Some(Self { path, whole, backing, status, bytes })
+    }
+
+    /// The file behind it, if its name leads to it: it may have none any more, or one in another container.
+    pub(super) fn open_file_behind(&self) -> Option<File> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = File::from(rustix::fs::open(&self.backing, flags, Mode::empty()).ok()?);
+        let metadata = file.metadata().ok()?;
+        ((metadata.dev(), metadata.ino()) == (self.status.device, self.status.inode)).then_some(file)
+    }
+
+    /// Locks the file behind it, beside others who reach it through loop devices.
+    pub(super) fn share(&self, file: &File) -> Result<(), IoError> {
+        share_file(file, self.path, &self.words_for_file())
+    }
+
+    /// Refuses a file behind it that somebody has locked, and which its name does not lead to.
+    pub(super) fn check_locks(&self) -> Result<(), IoError> {
+        match exclusive_holder(self.status.device, self.status.inode) {
+            Some(holder) => Err(self.in_use(&format!("{holder} has {} locked", self.words_for_file()))),
+            None => Ok(()),
+        }
+    }
+
+    fn words_for_file(&self) -> String {
+        format!("the file behind it, {},", self.backing.display())
+    }
+
+    /// Refuses bytes that somebody has for himself through another loop device.
+    pub(super) fn check_overlapping(&self) -> Result<(), IoError> {
+        self.overlapping_in_use().map_or(Ok(()), |user| Err(self.in_use(&user)))
+    }
+
+    /// Another loop device that reaches some of the same bytes and that somebody has for himself.
+    fn overlapping_in_use(&self) -> Option<String> {
+        let others = loop_devices().filter(|(name, backing)| {
+            *backing == self.backing && self.whole.file_name().is_none_or(|own| own != name.as_str())
+        });
+        others.map(|(name, _)| PathBuf::from("/dev").join(name)).find_map(|other| self.use_of(&other))
+    }
+
+    fn use_of(&self, other: &Path) -> Option<String> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let looked_at = File::from(rustix::fs::open(other, flags, Mode::empty()).ok()?);
+        let there = status_of(&looked_at).ok()?;
+        let end = match there.size_limit {
+            0 => u64::MAX,
+            limit => there.offset.saturating_add(limit),
+        };
+        let is_same_file = (there.device, there.inode) == (self.status.device, self.status.inode);
+        if !is_same_file || there.offset >= self.bytes.end || self.bytes.start >= end {
+            return None;
+        }
+        match rustix::fs::open(other, flags | OFlags::EXCL, Mode::empty()) {
+            Err(Errno::BUSY) => {
+                let holder = looked_at.metadata().ok().and_then(|metadata| holder_of(metadata.rdev()));
+                let holder = holder.unwrap_or_else(|| "in use".to_owned());
+                Some(format!("{}, which has the same bytes of the same file, is {holder}", other.display()))
+            }
+            _ => None,
+        }
+    }
+
+    fn in_use(&self, how: &str) -> IoError {
+        IoError::new(ErrorKind::Busy, format!("{} is in use: {how}", self.path.display()))
+    }
+}
+
+fn status_of(device: &File) -> rustix::io::Result<Status> {
+    // SAFETY: LOOP_GET_STATUS64 fills a `struct loop_info64`, as long as `Status`, in which every bit pattern is a value.
+    unsafe { ioctl(device, Getter::<LOOP_GET_STATUS64, Status>::new()) }
+}
+
+const _: () = assert!(size_of::<Status>() == 232, "a struct loop_info64");
