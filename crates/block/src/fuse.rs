@@ -13,17 +13,21 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
 
-use device::{ErrorKind, IoBuffer, IoError};
+use device::timer::{SystemTimer, Timer};
+use device::{Clock, ErrorKind, IoBuffer, IoError};
 use fuser::{
     BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
     Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::OFlags;
+use rustix::mount::{UnmountFlags, unmount};
 
 use crate::export::{Caller, Export, Operation};
 
@@ -34,6 +38,21 @@ pub struct Mounted {
     /// What its directory is known by: the number that the kernel gave the file system, and the inode.
     known_by: Option<(u64, u64)>,
 }
+
+/// How one was unmounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmounted {
+    /// Nobody has anything of it any more.
+    Whole,
+    /// It is gone from its place. Its file was open: that is answered until the process ends, and fails from then on.
+    InUse,
+}
+
+/// What is shown as the device that is mounted.
+const SOURCE: &str = "flashwright";
+
+/// Longer than the kernel takes to tell that a file system is unmounted.
+const END_NS: u64 = 1_000_000_000;
 
 /// How long the kernel may believe what it was told of the file: nothing of it changes.
 const FOR_GOOD: Duration = Duration::from_secs(86_400);
@@ -61,7 +80,7 @@ impl Mounted {
     pub fn at(place: &Path, name: &str, export: Arc<dyn Export>) -> io::Result<Self> {
         let mut config = Config::default();
         config.mount_options =
-            vec![MountOption::FSName("flashwright".into()), MountOption::RW, MountOption::NoAtime];
+            vec![MountOption::FSName(SOURCE.into()), MountOption::RW, MountOption::NoAtime];
         let place = place.canonicalize()?;
         let inode = u64::from(std::process::id()) << 32 | MOUNTS.fetch_add(1, Ordering::Relaxed);
         let files = OneFile { name: name.into(), export, inode: INodeNo(inode) };
@@ -73,17 +92,16 @@ impl Mounted {
     /// Unmounts, and waits for the last request. One that somebody else has unmounted is done with.
     ///
     /// # Errors
-    /// If something on it is still in use, a loop device say, or something else has been mounted over it; it stays mounted then
-    /// until the process ends.
-    pub fn unmount(mut self) -> io::Result<()> {
+    /// If something else has been mounted over it; it stays mounted then until the process ends.
+    pub fn unmount(mut self) -> io::Result<Unmounted> {
         self.leave()
     }
 
-    fn leave(&mut self) -> io::Result<()> {
-        let Some(session) = self.session.take() else { return Ok(()) };
+    fn leave(&mut self) -> io::Result<Unmounted> {
+        let Some(session) = self.session.take() else { return Ok(Unmounted::Whole) };
         let is_alive = !session.guard.is_finished();
         if self.is_seen(is_alive) {
-            return session.umount_and_join();
+            return self.end(session);
         }
         // Dropped, it would unmount whatever there is at the place by now, be it somebody else's.
         std::mem::forget(session);
@@ -94,7 +112,30 @@ impl Mounted {
             ));
         }
         // Unmounted. Whoever still has its file open is answered until the process ends.
-        Ok(())
+        Ok(Unmounted::Whole)
+    }
+
+    /// Takes it from its place, as libfuse's servers do: whoever still uses it has it until the process ends, and nobody finds a
+    /// directory that cannot be used.
+    fn end(&self, session: BackgroundSession) -> io::Result<Unmounted> {
+        let error = match unmount(&self.place, UnmountFlags::empty()) {
+            Ok(()) => return session.join().map(|()| Unmounted::Whole),
+            Err(errno) => io::Error::from(errno),
+        };
+        match error.kind() {
+            // Somebody else has unmounted it just now.
+            io::ErrorKind::InvalidInput => session.join().map(|()| Unmounted::Whole),
+            io::ErrorKind::ResourceBusy => {
+                std::mem::forget(session);
+                unmount(&self.place, UnmountFlags::DETACH)?;
+                Ok(Unmounted::InUse)
+            }
+            io::ErrorKind::PermissionDenied => {
+                let session = detached(session);
+                Ok(if ends_soon(&session) { Unmounted::Whole } else { Unmounted::InUse })
+            }
+            _ => Err(error),
+        }
     }
 
     /// Whether what is seen at its place is this file system. One that is over is only there if it was broken off.
@@ -106,6 +147,21 @@ impl Mounted {
     }
 }
 
+/// Detached with the help of `fusermount3`, which may do so for everybody. What is left is the thread of the session.
+fn detached(session: BackgroundSession) -> JoinHandle<io::Result<()>> {
+    session.guard
+}
+
+/// Whether the session ends, as one does that nobody uses any more.
+fn ends_soon(session: &JoinHandle<io::Result<()>>) -> bool {
+    let timer = SystemTimer::default();
+    let give_up_ns = timer.monotonic_ns() + END_NS;
+    while !session.is_finished() && timer.monotonic_ns() < give_up_ns {
+        timer.wait_until(timer.monotonic_ns() + END_NS / 100);
+    }
+    session.is_finished()
+}
+
 fn known_by(place: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(place).ok().map(|directory| (directory.dev(), directory.ino()))
 }
@@ -115,6 +171,44 @@ fn known_by(place: &Path) -> Option<(u64, u64)> {
 #[must_use]
 pub fn is_broken_off(place: &Path) -> bool {
     std::fs::read_dir(place).is_err_and(|error| error.kind() == io::ErrorKind::NotConnected)
+}
+
+/// Takes away what [is broken off](is_broken_off) at `place`, if a server of ours mounted it. Nothing is lost by it: nobody can use
+/// it any more. Whether there was anything.
+///
+/// # Errors
+/// If it cannot be unmounted.
+pub fn clear_broken_off(place: &Path) -> io::Result<bool> {
+    if !is_broken_off(place) || !is_ours(place) {
+        return Ok(false);
+    }
+    match unmount(place, UnmountFlags::DETACH).map_err(io::Error::from) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let helped = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(place).output()?;
+            let why = || io::Error::other(String::from_utf8_lossy(&helped.stderr).trim_end().to_owned());
+            helped.status.success().then_some(true).ok_or_else(why)
+        }
+        unmounted => unmounted.map(|()| true),
+    }
+}
+
+/// Whether what is mounted at `place` last is a file system of a server of ours.
+fn is_ours(place: &Path) -> bool {
+    // The directory itself may tell nothing any more.
+    let parent = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (Ok(parent), Some(name)) = (parent.canonicalize(), place.file_name()) else { return false };
+    let place = in_mount_table(&parent.join(name));
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let there = table.lines().filter(|line| line.split(' ').nth(4) == Some(&place)).last();
+    let kind_and_source = there.and_then(|line| line.split_once(" - ")).map(|(_, rest)| rest);
+    kind_and_source.is_some_and(|rest| rest.starts_with("fuse") && rest.split(' ').nth(1) == Some(SOURCE))
+}
+
+/// A path as it stands in `/proc/self/mountinfo`.
+fn in_mount_table(path: &Path) -> String {
+    let escapes = [('\\', "\\134"), (' ', "\\040"), ('\t', "\\011"), ('\n', "\\012")];
+    let path = path.display().to_string();
+    escapes.into_iter().fold(path, |path, (character, escape)| path.replace(character, escape))
 }
 
 impl Drop for Mounted {

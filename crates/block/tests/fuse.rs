@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use device::{Device, MemoryDevice};
 use flashwright_block::export::{ByteExport, DeviceExport};
-use flashwright_block::fuse::Mounted;
+use flashwright_block::fuse::{Mounted, Unmounted, clear_broken_off, is_broken_off};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::OFlags;
 use rustix::io::{ReadWriteFlags, pwritev2};
@@ -137,6 +137,28 @@ fn under_another_file_system_it_is_not_waited_for() {
         unmount(&place.directory);
         unmount(&place.directory);
     }
+}
+
+/// It stayed, dead, once the process had ended, and the next server refused the directory.
+#[test]
+fn one_whose_file_is_open_is_gone_from_its_place_all_the_same() {
+    let Some(place) = mount() else { return };
+    let file = open(&place.directory);
+    file.write_all_at(&[5; 4096], 0).unwrap();
+    assert_eq!(place.mounted.unmount().unwrap(), Unmounted::InUse);
+    assert!(!is_broken_off(place.directory.path()) && !place.directory.path().join("disk").exists());
+    let mut back = [0; 4096];
+    file.read_exact_at(&mut back, 0).unwrap();
+    assert_eq!(back, [5; 4096], "whoever has it open is answered until the end");
+}
+
+#[test]
+fn what_is_not_broken_off_is_not_cleared_away() {
+    let Some(place) = mount() else { return };
+    assert!(!clear_broken_off(place.directory.path()).unwrap());
+    assert!(place.directory.path().join("disk").exists());
+    assert_eq!(place.mounted.unmount().unwrap(), Unmounted::Whole);
+    assert!(!clear_broken_off(place.directory.path()).unwrap(), "nothing is mounted");
 }
 
 /// What a shell says to `script`, or nothing if a program is missing or not permitted.

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use block::export::{ByteExport, DeviceExport, Export, Recorded, Recording, VolumeExport};
-use block::fuse::{self, Mounted};
+use block::fuse::{self, Mounted, Unmounted};
 use block::nbd::{Address, Offered, Options, Server};
 use block::ublk::{self, Disk, Driver, Left};
 use block::volume::{Recovery, Superblock, Volume};
@@ -158,7 +158,13 @@ fn serve(arguments: &Arguments) -> Result<Finding, String> {
     arguments.common.say("closing: finishing requests in flight; another signal exits at once");
     end_at_another(signals).map_err(|error| format!("signals: {error}"))?;
     drop(control);
-    let unmounted = mounted.map_or(Ok(()), Mounted::unmount);
+    let unmounted = mounted.map_or(Ok(Unmounted::Whole), Mounted::unmount);
+    if let (Ok(Unmounted::InUse), Some(place)) = (&unmounted, &arguments.fuse) {
+        let place = place.display();
+        say_error(format_args!(
+            "warning: --fuse {place}: the file was open; {place} is unmounted, and who has the file open gets errors from now on"
+        ));
+    }
     let left = disk.map_or(Ok(()), |disk| leave(arguments, disk));
     if let Some(server) = server {
         server.stop();
@@ -235,11 +241,19 @@ fn offered(arguments: &Arguments, served: &Served) -> Vec<Offered> {
 
 fn mount(place: &Path, arguments: &Arguments, served: &Served) -> Result<Mounted, String> {
     let refused = |why: String| format!("--fuse {}: {why}", place.display());
+    if fuse::clear_broken_off(place)
+        .map_err(|error| refused(format!("cannot clear a killed server's mount: {error}")))?
+    {
+        // Not where scripts wait for the ready line.
+        say_error(format_args!("note: --fuse {}: unmounted what a killed server had left", place.display()));
+    }
     let mut inside = std::fs::read_dir(place).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotADirectory => refused("is not a directory".into()),
         _ if fuse::is_broken_off(place) => {
             let place = place.display();
-            refused(format!("{error}; a killed server's mount is still there: run fusermount3 -u {place}"))
+            refused(format!(
+                "{error}; the mount of another program that was killed is there: run fusermount3 -u {place}"
+            ))
         }
         _ => refused(error.to_string()),
     })?;

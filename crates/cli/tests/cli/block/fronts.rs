@@ -3,14 +3,22 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use super::{Place, told};
+use super::{Place, Server, told};
+
+/// Whether a file system can be mounted.
+fn has_fuse() -> bool {
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    let has_fuse = is_root && File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    if !has_fuse {
+        println!("SKIPPED: no FUSE here, or not for us");
+    }
+    has_fuse
+}
 
 /// A file is enough; `status` and the others reach the server beside its directory.
 #[test]
 fn a_file_needs_no_nbd_server_beside_it() {
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-    if !is_root || File::options().read(true).write(true).open("/dev/fuse").is_err() {
-        println!("SKIPPED: no FUSE here, or not for us");
+    if !has_fuse() {
         return;
     }
     let place = Place::new();
@@ -37,4 +45,24 @@ fn a_file_needs_no_nbd_server_beside_it() {
     File::open(place.path("mounted/flashwright")).unwrap().read_exact_at(&mut found, 12_345).unwrap();
     assert_eq!(&found, b"kept");
     server.stop();
+}
+
+/// A directory was left that could not be used, and the next server refused it.
+#[test]
+fn a_server_ends_although_its_file_is_open_and_the_next_takes_its_place_also_after_a_killed_one() {
+    if !has_fuse() {
+        return;
+    }
+    let place = Place::new();
+    std::fs::create_dir(place.path("mounted")).unwrap();
+    let fuse = ["--flash", "flash", "--disk", "disk", "--fuse", "mounted"];
+    for end in [Server::stop as fn(Server), Server::kill, Server::stop] {
+        let server = place.serve_at(&fuse);
+        let file = File::options().read(true).write(true).open(place.path("mounted/flashwright")).unwrap();
+        file.write_all_at(b"kept", 12_345).unwrap();
+        file.sync_all().unwrap();
+        end(server);
+        assert!(file.read_at(&mut [0; 4], 12_345).is_err(), "its server is gone");
+    }
+    assert_eq!(std::fs::read_dir(place.path("mounted")).unwrap().count(), 0);
 }
