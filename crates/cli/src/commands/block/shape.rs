@@ -54,6 +54,17 @@ impl Shape {
         let (block_bytes, ways) = (self.block_size, self.associativity);
         let one_set = Geometry { block_bytes, sets: 1, ways, placement, placement_key: 0 };
         one_set.check().map_err(|error| match (error.setting, u64::from(ways) * u64::from(block_bytes)) {
+            ("run_bytes", set_bytes) if self.run_size.is_none() && error.given > set_bytes => format!(
+                "--associativity {ways}: makes sets of {set_bytes} bytes, less than the runs of {} that the preset keeps \
+                 together in one; give --run-size {set_bytes} (or less), or at least --associativity {}",
+                error.given,
+                error.given / u64::from(block_bytes)
+            ),
+            ("run_bytes", set_bytes) if self.run_size.is_none() => format!(
+                "--block-size {block_bytes}: is more than the runs of {} bytes that the preset keeps together in a set; give \
+                 --run-size, from {block_bytes} (a block) to {set_bytes} (a set)",
+                error.given
+            ),
             ("run_bytes", set_bytes) => format!(
                 "--run-size {}: must be a power of two from {block_bytes} (a block) to {set_bytes} (a set)",
                 error.given

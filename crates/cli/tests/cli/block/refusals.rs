@@ -324,6 +324,12 @@ fn wrong_calls_say_what_is_wrong() {
         (
             "create",
             &["--associativity", "8"],
+            "--associativity 8: makes sets of 32768 bytes, less than the runs of 65536 that the preset keeps together in \
+             one; give --run-size 32768 (or less), or at least --associativity 16",
+        ),
+        (
+            "create",
+            &["--associativity", "8", "--run-size", "64KiB"],
             "--run-size 65536: must be a power of two from 4096 (a block) to 32768 (a set)",
         ),
         (
