@@ -117,8 +117,10 @@ fn replay(arguments: &Arguments) -> Result<Finding, String> {
         .map_err(|error| error.to_string())?;
     drop(bar);
     let figures = match &arguments.figures {
-        Some(directory) => draw(directory, &caches, &outcomes, arguments.sweep.is_some())?,
-        None => Vec::new(),
+        Some(directory) if is_counted(&outcomes) => {
+            draw(directory, &caches, &outcomes, arguments.sweep.is_some())?
+        }
+        _ => Vec::new(),
     };
     Ok(found(arguments, &caches, &outcomes, &source, &figures))
 }
@@ -135,7 +137,9 @@ fn found(
         .zip(outcomes)
         .map(|((name, _), outcome)| (name.clone(), outcome.summary.clone()))
         .collect();
-    let mut text = report::text(&named);
+    let is_counted = is_counted(outcomes);
+    // A table of zeros would say that something was measured.
+    let mut text = if is_counted { report::text(&named) } else { String::new() };
     let odd = source.stats().map(report::oddities).unwrap_or_default();
     odd.iter().for_each(|odd| text += &format!("note: {odd}\n"));
     pictures.iter().for_each(|file| text += &format!("figure: {}\n", file.display()));
@@ -150,9 +154,12 @@ fn found(
         .collect();
     let trace = source.stats().map(report::trace_json);
     let result = json!({ "trace": trace, "caches": results, "figures": pictures, "notes": odd });
-    let is_counted = outcomes.iter().any(|outcome| outcome.summary.requests > 0);
     let failures = if is_counted { Vec::new() } else { vec![nothing_counted(arguments, source)] };
     Finding { result, text, failures }
+}
+
+fn is_counted(outcomes: &[Outcome]) -> bool {
+    outcomes.iter().any(|outcome| outcome.summary.requests > 0)
 }
 
 /// Why there is nothing to tell of.

@@ -425,4 +425,10 @@ fn a_replay_reads_what_others_call_block_csv_and_says_which_flag_is_wrong() {
     let all_warm_up = replay(&["--warm-up", "2"]);
     assert_eq!(all_warm_up.status.code(), Some(1));
     assert!(told(&all_warm_up).contains("no request was counted"), "{}", told(&all_warm_up));
+    // A table of zeros came first.
+    std::fs::write(&trace, "time_us,op,offset,bytes\n").unwrap();
+    let of_nothing = replay(&[]);
+    assert_eq!(of_nothing.status.code(), Some(1));
+    let said = told(&of_nothing);
+    assert!(said.contains("the trace has no requests") && !said.contains("ssd_writes"), "{said}");
 }
