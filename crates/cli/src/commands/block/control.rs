@@ -25,7 +25,8 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::{Value, json};
 
-use super::{figures, knobs};
+use super::figures;
+use super::knobs::Given;
 
 /// How often a flush tells how far it is, and what else takes long that it goes on.
 const TELL: Duration = Duration::from_millis(500);
@@ -295,11 +296,10 @@ fn while_telling(
 }
 
 /// Changes settings of an open volume, all or none.
-pub fn set<'a>(volume: &Volume, assignments: impl Iterator<Item = &'a str>) -> Result<Value, String> {
+pub fn set<'a>(volume: &Volume, assignments: impl IntoIterator<Item = &'a str>) -> Result<Value, String> {
     let mut tuning = volume.superblock().tuning;
-    for assignment in assignments {
-        knobs::apply(&mut tuning, assignment)?;
-    }
+    let mut given = Given::to(&mut tuning);
+    assignments.into_iter().try_for_each(|assignment| given.apply("", assignment))?;
     pollster::block_on(volume.set_tuning(tuning)).map_err(|error| error.to_string())?;
     Ok(json!({ "tuning": figures::of_tuning(&tuning) }))
 }

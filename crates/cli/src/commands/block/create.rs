@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
 
 use bench::drive::parse_size;
-use block::sets::Preset;
+use block::sets::{Mode, Preset};
 use block::volume::superblock::{FORMAT_VERSION, OLDEST_FORMAT};
 use block::volume::{Superblock, Volume, VolumeConfig, VolumeError, VolumeErrorKind};
 use clap::Args;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::contents;
 use super::devices::{Access, Devices, NewFiles, confirm};
-use super::knobs;
+use super::knobs::{self, Given};
 use super::shape::Shape;
 use crate::output::{Common, Finding};
 
@@ -25,9 +25,9 @@ const SETTINGS: &str = "Settings";
 pub struct Arguments {
     #[command(flatten)]
     devices: Devices,
-    /// Write mode: write-back, write-through, write-around or write-only
-    #[arg(long, help_heading = SETTINGS, default_value = "write-back")]
-    mode: String,
+    /// Write mode: write-back, write-through, write-around or write-only [default: write-back]
+    #[arg(long, help_heading = SETTINGS)]
+    mode: Option<String>,
     /// Replacement policy within a set: fifo, lru or lru2q [default: the preset's]
     #[arg(long, help_heading = SETTINGS)]
     policy: Option<String>,
@@ -128,14 +128,14 @@ fn volume_config(arguments: &Arguments) -> Result<VolumeConfig, String> {
     };
     let base = VolumeConfig::preset(preset);
     let mut tuning = base.tuning;
-    tuning.mode = knobs::parse_mode(&arguments.mode).map_err(|why| format!("--mode: {why}"))?;
-    if let Some(policy) = &arguments.policy {
-        tuning.policy =
-            knobs::parse_policy(policy, tuning.policy).map_err(|why| format!("--policy: {why}"))?;
+    tuning.mode = Mode::WriteBack;
+    let mut given = Given::to(&mut tuning);
+    for (flag, name, value) in
+        [("--mode", "mode", &arguments.mode), ("--policy", "policy", &arguments.policy)]
+    {
+        value.iter().try_for_each(|value| given.apply_flag(flag, name, value))?;
     }
-    for setting in &arguments.settings {
-        knobs::apply(&mut tuning, setting).map_err(|why| format!("--set {why}"))?;
-    }
+    arguments.settings.iter().try_for_each(|setting| given.apply("--set ", setting))?;
     let formats = OLDEST_FORMAT..=FORMAT_VERSION;
     if !formats.contains(&arguments.format) {
         let words = format!("this version writes formats {OLDEST_FORMAT} to {FORMAT_VERSION}");

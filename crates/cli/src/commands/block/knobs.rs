@@ -132,14 +132,57 @@ pub const KNOBS: &[Knob] = &[
     },
 ];
 
-/// Applies `KEY=VALUE`.
-pub fn apply(tuning: &mut Tuning, assignment: &str) -> Result<(), String> {
-    let Some((key, value)) = assignment.split_once('=') else {
-        return Err(format!("{assignment:?} is not KEY=VALUE"));
-    };
-    let knob = KNOBS.iter().find(|knob| knob.name == key || knob.flashcache.contains(&key));
-    let Some(knob) = knob else { return Err(unknown(key)) };
-    (knob.set)(tuning, value).map_err(|why| format!("{key}={value}: {why}"))
+/// The settings that one command gives. Each must still hold when all are made: one that another undoes contradicts it, by
+/// whichever of its names.
+pub struct Given<'a> {
+    tuning: &'a mut Tuning,
+    /// As it was said, and what it made of its knob.
+    made: Vec<(String, &'static Knob, Value)>,
+}
+
+impl<'a> Given<'a> {
+    /// None yet. They change `tuning`.
+    pub fn to(tuning: &'a mut Tuning) -> Self {
+        Self { tuning, made: Vec::new() }
+    }
+
+    /// Applies `KEY=VALUE`, which stands behind `flag`, if any.
+    pub fn apply(&mut self, flag: &str, assignment: &str) -> Result<(), String> {
+        let behind_flag = |why: String| format!("{flag}{why}");
+        let Some((key, value)) = assignment.split_once('=') else {
+            return Err(behind_flag(format!("{assignment:?} is not KEY=VALUE")));
+        };
+        let knob = KNOBS.iter().find(|knob| knob.name == key || knob.flashcache.contains(&key));
+        let Some(knob) = knob else { return Err(behind_flag(unknown(key))) };
+        self.turn(knob, value, format!("{flag}{assignment}"))
+            .map_err(|why| behind_flag(format!("{key}={value}: {why}")))
+    }
+
+    /// The same of a setting that is a flag by itself.
+    pub fn apply_flag(&mut self, flag: &str, name: &str, value: &str) -> Result<(), String> {
+        let knob = KNOBS.iter().find(|knob| knob.name == name).expect("a flag is a knob's");
+        self.turn(knob, value, format!("{flag} {value}")).map_err(|why| format!("{flag}: {why}"))
+    }
+
+    /// The first, if any, that leaves no choice of the hot list's share.
+    pub fn about_hot_list(&self) -> Option<&str> {
+        let is_about = |knob: &Knob| match knob.name {
+            "hot_percent" => true,
+            "policy" => hot(self.tuning).is_none(),
+            _ => false,
+        };
+        self.made.iter().find(|(_, knob, _)| is_about(knob)).map(|(said, ..)| said.as_str())
+    }
+
+    fn turn(&mut self, knob: &'static Knob, value: &str, said: String) -> Result<(), String> {
+        (knob.set)(self.tuning, value)?;
+        let undone = |(_, knob, made): &&(String, &Knob, Value)| (knob.get)(self.tuning) != *made;
+        if let Some((earlier, ..)) = self.made.iter().find(undone) {
+            return Err(format!("contradicts {earlier}; give one of them"));
+        }
+        self.made.push((said, knob, (knob.get)(self.tuning)));
+        Ok(())
+    }
 }
 
 /// A value as it is typed; none where it means nothing.
@@ -239,6 +282,10 @@ mod tests {
 
     use super::*;
 
+    fn apply(tuning: &mut Tuning, assignment: &str) -> Result<(), String> {
+        Given::to(tuning).apply("", assignment)
+    }
+
     #[test]
     fn what_is_read_can_be_set() {
         for preset in [Preset::V2, Preset::V3] {
@@ -289,6 +336,34 @@ mod tests {
         ] {
             let words = format!("{assignment}: must be a whole number from {bounds}");
             assert_eq!(refused(assignment), words);
+        }
+    }
+
+    /// The last one won, and the first was acknowledged.
+    #[test]
+    fn settings_that_contradict_each_other_are_refused_and_both_named() {
+        let together = |assignments: &[&str]| {
+            let mut tuning = Preset::V3.tuning();
+            let mut given = Given::to(&mut tuning);
+            assignments.iter().try_for_each(|assignment| given.apply("", assignment))
+        };
+        for (earlier, later) in [
+            ("policy=lru2q", "reclaim_policy=0"),
+            ("mode=write-back", "mode=write-around"),
+            ("sequential_bypass=1000", "skip_seq_thresh_kb=1"),
+            ("clean_on_read_miss=1", "clean_on_write_miss=0"),
+            ("hot_percent=80", "policy=lru"),
+        ] {
+            let refused = together(&[earlier, "idle_seconds=3", later]).unwrap_err();
+            assert_eq!(refused, format!("{later}: contradicts {earlier}; give one of them"));
+        }
+        for agreeing in [
+            ["policy=lru2q", "hot_percent=80"],
+            ["reclaim_policy=1", "policy=lru"],
+            ["sequential_bypass=1KiB", "skip_seq_thresh_kb=1"],
+            ["mode=back", "mode=write-back"],
+        ] {
+            assert_eq!(together(&agreeing), Ok(()), "{agreeing:?}");
         }
     }
 

@@ -13,8 +13,9 @@ use block::sets::{Preset, SetPolicy, SetsConfig};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
+use super::figures;
+use super::knobs::{self, Given};
 use super::shape::Shape;
-use super::{figures, knobs};
 use crate::output::{Common, Finding, make_folder, write_picture};
 use crate::quantity;
 use crate::signals::stop_on_signals;
@@ -240,8 +241,10 @@ fn cache(arguments: &Arguments, preset: PresetName) -> Result<SetsConfig, String
             arguments.cache_size
         ));
     }
-    for setting in &arguments.settings {
-        knobs::apply(&mut config.tuning, setting).map_err(|why| format!("--set {why}"))?;
+    let mut given = Given::to(&mut config.tuning);
+    arguments.settings.iter().try_for_each(|setting| given.apply("--set ", setting))?;
+    if let (Some(Sweep::HotPercent), Some(setting)) = (arguments.sweep, given.about_hot_list()) {
+        return Err(format!("{setting}: contradicts --sweep hot-percent, which sets it; give one of them"));
     }
     config.check().map_err(|error| match error.setting {
         "sets" => {

@@ -334,6 +334,17 @@ fn wrong_calls_say_what_is_wrong() {
         ),
         (
             "create",
+            &["--set", "policy=lru2q", "--set", "reclaim_policy=0"],
+            "--set reclaim_policy=0: contradicts --set policy=lru2q",
+        ),
+        (
+            "create",
+            &["--set", "mode=write-around", "--mode", "write-back"],
+            "--set mode=write-around: contradicts --mode write-back",
+        ),
+        ("set", &["policy=lru2q", "reclaim_policy=0"], "reclaim_policy=0: contradicts policy=lru2q"),
+        (
+            "create",
             &["--placement", "linear", "--run-size", "64KiB"],
             "--run-size: has no effect with --placement linear",
         ),
@@ -422,6 +433,9 @@ fn a_replay_reads_what_others_call_block_csv_and_says_which_flag_is_wrong() {
         assert_eq!(refused.status.code(), Some(2), "{flags:?}");
         assert!(told(&refused).contains(words), "{}", told(&refused));
     }
+    let contradicted = replay(&["--sweep", "hot-percent", "--set", "hot_percent=50"]);
+    let words = "--set hot_percent=50: contradicts --sweep hot-percent";
+    assert!(told(&contradicted).contains(words), "{}", told(&contradicted));
     let all_warm_up = replay(&["--warm-up", "2"]);
     assert_eq!(all_warm_up.status.code(), Some(1));
     assert!(told(&all_warm_up).contains("no request was counted"), "{}", told(&all_warm_up));
