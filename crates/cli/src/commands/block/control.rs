@@ -138,9 +138,9 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
 
 /// What a control socket serves.
 pub struct Service {
-    volume: Volume,
-    recovery: Recovery,
-    /// Where the volume is used.
+    /// The cache, and how it was found; none where a disk is served alone.
+    cached: Option<(Volume, Recovery)>,
+    /// Where the disk is used.
     place: String,
     /// Of NBD clients, if there are any.
     server: Option<Arc<Server>>,
@@ -150,10 +150,9 @@ pub struct Service {
 }
 
 impl Service {
-    pub fn new(volume: Volume, recovery: Recovery, place: String, server: Option<Arc<Server>>) -> Arc<Self> {
+    pub fn new(cached: Option<(Volume, Recovery)>, place: String, server: Option<Arc<Server>>) -> Arc<Self> {
         Arc::new(Self {
-            volume,
-            recovery,
+            cached,
             place,
             server,
             started_ns: SystemClock.monotonic_ns(),
@@ -234,7 +233,7 @@ impl Service {
             Some("status") => Ok(self.status()),
             Some("set") => while_telling(stream, || self.set(words)),
             Some("flush") => self.flush(stream),
-            Some("upgrade") => while_telling(stream, || upgrade(&self.volume)),
+            Some("upgrade") => while_telling(stream, || upgrade(self.volume()?)),
             _ => Err(format!(
                 "unknown request {:?}; the requests are status, set, flush and upgrade",
                 line.trim_end()
@@ -250,9 +249,18 @@ impl Service {
         let _ = writeln!(&*stream, "{value}");
     }
 
+    /// What can only be done to a cache is refused where there is none.
+    fn volume(&self) -> Result<&Volume, String> {
+        let cached = self.cached.as_ref().map(|(volume, _)| volume);
+        cached.ok_or_else(|| without_cache(&self.place))
+    }
+
     fn status(&self) -> Value {
         let up_seconds = (SystemClock.monotonic_ns() - self.started_ns) as f64 / 1e9;
-        let mut value = figures::of_volume(&self.volume, &self.recovery);
+        let mut value = match &self.cached {
+            Some((volume, recovery)) => figures::of_volume(volume, recovery),
+            None => json!({ "world": "real", "volume": null }),
+        };
         value["version"] = env!("CARGO_PKG_VERSION").into();
         value["serving"] = self.place.clone().into();
         value["up_seconds"] = up_seconds.into();
@@ -264,15 +272,25 @@ impl Service {
 
     fn set<'a>(&self, assignments: impl Iterator<Item = &'a str>) -> Result<Value, String> {
         let _alone = self.setting.lock().unwrap_or_else(PoisonError::into_inner);
-        set(&self.volume, assignments)
+        set(self.volume()?, assignments)
     }
 
     /// Cleans everything, and tells now and then how much is left.
     fn flush(&self, stream: &UnixStream) -> Result<Value, String> {
-        flush(&self.volume, |progress| {
+        flush(self.volume()?, |progress| {
             let _ = writeln!(&*stream, "{progress}");
         })
     }
+}
+
+/// What a server's status has under `name`, which it has of a cache alone.
+pub fn part_of_cache<'a>(status: &'a Value, name: &str) -> Result<&'a Value, String> {
+    let place = || status["serving"].as_str().unwrap_or("the server's place");
+    status.get(name).ok_or_else(|| without_cache(place()))
+}
+
+fn without_cache(place: &str) -> String {
+    format!("{place} is a disk without a cache: its server was started without --flash")
 }
 
 /// Does `work`, and tells now and then that it goes on.

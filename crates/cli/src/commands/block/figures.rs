@@ -134,6 +134,9 @@ pub fn text(status: &Value) -> String {
     let mut text = String::new();
     if let Some(serving) = status["serving"].as_str() {
         let _ = writeln!(text, "serving {serving}");
+        if status["volume"].is_null() {
+            let _ = writeln!(text, "no cache: the server was started without --flash");
+        }
     }
     for part in ["volume", "tuning", "state", "counters", "connections", "recovery"] {
         let Some(figures) = status[part].as_object() else { continue };

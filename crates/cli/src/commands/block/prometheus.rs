@@ -39,7 +39,11 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/counters/read_invalidates", Counter, "Cached blocks dropped by a read."),
     ("/counters/cleanings", Counter, "Blocks cleaned, whatever the reason."),
     ("/counters/fallow_cleanings", Counter, "Blocks cleaned because they were idle."),
-    ("/counters/no_room", Counter, "Blocks not cached because nothing in their set could be evicted, or because no flash page was free."),
+    (
+        "/counters/no_room",
+        Counter,
+        "Blocks not cached because nothing in their set could be evicted, or because no flash page was free.",
+    ),
     ("/counters/front_merge", Counter, "Blocks cleaned together with their successor on disk."),
     ("/counters/back_merge", Counter, "Blocks cleaned together with their predecessor on disk."),
     ("/counters/disk_reads", Counter, "Reads of the disk."),

@@ -182,7 +182,7 @@ fn serve(arguments: &Arguments) -> Result<Finding, String> {
 /// The ways to what is served.
 struct Fronts {
     server: Option<Arc<Server>>,
-    control: Option<control::Listening>,
+    control: control::Listening,
     mounted: Option<Mounted>,
     disk: Option<Disk>,
 }
@@ -215,13 +215,11 @@ impl Fronts {
         served: &Served,
         server: Option<&Arc<Server>>,
     ) -> Result<Self, String> {
-        let listen = |cached: &Cached| {
-            let path = control_path(arguments, server.map(|server| server.address()));
-            let place = place(arguments, server.map(Arc::as_ref));
-            let service = Service::new(cached.volume.clone(), cached.recovery, place, server.cloned());
-            control::listen(&path, service).map_err(|error| format!("--control {}: {error}", path.display()))
-        };
-        let control = served.cached.as_ref().map(listen).transpose()?;
+        let path = control_path(arguments, server.map(|server| server.address()));
+        let place = place(arguments, server.map(Arc::as_ref));
+        let cached = served.cached.as_ref().map(|cached| (cached.volume.clone(), cached.recovery));
+        let control = control::listen(&path, Service::new(cached, place, server.cloned()))
+            .map_err(|error| format!("--control {}: {error}", path.display()))?;
         let mounted = arguments.fuse.as_deref().map(|place| mount(place, arguments, served)).transpose()?;
         let disk = driver.map(|driver| disk(driver, arguments, served)).transpose()?;
         Ok(Self { server: server.cloned(), control, mounted, disk })
