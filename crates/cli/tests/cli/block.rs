@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::FLASHWRIGHT;
 
+mod answers;
 mod fronts;
 mod loops;
 mod refusals;

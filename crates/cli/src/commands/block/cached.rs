@@ -6,8 +6,9 @@ use block::volume::Volume;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::control::Target;
-use super::devices::{Devices, Opening};
+use super::control::{self, Target};
+use super::devices::{Access, Devices, Opening};
+use super::figures;
 use crate::output::Common;
 
 /// The command line of a command that asks for nothing but which cache.
@@ -38,6 +39,19 @@ impl Cached {
     /// For the result.
     pub fn config(&self) -> Value {
         json!({ "flash": self.flash, "disk": self.disk, "control": self.target.path() })
+    }
+
+    /// The settings in force, if a cache is named: told by its server, or read from its flash.
+    pub fn tuning(&self) -> Result<Option<Value>, String> {
+        if let Some(path) = self.target.path() {
+            let status = control::ask(&path, "status", |_| {})?;
+            return control::part_of_cache(&status, "tuning").cloned().map(Some);
+        }
+        let Some(flash) = &self.flash else { return Ok(None) };
+        let device = self.opening.open("--flash", flash, Access::Read)?;
+        let there = pollster::block_on(Volume::identify(&device));
+        let there = there.map_err(|error| format!("--flash {flash}: {error}"))?;
+        Ok(Some(figures::of_tuning(&there.tuning)))
     }
 
     /// Asks the server by its control socket, or opens the volume, does it here and closes it again.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use block::sets::{Mode, SetPolicy, Tuning};
 use device::names;
 use device::open::parse_size;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// One setting.
 pub struct Knob {
@@ -183,6 +183,13 @@ impl<'a> Given<'a> {
         self.made.push((said, knob, (knob.get)(self.tuning)));
         Ok(())
     }
+}
+
+/// All of them, for a result.
+pub fn described() -> Value {
+    let described =
+        |knob: &Knob| json!({ "name": knob.name, "flashcache_names": knob.flashcache, "about": knob.about });
+    KNOBS.iter().map(described).collect()
 }
 
 /// A value as it is typed; none where it means nothing.

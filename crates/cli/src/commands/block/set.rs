@@ -4,17 +4,17 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::cached::Cached;
 use super::control;
-use super::knobs::{KNOBS, shown};
+use super::knobs::{self, KNOBS, shown};
 use crate::output::{Common, Finding};
 
 /// The command line of `block set`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Settings to change; without any, list them all
+    /// Settings to change; without any, list them all, with their values in the cache named
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
     #[command(flatten)]
@@ -32,12 +32,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn set(arguments: &Arguments) -> Result<Finding, String> {
     if arguments.settings.is_empty() {
-        return Ok(Finding { result: json!({}), text: list(), failures: Vec::new() });
+        return Ok(list(arguments.cached.tuning()?));
     }
-    let told = arguments.cached.reach(
+    let mut told = arguments.cached.reach(
         |path| control::ask(path, &format!("set {}", arguments.settings.join(" ")), |_| {}),
         |volume| control::set(volume, arguments.settings.iter().map(String::as_str)),
     )?;
+    told["world"] = "real".into();
     let mut text = String::new();
     for (name, value) in told["tuning"].as_object().into_iter().flatten() {
         if let Some(value) = shown(value) {
@@ -47,10 +48,18 @@ fn set(arguments: &Arguments) -> Result<Finding, String> {
     Ok(Finding { result: told, text, failures: Vec::new() })
 }
 
-fn list() -> String {
+/// All settings, as they are in the cache that was named, if one was.
+fn list(tuning: Option<Value>) -> Finding {
     let mut text = String::new();
     for knob in KNOBS {
-        let _ = writeln!(text, "{:<24} {}", knob.name, knob.about);
+        let value = tuning.as_ref().map(|tuning| shown(&tuning[knob.name]).unwrap_or_else(|| "-".into()));
+        let value = value.map_or_else(String::new, |value| format!("{value:<14} "));
+        let _ = writeln!(text, "{:<24} {value}{}", knob.name, knob.about);
     }
-    text
+    let mut result = json!({ "world": "real", "settings": knobs::described() });
+    match tuning {
+        Some(tuning) => result["tuning"] = tuning,
+        None => text += "with --socket, --ublk or --flash and --disk: their values in that cache\n",
+    }
+    Finding { result, text, failures: Vec::new() }
 }

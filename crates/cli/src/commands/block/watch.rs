@@ -35,15 +35,17 @@ const SHARES: [(&str, &str, &str); 3] = [
 /// Lines between two headings.
 const PAGE: usize = 20;
 
-/// Prints until a signal comes, or the server goes, or whoever reads it.
+/// Prints until a signal comes, or the server goes, or whoever reads it. The last status, and why there is no other.
 #[expect(clippy::disallowed_methods, reason = "the command line is the rim: it may sleep")]
-pub fn run(path: &Path, common: &Common) -> Result<(), String> {
+pub fn run(path: &Path, common: &Common) -> Result<(Value, Option<String>), String> {
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         let registered = signal_hook::flag::register(signal, std::sync::Arc::clone(&stop));
         registered.map_err(|error| format!("signals: {error}"))?;
     }
-    let mut before = control::ask(path, "status", |_| {})?;
+    let ask = || control::ask(path, "status", |_| {});
+    let mut before = ask()?;
+    control::part_of_cache(&before, "counters")?;
     for line in 0.. {
         if line % PAGE == 0 && !is_read(common, &heading())? {
             break;
@@ -52,13 +54,17 @@ pub fn run(path: &Path, common: &Common) -> Result<(), String> {
         if stop.load(std::sync::atomic::Ordering::Relaxed) {
             break;
         }
-        let now = control::ask(path, "status", |_| {})?;
-        if !is_read(common, &row(&before, &now))? {
+        let now = match ask() {
+            Ok(now) => now,
+            Err(error) => return Ok((before, Some(error))),
+        };
+        let is_read = is_read(common, &row(&before, &now))?;
+        before = now;
+        if !is_read {
             break;
         }
-        before = now;
     }
-    Ok(())
+    Ok((before, None))
 }
 
 /// Prints a line; whether anybody reads on.
