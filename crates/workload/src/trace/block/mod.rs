@@ -104,7 +104,7 @@ pub static BLOCK_FORMATS: [BlockFormat; 11] = [
     },
     BlockFormat {
         name: "block-csv",
-        about: "CSV with a header: time, operation, offset and length, in any order",
+        about: "CSV with a header: time_us (or _ns, _ms, _s), op, offset and bytes, in any order",
         knows: plain::knows,
         decoder: Decoder::Lines(|| Box::<plain::Plain>::default()),
     },

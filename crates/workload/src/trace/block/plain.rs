@@ -3,9 +3,9 @@
 //! | column | names |
 //! |---|---|
 //! | time | `time_ns`, `time_us` or `usec`, `time_ms`, `time_s` or `ts`; decimals are fine; without one, rows are a microsecond apart, and `time` or `timestamp` alone, in whatever unit, is an error |
-//! | operation | `op`: `R`, `W`, `D`, `F` or a word that begins with one (`T`rim, `G`et and `S`et too); or `flags_hex`: the upper half of blktrace's action |
+//! | operation | `op` or `operation`: `R`, `W`, `D`, `F` or a word that begins with one (`T`rim, `G`et and `S`et too); or `flags_hex`: the upper half of blktrace's action |
 //! | place | `offset` in bytes, or `sector` or `lba` in sectors of 512 |
-//! | length | `bytes` or `size`, or `sectors` |
+//! | length | `bytes`, `size`, `length` or `len`, or `sectors` |
 //! | device | `device` or `disk`, if there are several |
 
 use super::fields::{commas, event, hexadecimal, lines, lossy, named, number, scaled, sectors};
@@ -49,9 +49,17 @@ impl Columns {
         };
         let columns = Self {
             time: time.iter().find_map(|(names, decimals)| first(names).map(|at| (at, *decimals))),
-            operation: either(&["op"], &["flags_hex"], "operation (`op` or `flags_hex`)")?,
+            operation: either(
+                &["op", "operation"],
+                &["flags_hex"],
+                "operation (`op`, `operation` or `flags_hex`)",
+            )?,
             place: either(&["offset"], &["sector", "lba"], "place (`offset`, `sector` or `lba`)")?,
-            length: either(&["bytes", "size"], &["sectors"], "length (`bytes`, `size` or `sectors`)")?,
+            length: either(
+                &["bytes", "size", "length", "len"],
+                &["sectors"],
+                "length (`bytes`, `size`, `length`, `len` or `sectors`)",
+            )?,
             device: first(&["device", "disk"]),
         };
         // Left out, it would be replaced by times that nobody recorded.
@@ -148,6 +156,7 @@ mod tests {
             "time_ms,op,offset,bytes\n1.5,W,5120,4096",
             "op,sector,sectors,usec\nwrite,10,8,1500",
             "ts,flags_hex,lba,size\n0.0015,2a,10,4096",
+            "time_us, operation, offset, length\n1500, write, 5120, 4096",
         ] {
             assert_eq!(all(text), expected, "{text}");
             assert!(knows(text.as_bytes()));
