@@ -177,6 +177,7 @@ impl Found {
         let last_commit = found.journal.next_commit.saturating_sub(1);
         found.journal.notes.follow(last_commit, found.journal.chain);
         if !superblock.clean {
+            found.check_end(flash, superblock.uuid).await?;
             // A commit of the next number may have been under way, and be lost with notes that followed it left. The one that
             // ends recovery may tell the same as that one did, and must not be taken for it.
             found.journal.next_commit += 1;
@@ -242,6 +243,35 @@ impl Found {
                 _ => return Ok(()),
             }
         }
+    }
+
+    /// Whether the journal ends where a power cut may have ended it, and not at a block that was lost later. A commit is begun
+    /// after the flush of the one before: one that has another between itself and the end proves that the block at the end had been
+    /// on flash. The very next one proves nothing, for it may be that of a recovery which was cut off, and so has another number.
+    async fn check_end(&self, flash: &dyn Device, uuid: u128) -> Result<()> {
+        let journal = &self.journal;
+        let end = journal.oldest_sequence + journal.blocks;
+        let mut sequence = journal.next_sequence;
+        while sequence < end {
+            let to_wrap = journal.blocks - sequence % journal.blocks;
+            let count = (end - sequence).min(to_wrap).min((READ_BYTES / JOURNAL_BLOCK_BYTES) as u64);
+            let offset = self.layout.journal_offset() + journal.place(sequence);
+            let bytes = read_blocks(flash, offset, count).await?;
+            for (sequence, bytes) in (sequence..).zip(bytes.chunks_exact(JOURNAL_BLOCK_BYTES)) {
+                let decoded = block::decode(BlockKind::Journal, uuid, bytes);
+                let is_later = |header: &BlockHeader| {
+                    header.sequence == sequence && header.commit > journal.next_commit + 1
+                };
+                if decoded.is_some_and(|(header, ..)| is_later(&header)) {
+                    let lost = journal.next_sequence;
+                    return Err(damaged(&format!(
+                        "block {lost} of the journal is damaged or missing, though later ones are there"
+                    )));
+                }
+            }
+            sequence += count;
+        }
+        Ok(())
     }
 
     /// The commit that begins at `from`, or what there is of it.

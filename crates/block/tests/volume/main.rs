@@ -13,6 +13,7 @@ mod format;
 mod full_journal;
 mod given_up;
 mod given_up_tables;
+mod lost_journal;
 mod pace;
 mod read_misses;
 mod recency;

@@ -1,0 +1,67 @@
+//! Blocks of the journal that are lost after they had been on flash: what can be told, and what cannot.
+
+use device::{IoBuffer, PlacementHandle, Request};
+use flashwright_block::volume::{Layout, VolumeErrorKind};
+
+use crate::world::{Shape, World, config};
+
+const BLOCK: u64 = 4096;
+const COMMITS: u64 = 6;
+
+/// A cache that was cut off after a few commits of a block each.
+fn cut_off() -> (World, Layout) {
+    let world = World::new(1, Shape::default());
+    let volume = world.volume(&config());
+    let layout = volume.superblock().layout;
+    world.run(async move {
+        for block in 0..COMMITS {
+            volume.write(block * BLOCK, IoBuffer::copy_of(&[7; 4096]).into(), true).await.unwrap();
+        }
+        assert_eq!(volume.stats().io.commits, COMMITS);
+    });
+    (world, layout)
+}
+
+/// The journal's blocks that hold anything, by their place.
+fn written(world: &World, layout: &Layout) -> Vec<u64> {
+    let at = |place: u64| layout.journal_offset() + place * BLOCK;
+    let read = |place: u64| {
+        let flash = std::sync::Arc::clone(&world.flash);
+        let request = Request::Read { offset: at(place), buffer: IoBuffer::zeroed(BLOCK as usize) };
+        world.run(async move { flash.start(request).await }).unwrap().unwrap()
+    };
+    (0..layout.journal_blocks).filter(|&place| read(place).iter().any(|&byte| byte != 0)).collect()
+}
+
+fn lose(world: &World, layout: &Layout, place: u64) {
+    let flash = std::sync::Arc::clone(&world.flash);
+    let request = Request::Write {
+        offset: layout.journal_offset() + place * BLOCK,
+        data: IoBuffer::zeroed(BLOCK as usize).into(),
+        placement: PlacementHandle::DEFAULT,
+    };
+    world.run(async move { flash.start(request).await }).unwrap();
+}
+
+/// The journal ended there, and what later flushes had acknowledged was gone without a word.
+#[test]
+fn a_block_of_the_journal_that_is_lost_before_later_ones_is_damage() {
+    let count = written(&cut_off().0, &cut_off().1).len();
+    assert_eq!(count as u64, COMMITS);
+    for lost in 0..count {
+        let (world, layout) = cut_off();
+        lose(&world, &layout, written(&world, &layout)[lost]);
+        let (flash, disk) = (std::sync::Arc::clone(&world.flash), world.disk.clone());
+        let timer = std::sync::Arc::new(world.simulation.world());
+        let opened = world.run(flashwright_block::volume::Volume::open(flash, disk, timer));
+        // The last is as if it had never been written, and so is the one before it, which may have been cut off under way.
+        if lost + 2 >= count {
+            let found = opened.unwrap().1;
+            assert_eq!((found.commits, found.blocks), (lost as u64, lost as u64));
+            continue;
+        }
+        let error = opened.err().unwrap();
+        assert_eq!(error.kind(), VolumeErrorKind::Damaged, "{lost}: {error}");
+        assert!(error.to_string().contains("of the journal is damaged or missing"), "{error}");
+    }
+}
