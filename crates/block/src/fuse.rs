@@ -199,7 +199,7 @@ fn is_ours(place: &Path) -> bool {
     let (Ok(parent), Some(name)) = (parent.canonicalize(), place.file_name()) else { return false };
     let place = in_mount_table(&parent.join(name));
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let there = table.lines().filter(|line| line.split(' ').nth(4) == Some(&place)).last();
+    let there = table.lines().rfind(|line| line.split(' ').nth(4) == Some(&place));
     let kind_and_source = there.and_then(|line| line.split_once(" - ")).map(|(_, rest)| rest);
     kind_and_source.is_some_and(|rest| rest.starts_with("fuse") && rest.split(' ').nth(1) == Some(SOURCE))
 }
