@@ -112,12 +112,13 @@ fn a_name_in_other_letters_was_valid_and_meant_another_thing() {
 #[test]
 fn an_admission_policy_left_the_write_rate_and_words_behind_it_aside_without_a_word() {
     const RATE: &str = "cache_config.navyAdmissionWriteRateMB=10";
+    const FLASH: &str = "cache_config.nvmCacheSizeMB=64";
     for policy in ["always", "probability:0.5", "reject-first"] {
-        let config = with(&[RATE, &format!("cache_config.flashAdmission={policy}")]).unwrap();
+        let config = with(&[FLASH, RATE, &format!("cache_config.flashAdmission={policy}")]).unwrap();
         assert_eq!(config.warnings[0].at, "cache_config.navyAdmissionWriteRateMB", "{policy}");
     }
-    assert!(with(&[RATE, "cache_config.flashAdmission=dynamic-random"]).unwrap().warnings.is_empty());
-    assert!(with(&[RATE]).unwrap().warnings.is_empty());
+    assert!(with(&[FLASH, RATE, "cache_config.flashAdmission=dynamic-random"]).unwrap().warnings.is_empty());
+    assert!(with(&[FLASH, RATE]).unwrap().warnings.is_empty());
     for policy in ["always:0.5", "reject-first:2", "dynamic-random:7"] {
         refused(&[RATE, &format!("cache_config.flashAdmission={policy}")], "takes nothing behind its name");
     }
@@ -265,7 +266,7 @@ fn a_value_of_the_wrong_type_is_one_mistake_and_not_also_a_missing_key() {
 fn a_trace_that_the_generator_does_not_read_is_told() {
     let config = with(&["test_config.traceFileName=trace.csv"]).unwrap();
     assert_eq!(config.warnings[0].at, "test_config.traceFileName");
-    assert!(config.warnings[0].words.starts_with("is ignored: this generator reads no trace"));
+    assert!(config.warnings[0].words.starts_with("has no effect: this generator reads no trace"));
 }
 
 #[test]
@@ -286,7 +287,7 @@ fn a_check_of_warmth_that_has_nothing_to_look_at_is_told() {
         let warnings = with(changes).unwrap().warnings;
         warnings.into_iter().map(|it| format!("{}: {}", it.at, it.words)).collect::<Vec<_>>()
     };
-    let unread = "test_config.nvmCacheWarmupCheckPolicy: is ignored: checkNvmCacheWarmUp is false";
+    let unread = "test_config.nvmCacheWarmupCheckPolicy: has no effect: checkNvmCacheWarmUp is false";
     assert_eq!(told(&[FLASH, POLICY]), [unread]);
     let no_flash = "test_config.checkNvmCacheWarmUp: has no effect: nvmCacheSizeMB is 0, there is no flash";
     assert_eq!(told(&[CHECK]), [no_flash]);
@@ -423,7 +424,9 @@ fn a_number_too_large_to_reckon_with_is_refused_or_does_no_harm() {
         let place = place.split(' ').next().unwrap();
         let is_tried = |knob: &&Knob| {
             let is_count = defaults.get(knob.key).is_some_and(Value::is_u64);
-            is_count && matches!(knob.status, Status::Honoured) && !place.ends_with("[]")
+            is_count
+                && matches!(knob.status, Status::Honoured | Status::HonouredIf(_))
+                && !place.ends_with("[]")
         };
         for (knob, number) in knobs.iter().filter(is_tried).flat_map(|knob| NUMBERS.map(|it| (knob, it))) {
             let change = format!("{place}.{}={number}", knob.key);

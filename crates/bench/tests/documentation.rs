@@ -22,6 +22,7 @@ fn page() -> PathBuf {
 fn status(knob: &Knob) -> String {
     match knob.status {
         Status::Honoured => "honoured".to_owned(),
+        Status::HonouredIf(needs) => format!("honoured {}", needs.when),
         Status::NoEffect(why) => format!("accepted, no effect: {why}"),
         Status::Legacy(why) => format!("accepted, ignored: {why}"),
         Status::Later(feature) => format!("checked; a run needs {feature}"),

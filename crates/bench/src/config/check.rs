@@ -5,6 +5,7 @@ use device::names::nearest;
 use super::cachebench::InstanceConfig;
 use super::keys::{CacheConfig, TestConfig};
 use super::knob::Findings;
+use super::needs;
 use super::text::join;
 
 mod cuts;
@@ -74,6 +75,7 @@ pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {
         let at = if alone { test_at.clone() } else { format!("{test_at}.poolDistributions[{i}]") };
         distributions::check(pool, needs_distribution(&instance.test), &at, findings);
     }
+    needs::check(instance, findings);
 }
 
 /// Checks what instances must not share.
@@ -108,7 +110,7 @@ fn usual_stressor(test: &TestConfig) -> bool {
     matches!(test.name.as_str(), "" | "stressor" | "cache_component" | "async")
 }
 
-fn needs_distribution(test: &TestConfig) -> bool {
+pub(super) fn needs_distribution(test: &TestConfig) -> bool {
     usual_stressor(test) && matches!(test.generator.as_str(), "" | "workload" | "online")
 }
 
@@ -132,9 +134,6 @@ fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findin
             "nothing survives the run: DRAM is saved to flash, and there is no flash path",
         );
     }
-    if !cache.nvm_paths.is_empty() && !has_flash(cache) {
-        findings.warning(&join(at, "nvmCachePaths"), "has no effect: nvmCacheSizeMB is 0, there is no flash");
-    }
     events(cache, at, findings);
     pools(cache, at, findings);
     classes(cache, at, findings);
@@ -150,17 +149,10 @@ fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findin
 }
 
 fn events(cache: &CacheConfig, at: &str, findings: &mut Findings) {
-    let usual = CacheConfig::default();
-    let keys = [
-        ("eventTrackerSamplingRate", cache.event_sampling, usual.event_sampling),
-        ("eventTrackerQueueSize", cache.event_queue, usual.event_queue),
-    ];
-    for (key, value, usual) in keys {
-        if value == 0 {
-            findings.problem(&join(at, key), "must be at least 1");
-        } else if value != usual && cache.event_file.is_empty() {
-            findings.warning(&join(at, key), "is ignored: eventTrackerFilePath is empty");
-        }
+    let keys =
+        [("eventTrackerSamplingRate", cache.event_sampling), ("eventTrackerQueueSize", cache.event_queue)];
+    for (key, _) in keys.into_iter().filter(|(_, value)| *value == 0) {
+        findings.problem(&join(at, key), "must be at least 1");
     }
 }
 
@@ -297,7 +289,8 @@ fn admission(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     if cache.flash_admission.contains(':') && ["always", "dynamic-random", "reject-first"].contains(&name) {
         findings.problem(&at_key, format!("`{name}` takes nothing behind its name"));
     }
-    if cache.navy_admission_mib_per_second > 0 && ["always", "probability", "reject-first"].contains(&name) {
+    let is_heard = has_flash(cache) && cache.navy_admission_mib_per_second > 0;
+    if is_heard && ["always", "probability", "reject-first"].contains(&name) {
         let words = format!("is ignored: flashAdmission is `{name}`, which has no rate");
         findings.warning(&join(at, "navyAdmissionWriteRateMB"), words);
     }
@@ -405,7 +398,12 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
         &format!("has {} share(s) for numPools {pools}", test.key_pools.len()),
     );
     refuse(pools_in_use && test.key_count == 0, "numKeys", "is 0 or missing: there is nothing to request");
-    unread_traces(test, at, findings);
+    let in_use = matches!(test.generator.as_str(), "replay" | "binary-replay");
+    refuse(
+        !in_use && !test.replay.binary_file.is_empty(),
+        "replayGeneratorConfig.binaryFileName",
+        "only for the generators `replay`, which writes it, and `binary-replay`, which reads it",
+    );
     cuts::check(test, at, findings);
     arrivals(test, at, findings);
     lengths_of_run(test, cache, at, findings);
@@ -436,13 +434,10 @@ fn lengths_of_run(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &m
 
 /// `checkNvmCacheWarmUp` and what it goes by.
 fn warmth_of_flash(test: &TestConfig, no_flash: bool, at: &str, findings: &mut Findings) {
-    let at_policy = join(at, "nvmCacheWarmupCheckPolicy");
     if !test.check_warmup {
-        if test.warmup_policy != TestConfig::default().warmup_policy {
-            findings.warning(&at_policy, "is ignored: checkNvmCacheWarmUp is false");
-        }
         return;
     }
+    let at_policy = join(at, "nvmCacheWarmupCheckPolicy");
     let by_time = test.warmup_policy.timestamp > 0;
     if by_time && needs_distribution(test) {
         let words = "only for replays: a generator has no timestamps";
@@ -462,7 +457,7 @@ pub(super) fn has_flash(cache: &CacheConfig) -> bool {
 }
 
 /// A cache component that is flash alone: `cacheSizeMB` is its size.
-fn is_flash_component(cache: &CacheConfig) -> bool {
+pub(super) fn is_flash_component(cache: &CacheConfig) -> bool {
     matches!(cache.allocator.as_str(), "flash" | "consistent_flash")
 }
 
@@ -512,24 +507,6 @@ fn at_the_times_of_the_trace(test: &TestConfig, at: &str, findings: &mut Finding
         "cannot be combined with opRatePerSec: the trace sets the times of requests",
     );
     refuse(delayed, "cannot be combined with opDelayNs: the trace sets the times of requests");
-}
-
-fn unread_traces(test: &TestConfig, at: &str, findings: &mut Findings) {
-    let given =
-        [("traceFileName", test.trace_file.is_empty()), ("traceFileNames", test.trace_files.is_empty())];
-    for (key, _) in given.into_iter().filter(|(_, is_empty)| !is_empty) {
-        if needs_distribution(test) {
-            let words = "is ignored: this generator reads no trace; set `generator` to `replay`";
-            findings.warning(&join(at, key), words);
-        } else if test.names_binary_trace() {
-            findings.warning(&join(at, key), "is ignored: binaryFileName is read instead");
-        }
-    }
-    let in_use = matches!(test.generator.as_str(), "replay" | "binary-replay");
-    if !in_use && !test.replay.binary_file.is_empty() {
-        let words = "only for the generators `replay`, which writes it, and `binary-replay`, which reads it";
-        findings.problem(&join(at, "replayGeneratorConfig.binaryFileName"), words);
-    }
 }
 
 fn missing_features(test: &TestConfig, at: &str, findings: &mut Findings) {

@@ -20,9 +20,6 @@ pub fn resolve(
     if test.pool_distributions.is_empty() {
         return vec![resolve_one(own, directory, at, findings)];
     }
-    if *own != Distribution::default() {
-        findings.warning(at, "the distribution keys here are ignored: poolDistributions replaces them");
-    }
     let path = |i: usize| format!("{}[{i}]", join(at, "poolDistributions"));
     let pools = test.pool_distributions.iter().enumerate();
     pools.map(|(i, pool)| resolve_one(pool, directory, &path(i), findings)).collect()

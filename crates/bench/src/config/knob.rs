@@ -9,6 +9,7 @@ use std::fmt;
 use device::names::nearest;
 use serde_json::{Map, Value};
 
+use super::needs::Needs;
 use super::text::join;
 
 /// One key of a config.
@@ -27,10 +28,12 @@ pub struct Knob {
 }
 
 /// What becomes of a key here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Status {
     /// It does what CacheBench says it does.
     Honoured,
+    /// It does, beside what it needs; without that it is accepted with a warning.
+    HonouredIf(Needs),
     /// It tunes something that this engine does not have; why.
     NoEffect(&'static str),
     /// Old configs carry it and CacheBench itself ignores it; why.
@@ -134,7 +137,7 @@ pub fn take<S: Section, T: Typed + PartialEq>(
     let path = join(at, key);
     let Some(typed) = T::read(value, &path, findings) else { return default };
     match knob.status {
-        Status::Honoured => {}
+        Status::Honoured | Status::HonouredIf(_) => {}
         Status::NoEffect(why) => findings.warning(&path, format!("has no effect here: {why}")),
         Status::Legacy(why) => findings.warning(&path, format!("is ignored: {why}")),
         Status::Later(feature) if typed != default => findings.later(&path, feature),

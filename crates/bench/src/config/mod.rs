@@ -11,6 +11,7 @@ pub mod keys;
 pub mod knob;
 pub mod lower;
 mod names;
+pub mod needs;
 pub mod overrides;
 pub mod plan;
 mod region_policy;

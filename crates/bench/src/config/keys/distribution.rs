@@ -1,57 +1,58 @@
 //! What is asked of the cache: sizes, popularity and the mix of operations; and the two kinds of file they come from.
 
-use crate::config::knob::Status::Honoured;
+use crate::config::knob::Status::{Honoured, HonouredIf};
 use crate::config::knob::section;
+use crate::config::needs;
 
 section! {
     /// Sizes, popularity and mix of one pool's requests.
     Distribution: "test_config or test_config.poolDistributions[]" => {
         "Edges of the ranges of key lengths.";
-        key_sizes: Vec<f64> = Vec::new(), "keySizeRange", "B", Honoured;
+        key_sizes: Vec<f64> = Vec::new(), "keySizeRange", "B", HonouredIf(needs::GENERATOR);
         "Weight of each range.";
-        key_size_weights: Vec<f64> = Vec::new(), "keySizeRangeProbability", "", Honoured;
+        key_size_weights: Vec<f64> = Vec::new(), "keySizeRangeProbability", "", HonouredIf(needs::GENERATOR);
         "Value sizes: with as many entries as weights, the sizes themselves; with one entry more, the edges of ranges.";
-        value_sizes: Vec<f64> = Vec::new(), "valSizeRange", "B", Honoured;
+        value_sizes: Vec<f64> = Vec::new(), "valSizeRange", "B", HonouredIf(needs::NO_SIZES_FILE);
         "Weight of each value size or range.";
-        value_size_weights: Vec<f64> = Vec::new(), "valSizeRangeProbability", "", Honoured;
+        value_size_weights: Vec<f64> = Vec::new(), "valSizeRangeProbability", "", HonouredIf(needs::NO_SIZES_FILE);
         "File with the two keys above; it overrides them.";
-        value_sizes_file: String = String::new(), "valSizeDistFile", "path", Honoured;
+        value_sizes_file: String = String::new(), "valSizeDistFile", "path", HonouredIf(needs::GENERATOR);
         "Lengths of chains, as value sizes.";
-        chain_lengths: Vec<f64> = Vec::new(), "chainedItemLengthRange", "items", Honoured;
+        chain_lengths: Vec<f64> = Vec::new(), "chainedItemLengthRange", "items", HonouredIf(needs::CHAINS);
         "Weight of each.";
-        chain_length_weights: Vec<f64> = Vec::new(), "chainedItemLengthRangeProbability", "", Honoured;
+        chain_length_weights: Vec<f64> = Vec::new(), "chainedItemLengthRangeProbability", "", HonouredIf(needs::CHAINS);
         "Sizes of chained items, as value sizes.";
-        chain_value_sizes: Vec<f64> = Vec::new(), "chainedItemValSizeRange", "B", Honoured;
+        chain_value_sizes: Vec<f64> = Vec::new(), "chainedItemValSizeRange", "B", HonouredIf(needs::CHAINS);
         "Weight of each.";
-        chain_value_size_weights: Vec<f64> = Vec::new(), "chainedItemValSizeRangeProbability", "", Honoured;
+        chain_value_size_weights: Vec<f64> = Vec::new(), "chainedItemValSizeRangeProbability", "", HonouredIf(needs::CHAINS);
         "Times to live, as value sizes; every generator here uses them.";
         ttl_seconds: Vec<f64> = Vec::new(), "ttlSecsRange", "s", Honoured;
         "Weight of each.";
         ttl_weights: Vec<f64> = Vec::new(), "ttlSecsRangeProbability", "", Honoured;
         "Number of objects in each popularity bucket; if empty, popularity is a normal distribution around the middle key.";
-        popularity_buckets: Vec<f64> = Vec::new(), "popularityBuckets", "objects", Honoured;
+        popularity_buckets: Vec<f64> = Vec::new(), "popularityBuckets", "objects", HonouredIf(needs::NO_POPULARITY_FILE);
         "Share of requests of each bucket.";
-        popularity_weights: Vec<f64> = Vec::new(), "popularityWeights", "", Honoured;
+        popularity_weights: Vec<f64> = Vec::new(), "popularityWeights", "", HonouredIf(needs::NO_POPULARITY_FILE);
         "File with the two keys above; it overrides them.";
-        popularity_file: String = String::new(), "popDistFile", "path", Honoured;
+        popularity_file: String = String::new(), "popDistFile", "path", HonouredIf(needs::GENERATOR);
         "Share of gets.";
-        get_ratio: f64 = 0.0, "getRatio", "", Honoured;
+        get_ratio: f64 = 0.0, "getRatio", "", HonouredIf(needs::GENERATOR);
         "Share of sets.";
-        set_ratio: f64 = 0.0, "setRatio", "", Honoured;
+        set_ratio: f64 = 0.0, "setRatio", "", HonouredIf(needs::GENERATOR);
         "Share of deletes.";
-        delete_ratio: f64 = 0.0, "delRatio", "", Honoured;
+        delete_ratio: f64 = 0.0, "delRatio", "", HonouredIf(needs::GENERATOR);
         "Share of sets of an item with a chain.";
-        add_chained_ratio: f64 = 0.0, "addChainedRatio", "", Honoured;
+        add_chained_ratio: f64 = 0.0, "addChainedRatio", "", HonouredIf(needs::GENERATOR);
         "Share of gets of keys that no other request asks for.";
-        lone_get_ratio: f64 = 0.0, "loneGetRatio", "", Honoured;
+        lone_get_ratio: f64 = 0.0, "loneGetRatio", "", HonouredIf(needs::GENERATOR);
         "Share of sets of keys that are never requested.";
-        lone_set_ratio: f64 = 0.0, "loneSetRatio", "", Honoured;
+        lone_set_ratio: f64 = 0.0, "loneSetRatio", "", HonouredIf(needs::GENERATOR);
         "Share of updates: a get for write, then the value is overwritten.";
-        update_ratio: f64 = 0.0, "updateRatio", "", Honoured;
+        update_ratio: f64 = 0.0, "updateRatio", "", HonouredIf(needs::GENERATOR);
         "Share of checks whether a key could exist.";
-        could_exist_ratio: f64 = 0.0, "couldExistRatio", "", Honoured;
+        could_exist_ratio: f64 = 0.0, "couldExistRatio", "", HonouredIf(needs::GENERATOR);
         "Draw from the objects of the popularity file and multiply the result, instead of scaling the file first.";
-        legacy_key_generator: bool = false, "useLegacyKeyGen", "", Honoured;
+        legacy_key_generator: bool = false, "useLegacyKeyGen", "", HonouredIf(needs::POPULARITY);
     }
     legacy {}
 }

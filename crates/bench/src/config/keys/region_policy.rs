@@ -1,33 +1,34 @@
 //! `cache_config.navyRegionPolicyConfig`: McDipper, BlockCache and RIPQ.
 
-use crate::config::knob::Status::Honoured;
+use crate::config::knob::Status::HonouredIf;
 use crate::config::knob::section;
+use crate::config::needs;
 
 section! {
     /// Settings of the region policies of the photo caches.
     RegionPolicyConfig: "cache_config.navyRegionPolicyConfig" => {
         "Block size of the policy, instead of navyRegionSizeMB; at most 1024.";
-        block_mib: u64 = 64, "blockMB", "MiB", Honoured;
+        block_mib: u64 = 64, "blockMB", "MiB", HonouredIf(needs::REGION_POLICY);
         "`blockcache`: number of segments of the LRU.";
-        segments: u64 = 4, "segments", "", Honoured;
+        segments: u64 = 4, "segments", "", HonouredIf(needs::BLOCK_CACHE);
         "`ripq`, `sipq`: number of sections of the queue, K; `ripq` has as many insertion points, each with one block in memory.";
-        insertion_points: u64 = 8, "insertionPoints", "", Honoured;
+        insertion_points: u64 = 8, "insertionPoints", "", HonouredIf(needs::ITEM_QUEUE);
         "`ripq`, `sipq`: caching policy that sets the priority of items: `lru`, `slru-4`, `gdsf`, `gdsf-3`, `lfu-da`, with any number in place of 4 and 3.";
-        caching: String = "slru-4".to_owned(), "caching", "", Honoured;
+        caching: String = "slru-4".to_owned(), "caching", "", HonouredIf(needs::ITEM_QUEUE);
         "`ripq`, `sipq`: if more than this share of a block would be reinserted, the block is moved back to where its items were raised to instead; 0 is never.";
-        hot_block_ratio: f64 = 0.6, "hotBlockRatio", "", Honoured;
+        hot_block_ratio: f64 = 0.6, "hotBlockRatio", "", HonouredIf(needs::ITEM_QUEUE);
         "`ripq`, `sipq`: if the moving average of that share is above this, a cold block is evicted instead; 0 is never.";
-        reinsertion_target: f64 = 0.2, "reinsertionTarget", "", Honoured;
+        reinsertion_target: f64 = 0.2, "reinsertionTarget", "", HonouredIf(needs::ITEM_QUEUE);
         "`ripq`, `sipq`: a block is cold if less than this share of it would be reinserted.";
-        cold_block_ratio: f64 = 0.1, "coldBlockRatio", "", Honoured;
+        cold_block_ratio: f64 = 0.1, "coldBlockRatio", "", HonouredIf(needs::ITEM_QUEUE);
         "`ripq`, `sipq`: weight of the newest block in the moving average.";
-        moving_average: f64 = 0.5, "movingAverage", "", Honoured;
+        moving_average: f64 = 0.5, "movingAverage", "", HonouredIf(needs::ITEM_QUEUE);
         "`ripq`, `sipq`: if more than this share of a block is dead, the block is evicted first and its live items are kept; 0 is never.";
-        dead_block_ratio: f64 = 0.5, "deadBlockRatio", "", Honoured;
+        dead_block_ratio: f64 = 0.5, "deadBlockRatio", "", HonouredIf(needs::ITEM_QUEUE);
         "Number of pieces of a block, each of at most deviceMaxWriteSize, that are written or read at once in the background; 0 is all.";
-        transfers_at_once: u64 = 2, "transfersAtOnce", "", Honoured;
+        transfers_at_once: u64 = 2, "transfersAtOnce", "", HonouredIf(needs::REGION_POLICY);
         "Whether a block is written from end to end; otherwise its unused part is not written, and the drive keeps the old data there.";
-        write_whole: bool = true, "writeWhole", "", Honoured;
+        write_whole: bool = true, "writeWhole", "", HonouredIf(needs::REGION_POLICY);
     }
     legacy {}
 }

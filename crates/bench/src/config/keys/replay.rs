@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::config::knob::Status::{Honoured, Later, NoEffect};
+use crate::config::knob::Status::{Honoured, HonouredIf, Later, NoEffect};
 use crate::config::knob::section;
+use crate::config::needs;
 
 const BY_NAME: &str = "columns are found by the header, and `tenants` in the result has the figures of columns that name a tenant";
 const ML: &str = "learned admission";
@@ -12,17 +13,17 @@ section! {
     /// How a trace is replayed.
     ReplayConfig: "test_config.replayGeneratorConfig" => {
         "Number of copies of the trace, each with its own keys.";
-        amplification: u64 = 1, "ampFactor", "", Honoured;
+        amplification: u64 = 1, "ampFactor", "", HonouredIf(needs::TRACE);
         "Factor that multiplies value sizes.";
-        size_amplification: u64 = 1, "ampSizeFactor", "", Honoured;
+        size_amplification: u64 = 1, "ampSizeFactor", "", HonouredIf(needs::TRACE);
         "`strict`: requests for one key keep their order; `relaxed` and `none`: any thread takes any request.";
-        serialization: String = "strict".to_owned(), "replaySerializationMode", "", Honoured;
+        serialization: String = "strict".to_owned(), "replaySerializationMode", "", HonouredIf(needs::TRACE);
         "Interval of the relaxed order.";
         relaxed_interval_ms: u64 = 500, "relaxedSerialIntervalMs", "ms", NoEffect("CacheBench reads it and never uses it");
         "With `replay`, the requests are written to this binary trace instead of being run; with `binary-replay`, the binary trace to read, instead of traceFileName.";
         binary_file: String = String::new(), "binaryFileName", "path", Honoured;
         "Number of requests to skip at the start.";
-        fast_forward: u64 = 0, "fastForwardCount", "requests", Honoured;
+        fast_forward: u64 = 0, "fastForwardCount", "requests", HonouredIf(needs::TRACE);
         "Number of requests of a binary trace to load ahead.";
         preload: u64 = 0, "preLoadReqs", "requests", NoEffect("a binary trace is read ahead of the threads, and is not mapped into memory");
         "Number of extra columns by which the figures are split.";
@@ -32,13 +33,13 @@ section! {
         "Values of the extra columns that get their own figures.";
         stats_per_field: Map<String, Value> = Map::new(), "statsPerAggField", "", NoEffect(BY_NAME);
         "`block-replay`: size of a block; a row whose range ends past it is wrong.";
-        block_kib: u64 = 16384, "blockSizeKB", "KiB", Honoured;
+        block_kib: u64 = 16384, "blockSizeKB", "KiB", HonouredIf(needs::CHUNKS);
         "`block-replay`: size of the chunks in which a block is cached.";
-        chunk_kib: u64 = 128, "chunkSizeKB", "KiB", Honoured;
+        chunk_kib: u64 = 128, "chunkSizeKB", "KiB", HonouredIf(needs::CHUNKS);
         "Learned admission.";
         ml_admission: MlAdmission = MlAdmission::default(), "mlAdmissionConfig", "", Later(ML);
         "Ours. Amplify keys as CacheBench does, with a suffix that truncates long keys and so merges some of them.";
-        cachebench_amplification: bool = false, "ampKeysLikeCacheBench", "", Honoured;
+        cachebench_amplification: bool = false, "ampKeysLikeCacheBench", "", HonouredIf(needs::COPIES);
         "Ours. `replay`: format of the trace, one of `flashwright trace formats` (a table with its columns: `csv:time,key,-,size`), or `auto` to detect it from the first file.";
         format: String = "kvcache".to_owned(), "traceFormat", "", Honoured;
     }

@@ -1,8 +1,9 @@
 //! `test_config`: the run.
 
 use super::{Distribution, ReplayConfig};
-use crate::config::knob::Status::{Honoured, NoEffect};
+use crate::config::knob::Status::{Honoured, HonouredIf, NoEffect};
 use crate::config::knob::section;
+use crate::config::needs;
 
 section! {
     /// The run.
@@ -26,13 +27,13 @@ section! {
         "Number of threads.";
         threads: u64 = 0, "numThreads", "threads", Honoured;
         "Number of distinct keys.";
-        key_count: u64 = 0, "numKeys", "keys", Honoured;
+        key_count: u64 = 0, "numKeys", "keys", HonouredIf(needs::GENERATOR);
         "Whether a get that misses is followed by a set.";
         lookaside: bool = false, "enableLookaside", "", Honoured;
         "Whether a set is done only if the key is absent.";
         only_set_if_miss: bool = false, "onlySetIfMiss", "", Honoured;
         "Whether all repeat counts of a trace are treated as 1.";
-        ignore_op_count: bool = false, "ignoreOpCount", "", Honoured;
+        ignore_op_count: bool = false, "ignoreOpCount", "", HonouredIf(needs::TRACE);
         "Whether values are written or only allocated.";
         populate_item: bool = true, "populateItem", "", Honoured;
         "Whether a hit reads every byte of the value.";
@@ -40,49 +41,49 @@ section! {
         "Whether every value found is checked against what was set.";
         check_consistency: bool = false, "checkConsistency", "", Honoured;
         "Number of inconsistencies that ends the run.";
-        max_inconsistencies: u64 = 50, "maxInconsistencyCount", "", Honoured;
+        max_inconsistencies: u64 = 50, "maxInconsistencyCount", "", HonouredIf(needs::CHECKING);
         "Number of destructor errors that ends the run.";
         max_invalid_destructors: u64 = 50, "maxInvalidDestructorCount", "", NoEffect("item destructors are not checked");
         "Whether the figures start only when flash is warm, as defined by nvmCacheWarmupCheckPolicy.";
         check_warmup: bool = false, "checkNvmCacheWarmUp", "", Honoured;
         "When flash counts as warm.";
-        warmup_policy: WarmupPolicy = WarmupPolicy { eviction_count: 1, timestamp: 0 }, "nvmCacheWarmupCheckPolicy", "", Honoured;
+        warmup_policy: WarmupPolicy = WarmupPolicy { eviction_count: 1, timestamp: 0 }, "nvmCacheWarmupCheckPolicy", "", HonouredIf(needs::WARMTH);
         "Number of operations of a thread between two pauses.";
-        delay_batch: u64 = 0, "opDelayBatch", "ops", Honoured;
+        delay_batch: u64 = 0, "opDelayBatch", "ops", HonouredIf(needs::PAUSE_LENGTH);
         "Length of a pause.";
-        delay_ns: u64 = 0, "opDelayNs", "ns", Honoured;
+        delay_ns: u64 = 0, "opDelayNs", "ns", HonouredIf(needs::PAUSE_BATCH);
         "Rate of operations of the instance; 0 is no limit.";
         rate_per_second: u64 = 0, "opRatePerSec", "ops/s", Honoured;
         "Ours. Arrival of requests: `closed` (each thread sends its next request when the previous one is answered), or an open loop at opRatePerSec that does not wait for answers, at even intervals (`uniform`) or at random (`poisson`).";
         arrivals: String = "closed".to_owned(), "arrivals", "", Honoured;
         "Number of operations that may arrive at once; 0 is the operations of one second.";
-        rate_burst: u64 = 0, "opRateBurstSize", "ops", Honoured;
+        rate_burst: u64 = 0, "opRateBurstSize", "ops", HonouredIf(needs::RATE);
         "Share of operations of each pool.";
-        op_pools: Vec<f64> = vec![1.0], "opPoolDistribution", "", Honoured;
+        op_pools: Vec<f64> = vec![1.0], "opPoolDistribution", "", HonouredIf(needs::GENERATOR);
         "Share of keys of each pool.";
-        key_pools: Vec<f64> = vec![1.0], "keyPoolDistribution", "", Honoured;
+        key_pools: Vec<f64> = vec![1.0], "keyPoolDistribution", "", HonouredIf(needs::GENERATOR);
         "Distributions of the pools; without it, the keys of the distribution are in test_config itself.";
         pool_distributions: Vec<Distribution> = Vec::new(), "poolDistributions", "", Honoured;
         "Trace file.";
-        trace_file: String = String::new(), "traceFileName", "path", Honoured;
+        trace_file: String = String::new(), "traceFileName", "path", HonouredIf(needs::TRACE_FILE);
         "Trace files, replayed one after another.";
-        trace_files: Vec<String> = Vec::new(), "traceFileNames", "path", Honoured;
+        trace_files: Vec<String> = Vec::new(), "traceFileNames", "path", HonouredIf(needs::TRACE_FILE);
         "Directory to which relative paths of traces and distribution files refer; empty is the directory of the config.";
         config_path: String = String::new(), "configPath", "path", Honoured;
         "Whether the trace starts again at its end.";
-        repeat_trace: bool = false, "repeatTraceReplay", "", Honoured;
+        repeat_trace: bool = false, "repeatTraceReplay", "", HonouredIf(needs::TRACE);
         "Ours. Number of times the trace is replayed; 0 is once, or without end with repeatTraceReplay.";
         trace_loops: u64 = 0, "traceLoops", "", Honoured;
         "Units of trace time in a second. The default is for `kvcache`; other formats have their own defaults (`docs/traces.md`).";
-        timestamp_factor: u64 = 1000, "timestampFactor", "", Honoured;
+        timestamp_factor: u64 = 1000, "timestampFactor", "", HonouredIf(needs::TRACE);
         "Ours. Replays requests in an open loop at the times of the trace, sped up by this factor; 0 is as fast as the threads can.";
         trace_speed: f64 = 0.0, "traceSpeed", "", Honoured;
         "How a trace is replayed.";
         replay: ReplayConfig = ReplayConfig::default(), "replayGeneratorConfig", "", Honoured;
         "`piecewise-replay`: size of a piece; a shorter object is one item.";
-        piece_bytes: u64 = 65536, "cachePieceSize", "B", Honoured;
+        piece_bytes: u64 = 65536, "cachePieceSize", "B", HonouredIf(needs::PIECES);
         "`piecewise-replay`: maximum number of pieces of an object that are cached; the rest of the object is fetched each time.";
-        max_pieces: u64 = 32000, "maxCachePieces", "", Honoured;
+        max_pieces: u64 = 32000, "maxCachePieces", "", HonouredIf(needs::PIECES);
         "`piecewise-replay`: file to which misses are written, as a trace with the same columns for the cache behind this one.";
         miss_trace: String = String::new(), "missTraceFile", "path", Honoured;
         "Sampling interval.";
@@ -92,15 +93,15 @@ section! {
         "Iterate over the items in DRAM during the run: `disabled`, `regular`, or `lock_group`, which is the same as `regular`.";
         iterator_mode: String = "disabled".to_owned(), "dramIteratorMode", "", Honoured;
         "Time before each iteration.";
-        iterator_interval_ms: u64 = 10000, "dramIteratorIntervalMs", "ms", Honoured;
+        iterator_interval_ms: u64 = 10000, "dramIteratorIntervalMs", "ms", HonouredIf(needs::ITERATOR);
         "Length of a pause within an iteration; 0 is none.";
-        iterator_sleep_ms: u64 = 0, "dramIteratorSleepMs", "ms", Honoured;
+        iterator_sleep_ms: u64 = 0, "dramIteratorSleepMs", "ms", HonouredIf(needs::ITERATOR);
         "Time between two pauses of an iteration, however much of DRAM it covers in it; with 0 it pauses as often as it can.";
-        iterator_work_ms: u64 = 0, "dramIteratorWorkMs", "ms", Honoured;
+        iterator_work_ms: u64 = 0, "dramIteratorWorkMs", "ms", HonouredIf(needs::ITERATOR);
         "Ours. Share of a value's bytes that a compressing drive can save, 0 to 1.";
-        compressibility: f64 = 0.0, "valueCompressibility", "", Honoured;
+        compressibility: f64 = 0.0, "valueCompressibility", "", HonouredIf(needs::WRITTEN_VALUES);
         "Ours. Share of the 4 KiB blocks of values that a deduplicating drive can save, 0 to 1; of values above 4 KiB, which are packed into regions.";
-        dedup_ratio: f64 = 0.0, "valueDedupRatio", "", Honoured;
+        dedup_ratio: f64 = 0.0, "valueDedupRatio", "", HonouredIf(needs::WRITTEN_VALUES);
     }
     legacy {
         "prepopulateCache", "CacheBench does not read it";

@@ -216,7 +216,7 @@ fn settings_of_the_tracker_are_checked() {
         assert_eq!(alone.status.code(), Some(0));
         assert!(
             err(&alone)
-                .ends_with(&format!("cache_config.{key}: is ignored: eventTrackerFilePath is empty\n"))
+                .ends_with(&format!("cache_config.{key}: has no effect: eventTrackerFilePath is empty\n"))
         );
     }
 }
