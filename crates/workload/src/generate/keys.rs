@@ -19,6 +19,9 @@ pub const MAX_KEYS: u64 = 1 << 56;
 /// Ids of keys outside of the population have this bit.
 pub(crate) const LONE: u64 = 1 << 63;
 
+/// Of a lone id, the bits that a worker counts in. Those above, but for [`LONE`], are the worker's number.
+pub(super) const LONE_BITS: u32 = 48;
+
 /// A key in the making: the bytes and how many of them count.
 pub(crate) struct KeyBuffer {
     bytes: [u8; MAX_KEY_BYTES],
@@ -216,11 +219,36 @@ impl Spelling for Letters {
     }
 
     fn spell_lone(&self, id: u64, into: &mut KeyBuffer) {
-        let length = self.classes[self.guide.find(id % self.keys)].length.max(LONG);
+        // By the same stride as other keys: neighbours are of one length, and ids come one after another.
+        let position = multiply_modulo(id % self.keys, self.stride, self.keys);
+        let length = self.classes[self.guide.find(position)].length.max(SHORTEST_LONE);
+        if length < LONG {
+            write_lone(id, &mut into.bytes[..length]);
+            into.len = length;
+            return;
+        }
         into.bytes[..8].copy_from_slice(&nibbles((id >> 32) as u32, b'A'));
         into.bytes[8..LONG].copy_from_slice(&nibbles(id as u32, b'A'));
         self.pad(id, length, into);
     }
+}
+
+/// In fewer letters, lone keys would run out.
+const SHORTEST_LONE: usize = 8;
+/// Most of a lone key's letters. The first is one of the capitals among them, which no other key begins with.
+const LONE_LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The lone `id` in a word of 8 to 15 letters. Of 8 letters there are 26 × 64^7 words: with a worker's number in the last
+/// places, each of the 32,768 that there can be has 3 billion of them before one comes again.
+fn write_lone(id: u64, into: &mut [u8]) {
+    let (worker, count) = ((id & !LONE) >> LONE_BITS, id & ((1 << LONE_BITS) - 1));
+    let mut number = count << (63 - LONE_BITS) | worker;
+    let (first, others) = into.split_first_mut().expect("a lone key has letters");
+    for letter in others.iter_mut().rev() {
+        *letter = LONE_LETTERS[(number % 64) as usize];
+        number /= 64;
+    }
+    *first = LONE_LETTERS[(number % LETTERS) as usize];
 }
 
 fn checked_length(lengths: &Sizes) -> Result<(), Problem> {
@@ -359,6 +387,41 @@ mod tests {
         assert!(checked_length(&Table::constant(256).sizes().unwrap()).is_err());
         let empty = Letters::pools(&[(9, Table::uniform(0, 5).sizes().unwrap())]);
         assert_eq!(empty.err(), Some(Problem::EmptyKey));
+    }
+
+    fn lone(letters: &Letters, count: u64, worker: u64) -> String {
+        // As a source masks them.
+        let id = (worker << LONE_BITS | count) ^ (scramble(7) | LONE);
+        let mut buffer = KeyBuffer::new();
+        letters.spell_lone(id, &mut buffer);
+        String::from_utf8(buffer.key().to_vec()).unwrap()
+    }
+
+    /// They had 16 letters at least, and where lengths were mixed, the first billions had the same.
+    #[test]
+    fn lone_keys_had_other_lengths_than_the_rest() {
+        let mixed = letters(1000, &Table { range: vec![9.0, 12.0, 20.0], weights: vec![1.0, 1.0, 2.0] });
+        let mut by_length = std::collections::BTreeMap::new();
+        (0..1000).for_each(|count| *by_length.entry(lone(&mixed, count, 3).len()).or_insert(0) += 1);
+        let expected = [(9, 250), (12, 250), (20, 500)];
+        let near = |(length, keys)| (keys - 2..=keys + 2).contains(&by_length[&length]);
+        assert!(by_length.len() == 3 && expected.into_iter().all(near), "{by_length:?}");
+        let short = letters(26, &Table::constant(3));
+        assert_eq!(lone(&short, 0, 0).len(), SHORTEST_LONE);
+    }
+
+    #[test]
+    fn lone_keys_of_every_length_differ_from_each_other_and_from_the_rest() {
+        for length in [8, 9, 10, 11, 15, 16, 40] {
+            let some = letters(100, &Table::constant(length));
+            let keys = (0..4).flat_map(|worker| (0..5000).map(move |count| (count, worker)));
+            let all: std::collections::HashSet<String> =
+                keys.map(|(count, worker)| lone(&some, count, worker)).collect();
+            assert_eq!(all.len(), 20_000, "{length} letters");
+            assert!(
+                all.iter().all(|key| key.as_bytes()[0].is_ascii_uppercase() && key.len() as u64 == length)
+            );
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use rand::Rng;
 
 use super::error::{ConfigError, Problem};
 use super::guide::Guide;
-use super::keys::{KeyBuffer, LONE, MAX_KEYS, Spelling};
+use super::keys::{KeyBuffer, LONE, LONE_BITS, MAX_KEYS, Spelling};
 use super::popularity::Draw;
 use super::population::Population;
 use super::random::{At, Stream, below, scramble, stream};
@@ -126,9 +126,6 @@ struct Drawn {
     key_id: u64,
     key: KeyBuffer,
 }
-
-/// Lone keys that a worker can name.
-const LONE_BITS: u32 = 48;
 
 impl<S: Spelling> Generated<S> {
     pub(super) fn new(pools: Arc<Pools<S>>, accesses: Accesses, seed: u64, worker: usize) -> Self {
