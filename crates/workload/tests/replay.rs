@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use flashwright_workload::generate::Table;
 use flashwright_workload::trace::{Amplify, FORMATS, Format, Order, Replay, ReplayConfig, SuffixRule};
 use flashwright_workload::{AHEAD, RequestKind, Source, Workload, WorkloadError};
 use tempfile::TempDir;
@@ -231,6 +232,32 @@ fn skipping_limits_and_counts_do_what_they_say() {
     assert_eq!(seen(|config| config.max_requests_per_worker = Some(7)), [(1, 3), (2, 3), (3, 1)]);
     assert_eq!(seen(|config| config.max_requests_per_worker = Some(0)), []);
     assert_eq!(seen(|config| config.skip_rows = 99), []);
+}
+
+/// They were left aside in replays.
+#[test]
+fn times_to_live_of_the_config_are_for_rows_without_their_own() {
+    let mut text = "key,op,size,ttl\nown,SET,1,7\n".to_owned();
+    (0..300).for_each(|number| text += &format!("key{},SET,1,0\n", number % 100));
+    let table = Table { range: vec![60.0, 600.0], weights: vec![1.0, 3.0] };
+    for copies in [1, 2] {
+        let (_folder, replay) = replay_of(&text, |config| {
+            config.ttl_seconds = Some(table.sizes().unwrap());
+            config.amplify.copies = copies;
+        });
+        let mut by_key: BTreeMap<String, HashSet<Option<u32>>> = BTreeMap::new();
+        let seen = drain_all(&replay, 2).concat();
+        for it in seen {
+            by_key.entry(it.key).or_default().insert(it.ttl_seconds);
+        }
+        assert!(by_key.values().all(|ttls| ttls.len() == 1), "a key has one time to live");
+        let (own, others): (Vec<_>, Vec<_>) = by_key.into_iter().partition(|(key, _)| key.starts_with("own"));
+        assert!(own.iter().all(|(_, ttls)| ttls.contains(&Some(7))), "{own:?}");
+        let short = others.iter().filter(|(_, ttls)| ttls.contains(&Some(60))).count();
+        let long = others.iter().filter(|(_, ttls)| ttls.contains(&Some(600))).count();
+        assert_eq!(short + long, 100 * copies as usize);
+        assert!((10..=40).contains(&(short / copies as usize)), "{short} of {copies} hundred");
+    }
 }
 
 #[test]

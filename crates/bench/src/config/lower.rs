@@ -333,7 +333,7 @@ pub fn missing_traces(config: &Config) -> Vec<Remark> {
 }
 
 /// The trace of a replay, and the key that names it.
-fn trace_files(instance: &InstanceConfig) -> (&'static str, Vec<PathBuf>) {
+pub(super) fn trace_files(instance: &InstanceConfig) -> (&'static str, Vec<PathBuf>) {
     let test = &instance.test;
     let (key, single, several) = match test.names_binary_trace() {
         true => ("replayGeneratorConfig.binaryFileName", &test.replay.binary_file, &[][..]),
@@ -362,6 +362,7 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
             test.replay.size_amplification,
             "test_config.replayGeneratorConfig.ampSizeFactor",
         )?,
+        ttl_seconds: times_to_live(&instance.pools[0])?,
         fast_forward: test.replay.fast_forward,
         loops: match (test.trace_loops, test.repeat_trace) {
             (0, true) => None,
@@ -375,6 +376,15 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
         miss_trace: instance.miss_trace(),
         time_units_per_second: instance.time_units_per_second(),
     })
+}
+
+/// Those of a replay, whose rows may have their own.
+fn times_to_live(typed: &Distribution) -> Result<Option<Table>, String> {
+    let ttl = optional_table(&typed.ttl_seconds, &typed.ttl_weights);
+    match ttl.as_ref().map(Table::sizes) {
+        Some(Err(problem)) => Err(format!("test_config.ttlSecsRange: {problem}")),
+        _ => Ok(ttl),
+    }
 }
 
 /// The format of a trace, and what its requests are cut into.

@@ -26,6 +26,8 @@ struct Place<'a> {
     test: &'a TestConfig,
     /// The one that the key is in, if it is in one.
     distribution: &'a Distribution,
+    /// The pool that it is of.
+    pool: usize,
 }
 
 const fn needs(when: &'static str, missing: fn(&Place<'_>) -> Option<&'static str>) -> Needs {
@@ -148,6 +150,10 @@ pub(super) const ITERATOR: Needs = needs("with dramIteratorMode", |it| {
 
 // What is requested.
 
+pub(super) const POOL_IN_USE: Needs = needs("in a replay for the first pool", |it| {
+    let is_used = it.pool == 0 || (GENERATOR.missing)(it).is_none();
+    unless(is_used, "a replay has the first pool alone")
+});
 pub(super) const CHAINS: Needs = needs("with addChainedRatio", |it| {
     (GENERATOR.missing)(it).or(unless(it.distribution.add_chained_ratio > 0.0, "addChainedRatio is 0"))
 });
@@ -175,7 +181,7 @@ pub(super) fn check(instance: &InstanceConfig, findings: &mut Findings) {
     let InstanceConfig { cache, test, distribution, .. } = instance;
     let cache_at = join(&instance.at, "cache_config");
     let test_at = join(&instance.at, "test_config");
-    let place = Place { cache, test, distribution };
+    let place = Place { cache, test, distribution, pool: 0 };
     unheeded(cache, &place, &cache_at, findings);
     let at_policy = join(&cache_at, "navyRegionPolicyConfig");
     unheeded(&cache.region_policy_config, &place, &at_policy, findings);
@@ -187,9 +193,9 @@ pub(super) fn check(instance: &InstanceConfig, findings: &mut Findings) {
     given::<Distribution>(distribution, |key, _| {
         findings.warning(&join(&test_at, key), "has no effect: poolDistributions replaces it");
     });
-    for (i, distribution) in test.pool_distributions.iter().enumerate() {
-        let at = format!("{test_at}.poolDistributions[{i}]");
-        unheeded(distribution, &Place { cache, test, distribution }, &at, findings);
+    for (pool, distribution) in test.pool_distributions.iter().enumerate() {
+        let at = format!("{test_at}.poolDistributions[{pool}]");
+        unheeded(distribution, &Place { cache, test, distribution, pool }, &at, findings);
     }
 }
 

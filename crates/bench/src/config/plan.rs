@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use workload::generate::GeneratorConfig;
+use workload::generate::{GeneratorConfig, Table};
 use workload::trace::Cut;
 
 /// A whole run.
@@ -264,7 +264,9 @@ pub struct ReplayPlan {
     pub cachebench_amplification: bool,
     /// Multiplies value sizes.
     pub size_amplification: u32,
-    /// Requests to skip.
+    /// Times to live of rows that have none.
+    pub ttl_seconds: Option<Table>,
+    /// Rows to skip.
     pub fast_forward: u64,
     /// How often it is replayed; `None` is without end.
     pub loops: Option<u64>,

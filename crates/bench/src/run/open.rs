@@ -12,7 +12,7 @@ use device::wrap::MeasureDevice;
 use device::{Clock, Device, RequestKind, Simulation};
 use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirstConfig};
 use policy::eviction::{EvictionConfig, Refresh};
-use workload::generate::{Online, PreparedAccesses};
+use workload::generate::{Online, PreparedAccesses, Table};
 use workload::trace::{Amplify, Format, Order, Replay, ReplayConfig, SuffixRule, TraceError};
 use workload::{Source, Workload, WorkloadError};
 
@@ -381,6 +381,8 @@ pub fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
         size_factor: plan.size_amplification,
         rule: if plan.cachebench_amplification { SuffixRule::Truncate } else { SuffixRule::Append },
     };
+    let sizes = |table: &Table| table.sizes().expect("the plan was made of a table that can be drawn from");
+    config.ttl_seconds = plan.ttl_seconds.as_ref().map(sizes);
     config.skip_rows = plan.fast_forward;
     config.repeat = plan.loops != Some(1);
     config.passes = plan.loops;

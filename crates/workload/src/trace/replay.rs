@@ -22,6 +22,7 @@ use super::amplify::Amplify;
 use super::cut::Cut;
 use super::rows::{ReaderOptions, Row, RowReader};
 use super::{CsvColumns, Format, TenantNames, TraceError};
+use crate::generate::sizes::Sizes;
 use crate::{AHEAD, Part, Request, RequestKind, Source, Tenant, Workload, WorkloadError};
 
 mod beginning;
@@ -48,6 +49,8 @@ pub struct ReplayConfig {
     pub cut: Cut,
     /// Copies of each row.
     pub amplify: Amplify,
+    /// Times to live, in seconds, of rows that have none of their own; each key has its own of these.
+    pub ttl_seconds: Option<Sizes>,
     /// Rows that are read and left out before the first request.
     pub skip_rows: u64,
     /// Whether the trace begins again when it ends, its time going on. Then only `max_requests_per_worker` or
@@ -81,6 +84,7 @@ impl ReplayConfig {
             time_units_per_second: 1000,
             cut: Cut::Pages,
             amplify: Amplify::default(),
+            ttl_seconds: None,
             skip_rows: 0,
             repeat: false,
             passes: None,

@@ -25,10 +25,10 @@ section! {
         chain_value_sizes: Vec<f64> = Vec::new(), "chainedItemValSizeRange", "B", HonouredIf(needs::CHAINS);
         "Weight of each.";
         chain_value_size_weights: Vec<f64> = Vec::new(), "chainedItemValSizeRangeProbability", "", HonouredIf(needs::CHAINS);
-        "Times to live, as value sizes; every generator here uses them.";
-        ttl_seconds: Vec<f64> = Vec::new(), "ttlSecsRange", "s", Honoured;
+        "Times to live, as value sizes; every generator uses them. In a replay they are those of rows that have none (no TTL, or 0).";
+        ttl_seconds: Vec<f64> = Vec::new(), "ttlSecsRange", "s", HonouredIf(needs::POOL_IN_USE);
         "Weight of each.";
-        ttl_weights: Vec<f64> = Vec::new(), "ttlSecsRangeProbability", "", Honoured;
+        ttl_weights: Vec<f64> = Vec::new(), "ttlSecsRangeProbability", "", HonouredIf(needs::POOL_IN_USE);
         "Number of objects in each popularity bucket; if empty, popularity is a normal distribution around the middle key.";
         popularity_buckets: Vec<f64> = Vec::new(), "popularityBuckets", "objects", HonouredIf(needs::NO_POPULARITY_FILE);
         "Share of requests of each bucket.";

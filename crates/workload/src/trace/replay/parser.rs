@@ -180,10 +180,12 @@ impl Parser<'_> {
         let amplify = self.config.amplify;
         queued.value_bytes = amplify.value_bytes(row.value_bytes);
         if amplify.copies <= 1 {
+            self.give_ttl(&mut queued, row, key);
             return self.dealer.deal(queued, key);
         }
         for copy in 0..amplify.copies {
             self.copy_key(key, copy);
+            self.give_ttl(&mut queued, row, &self.copied_key);
             self.dealer.deal(queued, &self.copied_key)?;
         }
         Ok(())
@@ -195,11 +197,19 @@ impl Parser<'_> {
         let repeat = std::mem::replace(&mut queued.repeat, 1);
         for copy in 0..self.config.amplify.copies.max(1) {
             self.copy_key(name, copy);
+            self.give_ttl(&mut queued, row, &self.copied_key);
             for _ in 0..repeat {
                 self.deal_items(queued, items)?;
             }
         }
         Ok(())
+    }
+
+    /// What `row` leaves open: a time to live that follows from the key, or from the name of all the items of a request.
+    #[inline]
+    fn give_ttl(&self, queued: &mut Queued, row: &Row, key: &[u8]) {
+        let (None, Some(sizes)) = (row.ttl_seconds, &self.config.ttl_seconds) else { return };
+        queued.ttl_seconds = u32::try_from(sizes.at(xxh3_64(key))).unwrap_or(u32::MAX);
     }
 
     /// Deals out the items whose keys begin with the copied one, to one worker.
