@@ -107,7 +107,7 @@ figures! {
     "egress_bytes", "B", "bytes requested by objects", |r| of_objects(r, |c| c.egress_bytes);
     "ingress_bytes", "B", "bytes fetched for them from behind the cache: missing items in full, and what may not be cached", |r| of_objects(r, |c| c.ingress_bytes), better: Lower;
     "items_dram", "items", "items in DRAM at the end", |r| r.snapshot.dram.items.map(Reading::Whole);
-    "items_flash", "items", "items on flash at the end", |r| of_flash(r, |flash| flash.items);
+    "items_flash", "items", "items on flash at the end; of small ones those too that wait in memory to be written", |r| of_flash(r, |flash| flash.items);
     "alloc_attempts", "", "attempted allocations in DRAM", |r| r.snapshot.dram.alloc_attempts.map(Reading::Whole);
     "evictions_dram", "items", "items evicted from DRAM", |r| r.snapshot.dram.evictions.map(Reading::Whole);
     "flash_bytes_logical", "B", "keys and values accepted by flash", |r| of_flash(r, |flash| flash.logical_bytes);

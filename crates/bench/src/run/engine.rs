@@ -275,7 +275,7 @@ impl EngineTarget {
             Some(soc.map_or(0, of_soc) + regions.map_or(0, of_regions))
         };
         Some(FlashCounts {
-            items: Some(soc.map_or(0, |soc| soc.items.max(0).cast_unsigned()) + flash.items_in_regions),
+            items: Some(soc.map_or(0, |soc| soc.stored_items()) + flash.items_in_regions),
             gets: Some(stats.gets.hits_flash + stats.gets.misses),
             gets_coalesced: Some(stats.gets.coalesced),
             puts: Some(flash.puts.offered),
@@ -326,7 +326,8 @@ fn details(stats: &cache::Stats) -> Vec<(String, f64)> {
     add("flash_rejected_too_large", flash.puts.rejected_too_large);
     add("flash_held_back", flash.puts.held_back);
     if let Some(soc) = &flash.soc {
-        add("navy_bh_items", soc.items.max(0).cast_unsigned());
+        add("navy_bh_items", soc.stored_items());
+        add("navy_bh_items_waiting", soc.pending_items);
         add("navy_bh_inserts", soc.inserts);
         add("navy_bh_lookups", soc.lookups);
         add("navy_bh_succ_lookups", soc.hits);

@@ -312,6 +312,7 @@ impl Soc {
             let shard = shard.lock();
             sum += &shard.stats;
             sum.pending_entries += shard.entries() as u64;
+            sum.pending_items += shard.items() as u64;
         }
         sum.pending_bytes = self.pending_bytes() as u64;
         sum

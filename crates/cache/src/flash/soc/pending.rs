@@ -287,6 +287,16 @@ impl Shard {
         self.buckets.values().map(|list| list.fresh.len() + list.in_writing()).sum()
     }
 
+    /// The items among them that can be read.
+    pub fn items(&self) -> usize {
+        let items = |waiters: &[Waiter]| waiters.iter().filter(|waiter| waiter.bytes.is_some()).count();
+        let of = |list: &Waitlist| match &list.state {
+            State::Writing(frozen) => items(&list.fresh) + items(frozen),
+            State::Resting | State::Cleared(_) => items(&list.fresh),
+        };
+        self.buckets.values().map(of).sum()
+    }
+
     /// Whether any bucket has entries that no write contains yet.
     pub fn has_takeable(&self) -> bool {
         self.buckets.keys().any(|&bucket| self.can_be_taken(bucket))

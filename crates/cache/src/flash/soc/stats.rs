@@ -9,7 +9,9 @@ pub struct SocStats {
     pub items: i64,
     /// Items and tombstones in memory that wait for their bucket to be written.
     pub pending_entries: u64,
-    /// Memory they take.
+    /// The items among them, each readable. One that replaces an item in a bucket counts beside it until it is written.
+    pub pending_items: u64,
+    /// Memory that items and tombstones take.
     pub pending_bytes: u64,
     /// Items committed.
     pub inserts: u64,
@@ -63,6 +65,12 @@ impl SocStats {
         ratio(self.hits, self.lookups)
     }
 
+    /// Items that can be read: in buckets, and in memory on their way there.
+    #[must_use]
+    pub fn stored_items(&self) -> u64 {
+        self.items.max(0).cast_unsigned() + self.pending_items
+    }
+
     /// Keys and values that wait in memory for their bucket to be written.
     #[must_use]
     pub fn waiting_bytes(&self) -> u64 {
@@ -92,6 +100,7 @@ impl AddAssign<&Self> for SocStats {
         let Self {
             items,
             pending_entries,
+            pending_items,
             pending_bytes,
             inserts,
             removes,
@@ -117,6 +126,7 @@ impl AddAssign<&Self> for SocStats {
         } = other;
         self.items += items;
         self.pending_entries += pending_entries;
+        self.pending_items += pending_items;
         self.pending_bytes += pending_bytes;
         self.inserts += inserts;
         self.removes += removes;
