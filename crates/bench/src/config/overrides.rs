@@ -75,12 +75,20 @@ impl FromStr for Override {
         let form = "expected SECTION.KEY=VALUE, such as cache_config.cacheSizeMB=64";
         let (place, value) = words.split_once('=').ok_or_else(|| format!("`{words}`: {form}"))?;
         let (instance, path) = split_instance(place.trim())?;
-        let path: Vec<String> = path.split('.').map(str::to_owned).collect();
+        let path: Vec<String> = path.split('.').flat_map(steps).map(str::to_owned).collect();
         if path.len() < 2 || path.iter().any(String::is_empty) {
             return Err(format!("`{words}`: {form}"));
         }
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         Ok(Self::Set { instance, path, value })
+    }
+}
+
+/// The name of a key, and that of an element of the list that it is: `poolDistributions[0]`, as messages have it.
+fn steps(name: &str) -> Vec<&str> {
+    match name.strip_suffix(']').and_then(|rest| rest.split_once('[')) {
+        Some((list, number)) => vec![list, number],
+        None => vec![name],
     }
 }
 
@@ -150,16 +158,23 @@ fn set_paths(instance: &mut Value, paths: Value, findings: &mut Findings) {
 /// Sets the value at `path`; a part of it that is a number goes into a list.
 fn set(root: &mut Value, path: &[String], value: Value, findings: &mut Findings) {
     let mut here = root;
-    for name in path {
+    for (place, name) in path.iter().enumerate() {
+        let is_list = path.get(place + 1).is_some_and(|next| next.parse::<usize>().is_ok());
         let next = match here {
+            Value::Object(map) if is_list && !map.contains_key(name) => {
+                return findings.problem(&path.join("."), format!("--set: the config has no list `{name}`"));
+            }
             Value::Object(map) => map.entry(name.clone()).or_insert_with(|| Value::Object(Map::new())),
-            Value::Array(list) => match name.parse::<usize>().ok().and_then(|index| list.get_mut(index)) {
-                Some(element) => element,
-                None => {
-                    return findings
-                        .problem(&path.join("."), format!("--set: the list has no element `{name}`"));
+            Value::Array(list) => {
+                let count = list.len();
+                match name.parse::<usize>().ok().and_then(|index| list.get_mut(index)) {
+                    Some(element) => element,
+                    None => {
+                        let words = format!("--set: the list has {count} element(s), and none is `{name}`");
+                        return findings.problem(&path.join("."), words);
+                    }
                 }
-            },
+            }
             _ => {
                 return findings
                     .problem(&path.join("."), format!("--set: `{name}` is not inside an object or a list"));
@@ -208,8 +223,18 @@ mod tests {
     #[test]
     fn an_element_of_a_list_is_named_by_its_number() {
         let nested = json!({ "test_config": { "poolDistributions": [{ "getRatio": 0.5 }] } });
-        let (config, _) = applied(nested, "test_config.poolDistributions.0.getRatio=0.9");
-        assert_eq!(config["test_config"]["poolDistributions"][0]["getRatio"], 0.9);
+        for place in ["poolDistributions.0", "poolDistributions[0]"] {
+            let (config, _) = applied(nested.clone(), &format!("test_config.{place}.getRatio=0.9"));
+            assert_eq!(config["test_config"]["poolDistributions"][0]["getRatio"], 0.9, "{place}");
+        }
+        let (_, findings) = applied(nested, "test_config.poolDistributions[1].getRatio=0.9");
+        let words =
+            "test_config.poolDistributions.1.getRatio: --set: the list has 1 element(s), and none is `1`";
+        assert_eq!(findings.problems[0].to_string(), words);
+        let (config, findings) =
+            applied(json!({ "test_config": {} }), "test_config.poolDistributions[0].getRatio=1");
+        assert!(findings.problems[0].words.contains("no list `poolDistributions`"), "{findings:?}");
+        assert_eq!(config, json!({ "test_config": {} }));
     }
 
     #[test]
