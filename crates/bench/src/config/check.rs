@@ -138,7 +138,11 @@ fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findin
     pools(cache, at, findings);
     classes(cache, at, findings);
     if cache.memory_tiers.len() > 1 {
-        findings.later(&join(at, "memoryTiers"), "several memory tiers");
+        let words = format!(
+            "has {} tiers, and DRAM is one here: leave them out, or give the one; cacheSizeMB is its size",
+            cache.memory_tiers.len()
+        );
+        findings.problem(&join(at, "memoryTiers"), words);
     }
     if cache.lru2q_hot_percent.saturating_add(cache.lru2q_cold_percent) > 99 {
         findings.problem(

@@ -154,8 +154,8 @@ section! {
         huge_page_dir: String = String::new(), "hugePageMountDir", "path", NoEffect(SHM);
         "Lock the memory of the cache.";
         lock_memory: bool = false, "lockMemory", "", NoEffect(SHM);
-        "Memory tiers.";
-        memory_tiers: Vec<MemoryTier> = Vec::new(), "memoryTiers", "", Honoured;
+        "Memory tiers; more than one are refused.";
+        memory_tiers: Vec<MemoryTier> = Vec::new(), "memoryTiers", "", NoEffect("DRAM is one tier, of cacheSizeMB");
         "The cache's clock, which determines expiry and the age of items, follows the latest request time of the trace so far; latencies and rates stay in the run's own time.";
         use_trace_timestamp: bool = false, "useTraceTimeStamp", "", Honoured;
         "Interval at which threads synchronise to the trace's clock.";
@@ -206,7 +206,7 @@ section! {
     /// A memory tier.
     MemoryTier: "cache_config.memoryTiers[]" => {
         "Share of memory, relative to the other tiers.";
-        ratio: u64 = 0, "ratio", "", Honoured;
+        ratio: u64 = 0, "ratio", "", NoEffect("there is one tier");
         "NUMA nodes the tier is bound to.";
         bind_nodes: String = String::new(), "memBindNodes", "", NoEffect("memory is not bound; run under numactl");
     }

@@ -22,8 +22,8 @@ section! {
         relaxed_interval_ms: u64 = 500, "relaxedSerialIntervalMs", "ms", NoEffect("CacheBench reads it and never uses it");
         "With `replay`, the requests are written to this binary trace instead of being run; with `binary-replay`, the binary trace to read, instead of traceFileName.";
         binary_file: String = String::new(), "binaryFileName", "path", Honoured;
-        "Number of requests to skip at the start.";
-        fast_forward: u64 = 0, "fastForwardCount", "requests", HonouredIf(needs::TRACE);
+        "Number of rows to skip at the start, each with its repetitions (`op_count`), as in CacheBench.";
+        fast_forward: u64 = 0, "fastForwardCount", "rows", HonouredIf(needs::TRACE);
         "Number of requests of a binary trace to load ahead.";
         preload: u64 = 0, "preLoadReqs", "requests", NoEffect("a binary trace is read ahead of the threads, and is not mapped into memory");
         "Number of extra columns by which the figures are split.";
