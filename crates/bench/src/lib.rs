@@ -20,6 +20,7 @@ pub mod drive;
 pub mod environment;
 pub mod evaluate;
 pub mod events;
+pub mod file_id;
 mod moment;
 mod palette;
 pub mod picture;

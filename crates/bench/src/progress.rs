@@ -48,8 +48,7 @@ impl<W: Write> Progress<W> {
     ) -> std::io::Result<Self> {
         let mut files = Vec::new();
         if let Some(path) = &options.stats_file {
-            for number in 0..instances {
-                let path = if instances == 1 { path.clone() } else { numbered(path, number) };
+            for path in stats_files(path, instances) {
                 let mut file =
                     OpenOptions::new().create(true).append(true).open(&path).map_err(failed(&path))?;
                 writeln!(file, "=== Starting new run ===").map_err(failed(&path))?;
@@ -133,6 +132,15 @@ fn how_far(instances: &[&dyn Observable], elapsed: Duration) -> (u64, u64, Strin
 fn clock_words(seconds: f64) -> String {
     let seconds = seconds as u64;
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// The stats file of each of so many instances, of which a single one has `path` itself.
+#[must_use]
+pub fn stats_files(path: &Path, instances: usize) -> Vec<PathBuf> {
+    match instances {
+        1 => vec![path.to_owned()],
+        _ => (0..instances).map(|number| numbered(path, number)).collect(),
+    }
 }
 
 /// `stats.log` for instance 2 is `stats_2.log`.

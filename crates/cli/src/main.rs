@@ -3,6 +3,7 @@
 mod arguments;
 mod commands;
 mod examples;
+mod files;
 mod output;
 mod quantity;
 mod signals;

@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -203,20 +202,6 @@ pub fn check_writable(file: &Path) -> std::io::Result<()> {
     let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
     opened.map(drop).map_err(|error| cannot_write(file, &error))?;
     if is_new { std::fs::remove_file(file) } else { Ok(()) }
-}
-
-/// Refuses an output that would be written over an input, by whatever paths.
-pub fn keep_inputs(inputs: &[PathBuf], outputs: &[Option<&Path>]) -> Result<(), String> {
-    let number = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    for output in outputs.iter().flatten() {
-        let is_same =
-            |input: &&PathBuf| number(input).is_some_and(|number_in| number(output) == Some(number_in));
-        if let Some(input) = inputs.iter().find(is_same) {
-            let (input, output) = (input.display(), output.display());
-            return Err(format!("{output}: would overwrite the input {input}"));
-        }
-    }
-    Ok(())
 }
 
 /// Writes `file`, which the error names.

@@ -7,6 +7,7 @@ mod amounts;
 pub mod cachebench;
 pub mod check;
 pub mod distribution_files;
+mod files;
 pub mod keys;
 pub mod knob;
 pub mod lower;

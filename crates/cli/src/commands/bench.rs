@@ -12,7 +12,7 @@ use bench::config::lower::{binary_traces, missing_traces};
 use bench::config::plan::ReplayPlan;
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
 use bench::picture::Format;
-use bench::progress::{Progress, ProgressOptions};
+use bench::progress::{Progress, ProgressOptions, stats_files};
 use bench::report::intervals::{Form, IntervalFile};
 use bench::report::text::{self, SizeForm, TextOptions};
 use bench::report::{RunReport, json, plot};
@@ -23,9 +23,8 @@ use clap::Args;
 use serde_json::json;
 
 use crate::arguments::repeatable;
-use crate::output::{
-    Common, FAILED, Finding, PASSED, USAGE, check_writable, say_error, usage_error, write_file,
-};
+use crate::files::Files;
+use crate::output::{Common, FAILED, Finding, PASSED, USAGE, say_error, usage_error, write_file};
 use crate::signals::stop_on_signals;
 
 /// The config that runs when none is named.
@@ -149,7 +148,7 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
         force: arguments.force,
     };
     // A run of hours must not end with a result that cannot be written.
-    if let Err(error) = check_results(arguments).and_then(|()| keep_events(config, arguments)) {
+    if let Err(error) = check_results(config, arguments) {
         return usage_error(&error);
     }
     let session = match Session::open(config, options) {
@@ -181,8 +180,10 @@ fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], argumen
     }
     let stop = Stop::default();
     let common = &arguments.common;
-    let ready = stop_on_signals(&stop).and_then(|()| common.check_result_file());
-    if let Err(error) = ready {
+    if let Err(error) = stop_on_signals(&stop) {
+        return usage_error(&error);
+    }
+    if let Err(error) = check_results(config, arguments) {
         return usage_error(&error);
     }
     let make = |(plan, path): &(ReplayPlan, PathBuf)| binary_trace::write(plan, path, &stop, common.quiet);
@@ -196,28 +197,23 @@ fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], argumen
     }
 }
 
-fn check_results(arguments: &Arguments) -> Result<(), String> {
-    let written = |checked: std::io::Result<()>| checked.map_err(|error| error.to_string());
-    written(arguments.common.check_result_file())?;
+fn check_results(config: &Config, arguments: &Arguments) -> Result<(), String> {
     if let Some(file) = &arguments.intervals {
         interval_form(file)?;
-        written(check_writable(file))?;
     }
-    let Some(file) = &arguments.plot else { return Ok(()) };
-    Format::of(file).map_err(|error| error.to_string())?;
-    written(check_writable(file))
-}
-
-/// A result must not be written over the events of the run.
-fn keep_events(config: &Config, arguments: &Arguments) -> Result<(), String> {
-    let common = &arguments.common;
-    let others = [common.result_file(), arguments.intervals.as_deref(), arguments.plot.as_deref()];
-    let others = others.into_iter().chain([arguments.progress_stats_file.as_deref()]);
-    let is_events = |file: &&Path| config.instances.iter().any(|it| Path::new(&it.cache.event_file) == *file);
-    match others.flatten().find(is_events) {
-        Some(file) => Err(format!("{}: would overwrite the events of the run", file.display())),
-        None => Ok(()),
+    if let Some(file) = &arguments.plot {
+        Format::of(file).map_err(|error| error.to_string())?;
     }
+    let instances = config.instances.len();
+    let stats = arguments.progress_stats_file.as_ref().map(|file| stats_files(file, instances));
+    let named = [arguments.common.result_file(), arguments.intervals.as_deref(), arguments.plot.as_deref()];
+    let stats = stats.iter().flatten().map(|file| Some(file.as_path()));
+    let own = || Files::reading(&config.own_files()).keeping("flash of the run", config.flash_paths());
+    let (events, traces) = (config.event_files(), config.traces_written());
+    // That a trace is not written over one that is read is seen to where it is opened.
+    own().writing(events.iter().chain(&traces).map(|file| Some(file.as_path()))).keep_apart()?;
+    let kept = own().keeping("input", config.traces_read()).keeping("events of the run", events);
+    kept.keeping("trace of the run", traces).writing(named.into_iter().chain(stats)).check()
 }
 
 fn interval_form(file: &Path) -> Result<Form, String> {

@@ -9,7 +9,8 @@ use bench::report::finished::Finished;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::output::{Common, Finding, keep_inputs};
+use crate::files::Files;
+use crate::output::{Common, Finding};
 
 /// The command line of `compare`.
 #[derive(Debug, Args)]
@@ -54,8 +55,7 @@ fn sides(arguments: &Arguments) -> Result<(Vec<Finished>, Vec<Finished>), String
         };
         return Err(format!("{why}: compare A B, or compare A… --against B…"));
     }
-    keep_inputs(&[a, b].concat(), &[arguments.common.result_file()])?;
-    arguments.common.check_result_file().map_err(|error| error.to_string())?;
+    Files::reading(&[a, b].concat()).writing([arguments.common.result_file()]).check()?;
     let read =
         |files: &[PathBuf]| files.iter().map(|file| Finished::read(file)).collect::<Result<Vec<_>, _>>();
     Ok((read(a).map_err(|error| error.to_string())?, read(b).map_err(|error| error.to_string())?))

@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 use ssd::model::lifetime::Endurance;
 
 use crate::commands::ssd::ask;
-use crate::output::{Common, Finding, check_writable, write_file};
+use crate::files::Files;
+use crate::output::{Common, Finding, write_file};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 
@@ -218,12 +219,15 @@ impl Arguments {
     }
 
     fn check(&self) -> Result<(), String> {
-        let written = |checked: std::io::Result<()>| checked.map_err(|error| error.to_string());
-        written(self.common.check_result_file())?;
         if let Some(file) = &self.plot {
             Format::of(file).map_err(|error| error.to_string())?;
-            written(check_writable(file))?;
         }
+        let outputs = [self.common.result_file(), self.plot.as_deref()];
+        let drive = match &self.drive {
+            Target::Path(path) => Some(path.clone()),
+            Target::Card(_) => None,
+        };
+        Files::default().keeping("drive", drive).writing(outputs).check()?;
         if !(0.05..=1.0).contains(&self.share) {
             return Err("--use: must be from 5% to 100%".into());
         }

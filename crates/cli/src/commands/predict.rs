@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use ssd::Card;
 use ssd::model::carbon::Deployment;
 
-use crate::output::{Common, Finding, keep_inputs, make_folder, usage_error, write_picture};
+use crate::files::Files;
+use crate::output::{Common, Finding, make_folder, usage_error, write_picture};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 use crate::trace_flags::TraceFlags;
@@ -110,8 +111,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     if let Some(share) = arguments.soc.iter().find(|share| **share > 1.0) {
         return Err(format!("--soc: {}% is more than all of the flash", share * 100.0));
     }
-    keep_inputs(&arguments.traces, &[arguments.common.result_file()])?;
-    arguments.common.check_result_file().map_err(|error| error.to_string())?;
+    Files::reading(&arguments.traces).writing([arguments.common.result_file()]).check()?;
     if let Some(folder) = &arguments.plot {
         make_folder("--plot", folder)?;
     }

@@ -8,7 +8,8 @@ use bench::report::page::{self, MARK};
 use clap::Args;
 use serde_json::json;
 
-use crate::output::{Common, Finding, check_writable, keep_inputs, write_file};
+use crate::files::Files;
+use crate::output::{Common, Finding, write_file};
 
 /// The command line of `report`.
 #[derive(Debug, Args)]
@@ -31,12 +32,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn reported(arguments: &Arguments) -> Result<Finding, String> {
     let output = output(arguments)?;
-    keep_inputs(&arguments.runs, &[Some(&output), arguments.common.result_file()])?;
+    let files =
+        Files::reading(&arguments.runs).writing([Some(output.as_path()), arguments.common.result_file()]);
+    files.keep_apart()?;
     let read = arguments.runs.iter().map(|file| Finished::read(file)).collect::<Result<Vec<_>, _>>();
     let runs = read.map_err(|error| error.to_string())?;
-    check_writable(&output)
-        .and_then(|()| arguments.common.check_result_file())
-        .map_err(|error| error.to_string())?;
+    files.check()?;
     let page = page::render(&runs).map_err(|error| format!("{}: {error}", output.display()))?;
     write_file(&output, page.as_bytes()).map_err(|error| error.to_string())?;
     let text = format!("{}\n", output.display());

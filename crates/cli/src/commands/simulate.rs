@@ -16,9 +16,8 @@ use bench::trace::open;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::output::{
-    Common, Finding, check_writable, keep_inputs, make_folder, usage_error, write_file, write_picture,
-};
+use crate::files::Files;
+use crate::output::{Common, Finding, make_folder, usage_error, write_file, write_picture};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 use crate::trace_flags::{TenantColumns, TraceFlags};
@@ -153,11 +152,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     let policies = policies.map_err(|error| error.to_string())?;
     unheeded::warnings(arguments, &policies).iter().for_each(|words| arguments.common.warn(words));
     let outputs = [arguments.common.result_file(), arguments.csv.as_deref()];
-    keep_inputs(&arguments.traces, &outputs)?;
-    arguments.common.check_result_file().map_err(|error| error.to_string())?;
-    if let Some(csv) = &arguments.csv {
-        check_writable(csv).map_err(|error| error.to_string())?;
-    }
+    Files::reading(&arguments.traces).writing(outputs).check()?;
     if let Some(folder) = &arguments.plot {
         make_folder("--plot", folder)?;
     }

@@ -10,7 +10,8 @@ use clap::Args;
 use device::names;
 use serde_json::{Value, json};
 
-use crate::output::{Common, Finding, keep_inputs, make_folder, usage_error, write_picture};
+use crate::files::Files;
+use crate::output::{Common, Finding, make_folder, usage_error, write_picture};
 use crate::signals::stop_on_signals;
 use crate::trace_flags::TraceFlags;
 
@@ -61,9 +62,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             "--scale: is for the figures of the FDP paper (fdp-fig*); other studies have their own scale, or none",
         );
     }
-    let checked = keep_inputs(&arguments.trace, &[arguments.common.result_file()]);
-    let checked =
-        checked.and_then(|()| arguments.common.check_result_file().map_err(|error| error.to_string()));
+    let checked = Files::reading(&arguments.trace).writing([arguments.common.result_file()]).check();
     let checked = checked.and_then(|()| make_folder("--figures", &arguments.figures));
     if let Err(error) = checked {
         return usage_error(&error);

@@ -11,7 +11,8 @@ use clap::{Args, Subcommand};
 use device::names;
 use serde_json::{Value, json};
 
-use crate::output::{Common, Finding, keep_inputs};
+use crate::files::Files;
+use crate::output::{Common, Finding};
 use crate::signals::stop_on_signals;
 use crate::trace_flags::{TenantColumns, TraceFlags};
 
@@ -101,8 +102,7 @@ pub fn run(command: &Command) -> ExitCode {
 }
 
 fn info(arguments: &InfoArguments) -> Result<Finding, String> {
-    keep_inputs(&arguments.trace, &[arguments.common.result_file()])?;
-    arguments.common.check_result_file().map_err(|error| error.to_string())?;
+    Files::reading(&arguments.trace).writing([arguments.common.result_file()]).check()?;
     let mut input = arguments.reading.input(arguments.trace.clone());
     input.options.tenants = arguments.tenants.told();
     let (survey, names, report) =
@@ -212,8 +212,7 @@ impl ConvertArguments {
 
 fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     let outputs = [Some(arguments.output.as_path()), arguments.common.result_file()];
-    keep_inputs(&arguments.inputs, &outputs)?;
-    arguments.common.check_result_file().map_err(|error| error.to_string())?;
+    Files::reading(&arguments.inputs).writing(outputs).check()?;
     let mut input = arguments.reading.input(arguments.inputs.clone());
     input.options.tenants = arguments.tenants.told();
     let target = match arguments.target() {

@@ -12,6 +12,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::trace::{target, wrote};
+use crate::files::Files;
 use crate::output::{Common, Finding, usage_error};
 use crate::quantity;
 use crate::signals::stop_on_signals;
@@ -185,7 +186,8 @@ fn conclude(
     requests: u64,
     config: &Value,
 ) -> ExitCode {
-    let checked = writing.common.check_result_file().map_err(|error| error.to_string());
+    let outputs = [Some(writing.output.as_path()), writing.common.result_file()];
+    let checked = Files::default().writing(outputs).check();
     let found = checked.and_then(|()| write(writing, workload, requests));
     writing.common.conclude(&format!("trace generate {name}"), config, found)
 }

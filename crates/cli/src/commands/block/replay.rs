@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::figures;
 use super::knobs::{self, Given};
 use super::shape::Shape;
+use crate::files::Files;
 use crate::output::{Common, Finding, make_folder, write_picture};
 use crate::quantity;
 use crate::signals::stop_on_signals;
@@ -104,7 +105,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn replay(arguments: &Arguments) -> Result<Finding, String> {
     let caches = caches(arguments)?;
-    arguments.common.check_result_file().map_err(|error| error.to_string())?;
+    Files::reading(&arguments.trace).writing([arguments.common.result_file()]).check()?;
     let mut source = source(arguments)?;
     if let Some(directory) = &arguments.figures {
         make_folder("--figures", directory)?;

@@ -11,6 +11,7 @@ use bench::trace::Target;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::files::Files;
 use crate::output::{Common, Finding};
 use crate::quantity;
 use crate::signals::stop_on_signals;
@@ -40,7 +41,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn write(arguments: &Arguments, workload: InnodbConfig) -> Result<Finding, String> {
     let Arguments { operations, output, common } = arguments;
-    common.check_result_file().map_err(|error| error.to_string())?;
+    Files::default().writing([Some(output.as_path()), common.result_file()]).check()?;
     if Target::of_name(output) != Target::PLAIN {
         let name = output.display();
         return Err(format!(
