@@ -1,5 +1,7 @@
 //! What a config cannot mean: lengths, sums, ranges and names.
 
+use std::path::Path;
+
 use device::names::nearest;
 
 use super::cachebench::InstanceConfig;
@@ -10,6 +12,7 @@ use super::text::join;
 
 mod cuts;
 mod distributions;
+mod paths;
 mod sweeps;
 mod totals;
 
@@ -87,12 +90,8 @@ pub fn together(instances: &[InstanceConfig], findings: &mut Findings) {
             let at = join(&join(&one.at, "test_config"), "missTraceFile");
             findings.problem(&at, "is also another instance's: each needs its own file");
         }
-        for path in one.cache.nvm_paths.iter().filter(|_| one.cache.nvm_size_mib > 0) {
-            if instances[..i].iter().any(|other| other.cache.nvm_paths.contains(path)) {
-                let at = join(&join(&one.at, "cache_config"), "nvmCachePaths");
-                findings
-                    .warning(&at, format!("{path} is shared by several instances: each gets its own part"));
-            }
+        if one.cache.nvm_size_mib > 0 {
+            paths::among(one, &instances[..i], findings);
         }
     }
 }
@@ -134,6 +133,10 @@ fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findin
             "nothing survives the run: DRAM is saved to flash, and there is no flash path",
         );
     }
+    if Path::new(&cache.cache_dir).is_file() {
+        findings.problem(&join(at, "cacheDir"), format!("{} is a file, not a directory", cache.cache_dir));
+    }
+    paths::once(&cache.nvm_paths, &join(at, "nvmCachePaths"), findings);
     events(cache, at, findings);
     pools(cache, at, findings);
     classes(cache, at, findings);

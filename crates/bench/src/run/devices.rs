@@ -119,6 +119,7 @@ impl Sharing {
             ..OpenOptions::default()
         };
         if !path.exists() {
+            refuse_dangling(path)?;
             make_way(path)?;
         }
         let path =
@@ -179,6 +180,13 @@ fn in_use(path: &Path, what: &str) -> OpenError {
 
 fn unreadable(path: &Path, error: &io::Error) -> OpenError {
     OpenError::Config(format!("flash: {}: {error}", path.display()))
+}
+
+/// A file is not made through a symlink: where it leads was not looked at, and is mostly a drive that has gone.
+fn refuse_dangling(path: &Path) -> Result<(), OpenError> {
+    let Ok(target) = std::fs::read_link(path) else { return Ok(()) };
+    let (path, target) = (path.display(), target.display());
+    Err(OpenError::Config(format!("flash: {path}: is a symlink to {target}, which does not exist")))
 }
 
 /// Makes the directory for a file that is not there yet; only the last one, since a longer way that is missing is mistyped.
