@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, Weak};
 
-use device::{Clock, Device, SliceDevice};
+use device::{Clock, Device, SliceDevice, VirtualClock};
 
 use crate::background::Background;
 use crate::config::{CacheConfig, FlashConfig, PairConfig};
@@ -128,23 +128,8 @@ fn open_flash(
     on_eviction: &OnEviction,
     events: Option<&Arc<Events>>,
 ) -> Result<FlashTier, CacheError> {
-    check_division(config)?;
-    let mut offset_bytes = 0;
-    let mut settlements = Vec::with_capacity(config.pairs.len());
-    for (number, pair) in config.pairs.iter().enumerate() {
-        let place = place(config, pair, offset_bytes)?;
-        offset_bytes = place.end;
-        settlements.push(Settlement {
-            device: slice(config, place)?,
-            config,
-            soc_share: pair.soc_share,
-            clock,
-            store_id: store_id(clock, whole.seed, number),
-            first: None,
-            on_eviction: Arc::clone(on_eviction),
-            tells_of_regions: told_of_regions(whole, events),
-        });
-    }
+    let settlements =
+        settlements(config, clock, whole.seed, on_eviction, told_of_regions(whole, events).as_ref())?;
     let pairs = pollster::block_on(settle(settlements, Waiting::Thread))?;
     Ok(FlashTier::new(Parts {
         pairs,
@@ -154,6 +139,47 @@ fn open_flash(
         small_item_max_bytes: config.small_item_max_bytes,
         min_ttl_seconds: config.min_ttl_seconds,
     }))
+}
+
+impl FlashConfig {
+    /// Whether the device can be divided as is asked for: what opening a cache on it finds out too, without a look at what the
+    /// device holds.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), CacheError> {
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::default());
+        let nobody: OnEviction = Arc::new(|_| {});
+        let settlements = settlements(self, &clock, 0, &nobody, None)?;
+        settlements.iter().try_for_each(Settlement::check_division)
+    }
+}
+
+/// Each pair with its share of the device.
+fn settlements<'a>(
+    config: &'a FlashConfig,
+    clock: &'a Arc<dyn Clock>,
+    seed: u64,
+    on_eviction: &OnEviction,
+    tells_of_regions: Option<&IsTold>,
+) -> Result<Vec<Settlement<'a>>, CacheError> {
+    check_division(config)?;
+    let mut offset_bytes = 0;
+    let settle = |(number, pair): (usize, &PairConfig)| {
+        let place = place(config, pair, offset_bytes)?;
+        offset_bytes = place.end;
+        Ok(Settlement {
+            device: slice(config, place)?,
+            config,
+            soc_share: pair.soc_share,
+            clock,
+            store_id: store_id(clock, seed, number),
+            first: None,
+            on_eviction: Arc::clone(on_eviction),
+            tells_of_regions: tells_of_regions.cloned(),
+        })
+    };
+    config.pairs.iter().enumerate().map(settle).collect()
 }
 
 /// Opens all pairs, or changes none.

@@ -137,6 +137,8 @@ pub struct FlashStats {
     pub device: device::Counters,
     /// Whether the cache came back with what an earlier one left.
     pub recovered: bool,
+    /// Why it did not, where an earlier one had left something; of several pairs, the first that did not.
+    pub loss: Option<&'static str>,
 }
 
 impl FlashStats {

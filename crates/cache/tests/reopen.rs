@@ -140,6 +140,26 @@ fn a_cache_that_was_not_closed_comes_back_empty() {
 }
 
 #[test]
+fn why_nothing_came_back_was_not_told() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let loss = |cache: &Cache| cache.stats().flash.unwrap().loss;
+    let cache = open(&device);
+    assert_eq!(loss(&cache), None, "there was nothing");
+    fill(&cache);
+    drop(cache);
+    let cache = open(&device);
+    assert!(loss(&cache).unwrap().starts_with("it was not closed"));
+    cache.close().unwrap();
+    let cache = open(&device);
+    assert_eq!(loss(&cache), None, "it was taken up");
+    cache.close().unwrap();
+    let mut flash = FlashConfig::new(Arc::clone(&device) as _);
+    flash.regions.region_bytes = MIB as u32;
+    let otherwise = Cache::builder().dram_bytes(MIB).flash_config(flash).open().unwrap();
+    assert!(loss(&otherwise).unwrap().starts_with("flash was divided otherwise"));
+}
+
+#[test]
 fn a_snapshot_is_believed_once() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let cache = open(&device);
@@ -185,6 +205,7 @@ fn a_device_that_cannot_be_divided_so_is_refused_by_the_setting() {
     let refused = |change: fn(&mut FlashConfig)| {
         let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(64 * MIB)));
         change(&mut flash);
+        assert!(flash.check().is_err(), "a check finds it too");
         match Cache::builder().dram_bytes(MIB).flash_config(flash).open() {
             Err(CacheError::Config(words)) => words,
             other => panic!("it ended as {other:?}"),

@@ -80,6 +80,8 @@ impl RunReport {
         let of = |(number, report)| {
             let remarks = [
                 warmup_remark(report),
+                loss_remark(report),
+                too_large_remark(report),
                 arrivals::remark(report),
                 steadiness::unfilled_remark(report),
                 events::remark(report),
@@ -107,6 +109,23 @@ impl RunReport {
 fn warmup_remark(report: &InstanceReport) -> Option<String> {
     let unended = report.warmup.is_some_and(|warmup| !warmup.ended);
     unended.then(|| "The run ended during warm-up: its figures cover the whole run".to_owned())
+}
+
+/// A persistent cache that an earlier run had filled in vain.
+fn loss_remark(report: &InstanceReport) -> Option<String> {
+    let why = report.snapshot.flash.as_ref()?.loss?;
+    Some(format!("The cache of the earlier run was not recovered, this one began empty: {why}"))
+}
+
+/// Items that no chunk of DRAM is large enough for.
+fn too_large_remark(report: &InstanceReport) -> Option<String> {
+    let ends = &report.snapshot.insert_ends;
+    let (_, refused) = ends.iter().find(|(name, count)| *name == "rejected_too_large" && *count > 0)?;
+    let all: u64 = ends.iter().map(|(_, count)| count).sum();
+    Some(format!(
+        "{refused} of {all} items were refused as too large for a chunk of DRAM: \
+         raise maxAllocSize, or cacheSizeMB if it is small"
+    ))
 }
 
 /// Which checks one instance failed.

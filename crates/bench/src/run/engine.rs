@@ -307,6 +307,7 @@ impl EngineTarget {
             buffered: measured.is_some_and(|flash| flash.device.geometry().buffered),
             placement: measured.map_or_else(Vec::new, MeasuredFlash::placement),
             recovered: flash.recovered,
+            loss: flash.loss,
             device_latency: measured.map(|flash| flash.latency.read_and_write()),
         })
     }

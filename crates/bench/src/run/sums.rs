@@ -103,6 +103,7 @@ impl FlashCounts {
             // A handle is its instance's: the same number is another handle in another namespace.
             placement: Vec::new(),
             recovered: self.recovered && other.recovered,
+            loss: self.loss.or(other.loss),
             device_latency: match (&self.device_latency, &other.device_latency) {
                 (Some((reads, writes)), Some(other)) => {
                     let (mut reads, mut writes) = (reads.clone(), writes.clone());

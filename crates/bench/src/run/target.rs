@@ -223,6 +223,8 @@ pub struct FlashCounts {
     pub placement: Vec<(String, u16)>,
     /// Whether it came back with what an earlier run left.
     pub recovered: bool,
+    /// Why it did not, where an earlier run had left something.
+    pub loss: Option<&'static str>,
     /// Latency of device reads and writes so far, where they are measured.
     pub device_latency: Option<(super::latency::Histogram, super::latency::Histogram)>,
 }

@@ -41,7 +41,15 @@ pub(crate) struct Home {
     pub(crate) lives: Lives,
     /// Whether the pair came back with what an earlier cache left.
     pub(crate) recovered: bool,
+    /// Why what one left was not taken up; `None` where it was, or where there was nothing.
+    pub(crate) loss: Option<&'static str>,
 }
+
+const NOT_CLOSED: &str = "it was not closed: the run before it was killed, or failed";
+const OTHERWISE: &str =
+    "flash was divided otherwise then: its size, or that of regions or buckets, has changed";
+const UNREADABLE: &str = "its snapshot cannot be read";
+const DAMAGED: &str = "its superblock is damaged";
 
 /// Caches that had a device one after the other, as the first pair's superblock tells them apart.
 ///
@@ -80,26 +88,34 @@ struct Found {
     place: Option<SnapshotPlace>,
     /// Who closed it, if it was closed.
     closed: Option<u64>,
+    /// Why there is nothing to take up, where there was something.
+    loss: Option<&'static str>,
 }
 
 impl Settlement<'_> {
     /// Whether the pair can be opened. Changes nothing: a configuration that is refused must not cost what is there, in this
     /// pair or in another.
     pub(crate) async fn check(&self, waiting: Waiting) -> Result<(), CacheError> {
-        self.check_engines(&self.layout()?)?;
+        self.check_division()?;
         self.recognised(waiting).await.map(drop)
+    }
+
+    /// Whether its share of the device can be divided as is asked for.
+    pub(crate) fn check_division(&self) -> Result<(), CacheError> {
+        self.check_engines(&self.layout()?)
     }
 
     /// Opens the pair, which has been [checked](Self::check).
     pub(crate) async fn open(self, waiting: Waiting) -> Result<Pair, CacheError> {
         let layout = self.layout()?;
-        let Found { mut superblock, place, closed } = self.found(layout, waiting).await?;
+        let Found { mut superblock, place, closed, mut loss } = self.found(layout, waiting).await?;
         let mut sections = match place {
             Some(place) => read_snapshot(&*self.device, place, waiting).await.ok(),
             None => None,
         };
         if place.is_some() && sections.is_none() {
             superblock = superblock.emptied();
+            loss = Some(UNREADABLE);
         }
         // From here on a crash leaves nothing to be believed.
         let metadata = self.metadata_device();
@@ -115,7 +131,7 @@ impl Settlement<'_> {
         let soc = self.open_soc(&layout, &superblock, &taken)?;
         let soc = soc.map(|it| it.with_eviction_callback(Arc::clone(&self.on_eviction)));
         let lives = Lives { closed, now: superblock.life() };
-        let home = Home { metadata, superblock: Mutex::new(superblock), lives, recovered };
+        let home = Home { metadata, superblock: Mutex::new(superblock), lives, recovered, loss };
         Ok(Pair { soc, regions, home })
     }
 
@@ -184,14 +200,19 @@ impl Settlement<'_> {
     async fn found(&self, layout: Layout, waiting: Waiting) -> Result<Found, CacheError> {
         let now = self.fingerprint(self.first.map(|first| first.now));
         let fresh = || Superblock::new(self.store_id, layout, now);
-        let empty = |superblock| Found { superblock, place: None, closed: None };
+        let empty = |superblock| Found { superblock, place: None, closed: None, loss: None };
         let discard = self.config.recovery == Recovery::Discard;
         match self.recognised(waiting).await? {
             Recognised::Ours(old) if !discard => {
                 let before = self.fingerprint(self.first.map(|first| first.closed.unwrap_or_default()));
                 let (superblock, place) = old.reopened(layout, before);
                 let closed = matches!(old.state, State::Clean(_)).then(|| old.life());
-                Ok(Found { superblock: Superblock { fingerprint: now, ..superblock }, place, closed })
+                let loss = match (place, closed) {
+                    (Some(_), _) => None,
+                    (None, Some(_)) => Some(OTHERWISE),
+                    (None, None) => Some(NOT_CLOSED),
+                };
+                Ok(Found { superblock: Superblock { fingerprint: now, ..superblock }, place, closed, loss })
             }
             // The sequence goes on, so that the newest copy is ours at once.
             Recognised::Ours(old) => Ok(empty(Superblock { sequence: old.sequence, ..fresh() })),
@@ -203,7 +224,8 @@ impl Settlement<'_> {
                 Ok(empty(fresh()))
             }
             // A store of ours whose superblock was damaged can only be empty.
-            Recognised::Damaged | Recognised::Foreign { .. } | Recognised::Newer { .. } => Ok(empty(fresh())),
+            Recognised::Damaged => Ok(Found { loss: Some(DAMAGED), ..empty(fresh()) }),
+            Recognised::Foreign { .. } | Recognised::Newer { .. } => Ok(empty(fresh())),
         }
     }
 

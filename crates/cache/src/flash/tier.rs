@@ -246,6 +246,7 @@ impl FlashTier {
             puts: self.put_stats(),
             device: self.device.counters(),
             recovered: self.pairs.iter().all(|pair| pair.home.recovered),
+            loss: self.pairs.iter().find_map(|pair| pair.home.loss),
             ..Default::default()
         };
         for pair in &self.pairs {
