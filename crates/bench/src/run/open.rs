@@ -196,8 +196,13 @@ fn eviction(plan: &EvictionPlan) -> Result<EvictionConfig, OpenError> {
         plan.policy.parse().map_err(|error| OpenError::Config(format!("cache_config.allocator: {error}")))?;
     Ok(EvictionConfig {
         kind,
-        // Fixed: CacheBench reads a tuning interval and never uses it.
-        refresh: Refresh { seconds: plan.refresh_seconds, ratio: 0.0, tune_every_seconds: 0 },
+        // Fixed: CacheBench reads a tuning interval and never uses it. Hits are of reads alone, since a write puts another
+        // item in the place of the one: where reads are not to count, none does within any run.
+        refresh: Refresh {
+            seconds: if plan.update_on_read { plan.refresh_seconds } else { u32::MAX },
+            ratio: 0.0,
+            tune_every_seconds: 0,
+        },
         update_on_read: plan.update_on_read,
         update_on_write: false,
         insertion_point: plan.insertion_point,
