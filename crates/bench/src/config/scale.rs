@@ -4,6 +4,8 @@ use super::amounts::MIB;
 use super::plan::{CachePlan, FlashPlan, RunPlan, WorkloadPlan};
 use workload::generate::{GeneratorConfig, Popularity};
 
+/// Regions are in whole pages of a drive, which may be longer than the blocks of the config.
+const PAGE_BYTES: u32 = 4096;
 /// Below this a region would no longer hold the objects that belong in regions.
 const LEAST_REGION_BYTES: u32 = 64 << 10;
 
@@ -41,7 +43,7 @@ fn scale_flash(flash: &mut FlashPlan, divisor: u32) {
     // As many of the buckets have something that waits: fewer would be settled together on a larger drive.
     flash.pending_divisor = divisor;
     let region = (flash.region_bytes / divisor).max(LEAST_REGION_BYTES.min(flash.region_bytes));
-    flash.region_bytes = region.next_multiple_of(flash.block_bytes);
+    flash.region_bytes = region.next_multiple_of(flash.block_bytes.max(PAGE_BYTES));
     flash.max_write_bytes = flash.max_write_bytes.min(flash.region_bytes);
 }
 

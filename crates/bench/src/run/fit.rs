@@ -4,6 +4,8 @@ use crate::config::plan::FlashPlan;
 
 /// Regions are not made smaller than this.
 const LEAST_REGION_BYTES: u32 = 64 << 10;
+/// They stay in whole pages of a drive, where they were.
+const PAGE_BYTES: u32 = 4096;
 /// What a pair of engines keeps for superblocks and frames.
 const FIXED_BYTES: u64 = 256 << 10;
 /// A region's share of the snapshot is below a hundredth of it.
@@ -34,7 +36,7 @@ fn room(plan: &FlashPlan, capacity_bytes: u64, (size, soc): (u8, u8)) -> u64 {
 }
 
 fn can_halve(bytes: u32) -> bool {
-    bytes / 2 >= LEAST_REGION_BYTES && (bytes / 2).is_multiple_of(LEAST_REGION_BYTES)
+    bytes / 2 >= LEAST_REGION_BYTES && (bytes / 2).is_multiple_of(PAGE_BYTES)
 }
 
 #[cfg(test)]
