@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use device::memory::MemoryDevice;
 use device::{Clock, Device, Simulation, SystemClock};
 
 use crate::config::cachebench::{Config, ConfigError};
@@ -17,6 +18,7 @@ use crate::report::{DriveReport, RunReport, totals};
 use crate::run::devices::{Devices, Supply};
 use crate::run::engine::EngineTarget;
 use crate::run::error::OpenError;
+use crate::run::item_sizes::ItemSizes;
 use crate::run::listed_drives;
 use crate::run::misses;
 use crate::run::model_drive::ModelDrive;
@@ -116,8 +118,12 @@ impl Session {
         let mut instances = Vec::new();
         let mut trackers = Vec::new();
         let besides = devices.into_iter().zip(listed_drives).zip(files);
-        let besides =
-            besides.map(|((device, listed_drives), events)| Beside { device, listed_drives, events });
+        let besides = besides.map(|((device, listed_drives), events)| Beside {
+            device,
+            listed_drives,
+            events,
+            sizes: None,
+        });
         let parts = plan.instances.into_iter().zip(workloads).zip(besides);
         for (number, ((plan, workload), beside)) in parts.enumerate() {
             let opened = open_instance(plan, workload, beside, number, &options, &world)
@@ -131,24 +137,28 @@ impl Session {
     }
 
     /// Finds out what can be wrong without opening a device: numbers that the engine does not count with, distributions that
-    /// make no requests, and files that are no trace of the format.
+    /// make no requests, and files that are no trace of the format. The answer is where what would be opened is not as the
+    /// config asks for.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn check(config: &Config, scale: u32) -> Result<(), SessionError> {
+    pub fn check(config: &Config, scale: u32) -> Result<Vec<String>, SessionError> {
         let plan = lower(config)?.scaled(scale);
         open_workloads(config, &plan, false)?;
         misses::check(&plan).map_err(|(number, source)| open_error(config, number, source))?;
         events::check_all(&plan.instances).map_err(|wrong| event_error(config, wrong))?;
-        check_world(config, &plan, scale)
+        check_world(config, &plan, scale)?;
+        check_caches(config, &plan, scale)
     }
 
     /// The same of a config whose traces may be made later.
     ///
     /// # Errors
     /// As [`open`](Self::open), but for what is wrong with a trace.
-    pub fn check_but_traces(config: &Config, scale: u32) -> Result<(), SessionError> {
-        check_world(config, &lower_but_traces(config)?.scaled(scale), scale)
+    pub fn check_but_traces(config: &Config, scale: u32) -> Result<Vec<String>, SessionError> {
+        let plan = lower_but_traces(config)?.scaled(scale);
+        check_world(config, &plan, scale)?;
+        check_caches(config, &plan, scale)
     }
 
     /// The time of the world that it runs in.
@@ -329,6 +339,29 @@ fn check_world(config: &Config, plan: &RunPlan, scale: u32) -> Result<(), Sessio
     ModelDrive::check(card, scale, caches).map_err(SessionError::Drive)
 }
 
+/// Whether the caches would open on devices of the sizes that are asked for, in the blocks of the model drive or else the
+/// smallest that there are.
+fn check_caches(config: &Config, plan: &RunPlan, scale: u32) -> Result<Vec<String>, SessionError> {
+    let card = plan.card.as_ref();
+    let placing = plan.instances.iter().filter_map(|it| it.cache.flash.as_ref()).any(|flash| flash.placement);
+    let blocks = card.map(|card| ModelDrive::block_and_page_bytes(card, scale, placing)).transpose();
+    let (block_bytes, unit_bytes) = blocks.map_err(SessionError::Drive)?.unwrap_or((512, 512));
+    let several = plan.instances.len() > 1;
+    let mut warnings = Vec::new();
+    for (number, InstancePlan { cache, workload, .. }) in plan.instances.iter().enumerate() {
+        let device = cache.flash.as_ref().map(|flash| -> Arc<dyn Device> {
+            let paths = if card.is_some() { 1 } else { flash.paths.len().max(1) as u64 };
+            let bytes = flash.bytes_per_device.saturating_mul(paths) / unit_bytes * unit_bytes;
+            Arc::new(MemoryDevice::with_block_bytes(bytes, block_bytes))
+        });
+        let said = open::check(cache, device, ItemSizes::of(workload));
+        let said = said.map_err(|source| open_error(config, number, source))?;
+        let named = |warning| if several { format!("[{number}].{warning}") } else { warning };
+        warnings.extend(said.into_iter().map(named));
+    }
+    Ok(warnings)
+}
+
 /// The world of a run, with a model drive in a simulated one.
 fn enter_world(
     config: &Config,
@@ -362,6 +395,7 @@ fn open_instance(
     // Instances of one run must not ask for the same keys in the same order.
     let seed = options.seed.wrapping_add(number as u64);
     let shown = time.as_ref().filter(|_| clock_follows);
+    let beside = Beside { sizes: ItemSizes::of(&plan.workload), ..beside };
     let open::OpenCache { target, warnings, tracker } =
         open::cache(&plan.cache, beside, seed, world, plan.run.tasks, shown)?;
     let instance_options = InstanceOptions {

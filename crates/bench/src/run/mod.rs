@@ -9,6 +9,7 @@ pub mod devices;
 pub mod engine;
 pub mod error;
 mod fit;
+pub mod item_sizes;
 pub mod latency;
 pub mod listed_drives;
 pub mod misses;

@@ -65,6 +65,16 @@ impl ModelDrive {
         fitting(card, scale, &plans).map(|_| ())
     }
 
+    /// The blocks in which such a drive is written, and the pages that a namespace has.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn block_and_page_bytes(card: &str, scale: u32, placing: bool) -> Result<(u32, u64), OpenError> {
+        let loaded = Card::load(card).and_then(|card| card.scaled(scale));
+        let shape = loaded.map_err(|error| wrong(card, &error))?.shape(placing);
+        Ok((shape.block_bytes, u64::from(shape.page_bytes)))
+    }
+
     /// The card as it is used, scaled.
     #[must_use]
     pub fn card(&self) -> &Card {

@@ -19,6 +19,7 @@ use workload::{Source, Workload, WorkloadError};
 use super::engine::{DeviceLatency, EngineTarget, Face, MeasuredFlash};
 use super::error::OpenError;
 use super::fit;
+use super::item_sizes::{self, ItemSizes};
 use super::listed_drives::ListedDrive;
 use super::misses::MissTrace;
 use super::pace::Waiter;
@@ -46,6 +47,8 @@ pub struct Beside {
     pub listed_drives: Vec<ListedDrive>,
     /// Where what happens to keys is written.
     pub events: Option<EventFile>,
+    /// The sizes of its items, where they are known.
+    pub sizes: Option<ItemSizes>,
 }
 
 /// Opens the cache that `plan` describes, on its device if it has flash, for workers that are threads or `tasks`. Its clock
@@ -61,14 +64,16 @@ pub fn cache(
     tasks: bool,
     time: Option<&Arc<TraceTime>>,
 ) -> Result<OpenCache, OpenError> {
-    let Beside { device, listed_drives, events } = beside;
+    let Beside { device, listed_drives, events, sizes } = beside;
     let clock = &world.clock();
     let shown: Arc<dyn Clock> = match time {
         Some(time) => Arc::new(CacheClock { world: Arc::clone(clock), time: Arc::clone(time) }),
         None => Arc::clone(clock),
     };
+    let (dram, warning) = dram(plan, sizes)?;
+    let mut warnings: Vec<String> = warning.into_iter().collect();
     let mut config = CacheConfig {
-        dram: dram(plan)?,
+        dram,
         flash: None,
         upkeep: upkeep(plan.rebalance.as_ref()),
         seed,
@@ -77,7 +82,7 @@ pub fn cache(
         events: None,
         memory_budget_bytes: None,
     };
-    let (mut measured, mut warnings) = (None, Vec::new());
+    let mut measured = None;
     if let Some((plan_flash, device)) = plan.flash.as_ref().zip(device) {
         let latency = Arc::new(DeviceLatency::default());
         let observer = observer(Arc::clone(&latency));
@@ -85,9 +90,7 @@ pub fn cache(
         let placing = plan_flash.placement;
         measured = Some(MeasuredFlash { device: Arc::clone(&device), latency, placing });
         let flash = flash(plan_flash, device, plan.persist_dir.is_some(), seed);
-        if flash.regions.region_bytes != plan_flash.region_bytes {
-            warnings.push(smaller_regions(plan_flash.region_bytes, flash.regions.region_bytes));
-        }
+        warnings.extend(smaller_regions(plan_flash.region_bytes, flash.regions.region_bytes));
         config.flash = Some(flash);
     }
     let tracker = plan.events.as_ref().zip(events).map(|(plan, file)| {
@@ -159,13 +162,33 @@ pub struct OpenCache {
     pub tracker: Option<EventTracker>,
 }
 
-fn smaller_regions(asked_bytes: u32, used_bytes: u32) -> String {
+/// Finds out whether [`cache`] would open, on `device` if the plan has flash, without taking memory or looking at what is there.
+/// The answer is where it would not be as asked for.
+///
+/// # Errors
+/// What of it cannot be had.
+pub fn check(
+    plan: &CachePlan,
+    device: Option<Arc<dyn Device>>,
+    sizes: Option<ItemSizes>,
+) -> Result<Vec<String>, OpenError> {
+    let (_, warning) = dram(plan, sizes)?;
+    let mut warnings: Vec<String> = warning.into_iter().collect();
+    if let Some((plan_flash, device)) = plan.flash.as_ref().zip(device) {
+        let flash = flash(plan_flash, device, false, 0);
+        flash.check()?;
+        warnings.extend(smaller_regions(plan_flash.region_bytes, flash.regions.region_bytes));
+    }
+    Ok(warnings)
+}
+
+fn smaller_regions(asked_bytes: u32, used_bytes: u32) -> Option<String> {
     let kib = |bytes: u32| bytes >> 10;
-    format!(
-        "cache_config.navyRegionSizeMB: flash has room for too few regions of {} KiB; using {} KiB",
-        kib(asked_bytes),
-        kib(used_bytes)
-    )
+    let (asked, used) = (kib(asked_bytes), kib(used_bytes));
+    let words = format!(
+        "cache_config.navyRegionSizeMB: flash has room for too few regions of {asked} KiB; using {used} KiB"
+    );
+    (asked_bytes != used_bytes).then_some(words)
 }
 
 fn observer(latency: Arc<DeviceLatency>) -> device::wrap::measure::Observer {
@@ -176,7 +199,8 @@ fn observer(latency: Arc<DeviceLatency>) -> device::wrap::measure::Observer {
     })
 }
 
-fn dram(plan: &CachePlan) -> Result<DramConfig, OpenError> {
+/// DRAM, and what is to be said of it.
+fn dram(plan: &CachePlan, sizes: Option<ItemSizes>) -> Result<(DramConfig, Option<String>), OpenError> {
     let mut config = DramConfig::new(plan.dram_bytes, cache::config::eviction(eviction(&plan.eviction)?));
     let share = |(number, share): (usize, &f64)| cache::dram::PoolConfig {
         name: format!("pool_{number}"),
@@ -188,7 +212,8 @@ fn dram(plan: &CachePlan) -> Result<DramConfig, OpenError> {
     config.min_alloc_bytes = plan.classes.min_bytes;
     config.max_alloc_bytes = plan.classes.max_bytes;
     config.alloc_sizes = plan.classes.explicit_bytes.clone();
-    Ok(config)
+    let warning = item_sizes::make_room(&mut config, plan, sizes)?;
+    Ok((config, warning))
 }
 
 fn eviction(plan: &EvictionPlan) -> Result<EvictionConfig, OpenError> {

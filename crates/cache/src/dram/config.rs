@@ -150,6 +150,16 @@ const MAX_SIZES: usize = 256;
 const USUAL_ALLOC_FACTOR: f64 = 1.03;
 const MAX_POOLS: usize = 64;
 
+impl DramConfig {
+    /// The chunk sizes that it comes to, bytes, ascending: an item with its header and key is never larger than the last.
+    ///
+    /// # Errors
+    /// What [opening](crate::Builder::open) a cache with it would find wrong.
+    pub fn chunk_sizes(&self) -> Result<Vec<u32>, ConfigError> {
+        Layout::of(self).map(|layout| layout.sizes)
+    }
+}
+
 /// Numbers computed from the config, each of them once.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {

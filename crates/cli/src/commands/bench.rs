@@ -104,15 +104,15 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             let missing = if arguments.validate { missing_traces(&config) } else { Vec::new() };
             warn(&config, &missing, arguments);
             match binary_traces(&config) {
-                _ if arguments.validate && !config.later.is_empty() => validated(&config, arguments),
+                _ if arguments.validate && !config.later.is_empty() => validated(&config, &[], arguments),
                 _ if !missing.is_empty() => match Session::check_but_traces(&config, arguments.scale) {
-                    Ok(()) => validated(&config, arguments),
+                    Ok(warnings) => validated(&config, &warnings, arguments),
                     Err(error) => usage_error(&error),
                 },
                 Err(error) => usage_error(&error),
                 Ok(traces) if !traces.is_empty() => make_binary_traces(&config, &traces, arguments),
                 Ok(_) if arguments.validate => match Session::check(&config, arguments.scale) {
-                    Ok(()) => validated(&config, arguments),
+                    Ok(warnings) => validated(&config, &warnings, arguments),
                     Err(error) => usage_error(&error),
                 },
                 Ok(_) => execute(&config, arguments),
@@ -174,7 +174,7 @@ fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], argumen
     let told = |error: binary_trace::Error| usage_error(&format!("{}: {error}", config.file.display()));
     if arguments.validate {
         return match traces.iter().try_for_each(|(plan, path)| binary_trace::check(plan, path)) {
-            Ok(()) => validated(config, arguments),
+            Ok(()) => validated(config, &[], arguments),
             Err(error) => told(error),
         };
     }
@@ -319,15 +319,16 @@ fn warn(config: &Config, warnings: &[impl std::fmt::Display], arguments: &Argume
     }
 }
 
-/// Tells that a config is valid.
-fn validated(config: &Config, arguments: &Arguments) -> ExitCode {
+/// Tells that a config is valid, and of what would be opened for it.
+fn validated(config: &Config, opening: &[String], arguments: &Arguments) -> ExitCode {
+    warn(config, opening, arguments);
     let file = config.file.display();
     for feature in &config.later {
         let words =
             format_args!("{file}: {}: a run needs {}, which is not supported yet", feature.at, feature.words);
         arguments.common.say(&words);
     }
-    let (instances, warnings) = (config.instances.len(), config.warnings.len());
+    let (instances, warnings) = (config.instances.len(), config.warnings.len() + opening.len());
     arguments.common.say(&format_args!("{file}: valid, {instances} instance(s), {warnings} warning(s)"));
     ExitCode::from(PASSED)
 }

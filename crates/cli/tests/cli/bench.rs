@@ -8,6 +8,7 @@ mod intervals;
 mod lengths;
 mod misses;
 mod paced;
+mod promises;
 mod repeated_blocks;
 mod several_items;
 mod tasks;

@@ -1,0 +1,202 @@
+//! Items that DRAM takes: chunks large enough for what the workload stores, as far as so little memory can bear them.
+
+use cache::dram::{DramConfig, HEADER_BYTES};
+use workload::generate::{Distribution, GeneratorConfig, Table};
+
+use super::error::OpenError;
+use crate::config::plan::{CachePlan, WorkloadPlan};
+
+/// The engine leaves out chunks of which DRAM would hold fewer than this.
+const USUAL_CHUNKS: u64 = 64;
+/// Larger ones are asked for if there are that many slabs for each size of chunk in use: with fewer, some sizes have none.
+const SLABS_A_SIZE: u64 = 2;
+const MIB: u64 = 1 << 20;
+
+/// The sizes of the items that a workload stores, header and key included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ItemSizes {
+    /// The smallest.
+    pub least_bytes: u64,
+    /// The largest.
+    pub most_bytes: u64,
+}
+
+impl ItemSizes {
+    /// Those of `plan`; `None` where nobody knows before it is read: of a trace.
+    #[must_use]
+    pub fn of(plan: &WorkloadPlan) -> Option<Self> {
+        match plan {
+            WorkloadPlan::Online(config) | WorkloadPlan::Prepared { config, .. } => Self::made_up(config),
+            WorkloadPlan::Replay(_) => None,
+        }
+    }
+
+    fn made_up(config: &GeneratorConfig) -> Option<Self> {
+        let asked = config.pools.iter().filter(|pool| pool.op_share > 0.0);
+        let all = asked.flat_map(|pool| Self::in_pool(&pool.distribution));
+        all.reduce(|one, other| Self {
+            least_bytes: one.least_bytes.min(other.least_bytes),
+            most_bytes: one.most_bytes.max(other.most_bytes),
+        })
+    }
+
+    /// Items, and what is chained to them. A table that is none is refused elsewhere.
+    fn in_pool(distribution: &Distribution) -> Vec<Self> {
+        let keys = distribution.key_bytes.sizes().map_or(0, |sizes| sizes.largest());
+        let of = |table: &Table| {
+            let sizes = table.sizes().ok()?;
+            let beside = HEADER_BYTES as u64 + keys;
+            Some(Self { least_bytes: sizes.at(0) + beside, most_bytes: sizes.largest() + beside })
+        };
+        let chained = distribution.chain_value_bytes.iter().filter(|_| distribution.mix.add_chained > 0.0);
+        std::iter::once(&distribution.value_bytes).chain(chained).filter_map(of).collect()
+    }
+}
+
+/// Gives `config` slabs that the largest of `sizes` fits, where the plan wants such chunks, memory bears them and it would not
+/// have them by itself. The answer is what remains to be said of it.
+///
+/// # Errors
+/// A DRAM that cannot be.
+pub fn make_room(
+    config: &mut DramConfig,
+    plan: &CachePlan,
+    sizes: Option<ItemSizes>,
+) -> Result<Option<String>, OpenError> {
+    let chunks = |config: &DramConfig| {
+        config.chunk_sizes().map_err(|error| OpenError::Config(format!("cache_config.cacheSizeMB: {error}")))
+    };
+    let largest = |chunks: &[u32]| u64::from(chunks.last().copied().unwrap_or(0));
+    let (limit, Some(sizes)) = (largest(&chunks(config)?), sizes) else { return Ok(None) };
+    let most = match plan.classes.explicit_bytes.last() {
+        Some(most) => *most,
+        None => plan.classes.max_bytes,
+    };
+    let wanted = sizes.most_bytes.min(u64::from(most));
+    if wanted > limit
+        && let Some(slab_bytes) = u32::try_from(wanted).ok().and_then(u32::checked_next_power_of_two)
+    {
+        let mut wider = config.clone();
+        (wider.slab_bytes, wider.max_alloc_bytes) = (Some(slab_bytes), wider.max_alloc_bytes.min(slab_bytes));
+        if bears(&wider, plan, sizes, &wider.chunk_sizes().unwrap_or_default()) {
+            *config = wider;
+        }
+    }
+    let limit = largest(&chunks(config)?);
+    Ok((sizes.most_bytes > limit)
+        .then(|| too_large(plan.dram_bytes, sizes.most_bytes, u64::from(most), limit)))
+}
+
+/// Whether each pool has enough slabs for the chunks that are in use.
+fn bears(config: &DramConfig, plan: &CachePlan, sizes: ItemSizes, chunks: &[u32]) -> bool {
+    let slabs = plan.dram_bytes / u64::from(config.slab_bytes.unwrap_or(u32::MAX));
+    let smaller = |than: u64| chunks.partition_point(|chunk| u64::from(*chunk) < than);
+    let in_use =
+        (smaller(sizes.most_bytes) + 1).min(chunks.len()) - smaller(sizes.least_bytes).min(chunks.len());
+    let of = |share: &f64| (*share * slabs as f64) as u64;
+    !chunks.is_empty() && plan.pool_shares.iter().all(|share| of(share) >= SLABS_A_SIZE * in_use as u64)
+}
+
+fn too_large(dram_bytes: u64, item_bytes: u64, most_bytes: u64, limit_bytes: u64) -> String {
+    let words =
+        format!("items of up to {item_bytes} bytes, header and key included, are requested, and those");
+    if item_bytes > most_bytes {
+        let key = "cache_config.maxAllocSize";
+        return format!(
+            "{key}: {words} above {limit_bytes} are refused as too large: raise it, or allocSizes"
+        );
+    }
+    let needed_mib = item_bytes.next_power_of_two() * USUAL_CHUNKS / MIB;
+    format!(
+        "cache_config.cacheSizeMB: {words} above {limit_bytes} are refused as too large, because DRAM of {} MiB has \
+         too few slabs for chunks of all sizes up to that: {needed_mib} MiB, after --scale, has enough",
+        dram_bytes / MIB,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workload::generate::{BucketRule, Mix, PoolConfig, Popularity};
+
+    fn plan(dram_mib: u64) -> CachePlan {
+        use crate::config::plan::{ClassesPlan, EvictionPlan};
+        CachePlan {
+            dram_bytes: dram_mib * MIB,
+            pool_shares: vec![1.0],
+            classes: ClassesPlan {
+                factor: 1.5,
+                min_bytes: 64,
+                max_bytes: 1 << 20,
+                explicit_bytes: Vec::new(),
+            },
+            eviction: EvictionPlan {
+                policy: "LRU".to_owned(),
+                refresh_seconds: 60,
+                update_on_read: true,
+                insertion_point: 0,
+                hot_percent: 20,
+                cold_percent: 20,
+            },
+            rebalance: None,
+            flash: None,
+            persist_dir: None,
+            events: None,
+        }
+    }
+
+    /// The largest chunk, and what is said.
+    fn room(dram_mib: u64, least: u64, most: u64) -> (u32, Option<String>) {
+        let plan = plan(dram_mib);
+        let eviction = policy::eviction::EvictionConfig::new(policy::eviction::Kind::Lru);
+        let mut config = DramConfig::new(plan.dram_bytes, cache::config::eviction(eviction));
+        config.max_alloc_bytes = plan.classes.max_bytes;
+        let said = make_room(&mut config, &plan, Some(ItemSizes { least_bytes: least, most_bytes: most }));
+        (*config.chunk_sizes().unwrap().last().unwrap(), said.unwrap())
+    }
+
+    #[test]
+    fn a_small_dram_refused_large_items_though_it_could_bear_them() {
+        assert_eq!(room(16, 600_030, 600_030), (1 << 20, None));
+        assert_eq!(room(64, 100, 1 << 20), (1 << 20, None));
+        assert_eq!(room(16, 100, 200_000), (256 << 10, None), "as it would be by itself");
+    }
+
+    #[test]
+    fn what_a_small_dram_cannot_bear_is_told() {
+        let (largest, said) = room(16, 100, 1_000_000);
+        let said = said.unwrap();
+        assert_eq!(largest, 256 << 10);
+        assert!(
+            said.contains("above 262144 are refused as too large") && said.contains("64 MiB has enough"),
+            "{said}"
+        );
+        let (_, said) = room(1024, 100, 3_000_000);
+        assert!(said.unwrap().starts_with("cache_config.maxAllocSize: "));
+    }
+
+    #[test]
+    fn sizes_are_those_of_pools_that_are_asked() {
+        let pool = |op_share, value: u64| PoolConfig {
+            op_share,
+            key_share: 1.0,
+            distribution: Distribution {
+                key_bytes: Table::uniform(8, 11),
+                value_bytes: Table::uniform(value, 2 * value),
+                chain_items: None,
+                chain_value_bytes: None,
+                ttl_seconds: None,
+                popularity: Popularity::Buckets {
+                    counts: vec![1.0],
+                    weights: vec![1.0],
+                    rule: BucketRule::Flattened,
+                },
+                mix: Mix { get: 1.0, ..Mix::default() },
+            },
+        };
+        let config =
+            GeneratorConfig { keys: 9, pools: vec![pool(1.0, 100), pool(0.5, 1000), pool(0.0, 9000)] };
+        let sizes = ItemSizes { least_bytes: 130, most_bytes: 1999 + 30 };
+        assert_eq!(ItemSizes::of(&WorkloadPlan::Online(config)), Some(sizes));
+    }
+}
