@@ -210,10 +210,13 @@ fn check_results(config: &Config, arguments: &Arguments) -> Result<(), String> {
     let stats = stats.iter().flatten().map(|file| Some(file.as_path()));
     let own = || Files::reading(&config.own_files()).keeping("flash of the run", config.flash_paths());
     let (events, traces) = (config.event_files(), config.traces_written());
-    // That a trace is not written over one that is read is seen to where it is opened.
-    own().writing(events.iter().chain(&traces).map(|file| Some(file.as_path()))).keep_apart()?;
-    let kept = own().keeping("input", config.traces_read()).keeping("events of the run", events);
-    kept.keeping("trace of the run", traces).writing(named.into_iter().chain(stats)).check()
+    // Each by itself: that no two instances write one file, and none over a trace, is seen to where they are opened.
+    events.iter().try_for_each(|file| own().writing([Some(file.as_path())]).keep_apart())?;
+    let beside_events = || own().keeping("events of the run", events.iter().cloned());
+    traces.iter().try_for_each(|file| beside_events().writing([Some(file.as_path())]).keep_apart())?;
+    let beside_all =
+        beside_events().keeping("input", config.traces_read()).keeping("trace of the run", traces);
+    beside_all.writing(named.into_iter().chain(stats)).check()
 }
 
 fn interval_form(file: &Path) -> Result<Form, String> {
