@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flashwright_bench::config::plan::ArrivalsPlan;
 use flashwright_bench::report::interval::Last;
-use flashwright_bench::report::text::{TextOptions, results, verdict};
+use flashwright_bench::report::text::{self, TextOptions, results};
 use flashwright_bench::report::{RunReport, json, totals};
 use flashwright_bench::run::counts::Counts;
 use flashwright_bench::run::latency::{Histogram, Latencies, Timed};
@@ -189,6 +189,21 @@ fn the_json_has_the_names_of_the_design() {
         let get = &part["latency_ns"]["cache"]["get"];
         assert_eq!(names(get), ["count", "mean", "p50", "p90", "p99", "p999", "p9999", "max"]);
     }
+}
+
+const TOO_LARGE: &str = "Warning: 170 of 2,559,176 items were refused as too large for a chunk of DRAM: \
+                         raise maxAllocSize, or cacheSizeMB if it is small\n";
+
+/// The last lines, but for what all these instances have in common.
+fn verdict(report: &RunReport) -> String {
+    let words = text::verdict(report);
+    let others = words.split_inclusive('\n').filter(|line| !line.contains("refused as too large"));
+    others.collect()
+}
+
+#[test]
+fn a_run_that_refused_items_as_too_large_passed_without_a_word() {
+    assert_eq!(text::verdict(&report(instance())), format!("{TOO_LARGE}Finished!\n"));
 }
 
 #[test]

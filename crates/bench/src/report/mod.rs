@@ -122,6 +122,7 @@ fn too_large_remark(report: &InstanceReport) -> Option<String> {
     let ends = &report.snapshot.insert_ends;
     let (_, refused) = ends.iter().find(|(name, count)| *name == "rejected_too_large" && *count > 0)?;
     let all: u64 = ends.iter().map(|(_, count)| count).sum();
+    let (refused, all) = (text::grouped(*refused), text::grouped(all));
     Some(format!(
         "{refused} of {all} items were refused as too large for a chunk of DRAM: \
          raise maxAllocSize, or cacheSizeMB if it is small"

@@ -109,7 +109,7 @@ fn too_large(dram_bytes: u64, item_bytes: u64, most_bytes: u64, limit_bytes: u64
     let needed_mib = item_bytes.next_power_of_two() * USUAL_CHUNKS / MIB;
     format!(
         "cache_config.cacheSizeMB: {words} above {limit_bytes} are refused as too large, because DRAM of {} MiB has \
-         too few slabs for chunks of all sizes up to that: {needed_mib} MiB, after --scale, has enough",
+         too few slabs for chunks of all sizes up to that: {needed_mib} MiB (after --scale) are enough",
         dram_bytes / MIB,
     )
 }
@@ -168,7 +168,8 @@ mod tests {
         let said = said.unwrap();
         assert_eq!(largest, 256 << 10);
         assert!(
-            said.contains("above 262144 are refused as too large") && said.contains("64 MiB has enough"),
+            said.contains("above 262144 are refused as too large")
+                && said.contains("64 MiB (after --scale) are enough"),
             "{said}"
         );
         let (_, said) = room(1024, 100, 3_000_000);

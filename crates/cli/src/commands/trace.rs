@@ -212,7 +212,9 @@ impl ConvertArguments {
 
 fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     let outputs = [Some(arguments.output.as_path()), arguments.common.result_file()];
-    Files::reading(&arguments.inputs).writing(outputs).check()?;
+    // Whether the output can be made, its writer says.
+    Files::reading(&arguments.inputs).writing(outputs).keep_apart()?;
+    arguments.common.check_result_file().map_err(|error| error.to_string())?;
     let mut input = arguments.reading.input(arguments.inputs.clone());
     input.options.tenants = arguments.tenants.told();
     let target = match arguments.target() {

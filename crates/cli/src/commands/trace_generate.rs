@@ -187,7 +187,9 @@ fn conclude(
     config: &Value,
 ) -> ExitCode {
     let outputs = [Some(writing.output.as_path()), writing.common.result_file()];
-    let checked = Files::default().writing(outputs).check();
+    let checked = Files::default().writing(outputs).keep_apart();
+    let checked =
+        checked.and_then(|()| writing.common.check_result_file().map_err(|error| error.to_string()));
     let found = checked.and_then(|()| write(writing, workload, requests));
     writing.common.conclude(&format!("trace generate {name}"), config, found)
 }
