@@ -327,7 +327,32 @@ pub(super) fn without_decimals_of_zero(field: &[u8]) -> &[u8] {
 
 #[cold]
 fn without_decimals(field: &[u8]) -> Option<u64> {
-    whole_number(without_decimals_of_zero(field))
+    let whole = |field: &[u8]| whole_number(without_decimals_of_zero(field));
+    whole(field).or_else(|| whole(&written_out(field)?))
+}
+
+/// `1700.5` of `1.7005e+03`: programs that hold a column as floating-point numbers write it so. `None` for any other field.
+#[cold]
+fn written_out(field: &[u8]) -> Option<Vec<u8>> {
+    // What lies further out is no time and no size.
+    const FURTHEST: usize = 40;
+    let at = field.iter().position(|byte| byte.eq_ignore_ascii_case(&b'e'))?;
+    let (mantissa, exponent) =
+        (&field[..at], std::str::from_utf8(&field[at + 1..]).ok()?.parse::<isize>().ok()?);
+    let point = mantissa.iter().position(|byte| *byte == b'.').unwrap_or(mantissa.len());
+    let mut digits = [&mantissa[..point], mantissa.get(point + 1..).unwrap_or(&[])].concat();
+    if point == 0 || digits.len() > FURTHEST || exponent.unsigned_abs() > FURTHEST {
+        return None;
+    }
+    let point = point as isize + exponent;
+    let (zeros_ahead, zeros_behind) = (1 - point, point - digits.len() as isize);
+    digits.splice(0..0, std::iter::repeat_n(b'0', zeros_ahead.max(0) as usize));
+    digits.extend(std::iter::repeat_n(b'0', zeros_behind.max(0) as usize));
+    let point = point.max(1) as usize;
+    // Zeros ahead of a number would make it longer than the longest.
+    let zeros = digits[..point - 1].iter().take_while(|digit| **digit == b'0').count();
+    let fraction = if point < digits.len() { [b".", &digits[point..]].concat() } else { Vec::new() };
+    Some([&digits[zeros..point], &fraction].concat())
 }
 
 /// Units of the format with up to nine decimals, in nanoseconds; beyond 584 years, the end of time.
@@ -336,30 +361,37 @@ pub(super) fn units_with_decimals(
     column: &'static str,
     units_per_second: u64,
 ) -> Result<u64, RowError> {
-    let point = field.iter().position(|byte| *byte == b'.').unwrap_or(field.len());
-    let wrong = || RowError::Time { column, text: lossy(field) };
-    let whole = whole_number(&field[..point]).ok_or_else(wrong)?;
-    // Below a unit: as of a second, and then as much less.
-    let mut below = [b'0'; 32];
-    let decimals = field.get(point..).unwrap_or(&[]);
-    let shown = decimals.len().min(below.len() - 1);
-    below[1..=shown].copy_from_slice(&decimals[..shown]);
-    let below_ns = if shown == 0 { 0 } else { seconds(&below[..=shown], column).map_err(|_| wrong())? };
-    Ok(nanoseconds(whole, units_per_second).saturating_add(below_ns / units_per_second))
+    time(field, column, |field| {
+        let point = field.iter().position(|byte| *byte == b'.').unwrap_or(field.len());
+        let whole = whole_number(&field[..point])?;
+        // Below a unit: as of a second, and then as much less.
+        let below_ns = nine_decimals(field.get(point + 1..).unwrap_or(&[]))?;
+        Some(nanoseconds(whole, units_per_second).saturating_add(below_ns / units_per_second))
+    })
 }
 
 /// Seconds with up to nine decimals, in nanoseconds. More decimals are cut.
 pub(super) fn seconds(field: &[u8], column: &'static str) -> Result<u64, RowError> {
+    time(field, column, |field| {
+        let point = field.iter().position(|byte| *byte == b'.').unwrap_or(field.len());
+        let below_ns = nine_decimals(field.get(point + 1..).unwrap_or(&[]))?;
+        whole_number(&field[..point])?.checked_mul(1_000_000_000)?.checked_add(below_ns)
+    })
+}
+
+/// What `read` makes of a time, or of the same written out.
+#[inline]
+fn time(field: &[u8], column: &'static str, read: impl Fn(&[u8]) -> Option<u64>) -> Result<u64, RowError> {
     let wrong = || RowError::Time { column, text: lossy(field) };
-    let point = field.iter().position(|byte| *byte == b'.').unwrap_or(field.len());
-    let whole = whole_number(&field[..point]).ok_or_else(wrong)?;
-    let decimals = field.get(point + 1..).unwrap_or(&[]);
-    if !decimals.iter().all(u8::is_ascii_digit) {
-        return Err(wrong());
-    }
-    let digit = |place: usize| decimals.get(place).map_or(0, |byte| u64::from(byte - b'0'));
-    let below = (0..9).fold(0, |value, place| value * 10 + digit(place));
-    whole.checked_mul(1_000_000_000).and_then(|ns| ns.checked_add(below)).ok_or_else(wrong)
+    read(field).or_else(|| read(&written_out(field)?)).ok_or_else(wrong)
+}
+
+/// The first nine decimals as a whole number. `None` if one of all is no digit.
+#[inline]
+fn nine_decimals(decimals: &[u8]) -> Option<u64> {
+    let digit = |place: usize| decimals.get(place).map_or(0, |byte| u64::from(byte.wrapping_sub(b'0')));
+    let value = (0..9).fold(0, |value, place| value * 10 + digit(place));
+    decimals.iter().all(u8::is_ascii_digit).then_some(value)
 }
 
 /// Units of the format in nanoseconds; beyond 584 years, the end of time.
@@ -463,9 +495,31 @@ mod tests {
             Ok(u64::MAX),
             "no seconds, but milliseconds"
         );
-        for bad in [&b"1e9"[..], b"", b".", b"1.x", b"-1"] {
+        for bad in
+            [&b"e9"[..], b"", b".", b"1.x", b"-1", b"1e", b"1e99", b"1xe9", b"1.e.9", b"-1e9", b"1e-+9"]
+        {
             assert!(units_with_decimals(bad, "ts", 1).is_err(), "{}", lossy(bad));
         }
+    }
+
+    /// As numpy and pandas write them.
+    #[test]
+    fn numbers_with_an_exponent_were_wrong() {
+        for (text, ns) in [
+            (&b"1.700000000123456789e+09"[..], 1_700_000_000_123_456_789),
+            (b"1e9", 1_000_000_000_000_000_000),
+            (b"1.25E+00", 1_250_000_000),
+            (b"2.5e-01", 250_000_000),
+            (b"2.5e-03", 2_500_000),
+            (b"0.000000e+00", 0),
+            (b"1e-40", 0),
+        ] {
+            assert_eq!(units_with_decimals(text, "ts", 1), Ok(ns), "{}", lossy(text));
+            assert_eq!(seconds(text, "ts"), Ok(ns), "{}", lossy(text));
+        }
+        assert_eq!(number(b"4.672e+03", "n", u64::MAX), Ok(Some(4672)));
+        assert_eq!(number(b"0.0000000000000000000e+00", "n", u64::MAX), Ok(Some(0)));
+        assert!(number(b"4.6725e+03", "n", u64::MAX).is_err());
     }
 
     #[test]
