@@ -222,6 +222,7 @@ impl Sums for TenantSurvey {
 pub fn report_json(report: &ReadReport) -> Value {
     json!({
         "format": report.format,
+        "columns": report.columns,
         "rows": report.rows,
         "accesses": report.accesses,
         "bad_rows": report.bad_rows,

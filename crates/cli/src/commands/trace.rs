@@ -123,8 +123,8 @@ fn survey_words(survey: &Survey, report: &ReadReport) -> String {
         true => format!("{} s", survey.span_ns() as f64 / 1e9),
         false => "- (the trace has no timestamps)".to_owned(),
     };
+    let columns = report.columns.iter().map(|columns| ("columns", columns.clone()));
     let lines = [
-        ("format", report.format.to_owned()),
         (
             "requests",
             format!(
@@ -151,7 +151,9 @@ fn survey_words(survey: &Survey, report: &ReadReport) -> String {
         ("size changes", survey.size_changes.to_string()),
         ("Zipf exponent", ratio(survey.zipf_exponent())),
     ];
-    lines.iter().map(|(name, value)| format!("{name:18} {value}\n")).collect()
+    let format = [("format", report.format.to_owned())];
+    let all = format.into_iter().chain(columns).chain(lines);
+    all.map(|(name, value)| format!("{name:18} {value}\n")).collect()
 }
 
 /// Tenants shown.

@@ -79,7 +79,9 @@ pub trait Accesses: Send {
 pub struct ReadReport {
     /// Name of the format that is read, or of the generator.
     pub format: &'static str,
-    /// Lines or records read, headers aside.
+    /// What the columns of the header are, and which are not used; `None` where there is no header.
+    pub columns: Option<String>,
+    /// Lines or records read, headers and remarks aside.
     pub rows: u64,
     /// Accesses handed out.
     pub accesses: u64,

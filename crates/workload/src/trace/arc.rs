@@ -60,7 +60,7 @@ fn plausible(head: &Head<'_>) -> bool {
     if head.ends_like(&FORMAT) {
         return true;
     }
-    let mut numbered = head.lines().take(8).map(|line| numbers(line).map(|numbers| numbers[3]));
+    let mut numbered = head.rows().take(8).map(|line| numbers(line).map(|numbers| numbers[3]));
     let Some(Some(first)) = numbered.next() else { return false };
     numbered.enumerate().all(|(index, number)| number == Some(first + 1 + index as u64))
 }

@@ -45,7 +45,7 @@ const FEWEST_COLUMNS: usize = 10;
 /// Numbers between commas are not enough: either the header says so, or there are as many columns and the operation is the
 /// only one there is.
 fn plausible(head: &Head<'_>) -> bool {
-    let row = head.lines().next().unwrap_or_default();
+    let row = head.first_line().unwrap_or_default();
     let mut fields = row.split(|byte| *byte == b',');
     head.header_names("cacheKey")
         || (fields.clone().count() >= FEWEST_COLUMNS && fields.nth(OP_TYPE) == Some(b"1"))

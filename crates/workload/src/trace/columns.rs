@@ -3,6 +3,8 @@
 //! Recorded traces quote nothing that holds a comma, so a comma always ends a field. That is what makes a row cost tens of
 //! nanoseconds. Spaces and quotes around a field are no part of it: programs that write tables put them there.
 
+use super::csv::Contradiction;
+
 /// What is wrong with a row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -106,6 +108,9 @@ pub enum RowError {
         "the first line does not name the column of the key; say which column is what, as in `csv:time,key,-,size`"
     )]
     NoKeyColumn,
+    /// A column that the header calls otherwise than it was taken for.
+    #[error("{0}")]
+    Contradicted(Box<Contradiction>),
     /// A text of one line that is many.
     #[error("its lines end in carriage returns alone: convert them to line feeds")]
     CarriageReturns,
@@ -178,6 +183,13 @@ impl<const N: usize> Columns<N> {
         Ok(())
     }
 
+    /// What each column of the header is, and which are not used.
+    pub(super) fn words(&self, header: &[u8], names: &[&'static str; N]) -> String {
+        let fields =
+            self.fields.iter().map(|field| field.map(|field| names[field])).chain(std::iter::repeat(None));
+        column_words(fields.zip(header.split(|byte| *byte == b',').map(bare)))
+    }
+
     /// Whether the row has a column for `field`.
     pub(super) fn has(&self, field: usize) -> bool {
         self.fields.contains(&Some(field))
@@ -198,6 +210,22 @@ impl<const N: usize> Columns<N> {
             start = end + 1;
         }
         found
+    }
+}
+
+/// Fields with the columns that they are, as `key=id,time=ts`, and the columns that are none.
+pub(super) fn column_words<'a>(columns: impl Iterator<Item = (Option<&'static str>, &'a [u8])>) -> String {
+    let (mut used, mut unused) = (Vec::new(), Vec::new());
+    for (field, column) in columns {
+        match field {
+            Some(field) => used.push(format!("{field}={}", lossy(column))),
+            None if column.is_empty() => {}
+            None => unused.push(lossy(column)),
+        }
+    }
+    match unused.is_empty() {
+        true => used.join(","),
+        false => format!("{}; not used: {}", used.join(","), unused.join(", ")),
     }
 }
 

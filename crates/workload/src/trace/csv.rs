@@ -2,7 +2,8 @@
 //!
 //! Traces are published in many small variations of the same table. Either the columns are listed in their order, `-`
 //! standing for one that is not used, or each field is given its column, by number from 1 or by what the header calls it.
-//! `csv` alone takes the columns that the header gives one of the usual names.
+//! `csv` alone takes the columns that the header gives one of the usual names; so does who tells formats apart, of a table that
+//! names its key and its size.
 //!
 //! | field | meaning |
 //! |---|---|
@@ -15,19 +16,26 @@
 //! | `count` | how many times in a row |
 //!
 //! Between columns stand commas, semicolons, tabs, bars or blanks: the first of them with which the first line has all
-//! columns.
+//! columns. Between quotes they divide nothing. A name of the time may end in its unit, as `time_ms` does.
 
-use super::columns::{RowError, bare, lossy, number, units_with_decimals};
+use super::columns::{RowError, bare, column_words, lossy, number, units_with_decimals};
 use super::{Format, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
+mod cells;
+mod header;
+
+use cells::Cells;
+pub use header::Contradiction;
+pub(super) use header::{Header, is_time};
+
 pub(super) static FORMAT: Format = Format {
     name: "csv",
-    about: "any table; columns as csv:time,key,-,size or csv:key=3,size=bytes, or by the header",
+    about: "any table whose header names key and size; of others, the columns: csv:time,key,-,size or csv:key=3,size=bytes",
     extensions: &[],
     page_bytes: Some(4096),
     time_units_per_second: 1,
-    plausible: |_| false,
+    plausible: |head| head.table().is_some_and(|table| table.is_told()),
     reader: |options| Box::new(Reader { columns: CsvColumns::default(), layout: None, options: *options }),
 };
 
@@ -43,16 +51,8 @@ const TTL: usize = 4;
 const TENANT: usize = 5;
 const COUNT: usize = 6;
 
-/// What fields are called: first by us, then by the headers of published traces.
-const NAMES: [&[&str]; 7] = [
-    &["time", "ts", "timestamp", "op_time"],
-    &["key", "id", "obj_id", "object_id", "obj", "object"],
-    &["size", "obj_size", "object_size", "bytes", "value_size"],
-    &["op", "operation", "method", "cmd"],
-    &["ttl"],
-    &["tenant", "client", "client_id", "user"],
-    &["count", "op_count"],
-];
+/// What we call the fields. What else headers call them is in [`header`].
+const NAMES: [&str; 7] = ["time", "key", "size", "op", "ttl", "tenant", "count"];
 
 /// Why columns are not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -110,12 +110,10 @@ impl CsvColumns {
                 None if matches!(item, "" | "-") => continue,
                 None => (item, Column::At(place)),
             };
-            let field = field_called(name.as_bytes()).ok_or_else(|| ColumnsError::Unknown {
-                name: name.to_owned(),
-                known: NAMES.map(|names| names[0]).join(", "),
-            })?;
+            let field = header::field_called(name.as_bytes())
+                .ok_or_else(|| ColumnsError::Unknown { name: name.to_owned(), known: NAMES.join(", ") })?;
             if fields.iter().any(|(known, _)| *known == field) {
-                return Err(ColumnsError::Twice(NAMES[field][0]));
+                return Err(ColumnsError::Twice(NAMES[field]));
             }
             fields.push((field, column));
         }
@@ -147,12 +145,9 @@ impl CsvColumns {
 
     fn layout_between(&self, separator: u8, line: &[u8]) -> Result<Layout, RowError> {
         let cells: Vec<&[u8]> = Cells::new(separator, line).map(bare).collect();
-        let called = |names: &[&str]| {
-            let is_it = |cell: &&[u8]| names.iter().any(|name| cell.eq_ignore_ascii_case(name.as_bytes()));
-            cells.iter().position(is_it)
-        };
+        let called = |name: &str| cells.iter().position(|cell| cell.eq_ignore_ascii_case(name.as_bytes()));
         let mut places: Vec<(usize, usize)> = match self.fields.as_slice() {
-            [] => (0..FIELDS).filter_map(|field| Some((called(NAMES[field])?, field))).collect(),
+            [] => header::places(&cells),
             fields => fields
                 .iter()
                 .map(|(field, column)| {
@@ -160,7 +155,7 @@ impl CsvColumns {
                         Column::At(place) => {
                             (Some(*place).filter(|place| *place < cells.len()), (place + 1).to_string())
                         }
-                        Column::Named(name) => (called(&[name]), name.clone()),
+                        Column::Named(name) => (called(name), name.clone()),
                     };
                     place.map(|place| (place, *field)).ok_or(RowError::NoColumn(text))
                 })
@@ -171,7 +166,7 @@ impl CsvColumns {
         }
         places.sort_unstable();
         let has = std::array::from_fn(|field| places.iter().any(|(_, known)| *known == field));
-        Ok(Layout { separator, places, has })
+        Ok(Layout { separator, places, has, time_units_per_second: None })
     }
 }
 
@@ -186,11 +181,6 @@ impl Column {
     }
 }
 
-fn field_called(name: &[u8]) -> Option<usize> {
-    let is_it = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
-    NAMES.iter().position(|names| names.iter().any(is_it))
-}
-
 /// Where the fields are in a file.
 struct Layout {
     separator: u8,
@@ -198,6 +188,8 @@ struct Layout {
     places: Vec<(usize, usize)>,
     /// Which fields there are.
     has: [bool; FIELDS],
+    /// The unit of the times, where the header says it.
+    time_units_per_second: Option<u64>,
 }
 
 impl Layout {
@@ -217,44 +209,23 @@ impl Layout {
         found
     }
 
+    /// What the line has in the columns that are used: the field as which it is read, and the cell.
+    fn used<'a>(&self, line: &'a [u8]) -> impl Iterator<Item = (usize, usize, &'a [u8])> {
+        let cells: Vec<&[u8]> = Cells::new(self.separator, line).map(bare).collect();
+        self.places
+            .iter()
+            .map(move |&(place, field)| (place, field, cells.get(place).copied().unwrap_or(&[])))
+    }
+
     /// Whether every field of the line is a word, as the names of columns are.
     fn are_words(&self, line: &[u8]) -> bool {
-        let cells = self.split(line);
-        let is_word = |cell: &[u8]| matches!(cell, [b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'#', ..]);
-        self.places.iter().all(|(_, field)| is_word(cells[*field]))
+        self.used(line).all(|(_, _, cell)| header::is_word(cell))
     }
-}
 
-/// What stands between separators. Several blanks in a row are one, and so are those at the ends of a line.
-struct Cells<'a> {
-    separator: u8,
-    /// `None` at the end.
-    rest: Option<&'a [u8]>,
-}
-
-impl<'a> Cells<'a> {
-    #[inline]
-    fn new(separator: u8, line: &'a [u8]) -> Self {
-        Self { separator, rest: Some(if separator == b' ' { line.trim_ascii() } else { line }) }
+    /// Whether every field of the line has the usual name of one.
+    fn are_names(&self, line: &[u8]) -> bool {
+        self.used(line).all(|(_, _, cell)| header::field_called(cell).is_some())
     }
-}
-
-impl<'a> Iterator for Cells<'a> {
-    type Item = &'a [u8];
-
-    #[inline]
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let line = self.rest.take()?;
-        let Some(end) = memchr::memchr(self.separator, line) else { return Some(line) };
-        let behind = &line[end + 1..];
-        self.rest = Some(if self.separator == b' ' { behind.trim_ascii_start() } else { behind });
-        Some(&line[..end])
-    }
-}
-
-/// Whether the header of a table says where its key is and one field more at least.
-pub(super) fn has_usual_header(line: &[u8]) -> bool {
-    CsvColumns::default().layout(line).is_ok_and(|layout| layout.places.len() > 1)
 }
 
 struct Reader {
@@ -264,28 +235,28 @@ struct Reader {
     options: ReaderOptions,
 }
 
-impl RowReader for Reader {
-    fn choose_columns(&mut self, columns: &CsvColumns) {
-        self.columns = columns.clone();
+impl Reader {
+    /// Whether the line is a header of this layout. Where all but the key may be anything, one reads as a row.
+    fn is_header(&self, line: &[u8], layout: &Layout) -> bool {
+        let reads = || self.read_as(layout, line, &mut Rows::default()).is_ok();
+        self.columns.needs_header() || layout.are_names(line) || (layout.are_words(line) && !reads())
     }
 
-    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
-        let needs_header = self.columns.needs_header();
-        if !needs_header && self.layout.is_some() && self.read(line, &mut Rows::default()).is_ok() {
-            return Ok(false);
+    /// The layout of a file whose header is `line`.
+    fn by_header(&self, layout: Layout, line: &[u8]) -> Result<Layout, RowError> {
+        for (place, field, cell) in layout.used(line) {
+            let is_listed = self.columns.fields.contains(&(field, Column::At(place)));
+            if is_listed && header::field_called(cell).is_some_and(|called| called != field) {
+                let cells = Cells::new(layout.separator, line).map(bare);
+                return Err(header::contradiction(place, field, cell, cells));
+            }
         }
-        let layout = match self.columns.layout(line) {
-            // A second file need not repeat the header.
-            Err(_) if self.layout.is_some() => return Ok(false),
-            found => found?,
-        };
-        let are_words = layout.are_words(line);
-        self.layout = Some(layout);
-        Ok(needs_header || (are_words && self.read(line, &mut Rows::default()).is_err()))
+        let time = layout.used(line).find(|(_, field, _)| *field == TIME);
+        let time_units_per_second = time.and_then(|(_, _, cell)| header::time_units_per_second(cell));
+        Ok(Layout { time_units_per_second, ..layout })
     }
 
-    fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
-        let Some(layout) = &self.layout else { return Err(RowError::NoKeyColumn) };
+    fn read_as(&self, layout: &Layout, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
         let fields = layout.split(line);
         let kind = if layout.has[OP] { kind(fields[OP])? } else { Some(RequestKind::Get) };
         let size = match layout.has[SIZE] {
@@ -293,9 +264,8 @@ impl RowReader for Reader {
             false => Some(self.options.page_bytes.unwrap_or(4096)),
         };
         let time = Some(fields[TIME]).filter(|time| !time.is_empty());
-        let time_ns = time
-            .map(|time| units_with_decimals(time, "time", self.options.time_units_per_second))
-            .transpose()?;
+        let units = layout.time_units_per_second.unwrap_or(self.options.time_units_per_second);
+        let time_ns = time.map(|time| units_with_decimals(time, "time", units)).transpose()?;
         let ttl = number(fields[TTL], "ttl", u64::from(u32::MAX))?.unwrap_or(0);
         let repeat = number(fields[COUNT], "count", u64::from(u32::MAX))?.unwrap_or(1);
         if repeat == 0 {
@@ -313,6 +283,59 @@ impl RowReader for Reader {
             ..Row::new(kind, object, size)
         });
         Ok(())
+    }
+}
+
+impl RowReader for Reader {
+    fn choose_columns(&mut self, columns: &CsvColumns) {
+        self.columns = columns.clone();
+    }
+
+    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
+        if let Some(layout) = &self.layout
+            && !self.columns.needs_header()
+            && !self.is_header(line, layout)
+            && self.read_as(layout, line, &mut Rows::default()).is_ok()
+        {
+            return Ok(false);
+        }
+        let layout = match self.columns.layout(line) {
+            // A second file need not repeat the header.
+            Err(_) if self.layout.is_some() => return Ok(false),
+            found => found?,
+        };
+        let is_header = self.is_header(line, &layout);
+        self.layout = Some(if is_header { self.by_header(layout, line)? } else { layout });
+        Ok(is_header)
+    }
+
+    fn takes_another_header(&mut self, line: &[u8]) -> bool {
+        // Remarks are sentences, in which words of all kinds stand between blanks.
+        let is_sentence = |layout: &Layout| {
+            layout.separator == b' '
+                && Cells::new(b' ', line).any(|cell| header::field_called(bare(cell)).is_none())
+        };
+        let layout = self.columns.layout(line).ok();
+        let layout = layout.filter(|layout| layout.are_names(line) && !is_sentence(layout));
+        // Rows without a field that those before them had are not of the same trace.
+        let layout =
+            layout.filter(|layout| self.layout.as_ref().is_none_or(|before| before.has == layout.has));
+        let layout = layout.and_then(|layout| self.by_header(layout, line).ok());
+        let is_header = layout.is_some();
+        self.layout = layout.or(self.layout.take());
+        is_header
+    }
+
+    fn columns(&self, header: &[u8]) -> Option<String> {
+        let layout = self.layout.as_ref()?;
+        let cells = Cells::new(layout.separator, header).map(bare).enumerate();
+        let field = |place| layout.places.iter().find(|(at, _)| *at == place).map(|(_, field)| NAMES[*field]);
+        Some(column_words(cells.map(|(place, cell)| (field(place), cell))))
+    }
+
+    fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
+        let Some(layout) = &self.layout else { return Err(RowError::NoKeyColumn) };
+        self.read_as(layout, line, rows)
     }
 }
 

@@ -7,10 +7,11 @@
 use std::path::Path;
 
 use super::columns::{RowError, bare, looks_like_header};
-use super::csv;
+use super::csv::{self, Header};
 use super::cut::Cut;
 use super::error::TraceError;
 use super::input::{GZIP_MAGIC, XZ_MAGIC, ZSTD_MAGIC};
+use super::lines::{Fed, Lines, remark};
 use super::records::{Framing, Records, mark_bytes};
 use super::rows::{ReaderOptions, RowReader, Rows};
 use super::{FORMATS, Format};
@@ -49,10 +50,39 @@ impl<'a> Head<'a> {
         lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).filter(|line| !line.is_empty())
     }
 
-    /// Whether the first line names this column.
+    /// The same without the remarks ahead of the first that is none.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.lines().skip_while(|line| remark(line).is_some())
+    }
+
+    /// The first line that is no remark.
+    pub(super) fn first_line(&self) -> Option<&'a [u8]> {
+        self.rows().next()
+    }
+
+    /// The line that would be the header, if there is one: the first, or the remark ahead of it.
+    fn header_lines(&self) -> impl Iterator<Item = &'a [u8]> {
+        let remark = self.lines().map_while(remark).last();
+        self.first_line().into_iter().chain(remark)
+    }
+
+    /// Whether a header names this column.
     pub(super) fn header_names(&self, column: &str) -> bool {
-        let header = self.lines().next().unwrap_or_default();
-        header.split(|byte| *byte == b',').any(|name| bare(name).eq_ignore_ascii_case(column.as_bytes()))
+        let is_it = |name: &[u8]| bare(name).eq_ignore_ascii_case(column.as_bytes());
+        self.header_lines().any(|line| line.split(|byte| *byte == b',').any(is_it))
+    }
+
+    /// Whether a header names the time of a request.
+    pub(super) fn header_names_time(&self) -> bool {
+        self.header_lines().any(|line| line.split(|byte| *byte == b',').any(csv::is_time))
+    }
+
+    /// The header of a table, whatever separates its columns.
+    pub(super) fn table(&self) -> Option<Header<'a>> {
+        let first = self.first_line()?;
+        let fits = |header: &Header<'_>| header.fits(first);
+        let by_remark = || Header::of(self.header_lines().nth(1)?).filter(fits);
+        if self.is_text() { Header::of(first).or_else(by_remark) } else { None }
     }
 
     /// Whether there is nothing in it that text would not have.
@@ -101,37 +131,38 @@ pub(super) fn check_further(path: &Path, told: Option<&'static Format>) -> Resul
 /// The format of the file at `path`, which begins with `head`.
 pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, TraceError> {
     let (mut complaint, mut nearest) = (None, None);
-    let mut reads = |format: &&'static Format| match tried(format, head) {
-        Ok(trial) if trial.succeeded() => true,
+    let mut reads = |format: &'static Format| match tried(format, head) {
+        Ok(trial) if trial.succeeded() => Some((format, trial.is_clean())),
         Ok(trial) => {
             nearest =
                 nearest.take().into_iter().chain(trial.nearly(format)).max_by_key(|near: &Nearly| near.read);
-            false
+            None
         }
         // It need not be a header of this format at all.
-        Err(RowError::UnknownHeader(_)) => false,
+        Err(RowError::UnknownHeader(_) | RowError::NoKeyColumn) => None,
         Err(reason) => {
             // Who lacks a column knows the header less well than who lacks none.
             let is_nearer = complaint.is_none() || !matches!(reason, RowError::Header(_));
             complaint = if is_nearer { Some((format.name, reason)) } else { complaint.take() };
-            false
+            None
         }
     };
-    let mut candidates: Vec<_> = FORMATS.into_iter().filter(&mut reads).collect();
+    let mut candidates: Vec<_> = FORMATS.into_iter().filter_map(&mut reads).collect();
+    // What makes requests of the rows knows the header better.
+    if candidates.iter().any(|(_, is_clean)| *is_clean) {
+        candidates.retain(|(_, is_clean)| *is_clean);
+    }
+    let mut candidates: Vec<_> = candidates.into_iter().map(|(format, _)| format).collect();
+    // Any table is one of `csv`, and what has a format of its own is more.
+    if candidates.len() > 1 {
+        candidates.retain(|format| format.name != csv::FORMAT.name);
+    }
     if candidates.iter().any(|format| head.ends_like(format)) {
         candidates.retain(|format| head.ends_like(format));
     }
     match candidates[..] {
         [format] => Ok(format),
-        [] => Err(match complaint {
-            Some((format, reason)) => TraceError::HeaderOf { path: path.to_owned(), format, reason },
-            None => TraceError::Unrecognised {
-                path: path.to_owned(),
-                hint: nearest.map_or_else(|| hint(head.bytes).to_owned(), |near| near.words()),
-                known: names(true),
-                unmarked: names(false),
-            },
-        }),
+        [] => Err(unrecognised(path, head, complaint, nearest)),
         _ => {
             let names: Vec<_> = candidates.iter().map(|format| format.name).collect();
             Err(TraceError::Ambiguous { path: path.to_owned(), candidates: names.join(" or ") })
@@ -139,9 +170,31 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
     }
 }
 
+/// Why a file is in no format: a header that one of them knows in part, or what its rows are most like.
+fn unrecognised(
+    path: &Path,
+    head: &Head<'_>,
+    complaint: Option<(&'static str, RowError)>,
+    nearest: Option<Nearly>,
+) -> TraceError {
+    let path = path.to_owned();
+    match (complaint, head.table()) {
+        // A table that lacks a column of one format may be complete in another.
+        (None | Some((_, RowError::Header(_))), Some(table)) => TraceError::Table { path, way: table.way() },
+        (Some((format, reason)), _) => TraceError::HeaderOf { path, format, reason },
+        (None, None) => TraceError::Unrecognised {
+            path,
+            hint: nearest.map_or_else(|| hint(head.bytes).to_owned(), |near| near.words()),
+            known: names(true),
+            unmarked: names(false),
+        },
+    }
+}
+
 /// The format of a file that `wanted`, in which the files before it are, makes nothing of; `None` where there is no telling.
 pub(super) fn other_than(wanted: &'static Format, path: &Path, head: &Head<'_>) -> Option<&'static Format> {
-    if !wanted.is_told_apart() {
+    // Of a table nobody but who named its columns knows how it reads.
+    if !wanted.is_told_apart() || (wanted.name == csv::FORMAT.name && head.is_text()) {
         return None;
     }
     let reads = tried(wanted, head).is_ok_and(|trial| trial.succeeded());
@@ -180,9 +233,6 @@ fn hint(head: &[u8]) -> &'static str {
         () if is_text(head) && head.contains(&b'\r') && !head.contains(&b'\n') => {
             "its lines end in carriage returns alone: convert them to line feeds; "
         }
-        () if is_text(first) && csv::has_usual_header(first.trim_ascii_end()) => {
-            "its header has the columns of a table: the format `csv` reads it; "
-        }
         () if has(b';') => {
             "its columns are separated by semicolons: name them to read it (as in csv:time,key,-,size); "
         }
@@ -192,6 +242,9 @@ fn hint(head: &[u8]) -> &'static str {
         }
         () if has(b'\t') => {
             "its columns are separated by tabs: name them to read it (as in csv:time,key,-,size), or name the format; "
+        }
+        () if is_text(head) && first.contains(&b',') => {
+            "it may be a table without a header: name its columns to read it (as in csv:time,key,-,size); "
         }
         () => "",
     }
@@ -214,20 +267,23 @@ fn tried(format: &Format, head: &Head<'_>) -> Result<Trial, RowError> {
         Framing::Fixed(_) | Framing::Streamed if head.is_text() => return Ok(trial),
         // Text in the middle of something else, such as an archive in an archive, is no header.
         Framing::Lines if !head.lines().next().is_none_or(is_text) => return Ok(trial),
-        Framing::Fixed(bytes) => trial.read_all(reader.as_mut(), head.bytes.chunks_exact(bytes)),
+        Framing::Fixed(bytes) => {
+            let records = head.bytes.chunks_exact(bytes);
+            trial.read_all(records, |record, rows| {
+                reader.read(record, rows).map_or_else(Fed::Wrong, |()| Fed::Row)
+            })?;
+        }
         Framing::Streamed => {
             trial.has_header = reader.takes_header(head.bytes)?;
             trial.read_stream(reader.as_mut(), head);
         }
         Framing::Lines => {
-            let mut lines = head.lines().peekable();
-            if let Some(first) = lines.peek()
-                && reader.takes_header(first)?
-            {
-                lines.next();
-                trial.has_header = true;
+            let mut lines = Lines::default();
+            trial.read_all(head.lines(), |line, rows| lines.feed(line, reader.as_mut(), rows))?;
+            // The names of the columns would be wrong rows, and the columns those of another order.
+            if !trial.has_header && head.table().is_some_and(|table| table.has_key()) {
+                return Ok(Trial::default());
             }
-            trial.read_all(reader.as_mut(), lines);
         }
     }
     Ok(trial)
@@ -267,17 +323,26 @@ impl Nearly {
 }
 
 impl Trial {
-    fn read_all<'a>(&mut self, reader: &mut dyn RowReader, records: impl Iterator<Item = &'a [u8]>) {
+    fn read_all<'a>(
+        &mut self,
+        records: impl Iterator<Item = &'a [u8]>,
+        mut feed: impl FnMut(&'a [u8], &mut Rows) -> Fed,
+    ) -> Result<(), RowError> {
         for record in records {
             self.rows.clear();
-            match reader.read(record, &mut self.rows) {
-                Ok(()) => self.is_read(),
-                Err(reason) => self.is_wrong(Some(reason)),
+            match feed(record, &mut self.rows) {
+                Fed::Row => self.is_read(),
+                // Behind wrong rows it may be anything.
+                Fed::Header => self.has_header |= self.tried == 0,
+                Fed::Remark | Fed::End => {}
+                Fed::Wrong(reason) => self.is_wrong(Some(reason)),
+                Fed::WrongHeader(reason) => return Err(reason),
             }
             if self.tried == TRIED_RECORDS {
                 break;
             }
         }
+        Ok(())
     }
 
     fn read_stream(&mut self, reader: &mut dyn RowReader, head: &Head<'_>) {
@@ -316,6 +381,11 @@ impl Trial {
     }
 
     fn succeeded(&self) -> bool {
-        self.has_header || self.read > 3 * self.wrong
+        self.has_header || self.is_clean()
+    }
+
+    /// Most records are right; or there is but a header.
+    fn is_clean(&self) -> bool {
+        self.read > 3 * self.wrong || (self.has_header && self.wrong == 0)
     }
 }

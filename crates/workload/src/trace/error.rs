@@ -46,6 +46,14 @@ pub enum TraceError {
         /// Those that it does not.
         unmarked: String,
     },
+    /// A table whose header lacks a column, or calls it by an unusual name.
+    #[error("{}: its header does not name both an object (key, id, object_id, ...) and its size (size, bytes, ...): read it with {way}", path.display())]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// How it is read.
+        way: String,
+    },
     /// The file is empty, so that its format cannot be told.
     #[error("{}: the file is empty", path.display())]
     Empty {

@@ -37,7 +37,8 @@ pub(super) static FORMAT: Format = Format {
     extensions: &[],
     page_bytes: None,
     time_units_per_second: 1,
-    plausible: |head| !head.header_names("ts"),
+    // A time of another name would be left out; a plain trace has `ts`, and any other is a table.
+    plausible: |head| head.header_names("op_time") || !head.header_names_time(),
     reader: reader::<Kv, { NAMES.len() }>,
 };
 

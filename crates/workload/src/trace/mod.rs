@@ -20,6 +20,7 @@ mod detect;
 mod error;
 mod input;
 mod kv;
+mod lines;
 mod lirs;
 mod mooncake;
 mod numbers;
@@ -42,7 +43,7 @@ pub use access::{
 };
 pub use amplify::{Amplify, SuffixRule};
 pub use columns::RowError;
-pub use csv::{ColumnsError, CsvColumns};
+pub use csv::{ColumnsError, Contradiction, CsvColumns};
 pub use cut::Cut;
 pub use error::TraceError;
 pub use replay::{Order, Replay, ReplayConfig, ReplayStats};
@@ -148,7 +149,7 @@ impl Format {
     /// Whether a file tells that it is in this format. Otherwise somebody has to name it.
     #[must_use]
     pub fn is_told_apart(&self) -> bool {
-        self.name != csv::FORMAT.name && numbers::ALL.iter().all(|bare| bare.name != self.name)
+        numbers::ALL.iter().all(|bare| bare.name != self.name)
     }
 
     /// The names of all formats, for a message.

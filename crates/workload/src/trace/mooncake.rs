@@ -15,7 +15,7 @@ pub(super) static FORMAT: Format = Format {
     extensions: &["jsonl"],
     page_bytes: Some(512 << 10),
     time_units_per_second: 1000,
-    plausible: |head| head.lines().next().is_some_and(|line| line.starts_with(b"{")),
+    plausible: |head| head.first_line().is_some_and(|line| line.starts_with(b"{")),
     reader,
 };
 

@@ -23,8 +23,11 @@ pub(super) static FORMAT: Format = Format {
     extensions: &[],
     page_bytes: None,
     time_units_per_second: 1,
-    // Without `ts` it reads as CacheBench's, which is the same then.
-    plausible: |head| !head.header_names("op") || head.header_names("ts"),
+    // Without `ts` it reads as CacheBench's, which is the same then; and repetitions would be left out.
+    plausible: |head| {
+        let repeats = head.header_names("op_count") || head.header_names("count");
+        !repeats && (!head.header_names("op") || head.header_names("ts"))
+    },
     reader: reader::<Plain, { NAMES.len() }>,
 };
 

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use memchr::memchr;
 
-use super::columns::RowError;
 use super::input;
+use super::lines::{Fed, Lines};
 use super::rows::{RowReader, Rows};
 
 const BUFFER_BYTES: usize = 1 << 20;
@@ -25,20 +25,6 @@ pub(super) enum Framing {
     Streamed,
 }
 
-/// What became of a record.
-pub(super) enum Fed {
-    /// It is in the rows.
-    Row,
-    /// It was a header.
-    Header,
-    /// It describes no request.
-    Wrong(RowError),
-    /// It is a header, and wrong: no row can be read.
-    WrongHeader(RowError),
-    /// There is none any more.
-    End,
-}
-
 /// The records of one file.
 pub(super) struct Records {
     reader: Box<dyn Read + Send>,
@@ -47,6 +33,7 @@ pub(super) struct Records {
     /// What has been read and not handed out.
     unread: std::ops::Range<usize>,
     number: u64,
+    lines: Lines,
     ended: bool,
     /// What went wrong while only the head was asked for: told once its records are.
     failure: Option<io::Error>,
@@ -60,6 +47,7 @@ impl Records {
             buffer: vec![0; BUFFER_BYTES],
             unread: 0..0,
             number: 0,
+            lines: Lines::default(),
             ended: false,
             failure: None,
         })
@@ -94,7 +82,6 @@ impl Records {
     /// Lets `reader` make rows of the next record.
     #[inline]
     pub(super) fn feed(&mut self, reader: &mut dyn RowReader, rows: &mut Rows) -> io::Result<Fed> {
-        let is_first = self.number == 0;
         if self.framing == Framing::Streamed {
             let read = reader.read_from(self, rows)?;
             self.number += u64::from(read.is_some());
@@ -104,13 +91,10 @@ impl Records {
                 Some(Err(reason)) => Fed::Wrong(reason),
             });
         }
-        let Some(record) = self.next()? else { return Ok(Fed::End) };
-        if is_first {
-            match reader.takes_header(record) {
-                Ok(true) => return Ok(Fed::Header),
-                Ok(false) => {}
-                Err(reason) => return Ok(Fed::WrongHeader(reason)),
-            }
+        let Some(range) = self.next()? else { return Ok(Fed::End) };
+        let record = &self.buffer[range];
+        if self.framing == Framing::Lines {
+            return Ok(self.lines.feed(record, reader, rows));
         }
         Ok(match reader.read(record, rows) {
             Ok(()) => Fed::Row,
@@ -118,9 +102,14 @@ impl Records {
         })
     }
 
-    /// The next record; a line without its end.
+    /// The header of the lines that were fed; empty where there was none.
+    pub(super) fn header(&self) -> &[u8] {
+        self.lines.header()
+    }
+
+    /// Where the next record stands in the buffer; a line without its end.
     #[inline]
-    fn next(&mut self) -> io::Result<Option<&[u8]>> {
+    fn next(&mut self) -> io::Result<Option<std::ops::Range<usize>>> {
         loop {
             let range = match self.framing {
                 Framing::Lines => self.next_line()?,
@@ -130,7 +119,7 @@ impl Records {
             let Some(range) = range else { return Ok(None) };
             self.number += 1;
             if !range.is_empty() {
-                return Ok(Some(&self.buffer[range]));
+                return Ok(Some(range));
             }
         }
     }
@@ -231,8 +220,8 @@ mod tests {
         records.head()?;
         records.cut(framing);
         let mut found = Vec::new();
-        while let Some(record) = records.next()? {
-            let record = String::from_utf8_lossy(record).into_owned();
+        while let Some(range) = records.next()? {
+            let record = String::from_utf8_lossy(&records.buffer[range]).into_owned();
             found.push((records.number(), record));
         }
         Ok(found)

@@ -28,6 +28,19 @@ pub(super) trait RowReader: Send {
         Ok(false)
     }
 
+    /// Takes the order of columns over from a line among remarks or rows if it is a header beyond doubt, and answers whether it
+    /// is one.
+    fn takes_another_header(&mut self, line: &[u8]) -> bool {
+        let _ = line;
+        false
+    }
+
+    /// What the reader makes of the columns of this header, which it took; `None` where it does not go by headers.
+    fn columns(&self, header: &[u8]) -> Option<String> {
+        let _ = header;
+        None
+    }
+
     /// Makes the columns of these names, of those that are used for nothing else, the tenant. Whether the format has
     /// columns that can be chosen.
     fn choose_tenant(&mut self, columns: &[String]) -> bool {

@@ -23,12 +23,19 @@ pub(super) trait Table<const N: usize>: Send + 'static {
 
 pub(super) fn reader<T: Table<N>, const N: usize>(options: &ReaderOptions) -> Box<dyn RowReader> {
     let columns = Columns::positional(T::HEADERLESS);
-    Box::new(Reader { table: PhantomData::<T>, columns, options: *options, tenant: Vec::new() })
+    Box::new(Reader {
+        table: PhantomData::<T>,
+        columns,
+        has_header: false,
+        options: *options,
+        tenant: Vec::new(),
+    })
 }
 
 struct Reader<T, const N: usize> {
     table: PhantomData<T>,
     columns: Columns<N>,
+    has_header: bool,
     options: ReaderOptions,
     /// The names of the columns that are the tenant, where they were chosen.
     tenant: Vec<String>,
@@ -39,11 +46,18 @@ impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
         if self.read(line, &mut Rows::default()).is_ok() {
             return Ok(false);
         }
-        let is_header = self.columns.take_header(line, &T::NAMES, T::REQUIRED)?;
-        if is_header && !self.tenant.is_empty() {
-            self.columns.choose(line, &self.tenant, T::TENANT)?;
-        }
-        Ok(is_header)
+        self.take_header(line)
+    }
+
+    fn takes_another_header(&mut self, line: &[u8]) -> bool {
+        // Rows without a field that those before them had are not of the same trace.
+        let is_like = |columns: Columns<N>| (0..N).all(|field| columns.has(field) == self.columns.has(field));
+        let is_another = !self.has_header || Columns::from_header(line, &T::NAMES).is_some_and(is_like);
+        is_another && matches!(self.take_header(line), Ok(true))
+    }
+
+    fn columns(&self, header: &[u8]) -> Option<String> {
+        Some(self.columns.words(header, &T::NAMES))
     }
 
     fn choose_tenant(&mut self, columns: &[String]) -> bool {
@@ -53,5 +67,16 @@ impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
 
     fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
         T::read(&self.columns.split(line), &self.options, rows)
+    }
+}
+
+impl<T: Table<N>, const N: usize> Reader<T, N> {
+    fn take_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
+        let is_header = self.columns.take_header(line, &T::NAMES, T::REQUIRED)?;
+        self.has_header |= is_header;
+        if is_header && !self.tenant.is_empty() {
+            self.columns.choose(line, &self.tenant, T::TENANT)?;
+        }
+        Ok(is_header)
     }
 }

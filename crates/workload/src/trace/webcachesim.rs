@@ -2,6 +2,7 @@
 //! not used.
 
 use super::columns::{RowError, nanoseconds, number, seconds, words};
+use super::csv::Header;
 use super::{Format, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
@@ -13,7 +14,7 @@ pub(super) static FORMAT: Format = Format {
     time_units_per_second: 1,
     // With features behind, it could be any table of numbers.
     plausible: |head| {
-        head.ends_like(&FORMAT) || head.lines().next().is_some_and(|line| words::<3>(line).1 == 3)
+        head.ends_like(&FORMAT) || head.first_line().is_some_and(|line| words::<3>(line).1 == 3)
     },
     reader: |options: &ReaderOptions| Box::new(Reader { units_per_second: options.time_units_per_second }),
 };
@@ -22,7 +23,23 @@ struct Reader {
     units_per_second: u64,
 }
 
+/// The columns, as a header may call them.
+const COLUMNS: [&str; 3] = ["time", "key", "size"];
+
 impl RowReader for Reader {
+    /// The published traces have none.
+    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
+        let header = Header::of(line).filter(Header::is_spaced);
+        match header.map(|header| header.contradicts(&COLUMNS)) {
+            Some(Some(contradiction)) => Err(contradiction),
+            header => Ok(header.is_some()),
+        }
+    }
+
+    fn takes_another_header(&mut self, line: &[u8]) -> bool {
+        matches!(self.takes_header(line), Ok(true))
+    }
+
     fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
         let ([time, id, size], count) = words::<3>(line);
         if count < 3 {

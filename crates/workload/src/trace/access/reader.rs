@@ -12,7 +12,8 @@ use crate::trace::columns::{RowError, whole_number};
 use crate::trace::cut::Cut;
 use crate::trace::detect::{check_further, told_by};
 use crate::trace::error::TraceError;
-use crate::trace::records::{Fed, Records};
+use crate::trace::lines::Fed;
+use crate::trace::records::Records;
 use crate::trace::rows::{MAX_OBJECT_BYTES, Object, ReaderOptions, Row, RowReader, Rows, numbered};
 use crate::trace::tenants::TenantNames;
 use crate::trace::{CsvColumns, Format};
@@ -151,7 +152,11 @@ impl Reader {
         let fed = self.records.feed(self.reader.as_mut(), &mut self.rows);
         match fed.map_err(|source| TraceError::Read { path: path(), row, source })? {
             Fed::Row => self.report.rows += 1,
+            Fed::Header if self.report.columns.is_none() => {
+                self.report.columns = self.reader.columns(self.records.header());
+            }
             Fed::Header => {}
+            Fed::Remark => {}
             Fed::Wrong(reason) => {
                 self.report.rows += 1;
                 self.rows.clear();

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::super::columns::RowError;
 use super::super::detect::{self, Head};
-use super::super::records::{Fed, Records};
+use super::super::lines::Fed;
+use super::super::records::Records;
 use super::super::rows::Rows;
 use super::ReplayConfig;
 use crate::trace::{Format, TraceError};
@@ -44,7 +45,7 @@ fn first(path: &Path, config: &ReplayConfig) -> Result<First, TraceError> {
     loop {
         let mut rows = Rows::default();
         match records.feed(reader.as_mut(), &mut rows).map_err(reading)? {
-            Fed::Header => {}
+            Fed::Header | Fed::Remark => {}
             Fed::WrongHeader(reason) => return Err(unreadable(path, config.format, reason)),
             Fed::Row if rows.len() > 0 => {
                 let time_ns = rows.row(0).time_ns;

@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, SendError, Sender, SyncSender, TrySendError};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::cut::Items;
-use super::super::records::{Fed, Records};
+use super::super::lines::Fed;
+use super::super::records::Records;
 use super::super::rows::{Object, Row, RowReader, Rows, numbered};
 use super::report::Report;
 use super::{BATCH_ROWS, Batch, Order, Queued, ReplayConfig};
@@ -127,9 +128,9 @@ impl Parser<'_> {
             }
             match fed.map_err(|error| self.fail(path, number, &error))? {
                 Fed::Row => self.take_all()?,
-                Fed::Header => {}
+                Fed::Header | Fed::Remark => {}
                 Fed::Wrong(error) => self.report.reject(path, records.number(), &error),
-                Fed::WrongHeader(error) => return Err(self.fail(path, 1, &error)),
+                Fed::WrongHeader(error) => return Err(self.fail(path, records.number(), &error)),
                 Fed::End => return Ok(()),
             }
         }

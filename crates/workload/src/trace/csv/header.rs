@@ -1,0 +1,213 @@
+//! What the headers of tables call their columns.
+
+use super::{COUNT, Cells, FIELDS, KEY, NAMES, OP, SEPARATORS, SIZE, TENANT, TIME, TTL};
+use crate::trace::columns::{RowError, bare, lossy};
+
+/// What published traces call the fields, besides our own names: in small letters, with `_` for blanks, hyphens and brackets.
+const USUAL: [(usize, &[&str]); FIELDS] = [
+    (TIME, &["ts", "timestamp", "op_time"]),
+    (KEY, &["id", "obj_id", "object_id", "obj", "object"]),
+    (SIZE, &["obj_size", "object_size", "bytes", "size_bytes", "value_size"]),
+    (OP, &["operation", "method", "cmd"]),
+    (TTL, &[]),
+    (TENANT, &["client", "client_id", "user"]),
+    (COUNT, &["op_count"]),
+];
+
+/// A column that the header calls otherwise than it was taken for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "column {column} was taken for `{taken}`, and the header calls it `{header}`: list the columns as the header has \
+     them (csv:{order}), or give a column by its name to take it for something else (as in {taken}={header})"
+)]
+pub struct Contradiction {
+    /// Its place, from 1.
+    pub column: usize,
+    /// What it was taken for.
+    pub taken: &'static str,
+    /// What the header calls it.
+    pub header: String,
+    /// The columns by the header.
+    pub order: String,
+}
+
+/// What the name of a time may end in.
+const UNITS: [(&str, u64); 4] = [("_s", 1), ("_ms", 1_000), ("_us", 1_000_000), ("_ns", 1_000_000_000)];
+
+/// The field that a column of this name is.
+pub(super) fn field_called(name: &[u8]) -> Option<usize> {
+    let name = plain(name);
+    let is_time = |name: &str| known(name) == Some(TIME);
+    let with_unit = || UNITS.iter().any(|(unit, _)| name.strip_suffix(unit).is_some_and(is_time));
+    known(&name).or_else(|| with_unit().then_some(TIME))
+}
+
+/// Whether a column of this name is the time of a request.
+pub(in crate::trace) fn is_time(cell: &[u8]) -> bool {
+    field_called(bare(cell)) == Some(TIME)
+}
+
+/// The unit that the name of a time ends in.
+pub(super) fn time_units_per_second(name: &[u8]) -> Option<u64> {
+    let name = plain(name);
+    UNITS.iter().find(|(unit, _)| name.ends_with(unit)).map(|(_, units)| *units)
+}
+
+/// Whether it begins as a name does, and not as a number.
+pub(super) fn is_word(cell: &[u8]) -> bool {
+    matches!(cell, [b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'#', ..])
+}
+
+/// Column and field of each field that has a usual name. Our own names come before others, and of others the first.
+pub(super) fn places(cells: &[&[u8]]) -> Vec<(usize, usize)> {
+    let names: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
+    let place = |field: usize| {
+        let own = names.iter().position(|name| name == NAMES[field]);
+        own.or_else(|| cells.iter().position(|cell| field_called(cell) == Some(field)))
+    };
+    (0..FIELDS).filter_map(|field| Some((place(field)?, field))).collect()
+}
+
+/// Column number `place`, from 0, was taken for a field, and is called otherwise.
+pub(super) fn contradiction<'a>(
+    place: usize,
+    taken: usize,
+    cell: &[u8],
+    cells: impl Iterator<Item = &'a [u8]>,
+) -> RowError {
+    let (taken, header) = (NAMES[taken], lossy(cell));
+    RowError::Contradicted(Box::new(Contradiction { column: place + 1, taken, header, order: order(cells) }))
+}
+
+/// The columns of a header as a list of fields, `-` for those that have no usual name.
+fn order<'a>(cells: impl Iterator<Item = &'a [u8]>) -> String {
+    let fields: Vec<&str> = cells.map(|cell| field_called(cell).map_or("-", |field| NAMES[field])).collect();
+    fields.join(",")
+}
+
+fn known(name: &str) -> Option<usize> {
+    let usual = || USUAL.iter().find(|(_, names)| names.contains(&name)).map(|(field, _)| *field);
+    NAMES.iter().position(|known| *known == name).or_else(usual)
+}
+
+/// As the names above are written: `size_bytes` of `Size (bytes)`.
+fn plain(name: &[u8]) -> String {
+    let words = String::from_utf8_lossy(name).to_lowercase().replace(['-', '(', ')', '[', ']'], " ");
+    words.split_ascii_whitespace().collect::<Vec<_>>().join("_")
+}
+
+/// The header of a table, told by the names in it.
+pub(in crate::trace) struct Header<'a> {
+    separator: u8,
+    cells: Vec<&'a [u8]>,
+    /// What each column is, where its name is a usual one.
+    fields: Vec<Option<usize>>,
+}
+
+impl<'a> Header<'a> {
+    /// The columns of a line of words, several of which have usual names. `None` for any other line: a word alone may stand in
+    /// a row.
+    pub(in crate::trace) fn of(line: &'a [u8]) -> Option<Self> {
+        let cut = |separator: u8| -> Self {
+            let cells: Vec<&[u8]> = Cells::new(separator, line).map(bare).collect();
+            let fields = cells.iter().map(|cell| field_called(cell)).collect();
+            Self { separator, cells, fields }
+        };
+        let separators = SEPARATORS.into_iter().filter(|separator| line.contains(separator));
+        let is_header = |it: &Self| {
+            it.cells.iter().all(|cell| is_word(cell) || cell.is_empty())
+                && it.fields.iter().flatten().count() > 1
+        };
+        separators.map(cut).find(is_header)
+    }
+
+    /// Whether a row of it tells of a request without anybody saying more.
+    pub(in crate::trace) fn is_told(&self) -> bool {
+        self.has(KEY) && self.has(SIZE)
+    }
+
+    /// How such a table is read, for a message.
+    pub(in crate::trace) fn way(&self) -> String {
+        if self.has(KEY) {
+            return "--format csv, each object with the page size (--page-size), since no column is called size".to_owned();
+        }
+        let unknown =
+            self.cells.iter().zip(&self.fields).find(|(cell, field)| field.is_none() && !cell.is_empty());
+        let key = unknown.map_or_else(|| "COLUMN".to_owned(), |(cell, _)| lossy(cell));
+        let known =
+            self.cells.iter().zip(&self.fields).filter_map(|(cell, field)| Some((lossy(cell), (*field)?)));
+        let known: String = known.map(|(cell, field)| format!(",{}={cell}", NAMES[field])).collect();
+        format!("--format csv:key={key}{known}, if `{key}` is the object")
+    }
+
+    /// Whether a column is the object.
+    pub(in crate::trace) fn has_key(&self) -> bool {
+        self.has(KEY)
+    }
+
+    /// What is wrong with taking its first columns for these fields; nothing, where their names say nothing else.
+    pub(in crate::trace) fn contradicts(&self, fields: &[&'static str]) -> Option<RowError> {
+        let taken = fields.iter().filter_map(|name| NAMES.iter().position(|known| known == name));
+        let mut columns = taken.zip(&self.fields).zip(&self.cells).enumerate();
+        columns.find_map(|(place, ((taken, field), cell))| {
+            let is_other = field.is_some_and(|field| field != taken);
+            is_other.then(|| contradiction(place, taken, cell, self.cells.iter().copied()))
+        })
+    }
+
+    /// Whether blanks or tabs stand between its columns.
+    pub(in crate::trace) fn is_spaced(&self) -> bool {
+        self.separator.is_ascii_whitespace()
+    }
+
+    /// Whether the line has as many columns.
+    pub(in crate::trace) fn fits(&self, line: &[u8]) -> bool {
+        Cells::new(self.separator, line).count() == self.cells.len()
+    }
+
+    fn has(&self, field: usize) -> bool {
+        self.fields.contains(&Some(field))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_known_in_many_spellings() {
+        for name in ["time", "TS", "Timestamp", "op_time", "timestamp_ms", "Time_ns"] {
+            assert_eq!(field_called(name.as_bytes()), Some(TIME), "{name}");
+        }
+        assert_eq!(field_called(b"Size (bytes)"), Some(SIZE));
+        assert_eq!(
+            (field_called(b"Time [ms]"), time_units_per_second(b"Time [ms]")),
+            (Some(TIME), Some(1000))
+        );
+        for name in ["Object ID", "obj-id", "key"] {
+            assert_eq!(field_called(name.as_bytes()), Some(KEY), "{name}");
+        }
+        for name in ["times", "size_s", "size (KB)", "_ms", "url", ""] {
+            assert_eq!(field_called(name.as_bytes()), None, "{name}");
+        }
+        assert_eq!(time_units_per_second(b"timestamp_us"), Some(1_000_000));
+        assert_eq!(time_units_per_second(b"ts"), None);
+    }
+
+    #[test]
+    fn a_header_is_a_line_of_words_several_of_which_are_names() {
+        for line in ["time,key", "time\tid\tsize", "timestamp size  id", ",\"time\";\"key\"", ",time,key"] {
+            assert_eq!(Header::of(line.as_bytes()).is_some(), !line.contains(';'), "{line}");
+        }
+        for line in ["key", "1,key,size", "what,where", "time, the key"] {
+            assert!(Header::of(line.as_bytes()).is_none(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_way_to_read_a_table_is_named() {
+        let way = |line: &'static str| Header::of(line.as_bytes()).unwrap().way();
+        assert_eq!(way("ts,url,bytes"), "--format csv:key=url,time=ts,size=bytes, if `url` is the object");
+        assert!(way("ts,id,op").starts_with("--format csv, each object with the page size"));
+    }
+}

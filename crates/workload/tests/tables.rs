@@ -1,0 +1,181 @@
+//! Tables with headers, as traces are published in them, seen from outside.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failed unwrap is a failed test; the exception in clippy.toml covers test functions only"
+)]
+
+use flashwright_workload::trace::{Access, AccessKind, OpenOptions, ReadReport, TraceError, open};
+
+fn read_named(name: &str, text: &str, format: Option<&str>) -> Result<(Vec<Access>, ReadReport), TraceError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    let mut trace = open(&[path], format, &OpenOptions::default())?;
+    let (mut all, mut batch) = (Vec::new(), Vec::new());
+    while trace.next_batch(&mut batch)? {
+        all.extend_from_slice(&batch);
+    }
+    Ok((all, trace.report().clone()))
+}
+
+fn read(text: &str) -> (Vec<Access>, ReadReport) {
+    read_named("trace.csv", text, None).unwrap_or_else(|error| panic!("{text:?}: {error}"))
+}
+
+fn refusal(text: &str, format: Option<&str>) -> String {
+    read_named("trace.csv", text, format).expect_err(text).to_string()
+}
+
+/// Key, size and time in nanoseconds of each access.
+fn told(accesses: &[Access]) -> Vec<(u64, u64, u64)> {
+    accesses.iter().map(|access| (access.key, access.size_bytes, access.time_ns)).collect()
+}
+
+const ROWS: [(u64, u64, u64); 2] = [(7, 100, 1_000_000_000), (8, 200, 2_000_000_000)];
+
+#[test]
+fn a_header_between_blanks_or_tabs_was_a_wrong_row_and_its_columns_were_read_in_another_order() {
+    for between in ["\t", " ", "  ", ",", ";", "|"] {
+        for name in ["trace.csv", "trace.tr", "trace"] {
+            let rows = [["timestamp", "size", "id"], ["1", "100", "7"], ["2", "200", "8"]];
+            let text: String = rows.map(|row| row.join(between) + "\n").concat();
+            let (accesses, report) = read_named(name, &text, None).unwrap();
+            assert_eq!((told(&accesses), report.bad_rows), (ROWS.to_vec(), 0), "{name} {text:?}");
+            assert_eq!(report.columns.unwrap(), "time=timestamp,size=size,key=id");
+        }
+    }
+    let told = refusal("timestamp size id\n1 100 7\n", Some("webcachesim"));
+    let words = "column 2 was taken for `key`, and the header calls it `size`: list the columns as the header has them \
+                 (csv:time,size,key)";
+    assert!(told.contains(words), "{told}");
+    let (accesses, report) =
+        read_named("t", "time id size\n1 7 100\n2 8 200\n", Some("webcachesim")).unwrap();
+    assert_eq!((self::told(&accesses), report.bad_rows), (ROWS.to_vec(), 0));
+}
+
+#[test]
+fn a_remark_above_the_header_made_it_a_wrong_row() {
+    for (format, text) in [
+        (
+            "plain",
+            "# made by hand, in a hurry\n## size, key and all\nsize,key,op,ts\n100,7,GET,1\n200,8,GET,2\n",
+        ),
+        ("plain", "#ts,key,op,size\n1,7,GET,100\n2,8,GET,200\n"),
+        ("csv", "# the time and the key\ntime size key\n1 100 7\n# a pause\n2 200 8\n"),
+        ("csv", "# key size time\n7 100 1\n8 200 2\n"),
+        ("csv", "#\n# size;key;ts\n100;7;1\n200;8;2\n"),
+        ("webcachesim", "# time key size of requests\n1 7 100\n2 8 200\n"),
+        ("webcachesim", "# time id size\n1 7 100\n2 8 200\n"),
+    ] {
+        let (accesses, report) = read(text);
+        assert_eq!((told(&accesses), report.bad_rows), (ROWS.to_vec(), 0), "{text} {:?}", report.messages);
+        assert_eq!(report.format, format, "{text}");
+    }
+}
+
+#[test]
+fn a_header_among_the_rows_of_joined_files_was_a_wrong_row() {
+    for text in [
+        "ts,key,op,size\n1,7,GET,100\nts,key,op,size\n2,8,GET,200\n",
+        "ts,key,op,size\n1,7,GET,100\nsize,key,op,ts\n200,8,GET,2\n",
+        "time;size;id\n1;100;7\ntime;size;id\n2;200;8\n",
+        "time;size;id\n1;100;7\nid;size;time\n8;200;2\n",
+    ] {
+        let (accesses, report) = read(text);
+        assert_eq!((told(&accesses), report.bad_rows, report.rows), (ROWS.to_vec(), 0, 2), "{text}");
+    }
+    let (_, report) = read("ts,key,op,size\n1,7,GET,100\nwhat,is,this,then\n2,8,GET,200\n");
+    assert_eq!(report.bad_rows, 1, "what is no header is a wrong row");
+    for text in
+        ["ts,key,op,size\n1,7,GET,100\nkey,op,size\n8,GET,200\n", "time;size;id\n1;100;7\nid;size\n8;200\n"]
+    {
+        let (accesses, report) = read(text);
+        assert_eq!(
+            (told(&accesses), report.bad_rows),
+            (ROWS[..1].to_vec(), 2),
+            "the times would be lost: {text}"
+        );
+    }
+}
+
+#[test]
+fn a_key_that_begins_as_a_remark_does_is_a_key() {
+    let (accesses, report) = read("#a,GET,1\n#b,GET,2\n#a,GET,1\n");
+    assert_eq!((accesses.len(), report.format, report.bad_rows), (3, "kvcache", 0));
+}
+
+#[test]
+fn times_by_another_name_were_left_out() {
+    for (format, text) in [
+        ("csv", "timestamp,op,key,size\n1,GET,7,100\n2,GET,8,200\n"),
+        ("csv", "key,op,size,time_ms\n7,GET,100,1000\n8,GET,200,2000\n"),
+        ("kvcache", "op_time,key,op,size\n1,7,GET,100\n2,8,GET,200\n"),
+    ] {
+        let (accesses, report) = read(text);
+        assert_eq!(
+            (told(&accesses), report.format, report.has_time),
+            (ROWS.to_vec(), format, true),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn repetitions_in_a_plain_trace_were_left_out() {
+    let (accesses, report) = read("ts,key,op,size,count\n1,7,GET,100,3\n");
+    assert_eq!((accesses.len(), report.format), (3, "csv"));
+}
+
+#[test]
+fn a_table_that_names_its_key_and_its_size_was_refused() {
+    let timed = [
+        "time,id,size\n1,7,100\n2,8,200\n",
+        ",timestamp_us,Object ID,Size (bytes)\n0,1e6,7,1e2\n1,2e6,8,200.0\n",
+    ];
+    for text in timed {
+        assert_eq!(told(&read(text).0), ROWS, "{text}");
+    }
+    let (accesses, report) = read("key,size,colour\n7,100,red\n8,200,blue\n");
+    assert_eq!((accesses.len(), report.has_time), (2, false));
+    assert_eq!(report.columns.unwrap(), "key=key,size=size; not used: colour");
+    // The operations of a plain trace are few; a table's are not.
+    let (accesses, _) = read("ts,key,op,size\n1,7,read,100\n2,8,write,200\n");
+    assert_eq!((told(&accesses), accesses[1].kind), (ROWS.to_vec(), AccessKind::Set));
+    let (accesses, _) = read("ts,key,op,size\n1,\"a,b\",GET,100\n2,\"a,b\",GET,200\n");
+    assert!(accesses[0].key == accesses[1].key && accesses[1].size_bytes == 200);
+}
+
+#[test]
+fn a_table_that_cannot_be_read_is_told_how_it_can_be() {
+    let unnamed = refusal("time,url,size\n1,/a,100\n", None);
+    assert!(
+        unnamed.ends_with("read it with --format csv:key=url,time=time,size=size, if `url` is the object"),
+        "{unnamed}"
+    );
+    let (accesses, _) =
+        read_named("t", "time,url,size\n1,/a,100\n", Some("csv:key=url,time=time,size=size")).unwrap();
+    assert_eq!((accesses.len(), accesses[0].size_bytes), (1, 100));
+    let bare = refusal("1.5,/a,100\n2.5,/b,100\n", None);
+    assert!(bare.contains("it may be a table without a header: name its columns to read it"), "{bare}");
+    let sizeless = refusal("key,op,ttl\n7,GET,0\n", None);
+    assert!(
+        sizeless.contains("read it with --format csv, each object with the page size (--page-size)"),
+        "{sizeless}"
+    );
+}
+
+#[test]
+fn columns_that_the_header_contradicts_were_taken_as_they_were_listed() {
+    let text = "time,size,key,client\n1,100,7,3\n";
+    let contradicted = refusal(text, Some("csv:time,key,size"));
+    let words = "column 2 was taken for `key`, and the header calls it `size`: list the columns as the header has them \
+                 (csv:time,size,key,tenant), or give a column by its name to take it for something else (as in key=size)";
+    assert!(contradicted.contains(words), "{contradicted}");
+    assert!(refusal("size,id\n100,7\n", Some("csv:key")).contains("the header calls it `size`"));
+    for format in ["csv:time,size,key", "csv:key=client,size=2", "csv:key=3,size=size,time=1"] {
+        assert_eq!(read_named("t", text, Some(format)).unwrap().0.len(), 1, "{format}");
+    }
+    // Where nothing but the key has a column, any line reads as a row.
+    assert_eq!(read_named("t", "id\n7\n8\n", Some("csv:key")).unwrap().0.len(), 2);
+}
