@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 
 use flashwright_bench::run::stop::Stop;
 use flashwright_bench::simulate::{
-    self, FlashSettings, Outcome, Plan, RuleBook, Settings, SimulateError, Size, TenantCounts, Warmup, Who,
+    self, Doubt, FlashSettings, Outcome, Plan, RuleBook, Settings, SimulateError, Size, TenantCounts, Warmup,
+    Who,
 };
 use policy::eviction::clairvoyant::next_uses;
 use policy::simulate::{Counts, Policy, Request, numbered};
@@ -279,6 +280,31 @@ fn a_samples_interval_holds_what_all_objects_give() {
         }
     }
     assert!(within >= estimates * 34 / 40, "{within} of {estimates}");
+}
+
+/// It was an LRU with an interval of a point, ten points from what all objects give.
+#[test]
+fn a_sample_of_which_no_object_had_room_to_wait_claimed_to_know_what_tinylfu_does() {
+    let config = ZipfConfig { requests: 100_000, objects: 20_000, exponent: 0.8, size_bytes: 100 };
+    let mut zipf = ZipfAccesses::new(config, 3).unwrap();
+    let (mut accesses, mut batch) = (Vec::new(), Vec::new());
+    while zipf.next_batch(&mut batch).unwrap() {
+        accesses.extend_from_slice(&batch);
+    }
+    let plan = plan(&["tinylfu", "wtinylfu", "lru"], &[Size::Footprint(0.02), Size::Footprint(0.6)]);
+    let sampled = run(&Plan { sample: Some(0.1), ..plan.clone() }, &accesses);
+    let has_interval: Vec<bool> = sampled.rows.iter().map(|row| row.interval.is_some()).collect();
+    assert_eq!(has_interval, [false, true, false, false, true, true]);
+    let Some(Doubt::FewWait { percent: 1, objects, rate }) = sampled.rows[0].doubt else {
+        panic!("{:?}", sampled.rows[0])
+    };
+    assert!((0.2..0.6).contains(&objects) && (rate - 0.1 * 10.0 / objects).abs() < 1e-9, "{objects} {rate}");
+    assert_eq!(sampled.rows[3].doubt, Some(Doubt::Erratic));
+    let text = simulate::report::text(&sampled);
+    assert!(text.contains("  tinylfu: new objects wait in 1 % of the cache; of "), "{text}");
+    assert!(text.contains("  wtinylfu: no sample tells its interval, since one popular object"), "{text}");
+    let all = run(&plan, &accesses);
+    assert!(all.rows.iter().all(|row| row.doubt.is_none()));
 }
 
 #[test]

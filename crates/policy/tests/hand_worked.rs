@@ -217,6 +217,16 @@ fn a_new_size_on_a_hit_is_ignored_or_makes_others_leave() {
 }
 
 #[test]
+fn what_outgrows_the_cache_on_a_hit_leaves_without_making_others_leave() {
+    let rules = Rules { size_on_hit: SizeOnHit::Update, ..Rules::default() };
+    let mut simulation = Simulation::new(Lru::exact(), 10).with_rules(rules);
+    let mut ask = |object, weight| ask_sized(&mut simulation, object, weight);
+    assert_eq!([ask(1, 4), ask(2, 6), ask(2, 11), ask(1, 4)], [false, false, true, true], "1 stays");
+    assert_eq!([ask(2, 11), ask(2, 6), ask(1, 4)], [false, false, true], "2 comes in once it fits again");
+    assert_eq!(simulation.counts().hit_weight, 11 + 4 + 4, "a hit is one of the bytes that were asked for");
+}
+
+#[test]
 fn a_removed_object_is_gone_and_no_request_was_made() {
     let mut simulation = filled(Lru::exact(), 3);
     simulation.run(&[Access { object: 1, weight: 1, now_seconds: 0, is_removal: true, is_set: false }], &[]);

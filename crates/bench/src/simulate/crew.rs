@@ -82,6 +82,7 @@ impl Seat {
             counts,
             is_flash: self.is_flash,
             interval: None,
+            doubt: None,
         }
     }
 

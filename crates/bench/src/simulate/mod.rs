@@ -97,8 +97,26 @@ pub struct Row {
     pub counts: Counts,
     /// It is a model of a flash cache: what it wrote was counted.
     pub is_flash: bool,
-    /// Where the ratios are estimates, and enough was drawn to say how good they are.
+    /// Where the ratios are estimates, and it is known how good they are.
     pub interval: Option<Interval>,
+    /// Why that is not known of a policy that treats a sample otherwise than the whole.
+    pub doubt: Option<Doubt>,
+}
+
+/// Why nobody knows how far a sample's ratios are off, however many objects it has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Doubt {
+    /// Newcomers wait in a part of the cache that is too small for objects that stand for many.
+    FewWait {
+        /// The part, in percent.
+        percent: u8,
+        /// Objects of the sample for which it has room.
+        objects: f64,
+        /// The sample that would do; none smaller than all does where this is 1 or more.
+        rate: f64,
+    },
+    /// The ratio of all objects jumps between neighbouring sizes, and that of a sample jumps elsewhere.
+    Erratic,
 }
 
 /// Which objects stood for all.

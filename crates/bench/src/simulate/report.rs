@@ -8,7 +8,7 @@ use policy::simulate::Counts;
 use serde_json::{Value, json};
 use workload::trace::ReadReport;
 
-use super::{Outcome, Row, Sampled, Totals};
+use super::{Doubt, Outcome, Row, Sampled, Totals};
 use crate::report::text::grouped;
 
 impl Row {
@@ -91,6 +91,10 @@ fn row_json(row: &Row, is_sampled: bool) -> Value {
             "object_hit_ratio": [interval.object_hit_ratio.0, interval.object_hit_ratio.1],
             "byte_hit_ratio": [interval.byte_hit_ratio.0, interval.byte_hit_ratio.1],
         })),
+        "doubt": row.doubt.map(|doubt| match doubt {
+            Doubt::FewWait { objects, .. } => json!({ "waiting_objects": objects }),
+            Doubt::Erratic => json!("erratic"),
+        }),
     })
 }
 
@@ -152,6 +156,7 @@ pub fn text(outcome: &Outcome) -> String {
     if outcome.sampled.is_some_and(|it| it.other_objects > 0) {
         out += "\nobject hit ratio, 95 % confidence interval, plus or minus (-: too few objects sampled)\n";
         table(&mut out, &outcome.rows, margin);
+        outcome.rows.chunk_by(|a, b| a.policy == b.policy).for_each(|rows| doubts(&mut out, rows));
     }
     out += "\nbyte hit ratio\n";
     table(&mut out, &outcome.rows, Row::byte_hit_ratio);
@@ -168,6 +173,30 @@ pub fn text(outcome: &Outcome) -> String {
 fn margin(row: &Row) -> Option<f64> {
     let (value, (low, high)) = (row.object_hit_ratio()?, row.interval?.object_hit_ratio);
     Some((value - low).max(high - value))
+}
+
+/// Why it is not known of a policy how far its ratios may be off; of sizes that are too small, the largest.
+fn doubts(out: &mut String, of_policy: &[Row]) {
+    let told = of_policy.iter().rev().find_map(|row| Some((row, row.doubt?)));
+    let Some((Row { policy, size_bytes, .. }, doubt)) = told else { return };
+    let size = bytes(*size_bytes);
+    let _ = match doubt {
+        Doubt::FewWait { percent, objects, rate } => {
+            let enough = match rate {
+                rate if rate < 1.0 => format!("--sample {}% would do", (rate * 100.0).ceil()),
+                _ => "only all objects would do".to_owned(),
+            };
+            writeln!(
+                out,
+                "  {policy}: new objects wait in {percent} % of the cache; of {size} that holds {objects:.1} sampled objects, \
+                 and 10 are needed for an interval: {enough}"
+            )
+        }
+        Doubt::Erratic => writeln!(
+            out,
+            "  {policy}: no sample tells its interval, since one popular object may bar the way of new ones for long, in a sample or in all"
+        ),
+    };
 }
 
 fn sampled_words(Sampled { hot_objects, drawn_objects, other_objects }: Sampled) -> String {
@@ -237,6 +266,7 @@ mod tests {
             counts: Counts { requests: 1000, hits, ..Counts::default() },
             is_flash: false,
             interval: Some(Interval { object_hit_ratio, byte_hit_ratio: (0.0, 1.0) }),
+            doubt: None,
         };
         for (hits, interval, expected) in
             [(2, (0.0, 0.012), 0.01), (999, (0.98, 1.0), 0.019), (500, (0.4, 0.6), 0.1)]

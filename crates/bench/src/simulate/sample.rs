@@ -7,17 +7,21 @@
 //!
 //! The interval is of the ratio estimator over the sampled objects (Cochran: "Sampling techniques", 1977, section 6.3): it
 //! knows that other objects might have been drawn, not that a small cache is a coarse one. Where the drawn objects cannot
-//! tell it, there is none: an error of 0 would be a claim.
+//! tell it, there is none: an error of 0 would be a claim. Nor is there where a policy has newcomers wait in a small part of the
+//! cache, and objects that stand for many do not fit in there: TinyLFU is an LRU then.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use policy::eviction::Kind;
 use policy::simulate::{Access, Counts, Policy, Settings, Simulator, hash_of};
 
 use super::crew::{self, Seat};
 use super::numbered::Numbered;
 use super::spool::Spool;
-use super::{Batch, Batches, Interval, Outcome, Plan, Row, Sampled, SimulateError, Warmup, sizes_bytes};
+use super::{
+    Batch, Batches, Doubt, Interval, Outcome, Plan, Row, Sampled, SimulateError, Warmup, sizes_bytes,
+};
 use crate::run::stop::Stop;
 
 /// One of so many objects is hot,
@@ -28,6 +32,8 @@ const HOT_AT_LEAST: usize = 100;
 const STANDARD_ERRORS: f64 = 1.96;
 /// Of fewer objects the spread is not known, nor is the estimate's distribution near a normal one.
 const DRAWN_AT_LEAST: usize = 30;
+/// Where fewer have room to wait, estimates were measured to be further off than their interval (docs/simulate.md).
+const WAITING_AT_LEAST: f64 = 10.0;
 
 /// Simulates a sample of all that `numbered` has.
 pub(super) fn run(
@@ -63,8 +69,12 @@ pub(super) fn run(
     let (seats, tallies) = seats(plan, &sample, totals.footprint_bytes, warmup)?;
     let total = spool.len();
     let seats = crew::run(&mut spool, seats, plan.threads, stop, |done| progress(done, Some(total)))?;
-    let rows =
-        seats.into_iter().zip(tallies).map(|(seat, tally)| tally.lock().estimate(seat.into_row(), &sample));
+    let rows = seats.into_iter().zip(tallies).map(|(seat, tally)| {
+        let tally = tally.lock();
+        let row = tally.estimate(seat.into_row(), &sample);
+        let doubt = doubt(tally.policy, row.size_bytes, &sample).filter(|_| sampled.other_objects > 0);
+        Row { interval: row.interval.filter(|_| doubt.is_none()), doubt, ..row }
+    });
     let rows: Vec<Row> = rows.collect();
     let counted = rows.first().map_or(0, |row| row.counts.requests);
     Ok(Outcome {
@@ -80,6 +90,21 @@ pub(super) fn run(
 
 type Tallies = Vec<Arc<Mutex<Tally>>>;
 
+/// Why the sample does not tell how good its estimate of this policy is, if it does not.
+fn doubt(policy: Policy, size_bytes: u64, sample: &Sample) -> Option<Doubt> {
+    let percent = policy.waiting_percent()?;
+    let waiting_bytes = size_bytes as f64 * f64::from(percent) / 100.0;
+    let objects = waiting_bytes / (sample.drawn_mean_bytes * sample.stands_for);
+    match policy {
+        _ if sample.stands_for <= 1.0 => None,
+        _ if objects < WAITING_AT_LEAST => {
+            Some(Doubt::FewWait { percent, objects, rate: sample.rate * WAITING_AT_LEAST / objects })
+        }
+        Policy::Eviction(Kind::WTinyLfu) => Some(Doubt::Erratic),
+        _ => None,
+    }
+}
+
 fn seats(
     plan: &Plan,
     sample: &Arc<Sample>,
@@ -91,7 +116,7 @@ fn seats(
     for named in plan.different_policies() {
         let policy = named.exact().expect("flash caches were refused");
         for &size_bytes in &sizes {
-            let tally = Arc::new(Mutex::new(Tally::new(sample)));
+            let tally = Arc::new(Mutex::new(Tally::new(policy, sample)));
             let watched = Watched::new(policy, size_bytes, &plan.settings, sample, &tally, warmup);
             seats.push(Seat::with(Box::new(watched), named, size_bytes, Warmup::Accesses(0)));
             tallies.push(tally);
@@ -106,6 +131,8 @@ struct Sample {
     /// How many bytes of objects that are not hot each byte of a drawn one stands for: the rate is that in the mean only, and
     /// where sizes differ much far from it.
     stands_for: f64,
+    /// What a drawn object has at first.
+    drawn_mean_bytes: f64,
     /// Bytes that a weight counts, a power of two: what stands for many objects must fit into 32 bits.
     unit_bytes: f64,
     is_hot: Vec<bool>,
@@ -169,6 +196,7 @@ impl Chosen {
         let sample = Sample {
             rate,
             stands_for: 1.0 / rate,
+            drawn_mean_bytes: 0.0,
             unit_bytes: 1.0,
             is_hot: Vec::new(),
             cold_requests: cold().map(|(requests, _)| u64::from(*requests)).sum(),
@@ -214,6 +242,8 @@ impl Chosen {
         let cold_bytes: u64 = cold.map(|(weight, _)| u64::from(*weight)).sum();
         let mut sample = self.sample;
         if self.drawn_bytes > 0 {
+            let drawn = sample.is_hot.iter().filter(|is_hot| !**is_hot).count();
+            sample.drawn_mean_bytes = self.drawn_bytes as f64 / drawn as f64;
             sample.stands_for = cold_bytes as f64 / self.drawn_bytes as f64;
         }
         sample.unit_bytes = unit_bytes(f64::from(self.heaviest) * sample.stands_for);
@@ -327,6 +357,7 @@ impl Simulator for Watched {
 
 /// What each object of the sample was asked for, and hit.
 struct Tally {
+    policy: Policy,
     objects: Vec<Asked>,
     /// Requests for cold objects and their bytes, those that warmed up too.
     cold: (f64, f64),
@@ -341,8 +372,8 @@ struct Asked {
 }
 
 impl Tally {
-    fn new(sample: &Sample) -> Self {
-        Self { objects: vec![Asked::default(); sample.is_hot.len()], cold: (0.0, 0.0) }
+    fn new(policy: Policy, sample: &Sample) -> Self {
+        Self { policy, objects: vec![Asked::default(); sample.is_hot.len()], cold: (0.0, 0.0) }
     }
 
     fn count(&mut self, access: &Access, is_hit: bool, is_warm: bool, sample: &Sample) {

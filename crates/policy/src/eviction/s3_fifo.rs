@@ -74,6 +74,9 @@ type Origin = u32;
 const IN_MAIN: Origin = 1;
 
 impl S3Fifo {
+    /// The share of the capacity in which newcomers wait.
+    pub const WAITING_PERCENT: u8 = SMALL_PERCENT;
+
     /// Empty queues that share `capacity_weight`.
     #[must_use]
     pub fn new(capacity_weight: u64) -> Self {

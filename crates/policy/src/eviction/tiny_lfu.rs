@@ -27,6 +27,9 @@ pub struct TinyLfu {
 }
 
 impl TinyLfu {
+    /// The share of what is held in which newcomers wait.
+    pub const WAITING_PERCENT: u8 = TINY_PERCENT;
+
     /// Empty queues.
     #[must_use]
     pub fn new(refresh: Refresh) -> Self {

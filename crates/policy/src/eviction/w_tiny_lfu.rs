@@ -32,6 +32,9 @@ pub struct WTinyLfu {
 }
 
 impl WTinyLfu {
+    /// The share of the capacity in which newcomers wait.
+    pub const WAITING_PERCENT: u8 = WINDOW_PERCENT;
+
     /// Empty queues that share `capacity_weight`.
     #[must_use]
     pub fn new(capacity_weight: u64) -> Self {

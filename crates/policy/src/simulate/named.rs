@@ -58,6 +58,18 @@ impl Policy {
         }
     }
 
+    /// The share of the cache, in percent, in which newcomers wait for a place in the rest; `None` where all are treated alike from
+    /// the beginning, or wait in a larger share.
+    #[must_use]
+    pub fn waiting_percent(self) -> Option<u8> {
+        match self {
+            Self::Eviction(Kind::TinyLfu) => Some(TinyLfu::WAITING_PERCENT),
+            Self::Eviction(Kind::WTinyLfu) => Some(WTinyLfu::WAITING_PERCENT),
+            Self::Eviction(Kind::S3Fifo) => Some(S3Fifo::WAITING_PERCENT),
+            _ => None,
+        }
+    }
+
     /// An empty cache of `capacity_weight` with this policy.
     #[must_use]
     pub fn simulator(self, capacity_weight: u64, settings: &Settings) -> Box<dyn Simulator> {
