@@ -45,21 +45,24 @@ pub struct CarbonArguments {
     /// Device-level write amplification
     #[arg(long, value_name = "X", value_parser = quantity::amplification)]
     dlwa: f64,
-    /// DRAM capacity in GB
+    /// DRAM capacity in GB of 10^9 bytes
     #[arg(long, value_name = "GB", value_parser = quantity::amount, default_value = "0")]
     dram_gb: f64,
-    /// Physical capacity of the drive in GB
-    #[arg(long, value_name = "GB", value_parser = quantity::positive, default_value = "2048")]
-    drive_gb: f64,
+    /// Drive card, for its physical capacity and the carbon of its flash, as in `predict`
+    #[arg(long, value_name = "CARD", conflicts_with = "drive_gb")]
+    drive: Option<String>,
+    /// Physical capacity of the drive in GB of 10^9 bytes [default: 2048, the paper's; its drive has 2048 GiB, which are 2199 GB]
+    #[arg(long, value_name = "GB", value_parser = quantity::positive)]
+    drive_gb: Option<f64>,
     /// Years that the system is in service
     #[arg(long, value_name = "YEARS", value_parser = quantity::positive, default_value = "5")]
     system_years: f64,
     /// Lifetime of a drive in years at a write amplification of 1
     #[arg(long, value_name = "YEARS", value_parser = quantity::positive, default_value = "5")]
     drive_years: f64,
-    /// Embodied carbon of SSD, in kg CO2e per GB
-    #[arg(long, value_name = "KG", value_parser = quantity::amount, default_value_t = Deployment::SSD_KG_PER_GB)]
-    ssd_kg_per_gb: f64,
+    /// Embodied carbon of SSD, in kg CO2e per GB [default: the card's, or 0.16]
+    #[arg(long, value_name = "KG", value_parser = quantity::amount)]
+    ssd_kg_per_gb: Option<f64>,
     /// Embodied carbon of DRAM, in kg CO2e per GB
     #[arg(long, value_name = "KG", value_parser = quantity::amount, default_value_t = Deployment::DRAM_KG_PER_GB)]
     dram_kg_per_gb: f64,
@@ -105,7 +108,7 @@ pub struct LifetimeArguments {
 pub fn run(command: &Command) -> ExitCode {
     match command {
         Command::Dlwa(arguments) => conclude(&arguments.common, "model dlwa", dlwa(arguments)),
-        Command::Carbon(arguments) => conclude(&arguments.common, "model carbon", Ok(carbon(arguments))),
+        Command::Carbon(arguments) => conclude(&arguments.common, "model carbon", carbon(arguments)),
         Command::Lifetime(arguments) => conclude(&arguments.common, "model lifetime", lifetime(arguments)),
     }
 }
@@ -186,25 +189,39 @@ fn dlwa(arguments: &DlwaArguments) -> Result<Answer, String> {
     })
 }
 
-fn carbon(arguments: &CarbonArguments) -> Answer {
+fn carbon(arguments: &CarbonArguments) -> Result<Answer, String> {
+    let card =
+        arguments.drive.as_ref().map(|name| Card::load(name).map_err(|error| format!("--drive: {error}")));
+    let card = card.transpose()?;
+    let of_card = card.as_ref().map(|card| card.space.raw_bytes as f64 / 1e9);
+    let paper = Deployment::paper(arguments.dram_gb, arguments.dlwa);
     let deployment = Deployment {
-        drive_gb: arguments.drive_gb,
-        dram_gb: arguments.dram_gb,
-        dlwa: arguments.dlwa,
+        drive_gb: of_card.or(arguments.drive_gb).unwrap_or(paper.drive_gb),
         system_years: arguments.system_years,
         drive_years: arguments.drive_years,
-        ssd_kg_per_gb: arguments.ssd_kg_per_gb,
+        ssd_kg_per_gb: arguments
+            .ssd_kg_per_gb
+            .or(card.map(|card| card.cost.kgco2e_per_gb))
+            .unwrap_or(paper.ssd_kg_per_gb),
         dram_kg_per_gb: arguments.dram_kg_per_gb,
+        ..paper
     };
-    Answer {
+    let papers = of_card.or(arguments.drive_gb).is_none();
+    Ok(Answer {
         inputs: json!({
-            "dlwa": arguments.dlwa,
-            "drive_gb": arguments.drive_gb,
-            "dram_gb": arguments.dram_gb,
-            "system_years": arguments.system_years,
-            "drive_years": arguments.drive_years,
-            "ssd_kg_per_gb": arguments.ssd_kg_per_gb,
-            "dram_kg_per_gb": arguments.dram_kg_per_gb,
+            "dlwa": deployment.dlwa,
+            "drive": arguments.drive,
+            "drive_gb": deployment.drive_gb,
+            "dram_gb": deployment.dram_gb,
+            "system_years": deployment.system_years,
+            "drive_years": deployment.drive_years,
+            "ssd_kg_per_gb": deployment.ssd_kg_per_gb,
+            "dram_kg_per_gb": deployment.dram_kg_per_gb,
+            "gb": if papers {
+                "10^9 bytes; 2048 is the paper's number, for 2048 GiB of flash: --drive pm9d3 takes all 2199 GB of them, as predict does"
+            } else {
+                "10^9 bytes"
+            },
         }),
         formula: "DLWA x capacity x T / L x C_SSD + DRAM x C_DRAM",
         source: "Allison et al., EuroSys '25, Theorem 2 and Table 2",
@@ -213,7 +230,7 @@ fn carbon(arguments: &CarbonArguments) -> Answer {
             "kgco2e_ssd": deployment.ssd_kg(),
             "kgco2e_dram": deployment.dram_kg(),
         }),
-    }
+    })
 }
 
 /// Of how a rating can be given, and of what is asked, one each.

@@ -95,6 +95,10 @@ fn the_closed_forms_answer_with_formula_source_and_inputs() {
     assert!((soc["result"]["dlwa"].as_f64().unwrap() - 1.005).abs() < 0.001, "{}", soc["result"]);
     let carbon = json(&["model", "carbon", "--dlwa", "3.28", "--dram-gb", "43"]);
     assert!((carbon["result"]["kgco2e"].as_f64().unwrap() - 1143.6).abs() < 0.1);
+    // The paper's 2048 GB are GiB; a card's are those that `predict` takes.
+    let of_card = json(&["model", "carbon", "--dlwa", "1", "--drive", "pm9d3"]);
+    assert!((of_card["result"]["kgco2e"].as_f64().unwrap() - 2_199.023_255_552 * 0.16).abs() < 1e-6);
+    assert!(carbon["inputs"]["gb"].as_str().unwrap().contains("2048 is the paper's number"), "{carbon}");
     let rated = ["model", "lifetime", "--capacity-gb", "1800", "--dwpd", "3"];
     let life = json(&[&rated[..], &["--host-mb-per-second", "62.5"]].concat());
     assert!((life["result"]["years"].as_f64().unwrap() - 5.0).abs() < 1e-9);
