@@ -36,6 +36,11 @@ const LEAST_REGION_BYTES: u64 = 256 << 10;
 /// What an item takes in DRAM besides its own: header and index, as the engine with an LRU measures it (DESIGN.md).
 const DRAM_OVERHEAD_BYTES: u32 = 59;
 
+/// The smallest scale at which the engine was measured beside predictions for drives of such units, as 1/N.
+pub(super) fn smallest_scale(unit_bytes: u64) -> u32 {
+    u32::try_from(unit_bytes / (MEASURED_REGIONS * ENGINE_REGION_BYTES)).unwrap_or(u32::MAX).max(1)
+}
+
 impl Layout {
     /// The cache at `1/scale`.
     pub(super) fn rules(&self, scale: u32, seed: u64) -> HybridRules {
@@ -72,7 +77,12 @@ pub(super) const HITS_OFF: f64 = 0.02;
 pub(super) const DRAM_HITS_OFF: f64 = 0.04;
 /// Of the bytes of sets: nobody writes a region once for several.
 pub(super) const SETS_LESS: f64 = 0.15;
-pub(super) const WRITES_MORE: f64 = 0.04;
+pub(super) const WRITES_MORE: f64 = 0.06;
+/// The smallest region that the engine has at any scale.
+const ENGINE_REGION_BYTES: u64 = 64 << 10;
+/// Regions in a reclaim unit, down to which the engine was measured beside predictions. Of fewer a write fills so much of a unit
+/// at once that the drive relocates less than foretold, and no bounds were drawn around that.
+const MEASURED_REGIONS: u64 = 12;
 
 /// A simulation of a layout.
 pub(super) struct Candidate {
@@ -243,7 +253,7 @@ mod tests {
         );
         let [low, high] = [full.alwa.unwrap().low, full.alwa.unwrap().high];
         let value = 129.0 * 64.0 / 8192.0;
-        assert!((low - value).abs() < 1e-9 && (high - value * 1.04).abs() < 1e-9, "{low} {high}");
+        assert!((low - value).abs() < 1e-9 && (high - value * 1.06).abs() < 1e-9, "{low} {high}");
     }
 
     #[test]

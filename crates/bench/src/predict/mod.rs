@@ -222,6 +222,22 @@ fn points(
     Ok(points)
 }
 
+impl Outcome {
+    /// What to say where the trace is smaller than any at which the bounds were measured; nothing, where it is not.
+    #[must_use]
+    pub fn warning(&self, plan: &Plan) -> Option<String> {
+        let smallest = candidate::smallest_scale(plan.card.space.unit_bytes);
+        (self.scale > smallest).then(|| {
+            format!(
+                "at 1/{} of {} the bounds of write amplification are not known: they were measured with the engine down to \
+                 1/{smallest}, and it relocates less at smaller scales (1.85 at 1/16384, where 2.2 to 2.9 was predicted); use a \
+                 larger trace, or a smaller N in --scale 1/N",
+                self.scale, plan.card.name
+            )
+        })
+    }
+}
+
 impl Plan {
     fn layouts(&self, scale: u32) -> Result<Vec<Layout>, PredictError> {
         let mut layouts: Vec<Layout> = Vec::new();

@@ -27,6 +27,7 @@ pub fn json(outcome: &Outcome, plan: &Plan) -> Value {
         "requests_per_second": outcome.requests_per_second,
         "points": outcome.points.iter().map(point).collect::<Vec<Value>>(),
         "pareto": best.map(|(number, _)| number).collect::<Vec<usize>>(),
+        "warning": outcome.warning(plan),
         "assumptions": assumptions(plan),
     })
 }
@@ -62,7 +63,7 @@ fn point(point: &Point) -> Value {
 
 fn assumptions(plan: &Plan) -> Vec<String> {
     let prices = &plan.prices;
-    let (rated, cost) = (&plan.card.endurance, &plan.card.cost);
+    let (rated, cost, space) = (&plan.card.endurance, &plan.card.cost, &plan.card.space);
     vec![
         "a missed object is fetched and stored; a set removes it from flash".into(),
         "LRU in DRAM; a hit on flash brings the object back to DRAM".into(),
@@ -87,8 +88,14 @@ fn assumptions(plan: &Plan) -> Vec<String> {
         ),
         format!("in service for {} years; a drive that lasts longer is bought once", prices.system_years),
         format!(
-            "kgco2e: {} per GB of flash, {} per GB of DRAM; price in USD: {} and {}",
-            cost.kgco2e_per_gb, prices.dram_kg_per_gb, cost.usd_per_gb, prices.dram_usd_per_gb
+            "1 GB is 1000000000 bytes; kgco2e: {} per GB of flash, of which the drive has {} GB, {} per GB of DRAM; price in \
+             USD: {} per GB of usable capacity, {} GB, and {} per GB of DRAM",
+            cost.kgco2e_per_gb,
+            trimmed(space.raw_bytes as f64 / 1e9),
+            prices.dram_kg_per_gb,
+            cost.usd_per_gb,
+            trimmed(space.usable_bytes as f64 / 1e9),
+            prices.dram_usd_per_gb
         ),
     ]
 }

@@ -179,6 +179,7 @@ fn predicted(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
         other => other.to_string(),
     })?;
     outcome.read.messages.iter().for_each(|message| arguments.common.warn(message));
+    outcome.warning(plan).iter().for_each(|warning| arguments.common.warn(warning));
     if let Some(folder) = &arguments.plot {
         match plot::svg(&outcome).map_err(|error| error.to_string())? {
             Some(svg) => drop(write_picture(folder, "hits-for-carbon", &svg)?),

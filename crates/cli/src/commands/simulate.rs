@@ -47,7 +47,8 @@ pub struct Arguments {
     /// Whose rules to follow where implementations differ [default: libcachesim]
     #[arg(long, value_enum)]
     rules: Option<Rules>,
-    /// When a cached object is requested with a new size: ignore that size, or update the object [default: ignore]
+    /// When a cached object is requested with a new size: ignore that size, or update the object,
+    /// which leaves if it has outgrown the cache [default: ignore]
     #[arg(long, value_enum, value_name = "ACTION")]
     size_on_hit: Option<OnHit>,
     /// Keep every object at the size of its first request

@@ -270,7 +270,10 @@ fn a_file_of_no_format_is_told_which_it_may_be_and_which_must_be_named() {
     assert_eq!(output.status.code(), Some(2));
     let told = err(&output);
     let (apart, named) = told.split_once("); the others must be named (").unwrap_or_else(|| panic!("{told}"));
-    assert!(apart.ends_with("mooncake, csv, binary, cachebench-binary") && !apart.contains("u32le"), "{apart}");
+    assert!(
+        apart.ends_with("mooncake, csv, binary, cachebench-binary") && !apart.contains("u32le"),
+        "{apart}"
+    );
     assert_eq!(named, "u32le, u32be, u64le, u64be)\n");
 }
 
