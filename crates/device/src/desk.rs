@@ -87,6 +87,12 @@ impl<'a, const N: usize> Desk<'a, N> {
             seat.tell();
         }
     }
+
+    /// The same of at most so many; whether there are more, of which it need not [wait](Self::wait) to tell.
+    #[must_use]
+    pub fn tell_some(&self, most: usize) -> bool {
+        self.seat.as_ref().is_some_and(|seat| seat.tell_some(most))
+    }
 }
 
 impl<const N: usize> Drop for Desk<'_, N> {
@@ -157,6 +163,35 @@ mod tests {
         assert!(ended.iter().all(|(is_ok, _)| *is_ok));
         let here = ended.iter().filter(|(_, thread)| *thread == this_thread()).count();
         assert!(!is_seated || here >= 900, "{here} ended here");
+    }
+
+    #[test]
+    fn of_many_that_have_ended_a_few_can_be_told_of_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = file(&directory);
+        let desk = Desk::sit_down([]);
+        if desk.seat.is_none() {
+            return; // They end on the device's thread.
+        }
+        let told = std::rc::Rc::new(std::cell::Cell::new(0));
+        let (said, heard) = channel();
+        for request in 0..10 {
+            let said = said.clone();
+            device.submit(read(request * 4096), Completion::new(move |_| said.send(()).unwrap()));
+        }
+        let count = || {
+            told.set(told.get() + heard.try_iter().count());
+            told.get()
+        };
+        let seat = desk.seat.as_ref().unwrap();
+        while seat.ended() < 10 {
+            seat.wait(&[], None).unwrap();
+        }
+        assert!(desk.tell_some(4));
+        assert_eq!(count(), 4);
+        assert!(desk.tell_some(4));
+        assert!(!desk.tell_some(4));
+        assert_eq!(count(), 10);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use device::{Clock, IoBuffer};
 
 use super::handshake::{Agreed, Handshake, Offer, Step, context_id};
 use super::intake::{Intake, Next};
-use super::link::{Frame, Link, Payload, Until};
+use super::link::{Frame, Link, Payload, Until, Woken};
 use super::transmission::{Command, MOST_EXTENTS, Refusal, Rules, status_payload};
 use super::wire::{Errno, ReplyHead, RequestHead, chunk};
 use crate::export::{Answer, Caller, Context, Export, Operation, staying};
@@ -64,6 +64,12 @@ const MOST_STAYING_BYTES: u32 = 16 << 10;
 const CROWD: u32 = 64;
 const MOST_CROWD: u32 = 64 * CROWD;
 
+/// Replies sent at once of a burst of reads that have ended: then the client goes on with those while the rest is made ready,
+/// and what it asks for meanwhile is started before that. A drive ends up to thirty requests at once; with their replies
+/// in one call, client, server and drive would wait for each other in turn, and a client of 32 reads get a tenth less.
+/// Writes gain more by being recorded together.
+const READS_ENDED_AT_ONCE: usize = 6;
+
 /// Requests started before replies are looked after.
 const REQUESTS_AT_ONCE: usize = 64;
 
@@ -86,6 +92,8 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>) -> End {
         intake: Intake::new(rules, &already),
         talk: &talk,
         owed: Owed::default(),
+        has_more_ended: false,
+        has_read_last: false,
         crowd: 0,
         next_crowd: CROWD,
     };
@@ -142,6 +150,10 @@ struct Server<'a> {
     intake: Intake,
     /// Since when the client owes us the rest of a request, or room for a reply.
     owed: Owed,
+    /// Whether requests have ended whose callers were not told yet.
+    has_more_ended: bool,
+    /// Whether the latest request was a read.
+    has_read_last: bool,
     /// Requests to come that are not stayed with.
     crowd: u32,
     /// How many those will be the next time.
@@ -199,8 +211,14 @@ impl Server<'_> {
                 Then::Read => Until::Input,
                 Then::AwaitRoom => Until::Room,
             };
-            let woken = self.talk.link.sleep(self.desk, until, self.time_left_ns()?)?;
-            self.desk.tell();
+            let woken = if self.has_more_ended {
+                Woken { input: until == Until::Input && self.talk.link.has_input() }
+            } else {
+                let timeout_ns = self.time_left_ns()?;
+                self.talk.link.sleep(self.desk, until, timeout_ns)?
+            };
+            let most = if self.has_read_last { READS_ENDED_AT_ONCE } else { usize::MAX };
+            self.has_more_ended = self.desk.tell_some(most);
             self.talk.link.flush();
             if woken.input && !self.read()? {
                 return Ok(());
@@ -264,6 +282,7 @@ impl Server<'_> {
         if let Command::Status { only_one } = command {
             return reply.status(self.export, only_one);
         }
+        self.has_read_last = matches!(command, Command::Read);
         let operation = operation(head, command, payload);
         let submit = || self.export.submit(operation, Caller::new(move |answer| reply.tell(answer)));
         let link = &self.talk.link;

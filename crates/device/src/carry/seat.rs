@@ -147,11 +147,18 @@ impl Seat {
 
     /// Tells the callers of requests that have ended. They may start others.
     pub(crate) fn tell(&self) {
+        while self.tell_some(usize::MAX) {}
+    }
+
+    /// The same of so many; whether there are more.
+    pub(crate) fn tell_some(&self, most: usize) -> bool {
         together::together(|| {
-            while let Some((open, ended)) = self.next_ended() {
+            for _ in 0..most {
+                let Some((open, ended)) = self.next_ended() else { return false };
                 open.finish(ended);
             }
-        });
+            !self.0.borrow().ended.is_empty()
+        })
     }
 
     /// Waits for one request, whoever it is that ends it.
@@ -171,6 +178,11 @@ impl Seat {
     /// Whether requests to what is open at `place` have ended, and nobody was told yet.
     fn has_ended(&self, place: *const ()) -> bool {
         self.0.borrow().ended.iter().any(|(open, _)| Arc::as_ptr(open).cast() == place)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn ended(&self) -> usize {
+        self.0.borrow().ended.len()
     }
 
     fn next_ended(&self) -> Option<(Arc<dyn Opened>, Ended)> {
