@@ -181,7 +181,7 @@ impl Layout {
             let slab_bytes = slab_bytes(config, range.1)?;
             let slabs = config.dram_bytes / u64::from(slab_bytes);
             let factor =
-                config.alloc_factor.unwrap_or_else(|| factor_for(range, slabs / config.pools.len() as u64));
+                config.alloc_factor.unwrap_or_else(|| factor_for(range, smallest_quota(config, slabs)));
             (widened(&geometric(range, factor)?, slab_bytes), slab_bytes)
         } else {
             let sizes = explicit_sizes(&config.alloc_sizes)?;
@@ -260,7 +260,7 @@ fn geometric((min, max): (u32, u32), factor: f64) -> Result<Vec<u32>, ConfigErro
         && last < max
     {
         if sizes.len() == MAX_SIZES {
-            let least = (factor_of_count((min, max), MAX_SIZES as f64) * 1e3).ceil() / 1e3;
+            let least = (factor_of_count((min, max), MAX_SIZES as u64) * 1e3).ceil() / 1e3;
             return wrong(format!(
                 "an alloc_factor of {factor} makes more than {MAX_SIZES} sizes of {min} to {max} bytes; the least is {least}"
             ));
@@ -274,11 +274,19 @@ fn geometric((min, max): (u32, u32), factor: f64) -> Result<Vec<u32>, ConfigErro
 /// The factor for a pool of so many slabs: fine, but with a slab for each class. One that has none takes it from another,
 /// with all that is in it.
 fn factor_for(range: (u32, u32), slabs: u64) -> f64 {
-    factor_of_count(range, slabs.clamp(1, MAX_SIZES as u64) as f64).max(USUAL_ALLOC_FACTOR)
+    factor_of_count(range, slabs.clamp(1, MAX_SIZES as u64)).max(USUAL_ALLOC_FACTOR)
 }
 
-fn factor_of_count((min, max): (u32, u32), count: f64) -> f64 {
-    (f64::from(max) / f64::from(min)).powf(1.0 / count)
+/// The least factor that makes no more than so many sizes: they are one more than the steps between them.
+fn factor_of_count((min, max): (u32, u32), count: u64) -> f64 {
+    let steps = count.saturating_sub(1).max(1);
+    (f64::from(max) / f64::from(min)).powf(1.0 / steps as f64)
+}
+
+/// Slabs of the pool that has fewest.
+fn smallest_quota(config: &DramConfig, slabs: u64) -> u64 {
+    let least = config.pools.iter().map(|pool| pool.share).fold(1.0, f64::min);
+    (least * slabs as f64) as u64
 }
 
 /// Raises each size as far as the number of chunks in a slab stays the same: what would be lost at a slab's end is
@@ -397,7 +405,7 @@ mod tests {
     /// Most classes had no slab, and each insert into one of them emptied another's.
     #[test]
     fn a_small_tier_has_no_more_sizes_than_slabs() {
-        for (dram_bytes, sizes) in [(16 << 20, 50..=64), (64 << 20, 50..=64), (128 << 20, 100..=128)] {
+        for (dram_bytes, sizes) in [(16 << 20, 50..=64), (64 << 20, 50..=64), (128 << 20, 90..=128)] {
             let layout = layout(dram_bytes, |_| ());
             assert!(sizes.contains(&layout.sizes.len()), "{dram_bytes} bytes: {} sizes", layout.sizes.len());
         }
@@ -412,13 +420,25 @@ mod tests {
         );
     }
 
-    /// The largest item of 2 MiB made 257 sizes, and was refused for it.
+    #[test]
+    fn a_small_pool_beside_a_large_one_has_no_more_sizes_than_slabs() {
+        let shares = [0.9, 0.1].map(|share| PoolConfig { name: share.to_string(), share });
+        let layout = layout(128 << 20, |config| config.pools = shares.to_vec());
+        assert!(layout.sizes.len() <= layout.quotas[1] as usize, "{} sizes", layout.sizes.len());
+    }
+
+    /// The largest item of 2 MiB made 257 sizes, and was refused for it; so were the sizes that no rounding makes fewer.
     #[test]
     fn items_of_any_size_can_be_asked_for_without_a_factor() {
-        for most in [1 << 20, 2 << 20, 16 << 20, 1 << 30] {
-            let layout = layout(128 << 30, |config| config.max_alloc_bytes = most);
-            assert_eq!(largest(&layout), most);
-            assert!(layout.sizes.len() <= MAX_SIZES);
+        for least in [64, 4096, 16 << 10] {
+            for most in [1 << 20, 2 << 20, 16 << 20, 64 << 20, 1 << 30] {
+                let sizes = |config: &mut DramConfig| {
+                    (config.min_alloc_bytes, config.max_alloc_bytes) = (least, most);
+                };
+                let layout = layout(128 << 30, sizes);
+                assert_eq!(largest(&layout), most);
+                assert!(layout.sizes.len() <= MAX_SIZES);
+            }
         }
         let asked = DramConfig {
             alloc_factor: Some(1.02),
