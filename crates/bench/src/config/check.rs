@@ -54,7 +54,8 @@ pub(super) const STRESSORS: [&str; 8] = [
 ];
 /// Lone keys are numbered by worker, and no machine runs more threads.
 const MOST_THREADS: u64 = 1 << 15;
-const LARGEST_CLASS_BYTES: u64 = 4 << 20;
+/// A slab of CacheLib's: no chunk is larger.
+pub const LARGEST_CLASS_BYTES: u64 = 4 << 20;
 
 /// Checks one instance.
 pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {

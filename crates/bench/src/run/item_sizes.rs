@@ -1,9 +1,10 @@
 //! Items that DRAM takes: chunks large enough for what the workload stores, as far as so little memory can bear them.
 
-use cache::dram::{DramConfig, HEADER_BYTES};
+use cache::dram::{ConfigError, DramConfig, HEADER_BYTES};
 use workload::generate::{Distribution, GeneratorConfig, Table};
 
 use super::error::OpenError;
+use crate::config::check::LARGEST_CLASS_BYTES;
 use crate::config::plan::{CachePlan, WorkloadPlan};
 
 /// The engine leaves out chunks of which DRAM would hold fewer than this.
@@ -63,9 +64,7 @@ pub fn make_room(
     plan: &CachePlan,
     sizes: Option<ItemSizes>,
 ) -> Result<Option<String>, OpenError> {
-    let chunks = |config: &DramConfig| {
-        config.chunk_sizes().map_err(|error| OpenError::Config(format!("cache_config.cacheSizeMB: {error}")))
-    };
+    let chunks = |config: &DramConfig| config.chunk_sizes().map_err(|error| refused(&error));
     let largest = |chunks: &[u32]| u64::from(chunks.last().copied().unwrap_or(0));
     let (limit, Some(sizes)) = (largest(&chunks(config)?), sizes) else { return Ok(None) };
     let most = match plan.classes.explicit_bytes.last() {
@@ -87,6 +86,16 @@ pub fn make_room(
         .then(|| too_large(plan.dram_bytes, sizes.most_bytes, u64::from(most), limit)))
 }
 
+/// A DRAM that cannot be, by the key that makes it so.
+fn refused(error: &ConfigError) -> OpenError {
+    let key = match error {
+        ConfigError::AllocSizes(_) => "allocFactor",
+        ConfigError::LargestExceedsSlab { .. } => "maxAllocSize",
+        _ => "cacheSizeMB",
+    };
+    OpenError::Config(format!("cache_config.{key}: {error}"))
+}
+
 /// Whether each pool has enough slabs for the chunks that are in use.
 fn bears(config: &DramConfig, plan: &CachePlan, sizes: ItemSizes, chunks: &[u32]) -> bool {
     let slabs = plan.dram_bytes / u64::from(config.slab_bytes.unwrap_or(u32::MAX));
@@ -102,9 +111,14 @@ fn too_large(dram_bytes: u64, item_bytes: u64, most_bytes: u64, limit_bytes: u64
         format!("items of up to {item_bytes} bytes, header and key included, are requested, and those");
     if item_bytes > most_bytes {
         let key = "cache_config.maxAllocSize";
-        return format!(
-            "{key}: {words} above {limit_bytes} are refused as too large: raise it, or allocSizes"
-        );
+        let what_to_do = if item_bytes > LARGEST_CLASS_BYTES {
+            "no chunk can be larger than 4 MiB, but chained items hold more"
+        } else if limit_bytes < most_bytes {
+            "raise it and cacheSizeMB, which has too few slabs for such chunks"
+        } else {
+            "raise it, or allocSizes"
+        };
+        return format!("{key}: {words} above {limit_bytes} are refused as too large: {what_to_do}");
     }
     let needed_mib = item_bytes.next_power_of_two() * USUAL_CHUNKS / MIB;
     format!(
@@ -173,7 +187,36 @@ mod tests {
             "{said}"
         );
         let (_, said) = room(1024, 100, 3_000_000);
-        assert!(said.unwrap().starts_with("cache_config.maxAllocSize: "));
+        let said = said.unwrap();
+        assert!(
+            said.starts_with("cache_config.maxAllocSize: ") && said.ends_with("raise it, or allocSizes"),
+            "{said}"
+        );
+    }
+
+    /// The key that was said to be raised was not what limited, or could not be raised so far.
+    #[test]
+    fn what_is_to_be_raised_would_help() {
+        let said = room(16, 100, 3_000_000).1.unwrap();
+        assert!(
+            said.ends_with("raise it and cacheSizeMB, which has too few slabs for such chunks"),
+            "{said}"
+        );
+        let said = room(1024, 100, 5_000_000).1.unwrap();
+        assert!(said.ends_with("no chunk can be larger than 4 MiB, but chained items hold more"), "{said}");
+    }
+
+    /// Every reason was laid on `cacheSizeMB`.
+    #[test]
+    fn a_factor_that_makes_too_many_sizes_is_refused_by_its_key() {
+        let mut plan = plan(1024);
+        plan.classes.factor = 1.02;
+        let eviction = policy::eviction::EvictionConfig::new(policy::eviction::Kind::Lru);
+        let mut config = DramConfig::new(plan.dram_bytes, cache::config::eviction(eviction));
+        config.alloc_factor = Some(plan.classes.factor);
+        let sizes = ItemSizes { least_bytes: 100, most_bytes: 1000 };
+        let refused = make_room(&mut config, &plan, Some(sizes)).unwrap_err().to_string();
+        assert!(refused.contains("cache_config.allocFactor: "), "{refused}");
     }
 
     #[test]
