@@ -1,29 +1,45 @@
 //! Writes that are copied into memory that outlives the process instead of being transferred.
 //!
 //! A write that somebody waits for alone takes a copy then, and not a drive's time: a third of it. The flush that makes
-//! it durable takes it along, as it does everything that was written before. Where a flush follows every few writes, it
-//! would wait for what the writes did not, so there they are transferred.
+//! it durable takes it along, as it does everything that was written before. Where a flush or a read of what was just
+//! written follows every few writes, it would wait for what the writes did not, so there they are transferred.
+//!
+//! A drive that fails such a write fails the flush, and with it the volume, as it would by failing the write; until then
+//! what is read of it is as it was before. So volumes without checksums learn of it late.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use device::{Device, Outcome, PlacementHandle, Request};
 
-/// Writes in a row, with no flush between, after which the next are copied.
+/// Writes in a row, with no flush between and no read of one that was copied, after which the next are copied.
 const WRITES_BEFORE: u32 = 8;
+
+/// Copies that are remembered, for reads of them.
+const LATEST: usize = 16;
 
 /// What has been written since the last flush.
 #[derive(Default)]
 pub(super) struct Absorbing {
     writes: AtomicU32,
+    /// Offsets of the latest writes that were copied, one more than each; 0 is none.
+    latest: [AtomicU64; LATEST],
+    copies: AtomicUsize,
 }
 
 impl Absorbing {
     /// Counts a request on its way to the device.
     pub(super) fn count(&self, request: &Request) {
         match request {
-            Request::Flush => self.writes.store(0, Ordering::Relaxed),
+            Request::Flush => {
+                self.writes.store(0, Ordering::Relaxed);
+                // Their reads wait for nothing any more.
+                self.latest.iter().for_each(|latest| latest.store(0, Ordering::Relaxed));
+            }
             Request::Write { .. } => {
                 self.writes.fetch_add(1, Ordering::Relaxed);
+            }
+            Request::Read { offset, .. } if self.was_copied(*offset) => {
+                self.writes.store(0, Ordering::Relaxed)
             }
             Request::Read { .. } | Request::Trim { .. } => {}
         }
@@ -35,10 +51,17 @@ impl Absorbing {
             Request::Write { offset, data, placement: PlacementHandle::DEFAULT }
                 if self.writes.load(Ordering::Relaxed) > WRITES_BEFORE =>
             {
-                Some(device.absorb(*offset, data)?.map(|()| None))
+                let absorbed = device.absorb(*offset, data)?;
+                let place = self.copies.fetch_add(1, Ordering::Relaxed) % LATEST;
+                self.latest[place].store(offset + 1, Ordering::Relaxed);
+                Some(absorbed.map(|()| None))
             }
             _ => None,
         }
+    }
+
+    fn was_copied(&self, offset: u64) -> bool {
+        self.latest.iter().any(|latest| latest.load(Ordering::Relaxed) == offset + 1)
     }
 }
 
@@ -70,6 +93,17 @@ mod tests {
         assert_eq!(device.counters().writes, 20);
         absorbing.count(&Request::Flush);
         assert_eq!(copied(&absorbing, &device, WRITES_BEFORE + 1), 1);
+    }
+
+    /// Each such read waited for the drive twice: for the write, and for itself.
+    #[test]
+    fn writes_are_transferred_again_once_one_that_was_copied_is_read() {
+        let (absorbing, device) = (Absorbing::default(), MemoryDevice::new(4096).absorbing(true));
+        assert_eq!(copied(&absorbing, &device, WRITES_BEFORE + 3), 3);
+        absorbing.count(&Request::Read { offset: 1024, buffer: IoBuffer::zeroed(512) });
+        assert_eq!(copied(&absorbing, &device, 1), 1, "another was read");
+        absorbing.count(&Request::Read { offset: 512, buffer: IoBuffer::zeroed(512) });
+        assert_eq!(copied(&absorbing, &device, WRITES_BEFORE), 0);
     }
 
     #[test]

@@ -150,8 +150,12 @@ impl Seat {
         while self.tell_some(usize::MAX) {}
     }
 
-    /// The same of so many; whether there are more.
+    /// The same of so many, with what was pushed so far handed to the kernel before; whether there are more.
     pub(crate) fn tell_some(&self, most: usize) -> bool {
+        let has_pushed = self.0.borrow().pushed > 0;
+        if has_pushed {
+            self.0.borrow_mut().enter();
+        }
         together::together(|| {
             for _ in 0..most {
                 let Some((open, ended)) = self.next_ended() else { return false };
