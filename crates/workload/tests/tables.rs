@@ -23,6 +23,10 @@ fn read(text: &str) -> (Vec<Access>, ReadReport) {
     read_named("trace.csv", text, None).unwrap_or_else(|error| panic!("{text:?}: {error}"))
 }
 
+fn read_as(format: &str, text: &str) -> (Vec<Access>, ReadReport) {
+    read_named("t", text, Some(format)).unwrap_or_else(|error| panic!("{format} {text:?}: {error}"))
+}
+
 fn refusal(text: &str, format: Option<&str>) -> String {
     read_named("trace.csv", text, format).expect_err(text).to_string()
 }
@@ -103,6 +107,87 @@ fn a_header_among_the_rows_of_joined_files_was_a_wrong_row() {
 fn a_key_that_begins_as_a_remark_does_is_a_key() {
     let (accesses, report) = read("#a,GET,1\n#b,GET,2\n#a,GET,1\n");
     assert_eq!((accesses.len(), report.format, report.bad_rows), (3, "kvcache", 0));
+}
+
+#[test]
+fn rows_whose_key_begins_as_a_remark_were_dropped_ahead_of_others() {
+    for (format, text) in [
+        ("csv:key,size", "#rust,100\n#go,200\nfoo,300\n"),
+        ("csv:size=2,key=1", "# in all 3 tags, by hand\n#rust;100\n#go;200\nfoo;300\n"),
+        ("csv:key,size", "# 3 tags\n#rust\t100\n# 5\n#go\t200\nfoo\t300\n"),
+        ("csv:key,size", "# key,size\n#rust,100\n#go,200\nid,300\n"),
+        ("csv", "# key,size\n#rust,100\n#go,200\nid,300\n"),
+    ] {
+        let (accesses, report) = read_as(format, text);
+        let sizes: Vec<u64> = accesses.iter().map(|access| access.size_bytes).collect();
+        assert_eq!((sizes, report.bad_rows), (vec![100, 200, 300], 0), "{format} {text}");
+    }
+    let keys = read_as("csv:key", "# the tags\n#rust\n#go\n").0;
+    assert_eq!(keys.len(), 2);
+}
+
+#[test]
+fn a_remark_that_mentions_columns_was_a_header() {
+    for (format, text) in [
+        ("csv", "# sorted by time, key\ntime,key,size\n1,7,100\n2,8,200\n"),
+        ("csv", "# one row per request: time, object, bytes\ntime,object,bytes\n1,7,100\n2,8,200\n"),
+        ("csv", "# time, key\ntime,key,size\n1,7,100\n2,8,200\n"),
+        ("csv", "# key\n# time, key, size\nkey,size,time\n7,100,1\n8,200,2\n"),
+        ("csv", "time,key,size\n1,7,100\n# day 2, size, key, time\n2,8,200\n"),
+        ("csv", "time,key,size\n1,7,100\n# size, key, time\n2,8,200\n"),
+        ("plain", "# columns used: id, key, op, size\nts,key,op,size\n1,7,GET,100\n2,8,GET,200\n"),
+        ("plain", "# key, op, size\nts,key,op,size\n1,7,GET,100\n2,8,GET,200\n"),
+        ("kvcache", "op_time,key,op,size\n1,7,GET,100\n# op_time, op, key, size\n2,8,GET,200\n"),
+        ("csv", "# day 2, ts, op\nkey,op,size,time\n7,GET,100,1\n8,GET,200,2\n"),
+    ] {
+        let (accesses, report) = read(text);
+        assert_eq!((told(&accesses), report.bad_rows), (ROWS.to_vec(), 0), "{text}");
+        assert_eq!((report.format, report.rows), (format, 2), "{text}");
+        assert_eq!(
+            report.columns.unwrap().split(',').count(),
+            if text.contains("op,") { 4 } else { 3 },
+            "{text}"
+        );
+    }
+    let (accesses, report) = read("7,SET,100\n# old, key, op, size\n8,SET,200\n");
+    assert_eq!((accesses.len(), report.bad_rows, report.format), (2, 0, "kvcache"));
+    let (accesses, report) = read("# old, key, op, size\n7,SET,100,1\n8,SET,200,1\n");
+    assert_eq!((accesses.len(), report.bad_rows, report.format), (2, 0, "kvcache"));
+}
+
+#[test]
+fn a_remark_that_is_the_header_was_not_searched_for_the_columns_asked_for() {
+    let headers = [
+        ("#url,bytes", ","),
+        ("# url,bytes,how much", ","),
+        ("## URL , bytes", ","),
+        ("#url bytes", " "),
+        ("# made by hand\n#url\tbytes", "\t"),
+    ];
+    for format in ["csv:key=url,size=bytes", "csv:key=#url,size=bytes", "csv:key=1,size=bytes"] {
+        for (header, between) in headers {
+            let (accesses, report) = read_as(format, &format!("{header}\n/a{between}100\n/b{between}200\n"));
+            let sizes: Vec<u64> = accesses.iter().map(|access| access.size_bytes).collect();
+            assert_eq!((sizes, report.bad_rows), (vec![100, 200], 0), "{format} {header}");
+        }
+    }
+    let below = read_as("csv:key=url,size=bytes", "# the url, its kind, bytes\nbytes,url\n100,/a\n").0;
+    assert_eq!((below.len(), below[0].size_bytes), (1, 100));
+    // Their unit is in the name of the times.
+    let timed = read_as("csv:time,key,size", "# time_ms,key,size,flags\n1000,7,100,0\n2000,8,200,0\n").0;
+    assert_eq!(told(&timed), ROWS);
+    let told = refusal("# url of a page\n/a 100\n", Some("csv:key=url,size=bytes"));
+    assert!(told.contains("the first line has no column `url`"), "{told}");
+}
+
+#[test]
+fn a_header_first_met_among_the_rows_had_no_columns_to_tell() {
+    let (_, report) = read("7,GET,100\nop_time,key,op,size\n2,8,GET,200\n");
+    assert_eq!(report.columns.as_deref(), Some("op_time=op_time,key=key,op=op,size=size"));
+    // The header that was met last is the one that need not be looked at again.
+    let (accesses, report) =
+        read("ts,key,op,size\n1,7,GET,100\nsize,key,op,ts\n200,8,GET,2\nts,key,op,size\n2,8,GET,200\n");
+    assert_eq!((told(&accesses), report.bad_rows), (vec![ROWS[0], ROWS[1], ROWS[1]], 0));
 }
 
 #[test]

@@ -95,6 +95,17 @@ fn other_columns_can_be_chosen_and_those_that_cannot_are_an_error() {
 }
 
 #[test]
+fn a_header_in_another_order_was_a_wrong_row_where_columns_were_chosen() {
+    let first = "key,op,size,host\n7,GET,100,a\n";
+    let chosen = |text: &str| names(&format!("{first}{text}"), "kvcache", columns(&["host"]));
+    assert_eq!(chosen("host,size,op,key\nb,200,GET,8\n").unwrap(), ["a", "b"]);
+    // A header without the chosen column is a wrong row, and moves none.
+    assert_eq!(chosen("size,op,key\n8,GET,200,b\n").unwrap(), ["a", "b"]);
+    let remark = "# host,size,op,key\nb,200,GET,8\n";
+    assert_eq!(names(remark, "kvcache", columns(&["host"])).unwrap(), ["b"]);
+}
+
+#[test]
 fn a_plain_trace_keeps_them_and_what_has_no_room_for_them_says_how_many() {
     let folder = tempfile::tempdir().unwrap();
     let (accesses, told) = read(&write(&folder, "kv.csv", KVCACHE), "kvcache", TenantsFrom::Usual).unwrap();

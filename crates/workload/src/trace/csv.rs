@@ -27,7 +27,7 @@ mod header;
 
 use cells::Cells;
 pub use header::Contradiction;
-pub(super) use header::{Header, is_time};
+pub(super) use header::{Header, is_time, is_usual};
 
 pub(super) static FORMAT: Format = Format {
     name: "csv",
@@ -145,7 +145,10 @@ impl CsvColumns {
 
     fn layout_between(&self, separator: u8, line: &[u8]) -> Result<Layout, RowError> {
         let cells: Vec<&[u8]> = Cells::new(separator, line).map(bare).collect();
-        let called = |name: &str| cells.iter().position(|cell| cell.eq_ignore_ascii_case(name.as_bytes()));
+        let called = |name: &str| {
+            let exactly = cells.iter().position(|cell| cell.eq_ignore_ascii_case(name.as_bytes()));
+            exactly.or_else(|| cells.iter().position(|cell| header::is_called(cell, name)))
+        };
         let mut places: Vec<(usize, usize)> = match self.fields.as_slice() {
             [] => header::places(&cells),
             fields => fields
@@ -209,9 +212,14 @@ impl Layout {
         found
     }
 
+    /// All that stands in the columns of the line.
+    fn cells<'a>(&self, line: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        Cells::new(self.separator, line).map(bare)
+    }
+
     /// What the line has in the columns that are used: the field as which it is read, and the cell.
     fn used<'a>(&self, line: &'a [u8]) -> impl Iterator<Item = (usize, usize, &'a [u8])> {
-        let cells: Vec<&[u8]> = Cells::new(self.separator, line).map(bare).collect();
+        let cells: Vec<&[u8]> = self.cells(line).collect();
         self.places
             .iter()
             .map(move |&(place, field)| (place, field, cells.get(place).copied().unwrap_or(&[])))
@@ -220,6 +228,13 @@ impl Layout {
     /// Whether every field of the line is a word, as the names of columns are.
     fn are_words(&self, line: &[u8]) -> bool {
         self.used(line).all(|(_, _, cell)| header::is_word(cell))
+    }
+
+    /// Whether no column that is not used is called otherwise than fields usually are.
+    fn has_no_strangers(&self, line: &[u8]) -> bool {
+        let is_used = |place| self.places.iter().any(|(at, _)| *at == place);
+        let mut cells = self.cells(line).enumerate();
+        cells.all(|(place, cell)| is_used(place) || cell.is_empty() || header::field_called(cell).is_some())
     }
 
     /// Whether every field of the line has the usual name of one.
@@ -254,6 +269,50 @@ impl Reader {
         let time = layout.used(line).find(|(_, field, _)| *field == TIME);
         let time_units_per_second = time.and_then(|(_, _, cell)| header::time_units_per_second(cell));
         Ok(Layout { time_units_per_second, ..layout })
+    }
+
+    /// Takes a header over whose layout is as `is_right` says, and in which the columns that are used are known.
+    fn take_header_if(&mut self, line: &[u8], is_right: impl Fn(&Self, &Layout) -> bool) -> bool {
+        // What was found by its name may have any.
+        let is_known = |layout: &Layout| self.columns.needs_header() || layout.are_names(line);
+        let layout = self.columns.layout(line).ok();
+        let layout = layout.filter(|layout| is_known(layout) && is_right(self, layout));
+        let layout = layout.and_then(|layout| self.by_header(layout, line).ok());
+        let is_header = layout.is_some();
+        self.layout = layout.or(self.layout.take());
+        is_header
+    }
+
+    /// Whether a remark that has the columns that are used is a header. If they were not asked for, only one that has no others
+    /// is beyond doubt; if they were asked for by their numbers, sentences are told by their blanks.
+    fn is_title(&self, layout: &Layout, text: &[u8]) -> bool {
+        let is_asked_for = !self.columns.fields.is_empty() && layout.separator != b' ';
+        let is_named = || self.columns.needs_header();
+        let are_single_words = || layout.cells(text).all(|cell| !cell.contains(&b' '));
+        layout.has_no_strangers(text) || (is_asked_for && (is_named() || are_single_words()))
+    }
+
+    /// A line ahead of those by which the layout is told: where the columns have numbers, it may be a row already.
+    #[cold]
+    fn read_first(&self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
+        if self.columns.needs_header() {
+            return Err(RowError::NoKeyColumn);
+        }
+        let layout = self.columns.layout(line)?;
+        // The sign of a remark alone is no key.
+        if layout.split(line)[KEY].iter().all(|byte| *byte == b'#') {
+            return Err(RowError::Missing("key"));
+        }
+        self.read_as(&layout, line, rows)
+    }
+
+    /// Whether a line below a header is a row and no other header, where nobody asked for columns: an object may be called
+    /// `id`.
+    fn is_row_below(&self, layout: &Layout, line: &[u8]) -> bool {
+        let is_header = || layout.are_names(line) || Header::of(line).is_some();
+        self.columns.fields.is_empty()
+            && !is_header()
+            && self.read_as(layout, line, &mut Rows::default()).is_ok()
     }
 
     fn read_as(&self, layout: &Layout, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
@@ -299,6 +358,9 @@ impl RowReader for Reader {
         {
             return Ok(false);
         }
+        if self.layout.as_ref().is_some_and(|layout| self.is_row_below(layout, line)) {
+            return Ok(false);
+        }
         let layout = match self.columns.layout(line) {
             // A second file need not repeat the header.
             Err(_) if self.layout.is_some() => return Ok(false),
@@ -309,21 +371,21 @@ impl RowReader for Reader {
         Ok(is_header)
     }
 
+    fn takes_remark(&mut self, text: &[u8]) -> bool {
+        self.take_header_if(text, |reader, layout| {
+            // A field that the header before it had is not lost by a remark.
+            let loses = |before: &Layout| (0..FIELDS).any(|field| before.has[field] && !layout.has[field]);
+            reader.is_title(layout, text) && !reader.layout.as_ref().is_some_and(loses)
+        })
+    }
+
     fn takes_another_header(&mut self, line: &[u8]) -> bool {
-        // Remarks are sentences, in which words of all kinds stand between blanks.
-        let is_sentence = |layout: &Layout| {
-            layout.separator == b' '
-                && Cells::new(b' ', line).any(|cell| header::field_called(bare(cell)).is_none())
-        };
-        let layout = self.columns.layout(line).ok();
-        let layout = layout.filter(|layout| layout.are_names(line) && !is_sentence(layout));
-        // Rows without a field that those before them had are not of the same trace.
-        let layout =
-            layout.filter(|layout| self.layout.as_ref().is_none_or(|before| before.has == layout.has));
-        let layout = layout.and_then(|layout| self.by_header(layout, line).ok());
-        let is_header = layout.is_some();
-        self.layout = layout.or(self.layout.take());
-        is_header
+        self.take_header_if(line, |reader, layout| {
+            // Between blanks may stand the words of a sentence. Rows without a field that those before them had are not of
+            // the same trace.
+            (layout.separator != b' ' || layout.has_no_strangers(line))
+                && reader.layout.as_ref().is_none_or(|before| before.has == layout.has)
+        })
     }
 
     fn columns(&self, header: &[u8]) -> Option<String> {
@@ -334,8 +396,10 @@ impl RowReader for Reader {
     }
 
     fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
-        let Some(layout) = &self.layout else { return Err(RowError::NoKeyColumn) };
-        self.read_as(layout, line, rows)
+        match &self.layout {
+            Some(layout) => self.read_as(layout, line, rows),
+            None => self.read_first(line, rows),
+        }
     }
 }
 

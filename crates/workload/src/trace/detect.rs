@@ -60,10 +60,12 @@ impl<'a> Head<'a> {
         self.rows().next()
     }
 
-    /// The line that would be the header, if there is one: the first, or the remark ahead of it.
+    /// The line that would be the header, if there is one: the first, or the remark ahead of it where the first is none.
     fn header_lines(&self) -> impl Iterator<Item = &'a [u8]> {
+        let first = self.first_line();
         let remark = self.lines().map_while(remark).last();
-        self.first_line().into_iter().chain(remark)
+        let remark = remark.filter(|_| !first.is_some_and(looks_like_header));
+        first.into_iter().chain(remark)
     }
 
     /// Whether a header names this column.
@@ -79,10 +81,18 @@ impl<'a> Head<'a> {
 
     /// The header of a table, whatever separates its columns.
     pub(super) fn table(&self) -> Option<Header<'a>> {
+        self.table_or(Header::is_all_usual)
+    }
+
+    /// The same, or a remark that may be meant as one: for a message.
+    fn table_perhaps(&self) -> Option<Header<'a>> {
+        self.table_or(|_| true)
+    }
+
+    fn table_or(&self, is_header: impl Fn(&Header<'a>) -> bool) -> Option<Header<'a>> {
         let first = self.first_line()?;
-        let fits = |header: &Header<'_>| header.fits(first);
-        let by_remark = || Header::of(self.header_lines().nth(1)?).filter(fits);
-        if self.is_text() { Header::of(first).or_else(by_remark) } else { None }
+        let remark = || Header::of(self.header_lines().nth(1)?).filter(|it| it.fits(first) && is_header(it));
+        if self.is_text() { Header::of(first).or_else(remark) } else { None }
     }
 
     /// Whether there is nothing in it that text would not have.
@@ -178,7 +188,7 @@ fn unrecognised(
     nearest: Option<Nearly>,
 ) -> TraceError {
     let path = path.to_owned();
-    match (complaint, head.table()) {
+    match (complaint, head.table_perhaps()) {
         // A table that lacks a column of one format may be complete in another.
         (None | Some((_, RowError::Header(_))), Some(table)) => TraceError::Table { path, way: table.way() },
         (Some((format, reason)), _) => TraceError::HeaderOf { path, format, reason },

@@ -1,7 +1,8 @@
 //! What a text trace has besides its rows: remarks, and headers.
 //!
-//! A line that begins with `#` and is no row is a remark; one ahead of all rows may be the header, as plotting programs write
-//! it. A header may come again among the rows, where files were joined into one.
+//! A line that begins with `#` and is no row is a remark. One ahead of all rows may be the header, as plotting programs write
+//! it, unless a header that is no remark stands below it. A header may come again among the rows, where files were joined into
+//! one; a remark among them is none, whatever it names.
 
 use super::columns::RowError;
 use super::rows::{RowReader, Rows};
@@ -25,9 +26,9 @@ pub(super) enum Fed {
 /// How far a file of lines was read.
 #[derive(Default)]
 pub(super) struct Lines {
-    /// Whether a header or a row was met.
+    /// Whether a row was met, or a header that is no remark.
     begun: bool,
-    /// The header; empty where there was none.
+    /// The header by which rows are read; empty where there was none.
     header: Vec<u8>,
 }
 
@@ -46,7 +47,7 @@ impl Lines {
         }
     }
 
-    /// The header of the lines that were fed; empty where there was none.
+    /// The last header of the lines that were fed; empty where there was none.
     pub(super) fn header(&self) -> &[u8] {
         &self.header
     }
@@ -54,33 +55,38 @@ impl Lines {
     /// A line ahead of all rows; `None` if it is the first of them.
     #[cold]
     fn begin(&mut self, line: &[u8], reader: &mut dyn RowReader) -> Option<Fed> {
-        let remark = remark(line).filter(|_| !is_row(line, reader));
-        let is_header = match remark {
-            Some(text) => reader.takes_another_header(text),
-            None => match reader.takes_header(line) {
-                Ok(is_header) => is_header,
-                Err(reason) => return Some(Fed::WrongHeader(reason)),
-            },
-        };
-        if is_header {
-            self.header = remark.unwrap_or(line).to_vec();
+        if let Some(text) = remark(line) {
+            if reader.takes_remark(text) {
+                return Some(self.headed(text));
+            }
+            if !is_row(line, reader) {
+                return Some(Fed::Remark);
+            }
         }
-        self.begun = is_header || remark.is_none();
-        match (is_header, remark) {
-            (true, _) => Some(Fed::Header),
-            (false, Some(_)) => Some(Fed::Remark),
-            (false, None) => None,
+        self.begun = true;
+        match reader.takes_header(line) {
+            Ok(true) => Some(self.headed(line)),
+            Ok(false) => None,
+            Err(reason) => Some(Fed::WrongHeader(reason)),
         }
     }
 
+    /// A line among the rows that is none.
     #[cold]
     fn no_row(&mut self, line: &[u8], reason: RowError, reader: &mut dyn RowReader) -> Fed {
-        let (is_remark, text) = remark(line).map_or((false, line), |text| (true, text));
-        // A header of one word could be any line.
-        if (self.header == text && !text.is_empty()) || reader.takes_another_header(text) {
-            return Fed::Header;
+        if remark(line).is_some() {
+            return Fed::Remark;
         }
-        if is_remark { Fed::Remark } else { Fed::Wrong(reason) }
+        // A header of one word could be any line.
+        if (self.header == line && !line.is_empty()) || reader.takes_another_header(line) {
+            return self.headed(line);
+        }
+        Fed::Wrong(reason)
+    }
+
+    fn headed(&mut self, header: &[u8]) -> Fed {
+        self.header = header.to_vec();
+        Fed::Header
     }
 }
 

@@ -28,8 +28,15 @@ pub(super) trait RowReader: Send {
         Ok(false)
     }
 
-    /// Takes the order of columns over from a line among remarks or rows if it is a header beyond doubt, and answers whether it
-    /// is one.
+    /// Takes the order of columns over from a remark ahead of all rows, without its sign, if it is a header beyond doubt, and
+    /// answers whether it is one.
+    fn takes_remark(&mut self, text: &[u8]) -> bool {
+        let _ = text;
+        false
+    }
+
+    /// Takes the order of columns over from a line among the rows if it is a header beyond doubt, and answers whether it is
+    /// one.
     fn takes_another_header(&mut self, line: &[u8]) -> bool {
         let _ = line;
         false

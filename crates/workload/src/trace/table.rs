@@ -2,7 +2,8 @@
 
 use std::marker::PhantomData;
 
-use super::columns::{Columns, RowError};
+use super::columns::{Columns, RowError, bare};
+use super::csv;
 use super::{ReaderOptions, RowReader, Rows};
 
 /// What makes a format of up to `N` columns. A trait and no value, so that reading a row is one piece of code with
@@ -49,11 +50,19 @@ impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
         self.take_header(line)
     }
 
+    fn takes_remark(&mut self, text: &[u8]) -> bool {
+        let names = || T::NAMES.into_iter().chain(self.tenant.iter().map(String::as_str));
+        let is_name = |cell: &[u8]| names().any(|name| cell.eq_ignore_ascii_case(name.as_bytes()));
+        let mut cells = text.split(|byte| *byte == b',').map(bare).filter(|cell| !cell.is_empty());
+        // Others are words of a sentence.
+        cells.all(|cell| is_name(cell) || csv::is_usual(cell))
+            // A field that the header before it had is not lost by a remark.
+            && self.take_header_if(text, |now, before| (0..N).all(|field| now.has(field) || !before.has(field)))
+    }
+
     fn takes_another_header(&mut self, line: &[u8]) -> bool {
         // Rows without a field that those before them had are not of the same trace.
-        let is_like = |columns: Columns<N>| (0..N).all(|field| columns.has(field) == self.columns.has(field));
-        let is_another = !self.has_header || Columns::from_header(line, &T::NAMES).is_some_and(is_like);
-        is_another && matches!(self.take_header(line), Ok(true))
+        self.take_header_if(line, |now, before| (0..N).all(|field| now.has(field) == before.has(field)))
     }
 
     fn columns(&self, header: &[u8]) -> Option<String> {
@@ -72,11 +81,32 @@ impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
 
 impl<T: Table<N>, const N: usize> Reader<T, N> {
     fn take_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
-        let is_header = self.columns.take_header(line, &T::NAMES, T::REQUIRED)?;
+        let columns = self.columns_of(line)?;
+        let is_header = columns.is_some();
         self.has_header |= is_header;
-        if is_header && !self.tenant.is_empty() {
-            self.columns.choose(line, &self.tenant, T::TENANT)?;
-        }
+        self.columns = columns.unwrap_or_else(|| self.columns.clone());
         Ok(is_header)
+    }
+
+    /// Takes a header over that stands to the header before it, if there is one, as `is_like` says.
+    fn take_header_if(&mut self, line: &[u8], is_like: impl Fn(&Columns<N>, &Columns<N>) -> bool) -> bool {
+        let Ok(Some(columns)) = self.columns_of(line) else { return false };
+        let takes = !self.has_header || is_like(&columns, &self.columns);
+        if takes {
+            (self.columns, self.has_header) = (columns, true);
+        }
+        takes
+    }
+
+    /// The columns as a header has them, those chosen for the tenant too; `None` if the line is none.
+    fn columns_of(&self, header: &[u8]) -> Result<Option<Columns<N>>, RowError> {
+        let mut columns = self.columns.clone();
+        if !columns.take_header(header, &T::NAMES, T::REQUIRED)? {
+            return Ok(None);
+        }
+        if !self.tenant.is_empty() {
+            columns.choose(header, &self.tenant, T::TENANT)?;
+        }
+        Ok(Some(columns))
     }
 }

@@ -36,6 +36,11 @@ impl RowReader for Reader {
         }
     }
 
+    fn takes_remark(&mut self, text: &[u8]) -> bool {
+        Header::of(text).is_some_and(|header| header.is_all_usual())
+            && matches!(self.takes_header(text), Ok(true))
+    }
+
     fn takes_another_header(&mut self, line: &[u8]) -> bool {
         matches!(self.takes_header(line), Ok(true))
     }

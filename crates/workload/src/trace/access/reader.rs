@@ -152,7 +152,8 @@ impl Reader {
         let fed = self.records.feed(self.reader.as_mut(), &mut self.rows);
         match fed.map_err(|source| TraceError::Read { path: path(), row, source })? {
             Fed::Row => self.report.rows += 1,
-            Fed::Header if self.report.columns.is_none() => {
+            // What stands above the rows last is their header.
+            Fed::Header if self.report.columns.is_none() || self.report.rows == 0 => {
                 self.report.columns = self.reader.columns(self.records.header());
             }
             Fed::Header => {}

@@ -42,6 +42,11 @@ pub(super) fn field_called(name: &[u8]) -> Option<usize> {
     known(&name).or_else(|| with_unit().then_some(TIME))
 }
 
+/// Whether a column has this name among the usual ones of any field.
+pub(in crate::trace) fn is_usual(cell: &[u8]) -> bool {
+    field_called(bare(cell)).is_some()
+}
+
 /// Whether a column of this name is the time of a request.
 pub(in crate::trace) fn is_time(cell: &[u8]) -> bool {
     field_called(bare(cell)) == Some(TIME)
@@ -51,6 +56,16 @@ pub(in crate::trace) fn is_time(cell: &[u8]) -> bool {
 pub(super) fn time_units_per_second(name: &[u8]) -> Option<u64> {
     let name = plain(name);
     UNITS.iter().find(|(unit, _)| name.ends_with(unit)).map(|(_, units)| *units)
+}
+
+/// Whether a header calls a column so. The sign of a remark ahead of a header is no part of its first name.
+pub(super) fn is_called(cell: &[u8], name: &str) -> bool {
+    unmarked(cell).eq_ignore_ascii_case(unmarked(name.as_bytes()))
+}
+
+fn unmarked(name: &[u8]) -> &[u8] {
+    let signs = name.iter().take_while(|byte| **byte == b'#').count();
+    name[signs..].trim_ascii()
 }
 
 /// Whether it begins as a name does, and not as a number.
@@ -124,6 +139,11 @@ impl<'a> Header<'a> {
     /// Whether a row of it tells of a request without anybody saying more.
     pub(in crate::trace) fn is_told(&self) -> bool {
         self.has(KEY) && self.has(SIZE)
+    }
+
+    /// Whether every column that has a name has a usual one. A remark that has others is a sentence.
+    pub(in crate::trace) fn is_all_usual(&self) -> bool {
+        self.cells.iter().zip(&self.fields).all(|(cell, field)| field.is_some() || cell.is_empty())
     }
 
     /// How such a table is read, for a message.
