@@ -182,8 +182,9 @@ fn doubts(out: &mut String, of_policy: &[Row]) {
     let size = bytes(*size_bytes);
     let _ = match doubt {
         Doubt::FewWait { percent, objects, rate } => {
-            let enough = match rate {
-                rate if rate < 1.0 => format!("--sample {}% would do", (rate * 100.0).ceil()),
+            // A sample of 100 % is none.
+            let enough = match (rate * 100.0).ceil() {
+                percent if percent < 100.0 => format!("--sample {percent}% would do"),
                 _ => "only all objects would do".to_owned(),
             };
             writeln!(
@@ -256,6 +257,27 @@ pub fn bytes(bytes: u64) -> String {
 mod tests {
     use super::*;
     use crate::simulate::Interval;
+
+    #[test]
+    fn a_sample_of_100_percent_was_said_to_do() {
+        let said = |rate| {
+            let mut out = String::new();
+            let row = Row {
+                policy: "s3-fifo".into(),
+                size_bytes: 1000,
+                counts: Counts::default(),
+                is_flash: false,
+                interval: None,
+                doubt: Some(Doubt::FewWait { percent: 10, objects: 5.0, rate }),
+            };
+            doubts(&mut out, &[row]);
+            out
+        };
+        assert!(said(0.985).ends_with("--sample 99% would do\n"), "{}", said(0.985));
+        for rate in [0.995, 1.0, 2.0] {
+            assert!(said(rate).ends_with("only all objects would do\n"), "{}", said(rate));
+        }
+    }
 
     /// No ratio is below 0: half of what is left of such an interval does not reach to its other end.
     #[test]
