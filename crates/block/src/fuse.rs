@@ -11,12 +11,12 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
 
 use device::timer::{SystemTimer, Timer};
@@ -33,7 +33,9 @@ use crate::export::{Caller, Export, Operation};
 
 /// A file system with one file, mounted. Dropping it unmounts it.
 pub struct Mounted {
-    session: Option<BackgroundSession>,
+    /// Dropped, fuser's session would unmount whatever is at the place by then, be it what lies beneath or somebody else's: it takes
+    /// one that is over for mounted. It is the price that its descriptor stays open until the process ends.
+    session: Option<ManuallyDrop<BackgroundSession>>,
     place: PathBuf,
     /// What its directory is known by: the number that the kernel gave the file system, and the inode.
     known_by: Option<(u64, u64)>,
@@ -44,7 +46,8 @@ pub struct Mounted {
 pub enum Unmounted {
     /// Nobody has anything of it any more.
     Whole,
-    /// It is gone from its place. Its file was open: that is answered until the process ends, and fails from then on.
+    /// It is gone from its place. Its file was open, there or in a copy of the mount: that is answered until the process ends, and
+    /// fails from then on.
     InUse,
 }
 
@@ -86,13 +89,14 @@ impl Mounted {
         let files = OneFile { name: name.into(), export, inode: INodeNo(inode) };
         let session = fuser::spawn_mount(files, &place, &config)?;
         let known_by = known_by(&place).filter(|seen| seen.1 == inode);
-        Ok(Self { session: Some(session), place, known_by })
+        Ok(Self { session: Some(ManuallyDrop::new(session)), place, known_by })
     }
 
     /// Unmounts, and waits for the last request. One that somebody else has unmounted is done with.
     ///
     /// # Errors
-    /// If something else has been mounted over it; it stays mounted then until the process ends.
+    /// If something else has been mounted over it, or it takes `fusermount3` and that fails; it stays mounted then until the process
+    /// ends.
     pub fn unmount(mut self) -> io::Result<Unmounted> {
         self.leave()
     }
@@ -101,10 +105,8 @@ impl Mounted {
         let Some(session) = self.session.take() else { return Ok(Unmounted::Whole) };
         let is_alive = !session.guard.is_finished();
         if self.is_seen(is_alive) {
-            return self.end(session);
+            return self.end(&session);
         }
-        // Dropped, it would unmount whatever there is at the place by now, be it somebody else's.
-        std::mem::forget(session);
         if is_alive && self.known_by.is_none_or(|(number, _)| is_in_mount_table(number)) {
             return Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
@@ -117,25 +119,20 @@ impl Mounted {
 
     /// Takes it from its place, as libfuse's servers do: whoever still uses it has it until the process ends, and nobody finds a
     /// directory that cannot be used.
-    fn end(&self, session: BackgroundSession) -> io::Result<Unmounted> {
-        let error = match unmount(&self.place, UnmountFlags::empty()) {
-            Ok(()) => return session.join().map(|()| Unmounted::Whole),
-            Err(errno) => io::Error::from(errno),
-        };
-        match error.kind() {
-            // Somebody else has unmounted it just now.
-            io::ErrorKind::InvalidInput => session.join().map(|()| Unmounted::Whole),
-            io::ErrorKind::ResourceBusy => {
-                std::mem::forget(session);
-                unmount(&self.place, UnmountFlags::DETACH)?;
-                Ok(Unmounted::InUse)
+    fn end(&self, session: &BackgroundSession) -> io::Result<Unmounted> {
+        if let Err(error) = unmount(&self.place, UnmountFlags::empty()).map_err(io::Error::from) {
+            match error.kind() {
+                // Somebody else has unmounted it just now.
+                io::ErrorKind::InvalidInput => {}
+                io::ErrorKind::ResourceBusy => {
+                    unmount(&self.place, UnmountFlags::DETACH)?;
+                    return Ok(Unmounted::InUse);
+                }
+                io::ErrorKind::PermissionDenied => detach_with_help(&self.place)?,
+                _ => return Err(error),
             }
-            io::ErrorKind::PermissionDenied => {
-                let session = detached(session);
-                Ok(if ends_soon(&session) { Unmounted::Whole } else { Unmounted::InUse })
-            }
-            _ => Err(error),
         }
+        Ok(if ends_soon(session) { Unmounted::Whole } else { Unmounted::InUse })
     }
 
     /// Whether what is seen at its place is this file system. One that is over is only there if it was broken off.
@@ -147,19 +144,26 @@ impl Mounted {
     }
 }
 
-/// Detached with the help of `fusermount3`, which may do so for everybody. What is left is the thread of the session.
-fn detached(session: BackgroundSession) -> JoinHandle<io::Result<()>> {
-    session.guard
+/// Detached by `fusermount3`, which may do so for everybody.
+fn detach_with_help(place: &Path) -> io::Result<()> {
+    let with = |helper: &str| Command::new(helper).args(["-u", "-z", "--"]).arg(place).output();
+    let helped = with("fusermount3").or_else(|_| with("fusermount"));
+    let helped =
+        helped.map_err(|error| io::Error::new(error.kind(), format!("cannot run fusermount3: {error}")))?;
+    match helped.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(String::from_utf8_lossy(&helped.stderr).trim_end().to_owned())),
+    }
 }
 
 /// Whether the session ends, as one does that nobody uses any more.
-fn ends_soon(session: &JoinHandle<io::Result<()>>) -> bool {
+fn ends_soon(session: &BackgroundSession) -> bool {
     let timer = SystemTimer::default();
     let give_up_ns = timer.monotonic_ns() + END_NS;
-    while !session.is_finished() && timer.monotonic_ns() < give_up_ns {
+    while !session.guard.is_finished() && timer.monotonic_ns() < give_up_ns {
         timer.wait_until(timer.monotonic_ns() + END_NS / 100);
     }
-    session.is_finished()
+    session.guard.is_finished()
 }
 
 fn known_by(place: &Path) -> Option<(u64, u64)> {
@@ -184,9 +188,7 @@ pub fn clear_broken_off(place: &Path) -> io::Result<bool> {
     }
     match unmount(place, UnmountFlags::DETACH).map_err(io::Error::from) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let helped = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(place).output()?;
-            let why = || io::Error::other(String::from_utf8_lossy(&helped.stderr).trim_end().to_owned());
-            helped.status.success().then_some(true).ok_or_else(why)
+            detach_with_help(place).map(|()| true)
         }
         unmounted => unmounted.map(|()| true),
     }
@@ -439,5 +441,17 @@ fn errno(error: &IoError) -> Errno {
         ErrorKind::NoSpace => Errno::ENOSPC,
         ErrorKind::Unsupported => Errno::EOPNOTSUPP,
         _ => Errno::EIO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_that_unmounts_nothing_is_an_error() {
+        let directory = std::env::temp_dir();
+        let error = detach_with_help(&directory).expect_err("nothing of FUSE is mounted there");
+        assert!(error.to_string().contains("fusermount"), "{error}");
     }
 }

@@ -35,10 +35,13 @@ struct Place {
 
 /// Nothing where there is no FUSE for us.
 fn mount() -> Option<Place> {
+    mount_at(tempfile::tempdir().unwrap())
+}
+
+fn mount_at(directory: tempfile::TempDir) -> Option<Place> {
     let alone = MOUNTED.lock();
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::with_block_bytes(SIZE_BYTES, 4096));
     let export = ByteExport::new(Arc::new(DeviceExport::new(Arc::clone(&device))));
-    let directory = tempfile::tempdir().unwrap();
     match Mounted::at(directory.path(), "disk", Arc::new(export)) {
         Ok(mounted) => Some(Place { mounted, directory, device, _alone: alone }),
         Err(error) => {
@@ -125,6 +128,26 @@ fn what_is_mounted_there_since_is_left_alone() {
         place.mounted.unmount().unwrap();
         assert!(place.directory.path().join("theirs").exists());
         unmount(&place.directory);
+    }
+}
+
+/// The session unmounted once more when it was dropped, and the file system went on which it had been mounted.
+#[test]
+fn what_lies_beneath_stays_mounted() {
+    let directory = tempfile::tempdir().unwrap();
+    if !mount_another(&directory) {
+        return;
+    }
+    let beneath = directory.path().join("beneath");
+    std::fs::write(&beneath, "").unwrap();
+    match mount_at(directory) {
+        Some(place) => {
+            assert!(!beneath.exists(), "the file system is over it");
+            assert_eq!(place.mounted.unmount().unwrap(), Unmounted::Whole);
+            assert!(beneath.exists());
+            unmount(&place.directory);
+        }
+        None => rustix::mount::unmount(beneath.parent().unwrap(), UnmountFlags::empty()).unwrap(),
     }
 }
 
