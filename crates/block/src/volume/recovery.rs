@@ -256,20 +256,35 @@ impl Found {
             let to_wrap = journal.blocks - sequence % journal.blocks;
             let count = (end - sequence).min(to_wrap).min((READ_BYTES / JOURNAL_BLOCK_BYTES) as u64);
             let offset = self.layout.journal_offset() + journal.place(sequence);
-            let bytes = read_blocks(flash, offset, count).await?;
-            for (sequence, bytes) in (sequence..).zip(bytes.chunks_exact(JOURNAL_BLOCK_BYTES)) {
-                let decoded = block::decode(BlockKind::Journal, uuid, bytes);
-                let is_later = |header: &BlockHeader| {
-                    header.sequence == sequence && header.commit > journal.next_commit + 1
-                };
-                if decoded.is_some_and(|(header, ..)| is_later(&header)) {
-                    let lost = journal.next_sequence;
-                    return Err(damaged(&format!(
-                        "block {lost} of the journal is damaged or missing, though later ones are there"
-                    )));
+            if let Ok(bytes) = read_blocks(flash, offset, count).await {
+                self.check_beyond_end(uuid, sequence, &bytes)?;
+            } else {
+                // One that cannot be read proves nothing: opening needs none of them.
+                for i in 0..count {
+                    let offset = offset + i * JOURNAL_BLOCK_BYTES as u64;
+                    if let Ok(bytes) = read_blocks(flash, offset, 1).await {
+                        self.check_beyond_end(uuid, sequence + i, &bytes)?;
+                    }
                 }
             }
             sequence += count;
+        }
+        Ok(())
+    }
+
+    /// Whether the blocks from `sequence` on are such as may lie beyond the journal's end.
+    fn check_beyond_end(&self, uuid: u128, sequence: u64, bytes: &[u8]) -> Result<()> {
+        let journal = &self.journal;
+        for (sequence, bytes) in (sequence..).zip(bytes.chunks_exact(JOURNAL_BLOCK_BYTES)) {
+            let decoded = block::decode(BlockKind::Journal, uuid, bytes);
+            let is_later =
+                |header: &BlockHeader| header.sequence == sequence && header.commit > journal.next_commit + 1;
+            if decoded.is_some_and(|(header, ..)| is_later(&header)) {
+                let lost = journal.next_sequence;
+                return Err(damaged(&format!(
+                    "block {lost} of the journal is damaged or missing, though later ones are there"
+                )));
+            }
         }
         Ok(())
     }

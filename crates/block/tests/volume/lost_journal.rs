@@ -1,8 +1,12 @@
 //! Blocks of the journal that are lost after they had been on flash: what can be told, and what cannot.
 
-use device::{IoBuffer, PlacementHandle, Request};
-use flashwright_block::volume::{Layout, VolumeErrorKind};
+use std::sync::Arc;
 
+use device::timer::SystemTimer;
+use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use flashwright_block::volume::{Layout, Volume, VolumeErrorKind};
+
+use crate::faulty::Faulty;
 use crate::world::{Shape, World, config};
 
 const BLOCK: u64 = 4096;
@@ -26,7 +30,7 @@ fn cut_off() -> (World, Layout) {
 fn written(world: &World, layout: &Layout) -> Vec<u64> {
     let at = |place: u64| layout.journal_offset() + place * BLOCK;
     let read = |place: u64| {
-        let flash = std::sync::Arc::clone(&world.flash);
+        let flash = Arc::clone(&world.flash);
         let request = Request::Read { offset: at(place), buffer: IoBuffer::zeroed(BLOCK as usize) };
         world.run(async move { flash.start(request).await }).unwrap().unwrap()
     };
@@ -34,7 +38,7 @@ fn written(world: &World, layout: &Layout) -> Vec<u64> {
 }
 
 fn lose(world: &World, layout: &Layout, place: u64) {
-    let flash = std::sync::Arc::clone(&world.flash);
+    let flash = Arc::clone(&world.flash);
     let request = Request::Write {
         offset: layout.journal_offset() + place * BLOCK,
         data: IoBuffer::zeroed(BLOCK as usize).into(),
@@ -51,9 +55,9 @@ fn a_block_of_the_journal_that_is_lost_before_later_ones_is_damage() {
     for lost in 0..count {
         let (world, layout) = cut_off();
         lose(&world, &layout, written(&world, &layout)[lost]);
-        let (flash, disk) = (std::sync::Arc::clone(&world.flash), world.disk.clone());
-        let timer = std::sync::Arc::new(world.simulation.world());
-        let opened = world.run(flashwright_block::volume::Volume::open(flash, disk, timer));
+        let (flash, disk) = (Arc::clone(&world.flash), world.disk.clone());
+        let timer = Arc::new(world.simulation.world());
+        let opened = world.run(Volume::open(flash, disk, timer));
         // The last is as if it had never been written, and so is the one before it, which may have been cut off under way.
         if lost + 2 >= count {
             let found = opened.unwrap().1;
@@ -63,5 +67,45 @@ fn a_block_of_the_journal_that_is_lost_before_later_ones_is_damage() {
         let error = opened.err().unwrap();
         assert_eq!(error.kind(), VolumeErrorKind::Damaged, "{lost}: {error}");
         assert!(error.to_string().contains("of the journal is damaged or missing"), "{error}");
+    }
+}
+
+/// The journal's rest was not read at all once, and then every sector of it had to be readable.
+#[test]
+fn a_sector_beyond_the_journal_s_end_that_cannot_be_read_keeps_nothing_from_being_opened() {
+    for is_lost in [false, true] {
+        let (flash, disk) = (Faulty::new(4 << 20), Arc::new(MemoryDevice::new(8 << 20)));
+        let open = || Volume::open(flash.clone(), disk.clone(), Arc::new(SystemTimer::default()));
+        let layout = pollster::block_on(async {
+            let (flash, disk): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
+            Volume::create(&flash, &disk, &config(), 5).await.unwrap();
+            let volume = open().await.unwrap().0;
+            for block in 0..COMMITS {
+                volume.write(block * BLOCK, IoBuffer::copy_of(&[7; 4096]).into(), true).await.unwrap();
+            }
+            volume.superblock().layout
+        });
+        let place = |place: u64| layout.journal_offset() + place * BLOCK;
+        let first_unused = (0..layout.journal_blocks).map(place).find(|&offset| {
+            let request = Request::Read { offset, buffer: IoBuffer::zeroed(BLOCK as usize) };
+            flash.memory.execute(request).unwrap().unwrap().iter().all(|&byte| byte == 0)
+        });
+        let unreadable = first_unused.unwrap() + BLOCK;
+        flash.fail(move |request| match request {
+            Request::Read { offset, buffer } => {
+                (*offset..*offset + buffer.len() as u64).contains(&unreadable)
+            }
+            _ => false,
+        });
+        if is_lost {
+            let data = IoBuffer::zeroed(BLOCK as usize).into();
+            let offset = place(1);
+            let request = Request::Write { offset, data, placement: PlacementHandle::DEFAULT };
+            flash.memory.execute(request).unwrap();
+        }
+        match pollster::block_on(open()) {
+            Ok((_, found)) => assert!(!is_lost && found.commits == COMMITS, "{found:?}"),
+            Err(error) => assert!(is_lost && error.kind() == VolumeErrorKind::Damaged, "{error}"),
+        }
     }
 }
