@@ -282,7 +282,9 @@ impl Found {
             if decoded.is_some_and(|(header, ..)| is_later(&header)) {
                 let lost = journal.next_sequence;
                 return Err(damaged(&format!(
-                    "block {lost} of the journal is damaged or missing, though later ones are there"
+                    "block {lost} of the journal is damaged or missing, though later ones are there: what they held is lost. \
+                     Copy the flash, restore the disk if it lacks anything (in write-back it does), and make the cache \
+                     anew with `block create --force`"
                 )));
             }
         }
