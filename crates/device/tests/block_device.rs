@@ -13,10 +13,10 @@ use flashwright_device::{Device, ErrorKind, FileDevice, IoBuffer, PlacementHandl
 
 const CAPACITY_BYTES: u64 = 16 << 20;
 
-/// A loop device over a file of its own; both go when it is dropped.
+/// A loop device; it goes when it is dropped, and so does its file if that is its own.
 struct LoopDevice {
     path: PathBuf,
-    _scratch: tempfile::TempDir,
+    own: Option<tempfile::TempDir>,
 }
 
 impl LoopDevice {
@@ -25,16 +25,22 @@ impl LoopDevice {
     }
 
     fn attach_with(more: &[&str]) -> Option<Self> {
-        let scratch = tempfile::tempdir().unwrap();
-        let backing = scratch.path().join("backing");
+        let own = tempfile::tempdir().unwrap();
+        let backing = own.path().join("backing");
         std::fs::File::create(&backing).unwrap().set_len(CAPACITY_BYTES).unwrap();
+        let mut attached = Self::over(&backing, more)?;
+        attached.own = Some(own);
+        Some(attached)
+    }
+
+    fn over(backing: &Path, more: &[&str]) -> Option<Self> {
         let always = ["--find", "--show", "--sector-size", "4096", backing.to_str().unwrap()];
         let printed = run("losetup", &[&always, more].concat());
         let Some(printed) = printed else {
             println!("skipped: no loop devices here");
             return None;
         };
-        Some(Self { path: printed.trim().into(), _scratch: scratch })
+        Some(Self { path: printed.trim().into(), own: None })
     }
 
     fn open(&self) -> FileDevice {
@@ -107,6 +113,34 @@ fn a_trim_reaches_the_block_device() {
     let read = device.execute(Request::Read { offset: 0, buffer: IoBuffer::zeroed(8192) }).unwrap().unwrap();
     assert!(read.iter().all(|&byte| byte == 0), "a loop device punches a hole");
     assert_eq!(device.counters().trimmed_bytes, 8192);
+}
+
+/// Whoever has a partition for himself keeps the whole device from being had, though not the other partitions.
+#[test]
+fn a_partition_in_use_keeps_no_other_loop_device_from_the_bytes_of_another() {
+    let Some(whole) = LoopDevice::attach_with(&["--partscan"]) else { return };
+    let disk = whole.path.to_str().unwrap();
+    let made =
+        [("1", "2048"), ("2", "16384")].map(|(number, start)| run("addpart", &[disk, number, start, "8192"]));
+    if made.contains(&None) {
+        println!("skipped: no partitions of loop devices here");
+        return;
+    }
+    let first = FileDevice::open(Path::new(&format!("{disk}p1")), &OpenOptions::default()).unwrap();
+    let backing = whole.own.as_ref().unwrap().path().join("backing");
+    let over = |part: [&str; 4]| LoopDevice::over(&backing, &part).unwrap();
+    let second = over(["--offset", "8MiB", "--sizelimit", "4MiB"]);
+    let between = over(["--offset", "6MiB", "--sizelimit", "1MiB"]);
+    let same = over(["--offset", "1MiB", "--sizelimit", "1MiB"]);
+    second.open();
+    between.open();
+    assert!(refusal(&same.path).contains(&format!("{disk}p1, which has the same bytes")));
+    drop(first);
+    same.open();
+    let _whole = whole.open();
+    for part in [&second, &between, &same] {
+        assert!(refusal(&part.path).contains("which has the same bytes"), "{}", part.path.display());
+    }
 }
 
 #[test]

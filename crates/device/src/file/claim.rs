@@ -108,7 +108,8 @@ pub fn holder_of_block_device(path: &Path) -> Option<String> {
 /// The same for the block device of that number.
 pub(crate) fn holder_of(number: u64) -> Option<String> {
     let sysfs = sysfs_directory(number)?;
-    let partitions = partitions(&sysfs);
+    let partitions: Vec<u64> =
+        partitions(&sysfs).iter().filter_map(|partition| device_number(partition)).collect();
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
     for (source, place) in mounts.lines().filter_map(mount) {
         let mounted = fs::metadata(source).map_or(0, |metadata| metadata.rdev());
@@ -135,14 +136,11 @@ pub(super) fn sysfs_directory(number: u64) -> Option<PathBuf> {
     fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
 }
 
-/// Device numbers of the partitions of a disk: the directories in its own that have a partition number.
-fn partitions(disk: &Path) -> Vec<u64> {
+/// The partitions of a disk: the directories in its own that have a partition number.
+pub(super) fn partitions(disk: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(disk) else { return Vec::new() };
     let directories = entries.flatten().map(|entry| entry.path());
-    directories
-        .filter(|path| path.join("partition").exists())
-        .filter_map(|path| device_number(&path))
-        .collect()
+    directories.filter(|path| path.join("partition").exists()).collect()
 }
 
 fn device_number(sysfs: &Path) -> Option<u64> {

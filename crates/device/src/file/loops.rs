@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl};
 
-use super::claim::{exclusive_holder, holder_of, share_file, sysfs_directory};
+use super::claim::{exclusive_holder, holder_of, partitions, share_file, sysfs_directory};
 use crate::{ErrorKind, IoError};
 
 /// `LOOP_GET_STATUS64` of `linux/loop.h`, which is no `_IOR`.
@@ -34,6 +34,9 @@ struct Status {
 }
 
 const SECTOR_BYTES: u64 = 512;
+
+/// How devices of others are opened, which nothing is read from.
+const LOOK: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
 
 /// The loop device through which the file at `path` is used as a block device, perhaps with a mounted file system on it.
 /// The file itself tells nothing of that: no lock, no holder.
@@ -77,10 +80,7 @@ impl<'a> Opened<'a> {
         let (whole, backing) =
             whole.filter_map(|whole| Some((whole.to_path_buf(), file_behind(whole)?))).next()?;
         let status = status_of(device).ok()?;
-        let sectors = |name: &str| fs::read_to_string(sysfs.join(name)).ok()?.trim().parse::<u64>().ok();
-        // Of the whole device there is no `start`.
-        let start = status.offset + sectors("start").unwrap_or(0) * SECTOR_BYTES;
-        let bytes = start..start + sectors("size")? * SECTOR_BYTES;
+        let bytes = bytes_of(&sysfs, status.offset)?;
         Some(Self { path, whole, backing, status, bytes })
     }
 
@@ -123,8 +123,7 @@ impl<'a> Opened<'a> {
     }
 
     fn use_of(&self, other: &Path) -> Option<String> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let looked_at = File::from(rustix::fs::open(other, flags, Mode::empty()).ok()?);
+        let looked_at = File::from(rustix::fs::open(other, LOOK, Mode::empty()).ok()?);
         let there = status_of(&looked_at).ok()?;
         let end = match there.size_limit {
             0 => u64::MAX,
@@ -134,19 +133,48 @@ impl<'a> Opened<'a> {
         if !is_same_file || there.offset >= self.bytes.end || self.bytes.start >= end {
             return None;
         }
-        match rustix::fs::open(other, flags | OFlags::EXCL, Mode::empty()) {
-            Err(Errno::BUSY) => {
-                let holder = looked_at.metadata().ok().and_then(|metadata| holder_of(metadata.rdev()));
-                let holder = holder.unwrap_or_else(|| "in use".to_owned());
-                Some(format!("{}, which has the same bytes of the same file, is {holder}", other.display()))
-            }
-            _ => None,
+        let claimed = self.claimed_of(other, there.offset)?;
+        let holder = fs::metadata(&claimed).ok().and_then(|metadata| holder_of(metadata.rdev()));
+        let holder = holder.unwrap_or_else(|| "in use".to_owned());
+        Some(format!("{}, which has the same bytes of the same file, is {holder}", claimed.display()))
+    }
+
+    /// What of the loop device `other`, which begins at `offset` in the file, somebody has for himself and reaches our bytes: a
+    /// partition, or all of it. Who has a partition keeps others from the whole, and who has the whole, from each partition.
+    fn claimed_of(&self, other: &Path, offset: u64) -> Option<PathBuf> {
+        if claim_for_a_moment(other) != Err(Errno::BUSY) {
+            return None;
         }
+        let parts = partitions(&Path::new("/sys/block").join(other.file_name()?));
+        let is_ours = |part: &PathBuf| {
+            bytes_of(part, offset)
+                .is_none_or(|bytes| bytes.start < self.bytes.end && self.bytes.start < bytes.end)
+        };
+        let (ours, others): (Vec<_>, Vec<_>) = parts.into_iter().partition(is_ours);
+        let device = |part: &PathBuf| part.file_name().map(|name| Path::new("/dev").join(name));
+        let is_free = |part: &Path| claim_for_a_moment(part).is_ok();
+        if ours.is_empty() {
+            let is_a_part_free = others.iter().filter_map(device).any(|part| is_free(&part));
+            return (!is_a_part_free).then(|| other.to_path_buf());
+        }
+        ours.iter().filter_map(device).find(|part| !is_free(part))
     }
 
     fn in_use(&self, how: &str) -> IoError {
         IoError::new(ErrorKind::Busy, format!("{} is in use: {how}", self.path.display()))
     }
+}
+
+/// Where a loop device that begins at `offset` in its file, or a partition of one, lies in the file.
+fn bytes_of(sysfs: &Path, offset: u64) -> Option<Range<u64>> {
+    let sectors = |name: &str| fs::read_to_string(sysfs.join(name)).ok()?.trim().parse::<u64>().ok();
+    // Of the whole device there is no `start`.
+    let start = offset + sectors("start").unwrap_or(0) * SECTOR_BYTES;
+    Some(start..start + sectors("size")? * SECTOR_BYTES)
+}
+
+fn claim_for_a_moment(device: &Path) -> rustix::io::Result<()> {
+    rustix::fs::open(device, LOOK | OFlags::EXCL, Mode::empty()).map(drop)
 }
 
 fn status_of(device: &File) -> rustix::io::Result<Status> {
