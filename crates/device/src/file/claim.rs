@@ -58,7 +58,7 @@ pub(super) fn has_living_holder(file: &File) -> bool {
 }
 
 /// Whether everybody who has the file locked shares the lock: `udev` does, to look at a device that was closed by who wrote to
-/// it, a server that was killed say, and is soon done. Nobody who means to keep it does.
+/// it, a server that was killed say, and is soon done. Of those who mean to keep it, only users of a loop device upon the file do.
 pub(super) fn is_only_looked_at(file: &File) -> bool {
     // A share of our own is in nobody's way: the next attempt makes it ours alone, or we close the file.
     rustix::fs::flock(file, FlockOperation::NonBlockingLockShared).is_ok()

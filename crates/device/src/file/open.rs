@@ -115,7 +115,7 @@ pub(super) fn open_file(
             removal.armed = !existed_already(error);
         }
     })?;
-    claim_once_let_go(&file, || claim_file(&file, path))?;
+    claim_once_let_go(&file, path, || claim_file(&file, path))?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::file_geometry(&file, path, options.buffered)?;
     geometry.capacity_bytes = capacity(path, options, present_bytes, geometry.block_bytes)?;
@@ -152,7 +152,7 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
     if !options.read_only && probe::is_write_protected(&file) {
         return Err(unusable(path, "is write-protected: it can only be read"));
     }
-    claim_once_let_go(&file, || claim_file(&file, path))?;
+    claim_once_let_go(&file, path, || claim_file(&file, path))?;
     let behind = claim_behind(&file, path)?;
     let present_bytes = length(&file, path)?;
     let mut geometry = probe::block_device_geometry(&file, path, options.buffered)?;
@@ -183,19 +183,23 @@ fn claim_behind(device: &File, path: &Path) -> Result<Option<File>, IoError> {
     let Some(opened) = loops::Opened::of(device, path) else { return Ok(None) };
     let behind = opened.open_file_behind();
     match &behind {
-        Some(file) => claim_once_let_go(file, || opened.share(file))?,
+        Some(file) => claim_once_let_go(file, path, || opened.share(file))?,
         None => once_let_go(LINGERING_CLOSE_NS, || opened.check_locks())?,
     }
     once_let_go(LINGERING_CLOSE_NS, || opened.check_overlapping())?;
     Ok(behind)
 }
 
-/// Takes `file`, by `claim`.
-fn claim_once_let_go(file: &File, claim: impl Fn() -> Result<(), IoError>) -> Result<(), IoError> {
+/// Takes `file`, for the sake of `path`, by `claim`.
+fn claim_once_let_go(
+    file: &File,
+    path: &Path,
+    claim: impl Fn() -> Result<(), IoError>,
+) -> Result<(), IoError> {
+    let is_soon_done = || claim::is_only_looked_at(file) && loop_device_upon(path).is_none();
     match once_let_go(LINGERING_CLOSE_NS, &claim) {
         Err(error)
-            if error.kind() == ErrorKind::Busy
-                && (claim::is_only_looked_at(file) || !claim::has_living_holder(file)) =>
+            if error.kind() == ErrorKind::Busy && (is_soon_done() || !claim::has_living_holder(file)) =>
         {
             once_let_go(LINGERING_END_NS, claim)
         }
