@@ -39,7 +39,7 @@ impl Absorbing {
                 self.writes.fetch_add(1, Ordering::Relaxed);
             }
             Request::Read { offset, .. } if self.was_copied(*offset) => {
-                self.writes.store(0, Ordering::Relaxed)
+                self.writes.store(0, Ordering::Relaxed);
             }
             Request::Read { .. } | Request::Trim { .. } => {}
         }
