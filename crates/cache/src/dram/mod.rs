@@ -19,6 +19,7 @@ mod evict;
 mod handle;
 mod index;
 mod item;
+mod judged;
 mod key_lock;
 mod pools;
 mod reaper;

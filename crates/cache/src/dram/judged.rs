@@ -1,0 +1,294 @@
+//! How the classes of a pool are judged, and which of them gives a slab to which.
+//!
+//! CacheLib compares the ages of next victims. Here a policy need not be an LRU, whose next victim tells the age at which
+//! items leave: that of S3-FIFO is now a new item that nobody asked for, now an old one.
+//! * The age is counted: how long the class takes to give each of its chunks to a new item, at the rate of late.
+//! * A slab moves only if the donor's items would still be older without it than the receiver's with it.
+//! * Only who evicts and has no room receives.
+//! * Emptying a slab costs what is in it. So slabs in use move once for [`CHURN_PER_MOVE`] slabs that evictions have
+//!   turned over, however often the rebalancer is called; slabs that nobody needs or asks for move at once.
+
+use super::rebalance::{Rebalance, Strategy};
+
+/// Slabs' worth of items that are evicted anyway for one that is emptied.
+const CHURN_PER_MOVE: f64 = 8.0;
+/// What counts of a step in the next: a rate of late is that of a few steps.
+const KEPT: f64 = 0.5;
+
+/// What a class has done of late.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Recent {
+    pub hits: f64,
+    pub allocations: f64,
+    pub evictions: f64,
+    /// Items that it has more than before.
+    pub growth: f64,
+}
+
+impl Recent {
+    /// The same after a step of which `latest` tells.
+    pub(super) fn and_then(&self, latest: &Self) -> Self {
+        Self {
+            hits: KEPT * self.hits + latest.hits,
+            allocations: KEPT * self.allocations + latest.allocations,
+            evictions: KEPT * self.evictions + latest.evictions,
+            growth: KEPT * self.growth + latest.growth,
+        }
+    }
+}
+
+/// Slabs of a pool that evictions have turned over and that no move has used up.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Churn(f64);
+
+impl Churn {
+    /// Adds a step's. What the steps before have not used up is of no use long after.
+    pub(super) fn add(&mut self, slabs: f64) {
+        self.0 = self.0.min(CHURN_PER_MOVE) + slabs;
+    }
+
+    /// Whether there is enough for a move, which then is used up.
+    pub(super) fn pay(&mut self) -> bool {
+        let can_pay = self.0 >= CHURN_PER_MOVE;
+        if can_pay {
+            self.0 -= CHURN_PER_MOVE;
+        }
+        can_pay
+    }
+}
+
+/// A class as a step sees it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Judged {
+    pub chunks_per_slab: u32,
+    pub slabs: u32,
+    pub items: u64,
+    pub recent: Recent,
+}
+
+impl Judged {
+    /// Steps until every chunk has been given to a new item, if the class had `slabs` slabs more, or fewer.
+    fn age(&self, slabs: f64) -> f64 {
+        // Of nothing there is no rate; it would be a zero to divide by where the last slab goes.
+        if self.recent.allocations < 1.0 {
+            return f64::INFINITY;
+        }
+        (f64::from(self.slabs) + slabs) * f64::from(self.chunks_per_slab) / self.recent.allocations
+    }
+
+    /// The same without a slab, where one is given that it needs.
+    fn age_without_one(&self) -> f64 {
+        if self.has_spare() { f64::INFINITY } else { self.age(-1.0) }
+    }
+
+    fn hits_per_slab(&self) -> f64 {
+        self.recent.hits / f64::from(self.slabs.max(1))
+    }
+
+    /// Whole slabs' worth of free chunks.
+    fn free_slabs(&self) -> u64 {
+        let chunks_per_slab = u64::from(self.chunks_per_slab);
+        (u64::from(self.slabs) * chunks_per_slab).saturating_sub(self.items) / chunks_per_slab
+    }
+
+    /// Whether it has a slab that it does not need, and is not about to fill.
+    fn has_spare(&self) -> bool {
+        self.free_slabs() > 0 && self.recent.growth < 1.0
+    }
+
+    /// Whether it evicts for want of room: more than what it has room for. One that lost its last slab is not judged by
+    /// what it did before.
+    fn lacks_room(&self) -> bool {
+        let evicted_slabs = self.recent.evictions / f64::from(self.chunks_per_slab);
+        let evicts = self.slabs > 0 && self.recent.evictions >= 1.0;
+        evicts && self.free_slabs() as f64 <= evicted_slabs.floor()
+    }
+
+    /// What nobody evicts may still be what everybody asks for.
+    fn can_spare_a_slab_for(&self, receiver: &Self) -> bool {
+        self.recent.evictions >= 1.0 || self.has_spare() || self.hits_per_slab() <= receiver.hits_per_slab()
+    }
+}
+
+/// Who gives and who receives: by their places among the judged, which are all classes of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub donor: usize,
+    /// `None` is the pool itself.
+    pub receiver: Option<usize>,
+}
+
+impl Pair {
+    /// The pair for the next move, if one is worth it. The pool may have slabs left to hand out.
+    pub(super) fn pick(judged: &[Judged], how: &Rebalance, has_slabs_left: bool) -> Option<Self> {
+        let min_slabs = how.min_slabs;
+        match how.strategy {
+            Strategy::FreeMemory { min_free_slabs } => pick_by_free_memory(judged, min_slabs, min_free_slabs),
+            _ if has_slabs_left => None,
+            Strategy::Random { drawn } => pick_at_random(judged, min_slabs, drawn),
+            Strategy::TailAge { min_difference_ratio } => {
+                pick_empty(judged, min_slabs).or_else(|| pick_by_age(judged, min_slabs, min_difference_ratio))
+            }
+            Strategy::Hits { min_difference_ratio, min_difference } => pick_empty(judged, min_slabs)
+                .or_else(|| pick_by_hits(judged, min_slabs, min_difference_ratio, min_difference)),
+        }
+    }
+
+    /// Whether what the donor loses is nothing, or next to nothing beside what the receiver has of a slab.
+    pub(super) fn costs_nothing(&self, judged: &[Judged]) -> bool {
+        let hits = |at: usize| judged[at].hits_per_slab();
+        judged[self.donor].has_spare()
+            || self.receiver.is_none_or(|receiver| hits(self.donor) * CHURN_PER_MOVE <= hits(receiver))
+    }
+}
+
+/// The places of classes that have more than the slabs which a donor keeps.
+fn donors<'a>(judged: &'a [Judged], min_slabs: u32) -> impl Iterator<Item = usize> + 'a {
+    (0..judged.len()).filter(move |&at| judged[at].slabs > min_slabs)
+}
+
+/// A class without items has nothing to be judged by: it gives first, back to the pool.
+fn pick_empty(judged: &[Judged], min_slabs: u32) -> Option<Pair> {
+    let donor = donors(judged, min_slabs).find(|&at| judged[at].items == 0)?;
+    Some(Pair { donor, receiver: None })
+}
+
+fn pick_by_age(judged: &[Judged], min_slabs: u32, ratio: f64) -> Option<Pair> {
+    let lacking = (0..judged.len()).filter(|&at| judged[at].lacks_room());
+    let receiver = lacking.min_by(|&a, &b| judged[a].age(0.0).total_cmp(&judged[b].age(0.0)))?;
+    let is_worth_it = |&donor: &usize| {
+        let [from, to] = [donor, receiver].map(|at| &judged[at]);
+        donor != receiver
+            && from.age_without_one() * (1.0 - ratio) > to.age(1.0)
+            && from.can_spare_a_slab_for(to)
+    };
+    let age_then_room = |&a: &usize, &b: &usize| {
+        let by_age = judged[a].age_without_one().total_cmp(&judged[b].age_without_one());
+        by_age.then(judged[a].free_slabs().cmp(&judged[b].free_slabs()))
+    };
+    let donor = donors(judged, min_slabs).filter(is_worth_it).max_by(age_then_room)?;
+    Some(Pair { donor, receiver: Some(receiver) })
+}
+
+fn pick_by_hits(judged: &[Judged], min_slabs: u32, ratio: f64, least: u64) -> Option<Pair> {
+    let hits = |at: usize| judged[at].hits_per_slab();
+    let lacking = (0..judged.len()).filter(|&at| judged[at].lacks_room());
+    let receiver = lacking.max_by(|&a, &b| hits(a).total_cmp(&hits(b)))?;
+    let donor = donors(judged, min_slabs).min_by(|&a, &b| hits(a).total_cmp(&hits(b)))?;
+    let difference = hits(receiver) - hits(donor);
+    let is_worth_it = difference > 0.0
+        && difference >= least as f64
+        && difference >= ratio * hits(donor)
+        && donor != receiver;
+    is_worth_it.then_some(Pair { donor, receiver: Some(receiver) })
+}
+
+fn pick_at_random(judged: &[Judged], min_slabs: u32, drawn: u64) -> Option<Pair> {
+    let donors: Vec<_> = donors(judged, min_slabs).collect();
+    let donor = *donors.get(drawn as usize % donors.len().max(1))?;
+    let receivers: Vec<_> = (0..judged.len()).filter(|&at| at != donor && judged[at].slabs > 0).collect();
+    let receiver = *receivers.get((drawn >> 32) as usize % receivers.len().max(1))?;
+    Some(Pair { donor, receiver: Some(receiver) })
+}
+
+fn pick_by_free_memory(judged: &[Judged], min_slabs: u32, min_free_slabs: u32) -> Option<Pair> {
+    let enough = |&at: &usize| judged[at].free_slabs() >= u64::from(min_free_slabs.max(1));
+    let donor = donors(judged, min_slabs).filter(enough).max_by_key(|&at| judged[at].free_slabs())?;
+    Some(Pair { donor, receiver: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNKS_PER_SLAB: u32 = 10;
+
+    /// A full class that evicts for each item it takes, so many a step.
+    fn full(slabs: u32, allocations: f64) -> Judged {
+        let recent = Recent { allocations, evictions: allocations, ..Recent::default() };
+        let items = u64::from(slabs * CHUNKS_PER_SLAB);
+        Judged { chunks_per_slab: CHUNKS_PER_SLAB, slabs, items, recent }
+    }
+
+    /// Whether the first gives the second a slab.
+    fn gives(donor: Judged, receiver: Judged, ratio: f64) -> bool {
+        let strategy = Strategy::TailAge { min_difference_ratio: ratio };
+        let how = Rebalance { strategy, min_slabs: 0, move_on_release: false };
+        let pair = Pair::pick(&[donor, receiver], &how, false);
+        assert!(pair.is_none_or(|pair| pair == Pair { donor: 0, receiver: Some(1) }), "{pair:?}");
+        pair.is_some()
+    }
+
+    /// Ages 1 and, with one slab more, 1.5.
+    fn needy() -> Judged {
+        full(2, 20.0)
+    }
+
+    #[test]
+    fn a_move_that_would_be_undone_is_not_made() {
+        assert!(gives(full(4, 10.0), needy(), 0.25), "3 without the slab, against 1.5 with it");
+        assert!(!gives(full(2, 10.0), needy(), 0.0), "2 with the slab, but 1 without it");
+        assert!(
+            !gives(full(3, 15.0), needy(), 0.0),
+            "1.33 without the slab, which is above 1, but not above 1.5"
+        );
+        assert!(!gives(full(4, 10.0), needy(), 0.6), "too small a difference");
+    }
+
+    #[test]
+    fn who_has_room_for_what_it_evicts_of_late_receives_nothing() {
+        let roomy = |free_slabs: u64| {
+            let mut class = full(4, 20.0);
+            class.items -= free_slabs * u64::from(CHUNKS_PER_SLAB);
+            // It is filling what it was given.
+            class.recent.growth = 5.0;
+            class
+        };
+        assert!(gives(full(8, 10.0), roomy(2), 0.0), "it evicts two slabs a step");
+        assert!(!gives(full(8, 10.0), roomy(3), 0.0));
+        let gone = Judged { slabs: 0, items: 0, ..needy() };
+        assert!(!gives(full(8, 10.0), gone, 0.0), "what it did is of the past");
+    }
+
+    #[test]
+    fn free_chunks_are_to_spare_unless_they_are_being_filled() {
+        let half_empty = |growth: f64| {
+            let mut class = full(2, 10.0);
+            (class.items, class.recent.growth) = (9, growth);
+            class
+        };
+        assert!(gives(half_empty(0.0), needy(), 0.25));
+        assert!(!gives(half_empty(1.0), needy(), 0.25));
+        let pair = Pair { donor: 0, receiver: Some(1) };
+        let popular = |growth| Judged {
+            recent: Recent { hits: 1e6, ..half_empty(growth).recent },
+            ..half_empty(growth)
+        };
+        assert!(pair.costs_nothing(&[popular(0.0), needy()]));
+        assert!(!pair.costs_nothing(&[popular(1.0), needy()]));
+    }
+
+    #[test]
+    fn what_is_hardly_asked_for_costs_nothing() {
+        let with_hits = |hits_per_slab: f64| {
+            let mut class = full(2, 10.0);
+            class.recent.hits = 2.0 * hits_per_slab;
+            class
+        };
+        let pair = Pair { donor: 0, receiver: Some(1) };
+        assert!(pair.costs_nothing(&[with_hits(1.0), with_hits(8.0)]));
+        assert!(!pair.costs_nothing(&[with_hits(1.0), with_hits(7.9)]));
+        assert!(Pair { donor: 0, receiver: None }.costs_nothing(&[with_hits(1.0)]), "it was empty");
+    }
+
+    #[test]
+    fn evictions_of_long_ago_pay_for_one_move_and_not_for_a_burst() {
+        let mut churn = Churn::default();
+        (0..100).for_each(|_| churn.add(7.0));
+        let mut moves = || (0..10).take_while(|_| churn.pay()).count();
+        assert_eq!(moves(), 1, "15 slabs: 8 of before, and 7");
+        churn.add(33.0);
+        let moves = (0..10).take_while(|_| churn.pay()).count();
+        assert_eq!(moves, 5, "7 left of before, and 33");
+    }
+}
