@@ -40,19 +40,25 @@ fn trace(accesses: &[Access]) -> Box<dyn Accesses> {
     Box::new(Ready { left: accesses.into_iter(), report: ReadReport::default() })
 }
 
+/// All of `config`'s requests.
+fn zipf(config: ZipfConfig, seed: u64) -> Vec<Access> {
+    let mut zipf = ZipfAccesses::new(config, seed).unwrap();
+    let (mut all, mut batch) = (Vec::new(), Vec::new());
+    while zipf.next_batch(&mut batch).unwrap() {
+        all.extend_from_slice(&batch);
+    }
+    all
+}
+
 /// Skewed requests for objects of 1 to 100 bytes under keys that are no small numbers.
 fn accesses(requests: u64) -> Vec<Access> {
     let config = ZipfConfig { requests, objects: 5000, exponent: 0.9, size_bytes: 1 };
-    let mut zipf = ZipfAccesses::new(config, 7).unwrap();
-    let (mut all, mut batch) = (Vec::new(), Vec::new());
-    while zipf.next_batch(&mut batch).unwrap() {
-        all.extend(batch.iter().map(|access| Access {
-            key: access.key.wrapping_mul(0x9E37_79B9_7F4A_7C15),
-            size_bytes: access.key % 100 + 1,
-            ..*access
-        }));
-    }
-    all
+    let made_large = |access: Access| Access {
+        key: access.key.wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        size_bytes: access.key % 100 + 1,
+        ..access
+    };
+    zipf(config, 7).into_iter().map(made_large).collect()
 }
 
 fn plan(policies: &[&str], sizes: &[Size]) -> Plan {
@@ -210,13 +216,10 @@ fn large_objects_stand_for_as_many_in_a_sample_as_small_ones() {
 #[test]
 fn a_sample_with_more_than_its_share_of_giants_does_not_shrink_the_cache() {
     let config = ZipfConfig { requests: 150_000, objects: 20_000, exponent: 0.1, size_bytes: 1 };
-    let mut zipf = ZipfAccesses::new(config, 5).unwrap();
-    let (mut accesses, mut batch) = (Vec::new(), Vec::new());
-    while zipf.next_batch(&mut batch).unwrap() {
-        // One in fifty is a hundred times as large, and together they are two thirds of all bytes.
-        let size = |key: u64| if key % 50 == 7 { 100_000 } else { 1000 };
-        accesses.extend(batch.iter().map(|access| Access { size_bytes: size(access.key), ..*access }));
-    }
+    // One in fifty is a hundred times as large, and together they are two thirds of all bytes.
+    let size = |key: u64| if key % 50 == 7 { 100_000 } else { 1000 };
+    let sized = |access: Access| Access { size_bytes: size(access.key), ..access };
+    let accesses: Vec<Access> = zipf(config, 5).into_iter().map(sized).collect();
     let plan = plan(&["lru"], &[Size::Footprint(0.5)]);
     let exact = run(&plan, &accesses).rows[0].object_hit_ratio().unwrap();
     for seed in 1..=10 {
@@ -257,11 +260,7 @@ fn what_warms_up_is_not_counted() {
 #[test]
 fn a_samples_interval_holds_what_all_objects_give() {
     let config = ZipfConfig { requests: 300_000, objects: 40_000, exponent: 0.8, size_bytes: 100 };
-    let mut zipf = ZipfAccesses::new(config, 3).unwrap();
-    let (mut accesses, mut batch) = (Vec::new(), Vec::new());
-    while zipf.next_batch(&mut batch).unwrap() {
-        accesses.extend_from_slice(&batch);
-    }
+    let accesses = zipf(config, 3);
     let plan =
         plan(&["lru", "sieve", "s3fifo", "clairvoyant"], &[Size::Footprint(0.05), Size::Footprint(0.2)]);
     let exact = run(&plan, &accesses);
@@ -286,11 +285,7 @@ fn a_samples_interval_holds_what_all_objects_give() {
 #[test]
 fn a_sample_of_which_no_object_had_room_to_wait_claimed_to_know_what_tinylfu_does() {
     let config = ZipfConfig { requests: 100_000, objects: 20_000, exponent: 0.8, size_bytes: 100 };
-    let mut zipf = ZipfAccesses::new(config, 3).unwrap();
-    let (mut accesses, mut batch) = (Vec::new(), Vec::new());
-    while zipf.next_batch(&mut batch).unwrap() {
-        accesses.extend_from_slice(&batch);
-    }
+    let accesses = zipf(config, 3);
     let plan = plan(&["tinylfu", "wtinylfu", "lru"], &[Size::Footprint(0.02), Size::Footprint(0.6)]);
     let sampled = run(&Plan { sample: Some(0.1), ..plan.clone() }, &accesses);
     let has_interval: Vec<bool> = sampled.rows.iter().map(|row| row.interval.is_some()).collect();
