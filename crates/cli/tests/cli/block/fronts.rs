@@ -15,15 +15,20 @@ fn has_fuse() -> bool {
     has_fuse
 }
 
+/// What `serve` is told for a file in the directory `mounted`, which is made; nothing where no file system can be mounted.
+fn fuse(place: &Place) -> Option<[&'static str; 6]> {
+    if !has_fuse() {
+        return None;
+    }
+    std::fs::create_dir(place.path("mounted")).unwrap();
+    Some(["--flash", "flash", "--disk", "disk", "--fuse", "mounted"])
+}
+
 /// A file is enough; `status` and the others reach the server beside its directory.
 #[test]
 fn a_file_needs_no_nbd_server_beside_it() {
-    if !has_fuse() {
-        return;
-    }
     let place = Place::new();
-    std::fs::create_dir(place.path("mounted")).unwrap();
-    let fuse = ["--flash", "flash", "--disk", "disk", "--fuse", "mounted"];
+    let Some(fuse) = fuse(&place) else { return };
     let server = place.serve_at(&fuse);
     assert!(
         server.ready.starts_with("ready mounted/flashwright (closed cleanly: 0 blocks"),
@@ -50,12 +55,8 @@ fn a_file_needs_no_nbd_server_beside_it() {
 /// A directory was left that could not be used, and the next server refused it.
 #[test]
 fn a_server_ends_although_its_file_is_open_and_the_next_takes_its_place_also_after_a_killed_one() {
-    if !has_fuse() {
-        return;
-    }
     let place = Place::new();
-    std::fs::create_dir(place.path("mounted")).unwrap();
-    let fuse = ["--flash", "flash", "--disk", "disk", "--fuse", "mounted"];
+    let Some(fuse) = fuse(&place) else { return };
     for end in [Server::stop as fn(Server), Server::kill, Server::stop] {
         let server = place.serve_at(&fuse);
         let file = File::options().read(true).write(true).open(place.path("mounted/flashwright")).unwrap();
