@@ -1,7 +1,7 @@
 //! Writes that are copied into memory that outlives the process instead of being transferred.
 //!
-//! A write that somebody waits for alone takes a copy then, and not a drive's time: a third of it. The flush that makes
-//! it durable takes it along, as it does everything that was written before. Where a flush or a read of what was just
+//! A write that somebody waits for alone takes a copy then, and not a drive's time: half of it or less. The flush that
+//! makes it durable takes it along, as it does everything that was written before. Where a flush or a read of what was just
 //! written follows every few writes, it would wait for what the writes did not, so there they are transferred.
 //!
 //! A drive that fails such a write fails the flush, and with it the volume, as it would by failing the write; until then
@@ -104,6 +104,11 @@ mod tests {
         assert_eq!(copied(&absorbing, &device, 1), 1, "another was read");
         absorbing.count(&Request::Read { offset: 512, buffer: IoBuffer::zeroed(512) });
         assert_eq!(copied(&absorbing, &device, WRITES_BEFORE), 0);
+        assert_eq!(copied(&absorbing, &device, 1), 1);
+        absorbing.count(&Request::Flush);
+        assert_eq!(copied(&absorbing, &device, WRITES_BEFORE), 0);
+        absorbing.count(&Request::Read { offset: 512, buffer: IoBuffer::zeroed(512) });
+        assert_eq!(copied(&absorbing, &device, 1), 1, "what was flushed is read without waiting");
     }
 
     #[test]

@@ -254,6 +254,12 @@ mod tests {
         waited: AtomicU32,
     }
 
+    impl Waited {
+        fn new(memory: MemoryDevice) -> Arc<Self> {
+            Arc::new(Self { memory, waited: AtomicU32::new(0) })
+        }
+    }
+
     impl Device for Waited {
         fn geometry(&self) -> Geometry {
             self.memory.geometry()
@@ -268,6 +274,10 @@ mod tests {
             self.memory.execute(request)
         }
 
+        fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
+            self.memory.absorb(offset, data)
+        }
+
         fn counters(&self) -> Counters {
             self.memory.counters()
         }
@@ -279,7 +289,7 @@ mod tests {
         going_on: fn(Arc<dyn Device>) -> Arc<dyn Device>,
         start: fn(&mut dyn FnMut()),
     ) -> u32 {
-        let waited = Arc::new(Waited { memory: MemoryDevice::new(4096), waited: AtomicU32::new(0) });
+        let waited = Waited::new(MemoryDevice::new(4096));
         let device = going_on(Arc::clone(&waited) as _);
         start(&mut || {
             let device = Arc::clone(&device);
@@ -302,6 +312,27 @@ mod tests {
         assert_eq!(own(Tasks::staying_with, |start| staying(start)), MOST_OWN_TRANSFERS);
         assert_eq!(own(Tasks::staying_with, |start| start()), 0, "nobody stays");
         assert_eq!(own(Tasks::going_on, |start| staying(start)), 0, "it is not quick");
+    }
+
+    /// A client that waited for each of its writes waited for the drive each time.
+    #[test]
+    fn lone_writes_that_nobody_flushes_are_copied_and_those_of_a_crowd_are_not() {
+        let tasks = Tasks::new().unwrap();
+        let write = |device: &Arc<dyn Device>| {
+            let (device, data) = (Arc::clone(device), IoBuffer::copy_of(&[7; 512]).into());
+            let placement = PlacementHandle::DEFAULT;
+            tasks.run(async move {
+                device.start(Request::Write { offset: 512, data, placement }).await.unwrap();
+            });
+        };
+        for (stays, transfers) in [(true, 8), (false, 0)] {
+            let waited = Waited::new(MemoryDevice::new(4096).absorbing(true));
+            let device = Tasks::staying_with(Arc::clone(&waited) as _);
+            (0..30).for_each(|_| if stays { staying(|| write(&device)) } else { write(&device) });
+            assert_eq!((device.counters().writes, waited.waited.load(Ordering::Relaxed)), (30, transfers));
+            let read = device.start(Request::Read { offset: 512, buffer: IoBuffer::zeroed(512) }).wait();
+            assert_eq!(read.unwrap().unwrap()[..], [7; 512]);
+        }
     }
 
     #[test]

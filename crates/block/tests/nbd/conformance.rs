@@ -3,8 +3,12 @@
 use std::io::{Read, Write};
 use std::sync::{Arc, mpsc};
 
+use device::file::OpenOptions;
 use device::timer::SystemTimer;
-use device::{Completion, Counters, Device, Geometry, IoBuffer, IoError, MemoryDevice, Outcome, Request};
+use device::{
+    Completion, Counters, Device, FileDevice, Geometry, IoBuffer, IoError, MemoryDevice, Outcome,
+    PlacementHandle, Request,
+};
 use flashwright_block::export::{
     ByteExport, Caller, Context, DeviceExport, Export, Extent, Operation, Shape, Tasks, VolumeExport,
 };
@@ -151,6 +155,37 @@ fn a_thread_stays_with_a_lone_request_and_with_none_of_a_client_that_asks_for_se
         assert_eq!(client.reply(4096).cookie, cookie);
     }
     assert!(has_come.try_recv().is_err(), "the others went their own way");
+}
+
+/// A file in memory ends many at once, which are answered a few at a time.
+#[test]
+fn a_burst_of_reads_is_answered_whole_and_a_client_may_take_its_leave_behind_it() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let options =
+        OpenOptions { buffered: true, size_bytes: Some(SIZE_BYTES), create: true, ..OpenOptions::default() };
+    let device: Arc<dyn Device> = Arc::new(FileDevice::open(file.path(), &options).unwrap());
+    for block in 0..64 {
+        let data = IoBuffer::copy_of(&[block; 4096]).into();
+        device.write(u64::from(block) * 4096, data, PlacementHandle::DEFAULT).wait().unwrap();
+    }
+    let export = ByteExport::new(Arc::new(DeviceExport::new(device)));
+    let served = Served::new(Arc::new(export), Options::default());
+    for round in 0..50 {
+        let mut client = Client::connect(&served.socket(), round % 2 == 0, &[]);
+        let mut asked: Vec<u8> = (0..64).flat_map(|it| request(READ, 0, it, it * 4096, 4096)).collect();
+        asked.extend(request(DISCONNECT, 0, 64, 0, 0));
+        client.socket.write_all(&asked).unwrap();
+        let mut blocks: Vec<u64> = (0..64)
+            .map(|_| {
+                let reply = client.reply(4096);
+                assert_eq!((reply.error, &reply.data[..]), (0, &[reply.cookie as u8; 4096][..]));
+                reply.cookie
+            })
+            .collect();
+        blocks.sort_unstable();
+        assert_eq!(blocks, (0..64).collect::<Vec<_>>());
+        assert!(client.is_hung_up_on());
+    }
 }
 
 #[test]
