@@ -242,9 +242,9 @@ impl Builder {
     }
 
     /// Largest item, bytes, header and key included; 1 MiB if not said. Memory is handed to size classes in slabs no
-    /// smaller than this, so a cache that is told that its items are small is cut finer: one of 55 MB then holds
-    /// an eighth more bytes of keys and values. Below 64 times this much [`dram_bytes`](Self::dram_bytes), the largest
-    /// item is the power of two in a 64th of those, but at least 64 KiB.
+    /// smaller than this, so a cache that is told that its items are small is cut finer: one of 55 MiB then holds 3 % more
+    /// bytes of keys and values. Below 64 times this much [`dram_bytes`](Self::dram_bytes), the largest item is the power of
+    /// two in a 64th of those, but at least 64 KiB.
     #[must_use]
     pub fn max_item_bytes(mut self, bytes: u32) -> Self {
         self.config.dram.max_alloc_bytes = bytes;
@@ -252,7 +252,7 @@ impl Builder {
     }
 
     /// Growth from one size class of DRAM to the next, above 1: a chunk is up to this much larger than its item. If not said
-    /// 1.03, or more where memory comes to fewer slabs than that makes classes: 1.16 below 128 MiB with items up to 1 MiB.
+    /// 1.03, or more where memory comes to fewer slabs than that makes classes: 1.17 for 64 MiB with items up to 1 MiB.
     #[must_use]
     pub fn alloc_factor(mut self, factor: f64) -> Self {
         self.config.dram.alloc_factor = Some(factor);
