@@ -9,6 +9,8 @@
 //! The table grows line by line, by linear hashing: Litwin, "Linear hashing: a new tool for file and table addressing",
 //! VLDB'80. So it is never larger than the most entries it was to hold need; it does not shrink.
 
+use wide::u32x8;
+
 use crate::prefetch::prefetch_to_write;
 
 const LINE: usize = 16;
@@ -40,6 +42,8 @@ pub struct Ghost {
     tick: u32,
     since_tick: u64,
     sweep_next: usize,
+    /// Lines that are due to be swept, in parts of one line: [`TICKS`] are one.
+    sweep_due: u64,
 }
 
 impl Ghost {
@@ -55,6 +59,7 @@ impl Ghost {
             tick: 0,
             since_tick: 0,
             sweep_next: 0,
+            sweep_due: 0,
         };
         ghost.set_window(window_weight);
         ghost
@@ -100,7 +105,8 @@ impl Ghost {
         let entry = fingerprint(hash) << STAMP_BITS | self.tick & STAMP_MASK;
         let line = self.line_of(hash);
         let places = &mut self.lines[line].0;
-        places.copy_within(..LINE - 1, 1);
+        let before = *places;
+        places[1..].copy_from_slice(&before[..LINE - 1]);
         places[0] = entry;
     }
 
@@ -108,11 +114,11 @@ impl Ghost {
     #[inline]
     pub fn take(&mut self, hash: u64) -> bool {
         let line = self.line_of(hash);
-        let places = &mut self.lines[line].0;
-        let wanted = fingerprint(hash);
-        let Some(place) = places.iter().position(|&entry| entry >> STAMP_BITS == wanted) else {
+        let equal = self.lines[line].with_fingerprint(fingerprint(hash));
+        if equal == 0 {
             return false;
-        };
+        }
+        let (place, places) = (equal.trailing_zeros() as usize, &mut self.lines[line].0);
         let entry = places[place];
         places.copy_within(place + 1.., place);
         places[LINE - 1] = EMPTY;
@@ -149,8 +155,10 @@ impl Ghost {
             return self.lines.fill(Line([EMPTY; LINE]));
         }
         let (tick, window_ticks) = (self.tick, self.window_ticks());
-        let lines = ticks as usize * self.lines.len().div_ceil(TICKS as usize);
-        for _ in 0..lines.min(self.lines.len()) {
+        self.sweep_due += ticks * self.lines.len() as u64;
+        let lines = self.sweep_due / TICKS;
+        self.sweep_due %= TICKS;
+        for _ in 0..lines {
             let line = if self.sweep_next < self.lines.len() { self.sweep_next } else { 0 };
             self.sweep_next = line + 1;
             // The newest first, so what expired is at the end.
@@ -162,6 +170,17 @@ impl Ghost {
                 }
             }
         }
+    }
+}
+
+impl Line {
+    /// The entries with this fingerprint: bit `n` for place `n`.
+    #[inline]
+    fn with_fingerprint(&self, wanted: u32) -> u32 {
+        let (halves, _) = self.0.as_chunks::<8>();
+        let equal =
+            |half: &[u32; 8]| (u32x8::new(*half) >> STAMP_BITS).simd_eq(u32x8::splat(wanted)).to_bitmask();
+        equal(&halves[0]) | equal(&halves[1]) << 8
     }
 }
 

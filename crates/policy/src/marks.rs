@@ -20,6 +20,11 @@ pub trait HitMarks: Send + Sync {
     /// Sets the counter.
     fn set(&self, slot: Slot, count: u8);
 
+    /// The slot has a new entry, whose hits count from 0. Counters that do so by themselves have nothing to do.
+    fn begin(&self, slot: Slot) {
+        self.set(slot, 0);
+    }
+
     /// Has a counter fetched that is probably read soon; the slot may be one that the policy held once.
     fn prefetch(&self, slot: Slot);
 }

@@ -69,10 +69,13 @@ impl Chains {
     }
 
     /// The newest child.
+    #[inline]
     pub(super) fn head(&self, parent: Item<'_>) -> Option<ItemRef> {
-        if !parent.header().state().has(State::CHAINED) {
-            return None;
-        }
+        if parent.header().state().has(State::CHAINED) { self.head_of_chained(parent) } else { None }
+    }
+
+    #[cold]
+    fn head_of_chained(&self, parent: Item<'_>) -> Option<ItemRef> {
         self.stripe(parent.reference()).lock().get(&parent.reference()).copied()
     }
 

@@ -1,9 +1,8 @@
 //! Which slabs a class has: from a slot of its policy to the item there, and the hit counters that stand in the items.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use policy::growing::Growing;
 use policy::{HitMarks, Slot};
 
 use super::slab::{Arena, Item};
@@ -12,19 +11,22 @@ use super::slab::{Arena, Item};
 /// with the class's policy, which keeps its marks here: hits come to the item anyway, and would wait for a table beside it.
 pub(super) struct Chunks {
     arena: Arc<Arena>,
+    chunk_bytes: u32,
     chunks_per_slab: u32,
     /// `2^64 / chunks_per_slab`, rounded up: finds a slot's slab by multiplication.
     reciprocal: u64,
-    /// A slab's number and 1; 0 is an ordinal whose slab was given away. An arena has 65,536 slabs at most.
-    slabs: Growing<AtomicU32, 64, 11>,
+    /// A slab's number and 1; 0 is an ordinal whose slab was given away. As many as the arena has slabs, from the first on.
+    slabs: OnceLock<Box<[AtomicU32]>>,
     /// Ordinals ever used.
     ordinals: AtomicU32,
 }
 
 impl Chunks {
-    pub(super) fn new(arena: Arc<Arena>, chunks_per_slab: u32) -> Self {
+    pub(super) fn new(arena: Arc<Arena>, chunk_bytes: u32) -> Self {
+        let chunks_per_slab = arena.slab_bytes() / chunk_bytes;
         let reciprocal = (u64::MAX / u64::from(chunks_per_slab)).wrapping_add(1);
-        Self { arena, chunks_per_slab, reciprocal, slabs: Growing::default(), ordinals: AtomicU32::new(0) }
+        let (slabs, ordinals) = (OnceLock::new(), AtomicU32::new(0));
+        Self { arena, chunk_bytes, chunks_per_slab, reciprocal, slabs, ordinals }
     }
 
     /// Takes a slab in; its ordinal.
@@ -33,13 +35,14 @@ impl Chunks {
         let vacant = (0..used).find(|&ordinal| self.slab(ordinal).is_none());
         let ordinal = vacant.unwrap_or(used);
         self.ordinals.store(used.max(ordinal + 1), Ordering::Relaxed);
-        self.slabs.at(ordinal).store(slab + 1, Ordering::Relaxed);
+        let none_yet = || std::iter::repeat_with(AtomicU32::default).take(self.arena.slab_count()).collect();
+        self.slabs.get_or_init(none_yet)[ordinal as usize].store(slab + 1, Ordering::Relaxed);
         u16::try_from(ordinal).expect("a class has no more slabs than the arena, at most 65,536")
     }
 
     /// The slab of this ordinal is not the class's any more.
     pub(super) fn give_away(&self, ordinal: u16) {
-        self.slabs.at(ordinal.into()).store(0, Ordering::Relaxed);
+        self.slabs()[usize::from(ordinal)].store(0, Ordering::Relaxed);
     }
 
     /// The slab with the highest ordinal.
@@ -56,14 +59,31 @@ impl Chunks {
     #[inline]
     fn item_if_any(&self, slot: Slot) -> Option<Item<'_>> {
         let (ordinal, chunk) = self.ordinal_and_chunk(slot);
-        self.slab(ordinal).map(|slab| self.arena.item(self.arena.reference(slab, chunk)))
+        self.slab(ordinal).map(|slab| self.arena.item_in(slab, chunk, self.chunk_bytes))
     }
 
     #[inline]
     fn slab(&self, ordinal: u32) -> Option<u32> {
-        self.slabs.at(ordinal).load(Ordering::Relaxed).checked_sub(1)
+        self.slabs().get(ordinal as usize)?.load(Ordering::Relaxed).checked_sub(1)
     }
 
+    #[inline]
+    fn slabs(&self) -> &[AtomicU32] {
+        self.slabs.get().map_or(&[], |slabs| slabs)
+    }
+
+    /// Chunks that a slab is cut into.
+    pub(super) fn per_slab(&self) -> u32 {
+        self.chunks_per_slab
+    }
+
+    /// The slot of a chunk.
+    #[inline]
+    pub(super) fn slot(&self, ordinal: u16, chunk: u32) -> Slot {
+        Slot(u32::from(ordinal) * self.chunks_per_slab + chunk)
+    }
+
+    /// The reverse of [`slot`](Self::slot).
     #[inline]
     fn ordinal_and_chunk(&self, slot: Slot) -> (u32, u32) {
         if self.chunks_per_slab == 1 {
@@ -86,6 +106,9 @@ impl HitMarks for Chunks {
     fn set(&self, slot: Slot, count: u8) {
         self.item(slot).header().set_marks(count);
     }
+
+    /// A chunk that becomes a draft has no hits any more. Until then it may be that the old item stays, and its hits with it.
+    fn begin(&self, _slot: Slot) {}
 
     fn prefetch(&self, slot: Slot) {
         if let Some(item) = self.item_if_any(slot) {

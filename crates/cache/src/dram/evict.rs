@@ -61,9 +61,9 @@ impl Spill for Discard {
 /// An item about to leave.
 #[derive(Debug)]
 pub struct Victim<'a> {
+    dram: &'a Dram,
     item: Item<'a>,
     hash: KeyHash,
-    pool: super::PoolId,
     now_seconds: u32,
     value: [&'a [u8]; 1],
     /// Parent and children, if there are any.
@@ -73,8 +73,8 @@ pub struct Victim<'a> {
 }
 
 impl<'a> Victim<'a> {
+    #[inline]
     pub(super) fn new(dram: &'a Dram, item: Item<'a>, now_seconds: u32) -> Self {
-        let pool = dram.pools.class_of(item.reference()).0.pool;
         let head = dram.chains.head(item);
         let mut chain = Vec::new();
         if head.is_some() {
@@ -83,9 +83,9 @@ impl<'a> Victim<'a> {
         }
         let (hash, value) = (KeyHash::of(item.key()), [item.value()]);
         Self {
+            dram,
             item,
             hash,
-            pool,
             now_seconds,
             value,
             chain,
@@ -127,7 +127,7 @@ impl<'a> Victim<'a> {
     /// The pool it is in.
     #[must_use]
     pub fn pool(&self) -> super::PoolId {
-        self.pool
+        self.dram.pools.class_of(self.item.reference()).0.pool
     }
 
     /// Whether the same value is known to be on flash.
@@ -149,8 +149,9 @@ impl<'a> Victim<'a> {
     }
 
     /// Whether what was staged is still all there is to the item.
-    fn is_as_staged(&self, dram: &Dram) -> bool {
-        dram.chains.head(self.item) == self.head && self.item.header().expiry_seconds() == self.expiry_seconds
+    fn is_as_staged(&self) -> bool {
+        self.dram.chains.head(self.item) == self.head
+            && self.item.header().expiry_seconds() == self.expiry_seconds
     }
 }
 
@@ -217,7 +218,7 @@ impl Dram {
         let mut table = self.index.write(victim.hash);
         let state = item.header().state();
         let (linked, references) = (state.has(State::LINKED), state.references());
-        if linked && references == 2 && victim.is_as_staged(self) {
+        if linked && references == 2 && victim.is_as_staged() {
             let removed = table.remove_item(item, victim.hash);
             debug_assert!(removed, "a linked item is in the index");
             let copied = staged.is_some();

@@ -137,7 +137,7 @@ impl Table {
     }
 
     /// The same, and whose its slab is.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find_with_slab<'a>(
         &self,
         arena: &'a Arena,

@@ -145,7 +145,7 @@ impl Pools {
     #[inline]
     pub(super) fn class_in_slab(&self, reference: ItemRef, slab_use: SlabUse) -> (&Class, Slot) {
         let class = &self.classes[usize::from(slab_use.class)];
-        (class, class.slot(slab_use, self.arena.chunk_of(reference)))
+        (class, class.chunks.slot(slab_use.ordinal, self.arena.chunk_of(reference)))
     }
 
     /// Gives back a chunk whose last reference was dropped.
@@ -235,8 +235,8 @@ impl Supply {
 
 impl Class {
     fn new(pool: PoolId, index: u16, chunk_bytes: u32, arena: &Arc<Arena>) -> Self {
-        let chunks_per_slab = arena.slab_bytes() / chunk_bytes;
-        let chunks = Arc::new(Chunks::new(Arc::clone(arena), chunks_per_slab));
+        let chunks = Arc::new(Chunks::new(Arc::clone(arena), chunk_bytes));
+        let chunks_per_slab = chunks.per_slab();
         let (rule, inner) = (OnceLock::new(), Apart(Mutex::new(Inner::default())));
         Self { pool, index, chunk_bytes, chunks_per_slab, chunks, rule, inner }
     }
@@ -249,11 +249,6 @@ impl Class {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.0.lock()
-    }
-
-    #[inline]
-    fn slot(&self, slab_use: SlabUse, chunk: u32) -> Slot {
-        Slot(u32::from(slab_use.ordinal) * self.chunks_per_slab + chunk)
     }
 
     /// A chunk: a free one, one of a new slab, or one whose item has to be evicted first.

@@ -73,6 +73,10 @@ impl Arena {
         (self.slabs.len() as u64) << self.slab_shift
     }
 
+    pub(super) fn slab_count(&self) -> usize {
+        self.slabs.len()
+    }
+
     pub(super) fn slab_bytes(&self) -> u32 {
         1 << self.slab_shift
     }
@@ -118,12 +122,31 @@ impl Arena {
     pub(super) fn item_and_slab(&self, reference: ItemRef) -> (Item<'_>, SlabUse) {
         let slab = self.slab_of(reference);
         let slab_use = self.slab_use(slab);
-        let chunk_bytes = slab_use.chunk_bytes as usize;
-        let offset = ((slab as usize) << self.slab_shift) + self.chunk_of(reference) as usize * chunk_bytes;
-        debug_assert!(offset < self.bytes() as usize);
+        let offset = self.offset(slab, self.chunk_of(reference), slab_use.chunk_bytes);
         // SAFETY: `slab_use` checked `slab`; the chunk lies inside its slab, so the offset is in the mapping.
         let address = unsafe { self.base.add(offset) };
         (Item { address: address.cast(), reference, arena: PhantomData }, slab_use)
+    }
+
+    /// The item in chunk `chunk` of slab `slab`, for a class whose slab it is and who knows what it is cut into.
+    ///
+    /// # Panics
+    /// If there is no such slab, or no such chunk in it.
+    #[inline]
+    pub(super) fn item_in(&self, slab: u32, chunk: u32, chunk_bytes: u32) -> Item<'_> {
+        assert!((slab as usize) < self.slabs.len() && chunk * chunk_bytes < 1 << self.slab_shift);
+        debug_assert_eq!(self.slab_use(slab).chunk_bytes, chunk_bytes);
+        let offset = self.offset(slab, chunk, chunk_bytes);
+        // SAFETY: slab and chunk were checked just now.
+        let address = unsafe { self.base.add(offset) };
+        Item { address: address.cast(), reference: self.reference(slab, chunk), arena: PhantomData }
+    }
+
+    #[inline]
+    fn offset(&self, slab: u32, chunk: u32, chunk_bytes: u32) -> usize {
+        let offset = ((slab as usize) << self.slab_shift) + chunk as usize * chunk_bytes as usize;
+        debug_assert!(offset < self.bytes() as usize);
+        offset
     }
 }
 

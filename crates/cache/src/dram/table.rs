@@ -91,8 +91,9 @@ impl Table {
         self.find_map(hash, |reference| is_meant(reference).then_some(())).map(|(place, ())| place)
     }
 
-    /// The entry with `hash` that `meant` makes something of, and what that is.
-    #[inline]
+    /// The entry with `hash` that `meant` makes something of, and what that is. Inlined: what is handed on would go through memory
+    /// else, at every get.
+    #[inline(always)]
     pub(super) fn find_map<T>(
         &self,
         hash: u64,
@@ -104,18 +105,23 @@ impl Table {
         match here.references.get(entry) {
             Some(&reference) => match meant(reference) {
                 Some(found) => Some((Place { line, entry }, found)),
-                None => self.find_further(hash, meant),
+                None => self.find_further(hash, line, meant),
             },
             None if here.passed_by() == 0 => None,
-            None => self.find_further(hash, meant),
+            None => self.find_further(hash, self.after(line), meant),
         }
     }
 
-    /// The same from the start, where the first entry of the first line was not it. Nineteen lookups in twenty end before;
-    /// apart, so that they stay without loops.
+    /// The same from `line` on, where the first entry that looked right was not it, or the first line had none and was passed by.
+    /// Apart, so that what most lookups come to is without loops.
     #[inline(never)]
-    fn find_further<T>(&self, hash: u64, mut meant: impl FnMut(ItemRef) -> Option<T>) -> Option<(Place, T)> {
-        let (mut line, tag) = (self.home(hash), tag(hash));
+    fn find_further<T>(
+        &self,
+        hash: u64,
+        mut line: usize,
+        mut meant: impl FnMut(ItemRef) -> Option<T>,
+    ) -> Option<(Place, T)> {
+        let tag = tag(hash);
         // Bounded, for the counters of all lines can be above 0 at once, though not all lines are full.
         for _ in 0..self.lines.len() {
             let here = &self.lines[line];

@@ -113,7 +113,6 @@ impl S3Fifo {
         }
         self.hashes[slot.0 as usize] = (entry.hash >> 32) as u32 & !IN_MAIN | u32::from(to_main);
         self.weights.set(slot, entry.weight);
-        self.frequency.set(slot, 0);
         let queue = if to_main { &mut self.main } else { &mut self.small };
         queue.list.push_front(&mut self.nodes, slot);
         queue.weight += u64::from(entry.weight);
@@ -190,6 +189,7 @@ impl Eviction for S3Fifo {
     fn insert(&mut self, slot: Slot, entry: Entry, _now_seconds: u32) {
         let spills = self.is_filling && self.small.weight >= self.small_capacity;
         let was_known = self.ghost.take(ghost_hash((entry.hash >> 32) as u32));
+        self.frequency.begin(slot);
         self.enter(slot, entry, was_known || spills);
     }
 
@@ -219,6 +219,7 @@ impl Eviction for S3Fifo {
 
     fn restore(&mut self, slot: Slot, entry: Entry, _now_seconds: u32) {
         self.ghost.take(ghost_hash((entry.hash >> 32) as u32));
+        self.frequency.set(slot, 0);
         self.enter(slot, entry, true);
     }
 

@@ -39,7 +39,7 @@ impl Sieve {
 
 impl Eviction for Sieve {
     fn insert(&mut self, slot: Slot, _entry: Entry, _now_seconds: u32) {
-        self.visited.set(slot, 0);
+        self.visited.begin(slot);
         self.queue.push_front(&mut self.nodes, slot);
     }
 
@@ -71,9 +71,9 @@ impl Eviction for Sieve {
         self.queue.unlink(&mut self.nodes, slot);
     }
 
-    fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
-        self.insert(slot, entry, now_seconds);
-        self.visited.bump(slot, VISITED);
+    fn restore(&mut self, slot: Slot, _entry: Entry, _now_seconds: u32) {
+        self.visited.set(slot, VISITED);
+        self.queue.push_front(&mut self.nodes, slot);
     }
 
     fn set_capacity(&mut self, _capacity_weight: u64) {}
