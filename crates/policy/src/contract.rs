@@ -55,6 +55,34 @@ pub fn same_steps(policy: &mut dyn Eviction, twin: &mut dyn Eviction, draw: Draw
     Session::new(draw).run(&mut [policy, twin]);
 }
 
+/// Newcomers take turns in a full policy most of whose entries cannot leave, and are [restored](Eviction::restore) each time
+/// they are chosen: holds the policy to finding one that can before it has chosen each entry twice.
+///
+/// # Panics
+/// If it chooses those that cannot leave again and again, or all are pinned.
+pub fn check_with_pinned(policy: &mut dyn Eviction, is_pinned: &[bool]) {
+    let entries = is_pinned.len() as u32;
+    let entry = |key: u64| Entry { hash: hash_of(key), weight: 1 };
+    policy.set_capacity(entries.into());
+    let mut keys: Vec<u64> = (0..entries.into()).collect();
+    (0..entries).for_each(|slot| policy.insert(Slot(slot), entry(slot.into()), 0));
+    for newcomer in 0..10 * entries {
+        let now_seconds = newcomer;
+        let mut chosen = 0;
+        let slot = loop {
+            let slot = policy.evict(now_seconds).expect("it is full");
+            if !is_pinned[slot.0 as usize] {
+                break slot;
+            }
+            chosen += 1;
+            assert!(chosen <= 2 * entries, "newcomer {newcomer}: one of {entries} could leave");
+            policy.restore(slot, entry(keys[slot.0 as usize]), now_seconds);
+        };
+        keys[slot.0 as usize] = u64::from(entries + newcomer);
+        policy.insert(slot, entry(u64::from(entries + newcomer)), now_seconds);
+    }
+}
+
 /// The caller of a policy: hands out slots and knows what is held.
 struct Session {
     draw: Draw,

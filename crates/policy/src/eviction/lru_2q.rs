@@ -38,6 +38,8 @@ pub struct Lru2q {
     hot_percent: u8,
     warm_percent: u8,
     clock: Clock,
+    /// Where the last victim went that could not leave.
+    restores_to_warm: bool,
 }
 
 impl Lru2q {
@@ -52,7 +54,8 @@ impl Lru2q {
         let warm_percent = warm_percent.unwrap_or_else(|| {
             panic!("hot queue {hot_percent} % and cold queue {cold_percent} % are together more than 100 % of an LRU-2Q")
         });
-        Self { queues: Segments::new(3), hot_percent, warm_percent, clock: Clock::new(refresh) }
+        let (queues, clock) = (Segments::new(3), Clock::new(refresh));
+        Self { queues, hot_percent, warm_percent, clock, restores_to_warm: false }
     }
 
     fn enter(&mut self, queue: Queue, slot: Slot, weight: u32, now_seconds: u32) {
@@ -108,8 +111,11 @@ impl Eviction for Lru2q {
         self.settle();
     }
 
+    /// Into the warm queue and the hot one by turns, so that what they push out for it are all that could leave in its place.
     fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
-        self.enter(WARM, slot, entry.weight, now_seconds);
+        self.restores_to_warm ^= true;
+        let queue = if self.restores_to_warm { WARM } else { HOT };
+        self.enter(queue, slot, entry.weight, now_seconds);
     }
 
     fn set_capacity(&mut self, _capacity_weight: u64) {}

@@ -52,6 +52,8 @@ pub struct S3Fifo {
     main_capacity: u64,
     /// By the reference's rules: nothing was evicted yet.
     is_filling: bool,
+    /// Where the last victim went that could not leave.
+    restores_to_main: bool,
     weights: Weights,
     hashes: Vec<Origin>,
     frequency: Arc<dyn HitMarks>,
@@ -99,6 +101,7 @@ impl S3Fifo {
             small_capacity: 0,
             main_capacity: 0,
             is_filling: is_reference,
+            restores_to_main: false,
             weights: Weights::new(),
             hashes: Vec::new(),
             frequency: Arc::new(Marks::default()),
@@ -217,10 +220,13 @@ impl Eviction for S3Fifo {
         queue.weight -= self.weights.get(slot);
     }
 
+    /// Into the main queue and the small one by turns. If all went to one of them, it would soon hold nothing but what cannot
+    /// leave, and be where every victim is looked for.
     fn restore(&mut self, slot: Slot, entry: Entry, _now_seconds: u32) {
         self.ghost.take(ghost_hash((entry.hash >> 32) as u32));
         self.frequency.set(slot, 0);
-        self.enter(slot, entry, true);
+        self.restores_to_main ^= true;
+        self.enter(slot, entry, self.restores_to_main);
     }
 
     fn set_capacity(&mut self, capacity_weight: u64) {

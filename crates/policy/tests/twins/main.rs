@@ -18,6 +18,7 @@ use flashwright_policy::eviction::{
 use flashwright_policy::simulate::hash_of;
 use flashwright_policy::{Entry, Eviction, HitMarks as _, HitRule, Marks, Slot};
 use rand::rngs::StdRng;
+use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
 const SEEDS: std::ops::Range<u64> = 0..60;
@@ -134,6 +135,29 @@ fn every_policy_keeps_the_contract_while_capacity_shrinks_and_grows() {
             let draw = Draw { grows: true, ..Draw::from_seed(seed) };
             let mut policy = eviction::build(&eviction::EvictionConfig::new(kind), draw.capacity_weight);
             contract::check(policy.as_mut(), draw);
+        }
+    }
+}
+
+/// S3-FIFO put every entry that could not leave into its main queue, and then looked there alone for one that could; LRU-2Q did
+/// so with its warm queue.
+#[test]
+fn an_entry_that_can_leave_is_found_among_many_that_cannot() {
+    let mut rng = StdRng::seed_from_u64(11);
+    for kind in eviction::Kind::ALL {
+        for entries in [1, 7, 200] {
+            for pinned in [0, entries / 2, entries * 9 / 10, entries - 1] {
+                let build = |is_pinned: Vec<bool>| {
+                    let mut policy = eviction::build(&EvictionConfig::new(kind), entries as u64);
+                    contract::check_with_pinned(policy.as_mut(), &is_pinned);
+                };
+                // The oldest, the newest, any.
+                build((0..entries).map(|at| at < pinned).collect());
+                build((0..entries).map(|at| at >= entries - pinned).collect());
+                let mut any: Vec<bool> = (0..entries).map(|at| at < pinned).collect();
+                any.shuffle(&mut rng);
+                build(any);
+            }
         }
     }
 }

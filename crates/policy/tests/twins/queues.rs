@@ -152,12 +152,13 @@ pub struct Lru2q {
     cold: Vec<Item>,
     config: Lru2qConfig,
     refreshing: Refreshing,
+    restores: u64,
 }
 
 impl Lru2q {
     pub fn new(config: Lru2qConfig) -> Self {
         let refreshing = Refreshing::new(config.refresh);
-        Self { hot: Vec::new(), warm: Vec::new(), cold: Vec::new(), config, refreshing }
+        Self { hot: Vec::new(), warm: Vec::new(), cold: Vec::new(), config, refreshing, restores: 0 }
     }
 
     fn settle(&mut self) {
@@ -206,7 +207,9 @@ impl Eviction for Lru2q {
         self.settle();
     }
     fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
-        self.warm.insert(0, Item::new(slot, entry, now_seconds));
+        self.restores += 1;
+        let queue = if self.restores % 2 == 1 { &mut self.warm } else { &mut self.hot };
+        queue.insert(0, Item::new(slot, entry, now_seconds));
         self.settle();
     }
     fn set_capacity(&mut self, _: u64) {}
@@ -370,13 +373,14 @@ pub struct S3Fifo {
     frequency: Arc<Marks>,
     rules: S3FifoRules,
     has_evicted: bool,
+    restores: u64,
 }
 
 impl S3Fifo {
     pub fn new(rules: S3FifoRules) -> Self {
         let frequency = Arc::new(Marks::default());
         let (small, main, ghosts) = (Vec::new(), Vec::new(), Vec::new());
-        Self { small, main, ghosts, capacity: 0, frequency, rules, has_evicted: false }
+        Self { small, main, ghosts, capacity: 0, frequency, rules, has_evicted: false, restores: 0 }
     }
 
     fn main_share(&self) -> u64 {
@@ -460,7 +464,9 @@ impl Eviction for S3Fifo {
     fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
         self.take_ghost(entry.hash);
         self.frequency.set(slot, 0);
-        self.main.insert(0, Item::new(slot, entry, now_seconds));
+        self.restores += 1;
+        let queue = if self.restores % 2 == 1 { &mut self.main } else { &mut self.small };
+        queue.insert(0, Item::new(slot, entry, now_seconds));
     }
     fn set_capacity(&mut self, capacity_weight: u64) {
         self.capacity = capacity_weight;
