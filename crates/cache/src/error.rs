@@ -27,7 +27,8 @@ pub enum Refusal {
     },
     /// Keys have a longest length.
     KeyLength(usize),
-    /// Everything that could make room is pinned by items and drafts that somebody holds.
+    /// What could make room is pinned by items and drafts that somebody holds: everything, or more than a thousand that would have
+    /// been next to leave.
     AllPinned,
     /// There is no item under this key to chain to.
     NoParent,

@@ -101,8 +101,8 @@ pub enum AllocateError {
     /// The spill cannot take what would have to leave.
     #[error("the next tier cannot take the item to evict now")]
     Busy,
-    /// Every item that could leave is in use.
-    #[error("every item of this size class is in use, and its pool has no slab left")]
+    /// Every item that could leave is in use, or more than a thousand that would be next to.
+    #[error("the items of this size class that would leave are in use, and its pool has no slab left")]
     NoMemory,
 }
 

@@ -114,6 +114,34 @@ fn a_pinned_item_is_passed_over_and_all_pinned_is_no_memory() {
     assert_eq!(pins.iter().map(|pin| pin[0]).collect::<Vec<_>>(), b"abc");
 }
 
+/// Held items filled S3-FIFO's main queue beyond its share, and it looked for room nowhere else.
+#[test]
+fn an_insert_finds_the_items_that_can_leave_among_many_that_are_in_use() {
+    let (dram, _) = small_under(40, Arc::new(|| Box::new(S3Fifo::new(0))));
+    let put_next = |key: u32| put(&dram, &key.to_le_bytes(), b"value");
+    (0..160).for_each(|key| put_next(key).unwrap());
+    let in_use = (0..160_u32).filter(|key| key % 20 != 0);
+    let held: Vec<_> = in_use.map(|key| get(&dram, &key.to_le_bytes()).unwrap()).collect();
+    for key in 160..400 {
+        assert_eq!(put_next(key), Ok(()), "{} of 160 items are in use", held.len());
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "needs more items than are quickly made")]
+fn an_insert_does_not_look_at_every_item_of_a_class_in_use() {
+    let (dram, _) = small_under(500, Arc::new(|| Box::new(S3Fifo::new(0))));
+    let held: Vec<_> = (0..2000_u32)
+        .map(|key| {
+            put(&dram, &key.to_le_bytes(), b"value").unwrap();
+            get(&dram, &key.to_le_bytes()).unwrap()
+        })
+        .collect();
+    assert_eq!(put(&dram, b"one more", b"value"), Err(AllocateError::NoMemory));
+    let looked_at: u64 = dram.pools.classes.iter().map(|class| class.lock().counters.eviction_failures).sum();
+    assert!((1..=1024).contains(&looked_at), "{looked_at} of {}", held.len());
+}
+
 #[test]
 fn an_expired_item_is_a_miss_and_its_memory_comes_back() {
     let (dram, clock) = small(1, HitRule::Ignore);
