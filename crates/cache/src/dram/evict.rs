@@ -18,7 +18,7 @@ pub trait Spill {
     /// What is kept between staging and the end.
     type Staged;
 
-    /// Prepares for the item to leave: copies it where it will go.
+    /// Prepares for the item to leave: copies it where it will go, unless its time is over.
     fn stage(&self, victim: &Victim<'_>) -> Stage<Self::Staged>;
 
     /// The item leaves now. Called under its shard's lock: brief, and no calls back into the tier.
@@ -209,8 +209,7 @@ impl Dram {
     /// Tries to make an item leave that the caller marked `EVICTING` and holds a reference of.
     pub(super) fn evict<S: Spill>(&self, victim: &Victim<'_>, spill: &S) -> Attempt {
         let item = victim.item;
-        let staged = if victim.is_expired() { Stage::Drop } else { spill.stage(victim) };
-        let staged = match staged {
+        let staged = match spill.stage(victim) {
             Stage::Busy => return Attempt::Busy,
             Stage::Ready(staged) => Some(staged),
             Stage::Drop => None,
