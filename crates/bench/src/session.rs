@@ -13,7 +13,7 @@ use crate::config::lower::{lower, lower_but_traces};
 use crate::config::plan::{FlashPlan, InstancePlan, RunPlan};
 use crate::environment;
 use crate::events::{self, EventTracker};
-use crate::report::series::{Moment, Recorder};
+use crate::report::series::{DriveBytes, Moment, Recorder};
 use crate::report::{DriveReport, RunReport, totals};
 use crate::run::devices::{Devices, Supply};
 use crate::run::engine::EngineTarget;
@@ -187,10 +187,13 @@ impl Session {
         let seed = self.options.seed;
         let mut trackers = std::mem::take(&mut self.trackers);
         let environment = environment::capture(&self.flash_paths, SystemClock.unix_seconds());
-        let media_bytes = || self.drive.as_ref().map(|drive| DriveReport::since(drive, None).media_bytes());
+        let drive_bytes = || {
+            let drive = DriveReport::since(self.drive.as_ref()?, None);
+            Some(DriveBytes { host: drive.host_bytes(), media: drive.media_bytes() })
+        };
         let drive_before = RefCell::new(None);
         let look_at_drive = || *drive_before.borrow_mut() = self.drive.as_ref().and_then(ModelDrive::stats);
-        let mut recorder = Recorder::new(watcher, &media_bytes, &look_at_drive);
+        let mut recorder = Recorder::new(watcher, &drive_bytes, &look_at_drive);
         let begun = trackers.iter_mut().flatten().try_for_each(EventTracker::begin);
         let run = begun.map_err(SessionError::Events).and_then(|()| self.run_instances(&mut recorder));
         let mut instances = match run {
@@ -214,12 +217,17 @@ impl Session {
         }
         let mut flash = self.instances.iter().filter_map(|it| it.flash_bytes()).reduce(FlashBytes::plus);
         if let Some(flash) = &mut flash {
-            flash.media = media_bytes().or(flash.media);
+            drive_bytes().inspect(|drive| drive.set(flash));
         }
         recorder.end(Moment { seconds, counts, flash });
         let series = recorder.series;
         let warnings = config.warnings.iter().map(ToString::to_string).chain(self.warnings.clone()).collect();
         let drive = self.drive.as_ref().map(|drive| DriveReport::since(drive, drive_before.take().as_ref()));
+        if let ([only], Some(drive)) = (&mut instances[..], &drive)
+            && let Some(flash) = &mut only.snapshot.flash
+        {
+            (flash.host_bytes, flash.media_bytes) = (Some(drive.host_bytes()), Some(drive.media_bytes()));
+        }
         errors.extend(self.close());
         Ok(RunReport {
             errors,

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use flashwright_bench::config::cachebench::load_text;
-use flashwright_bench::config::{Config, Loaded};
+use flashwright_bench::config::{Config, Loaded, Override};
 use flashwright_bench::run::Watcher;
 use flashwright_bench::session::{Session, SessionError, SessionOptions};
 
@@ -58,4 +58,41 @@ fn a_longest_write_of_as_much_as_32_bits_count_could_not_run() {
           "keySizeRangeProbability": [1.0], "valSizeRange": [1, 100], "valSizeRangeProbability": [1.0], "setRatio": 1.0 } }"#;
     let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), text, &[]) else { panic!("bad config") };
     assert_eq!(open(&config).run(&config, &mut Nobody).unwrap().instances[0].counts.ops, 10);
+}
+
+/// Where writes are under way as the figures begin and end, the caches have not counted them yet and the drive has: it seemed to
+/// have written less than hosts did.
+#[test]
+fn a_model_drive_has_never_written_less_than_its_hosts() {
+    let text = r#"{ "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 200, "navyBlockSize": 4096, "navyBigHashSizePct": 6,
+          "navyRegionSizeMB": 8, "navySmallItemMaxSize": 900, "deviceEnableFDP": true },
+        "test_config": { "generator": "online", "numOps": 20000, "numThreads": 8, "numKeys": 600000, "enableLookaside": true,
+          "warmupFlashWriteMB": 50, "keySizeRange": [16, 30], "keySizeRangeProbability": [1.0], "valSizeRange": [50, 800, 4000, 9000],
+          "valSizeRangeProbability": [0.7, 0.0, 0.3], "getRatio": 0.5, "setRatio": 0.5 } }"#;
+    let device = ["sim:test".parse().map(Override::Device).unwrap()];
+    let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), text, &device) else {
+        panic!("bad config")
+    };
+    for seed in 3..6 {
+        let session = Session::open(&config, SessionOptions { seed, ..SessionOptions::default() }).unwrap();
+        let report = session.run(&config, &mut Nobody).unwrap();
+        let drive = report.drive.as_ref().unwrap();
+        assert!(
+            report.instances[0].warmup.as_ref().is_some_and(|it| it.ended),
+            "{:?}",
+            report.instances[0].counts
+        );
+        for flash in [report.totals().snapshot.flash, report.instances[0].snapshot.flash.clone()] {
+            let flash = flash.unwrap();
+            assert_eq!(
+                flash.host_bytes.zip(flash.media_bytes),
+                Some((drive.host_bytes(), drive.media_bytes()))
+            );
+            assert!(drive.media_bytes() >= drive.host_bytes());
+        }
+        for span in report.series.spans() {
+            let flash = span.flash.unwrap();
+            assert!(flash.media >= flash.host, "seed {seed}: {flash:?} until {} s", span.until_seconds);
+        }
+    }
 }

@@ -41,6 +41,12 @@ impl DriveReport {
         }
     }
 
+    /// Bytes that hosts wrote, by the same count as the medium's.
+    #[must_use]
+    pub fn host_bytes(&self) -> u64 {
+        self.stats.host_bytes
+    }
+
     /// Bytes that the medium wrote.
     #[must_use]
     pub fn media_bytes(&self) -> u64 {

@@ -115,11 +115,28 @@ impl Series {
     }
 }
 
+/// What a drive under all instances counts by itself: both at one moment, for it counts a write when it comes and instances when it
+/// has ended.
+#[derive(Debug, Clone, Copy)]
+pub struct DriveBytes {
+    /// Bytes that hosts wrote.
+    pub host: u64,
+    /// Bytes that the medium wrote.
+    pub media: u64,
+}
+
+impl DriveBytes {
+    /// Puts them in the place of what the instances know.
+    pub fn set(&self, flash: &mut FlashBytes) {
+        (flash.host, flash.media) = (Some(self.host), Some(self.media));
+    }
+}
+
 /// Takes a series down for somebody who watches too, and tells him each span as it ends.
 pub struct Recorder<'a> {
     watcher: &'a mut dyn Watcher,
-    /// What the medium under all instances wrote, where something knows that none of them does.
-    media_bytes: &'a dyn Fn() -> Option<u64>,
+    /// What the drive under all instances counts, where it counts by itself.
+    drive_bytes: &'a dyn Fn() -> Option<DriveBytes>,
     /// So far.
     pub series: Series,
     told: Moment,
@@ -132,11 +149,11 @@ impl<'a> Recorder<'a> {
     /// A recorder in front of `watcher`, which calls `when_warm` where the figures begin.
     pub fn new(
         watcher: &'a mut dyn Watcher,
-        media_bytes: &'a dyn Fn() -> Option<u64>,
+        drive_bytes: &'a dyn Fn() -> Option<DriveBytes>,
         when_warm: &'a dyn Fn(),
     ) -> Self {
         let (series, told) = (Series::default(), Moment::default());
-        Self { watcher, media_bytes, series, told, last: None, when_warm }
+        Self { watcher, drive_bytes, series, told, last: None, when_warm }
     }
 
     /// The end of the run.
@@ -166,7 +183,7 @@ impl Watcher for Recorder<'_> {
         if self.series.is_due() || self.watcher.wants_intervals() {
             let mut moment = Moment::of(instances, elapsed);
             if let Some(flash) = &mut moment.flash {
-                flash.media = (self.media_bytes)().or(flash.media);
+                (self.drive_bytes)().inspect(|drive| drive.set(flash));
             }
             self.series.look(moment);
             if let Some(last) = self.last.replace(moment) {
