@@ -16,7 +16,6 @@ use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
 use super::journal::commit::{Committed, Why};
 use super::journal::notes::why_unhealthy;
-use super::order::Version;
 use super::record::{Held, Record, UNIT_BYTES};
 use super::state::State;
 use super::superblock::{self, Checkpoint, FORMAT_VERSION, Superblock};
@@ -280,13 +279,9 @@ fn records_of(state: &State, slots: &[Slot], format: u32) -> Vec<Record> {
 /// Records of what only the order keeps: versions of blocks that have newer ones.
 fn older_versions(state: &State) -> Vec<Record> {
     let Some(order) = &state.order else { return Vec::new() };
-    let is_current = |version: &Version| {
-        let slot = state.sets.find(version.block);
-        slot.and_then(|slot| state.copy(slot)).is_some_and(|copy| copy.page == version.page)
-    };
     order
         .versions()
-        .filter(|(_, version)| !is_current(version))
+        .filter(|(_, version)| !state.is_newest(version))
         .map(|(epoch, version)| version.record(epoch))
         .collect()
 }

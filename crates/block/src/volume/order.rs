@@ -111,10 +111,32 @@ impl Order {
         self.epochs.first_key_value().is_some_and(|(&epoch, _)| epoch <= self.idle_until)
     }
 
-    fn end(&mut self, epoch: u64) {
-        for version in self.epochs.remove(&epoch).unwrap_or_default() {
+    /// The epoch waits no more; what it had.
+    fn end(&mut self, epoch: u64) -> Vec<Version> {
+        let versions = self.epochs.remove(&epoch).unwrap_or_default();
+        for version in &versions {
             self.epoch_of.remove(&version.page);
         }
+        versions
+    }
+}
+
+impl State {
+    /// The commit that was to make this epoch failed before any of it was told: what it brought, the next one may. What was
+    /// written again meanwhile stayed because it had an epoch, and would get that of the newer version.
+    pub(super) fn take_back_epoch(&mut self, epoch: u64) {
+        let Some(order) = &mut self.order else { return };
+        for version in order.end(epoch) {
+            if !self.is_newest(&version) {
+                self.leave(version.page, version.block, true);
+            }
+        }
+    }
+
+    /// Whether the cache has nothing newer of the version's block.
+    pub(super) fn is_newest(&self, version: &Version) -> bool {
+        let copy = self.sets.find(version.block).and_then(|slot| self.copy(slot));
+        copy.is_some_and(|copy| copy.page == version.page)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use device::{Completion, Counters, Device, ErrorKind, Geometry, IoError, Request};
 use flashwright_block::sets::Mode;
-use flashwright_block::volume::{Health, Volume, VolumeErrorKind};
+use flashwright_block::volume::{Health, Volume, VolumeConfig, VolumeErrorKind};
 
 use crate::history::{Shape, Step, draw, read_all, take};
 use crate::ledger::Ledger;
@@ -56,13 +56,13 @@ enum Victim {
 /// Plays a history through a device that fails, on and on whatever fails. True if nothing did.
 fn play_on(
     media: &Media,
+    mut ledger: Ledger,
     steps: &[Step],
     victim: Victim,
     first: u64,
     for_good: bool,
 ) -> Result<bool, String> {
     let stage = Stage::new(media.duplicate());
-    let mut ledger = Ledger::new(DISK_BYTES);
     let failing = match victim {
         Victim::Flash => Failing::new(stage.flash.clone(), first, for_good),
         Victim::Disk => Failing::new(stage.disk.clone(), first, for_good),
@@ -118,16 +118,26 @@ fn play_on(
 }
 
 fn until_untouched(mode: Mode, victim: Victim, for_good: bool, seeds: std::ops::Range<u64>) {
-    let media = Media::created(&config(mode));
+    let start = (Media::created(&config(mode)), Ledger::new(DISK_BYTES));
+    until_untouched_from(&start, victim, for_good, seeds, &format!("{mode:?}"));
+}
+
+fn until_untouched_from(
+    (media, ledger): &(Media, Ledger),
+    victim: Victim,
+    for_good: bool,
+    seeds: std::ops::Range<u64>,
+    what: &str,
+) {
     let shape = Shape { steps: 20, sectors: 300, longest: 24, with_trims: true };
     for seed in seeds {
         let steps = draw(&shape, seed);
         for first in 0.. {
-            match play_on(&media, &steps, victim, first, for_good) {
+            match play_on(media, ledger.clone(), &steps, victim, first, for_good) {
                 Ok(true) => break,
                 Ok(false) => {}
                 Err(wrong) => {
-                    panic!("{mode:?}, {victim:?}, seed {seed}, request {first}, for good {for_good}: {wrong}")
+                    panic!("{what}, {victim:?}, seed {seed}, request {first}, for good {for_good}: {wrong}")
                 }
             }
         }
@@ -148,6 +158,31 @@ fn a_disk_that_fails_once_or_for_good_is_told_and_keeps_what_it_promised() {
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
         for for_good in [false, true] {
             until_untouched(mode, Victim::Disk, for_good, 0..3);
+        }
+    }
+}
+
+/// A volume that was killed with something in it, so that its first commit flushes the disk.
+fn killed(config: &VolumeConfig) -> (Media, Ledger) {
+    let stage = Stage::new(Media::created(config));
+    let mut ledger = Ledger::new(DISK_BYTES);
+    pollster::block_on(async {
+        let (mut volume, _) = stage.open().await.unwrap();
+        let write = |first, durable| Step::Write { first, count: 24, durable };
+        for step in [write(8, true), write(16, true), write(24, false)] {
+            take(&mut volume, &stage, &mut ledger, step).await.unwrap().unwrap();
+        }
+    });
+    (Media { flash: stage.flash.kill(1), disk: stage.disk.kill(1) }, ledger)
+}
+
+/// Only there does a commit with an epoch in it flush the disk.
+#[test]
+fn an_ordered_volume_that_was_killed_tells_of_failures_and_keeps_what_it_promised() {
+    let start = killed(&VolumeConfig { ordered: true, ..config(Mode::WriteBack) });
+    for victim in [Victim::Flash, Victim::Disk] {
+        for for_good in [false, true] {
+            until_untouched_from(&start, victim, for_good, 0..3, "ordered");
         }
     }
 }

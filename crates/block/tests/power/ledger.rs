@@ -16,6 +16,7 @@ enum Event {
 }
 
 /// Every sector's history, and from which event on it is known to be durable.
+#[derive(Clone)]
 pub struct Ledger {
     sectors: Vec<Sector>,
     versions: u64,

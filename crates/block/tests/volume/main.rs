@@ -14,6 +14,7 @@ mod full_journal;
 mod given_up;
 mod given_up_tables;
 mod lost_journal;
+mod ordered;
 mod pace;
 mod read_misses;
 mod recency;

@@ -329,6 +329,7 @@ impl Commit {
     fn fail_disk(self, error: IoError) {
         self.fail(|state| {
             state.io.disk_write_errors += 1;
+            state.take_back_epoch(state.journal.next_commit);
             let error = VolumeError::disk("flushing the disk", error);
             state.journal.failure = Some((state.journal.attempts, error));
         });
@@ -345,8 +346,8 @@ impl Commit {
             let mut state = shared.state.lock();
             state.journal.running = false;
             state.journal.is_laying_out = false;
-            note(&mut state);
             state.changes.put_back(batch);
+            note(&mut state);
         }
         shared.changed.notify(usize::MAX);
     }
