@@ -139,8 +139,7 @@ impl Shared {
             return Ok(());
         }
         let from = from.next_multiple_of(unit);
-        let trimmed = work.start(&*self.disk, Request::Trim { offset: from, len: to - from }).await;
-        self.state.lock().changes.disk_written();
+        let trimmed = work.start_on_disk(Request::Trim { offset: from, len: to - from }).await;
         match trimmed {
             Ok(_) => Ok(()),
             // Trimming is advice. What the disk keeps is what it held before.

@@ -82,11 +82,27 @@ impl Work {
 
     /// Starts I/O that holds all this until it has ended.
     pub(super) fn start(self: &Arc<Self>, device: &dyn Device, request: Request) -> Pending {
+        self.start_and(device, request, |_| {})
+    }
+
+    /// Starts a change of the disk that the next commit is to make durable there. It is noted at its end, though nobody wait for
+    /// that any more: what is read from the disk from then on may have it, and be told to be clean.
+    pub(super) fn start_on_disk(self: &Arc<Self>, request: Request) -> Pending {
+        self.start_and(&*self.shared.disk, request, |work| work.shared.state.lock().changes.disk_written())
+    }
+
+    fn start_and(
+        self: &Arc<Self>,
+        device: &dyn Device,
+        request: Request,
+        end: impl FnOnce(&Self) + Send + 'static,
+    ) -> Pending {
         let (completion, pending) = Completion::pair();
         let held = Arc::clone(self);
         device.submit(
             request,
             Completion::new(move |outcome| {
+                end(&held);
                 // Released before the outcome is told: who saw a request end finds its ranges free.
                 drop(held);
                 completion.complete(outcome);

@@ -44,6 +44,15 @@ struct Prepared {
     pages: Vec<(Written, IoSlice)>,
 }
 
+/// Why the disk is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DiskWrite {
+    /// A client wrote it: the next commit flushes the disk.
+    Direct,
+    /// Flash has it: whoever cleans flushes the disk, before anything says that it is clean.
+    Cleaning,
+}
+
 /// How often a piece is begun, at most: of two blocks a part is kept, and each may have a bad copy on flash.
 const ATTEMPTS: u32 = 3;
 
@@ -328,17 +337,22 @@ impl Shared {
             let (first, last) = (&direct[run.start].part, &direct[run.end - 1].part);
             let offset = first.block * u64::from(self.layout.block_bytes) + first.within.start as u64;
             let bytes = data.part(first.at..last.place().end);
-            writes.push(self.write_disk_range(work, offset, bytes));
+            writes.push(self.write_disk_range(work, DiskWrite::Direct, offset, bytes));
         }
         for write in writes {
             result = result.and(write.await);
         }
-        self.state.lock().changes.disk_written();
         result
     }
 
     /// Writes bytes to the disk, whose blocks may be larger than our sectors. The caller holds the range.
-    pub(super) async fn write_disk_range(&self, work: &Arc<Work>, offset: u64, bytes: IoSlice) -> Result<()> {
+    pub(super) async fn write_disk_range(
+        &self,
+        work: &Arc<Work>,
+        why: DiskWrite,
+        offset: u64,
+        bytes: IoSlice,
+    ) -> Result<()> {
         let unit = u64::from(self.disk.geometry().block_bytes);
         let most = u64::from(self.disk.geometry().max_io_bytes);
         let (from, to) = (offset / unit * unit, (offset + bytes.len() as u64).next_multiple_of(unit));
@@ -363,8 +377,11 @@ impl Shared {
                 placement: PlacementHandle::DEFAULT,
             };
             self.state.lock().sets.counters_mut().disk_writes += 1;
-            let written = work.start(&*self.disk, request).await;
-            written.map_err(|error| self.disk_failed("writing the disk", error))?;
+            let written = match why {
+                DiskWrite::Direct => work.start_on_disk(request),
+                DiskWrite::Cleaning => work.start(&*self.disk, request),
+            };
+            written.await.map_err(|error| self.disk_failed("writing the disk", error))?;
             at = end;
         }
         Ok(())

@@ -18,6 +18,7 @@ use super::journal::notes::why_unhealthy;
 use super::piece::{Part, runs};
 use super::state::{Copy, State};
 use super::work::Work;
+use super::write::DiskWrite;
 use super::{Health, Shared, Volume};
 use crate::sets::{Cleaning, Slot, Tuning};
 
@@ -325,7 +326,7 @@ impl Shared {
         let pages = self.read_copies_of(work, blocks.iter().map(part).collect()).await?;
         for stretch in self.stretches(blocks) {
             let bytes = self.bytes_of_stretch(&stretch, blocks, &pages);
-            self.write_disk_range(work, stretch.start, bytes).await?;
+            self.write_disk_range(work, DiskWrite::Cleaning, stretch.start, bytes).await?;
         }
         Ok(())
     }

@@ -4,10 +4,14 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use device::IoBuffer;
+use device::timer::SystemTimer;
+use device::wrap::{CrashDevice, GateDevice};
+use device::{Device, IoBuffer, MemoryDevice, RequestKind};
 use flashwright_block::sets::{Mode, Tuning};
 use flashwright_block::volume::{Volume, VolumeConfig};
+use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -84,6 +88,43 @@ fn what_is_given_up_happened_or_not_and_nothing_is_held_for_ever() {
                 after[at..at + 4096],
                 "seed {seed}, {mode:?}: block {block} changed"
             );
+        }
+    }
+}
+
+/// The disk had its change, and the volume did not know of it: what was then read from there was told to be clean without a
+/// flush of the disk, which lost it with the power. Flash had what the disk never held, and the disk was refused.
+#[test]
+fn a_change_of_the_disk_that_was_given_up_is_durable_before_a_read_of_it_is_told_to_be_clean() {
+    for kind in [RequestKind::Write, RequestKind::Trim] {
+        let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(4 << 20));
+        let crash = Arc::new(CrashDevice::new(MemoryDevice::new(8 << 20)));
+        let gate = Arc::new(GateDevice::new(crash.clone()));
+        let disk: Arc<dyn Device> = gate.clone();
+        let timer = || Arc::new(SystemTimer::default());
+        pollster::block_on(async {
+            Volume::create(&flash, &disk, &config(), 5).await.unwrap();
+            let (volume, _) = Volume::open(flash.clone(), disk.clone(), timer()).await.unwrap();
+            let around = volume.without_caching();
+            let write = |byte: u8| around.write(8192, IoBuffer::copy_of(&[byte; 4096]).into(), false);
+            write(6).await.unwrap();
+            volume.flush().await.unwrap();
+            gate.close(kind);
+            let is_written = kind == RequestKind::Write;
+            let begun =
+                if is_written { write(7).now_or_never() } else { around.trim(8192, 4096).now_or_never() };
+            assert!(begun.is_none() && gate.held() == 1, "{kind:?}");
+            gate.open();
+            let expected = if is_written { 7 } else { 0 };
+            assert_eq!(volume.read(8192, 512).await.unwrap()[..], [expected; 512], "{kind:?}");
+            volume.flush().await.unwrap();
+        });
+        for seed in 0..16 {
+            let disk = Arc::new(crash.crash(seed));
+            let opened = pollster::block_on(Volume::open(flash.clone(), disk, timer()));
+            if let Err(error) = opened {
+                panic!("{kind:?}, seed {seed}: {error}");
+            }
         }
     }
 }
