@@ -36,6 +36,7 @@ mod found;
 mod identity;
 pub mod journal;
 pub mod layout;
+mod noted;
 mod order;
 mod pace;
 mod pages;

@@ -13,7 +13,6 @@
 //! and the notes brought since, in theirs. After a close that is all there is to know. After a crash the hits since the
 //! table are lost, but for how often blocks had been hit when they were written.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -55,7 +54,7 @@ pub struct Recovery {
 }
 
 /// Bytes read with one request while recovering.
-const READ_BYTES: usize = 256 << 10;
+pub(super) const READ_BYTES: usize = 256 << 10;
 
 impl Volume {
     /// Opens a volume. `timer` is what time is told by.
@@ -337,85 +336,11 @@ impl Found {
         Ok(true)
     }
 
-    async fn is_as_written(&self, flash: &dyn Device, page: u32, crc: u32) -> Result<bool> {
+    pub(super) async fn is_as_written(&self, flash: &dyn Device, page: u32, crc: u32) -> Result<bool> {
         let buffer = IoBuffer::zeroed(self.layout.block_bytes as usize);
         let read = flash.start(Request::Read { offset: self.layout.page_offset(page), buffer }).await;
         let page = read.map_err(|error| VolumeError::flash("reading the flash", error))?;
         Ok(crc32c(&page.expect("a read gives its buffer back")) == crc)
-    }
-
-    /// Applies the notes that follow the last commit, as many as count.
-    async fn read_notes(&mut self, flash: &dyn Device, uuid: u128, recovery: &mut Recovery) -> Result<()> {
-        let notes = self.chained_notes(flash, uuid).await?;
-        let count = self.notes_that_count(flash, &notes).await?;
-        let commit = self.journal.next_commit;
-        for record in notes[..count].iter().flatten() {
-            self.apply(record, commit)?;
-            self.noted.insert(record.page, *record);
-        }
-        recovery.notes = count as u64;
-        recovery.rolled_back |= count < notes.len();
-        Ok(())
-    }
-
-    /// The notes after the last commit, in order, each as its records.
-    async fn chained_notes(&self, flash: &dyn Device, uuid: u128) -> Result<Vec<Vec<Record>>> {
-        let (base, mut chain) = self.journal.notes.start();
-        let mut blocks: HashMap<u32, (u64, bool, u32, Vec<Record>)> = HashMap::new();
-        let mut at = 0;
-        while at < self.layout.notes_blocks() {
-            let count = (self.layout.notes_blocks() - at).min((READ_BYTES / JOURNAL_BLOCK_BYTES) as u64);
-            let offset = self.layout.notes_offset() + at * JOURNAL_BLOCK_BYTES as u64;
-            let bytes = read_blocks(flash, offset, count).await?;
-            for bytes in bytes.chunks_exact(JOURNAL_BLOCK_BYTES) {
-                let decoded = block::decode(BlockKind::Note, uuid, bytes);
-                let Some((header, crc, units)) = decoded.filter(|(header, ..)| header.commit == base) else {
-                    continue;
-                };
-                let block = (header.sequence, header.ends_commit, crc, records_in(units)?);
-                blocks.insert(header.chain, block);
-            }
-            at += count;
-        }
-        let (mut notes, mut open, mut expected) = (Vec::new(), Vec::new(), None);
-        while let Some((sequence, ends, crc, records)) = blocks.remove(&chain) {
-            if expected.is_some_and(|expected| sequence != expected) {
-                break;
-            }
-            (expected, chain) = (Some(sequence + 1), crc);
-            open.extend(records);
-            if ends {
-                notes.push(std::mem::take(&mut open));
-            }
-        }
-        Ok(notes)
-    }
-
-    /// The largest number of notes, from the first on, after which every page that they say was written is as it was
-    /// written. A page that a later note gives up may have been written over since.
-    async fn notes_that_count(&self, flash: &dyn Device, notes: &[Vec<Record>]) -> Result<usize> {
-        // Which pages, of which content, are held after which numbers of notes.
-        let mut spans = Vec::new();
-        let mut open: HashMap<u32, (u32, usize)> = HashMap::new();
-        for (before, records) in notes.iter().enumerate() {
-            for record in records {
-                self.check_record(record)?;
-                if let Some((crc, from)) = open.remove(&record.page) {
-                    spans.push((record.page, crc, from..before + 1));
-                }
-                if let Some(held) = record.held.filter(|held| held.fresh) {
-                    open.insert(record.page, (held.crc, before + 1));
-                }
-            }
-        }
-        spans.extend(open.into_iter().map(|(page, (crc, from))| (page, crc, from..notes.len() + 1)));
-        let mut counts = vec![true; notes.len() + 1];
-        for (page, crc, held) in spans {
-            if !self.is_as_written(flash, page, crc).await? {
-                counts[held].fill(false);
-            }
-        }
-        Ok(counts.iter().rposition(|counts| *counts).unwrap_or(0))
     }
 
     fn take_commit(&mut self, commit: &ReadCommit, recovery: &mut Recovery) -> Result<()> {
@@ -431,14 +356,14 @@ impl Found {
     }
 }
 
-async fn read_blocks(flash: &dyn Device, offset: u64, count: u64) -> Result<IoBuffer> {
+pub(super) async fn read_blocks(flash: &dyn Device, offset: u64, count: u64) -> Result<IoBuffer> {
     let buffer = IoBuffer::zeroed(count as usize * JOURNAL_BLOCK_BYTES);
     let read = flash.start(Request::Read { offset, buffer }).await;
     let read = read.map_err(|error| VolumeError::flash("reading tables and journal", error))?;
     Ok(read.expect("a read gives its buffer back"))
 }
 
-fn records_in(mut units: &[u8]) -> Result<Vec<Record>> {
+pub(super) fn records_in(mut units: &[u8]) -> Result<Vec<Record>> {
     let mut records = Vec::with_capacity(units.len() / 16);
     while !units.is_empty() {
         let record = Record::take_from(&mut units);

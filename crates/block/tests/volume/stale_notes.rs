@@ -5,7 +5,8 @@ use std::sync::Arc;
 use device::timer::SystemTimer;
 use device::wrap::GateDevice;
 use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request, RequestKind};
-use flashwright_block::volume::{Recovery, Volume, VolumeConfig};
+use flashwright_block::volume::journal::block::{self, BlockHeader, BlockKind};
+use flashwright_block::volume::{Layout, Recovery, Volume, VolumeConfig};
 use futures_util::FutureExt as _;
 
 use crate::world::config;
@@ -95,4 +96,49 @@ fn what_an_ordered_volume_found_in_notes_goes_to_the_disk_once() {
     pollster::block_on(volume.clean()).unwrap();
     let counters = volume.stats().counters;
     assert_eq!((counters.cleanings, counters.disk_writes), (1, 1));
+}
+
+/// Makes the checksums of all notes equal, which are chained as before: the last four bytes of each block, which mean nothing,
+/// become the checksum of those before them. Notes that this was done to.
+fn equalise_notes(flash: &MemoryDevice, layout: &Layout, uuid: u128) -> u32 {
+    let crc32c = |bytes: &[u8]| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32;
+    let (mut count, mut chain) = (0, None);
+    for place in 0..layout.notes_blocks() {
+        let offset = layout.notes_offset() + place * 4096;
+        let read = flash.execute(Request::Read { offset, buffer: IoBuffer::zeroed(4096) }).unwrap().unwrap();
+        let Some((header, _, units)) = block::decode(BlockKind::Note, uuid, &read) else { break };
+        let mut bytes = IoBuffer::zeroed(4096);
+        let header = BlockHeader { chain: chain.unwrap_or(header.chain), ..header };
+        block::encode(BlockKind::Note, uuid, &header, units, &mut bytes);
+        bytes[4..8].fill(0);
+        let crc = crc32c(&bytes[..4092]);
+        bytes[4092..].copy_from_slice(&crc.to_le_bytes());
+        let crc = crc32c(&bytes);
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        assert!(block::decode(BlockKind::Note, uuid, &bytes).is_some());
+        let (data, placement) = (bytes.into(), PlacementHandle::DEFAULT);
+        flash.execute(Request::Write { offset, data, placement }).unwrap();
+        assert!(chain.is_none_or(|chain| chain == crc));
+        (count, chain) = (count + 1, Some(crc));
+    }
+    count
+}
+
+/// Notes were looked for by their predecessor's checksum alone: of two with the same one was found, and nothing after it.
+#[test]
+fn notes_were_lost_after_one_whose_checksum_another_has_too() {
+    let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(DISK_BYTES));
+    let memory = Arc::new(MemoryDevice::new(FLASH_BYTES));
+    let flash: Arc<dyn Device> = memory.clone();
+    pollster::block_on(Volume::create(&flash, &disk, &config(), 5)).unwrap();
+    let (volume, _) = open(flash.clone(), &disk);
+    for block in 1..=5 {
+        write(&volume, block, block as u8);
+    }
+    let superblock = volume.superblock();
+    drop(volume);
+    assert_eq!(equalise_notes(&memory, &superblock.layout, superblock.uuid), 5);
+    let (volume, recovery) = open(flash, &disk);
+    assert_eq!(recovery.notes, 5);
+    assert_eq!([1, 2, 3, 4, 5].map(|block| read(&volume, block)), [1, 2, 3, 4, 5]);
 }
