@@ -75,8 +75,8 @@ impl Volume {
     ) -> Result<Check> {
         let mut check = Check::new();
         // Half written is what a crash leaves, and opening mends.
-        if superblock::copies(&*flash).await? == Copies::Damaged {
-            check.add("one of the two superblocks is damaged; the other is used".into());
+        if superblock::copies(&*flash).await == Copies::Damaged {
+            check.add("one of the two superblocks is damaged or cannot be read; the other is used".into());
         }
         let shared = match load(flash, disk, timer).await {
             Ok((shared, found, _)) => {

@@ -3,12 +3,15 @@
 //! The ring is read whole, and of its blocks those are taken that say they follow that commit. The first of them is chained to
 //! the commit's last block, each other to the one before it. A checksum alone does not name a block, for in a ring full of
 //! them two may be equal: the chain is followed by sequence, and checked.
+//!
+//! Most of the ring is not needed, and of a block that is not needed it does not matter whether it can be read. The block
+//! where the chain would go on is: it may hold what was acknowledged.
 
 use std::collections::{BTreeMap, HashMap};
 
 use device::Device;
 
-use super::error::Result;
+use super::error::{Result, VolumeError};
 use super::found::Found;
 use super::journal::block::{self, BlockKind, JOURNAL_BLOCK_BYTES};
 use super::record::Record;
@@ -21,6 +24,18 @@ struct NoteBlock {
     crc: u32,
     ends_note: bool,
     records: Vec<Record>,
+}
+
+/// The ring, as far as it can be read.
+#[derive(Default)]
+struct Ring {
+    places: u64,
+    /// Blocks that say that they follow the last commit, by sequence.
+    following: BTreeMap<u64, NoteBlock>,
+    /// The newest block that follows an earlier commit: the commit and the sequence.
+    earlier: Option<(u64, u64)>,
+    /// Places that cannot be read, and why.
+    unreadable: HashMap<u64, VolumeError>,
 }
 
 impl Found {
@@ -46,43 +61,56 @@ impl Found {
     /// The notes after the last commit, in order, each as its records.
     async fn chained_notes(&self, flash: &dyn Device, uuid: u128) -> Result<Vec<Vec<Record>>> {
         let (_, mut chain) = self.journal.notes.start();
-        let mut blocks = self.note_blocks(flash, uuid).await?;
-        let first = blocks.iter().find(|(_, block)| block.chain == chain);
-        let Some(first) = first.map(|(&sequence, _)| sequence) else { return Ok(Vec::new()) };
+        let mut ring = self.read_ring(flash, uuid).await?;
+        let Some(mut next) = ring.first(chain) else {
+            ring.first_places().try_for_each(|sequence| ring.must_be_readable(sequence))?;
+            return Ok(Vec::new());
+        };
         let (mut notes, mut open) = (Vec::new(), Vec::new());
-        for (expected, (sequence, block)) in (first..).zip(blocks.split_off(&first)) {
-            if sequence != expected || block.chain != chain {
-                break;
-            }
-            chain = block.crc;
+        while let Some(block) = ring.following.remove(&next).filter(|block| block.chain == chain) {
+            (next, chain) = (next + 1, block.crc);
             open.extend(block.records);
             if block.ends_note {
                 notes.push(std::mem::take(&mut open));
             }
         }
+        ring.must_be_readable(next)?;
         Ok(notes)
     }
 
-    /// The ring's blocks that say that they follow the last commit, by sequence.
-    async fn note_blocks(&self, flash: &dyn Device, uuid: u128) -> Result<BTreeMap<u64, NoteBlock>> {
-        let (base, _) = self.journal.notes.start();
-        let mut blocks = BTreeMap::new();
+    async fn read_ring(&self, flash: &dyn Device, uuid: u128) -> Result<Ring> {
+        let mut ring = Ring { places: self.layout.notes_blocks(), ..Ring::default() };
+        let offset_of = |place: u64| self.layout.notes_offset() + place * JOURNAL_BLOCK_BYTES as u64;
         let mut at = 0;
-        while at < self.layout.notes_blocks() {
-            let count = (self.layout.notes_blocks() - at).min((READ_BYTES / JOURNAL_BLOCK_BYTES) as u64);
-            let offset = self.layout.notes_offset() + at * JOURNAL_BLOCK_BYTES as u64;
-            let bytes = read_blocks(flash, offset, count).await?;
-            for bytes in bytes.chunks_exact(JOURNAL_BLOCK_BYTES) {
-                let decoded = block::decode(BlockKind::Note, uuid, bytes);
-                let Some((header, crc, units)) = decoded.filter(|(header, ..)| header.commit == base) else {
-                    continue;
-                };
-                let (chain, ends_note, records) = (header.chain, header.ends_commit, records_in(units)?);
-                blocks.insert(header.sequence, NoteBlock { chain, crc, ends_note, records });
+        while at < ring.places {
+            let end = ring.places.min(at + (READ_BYTES / JOURNAL_BLOCK_BYTES) as u64);
+            if let Ok(bytes) = read_blocks(flash, offset_of(at), end - at).await {
+                self.add_blocks(&mut ring, uuid, &bytes)?;
+            } else {
+                for place in at..end {
+                    match read_blocks(flash, offset_of(place), 1).await {
+                        Ok(bytes) => self.add_blocks(&mut ring, uuid, &bytes)?,
+                        Err(error) => drop(ring.unreadable.insert(place, error)),
+                    }
+                }
             }
-            at += count;
+            at = end;
         }
-        Ok(blocks)
+        Ok(ring)
+    }
+
+    fn add_blocks(&self, ring: &mut Ring, uuid: u128, bytes: &[u8]) -> Result<()> {
+        let (base, _) = self.journal.notes.start();
+        for bytes in bytes.chunks_exact(JOURNAL_BLOCK_BYTES) {
+            let Some((header, crc, units)) = block::decode(BlockKind::Note, uuid, bytes) else { continue };
+            if header.commit < base {
+                ring.earlier = ring.earlier.max(Some((header.commit, header.sequence)));
+            } else if header.commit == base {
+                let (chain, ends_note, records) = (header.chain, header.ends_commit, records_in(units)?);
+                ring.following.insert(header.sequence, NoteBlock { chain, crc, ends_note, records });
+            }
+        }
+        Ok(())
     }
 
     /// The largest number of notes, from the first on, after which every page that they say was written is as it was
@@ -110,5 +138,26 @@ impl Found {
             }
         }
         Ok(counts.iter().rposition(|counts| *counts).unwrap_or(0))
+    }
+}
+
+impl Ring {
+    /// The sequence of the first block after the last commit, whose last block has the checksum `chain`.
+    fn first(&self, chain: u32) -> Option<u64> {
+        self.following.iter().find(|(_, block)| block.chain == chain).map(|(&sequence, _)| sequence)
+    }
+
+    /// Where that block would be: whoever opens the volume begins at 0, and goes on after what followed an earlier commit. What
+    /// is there of the chain without its beginning came right after it, unless more is lost.
+    fn first_places(&self) -> impl Iterator<Item = u64> + use<> {
+        let after_earlier = self.earlier.map(|(_, sequence)| sequence + 1);
+        let before_others =
+            self.following.first_key_value().and_then(|(sequence, _)| sequence.checked_sub(1));
+        [Some(0), after_earlier, before_others].into_iter().flatten()
+    }
+
+    /// Refuses to go on without a block that may be one of the chain.
+    fn must_be_readable(&self, sequence: u64) -> Result<()> {
+        self.unreadable.get(&(sequence % self.places)).map_or(Ok(()), |error| Err(error.clone()))
     }
 }

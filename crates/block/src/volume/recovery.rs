@@ -138,7 +138,7 @@ impl Shared {
         };
         if needs_table {
             self.write_found(&work).await?;
-        } else if superblock::copies(&*self.flash).await? != superblock::Copies::Agree {
+        } else if superblock::copies(&*self.flash).await != superblock::Copies::Agree {
             // Else damage to the newer one would bring back what is given up when the journal goes on.
             let superblock = self.superblock.lock().clone();
             self.write_superblock(&work, superblock).await?;

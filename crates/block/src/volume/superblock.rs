@@ -357,29 +357,27 @@ pub enum Copies {
     Agree,
     /// Both are whole, and the first is newer: whoever wrote them ended in between.
     HalfWritten,
-    /// One is damaged, or they cannot have been written so.
+    /// One is damaged or cannot be read, or they cannot have been written so.
     Damaged,
 }
 
 /// How the two copies stand to each other.
-///
-/// # Errors
-/// The flash's failures.
-pub async fn copies(flash: &dyn Device) -> Result<Copies> {
+pub async fn copies(flash: &dyn Device) -> Copies {
     let block = (flash.geometry().block_bytes as usize).max(SUPERBLOCK_BYTES);
     let mut copies = Vec::new();
     for offset in COPIES {
-        let read = flash.read(offset, IoBuffer::zeroed(block)).await;
-        let bytes = read.map_err(|error| VolumeError::flash("reading a superblock", error))?;
-        copies.push(Superblock::decode(&bytes.expect("a read gives its buffer back")));
+        copies.push(match flash.read(offset, IoBuffer::zeroed(block)).await {
+            Ok(bytes) => Superblock::decode(&bytes.expect("a read gives its buffer back")),
+            Err(_) => Err(Unreadable::Damaged),
+        });
     }
-    Ok(match &copies[..] {
+    match &copies[..] {
         [Ok(first), Ok(second)] if first == second => Copies::Agree,
         [Ok(first), Ok(second)] if first.uuid == second.uuid && first.sequence > second.sequence => {
             Copies::HalfWritten
         }
         _ => Copies::Damaged,
-    })
+    }
 }
 
 /// The newest superblock on the flash.

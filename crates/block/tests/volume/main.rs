@@ -26,4 +26,5 @@ mod stale_notes;
 mod threads;
 mod twin;
 mod unflushed;
+mod unreadable;
 mod world;

@@ -1,0 +1,131 @@
+//! Sectors of the flash that cannot be read when a volume is opened after a kill.
+
+use std::sync::Arc;
+
+use device::timer::SystemTimer;
+use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use flashwright_block::volume::superblock::{Copies, copies};
+use flashwright_block::volume::{Layout, Recovery, Result, Volume, VolumeErrorKind};
+
+use crate::faulty::Faulty;
+use crate::world::config;
+
+const BLOCK: u64 = 4096;
+
+struct Killed {
+    flash: Arc<Faulty>,
+    disk: Arc<MemoryDevice>,
+    layout: Layout,
+}
+
+impl Killed {
+    /// A volume that was killed after writes of so many blocks, each noted; and after a flush and so many more, if any.
+    fn after(flushed: u64, noted: u64) -> Self {
+        let (flash, disk) = (Faulty::new(4 << 20), Arc::new(MemoryDevice::new(8 << 20)));
+        let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
+        let layout = pollster::block_on(async {
+            Volume::create(&one, &other, &config(), 5).await.unwrap();
+            let (volume, _) = Volume::open(one, other, Arc::new(SystemTimer::default())).await.unwrap();
+            for block in 0..flushed + noted {
+                if flushed > 0 && block == flushed {
+                    volume.flush().await.unwrap();
+                }
+                let data = IoBuffer::copy_of(&[block as u8 + 1; 4096]).into();
+                volume.write(block * BLOCK, data, false).await.unwrap();
+            }
+            if flushed > 0 && noted == 0 {
+                volume.flush().await.unwrap();
+            }
+            volume.superblock().layout
+        });
+        Self { flash, disk, layout }
+    }
+
+    /// The same once more.
+    fn duplicate(&self) -> Self {
+        let disk = Arc::new(self.disk.duplicate());
+        Self { flash: Faulty::over(Arc::new(self.flash.memory.duplicate())), disk, layout: self.layout }
+    }
+
+    fn open_without(&self, unreadable: u64) -> Result<(Volume, Recovery)> {
+        self.flash.fail(move |request| match request {
+            Request::Read { offset, buffer } => {
+                (*offset..*offset + buffer.len() as u64).contains(&unreadable)
+            }
+            _ => false,
+        });
+        let timer = Arc::new(SystemTimer::default());
+        pollster::block_on(Volume::open(self.flash.clone(), self.disk.clone(), timer))
+    }
+
+    fn note(&self, place: u64) -> u64 {
+        self.layout.notes_offset() + place * BLOCK
+    }
+
+    fn lose_note(&self, place: u64) {
+        let (offset, data) = (self.note(place), IoBuffer::zeroed(BLOCK as usize).into());
+        let placement = PlacementHandle::DEFAULT;
+        self.flash.memory.execute(Request::Write { offset, data, placement }).unwrap();
+    }
+}
+
+/// Of the two one was read, and then both were wanted.
+#[test]
+fn a_superblock_that_cannot_be_read_kept_a_killed_volume_from_being_opened_with_the_other() {
+    let killed = Killed::after(2, 1);
+    for unreadable in [0, 64 << 10] {
+        let killed = killed.duplicate();
+        let (_, found) = killed.open_without(unreadable).unwrap();
+        assert_eq!((found.dirty_blocks, found.notes), (3, 1));
+        // Both were written anew.
+        killed.flash.fail(|_| false);
+        assert_eq!(pollster::block_on(copies(&*killed.flash)), Copies::Agree);
+        let timer = Arc::new(SystemTimer::default());
+        killed
+            .flash
+            .fail(move |request| matches!(request, Request::Read { offset, .. } if *offset == unreadable));
+        let check =
+            pollster::block_on(Volume::check(killed.flash.clone(), killed.disk.clone(), timer, false));
+        let problems = check.unwrap().problems;
+        assert!(problems.len() == 1 && problems[0].contains("cannot be read"), "{problems:?}");
+    }
+}
+
+/// Any block of the ring did, whether or not it had ever been used.
+#[test]
+fn a_note_that_cannot_be_read_and_is_not_needed_keeps_nothing_from_being_opened() {
+    // Four notes that a commit made superfluous, and three that follow it.
+    let killed = Killed::after(4, 3);
+    let places = killed.layout.notes_blocks();
+    let opened = |place: u64| {
+        let killed = killed.duplicate();
+        killed.open_without(killed.note(place)).map(|(_, found)| (found.notes, found.dirty_blocks))
+    };
+    for place in (0..4).chain(8..places) {
+        assert_eq!(opened(place).unwrap(), (3, 7), "place {place} of {places}");
+    }
+    // These were acknowledged, or may have been.
+    for place in 4..8 {
+        assert_eq!(opened(place).unwrap_err().kind(), VolumeErrorKind::Flash, "place {place}");
+    }
+}
+
+#[test]
+fn a_note_that_may_be_the_only_one_is_needed() {
+    // Whoever cannot read the last of the older ones cannot tell it from the first after the commit.
+    for (killed, needed) in [(Killed::after(0, 0), vec![0]), (Killed::after(5, 0), vec![0, 4, 5])] {
+        for place in 0..8 {
+            let killed = killed.duplicate();
+            let opened = killed.open_without(killed.note(place));
+            assert_eq!(opened.is_err(), needed.contains(&place), "place {place}, {needed:?}");
+        }
+    }
+    // The first of several, which nothing else came before.
+    let killed = Killed::after(0, 3);
+    assert!(killed.open_without(killed.note(0)).is_err());
+    // A power cut took the first: nothing of the chain counts, and nothing more of it is needed.
+    let killed = Killed::after(4, 3);
+    killed.lose_note(4);
+    let opened = killed.open_without(killed.note(6)).unwrap();
+    assert_eq!((opened.1.notes, opened.1.dirty_blocks), (0, 4));
+}
