@@ -96,17 +96,13 @@ impl Volume {
 
 impl Shared {
     async fn check_blocks(&self, check: &mut Check) -> Result<()> {
-        let held: Vec<(Slot, u64, bool)> = {
-            let state = self.state.lock();
-            let all =
-                state.sets.held().filter_map(|(slot, word)| Some((slot, word.block()?, word.is_dirty())));
-            all.collect()
-        };
-        for (slot, block, dirty) in held {
+        for slot in (0..self.layout.slots()).map(Slot) {
+            let word = self.state.lock().sets.word(slot);
+            let Some(block) = word.block() else { continue };
             check.blocks_read += 1;
             if let Some(problem) = self.page_problem(slot).await {
                 check.add(format!("block {block}: {problem}"));
-            } else if !dirty {
+            } else if !word.is_dirty() {
                 check.blocks_compared += 1;
                 if !self.is_same_on_disk(slot, block).await? {
                     check.add(format!("block {block} is clean on flash, but differs from the disk"));

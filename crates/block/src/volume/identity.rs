@@ -58,7 +58,7 @@ fn wrong_disk(known: &DiskIdentity, why: &str) -> VolumeError {
 }
 
 impl Shared {
-    /// Compares clean blocks of flash with the disk's: the lowest, the highest, and others spread evenly.
+    /// Compares clean blocks of flash with the disk's: the lowest, the highest, and others spread evenly over the flash.
     pub(super) async fn check_samples(&self) -> Result<()> {
         for (slot, block) in self.samples() {
             let is_same = match self.is_same_on_disk(slot, block).await {
@@ -76,16 +76,23 @@ impl Shared {
         Ok(())
     }
 
+    /// Found in two passes: there may be more clean blocks than a list of them all would have memory for.
     fn samples(&self) -> Vec<(Slot, u64)> {
         let state = self.state.lock();
-        let clean = state.sets.held().filter(|(_, word)| !word.is_dirty());
-        let mut clean: Vec<_> = clean.filter_map(|(slot, word)| Some((slot, word.block()?))).collect();
-        clean.sort_unstable_by_key(|&(_, block)| block);
-        let step = (clean.len() / SAMPLES).max(1);
-        let (lowest, highest) = (clean.first().copied(), clean.last().copied());
-        let mut samples: Vec<_> = clean.into_iter().step_by(step).take(SAMPLES).collect();
-        samples.extend(lowest);
-        samples.extend(highest);
+        let clean = || {
+            let clean = state.sets.held().filter(|(_, word)| !word.is_dirty());
+            clean.filter_map(|(slot, word)| Some((slot, word.block()?)))
+        };
+        let (mut count, mut lowest, mut highest) = (0, None, None);
+        for (slot, block) in clean() {
+            count += 1;
+            lowest = lowest.filter(|&(_, known)| known < block).or(Some((slot, block)));
+            highest = highest.filter(|&(_, known)| known > block).or(Some((slot, block)));
+        }
+        let spread = clean().enumerate().filter(|(number, _)| number * SAMPLES % count < SAMPLES);
+        let mut samples: Vec<_> = spread.map(|(_, sample)| sample).collect();
+        samples.extend(lowest.into_iter().chain(highest));
+        samples.sort_unstable_by_key(|&(_, block)| block);
         samples.dedup();
         samples
     }

@@ -112,6 +112,27 @@ fn a_disk_written_without_its_cache_is_refused_and_named() {
     assert_eq!(other.refusal(), VolumeErrorKind::WrongDisk);
 }
 
+/// Of 127 clean blocks the 64 lowest were looked at and the highest, and nothing between them.
+#[test]
+fn a_disk_written_in_its_upper_half_alone_was_not_noticed() {
+    let pair =
+        Pair { flash: Arc::new(MemoryDevice::new(3 << 20)), disk: Arc::new(MemoryDevice::new(DISK_BYTES)) };
+    let (flash, disk): (Arc<dyn Device>, Arc<dyn Device>) = (pair.flash.clone(), pair.disk.clone());
+    pollster::block_on(async {
+        Volume::create(&flash, &disk, &config(), 77).await.unwrap();
+        let volume = pair.open().await.unwrap();
+        for block in 0..127_u64 {
+            write(&volume, block * 7 * 4096, block as u8 + 1).await;
+        }
+        volume.clean().await.unwrap();
+        assert_eq!(volume.stats().held_blocks, 127);
+    });
+    for block in 64..126 {
+        poke(&*pair.disk, block * 7 * 4096, |bytes| bytes.fill(0xee));
+    }
+    assert_eq!(pair.refusal(), VolumeErrorKind::WrongDisk);
+}
+
 #[test]
 fn after_a_crash_clean_blocks_still_tell_whether_the_disk_is_the_same() {
     let pair = Pair::used(&config());
