@@ -11,7 +11,7 @@ impl Sets {
     pub fn take_back_read_hit(&mut self, block: u64) {
         reduce(&mut self.counters.reads, 1);
         reduce(&mut self.counters.read_hits, 1);
-        one_less(&mut self.operations_of(block).hits);
+        reduce(&mut self.operations_of(block).hits, 1);
     }
 
     /// Takes back that `block` was read, as [`read`](Self::read) decided it when told `admit`. In the mode of that time.
@@ -20,7 +20,7 @@ impl Sets {
             return self.take_back_read_hit(block);
         }
         reduce(&mut self.counters.reads, 1);
-        one_less(&mut self.operations_of(block).read_misses);
+        reduce(&mut self.operations_of(block).read_misses, 1);
         if decided == Read::Around {
             reduce(&mut self.counters.uncached_reads, 1);
             reduce(&mut self.counters.uncached_sequential_reads, u64::from(admit == Admit::Sequential));
@@ -37,13 +37,13 @@ impl Sets {
             Write::Hit(_) => {
                 reduce(&mut self.counters.write_hits, 1);
                 reduce(&mut self.counters.dirty_write_hits, u64::from(was_dirty));
-                one_less(&mut self.operations_of(block).hits);
+                reduce(&mut self.operations_of(block).hits, 1);
             }
-            Write::Taken { .. } => one_less(&mut self.operations_of(block).write_misses),
+            Write::Taken { .. } => reduce(&mut self.operations_of(block).write_misses, 1),
             Write::Around(_) => {
                 reduce(&mut self.counters.uncached_writes, 1);
                 if self.tuning.mode != Mode::WriteAround {
-                    one_less(&mut self.operations_of(block).write_misses);
+                    reduce(&mut self.operations_of(block).write_misses, 1);
                     reduce(
                         &mut self.counters.uncached_sequential_writes,
                         u64::from(admit == Admit::Sequential),
@@ -68,8 +68,4 @@ impl Sets {
 
 fn reduce(count: &mut u64, by: u64) {
     *count = count.saturating_sub(by);
-}
-
-fn one_less(count: &mut u32) {
-    *count = count.saturating_sub(1);
 }

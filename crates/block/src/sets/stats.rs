@@ -116,13 +116,13 @@ fn percent(part: u64, whole: u64) -> f64 {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SetOperations {
     /// Reads and writes of blocks that the set held.
-    pub hits: u32,
+    pub hits: u64,
     /// Reads of blocks that it did not hold.
-    pub read_misses: u32,
+    pub read_misses: u64,
     /// Writes of blocks that it did not hold.
-    pub write_misses: u32,
+    pub write_misses: u64,
     /// Blocks of the set written to the disk.
-    pub cleaned: u32,
+    pub cleaned: u64,
 }
 
 /// A set, for status and pictures.

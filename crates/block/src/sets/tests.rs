@@ -274,6 +274,28 @@ fn at_most_twenty_bytes_a_block() {
     assert!(bytes < 17.5, "{bytes:.2} bytes a block");
 }
 
+/// They began anew after 2^32, which a set that is hit often reaches within days.
+#[test]
+fn what_happened_in_a_set_is_counted_past_32_bits() {
+    let mut sets = one_set(threshold(100));
+    write(&mut sets, 1);
+    sets.states[0].operations = SetOperations {
+        hits: u32::MAX.into(),
+        read_misses: u32::MAX.into(),
+        write_misses: u32::MAX.into(),
+        cleaned: u32::MAX.into(),
+    };
+    write(&mut sets, 1);
+    write(&mut sets, 2);
+    sets.read(3, Admit::Yes);
+    sets.owe_everything();
+    let cleaning = sets.next_cleaning().expect("all is owed");
+    sets.end_cleaning(&cleaning, true);
+    let SetOperations { hits, read_misses, write_misses, cleaned } = sets.set(0).operations;
+    let counts = [hits, read_misses, write_misses, cleaned].map(|count| count - u64::from(u32::MAX));
+    assert_eq!(counts, [1, 1, 1, cleaning.slots.len() as u64]);
+}
+
 /// However it was decided; what left for it or was dropped did so all the same.
 #[test]
 fn a_request_that_is_taken_back_was_never_counted() {
