@@ -104,7 +104,14 @@ fn play_on(
         }
         Ok(())
     })?;
-    // The power goes too, and both devices are sound again.
+    // The process dies, and both devices are sound again: what was acknowledged is there.
+    let found = Stage::new(Media { flash: stage.flash.kill(first), disk: stage.disk.kill(first) });
+    pollster::block_on(async {
+        let (volume, _) = found.open().await.map_err(|error| format!("opening after a kill: {error}"))?;
+        let bytes = read_all(&volume).await.map_err(|error| format!("reading after a kill: {error}"))?;
+        ledger.check_read(0, &bytes).map_err(|wrong| format!("after a kill: {wrong}"))
+    })?;
+    // Or the power goes.
     let found = Stage::new(stage.crash(first));
     pollster::block_on(async {
         let (volume, _) = found.open().await.map_err(|error| format!("opening again: {error}"))?;

@@ -6,6 +6,7 @@ mod bad_pages;
 mod cleaning;
 mod closing;
 mod counts;
+mod failed_disk;
 mod failed_flash;
 mod faulty;
 mod flushes;

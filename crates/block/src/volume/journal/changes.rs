@@ -53,6 +53,9 @@ pub(crate) struct Batch {
     records: BTreeMap<u32, Option<Held>>,
     leaving: Vec<Leaving>,
     noted: HashSet<u32>,
+    /// What no note had told of, and whether one may.
+    to_note: BTreeSet<u32>,
+    cannot_be_noted: bool,
     /// Whether the disk is to be flushed first: a record that says "clean" must not outlive what it says of the disk.
     pub(crate) flush_disk: bool,
     /// All changes up to this one are in it.
@@ -190,12 +193,12 @@ impl Changes {
 
     /// Takes all changes for a commit.
     pub(crate) fn take(&mut self) -> Batch {
-        self.to_note.clear();
-        self.cannot_be_noted = false;
         self.turning = std::mem::take(&mut self.turned);
         self.returning = if self.disk_written { self.records.len() } else { 0 };
         Batch {
             noted: std::mem::take(&mut self.noted),
+            to_note: std::mem::take(&mut self.to_note),
+            cannot_be_noted: std::mem::take(&mut self.cannot_be_noted),
             records: std::mem::take(&mut self.records),
             leaving: std::mem::take(&mut self.leaving),
             flush_disk: std::mem::take(&mut self.disk_written),
@@ -251,8 +254,10 @@ impl Changes {
         self.disk_written |= batch.flush_disk;
         self.noted.extend(batch.noted);
         self.turned.extend(self.turning.drain());
-        // What was to be noted went with the batch: only a commit tells of it now.
-        self.cannot_be_noted = true;
+        self.to_note.extend(batch.to_note);
+        // One that became clean may have left while the batch was under way, and the disk is not flushed yet.
+        let has_turned = self.to_note.iter().any(|page| self.turned.contains(page));
+        self.cannot_be_noted |= batch.cannot_be_noted || has_turned;
     }
 }
 
@@ -265,5 +270,65 @@ impl Batch {
     /// The records, and how many of them say "dirty" and "clean or free".
     pub(crate) fn records(&self) -> impl Iterator<Item = Record> + '_ {
         self.records.iter().map(|(&page, &held)| Record { page, held })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sets::Standing;
+
+    fn held(block: u64, dirty: bool) -> Held {
+        Held { block, dirty, partial: None, crc: 1, fresh: true, epoch: 0, standing: Standing::default() }
+    }
+
+    fn noted(changes: &mut Changes) -> Vec<(u32, Option<u64>)> {
+        let records = changes.take_notes();
+        records.iter().map(|record| (record.page, record.held.map(|held| held.block))).collect()
+    }
+
+    /// A commit that failed before it told anything has changed nothing.
+    #[test]
+    fn after_a_failed_commit_that_is_to_be_noted_which_was_before() {
+        let mut changes = Changes::default();
+        changes.hold(1, held(10, true));
+        assert_eq!(noted(&mut changes), [(1, Some(10))]);
+        changes.hold(2, held(20, true));
+        changes.hold(3, held(30, true));
+        changes.hold(4, held(40, false));
+        let batch = changes.take();
+        // Meanwhile block 20 is written again, and block 50 for the first time.
+        assert!(matches!(changes.leave(2, 20, true, false), Gone::AfterCommit));
+        changes.hold(5, held(20, true));
+        changes.hold(6, held(50, true));
+        changes.put_back(batch);
+        assert!(changes.can_be_noted());
+        assert_eq!(noted(&mut changes), [(2, None), (3, Some(30)), (5, Some(20)), (6, Some(50))]);
+    }
+
+    /// What flash says of it is what counts until the disk has been flushed.
+    #[test]
+    fn after_a_failed_commit_no_note_tells_of_a_page_that_became_clean_and_left() {
+        for leaves_meanwhile in [false, true] {
+            let mut changes = Changes::default();
+            changes.hold(1, held(10, true));
+            let batch = changes.take();
+            let _free = changes.committed(batch);
+            changes.disk_written();
+            changes.turn(1, Held { fresh: false, ..held(10, false) });
+            if !leaves_meanwhile {
+                let _gone = changes.leave(1, 10, false, false);
+                assert!(!changes.can_be_noted());
+            }
+            let batch = changes.take();
+            if leaves_meanwhile {
+                let _gone = changes.leave(1, 10, false, false);
+                assert!(changes.can_be_noted(), "the disk's flush is under way");
+            }
+            changes.put_back(batch);
+            assert!(!changes.can_be_noted(), "{leaves_meanwhile}");
+            let batch = changes.take();
+            assert!(changes.can_be_noted() && batch.flush_disk);
+        }
     }
 }
