@@ -146,6 +146,42 @@ fn single_runs_are_judged_by_what_they_did_after_their_warm_up() {
     assert!(comparison.to_text().ends_with("Give several per side (--against) for that between runs.\n"));
 }
 
+/// Of its twelve intervals the figures have nothing, and of those after it all.
+#[test]
+fn a_warm_up_that_the_run_was_given_was_judged_from_its_second_half_on_and_what_came_right_after_it_was_not()
+{
+    let second = |number: u32, right_after: f64, later: f64| Interval {
+        until_seconds: f64::from(number + 1) * 0.1,
+        seconds: f64::from(number + 1) * 0.1 - f64::from(number) * 0.1,
+        ops: Some(match number {
+            0..12 => 9000.0,
+            12..14 => right_after,
+            _ => later,
+        }),
+        ..Interval::default()
+    };
+    let side = |seed: u64, length: u32, ended: bool, right_after: f64, later: f64| {
+        let totals =
+            json!({ "throughput_ops_per_second": 1.0, "warmup": { "ended": ended, "seconds": 1.2 } });
+        let run = run(seed, &json!({ "totals": totals }));
+        [Finished { intervals: (0..length).map(|it| second(it, right_after, later)).collect(), ..run }]
+    };
+    let difference = |a: &[Finished], b: &[Finished]| {
+        let comparison = compare(a, b).unwrap();
+        figure(&comparison, "throughput_ops_per_second").difference.map(|it| it.value)
+    };
+    // The first quarter of 24 intervals is half of the warm-up: 6 of the 18 that were judged were of it.
+    let short = difference(&side(1, 24, true, 100.0, 100.0), &side(2, 24, true, 110.0, 110.0)).unwrap();
+    assert!((short - 100.0).abs() < 1e-6, "ten more in a tenth of a second: {short}");
+    // Of 56 it is 14: two too many.
+    let long = difference(&side(1, 56, true, 100.0, 100.0), &side(2, 56, true, 320.0, 100.0)).unwrap();
+    assert!((long - 100.0).abs() < 1e-6, "220 more in two of 44 intervals: {long}");
+    let unended = difference(&side(1, 56, false, 100.0, 100.0), &side(2, 56, false, 320.0, 100.0)).unwrap();
+    assert!(unended.abs() < 1e-6, "the figures have all of it, and so the first quarter goes: {unended}");
+    let brief = difference(&side(1, 21, true, 100.0, 100.0), &side(2, 21, true, 110.0, 110.0));
+    assert_eq!(brief, None, "nine intervals are too few");
+}
+
 #[test]
 fn results_without_a_table_are_compared_by_the_names_that_both_have() {
     let study = |seed: u64, result: Value| [run(seed, &json!({ "command": "model dlwa", "result": result }))];

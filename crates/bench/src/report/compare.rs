@@ -131,8 +131,8 @@ fn pair(a: &[Finished], b: &[Finished]) -> Vec<Compared> {
 }
 
 fn over_time(name: &str, a: &Finished, b: &Finished) -> Option<Difference> {
-    let (a, b) = (noise::steady(name, &a.intervals)?, noise::steady(name, &b.intervals)?);
-    Some(noise::between(&a, &b))
+    let steady = |run: &Finished| noise::steady(name, &run.intervals, run.warmup_seconds());
+    Some(noise::between(&steady(a)?, &steady(b)?))
 }
 
 impl Compared {

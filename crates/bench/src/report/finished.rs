@@ -131,6 +131,13 @@ impl Finished {
         failures
     }
 
+    /// The length of a warm-up that is in none of its figures; `None` where it had none, or the run ended before it.
+    #[must_use]
+    pub fn warmup_seconds(&self) -> Option<f64> {
+        let warmup = self.part(&["totals", "warmup"]);
+        warmup["seconds"].as_f64().filter(|_| warmup["ended"] == true)
+    }
+
     /// Its figures. Of a run of `bench`, those of all instances together, the latencies and the model drive's; of a study,
     /// what came out here; of others, every number beside what they were asked.
     #[must_use]

@@ -1,8 +1,8 @@
 //! How far two runs may differ by accident: an interval of the difference that holds 99 times in 100, for all figures of a
 //! comparison together.
 //!
-//! One run a side is judged by what it did over time. The first quarter of its seconds is warm-up and goes; the rest is cut into
-//! twenty batches, and a figure is the ratio of two sums over them, whose variance follows from the batches' residuals
+//! One run a side is judged by what it did over time. Its warm-up goes: the one that it was given, else the first quarter of its
+//! seconds. The rest is cut into twenty batches, and a figure is the ratio of two sums over them, whose variance follows from the batches' residuals
 //! (A. Law, "Simulation Modeling and Analysis", batch means and ratio estimators). What lies on a straight line through them is a cache
 //! that still fills, which both sides have alike, and no noise: it is taken out, or no change would ever be seen in a short run. Where neighbouring batches are alike, twenty
 //! are worth fewer: the variance grows by `(1 + r) / (1 - r)`, with `r` their correlation, and the degrees of freedom shrink by as much.
@@ -14,12 +14,14 @@ use super::finished::Interval;
 
 /// The chance that any figure of a comparison is flagged and nothing has changed.
 pub const FALSE_ALARM: f64 = 0.01;
-/// Share of a run's seconds that is warm-up.
+/// Share of a run's seconds that is warm-up, where it had none of its own.
 pub const WARM_UP: f64 = 0.25;
 /// Batches that the rest of a run is cut into.
 const BATCHES: usize = 20;
 /// Fewer intervals than this tell nothing of noise.
 const FEWEST: usize = 10;
+/// Share of a run's seconds that two ways to the same moment may differ by.
+const ROUNDING: f64 = 1e-9;
 /// Correlation of neighbours above which they are all one.
 const MOST_ALIKE: f64 = 0.9;
 
@@ -53,12 +55,15 @@ const SUMS: &[Sums] = &[
     ("dlwa", |it| it.flash_bytes_media, |it| it.flash_bytes_host),
 ];
 
-/// The figure `name` after the warm-up; `None` where the intervals do not tell.
+/// The figure `name` after the warm-up; `None` where the intervals do not tell. `warmup_seconds` is the length of one that the
+/// run had of its own.
 #[must_use]
-pub fn steady(name: &str, intervals: &[Interval]) -> Option<Estimate> {
+pub fn steady(name: &str, intervals: &[Interval], warmup_seconds: Option<f64>) -> Option<Estimate> {
     let (_, above, below) = SUMS.iter().find(|sums| sums.0 == name)?;
     let end = intervals.last()?.until_seconds;
-    let warm = intervals.iter().filter(|it| it.until_seconds - it.seconds >= WARM_UP * end);
+    // An interval that begins where the warm-up ends may do so a last bit earlier.
+    let from = warmup_seconds.unwrap_or(WARM_UP * end) - ROUNDING * end;
+    let warm = intervals.iter().filter(|it| it.until_seconds - it.seconds >= from);
     let parts: Vec<(f64, f64)> = warm.map(|it| Some((above(it)?, below(it)?))).collect::<Option<_>>()?;
     ratio_of_sums(&parts)
 }
@@ -218,8 +223,9 @@ mod tests {
     fn alarms(alike: f64, change: f64) -> usize {
         let mut random = StdRng::seed_from_u64(1);
         let flagged = |_: &usize| {
-            let mut run =
-                |level| steady("throughput_ops_per_second", &intervals(&mut random, alike, level)).unwrap();
+            let mut run = |level| {
+                steady("throughput_ops_per_second", &intervals(&mut random, alike, level), None).unwrap()
+            };
             let difference = between(&run(10.0), &run(10.0 + change));
             difference.value.abs() > difference.margin(1)
         };
@@ -245,7 +251,7 @@ mod tests {
             run.iter_mut()
                 .enumerate()
                 .for_each(|(number, it)| it.ops = it.ops.map(|ops| ops + 20.0 * number as f64));
-            steady("throughput_ops_per_second", &run).unwrap()
+            steady("throughput_ops_per_second", &run, None).unwrap()
         };
         let difference = between(&filling(10.0), &filling(10.3));
         assert!(difference.value > difference.margin(6), "{difference:?}");
@@ -267,10 +273,10 @@ mod tests {
     #[test]
     fn a_run_that_is_too_short_or_tells_nothing_has_no_estimate() {
         let interval = Interval { until_seconds: 1.0, seconds: 1.0, ops: Some(1.0), ..Interval::default() };
-        assert_eq!(steady("throughput_ops_per_second", &[interval; 9]), None);
-        assert_eq!(steady("dlwa", &[interval; 99]), None);
-        assert_eq!(steady("ops", &[interval; 99]), None);
-        assert_eq!(steady("hit_ratio", &[]), None);
+        assert_eq!(steady("throughput_ops_per_second", &[interval; 9], None), None);
+        assert_eq!(steady("dlwa", &[interval; 99], None), None);
+        assert_eq!(steady("ops", &[interval; 99], None), None);
+        assert_eq!(steady("hit_ratio", &[], None), None);
     }
 
     /// What a second brought beside a hundred: without a trend, and with neighbours that are unlike or alike.
@@ -306,11 +312,21 @@ mod tests {
         for slope in [0.0, 3.0] {
             // Squares 20 of 10 - 2 degrees of freedom: 2.5, and no neighbours alike. The sum below is 10 s, or 2000 gets.
             let unlike = after(UNLIKE, slope);
-            assert_estimate(steady("throughput_ops_per_second", &unlike), 100.0, 2.5 * 10.0 / 100.0, 8.0);
-            assert_estimate(steady("hit_ratio", &unlike), 0.5, 2.5 * 10.0 / 4e6, 8.0);
+            assert_estimate(
+                steady("throughput_ops_per_second", &unlike, None),
+                100.0,
+                2.5 * 10.0 / 100.0,
+                8.0,
+            );
+            assert_estimate(steady("hit_ratio", &unlike, None), 0.5, 2.5 * 10.0 / 4e6, 8.0);
             // Squares 8, of neighbours 2: alike by 1/4, so that ten are worth (1 - 1/4) / (1 + 1/4) of ten.
             let alike = after(ALIKE, slope);
-            assert_estimate(steady("throughput_ops_per_second", &alike), 100.0, 10.0 / 100.0 / 0.6, 4.0);
+            assert_estimate(
+                steady("throughput_ops_per_second", &alike, None),
+                100.0,
+                10.0 / 100.0 / 0.6,
+                4.0,
+            );
         }
     }
 
@@ -346,10 +362,10 @@ mod tests {
             ("alwa", 1.5),
             ("dlwa", 1.2),
         ] {
-            assert_estimate(steady(name, &all), value, 0.0, 18.0);
+            assert_estimate(steady(name, &all, None), value, 0.0, 18.0);
         }
         let unasked: Vec<Interval> = all.iter().map(|it| Interval { gets: Some(0.0), ..*it }).collect();
-        assert_eq!(steady("hit_ratio_dram", &unasked), None, "nothing is no ratio of nothing");
+        assert_eq!(steady("hit_ratio_dram", &unasked, None), None, "nothing is no ratio of nothing");
     }
 
     #[test]
