@@ -66,5 +66,5 @@ impl Moment {
 }
 
 fn detail(snapshot: &Snapshot, name: &str) -> f64 {
-    snapshot.details.iter().find(|(of, _)| of == name).map_or(0.0, |(_, value)| *value)
+    snapshot.details.iter().find(|it| it.name == name).map_or(0.0, |it| it.value)
 }

@@ -14,7 +14,7 @@ use flashwright_bench::run::latency::{Histogram, Latencies, Timed};
 use flashwright_bench::run::listed_drives::DriveBytes;
 use flashwright_bench::run::punctuality::Punctuality;
 use flashwright_bench::run::stop::StopReason;
-use flashwright_bench::run::target::{DramCounts, FlashCounts, Snapshot};
+use flashwright_bench::run::target::{Detail, DramCounts, FlashCounts, Snapshot};
 use flashwright_bench::run::{InstanceReport, Observable};
 use made::{report, settings};
 
@@ -61,7 +61,7 @@ fn snapshot() -> Snapshot {
     };
     let insert_ends =
         vec![("stored", 2_559_000), ("present", 0), ("dropped_overtaken", 6), ("rejected_too_large", 170)];
-    Snapshot { dram, flash: Some(flash), insert_ends, details: vec![("navy_bc_items".into(), 5.0)] }
+    Snapshot { dram, flash: Some(flash), insert_ends, details: vec![Detail::state("navy_bc_items", 5)] }
 }
 
 fn instance() -> InstanceReport {

@@ -83,7 +83,7 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
     }
     fields.insert("tenants".to_owned(), super::tenants::to_json(report));
     let details = report.snapshot.details.iter();
-    let details: Map<String, Value> = details.map(|(name, value)| (name.clone(), number(*value))).collect();
+    let details: Map<String, Value> = details.map(|it| (it.name.to_owned(), number(it.value))).collect();
     fields.insert("details".to_owned(), Value::Object(details));
     let found = report.inconsistencies.iter().map(ToString::to_string);
     fields.insert("inconsistencies_found".to_owned(), found.collect());

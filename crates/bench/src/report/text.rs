@@ -11,7 +11,7 @@ use crate::run::counts::{Counts, ratio};
 use crate::run::latency::Histogram;
 use crate::run::misses::Misses;
 use crate::run::sweeps::Sweeps;
-use crate::run::target::{ClassUse, End, FlashCounts, Snapshot};
+use crate::run::target::{ClassUse, Detail, End, FlashCounts, Snapshot};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 const PERCENTILES: [(&str, f64); 8] = [
@@ -398,7 +398,7 @@ pub fn throughput(counts: &Counts, seconds: f64) -> String {
 
 fn flash_counters(snapshot: &Snapshot) -> String {
     let mut out = String::from("== NVM Counters Map ==\n");
-    for (name, value) in &snapshot.details {
+    for Detail { name, value, .. } in &snapshot.details {
         line(&mut out, format_args!("{name}  :  {value}"));
     }
     out

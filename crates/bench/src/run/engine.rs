@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::latency::Histogram;
 use super::listed_drives::{DriveBytes, ListedDrive};
 use super::target::{
-    ClassUse, DramCounts, FlashBytes, FlashCounts, Found, Layer, SetHow, SetOutcome, Snapshot, Target,
+    ClassUse, Detail, DramCounts, FlashBytes, FlashCounts, Found, Layer, SetHow, SetOutcome, Snapshot, Target,
 };
 
 /// A cache, with what is measured of its device.
@@ -314,42 +314,41 @@ impl EngineTarget {
 }
 
 /// The engine's own counters by CacheBench's kind of names.
-fn details(stats: &cache::Stats) -> Vec<(String, f64)> {
+fn details(stats: &cache::Stats) -> Vec<Detail> {
     let mut out = Vec::new();
-    let mut add = |name: &str, value: u64| out.push((name.to_owned(), value as f64));
-    add("dram_used_slab_bytes", stats.dram_memory.used_slab_bytes);
-    add("dram_index_bytes", stats.dram_memory.index_bytes);
-    add("promotions", stats.gets.promotions);
-    add("reaped", stats.upkeep.reaped);
+    out.push(Detail::state("dram_used_slab_bytes", stats.dram_memory.used_slab_bytes));
+    out.push(Detail::state("dram_index_bytes", stats.dram_memory.index_bytes));
+    out.push(Detail::count("promotions", stats.gets.promotions));
+    out.push(Detail::count("reaped", stats.upkeep.reaped));
     let Some(flash) = &stats.flash else { return out };
-    add("flash_rejected_admission", flash.puts.rejected_admission);
-    add("flash_rejected_short_lived", flash.puts.rejected_short_lived);
-    add("flash_rejected_too_large", flash.puts.rejected_too_large);
-    add("flash_held_back", flash.puts.held_back);
+    out.push(Detail::count("flash_rejected_admission", flash.puts.rejected_admission));
+    out.push(Detail::count("flash_rejected_short_lived", flash.puts.rejected_short_lived));
+    out.push(Detail::count("flash_rejected_too_large", flash.puts.rejected_too_large));
+    out.push(Detail::count("flash_held_back", flash.puts.held_back));
     if let Some(soc) = &flash.soc {
-        add("navy_bh_items", soc.stored_items());
-        add("navy_bh_items_waiting", soc.pending_items);
-        add("navy_bh_inserts", soc.inserts);
-        add("navy_bh_lookups", soc.lookups);
-        add("navy_bh_succ_lookups", soc.hits);
-        add("navy_bh_evictions", soc.evictions);
-        add("navy_bh_logical_written", soc.logical_written_bytes);
-        add("navy_bh_physical_written", soc.physical_written_bytes);
-        add("navy_bh_checksum_errors", soc.checksum_errors);
-        add("navy_bh_bf_false_positives", soc.filter_false_positives);
+        out.push(Detail::state("navy_bh_items", soc.stored_items()));
+        out.push(Detail::state("navy_bh_items_waiting", soc.pending_items));
+        out.push(Detail::count("navy_bh_inserts", soc.inserts));
+        out.push(Detail::count("navy_bh_lookups", soc.lookups));
+        out.push(Detail::count("navy_bh_succ_lookups", soc.hits));
+        out.push(Detail::count("navy_bh_evictions", soc.evictions));
+        out.push(Detail::count("navy_bh_logical_written", soc.logical_written_bytes));
+        out.push(Detail::count("navy_bh_physical_written", soc.physical_written_bytes));
+        out.push(Detail::count("navy_bh_checksum_errors", soc.checksum_errors));
+        out.push(Detail::count("navy_bh_bf_false_positives", soc.filter_false_positives));
     }
     if let Some(regions) = &flash.regions {
-        add("navy_bc_items", flash.items_in_regions);
-        add("navy_bc_inserts", regions.inserts);
-        add("navy_bc_lookups", regions.reads);
-        add("navy_bc_succ_lookups", regions.hits);
-        add("navy_bc_evictions", regions.evictions);
-        add("navy_bc_reinsertions", regions.reinsertions);
-        add("navy_bc_reclaim", regions.regions_reclaimed);
-        add("navy_bc_logical_written", regions.inserted_bytes);
-        add("navy_bc_physical_written", regions.written_bytes);
-        add("navy_bc_hole_bytes", regions.hole_bytes);
-        add("navy_bc_regions_flushed", regions.regions_flushed);
+        out.push(Detail::state("navy_bc_items", flash.items_in_regions));
+        out.push(Detail::count("navy_bc_inserts", regions.inserts));
+        out.push(Detail::count("navy_bc_lookups", regions.reads));
+        out.push(Detail::count("navy_bc_succ_lookups", regions.hits));
+        out.push(Detail::count("navy_bc_evictions", regions.evictions));
+        out.push(Detail::count("navy_bc_reinsertions", regions.reinsertions));
+        out.push(Detail::count("navy_bc_reclaim", regions.regions_reclaimed));
+        out.push(Detail::count("navy_bc_logical_written", regions.inserted_bytes));
+        out.push(Detail::count("navy_bc_physical_written", regions.written_bytes));
+        out.push(Detail::count("navy_bc_hole_bytes", regions.hole_bytes));
+        out.push(Detail::count("navy_bc_regions_flushed", regions.regions_flushed));
     }
     out
 }

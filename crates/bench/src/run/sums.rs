@@ -1,10 +1,7 @@
 //! Counters of a target reckoned with: several instances together, and what was counted between two moments.
 
 use super::listed_drives::DriveBytes;
-use super::target::{DramCounts, End, FlashCounts, Snapshot};
-
-/// Details that are states and not counts.
-const STATES: [&str; 4] = ["dram_used_slab_bytes", "dram_index_bytes", "navy_bh_items", "navy_bc_items"];
+use super::target::{Detail, DramCounts, End, FlashCounts, Snapshot};
 
 impl Snapshot {
     /// Both together. What one of them does not know, the sum does not know either; details belong to one cache.
@@ -24,9 +21,9 @@ impl Snapshot {
     /// What was counted since `earlier`, a former state. Items, memory and what waits are as they are now.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let detail = |(name, now): &(String, f64)| {
-            let before = earlier.details.iter().find(|(of, _)| of == name && !STATES.contains(&of.as_str()));
-            (name.clone(), now - before.map_or(0.0, |(_, before)| *before))
+        let detail = |now: &Detail| {
+            let before = earlier.details.iter().find(|it| it.name == now.name && !now.is_state);
+            Detail { value: now.value - before.map_or(0.0, |it| it.value), ..now.clone() }
         };
         Self {
             dram: self.dram.since(&earlier.dram),
@@ -256,7 +253,7 @@ mod tests {
             device_latency: Some((times(count), times(2 * count))),
             ..FlashCounts::default()
         };
-        let details = vec![("navy_bh_items".into(), state as f64), ("reaped".into(), count as f64)];
+        let details = vec![Detail::state("navy_bh_items_waiting", state), Detail::count("reaped", count)];
         Snapshot { dram, flash: Some(flash), insert_ends: ends, details }
     }
 

@@ -123,8 +123,33 @@ pub struct Snapshot {
     pub flash: Option<FlashCounts>,
     /// How inserts into DRAM ended, each as exactly one of these; empty where the target does not tell.
     pub insert_ends: Vec<End>,
-    /// Everything else a target counts, for `printNvmCounters` and the JSON: name and value.
-    pub details: Vec<(String, f64)>,
+    /// Everything else a target tells, for `printNvmCounters` and the JSON.
+    pub details: Vec<Detail>,
+}
+
+/// Something that one kind of target tells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Detail {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f64,
+    /// Whether it is what there is now, and not what was counted so far.
+    pub is_state: bool,
+}
+
+impl Detail {
+    /// What was counted so far.
+    #[must_use]
+    pub fn count(name: &'static str, value: u64) -> Self {
+        Self { name, value: value as f64, is_state: false }
+    }
+
+    /// What there is now.
+    #[must_use]
+    pub fn state(name: &'static str, value: u64) -> Self {
+        Self { name, value: value as f64, is_state: true }
+    }
 }
 
 /// A way for an insert to end, by its name (`stored`, `rejected_too_large`), and how many did.
