@@ -1,7 +1,7 @@
 //! The same run on a fraction of the bytes.
 
 use super::amounts::MIB;
-use super::plan::{CachePlan, FlashPlan, RunPlan, WorkloadPlan};
+use super::plan::{CachePlan, FlashPlan, RunPlan, RunSettings, WorkloadPlan};
 use workload::generate::{GeneratorConfig, Popularity};
 
 /// Regions are in whole pages of a drive, which may be longer than the blocks of the config.
@@ -10,7 +10,8 @@ const PAGE_BYTES: u32 = 4096;
 const LEAST_REGION_BYTES: u32 = 64 << 10;
 
 impl RunPlan {
-    /// Divides what counts in bytes, and the number of keys, by `divisor`; shares, mixes and the sizes of objects stay.
+    /// Divides what counts in bytes, the number of keys, and what of flash must be written or evicted for the warm-up or the run
+    /// to end, by `divisor`; shares, mixes, operations and the sizes of objects stay.
     /// A region is not made smaller than 64 KiB. A trace stays as it is.
     #[must_use]
     pub fn scaled(mut self, divisor: u32) -> Self {
@@ -19,6 +20,7 @@ impl RunPlan {
         }
         for instance in &mut self.instances {
             scale_cache(&mut instance.cache, divisor);
+            scale_lengths(&mut instance.run, divisor);
             match &mut instance.workload {
                 WorkloadPlan::Online(config) | WorkloadPlan::Prepared { config, .. } => {
                     scale_keys(config, divisor);
@@ -47,11 +49,58 @@ fn scale_flash(flash: &mut FlashPlan, divisor: u32) {
     flash.max_write_bytes = flash.max_write_bytes.min(flash.region_bytes);
 }
 
+/// A smaller flash is written over, or full, after less. 0 asks for nothing, and is not what a small amount becomes.
+fn scale_lengths(run: &mut RunSettings, divisor: u32) {
+    let (warmup, limits) = (&mut run.warmup, &mut run.limits);
+    for amount in [&mut warmup.flash_bytes, &mut warmup.flash_evictions, &mut limits.flash_bytes] {
+        *amount = (*amount / u64::from(divisor)).max(u64::from(*amount > 0));
+    }
+}
+
 fn scale_keys(config: &mut GeneratorConfig, divisor: u32) {
     config.keys = (config.keys / u64::from(divisor)).max(1);
     for pool in &mut config.pools {
         if let Popularity::Buckets { counts, .. } = &mut pool.distribution.popularity {
             counts.iter_mut().for_each(|count| *count /= f64::from(divisor));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Loaded;
+    use crate::config::cachebench::load_text;
+    use crate::config::lower::lower;
+    use crate::config::plan::{LimitsPlan, WarmupPlan};
+
+    /// On a thousandth of the flash a warm-up had to write as much as on all of it.
+    #[test]
+    fn what_must_be_written_or_evicted_was_not_divided_with_the_flash() {
+        let text = r#"{ "test_config": { "generator": "online", "numOps": 10, "numThreads": 1, "numKeys": 10, "keySizeRange": [8, 16],
+            "keySizeRangeProbability": [1.0], "valSizeRange": [1, 300], "valSizeRangeProbability": [1.0], "getRatio": 1.0 }, "cache_config": { "cacheSizeMB": 64 } }"#;
+        let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), text, &[]) else {
+            panic!("bad config")
+        };
+        let mut plan = lower(&config).unwrap();
+        let lengths = |mib: u64, flash_evictions: u64| {
+            let warmup = WarmupPlan {
+                ops_per_thread: 7,
+                flash_bytes: mib * MIB,
+                flash_evictions,
+                ..WarmupPlan::default()
+            };
+            (warmup, LimitsPlan { flash_bytes: 3 * mib * MIB, steady_round_ops: 9 })
+        };
+        let run = &mut plan.instances[0].run;
+        (run.warmup, run.limits) = lengths(4000, 3);
+        let run = plan.clone().scaled(1000).instances.remove(0).run;
+        assert_eq!((run.warmup, run.limits), lengths(4, 1));
+        plan.instances[0].run.warmup = WarmupPlan::default();
+        assert_eq!(plan.scaled(1000).instances[0].run.warmup, WarmupPlan::default(), "nothing stays nothing");
     }
 }
