@@ -64,6 +64,8 @@ pub struct HybridCounts {
     pub taken_weight: u64,
     /// Sets written.
     pub sets_written: u64,
+    /// Of them, those that were read before: something was in them.
+    pub sets_read: u64,
     /// Written to the log, whole units.
     pub log_weight: u64,
 }
@@ -131,7 +133,8 @@ impl Hybrid {
     pub fn counts(&self) -> HybridCounts {
         let room = u64::from(self.rules.set_weight - self.rules.set_header);
         let sets_written = self.small.written_weight() / room;
-        HybridCounts { sets_written, log_weight: self.large.written_weight(), ..self.counts }
+        let (sets_read, log_weight) = (self.small.read_sets(), self.large.written_weight());
+        HybridCounts { sets_written, sets_read, log_weight, ..self.counts }
     }
 
     fn get(&mut self, slot: Slot, weight: u32) {
@@ -223,6 +226,7 @@ impl HybridCounts {
             hit_weight_large: self.hit_weight_large - earlier.hit_weight_large,
             taken_weight: self.taken_weight - earlier.taken_weight,
             sets_written: self.sets_written - earlier.sets_written,
+            sets_read: self.sets_read - earlier.sets_read,
             log_weight: self.log_weight - earlier.log_weight,
         }
     }

@@ -18,6 +18,7 @@ pub struct Sets {
     sets: HashMap<u64, Vec<Newcomer>>,
     held: Vec<bool>,
     written_weight: u64,
+    read_sets: u64,
     touched: Vec<u64>,
 }
 
@@ -32,8 +33,15 @@ impl Sets {
             sets: HashMap::new(),
             held: Vec::new(),
             written_weight: 0,
+            read_sets: 0,
             touched: Vec::new(),
         }
+    }
+
+    /// Sets that were read to be written: those that had something in them.
+    #[must_use]
+    pub fn read_sets(&self) -> u64 {
+        self.read_sets
     }
 
     fn set_of(&self, object: u32) -> u64 {
@@ -53,7 +61,8 @@ impl FlashCache for Sets {
         self.touched.clear();
         for newcomer in newcomers {
             let number = self.set_of(newcomer.object);
-            if !self.touched.contains(&number) {
+            let is_first = !self.touched.contains(&number);
+            if is_first {
                 self.touched.push(number);
                 self.written_weight += self.set_weight;
             }
@@ -61,6 +70,7 @@ impl FlashCache for Sets {
                 self.held.resize(newcomer.object as usize + 1, false);
             }
             let set = self.sets.entry(number).or_default();
+            self.read_sets += u64::from(is_first && !set.is_empty());
             let mut held_weight: u64 = set.iter().map(|held| u64::from(held.weight)).sum();
             let mut leave = 0;
             while held_weight + u64::from(newcomer.weight) > self.set_weight {
@@ -79,6 +89,7 @@ impl FlashCache for Sets {
             set.retain(|held| held.object != object);
         }
         self.held[object as usize] = false;
+        self.read_sets += 1;
         self.written_weight += self.set_weight;
     }
 
