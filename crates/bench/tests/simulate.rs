@@ -11,7 +11,7 @@ use flashwright_bench::simulate::{
     Who,
 };
 use policy::eviction::clairvoyant::next_uses;
-use policy::simulate::{Counts, Policy, Request, numbered};
+use policy::simulate::{Counts, Policy, Request, SizeOnHit, numbered};
 use serde_json::Value;
 use workload::generate::cdn::{Cdn, CdnConfig, EDGE_CACHE_BYTES};
 use workload::generate::zipf::{ZipfAccesses, ZipfConfig};
@@ -227,6 +227,31 @@ fn a_sample_with_more_than_its_share_of_giants_does_not_shrink_the_cache() {
         let sampled = run(&Plan { sample: Some(0.2), settings, ..plan.clone() }, &accesses);
         let ours = sampled.rows[0].object_hit_ratio().unwrap();
         assert!((ours - exact).abs() < 0.03, "seed {seed}: {ours}, not {exact}");
+    }
+}
+
+/// An object that grew beyond what may enter was a miss and left, while without a sample it is a hit, and stays unless sizes
+/// are updated. Of few objects all are in the sample, so that it must come to the same.
+#[test]
+fn an_object_that_outgrew_what_may_enter_was_a_miss_in_a_sample() {
+    let access = |(key, size_bytes)| Access {
+        time_ns: 0,
+        key,
+        size_bytes,
+        ttl_seconds: None,
+        tenant: None,
+        kind: AccessKind::Get,
+    };
+    // Of 400 bytes `slru4` lets in at most 100, and `s3fifo` 39.
+    let all = [(1, 30), (2, 30), (1, 200), (1, 30), (3, 200), (3, 30), (3, 30), (2, 30)].map(access);
+    for (size_on_hit, hits) in [(SizeOnHit::Ignore, 4), (SizeOnHit::Update, 3)] {
+        let settings = Settings { rule_book: RuleBook::Reference, size_on_hit, ..Settings::default() };
+        let exact = Plan { settings, ..plan(&["slru4", "s3fifo"], &[Size::Bytes(400)]) };
+        let of =
+            |outcome: Outcome| counts(&outcome).iter().map(|it| (it.hits, it.hit_weight)).collect::<Vec<_>>();
+        let expected = of(run(&exact, &all));
+        assert!(expected.iter().all(|it| it.0 == hits), "{expected:?}");
+        assert_eq!(of(run(&Plan { sample: Some(0.5), ..exact }, &all)), expected);
     }
 }
 

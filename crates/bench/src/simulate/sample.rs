@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use policy::eviction::Kind;
-use policy::simulate::{Access, Counts, Policy, Settings, Simulator, hash_of};
+use policy::simulate::{Access, Counts, Policy, Settings, Simulator, TOO_HEAVY, hash_of};
 
 use super::crew::{self, Seat};
 use super::numbered::Numbered;
@@ -318,12 +318,15 @@ impl Watched {
         }
     }
 
-    /// The object stands for itself, or for as many as it was drawn from.
+    /// The object stands for itself, or for as many as it was drawn from. What may enter is judged by its own size.
     fn weighted(&self, access: &Access) -> Access {
+        if u64::from(access.weight) > self.bytes_at_most {
+            return Access { weight: TOO_HEAVY, ..*access };
+        }
         let stands_for =
             if self.sample.is_hot[access.object as usize] { 1.0 } else { self.sample.stands_for };
         let weight = f64::from(access.weight) * stands_for / self.sample.unit_bytes;
-        Access { weight: weight.round() as u32, ..*access }
+        Access { weight: (weight.round() as u32).min(TOO_HEAVY - 1), ..*access }
     }
 }
 
@@ -333,11 +336,8 @@ impl Simulator for Watched {
         let mut tally = tally.lock();
         for (place, access) in accesses.iter().enumerate() {
             let before = self.simulator.counts().hits;
-            let mut weighted = self.weighted(access);
-            // What may not enter is not in to be removed; but it must be counted, for next uses are by number.
-            weighted.is_removal |= u64::from(access.weight) > self.bytes_at_most;
             let next_use = next_uses.get(place..=place).unwrap_or(&[]);
-            self.simulator.run(&[weighted], next_use);
+            self.simulator.run(&[self.weighted(access)], next_use);
             let is_hit = self.simulator.counts().hits > before;
             self.seen += 1;
             if !access.is_removal {

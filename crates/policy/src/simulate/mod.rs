@@ -14,7 +14,7 @@ mod objects;
 mod rules;
 mod simulation;
 
-pub use named::{Policy, RuleBook, Settings};
+pub use named::{Policy, RuleBook, Settings, TOO_HEAVY};
 pub use objects::Objects;
 pub use rules::{Rules, SizeOnHit};
 pub use simulation::Simulation;

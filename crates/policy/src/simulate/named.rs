@@ -19,6 +19,9 @@ pub enum RuleBook {
     Paper,
 }
 
+/// The weight of what does not enter, and leaves where hits update sizes, whatever else may enter.
+pub const TOO_HEAVY: u32 = u32::MAX;
+
 /// How to simulate a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Settings {
@@ -28,7 +31,8 @@ pub struct Settings {
     pub size_on_hit: SizeOnHit,
     /// LRU, LRU-2Q, TinyLFU: hits sooner than this after the last one that counted do not count, seconds.
     pub refresh_seconds: u32,
-    /// Whatever [`Policy::weight_at_most`] says, everything may enter: for whoever looks at weights himself.
+    /// Whatever [`Policy::weight_at_most`] says, everything but what weighs [`TOO_HEAVY`] may enter: for whoever looks at
+    /// weights himself.
     pub any_weight: bool,
     /// For policies that draw lots.
     pub seed: u64,
@@ -75,8 +79,10 @@ impl Policy {
     pub fn simulator(self, capacity_weight: u64, settings: &Settings) -> Box<dyn Simulator> {
         let Settings { rule_book, size_on_hit, refresh_seconds, seed, .. } = *settings;
         let is_reference = rule_book == RuleBook::Reference;
-        let weight_at_most =
-            if settings.any_weight { u64::MAX } else { self.weight_at_most(capacity_weight, settings) };
+        let weight_at_most = match settings.any_weight {
+            true => u64::from(TOO_HEAVY) - 1,
+            false => self.weight_at_most(capacity_weight, settings),
+        };
         let rules = Rules { size_on_hit, weight_at_most, ..Rules::default() };
         let refresh = Refresh { seconds: refresh_seconds, ratio: 0.0, tune_every_seconds: 0 };
         let kind = match self {
