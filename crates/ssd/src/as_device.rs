@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use crate::card::Card;
 use crate::content::Content;
-use crate::drive::{is_any_begun, is_begun};
+use crate::drive::{begun_by_host, is_begun};
 use crate::ftl::{Ftl, Upkeep};
 use crate::geometry::{Layout, LogicalPage, Shape, ShapeError, refuse};
 use crate::medium::{Medium, Untimed};
@@ -211,7 +211,7 @@ impl SsdDevice {
                 let bytes = buffer.len() as u64;
                 timing.read_for_host(bytes, places, |timing, place| is_begun(ftl, timing, place));
             }
-            Request::Flush => timing.flush(is_any_begun(ftl, timing)),
+            Request::Flush => timing.flush(begun_by_host(ftl, timing)),
             Request::Write { data, .. } => {
                 timing.take_in(data.len() as u64);
                 self.change(request, ftl, timing);

@@ -62,8 +62,8 @@ impl Drive {
     /// Empties the write buffer; when that is done.
     pub fn flush(&mut self, now_ns: u64) -> u64 {
         self.timing.arrive(now_ns);
-        let is_a_chunk_begun = is_any_begun(&self.ftl, &self.timing);
-        self.timing.flush(is_a_chunk_begun);
+        let begun = begun_by_host(&self.ftl, &self.timing);
+        self.timing.flush(begun);
         self.timing.ends_ns()
     }
 
@@ -85,9 +85,11 @@ pub(crate) fn is_begun(ftl: &Ftl, timing: &Timing, place: PhysicalPage) -> bool 
     ftl.open_pages().any(|next| next > place && timing.chunk_of(next) == chunk)
 }
 
-/// Whether any open unit has a chunk that waits for its last page.
-pub(crate) fn is_any_begun(ftl: &Ftl, timing: &Timing) -> bool {
-    let is_begun =
-        |next: PhysicalPage| next.0 > 0 && timing.chunk_of(next) == timing.chunk_of(PhysicalPage(next.0 - 1));
-    ftl.open_pages().any(is_begun)
+/// The next page of each chunk that waits for its last page in a unit that the host writes. What collection moves is still
+/// where it was, and no flush is about that.
+pub(crate) fn begun_by_host(ftl: &Ftl, timing: &Timing) -> Vec<PhysicalPage> {
+    let is_begun = |next: &PhysicalPage| {
+        next.0 > 0 && timing.chunk_of(*next) == timing.chunk_of(PhysicalPage(next.0 - 1))
+    };
+    ftl.open_host_pages().filter(is_begun).collect()
 }

@@ -177,10 +177,12 @@ impl Ftl {
 
     /// The next page of each open unit.
     pub(crate) fn open_pages(&self) -> impl Iterator<Item = PhysicalPage> {
-        self.frontiers
-            .iter()
-            .filter(|frontier| frontier.room() > 0)
-            .map(|frontier| PhysicalPage(frontier.next))
+        next_pages(&self.frontiers)
+    }
+
+    /// The same of the units that the host writes.
+    pub(crate) fn open_host_pages(&self) -> impl Iterator<Item = PhysicalPage> {
+        next_pages(&self.frontiers[..self.plan.host_frontiers()])
     }
 
     /// The layout it was made with.
@@ -324,6 +326,10 @@ impl Group {
 
 /// `dead` pages of `unit` died.
 #[inline]
+fn next_pages(frontiers: &[Frontier]) -> impl Iterator<Item = PhysicalPage> {
+    frontiers.iter().filter(|frontier| frontier.room() > 0).map(|frontier| PhysicalPage(frontier.next))
+}
+
 fn invalidate(units: &mut [Unit], groups: &mut [Group], unit: u32, dead: u32, now: u64) {
     let at = &mut units[unit as usize];
     at.live -= dead;

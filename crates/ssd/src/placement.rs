@@ -139,7 +139,12 @@ impl Plan {
 
     /// All frontiers.
     pub(crate) fn len(&self) -> usize {
-        self.host_rows * self.handles + self.groups * self.classes
+        self.host_frontiers() + self.groups * self.classes
+    }
+
+    /// The host's, which come first.
+    pub(crate) fn host_frontiers(&self) -> usize {
+        self.host_rows * self.handles
     }
 
     /// The frontier of a host write and its handle as placed, `None` if the drive has no such handle or group.

@@ -9,7 +9,7 @@
 //!   the moment that it was asked for, so that what is ready late does not keep what is ready early.
 //! * **The write buffer** acknowledges a write when its pages are in; a page leaves it when its chunk is programmed. When it is
 //!   full, writes wait for chunks. It is volatile: a flush waits for all chunks under way, and for one more program where
-//!   a chunk is begun. What is in the buffer is read from there.
+//!   the host has begun a chunk since it flushed last. What is in the buffer is read from there.
 //! * **Collection is paced.** The mapping empties a victim in one step; its reads, programs and erases are a debt
 //!   that is paid in equal parts with each page that the host writes into the next unit, and faster while the dies are idle.
 //!   Drives do so, since otherwise a write now and then would wait for seconds. A write that meets collection waits
@@ -32,6 +32,8 @@ pub struct Timing {
     link_out_free_ns: u64,
     buffer: Buffer,
     debt: Debt,
+    /// The next pages of chunks that were begun at the last flush and not gone on with since.
+    flushed: Vec<PhysicalPage>,
     /// When the request that is being worked on has come as far as it has.
     at_ns: u64,
 }
@@ -119,6 +121,7 @@ impl Timing {
                 ends_ns: HashMap::new(),
             },
             debt: Debt::default(),
+            flushed: Vec::new(),
             at_ns: 0,
         }
     }
@@ -169,11 +172,13 @@ impl Timing {
         self.at_ns = carry(&mut self.link_out_free_ns, begin_ns, end_ns, takes_ns);
     }
 
-    /// Everything that was written is on the flash.
-    pub(crate) fn flush(&mut self, is_a_chunk_begun: bool) {
+    /// Everything that was written is on the flash. `begun` are the next pages of chunks that the host has begun.
+    pub(crate) fn flush(&mut self, begun: Vec<PhysicalPage>) {
         let last = self.buffer.under_way.iter().map(|Reverse((end_ns, _))| *end_ns).max();
         self.at_ns = self.at_ns.max(last.unwrap_or(0));
-        if is_a_chunk_begun {
+        let is_news = begun.iter().any(|next| !self.flushed.contains(next));
+        self.flushed = begun;
+        if is_news {
             self.at_ns += self.figures.chunk_transfer_ns + self.figures.program_ns;
         }
     }
@@ -310,6 +315,9 @@ impl Medium for Timing {
     #[inline]
     fn program(&mut self, first: PhysicalPage, count: u32, cause: Cause) {
         let chunk_pages = self.figures.chunk_pages;
+        if !self.flushed.is_empty() {
+            self.flushed.retain(|next| *next != first);
+        }
         if cause == Cause::Collection {
             let chunks = self.figures.chunk_of.divide(first.0 + count) - self.chunk_of(first);
             self.debt.programs.add(u64::from(chunks), self.figures.unit_pages);

@@ -126,6 +126,34 @@ fn a_flush_waits_for_what_is_under_way_and_for_a_chunk_that_is_begun() {
     assert_eq!(drive.flush(7_000_000) / 1000, 7001 + 8 + 1000);
 }
 
+/// Each flush paid for the same begun chunk, though nothing had been written since.
+#[test]
+fn a_chunk_that_was_flushed_is_not_paid_for_again_before_more_of_it_is_written() {
+    let mut drive = drive(&card());
+    write(&mut drive, 0, 0, 1);
+    assert_eq!(drive.flush(10_000_000) / 1000, 10_001 + 8 + 1000);
+    assert_eq!(drive.flush(20_000_000) / 1000, 20_001, "it is on the flash");
+    write(&mut drive, 30_000, 1, 1);
+    assert_eq!(drive.flush(40_000_000) / 1000, 40_001, "its last page came and was programmed meanwhile");
+    write(&mut drive, 50_000, 2, 1);
+    assert_eq!(drive.flush(60_000_000) / 1000, 60_001 + 8 + 1000, "another is begun");
+}
+
+/// Collection may be in the middle of a chunk; what it moves is still where it was.
+#[test]
+fn a_flush_paid_for_a_chunk_that_collection_had_begun() {
+    let mut drive = drive(&card());
+    let mut now_us = 0;
+    for number in 0..2000_u32 {
+        // Each page once, then any two neighbours: whole chunks of the host, of whose units odd numbers of pages are moved.
+        let first = if number < 48 { number * 2 } else { number.wrapping_mul(2_654_435_761) / 977 % 95 };
+        write(&mut drive, now_us, first, 2);
+        now_us += 1_000_000;
+        assert_eq!(drive.flush(now_us * 1000) / 1000, now_us + 1, "after {number} writes");
+    }
+    assert!(drive.ftl().stats().dlwa(4096) > Some(1.5), "pages were moved");
+}
+
 /// Read latencies of the test card at a quiet pace, sorted.
 fn reads(pattern: &Pattern, placement: bool, suspend_ns: u64, seed: u64) -> Vec<u64> {
     let mut card = Card::load("test").unwrap();
