@@ -64,7 +64,8 @@ impl Cache {
     /// DRAM goes there first, as if it were evicted.
     ///
     /// # Errors
-    /// A transfer failed; the next cache on the device starts empty.
+    /// [`CacheError::Lost`] if items were lost to writes that failed: the cache is closed all the same, and the next one on the
+    /// device comes back with all others. After any other error it starts empty.
     pub fn close(self) -> Result<(), CacheError> {
         pollster::block_on(self.close_waiting(Waiting::Thread))
     }
@@ -81,15 +82,16 @@ impl Cache {
     async fn close_waiting(mut self, waiting: Waiting) -> Result<(), CacheError> {
         self.engine.assert_not_telling("close");
         let alone = self.background.is_none();
+        let Some(flash) = &self.engine.flash else { return Ok(()) };
+        let lost_before = flash.stats().lost_items();
         self.engine.empty_dram(waiting, alone).await;
         // Its threads must be gone before the engines are drained for good.
         self.background = None;
-        let Some(flash) = &self.engine.flash else { return Ok(()) };
         let now_seconds = self.engine.clock.unix_seconds();
         for pair in &flash.pairs {
             pair.close(now_seconds, waiting).await?;
         }
-        Ok(())
+        flash.lost_since(lost_before)
     }
 }
 

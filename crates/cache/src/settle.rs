@@ -35,10 +35,7 @@ impl Cache {
         let Some(flash) = &self.engine.flash else { return Ok(()) };
         let lost_before = flash.stats().lost_items();
         flash.settle().await;
-        match flash.stats().lost_items() - lost_before {
-            0 => Ok(()),
-            items => Err(CacheError::Lost { items }),
-        }
+        flash.lost_since(lost_before)
     }
 
     /// As [`settle`](Self::settle), on this thread.

@@ -238,6 +238,33 @@ fn a_close_that_fails_says_what_the_device_said() {
     assert!(words.contains("writing the snapshot") && words.contains("injected failure"), "{words}");
 }
 
+/// It said that all was well though a third of the items was gone.
+#[test]
+fn a_close_that_loses_items_says_so_and_the_others_come_back() {
+    let mut losses = 0;
+    for seed in 0..12 {
+        let device = Arc::new(MemoryDevice::new(64 * MIB));
+        let failing = Arc::new(FaultDevice::new(Arc::clone(&device) as _, seed, Faults::default()));
+        let cache = Cache::builder().dram_bytes(16 * MIB).flash(Arc::clone(&failing) as _).open().unwrap();
+        let items = 2_000;
+        for number in 0..items {
+            cache.insert_blocking(&key(number), &[7; 300], &InsertOptions::default());
+        }
+        failing.set_faults(Faults { failed_writes: 0.3, ..Faults::default() });
+        let lost = match cache.close() {
+            Ok(()) => 0,
+            Err(CacheError::Lost { items }) => items,
+            Err(_) => continue,
+        };
+        losses += u64::from(lost > 0);
+        let cache = Cache::builder().dram_bytes(16 * MIB).flash(device).open().unwrap();
+        assert!(cache.stats().flash.unwrap().recovered, "seed {seed}");
+        let back = (0..items).filter(|&number| cache.get_blocking(&key(number)).is_some()).count() as u64;
+        assert_eq!(back + lost, items, "seed {seed}: {back} came back and {lost} are said to be lost");
+    }
+    assert!(losses > 0, "nothing was lost in all these runs");
+}
+
 /// A get of it went to a pool beyond the last, and panicked.
 #[test]
 fn an_item_of_a_pool_that_is_gone_comes_back_in_the_first() {

@@ -18,6 +18,7 @@ use crate::KeyHash;
 use crate::config::Removal;
 use crate::dram::{Spill, Stage, Victim};
 use crate::event::{Event, EventKind, Events};
+use crate::error::CacheError;
 use crate::listener::{Listener, Outcry};
 use crate::stats::FlashStats;
 
@@ -238,6 +239,14 @@ impl FlashTier {
     /// Tells the admission policy how much was written.
     pub(crate) fn observe(&self, now_ns: u64) {
         self.admission.observe(self.device.counters().written_bytes, now_ns);
+    /// Whether no more items were lost than had been before.
+    pub(crate) fn lost_since(&self, lost_before: u64) -> Result<(), CacheError> {
+        match self.stats().lost_items() - lost_before {
+            0 => Ok(()),
+            items => Err(CacheError::Lost { items }),
+        }
+    }
+
     }
 
     /// Everything counted so far.
