@@ -7,6 +7,7 @@
 pub mod chain;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod held_back;
 pub(crate) mod home;
 pub mod region;
 pub mod soc;

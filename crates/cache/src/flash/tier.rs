@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use device::{Clock, Device};
 use policy::{Admission, Candidate};
 
+use super::held_back::HeldBack;
 use super::home::Home;
 use super::region::{self, Lookup, RegionStore};
 use super::soc::{self, Soc};
@@ -17,8 +18,8 @@ use super::{FlashItem, FlashValue, Waiting, chain};
 use crate::KeyHash;
 use crate::config::Removal;
 use crate::dram::{Spill, Stage, Victim};
-use crate::event::{Event, EventKind, Events};
 use crate::error::CacheError;
+use crate::event::{Event, EventKind, Events};
 use crate::listener::{Listener, Outcry};
 use crate::stats::FlashStats;
 
@@ -34,6 +35,7 @@ pub(crate) struct FlashTier {
     clock: Arc<dyn Clock>,
     small_item_max_bytes: usize,
     min_ttl_seconds: u32,
+    held_back: HeldBack,
     puts: Puts,
 }
 
@@ -159,6 +161,7 @@ impl FlashTier {
             clock: parts.clock,
             small_item_max_bytes: parts.small_item_max_bytes,
             min_ttl_seconds: parts.min_ttl_seconds,
+            held_back: HeldBack::new(),
             puts: Puts::default(),
         }
     }
@@ -236,9 +239,6 @@ impl FlashTier {
         }
     }
 
-    /// Tells the admission policy how much was written.
-    pub(crate) fn observe(&self, now_ns: u64) {
-        self.admission.observe(self.device.counters().written_bytes, now_ns);
     /// Whether no more items were lost than had been before.
     pub(crate) fn lost_since(&self, lost_before: u64) -> Result<(), CacheError> {
         match self.stats().lost_items() - lost_before {
@@ -247,6 +247,9 @@ impl FlashTier {
         }
     }
 
+    /// Tells the admission policy how much was written.
+    pub(crate) fn observe(&self, now_ns: u64) {
+        self.admission.observe(self.device.counters().written_bytes, now_ns);
     }
 
     /// Everything counted so far.
@@ -303,6 +306,9 @@ impl FlashTier {
         if victim.is_clean() && self.may_contain(victim.hash()) {
             return Some(PutEnd::Clean);
         }
+        if self.held_back.take(victim.hash()) {
+            return None;
+        }
         let candidate = Candidate {
             hash: victim.hash().0,
             size_bytes: bytes,
@@ -357,6 +363,9 @@ impl FlashTier {
             Some(why) => Err(why),
             None => self.stage_in_engine(&item, bytes),
         };
+        if let Err(PutEnd::HeldBack) = staged {
+            self.held_back.remember(hash);
+        }
         staged.inspect_err(|&end| self.puts.count(end))
     }
 

@@ -1,6 +1,12 @@
 //! Waiting for room on flash, told as a story: what is waited for comes.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use flashwright_cache::flash::region::{Caching, OrderConfig, RipqConfig};
+use parking_lot::Mutex;
+use policy::{Admission, Candidate};
 
 use crate::stage::{HERO, LENGTHS, Stage, version};
 
@@ -28,4 +34,37 @@ fn an_insert_that_waits_for_a_bucket_waited_for_a_region_that_nobody_closes() {
     // Nobody steps but for an insert that waits, and then a step is all that it takes.
     (0..3000).for_each(|_| stage.put_extra(small));
     assert!(held_back() > before, "no insert had to wait");
+}
+
+/// Admits all, and knows whom it was asked about more than once.
+#[derive(Default)]
+struct Asked {
+    about: Mutex<HashSet<u64>>,
+    again: AtomicU64,
+}
+
+impl Admission for Asked {
+    fn admit(&self, candidate: &Candidate, _now_ns: u64) -> bool {
+        let is_new = self.about.lock().insert(candidate.hash);
+        self.again.fetch_add(u64::from(!is_new), Ordering::Relaxed);
+        true
+    }
+
+    fn name(&self) -> &'static str {
+        "asked"
+    }
+}
+
+/// A coin was tossed for it at each offer: the more flash was behind, the less was admitted.
+#[test]
+fn an_item_that_was_admitted_and_held_back_was_judged_again() {
+    for len in LENGTHS {
+        let asked = Arc::new(Asked::default());
+        let stage = Stage::new(|config| config.flash.as_mut().unwrap().admission = Arc::clone(&asked) as _);
+        // Nobody steps but for an insert that waits.
+        (0..3000).for_each(|_| stage.put_extra(len));
+        let puts = stage.cache.stats().flash.unwrap().puts;
+        assert!(puts.held_back > 20 && puts.overtaken == 0, "{puts:?}");
+        assert_eq!(asked.again.load(Ordering::Relaxed), 0, "{puts:?}");
+    }
 }

@@ -1,0 +1,55 @@
+//! Who was admitted and had to wait.
+//!
+//! An item that is held back stays in DRAM and is offered again. Were the admission policy asked again too, a coin would be
+//! tossed for it until it falls to its disadvantage, and the more flash is behind, the less would be admitted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::KeyHash;
+
+/// Items remembered at most: far more than threads that evict.
+const PLACES: usize = 1024;
+
+/// Hashes, each in a place that it determines. One that another has driven out is asked about again; that costs no more than
+/// another toss.
+pub(super) struct HeldBack(Box<[AtomicU64]>);
+
+/// No hash; the one item that has it is not remembered.
+const NOBODY: u64 = 0;
+
+impl HeldBack {
+    pub(super) fn new() -> Self {
+        Self((0..PLACES).map(|_| AtomicU64::new(NOBODY)).collect())
+    }
+
+    /// The item was admitted and has to wait.
+    pub(super) fn remember(&self, hash: KeyHash) {
+        self.place(hash).store(hash.0, Ordering::Relaxed);
+    }
+
+    /// Whether the item was admitted before. True once: who is offered again after that comes anew.
+    pub(super) fn take(&self, hash: KeyHash) -> bool {
+        let place = self.place(hash);
+        hash.0 != NOBODY
+            && place.load(Ordering::Relaxed) == hash.0
+            && place.compare_exchange(hash.0, NOBODY, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    fn place(&self, hash: KeyHash) -> &AtomicU64 {
+        &self.0[hash.remix() as usize % PLACES]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_had_to_wait_is_known_once() {
+        let held_back = HeldBack::new();
+        let [one, other] = [b"one", b"two"].map(|key| KeyHash::of(key));
+        held_back.remember(one);
+        assert!(!held_back.take(other) && held_back.take(one) && !held_back.take(one));
+        assert!(!held_back.take(KeyHash(NOBODY)), "no place holds nobody's hash");
+    }
+}
