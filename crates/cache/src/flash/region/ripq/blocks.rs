@@ -13,7 +13,7 @@ pub(super) struct Counted {
 pub(super) struct Block {
     /// Units of live items whose place is here. A virtual block counts all whose records name it until they are raised again
     /// or leave, also those of regions that were deferred since.
-    pub own: u32,
+    pub own: u64,
     /// Of a region: units of its live items whose place is a virtual block.
     pub moved: u32,
     /// Of a virtual block: when it began. Of a region: when it was last deferred; what its items' virtual blocks of before
@@ -65,7 +65,7 @@ impl Block {
 
     /// Units that a virtual block counts for in its section: those of its items.
     pub fn virtual_weight(&self) -> u64 {
-        if self.counts() { u64::from(self.own) } else { 0 }
+        if self.counts() { self.own } else { 0 }
     }
 
     /// Units that a region counts for in its section: once it is written, all but those of items whose place is elsewhere.
@@ -73,7 +73,7 @@ impl Block {
     /// would stay in an upper section for ever.
     pub fn region_weight(&self, region_units: u32) -> u64 {
         match self.stage {
-            Stage::Open => u64::from(self.own),
+            Stage::Open => self.own,
             Stage::Queued => u64::from(region_units.saturating_sub(self.moved)),
             Stage::Absent | Stage::Gone => 0,
         }

@@ -128,7 +128,7 @@ impl Ripq {
     fn compact(&mut self) -> Option<RegionId> {
         let least = self.config.compact_above? * f64::from(self.region_units);
         let (dead_units, region) = self.queue.deadest()?;
-        if f64::from(dead_units) <= least {
+        if dead_units as f64 <= least {
             return None;
         }
         let block = self.queue.region(region);

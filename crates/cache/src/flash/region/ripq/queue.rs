@@ -40,14 +40,19 @@ pub(super) struct Queue {
     /// Ranks that were used and are not now.
     free: Vec<Rank>,
     most_ranks: usize,
-    /// Units that fill a virtual block.
+    /// Virtual blocks in line that nobody names any more.
+    idle: usize,
     region_units: u32,
+    /// Units that fill a virtual block.
+    virtual_units: u64,
     /// Regions in line.
     len: usize,
     /// Virtual blocks begun so far, and one: those of before a restart have none.
     begun: u64,
     /// Whether priorities are absolute: blocks then lie in their order, and move towards the head too.
     is_absolute: bool,
+    #[cfg(test)]
+    pub sweeps: usize,
 }
 
 /// Virtual blocks there may be for each region, and beside them. They begin as large as regions, and shrink as their items
@@ -55,8 +60,12 @@ pub(super) struct Queue {
 const RANKS_A_REGION: usize = 16;
 const RANKS_BESIDE: usize = 16;
 
+/// Full virtual blocks that all regions together come to at most; they are larger than regions where there are more of those.
+/// Half as many as there are ranks: without any left, the last would take all that is raised, and nobody would age.
+const MOST_FULL_VIRTUALS: u64 = 1 << 15;
+
 /// A virtual block is closed before it is full, when a region is written beside it, if it is at least this part of full.
-const LEAST_SHARE: u32 = 8;
+const LEAST_SHARE: u64 = 8;
 
 impl Queue {
     pub fn new(sections: u8, regions: usize, region_units: u32, is_absolute: bool) -> Self {
@@ -66,10 +75,15 @@ impl Queue {
             virtuals: vec![Block::default()],
             free: Vec::new(),
             most_ranks: (RANKS_A_REGION * regions + RANKS_BESIDE).min(usize::from(u16::MAX)),
+            idle: 0,
             region_units,
+            virtual_units: u64::from(region_units)
+                .max(regions as u64 * u64::from(region_units) / MOST_FULL_VIRTUALS),
             len: 0,
             begun: 1,
             is_absolute,
+            #[cfg(test)]
+            sweeps: 0,
         }
     }
 
@@ -100,6 +114,7 @@ impl Queue {
     /// Changes a block, and what it adds to its section; to the section that it is in afterwards.
     fn change<T>(&mut self, id: BlockId, change: impl FnOnce(&mut Block) -> T) -> T {
         let (before, section_before) = (self.weight(id), self.block(id).section);
+        let was_idle = self.is_idle(id);
         let block = match id {
             BlockId::Region(region) => &mut self.regions[region.0 as usize],
             BlockId::Virtual(rank) => &mut self.virtuals[usize::from(rank.0)],
@@ -108,7 +123,13 @@ impl Queue {
         let section = block.section;
         self.sections[usize::from(section_before)].units -= before;
         self.sections[usize::from(section)].units += self.weight(id);
+        self.idle = self.idle + usize::from(self.is_idle(id)) - usize::from(was_idle);
         answer
+    }
+
+    /// Whether a block is a virtual one that stands in line for nobody.
+    fn is_idle(&self, id: BlockId) -> bool {
+        matches!(id, BlockId::Virtual(_)) && self.block(id).stage == Stage::Queued && self.block(id).own == 0
     }
 
     /// The block that is an item's place.
@@ -149,7 +170,7 @@ impl Queue {
         let block = &mut self.regions[region.0 as usize];
         block.raised_levels += u32::from(section);
         block.raises += 1;
-        if own >= self.region_units {
+        if own >= self.virtual_units {
             self.seal(rank);
             self.balance();
         }
@@ -158,26 +179,28 @@ impl Queue {
     fn count(&mut self, region: RegionId, rank: Rank, units: u32) {
         let is_stale = !rank.is_none() && self.is_stale(region, rank);
         if rank.is_none() || is_stale {
-            self.change(BlockId::Region(region), |block| block.own += units);
+            self.change(BlockId::Region(region), |block| block.own += u64::from(units));
         } else {
             self.change(BlockId::Region(region), |block| block.moved += units);
         }
         if !rank.is_none() {
-            self.change(BlockId::Virtual(rank), |block| block.own += units);
+            self.change(BlockId::Virtual(rank), |block| block.own += u64::from(units));
         }
     }
 
     /// An item of `region` loses its place.
     pub fn take(&mut self, region: RegionId, rank: Rank, units: u32) {
         match self.place(region, rank) {
-            BlockId::Region(_) => self.change(BlockId::Region(region), |block| block.own -= units),
+            BlockId::Region(_) => {
+                self.change(BlockId::Region(region), |block| block.own -= u64::from(units));
+            }
             BlockId::Virtual(_) => self.change(BlockId::Region(region), |block| block.moved -= units),
         }
         if rank.is_none() {
             return;
         }
         let id = BlockId::Virtual(rank);
-        self.change(id, |block| block.own -= units);
+        self.change(id, |block| block.own -= u64::from(units));
         if self.block(id).own == 0 && self.block(id).stage == Stage::Gone {
             self.release(rank);
         }
@@ -226,8 +249,16 @@ impl Queue {
     }
 
     /// Takes virtual blocks that nobody names any more out of the line. They weigh nothing, so it is done only when ranks
-    /// run short.
+    /// run short; and only if there are any, as it looks at the whole line.
     fn sweep(&mut self) {
+        if self.idle == 0 {
+            return;
+        }
+        #[cfg(test)]
+        {
+            self.sweeps += 1;
+        }
+        self.idle = 0;
         for section in &mut self.sections {
             section.line.retain(|&id| match id {
                 BlockId::Virtual(rank) if self.virtuals[usize::from(rank.0)].own == 0 => {
@@ -287,7 +318,7 @@ impl Queue {
         self.begin(region, section);
         // What was raised to this section by now is older than what is raised from now on.
         let active = self.sections[usize::from(section)].active;
-        if self.block(BlockId::Virtual(active)).own >= self.region_units / LEAST_SHARE {
+        if self.block(BlockId::Virtual(active)).own >= self.virtual_units / LEAST_SHARE {
             self.seal_active(usize::from(section));
         }
         self.enter_section(region, usize::from(section));
@@ -327,10 +358,10 @@ impl Queue {
     }
 
     /// The region in line with the least alive in it, and how much is not.
-    pub fn deadest(&self) -> Option<(u32, RegionId)> {
+    pub fn deadest(&self) -> Option<(u64, RegionId)> {
         let dead = |region: RegionId| {
             let block = self.region(region);
-            self.region_units.saturating_sub(block.own + block.moved)
+            u64::from(self.region_units).saturating_sub(block.own + u64::from(block.moved))
         };
         self.last_regions(usize::MAX).map(|region| (dead(region), region)).max()
     }
@@ -373,7 +404,7 @@ impl Queue {
         self.unlink(region);
         let begun = self.begun;
         let block = &mut self.regions[region.0 as usize];
-        block.own += std::mem::take(&mut block.moved);
+        block.own += u64::from(std::mem::take(&mut block.moved));
         block.since = begun;
         let levels = std::mem::take(&mut block.raised_levels);
         let section = levels / std::mem::take(&mut block.raises).max(1);
@@ -535,6 +566,12 @@ impl Queue {
     #[cfg(test)]
     pub fn section_units(&self, section: usize) -> u64 {
         self.sections[section].units
+    }
+
+    /// Units of the fullest virtual block.
+    #[cfg(test)]
+    pub fn largest_virtual(&self) -> u64 {
+        self.virtuals.iter().map(|block| block.own).max().unwrap_or(0)
     }
 
     pub fn memory_bytes(&self) -> usize {

@@ -2,6 +2,10 @@
 
 mod twin;
 
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
 use super::*;
 
 const UNITS: u32 = 16;
@@ -108,4 +112,23 @@ fn a_priority_goes_to_the_nearest_point_at_or_above() {
     {
         assert_eq!(queue.level_of(share), level, "{share}");
     }
+}
+
+/// Once all ranks were taken, each raise looked at the whole line for one that was not, in vain, and whatever was raised was put
+/// into the last of them for good.
+#[test]
+fn a_raise_in_a_long_queue_looked_at_all_of_it() {
+    let regions = 75_000;
+    let mut queue = lru(regions + 5_000);
+    let mut items: Vec<_> = (0..regions).flat_map(|region| fill(&mut queue, region, 1)).collect();
+    let mut random = StdRng::seed_from_u64(0);
+    for _ in 0..3 {
+        items.shuffle(&mut random);
+        items.iter_mut().for_each(|item| {
+            hit(&mut queue, item);
+        });
+    }
+    let (sweeps, largest) = (queue.queue.sweeps, queue.queue.largest_virtual());
+    assert!(sweeps < 30, "{sweeps} looks at the whole line");
+    assert!(largest < 100, "{largest} units in one block");
 }
