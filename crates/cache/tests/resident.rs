@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 
 use std::process::Command;
+use std::sync::Arc;
+use std::task::{Context, Waker};
 
-use flashwright_cache::{Cache, InsertOptions};
+use device::{Completion, Counters, Device, Geometry, MemoryDevice, Outcome, Request};
+use flashwright_cache::{Cache, FlashConfig, InsertOptions};
 use policy::eviction::{EvictionConfig, Kind};
 
 const BUDGET_BYTES: u64 = 16 << 20;
@@ -19,17 +22,22 @@ fn resident_bytes() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
+/// Runs a test of this file in a process of its own, and answers what it said.
+fn alone(test: &str, variable: &str, value: &str) -> String {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(variable, value)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{value}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 #[test]
 fn a_cache_full_of_the_smallest_items_keeps_to_its_budget_under_every_policy() {
     for name in Kind::names() {
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "one_cache_full_of_the_smallest_items", "--nocapture"])
-            .env(KIND_VARIABLE, name)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        let said = alone("one_cache_full_of_the_smallest_items", KIND_VARIABLE, name);
         // A process that found no test, or was not told the policy, fails nothing either.
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(said.contains(&format!("{name} took ")), "{name}: {said}");
     }
 }
@@ -50,4 +58,58 @@ fn one_cache_full_of_the_smallest_items() {
     let memory = cache.memory();
     assert!(taken <= BUDGET_BYTES + BESIDE_BYTES, "{taken} bytes of {BUDGET_BYTES}; it says {memory}");
     println!("{name} took {taken} bytes");
+}
+
+const WAITING_VARIABLE: &str = "FLASHWRIGHT_TEST_WAITING";
+
+/// They took twice what they were accounted with: nearly each is alone in its bucket, whose list was reckoned to be shared.
+#[test]
+fn small_items_that_wait_for_their_buckets_take_what_they_are_accounted_with() {
+    let said = alone("one_cache_full_of_waiting_items", WAITING_VARIABLE, "1");
+    assert!(said.contains("waiting items took "), "{said}");
+}
+
+/// In a process of its own. It passes at once unless it is told to run.
+#[test]
+fn one_cache_full_of_waiting_items() {
+    if std::env::var_os(WAITING_VARIABLE).is_none() {
+        return;
+    }
+    let before = resident_bytes();
+    let mut flash = FlashConfig::new(Arc::new(Nowhere(MemoryDevice::new(1 << 20))));
+    flash.pairs[0].soc_share = 1.0;
+    flash.pending_bytes = 32 << 20;
+    let cache = Cache::builder().dram_bytes(4 << 20).flash_config(flash).open_stepped().unwrap();
+    let insert = |number: u64| {
+        let mut insert = Box::pin(async {
+            cache.insert(&number.to_le_bytes(), &[7; 50], &InsertOptions::default()).await
+        });
+        insert.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    };
+    let items = (0..).take_while(|&number| insert(number)).count();
+    let taken = resident_bytes() - before;
+    let memory = cache.memory();
+    assert!(taken <= memory.total_bytes() + BESIDE_BYTES, "{taken} bytes of {items} items; it says {memory}");
+    println!("{items} waiting items took {taken} bytes; accounted are {memory}");
+}
+
+/// A device of 4 GiB that keeps nothing.
+struct Nowhere(MemoryDevice);
+
+impl Device for Nowhere {
+    fn geometry(&self) -> Geometry {
+        Geometry { capacity_bytes: 4 << 30, ..self.0.geometry() }
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        completion.complete(self.execute(request));
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        Ok(if let Request::Read { buffer, .. } = request { Some(buffer) } else { None })
+    }
+
+    fn counters(&self) -> Counters {
+        self.0.counters()
+    }
 }

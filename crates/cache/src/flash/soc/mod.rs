@@ -156,7 +156,8 @@ impl Soc {
         }
         let address = self.address(item.hash);
         let len = item.key.len() + value_len;
-        self.take_room(pending::ENTRY_OVERHEAD_BYTES + len)?;
+        // A bucket's as well, as if nothing waited for its own; if something does, that is given back.
+        self.take_room(pending::BUCKET_OVERHEAD_BYTES + pending::ENTRY_OVERHEAD_BYTES + len)?;
         let item = Waiter {
             fingerprint: address.fingerprint,
             expiry_seconds: item.expiry_seconds,
@@ -313,6 +314,7 @@ impl Soc {
             sum += &shard.stats;
             sum.pending_entries += shard.entries() as u64;
             sum.pending_items += shard.items() as u64;
+            sum.pending_buckets += shard.buckets() as u64;
         }
         sum.pending_bytes = self.pending_bytes() as u64;
         sum
@@ -378,7 +380,7 @@ impl Soc {
 impl Drop for Staged<'_> {
     fn drop(&mut self) {
         if let Some(item) = self.item.take() {
-            self.soc.give_back(item.memory_bytes());
+            self.soc.give_back(pending::BUCKET_OVERHEAD_BYTES + item.memory_bytes());
         }
     }
 }

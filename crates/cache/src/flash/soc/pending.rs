@@ -22,9 +22,19 @@ use super::stats::SocStats;
 pub const RUN: u32 = 1 << RUN_BITS;
 pub const RUN_BITS: u32 = 6;
 
-/// Memory a pending entry takes beside its key and value: the entry, the allocation's header, and its share of
-/// the bucket's list and map slot.
-pub const ENTRY_OVERHEAD_BYTES: usize = 96;
+/// Memory a pending entry takes beside its key and value: itself, the two counters in front of those, and what the allocator
+/// adds to them.
+pub const ENTRY_OVERHEAD_BYTES: usize =
+    size_of::<Waiter>() + 2 * size_of::<usize>() + ALLOCATION_OVERHEAD_BYTES;
+
+/// Memory a bucket takes that anything waits for: its slot in the map, of which more than half may be empty, its place in a
+/// queue, and what the allocator adds to its list. It is far more than its entries' where those are alone in their buckets, as
+/// most are on a large device.
+pub const BUCKET_OVERHEAD_BYTES: usize =
+    2 * (size_of::<(BucketId, Waitlist)>() + 1) + 2 * size_of::<BucketId>() + ALLOCATION_OVERHEAD_BYTES;
+
+/// What an allocator adds to an allocation, near enough.
+const ALLOCATION_OVERHEAD_BYTES: usize = 16;
 
 /// Queues by number of fresh entries: 1, 2, 3, and 4 or more.
 const LEVELS: usize = 4;
@@ -46,6 +56,7 @@ impl Waiter {
         Self { fingerprint, expiry_seconds: 0, tag: 0, key_len: 0, bytes: None }
     }
 
+    /// Without its bucket's.
     pub fn memory_bytes(&self) -> usize {
         ENTRY_OVERHEAD_BYTES + self.bytes.as_ref().map_or(0, |bytes| bytes.len())
     }
@@ -152,11 +163,13 @@ impl Shard {
         Some(newest.bytes.is_some())
     }
 
-    /// Appends an item, replacing an older fresh one of the same key. Answers the memory set free by that.
+    /// Appends an item, replacing an older fresh one of the same key. The memory taken for it is its own and a bucket's;
+    /// answers how much of that was not needed, or was set free.
     pub fn insert(&mut self, bucket: BucketId, item: Waiter) -> usize {
+        let spare = if self.buckets.contains_key(&bucket) { BUCKET_OVERHEAD_BYTES } else { 0 };
         let list = self.buckets.entry(bucket).or_default();
         let key = item.bytes.as_ref().map_or(&[][..], |bytes| &bytes[..usize::from(item.key_len)]);
-        let freed = list.drop_fresh(item.fingerprint, key);
+        let freed = spare + list.drop_fresh(item.fingerprint, key);
         list.push(item, self.asked);
         self.enqueue(bucket);
         freed
@@ -182,11 +195,12 @@ impl Shard {
         removal.was_known = needed || removal.freed_bytes > 0;
         if needed {
             let tombstone = Waiter::tombstone(fingerprint);
-            removal.taken_bytes = tombstone.memory_bytes();
+            let is_first = !self.buckets.contains_key(&bucket);
+            removal.taken_bytes = tombstone.memory_bytes() + if is_first { BUCKET_OVERHEAD_BYTES } else { 0 };
             self.buckets.entry(bucket).or_default().push(tombstone, self.asked);
             self.enqueue(bucket);
         } else {
-            self.forget_if_idle(bucket);
+            removal.freed_bytes += self.forget_if_idle(bucket);
         }
         removal
     }
@@ -233,7 +247,9 @@ impl Shard {
             if let State::Writing(frozen) = &list.state {
                 list.state = State::Cleared(Arc::clone(frozen));
             }
-            !matches!(list.state, State::Resting)
+            let stays = !matches!(list.state, State::Resting);
+            freed += if stays { 0 } else { BUCKET_OVERHEAD_BYTES };
+            stays
         });
         self.queues.iter_mut().for_each(VecDeque::clear);
         self.due.clear();
@@ -248,11 +264,11 @@ impl Shard {
     /// The write of `bucket` has ended, well or not: what it contained no longer waits. Answers the memory set free.
     pub fn release(&mut self, bucket: BucketId) -> usize {
         self.writes[(bucket.0 % RUN) as usize] = self.writes[(bucket.0 % RUN) as usize].wrapping_add(1);
-        let freed = match self.change_state(bucket, State::Resting) {
+        let settled: usize = match self.change_state(bucket, State::Resting) {
             State::Writing(frozen) | State::Cleared(frozen) => frozen.iter().map(Waiter::memory_bytes).sum(),
             _ => 0,
         };
-        self.forget_if_idle(bucket);
+        let freed = settled + self.forget_if_idle(bucket);
         self.enqueue(bucket);
         freed
     }
@@ -271,7 +287,7 @@ impl Shard {
             State::Cleared(frozen) => freed = frozen.iter().map(Waiter::memory_bytes).sum(),
             _ => {}
         }
-        self.forget_if_idle(bucket);
+        freed += self.forget_if_idle(bucket);
         self.enqueue(bucket);
         freed
     }
@@ -280,6 +296,11 @@ impl Shard {
     pub fn witness(&self, bucket: BucketId) -> Witness {
         let writing = self.buckets.get(&bucket).is_some_and(|list| !matches!(list.state, State::Resting));
         Witness { writes: self.writes[(bucket.0 % RUN) as usize], writing }
+    }
+
+    /// Buckets that anything waits for.
+    pub fn buckets(&self) -> usize {
+        self.buckets.len()
     }
 
     /// Entries that wait, those being written included.
@@ -338,17 +359,20 @@ impl Shard {
     }
 
     fn change_state(&mut self, bucket: BucketId, to: State) -> State {
-        let list = self.buckets.entry(bucket).or_default();
+        let list = self.buckets.get_mut(&bucket).expect("a bucket that is being written is in the table");
         std::mem::replace(&mut list.state, to)
     }
 
-    fn forget_if_idle(&mut self, bucket: BucketId) {
+    /// Answers the memory set free.
+    fn forget_if_idle(&mut self, bucket: BucketId) -> usize {
         if let Entry::Occupied(entry) = self.buckets.entry(bucket)
             && entry.get().fresh.is_empty()
             && matches!(entry.get().state, State::Resting)
         {
             entry.remove();
+            return BUCKET_OVERHEAD_BYTES;
         }
+        0
     }
 
     fn enqueue(&mut self, bucket: BucketId) {
@@ -397,6 +421,10 @@ impl Waitlist {
     fn push(&mut self, waiter: Waiter, now: Asked) {
         if self.fresh.is_empty() {
             self.fresh_since = now;
+        }
+        // Nearly to the entry: most lists have one, and a vector would begin with room for four.
+        if self.fresh.len() == self.fresh.capacity() {
+            self.fresh.reserve_exact(1 + self.fresh.len() / 4);
         }
         self.fresh.push(waiter);
     }

@@ -2,6 +2,8 @@
 
 use std::ops::AddAssign;
 
+use super::pending::{BUCKET_OVERHEAD_BYTES, ENTRY_OVERHEAD_BYTES};
+
 /// Counts since the engine was created or restored. `items` and `pending_*` are of the moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SocStats {
@@ -13,6 +15,8 @@ pub struct SocStats {
     pub pending_items: u64,
     /// Memory that items and tombstones take.
     pub pending_bytes: u64,
+    /// Buckets that they wait for.
+    pub pending_buckets: u64,
     /// Items committed.
     pub inserts: u64,
     /// Keys forgotten that were pending or that the filter let through.
@@ -74,7 +78,9 @@ impl SocStats {
     /// Keys and values that wait in memory for their bucket to be written.
     #[must_use]
     pub fn waiting_bytes(&self) -> u64 {
-        self.pending_bytes.saturating_sub(self.pending_entries * super::pending::ENTRY_OVERHEAD_BYTES as u64)
+        let overhead_bytes = self.pending_entries * ENTRY_OVERHEAD_BYTES as u64
+            + self.pending_buckets * BUCKET_OVERHEAD_BYTES as u64;
+        self.pending_bytes.saturating_sub(overhead_bytes)
     }
 
     /// `physical_written_bytes / logical_written_bytes`: application-level write amplification.
@@ -104,6 +110,7 @@ impl AddAssign<&Self> for SocStats {
             pending_bytes,
             inserts,
             removes,
+            pending_buckets,
             lookups,
             hits,
             hits_pending,
@@ -130,6 +137,7 @@ impl AddAssign<&Self> for SocStats {
         self.pending_bytes += pending_bytes;
         self.inserts += inserts;
         self.removes += removes;
+        self.pending_buckets += pending_buckets;
         self.lookups += lookups;
         self.hits += hits;
         self.hits_pending += hits_pending;

@@ -304,7 +304,7 @@ fn a_snapshot_brings_everything_back_and_one_of_another_shape_is_refused() {
 
 #[test]
 fn a_full_table_refuses_items_until_a_step_makes_room_but_takes_every_removal() {
-    let soc = soc_on(&gate(), SocConfig { pending_limit_bytes: 2_000, ..config(4) });
+    let soc = soc_on(&gate(), SocConfig { pending_limit_bytes: 2_600, ..config(4) });
     put(&soc, "flash", "value");
     drain(&soc);
     let value = [0_u8; 500];
