@@ -7,20 +7,31 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use device::{IoBuffer, IoError, Pending};
+use device::{IoBuffer, IoError, IoSlice, Pending, Request};
 
 use super::bucket::{Bucket, BucketId};
 use super::pending::{Group, Waiter};
 use super::write_back::{Change, Progress};
 use super::{Soc, SocStats};
+use crate::flash::Waiting;
 
 /// A write under way: the buckets it settles, their new content, and what happened to each.
 pub struct Write {
     pub group: Group,
     pub buffer: Arc<IoBuffer>,
     pub changes: Vec<Change>,
-    /// `None` if nothing has to be written.
-    pub written: Option<Pending>,
+    /// The transfer under way, if there is one.
+    pub under_way: Option<Pending>,
+    pub outcome: Outcome,
+}
+
+/// How far a write has come.
+pub enum Outcome {
+    /// All buckets are on the device, or will be when the transfer under way has ended.
+    Whole,
+    /// The whole has failed. Its buckets go one by one, so that one bad block does not cost the others their items; of the first
+    /// ones it is known whether they are lost.
+    Singly(Vec<bool>),
 }
 
 impl Soc {
@@ -57,24 +68,68 @@ impl<'soc> Landing<'soc> {
     }
 
     /// Waits for the write, then settles its buckets.
-    pub(super) async fn end(mut self) -> Progress {
-        let outcome = match self.write.as_mut().and_then(|write| write.written.as_mut()) {
-            Some(written) => Some(written.await),
-            None => None,
-        };
+    pub(super) async fn end(mut self, waiting: Waiting) -> Progress {
+        let mut is_written = false;
+        if let Some(write) = &mut self.write {
+            while let Some(transfer) = &mut write.under_way {
+                is_written = true;
+                let ended = transfer.await;
+                write.transfer_ended(self.soc, &ended.map(drop), waiting);
+            }
+        }
         let Some(write) = self.write.take() else { return Progress::default() };
-        let outcome = outcome.map_or(Ok(0), |outcome| outcome.map(|_| write.buffer.len()));
-        write.settle(self.soc, &outcome)
+        write.settle(self.soc, is_written)
     }
 }
 
 impl Write {
+    /// Counts the transfer, and begins the next one if it takes another.
+    fn transfer_ended(&mut self, soc: &Soc, ended: &Result<(), IoError>, waiting: Waiting) {
+        self.under_way = None;
+        count_transfer(soc, self.group.first, ended);
+        match &mut self.outcome {
+            Outcome::Whole if ended.is_ok() => return,
+            Outcome::Whole if self.changes.len() == 1 => {
+                self.outcome = Outcome::Singly(vec![true]);
+                return;
+            }
+            Outcome::Whole => self.outcome = Outcome::Singly(Vec::new()),
+            Outcome::Singly(lost) => lost.push(ended.is_err()),
+        }
+        self.write_next(soc, waiting);
+    }
+
+    /// Begins to write the next bucket by itself that has anything in it.
+    fn write_next(&mut self, soc: &Soc, waiting: Waiting) {
+        let Outcome::Singly(lost) = &mut self.outcome else { return };
+        while self.changes.get(lost.len()).is_some_and(|change| change.items_after == 0) {
+            lost.push(false);
+        }
+        if lost.len() < self.changes.len() {
+            let bucket_bytes = soc.config.bucket_bytes as usize;
+            let start = lost.len() * bucket_bytes;
+            let request = Request::Write {
+                offset: soc.offset(self.group.first) + start as u64,
+                data: IoSlice::new(Arc::clone(&self.buffer), start..start + bucket_bytes),
+                placement: soc.placement,
+            };
+            self.under_way = Some(waiting.start(&*soc.device, request));
+        }
+    }
+
+    /// Whether the bucket at this place in the group could not be written.
+    fn is_lost(&self, at: usize) -> bool {
+        matches!(&self.outcome, Outcome::Singly(lost) if lost[at])
+    }
+
     /// The write has ended. Filters first, then the table: a key must be found in one of them all the time.
-    fn settle(mut self, soc: &Soc, outcome: &Result<usize, IoError>) -> Progress {
+    fn settle(mut self, soc: &Soc, is_written: bool) -> Progress {
         let bucket_bytes = soc.config.bucket_bytes as usize;
         let mut progress = Progress::default();
-        for ((bytes, change), (id, waiters)) in
-            self.buffer.chunks_exact(bucket_bytes).zip(&mut self.changes).zip(self.group.members())
+        let is_whole = matches!(self.outcome, Outcome::Whole);
+        let lost: Vec<bool> = (0..self.changes.len()).map(|at| self.is_lost(at)).collect();
+        for (((bytes, change), (id, waiters)), &is_lost) in
+            self.buffer.chunks_exact(bucket_bytes).zip(&mut self.changes).zip(self.group.members()).zip(&lost)
         {
             let bucket = Bucket::sealed_here(bytes);
             // Under one lock until the end: whoever clears the cache came before, or finds the bucket as it is then.
@@ -82,7 +137,7 @@ impl Write {
             if shard.is_cleared(id) {
                 change.clear();
             }
-            let kept = outcome.is_ok() && change.items_after > 0;
+            let kept = !is_lost && change.items_after > 0;
             if kept {
                 soc.filters.rebuild(id, &bucket.fingerprints());
                 soc.written.set(id, true);
@@ -90,53 +145,48 @@ impl Write {
                 soc.disown(id);
             }
             change.count(&mut shard.stats);
-            count_outcome(&mut shard.stats, change, waiters, outcome, bucket_bytes);
+            // An empty bucket is not written by itself.
+            let is_here = is_written && (is_whole || change.items_after > 0);
+            if is_lost {
+                count_lost(&mut shard.stats, change);
+            } else {
+                count_settled(&mut shard.stats, change, waiters, if is_here { bucket_bytes } else { 0 });
+            }
             let freed = shard.release(id);
             // Under the lock: whoever sees that nothing waits any more finds its memory given back.
             soc.pending_bytes.fetch_sub(freed, Ordering::AcqRel);
             progress.buckets += 1;
             progress.entries += waiters.len();
         }
-        count_write(soc, self.group.first, outcome);
         soc.room.notify(usize::MAX);
         // What came to its buckets since can be taken by others too.
         soc.announce_work();
-        if outcome.is_ok() {
-            let settled = self.changes.iter().zip(self.group.members());
-            settled.for_each(|(change, (id, _))| soc.tell(id, &change.left));
-        }
+        let settled = self.changes.iter().zip(self.group.members()).zip(lost).filter(|(_, is_lost)| !is_lost);
+        settled.for_each(|((change, (id, _)), _)| soc.tell(id, &change.left));
         progress
     }
 }
 
-fn count_write(soc: &Soc, first: BucketId, outcome: &Result<usize, IoError>) {
+fn count_transfer(soc: &Soc, first: BucketId, ended: &Result<(), IoError>) {
     let mut shard = soc.shard(first).lock();
-    match outcome {
-        Ok(0) => {}
-        Ok(_) => shard.stats.device_writes += 1,
+    match ended {
+        Ok(()) => shard.stats.device_writes += 1,
         Err(_) => shard.stats.write_errors += 1,
     }
 }
 
-fn count_outcome(
-    stats: &mut SocStats,
-    change: &Change,
-    waiters: &[Waiter],
-    outcome: &Result<usize, IoError>,
-    bucket_bytes: usize,
-) {
-    let before = i64::try_from(change.items_before).expect("a bucket's items are few");
-    let after = i64::try_from(change.items_after).expect("a bucket's items are few");
-    match outcome {
-        Ok(written) => {
-            stats.items += after - before;
-            stats.written_entries += waiters.len() as u64;
-            stats.bucket_writes += u64::from(*written > 0);
-            stats.physical_written_bytes += if *written > 0 { bucket_bytes as u64 } else { 0 };
-        }
-        Err(_) => {
-            stats.items -= before;
-            stats.lost_items += change.items_after as u64;
-        }
-    }
+fn count_settled(stats: &mut SocStats, change: &Change, waiters: &[Waiter], written_bytes: usize) {
+    stats.items += signed(change.items_after) - signed(change.items_before);
+    stats.written_entries += waiters.len() as u64;
+    stats.bucket_writes += u64::from(written_bytes > 0);
+    stats.physical_written_bytes += written_bytes as u64;
+}
+
+fn count_lost(stats: &mut SocStats, change: &Change) {
+    stats.items -= signed(change.items_before);
+    stats.lost_items += change.items_after as u64;
+}
+
+fn signed(items: usize) -> i64 {
+    i64::try_from(items).expect("a bucket's items are few")
 }

@@ -51,7 +51,8 @@ pub struct SocStats {
     pub device_writes: u64,
     /// Reads that failed, for lookups or before a write.
     pub read_errors: u64,
-    /// Device writes that failed. Their buckets are empty since: nobody knows what they hold.
+    /// Device writes that failed. The buckets of one that held several are then written one by one; those that fail again are
+    /// empty since: nobody knows what they hold.
     pub write_errors: u64,
     /// Buckets whose checksum did not hold or whose content made no sense. They are empty since.
     pub checksum_errors: u64,

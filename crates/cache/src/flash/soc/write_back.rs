@@ -8,7 +8,7 @@ use futures_util::future::Either;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::bucket::{self, Bucket, BucketId, BucketMut, Entry, Fingerprint, NewEntry, Unusable};
-use super::landing::{Landing, Write};
+use super::landing::{Landing, Outcome, Write};
 use super::pending::{Group, Waiter};
 use super::{Soc, SocStats};
 use crate::KeyHash;
@@ -36,7 +36,8 @@ impl Soc {
     /// nothing is left. May be called by several tasks at once. A step that is dropped half way leaves the writes under
     /// way to the next one, which sees their end.
     pub async fn step(&self, waiting: Waiting, now_seconds: u32) -> Progress {
-        let mut in_flight: FuturesUnordered<_> = self.take_over().map(|it| Either::Left(it.end())).collect();
+        let mut in_flight: FuturesUnordered<_> =
+            self.take_over().map(|it| Either::Left(it.end(waiting))).collect();
         let mut started = 0;
         let mut progress = Progress::default();
         loop {
@@ -103,8 +104,9 @@ impl Soc {
         // An empty bucket is one that counts as never written. One that stays as it is, because its filter was wrong about
         // what was to be removed, is on the device already.
         let is_new = changes.iter().any(|change| change.items_after > 0 && change.is_changed);
-        let written = is_new.then(|| self.start_write(group.first, Arc::clone(&buffer), waiting));
-        Landing::of(self, Write { group, buffer, changes, written }).end().await
+        let under_way = is_new.then(|| self.start_write(group.first, Arc::clone(&buffer), waiting));
+        let outcome = Outcome::Whole;
+        Landing::of(self, Write { group, buffer, changes, under_way, outcome }).end(waiting).await
     }
 
     /// The group's buckets as they are on the device, with what was found wrong. Buckets that hold nothing of this

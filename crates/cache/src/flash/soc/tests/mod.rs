@@ -1,5 +1,6 @@
 //! The small-object cache as its caller sees it.
 
+mod bad_block;
 mod model;
 mod settle;
 mod threads;

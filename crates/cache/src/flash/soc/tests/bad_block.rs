@@ -1,0 +1,75 @@
+//! A device with a block that cannot be written.
+
+use device::{Completion, Counters, ErrorKind, Geometry, IoError, Outcome};
+
+use super::*;
+
+/// All writes that touch the block at `bad` fail.
+struct BadBlock {
+    inner: Arc<MemoryDevice>,
+    bad: u64,
+}
+
+impl Device for BadBlock {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        completion.complete(self.execute(request));
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        match &request {
+            Request::Write { offset, data, .. }
+                if (*offset..offset + data.len() as u64).contains(&self.bad) =>
+            {
+                Err(IoError::new(ErrorKind::Medium, "a bad block"))
+            }
+            _ => self.inner.execute(request),
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+}
+
+/// All buckets that were written together with it were lost, up to 32 of them.
+#[test]
+fn a_bad_block_cost_its_neighbours_their_items() {
+    let config = config(32);
+    let device = Arc::new(BadBlock { inner: memory(), bad: config.offset_bytes + 5 * 4 * KIB });
+    let soc = soc_on(&device, config);
+    (0..300).for_each(|n| put(&soc, &format!("key-{n}"), "value"));
+    drain(&soc);
+    let there = (0..300).filter(|n| get(&soc, &format!("key-{n}")).is_some()).count() as u64;
+    let stats = soc.stats();
+    assert!(stats.lost_items > 0 && stats.lost_items < 40, "{stats:?}");
+    assert_eq!((there + stats.lost_items, stats.items.cast_unsigned()), (300, there), "{stats:?}");
+    assert_eq!((stats.write_errors, stats.pending_bytes), (2, 0), "{stats:?}");
+    assert_eq!(stats.physical_written_bytes, stats.bucket_writes * 4096);
+}
+
+/// Each of its transfers is left to whoever steps next.
+#[test]
+fn a_step_dropped_while_buckets_are_written_one_by_one_leaves_the_rest_to_the_next_one() {
+    let config = config(4);
+    let device = Arc::new(BadBlock { inner: memory(), bad: config.offset_bytes + 4 * KIB });
+    let gate = Arc::new(GateDevice::new(device));
+    let soc = soc_on(&gate, config);
+    (0..40).for_each(|n| put(&soc, &format!("key-{n}"), "value"));
+    gate.close(RequestKind::Write);
+    for _ in 0..3 {
+        let mut step = Box::pin(soc.step(Waiting::Task, NOW));
+        assert!(poll(&mut step).is_none());
+        gate.let_pass();
+        assert!(poll(&mut step).is_none());
+    }
+    gate.open();
+    drain(&soc);
+    let there = (0..40).filter(|n| get(&soc, &format!("key-{n}")).is_some()).count() as u64;
+    let stats = soc.stats();
+    assert!(stats.lost_items > 0 && there + stats.lost_items == 40, "{there} of {stats:?}");
+    assert_eq!((stats.write_errors, stats.device_writes, stats.pending_bytes), (2, 3, 0), "{stats:?}");
+}
