@@ -7,16 +7,18 @@ use super::pending::{BUCKET_OVERHEAD_BYTES, ENTRY_OVERHEAD_BYTES};
 /// Counts since the engine was created or restored. `items` and `pending_*` are of the moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SocStats {
-    /// Items in buckets on flash; pending ones are not among them.
+    /// Items in buckets on flash, at most; pending ones are not among them. Those of a bucket that turns out to be unreadable or
+    /// damaged are gone, but nobody knows how many they were: they count on, after a restart too, until the cache is cleared
+    /// or starts empty.
     pub items: i64,
     /// Items and tombstones in memory that wait for their bucket to be written.
     pub pending_entries: u64,
     /// The items among them, each readable. One that replaces an item in a bucket counts beside it until it is written.
     pub pending_items: u64,
-    /// Memory that items and tombstones take.
-    pub pending_bytes: u64,
     /// Buckets that they wait for.
     pub pending_buckets: u64,
+    /// Memory that items and tombstones take.
+    pub pending_bytes: u64,
     /// Items committed.
     pub inserts: u64,
     /// Keys forgotten that were pending or that the filter let through.
@@ -70,7 +72,7 @@ impl SocStats {
         ratio(self.hits, self.lookups)
     }
 
-    /// Items that can be read: in buckets, and in memory on their way there.
+    /// Items that can be read, at most: in buckets, and in memory on their way there.
     #[must_use]
     pub fn stored_items(&self) -> u64 {
         self.items.max(0).cast_unsigned() + self.pending_items
@@ -108,10 +110,10 @@ impl AddAssign<&Self> for SocStats {
             items,
             pending_entries,
             pending_items,
+            pending_buckets,
             pending_bytes,
             inserts,
             removes,
-            pending_buckets,
             lookups,
             hits,
             hits_pending,
@@ -135,10 +137,10 @@ impl AddAssign<&Self> for SocStats {
         self.items += items;
         self.pending_entries += pending_entries;
         self.pending_items += pending_items;
+        self.pending_buckets += pending_buckets;
         self.pending_bytes += pending_bytes;
         self.inserts += inserts;
         self.removes += removes;
-        self.pending_buckets += pending_buckets;
         self.lookups += lookups;
         self.hits += hits;
         self.hits_pending += hits_pending;
