@@ -10,7 +10,7 @@ use crate::config::{CacheConfig, FlashConfig, PairConfig};
 use crate::dram::{Dram, OnExpiry};
 use crate::error::CacheError;
 use crate::event::{Event, EventKind, Events};
-use crate::flash::home::Settlement;
+use crate::flash::home::{Settlement, inherited_end};
 use crate::flash::soc::SocConfig;
 use crate::flash::tier::{FlashTier, Pair, Parts};
 use crate::flash::{IsTold, OnEviction, Waiting};
@@ -132,7 +132,7 @@ fn open_flash(
 ) -> Result<FlashTier, CacheError> {
     let settlements =
         settlements(config, clock, whole.seed, on_eviction, told_of_regions(whole, events).as_ref())?;
-    let pairs = pollster::block_on(settle(settlements, Waiting::Thread))?;
+    let pairs = pollster::block_on(settle(config, settlements, Waiting::Thread))?;
     Ok(FlashTier::new(Parts {
         pairs,
         device: Arc::clone(&config.device),
@@ -171,6 +171,8 @@ fn settlements<'a>(
         let place = place(config, pair, offset_bytes)?;
         offset_bytes = place.end;
         Ok(Settlement {
+            offset_bytes: place.start,
+            is_inherited: false,
             device: slice(config, place)?,
             config,
             soc_share: pair.soc_share,
@@ -185,9 +187,18 @@ fn settlements<'a>(
 }
 
 /// Opens all pairs, or changes none.
-async fn settle(settlements: Vec<Settlement<'_>>, waiting: Waiting) -> Result<Vec<Pair>, CacheError> {
-    for settlement in &settlements {
+async fn settle(
+    config: &FlashConfig,
+    mut settlements: Vec<Settlement<'_>>,
+    waiting: Waiting,
+) -> Result<Vec<Pair>, CacheError> {
+    let inherited = 1..inherited_end(&config.device, waiting).await;
+    for settlement in &mut settlements {
+        settlement.is_inherited = inherited.contains(&settlement.offset_bytes);
         settlement.check(waiting).await?;
+    }
+    for settlement in &settlements {
+        settlement.clear_inherited(waiting).await?;
     }
     let mut pairs: Vec<Pair> = Vec::with_capacity(settlements.len());
     for settlement in settlements {

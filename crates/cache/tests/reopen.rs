@@ -335,6 +335,46 @@ fn what_was_removed_stays_removed_though_the_cache_had_other_parts_then() {
     }
 }
 
+/// Its parts began where an earlier cache had its items, and those were refused as somebody else's data.
+#[test]
+fn a_cache_with_other_shares_was_taken_for_unknown_data() {
+    for (before, after) in [
+        (&[1.0][..], &[0.5, 0.5][..]),
+        (&[0.5, 0.5], &[0.3, 0.7]),
+        (&[0.5, 0.3, 0.2], &[0.4, 0.4, 0.2]),
+        (&[0.3, 0.7], &[0.25, 0.25, 0.25, 0.25]),
+    ] {
+        let device = Arc::new(MemoryDevice::new(64 * MIB));
+        let cache = open_split(&device, before).unwrap();
+        // More than the device holds, so that there is something everywhere.
+        for number in 0..6 * ITEMS {
+            cache.insert_blocking(&key(number), &value(number), &InsertOptions::default());
+        }
+        cache.close().unwrap();
+        let cache = open_split(&device, after).unwrap();
+        let loss = cache.stats().flash.unwrap().loss.unwrap();
+        assert!(loss.starts_with("flash was divided otherwise"), "{before:?} then {after:?}: {loss}");
+        let back = found(&cache).len();
+        assert!(before.len() == after.len() || back == 0, "{before:?} then {after:?}: {back} came back");
+        fill(&cache);
+        cache.close().unwrap();
+        let cache = open_split(&device, after).unwrap();
+        assert!(cache.stats().flash.unwrap().recovered && !found(&cache).is_empty());
+    }
+}
+
+/// What lies behind all parts of an earlier cache is not ours.
+#[test]
+fn what_lies_behind_an_earlier_cache_is_refused_still() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    open_split(&device, &[0.5]).unwrap().close().unwrap();
+    let head = device::IoBuffer::copy_of(&[7; 4096]);
+    let (offset, placement) = (48 * MIB, device::PlacementHandle::DEFAULT);
+    device.execute(device::Request::Write { offset, data: head.into(), placement }).unwrap();
+    assert!(matches!(open_split(&device, &[0.75, 0.25]), Err(CacheError::Occupied(_))));
+    assert!(open_split(&device, &[0.5]).unwrap().stats().flash.unwrap().recovered);
+}
+
 #[test]
 fn all_parts_of_a_cache_come_back_again_and_again() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use device::{Clock, Device};
+use device::{Clock, Device, SliceDevice};
 use parking_lot::Mutex;
 
 use super::region::{RegionConfig, RegionStore, StoreId};
@@ -67,6 +67,10 @@ pub(crate) struct Lives {
 /// The pair's share of the device and what is to live there.
 pub(crate) struct Settlement<'a> {
     pub(crate) device: Arc<dyn Device>,
+    /// Where on the flash device that share begins.
+    pub(crate) offset_bytes: u64,
+    /// Whether an earlier cache had what lies there, though it began its shares elsewhere.
+    pub(crate) is_inherited: bool,
     pub(crate) config: &'a FlashConfig,
     pub(crate) soc_share: f64,
     pub(crate) clock: &'a Arc<dyn Clock>,
@@ -78,6 +82,21 @@ pub(crate) struct Settlement<'a> {
     pub(crate) on_eviction: OnEviction,
     /// and of those in regions with these keys: they have to be read for it.
     pub(crate) tells_of_regions: Option<IsTold>,
+}
+
+/// Where what an earlier cache had of the device ends; its pairs lie one behind the other. 0 if none begins at its start.
+pub(crate) async fn inherited_end(device: &Arc<dyn Device>, waiting: Waiting) -> u64 {
+    let capacity_bytes = device.geometry().capacity_bytes;
+    let mut end = 0;
+    while end < capacity_bytes {
+        let Ok(rest) = SliceDevice::new(Arc::clone(device), end..capacity_bytes) else { break };
+        let Ok(Recognised::Ours(pair)) = recognise(&rest, waiting).await else { break };
+        if pair.layout.device_bytes == 0 {
+            break;
+        }
+        end = end.saturating_add(pair.layout.device_bytes);
+    }
+    end
 }
 
 /// What a pair's place holds.
@@ -103,6 +122,20 @@ impl Settlement<'_> {
     /// Whether its share of the device can be divided as is asked for.
     pub(crate) fn check_division(&self) -> Result<(), CacheError> {
         self.check_engines(&self.layout()?)
+    }
+
+    /// Erases what an earlier cache had where this pair begins: any bytes of a cached item. To be done of all pairs before the
+    /// first is opened: it says how far the earlier cache went.
+    pub(crate) async fn clear_inherited(&self, waiting: Waiting) -> Result<(), CacheError> {
+        if !self.is_inherited || !matches!(self.recognised(waiting).await?, Recognised::Foreign { .. }) {
+            return Ok(());
+        }
+        self.erase(waiting).await
+    }
+
+    async fn erase(&self, waiting: Waiting) -> Result<(), CacheError> {
+        let erased = super::superblock::erase(&*self.device, waiting).await;
+        erased.map_err(|source| CacheError::Device { context: "erasing the old superblock", source })
     }
 
     /// Opens the pair, which has been [checked](Self::check).
@@ -184,6 +217,7 @@ impl Settlement<'_> {
             .map_err(|source| CacheError::Device { context: "reading the superblock", source })?;
         match recognised {
             _ if self.config.recovery == Recovery::Discard => Ok(recognised),
+            Recognised::Foreign { .. } if self.is_inherited => Ok(recognised),
             Recognised::Foreign { looks_like } => Err(CacheError::Occupied(format!(
                 "the flash device holds {}, not a cache; to use it anyway, discard its content",
                 looks_like.unwrap_or("unknown data")
@@ -216,11 +250,10 @@ impl Settlement<'_> {
             }
             // The sequence goes on, so that the newest copy is ours at once.
             Recognised::Ours(old) => Ok(empty(Superblock { sequence: old.sequence, ..fresh() })),
+            Recognised::Blank if self.is_inherited => Ok(Found { loss: Some(OTHERWISE), ..empty(fresh()) }),
             Recognised::Blank => Ok(empty(fresh())),
             _ if discard => {
-                let erased = super::superblock::erase(&*self.device, waiting).await;
-                erased
-                    .map_err(|source| CacheError::Device { context: "erasing the old superblock", source })?;
+                self.erase(waiting).await?;
                 Ok(empty(fresh()))
             }
             // A store of ours whose superblock was damaged can only be empty.
