@@ -17,8 +17,12 @@ const KIND_VARIABLE: &str = "FLASHWRIGHT_TEST_EVICTION";
 
 /// Bytes of memory that the process has touched and that no file is behind.
 fn resident_bytes() -> u64 {
+    status_bytes("RssAnon:")
+}
+
+fn status_bytes(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
@@ -91,6 +95,38 @@ fn one_cache_full_of_waiting_items() {
     let memory = cache.memory();
     assert!(taken <= memory.total_bytes() + BESIDE_BYTES, "{taken} bytes of {items} items; it says {memory}");
     println!("{items} waiting items took {taken} bytes; accounted are {memory}");
+}
+
+const CLOSING_VARIABLE: &str = "FLASHWRIGHT_TEST_CLOSING";
+
+/// It took 25 bytes an item beside the index, which itself takes eleven.
+#[test]
+fn a_close_takes_little_memory_beside_that_of_the_cache() {
+    let said = alone("one_cache_that_closes", CLOSING_VARIABLE, "1");
+    assert!(said.contains("the close took "), "{said}");
+}
+
+/// In a process of its own. It passes at once unless it is told to run.
+#[test]
+fn one_cache_that_closes() {
+    if std::env::var_os(CLOSING_VARIABLE).is_none() {
+        return;
+    }
+    let items = 1_500_000;
+    let mut flash = FlashConfig::new(Arc::new(Nowhere(MemoryDevice::new(1 << 20))));
+    flash.pairs[0].soc_share = 0.0;
+    let cache = Cache::builder().dram_bytes(4 << 20).flash_config(flash).open().unwrap();
+    for number in 0..items {
+        cache.insert_blocking(&u64::to_le_bytes(number), &[7; 8], &InsertOptions::default());
+    }
+    cache.settle_blocking().unwrap();
+    // The peak is that of now.
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    let before = status_bytes("VmRSS:");
+    cache.close().unwrap();
+    let taken = status_bytes("VmHWM:").saturating_sub(before);
+    assert!(taken < 4 * items, "{taken} bytes beside the cache of {items} items");
+    println!("the close took {taken} bytes for {items} items");
 }
 
 /// A device of 4 GiB that keeps nothing.

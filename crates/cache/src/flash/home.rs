@@ -155,13 +155,13 @@ impl Settlement<'_> {
         let marked = superblock.mark_open(&*metadata, waiting).await;
         marked.map_err(|source| CacheError::Device { context: "writing the superblock", source })?;
         let recovered = sections.is_some();
-        let taken = sections.take().unwrap_or_default();
-        let mut regions = self.open_regions(&layout, &superblock, &taken, waiting).await?;
+        let mut taken = sections.take().unwrap_or_default();
+        let mut regions = self.open_regions(&layout, &superblock, &mut taken, waiting).await?;
         if let Some(is_told) = &self.tells_of_regions {
             let told = |it: RegionStore| it.with_eviction_callback(Arc::clone(&self.on_eviction));
             regions = regions.map(|it| told(it).with_eviction_callback_for(Arc::clone(is_told)));
         }
-        let soc = self.open_soc(&layout, &superblock, &taken)?;
+        let soc = self.open_soc(&layout, &superblock, &mut taken)?;
         let soc = soc.map(|it| it.with_eviction_callback(Arc::clone(&self.on_eviction)));
         let lives = Lives { closed, now: superblock.life() };
         let home = Home { metadata, superblock: Mutex::new(superblock), lives, recovered, loss };
@@ -308,7 +308,7 @@ impl Settlement<'_> {
         &self,
         layout: &Layout,
         superblock: &Superblock,
-        sections: &[Section],
+        sections: &mut Vec<Section>,
         waiting: Waiting,
     ) -> Result<Option<RegionStore>, CacheError> {
         if layout.regions == 0 {
@@ -316,7 +316,7 @@ impl Settlement<'_> {
         }
         let config = self.regions_config(layout);
         let (device, clock) = (Arc::clone(&self.device), Arc::clone(self.clock));
-        if let Some(section) = sections.iter().find(|section| section.name == REGIONS_SECTION) {
+        if let Some(section) = taken(sections, REGIONS_SECTION) {
             let (device, clock) = (Arc::clone(&device), Arc::clone(&clock));
             let restored =
                 RegionStore::restore(device, clock, config.clone(), &section.payload, waiting).await;
@@ -333,7 +333,7 @@ impl Settlement<'_> {
         &self,
         layout: &Layout,
         superblock: &Superblock,
-        sections: &[Section],
+        sections: &mut Vec<Section>,
     ) -> Result<Option<Soc>, CacheError> {
         if layout.soc_bytes == 0 {
             return Ok(None);
@@ -341,12 +341,18 @@ impl Settlement<'_> {
         let config = self.soc_config(layout, superblock.generation_mark());
         let soc = Soc::new(Arc::clone(&self.device), config)
             .map_err(|error| CacheError::Config(error.to_string()))?;
-        if let Some(section) = sections.iter().find(|section| section.name == SOC_SECTION) {
+        if let Some(section) = taken(sections, SOC_SECTION) {
             // Refused only if the shape differs, which the fingerprint rules out; then it starts empty.
             let _ = soc.restore(&section.payload);
         }
         Ok(Some(soc))
     }
+}
+
+/// The section of that name, out of the others: its memory is free once it was taken up.
+fn taken(sections: &mut Vec<Section>, name: &str) -> Option<Section> {
+    let at = sections.iter().position(|section| section.name == name)?;
+    Some(sections.swap_remove(at))
 }
 
 impl Pair {
@@ -375,7 +381,7 @@ impl Pair {
         }
         if let Some(regions) = &self.regions {
             let snapshot = regions.snapshot_within(writer.room_bytes(REGIONS_SECTION));
-            writer.section(REGIONS_SECTION, snapshot.len() as u64, [snapshot]).await?;
+            writer.section(REGIONS_SECTION, snapshot.bytes(), snapshot.pieces()).await?;
         }
         let place = writer.finish().await?;
         let marked = superblock.mark_clean(place, &*home.metadata, waiting).await;

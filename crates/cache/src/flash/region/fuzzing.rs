@@ -1,7 +1,7 @@
 //! Entries, tables and snapshots that nobody wrote.
 
 use super::entry::{Entry, HEADER_BYTES, Seal, crc32c, u16_at};
-use super::recovery;
+use super::snapshot;
 use super::table::{self, Filling, RECORD_BYTES, TRAILER_BYTES, table_bytes};
 
 const FILLING: Filling = Filling { store: 3, sequence: 4 };
@@ -54,5 +54,5 @@ pub(in crate::flash) fn check_snapshot(content: &[u8]) {
     bytes.extend(content);
     let crc = crc32c(&bytes);
     bytes.extend(crc.to_le_bytes());
-    recovery::check_decoding(&bytes);
+    snapshot::check_decoding(&bytes);
 }

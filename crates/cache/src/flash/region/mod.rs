@@ -34,6 +34,7 @@ mod read;
 mod reclaim;
 mod recovery;
 mod ripq;
+mod snapshot;
 mod stats;
 mod store;
 mod supply;
@@ -51,7 +52,7 @@ pub use policy::{
     ByOrder, Deeds, Needs, OrderConfig, OwnOrder, Placing, Raise, Rank, RegionPolicy, Resident,
 };
 pub use read::Lookup;
-pub use recovery::RestoreError;
+pub use recovery::{OutgoingSnapshot, RestoreError};
 pub use ripq::{
     Caching, CachingPolicy, Calm, Object, OwnCaching, Priority, Ripq, RipqConfig, Standing, UnknownCaching,
 };

@@ -77,10 +77,12 @@ fn a_region_that_a_snapshot_had_no_room_for_is_clean_again() {
     for config in configs() {
         let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
         let (store, versions) = used(&device, &config);
-        let [least, whole] = [0, u64::MAX].map(|most_bytes| store.snapshot_within(most_bytes).len() as u64);
+        let [least, whole] = [0, u64::MAX].map(|most_bytes| store.snapshot_within(most_bytes).bytes());
         let most_bytes = u64::midpoint(least, whole);
-        let snapshot = store.snapshot_within(most_bytes);
-        assert!(snapshot.len() as u64 <= most_bytes);
+        let outgoing = store.snapshot_within(most_bytes);
+        let snapshot: Vec<u8> = outgoing.pieces().flatten().collect();
+        assert!(snapshot.len() as u64 == outgoing.bytes() && outgoing.bytes() <= most_bytes);
+        drop(outgoing);
         let clean = store.clean_regions();
         drop(store);
         let again = restore(&device, config, &snapshot).unwrap();
