@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cache::CacheError;
 use device::memory::MemoryDevice;
 use device::{Clock, Device, Simulation, SystemClock};
 
@@ -269,9 +270,11 @@ impl Session {
             let Some(instance) = Arc::into_inner(instance).filter(|_| persistent) else { continue };
             if let Err(error) = instance.into_target().into_cache().close() {
                 let name = if several { format!("Instance {number}: ") } else { String::new() };
-                errors.push(format!(
-                    "{name}The cache could not be closed and will start empty next time: {error}"
-                ));
+                let end = match error {
+                    CacheError::Lost { .. } => "was closed, and comes back without some of its items",
+                    _ => "could not be closed and will start empty next time",
+                };
+                errors.push(format!("{name}The cache {end}: {error}"));
             }
         }
         errors
