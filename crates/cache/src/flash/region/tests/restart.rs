@@ -78,6 +78,9 @@ fn a_region_that_a_snapshot_had_no_room_for_is_clean_again() {
         let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
         let (store, versions) = used(&device, &config);
         let [least, whole] = [0, u64::MAX].map(|most_bytes| store.snapshot_within(most_bytes).bytes());
+        assert_eq!(store.snapshot_within(whole).bytes(), whole);
+        let one_less = store.snapshot_within(whole - 1).bytes();
+        assert!(whole - one_less < (whole - least) / 8, "one region of more than ten: {one_less} of {whole}");
         let most_bytes = u64::midpoint(least, whole);
         let outgoing = store.snapshot_within(most_bytes);
         let snapshot: Vec<u8> = outgoing.pieces().flatten().collect();
