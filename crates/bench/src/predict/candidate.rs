@@ -42,12 +42,19 @@ pub(super) fn smallest_scale(unit_bytes: u64) -> u32 {
 }
 
 impl Layout {
+    /// What a large object may take on flash, at `1/scale`.
+    pub(super) fn item_bytes_at_most(&self, scale: u32) -> u64 {
+        let rules = self.rules(scale, 0);
+        u64::from(rules.large_at_most).min(rules.large_weight)
+    }
+
     /// The cache at `1/scale`.
     pub(super) fn rules(&self, scale: u32, seed: u64) -> HybridRules {
         let scaled = |bytes: f64| (bytes / f64::from(scale)) as u64;
         let flash = self.flash_bytes as f64;
-        let large_weight = scaled(flash * (1.0 - self.small_share));
-        let block_weight = (large_weight / REGIONS).clamp(LEAST_REGION_BYTES, REGION_BYTES);
+        let large = flash * (1.0 - self.small_share);
+        let large_weight = scaled(large);
+        let region_of = |weight: u64| (weight / REGIONS).clamp(LEAST_REGION_BYTES, REGION_BYTES);
         HybridRules {
             dram_weight: scaled(self.dram_bytes as f64),
             dram_overhead: DRAM_OVERHEAD_BYTES,
@@ -57,7 +64,8 @@ impl Layout {
             set_header: BUCKET_HEADER_BYTES as u32,
             small_overhead: ENTRY_BYTES as u32,
             large_weight,
-            block_weight,
+            block_weight: region_of(large_weight),
+            large_at_most: region_of(large as u64) as u32,
             large_overhead: ENTRY_HEADER_BYTES as u32,
             large_unit: RegionConfig::new(large_weight).unit_bytes,
             admission: self.admission,
@@ -111,6 +119,8 @@ pub(super) struct Traffic {
     pub set_bytes: f64,
     /// Pages that are read for an access.
     pub reads: f64,
+    /// Of the objects that left DRAM, those that are too large for flash.
+    pub too_large: f64,
     /// Whether flash was full when counting began.
     pub is_filled: bool,
 }
@@ -181,6 +191,7 @@ impl Candidate {
             host_bytes: writes(calls)?,
             set_bytes: set_bytes(&all) as f64 / accesses,
             reads: reads / accesses,
+            too_large: all.too_large as f64 / all.offered.max(1) as f64,
             is_filled: first.sets_written >= self.room.0 && first.log_weight >= self.room.1,
         })
     }
@@ -270,6 +281,22 @@ mod tests {
         assert!((low - value).abs() < 1e-9 && (high - value * 1.06).abs() < 1e-9, "{low} {high}");
     }
 
+    /// None of them hit, and nothing was written for them.
+    #[test]
+    fn objects_that_a_region_of_the_drive_takes_are_kept_at_any_scale() {
+        let whole = Layout { flash_bytes: 16 << 30, ..layout(0.0) };
+        let run = |weight: u32| {
+            let accesses: Vec<Access> = (0..4000).map(|number| get(number % 20, weight)).collect();
+            let mut candidate = Candidate::new(whole.rules(256, 1), 4000, 0.5);
+            candidate.accesses(&accesses);
+            candidate.traffic(4096).expect("it was run to its end")
+        };
+        let kept = run(1_000_000);
+        assert_eq!((kept.hit_ratio.unwrap().value, kept.too_large), (1.0, 0.0), "20 of 1 MB in 64 MiB");
+        let refused = run(17 << 20);
+        assert_eq!((refused.hit_ratio.unwrap().value, refused.too_large), (0.0, 1.0), "a region is 16 MiB");
+    }
+
     #[test]
     fn both_engines_must_have_been_written_before_flash_is_full() {
         // Large objects alone go round their half three times; no set is ever written.
@@ -285,6 +312,7 @@ mod tests {
         assert_eq!((rules.large_weight, rules.block_weight), (3 << 28, 3 << 19));
         assert_eq!(whole.rules(1, 1).block_weight, REGION_BYTES);
         assert_eq!(whole.rules(1 << 20, 1).block_weight, LEAST_REGION_BYTES);
+        assert_eq!((rules.large_at_most, whole.rules(1 << 20, 1).large_at_most), (16 << 20, 16 << 20));
         assert_eq!((rules.small_at_most, layout(0.0).rules(1, 1).small_at_most), (SMALL_AT_MOST, 0));
     }
 }

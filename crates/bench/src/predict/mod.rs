@@ -21,6 +21,7 @@ pub use figure::Figure;
 pub use point::{Inputs, Point};
 pub use wear::{ReadLatency, Reads};
 
+use crate::report::amount::trimmed;
 use crate::run::stop::Stop;
 use crate::side_by_side::Progress;
 use crate::simulate::numbered::Numbered;
@@ -223,16 +224,37 @@ fn points(
 }
 
 impl Outcome {
-    /// What to say where the trace is smaller than any at which the bounds were measured; nothing, where it is not.
+    /// What to say where figures may be worse than their bounds; nothing, where there is no reason to think so.
     #[must_use]
     pub fn warning(&self, plan: &Plan) -> Option<String> {
+        let warnings: Vec<String> = self.scale_warning(plan).into_iter().chain(self.size_warning()).collect();
+        (!warnings.is_empty()).then(|| warnings.join("; "))
+    }
+
+    /// The trace is smaller than any at which the bounds were measured.
+    fn scale_warning(&self, plan: &Plan) -> Option<String> {
         let smallest = candidate::smallest_scale(plan.card.space.unit_bytes);
         (self.scale > smallest).then(|| {
             format!(
-                "at 1/{} of {} the bounds of write amplification are not known: they were measured with the engine down to \
-                 1/{smallest}, and it relocates less at smaller scales (1.85 at 1/16384, where 2.2 to 2.9 was predicted); use a \
-                 larger trace, or a smaller N in --scale 1/N",
-                self.scale, plan.card.name
+                "at 1/{} of {} the bounds of write amplification are not known: the engine was measured with reclaim units \
+                 as small as those of {} at 1/{smallest}, and relocates less in smaller ones (with pm9d3 at 1/16384 1.85, \
+                 where 2.2 to 2.9 was predicted); use a larger trace, or a smaller N in --scale 1/N",
+                self.scale, plan.card.name, plan.card.name
+            )
+        })
+    }
+
+    /// Objects of the trace are too large for flash.
+    fn size_warning(&self) -> Option<String> {
+        let worst = self.points.iter().max_by(|a, b| a.too_large.total_cmp(&b.too_large))?;
+        (worst.too_large > 0.0).then(|| {
+            let limit = worst.inputs.layout.item_bytes_at_most(self.scale);
+            format!(
+                "{} % of the objects that left DRAM were too large for flash and were dropped: {} at most have room in a \
+                 region of the drive and in all regions at 1/{}",
+                trimmed(worst.too_large * 100.0),
+                crate::simulate::report::bytes(limit),
+                self.scale
             )
         })
     }

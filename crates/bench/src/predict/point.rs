@@ -37,6 +37,8 @@ pub struct Point {
     pub price: Option<Figure>,
     /// Of a page that is read from flash.
     pub reads: Reads,
+    /// Of the objects that left DRAM, those that were too large for flash.
+    pub too_large: f64,
     /// Whether flash was full when counting began: if not, a longer trace hits otherwise.
     pub is_filled: bool,
     /// No other has as many hits for as little carbon and money.
@@ -74,6 +76,7 @@ impl Point {
             kgco2e: with_dram(kg_of_drive, plan.prices.dram_kg_per_gb),
             price: with_dram(usd_of_drive, plan.prices.dram_usd_per_gb),
             reads,
+            too_large: traffic.too_large,
             is_filled: traffic.is_filled,
             is_best: false,
         }
@@ -117,6 +120,7 @@ mod tests {
             kgco2e: Some(Figure::exact(kg)),
             price: Some(Figure::exact(usd)),
             reads: Reads::Unknown,
+            too_large: 0.0,
             is_filled: true,
             is_best: false,
         }
@@ -164,6 +168,7 @@ mod tests {
         // A capacity a day at 1000 requests a second and a write amplification of 2; low and high are half and twice that.
         let bytes = 1e12 / 86_400.0 / 1000.0 / 2.0;
         let traffic = Traffic {
+            too_large: 0.0,
             hit_ratio: None,
             hit_ratio_dram: None,
             alwa: None,
@@ -202,6 +207,7 @@ mod tests {
         let bytes = 1e12 / 86_400.0 / 1000.0;
         let years = |host_bytes| {
             let traffic = Traffic {
+                too_large: 0.0,
                 hit_ratio: None,
                 hit_ratio_dram: None,
                 alwa: None,

@@ -58,6 +58,7 @@ fn point(point: &Point) -> Value {
         },
         "is_overloaded": point.reads == Reads::TooMany,
         "is_filled": point.is_filled,
+        "too_large": point.too_large,
     })
 }
 

@@ -74,7 +74,7 @@ fn what_is_foretold_has_bounds_and_follows_from_what_is_asked() {
     assert!(result["assumptions"].as_array().unwrap().len() > 5);
     // The engine was never measured at this scale: its bounds were given all the same, and did not hold.
     let warning = result["warning"].as_str().unwrap();
-    assert!(warning.contains("measured with the engine down to 1/8192"), "{warning}");
+    assert!(warning.contains("as small as those of pm9d3 at 1/8192"), "{warning}");
     let flood =
         json(&[&asked[..], &["--rate", "500000000", "--utilization", "100%", "--placement", "off"]].concat());
     assert!(flood["points"][0]["latency_ns"].is_null() && flood["points"][0]["is_overloaded"] == true);

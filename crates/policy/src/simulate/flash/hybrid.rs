@@ -33,6 +33,9 @@ pub struct HybridRules {
     pub large_weight: u64,
     /// A block of theirs: what is written, and overwritten, together.
     pub block_weight: u64,
+    /// A large object that takes more than this on flash is too large for it, whatever a block's weight: objects do not
+    /// shrink with a cache that stands for a larger one.
+    pub large_at_most: u32,
     /// What a large object takes on flash besides its own.
     pub large_overhead: u32,
     /// A large object takes a multiple of this.
@@ -62,6 +65,10 @@ pub struct HybridCounts {
     pub hit_weight_large: u64,
     /// Own weight of what was put on flash.
     pub taken_weight: u64,
+    /// Objects that left DRAM and flash had not.
+    pub offered: u64,
+    /// Of them, those that are too large for it.
+    pub too_large: u64,
     /// Sets written.
     pub sets_written: u64,
     /// Of them, those that were read before: something was in them.
@@ -101,7 +108,7 @@ impl Hybrid {
             dram_held: 0,
             weights: Weights::new(),
             small: Sets::new(rules.small_weight / u64::from(rules.set_weight) * room, room),
-            large: Log::new(rules.large_weight, rules.block_weight),
+            large: Log::scaled(rules.large_weight, rules.block_weight, rules.large_at_most),
             counts: HybridCounts::default(),
             rules,
         }
@@ -196,8 +203,10 @@ impl Hybrid {
             takes.checked_next_multiple_of(self.rules.large_unit).unwrap_or(u32::MAX)
         };
         let engine: &mut dyn FlashCache = if is_small { &mut self.small } else { &mut self.large };
-        let has_room = u64::from(weight) <= engine.weight_at_most();
-        if has_room && self.coin.toss(hash_of_object(slot.0), self.rules.admission) {
+        self.counts.offered += 1;
+        if u64::from(weight) > engine.weight_at_most() {
+            self.counts.too_large += 1;
+        } else if self.coin.toss(hash_of_object(slot.0), self.rules.admission) {
             engine.insert(&[Newcomer { object: slot.0, weight }]);
             self.counts.taken_weight += u64::from(own);
         }
@@ -225,6 +234,8 @@ impl HybridCounts {
             hits_large: self.hits_large - earlier.hits_large,
             hit_weight_large: self.hit_weight_large - earlier.hit_weight_large,
             taken_weight: self.taken_weight - earlier.taken_weight,
+            offered: self.offered - earlier.offered,
+            too_large: self.too_large - earlier.too_large,
             sets_written: self.sets_written - earlier.sets_written,
             sets_read: self.sets_read - earlier.sets_read,
             log_weight: self.log_weight - earlier.log_weight,
@@ -254,6 +265,7 @@ mod tests {
             small_overhead: 2,
             large_weight: 96,
             block_weight: 32,
+            large_at_most: 32,
             large_overhead: 3,
             large_unit: 16,
             admission: 1.0,
@@ -311,7 +323,8 @@ mod tests {
         let accesses: Vec<Access> = (0..10_000).map(|object| get(object, 10)).collect();
         never.run(&accesses);
         half.run(&accesses);
-        assert_eq!(never.counts(), HybridCounts { gets: 10_000, ..HybridCounts::default() });
+        let offered = 10_000 - 2;
+        assert_eq!(never.counts(), HybridCounts { gets: 10_000, offered, ..HybridCounts::default() });
         let share = half.counts().sets_written as f64 / 10_000.0;
         assert!((share - 0.5).abs() < 0.02, "{share}");
     }
@@ -321,6 +334,27 @@ mod tests {
         let nothing = HybridRules { dram_weight: 0, small_weight: 0, large_weight: 0, ..rules() };
         let mut hybrid = Hybrid::new(nothing);
         hybrid.run(&[get(0, 10), get(0, 10), get(1, 20), get(1, 20), get(1, u32::MAX)]);
-        assert_eq!(hybrid.counts(), HybridCounts { gets: 5, ..HybridCounts::default() });
+        let none = HybridCounts { gets: 5, offered: 5, too_large: 5, ..HybridCounts::default() };
+        assert_eq!(hybrid.counts(), none);
+    }
+
+    /// They were refused without a word: a cache of a thousandth has blocks of a thousandth, and objects as large as ever.
+    #[test]
+    fn objects_larger_than_a_block_are_kept_where_a_whole_block_would_take_them() {
+        let rules = HybridRules { dram_weight: 0, large_weight: 320, large_at_most: 160, ..rules() };
+        let mut hybrid = Hybrid::new(rules);
+        // 60 and 3 are four units, two blocks of the ten.
+        let round: Vec<Access> = (0..4).map(|object| get(object, 60)).collect();
+        hybrid.run(&round);
+        hybrid.run(&round);
+        let counts = hybrid.counts();
+        assert_eq!((counts.hits_large, counts.log_weight, counts.too_large), (4, 4 * 64, 0));
+        // 34 and 3 are three units: one and a half blocks, of which none is left unused.
+        let round: Vec<Access> = (10..15).map(|object| get(object, 34)).collect();
+        hybrid.run(&round);
+        hybrid.run(&round);
+        assert_eq!(hybrid.counts().hits_large, 4 + 5);
+        hybrid.run(&[get(20, 158), get(20, 158)]);
+        assert_eq!((hybrid.counts().too_large, hybrid.counts().hits_large), (2, 9), "161 and more");
     }
 }

@@ -11,11 +11,14 @@ use super::{FlashCache, Newcomer};
 /// The log.
 pub struct Log {
     blocks: Blocks,
-    /// Blocks in all, the one that is being filled included.
-    count: usize,
+    /// What all blocks take together, the one that is being filled included.
+    capacity_weight: u64,
     open: Block,
     /// The oldest at the back.
     sealed: VecDeque<Block>,
+    sealed_weight: u64,
+    /// What an object may weigh where it may run over the end of its block.
+    runs_over: Option<u32>,
     written_weight: u64,
     left: Vec<(u32, u32)>,
 }
@@ -25,9 +28,56 @@ impl Log {
     #[must_use]
     pub fn new(capacity_weight: u64, block_weight: u64) -> Self {
         let mut blocks = Blocks::new(block_weight.min(capacity_weight.max(1)));
-        let count = (capacity_weight / blocks.block_weight).max(1) as usize;
-        let open = blocks.open();
-        Self { blocks, count, open, sealed: VecDeque::new(), written_weight: 0, left: Vec::new() }
+        let count = (capacity_weight / blocks.block_weight).max(1);
+        Self {
+            capacity_weight: count * blocks.block_weight,
+            open: blocks.open(),
+            blocks,
+            sealed: VecDeque::new(),
+            sealed_weight: 0,
+            runs_over: None,
+            written_weight: 0,
+            left: Vec::new(),
+        }
+    }
+
+    /// A small one in place of a large one whose blocks take objects of `object_weight_at_most`. Objects are not smaller there:
+    /// one that begins in a block runs over its end, so that it is neither refused nor leaves room unused that a large
+    /// block would fill with others.
+    #[must_use]
+    pub fn scaled(capacity_weight: u64, block_weight: u64, object_weight_at_most: u32) -> Self {
+        Self { runs_over: Some(object_weight_at_most), ..Self::new(capacity_weight, block_weight) }
+    }
+
+    fn is_full_for(&self, weight: u32) -> bool {
+        match self.runs_over {
+            Some(_) => self.blocks.filled_weight(self.open) >= self.blocks.block_weight,
+            None => !self.blocks.has_room(self.open, weight),
+        }
+    }
+
+    /// What a block takes of the log.
+    fn taken_by(&self, block: Block) -> u64 {
+        match self.runs_over {
+            Some(_) => self.blocks.filled_weight(block),
+            None => self.blocks.block_weight,
+        }
+    }
+
+    fn seal(&mut self) {
+        self.sealed_weight += self.taken_by(self.open);
+        self.sealed.push_front(self.open);
+        self.open = self.blocks.open();
+    }
+
+    fn make_room(&mut self) {
+        let open_weight = self.blocks.filled_weight(self.open).max(self.blocks.block_weight);
+        while self.sealed_weight + open_weight > self.capacity_weight
+            && let Some(oldest) = self.sealed.pop_back()
+        {
+            self.sealed_weight -= self.taken_by(oldest);
+            self.blocks.erase(oldest, &mut self.left);
+        }
     }
 }
 
@@ -40,17 +90,12 @@ impl FlashCache for Log {
 
     fn insert(&mut self, newcomers: &[Newcomer]) {
         for &Newcomer { object, weight } in newcomers {
-            if !self.blocks.has_room(self.open, weight) {
-                self.sealed.push_front(self.open);
-                while self.sealed.len() >= self.count
-                    && let Some(oldest) = self.sealed.pop_back()
-                {
-                    self.blocks.erase(oldest, &mut self.left);
-                }
-                self.open = self.blocks.open();
+            if self.is_full_for(weight) {
+                self.seal();
             }
             self.blocks.append(self.open, object, weight);
             self.written_weight += u64::from(weight);
+            self.make_room();
         }
     }
 
@@ -64,6 +109,6 @@ impl FlashCache for Log {
     }
 
     fn weight_at_most(&self) -> u64 {
-        self.blocks.block_weight
+        self.runs_over.map_or(self.blocks.block_weight, |weight| self.capacity_weight.min(u64::from(weight)))
     }
 }
