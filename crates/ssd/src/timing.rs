@@ -80,6 +80,8 @@ struct Buffer {
     /// Chunks being programmed, by their end.
     under_way: BinaryHeap<Reverse<(u64, u32)>>,
     ends_ns: HashMap<u32, u64>,
+    /// When the room came free that was given away last: who comes later has none before.
+    free_ns: u64,
 }
 
 /// What collection still has to do, and how much of it comes with each page of the host.
@@ -119,6 +121,7 @@ impl Timing {
                 used_pages: 0,
                 under_way: BinaryHeap::new(),
                 ends_ns: HashMap::new(),
+                free_ns: 0,
             },
             debt: Debt::default(),
             flushed: Vec::new(),
@@ -242,8 +245,9 @@ impl Timing {
         while self.buffer.used_pages > self.buffer.capacity_pages {
             // Nothing under way: only begun chunks are in the buffer, and they must be finished to leave.
             let Some(end_ns) = self.buffer.take_earliest(self.figures.chunk_pages) else { break };
-            self.at_ns = self.at_ns.max(end_ns);
+            self.buffer.free_ns = self.buffer.free_ns.max(end_ns);
         }
+        self.at_ns = self.at_ns.max(self.buffer.free_ns);
     }
 
     /// Pays for `pages` pages of the host.

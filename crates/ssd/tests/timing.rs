@@ -116,6 +116,23 @@ fn a_full_buffer_makes_writes_wait_for_programs() {
     assert!((3.5..=4.0).contains(&pages_a_ms), "{pages_a_ms} pages a millisecond");
 }
 
+/// Who found it full waited for a chunk to leave, and those behind went into its room before it had left: of 256 writes in
+/// flight on a card with chunks of 48 pages most took 8 us, and one in fifty 38 ms.
+#[test]
+fn writes_that_share_the_room_of_a_chunk_all_wait_for_it() {
+    let mut card = card();
+    card.nand.pages_at_once = 4;
+    let mut drive = drive(&card);
+    assert_eq!(write(&mut drive, 0, 0, 4), 9, "the buffer is full");
+    // The chunk is sent by 9 + 16, and programmed 4000 later or less.
+    let waits: Vec<u64> = (4..8).map(|page| write(&mut drive, 10, page, 1)).collect();
+    assert!(waits[0] > 1000, "{waits:?}");
+    assert_eq!(waits, [waits[0]; 4], "they all came at once, and there is no room before");
+    let later: Vec<u64> = (8..12).map(|page| write(&mut drive, 11, page, 1)).collect();
+    assert!(later[0] > waits[0], "the next chunk: {later:?}");
+    assert_eq!(write(&mut drive, 100_000, 12, 1), 100_003, "all has left long ago");
+}
+
 #[test]
 fn a_flush_waits_for_what_is_under_way_and_for_a_chunk_that_is_begun() {
     let mut drive = drive(&card());
