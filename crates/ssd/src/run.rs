@@ -278,8 +278,16 @@ pub enum Served {
     Write,
 }
 
-/// As [`run`], in virtual time: `record` is told how long each request of the measured part took. Says how much virtual
-/// time the measured part took.
+/// How much virtual time a measured part took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// From its first request to when its last one came.
+    pub came_ns: u64,
+    /// From when all before it had ended to when all of it had: longer, where the drive falls behind.
+    pub done_ns: u64,
+}
+
+/// As [`run`], in virtual time: `record` is told how long each request of the measured part took.
 pub fn run_timed(
     drive: &mut Drive,
     pattern: &Pattern,
@@ -287,7 +295,7 @@ pub fn run_timed(
     seed: u64,
     mut record: impl FnMut(Served, u64),
     mut progress: impl FnMut(u64, u64),
-) -> u64 {
+) -> Span {
     let logical_pages = drive.ftl().layout().shape().logical_pages;
     let times = |capacities: f64| (capacities * f64::from(logical_pages)).round() as u64;
     let (warm_up, total) = (times(length.warm_up), times(length.warm_up) + times(length.measured));
@@ -296,6 +304,7 @@ pub fn run_timed(
     let filled_ns = fill_timed(drive, pattern, |done| progress(done, all));
     let mut requests = Requests::new(load, seed, filled_ns);
     let (mut written, mut measured_from_ns, mut last_ns) = (0, filled_ns, filled_ns);
+    let (mut all_ended_ns, mut done_from_ns) = (filled_ns, filled_ns);
     if warm_up == 0 {
         drive.reset_stats();
     }
@@ -308,6 +317,7 @@ pub fn run_timed(
             (Served::Write, drive.write(now_ns, page, 1, Placement::handle(stream)))
         };
         requests.ends(end_ns);
+        all_ended_ns = all_ended_ns.max(end_ns);
         if written >= warm_up {
             record(served, end_ns - now_ns);
         }
@@ -316,14 +326,14 @@ pub fn run_timed(
             written += 1;
             if written == warm_up {
                 drive.reset_stats();
-                measured_from_ns = now_ns;
+                (measured_from_ns, done_from_ns) = (now_ns, all_ended_ns);
             }
             if written.is_multiple_of(STEP_PAGES) || written == total {
                 progress(filling + written, all);
             }
         }
     }
-    last_ns - measured_from_ns
+    Span { came_ns: last_ns - measured_from_ns, done_ns: all_ended_ns - done_from_ns }
 }
 
 /// Fills the drive in order; when that has ended.

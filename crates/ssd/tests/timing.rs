@@ -218,7 +218,23 @@ fn without_a_warm_up_the_filling_is_not_measured() {
     let load = Load { reads: 0.0, arrival: Arrival::EveryNs(1_000_000) };
     let length = Length { warm_up: 0.0, measured: 1.0 };
     let pattern = Pattern::one(Order::Ring);
-    let took_ns = run_timed(&mut drive, &pattern, (length, load), 1, |_, _| (), |_, _| ());
+    let took = run_timed(&mut drive, &pattern, (length, load), 1, |_, _| (), |_, _| ());
     assert_eq!(drive.ftl().stats().host_pages, 96, "a capacity");
-    assert_eq!(took_ns, 96_000_000, "96 requests, a millisecond apart");
+    assert_eq!(took.came_ns, 96_000_000, "96 requests, a millisecond apart");
+}
+
+/// The rate of arrivals was told as what the drive did, and nothing that it fell behind.
+#[test]
+fn a_drive_that_is_asked_for_more_than_it_does_takes_longer_than_the_requests_come() {
+    let span = |gap_ns| {
+        let mut drive = drive(&card());
+        let load = Load { reads: 0.0, arrival: Arrival::EveryNs(gap_ns) };
+        let length = Length { warm_up: 1.0, measured: 20.0 };
+        run_timed(&mut drive, &Pattern::one(Order::Ring), (length, load), 1, |_, _| (), |_, _| ())
+    };
+    // Two dies program two pages a millisecond each, and erase.
+    let (slow, fast) = (span(1_000_000), span(100_000));
+    assert_eq!((slow.came_ns, fast.came_ns), (1_920_000_000, 192_000_000));
+    assert!(slow.done_ns.abs_diff(slow.came_ns) < slow.came_ns / 50, "{slow:?}");
+    assert!(fast.done_ns > 2 * fast.came_ns, "{fast:?}");
 }

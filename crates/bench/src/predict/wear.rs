@@ -167,13 +167,13 @@ impl Use<'_> {
             Served::Write => writes.record(took_ns),
         };
         let length = Length { warm_up: 2.0, measured: 0.5 };
-        let took_ns = run::run_timed(&mut drive, &self.pattern(), (length, load), seed, record, |_, _| ());
+        let took = run::run_timed(&mut drive, &self.pattern(), (length, load), seed, record, |_, _| ());
         let (Some(mean_ns), Some(p01_ns), Some(p99_ns)) =
             (reads.mean_ns(), reads.quantile_ns(0.01), reads.quantile_ns(0.99))
         else {
             return Ok(Reads::Unknown);
         };
-        if writes.mean_ns().unwrap_or(0.0).max(mean_ns) > BEHIND * took_ns as f64 {
+        if writes.mean_ns().unwrap_or(0.0).max(mean_ns) > BEHIND * took.came_ns as f64 {
             return Ok(Reads::TooMany);
         }
         // Where all take the same the histogram's step may put a part of them above the mean.

@@ -64,6 +64,13 @@ fn a_timed_run_tells_latencies() {
         let latency = &result["latency_ns"][served];
         assert!(latency["p50"].as_u64() <= latency["p99"].as_u64() && latency["count"].as_u64() > Some(1000));
     }
+    assert_eq!(result["latency_ns"]["keeps_up"], true);
+    let flood = json(&[&QUICK[..], &["--timed", "--rate", "100000000"]].concat());
+    let latency = &flood["latency_ns"];
+    assert_eq!(latency["keeps_up"], false, "{latency}");
+    let [done, offered] =
+        ["requests_per_second", "offered_per_second"].map(|name| latency[name].as_f64().unwrap());
+    assert!(done < offered / 2.0, "{done} of {offered}");
     let rate = result["latency_ns"]["requests_per_second"].as_f64().unwrap();
     assert!((rate / 2000.0 - 1.0).abs() < 0.01, "{rate}");
 }
@@ -173,6 +180,8 @@ fn inputs_that_no_closed_form_is_for_are_refused_by_their_flag() {
 fn a_run_that_would_never_end_is_refused_by_its_flag() {
     run_refused(&[
         ("--timed --reads 100%", "--reads: must be below 100%"),
+        // It was refused in the name of --pattern.
+        ("--pattern mixed --random-space 0%", "--random-space: 0 %; must be above 0%"),
         ("--timed --rate 1e300", "--rate: "),
         ("--warm-up 1e300", "--warm-up: "),
         ("--measure 0.0000001", "--measure: 0.0000001 capacities of "),

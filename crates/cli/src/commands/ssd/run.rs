@@ -217,6 +217,9 @@ fn by_its_flag(error: &ShapeError) -> String {
     format!("{flag}: {}", error.reason)
 }
 
+/// A drive that does this share of what it is offered keeps up: the last requests of a run end after they came.
+const KEEPS_UP: f64 = 0.95;
+
 /// Far more than wears any drive out, and so few that pages can be counted.
 const MOST_CAPACITIES: f64 = 1e6;
 
@@ -228,6 +231,13 @@ impl Arguments {
                 return Err(format!(
                     "{flag}: {capacities} drive capacities; must be at most {MOST_CAPACITIES}"
                 ));
+            }
+        }
+        let of_mixed = [("--random-space", self.random_space), ("--random-writes", self.random_writes)];
+        for (flag, share) in of_mixed.into_iter().filter_map(|(flag, share)| Some((flag, share?))) {
+            if share <= 0.0 || share >= 1.0 {
+                let words = "must be above 0% and below 100%: --pattern mixed has two parts that are written";
+                return Err(format!("{flag}: {} %; {words}", share * 100.0));
             }
         }
         if self.reads >= 1.0 {
@@ -275,7 +285,7 @@ impl Arguments {
         let load = Load { reads: self.reads, arrival };
         let mut histograms = [Histogram::default(), Histogram::default()];
         let mut pace = Pace::new(self.common.quiet);
-        let took_ns = run::run_timed(
+        let took = run::run_timed(
             drive,
             &self.pattern(),
             (self.length(), load),
@@ -285,12 +295,16 @@ impl Arguments {
         );
         pace.finish();
         let [writes, reads] = &histograms;
-        let seconds = took_ns as f64 / 1e9;
+        let requests = (writes.count() + reads.count()) as f64;
+        let done = requests * 1e9 / took.done_ns as f64;
+        let offered = self.rate.map(|_| requests * 1e9 / took.came_ns as f64);
         json!({
             "write": percentiles(writes),
             "read": percentiles(reads),
-            "virtual_seconds": seconds,
-            "requests_per_second": (writes.count() + reads.count()) as f64 / seconds,
+            "virtual_seconds": took.done_ns as f64 / 1e9,
+            "requests_per_second": done,
+            "offered_per_second": offered,
+            "keeps_up": offered.map(|offered| done >= KEEPS_UP * offered),
         })
     }
 }

@@ -1,7 +1,10 @@
 //! What `ssd run` came to, as JSON and in words.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
+use bench::evaluate::criteria::time_words;
+use bench::report::text::grouped;
 use clap::ValueEnum as _;
 use serde_json::{Value, json};
 use ssd::model::dlwa;
@@ -69,19 +72,31 @@ pub(super) fn words(result: &Value) -> String {
     for served in ["read", "write"] {
         let latency = &result["latency_ns"][served];
         if latency["count"].as_u64().is_some_and(|count| count > 0) {
-            let us = |name: &str| number(&latency[name]) / 1e3;
+            let time = |name: &str| time_words(Duration::from_nanos(number(&latency[name]) as u64));
             let _ = writeln!(
                 text,
-                "{served:5} latency        mean {:.1} µs, p50 {:.1}, p99 {:.1}, p999 {:.1}, max {:.1}",
-                us("mean"),
-                us("p50"),
-                us("p99"),
-                us("p999"),
-                us("max"),
+                "{served:5} latency        mean {}, p50 {}, p99 {}, p999 {}, max {}",
+                time("mean"),
+                time("p50"),
+                time("p99"),
+                time("p999"),
+                time("max"),
             );
         }
     }
-    text
+    text + &rates(&result["latency_ns"])
+}
+
+/// What the drive did of what it was offered.
+fn rates(latency_ns: &Value) -> String {
+    let rate = |name: &str| latency_ns[name].as_f64().map(|rate| grouped(rate.round() as u64));
+    let Some(done) = rate("requests_per_second") else { return String::new() };
+    let offered =
+        rate("offered_per_second").map_or_else(String::new, |offered| format!(" of {offered} offered"));
+    let behind =
+        "the drive cannot keep up: requests wait for longer and longer, and latencies grow with the run\n";
+    let behind = if latency_ns["keeps_up"] == false { behind } else { "" };
+    format!("requests done        {done} per second{offered}\n{behind}")
 }
 
 /// The value of the closed form, where there is one for the pattern.
