@@ -1,8 +1,9 @@
 //! A figure of lines.
 
+use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::palette::{COLOURS, FONT};
+use crate::palette::{COLOURS, FONT, INK};
 /// Of a figure, in points.
 pub(crate) const WIDTH: u32 = 820;
 /// Of a figure, in points.
@@ -54,55 +55,112 @@ impl Chart {
         {
             let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
             root.fill(&WHITE)?;
-            let (left, right, top) = self.bounds();
-            let mut axes = ChartBuilder::on(&root)
+            let keys: Vec<Key> = self.lines.iter().zip(COLOURS.iter().cycle()).map(Key::of).collect();
+            let field = with_legend(&root, &keys)?;
+            let Bounds { left, right, bottom, top } = self.bounds();
+            let mut axes = ChartBuilder::on(&field)
                 .caption(&self.title, (FONT, 18))
                 .margin(16)
                 .x_label_area_size(44)
                 .y_label_area_size(56)
-                .build_cartesian_2d(left..right, 0.0..top)?;
+                .build_cartesian_2d(left..right, bottom..top)?;
             axes.configure_mesh()
                 .x_desc(self.x)
                 .y_desc(self.y)
                 .label_style((FONT, 13))
                 .light_line_style(WHITE)
                 .draw()?;
-            for (line, colour) in self.lines.iter().zip(COLOURS.iter().cycle()) {
-                let colour = *colour;
+            for (line, key) in self.lines.iter().zip(&keys) {
                 if line.is_marks {
-                    let marks = line.points.iter().map(|&at| Cross::new(at, 6, colour.stroke_width(2)));
-                    axes.draw_series(marks)?
-                        .label(&line.name)
-                        .legend(move |(x, y)| Cross::new((x + 10, y), 5, colour.stroke_width(2)));
+                    axes.draw_series(line.points.iter().map(|&at| Cross::new(at, 6, key.style)))?;
                 } else {
-                    axes.draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)))?
-                        .label(&line.name)
-                        .legend(move |(x, y)| {
-                            PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2))
-                        });
+                    axes.draw_series(LineSeries::new(line.points.iter().copied(), key.style))?;
                 }
             }
-            axes.configure_series_labels()
-                .position(SeriesLabelPosition::UpperLeft)
-                .background_style(WHITE.mix(0.8))
-                .label_font((FONT, 13))
-                .draw()?;
             root.present()?;
         }
         Ok(svg)
     }
 
-    /// Left, right and top of what is drawn, with some air; of nothing an empty field.
-    fn bounds(&self) -> (f64, f64, f64) {
+    /// Of what is drawn, with air for whole marks at the edges; of nothing an empty field.
+    fn bounds(&self) -> Bounds {
         let all = || self.lines.iter().flat_map(|line| &line.points);
         if all().next().is_none() {
-            return (0.0, 1.0, 0.1);
+            return Bounds { left: 0.0, right: 1.0, bottom: 0.0, top: 0.1 };
         }
         let left = all().map(|it| it.0).fold(f64::INFINITY, f64::min);
         let right = all().map(|it| it.0).fold(f64::NEG_INFINITY, f64::max);
-        let top = all().map(|it| it.1).fold(0.0, f64::max);
-        if left < right { (left, right, top * 1.15) } else { (left - 1.0, left + 1.0, top * 1.15 + 0.1) }
+        let highest = all().map(|it| it.1).fold(0.0, f64::max);
+        let mut marks = self.lines.iter().filter(|line| line.is_marks).flat_map(|line| &line.points);
+        let is_at_bottom = marks.any(|it| it.1 < highest * AIR);
+        let bottom = if is_at_bottom { -highest * AIR } else { 0.0 };
+        let (air, top) = match left < right {
+            true => ((right - left) * AIR, highest * 1.15),
+            false => (1.0, highest * 1.15 + 0.1),
+        };
+        Bounds { left: left - air, right: right + air, bottom, top }
     }
+}
+
+/// Beside a mark at the edge, as a share of what is drawn.
+const AIR: f64 = 0.025;
+
+#[derive(Debug, PartialEq)]
+struct Bounds {
+    left: f64,
+    right: f64,
+    bottom: f64,
+    top: f64,
+}
+
+/// How a line looks in the legend.
+pub(crate) struct Key {
+    pub(crate) name: String,
+    pub(crate) style: ShapeStyle,
+    pub(crate) is_marks: bool,
+}
+
+impl Key {
+    fn of((line, colour): (&Line, &RGBColor)) -> Self {
+        Self { name: line.name.clone(), style: colour.stroke_width(2), is_marks: line.is_marks }
+    }
+}
+
+/// Of a row of the legend, and of the piece of line before a name, in points.
+const ROW: i32 = 19;
+const PIECE: i32 = 20;
+/// Left and right of the legend, and below it.
+const MARGIN: i32 = 24;
+const BELOW: i32 = 10;
+
+type Drawn<DB> = Result<DrawingArea<DB, Shift>, DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+
+/// Draws a legend at the foot of `root`, in as many rows as it takes, and gives what is above: within the field it would hide what
+/// is drawn there.
+pub(crate) fn with_legend<DB: DrawingBackend>(root: &DrawingArea<DB, Shift>, keys: &[Key]) -> Drawn<DB> {
+    let font = (FONT, 13).into_font().color(&INK);
+    let (width, height) = root.dim_in_pixel();
+    let (mut x, mut y) = (MARGIN, ROW / 2);
+    let mut places = Vec::new();
+    for key in keys {
+        let (name_width, _) = root.estimate_text_size(&key.name, &font)?;
+        let takes = PIECE + 6 + name_width as i32;
+        if x > MARGIN && x + takes > width as i32 - MARGIN {
+            (x, y) = (MARGIN, y + ROW);
+        }
+        places.push((x, y));
+        x += takes + MARGIN;
+    }
+    let (field, legend) = root.split_vertically(height as i32 - y - ROW / 2 - BELOW);
+    for (key, (x, y)) in keys.iter().zip(places) {
+        if key.is_marks {
+            legend.draw(&Cross::new((x + PIECE / 2, y), 5, key.style))?;
+        } else {
+            legend.draw(&PathElement::new([(x, y), (x + PIECE, y)], key.style))?;
+        }
+        legend.draw(&Text::new(key.name.clone(), (x + PIECE + 6, y - 7), font.clone()))?;
+    }
+    Ok(field)
 }
 
 #[cfg(test)]
@@ -114,7 +172,33 @@ mod tests {
     fn lines_without_points_are_an_empty_picture() {
         let lines = vec![Line::new("p50", []), Line::marks("paper", [])];
         let chart = Chart { title: "nothing".into(), x: "x", y: "y", lines };
-        assert_eq!(chart.bounds(), (0.0, 1.0, 0.1));
+        assert_eq!(chart.bounds(), Bounds { left: 0.0, right: 1.0, bottom: 0.0, top: 0.1 });
         assert!(chart.svg().unwrap().contains("nothing"));
+    }
+
+    /// The legend stood on white in a corner of the field, over the curves there.
+    #[test]
+    fn the_legend_is_below_the_field_however_many_names_it_has() {
+        let lines: Vec<Line> =
+            (0..12).map(|at| Line::new(&format!("a long name, number {at}"), [(0.0, 1.0)])).collect();
+        let mut svg = String::new();
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
+        let keys: Vec<Key> = lines.iter().zip(COLOURS.iter().cycle()).map(Key::of).collect();
+        let height = |keys: &[Key]| with_legend(&root, keys).unwrap().dim_in_pixel().1;
+        assert!(height(&keys) < height(&keys[..1]) && height(&keys) > HEIGHT / 2);
+        assert!(height(&keys[..1]) < HEIGHT - 20);
+    }
+
+    /// Half of each was beyond the edge.
+    #[test]
+    fn marks_at_the_edges_are_whole() {
+        let chart = |y| Chart {
+            title: String::new(),
+            x: "x",
+            y: "y",
+            lines: vec![Line::marks("ours", [(10.0, y), (90.0, 100.0)])],
+        };
+        assert_eq!(chart(0.0).bounds(), Bounds { left: 8.0, right: 92.0, bottom: -2.5, top: 100.0 * 1.15 });
+        assert_eq!(chart(50.0).bounds().bottom, 0.0);
     }
 }

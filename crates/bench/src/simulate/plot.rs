@@ -3,7 +3,8 @@
 use plotters::prelude::*;
 
 use super::report::bytes;
-use super::{Outcome, Row};
+use super::{Interval, Outcome, Row};
+use crate::chart::{Key, with_legend};
 use crate::palette::{COLOURS, FONT, GRID, INK};
 
 const SIZE: (u32, u32) = (900, 520);
@@ -21,15 +22,18 @@ pub struct Picture {
 /// # Errors
 /// What the drawing library says.
 pub fn pictures(outcome: &Outcome) -> Result<Vec<Picture>, Box<dyn std::error::Error>> {
-    let by_requests = picture(outcome, "Hits, share of the requests", Row::object_hit_ratio)?;
-    let by_bytes = picture(outcome, "Hits, share of the bytes", Row::byte_hit_ratio)?;
+    let by_requests =
+        picture(outcome, "Hits, share of the requests", (Row::object_hit_ratio, |it| it.object_hit_ratio))?;
+    let by_bytes =
+        picture(outcome, "Hits, share of the bytes", (Row::byte_hit_ratio, |it| it.byte_hit_ratio))?;
     Ok(vec![
         Picture { name: "object-hit-ratio", svg: by_requests },
         Picture { name: "byte-hit-ratio", svg: by_bytes },
     ])
 }
 
-type Ratio = fn(&Row) -> Option<f64>;
+/// The ratio that is drawn, and where it lies if it is an estimate.
+type Ratio = (fn(&Row) -> Option<f64>, fn(&Interval) -> (f64, f64));
 
 /// The simulated sizes, as long as the words under them stand apart.
 fn ticks(mut sizes: Vec<f64>) -> Vec<f64> {
@@ -47,7 +51,26 @@ fn ticks(mut sizes: Vec<f64>) -> Vec<f64> {
     sizes
 }
 
-fn picture(outcome: &Outcome, title: &str, ratio: Ratio) -> Result<String, Box<dyn std::error::Error>> {
+/// Colours that come again are thinner.
+fn style(number: usize) -> ShapeStyle {
+    COLOURS[number % COLOURS.len()].stroke_width(if number < COLOURS.len() { 3 } else { 1 })
+}
+
+/// Nobody should take estimates for what all objects give.
+fn caption(outcome: &Outcome, title: &str) -> String {
+    match outcome.sampled {
+        Some(sampled) if sampled.other_objects > 0 => {
+            format!("{title}: estimates from a sample, bars are 95 % intervals where these are known")
+        }
+        _ => title.to_owned(),
+    }
+}
+
+fn picture(
+    outcome: &Outcome,
+    title: &str,
+    (ratio, ends): Ratio,
+) -> Result<String, Box<dyn std::error::Error>> {
     let sizes = || outcome.rows.iter().map(|row| row.size_bytes as f64);
     let smallest = sizes().fold(f64::INFINITY, f64::min);
     let largest = sizes().fold(smallest, f64::max);
@@ -55,15 +78,20 @@ fn picture(outcome: &Outcome, title: &str, ratio: Ratio) -> Result<String, Box<d
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&root)
-            .caption(title, (FONT, 18).into_font().color(&INK))
+        let of_policy = || outcome.rows.chunk_by(|a, b| a.policy == b.policy).enumerate();
+        let keys: Vec<Key> = of_policy()
+            .map(|(number, rows)| Key { name: rows[0].policy.clone(), style: style(number), is_marks: false })
+            .collect();
+        let field = with_legend(&root, &keys)?;
+        let mut chart = ChartBuilder::on(&field)
+            .caption(caption(outcome, title), (FONT, 18).into_font().color(&INK))
             .margin(16)
             .margin_right(32)
             .x_label_area_size(40)
             .y_label_area_size(52)
             .build_cartesian_2d(
                 (smallest * 0.9..largest * 1.1).log_scale().with_key_points(ticks(sizes().collect())),
-                0.0..1.0,
+                -0.01..1.01,
             )?;
         chart
             .configure_mesh()
@@ -73,25 +101,19 @@ fn picture(outcome: &Outcome, title: &str, ratio: Ratio) -> Result<String, Box<d
             .label_style((FONT, 12).into_font().color(&INK))
             .x_label_formatter(&|size| bytes(*size as u64))
             .draw()?;
-        for (number, rows) in outcome.rows.chunk_by(|a, b| a.policy == b.policy).enumerate() {
-            let style =
-                COLOURS[number % COLOURS.len()].stroke_width(if number < COLOURS.len() { 3 } else { 1 });
+        for (number, rows) in of_policy() {
+            let style = style(number);
             let mut points: Vec<(f64, f64)> =
                 rows.iter().filter_map(|row| Some((row.size_bytes as f64, ratio(row)?))).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let bars = rows.iter().filter_map(|row| {
+                let ((low, high), at) = (ends(row.interval.as_ref()?), row.size_bytes as f64);
+                Some(PathElement::new([(at, low), (at, high)], style.stroke_width(1)))
+            });
+            chart.draw_series(bars)?;
             chart.draw_series(points.iter().map(|at| Circle::new(*at, 3, style.filled())))?;
-            chart
-                .draw_series(LineSeries::new(points, style))?
-                .label(&rows[0].policy)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+            chart.draw_series(LineSeries::new(points, style))?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .margin(8)
-            .background_style(WHITE.mix(0.85))
-            .label_font((FONT, 12).into_font().color(&INK))
-            .draw()?;
         root.present()?;
     }
     Ok(svg)
