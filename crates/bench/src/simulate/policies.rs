@@ -54,12 +54,12 @@ pub static POLICIES: &[About] = &[
     about(
         "clairvoyant",
         &["belady", "min", "opt"],
-        "Belady: evicts the object used farthest in the future; a bound for equal sizes",
+        "Belady: evicts the object used farthest in the future; a bound for hits if sizes are equal",
     ),
     about(
         "clairvoyant-size",
         &["beladysize"],
-        "evicts the largest size x next-use distance of 128; a bound for unequal sizes",
+        "evicts the largest size x next-use distance of 128: near the most hits if sizes differ",
     ),
     about("mcdipper", &[], "flash: FIFO of large blocks; mcdipper-lru rewrites objects that were hit"),
     about(

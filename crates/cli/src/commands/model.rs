@@ -152,7 +152,12 @@ fn word(value: &Value) -> String {
         Value::String(words) => words.clone(),
         Value::Number(number) if number.is_f64() => {
             let rounded = number.as_f64().and_then(|number| format!("{number:.5e}").parse::<f64>().ok());
-            rounded.map_or_else(|| number.to_string(), |rounded| rounded.to_string())
+            match rounded {
+                // Nobody counts zeros.
+                Some(tiny) if tiny != 0.0 && tiny.abs() < 1e-6 => format!("{tiny:e}"),
+                Some(rounded) => rounded.to_string(),
+                None => number.to_string(),
+            }
         }
         other => other.to_string(),
     }

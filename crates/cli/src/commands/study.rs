@@ -167,7 +167,11 @@ fn one(study: &Study, runner: &Runner, arguments: &Arguments) -> Result<(Value, 
     let missed = outcome.points.iter().filter(|point| point.ok() == Some(false));
     let words = |point: &Point| {
         let accepted = point.accepted.map(|(low, high)| format!(", accepted is {low:.2} to {high:.2}"));
-        format!("{}: {} is {:.3}{}", study.name, point.name, point.ours, accepted.unwrap_or_default())
+        let other_scale = study.takes_scale && runner.scale != SCALE;
+        let of_scale =
+            if other_scale { format!(" at 1/{SCALE}, not at 1/{}", runner.scale) } else { String::new() };
+        let accepted = accepted.map_or_else(String::new, |accepted| accepted + &of_scale);
+        format!("{}: {} is {:.3}{accepted}", study.name, point.name, point.ours)
     };
     let missed = missed.map(words).collect();
     Ok((to_json(study, &outcome, &figures), missed))

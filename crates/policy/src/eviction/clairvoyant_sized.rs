@@ -1,6 +1,6 @@
 //! Clairvoyant with sizes: of some entries drawn at random, evict the one that takes the most room for longest, size times
 //! distance to its next use; what will not be used again goes before all others. The best choice for unequal sizes is
-//! NP-hard to find; this comes close, and no policy without foresight does better.
+//! NP-hard to find; this is a heuristic for hits by requests, no bound, and by bytes Belady's own choice may be better.
 //!
 //! Berger, Beckmann, Harchol-Balter: "Practical bounds on optimal caching with variable object sizes", ACM POMACS 2(2), 2018,
 //! section 2.3 (Belady-Size). 128 are drawn, as in libCacheSim.
