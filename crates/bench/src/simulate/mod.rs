@@ -115,6 +115,15 @@ pub enum Doubt {
         /// The sample that would do; none smaller than all does where this is 1 or more.
         rate: f64,
     },
+    /// The cache has room for a few of the drawn objects only, each as large as all that it stands for.
+    Coarse {
+        /// For how many, weighed by their bytes.
+        objects: f64,
+        /// The sample that would do; none smaller than all does where this is 1 or more.
+        rate: f64,
+    },
+    /// The policy values objects by their size, and a drawn one is as large as all that it stands for.
+    BySize,
     /// The ratio of all objects jumps between neighbouring sizes, and that of a sample jumps elsewhere.
     Erratic,
 }
@@ -122,7 +131,7 @@ pub enum Doubt {
 /// Which objects stood for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampled {
-    /// Those asked for most, which are always simulated.
+    /// Those asked for most and those with the most bytes, which are always simulated.
     pub hot_objects: u64,
     /// Those drawn from the others.
     pub drawn_objects: u64,

@@ -22,6 +22,8 @@ pub struct Totals {
     pub span_seconds: f64,
     /// Requests for objects of 4 GiB and more, which were taken to be a byte smaller than that.
     pub clamped_sizes: u64,
+    /// Requests with a time to live, which no simulation heeds.
+    pub ttl_requests: u64,
 }
 
 /// Reads a trace and numbers its keys.
@@ -89,6 +91,7 @@ impl Numbered {
         let weight = self.weight(raw.size_bytes, object, is_removal);
         self.totals.accesses += 1;
         self.totals.requests += u64::from(!is_removal);
+        self.totals.ttl_requests += u64::from(!is_removal && raw.ttl_seconds.is_some());
         Access { object, weight, now_seconds, is_removal, is_set: raw.kind == AccessKind::Set }
     }
 

@@ -67,6 +67,7 @@ pub fn trace(totals: &Totals, read: &ReadReport) -> Value {
         "zero_sizes": read.zero_sizes,
         "backward_times": read.backward_times,
         "clamped_sizes": totals.clamped_sizes,
+        "ttl_requests": totals.ttl_requests,
     })
 }
 
@@ -93,6 +94,8 @@ fn row_json(row: &Row, is_sampled: bool) -> Value {
         })),
         "doubt": row.doubt.map(|doubt| match doubt {
             Doubt::FewWait { objects, .. } => json!({ "waiting_objects": objects }),
+            Doubt::Coarse { objects, .. } => json!({ "cached_objects": objects }),
+            Doubt::BySize => json!("by_size"),
             Doubt::Erratic => json!("erratic"),
         }),
     })
@@ -147,6 +150,13 @@ pub fn text(outcome: &Outcome) -> String {
             grouped(totals.clamped_sizes),
         );
     }
+    if totals.ttl_requests > 0 {
+        let _ = writeln!(
+            out,
+            "{} requests have a time to live, which simulations ignore: nothing expires, and ratios are too high by what would",
+            grouped(totals.ttl_requests),
+        );
+    }
     out += &outcome.sampled.map_or_else(String::new, sampled_words);
     if outcome.was_stopped {
         out += "stopped early: the ratios cover the requests up to then\n";
@@ -180,19 +190,31 @@ fn doubts(out: &mut String, of_policy: &[Row]) {
     let told = of_policy.iter().rev().find_map(|row| Some((row, row.doubt?)));
     let Some((Row { policy, size_bytes, .. }, doubt)) = told else { return };
     let size = bytes(*size_bytes);
+    // A sample of 100 % is none.
+    let enough = |rate: f64| match (rate * 100.0).ceil() {
+        percent if percent < 100.0 => format!("--sample {percent}% would do"),
+        _ => "only all objects would do".to_owned(),
+    };
     let _ = match doubt {
+        Doubt::Coarse { objects, rate } => writeln!(
+            out,
+            "  {policy}: {size} holds only {objects:.1} sampled objects, weighed by their bytes, and 10 are needed for an \
+             interval: {}",
+            enough(rate)
+        ),
         Doubt::FewWait { percent, objects, rate } => {
-            // A sample of 100 % is none.
-            let enough = match (rate * 100.0).ceil() {
-                percent if percent < 100.0 => format!("--sample {percent}% would do"),
-                _ => "only all objects would do".to_owned(),
-            };
+            let enough = enough(rate);
             writeln!(
                 out,
                 "  {policy}: new objects wait in {percent} % of the cache; of {size} that holds {objects:.1} sampled objects, \
                  and 10 are needed for an interval: {enough}"
             )
         }
+        Doubt::BySize => writeln!(
+            out,
+            "  {policy}: no sample tells its interval, since it values objects by their size, and a sampled one is as large as all \
+             that it stands for"
+        ),
         Doubt::Erratic => writeln!(
             out,
             "  {policy}: no sample tells its interval, since one popular object may bar the way of new ones for long, in a sample or in all"
@@ -204,10 +226,10 @@ fn sampled_words(Sampled { hot_objects, drawn_objects, other_objects }: Sampled)
     let hot = grouped(hot_objects);
     match other_objects {
         0 => format!(
-            "the sample is all {hot} objects, since it always includes the most popular: the ratios are exact\n"
+            "the sample is all {hot} objects, since it always includes the most popular and the largest: the ratios are exact\n"
         ),
         _ => format!(
-            "the sample is the {hot} most popular objects and {} drawn from the {} others\n",
+            "the sample is the {hot} most popular and largest objects and {} drawn from the {} others\n",
             grouped(drawn_objects),
             grouped(other_objects),
         ),

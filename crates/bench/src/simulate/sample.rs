@@ -2,13 +2,14 @@
 //!
 //! Waldspurger, Park, Garthwaite, Ahmad: "Efficient MRC construction with SHARDS", FAST'15 (spatial sampling by hash). A
 //! cache with a share of the objects and the same share of the room turns over as the whole one does. There the few most
-//! popular objects spoil the estimate, for they are in the sample or not; here they are always in it, at a weight in
-//! proportion: everything else weighs 1/rate times as much in a cache of full size, and stands for as many objects like it.
+//! popular objects, and the few largest, spoil the estimate, for they are in the sample or not; here they are always in it, at a
+//! weight in proportion: everything else weighs 1/rate times as much in a cache of full size, and stands for as many objects like it.
 //!
 //! The interval is of the ratio estimator over the sampled objects (Cochran: "Sampling techniques", 1977, section 6.3): it
 //! knows that other objects might have been drawn, not that a small cache is a coarse one. Where the drawn objects cannot
 //! tell it, there is none: an error of 0 would be a claim. Nor is there where a policy has newcomers wait in a small part of the
-//! cache, and objects that stand for many do not fit in there: TinyLFU is an LRU then.
+//! cache, and objects that stand for many do not fit in there: TinyLFU is an LRU then. Nor where the cache has room for a few drawn objects
+//! only, nor of policies that value objects by their size, which a drawn one does not have.
 
 use std::sync::Arc;
 
@@ -28,10 +29,14 @@ use crate::run::stop::Stop;
 const HOT_ONE_IN: usize = 1000;
 /// but these many at least.
 const HOT_AT_LEAST: usize = 100;
+/// A giant has so many times the mean.
+const GIANT_MEANS: u64 = 10;
 /// 19 of 20 samples lie within so many standard errors.
 const STANDARD_ERRORS: f64 = 1.96;
 /// Of fewer objects the spread is not known, nor is the estimate's distribution near a normal one.
 const DRAWN_AT_LEAST: usize = 30;
+/// Of fewer in the cache, estimates were measured to be further off than their interval (docs/simulate.md).
+const IN_CACHE_AT_LEAST: f64 = 10.0;
 /// Where fewer have room to wait, estimates were measured to be further off than their interval (docs/simulate.md).
 const WAITING_AT_LEAST: f64 = 10.0;
 
@@ -92,6 +97,20 @@ type Tallies = Vec<Arc<Mutex<Tally>>>;
 
 /// Why the sample does not tell how good its estimate of this policy is, if it does not.
 fn doubt(policy: Policy, size_bytes: u64, sample: &Sample) -> Option<Doubt> {
+    few_wait(policy, size_bytes, sample).or_else(|| {
+        if matches!(policy, Policy::Eviction(Kind::Gdsf) | Policy::ClairvoyantSized)
+            && sample.stands_for > 1.0
+        {
+            return Some(Doubt::BySize);
+        }
+        let objects = size_bytes as f64 / (sample.drawn_typical_bytes * sample.stands_for);
+        let rate = sample.rate * IN_CACHE_AT_LEAST / objects;
+        let is_sample = sample.stands_for > 1.0 && sample.drawn_typical_bytes > 0.0;
+        (is_sample && objects < IN_CACHE_AT_LEAST).then_some(Doubt::Coarse { objects, rate })
+    })
+}
+
+fn few_wait(policy: Policy, size_bytes: u64, sample: &Sample) -> Option<Doubt> {
     let percent = policy.waiting_percent()?;
     let waiting_bytes = size_bytes as f64 * f64::from(percent) / 100.0;
     let objects = waiting_bytes / (sample.drawn_mean_bytes * sample.stands_for);
@@ -133,6 +152,8 @@ struct Sample {
     stands_for: f64,
     /// What a drawn object has at first.
     drawn_mean_bytes: f64,
+    /// The same weighed by bytes: of what object a byte of the drawn ones is.
+    drawn_typical_bytes: f64,
     /// Bytes that a weight counts, a power of two: what stands for many objects must fit into 32 bits.
     unit_bytes: f64,
     is_hot: Vec<bool>,
@@ -168,6 +189,7 @@ struct Chosen {
     /// What each object of the trace weighs at first, all that were drawn together, and the heaviest at any time.
     first_weights: Vec<u32>,
     drawn_bytes: u64,
+    drawn_squares: f64,
     heaviest: u32,
     sample: Sample,
     batch: Batch,
@@ -191,12 +213,13 @@ impl Chosen {
             }
         }
         whole.rewind();
-        let is_hot = hottest(&asked);
+        let is_hot = certain(&asked, &first_weights);
         let cold = || asked.iter().zip(&is_hot).filter(|(_, is_hot)| !**is_hot).map(|(asked, _)| asked);
         let sample = Sample {
             rate,
             stands_for: 1.0 / rate,
             drawn_mean_bytes: 0.0,
+            drawn_typical_bytes: 0.0,
             unit_bytes: 1.0,
             is_hot: Vec::new(),
             cold_requests: cold().map(|(requests, _)| u64::from(*requests)).sum(),
@@ -212,6 +235,7 @@ impl Chosen {
             numbers,
             first_weights,
             drawn_bytes: 0,
+            drawn_squares: 0.0,
             heaviest,
             sample,
             batch,
@@ -232,7 +256,9 @@ impl Chosen {
             }
             *number = self.sample.is_hot.len() as u32;
             self.sample.is_hot.push(is_hot);
-            self.drawn_bytes += if is_hot { 0 } else { u64::from(self.first_weights[object as usize]) };
+            let weight = if is_hot { 0 } else { self.first_weights[object as usize] };
+            self.drawn_bytes += u64::from(weight);
+            self.drawn_squares += f64::from(weight).powi(2);
         }
         Some(*number)
     }
@@ -244,6 +270,7 @@ impl Chosen {
         if self.drawn_bytes > 0 {
             let drawn = sample.is_hot.iter().filter(|is_hot| !**is_hot).count();
             sample.drawn_mean_bytes = self.drawn_bytes as f64 / drawn as f64;
+            sample.drawn_typical_bytes = self.drawn_squares / self.drawn_bytes as f64;
             sample.stands_for = cold_bytes as f64 / self.drawn_bytes as f64;
         }
         sample.unit_bytes = unit_bytes(f64::from(self.heaviest) * sample.stands_for);
@@ -271,18 +298,30 @@ fn unit_bytes(heaviest: f64) -> f64 {
     (heaviest / f64::from(u32::MAX)).max(1.0).log2().ceil().exp2()
 }
 
-/// The objects that were asked for most often.
-fn hottest(asked: &[(u32, u64)]) -> Vec<bool> {
-    let count = (asked.len() / HOT_ONE_IN).max(HOT_AT_LEAST).min(asked.len());
-    let mut order: Vec<u32> = (0..asked.len() as u32).collect();
-    if count < order.len() {
-        order.select_nth_unstable_by_key(count, |object| {
-            std::cmp::Reverse((asked[*object as usize].0, *object))
-        });
-    }
+/// The objects that were asked for most often, and giants: the largest, and those with the most bytes requested. Drawn or not,
+/// one of these would be a share of the cache or of the bytes that others like it cannot make up for.
+fn certain(asked: &[(u32, u64)], first_weights: &[u32]) -> Vec<bool> {
     let mut is_hot = vec![false; asked.len()];
-    order[..count].iter().for_each(|object| is_hot[*object as usize] = true);
+    let count = (asked.len() / HOT_ONE_IN).max(HOT_AT_LEAST).min(asked.len());
+    mark_most(&mut is_hot, count, 0, |object| u64::from(asked[object].0));
+    let giant = |all: u64| GIANT_MEANS * all / asked.len().max(1) as u64;
+    let (weight, bytes) = (
+        first_weights.iter().map(|weight| u64::from(*weight)).sum(),
+        asked.iter().map(|asked| asked.1).sum(),
+    );
+    mark_most(&mut is_hot, count, giant(weight), |object| u64::from(first_weights[object]));
+    mark_most(&mut is_hot, count, giant(bytes), |object| asked[object].1);
     is_hot
+}
+
+/// Marks so many of the objects that have more than `least`, those with the most.
+fn mark_most(is_marked: &mut [bool], count: usize, least: u64, of: impl Fn(usize) -> u64) {
+    let mut order: Vec<u32> =
+        (0..is_marked.len() as u32).filter(|object| least == 0 || of(*object as usize) > least).collect();
+    if count < order.len() {
+        order.select_nth_unstable_by_key(count, |object| std::cmp::Reverse((of(*object as usize), *object)));
+    }
+    order.iter().take(count).for_each(|object| is_marked[*object as usize] = true);
 }
 
 /// A simulation whose hits are tallied by object.
