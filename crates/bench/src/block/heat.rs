@@ -129,8 +129,7 @@ fn shade(share: f64) -> RGBColor {
 #[must_use]
 pub fn distribution<'a>(named: impl IntoIterator<Item = (&'a str, &'a Summary)>) -> Chart {
     let lines = named.into_iter().map(|(name, summary)| {
-        let mut work: Vec<u64> =
-            summary.by_set.iter().map(|&(missed, cleaned)| u64::from(missed) + u64::from(cleaned)).collect();
+        let mut work: Vec<u64> = summary.by_set.iter().map(|&(missed, cleaned)| missed + cleaned).collect();
         work.sort_unstable_by(|a, b| b.cmp(a));
         let all = work.iter().sum::<u64>().max(1) as f64;
         let mut sum = 0;

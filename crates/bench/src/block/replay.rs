@@ -57,7 +57,7 @@ pub struct Summary {
     /// The same, counting misses alone.
     pub busier_half_misses: f64,
     /// For each set, blocks that it missed and blocks that it had cleaned.
-    pub by_set: Vec<(u32, u32)>,
+    pub by_set: Vec<(u64, u64)>,
     /// Dirty blocks at the end.
     pub dirty_blocks: u64,
     /// Dirty blocks at the worst moment.
@@ -116,7 +116,7 @@ impl Replay {
     #[must_use]
     pub fn summary(&self) -> Summary {
         let sets = self.sets.geometry().sets;
-        let by_set: Vec<(u32, u32)> = (0..sets)
+        let by_set: Vec<(u64, u64)> = (0..sets)
             .map(|set| self.sets.set(set).operations)
             .map(|it| (it.read_misses + it.write_misses, it.cleaned))
             .collect();
@@ -128,10 +128,8 @@ impl Replay {
             counters,
             disk: self.disk,
             bare: self.bare,
-            busier_half: busier_half(
-                by_set.iter().map(|&(missed, cleaned)| u64::from(missed) + u64::from(cleaned)),
-            ),
-            busier_half_misses: busier_half(by_set.iter().map(|&(missed, _)| missed.into())),
+            busier_half: busier_half(by_set.iter().map(|&(missed, cleaned)| missed + cleaned)),
+            busier_half_misses: busier_half(by_set.iter().map(|&(missed, _)| missed)),
             by_set,
             dirty_blocks: self.sets.dirty_blocks(),
             highest_dirty_blocks: self.highest_dirty,
