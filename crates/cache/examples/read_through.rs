@@ -4,8 +4,8 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::error::Error;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 
 use flashwright_cache::device::timer::{SystemTimer, sleep};
 use flashwright_cache::{Cache, Fetched, InsertOptions};
@@ -29,7 +29,7 @@ impl Source {
 }
 
 /// What a service does for each request, on whatever executor it has; a thread can wait for it as well.
-async fn serve<'a>(cache: &'a Cache, source: &Source, key: &[u8]) -> Result<Fetched<'a>, String> {
+async fn serve<'a>(cache: &'a Cache, source: &Source, key: &[u8]) -> Result<Fetched<'a>, Arc<String>> {
     cache.get_or_insert_with(key, &InsertOptions::default(), async || source.read(key).await).await
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     });
     println!("{served} of 16 callers were served by {} read(s)", source.reads.load(Ordering::Relaxed));
 
-    // An error goes to the caller whose fetch it was. It is not kept: the next one tries again.
+    // An error goes to all that waited for that fetch. It is not kept: the next one tries again.
     for _ in 0..2 {
         if let Err(error) = pollster::block_on(serve(&cache, &source, b"lost")) {
             println!("lost: {error}");

@@ -4,9 +4,13 @@
 //! runs. Whoever replaces or removes a key *overtakes* the fetch in flight, and an overtaken fetch does not enter
 //! DRAM. Both sides decide under the key's lock, so there is no moment in between. Whoever clears the cache overtakes
 //! every fetch that is under way or begins before he has done.
+//!
+//! What a fetch brought can be left for those who waited for it. Of an overtaken one they get nothing: some of them may have come
+//! after whoever overtook it.
 
-use std::sync::Arc;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use event_listener::Event;
 use parking_lot::Mutex;
@@ -36,7 +40,17 @@ pub struct Fetch {
     overtaken: AtomicBool,
     finished: AtomicBool,
     done: Event,
+    left: OnceLock<Left>,
 }
+
+/// What a fetch brought, and of which key: another may have the same hash.
+struct Left {
+    key: Box<[u8]>,
+    brought: Brought,
+}
+
+/// A value, or an error of whatever type.
+type Brought = Result<Arc<Vec<u8>>, Arc<dyn Any + Send + Sync>>;
 
 /// What a caller who wants a key fetched is to do.
 pub enum Joined<'a> {
@@ -86,6 +100,7 @@ impl InFlight {
             overtaken: AtomicBool::new(self.clearing.load(Ordering::Acquire) > 0),
             finished: AtomicBool::new(false),
             done: Event::new(),
+            left: OnceLock::new(),
         });
         fetches.push(Arc::clone(&fetch));
         shard.count.fetch_add(1, Ordering::Release);
@@ -140,6 +155,25 @@ impl Turn<'_> {
     pub fn overtaken(&self) -> bool {
         self.fetch.overtaken.load(Ordering::Acquire)
     }
+
+    /// Whether what was fetched is to become visible: not if it was overtaken. From then on nobody joins the fetch or overtakes it,
+    /// as the insert that follows would, under the same lock of the key.
+    #[must_use]
+    pub fn conclude(&self) -> bool {
+        let mut fetches = self.shard.fetches.lock();
+        if self.overtaken() {
+            return false;
+        }
+        fetches.retain(|fetch| !Arc::ptr_eq(fetch, &self.fetch));
+        true
+    }
+
+    /// Leaves what was fetched to those who wait for the end of the turn.
+    pub fn leave<E: Send + Sync + 'static>(&self, key: &[u8], brought: Result<Arc<Vec<u8>>, Arc<E>>) {
+        let brought = brought.map_err(|error| error as Arc<dyn Any + Send + Sync>);
+        let first = self.fetch.left.set(Left { key: key.into(), brought }).is_ok();
+        debug_assert!(first, "a turn is one fetch");
+    }
 }
 
 impl Drop for Turn<'_> {
@@ -159,6 +193,21 @@ impl Fetch {
             if !self.finished.load(Ordering::Acquire) {
                 listener.await;
             }
+        }
+    }
+
+    /// What a fetch of `key` that has ended left to those who joined it. Nothing if it was given up or overtaken, or if its
+    /// error is none of type `E`.
+    #[must_use]
+    pub fn left<E: Send + Sync + 'static>(&self, key: &[u8]) -> Option<Result<Arc<Vec<u8>>, Arc<E>>> {
+        let left = self.left.get().filter(|left| *left.key == *key)?;
+        // Who joined after it was overtaken did so under the key's lock, or after the clear: this sees it.
+        if self.overtaken.load(Ordering::Acquire) {
+            return None;
+        }
+        match &left.brought {
+            Ok(value) => Some(Ok(Arc::clone(value))),
+            Err(error) => Arc::clone(error).downcast().ok().map(Err),
         }
     }
 }
@@ -219,6 +268,35 @@ mod tests {
         assert!(before.overtaken() && meanwhile.overtaken());
         drop((before, clearing));
         assert!(meanwhile.overtaken() && !lead(&in_flight).overtaken());
+    }
+
+    #[test]
+    fn what_a_fetch_left_is_for_its_key_its_type_of_error_and_those_before_it_was_overtaken() {
+        let in_flight = InFlight::new();
+        let turn = lead(&in_flight);
+        let Joined::Follow(fetch) = in_flight.join(KEY) else { panic!("the key is being fetched") };
+        assert!(fetch.left::<String>(b"key").is_none());
+        turn.leave(b"key", Err(Arc::new("down".to_owned())));
+        assert_eq!(**fetch.left::<String>(b"key").unwrap().as_ref().unwrap_err(), "down");
+        assert!(fetch.left::<String>(b"another of the same hash").is_none());
+        assert!(fetch.left::<u8>(b"key").is_none());
+        in_flight.overtake(KEY);
+        assert!(fetch.left::<String>(b"key").is_none());
+        drop(turn);
+    }
+
+    /// A loaded value that became visible overtook its own fetch, and who waited for that got nothing of it.
+    #[test]
+    fn a_fetch_that_is_concluded_is_neither_joined_nor_overtaken() {
+        let in_flight = InFlight::new();
+        let turn = lead(&in_flight);
+        assert!(turn.conclude());
+        in_flight.overtake(KEY);
+        assert!(!turn.overtaken() && in_flight.under_way(KEY).is_none());
+        let next = lead(&in_flight);
+        drop(turn);
+        in_flight.overtake(KEY);
+        assert!(next.overtaken() && !next.conclude());
     }
 
     #[test]

@@ -118,6 +118,12 @@ impl Cache {
         background::tasks(&self.engine, timer)
     }
 
+    /// Bytes of the largest item, header and key included: [`Builder::max_item_bytes`], or what became of it in a small cache.
+    #[must_use]
+    pub fn max_item_bytes(&self) -> usize {
+        self.engine.dram.max_item_bytes()
+    }
+
     /// Everything counted since the cache was opened.
     #[must_use]
     pub fn stats(&self) -> Stats {

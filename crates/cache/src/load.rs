@@ -3,6 +3,13 @@
 //! A fetch from wherever the data comes from takes longer still than a flash read, and its source may change while it runs.
 //! Whoever inserts or removes the key meanwhile *overtakes* the fetch, as in [`crate::in_flight`]: its value still
 //! serves the caller who fetched it, and does not enter the cache.
+//!
+//! Those who waited look in the cache first, and take what the fetch left them if it is not there: the error, or a value that the
+//! cache could not keep. If each of them asked in turn instead, a source that is down would be asked as often as it is wanted, each
+//! time after the last has failed. What an overtaken fetch brought is nobody's but its caller's: who joined it may have begun
+//! after the key changed. They fetch anew, again one for all.
+
+use std::sync::Arc;
 
 use crate::flash::Waiting;
 use crate::hybrid::{Engine, InsertOptions};
@@ -14,8 +21,8 @@ use crate::{Cache, Item, KeyHash};
 pub enum Fetched<'a> {
     /// It was in the cache.
     Found(Item<'a>),
-    /// It was made, and offered to the cache.
-    Made(Vec<u8>),
+    /// It was made, by this call or by one that it waited for, and offered to the cache.
+    Made(Arc<Vec<u8>>),
 }
 
 impl std::ops::Deref for Fetched<'_> {
@@ -30,60 +37,115 @@ impl std::ops::Deref for Fetched<'_> {
 
 impl Cache {
     /// The item under `key`, or the one that `fetch` makes. Of many callers that miss at once one fetches and the others
-    /// wait for it. An error of `fetch` is the caller's; the next one tries again. A call counts as one get: a hit if the
-    /// cache had the item, at once or after that wait, and a miss if `fetch` was called.
+    /// wait for it: all get what it makes, and if it fails, all get that error. Nothing of it is kept for those who come after it
+    /// ended: they try again. A call counts as one get: a hit if the cache had the item, at once or after that wait, else a miss.
     ///
-    /// If the key is inserted or removed, or the cache cleared, while `fetch` runs, what it makes is returned but not kept: change the source
-    /// first and the cache second, and no old value stays behind.
+    /// If the key is inserted or removed, or the cache cleared, while `fetch` runs, what it makes is returned but not kept, and those
+    /// who wait fetch anew, one for all of them: change the source first and the cache second, and no old value stays behind.
     ///
-    /// Callers that wait are served from the cache. What it does not keep serves nobody but its caller: if the value is larger
-    /// than the [largest item](crate::Builder::max_item_bytes), expires at once or cannot have room, each of those who wait
-    /// fetches in turn, one after the other.
+    /// What the cache does not keep serves all who waited as well: a value that is larger than the
+    /// [largest item](crate::Builder::max_item_bytes), expires at once or cannot have room.
     ///
     /// A `fetch` that asks for its own key in this way waits for itself, and two that ask for each other's wait for ever; `get`,
     /// `insert` and `remove` of any key are free to it.
     ///
-    /// Dropped before it is ready, or if `fetch` panics, it leaves nothing behind, and the next caller fetches.
+    /// Dropped before it is ready, or if `fetch` panics, it leaves nothing behind, and the next caller fetches. So does one whose
+    /// errors are of another type than those of the fetch that it waited for.
+    ///
+    /// A function that is given an `F: FnOnce() -> Fut` passes it on as `async || f().await`:
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use flashwright_cache::{Cache, Fetched, InsertOptions};
+    ///
+    /// async fn row<'a, F, Fut>(cache: &'a Cache, key: &[u8], read: F) -> Result<Fetched<'a>, Arc<std::io::Error>>
+    /// where
+    ///     F: FnOnce() -> Fut,
+    ///     Fut: Future<Output = std::io::Result<Vec<u8>>>,
+    /// {
+    ///     cache.get_or_insert_with(key, &InsertOptions::default(), async || read().await).await
+    /// }
+    /// # let cache = Cache::builder().dram_bytes(4 << 20).open().unwrap();
+    /// # let read = || async { Ok(b"value".to_vec()) };
+    /// # assert_eq!(*pollster::block_on(row(&cache, b"key", read)).unwrap(), *b"value");
+    /// ```
     ///
     /// # Errors
-    /// What `fetch` returned.
-    pub async fn get_or_insert_with<E>(
+    /// What `fetch` returned, shared with all that waited for it.
+    pub async fn get_or_insert_with<E: Send + Sync + 'static>(
         &self,
         key: &[u8],
         options: &InsertOptions,
         fetch: impl AsyncFnOnce() -> Result<Vec<u8>, E>,
-    ) -> Result<Fetched<'_>, E> {
-        let hash = KeyHash::of(key);
-        loop {
-            if let Some(item) = self.engine.find(key, hash, Waiting::Task).await {
-                return Ok(Fetched::Found(item));
-            }
-            match self.engine.join_load(key, hash) {
-                Some(Joined::Lead(turn)) => {
-                    self.engine.missed(key, hash);
-                    let value = fetch().await?;
-                    self.engine.insert_loaded(key, &value, options, &turn).await;
-                    return Ok(Fetched::Made(value));
-                }
-                Some(Joined::Follow(load)) => load.ended().await,
-                None => {}
-            }
-        }
+    ) -> Result<Fetched<'_>, Arc<E>> {
+        let fetch = async || fetch().await.map(|value| (value, *options));
+        self.engine.get_or_load(key, Waiting::Task, fetch).await
     }
 }
 
 impl Engine {
+    async fn get_or_load<E: Send + Sync + 'static>(
+        &self,
+        key: &[u8],
+        waiting: Waiting,
+        fetch: impl AsyncFnOnce() -> Result<(Vec<u8>, InsertOptions), E>,
+    ) -> Result<Fetched<'_>, Arc<E>> {
+        let hash = KeyHash::of(key);
+        loop {
+            if let Some(item) = self.find(key, hash, waiting).await {
+                return Ok(Fetched::Found(item));
+            }
+            let load = match self.join_load(key, hash) {
+                Some(Joined::Lead(turn)) => {
+                    self.missed(key, hash);
+                    return self.load(key, fetch().await, turn).await.map(Fetched::Made);
+                }
+                Some(Joined::Follow(load)) => load,
+                None => continue,
+            };
+            load.ended().await;
+            if let Some(item) = self.find(key, hash, waiting).await {
+                return Ok(Fetched::Found(item));
+            }
+            if let Some(left) = load.left(key) {
+                self.missed(key, hash);
+                return left.map(Fetched::Made);
+            }
+        }
+    }
+
     /// Asks to load the key; `None` if it is in DRAM by now, where a load that ended since the caller's miss left it.
     fn join_load(&self, key: &[u8], hash: KeyHash) -> Option<Joined<'_>> {
         let lock = self.dram.lock(hash);
         if lock.find(key).is_some() { None } else { Some(self.loads.join(hash)) }
     }
 
+    /// Takes in what was fetched, and leaves it to those who wait. They have it before there is room for it: who fetched may be
+    /// given up while he waits for that.
+    async fn load<E: Send + Sync + 'static>(
+        &self,
+        key: &[u8],
+        fetched: Result<(Vec<u8>, InsertOptions), E>,
+        turn: Turn<'_>,
+    ) -> Result<Arc<Vec<u8>>, Arc<E>> {
+        let (value, options) = match fetched {
+            Ok((value, options)) => (Arc::new(value), options),
+            Err(error) => {
+                let error = Arc::new(error);
+                turn.leave(key, Err(Arc::clone(&error)));
+                return Err(error);
+            }
+        };
+        turn.leave::<E>(key, Ok(Arc::clone(&value)));
+        self.insert_loaded(key, &value, &options, &turn).await;
+        Ok(value)
+    }
+
     /// Takes what was loaded in, unless the key was inserted or removed since the load began. If there is no room, the
-    /// load has served its caller all the same.
+    /// load has served its callers all the same.
     async fn insert_loaded(&self, key: &[u8], value: &[u8], options: &InsertOptions, turn: &Turn<'_>) {
         let Ok(mut item) = self.allocate(key, value.len(), options).await else { return };
         item.copy_from_slice(value);
-        self.insert_unless(item, || turn.overtaken());
+        self.insert_unless(item, || !turn.conclude());
     }
 }

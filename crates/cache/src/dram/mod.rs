@@ -193,8 +193,13 @@ impl Dram {
     }
 
     fn too_large(&self, bytes: usize) -> AllocateError {
-        let max = *self.pools.layout.sizes.last().expect("a layout has sizes") as usize;
-        AllocateError::TooLarge { bytes, max }
+        AllocateError::TooLarge { bytes, max: self.max_item_bytes() }
+    }
+
+    /// Bytes of the largest item, header and key included.
+    #[must_use]
+    pub fn max_item_bytes(&self) -> usize {
+        *self.pools.layout.sizes.last().expect("a layout has sizes") as usize
     }
 
     fn now_seconds(&self) -> u32 {

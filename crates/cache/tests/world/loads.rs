@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -26,8 +27,17 @@ impl Source {
         if self.fails.get() { Err("the source is down") } else { Ok(bytes) }
     }
 
-    async fn load<'a>(&self, cache: &'a Cache, number: u8) -> Result<Fetched<'a>, &'static str> {
-        let fetch = async || self.fetch(version(number, 200)).await;
+    async fn load<'a>(&self, cache: &'a Cache, number: u8) -> Result<Fetched<'a>, Arc<&'static str>> {
+        self.load_of(cache, number, 200).await
+    }
+
+    async fn load_of<'a>(
+        &self,
+        cache: &'a Cache,
+        number: u8,
+        len: usize,
+    ) -> Result<Fetched<'a>, Arc<&'static str>> {
+        let fetch = async || self.fetch(version(number, len)).await;
         cache.get_or_insert_with(HERO, &AS_USUAL, fetch).await
     }
 }
@@ -46,15 +56,76 @@ fn many_callers_that_miss_at_once_fetch_once() {
     assert_eq!(stage.cache.stats().inserts.total(), 1);
 }
 
+/// Each caller asked a source that was down, one after the other: the last of a thousand waited for a thousand timeouts.
 #[test]
-fn a_fetch_that_fails_is_its_callers_alone_and_the_next_one_tries_again() {
+fn a_fetch_that_fails_fails_for_all_that_waited_for_it_and_for_nobody_after() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
-    let mut first = waiting(source.load(&stage.cache, 1));
-    let mut second = waiting(source.load(&stage.cache, 2));
+    let mut loads: Vec<_> = (0..10).map(|_| waiting(source.load(&stage.cache, 1))).collect();
     source.answers.set(true);
     source.fails.set(true);
-    assert_eq!(poll(&mut first).expect("it has ended").unwrap_err(), "the source is down");
+    for load in &mut loads {
+        assert_eq!(*poll(load).expect("the source has answered").unwrap_err(), "the source is down");
+    }
+    assert_eq!((source.fetches.get(), stage.cache.stats().gets.misses), (1, 10));
     source.fails.set(false);
+    let mut next = Box::pin(source.load(&stage.cache, 2));
+    assert_eq!(*poll(&mut next).expect("it fetched anew").unwrap(), version(2, 200));
+    assert_eq!(source.fetches.get(), 2);
+}
+
+/// Those that waited fetched in turn what the cache could not keep.
+#[test]
+fn a_value_too_large_to_be_kept_is_fetched_once_for_all_that_wait() {
+    let (stage, source) = (Stage::new(|_| {}), Source::default());
+    let len = stage.cache.max_item_bytes();
+    let mut loads: Vec<_> = (0..10).map(|_| waiting(source.load_of(&stage.cache, 1, len))).collect();
+    source.answers.set(true);
+    for load in &mut loads {
+        assert_eq!(*poll(load).expect("the source has answered").unwrap(), version(1, len));
+    }
+    drop(loads);
+    assert_eq!((source.fetches.get(), stage.cache.stats().inserts.rejected_too_large), (1, 1));
+    let mut next = Box::pin(source.load_of(&stage.cache, 2, len));
+    assert_eq!(*poll(&mut next).expect("it fetched anew").unwrap(), version(2, len));
+}
+
+/// What was wanted before and after a remove must not be one answer: the source may have changed in between.
+#[test]
+fn an_error_from_before_a_remove_is_its_callers_alone() {
+    let (stage, source) = (Stage::new(|_| {}), Source::default());
+    let mut first = waiting(source.load(&stage.cache, 1));
+    stage.cache.remove(HERO);
+    let mut after = waiting(source.load(&stage.cache, 2));
+    source.answers.set(true);
+    source.fails.set(true);
+    assert_eq!(*poll(&mut first).expect("it has ended").unwrap_err(), "the source is down");
+    source.fails.set(false);
+    assert_eq!(*poll(&mut after).expect("it fetched anew").unwrap(), version(2, 200));
+}
+
+#[test]
+fn who_waits_for_errors_of_another_type_fetches() {
+    let (stage, source) = (Stage::new(|_| {}), Source::default());
+    let mut first = waiting(source.load(&stage.cache, 1));
+    let of_numbers = async || Err::<Vec<u8>, u64>(7);
+    let mut second = waiting(stage.cache.get_or_insert_with(HERO, &AS_USUAL, of_numbers));
+    source.answers.set(true);
+    source.fails.set(true);
+    assert_eq!(*poll(&mut first).expect("it has ended").unwrap_err(), "the source is down");
+    assert_eq!(*poll(&mut second).expect("it has ended").unwrap_err(), 7_u64);
+}
+
+#[test]
+fn a_fetch_that_panics_hands_over_to_the_next_caller() {
+    let (stage, source) = (Stage::new(|_| {}), Source::default());
+    let fetch = async || -> Result<Vec<u8>, &'static str> {
+        source.fetch(Vec::new()).await?;
+        panic!("the fetch panics");
+    };
+    let mut first = waiting(stage.cache.get_or_insert_with(HERO, &AS_USUAL, fetch));
+    let mut second = waiting(source.load(&stage.cache, 2));
+    source.answers.set(true);
+    assert!(catch_unwind(AssertUnwindSafe(|| poll(&mut first).is_some())).is_err());
     assert_eq!(*poll(&mut second).expect("it has ended").unwrap(), version(2, 200));
     assert_eq!(source.fetches.get(), 2);
 }
