@@ -16,7 +16,7 @@ use crate::hybrid::{Engine, InsertOptions};
 use crate::in_flight::{Joined, Turn};
 use crate::{Cache, Item, KeyHash};
 
-/// What [`Cache::get_or_insert_with`] returned: both deref to the value.
+/// What [`Cache::get_or_insert_with`] and [`Cache::get_or_fetch`] returned: both deref to the value.
 #[derive(Debug)]
 pub enum Fetched<'a> {
     /// It was in the cache.
@@ -80,6 +80,60 @@ impl Cache {
     ) -> Result<Fetched<'_>, Arc<E>> {
         let fetch = async || fetch().await.map(|value| (value, *options));
         self.engine.get_or_load(key, Waiting::Task, fetch).await
+    }
+
+    /// As [`get_or_insert_with`](Self::get_or_insert_with), on this thread.
+    ///
+    /// # Errors
+    /// As [`get_or_insert_with`](Self::get_or_insert_with).
+    pub fn get_or_insert_with_blocking<E: Send + Sync + 'static>(
+        &self,
+        key: &[u8],
+        options: &InsertOptions,
+        fetch: impl FnOnce() -> Result<Vec<u8>, E>,
+    ) -> Result<Fetched<'_>, Arc<E>> {
+        self.get_or_fetch_blocking(key, || fetch().map(|value| (value, *options)))
+    }
+
+    /// As [`get_or_insert_with`](Self::get_or_insert_with), for a source that says how long its answer holds (HTTP, DNS, tokens):
+    /// `fetch` makes the value and how it is to be kept.
+    ///
+    /// ```
+    /// # use flashwright_cache::{Cache, InsertOptions};
+    /// # struct Answer { bytes: Vec<u8>, max_age_seconds: u32 }
+    /// # async fn ask(_: &[u8]) -> std::io::Result<Answer> { Ok(Answer { bytes: vec![1], max_age_seconds: 60 }) }
+    /// # async fn serve(cache: &Cache, name: &[u8]) -> Result<(), std::sync::Arc<std::io::Error>> {
+    /// let address = cache.get_or_fetch(name, async || {
+    ///     let answer = ask(name).await?;
+    ///     let for_its_age = InsertOptions { ttl_seconds: Some(answer.max_age_seconds), ..InsertOptions::default() };
+    ///     Ok::<_, std::io::Error>((answer.bytes, for_its_age))
+    /// });
+    /// assert_eq!(*address.await?, [1]);
+    /// # Ok(())
+    /// # }
+    /// # pollster::block_on(serve(&Cache::builder().dram_bytes(4 << 20).open().unwrap(), b"localhost")).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get_or_insert_with`](Self::get_or_insert_with).
+    pub async fn get_or_fetch<E: Send + Sync + 'static>(
+        &self,
+        key: &[u8],
+        fetch: impl AsyncFnOnce() -> Result<(Vec<u8>, InsertOptions), E>,
+    ) -> Result<Fetched<'_>, Arc<E>> {
+        self.engine.get_or_load(key, Waiting::Task, fetch).await
+    }
+
+    /// As [`get_or_fetch`](Self::get_or_fetch), on this thread.
+    ///
+    /// # Errors
+    /// As [`get_or_insert_with`](Self::get_or_insert_with).
+    pub fn get_or_fetch_blocking<E: Send + Sync + 'static>(
+        &self,
+        key: &[u8],
+        fetch: impl FnOnce() -> Result<(Vec<u8>, InsertOptions), E>,
+    ) -> Result<Fetched<'_>, Arc<E>> {
+        pollster::block_on(self.engine.get_or_load(key, Waiting::Thread, async || fetch()))
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use device::RequestKind::Read;
-use flashwright_cache::{Cache, Fetched};
+use flashwright_cache::{Cache, Fetched, InsertOptions};
 
 use crate::polled::{poll, waiting};
 use crate::stage::{AS_USUAL, HERO, LENGTHS, Stage, version};
@@ -89,6 +89,19 @@ fn a_value_too_large_to_be_kept_is_fetched_once_for_all_that_wait() {
     assert_eq!(*poll(&mut next).expect("it fetched anew").unwrap(), version(2, len));
 }
 
+#[test]
+fn a_value_that_expires_at_once_is_fetched_once_for_all_that_wait() {
+    let (stage, source) = (Stage::new(|_| {}), Source::default());
+    let at_once = InsertOptions { ttl_seconds: Some(0), ..AS_USUAL };
+    let fetch = async || source.fetch(version(1, 200)).await.map(|value| (value, at_once));
+    let mut loads: Vec<_> = (0..10).map(|_| waiting(stage.cache.get_or_fetch(HERO, fetch))).collect();
+    source.answers.set(true);
+    for load in &mut loads {
+        assert_eq!(*poll(load).expect("the source has answered").unwrap(), version(1, 200));
+    }
+    assert_eq!(source.fetches.get(), 1);
+}
+
 /// What was wanted before and after a remove must not be one answer: the source may have changed in between.
 #[test]
 fn an_error_from_before_a_remove_is_its_callers_alone() {
@@ -128,6 +141,18 @@ fn a_fetch_that_panics_hands_over_to_the_next_caller() {
     assert!(catch_unwind(AssertUnwindSafe(|| poll(&mut first).is_some())).is_err());
     assert_eq!(*poll(&mut second).expect("it has ended").unwrap(), version(2, 200));
     assert_eq!(source.fetches.get(), 2);
+}
+
+#[test]
+fn an_answer_is_kept_as_it_says() {
+    let stage = Stage::new(|_| {});
+    let for_a_minute = InsertOptions { ttl_seconds: Some(60), ..AS_USUAL };
+    let fetched =
+        stage.cache.get_or_fetch_blocking(HERO, || Ok::<_, ()>((version(1, 200), for_a_minute))).unwrap();
+    assert_eq!(*fetched, version(1, 200));
+    assert!(stage.get(HERO).expect("it is kept").expiry_seconds().is_some());
+    let again = stage.cache.get_or_insert_with_blocking(HERO, &AS_USUAL, || Err("it was fetched again"));
+    assert!(matches!(again, Ok(Fetched::Found(_))));
 }
 
 #[test]
