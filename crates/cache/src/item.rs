@@ -22,16 +22,16 @@ pub struct Item<'a> {
     layer: Layer,
 }
 
-enum Held<'a> {
+pub(crate) enum Held<'a> {
     Dram(Handle<'a>),
     /// Boxed, so that what every DRAM hit hands out stays small.
     Flash(Box<OnFlash>),
 }
 
 /// Read from flash but not taken into DRAM. A plain value has one piece.
-struct OnFlash {
-    value: FlashValue,
-    pieces: Vec<Range<usize>>,
+pub(crate) struct OnFlash {
+    pub(crate) value: FlashValue,
+    pub(crate) pieces: Vec<Range<usize>>,
 }
 
 impl<'a> Item<'a> {
@@ -50,6 +50,10 @@ impl<'a> Item<'a> {
             Held::Dram(_) => None,
             Held::Flash(flash) => Some((&flash.value, &flash.pieces)),
         }
+    }
+
+    pub(crate) fn into_held(self) -> Held<'a> {
+        self.held
     }
 
     /// Where the item was found.

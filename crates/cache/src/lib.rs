@@ -24,12 +24,14 @@
 //!
 //! * It may lose anything at any time, and returns nothing older than the last acknowledged insert or remove of a key. An insert
 //!   that is refused takes the old value with it.
-//! * [`Cache::close`] keeps the content for the next start; a cache that is dropped, or whose process dies, comes back empty.
+//! * [`Cache::close`] keeps the content for the next start; a cache that is dropped, or whose process dies, comes back empty. An
+//!   [`OwnedItem`] that is held meanwhile stays in DRAM, and does not come back.
 //! * [`Cache::clear`] drops everything at once, and waits for no device.
 //! * [`Cache::set_ttl`] gives an item that is there another time to live.
 //! * [`Cache::settle`] waits until what has left DRAM is on flash. No get has to wait for that: what is on its way is found.
 //! * An [`Item`] that is held is pinned. While all of a size class is held, inserts into it are
-//!   [refused](Refusal::AllPinned).
+//!   [refused](Refusal::AllPinned). It borrows the cache; an [`OwnedItem`] ([`Cache::get_owned`]) can be returned, or sent to another
+//!   task.
 //! * Everything async can be dropped half-way. It needs no runtime; `_blocking` is the same on the calling thread, which it may
 //!   hold up for as long as flash is behind with its writes. A get that was begun and is neither polled on nor dropped holds up
 //!   every other get of that key: do not wait for one on the thread that should poll the other.
@@ -59,6 +61,7 @@ mod load;
 mod lookahead;
 mod memory;
 mod open;
+pub mod owned;
 mod settle;
 pub mod stats;
 mod thread_counters;
@@ -81,6 +84,7 @@ pub use key::KeyHash;
 pub use load::Fetched;
 pub use lookahead::Lookahead;
 pub use memory::Memory;
+pub use owned::OwnedItem;
 pub use stats::Stats;
 
 /// A cache of bytes under keys, in DRAM and on flash. Shared by all threads.

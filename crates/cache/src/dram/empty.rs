@@ -28,17 +28,21 @@ impl Dram {
 
     /// The same of one class.
     fn empty_some<S: Spill>(&self, class: &Class, spill: &S) -> Emptied {
-        let mut left = false;
-        for _ in 0..BATCH {
+        let (mut left, items) = (0, class.lock().counters.items);
+        // Each is looked at once: however many are in use, those behind them can leave.
+        for _ in 0..items {
             match self.evict_next(class, spill) {
-                Some(Attempt::Gone) => left = true,
+                Some(Attempt::Gone) => left += 1,
                 Some(Attempt::Busy) => return Emptied::Busy,
                 // Put back behind the others.
                 Some(Attempt::InUse) => {}
                 None => break,
             }
+            if left == BATCH {
+                break;
+            }
         }
-        if left { Emptied::Some } else { Emptied::All }
+        if left > 0 { Emptied::Some } else { Emptied::All }
     }
 
     /// The classes that have items.

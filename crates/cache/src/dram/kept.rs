@@ -1,0 +1,65 @@
+//! References that outlive a borrow of the tier.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::chain::children;
+use super::handle::Handle;
+use super::item::ItemRef;
+use super::slab::Item;
+use super::{Dram, PoolId};
+
+/// A pinned item together with whatever keeps its tier: what a [`Handle`] is to those who can borrow the tier.
+///
+/// The chunk stays this item's while it is referred to, so the reference leads to it each time; an address would have to borrow the
+/// tier, which stands beside it.
+pub(crate) struct Kept<T: AsRef<Dram>> {
+    tier: Arc<T>,
+    reference: ItemRef,
+}
+
+impl<T: AsRef<Dram>> Kept<T> {
+    /// Pins the item that `handle` holds once more.
+    ///
+    /// # Panics
+    /// If it is of another tier.
+    pub(crate) fn new(tier: Arc<T>, handle: &Handle<'_>) -> Self {
+        assert!(std::ptr::eq((*tier).as_ref(), handle.dram), "an item is kept by the cache that it is of");
+        handle.item.header().pin();
+        let reference = handle.item.reference();
+        Self { tier, reference }
+    }
+
+    fn item(&self) -> Item<'_> {
+        (*self.tier).as_ref().pools.arena.item(self.reference)
+    }
+
+    /// Unix second at which the item expires; 0 is never.
+    pub(crate) fn expiry_seconds(&self) -> u32 {
+        self.item().header().expiry_seconds()
+    }
+
+    /// The pool it is in.
+    pub(crate) fn pool(&self) -> PoolId {
+        (*self.tier).as_ref().pools.class_of(self.reference).0.pool
+    }
+
+    /// The values of the children, newest first, as of now.
+    pub(crate) fn chain(&self) -> impl Iterator<Item = &[u8]> {
+        let dram = (*self.tier).as_ref();
+        children(&dram.pools.arena, dram.chains.head(self.item())).map(Item::value)
+    }
+}
+
+impl<T: AsRef<Dram>> Deref for Kept<T> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.item().value()
+    }
+}
+
+impl<T: AsRef<Dram>> Drop for Kept<T> {
+    fn drop(&mut self) {
+        (*self.tier).as_ref().release(self.item());
+    }
+}

@@ -1,0 +1,134 @@
+//! Items that outlive the borrow of their cache: returned from a handler, or sent to another task, without a copy.
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use crate::Cache;
+use crate::dram::{Dram, Kept, PoolId};
+use crate::flash::FlashValue;
+use crate::flash::tier::pool_of;
+use crate::hybrid::Engine;
+use crate::item::{Held, Item, Layer};
+
+/// A found item that borrows nothing; derefs to its value. While it lives, the bytes stay where they are, as those of an [`Item`],
+/// and so does the cache's memory, even if the cache has been dropped or closed meanwhile.
+pub struct OwnedItem {
+    held: Owned,
+    layer: Layer,
+}
+
+enum Owned {
+    Dram(Kept<Engine>),
+    Flash { value: FlashValue, pieces: Vec<Range<usize>> },
+}
+
+impl Cache {
+    /// As [`get`](Self::get), for an item that is returned, or sent to another task or thread. It is two counters more than a
+    /// `get`, and no copy.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use flashwright_cache::{Cache, InsertOptions, OwnedItem};
+    /// async fn body(cache: Arc<Cache>, path: String) -> Option<OwnedItem> {
+    ///     cache.get_owned(path.as_bytes()).await
+    /// }
+    /// # let cache = Arc::new(Cache::builder().dram_bytes(4 << 20).open().unwrap());
+    /// # cache.insert_blocking(b"/", b"page", &InsertOptions::default());
+    /// # let item = pollster::block_on(body(Arc::clone(&cache), "/".to_owned())).unwrap();
+    /// # drop(cache);
+    /// # assert_eq!(std::thread::spawn(move || item.to_vec()).join().unwrap(), b"page");
+    /// ```
+    pub async fn get_owned(&self, key: &[u8]) -> Option<OwnedItem> {
+        self.get(key).await.map(|item| self.keep(item))
+    }
+
+    /// As [`get_owned`](Self::get_owned), on this thread.
+    #[must_use]
+    pub fn get_owned_blocking(&self, key: &[u8]) -> Option<OwnedItem> {
+        self.get_blocking(key).map(|item| self.keep(item))
+    }
+
+    /// The same item, without the borrow of the cache.
+    ///
+    /// # Panics
+    /// If it is of another cache.
+    #[must_use]
+    pub fn keep(&self, item: Item<'_>) -> OwnedItem {
+        let layer = item.layer();
+        let held = match item.into_held() {
+            Held::Dram(handle) => Owned::Dram(Kept::new(Arc::clone(&self.engine), &handle)),
+            Held::Flash(flash) => Owned::Flash { value: flash.value, pieces: flash.pieces },
+        };
+        OwnedItem { held, layer }
+    }
+}
+
+impl AsRef<Dram> for Engine {
+    fn as_ref(&self) -> &Dram {
+        &self.dram
+    }
+}
+
+impl OwnedItem {
+    /// Where the item was found.
+    #[must_use]
+    pub fn layer(&self) -> Layer {
+        self.layer
+    }
+
+    /// The pool it counts against.
+    #[must_use]
+    pub fn pool(&self) -> PoolId {
+        match &self.held {
+            Owned::Dram(kept) => kept.pool(),
+            Owned::Flash { value, .. } => PoolId(pool_of(value.tag)),
+        }
+    }
+
+    /// Unix second at which the item expires; `None` is never.
+    #[must_use]
+    pub fn expiry_seconds(&self) -> Option<u32> {
+        let seconds = match &self.held {
+            Owned::Dram(kept) => kept.expiry_seconds(),
+            Owned::Flash { value, .. } => value.expiry_seconds,
+        };
+        (seconds != 0).then_some(seconds)
+    }
+
+    /// The items chained to this one, newest first.
+    pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
+        let (dram, flash) = match &self.held {
+            Owned::Dram(kept) => (Some(kept.chain()), None),
+            Owned::Flash { value, pieces } => {
+                let links = pieces.get(1..).unwrap_or_default();
+                (None, Some(links.iter().map(|range| &value[range.clone()])))
+            }
+        };
+        dram.into_iter().flatten().chain(flash.into_iter().flatten())
+    }
+}
+
+impl Deref for OwnedItem {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.held {
+            Owned::Dram(kept) => kept,
+            Owned::Flash { value, pieces } => match pieces.first() {
+                Some(parent) => &value[parent.clone()],
+                None => value,
+            },
+        }
+    }
+}
+
+impl AsRef<[u8]> for OwnedItem {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl std::fmt::Debug for OwnedItem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OwnedItem({} bytes, {:?})", self.len(), self.layer)
+    }
+}
