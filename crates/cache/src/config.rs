@@ -110,7 +110,8 @@ pub enum Recovery {
 
 impl FlashConfig {
     /// A tier on `device` with the defaults: a tenth of it for objects up to 2 KiB, the rest in regions of 16 MiB, or of a 128th
-    /// of a smaller device, but at least 1 MiB.
+    /// of a smaller device, but at least 1 MiB. Objects of the one kind never use the part of the other: where nearly all are of one
+    /// kind, give it more by [`PairConfig::soc_share`] or [`Builder::small_item_share`].
     #[must_use]
     pub fn new(device: Arc<dyn Device>) -> Self {
         let capacity_bytes = device.geometry().capacity_bytes;
@@ -196,6 +197,7 @@ impl UpkeepConfig {
 #[derive(Clone)]
 pub struct Builder {
     config: CacheConfig,
+    small_item_share: Option<f64>,
     clock: Arc<dyn Clock>,
 }
 
@@ -212,7 +214,7 @@ impl Builder {
             events: None,
             memory_budget_bytes: None,
         };
-        Self { config, clock: Arc::new(SystemClock) }
+        Self { config, small_item_share: None, clock: Arc::new(SystemClock) }
     }
 
     /// Memory for items in DRAM, bytes; 64 MiB if not said. What knows where they are comes on top: see
@@ -281,8 +283,10 @@ impl Builder {
         self
     }
 
-    /// Flash behind DRAM, with the defaults of [`FlashConfig::new`]. The cache is written for a restart by
-    /// [`Cache::close`] alone: one that is dropped comes back empty.
+    /// Flash behind DRAM, with the defaults of [`FlashConfig::new`]: a tenth of the device is for items of up to 2 KiB, and the rest for
+    /// larger ones, which have no use for the tenth, nor small ones for the rest. Where items are of other sizes than that, say so by
+    /// [`small_item_share`](Self::small_item_share). The cache is written for a restart by [`Cache::close`] alone: one that is
+    /// dropped comes back empty.
     #[must_use]
     pub fn flash(self, device: Arc<dyn Device>) -> Self {
         self.flash_config(FlashConfig::new(device))
@@ -292,6 +296,19 @@ impl Builder {
     #[must_use]
     pub fn flash_config(mut self, flash: FlashConfig) -> Self {
         self.config.flash = Some(flash);
+        self
+    }
+
+    /// Share of flash for small items, those of up to [`small_item_max_bytes`](FlashConfig::small_item_max_bytes), key included; 0.1 if
+    /// not said, as in CacheLib. Neither part takes what belongs to the other: of a device of 1 GiB, items of 1000 B use about 0.1
+    /// GiB. 1 is small items alone, 0 gives all of it to items of any size: less memory for the index, but a small item is then written in
+    /// regions, which takes more memory for each. [`FlashStats`](crate::stats::FlashStats) says how full each part is. Of several
+    /// [pairs](FlashConfig::pairs), each is divided so.
+    ///
+    /// Another share than that of the last cache on the device costs its content: see [`Recovery::Reopen`].
+    #[must_use]
+    pub fn small_item_share(mut self, share: f64) -> Self {
+        self.small_item_share = Some(share);
         self
     }
 
@@ -389,11 +406,10 @@ impl Builder {
         self
     }
 
-    /// Everything at once.
+    /// Everything at once, in place of whatever was said before.
     #[must_use]
-    pub fn config(mut self, config: CacheConfig) -> Self {
-        self.config = config;
-        self
+    pub fn config(self, config: CacheConfig) -> Self {
+        Self { config, clock: self.clock, ..Self::new() }
     }
 
     /// Opens the cache and starts its background threads.
@@ -401,7 +417,8 @@ impl Builder {
     /// # Errors
     /// If the configuration contradicts itself or the device, or the device holds something else.
     pub fn open(self) -> Result<Cache, CacheError> {
-        Cache::open(&self.config, &self.clock, true)
+        let clock = Arc::clone(&self.clock);
+        Cache::open(&self.finished()?, &clock, true)
     }
 
     /// Opens the cache without threads: somebody calls [`Cache::step`], or runs [`Cache::background_tasks`]. Its blocking
@@ -410,7 +427,18 @@ impl Builder {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_stepped(self) -> Result<Cache, CacheError> {
-        Cache::open(&self.config, &self.clock, false)
+        let clock = Arc::clone(&self.clock);
+        Cache::open(&self.finished()?, &clock, false)
+    }
+
+    /// What was said apart from its place, put there: in whatever order it was said.
+    fn finished(mut self) -> Result<CacheConfig, CacheError> {
+        if let Some(share) = self.small_item_share {
+            let flash = self.config.flash.as_mut();
+            let flash = flash.ok_or_else(|| CacheError::Config("a small_item_share needs flash".into()))?;
+            flash.pairs.iter_mut().for_each(|pair| pair.soc_share = share);
+        }
+        Ok(self.config)
     }
 }
 

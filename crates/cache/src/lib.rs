@@ -26,6 +26,8 @@
 //!   that is refused takes the old value with it.
 //! * [`Cache::close`] keeps the content for the next start; a cache that is dropped, or whose process dies, comes back empty. An
 //!   [`OwnedItem`] that is held meanwhile stays in DRAM, and does not come back.
+//! * A tenth of flash is for items of up to 2 KiB, and the rest for larger ones: [`Builder::small_item_share`] divides it otherwise. A
+//!   cache of small items alone leaves nine tenths of its flash empty with the default.
 //! * [`Cache::clear`] drops everything at once, and waits for no device.
 //! * [`Cache::set_ttl`] gives an item that is there another time to live.
 //! * [`Cache::settle`] waits until what has left DRAM is on flash. No get has to wait for that: what is on its way is found.

@@ -131,6 +131,10 @@ pub struct FlashStats {
     pub soc: Option<SocStats>,
     /// The region stores, added up; `None` without one.
     pub regions: Option<RegionStats>,
+    /// The small-object engines' part of flash; a bucket with anything in it is used.
+    pub soc_room: Room,
+    /// The region stores' part of flash; a region that is not clean is used.
+    pub regions_room: Room,
     /// Items in the region stores.
     pub items_in_regions: u64,
     /// What the device counted.
@@ -139,6 +143,22 @@ pub struct FlashStats {
     pub recovered: bool,
     /// Why it did not, where an earlier one had left something; of several pairs, the first that did not.
     pub loss: Option<&'static str>,
+}
+
+/// A part of flash.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Room {
+    /// What it has.
+    pub bytes: u64,
+    /// What of that is in use.
+    pub used_bytes: u64,
+}
+
+impl Room {
+    pub(crate) fn add(&mut self, (bytes, used_bytes): (u64, u64)) {
+        self.bytes += bytes;
+        self.used_bytes += used_bytes;
+    }
 }
 
 impl FlashStats {

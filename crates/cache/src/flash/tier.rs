@@ -264,9 +264,11 @@ impl FlashTier {
         for pair in &self.pairs {
             if let Some(soc) = &pair.soc {
                 *stats.soc.get_or_insert_default() += &soc.stats();
+                stats.soc_room.add(soc.room_bytes());
             }
             if let Some(regions) = &pair.regions {
                 *stats.regions.get_or_insert_default() += regions.stats();
+                stats.regions_room.add(regions.room_bytes());
                 stats.items_in_regions += regions.len() as u64;
             }
         }

@@ -509,6 +509,14 @@ impl RegionStore {
         space / self.layout.unit_bytes as usize * self.layout.unit_bytes as usize - entry::HEADER_BYTES
     }
 
+    /// Bytes of regions, and those of the ones that are not clean.
+    #[must_use]
+    pub fn room_bytes(&self) -> (u64, u64) {
+        let (regions, clean) = (self.regions.len() as u64, self.supply.clean() as u64);
+        let region_bytes = u64::from(self.layout.region_bytes);
+        (regions * region_bytes, regions.saturating_sub(clean) * region_bytes)
+    }
+
     /// Items that readers find.
     #[must_use]
     pub fn len(&self) -> usize {

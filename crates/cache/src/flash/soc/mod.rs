@@ -299,6 +299,14 @@ impl Soc {
         self.filters.bytes() + self.written.bytes() + self.config.pending_limit_bytes
     }
 
+    /// Bytes of buckets, and those of the ones that were written and not emptied since.
+    #[must_use]
+    pub fn room_bytes(&self) -> (u64, u64) {
+        let written: u64 = self.written.words().map(|word| u64::from(word.count_ones())).sum();
+        let bucket_bytes = u64::from(self.config.bucket_bytes);
+        (u64::from(self.config.buckets()) * bucket_bytes, written * bucket_bytes)
+    }
+
     /// The configuration it was made with.
     #[must_use]
     pub fn config(&self) -> &SocConfig {

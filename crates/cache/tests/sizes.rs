@@ -1,0 +1,52 @@
+//! What sizes of items a cache keeps, and where.
+
+use std::sync::Arc;
+
+use flashwright_cache::device::MemoryDevice;
+use flashwright_cache::stats::FlashStats;
+use flashwright_cache::{Builder, Cache, CacheError, InsertOptions};
+
+const MIB: u64 = 1 << 20;
+
+fn hybrid(flash_bytes: u64) -> Builder {
+    Cache::builder().dram_bytes(4 * MIB).flash(Arc::new(MemoryDevice::new(flash_bytes)))
+}
+
+fn refused(builder: Builder) -> String {
+    match builder.open() {
+        Err(CacheError::Config(words)) => words,
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it opened"),
+    }
+}
+
+fn filled_with_small_items(builder: Builder) -> FlashStats {
+    let cache = builder.open().expect("it fits");
+    for number in 0..60_000_u32 {
+        cache.insert_blocking(&number.to_le_bytes(), &[7; 1000], &InsertOptions::default());
+    }
+    cache.settle_blocking().expect("nothing is lost");
+    cache.stats().flash.expect("it has flash")
+}
+
+/// Small items used a tenth of flash, and nothing said that there was a choice, or what was in use.
+#[test]
+fn small_items_use_the_share_of_flash_that_is_theirs() {
+    let by_default = filled_with_small_items(hybrid(64 * MIB));
+    let (small, large) = (by_default.soc_room, by_default.regions_room);
+    assert!(small.bytes < 7 * MIB && small.used_bytes > small.bytes * 9 / 10, "{small:?}");
+    assert!(large.bytes > 50 * MIB && large.used_bytes <= 2 * MIB, "{large:?}");
+    let asked = filled_with_small_items(hybrid(64 * MIB).small_item_share(0.9));
+    let small = asked.soc_room;
+    assert!(small.bytes > 55 * MIB && small.used_bytes > 40 * MIB, "{small:?}");
+    assert!(asked.soc.unwrap().stored_items() > 4 * by_default.soc.unwrap().stored_items());
+}
+
+#[test]
+fn a_share_for_small_items_may_be_said_before_flash_and_not_without() {
+    let flash = Arc::new(MemoryDevice::new(64 * MIB));
+    let cache = Cache::builder().dram_bytes(4 * MIB).small_item_share(0.5).flash(flash).open().unwrap();
+    assert_eq!(cache.stats().flash.unwrap().soc_room.bytes, 32 * MIB);
+    assert!(refused(Cache::builder().small_item_share(0.5)).contains("needs flash"));
+    assert!(refused(hybrid(64 * MIB).small_item_share(1.5)).contains("between 0 and 1"));
+}
