@@ -13,7 +13,7 @@ use crate::error::CacheError;
 use crate::event::EventSink;
 use crate::flash::region::RegionConfig;
 
-/// A cache as asked for. [`Cache::builder`] fills one in.
+/// A cache as asked for. [`Cache::builder`] fills one in; the default is what that begins with.
 #[derive(Clone)]
 pub struct CacheConfig {
     /// The DRAM tier.
@@ -32,6 +32,22 @@ pub struct CacheConfig {
     pub events: Option<Arc<dyn EventSink>>,
     /// Memory for everything; the tier in DRAM gets what the rest leaves, whatever [`DramConfig::dram_bytes`] says.
     pub memory_budget_bytes: Option<u64>,
+}
+
+impl Default for CacheConfig {
+    /// 64 MiB of DRAM with S3-FIFO, and no flash.
+    fn default() -> Self {
+        Self {
+            dram: DramConfig::new(64 << 20, eviction(EvictionConfig::new(Kind::S3Fifo))),
+            flash: None,
+            upkeep: UpkeepConfig::default(),
+            seed: 0,
+            on_remove: None,
+            on_evict: None,
+            events: None,
+            memory_budget_bytes: None,
+        }
+    }
 }
 
 /// Told of an item that leaves the cache: key, value (of a chained item its own, without its links), why. Runs on the
@@ -197,24 +213,15 @@ impl UpkeepConfig {
 #[derive(Clone)]
 pub struct Builder {
     config: CacheConfig,
+    max_item_bytes: Option<u32>,
     small_item_share: Option<f64>,
     clock: Arc<dyn Clock>,
 }
 
 impl Builder {
     pub(crate) fn new() -> Self {
-        let dram = DramConfig::new(64 << 20, eviction(EvictionConfig::new(Kind::S3Fifo)));
-        let config = CacheConfig {
-            dram,
-            flash: None,
-            upkeep: UpkeepConfig::default(),
-            seed: 0,
-            on_remove: None,
-            on_evict: None,
-            events: None,
-            memory_budget_bytes: None,
-        };
-        Self { config, small_item_share: None, clock: Arc::new(SystemClock) }
+        let (config, clock) = (CacheConfig::default(), Arc::new(SystemClock));
+        Self { config, max_item_bytes: None, small_item_share: None, clock }
     }
 
     /// Memory for items in DRAM, bytes; 64 MiB if not said. What knows where they are comes on top: see
@@ -245,11 +252,13 @@ impl Builder {
 
     /// Largest item, bytes, header and key included; 1 MiB if not said. Memory is handed to size classes in slabs no
     /// smaller than this, so a cache that is told that its items are small is cut finer: one of 55 MiB then holds 3 % more
-    /// bytes of keys and values. Below 64 times this much [`dram_bytes`](Self::dram_bytes), the largest item is the power of
-    /// two in a 64th of those, but at least 64 KiB.
+    /// bytes of keys and values. A small DRAM keeps no such items: at most the power of two in a 64th of
+    /// [`dram_bytes`](Self::dram_bytes), or 64 KiB. What is not said is lowered to that, and [`Cache::max_item_bytes`] tells it; what
+    /// is said here and cannot be kept is refused at [`open`](Self::open).
     #[must_use]
     pub fn max_item_bytes(mut self, bytes: u32) -> Self {
         self.config.dram.max_alloc_bytes = bytes;
+        self.max_item_bytes = Some(bytes);
         self
     }
 
@@ -301,8 +310,8 @@ impl Builder {
 
     /// Share of flash for small items, those of up to [`small_item_max_bytes`](FlashConfig::small_item_max_bytes), key included; 0.1 if
     /// not said, as in CacheLib. Neither part takes what belongs to the other: of a device of 1 GiB, items of 1000 B use about 0.1
-    /// GiB. 1 is small items alone, 0 gives all of it to items of any size: less memory for the index, but a small item is then written in
-    /// regions, which takes more memory for each. [`FlashStats`](crate::stats::FlashStats) says how full each part is. Of several
+    /// GiB. 1 is small items alone; with 0 items of any size are in regions, whose index takes more memory an item than
+    /// buckets do. [`FlashStats`](crate::stats::FlashStats) says how full each part is. Of several
     /// [pairs](FlashConfig::pairs), each is divided so.
     ///
     /// Another share than that of the last cache on the device costs its content: see [`Recovery::Reopen`].
@@ -431,14 +440,18 @@ impl Builder {
         Cache::open(&self.finished()?, &clock, false)
     }
 
-    /// What was said apart from its place, put there: in whatever order it was said.
+    /// What was said apart from its place, put there, in whatever order it was said; and what was said outright is kept or refused.
     fn finished(mut self) -> Result<CacheConfig, CacheError> {
         if let Some(share) = self.small_item_share {
             let flash = self.config.flash.as_mut();
             let flash = flash.ok_or_else(|| CacheError::Config("a small_item_share needs flash".into()))?;
             flash.pairs.iter_mut().for_each(|pair| pair.soc_share = share);
         }
-        Ok(self.config)
+        let config = self.config.within_budget()?;
+        if let Some(asked_bytes) = self.max_item_bytes {
+            config.check_largest_item(asked_bytes)?;
+        }
+        Ok(config)
     }
 }
 

@@ -57,6 +57,7 @@ mod hybrid;
 mod in_flight;
 pub mod item;
 pub mod key;
+mod largest_item;
 mod lifetime;
 mod listener;
 mod load;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use flashwright_cache::device::MemoryDevice;
 use flashwright_cache::stats::FlashStats;
-use flashwright_cache::{Builder, Cache, CacheError, InsertOptions};
+use flashwright_cache::{Builder, Cache, CacheConfig, CacheError, InsertOptions, Inserted};
 
+const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 fn hybrid(flash_bytes: u64) -> Builder {
@@ -49,4 +50,30 @@ fn a_share_for_small_items_may_be_said_before_flash_and_not_without() {
     assert_eq!(cache.stats().flash.unwrap().soc_room.bytes, 32 * MIB);
     assert!(refused(Cache::builder().small_item_share(0.5)).contains("needs flash"));
     assert!(refused(hybrid(64 * MIB).small_item_share(1.5)).contains("between 0 and 1"));
+}
+
+/// A largest item that was asked for was lowered without a sign, and then refused.
+#[test]
+fn a_largest_item_that_dram_cannot_keep_is_refused_with_what_it_takes() {
+    let asked = |dram_bytes: u64| Cache::builder().dram_bytes(dram_bytes).max_item_bytes(1 << 20);
+    let words = refused(asked(16 * MIB));
+    assert!(words.contains("items of at most 262144") && words.contains("67108864 bytes"), "{words}");
+    assert!(refused(asked(64 * MIB - 1)).contains("items of at most 524288"));
+    let cache = asked(64 * MIB).open().unwrap();
+    assert_eq!(cache.max_item_bytes() as u64, MIB);
+    let value = vec![7; MIB as usize - 100];
+    assert_eq!(cache.insert_blocking(b"key", &value, &InsertOptions::default()), Inserted::Stored);
+    let words = refused(Cache::builder().memory_budget_bytes(64 * MIB).max_item_bytes(1 << 20));
+    assert!(words.contains("left by memory_budget_bytes"), "{words}");
+}
+
+#[test]
+fn a_largest_item_that_nobody_asked_for_is_lowered_and_told() {
+    let cache = Cache::builder().dram_bytes(16 * MIB).open().unwrap();
+    assert_eq!(cache.max_item_bytes() as u64, 256 * KIB);
+    let config = CacheConfig { seed: 7, ..CacheConfig::default() };
+    assert_eq!(
+        Cache::builder().max_item_bytes(1 << 30).config(config).open().unwrap().max_item_bytes() as u64,
+        MIB
+    );
 }

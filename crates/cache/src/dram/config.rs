@@ -144,7 +144,7 @@ const USUAL_SLAB_BYTES: u32 = 4 << 20;
 /// With fewer slabs than that, classes that need little hold too much.
 const WANTED_SLABS: u64 = 1024;
 /// With fewer than that, most classes have none: then rather no largest items.
-const LEAST_SLABS: u64 = 64;
+pub(crate) const LEAST_SLABS: u64 = 64;
 const MAX_SIZES: usize = 256;
 /// As fine as classes are cut unless asked for.
 const USUAL_ALLOC_FACTOR: f64 = 1.03;

@@ -42,6 +42,7 @@ use policy::{Entry, HitRule};
 use crate::KeyHash;
 use crate::thread_counters::ThreadCounters;
 
+pub(crate) use config::LEAST_SLABS;
 pub use config::{ConfigError, DramConfig, PolicyFactory, PoolConfig, PoolId};
 pub use empty::Emptied;
 pub use evict::{Discard, Spill, Stage, Victim};

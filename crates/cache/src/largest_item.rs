@@ -1,0 +1,31 @@
+//! Whether items as large as was asked for can be kept.
+//!
+//! What is left to the cache is fitted to its memory and its flash. What was asked for outright would be refused insert by insert,
+//! or be missing on flash, with nothing but a counter to tell; so the cache does not open.
+
+use crate::config::CacheConfig;
+use crate::dram::LEAST_SLABS;
+use crate::error::CacheError;
+
+impl CacheConfig {
+    /// Checks a largest item of `asked_bytes`, header and key included.
+    pub(crate) fn check_largest_item(&self, asked_bytes: u32) -> Result<(), CacheError> {
+        // Sizes that are listed are what was asked for.
+        if !self.dram.alloc_sizes.is_empty() {
+            return Ok(());
+        }
+        let sizes = self.dram.chunk_sizes().map_err(|error| CacheError::Config(error.to_string()))?;
+        let largest_bytes = *sizes.last().expect("there is a size");
+        if largest_bytes < asked_bytes {
+            let needed_bytes = LEAST_SLABS * u64::from(asked_bytes).next_power_of_two();
+            let room =
+                if self.memory_budget_bytes.is_some() { "left by memory_budget_bytes" } else { "of DRAM" };
+            return Err(CacheError::Config(format!(
+                "max_item_bytes is {asked_bytes}, but {} bytes {room} keep items of at most {largest_bytes}: it takes \
+                 {needed_bytes} bytes for items, or a lower max_item_bytes",
+                self.dram.dram_bytes
+            )));
+        }
+        Ok(())
+    }
+}
