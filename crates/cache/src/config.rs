@@ -127,7 +127,8 @@ pub enum Recovery {
 impl FlashConfig {
     /// A tier on `device` with the defaults: a tenth of it for objects up to 2 KiB, the rest in regions of 16 MiB, or of a 128th
     /// of a smaller device, but at least 1 MiB. Objects of the one kind never use the part of the other: where nearly all are of one
-    /// kind, give it more by [`PairConfig::soc_share`] or [`Builder::small_item_share`].
+    /// kind, give it more by [`PairConfig::soc_share`] or [`Builder::small_item_share`]. What does not fit a
+    /// [region](RegionConfig::max_item_bytes) never goes to flash.
     #[must_use]
     pub fn new(device: Arc<dyn Device>) -> Self {
         let capacity_bytes = device.geometry().capacity_bytes;
@@ -255,6 +256,11 @@ impl Builder {
     /// bytes of keys and values. A small DRAM keeps no such items: at most the power of two in a 64th of
     /// [`dram_bytes`](Self::dram_bytes), or 64 KiB. What is not said is lowered to that, and [`Cache::max_item_bytes`] tells it; what
     /// is said here and cannot be kept is refused at [`open`](Self::open).
+    ///
+    /// An item goes to flash if it fits a [region](crate::flash::region::RegionConfig::max_item_bytes), of 16 MiB, but of as little as
+    /// 1 MiB on a device below 256 MiB. A largest item that is said here and fits none is refused as well. One that is not said may be a
+    /// little larger than a region of 1 MiB holds: then it is gone when it leaves DRAM, and `puts.rejected_too_large` of
+    /// [`FlashStats`](crate::stats::FlashStats) counts it.
     #[must_use]
     pub fn max_item_bytes(mut self, bytes: u32) -> Self {
         self.config.dram.max_alloc_bytes = bytes;

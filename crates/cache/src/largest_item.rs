@@ -4,7 +4,7 @@
 //! or be missing on flash, with nothing but a counter to tell; so the cache does not open.
 
 use crate::config::CacheConfig;
-use crate::dram::LEAST_SLABS;
+use crate::dram::{HEADER_BYTES, LEAST_SLABS};
 use crate::error::CacheError;
 
 impl CacheConfig {
@@ -26,6 +26,24 @@ impl CacheConfig {
                 self.dram.dram_bytes
             )));
         }
-        Ok(())
+        self.check_regions(asked_bytes)
+    }
+
+    /// A region as large as the item would do instead of a refusal, but would divide flash otherwise than for a cache with other items,
+    /// and that costs the content; and there are buffers of its size.
+    fn check_regions(&self, asked_bytes: u32) -> Result<(), CacheError> {
+        let Some(flash) = &self.flash else { return Ok(()) };
+        let has_regions = flash.pairs.iter().any(|pair| pair.soc_share < 1.0);
+        let (region_bytes, taken) = (flash.regions.region_bytes, flash.regions.max_item_bytes());
+        let asked = asked_bytes as usize - HEADER_BYTES.min(asked_bytes as usize);
+        if !has_regions || asked <= taken {
+            return Ok(());
+        }
+        let needed_bytes = (asked_bytes as usize + region_bytes as usize - taken).next_multiple_of(1 << 20);
+        Err(CacheError::Config(format!(
+            "max_item_bytes is {asked_bytes}, but a region of flash takes items of at most {}, and larger ones would never go to flash: it \
+             takes a regions.region_bytes of {needed_bytes} (instead of {region_bytes}), or a lower max_item_bytes",
+            taken + HEADER_BYTES
+        )))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flashwright_cache::device::MemoryDevice;
 use flashwright_cache::stats::FlashStats;
-use flashwright_cache::{Builder, Cache, CacheConfig, CacheError, InsertOptions, Inserted};
+use flashwright_cache::{Builder, Cache, CacheConfig, CacheError, FlashConfig, InsertOptions, Inserted};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -76,4 +76,34 @@ fn a_largest_item_that_nobody_asked_for_is_lowered_and_told() {
         Cache::builder().max_item_bytes(1 << 30).config(config).open().unwrap().max_item_bytes() as u64,
         MIB
     );
+}
+
+/// Items larger than a region were gone when they left DRAM, and nothing said so.
+#[test]
+fn a_largest_item_that_no_region_takes_is_refused_with_what_it_takes() {
+    let asked = |flash_bytes: u64, bytes: u32| {
+        let flash = FlashConfig::new(Arc::new(MemoryDevice::new(flash_bytes)));
+        (Cache::builder().dram_bytes(256 * MIB).max_item_bytes(bytes), flash)
+    };
+    let (builder, mut flash) = asked(64 * MIB, 2 << 20);
+    let words = refused(builder.clone().flash_config(flash.clone()));
+    assert!(words.contains("of 3145728 (instead of 1048576)"), "{words}");
+    flash.regions.region_bytes = 3 << 20;
+    let cache = builder.flash_config(flash).open().unwrap();
+    let value = vec![7; cache.max_item_bytes() - 100];
+    for number in 0..200_u32 {
+        cache.insert_blocking(&number.to_le_bytes(), &value, &InsertOptions::default());
+    }
+    let puts = cache.stats().flash.unwrap().puts;
+    assert!(puts.stored > 0 && puts.rejected_too_large == 0, "{puts:?}");
+
+    let (builder, flash) = asked(64 * MIB, 1 << 20);
+    assert!(refused(builder.flash_config(flash)).contains("would never go to flash"));
+    let (builder, flash) = asked(64 * MIB, 1 << 20);
+    assert!(
+        builder.flash_config(flash).small_item_share(1.0).open().is_ok(),
+        "it has no regions, as asked for"
+    );
+    let (builder, flash) = asked(256 * MIB, 1 << 20);
+    assert!(builder.flash_config(flash).open().is_ok());
 }

@@ -18,7 +18,8 @@ pub struct RegionConfig {
     pub offset_bytes: u64,
     /// Bytes the store may use. What is left over after whole regions stays unused.
     pub capacity_bytes: u64,
-    /// Bytes a region; a multiple of the device's block, 1 GiB at most.
+    /// Bytes a region; a multiple of the device's block, 1 GiB at most. An item that is larger, with its key and some tens of bytes
+    /// beside, is never written to flash: see [`max_item_bytes`](Self::max_item_bytes).
     pub region_bytes: u32,
     /// Entries begin at multiples of this; a power of two from 16 to 512. An entry wastes half of it on average,
     /// and 2^40 units are what the store can address.
@@ -85,6 +86,13 @@ impl RegionConfig {
     #[must_use]
     pub fn mcdipper(capacity_bytes: u64) -> Self {
         Self { region_bytes: 64 << 20, write_whole: true, ..Self::new(capacity_bytes) }.cut_into(64)
+    }
+
+    /// Largest key and value together that a region holds; larger items are not written.
+    #[must_use]
+    pub fn max_item_bytes(&self) -> usize {
+        let space = (self.region_bytes as usize).saturating_sub(table::table_bytes(1));
+        (space - space % (self.unit_bytes as usize).max(1)).saturating_sub(HEADER_BYTES)
     }
 
     /// With regions halved until there are as many, but none smaller than 1 MiB.
