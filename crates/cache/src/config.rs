@@ -83,7 +83,8 @@ pub struct FlashConfig {
     pub small_item_max_bytes: usize,
     /// Bytes of a bucket; a power of two.
     pub bucket_bytes: u32,
-    /// Memory of a bucket's filter, bytes; 0 is no filter.
+    /// Memory of a bucket's filter, bytes; 0 is no filter. Filters are kept over a restart, so with another value nothing comes back:
+    /// see [`Recovery::Reopen`].
     pub filter_bytes_per_bucket: u32,
     /// Memory, over all pairs, for small items that wait for their bucket to be written; 16 MiB if not said, whatever the
     /// size of the device. More of it settles more items a write; half of it is filled before a bucket is written at all.
@@ -117,7 +118,9 @@ pub struct PairConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
     /// Comes back after a clean close; starts empty on a blank device or after a crash, and where the last cache divided
-    /// the device differently (another size of it, of its buckets or regions, other shares); a device that holds something
+    /// the device differently: another size of it, of its buckets, their filters, its regions or their units, other shares or pairs,
+    /// another [`small_item_max_bytes`](FlashConfig::small_item_max_bytes), an order of regions that protects items or not, another
+    /// alignment or area for the snapshot. [`loss`](crate::stats::FlashStats::loss) says what it was. A device that holds something
     /// else is refused.
     Reopen,
     /// Starts empty and takes the device whatever it holds. Nothing comes back.

@@ -46,8 +46,7 @@ pub(crate) struct Home {
 }
 
 const NOT_CLOSED: &str = "it was not closed: the run before it was killed, or failed";
-const OTHERWISE: &str =
-    "flash was divided otherwise then: its size, or that of regions or buckets, has changed";
+const OTHERWISE: &str = "flash was divided otherwise then";
 const UNREADABLE: &str = "its snapshot cannot be read";
 const DAMAGED: &str = "its superblock is damaged";
 
@@ -243,7 +242,9 @@ impl Settlement<'_> {
                 let closed = matches!(old.state, State::Clean(_)).then(|| old.life());
                 let loss = match (place, closed) {
                     (Some(_), _) => None,
-                    (None, Some(_)) => Some(OTHERWISE),
+                    (None, Some(_)) => {
+                        old.difference(&layout, before, self.first.is_none()).or(Some(OTHERWISE))
+                    }
                     (None, None) => Some(NOT_CLOSED),
                 };
                 Ok(Found { superblock: Superblock { fingerprint: now, ..superblock }, place, closed, loss })

@@ -22,7 +22,7 @@ pub struct RegionConfig {
     /// beside, is never written to flash: see [`max_item_bytes`](Self::max_item_bytes).
     pub region_bytes: u32,
     /// Entries begin at multiples of this; a power of two from 16 to 512. An entry wastes half of it on average,
-    /// and 2^40 units are what the store can address.
+    /// and 2^40 units are what the store can address. With another value nothing comes back after a restart.
     pub unit_bytes: u32,
     /// Regions kept empty for what comes in while others are being reclaimed.
     pub clean_regions: u32,

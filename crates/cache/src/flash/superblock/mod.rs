@@ -21,6 +21,7 @@
 //! damage to one copy cannot bring an older "clean" back. Whoever finds "open" was preceded by a crash: he takes a new
 //! generation, in which everything that lies on the device counts as never written.
 
+mod difference;
 mod foreign;
 #[cfg(feature = "fuzzing")]
 pub(in crate::flash) mod fuzzing;

@@ -1,0 +1,57 @@
+//! What a cache says that finds another one's division of its device.
+
+use std::sync::Arc;
+
+use device::MemoryDevice;
+use flashwright_cache::flash::region::{Caching, RegionConfig};
+use flashwright_cache::{Cache, FlashConfig, InsertOptions};
+
+const MIB: u64 = 1 << 20;
+
+fn open(device: &Arc<MemoryDevice>, change: impl FnOnce(&mut FlashConfig)) -> Cache {
+    let mut flash = FlashConfig::new(Arc::clone(device) as _);
+    flash.regions.region_bytes = MIB as u32;
+    change(&mut flash);
+    Cache::builder().dram_bytes(4 * MIB).flash_config(flash).open().expect("it fits")
+}
+
+/// Of a cache that was closed and is opened with one change.
+fn loss(change: impl FnOnce(&mut FlashConfig)) -> &'static str {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let cache = open(&device, |_| ());
+    cache.insert_blocking(b"key", b"value", &InsertOptions::default());
+    cache.close().expect("the device works");
+    open(&device, change).stats().flash.and_then(|flash| flash.loss).expect("nothing came back")
+}
+
+/// Whatever had changed, it was said to be the size of flash, of regions or of buckets.
+#[test]
+fn the_loss_names_what_has_changed() {
+    let named = [
+        (loss(|flash| flash.bucket_bytes = 8192), "bucket_bytes"),
+        (loss(|flash| flash.pairs[0].soc_share = 0.2), "soc_share"),
+        (loss(|flash| flash.pairs[0].soc_share = 1.0), "soc_share"),
+        (loss(|flash| flash.pairs[0].device_share = 0.5), "another size"),
+        (loss(|flash| flash.regions.region_bytes *= 2), "region_bytes"),
+        (loss(|flash| flash.filter_bytes_per_bucket = 16), "filter_bytes_per_bucket"),
+        (loss(|flash| flash.regions.unit_bytes = 128), "unit_bytes"),
+        (loss(|flash| flash.small_item_max_bytes = 300), "small_item_max_bytes"),
+        (loss(|flash| flash.metadata_bytes = Some(4 << 20)), "metadata_bytes"),
+    ];
+    for (loss, name) in named {
+        assert!(loss.contains(name), "{name} has changed, but the loss is: {loss}");
+    }
+    let ripq = loss(|flash| {
+        let regions = RegionConfig::ripq(64 * MIB, Caching::Lru);
+        flash.regions = RegionConfig { region_bytes: MIB as u32, ..regions };
+    });
+    assert!(ripq.contains("the order of regions"), "{ripq}");
+}
+
+#[test]
+fn a_change_that_costs_nothing_is_no_loss() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    open(&device, |_| ()).close().unwrap();
+    let stats = open(&device, |flash| flash.pending_bytes = 1 << 20).stats().flash.unwrap();
+    assert!(stats.recovered && stats.loss.is_none());
+}
