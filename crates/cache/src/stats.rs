@@ -176,11 +176,19 @@ impl FlashStats {
         soc + self.regions.as_ref().map_or(0, RegionStats::waiting_bytes)
     }
 
-    /// Bytes the cache wrote to the device over the bytes of the items that it took and that wait no longer
-    /// (application-level write amplification); `None` before the first.
+    /// Of [`PutStats::logical_bytes`], those that wait no longer because the write that they waited for failed.
+    #[must_use]
+    pub fn unwritten_bytes(&self) -> u64 {
+        let soc = self.soc.as_ref().map_or(0, |soc| soc.unwritten_bytes);
+        soc + self.regions.as_ref().map_or(0, |regions| regions.unwritten_bytes)
+    }
+
+    /// Bytes the cache wrote to the device over the bytes of the items that it took and that neither wait nor were
+    /// [lost](Self::unwritten_bytes) on the way (application-level write amplification); `None` before the first.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
-        ratio(self.device.written_bytes, self.puts.logical_bytes.saturating_sub(self.waiting_bytes()))
+        let beside = self.waiting_bytes() + self.unwritten_bytes();
+        ratio(self.device.written_bytes, self.puts.logical_bytes.saturating_sub(beside))
     }
 }
 

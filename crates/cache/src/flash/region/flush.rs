@@ -196,6 +196,7 @@ impl RegionStore {
         Counters::add(&self.counters.items_lost, lost);
         Counters::one(&self.counters.regions_lost);
         self.count_settled(buffer);
+        Counters::add(&self.counters.unwritten_bytes, buffer.payload_bytes.load(Ordering::Relaxed));
         if self.region(buffer.region).count_failure() >= self.config.retire_after_failures {
             *self.region(buffer.region).content.lock() = Content::Retired;
             Counters::one(&self.counters.regions_retired);

@@ -33,6 +33,8 @@ counters! {
     inserted_bytes,
     /// Of these, bytes whose region has left memory: written, or lost to failed writes.
     settled_bytes,
+    /// Of these, those lost to failed writes.
+    unwritten_bytes,
     /// Items brought back by a restart.
     items_restored,
     /// Items that a restart could not bring back: their region's table was damaged.

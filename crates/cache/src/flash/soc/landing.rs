@@ -148,7 +148,7 @@ impl Write {
             // An empty bucket is not written by itself.
             let is_here = is_written && (is_whole || change.items_after > 0);
             if is_lost {
-                count_lost(&mut shard.stats, change);
+                count_lost(&mut shard.stats, change, waiters);
             } else {
                 count_settled(&mut shard.stats, change, waiters, if is_here { bucket_bytes } else { 0 });
             }
@@ -182,9 +182,11 @@ fn count_settled(stats: &mut SocStats, change: &Change, waiters: &[Waiter], writ
     stats.physical_written_bytes += written_bytes as u64;
 }
 
-fn count_lost(stats: &mut SocStats, change: &Change) {
+fn count_lost(stats: &mut SocStats, change: &Change, waiters: &[Waiter]) {
     stats.items -= signed(change.items_before);
     stats.lost_items += change.items_after as u64;
+    let waited = waiters.iter().filter_map(|waiter| waiter.bytes.as_ref());
+    stats.unwritten_bytes += waited.map(|bytes| bytes.len() as u64).sum::<u64>();
 }
 
 fn signed(items: usize) -> i64 {

@@ -63,6 +63,8 @@ pub struct SocStats {
     /// Items known to be lost to failed writes and unreadable buckets (those in an unreadable bucket cannot be
     /// counted, so only pending ones are).
     pub lost_items: u64,
+    /// Keys and values that waited for a write that failed.
+    pub unwritten_bytes: u64,
 }
 
 impl SocStats {
@@ -133,6 +135,7 @@ impl AddAssign<&Self> for SocStats {
             checksum_errors,
             stale_buckets,
             lost_items,
+            unwritten_bytes,
         } = other;
         self.items += items;
         self.pending_entries += pending_entries;
@@ -160,5 +163,6 @@ impl AddAssign<&Self> for SocStats {
         self.checksum_errors += checksum_errors;
         self.stale_buckets += stale_buckets;
         self.lost_items += lost_items;
+        self.unwritten_bytes += unwritten_bytes;
     }
 }
