@@ -125,6 +125,22 @@ impl Cache {
         background::tasks(&self.engine, timer)
     }
 
+    /// Items in the cache, at most: those in DRAM, without what is chained to them, and those on flash. One that is in both counts
+    /// twice, and one that has expired counts until it is come across. Looks at every shard of the index, so it is for now and then.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let on_flash =
+            |flash: stats::FlashStats| flash.soc.map_or(0, |soc| soc.stored_items()) + flash.items_in_regions;
+        let flash = self.engine.flash.as_ref().map_or(0, |flash| on_flash(flash.stats()));
+        self.engine.dram.len() + flash as usize
+    }
+
+    /// Whether no get can find anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Bytes of the largest item, header and key included: [`Builder::max_item_bytes`], or what became of it in a small cache.
     #[must_use]
     pub fn max_item_bytes(&self) -> usize {

@@ -107,3 +107,24 @@ fn a_largest_item_that_no_region_takes_is_refused_with_what_it_takes() {
     let (builder, flash) = asked(256 * MIB, 1 << 20);
     assert!(builder.flash_config(flash).open().is_ok());
 }
+
+#[test]
+fn a_cache_says_how_many_items_it_has() {
+    let insert = |cache: &Cache, number: u32| {
+        cache.insert_blocking(&number.to_le_bytes(), &[7; 1000], &InsertOptions::default());
+    };
+    let cache = Cache::builder().dram_bytes(4 * MIB).open().unwrap();
+    assert!(cache.is_empty());
+    (0..100).for_each(|number| insert(&cache, number));
+    cache.add_chained_blocking(&7_u32.to_le_bytes(), 100, |link| link.fill(8)).unwrap();
+    cache.remove(&8_u32.to_le_bytes());
+    assert_eq!(cache.len(), 99, "what is chained does not count");
+
+    let cache = hybrid(64 * MIB).open().unwrap();
+    (0..6000).for_each(|number| insert(&cache, number));
+    cache.settle_blocking().unwrap();
+    let found = (0..6000_u32).filter(|number| cache.get_blocking(&number.to_le_bytes()).is_some()).count();
+    assert!((found..=12_000).contains(&cache.len()) && found > 5500, "{found} of {}", cache.len());
+    cache.clear();
+    assert!(cache.is_empty());
+}
