@@ -10,7 +10,9 @@ use crate::hybrid::Engine;
 use crate::{Cache, KeyHash};
 
 impl Cache {
-    /// Chains a piece of `value_len` bytes to the item under `key`; `fill` writes it.
+    /// Chains a piece of `value_len` bytes to the item under `key`; `fill` writes it. The item is in use meanwhile, and so is its chain,
+    /// which makes no room for itself: pieces of one size can take as much as DRAM has for their size class, and the next one is
+    /// refused as [`AllPinned`](Refusal::AllPinned).
     ///
     /// # Errors
     /// [`Refusal::NoParent`] if there is no such item, or why no room could be made.

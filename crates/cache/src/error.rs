@@ -28,7 +28,8 @@ pub enum Refusal {
     /// Keys have a longest length.
     KeyLength(usize),
     /// What could make room is pinned by items and drafts that somebody holds: everything, or more than a thousand that would have
-    /// been next to leave.
+    /// been next to leave. A chain is pinned with its item: one that has all the room of a size class takes no further piece of
+    /// that class.
     AllPinned,
     /// There is no item under this key to chain to.
     NoParent,
@@ -45,7 +46,9 @@ impl fmt::Display for Refusal {
             Self::KeyLength(len) => {
                 write!(f, "the key has {len} bytes; at most {MAX_KEY_BYTES} are supported")
             }
-            Self::AllPinned => f.write_str("every item that could be evicted is in use"),
+            Self::AllPinned => {
+                f.write_str("everything that could make room is in use, or chained to what is in use")
+            }
             Self::NoParent => f.write_str("there is no item to chain to"),
             Self::NoSuchPool(pool) => write!(f, "there is no pool {pool}"),
         }

@@ -71,7 +71,7 @@ impl Cache {
     }
 
     /// As [`close`](Self::close), as a task: what a cache in a simulated world needs, where a thread that waits stops
-    /// the world.
+    /// the world. Dropped before it has ended, it leaves a cache that was not closed: the next one on the device comes back empty.
     ///
     /// # Errors
     /// As [`close`](Self::close).
