@@ -36,9 +36,9 @@ pub struct Counters {
     pub disk_reads: u64,
     /// Writes of the disk, operations. *Volume.*
     pub disk_writes: u64,
-    /// Reads of flash. *Volume.*
+    /// Blocks read from flash, also to be cleaned or written in part. *Volume.*
     pub ssd_reads: u64,
-    /// Writes of flash. *Volume.*
+    /// Blocks written to flash. *Volume.*
     pub ssd_writes: u64,
     /// Blocks read around the cache.
     pub uncached_reads: u64,

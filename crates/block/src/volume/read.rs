@@ -227,7 +227,7 @@ impl Shared {
         let runs = runs(hits, |one, next| {
             one.copy.page + 1 == next.copy.page && !next.copy.page.is_multiple_of(most)
         });
-        self.state.lock().sets.counters_mut().ssd_reads += runs.len() as u64;
+        self.state.lock().sets.counters_mut().ssd_reads += hits.len() as u64;
         let start = |run: Range<usize>| {
             let buffer = IoBuffer::zeroed(run.len() * block_bytes);
             let offset = self.layout.page_offset(hits[run.start].copy.page);
@@ -301,7 +301,7 @@ impl Shared {
             return;
         }
         let writes = self.page_writes(&filled);
-        self.state.lock().sets.counters_mut().ssd_writes += writes.len() as u64;
+        self.state.lock().sets.counters_mut().ssd_writes += filled.len() as u64;
         let written = filled.into_iter().map(|(written, _)| written).collect();
         let fill = Fill { shared: Arc::clone(self), work: Arc::clone(work), written };
         let fill = Arc::new(fill);

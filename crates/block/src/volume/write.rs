@@ -85,7 +85,7 @@ impl Shared {
             }
         };
         let requests = self.page_writes(&pages);
-        self.state.lock().sets.counters_mut().ssd_writes += requests.len() as u64;
+        self.state.lock().sets.counters_mut().ssd_writes += pages.len() as u64;
         let to_flash: Vec<_> =
             requests.into_iter().map(|request| work.start(&*self.flash, request)).collect();
         let disk_result = self.write_disk(&work, &targets, &data).await;

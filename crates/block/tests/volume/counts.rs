@@ -61,3 +61,24 @@ fn writes_to_the_last_sets_begin_no_more_commits_than_others() {
     let (first, last) = (commits(0), commits(1));
     assert!(last <= 2 * first + 30, "{last} commits instead of {first}");
 }
+
+/// Neighbours on flash were one, though a replay, like Flashcache, counts each.
+#[test]
+fn blocks_that_share_a_transfer_of_the_flash_were_counted_as_one() {
+    let world = World::new(1, Shape::default());
+    let volume = world.volume(&config());
+    world.run(async move {
+        volume.write(0, IoBuffer::copy_of(&[1; 16 << 10]).into(), false).await.unwrap();
+        let of_flash = || {
+            let counters = volume.stats().counters;
+            (counters.ssd_reads, counters.ssd_writes)
+        };
+        assert_eq!(of_flash(), (0, 4));
+        volume.read(0, 16 << 10).await.unwrap();
+        assert_eq!(of_flash(), (4, 4));
+        volume.clean().await.unwrap();
+        assert_eq!(of_flash(), (8, 4));
+        volume.read(64 << 10, 16 << 10).await.unwrap();
+        assert_eq!(of_flash(), (8, 8));
+    });
+}

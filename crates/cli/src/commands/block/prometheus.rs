@@ -48,8 +48,8 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/counters/back_merge", Counter, "Blocks cleaned together with their predecessor on disk."),
     ("/counters/disk_reads", Counter, "Reads of the disk."),
     ("/counters/disk_writes", Counter, "Writes of the disk."),
-    ("/counters/ssd_reads", Counter, "Reads of flash for blocks."),
-    ("/counters/ssd_writes", Counter, "Writes of flash for blocks; metadata_ssd_writes has the rest."),
+    ("/counters/ssd_reads", Counter, "Blocks read from flash, also to be cleaned."),
+    ("/counters/ssd_writes", Counter, "Blocks written to flash; metadata_ssd_writes has the rest."),
     ("/counters/uncached_reads", Counter, "Blocks read around the cache."),
     ("/counters/uncached_writes", Counter, "Blocks written around the cache."),
     (
