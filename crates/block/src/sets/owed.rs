@@ -71,6 +71,11 @@ impl Sets {
         }
     }
 
+    /// Nobody waits for it any more: only the thresholds count again.
+    pub fn owe_nothing(&mut self) {
+        (self.owed.slots, self.owed.left) = (Vec::new(), 0);
+    }
+
     /// Blocks that are owed.
     #[must_use]
     pub fn owed_blocks(&self) -> u64 {

@@ -34,6 +34,8 @@ pub(super) struct State {
     pub(super) table_in_writing: bool,
     /// The format of the volume: that of the superblock that counts.
     pub(super) format: u32,
+    /// Those who wait for everything to be clean.
+    pub(super) cleans_asked_for: usize,
     /// Runs of which something that is [owed](Sets::owe_everything) could not be cleaned, and why, of the last one.
     pub(super) cleanings_failed: u64,
     pub(super) cleaning_failure: Option<VolumeError>,
@@ -86,6 +88,7 @@ impl State {
             order: superblock.ordered.then(Order::default),
             table_in_writing: false,
             format: superblock.format,
+            cleans_asked_for: 0,
             cleanings_failed: 0,
             cleaning_failure: None,
             promised_blocks: 0,

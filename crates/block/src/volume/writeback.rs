@@ -104,7 +104,8 @@ impl Volume {
         }
     }
 
-    /// Brings everything that is dirty to the disk. What is written meanwhile may stay dirty.
+    /// Brings everything that is dirty to the disk. What is written meanwhile may stay dirty. When the future is dropped it ends
+    /// with what is under way, unless somebody else waits for the same.
     ///
     /// # Errors
     /// The devices' failures; what they did not concern is cleaned.
@@ -114,10 +115,11 @@ impl Volume {
         if shared.is_ordered() {
             return shared.destage_all().await;
         }
-        let failed_before = {
+        let (_asked, failed_before) = {
             let mut state = shared.state.lock();
             state.sets.owe_everything();
-            state.cleanings_failed
+            state.cleans_asked_for += 1;
+            (AskedFor(shared), state.cleanings_failed)
         };
         let mut in_vain = 0;
         loop {
@@ -177,6 +179,19 @@ impl Volume {
             return Err(error);
         }
         Ok(())
+    }
+}
+
+/// Somebody waits for everything to be clean.
+struct AskedFor<'a>(&'a Shared);
+
+impl Drop for AskedFor<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.cleans_asked_for -= 1;
+        if state.cleans_asked_for == 0 {
+            state.sets.owe_nothing();
+        }
     }
 }
 

@@ -128,3 +128,39 @@ fn a_change_of_the_disk_that_was_given_up_is_durable_before_a_read_of_it_is_told
         }
     }
 }
+
+/// What it had asked for was owed for good, and the upkeep went on with it.
+#[test]
+fn a_cleaning_that_was_given_up_went_on_by_itself() {
+    for (others, is_left) in [(0, true), (1, false)] {
+        let shape = Shape { flash_bytes: 32 << 20, disk_bytes: 256 << 20, ..Shape::default() };
+        let world = World::new(1, shape);
+        let tuning = Tuning { dirty_percent: 100, lazy_depth: 0, idle_seconds: 0, ..config().tuning };
+        let volume = world.volume(&VolumeConfig { ways: 512, tuning, ..config() });
+        let timer = world.simulation.world();
+        let (for_ever, cleaner) = (volume.clone(), volume.clone());
+        world.simulation.spawn(async move { for_ever.run_upkeep().await });
+        let waits: Vec<_> = (0..others)
+            .map(|_| {
+                let (volume, timer) = (volume.clone(), world.simulation.world());
+                world.simulation.spawn(async move {
+                    timer.sleep(1_500_000_000).await;
+                    volume.clean().await.unwrap();
+                })
+            })
+            .collect();
+        world.run(async move {
+            for number in 0..1000 {
+                cleaner.write(number * 65536, IoBuffer::copy_of(&[1; 4096]).into(), false).await.unwrap();
+            }
+            let patience = pin!(timer.sleep(2_000_000_000));
+            assert!(matches!(select(pin!(cleaner.clean()), patience).await, Either::Right(_)));
+            let left = cleaner.stats().dirty_blocks;
+            assert!((100..1000).contains(&left), "{left} blocks when it was given up");
+            timer.sleep(100_000_000_000).await;
+            assert_eq!(cleaner.stats().dirty_blocks > 0, is_left);
+            cleaner.close().await.unwrap();
+        });
+        assert!(waits.iter().all(|wait| wait.result().is_some()));
+    }
+}

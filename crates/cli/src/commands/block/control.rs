@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -217,7 +218,8 @@ impl Drop for Listening {
 }
 
 impl Service {
-    /// One request. A client that has gone misses the answer, and what it asked for is done all the same.
+    /// One request. A client that has gone misses the answer, and what it asked for is done all the same, but for a flush: nobody
+    /// could stop it, and what it has written is kept.
     fn answer(&self, stream: &UnixStream) {
         let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
         let mut line = String::new();
@@ -275,11 +277,9 @@ impl Service {
         set(self.volume()?, assignments)
     }
 
-    /// Cleans everything, and tells now and then how much is left.
+    /// Cleans everything for as long as the client is there, and tells it now and then how much is left.
     fn flush(&self, stream: &UnixStream) -> Result<Value, String> {
-        flush(self.volume()?, |progress| {
-            let _ = writeln!(&*stream, "{progress}");
-        })
+        flush(self.volume()?, |progress| writeln!(&*stream, "{progress}").is_ok())
     }
 }
 
@@ -328,13 +328,20 @@ pub fn upgrade(volume: &Volume) -> Result<Value, String> {
     Ok(json!({ "format_before": before, "format": volume.superblock().format }))
 }
 
-/// Brings everything dirty of an open volume to the disk; `tell` hears now and then how much is left, and for how long.
-pub fn flush(volume: &Volume, mut tell: impl FnMut(&Value)) -> Result<Value, String> {
+/// Brings everything dirty of an open volume to the disk; `tell` hears now and then how much is left, and for how long, and says
+/// whether it is to go on.
+pub fn flush(volume: &Volume, mut tell: impl FnMut(&Value) -> bool) -> Result<Value, String> {
     let (started_ns, dirty_before) = (SystemClock.monotonic_ns(), volume.stats().dirty_blocks);
     let (sender, ended) = channel();
     let cleaned = volume.clone();
+    let stopped = Arc::new(AtomicBool::new(false));
+    let is_stopped = Arc::clone(&stopped);
     let thread = std::thread::Builder::new().name("block-flush".into());
-    let thread = thread.spawn(move || sender.send(pollster::block_on(cleaned.clean())));
+    let thread = thread.spawn(move || {
+        let cleaning = unless(&is_stopped, cleaned.clean());
+        // Once it is stopped nobody listens.
+        pollster::block_on(cleaning).map(|result| sender.send(result))
+    });
     thread.map_err(|error| format!("cannot start a thread: {error}"))?;
     loop {
         match ended.recv_timeout(TELL) {
@@ -347,9 +354,68 @@ pub fn flush(volume: &Volume, mut tell: impl FnMut(&Value)) -> Result<Value, Str
         let passed_seconds = (SystemClock.monotonic_ns() - started_ns) as f64 / 1e9;
         let done = dirty_before.saturating_sub(left);
         let seconds_left = (done > 0).then(|| passed_seconds * left as f64 / done as f64);
-        tell(&json!({ "dirty_blocks": left, "seconds_left": seconds_left }));
+        if !tell(&json!({ "dirty_blocks": left, "seconds_left": seconds_left })) {
+            stopped.store(true, Ordering::Release);
+            return Err(format!("stopped with {left} dirty blocks left"));
+        }
     }
     let seconds = (SystemClock.monotonic_ns() - started_ns) as f64 / 1e9;
     let left = volume.stats().dirty_blocks;
     Ok(json!({ "dirty_blocks_before": dirty_before, "dirty_blocks": left, "seconds": seconds }))
+}
+
+/// What `work` comes to, or nothing if it `is_stopped` before: then it is dropped at its next step.
+async fn unless<T>(is_stopped: &AtomicBool, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    std::future::poll_fn(|context| match is_stopped.load(Ordering::Acquire) {
+        true => Poll::Ready(None),
+        false => work.as_mut().poll(context).map(Some),
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use block::volume::VolumeConfig;
+    use device::timer::SystemTimer;
+    use device::wrap::{Mechanics, SpindleDevice};
+    use device::{Device, IoBuffer, MemoryDevice};
+
+    use super::*;
+
+    /// It went on for hours, and whoever had interrupted its client could not stop it.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a flush is waited for that does not come")]
+    fn a_flush_went_on_whose_client_had_gone() {
+        let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        let disk = SpindleDevice::new(
+            Arc::new(MemoryDevice::new(1 << 30)),
+            Arc::new(SystemTimer::default()),
+            Mechanics::default(),
+        );
+        let disk: Arc<dyn Device> = Arc::new(disk);
+        let volume = pollster::block_on(async {
+            Volume::create(&flash, &disk, &VolumeConfig::default(), 7).await.unwrap();
+            let timer = Arc::new(SystemTimer::default());
+            let (volume, _) = Volume::open(flash, disk, timer).await.unwrap();
+            for number in 0..5000 {
+                let data = IoBuffer::copy_of(&[1; 4096]).into();
+                volume.write(number * 37 % 5000 * 65536 % (1 << 30), data, false).await.unwrap();
+            }
+            volume
+        });
+        let upkeep = volume.clone();
+        let driven = std::thread::spawn(move || pollster::block_on(upkeep.run_upkeep()));
+        let told = flush(&volume, |_| false).unwrap_err();
+        assert!(told.starts_with("stopped with "), "{told}");
+        // What was under way ends.
+        let mut before = u64::MAX;
+        while volume.stats().dirty_blocks < before {
+            before = volume.stats().dirty_blocks;
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        assert!(before > 0, "it was all written");
+        pollster::block_on(volume.close()).unwrap();
+        driven.join().unwrap();
+    }
 }

@@ -15,9 +15,15 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn flush(arguments: &Arguments) -> Result<Finding, String> {
     let tell = |progress: &Value| arguments.common.say(&words(progress));
-    let mut told = arguments
-        .cached
-        .reach(|path| control::ask(path, "flush", tell), |volume| control::flush(volume, tell))?;
+    let mut told = arguments.cached.reach(
+        |path| control::ask(path, "flush", tell),
+        |volume| {
+            control::flush(volume, |progress| {
+                tell(progress);
+                true
+            })
+        },
+    )?;
     told["world"] = "real".into();
     let count = |name: &str| told[name].as_u64().unwrap_or(0);
     let (before, left) = (count("dirty_blocks_before"), count("dirty_blocks"));
