@@ -44,4 +44,11 @@ mod tests {
         assert_eq!(CloudPhysics.line(b"1,33898,28,6656,40409911"), event(BlockKind::Read));
         assert_eq!(CloudPhysics.line(b"1,33898,12,6656,40409911"), Ok(Found::Other));
     }
+
+    #[test]
+    fn a_time_in_microseconds_was_called_no_number() {
+        let problem = CloudPhysics.line(b"1,1446336000123456,2a,6656,40409911").unwrap_err();
+        let said = "`time` is `1446336000123456`, which is not a number of seconds, or is beyond 584 years";
+        assert_eq!(problem.to_string(), said);
+    }
 }

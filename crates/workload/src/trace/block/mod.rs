@@ -92,7 +92,7 @@ pub static BLOCK_FORMATS: [BlockFormat; 11] = [
     },
     BlockFormat {
         name: "cloudphysics-csv",
-        about: "CloudPhysics CSV: version,time,op,size,lbn",
+        about: "CloudPhysics CSV: version,time,op,size,lbn; times in seconds",
         knows: cloudphysics::knows,
         decoder: Decoder::Lines(|| Box::new(cloudphysics::CloudPhysics)),
     },
@@ -220,6 +220,14 @@ pub enum RowProblem {
     /// A field that should be a number.
     #[error("`{field}` is `{text}`, which is not a number, or is out of range")]
     Number {
+        /// The field.
+        field: &'static str,
+        /// What stands there.
+        text: String,
+    },
+    /// A time that should be in seconds.
+    #[error("`{field}` is `{text}`, which is not a number of seconds, or is beyond 584 years")]
+    Seconds {
         /// The field.
         field: &'static str,
         /// What stands there.

@@ -67,7 +67,7 @@ pub(in crate::trace) static TENCENT: Format = format(
 
 pub(in crate::trace) static CLOUDPHYSICS: Format = format(
     "cloudphysics-csv",
-    "CloudPhysics block CSV: version,time,op,size,lbn",
+    "CloudPhysics block CSV: version,time,op,size,lbn; times in seconds",
     |head| super::cloudphysics::knows(head.bytes),
     |options| lines(|| super::cloudphysics::CloudPhysics, options),
 );
