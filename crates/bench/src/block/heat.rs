@@ -73,7 +73,7 @@ impl HeatMap {
         for set in 0..self.sets {
             let operations = sets.set(set as u32).operations;
             let work = [operations.read_misses, operations.write_misses, operations.cleaned];
-            rows[set * count / self.sets] += work.map(u64::from).iter().sum::<u64>();
+            rows[set * count / self.sets] += work.iter().sum::<u64>();
         }
         rows
     }
