@@ -6,6 +6,7 @@
 
 pub mod disk;
 pub mod heat;
+mod partial;
 pub mod record;
 #[cfg(test)]
 mod recordings;

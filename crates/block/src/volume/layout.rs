@@ -52,6 +52,12 @@ const MAX_NOTES_BYTES: u64 = 4 << 20;
 const MIN_NOTES_BLOCKS: u64 = 8;
 const MAX_JOURNAL_BYTES: u64 = 256 << 20;
 
+/// Of so many slots, those whose block may lack sectors.
+#[must_use]
+pub fn partial_limit(slots: u32) -> usize {
+    (slots / SLOTS_PER_PARTIAL) as usize
+}
+
 /// The division of a flash device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
@@ -210,7 +216,7 @@ impl Layout {
     /// Slots whose block may lack sectors.
     #[must_use]
     pub fn partial_limit(&self) -> usize {
-        (self.slots() / SLOTS_PER_PARTIAL) as usize
+        partial_limit(self.slots())
     }
 
     /// Where the last page ends.
