@@ -29,8 +29,9 @@ enum Stage {
     Waiting(RequestHead, Command),
     /// The payload of a write, of which this much is there.
     Payload(RequestHead, Command, IoBuffer, usize),
-    /// The payload of a write that was refused.
-    Drain(u64),
+    /// The payload of a write that is refused, of which so much has yet to come. A client that sends it takes no reply
+    /// before it is done, and some hang up on one that comes too early.
+    Drain(u64, u64, Refusal),
 }
 
 /// What is next.
@@ -42,7 +43,7 @@ pub(super) enum Next {
     NoRoom,
     /// A request, with its payload if it is a write.
     Request(RequestHead, Command, Option<IoBuffer>),
-    /// A request that is not done.
+    /// A request that is not done. All of it has come.
     Refused(u64, Refusal),
     /// What came is no request, and where the next one begins nobody knows.
     Lost,
@@ -66,7 +67,7 @@ impl Intake {
         match self.stage {
             Stage::Head => self.has_more(),
             Stage::Waiting(..) => false,
-            Stage::Payload(..) | Stage::Drain(_) => true,
+            Stage::Payload(..) | Stage::Drain(..) => true,
         }
     }
 
@@ -101,19 +102,11 @@ impl Intake {
 
     /// The next request. `reserve` says whether there is room for a request that needs so many bytes of memory.
     pub fn next(&mut self, reserve: impl FnOnce(usize) -> bool) -> Next {
-        if let Stage::Drain(left) = self.stage {
-            let drained = left.min((self.end - self.start) as u64);
-            self.start += drained as usize;
-            self.stage = if drained == left { Stage::Head } else { Stage::Drain(left - drained) };
-        }
         match std::mem::replace(&mut self.stage, Stage::Head) {
             Stage::Head => self.take_head(reserve),
             Stage::Waiting(head, command) => self.admit(head, command, reserve),
             Stage::Payload(head, command, buffer, filled) => self.take_payload(head, command, buffer, filled),
-            drain @ Stage::Drain(_) => {
-                self.stage = drain;
-                Next::Nothing
-            }
+            Stage::Drain(left, cookie, refusal) => self.drain(left, cookie, refusal),
         }
     }
 
@@ -124,13 +117,18 @@ impl Intake {
         self.start += RequestHead::BYTES;
         match self.rules.judge(&head) {
             Ok(command) => self.admit(head, command, reserve),
-            Err(refusal) => {
-                if head.payload_bytes() > 0 {
-                    self.stage = Stage::Drain(u64::from(head.payload_bytes()));
-                }
-                Next::Refused(head.cookie, refusal)
-            }
+            Err(refusal) => self.drain(u64::from(head.payload_bytes()), head.cookie, refusal),
         }
+    }
+
+    fn drain(&mut self, left: u64, cookie: u64, refusal: Refusal) -> Next {
+        let drained = left.min((self.end - self.start) as u64);
+        self.start += drained as usize;
+        if drained < left {
+            self.stage = Stage::Drain(left - drained, cookie, refusal);
+            return Next::Nothing;
+        }
+        Next::Refused(cookie, refusal)
     }
 
     fn admit(&mut self, head: RequestHead, command: Command, reserve: impl FnOnce(usize) -> bool) -> Next {

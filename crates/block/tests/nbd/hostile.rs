@@ -115,6 +115,34 @@ fn refused_requests_do_not_pile_up_their_refusals() {
     assert_serves(&served);
 }
 
+/// libnbd took the reply to a write that it had not sent whole for the end of the connection.
+#[test]
+fn a_refused_write_was_answered_before_all_of_it_had_come() {
+    let served = served(Options::default());
+    let mut client = Client::connect(&served.socket(), true, &[]);
+    client.send(WRITE, 0, 7, SIZE_BYTES - 512, 256 << 10, &[1; 100 << 10]);
+    client.socket.set_read_timeout(Some(std::time::Duration::from_millis(200))).unwrap();
+    let early = std::io::Read::read(&mut client.socket, &mut [0; 1]);
+    assert_eq!(early.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    client.socket.set_read_timeout(None).unwrap();
+    client.socket.write_all(&[1; 156 << 10]).unwrap();
+    assert_eq!((client.reply(0).error, client.call(READ, 0, 0, 512, &[]).error), (28, 0));
+}
+
+/// As `nbdinfo --list` does.
+#[test]
+fn who_left_the_handshake_without_waiting_for_leave_was_counted_as_dropped() {
+    let served = served(Options::default());
+    let mut client = Client::greeted(&served.socket());
+    client.socket.shutdown(std::net::Shutdown::Read).unwrap();
+    let abort = [&3u32.to_be_bytes()[..], b"IHAVEOPT", &2u32.to_be_bytes(), &[0; 4]].concat();
+    client.socket.write_all(&abort).unwrap();
+    while served.server.counts().open > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(served.server.counts().dropped, 0, "{:?}", served.server.last_dropped());
+}
+
 #[test]
 fn a_connection_too_many_is_turned_away() {
     let served = served(Options { max_connections: 2, ..Options::default() });
