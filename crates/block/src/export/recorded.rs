@@ -15,8 +15,9 @@ use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 
 /// Requests that wait to be written at most: 32 MiB of them.
 const MOST_WAITING: usize = 1 << 20;
-/// What becomes zero may be longer than any read or write, and no reader of traces takes it for one.
-const MOST_WRITE_BYTES: u64 = 1 << 30;
+/// What becomes zero or is brought in may be longer than any read or write, and no reader of traces takes it for one.
+const MOST_LINE_BYTES: u64 = 1 << 30;
+const READ: &str = "read";
 const WRITE: &str = "write";
 /// Between two writes to the file.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -64,12 +65,12 @@ struct Line {
 impl Line {
     fn write(&self, file: &mut impl Write) -> io::Result<()> {
         let Self { time_us, operation, offset, bytes } = *self;
-        if operation != WRITE || bytes <= MOST_WRITE_BYTES {
+        if ![READ, WRITE].contains(&operation) || bytes <= MOST_LINE_BYTES {
             return writeln!(file, "{time_us},{operation},{offset},{bytes}");
         }
-        for part in 0..bytes.div_ceil(MOST_WRITE_BYTES) {
-            let before = part * MOST_WRITE_BYTES;
-            let (offset, bytes) = (offset + before, MOST_WRITE_BYTES.min(bytes - before));
+        for part in 0..bytes.div_ceil(MOST_LINE_BYTES) {
+            let before = part * MOST_LINE_BYTES;
+            let (offset, bytes) = (offset + before, MOST_LINE_BYTES.min(bytes - before));
             writeln!(file, "{time_us},{operation},{offset},{bytes}")?;
         }
         Ok(())
@@ -182,7 +183,7 @@ impl Export for RecordedExport {
 
     fn submit(&self, operation: Operation, caller: Caller) {
         match &operation {
-            Operation::Read { offset, len } => self.shared.note("read", *offset, u64::from(*len)),
+            Operation::Read { offset, len } => self.shared.note(READ, *offset, u64::from(*len)),
             Operation::Write { offset, data, .. } => self.shared.note(WRITE, *offset, data.len() as u64),
             // Usually refused: whoever asked then writes the zeros himself.
             Operation::Zero { only_if_fast: true, offset, len, .. } => {
@@ -199,8 +200,8 @@ impl Export for RecordedExport {
             Operation::Zero { offset, len, .. } => self.shared.note(WRITE, *offset, *len),
             Operation::Trim { offset, len, .. } => self.shared.note("trim", *offset, *len),
             Operation::Flush => self.shared.note("flush", 0, 0),
-            // Whoever wants the range will read it.
-            Operation::Prefetch { .. } => {}
+            // It is read, as far as a cache is concerned.
+            Operation::Prefetch { offset, len } => self.shared.note(READ, *offset, *len),
         }
         self.inner.submit(operation, caller);
     }
@@ -262,12 +263,12 @@ mod tests {
         clock.advance_by(1_000_000);
         ask(&export, Operation::Trim { offset: 8192, len: 4096, durable: false });
         ask(&export, Operation::Flush);
-        assert_eq!(recording.stop().unwrap(), Recorded { requests: 4, left_out: 0 });
+        assert_eq!(recording.stop().unwrap(), Recorded { requests: 5, left_out: 0 });
         ask(&export, Operation::Flush);
         let text = String::from_utf8(seen.0.lock().0.clone()).unwrap();
         assert_eq!(
             text,
-            "1000000,read,4096,8192\n1000002,write,0,4096\n1001002,trim,8192,4096\n1001002,flush,0,0\n"
+            "1000000,read,4096,8192\n1000002,write,0,4096\n1000002,read,0,4096\n1001002,trim,8192,4096\n1001002,flush,0,0\n"
         );
     }
 
