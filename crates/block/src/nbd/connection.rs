@@ -131,8 +131,11 @@ fn shake_hands(hall: &Hall, socket: &OwnedFd) -> Result<Option<(Agreed, Vec<u8>)
                     return Ok(Some((agreed, input)));
                 }
                 Step::Close => {
-                    exchange::send(hall, socket, &mut output, deadline_ns)?;
-                    return Ok(None);
+                    return match exchange::send(hall, socket, &mut output, deadline_ns) {
+                        // Whoever says that he leaves need not wait to hear that he may.
+                        Ok(()) | Err(End::Failed(_)) => Ok(None),
+                        Err(end) => Err(end),
+                    };
                 }
             }
             // A flood of options gets its answers as they come and never piles them up.
