@@ -318,6 +318,7 @@ fn open(arguments: &Arguments) -> Result<Served, String> {
     let Some(flash) = &arguments.flash else {
         let disk = arguments.opening.open("--disk", &arguments.disk, Access::Write)?;
         contents::refuse_flash(&arguments.disk, &disk)?;
+        contents::refuse_rest(&arguments.disk, &*disk)?;
         let export = Arc::new(ByteExport::new(Arc::new(DeviceExport::new(disk))));
         return Ok(Served { export, cached: None });
     };

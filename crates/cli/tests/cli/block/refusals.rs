@@ -105,16 +105,16 @@ fn a_disk_whose_end_no_request_could_reach_is_refused() {
     let place = Place::new();
     std::fs::write(place.path("odd"), vec![7; (1 << 20) + 1]).unwrap();
     std::fs::write(place.path("blank"), vec![0; 8 << 20]).unwrap();
-    let devices = ["--flash", "blank", "--disk", "odd", "--associativity", "64", "--yes"];
-    let mut command = place.command("create", false);
-    let output =
-        command.args(devices).args(&place.flags).current_dir(place.directory.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        told(&output).contains("--disk odd: its last 1 bytes do not fill a block of "),
-        "{}",
-        told(&output)
-    );
+    let created = ["--flash", "blank", "--disk", "odd", "--associativity", "64", "--yes"];
+    let served = ["--disk", "odd", "--socket", "s"];
+    for (command, flags) in [("create", &created[..]), ("serve", &served)] {
+        let mut command = place.command(command, false);
+        command.args(flags).args(&place.flags).current_dir(place.directory.path());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let said = told(&output);
+        assert!(said.contains("--disk odd: its last 1 bytes do not fill a block of "), "{said}");
+    }
 }
 
 #[test]
