@@ -52,8 +52,9 @@ pub(super) async fn check_disk(disk: &dyn device::Device, known: &DiskIdentity, 
 }
 
 fn wrong_disk(known: &DiskIdentity, why: &str) -> VolumeError {
-    let name = if known.label.is_empty() { String::new() } else { format!(" ({})", known.label) };
-    let why = format!("the disk{name} is not as the cache left it: {why}");
+    let its =
+        if known.label.is_empty() { "it".into() } else { format!("its own, which was {}", known.label) };
+    let why = format!("the disk is not as the cache left {its}: {why}");
     VolumeError::new(VolumeErrorKind::WrongDisk, why)
 }
 
