@@ -166,6 +166,12 @@ fn there(flag: &str, text: &str) -> Result<bool, String> {
     }
 }
 
+/// How large the regular file is now that `text` names.
+pub fn file_bytes(text: &str) -> Option<u64> {
+    let there = std::fs::metadata(file_of(text).ok()?).ok()?;
+    there.is_file().then_some(there.len())
+}
+
 /// The file that the name of a device is about.
 fn file_of(text: &str) -> Result<PathBuf, String> {
     let mut spec: DeviceSpec = text.parse().map_err(|error: IoError| error.to_string())?;

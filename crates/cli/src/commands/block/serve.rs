@@ -22,7 +22,7 @@ use signal_hook::iterator::Signals;
 use super::contents;
 use super::control::{self, Service};
 use super::descriptors;
-use super::devices::{Access, Devices, NewFiles, Opening};
+use super::devices::{Access, Devices, NewFiles, Opening, file_bytes};
 use super::figures;
 use super::recording;
 use crate::output::{Common, Finding, say_error};
@@ -147,7 +147,10 @@ fn serve(arguments: &Arguments) -> Result<Finding, String> {
         Ok(fronts) => fronts,
         Err(error) => {
             // A cache that nobody was served from is left as it was found: closed.
-            return Err(std::iter::once(error).chain(close(served)).collect::<Vec<_>>().join("; "));
+            return Err(std::iter::once(error)
+                .chain(close(arguments, served))
+                .collect::<Vec<_>>()
+                .join("; "));
         }
     };
     let Fronts { server, control, mounted, disk } = fronts;
@@ -175,7 +178,8 @@ fn serve(arguments: &Arguments) -> Result<Finding, String> {
     let figures = served.cached.as_ref().map(|cached| figures::of_volume(&cached.volume, &cached.recovery));
     let mut result = figures.unwrap_or_else(|| json!({}));
     result["world"] = "real".into();
-    let failures = in_use.into_iter().chain(not_left).chain(not_recorded).chain(close(served)).collect();
+    let failures =
+        in_use.into_iter().chain(not_left).chain(not_recorded).chain(close(arguments, served)).collect();
     Ok(Finding { result, text: String::new(), failures })
 }
 
@@ -348,15 +352,20 @@ fn end(recording: Recording) -> Result<(), String> {
 }
 
 /// Closes the volume; dirty blocks stay on flash.
-fn close(served: Served) -> Vec<String> {
+fn close(arguments: &Arguments, served: Served) -> Vec<String> {
     let Some(Cached { uncached, volume, upkeep, .. }) = served.cached else { return Vec::new() };
     drop((served.export, uncached));
     let closed = pollster::block_on(volume.close());
     let ended = upkeep.join();
+    // It cannot be opened with a disk of another size.
+    let size = file_bytes(&arguments.disk).filter(|bytes| *bytes != volume.size_bytes());
+    let once = size.map_or_else(String::new, |bytes| {
+        format!(", once the disk, which has {bytes} bytes now, has its {} again", volume.size_bytes())
+    });
     let failures = [
         closed
             .err()
-            .map(|error| format!("closing the cache: {error}; it will be recovered when next opened")),
+            .map(|error| format!("closing the cache: {error}; it will be recovered when next opened{once}")),
         ended.err().map(|_| "the upkeep thread panicked".to_owned()),
     ];
     failures.into_iter().flatten().collect()

@@ -124,3 +124,21 @@ fn the_status_of_a_device_and_of_flash_are_not_asked_for_at_once() {
     assert_eq!(both.status.code(), Some(2));
     assert!(err(&both).contains("cannot be used with"), "{}", err(&both));
 }
+
+/// It was promised to be recovered when next opened, which was refused.
+#[test]
+fn a_server_whose_disk_was_cut_promised_more_than_the_next_one_kept() {
+    let place = Place::new();
+    let mut command = place.command("serve", true);
+    command.arg("--socket").arg(place.path("s")).stderr(Stdio::piped());
+    let mut server = ready(command);
+    let cut = |bytes| std::fs::File::options().write(true).open(place.path("disk")).unwrap().set_len(bytes);
+    cut(16 << 20).unwrap();
+    signal(&server, "TERM");
+    let mut said = String::new();
+    server.child.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let promise = "it will be recovered when next opened, once the disk, which has 16777216 bytes now, has its 33554432 again";
+    assert!(said.contains(promise), "{said}");
+    cut(32 << 20).unwrap();
+    place.serve().stop();
+}
