@@ -44,7 +44,10 @@ pub(super) fn hexadecimal(bytes: &[u8], field: &'static str) -> Result<u64, RowP
 
 /// Seconds with decimals, as nanoseconds. Decimals beyond the ninth are cut.
 pub(super) fn seconds(bytes: &[u8], field: &'static str) -> Result<u64, RowProblem> {
-    scaled(bytes, field, 9).map_err(|_| RowProblem::Seconds { field, text: lossy(bytes) })
+    scaled(bytes, field, 9).map_err(|problem| match problem {
+        RowProblem::Number { field, text } => RowProblem::Seconds { field, text },
+        other => other,
+    })
 }
 
 /// A number with decimals times ten to the `decimals`.
