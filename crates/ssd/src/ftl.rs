@@ -324,12 +324,13 @@ impl Group {
     }
 }
 
-/// `dead` pages of `unit` died.
-#[inline]
+/// Where each frontier that has room goes on.
 fn next_pages(frontiers: &[Frontier]) -> impl Iterator<Item = PhysicalPage> {
     frontiers.iter().filter(|frontier| frontier.room() > 0).map(|frontier| PhysicalPage(frontier.next))
 }
 
+/// `dead` pages of `unit` died.
+#[inline]
 fn invalidate(units: &mut [Unit], groups: &mut [Group], unit: u32, dead: u32, now: u64) {
     let at = &mut units[unit as usize];
     at.live -= dead;

@@ -34,6 +34,8 @@ pub struct Timing {
     debt: Debt,
     /// The next pages of chunks that were begun at the last flush and not gone on with since.
     flushed: Vec<PhysicalPage>,
+    /// When what flushes had begun is on the flash.
+    flushed_ns: u64,
     /// When the request that is being worked on has come as far as it has.
     at_ns: u64,
 }
@@ -125,6 +127,7 @@ impl Timing {
             },
             debt: Debt::default(),
             flushed: Vec::new(),
+            flushed_ns: 0,
             at_ns: 0,
         }
     }
@@ -178,11 +181,14 @@ impl Timing {
     /// Everything that was written is on the flash. `begun` are the next pages of chunks that the host has begun.
     pub(crate) fn flush(&mut self, begun: Vec<PhysicalPage>) {
         let last = self.buffer.under_way.iter().map(|Reverse((end_ns, _))| *end_ns).max();
-        self.at_ns = self.at_ns.max(last.unwrap_or(0));
+        // Chunks whose room was given away before their end, and what an earlier flush has begun, are under way as well.
+        let others = self.buffer.free_ns.max(self.flushed_ns);
+        self.at_ns = self.at_ns.max(last.unwrap_or(0)).max(others);
         let is_news = begun.iter().any(|next| !self.flushed.contains(next));
         self.flushed = begun;
         if is_news {
             self.at_ns += self.figures.chunk_transfer_ns + self.figures.program_ns;
+            self.flushed_ns = self.at_ns;
         }
     }
 

@@ -143,6 +143,16 @@ fn a_flush_waits_for_what_is_under_way_and_for_a_chunk_that_is_begun() {
     assert_eq!(drive.flush(7_000_000) / 1000, 7001 + 8 + 1000);
 }
 
+/// It was answered at once, before the data of both was on the flash.
+#[test]
+fn a_flush_during_another_ends_no_earlier() {
+    let mut drive = drive(&card());
+    write(&mut drive, 0, 0, 1);
+    let first = drive.flush(10_000_000);
+    assert_eq!(first / 1000, 10_001 + 8 + 1000);
+    assert!(drive.flush(10_001_000) >= first);
+}
+
 /// Each flush paid for the same begun chunk, though nothing had been written since.
 #[test]
 fn a_chunk_that_was_flushed_is_not_paid_for_again_before_more_of_it_is_written() {
