@@ -121,7 +121,7 @@ pub enum Recovery {
     /// the device differently: another size of it, of its buckets, their filters, its regions or their units, other shares or pairs,
     /// another [`small_item_max_bytes`](FlashConfig::small_item_max_bytes), an order of regions that protects items or not, another
     /// alignment or area for the snapshot. [`loss`](crate::stats::FlashStats::loss) says what it was. A device that holds something
-    /// else is refused.
+    /// else is refused, and so is what lies behind the parts of the last cache, where shares did not add up to all of the device.
     Reopen,
     /// Starts empty and takes the device whatever it holds. Nothing comes back.
     Discard,

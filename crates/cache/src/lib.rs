@@ -131,11 +131,13 @@ impl Cache {
     pub fn len(&self) -> usize {
         let on_flash =
             |flash: stats::FlashStats| flash.soc.map_or(0, |soc| soc.stored_items()) + flash.items_in_regions;
+        // DRAM first: what leaves it for flash meanwhile counts twice, and not never.
+        let in_dram = self.engine.dram.len();
         let flash = self.engine.flash.as_ref().map_or(0, |flash| on_flash(flash.stats()));
-        self.engine.dram.len() + flash as usize
+        in_dram + flash as usize
     }
 
-    /// Whether no get can find anything.
+    /// Whether [`len`](Self::len) is nothing: then no get can find anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

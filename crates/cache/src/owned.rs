@@ -11,7 +11,8 @@ use crate::hybrid::Engine;
 use crate::item::{Held, Item, Layer};
 
 /// A found item that borrows nothing; derefs to its value. While it lives, the bytes stay where they are, as those of an [`Item`],
-/// and so does the cache's memory, even if the cache has been dropped or closed meanwhile.
+/// and so does the cache's memory, even if the cache has been dropped or closed meanwhile. An item in DRAM keeps all of the cache that
+/// it came from, its flash device too: a file stays locked, and cannot be opened again, until the last such item is dropped.
 pub struct OwnedItem {
     held: Owned,
     layer: Layer,

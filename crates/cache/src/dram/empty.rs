@@ -29,11 +29,12 @@ impl Dram {
     /// The same of one class.
     fn empty_some<S: Spill>(&self, class: &Class, spill: &S) -> Emptied {
         let (mut left, items) = (0, class.lock().counters.items);
-        // Each is looked at once: however many are in use, those behind them can leave.
-        for _ in 0..items {
+        // However many are in use, those behind them can leave: policies find these before they have chosen each twice.
+        for _ in 0..2 * items {
             match self.evict_next(class, spill) {
                 Some(Attempt::Gone) => left += 1,
-                Some(Attempt::Busy) => return Emptied::Busy,
+                Some(Attempt::Busy) if left == 0 => return Emptied::Busy,
+                Some(Attempt::Busy) => break,
                 // Put back behind the others.
                 Some(Attempt::InUse) => {}
                 None => break,

@@ -404,7 +404,8 @@ impl Inner {
     /// Lets the policy choose, until it chooses an item that nobody uses. Its slot goes to the new entry at once,
     /// which saves taking the lock again when the item has left.
     fn choose_victim<'a>(&mut self, pools: &'a Pools, class: &'a Class, wanted: Wanted) -> Option<Taken<'a>> {
-        let tries = self.policy.as_ref()?.len().min(MOST_TRIES);
+        // Policies find one that can leave before they have chosen each twice.
+        let tries = (2 * self.policy.as_ref()?.len()).min(MOST_TRIES);
         for _ in 0..tries {
             let slot = self.policy().evict(wanted.now_seconds)?;
             let item = class.chunks.item(slot);

@@ -134,7 +134,8 @@ impl Arena {
     /// If there is no such slab, or no such chunk in it.
     #[inline]
     pub(super) fn item_in(&self, slab: u32, chunk: u32, chunk_bytes: u32) -> Item<'_> {
-        assert!((slab as usize) < self.slabs.len() && chunk * chunk_bytes < 1 << self.slab_shift);
+        let end = (u64::from(chunk) + 1) * u64::from(chunk_bytes);
+        assert!((slab as usize) < self.slabs.len() && end <= 1 << self.slab_shift);
         debug_assert_eq!(self.slab_use(slab).chunk_bytes, chunk_bytes);
         let offset = self.offset(slab, chunk, chunk_bytes);
         // SAFETY: slab and chunk were checked just now.

@@ -127,6 +127,28 @@ fn an_insert_finds_the_items_that_can_leave_among_many_that_are_in_use() {
     }
 }
 
+/// Held items go to S3-FIFO's queues by turns, so that the one that is not is chosen only after some were chosen twice.
+#[test]
+fn the_only_item_that_can_leave_is_found_wherever_it_is() {
+    for free in (0..160).step_by(if cfg!(miri) { 50 } else { 3 }) {
+        let (dram, _) = small_under(40, Arc::new(|| Box::new(S3Fifo::new(0))));
+        let put_next = |key: u32| put(&dram, &key.to_le_bytes(), b"value");
+        for key in 0..240 {
+            put_next(key).unwrap();
+            (0..3).for_each(|_| drop(get(&dram, &key.to_le_bytes())));
+        }
+        let mut keys = Vec::new();
+        dram.scan(Cursor::default(), usize::MAX, &mut |item| keys.push(item.key().to_vec()));
+        keys.sort_by_key(|key| u32::from_le_bytes(key[..].try_into().unwrap()));
+        keys.remove(free);
+        let held: Vec<_> = keys.iter().map(|key| get(&dram, key).unwrap()).collect();
+        (240..250)
+            .for_each(|key| assert_eq!(put_next(key), Ok(()), "{free} of {} could leave", held.len() + 1));
+        while dram.empty_step(&Discard) != Emptied::All {}
+        assert_eq!(dram.len(), held.len(), "{free} could leave");
+    }
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "needs more items than are quickly made")]
 fn an_insert_does_not_look_at_every_item_of_a_class_in_use() {
