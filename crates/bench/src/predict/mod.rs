@@ -252,7 +252,7 @@ impl Outcome {
             format!(
                 "{} % of the objects that left DRAM were too large for flash and were dropped: {} at most have room in a \
                  region of the drive and in all regions at 1/{}",
-                trimmed(worst.too_large * 100.0),
+                if worst.too_large < 1e-4 { "Fewer than 0.01".to_owned() } else { trimmed(worst.too_large * 100.0) },
                 crate::simulate::report::bytes(limit),
                 self.scale
             )

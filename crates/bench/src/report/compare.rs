@@ -10,7 +10,7 @@ use super::differences::{self, Differing};
 use super::figures::Better;
 use super::finished::{Finished, Found};
 use super::json::number;
-use super::noise::{self, Difference, FALSE_ALARM, WARM_UP};
+use super::noise::{self, Difference, FALSE_ALARM};
 
 /// Latencies are counted in classes a hundredth wide: what is nearer than two of them may be the same.
 const LATENCY_CLASSES: f64 = 0.02;
@@ -209,7 +209,7 @@ impl Comparison {
         json!({
             "differences": self.differing.iter().map(key).collect::<Vec<_>>(),
             "differing_within_a_side": self.mixed,
-            "noise": { "false_alarm": FALSE_ALARM, "figures_judged": self.judged, "warm_up": WARM_UP, "between_runs": self.is_repeated },
+            "noise": { "false_alarm": FALSE_ALARM, "figures_judged": self.judged, "between_runs": self.is_repeated },
             "figures": self.figures.iter().map(Compared::json).collect::<Vec<_>>(),
         })
     }

@@ -15,7 +15,7 @@ use super::finished::Interval;
 /// The chance that any figure of a comparison is flagged and nothing has changed.
 pub const FALSE_ALARM: f64 = 0.01;
 /// Share of a run's seconds that is warm-up, where it had none of its own.
-pub const WARM_UP: f64 = 0.25;
+const WARM_UP: f64 = 0.25;
 /// Batches that the rest of a run is cut into.
 const BATCHES: usize = 20;
 /// Fewer intervals than this tell nothing of noise.
