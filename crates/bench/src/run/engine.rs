@@ -315,11 +315,12 @@ impl EngineTarget {
 
 /// The engine's own counters by CacheBench's kind of names.
 fn details(stats: &cache::Stats) -> Vec<Detail> {
-    let mut out = Vec::new();
-    out.push(Detail::state("dram_used_slab_bytes", stats.dram_memory.used_slab_bytes));
-    out.push(Detail::state("dram_index_bytes", stats.dram_memory.index_bytes));
-    out.push(Detail::count("promotions", stats.gets.promotions));
-    out.push(Detail::count("reaped", stats.upkeep.reaped));
+    let mut out = vec![
+        Detail::state("dram_used_slab_bytes", stats.dram_memory.used_slab_bytes),
+        Detail::state("dram_index_bytes", stats.dram_memory.index_bytes),
+        Detail::count("promotions", stats.gets.promotions),
+        Detail::count("reaped", stats.upkeep.reaped),
+    ];
     let Some(flash) = &stats.flash else { return out };
     out.push(Detail::count("flash_rejected_admission", flash.puts.rejected_admission));
     out.push(Detail::count("flash_rejected_short_lived", flash.puts.rejected_short_lived));
