@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use device::timer::SystemTimer;
-use device::{
-    Completion, Counters, Device, ErrorKind, Geometry, IoBuffer, IoError, MemoryDevice, PlacementHandle,
-    Request,
-};
+use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
 use flashwright_block::volume::{Volume, VolumeConfig, VolumeErrorKind};
 
+use crate::faulty::Faulty;
 use crate::world::config;
 
 const BLOCK: u64 = 4096;
@@ -143,31 +141,6 @@ fn writes_that_were_tried_again_after_bad_pages_were_counted_twice() {
     assert_eq!((counters.uncached_writes, counters.write_replacement), (0, 0));
 }
 
-/// A flash of which nothing from `from` on can be read.
-struct Unreadable {
-    memory: Arc<MemoryDevice>,
-    from: u64,
-}
-
-impl Device for Unreadable {
-    fn geometry(&self) -> Geometry {
-        self.memory.geometry()
-    }
-
-    fn submit(&self, request: Request, completion: Completion) {
-        match request {
-            Request::Read { offset, .. } if offset >= self.from => {
-                completion.complete(Err(IoError::new(ErrorKind::Medium, "unreadable")));
-            }
-            request => self.memory.submit(request, completion),
-        }
-    }
-
-    fn counters(&self) -> Counters {
-        self.memory.counters()
-    }
-}
-
 /// Some clean blocks are compared with the disk. One that could not be read kept the volume, and all that was dirty in it, from
 /// being opened.
 #[test]
@@ -179,7 +152,8 @@ fn a_volume_is_opened_though_a_page_of_a_clean_block_cannot_be_read() {
         let data = IoBuffer::copy_of(&[0xcc; BLOCK as usize]).into();
         rotten.volume.write(BLOCKS * BLOCK, data, false).await.unwrap();
         rotten.volume.close().await.unwrap();
-        let flash = Arc::new(Unreadable { memory: rotten.flash, from: layout.pages_offset() });
+        let (flash, from) = (Faulty::over(rotten.flash), layout.pages_offset());
+        flash.fail(move |request| matches!(request, Request::Read { offset, .. } if *offset >= from));
         let timer = Arc::new(SystemTimer::default());
         let (volume, recovery) = Volume::open(flash, rotten.disk, timer).await.unwrap();
         assert_eq!((recovery.blocks, recovery.dirty_blocks), (BLOCKS + 1, 1));

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use device::{Completion, Counters, Device, ErrorKind, Geometry, IoError, MemoryDevice, Request};
-use parking_lot::Mutex;
-
-type Fails = Box<dyn Fn(&Request) -> bool + Send>;
+use device::wrap::{FaultDevice, Faults};
+use device::{Completion, Counters, Device, Geometry, MemoryDevice, Request};
 
 /// Passes requests on to memory, but for those that are to fail.
 pub struct Faulty {
     pub memory: Arc<MemoryDevice>,
-    fails: Mutex<Fails>,
+    device: FaultDevice,
 }
 
 impl Faulty {
@@ -21,12 +19,13 @@ impl Faulty {
 
     /// The same of what this memory holds.
     pub fn over(memory: Arc<MemoryDevice>) -> Arc<Self> {
-        Arc::new(Self { memory, fails: Mutex::new(Box::new(|_| false)) })
+        let device = FaultDevice::new(memory.clone(), 0, Faults::default());
+        Arc::new(Self { memory, device })
     }
 
     /// From now on those fail of which this is true.
     pub fn fail(&self, fails: impl Fn(&Request) -> bool + Send + 'static) {
-        *self.fails.lock() = Box::new(fails);
+        self.device.fail_where(fails);
     }
 
     /// Where blocks of 4 KiB lie that begin with `bytes`.
@@ -47,10 +46,7 @@ impl Device for Faulty {
     }
 
     fn submit(&self, request: Request, completion: Completion) {
-        if (self.fails.lock())(&request) {
-            return completion.complete(Err(IoError::new(ErrorKind::Medium, "made to fail")));
-        }
-        self.memory.submit(request, completion);
+        self.device.submit(request, completion);
     }
 
     fn counters(&self) -> Counters {

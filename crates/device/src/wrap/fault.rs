@@ -39,10 +39,14 @@ pub struct FaultDevice {
     seed: u64,
     requests: AtomicU64,
     faults: Mutex<Faults>,
+    fails: Mutex<Fails>,
     stuck: Mutex<Vec<(Request, Completion)>>,
     injected: AtomicU64,
     tally: Arc<Tally>,
 }
+
+/// Whether a request is one of those that fail.
+type Fails = Box<dyn Fn(&Request) -> bool + Send>;
 
 enum Fate {
     Pass,
@@ -56,8 +60,14 @@ impl FaultDevice {
     /// `inner` with `faults`.
     pub fn new(inner: Arc<dyn Device>, seed: u64, faults: Faults) -> Self {
         let (requests, injected) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (faults, stuck, tally) = (Mutex::new(faults), Mutex::default(), Arc::default());
-        Self { inner, seed, requests, faults, stuck, injected, tally }
+        let (faults, fails): (_, Fails) = (Mutex::new(faults), Box::new(|_| false));
+        let (fails, stuck, tally) = (Mutex::new(fails), Mutex::default(), Arc::default());
+        Self { inner, seed, requests, faults, fails, stuck, injected, tally }
+    }
+
+    /// From now on those requests end in [`ErrorKind::Medium`] of which this is true, too: a bad block, say.
+    pub fn fail_where(&self, fails: impl Fn(&Request) -> bool + Send + 'static) {
+        *self.fails.lock() = Box::new(fails);
     }
 
     /// From now on these go wrong.
@@ -80,8 +90,12 @@ impl FaultDevice {
         self.injected.load(Relaxed)
     }
 
-    fn fate(&self, kind: RequestKind) -> Fate {
-        let faults = *self.faults.lock();
+    fn fate(&self, request: &Request) -> Fate {
+        let (kind, faults) = (request.kind(), *self.faults.lock());
+        if (self.fails.lock())(request) {
+            self.injected.fetch_add(1, Relaxed);
+            return Fate::Fail;
+        }
         let number = self.requests.fetch_add(1, Relaxed);
         // Neighbouring numbers must not give neighbouring streams; the generator's own seeding sees to that.
         let mut random = StdRng::seed_from_u64(self.seed ^ number.rotate_left(32));
@@ -103,7 +117,7 @@ impl FaultDevice {
 
     fn perform(&self, request: Request) -> Outcome {
         let is_read = request.kind() == RequestKind::Read;
-        match self.fate(request.kind()) {
+        match self.fate(&request) {
             Fate::Pass => self.inner.execute(request),
             Fate::Fail => Err(injected_failure(&request)),
             Fate::Flip(place) if is_read => flipped_outcome(self.inner.execute(request), place),
@@ -127,7 +141,7 @@ impl Device for FaultDevice {
         if let Err(error) = self.geometry().check(&request) {
             return completion.complete(Err(error));
         }
-        match self.fate(request.kind()) {
+        match self.fate(&request) {
             Fate::Pass => self.inner.submit(request, completion),
             Fate::Fail => completion.complete(Err(injected_failure(&request))),
             Fate::Stick => self.stuck.lock().push((request, completion)),
@@ -221,6 +235,17 @@ mod tests {
         assert!((140..260).contains(&failed), "{failed} of 2000 at 10 %");
         assert_eq!(failures(1), failures(1));
         assert_ne!(failures(1), failures(2));
+    }
+
+    #[test]
+    fn requests_that_are_chosen_fail_and_no_others() {
+        let device = device(5, Faults::default());
+        device.fail_where(|request| matches!(request, Request::Write { offset, .. } if *offset == 0));
+        assert_eq!(write_ones(&device).unwrap_err().kind(), ErrorKind::Medium);
+        assert_eq!(ones(&read(&device).unwrap().unwrap()), 0, "nothing was written");
+        assert_eq!(device.injected(), 1);
+        device.fail_where(|_| false);
+        write_ones(&device).unwrap();
     }
 
     #[test]

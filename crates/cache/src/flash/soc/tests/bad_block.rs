@@ -1,45 +1,24 @@
 //! A device with a block that cannot be written.
 
-use device::{Completion, Counters, ErrorKind, Geometry, IoError, Outcome};
+use device::wrap::{FaultDevice, Faults};
 
 use super::*;
 
-/// All writes that touch the block at `bad` fail.
-struct BadBlock {
-    inner: Arc<MemoryDevice>,
-    bad: u64,
-}
-
-impl Device for BadBlock {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn submit(&self, request: Request, completion: Completion) {
-        completion.complete(self.execute(request));
-    }
-
-    fn execute(&self, request: Request) -> Outcome {
-        match &request {
-            Request::Write { offset, data, .. }
-                if (*offset..offset + data.len() as u64).contains(&self.bad) =>
-            {
-                Err(IoError::new(ErrorKind::Medium, "a bad block"))
-            }
-            _ => self.inner.execute(request),
-        }
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
-    }
+/// Memory of which all writes fail that touch the block at `bad`.
+fn with_bad_block(bad: u64) -> Arc<FaultDevice> {
+    let device = FaultDevice::new(memory(), 0, Faults::default());
+    device.fail_where(move |request| match request {
+        Request::Write { offset, data, .. } => (*offset..offset + data.len() as u64).contains(&bad),
+        _ => false,
+    });
+    Arc::new(device)
 }
 
 /// All buckets that were written together with it were lost, up to 32 of them.
 #[test]
 fn a_bad_block_cost_its_neighbours_their_items() {
     let config = config(32);
-    let device = Arc::new(BadBlock { inner: memory(), bad: config.offset_bytes + 5 * 4 * KIB });
+    let device = with_bad_block(config.offset_bytes + 5 * 4 * KIB);
     let soc = soc_on(&device, config);
     (0..300).for_each(|n| put(&soc, &format!("key-{n}"), "value"));
     drain(&soc);
@@ -55,7 +34,7 @@ fn a_bad_block_cost_its_neighbours_their_items() {
 #[test]
 fn a_step_dropped_while_buckets_are_written_one_by_one_leaves_the_rest_to_the_next_one() {
     let config = config(4);
-    let device = Arc::new(BadBlock { inner: memory(), bad: config.offset_bytes + 4 * KIB });
+    let device = with_bad_block(config.offset_bytes + 4 * KIB);
     let gate = Arc::new(GateDevice::new(device));
     let soc = soc_on(&gate, config);
     (0..40).for_each(|n| put(&soc, &format!("key-{n}"), "value"));
