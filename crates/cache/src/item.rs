@@ -34,6 +34,27 @@ pub(crate) struct OnFlash {
     pub(crate) pieces: Vec<Range<usize>>,
 }
 
+impl OnFlash {
+    pub(crate) fn pool(&self) -> PoolId {
+        PoolId(pool_of(self.value.tag))
+    }
+
+    /// The items chained to this one, newest first.
+    pub(crate) fn chain(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().skip(1).map(|piece| &self.value[piece.clone()])
+    }
+}
+
+impl Deref for OnFlash {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self.pieces.first() {
+            Some(parent) => &self.value[parent.clone()],
+            None => &self.value,
+        }
+    }
+}
+
 impl<'a> Item<'a> {
     #[inline]
     pub(crate) fn in_dram(handle: Handle<'a>, layer: Layer) -> Self {
@@ -67,7 +88,7 @@ impl<'a> Item<'a> {
     pub fn pool(&self) -> PoolId {
         match &self.held {
             Held::Dram(handle) => handle.pool(),
-            Held::Flash(flash) => PoolId(pool_of(flash.value.tag)),
+            Held::Flash(flash) => flash.pool(),
         }
     }
 
@@ -85,10 +106,7 @@ impl<'a> Item<'a> {
     pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
         let (dram, flash) = match &self.held {
             Held::Dram(handle) => (Some(handle.chain()), None),
-            Held::Flash(flash) => {
-                let links = flash.pieces.get(1..).unwrap_or_default();
-                (None, Some(links.iter().map(|range| &flash.value[range.clone()])))
-            }
+            Held::Flash(flash) => (None, Some(flash.chain())),
         };
         dram.into_iter().flatten().chain(flash.into_iter().flatten())
     }
@@ -100,10 +118,7 @@ impl Deref for Item<'_> {
     fn deref(&self) -> &[u8] {
         match &self.held {
             Held::Dram(handle) => handle,
-            Held::Flash(flash) => match flash.pieces.first() {
-                Some(parent) => &flash.value[parent.clone()],
-                None => &flash.value,
-            },
+            Held::Flash(flash) => flash,
         }
     }
 }

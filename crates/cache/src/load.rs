@@ -174,8 +174,8 @@ impl Engine {
         if lock.find(key).is_some() { None } else { Some(self.loads.join(hash)) }
     }
 
-    /// Takes in what was fetched, and leaves it to those who wait. They have it before there is room for it: who fetched may be
-    /// given up while he waits for that.
+    /// Takes in what was fetched, and leaves it to those who wait until that is done. It is left before there is room for it: if
+    /// who fetched is given up while he waits for that, they have it all the same.
     async fn load<E: Send + Sync + 'static>(
         &self,
         key: &[u8],

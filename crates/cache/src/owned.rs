@@ -1,14 +1,12 @@
 //! Items that outlive the borrow of their cache: returned from a handler, or sent to another task, without a copy.
 
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::Cache;
 use crate::dram::{Dram, Kept, PoolId};
-use crate::flash::FlashValue;
-use crate::flash::tier::pool_of;
 use crate::hybrid::Engine;
-use crate::item::{Held, Item, Layer};
+use crate::item::{Held, Item, Layer, OnFlash};
 
 /// A found item that borrows nothing; derefs to its value. While it lives, the bytes stay where they are, as those of an [`Item`],
 /// and so does the cache's memory, even if the cache has been dropped or closed meanwhile. An item in DRAM keeps all of the cache that
@@ -20,7 +18,7 @@ pub struct OwnedItem {
 
 enum Owned {
     Dram(Kept<Engine>),
-    Flash { value: FlashValue, pieces: Vec<Range<usize>> },
+    Flash(Box<OnFlash>),
 }
 
 impl Cache {
@@ -58,7 +56,7 @@ impl Cache {
         let layer = item.layer();
         let held = match item.into_held() {
             Held::Dram(handle) => Owned::Dram(Kept::new(Arc::clone(&self.engine), &handle)),
-            Held::Flash(flash) => Owned::Flash { value: flash.value, pieces: flash.pieces },
+            Held::Flash(flash) => Owned::Flash(flash),
         };
         OwnedItem { held, layer }
     }
@@ -82,7 +80,7 @@ impl OwnedItem {
     pub fn pool(&self) -> PoolId {
         match &self.held {
             Owned::Dram(kept) => kept.pool(),
-            Owned::Flash { value, .. } => PoolId(pool_of(value.tag)),
+            Owned::Flash(flash) => flash.pool(),
         }
     }
 
@@ -91,7 +89,7 @@ impl OwnedItem {
     pub fn expiry_seconds(&self) -> Option<u32> {
         let seconds = match &self.held {
             Owned::Dram(kept) => kept.expiry_seconds(),
-            Owned::Flash { value, .. } => value.expiry_seconds,
+            Owned::Flash(flash) => flash.value.expiry_seconds,
         };
         (seconds != 0).then_some(seconds)
     }
@@ -100,10 +98,7 @@ impl OwnedItem {
     pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
         let (dram, flash) = match &self.held {
             Owned::Dram(kept) => (Some(kept.chain()), None),
-            Owned::Flash { value, pieces } => {
-                let links = pieces.get(1..).unwrap_or_default();
-                (None, Some(links.iter().map(|range| &value[range.clone()])))
-            }
+            Owned::Flash(flash) => (None, Some(flash.chain())),
         };
         dram.into_iter().flatten().chain(flash.into_iter().flatten())
     }
@@ -114,10 +109,7 @@ impl Deref for OwnedItem {
     fn deref(&self) -> &[u8] {
         match &self.held {
             Owned::Dram(kept) => kept,
-            Owned::Flash { value, pieces } => match pieces.first() {
-                Some(parent) => &value[parent.clone()],
-                None => value,
-            },
+            Owned::Flash(flash) => flash,
         }
     }
 }

@@ -7,7 +7,7 @@ use device::MemoryDevice;
 use flashwright_cache::config::eviction;
 use flashwright_cache::dram::DramConfig;
 use flashwright_cache::{
-    Cache, CacheConfig, CacheError, FlashConfig, InsertOptions, Inserted, Memory, Refusal, UpkeepConfig,
+    Cache, CacheConfig, CacheError, FlashConfig, InsertOptions, Inserted, Memory, Refusal,
 };
 use policy::eviction::{EvictionConfig, Kind};
 
@@ -65,12 +65,7 @@ fn what_a_part_takes_is_no_more_than_was_reckoned() {
     let config = CacheConfig {
         dram: DramConfig::new(8 * MIB, eviction),
         flash: Some(flash(48, 0.3)),
-        upkeep: UpkeepConfig::default(),
-        seed: 0,
-        on_remove: None,
-        on_evict: None,
-        events: None,
-        memory_budget_bytes: None,
+        ..CacheConfig::default()
     };
     let most = Memory::at_most(&config);
     let cache = Cache::builder().config(config).open().unwrap();
