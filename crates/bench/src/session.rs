@@ -223,15 +223,9 @@ impl Session {
         recorder.end(Moment { seconds, counts, flash });
         let series = recorder.series;
         let warnings = config.warnings.iter().map(ToString::to_string).chain(self.warnings.clone()).collect();
-        let drive_before = drive_before.take();
-        let drive = self.drive.as_ref().map(|drive| DriveReport::since(drive, drive_before.as_ref()));
-        if let ([only], Some(drive)) = (&mut instances[..], &drive)
-            && let Some(flash) = &mut only.snapshot.flash
-        {
-            (flash.host_bytes, flash.media_bytes) = (Some(drive.host_bytes()), Some(drive.media_bytes()));
-            if let (Some(warmup), Some(before)) = (&mut only.warmup, &drive_before) {
-                warmup.flash_bytes = before.host_bytes;
-            }
+        let drive = self.drive.as_ref().map(|drive| DriveReport::since(drive, drive_before.take().as_ref()));
+        if let ([only], Some(drive)) = (&mut instances[..], &drive) {
+            drive.tell(only);
         }
         errors.extend(self.close());
         Ok(RunReport {

@@ -173,8 +173,7 @@ impl Row {
         let wearing = Wearing::of_stage(counted, first?, region_bytes, drive);
         let mut flash = counted.flash.clone();
         if let Some((drive, stats)) = drive.zip(counted.drive.as_ref()) {
-            let drive = DriveReport { stats: stats.clone(), ..DriveReport::since(drive, None) };
-            (flash.host_bytes, flash.media_bytes) = (Some(drive.host_bytes()), Some(drive.media_bytes()));
+            DriveReport { stats: stats.clone(), ..DriveReport::since(drive, None) }.tell_flash(&mut flash);
         }
         let snapshot = Snapshot { dram: counted.dram.clone(), flash: Some(flash), ..Snapshot::default() };
         let report = InstanceReport {

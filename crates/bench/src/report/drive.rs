@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use ssd::{Assignment, Stats};
 
 use super::text::grouped;
+use crate::run::InstanceReport;
 use crate::run::model_drive::ModelDrive;
+use crate::run::target::FlashCounts;
 
 /// A model drive after a run.
 #[derive(Debug, Clone)]
@@ -23,6 +25,8 @@ pub struct DriveReport {
     pub stats: Stats,
     /// Which consumer of which instance was given which handle.
     pub assignments: Vec<Vec<Assignment>>,
+    /// Bytes that hosts wrote before that, in a warm-up.
+    pub before_host_bytes: u64,
 }
 
 impl DriveReport {
@@ -36,6 +40,7 @@ impl DriveReport {
             page_bytes: space.page_bytes,
             units: space.raw_bytes / space.unit_bytes,
             unit_bytes: space.unit_bytes,
+            before_host_bytes: before.map_or(0, |before| before.host_bytes),
             stats: before.map_or_else(|| stats.clone(), |before| stats.since(before)),
             assignments: drive.assignments(),
         }
@@ -45,6 +50,22 @@ impl DriveReport {
     #[must_use]
     pub fn host_bytes(&self) -> u64 {
         self.stats.host_bytes
+    }
+
+    /// Puts what the drive counted in the place of what `report` knows, which is of all that wrote to it. The drive counts a write when
+    /// it comes and instances when it has ended, so of figures of both none would be the other's.
+    pub fn tell(&self, report: &mut InstanceReport) {
+        if let Some(flash) = &mut report.snapshot.flash {
+            self.tell_flash(flash);
+        }
+        if let Some(warmup) = &mut report.warmup {
+            warmup.flash_bytes = self.before_host_bytes;
+        }
+    }
+
+    /// The same of flash alone.
+    pub fn tell_flash(&self, flash: &mut FlashCounts) {
+        (flash.host_bytes, flash.media_bytes) = (Some(self.host_bytes()), Some(self.media_bytes()));
     }
 
     /// Bytes that the medium wrote.

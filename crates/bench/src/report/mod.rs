@@ -50,14 +50,12 @@ pub struct RunReport {
 
 impl RunReport {
     /// All instances together. Where each is a namespace of one model drive, what the medium wrote is known of all of
-    /// them, though of none alone; what hosts wrote is taken from the drive too, for it counts a write when it comes and
-    /// instances when it has ended.
+    /// them, though of none alone.
     #[must_use]
     pub fn totals(&self) -> InstanceReport {
         let mut all = totals(&self.instances);
-        if let (Some(drive), Some(flash)) = (&self.drive, &mut all.snapshot.flash) {
-            flash.host_bytes = Some(drive.host_bytes());
-            flash.media_bytes = Some(drive.media_bytes());
+        if let Some(drive) = &self.drive {
+            drive.tell(&mut all);
         }
         all
     }
