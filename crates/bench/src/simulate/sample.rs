@@ -317,7 +317,7 @@ fn certain(asked: &[(u32, u64)], first_weights: &[u32]) -> Vec<bool> {
 /// Marks so many of the objects that have more than `least`, those with the most.
 fn mark_most(is_marked: &mut [bool], count: usize, least: u64, of: impl Fn(usize) -> u64) {
     let mut order: Vec<u32> =
-        (0..is_marked.len() as u32).filter(|object| least == 0 || of(*object as usize) > least).collect();
+        (0..is_marked.len() as u32).filter(|object| of(*object as usize) > least).collect();
     if count < order.len() {
         order.select_nth_unstable_by_key(count, |object| std::cmp::Reverse((of(*object as usize), *object)));
     }
