@@ -61,7 +61,7 @@ impl Memory {
         Self {
             slab_bytes: dram.dram_bytes,
             dram_index_bytes: (chunks as f64 * INDEX_MOST_BYTES_PER_ITEM) as u64 + INDEX_LEAST_BYTES,
-            policy_bytes: chunks * dram.policy_bytes_per_slot(),
+            policy_bytes: chunks * dram.policy_bytes_per_slot() + dram.slab_table_bytes(),
             ..flash
         }
     }

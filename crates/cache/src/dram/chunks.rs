@@ -15,18 +15,23 @@ pub(super) struct Chunks {
     chunks_per_slab: u32,
     /// `2^64 / chunks_per_slab`, rounded up: finds a slot's slab by multiplication.
     reciprocal: u64,
-    /// A slab's number and 1; 0 is an ordinal whose slab was given away. As many as the arena has slabs, from the first on.
+    /// A slab's number and 1; 0 is an ordinal whose slab was given away. As many as the pool may have, from the first on.
     slabs: OnceLock<Box<[AtomicU32]>>,
+    slabs_at_most: u32,
     /// Ordinals ever used.
     ordinals: AtomicU32,
 }
 
+/// What a slab costs each class that could have it.
+pub(super) const TABLE_BYTES_PER_SLAB: u64 = size_of::<AtomicU32>() as u64;
+
 impl Chunks {
-    pub(super) fn new(arena: Arc<Arena>, chunk_bytes: u32) -> Self {
+    /// Of a class of a pool that has so many slabs at most.
+    pub(super) fn new(arena: Arc<Arena>, chunk_bytes: u32, slabs_at_most: u32) -> Self {
         let chunks_per_slab = arena.slab_bytes() / chunk_bytes;
         let reciprocal = (u64::MAX / u64::from(chunks_per_slab)).wrapping_add(1);
         let (slabs, ordinals) = (OnceLock::new(), AtomicU32::new(0));
-        Self { arena, chunk_bytes, chunks_per_slab, reciprocal, slabs, ordinals }
+        Self { arena, chunk_bytes, chunks_per_slab, reciprocal, slabs, slabs_at_most, ordinals }
     }
 
     /// Takes a slab in; its ordinal.
@@ -35,7 +40,8 @@ impl Chunks {
         let vacant = (0..used).find(|&ordinal| self.slab(ordinal).is_none());
         let ordinal = vacant.unwrap_or(used);
         self.ordinals.store(used.max(ordinal + 1), Ordering::Relaxed);
-        let none_yet = || std::iter::repeat_with(AtomicU32::default).take(self.arena.slab_count()).collect();
+        let none_yet =
+            || std::iter::repeat_with(AtomicU32::default).take(self.slabs_at_most as usize).collect();
         self.slabs.get_or_init(none_yet)[ordinal as usize].store(slab + 1, Ordering::Relaxed);
         u16::try_from(ordinal).expect("a class has no more slabs than the arena, at most 65,536")
     }
@@ -70,6 +76,16 @@ impl Chunks {
     #[inline]
     fn slabs(&self) -> &[AtomicU32] {
         self.slabs.get().map_or(&[], |slabs| slabs)
+    }
+
+    /// Bytes of the table.
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.slabs().len() as u64 * TABLE_BYTES_PER_SLAB
+    }
+
+    /// Bytes of a chunk.
+    pub(super) fn bytes_each(&self) -> u32 {
+        self.chunk_bytes
     }
 
     /// Chunks that a slab is cut into.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use policy::Eviction;
 
+use super::chunks::TABLE_BYTES_PER_SLAB;
+
 /// Makes the eviction policy of one slab class. It is told its capacity, in items, whenever the class gains or loses
 /// a slab.
 pub type PolicyFactory = Arc<dyn Fn() -> Box<dyn Eviction> + Send + Sync>;
@@ -54,6 +56,13 @@ impl DramConfig {
     /// What the policy keeps for each chunk.
     pub(crate) fn policy_bytes_per_slot(&self) -> u64 {
         u64::from((self.policy)().bytes_per_slot())
+    }
+
+    /// What the tables from the policies' slots to the slabs come to, if every class has one. Nothing of a tier that cannot be.
+    pub(crate) fn slab_table_bytes(&self) -> u64 {
+        let of =
+            |layout: Layout| layout.sizes.len() as u64 * u64::from(layout.slab_count) * TABLE_BYTES_PER_SLAB;
+        Layout::of(self).map_or(0, of)
     }
 }
 

@@ -117,7 +117,10 @@ impl Pools {
         let pools = 0..layout.quotas.len() as u8;
         let sizes = || layout.sizes.iter().copied();
         let cells = pools.flat_map(|pool| sizes().map(move |size| (PoolId(pool), size)));
-        let class = |(index, (pool, size))| Class::new(pool, index as u16, size, &arena);
+        let slabs_at_most = |pool: PoolId| layout.quotas[usize::from(pool.0)];
+        let class = |(index, (pool, size))| {
+            Class::new(pool, index as u16, Chunks::new(Arc::clone(&arena), size, slabs_at_most(pool)))
+        };
         let classes = cells.enumerate().map(class).collect();
         let supply = Supply::new(&layout);
         let size_table = size_table(&layout.sizes);
@@ -238,9 +241,9 @@ impl Supply {
 }
 
 impl Class {
-    fn new(pool: PoolId, index: u16, chunk_bytes: u32, arena: &Arc<Arena>) -> Self {
-        let chunks = Arc::new(Chunks::new(Arc::clone(arena), chunk_bytes));
-        let chunks_per_slab = chunks.per_slab();
+    fn new(pool: PoolId, index: u16, chunks: Chunks) -> Self {
+        let (chunk_bytes, chunks_per_slab) = (chunks.bytes_each(), chunks.per_slab());
+        let chunks = Arc::new(chunks);
         let (rule, inner) = (OnceLock::new(), Apart(Mutex::new(Inner::default())));
         Self { pool, index, chunk_bytes, chunks_per_slab, chunks, rule, inner }
     }

@@ -73,10 +73,6 @@ impl Arena {
         (self.slabs.len() as u64) << self.slab_shift
     }
 
-    pub(super) fn slab_count(&self) -> usize {
-        self.slabs.len()
-    }
-
     pub(super) fn slab_bytes(&self) -> u32 {
         1 << self.slab_shift
     }

@@ -165,13 +165,14 @@ impl Dram {
             let slabs = u64::from(class.lock().counters.slabs);
             (slabs * u64::from(self.pools.arena.slab_bytes()), slabs * u64::from(class.chunks_per_slab))
         };
+        let tables = self.pools.classes.iter().map(|class| class.chunks.table_bytes());
         let used = self.pools.classes.iter().map(of_class);
         let (used_slab_bytes, slots) = used.fold((0, 0), |(bytes, slots), (b, s)| (bytes + b, slots + s));
         MemoryStats {
             arena_bytes: self.pools.arena.bytes(),
             used_slab_bytes,
             index_bytes: self.index.bytes() + self.chains.bytes(),
-            policy_bytes: slots * self.pools.policy_bytes_per_slot,
+            policy_bytes: slots * self.pools.policy_bytes_per_slot + tables.sum::<u64>(),
         }
     }
 }
