@@ -38,6 +38,9 @@ pub struct Timing {
     flushed_ns: u64,
     /// When the request that is being worked on has come as far as it has.
     at_ns: u64,
+    /// When it would have, had there been room for it at once: what carries its data is asked for then, and is not kept from others
+    /// while it waits.
+    asked_ns: u64,
 }
 
 /// A card's figures in the units that are reckoned in.
@@ -129,6 +132,7 @@ impl Timing {
             flushed: Vec::new(),
             flushed_ns: 0,
             at_ns: 0,
+            asked_ns: 0,
         }
     }
 
@@ -136,12 +140,14 @@ impl Timing {
     pub(crate) fn arrive(&mut self, now_ns: u64) {
         self.pay_while_idle(now_ns);
         self.at_ns = now_ns + self.figures.command_ns;
+        self.asked_ns = self.at_ns;
     }
 
     /// `bytes` of the request come from the host.
     pub(crate) fn take_in(&mut self, bytes: u64) {
         let takes_ns = self.link_ns(bytes);
         self.at_ns = carry(&mut self.link_in_free_ns, self.at_ns, self.at_ns, takes_ns);
+        self.asked_ns = self.at_ns;
     }
 
     fn link_ns(&self, bytes: u64) -> u64 {
@@ -238,7 +244,7 @@ impl Timing {
 
     fn program_chunk(&mut self, chunk: u32) {
         let die = chunk as usize % self.dies.len();
-        let sent_ns = self.transfer(die, self.at_ns, self.at_ns, self.figures.chunk_transfer_ns);
+        let sent_ns = self.transfer(die, self.asked_ns, self.at_ns, self.figures.chunk_transfer_ns);
         let end_ns = self.occupy(die, sent_ns, self.figures.program_ns);
         self.buffer.under_way.push(Reverse((end_ns, chunk)));
         self.buffer.ends_ns.insert(chunk, end_ns);
@@ -262,12 +268,12 @@ impl Timing {
         if self.debt.is_clear() {
             return;
         }
-        let now_ns = self.at_ns;
+        let (asked_ns, now_ns) = (self.asked_ns, self.at_ns);
         for _ in 0..self.debt.reads.falls_due(pages) {
-            self.collect_read(now_ns);
+            self.collect_read(asked_ns, now_ns);
         }
         for _ in 0..self.debt.programs.falls_due(pages) {
-            self.collect_program(now_ns);
+            self.collect_program(asked_ns, now_ns);
         }
         for _ in 0..self.debt.erases.falls_due(pages) {
             self.collect_erase(now_ns);
@@ -285,24 +291,24 @@ impl Timing {
             // After an idle moment, so that the next request of a burst does not meet it.
             let from_ns = free_ns + IDLE_NS;
             if self.debt.reads.take_one() {
-                self.collect_read(from_ns);
+                self.collect_read(from_ns, from_ns);
             } else if self.debt.programs.take_one() {
-                self.collect_program(from_ns);
+                self.collect_program(from_ns, from_ns);
             } else if self.debt.erases.take_one() {
                 self.collect_erase(from_ns);
             }
         }
     }
 
-    fn collect_read(&mut self, now_ns: u64) {
+    fn collect_read(&mut self, asked_ns: u64, now_ns: u64) {
         let die = self.debt.turn(self.dies.len());
         let sensed_ns = self.occupy(die, now_ns, self.figures.read_ns);
-        self.transfer(die, now_ns, sensed_ns, self.figures.planes_transfer_ns);
+        self.transfer(die, asked_ns, sensed_ns, self.figures.planes_transfer_ns);
     }
 
-    fn collect_program(&mut self, now_ns: u64) {
+    fn collect_program(&mut self, asked_ns: u64, now_ns: u64) {
         let die = self.debt.turn(self.dies.len());
-        let sent_ns = self.transfer(die, now_ns, now_ns, self.figures.chunk_transfer_ns);
+        let sent_ns = self.transfer(die, asked_ns, now_ns, self.figures.chunk_transfer_ns);
         self.occupy(die, sent_ns, self.figures.program_ns);
     }
 
@@ -353,7 +359,7 @@ impl Medium for Timing {
             // The rest of a page that is written in part: the write is acknowledged before, but the die is busy.
             let die = self.die_of(page);
             let sensed_ns = self.sense(die, self.at_ns);
-            self.transfer(die, self.at_ns, sensed_ns, self.figures.page_transfer_ns);
+            self.transfer(die, self.asked_ns, sensed_ns, self.figures.page_transfer_ns);
             return;
         }
         let nand_page = page.0 >> self.figures.nand_page_shift;

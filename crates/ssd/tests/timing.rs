@@ -143,6 +143,21 @@ fn a_flush_waits_for_what_is_under_way_and_for_a_chunk_that_is_begun() {
     assert_eq!(drive.flush(7_000_000) / 1000, 7001 + 8 + 1000);
 }
 
+/// Writes that wait kept the channels for the time that they would go on, and reads that came meanwhile waited behind them.
+#[test]
+fn a_read_does_not_wait_for_writes_that_wait_for_room() {
+    let mut drive = drive(&card());
+    for page in 0..8 {
+        write(&mut drive, 0, page, 1);
+    }
+    let begin_us = 1_000_000;
+    let waited: Vec<u64> = (0..200).map(|number| write(&mut drive, begin_us, 8 + number % 40, 1)).collect();
+    let last_us = waited[199] - begin_us;
+    assert!(last_us > 20_000, "{last_us} us");
+    let read_us = read(&mut drive, begin_us, 0) - begin_us;
+    assert!(read_us < 1000, "{read_us} us, where the last write takes {last_us}");
+}
+
 /// It was answered at once, before the data of both was on the flash.
 #[test]
 fn a_flush_during_another_ends_no_earlier() {
