@@ -199,7 +199,7 @@ fn a_result_says_whether_the_run_was_long_enough() {
     let short = run(RUN, &["test_config.numOps=1000", "test_config.warmupOps=100"]);
     assert_eq!(short["steady"]["flash_filled"], false);
     assert!(remarks(&short).contains("Flash was not filled once ("), "{}", remarks(&short));
-    let long = run(RUN, &["test_config.numOps=20000", "test_config.warmupOps=10000"]);
+    let long = run(RUN, &["test_config.numOps=40000", "test_config.warmupOps=10000"]);
     let steady = &long["steady"];
     let number = |value: &Value| value.as_f64().unwrap();
     let (seconds, warm) = (number(&long["totals"]["seconds"]), number(&long["totals"]["warmup"]["seconds"]));
