@@ -151,7 +151,7 @@ impl Dram {
         now_seconds: u32,
         spill: &S,
     ) -> Attempt {
-        let victim = Victim::new(self, parent, now_seconds);
+        let victim = Victim::new(self, parent, KeyHash::of(parent.key()), now_seconds);
         let attempt = self.evict(&victim, spill);
         if attempt == Attempt::Gone {
             parent.header().become_draft();

@@ -64,14 +64,14 @@ impl Dram {
     fn evict_next<S: Spill>(&self, class: &Class, spill: &S) -> Option<Attempt> {
         let now_seconds = self.now_seconds();
         let chosen = class.lock().next_to_leave(&self.pools, class, now_seconds)?;
-        let item = match chosen {
-            Taken::Victim(item) => item,
+        let (item, hash) = match chosen {
+            Taken::Victim { item, hash } => (item, hash),
             Taken::Chain { parent, child } => {
                 return Some(self.evict_chain_of(parent, child, now_seconds, spill));
             }
             Taken::Free(_) | Taken::Nothing => return Some(Attempt::InUse),
         };
-        let attempt = self.evict(&Victim::new(self, item, now_seconds), spill);
+        let attempt = self.evict(&Victim::new(self, item, hash, now_seconds), spill);
         if attempt == Attempt::Gone {
             item.header().become_draft();
             class.lock().counters.evictions += 1;

@@ -74,14 +74,14 @@ pub struct Victim<'a> {
 
 impl<'a> Victim<'a> {
     #[inline]
-    pub(super) fn new(dram: &'a Dram, item: Item<'a>, now_seconds: u32) -> Self {
+    pub(super) fn new(dram: &'a Dram, item: Item<'a>, hash: KeyHash, now_seconds: u32) -> Self {
         let head = dram.chains.head(item);
         let mut chain = Vec::new();
         if head.is_some() {
             chain.push(item.value());
             chain.extend(children(&dram.pools.arena, head).map(Item::value));
         }
-        let (hash, value) = (KeyHash::of(item.key()), [item.value()]);
+        let value = [item.value()];
         Self {
             dram,
             item,
@@ -175,9 +175,9 @@ impl Dram {
         spill: &S,
     ) -> Result<Item<'a>, AllocateError> {
         loop {
-            let item = match class.take(&self.pools, wanted) {
+            let (item, hash) = match class.take(&self.pools, wanted, |hash| self.index.prefetch_line(hash)) {
                 Taken::Free(item) => return Ok(item),
-                Taken::Victim(item) => item,
+                Taken::Victim { item, hash } => (item, hash),
                 Taken::Chain { parent, child } => {
                     if self.evict_chain_of(parent, child, wanted.now_seconds, spill) == Attempt::Busy {
                         return Err(AllocateError::Busy);
@@ -189,7 +189,7 @@ impl Dram {
                     continue;
                 }
             };
-            let victim = Victim::new(self, item, wanted.now_seconds);
+            let victim = Victim::new(self, item, hash, wanted.now_seconds);
             match self.evict(&victim, spill) {
                 Attempt::Gone => {
                     item.header().become_draft();

@@ -95,7 +95,12 @@ pub(super) enum Taken<'a> {
     /// A chunk, a draft already.
     Free(Item<'a>),
     /// An item to be evicted. The caller holds a reference, and the chunk stands in the policy as the new entry's.
-    Victim(Item<'a>),
+    Victim {
+        /// The item.
+        item: Item<'a>,
+        /// Of its key.
+        hash: KeyHash,
+    },
     /// A child of a chain to be evicted: the caller holds a reference of the parent, and the child is out of the policy.
     Chain {
         /// Whose chain it is.
@@ -105,6 +110,13 @@ pub(super) enum Taken<'a> {
     },
     /// Nothing: no free chunk, no slab to be had, and of the items none that could leave.
     Nothing,
+}
+
+impl<'a> Taken<'a> {
+    /// An item that the caller holds.
+    fn victim(item: Item<'a>) -> Self {
+        Self::Victim { item, hash: KeyHash::of(item.key()) }
+    }
 }
 
 impl Pools {
@@ -258,14 +270,28 @@ impl Class {
         self.inner.0.lock()
     }
 
-    /// A chunk: a free one, one of a new slab, or one whose item has to be evicted first.
-    pub(super) fn take<'a>(&'a self, pools: &'a Pools, wanted: Wanted) -> Taken<'a> {
+    /// A chunk: a free one, one of a new slab, or one whose item has to be evicted first. `foresee` is told of the keys that
+    /// will be taken out of the index: the victim's, and the one's that will likely be next.
+    pub(super) fn take<'a>(
+        &'a self,
+        pools: &'a Pools,
+        wanted: Wanted,
+        foresee: impl Fn(KeyHash),
+    ) -> Taken<'a> {
         let mut inner = self.lock();
         let taken = inner.take(pools, self, wanted);
+        if let Taken::Victim { hash, .. } = taken {
+            foresee(hash);
+        }
         let next = inner.likely_next(pools, self);
+        // Under the lock, for then its chunk is not used anew.
+        let next_hash = next.and_then(Item::linked_key).map(KeyHash::of);
         drop(inner);
         if let Some(item) = next {
             item.prefetch_chunk(self.chunk_bytes);
+        }
+        if let Some(hash) = next_hash {
+            foresee(hash);
         }
         taken
     }
@@ -420,7 +446,7 @@ impl Inner {
                 self.counters.evictions += 1;
                 self.counters.requested_bytes -= item.header().item_bytes();
                 self.counters.requested_bytes += wanted.bytes;
-                return Some(Taken::Victim(item));
+                return Some(Taken::victim(item));
             }
             if let Some(chain) = self.pass_over(pools, item, slot, wanted.now_seconds) {
                 return Some(chain);
@@ -479,7 +505,7 @@ impl Inner {
                 return Some(Taken::Chain { parent, child: item });
             }
         } else if item.header().begin_eviction() {
-            return Some(Taken::Victim(item));
+            return Some(Taken::victim(item));
         }
         self.policy().restore(slot, entry_of(item), now_seconds);
         item.header().set(State::IN_POLICY);

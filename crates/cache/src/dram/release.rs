@@ -9,6 +9,7 @@ use super::item::State;
 use super::pools::{Class, Inner, Pools, Releasing, entry_of};
 use super::slab::Item;
 use super::{AllocateError, Dram};
+use crate::KeyHash;
 
 /// Rounds over the items of a slab before it is given up.
 const ROUNDS: u32 = 3;
@@ -138,7 +139,7 @@ impl Dram {
         stats: &mut ReleaseStats,
     ) -> Attempt {
         let now_seconds = self.now_seconds();
-        let victim = Victim::new(self, item, now_seconds);
+        let victim = Victim::new(self, item, KeyHash::of(item.key()), now_seconds);
         let is_child = occupant.reference() != item.reference();
         let chunk = if move_items {
             class.lock().chunk_for_move(&self.pools, class, occupant, now_seconds)

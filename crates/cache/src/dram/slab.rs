@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use policy::prefetch::{CACHE_LINE_BYTES, prefetch, prefetch_to_write};
 
 use super::chain::Links;
-use super::item::{HEADER_BYTES, Header, ItemRef};
+use super::item::{HEADER_BYTES, Header, ItemRef, State};
 
 /// The mapped memory and the table of slabs.
 pub(super) struct Arena {
@@ -206,6 +206,13 @@ impl<'a> Item<'a> {
     pub(super) fn key(self) -> &'a [u8] {
         // SAFETY: `describe` was given lengths that fit the chunk, and by the module's contract nobody writes now.
         unsafe { std::slice::from_raw_parts(self.bytes_at(0), self.header().key_len()) }
+    }
+
+    /// The key, if the item can be found by it. For the holder of the class lock.
+    #[inline]
+    pub(super) fn linked_key(self) -> Option<&'a [u8]> {
+        let state = self.header().state();
+        (state.has(State::LINKED) && !state.has(State::EVICTING | State::CHILD)).then(|| self.key())
     }
 
     #[inline]
