@@ -129,6 +129,8 @@ impl Dram {
     /// The item of `key`, pinned, and the hit told to the policy. An expired item is removed and is no hit.
     #[inline(always)]
     pub fn get(&self, key: &[u8], hash: KeyHash) -> Option<Handle<'_>> {
+        // The line comes while the lock is taken, not after.
+        self.index.prefetch_line(hash);
         let (handle, class) = {
             let table = self.index.read(hash);
             let (item, slab_use) = table.find_with_slab(&self.pools.arena, key, hash)?;
