@@ -139,7 +139,7 @@ impl Made {
     #[must_use]
     pub fn json(&self) -> Value {
         json!({
-            "output": self.path,
+            "output": self.path.display().to_string(),
             "requests": self.requests,
             "accesses": self.written.accesses,
             "rows": self.reading.rows,

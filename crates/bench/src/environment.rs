@@ -38,7 +38,7 @@ fn device(path: &Path) -> Value {
     let queue = block_device(path);
     let read = |name: &str| queue.as_ref().and_then(|queue| read_trimmed(&queue.join(name)));
     json!({
-        "path": path,
+        "path": path.display().to_string(),
         "model": read("device/model"),
         "firmware": read("device/firmware_rev").or_else(|| read("device/rev")),
         "scheduler": read("queue/scheduler"),

@@ -193,6 +193,16 @@ pub fn say_error(words: impl Display) {
     let _ = writeln!(std::io::stderr(), "{words}");
 }
 
+/// A file as a result names it: JSON is text, which the name of a file need not be.
+pub fn name_of(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Several of them.
+pub fn names_of(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| name_of(path)).collect()
+}
+
 /// Whether `file` can be written. One that was not there is not there afterwards either: what fails leaves no empty file.
 pub fn check_writable(file: &Path) -> std::io::Result<()> {
     if file == Path::new("-") {

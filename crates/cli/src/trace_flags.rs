@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use device::names;
 use serde_json::{Value, json};
 
+use crate::output::names_of;
 use crate::quantity;
 
 /// Heading of these flags.
@@ -90,7 +91,7 @@ impl TraceFlags {
     /// What was asked for, as the result file has it.
     pub fn config(&self, paths: &[PathBuf]) -> Value {
         json!({
-            "trace": paths,
+            "trace": names_of(paths),
             "format": self.format,
             "page_size": self.page_size.map(|page| match page {
                 PageSize::Bytes(bytes) => json!(bytes),

@@ -75,7 +75,7 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
         fields.insert("dram_iterator".to_owned(), seen);
     }
     if let Some(misses) = &report.misses {
-        let written = json!({ "file": misses.path, "requests": misses.requests });
+        let written = json!({ "file": misses.path.display().to_string(), "requests": misses.requests });
         fields.insert("miss_trace".to_owned(), written);
     }
     if let Some(events) = &report.events {

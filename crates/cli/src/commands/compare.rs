@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::files::Files;
-use crate::output::{Common, Finding};
+use crate::output::{Common, Finding, names_of};
 
 /// The command line of `compare`.
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ pub struct Arguments {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let found = sides(arguments).and_then(|(a, b)| compared(arguments, &a, &b));
-    let config = json!({ "a": arguments.sides().0, "b": arguments.sides().1 });
+    let config = json!({ "a": names_of(arguments.sides().0), "b": names_of(arguments.sides().1) });
     arguments.common.conclude("compare", &config, found)
 }
 

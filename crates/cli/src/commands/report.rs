@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::files::Files;
-use crate::output::{Common, Finding, write_file};
+use crate::output::{Common, Finding, name_of, names_of, write_file};
 
 /// The command line of `report`.
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let config = json!({ "runs": arguments.runs });
+    let config = json!({ "runs": names_of(&arguments.runs) });
     arguments.common.conclude("report", &config, reported(arguments))
 }
 
@@ -41,7 +41,7 @@ fn reported(arguments: &Arguments) -> Result<Finding, String> {
     let page = page::render(&runs).map_err(|error| format!("{}: {error}", output.display()))?;
     write_file(&output, page.as_bytes()).map_err(|error| error.to_string())?;
     let text = format!("{}\n", output.display());
-    Ok(Finding { result: json!({ "page": output }), text, failures: Vec::new() })
+    Ok(Finding { result: json!({ "page": name_of(&output) }), text, failures: Vec::new() })
 }
 
 /// Where the page goes. What lies where nobody said it should is kept, unless it is a page of ours.

@@ -11,7 +11,7 @@ use device::names;
 use serde_json::{Value, json};
 
 use crate::files::Files;
-use crate::output::{Common, Finding, make_folder, usage_error, write_picture};
+use crate::output::{Common, Finding, make_folder, names_of, usage_error, write_picture};
 use crate::signals::stop_on_signals;
 use crate::trace_flags::TraceFlags;
 
@@ -189,7 +189,7 @@ fn to_json(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> Value {
         "study": study.name,
         "title": study.title,
         "points": outcome.points.iter().map(point).collect::<Vec<_>>(),
-        "figures": figures,
+        "figures": names_of(figures),
         "notes": outcome.notes,
     })
 }

@@ -12,7 +12,7 @@ use device::names;
 use serde_json::{Value, json};
 
 use crate::files::Files;
-use crate::output::{Common, Finding};
+use crate::output::{Common, Finding, name_of};
 use crate::signals::stop_on_signals;
 use crate::trace_flags::{TenantColumns, TraceFlags};
 
@@ -87,7 +87,7 @@ pub fn run(command: &Command) -> ExitCode {
         }
         Command::Convert(arguments) => {
             let mut config = arguments.reading.config(&arguments.inputs);
-            config["output"] = json!(arguments.output);
+            config["output"] = name_of(&arguments.output).into();
             if arguments.keeps_zero_sizes() {
                 config["zero_size"] = json!("keep");
             }
@@ -247,7 +247,7 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     }
     text += &reading_words(&report, target == Target::Binary);
     let result = json!({
-        "output": arguments.output,
+        "output": name_of(&arguments.output),
         "written": trace::written_json(&written),
         "reading": trace::report_json(&report),
     });

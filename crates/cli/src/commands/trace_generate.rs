@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::trace::{target, wrote};
 use crate::files::Files;
-use crate::output::{Common, Finding, usage_error};
+use crate::output::{Common, Finding, name_of, usage_error};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 
@@ -205,6 +205,6 @@ fn write(writing: &Writing, workload: &mut dyn Accesses, requests: u64) -> Resul
     for loss in trace::losses(&written) {
         let _ = writeln!(text, "note: {loss}");
     }
-    let result = json!({ "output": writing.output, "written": trace::written_json(&written) });
+    let result = json!({ "output": name_of(&writing.output), "written": trace::written_json(&written) });
     Ok(Finding { result, text, failures: Vec::new() })
 }

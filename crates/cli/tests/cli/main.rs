@@ -7,6 +7,7 @@ mod block;
 mod evaluate;
 mod golden;
 mod loop_device;
+mod names;
 mod predict;
 mod reports;
 mod simulate;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::control::{self, Target};
 use super::devices::{Access, Devices, Opening};
 use super::figures;
-use crate::output::Common;
+use crate::output::{Common, name_of};
 
 /// The command line of a command that asks for nothing but which cache.
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub struct Cached {
 impl Cached {
     /// For the result.
     pub fn config(&self) -> Value {
-        json!({ "flash": self.flash, "disk": self.disk, "control": self.target.path() })
+        json!({ "flash": self.flash, "disk": self.disk, "control": self.target.path().as_deref().map(name_of) })
     }
 
     /// The settings in force, if a cache is named: told by its server, or read from its flash.

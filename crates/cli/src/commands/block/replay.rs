@@ -17,7 +17,7 @@ use super::figures;
 use super::knobs::{self, Given};
 use super::shape::Shape;
 use crate::files::Files;
-use crate::output::{Common, Finding, make_folder, write_picture};
+use crate::output::{Common, Finding, make_folder, names_of, write_picture};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 
@@ -96,7 +96,7 @@ enum Sweep {
 /// Runs `block replay`.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let config = json!({
-        "trace": arguments.trace, "format": arguments.format, "device": arguments.device,
+        "trace": names_of(&arguments.trace), "format": arguments.format, "device": arguments.device,
         "generate": arguments.generate.map(|_| "mysql8"), "operations": arguments.operations,
         "cache_size_bytes": arguments.cache_size, "settings": arguments.settings, "warm_up": arguments.warm_up,
     });
@@ -155,7 +155,7 @@ fn found(
         })
         .collect();
     let trace = source.stats().map(report::trace_json);
-    let result = json!({ "trace": trace, "caches": results, "figures": pictures, "notes": odd });
+    let result = json!({ "trace": trace, "caches": results, "figures": names_of(pictures), "notes": odd });
     let failures = if is_counted { Vec::new() } else { vec![nothing_counted(arguments, source)] };
     Finding { result, text, failures }
 }

@@ -25,7 +25,7 @@ use super::descriptors;
 use super::devices::{Access, Devices, NewFiles, Opening, file_bytes};
 use super::figures;
 use super::recording;
-use crate::output::{Common, Finding, say_error};
+use crate::output::{Common, Finding, name_of, say_error};
 use crate::signals;
 
 /// Signals that come so soon after the first are not a second one.
@@ -105,9 +105,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let config = json!({
         "flash": arguments.flash,
         "disk": arguments.disk,
-        "socket": arguments.socket,
+        "socket": arguments.socket.as_deref().map(name_of),
         "listen": arguments.listen.map(|address| address.to_string()),
-        "fuse": arguments.fuse,
+        "fuse": arguments.fuse.as_deref().map(name_of),
         "ublk": arguments.ublk,
     });
     arguments.common.conclude("block serve", &config, serve(arguments))

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::control::{self, Target};
 use super::devices::{Access, Opening};
 use super::{figures, prometheus, watch};
-use crate::output::{Common, Finding};
+use crate::output::{Common, Finding, name_of};
 
 /// The command line of `block status`.
 #[derive(Debug, Args)]
@@ -33,7 +33,8 @@ pub struct Arguments {
 
 /// Runs `block status`.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let config = json!({ "flash": arguments.flash, "control": arguments.target.path() });
+    let config =
+        json!({ "flash": arguments.flash, "control": arguments.target.path().as_deref().map(name_of) });
     arguments.common.conclude("block status", &config, tell(arguments))
 }
 

@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::files::Files;
-use crate::output::{Common, Finding};
+use crate::output::{Common, Finding, name_of};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 
@@ -64,7 +64,7 @@ fn write(arguments: &Arguments, workload: InnodbConfig) -> Result<Finding, Strin
         written.reads,
         written.writes
     );
-    let result = json!({ "output": output, "written": record::json(&written) });
+    let result = json!({ "output": name_of(output), "written": record::json(&written) });
     Ok(Finding { result, text, failures: Vec::new() })
 }
 
