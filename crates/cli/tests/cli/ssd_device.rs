@@ -45,6 +45,32 @@ fn what_is_not_there_or_no_drive_is_exit_2_and_named() {
     }
 }
 
+/// A drive was trimmed, and then there was no place for the result.
+#[test]
+fn nothing_is_done_to_a_drive_whose_result_cannot_be_kept() {
+    let (directory, path) = file(1 << 20);
+    let device = path.to_str().unwrap();
+    for command in ["trim", "precondition"] {
+        for (result, reason) in
+            [("/nonexistent/result", "writing /nonexistent/result"), (device, "would overwrite")]
+        {
+            let output = flashwright(&["ssd", command, device, "--yes", "--json", result]);
+            assert_eq!(output.status.code(), Some(2));
+            assert!(words(&output).contains(reason), "{command}: {}", words(&output));
+            assert!(fs::read(&path).unwrap().iter().all(|&byte| byte == 7), "{command} {result}");
+        }
+    }
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    for flag in ["--json", "--csv"] {
+        let output = flashwright(&["ssd", "wear", device, flag, link.to_str().unwrap()]);
+        assert!(words(&output).contains("would overwrite the device"), "{flag}: {}", words(&output));
+    }
+    let output = flashwright(&["ssd", "info", device, "--json", device]);
+    assert!(words(&output).contains("would overwrite the device"), "{}", words(&output));
+    assert!(fs::read(&path).unwrap().iter().all(|&byte| byte == 7));
+}
+
 #[test]
 fn nothing_is_destroyed_without_consent() {
     let (_directory, path) = file(1 << 20);

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::control::{self, Target};
-use super::devices::{Access, Devices, Opening};
+use super::devices::{self, Access, Devices, Opening};
 use super::figures;
 use crate::output::{Common, name_of};
 
@@ -39,6 +39,11 @@ impl Cached {
     /// For the result.
     pub fn config(&self) -> Value {
         json!({ "flash": self.flash, "disk": self.disk, "control": self.target.path().as_deref().map(name_of) })
+    }
+
+    /// Refuses a result that would be written over its devices, or nowhere.
+    pub fn spare(&self, common: &Common) -> Result<(), String> {
+        devices::spare(common, self.flash.iter().chain(&self.disk))
     }
 
     /// The settings in force, if a cache is named: told by its server, or read from its flash.

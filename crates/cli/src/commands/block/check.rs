@@ -33,6 +33,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn check(arguments: &Arguments) -> Result<Finding, String> {
+    arguments.devices.spare(&arguments.common)?;
     let [flash, disk] = arguments.devices.open(Access::Read)?;
     let check = pollster::block_on(Volume::check(
         flash,

@@ -73,6 +73,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn create(arguments: &Arguments) -> Result<Finding, String> {
     let mut config = volume_config(arguments)?;
     let devices = &arguments.devices;
+    devices.spare(&arguments.common)?;
     let mut files = NewFiles::default();
     let is_blank = files.make("--flash-size", &devices.flash, arguments.flash_size)?;
     files.make("--disk-size", &devices.disk, arguments.disk_size)?;

@@ -38,6 +38,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     let name = &arguments.devices.flash;
+    arguments.devices.spare(&arguments.common)?;
     let [flash, disk] = arguments.devices.open(Access::Write)?;
     let superblock = pollster::block_on(Volume::identify(&flash));
     // What must be overwritten: all that could be taken for a volume.

@@ -12,6 +12,9 @@ use device::file::{OpenOptions, reserve_space};
 use device::timer::SystemTimer;
 use device::{Device, DeviceSpec, ErrorKind, IoError};
 
+use crate::files::Files;
+use crate::output::Common;
+
 /// Which devices.
 #[derive(Debug, Args)]
 pub struct Devices {
@@ -44,6 +47,11 @@ pub enum Access {
 }
 
 impl Devices {
+    /// Refuses a result that would be written over one of them, or nowhere.
+    pub fn spare(&self, common: &Common) -> Result<(), String> {
+        spare(common, [&self.flash, &self.disk])
+    }
+
     /// Opens both.
     pub fn open(&self, access: Access) -> Result<[Arc<dyn Device>; 2], String> {
         if self.flash == self.disk || self.are_one_file() {
@@ -170,6 +178,12 @@ fn there(flag: &str, text: &str) -> Result<bool, String> {
 pub fn file_bytes(text: &str) -> Option<u64> {
     let there = std::fs::metadata(file_of(text).ok()?).ok()?;
     there.is_file().then_some(there.len())
+}
+
+/// Refuses a result file that is one of these devices, or that cannot be written: asked before anything is done to them.
+pub fn spare<'a>(common: &Common, devices: impl IntoIterator<Item = &'a String>) -> Result<(), String> {
+    let paths = devices.into_iter().filter_map(|text| file_of(text).ok());
+    Files::default().keeping("device", paths).writing([common.result_file()]).check()
 }
 
 /// The file that the name of a device is about.

@@ -14,6 +14,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn flush(arguments: &Arguments) -> Result<Finding, String> {
+    arguments.cached.spare(&arguments.common)?;
     let tell = |progress: &Value| arguments.common.say(&words(progress));
     let mut told = arguments.cached.reach(
         |path| control::ask(path, "flush", tell),

@@ -22,9 +22,10 @@ use signal_hook::iterator::Signals;
 use super::contents;
 use super::control::{self, Service};
 use super::descriptors;
-use super::devices::{Access, Devices, NewFiles, Opening, file_bytes};
+use super::devices::{Access, Devices, NewFiles, Opening, file_bytes, spare};
 use super::figures;
 use super::recording;
+use crate::files::Files;
 use crate::output::{Common, Finding, name_of, say_error};
 use crate::signals;
 
@@ -130,7 +131,8 @@ struct Cached {
 /// Serves until a signal comes. What the cache did until then, and what went wrong in the end.
 fn serve(arguments: &Arguments) -> Result<Finding, String> {
     let address = address(arguments)?;
-    arguments.common.check_result_file().map_err(|error| error.to_string())?;
+    spare(&arguments.common, arguments.flash.iter().chain([&arguments.disk]))?;
+    Files::default().writing([arguments.record.as_deref(), arguments.common.result_file()]).keep_apart()?;
     descriptors::allow(arguments.connections)?;
     let driver =
         arguments.ublk.map(|_| Driver::open().map_err(|error| format!("--ublk: {error}"))).transpose()?;

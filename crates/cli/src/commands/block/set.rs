@@ -31,6 +31,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn set(arguments: &Arguments) -> Result<Finding, String> {
+    arguments.cached.spare(&arguments.common)?;
     if arguments.settings.is_empty() {
         return Ok(list(arguments.cached.tuning()?));
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::control::{self, Target};
-use super::devices::{Access, Opening};
+use super::devices::{Access, Opening, spare};
 use super::{figures, prometheus, watch};
 use crate::output::{Common, Finding, name_of};
 
@@ -39,6 +39,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn tell(arguments: &Arguments) -> Result<Finding, String> {
+    spare(&arguments.common, &arguments.flash)?;
     if arguments.watch {
         let path = arguments.target.path().ok_or("--watch: needs the --socket of a server")?;
         let (result, why_ended) = watch::run(&path, &arguments.common)?;

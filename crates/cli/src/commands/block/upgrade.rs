@@ -12,6 +12,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn upgrade(arguments: &Arguments) -> Result<Finding, String> {
+    arguments.cached.spare(&arguments.common)?;
     let mut told = arguments.cached.reach(|path| control::ask(path, "upgrade", |_| {}), control::upgrade)?;
     told["world"] = "real".into();
     let (before, now) = (&told["format_before"], &told["format"]);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use bench::drive::{self, json, text};
 use clap::Args;
 
-use super::real::{config, finding};
+use super::real::{config, finding, spare};
 use crate::output::Common;
 
 /// The command line of `ssd info`.
@@ -20,7 +20,8 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let found = drive::info::info(&arguments.device).map_err(|error| error.to_string());
+    let spared = spare(&arguments.device, [arguments.common.result_file()]);
+    let found = spared.and_then(|()| drive::info::info(&arguments.device).map_err(|error| error.to_string()));
     let found = found.map(|info| finding(json::info(&info), text::info(&info)));
     arguments.common.conclude("ssd info", &config(&arguments.device), found)
 }

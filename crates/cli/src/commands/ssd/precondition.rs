@@ -43,7 +43,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         seed: arguments.common.seed,
     };
     let fill = || {
-        destroy(&arguments.device, arguments.yes, |device, stop| {
+        destroy(&arguments.device, arguments.yes, &arguments.common, |device, stop| {
             let bar = Bar::new(Unit::Bytes, arguments.common.quiet);
             let mut told = 0;
             let outcome = precondition::run(device, drive::clock(), &options, &mut |done, most, rounds| {
@@ -62,12 +62,11 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             Ok(Finding { failures, ..finding(json::outcome(&outcome), words) })
         })
     };
-    let found = arguments.common.check_result_file().map_err(|error| error.to_string()).and_then(|()| fill());
     let config = json!({
         "device": arguments.device.display().to_string(),
         "write_bytes": options.write_bytes,
         "depth": options.depth,
         "max_passes": options.max_passes,
     });
-    arguments.common.conclude("ssd precondition", &config, found)
+    arguments.common.conclude("ssd precondition", &config, fill())
 }

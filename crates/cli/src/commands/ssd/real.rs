@@ -7,15 +7,26 @@ use bench::drive::{self, text};
 use bench::run::stop::Stop;
 use serde_json::{Value, json};
 
-use crate::output::Finding;
+use crate::files::Files;
+use crate::output::{Common, Finding};
 use crate::signals::stop_on_signals;
 
-/// Opens the device, which nobody else may have, asks the user, and does it.
+/// Refuses files that would be written over the device, or cannot be: asked before anything is done to it.
+pub(super) fn spare<'a>(
+    path: &Path,
+    outputs: impl IntoIterator<Item = Option<&'a Path>>,
+) -> Result<(), String> {
+    Files::default().keeping("device", [path.to_owned()]).writing(outputs).check()
+}
+
+/// Opens the device, which nobody else may have, asks the user, and does it, if its result can be kept.
 pub(super) fn destroy(
     path: &Path,
     yes: bool,
+    common: &Common,
     action: impl FnOnce(&dyn drive::Device, &Stop) -> Result<Finding, String>,
 ) -> Result<Finding, String> {
+    spare(path, [common.result_file()])?;
     let device = drive::open_whole(path).map_err(|error| error.to_string())?;
     let capacity = text::bytes(device.geometry().capacity_bytes.into());
     if !yes {

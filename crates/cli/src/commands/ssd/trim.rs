@@ -25,7 +25,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let found = destroy(&arguments.device, arguments.yes, |device, stop| {
+    let found = destroy(&arguments.device, arguments.yes, &arguments.common, |device, stop| {
         let bar = Bar::new(Unit::Bytes, arguments.common.quiet);
         let capacity = device.geometry().capacity_bytes;
         let trimmed = drive::trim(device, |done_bytes| {

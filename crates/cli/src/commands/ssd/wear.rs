@@ -11,7 +11,7 @@ use bench::drive::{json, text};
 use bench::run::stop::Stop;
 use clap::Args;
 
-use super::real::{config, finding};
+use super::real::{config, finding, spare};
 use crate::output::{Common, Finding};
 use crate::quantity;
 use crate::signals::stop_on_signals;
@@ -41,6 +41,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn watch(arguments: &Arguments) -> Result<Finding, Box<dyn std::error::Error>> {
+    spare(&arguments.device, [arguments.csv.as_deref(), arguments.common.result_file()])?;
     let stop = Stop::default();
     stop_on_signals(&stop)?;
     let mut watched = Watched::open(&arguments.device)?;

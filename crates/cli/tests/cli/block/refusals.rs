@@ -450,3 +450,35 @@ fn a_replay_reads_what_others_call_block_csv_and_says_which_flag_is_wrong() {
     let said = told(&of_nothing);
     assert!(said.contains("the trace has no requests") && !said.contains("ssd_writes"), "{said}");
 }
+
+/// A cache was made, or destroyed, and then there was no place for its result; or the result took the place of the cache.
+#[test]
+fn nothing_is_done_to_devices_whose_result_cannot_be_kept() {
+    let place = Place::new();
+    let both = || ["flash", "disk"].map(|name| std::fs::read(place.path(name)).unwrap());
+    let before = both();
+    let commands: &[(&str, &[&str])] = &[
+        ("create", &["--force", "--yes"]),
+        ("destroy", &["--yes"]),
+        ("check", &[]),
+        ("flush", &[]),
+        ("upgrade", &[]),
+        ("set", &[]),
+        ("set", &["dirty_percent=33"]),
+        ("serve", &["--socket", "socket"]),
+    ];
+    for (command, more) in commands {
+        for (result, reason) in [
+            ("flash", "would overwrite the device"),
+            ("./disk", "would overwrite the device"),
+            ("absent/result", "writing absent/result"),
+        ] {
+            let mut line = place.command(command, true);
+            line.args(*more).args(["--json", result]).current_dir(place.directory.path());
+            let output = line.output().unwrap();
+            let words = told(&output);
+            assert!(output.status.code() == Some(2) && words.contains(reason), "{command} {result}: {words}");
+            assert!(both() == before, "{command} {result}");
+        }
+    }
+}
