@@ -174,7 +174,7 @@ fn version(words: &str) -> Option<[u64; 3]> {
     parts.next().is_none().then_some(version)
 }
 
-/// What is read by name has the type that it should.
+/// What is read by name has the type that it should. What other commands than `bench` call `drive` is theirs: the card's name, say.
 fn check(result: &Map<String, Value>) -> Result<(), String> {
     type Is = fn(&Value) -> bool;
     let parts: [(&str, &str, Is); 6] = [
@@ -186,7 +186,8 @@ fn check(result: &Map<String, Value>) -> Result<(), String> {
         ("world", "a word", Value::is_string),
     ];
     for (name, kind, is) in parts {
-        if let Some(value) = result.get(name).filter(|value| !is(value)) {
+        let is_read = name != "drive" || result["command"] == "bench";
+        if let Some(value) = result.get(name).filter(|value| is_read && !is(value)) {
             return Err(format!("{name}: {} is not {kind}", short(value)));
         }
     }

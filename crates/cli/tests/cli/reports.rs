@@ -241,3 +241,21 @@ fn what_is_no_result_is_one_line_with_its_name_and_nothing_is_written() {
         }
     }
 }
+
+/// Its `drive` is a card's name, where that of `bench` is the model drive.
+#[test]
+fn a_prediction_is_a_page_and_compares() {
+    let results = Results::new();
+    let (trace, file, page) = (results.path("trace.csv"), results.path("p.json"), results.path("p.html"));
+    let made = flashwright(&["trace", "generate", "zipf", "--requests", "20000", "-o", &trace]);
+    assert_eq!(made.status.code(), Some(0), "{}", err(&made));
+    let cache = ["--drive", "test", "--rate", "1000", "--dram", "1%", "--utilization", "100%"];
+    let run = flashwright(&[&["predict", &trace, "--json", &file][..], &cache].concat());
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    let output = flashwright(&["report", &file, "-o", &page]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("<h2>points</h2>") && page.contains("<summary>drive</summary>"), "{page}");
+    let comparison = result_of(&["compare", &file, &file]);
+    assert_eq!(figure(&comparison, "points[0].hit_ratio.value")["ratio"], 1.0);
+}

@@ -238,18 +238,15 @@ fn table_of(body: &mut Html, rows: &[&Map<String, Value>]) {
     end_table(body);
 }
 
-/// Keys of a result that other sections show.
+/// Keys of a result that other sections show; the last one where it is the model drive of a run.
 const SHOWN: [&str; 4] = ["intervals", "totals", "instances", "drive"];
 
 /// What else a result holds: lists as tables, the rest folded as it is.
 pub(super) fn everything_else(body: &mut Html, runs: &[Named<'_>]) {
     for it in runs {
         let of = if runs.len() > 1 { format!("{}: ", it.name) } else { String::new() };
-        let own = it
-            .run
-            .result
-            .iter()
-            .filter(|(key, _)| !ENVELOPE.contains(&key.as_str()) && !SHOWN.contains(&key.as_str()));
+        let is_shown = |key: &str| SHOWN.contains(&key) && (key != "drive" || it.run.command() == "bench");
+        let own = it.run.result.iter().filter(|(key, _)| !ENVELOPE.contains(&key.as_str()) && !is_shown(key));
         for (key, value) in own {
             let rows = rows_of(value);
             if rows.is_empty() {
