@@ -187,7 +187,8 @@ impl Session {
     pub fn run(mut self, config: &Config, watcher: &mut dyn Watcher) -> Result<RunReport, SessionError> {
         let seed = self.options.seed;
         let mut trackers = std::mem::take(&mut self.trackers);
-        let environment = environment::capture(&self.flash_paths, SystemClock.unix_seconds());
+        let started = self.drive.is_none().then(|| SystemClock.unix_seconds());
+        let environment = environment::capture(&self.flash_paths, started);
         let drive_bytes = || {
             let drive = DriveReport::since(self.drive.as_ref()?, None);
             Some(DriveBytes { host: drive.host_bytes(), media: drive.media_bytes() })

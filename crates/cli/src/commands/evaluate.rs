@@ -352,7 +352,7 @@ fn finding(subject: &Subject, found: &Found, asked: &Asked) -> Finding {
     });
     if let Subject::Real(real) = subject {
         let now = bench::drive::clock().unix_seconds();
-        result["environment"] = environment::capture(std::slice::from_ref(&real.path), now);
+        result["environment"] = environment::capture(std::slice::from_ref(&real.path), Some(now));
     }
     Finding { result, text, failures }
 }

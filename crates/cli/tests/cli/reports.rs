@@ -259,3 +259,16 @@ fn a_prediction_is_a_page_and_compares() {
     let comparison = result_of(&["compare", &file, &file]);
     assert_eq!(figure(&comparison, "points[0].hit_ratio.value")["ratio"], 1.0);
 }
+
+/// Two results of one seed differed in the hour that each was made.
+#[test]
+fn no_hour_is_told_of_a_simulated_run() {
+    let results = Results::new();
+    let run = read(&results.bench("a.json", &[]));
+    assert_eq!(
+        (&run["world"], &run["environment"]["started_unix_seconds"]),
+        (&"simulated".into(), &Value::Null)
+    );
+    let real = result_of(&["bench", &results.path("config.json"), "--device", "memory:"]);
+    assert!(real["environment"]["started_unix_seconds"].is_u64());
+}
