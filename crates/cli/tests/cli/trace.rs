@@ -250,6 +250,15 @@ fn wrong_calls_name_what_there_is() {
             &["trace", "generate", "zipf", "--exponent=-1", "-o", "x"],
             "--exponent: -1 is not a Zipf exponent, which must be 0 or more",
         ),
+        // It counted for nothing.
+        (
+            &["block", "replay", "x", "--operations", "5"],
+            "'[TRACE]...' cannot be used with '--operations <N>'",
+        ),
+        (
+            &["block", "replay", "--generate", "mysql8", "--device", "sda"],
+            "'--generate <WORKLOAD>' cannot be used with '--device <NAME>'",
+        ),
     ] {
         let output = flashwright(call);
         assert_eq!(output.status.code(), Some(2), "{call:?}");

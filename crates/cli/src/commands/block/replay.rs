@@ -41,19 +41,19 @@ pub struct Arguments {
     #[arg(long, help_heading = REQUESTS, value_name = "WORKLOAD", value_enum)]
     generate: Option<Generator>,
     /// Trace format; auto detects it
-    #[arg(long, help_heading = REQUESTS, value_name = "NAME", default_value = "auto")]
+    #[arg(long, help_heading = REQUESTS, value_name = "NAME", default_value = "auto", conflicts_with = "generate")]
     format: String,
     /// Device to replay, if the trace has several
-    #[arg(long, help_heading = REQUESTS, value_name = "NAME")]
+    #[arg(long, help_heading = REQUESTS, value_name = "NAME", conflicts_with = "generate")]
     device: Option<String>,
     /// Bad rows to skip before giving up
-    #[arg(long, alias = "bad-rows", help_heading = REQUESTS, value_name = "N", default_value_t = 0, value_parser = quantity::number::<u64>)]
+    #[arg(long, alias = "bad-rows", help_heading = REQUESTS, value_name = "N", default_value_t = 0, conflicts_with = "generate", value_parser = quantity::number::<u64>)]
     wrong_rows: u64,
     /// Requests (or generated operations) that warm up the cache and are not counted [default: 0, or a third of --operations]
     #[arg(long, alias = "warmup", help_heading = REQUESTS, value_name = "N", value_parser = quantity::number::<u64>)]
     warm_up: Option<u64>,
     /// Number of operations to generate
-    #[arg(long, help_heading = REQUESTS, value_name = "N", default_value_t = OPERATIONS, value_parser = quantity::number::<u64>)]
+    #[arg(long, help_heading = REQUESTS, value_name = "N", default_value_t = OPERATIONS, conflicts_with = "trace", value_parser = quantity::number::<u64>)]
     operations: u64,
     /// Size of the cache's data
     #[arg(long, help_heading = CACHES, value_name = "SIZE", default_value = "768MiB", value_parser = parse_size)]
@@ -97,7 +97,7 @@ enum Sweep {
 pub fn run(arguments: &Arguments) -> ExitCode {
     let config = json!({
         "trace": names_of(&arguments.trace), "format": arguments.format, "device": arguments.device,
-        "generate": arguments.generate.map(|_| "mysql8"), "operations": arguments.operations,
+        "generate": arguments.generate.map(|_| "mysql8"), "operations": arguments.generate.map(|_| arguments.operations),
         "cache_size_bytes": arguments.cache_size, "settings": arguments.settings, "warm_up": arguments.warm_up,
     });
     arguments.common.conclude("block replay", &config, replay(arguments))
