@@ -57,16 +57,16 @@ pub struct CdnArguments {
     #[arg(long, value_name = "X", default_value_t = CdnConfig::default().zipf_exponent, value_parser = steepness)]
     zipf_exponent: f64,
     /// Length of the flat head of the popularity curve, as a share of the albums
-    #[arg(long, value_name = "SHARE", default_value_t = CdnConfig::default().zipf_shift, value_parser = quantity::share)]
+    #[arg(long, value_name = "SHARE", default_value_t = CdnConfig::default().zipf_shift, value_parser = quantity::part)]
     zipf_shift: f64,
     /// Album age at which interest begins to fall, as a share of the trace's duration
     #[arg(long, value_name = "SHARE", default_value_t = Ageing::PHOTOS.scale, value_parser = spans)]
     ageing_scale: f64,
     /// Exponent of the fall: the larger, the steeper
-    #[arg(long, value_name = "X", default_value_t = Ageing::PHOTOS.exponent, value_parser = steepness)]
+    #[arg(long, value_name = "X", default_value_t = Ageing::PHOTOS.exponent, value_parser = fall)]
     ageing_exponent: f64,
     /// Album age at which requests end, as a share of the trace's duration
-    #[arg(long, value_name = "SHARE", default_value_t = Ageing::PHOTOS.end, value_parser = spans)]
+    #[arg(long, value_name = "SHARE", default_value_t = Ageing::PHOTOS.end, value_parser = end)]
     ageing_end: f64,
     /// Mean photos per album, which are requested together; 1 puts every photo in its own
     #[arg(long, value_name = "N", default_value_t = CdnConfig::default().album_objects, value_parser = album)]
@@ -85,7 +85,7 @@ pub struct ZipfArguments {
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = quantity::count::<u64>)]
     objects: u64,
     /// Zipf exponent: the object of rank r is requested in proportion to r^-X; 0 is uniform
-    #[arg(long, value_name = "X", default_value_t = 0.99)]
+    #[arg(long, value_name = "X", default_value_t = 0.99, value_parser = quantity::amount)]
     exponent: f64,
     /// Size of every object
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = object_size)]
@@ -141,6 +141,19 @@ fn steepness(text: &str) -> Result<f64, String> {
 /// Times the whole time: the albums of all that came before are made too.
 fn spans(text: &str) -> Result<f64, String> {
     quantity::within(text, 0.0, 1000.0)
+}
+
+/// A flatter fall, or an earlier end, has an album asked for so seldom that the next visit of any is never found.
+fn fall(text: &str) -> Result<f64, String> {
+    at_least(text, 0.01, steepness(text)?)
+}
+
+fn end(text: &str) -> Result<f64, String> {
+    at_least(text, 0.001, spans(text)?)
+}
+
+fn at_least(text: &str, least: f64, value: f64) -> Result<f64, String> {
+    if value < least { Err(format!("{text} is less than {least}")) } else { Ok(value) }
 }
 
 fn album(text: &str) -> Result<f64, String> {

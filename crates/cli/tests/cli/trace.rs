@@ -248,8 +248,16 @@ fn wrong_calls_name_what_there_is() {
         (&["trace", "info", "/no/such/trace"], "cannot open the trace /no/such/trace"),
         (
             &["trace", "generate", "zipf", "--exponent=-1", "-o", "x"],
-            "--exponent: -1 is not a Zipf exponent, which must be 0 or more",
+            "'--exponent <X>': \"-1\" is not a number of 0 or more",
         ),
+        (
+            &["trace", "generate", "zipf", "--exponent", "inf", "-o", "x"],
+            "'--exponent <X>': \"inf\" is not a number of 0 or more",
+        ),
+        // No visit of any album was ever found.
+        (&["trace", "generate", "cdn", "--ageing-end", "1e-30", "-o", "x"], "1e-30 is less than 0.001"),
+        (&["trace", "generate", "cdn", "--ageing-exponent", "1e-30", "-o", "x"], "1e-30 is less than 0.01"),
+        (&["trace", "generate", "cdn", "--zipf-shift", "1e30%", "-o", "x"], "1e30% is more than 100%"),
         // It counted for nothing.
         (
             &["block", "replay", "x", "--operations", "5"],
