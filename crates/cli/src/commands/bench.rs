@@ -20,7 +20,7 @@ use bench::run::Watcher;
 use bench::run::stop::Stop;
 use bench::session::{Session, SessionOptions};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::arguments::repeatable;
 use crate::files::Files;
@@ -48,7 +48,7 @@ pub struct Arguments {
     /// Write the figures of each interval to FILE (.csv or .jsonl) as it ends
     #[arg(long, value_name = "FILE", help_heading = REPORTING)]
     intervals: Option<PathBuf>,
-    /// Check the config and exit
+    /// Check the config and exit; --json gets what was found
     #[arg(long)]
     validate: bool,
     #[arg(
@@ -325,6 +325,9 @@ fn warn(config: &Config, warnings: &[impl std::fmt::Display], arguments: &Argume
 /// Tells that a config is valid, and of what would be opened for it.
 fn validated(config: &Config, opening: &[String], arguments: &Arguments) -> ExitCode {
     warn(config, opening, arguments);
+    if let Err(error) = check_results(config, arguments) {
+        return usage_error(&error);
+    }
     let file = config.file.display();
     for feature in &config.later {
         let words =
@@ -332,13 +335,25 @@ fn validated(config: &Config, opening: &[String], arguments: &Arguments) -> Exit
         arguments.common.say(&words);
     }
     let (instances, warnings) = (config.instances.len(), config.warnings.len() + opening.len());
-    arguments.common.say(&format_args!("{file}: valid, {instances} instance(s), {warnings} warning(s)"));
-    ExitCode::from(PASSED)
+    let text = format!("{file}: valid, {instances} instance(s), {warnings} warning(s)\n");
+    let remarks = config.warnings.iter().map(ToString::to_string);
+    let warnings: Vec<String> = remarks.chain(opening.iter().cloned()).collect();
+    let later: Vec<String> =
+        config.later.iter().map(|feature| format!("{}: {}", feature.at, feature.words)).collect();
+    let result = json!({ "valid": true, "warnings": warnings, "not_supported_yet": later });
+    conclude_check(arguments, &config.as_run(), result, text)
+}
+
+/// The result of a check, where somebody asked for it: a run's has the same name, and figures.
+fn conclude_check(arguments: &Arguments, config: &Value, result: Value, text: String) -> ExitCode {
+    let found = Ok(Finding { result, text, failures: Vec::new() });
+    arguments.common.conclude("bench --validate", config, found)
 }
 
 /// A popularity or size file: it can be checked, not run.
 fn validated_part(arguments: &Arguments, kind: &str, warnings: &[bench::config::knob::Remark]) -> ExitCode {
     let file = arguments.config.as_ref().or(arguments.json_test_config.as_ref());
+    let spared = Files::default().keeping("input", file.cloned()).writing([arguments.common.result_file()]);
     let file = file.map_or_else(String::new, |file| file.display().to_string());
     if !arguments.validate {
         say_error(format_args!("{file}: is a {kind}: a config refers to it, it cannot run by itself"));
@@ -347,6 +362,10 @@ fn validated_part(arguments: &Arguments, kind: &str, warnings: &[bench::config::
     for warning in warnings {
         arguments.common.warn(format_args!("{file}: {warning}"));
     }
-    arguments.common.say(&format_args!("{file}: valid, a {kind}"));
-    ExitCode::from(PASSED)
+    if let Err(error) = spared.check() {
+        return usage_error(&error);
+    }
+    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    let result = json!({ "valid": true, "warnings": warnings, "not_supported_yet": [] });
+    conclude_check(arguments, &Value::Null, result, format!("{file}: valid, a {kind}\n"))
 }

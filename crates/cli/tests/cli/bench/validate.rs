@@ -69,3 +69,21 @@ fn a_trace_of_a_header_alone_was_replayed() {
     write("b.csv", "key,op,size\na,GET,10\n");
     assert_eq!(flashwright(&["bench", &file]).status.code(), Some(0), "one of several may be without");
 }
+
+/// Whoever asked for a result found no file.
+#[test]
+fn a_check_leaves_a_result_where_one_is_asked_for() {
+    let text = r#"{ "cache_config": { "cacheSizeMB": 8, "htBucketPower": 10 }, "test_config": { "numOps": 10, "numThreads": 1,
+        "numKeys": 10, "keySizeRange": [8, 16], "keySizeRangeProbability": [1.0], "valSizeRange": [100, 200],
+        "valSizeRangeProbability": [1.0], "getRatio": 1.0 } }"#;
+    let (_directory, file) = super::config("c.json", text);
+    let result = crate::json(&["bench", &file, "--validate"]);
+    assert_eq!((&result["command"], &result["valid"]), (&"bench --validate".into(), &true.into()));
+    assert!(result["warnings"][0].as_str().unwrap().contains("htBucketPower"), "{result:#}");
+    assert_eq!(result["config"]["cache_config"]["cacheSizeMB"], 8);
+    for refused in [&file, "/nonexistent/result"] {
+        let output = flashwright(&["bench", &file, "--validate", "--json", refused]);
+        assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    }
+}
