@@ -69,6 +69,7 @@ fn plan(policies: &[&str], sizes: &[Size]) -> Plan {
         flash: FlashSettings { block_bytes: Some(400), ..FlashSettings::default() },
         warmup: Warmup::Accesses(0),
         first_size: false,
+        ignore_ttl: false,
         sample: None,
         tenants: None,
         threads: 2,
@@ -268,22 +269,6 @@ fn objects_beyond_4_gib_are_told_of() {
     let ours = run(&plan(&["lru"], &[Size::Bytes(1000)]), &all);
     let text = simulate::report::text(&ours);
     assert!(text.contains("\n1 requests were for objects of 4 GiB or more, which"), "{text}");
-}
-
-/// Statistics told of them, and simulations ignored them without a word.
-#[test]
-fn times_to_live_that_are_ignored_are_told_of() {
-    let mut accesses = accesses(2000);
-    let plan = plan(&["lru"], &[Size::Bytes(10_000)]);
-    let without = run(&plan, &accesses);
-    assert!(!simulate::report::text(&without).contains("time to live"));
-    accesses.iter_mut().take(500).for_each(|access| access.ttl_seconds = Some(1));
-    let with = run(&plan, &accesses);
-    assert!(
-        simulate::report::text(&with).contains("500 requests have a time to live, which simulations ignore")
-    );
-    assert_eq!(simulate::report::json(&with)["trace"]["ttl_requests"], 500);
-    assert_eq!(counts(&with), counts(&without));
 }
 
 #[test]

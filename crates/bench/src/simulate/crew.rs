@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use policy::simulate::{Counts, Simulator};
 
+use super::lifetimes::Lifetimes;
 use super::tenants::Tally;
 use super::warmup::{Warmed, Warmup};
 use super::{Batch, Batches, Named, Plan, Row, SimulateError};
@@ -34,6 +35,7 @@ pub(super) struct Seat {
     cost: u32,
     simulator: Box<dyn Simulator>,
     warmed: Warmed,
+    lifetimes: Lifetimes,
     /// Where tenants are told apart.
     tally: Option<Tally>,
 }
@@ -61,6 +63,7 @@ impl Seat {
             cost: named.cost(),
             simulator,
             warmed: Warmed::new(warmup),
+            lifetimes: Lifetimes::default(),
             tally: None,
         }
     }
@@ -97,9 +100,16 @@ impl Work for Seat {
     }
 
     fn run(&mut self, batch: &Batch) {
+        let mut mortal;
+        let simulator: &mut dyn Simulator = if self.lifetimes.are_endless(batch) {
+            self.simulator.as_mut()
+        } else {
+            mortal = self.lifetimes.of(self.simulator.as_mut(), batch);
+            &mut mortal
+        };
         match &mut self.tally {
-            None => self.warmed.run(self.simulator.as_mut(), batch),
-            Some(tally) => tally.run(self.simulator.as_mut(), &mut self.warmed, batch),
+            None => self.warmed.run(simulator, batch),
+            Some(tally) => tally.run(simulator, &mut self.warmed, batch),
         }
     }
 }

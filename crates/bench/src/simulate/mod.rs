@@ -5,8 +5,10 @@
 //! trace before (its footprint, next uses) it is surveyed and laid down in a temporary file first ([`spool`]).
 //! [`policies`] is the table of names; [`report`] says what came of it.
 
+mod batch;
 pub(crate) mod crew;
 mod designs;
+mod lifetimes;
 pub(crate) mod numbered;
 pub mod plot;
 pub mod policies;
@@ -20,9 +22,10 @@ mod warmup;
 use std::io;
 
 use policy::UnknownName;
-use policy::simulate::{Access, Counts};
+use policy::simulate::Counts;
 use workload::trace::{Accesses, ReadReport, TraceError};
 
+pub(crate) use batch::{BATCH_ACCESSES, Batch, Batches};
 pub use designs::{Design, FlashSettings};
 pub use numbered::Totals;
 pub use policies::Named;
@@ -50,6 +53,8 @@ pub struct Plan {
     pub warmup: Warmup,
     /// Every object has the size of its first request for ever.
     pub first_size: bool,
+    /// Objects live for ever, whatever the trace says.
+    pub ignore_ttl: bool,
     /// Simulate this share of the objects only, and those asked for most; `None` is all.
     pub sample: Option<f64>,
     /// Tell tenants apart, so many by name; `None` does not.
@@ -82,6 +87,8 @@ pub struct Outcome {
     pub tenants: Vec<Tenant>,
     /// How reading went.
     pub read: ReadReport,
+    /// Nothing expired, as was asked for.
+    pub ignored_ttl: bool,
     /// Somebody stopped it early: the counts are of what was seen until then.
     pub was_stopped: bool,
 }
@@ -214,24 +221,6 @@ pub enum SimulateError {
     Thread(#[source] io::Error),
 }
 
-/// Requests to be made, and when each object is asked for next where that is known.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    pub(crate) accesses: Vec<Access>,
-    next_uses: Vec<u64>,
-    /// Whose each access is: 0 is nobody's, then tenants by index; empty where they are not told apart.
-    tenants: Vec<u32>,
-}
-
-/// Something that hands out the trace in batches.
-pub(crate) trait Batches {
-    /// The next batch in place of what is there; false at the end, with an empty batch.
-    fn next(&mut self, batch: &mut Batch) -> Result<bool, SimulateError>;
-}
-
-/// Accesses in a batch: 16 bytes each, so that a batch stays in the processor's second cache.
-const BATCH_ACCESSES: usize = 1 << 15;
-
 /// Simulates what is planned over `trace`. `progress` is told how many requests were made, of how many where that is known.
 ///
 /// # Errors
@@ -242,7 +231,9 @@ pub fn run(
     stop: &Stop,
     mut progress: impl FnMut(u64, Option<u64>),
 ) -> Result<Outcome, SimulateError> {
-    let mut numbered = Numbered::new(trace, plan.first_size).with_tenants(plan.tenants.is_some());
+    let mut numbered = Numbered::new(trace, plan.first_size)
+        .with_tenants(plan.tenants.is_some())
+        .with_ttls(!plan.ignore_ttl);
     let outcome = match plan.sample {
         Some(_) if plan.tenants.is_some() => return Err(SimulateError::NoTenantsInSample),
         Some(rate) => sample::run(plan, rate, &mut numbered, stop, progress),
@@ -296,6 +287,7 @@ fn run_all(
         sampled: None,
         tenants: tenants::told(&tallies, &numbered.tenants().all(), plan.tenants.unwrap_or(0)),
         read: numbered.report().clone(),
+        ignored_ttl: plan.ignore_ttl,
         was_stopped: stop.is_set(),
     })
 }

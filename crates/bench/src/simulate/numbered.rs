@@ -22,8 +22,10 @@ pub struct Totals {
     pub span_seconds: f64,
     /// Requests for objects of 4 GiB and more, which were taken to be a byte smaller than that.
     pub clamped_sizes: u64,
-    /// Requests with a time to live, which no simulation heeds.
+    /// Requests with a time to live.
     pub ttl_requests: u64,
+    /// Of them, those whose objects can expire: they have a time, and nobody asked for objects that live for ever.
+    pub ttl_requests_honoured: u64,
 }
 
 /// Reads a trace and numbers its keys.
@@ -42,6 +44,7 @@ pub(crate) struct Numbered {
     start_ns: Option<u64>,
     totals: Totals,
     with_tenants: bool,
+    with_ttls: bool,
 }
 
 impl Numbered {
@@ -57,12 +60,18 @@ impl Numbered {
             start_ns: None,
             totals: Totals::default(),
             with_tenants: false,
+            with_ttls: false,
         }
     }
 
     /// The same, telling whose each access is if `with_tenants`.
     pub(crate) fn with_tenants(self, with_tenants: bool) -> Self {
         Self { with_tenants, ..self }
+    }
+
+    /// The same, telling how long objects live if `with_ttls`.
+    pub(crate) fn with_ttls(self, with_ttls: bool) -> Self {
+        Self { with_ttls, ..self }
     }
 
     pub(crate) fn tenants(&self) -> TenantNames {
@@ -119,15 +128,18 @@ impl Numbered {
 
 impl Batches for Numbered {
     fn next(&mut self, batch: &mut Batch) -> Result<bool, SimulateError> {
-        batch.accesses.clear();
-        batch.tenants.clear();
+        batch.clear();
         while batch.accesses.len() < BATCH_ACCESSES && self.trace.next_batch(&mut self.raw)? {
             self.numbers.clear();
             self.objects.number_all(self.raw.iter().map(|access| access.key), &mut self.numbers);
             let raw = std::mem::take(&mut self.raw);
+            // Without a time nobody knows when one to live is over.
+            let with_ttls = self.with_ttls && self.trace.report().has_time;
             for (place, raw) in raw.iter().enumerate() {
                 let access = self.access(raw, self.numbers[place]);
-                batch.accesses.push(access);
+                let ttl_seconds = if with_ttls { raw.ttl_seconds.unwrap_or(0) } else { 0 };
+                self.totals.ttl_requests_honoured += u64::from(ttl_seconds > 0 && !access.is_removal);
+                batch.push(access, ttl_seconds);
             }
             if self.with_tenants {
                 let places = raw.iter().map(|raw| raw.tenant.map_or(0, |tenant| tenant.index() as u32 + 1));

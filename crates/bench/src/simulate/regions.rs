@@ -96,6 +96,12 @@ impl Simulator for Nothing {
     fn counts(&self) -> policy::simulate::Counts {
         self.0
     }
+
+    fn holds(&self, _object: u32) -> bool {
+        false
+    }
+
+    fn expire(&mut self, _object: u32) {}
 }
 
 #[cfg(test)]

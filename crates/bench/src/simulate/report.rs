@@ -68,6 +68,7 @@ pub fn trace(totals: &Totals, read: &ReadReport) -> Value {
         "backward_times": read.backward_times,
         "clamped_sizes": totals.clamped_sizes,
         "ttl_requests": totals.ttl_requests,
+        "ttl_requests_honoured": totals.ttl_requests_honoured,
     })
 }
 
@@ -151,11 +152,7 @@ pub fn text(outcome: &Outcome) -> String {
         );
     }
     if totals.ttl_requests > 0 {
-        let _ = writeln!(
-            out,
-            "{} requests have a time to live, which simulations ignore: nothing expires, and ratios are too high by what would",
-            grouped(totals.ttl_requests),
-        );
+        let _ = writeln!(out, "{}", ttl_words(outcome));
     }
     out += &outcome.sampled.map_or_else(String::new, sampled_words);
     if outcome.was_stopped {
@@ -177,6 +174,26 @@ pub fn text(outcome: &Outcome) -> String {
     }
     tenants::text(outcome, &mut out);
     out
+}
+
+/// What became of times to live.
+fn ttl_words(Outcome { totals, read, ignored_ttl, .. }: &Outcome) -> String {
+    const TOO_HIGH: &str = "nothing expires, and ratios are too high by what would";
+    let (ttls, lost) = (grouped(totals.ttl_requests), totals.ttl_requests - totals.ttl_requests_honoured);
+    if *ignored_ttl {
+        format!("{ttls} requests have a time to live, which was ignored: {TOO_HIGH}")
+    } else if !read.has_time {
+        format!(
+            "{ttls} requests have a time to live, which cannot be honoured in a trace without times: {TOO_HIGH}"
+        )
+    } else if lost > 0 {
+        format!(
+            "{ttls} requests have a time to live; that of the first {} was ignored, since they have no time",
+            grouped(lost)
+        )
+    } else {
+        format!("{ttls} requests have a time to live: an object whose time is over is a miss")
+    }
 }
 
 /// How far off a sample's hit ratio may be: to the farther end of its interval, which is cut off at 0 and 1.

@@ -89,6 +89,7 @@ pub(super) fn run(
         sampled: Some(sampled),
         tenants: Vec::new(),
         read: numbered.report().clone(),
+        ignored_ttl: plan.ignore_ttl,
         was_stopped: stop.is_set(),
     })
 }
@@ -280,12 +281,12 @@ impl Chosen {
 
 impl Batches for Chosen {
     fn next(&mut self, batch: &mut Batch) -> Result<bool, SimulateError> {
-        batch.accesses.clear();
+        batch.clear();
         let mut all = std::mem::take(&mut self.batch);
         while batch.accesses.is_empty() && self.whole.next(&mut all)? {
-            for access in &all.accesses {
-                let number = self.number(access.object);
-                batch.accesses.extend(number.map(|object| Access { object, ..*access }));
+            for (place, access) in all.accesses.iter().enumerate() {
+                let Some(object) = self.number(access.object) else { continue };
+                batch.push(Access { object, ..*access }, all.ttl_seconds(place));
             }
         }
         self.batch = all;
@@ -387,6 +388,14 @@ impl Simulator for Watched {
 
     fn counts(&self) -> Counts {
         self.simulator.counts()
+    }
+
+    fn holds(&self, object: u32) -> bool {
+        self.simulator.holds(object)
+    }
+
+    fn expire(&mut self, object: u32) {
+        self.simulator.expire(object);
     }
 
     fn needs_future(&self) -> bool {

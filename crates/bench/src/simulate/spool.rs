@@ -4,7 +4,9 @@
 //! accesses.tmp    one record of 12 bytes an access: object, weight, seconds (u32 each, the machine's order);
 //!                 the two top bits of the seconds mark a removal and a set
 //! tenants.tmp     one u32 an access: whose it is; only where tenants are told apart
+//! ttls.tmp        one u32 an access: seconds that the object lives if it is stored; only where any expires
 //! next_uses.tmp   one u32 an access: the number of the next one for the same object, u32::MAX for never or a removal
+//! next_seconds.tmp  one u32 an access: the second of the next use; only where any expires
 //! ```
 //!
 //! Next uses are found by reading backwards, with four bytes an object and not one an access in memory. All files are
@@ -29,7 +31,9 @@ const NEVER: u32 = u32::MAX;
 pub(crate) struct Spool {
     accesses: File,
     tenants: Option<File>,
+    ttls: Option<File>,
     next_uses: Option<File>,
+    next_seconds: Option<File>,
     count: u64,
     next: u64,
     bytes: Vec<u8>,
@@ -44,26 +48,23 @@ impl Spool {
         mut progress: impl FnMut(u64),
     ) -> Result<Self, SimulateError> {
         let mut accesses = temporary()?;
-        let mut tenants: Option<File> = None;
+        let (mut tenants, mut ttls) = (None, None);
         let (mut batch, mut bytes, mut count, mut objects) = (Batch::default(), Vec::new(), 0, 0);
         while !stop.is_set() && source.next(&mut batch)? {
             bytes.clear();
             objects = batch.accesses.iter().fold(objects, |most, access| most.max(access.object + 1));
             batch.accesses.iter().for_each(|access| bytes.extend_from_slice(&encode(access)));
             accesses.write_all(&bytes).map_err(failed)?;
-            if !batch.tenants.is_empty() {
-                bytes.clear();
-                batch.tenants.iter().for_each(|tenant| bytes.extend_from_slice(&tenant.to_ne_bytes()));
-                let file = match &mut tenants {
-                    Some(file) => file,
-                    none => none.insert(temporary()?),
-                };
-                file.write_all(&bytes).map_err(failed)?;
+            for (file, words) in [(&mut tenants, &batch.tenants), (&mut ttls, &batch.ttls)] {
+                lay_down(file, words, count, &mut bytes)?;
             }
             count += batch.accesses.len() as u64;
             progress(count);
         }
-        let mut spool = Self { accesses, tenants, next_uses: None, count, next: 0, bytes };
+        // What stands in no batch is 0.
+        ttls.iter().try_for_each(|file| file.set_len(count * 4)).map_err(failed)?;
+        let (next_uses, next_seconds) = (None, None);
+        let mut spool = Self { accesses, tenants, ttls, next_uses, next_seconds, count, next: 0, bytes };
         if with_next_uses {
             spool.find_next_uses(objects)?;
         }
@@ -78,6 +79,8 @@ impl Spool {
         }
         let file = temporary()?;
         let mut seen = vec![NEVER; objects as usize];
+        let mut seconds = self.ttls.is_some().then(|| vec![0; objects as usize]);
+        let mut next_seconds = None;
         let mut batch = Batch::default();
         let mut end = self.count;
         while end > 0 {
@@ -93,9 +96,17 @@ impl Spool {
                 place.copy_from_slice(&next.to_ne_bytes());
             }
             file.write_all_at(&self.bytes, start * 4).map_err(failed)?;
+            if let Some(seconds) = &mut seconds {
+                let of_next = |access: &Access| {
+                    std::mem::replace(&mut seconds[access.object as usize], access.now_seconds)
+                };
+                let mut words: Vec<u32> = batch.accesses.iter().rev().map(of_next).collect();
+                words.reverse();
+                lay_down(&mut next_seconds, &words, start, &mut self.bytes)?;
+            }
             end = start;
         }
-        self.next_uses = Some(file);
+        (self.next_uses, self.next_seconds) = (Some(file), next_seconds);
         Ok(())
     }
 
@@ -118,12 +129,16 @@ impl Spool {
         Ok(())
     }
 
-    fn read_tenants(&mut self, range: std::ops::Range<u64>, batch: &mut Batch) -> Result<(), SimulateError> {
-        batch.tenants.clear();
-        let Some(file) = &self.tenants else { return Ok(()) };
-        self.bytes.resize((range.end - range.start) as usize * 4, 0);
-        file.read_exact_at(&mut self.bytes, range.start * 4).map_err(failed)?;
-        batch.tenants.extend(self.bytes.chunks_exact(4).map(|bytes| word(bytes, 0)));
+    fn read_words(&mut self, range: std::ops::Range<u64>, batch: &mut Batch) -> Result<(), SimulateError> {
+        let Batch { tenants, ttls, next_seconds, .. } = batch;
+        let files = [(&self.tenants, tenants), (&self.ttls, ttls), (&self.next_seconds, next_seconds)];
+        for (file, words) in files {
+            words.clear();
+            let Some(file) = file else { continue };
+            self.bytes.resize((range.end - range.start) as usize * 4, 0);
+            file.read_exact_at(&mut self.bytes, range.start * 4).map_err(failed)?;
+            words.extend(self.bytes.chunks_exact(4).map(|bytes| word(bytes, 0)));
+        }
         Ok(())
     }
 
@@ -150,10 +165,29 @@ impl Batches for Spool {
         let range = self.next..self.count.min(self.next + BATCH_ACCESSES as u64);
         self.next = range.end;
         self.read(range.clone(), batch)?;
-        self.read_tenants(range.clone(), batch)?;
+        self.read_words(range.clone(), batch)?;
         self.read_next_uses(range, batch)?;
         Ok(!batch.accesses.is_empty())
     }
+}
+
+/// Puts the words behind `place` others, into a file that is made for the first.
+fn lay_down(
+    file: &mut Option<File>,
+    words: &[u32],
+    place: u64,
+    bytes: &mut Vec<u8>,
+) -> Result<(), SimulateError> {
+    if words.is_empty() {
+        return Ok(());
+    }
+    bytes.clear();
+    words.iter().for_each(|word| bytes.extend_from_slice(&word.to_ne_bytes()));
+    let file = match file {
+        Some(file) => file,
+        none => none.insert(temporary()?),
+    };
+    file.write_all_at(bytes, place * 4).map_err(failed)
 }
 
 fn encode(access: &Access) -> [u8; RECORD_BYTES] {

@@ -122,6 +122,14 @@ impl Simulator for Watched<'_> {
     fn counts(&self) -> Counts {
         self.simulator.counts()
     }
+
+    fn holds(&self, object: u32) -> bool {
+        self.simulator.holds(object)
+    }
+
+    fn expire(&mut self, object: u32) {
+        self.simulator.expire(object);
+    }
 }
 
 /// What a tenant did in each of the simulations.

@@ -54,6 +54,9 @@ pub struct Arguments {
     /// Keep every object at the size of its first request
     #[arg(long)]
     first_size: bool,
+    /// Let no object expire, whatever times to live the trace has
+    #[arg(long)]
+    ignore_ttl: bool,
     /// lru, lru2q, tinylfu: ignore hits within this many seconds of the last one that counted [default: 0]
     #[arg(long, value_name = "SECONDS")]
     refresh: Option<u32>,
@@ -137,6 +140,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         "rules": format!("{:?}", arguments.rules.unwrap_or_default()).to_lowercase(),
         "size_on_hit": format!("{:?}", arguments.size_on_hit.unwrap_or_default()).to_lowercase(),
         "first_size": arguments.first_size,
+        "ignore_ttl": arguments.ignore_ttl,
         "refresh_seconds": arguments.refresh.unwrap_or(0),
     });
     arguments.common.conclude("simulate", &config, simulated(arguments, &plan))
@@ -178,6 +182,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         flash: arguments.flash.settings()?,
         warmup: arguments.warmup,
         first_size: arguments.first_size,
+        ignore_ttl: arguments.ignore_ttl,
         sample: arguments.sample,
         tenants: arguments.by_tenant.map(|shown| shown as usize),
         threads: arguments.threads.map_or_else(cores, |threads| threads as usize),

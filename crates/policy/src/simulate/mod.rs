@@ -48,6 +48,12 @@ pub trait Simulator: Send {
     /// What was counted so far.
     fn counts(&self) -> Counts;
 
+    /// Whether a request for the object would hit.
+    fn holds(&self, object: u32) -> bool;
+
+    /// The object's time to live is over: it leaves, if it is there. That is no access.
+    fn expire(&mut self, object: u32);
+
     /// Whether it must be told next uses.
     fn needs_future(&self) -> bool {
         false

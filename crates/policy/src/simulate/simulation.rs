@@ -211,6 +211,14 @@ impl<P: Eviction> Simulator for Simulation<P> {
         self.counts
     }
 
+    fn holds(&self, object: u32) -> bool {
+        self.holds(Slot(object))
+    }
+
+    fn expire(&mut self, object: u32) {
+        self.remove(Slot(object));
+    }
+
     fn needs_future(&self) -> bool {
         self.future.is_some()
     }

@@ -121,6 +121,7 @@ fn simulated(
         flash: FlashSettings { block_bytes: Some(block_bytes), ..FlashSettings::default() },
         warmup: Warmup::Share(WARMUP),
         first_size: false,
+        ignore_ttl: false,
         sample: None,
         tenants: None,
         threads: std::thread::available_parallelism().map_or(1, usize::from),

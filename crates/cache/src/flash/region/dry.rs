@@ -344,4 +344,12 @@ impl Simulator for DryStore {
     fn counts(&self) -> Counts {
         self.counts
     }
+
+    fn holds(&self, object: u32) -> bool {
+        self.index.get(object as usize).is_some_and(Option::is_some)
+    }
+
+    fn expire(&mut self, object: u32) {
+        self.remove(object);
+    }
 }

@@ -109,12 +109,19 @@ impl<F: FlashCache> Flash<F> {
     }
 
     fn remove(&mut self, slot: Slot) {
-        if self.nodes.is_linked(slot) {
-            self.dram.unlink(&mut self.nodes, slot);
-            self.dram_held -= self.weights.get(slot);
-        } else if self.flash.holds(slot.0) {
+        if !self.leave_dram(slot) && self.flash.holds(slot.0) {
             self.flash.remove(slot.0);
         }
+    }
+
+    /// Whether it was there.
+    fn leave_dram(&mut self, slot: Slot) -> bool {
+        let in_dram = self.nodes.is_linked(slot);
+        if in_dram {
+            self.dram.unlink(&mut self.nodes, slot);
+            self.dram_held -= self.weights.get(slot);
+        }
+        in_dram
     }
 }
 
@@ -125,5 +132,15 @@ impl<F: FlashCache> Simulator for Flash<F> {
 
     fn counts(&self) -> Counts {
         Counts { written_weight: self.flash.written_weight(), ..self.counts }
+    }
+
+    fn holds(&self, object: u32) -> bool {
+        self.nodes.is_linked(Slot(object)) || self.flash.holds(object)
+    }
+
+    fn expire(&mut self, object: u32) {
+        if !self.leave_dram(Slot(object)) && self.flash.holds(object) {
+            self.flash.expire(object);
+        }
     }
 }

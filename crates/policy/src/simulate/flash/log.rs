@@ -103,6 +103,10 @@ impl FlashCache for Log {
         self.blocks.forget(object);
     }
 
+    fn expire(&mut self, object: u32) {
+        self.blocks.forget(object);
+    }
+
     /// What is put into blocks; the rests at their ends are not counted.
     fn written_weight(&self) -> u64 {
         self.written_weight

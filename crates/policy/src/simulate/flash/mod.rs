@@ -40,6 +40,9 @@ pub trait FlashCache: Send {
     /// Forgets an object that it holds.
     fn remove(&mut self, object: u32);
 
+    /// Forgets an object that it holds and whose time to live is over: whoever reads it sees that, and nothing is written.
+    fn expire(&mut self, object: u32);
+
     /// Weight of all that was written to the drive so far, whole blocks or sets where those are what is written.
     fn written_weight(&self) -> u64;
 

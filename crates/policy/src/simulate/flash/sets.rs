@@ -85,12 +85,16 @@ impl FlashCache for Sets {
     }
 
     fn remove(&mut self, object: u32) {
+        self.expire(object);
+        self.read_sets += 1;
+        self.written_weight += self.set_weight;
+    }
+
+    fn expire(&mut self, object: u32) {
         if let Some(set) = self.sets.get_mut(&self.set_of(object)) {
             set.retain(|held| held.object != object);
         }
         self.held[object as usize] = false;
-        self.read_sets += 1;
-        self.written_weight += self.set_weight;
     }
 
     fn written_weight(&self) -> u64 {

@@ -23,6 +23,12 @@ fn keeps_its_promises<F: FlashCache>(make: impl Fn(u64) -> F) {
                     cache.remove(object);
                     held.remove(&object);
                 }
+                true if rng.random_range(0..20) == 0 => {
+                    let written_weight = cache.written_weight();
+                    cache.expire(object);
+                    held.remove(&object);
+                    assert_eq!(cache.written_weight(), written_weight, "seed {seed}: written to expire");
+                }
                 true => cache.hit(object),
                 false => {
                     let weight = rng.random_range(1..=weight_at_most);
