@@ -78,7 +78,8 @@ impl Input {
 pub fn survey(input: &Input, quiet: bool) -> Result<(Survey, TenantNames, ReadReport), Error> {
     let mut survey = Survey::default();
     let mut trace = input.open()?;
-    let report = pass(trace.as_mut(), None, quiet, |accesses| {
+    let report = pass(trace.as_mut(), None, quiet, |accesses, report| {
+        survey.leave_untimed(report.untimed);
         survey.add(accesses);
         Ok(())
     })?;
@@ -99,7 +100,7 @@ pub fn write(
     quiet: bool,
 ) -> Result<(Written, ReadReport), Error> {
     let mut writer = Writer::create(to, target)?.with_tenants(from.tenants());
-    let report = pass(from, total, quiet, |accesses| match stop.is_set() {
+    let report = pass(from, total, quiet, |accesses, _| match stop.is_set() {
         true => Err(Error::Interrupted),
         false => Ok(writer.write(accesses)?),
     })?;
@@ -140,13 +141,13 @@ fn pass(
     from: &mut dyn Accesses,
     total: Option<u64>,
     quiet: bool,
-    mut each: impl FnMut(&[workload::trace::Access]) -> Result<(), Error>,
+    mut each: impl FnMut(&[workload::trace::Access], &ReadReport) -> Result<(), Error>,
 ) -> Result<ReadReport, Error> {
     let bar = Bar::new(if total.is_some() { Unit::Steps } else { Unit::Told }, quiet);
     let mut batch = Vec::new();
     let mut batches = 0u64;
     while from.next_batch(&mut batch)? {
-        each(&batch)?;
+        each(&batch, from.report())?;
         batches += 1;
         if batches.is_multiple_of(BAR_BATCHES) {
             let done = from.report().accesses;

@@ -104,6 +104,21 @@ fn without_a_time_nothing_expires_and_that_is_said() {
     assert!(told(&outcome).starts_with(said), "{}", told(&outcome));
 }
 
+/// A time of this century among numbers of rows counted as its whole distance from the first row.
+#[test]
+fn rows_ahead_of_the_first_time_are_no_part_of_the_span() {
+    let row = |time: &str, ttl: u32| format!("{time},a,GET,10,{ttl}\n");
+    let ahead = row("", 1).repeat(5000);
+    let timed = row("1700000000", 3) + &row("1700000002", 0) + &row("1700000060", 0);
+    let outcome = run(&plan(&["lru"], 1000), &format!("time,key,op,size,ttl\n{ahead}{timed}"));
+    assert!((outcome.totals.span_seconds - 60.0).abs() < 1e-9, "{}", outcome.totals.span_seconds);
+    // It came in without a time, and lives for ever.
+    assert_eq!(hits(&outcome), [5002]);
+    let said =
+        "5,001 requests have a time to live; that of the first 5,000 was ignored, since they have no time";
+    assert_eq!(told(&outcome), said);
+}
+
 /// An object that will have expired is none that comes again, however soon it is asked for.
 #[test]
 fn the_clairvoyant_keeps_nothing_that_will_have_expired() {

@@ -148,8 +148,9 @@ pub fn run(
     let scale = plan.scale.unwrap_or_else(|| fitting_scale(&plan.card, totals.footprint_bytes));
     let layouts = plan.layouts(scale)?;
     let traffic = traffic(plan, &layouts, scale, &mut spool, stop, |done| progress(done, Some(accesses)))?;
+    let timed_accesses = accesses.saturating_sub(numbered.report().untimed);
     let own_rate =
-        numbered.report().has_time.then(|| accesses as f64 / totals.span_seconds * f64::from(scale));
+        numbered.report().has_time.then(|| timed_accesses as f64 / totals.span_seconds * f64::from(scale));
     let rate = plan.requests_per_second.or(own_rate.filter(|rate| rate.is_finite()));
     let cases: Vec<Case> = layouts
         .into_iter()

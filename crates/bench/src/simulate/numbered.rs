@@ -18,7 +18,7 @@ pub struct Totals {
     pub objects: u64,
     /// Bytes that all of them take together, each as large as when it was first asked for.
     pub footprint_bytes: u64,
-    /// From the first access to the last, where the trace tells the time.
+    /// From the first access that has a time to the last, where the trace tells any.
     pub span_seconds: f64,
     /// Requests for objects of 4 GiB and more, which were taken to be a byte smaller than that.
     pub clamped_sizes: u64,
@@ -40,8 +40,12 @@ pub(crate) struct Numbered {
     first_sizes: Option<Vec<u32>>,
     raw: Vec<trace::Access>,
     numbers: Vec<u32>,
-    /// Times are counted from the first one.
-    start_ns: Option<u64>,
+    /// Times are counted from here, wrapping around 0: those of the trace go on where its accesses without a time ended.
+    start_ns: u64,
+    last_ns: u64,
+    /// How many those are, and the time of the first one behind them.
+    untimed: u64,
+    first_ns: u64,
     totals: Totals,
     with_tenants: bool,
     with_ttls: bool,
@@ -57,7 +61,10 @@ impl Numbered {
             first_sizes: first_size.then(Vec::new),
             raw: Vec::new(),
             numbers: Vec::new(),
-            start_ns: None,
+            start_ns: 0,
+            last_ns: 0,
+            untimed: 0,
+            first_ns: 0,
             totals: Totals::default(),
             with_tenants: false,
             with_ttls: false,
@@ -93,9 +100,14 @@ impl Numbered {
     }
 
     fn access(&mut self, raw: &trace::Access, object: u32) -> Access {
-        let start_ns = *self.start_ns.get_or_insert(raw.time_ns);
-        let now_seconds = (raw.time_ns.saturating_sub(start_ns) / 1_000_000_000).min(u32::MAX.into()) as u32;
-        self.totals.span_seconds = raw.time_ns.saturating_sub(start_ns) as f64 / 1e9;
+        if self.totals.accesses == self.untimed {
+            let passed_ns = self.last_ns.wrapping_sub(self.start_ns);
+            (self.start_ns, self.first_ns) = (raw.time_ns.wrapping_sub(passed_ns), raw.time_ns);
+        }
+        self.last_ns = raw.time_ns;
+        let now_seconds =
+            (raw.time_ns.wrapping_sub(self.start_ns) / 1_000_000_000).min(u32::MAX.into()) as u32;
+        self.totals.span_seconds = raw.time_ns.saturating_sub(self.first_ns) as f64 / 1e9;
         let is_removal = raw.kind == AccessKind::Delete;
         let weight = self.weight(raw.size_bytes, object, is_removal);
         self.totals.accesses += 1;
@@ -133,11 +145,14 @@ impl Batches for Numbered {
             self.numbers.clear();
             self.objects.number_all(self.raw.iter().map(|access| access.key), &mut self.numbers);
             let raw = std::mem::take(&mut self.raw);
+            let report = self.trace.report();
             // Without a time nobody knows when one to live is over.
-            let with_ttls = self.with_ttls && self.trace.report().has_time;
+            let with_ttls = self.with_ttls && report.has_time;
+            self.untimed = report.untimed;
             for (place, raw) in raw.iter().enumerate() {
+                let with_ttl = with_ttls && self.totals.accesses >= self.untimed;
                 let access = self.access(raw, self.numbers[place]);
-                let ttl_seconds = if with_ttls { raw.ttl_seconds.unwrap_or(0) } else { 0 };
+                let ttl_seconds = if with_ttl { raw.ttl_seconds.unwrap_or(0) } else { 0 };
                 self.totals.ttl_requests_honoured += u64::from(ttl_seconds > 0 && !access.is_removal);
                 batch.push(access, ttl_seconds);
             }

@@ -120,6 +120,24 @@ fn the_engine_does_what_was_foretold() {
     }
 }
 
+/// A trace of a minute lasted for half a century, and its drive nearly for ever.
+#[test]
+fn rows_without_a_time_at_the_beginning_do_not_slow_a_trace_down() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("late.csv");
+    let row = |time: String, row: u32| format!("{time},{},GET,4000\n", row * 7919 % 4001);
+    let rows = (0..1000).map(|at| row(String::new(), at));
+    let timed = (0..12_001).map(|at| row(format!("{}", 1_700_000_000.0 + f64::from(at) / 200.0), at));
+    std::fs::write(&path, "time,key,op,size\n".to_owned() + &rows.chain(timed).collect::<String>()).unwrap();
+    let path = path.to_str().unwrap();
+    let result = super::json(&["predict", path, "--drive", "test"]);
+    assert_eq!(result["trace"]["seconds"], 60.0);
+    let rate = result["requests_per_second"].as_f64().unwrap();
+    let scale: f64 = result["scale"].as_str().unwrap()[2..].parse().unwrap();
+    assert!((rate / scale - 200.0).abs() < 0.1, "{rate}");
+    assert_eq!(super::json(&["trace", "info", path])["span_seconds"], 60.0);
+}
+
 #[test]
 fn without_a_clock_nothing_is_said_of_years() {
     let directory = tempfile::tempdir().unwrap();

@@ -22,12 +22,13 @@ pub struct Survey {
     pub footprint_bytes: u64,
     /// Requests for an object in another size than the first request for it had.
     pub size_changes: u64,
-    /// Time of the first request.
+    /// Time of the first request that has one.
     pub first_ns: Option<u64>,
     /// Time of the last one.
     pub last_ns: u64,
     /// The smallest and the largest object that was asked for.
     pub size_range_bytes: Option<(u64, u64)>,
+    untimed: u64,
     objects: HashMap<u64, Object>,
     /// Those without a tenant, then tenants by index.
     tenants: Vec<TenantSurvey>,
@@ -75,10 +76,20 @@ struct Object {
 }
 
 impl Survey {
+    /// So many requests at the beginning have no time, as a [report](super::ReadReport) tells by the time that they are counted, or
+    /// when one has a time: theirs is no time of the trace.
+    pub fn leave_untimed(&mut self, untimed: u64) {
+        if self.untimed != untimed {
+            (self.untimed, self.first_ns) = (untimed, None);
+        }
+    }
+
     /// Counts these accesses, which follow those counted before.
     pub fn add(&mut self, accesses: &[Access]) {
         for access in accesses {
-            self.first_ns.get_or_insert(access.time_ns);
+            if self.requests() >= self.untimed {
+                self.first_ns.get_or_insert(access.time_ns);
+            }
             self.last_ns = access.time_ns;
             let tenant = tenant(&mut self.tenants, access);
             match access.kind {
@@ -201,6 +212,18 @@ mod tests {
 
     fn access(time_ns: u64, key: u64, size_bytes: u64, kind: AccessKind) -> Access {
         Access { time_ns, key, size_bytes, ttl_seconds: None, tenant: None, kind }
+    }
+
+    #[test]
+    fn requests_without_a_time_are_no_part_of_the_span() {
+        let times = |times: [u64; 3]| times.map(|time_ns| access(time_ns, 1, 10, AccessKind::Get));
+        let mut survey = Survey::default();
+        survey.add(&times([0, 1, 2]));
+        survey.leave_untimed(4);
+        survey.add(&times([3, 1000, 1010]));
+        survey.leave_untimed(4);
+        survey.add(&times([1020, 1030, 1040]));
+        assert_eq!((survey.first_ns, survey.span_ns()), (Some(1000), 40));
     }
 
     #[test]

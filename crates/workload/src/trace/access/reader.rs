@@ -203,6 +203,7 @@ impl Reader {
         }
         if handing_out.has_time {
             if !self.report.has_time {
+                self.report.untimed = self.report.accesses;
                 self.last_ns = self.report.accesses.saturating_sub(1) * NUMBER_NS;
             }
             let back_ns = self.last_ns.saturating_sub(handing_out.access.time_ns);
