@@ -10,12 +10,14 @@ const EXACT: f64 = 9e15;
 #[must_use]
 pub fn shown(value: f64, unit: &str) -> String {
     match unit {
-        "B" if is_count(value) => bytes(value as u64),
+        "B" if (0.0..EXACT).contains(&value) => bytes(value.round() as u64),
         "ns" => duration(value),
         "ratio" => format!("{value:.4}"),
         "s" => format!("{value:.2} s"),
         "ops/s" if (100.0..EXACT).contains(&value) => grouped(value.round() as u64),
         _ if is_count(value) => grouped(value as u64),
+        // A mean of counts: below a thousand its fraction says something.
+        _ if (1e3..EXACT).contains(&value) => grouped(value.round() as u64),
         _ if value.abs() >= 1e-3 && value.abs() < 1e9 => format!("{value:.4}"),
         _ => format!("{value:.4e}"),
     }
@@ -50,4 +52,17 @@ pub fn on_one_line(words: &str) -> String {
     let letter =
         |letter: char| if letter.is_control() { letter.escape_default().to_string() } else { letter.into() };
     words.chars().map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A mean of two runs was 1234567.5000, beside counts with commas.
+    #[test]
+    fn means_of_counts_had_no_commas() {
+        let counts = [1_234_567.0, 1_234_567.4, 2.5e12, 1000.5, 999.5].map(|count| shown(count, ""));
+        assert_eq!(counts, ["1,234,567", "1,234,567", "2,500,000,000,000", "1,001", "999.5000"]);
+        assert_eq!(shown(1_048_576.5, "B"), "1.00 MiB");
+    }
 }
