@@ -3,7 +3,8 @@
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::palette::{COLOURS, FONT, INK};
+use crate::palette::{FONT, INK, Look};
+
 /// Of a figure, in points.
 pub(crate) const WIDTH: u32 = 820;
 /// Of a figure, in points.
@@ -55,7 +56,7 @@ impl Chart {
         {
             let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
             root.fill(&WHITE)?;
-            let keys: Vec<Key> = self.lines.iter().zip(COLOURS.iter().cycle()).map(Key::of).collect();
+            let keys: Vec<Key> = self.lines.iter().enumerate().map(Key::of).collect();
             let field = with_legend(&root, &keys)?;
             let Bounds { left, right, bottom, top } = self.bounds();
             let mut axes = ChartBuilder::on(&field)
@@ -72,9 +73,9 @@ impl Chart {
                 .draw()?;
             for (line, key) in self.lines.iter().zip(&keys) {
                 if line.is_marks {
-                    axes.draw_series(line.points.iter().map(|&at| Cross::new(at, 6, key.style)))?;
+                    axes.draw_series(line.points.iter().map(|&at| Cross::new(at, 6, key.marks())))?;
                 } else {
-                    axes.draw_series(LineSeries::new(line.points.iter().copied(), key.style))?;
+                    axes.draw_series([key.look.line(line.points.clone(), key.width)])?;
                 }
             }
             root.present()?;
@@ -116,19 +117,24 @@ struct Bounds {
 /// How a line looks in the legend.
 pub(crate) struct Key {
     pub(crate) name: String,
-    pub(crate) style: ShapeStyle,
+    pub(crate) look: Look,
+    pub(crate) width: u32,
     pub(crate) is_marks: bool,
 }
 
 impl Key {
-    fn of((line, colour): (&Line, &RGBColor)) -> Self {
-        Self { name: line.name.clone(), style: colour.stroke_width(2), is_marks: line.is_marks }
+    fn of((number, line): (usize, &Line)) -> Self {
+        Self { name: line.name.clone(), look: Look::of(number), width: 2, is_marks: line.is_marks }
+    }
+
+    fn marks(&self) -> ShapeStyle {
+        self.look.colour.stroke_width(self.width)
     }
 }
 
 /// Of a row of the legend, and of the piece of line before a name, in points.
 const ROW: i32 = 19;
-const PIECE: i32 = 20;
+const PIECE: i32 = 26;
 /// Left and right of the legend, and below it.
 const MARGIN: i32 = 24;
 const BELOW: i32 = 10;
@@ -154,9 +160,9 @@ pub(crate) fn with_legend<DB: DrawingBackend>(root: &DrawingArea<DB, Shift>, key
     let (field, legend) = root.split_vertically(height as i32 - y - ROW / 2 - BELOW);
     for (key, (x, y)) in keys.iter().zip(places) {
         if key.is_marks {
-            legend.draw(&Cross::new((x + PIECE / 2, y), 5, key.style))?;
+            legend.draw(&Cross::new((x + PIECE / 2, y), 5, key.marks()))?;
         } else {
-            legend.draw(&PathElement::new([(x, y), (x + PIECE, y)], key.style))?;
+            legend.draw(&key.look.line(vec![(x, y), (x + PIECE, y)], key.width))?;
         }
         legend.draw(&Text::new(key.name.clone(), (x + PIECE + 6, y - 7), font.clone()))?;
     }
@@ -183,7 +189,7 @@ mod tests {
             (0..12).map(|at| Line::new(&format!("a long name, number {at}"), [(0.0, 1.0)])).collect();
         let mut svg = String::new();
         let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
-        let keys: Vec<Key> = lines.iter().zip(COLOURS.iter().cycle()).map(Key::of).collect();
+        let keys: Vec<Key> = lines.iter().enumerate().map(Key::of).collect();
         let height = |keys: &[Key]| with_legend(&root, keys).unwrap().dim_in_pixel().1;
         assert!(height(&keys) < height(&keys[..1]) && height(&keys) > HEIGHT / 2);
         assert!(height(&keys[..1]) < HEIGHT - 20);

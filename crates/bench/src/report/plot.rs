@@ -9,7 +9,7 @@ use super::RunReport;
 use super::amount::{duration, trimmed};
 use super::series::Span;
 use super::text::grouped;
-use crate::palette::{COLOURS, FONT, GRID, INK, PALE};
+use crate::palette::{FONT, GRID, INK, Look, PALE};
 use crate::run::InstanceReport;
 use crate::run::latency::{Histogram, Timed};
 
@@ -63,6 +63,8 @@ fn title(area: &Area<'_>, name: &str, all: &InstanceReport) -> Drawn {
 #[derive(Debug, Clone)]
 pub(super) struct Curve {
     pub(super) name: String,
+    /// Of the palette: a run's is the same in all its pictures.
+    pub(super) look: Look,
     pub(super) points: Vec<(f64, f64)>,
 }
 
@@ -115,7 +117,7 @@ fn throughput(area: &Area<'_>, spans: &[Span]) -> Drawn {
     let points: Vec<_> =
         spans.iter().map(|span| (span.until_seconds, span.counts.ops as f64 / span.seconds)).collect();
     let most = points.iter().map(|(_, rate)| *rate).fold(1.0, f64::max);
-    let curve = Curve { name: String::new(), points };
+    let curve = Curve { name: String::new(), look: Look::of(0), points };
     over_time(
         area,
         "Throughput, operations per second",
@@ -126,19 +128,20 @@ fn throughput(area: &Area<'_>, spans: &[Span]) -> Drawn {
 }
 
 fn hit_ratio(area: &Area<'_>, spans: &[Span], has_flash: bool) -> Drawn {
-    let of = |name: &str, hits: fn(&Span) -> u64| Curve {
+    let of = |name: &str, number, hits: fn(&Span) -> u64| Curve {
         name: name.to_owned(),
+        look: Look::of(number),
         points: spans
             .iter()
             .filter(|span| span.counts.gets > 0)
             .map(|span| (span.until_seconds, hits(span) as f64 / span.counts.gets as f64 * 100.0))
             .collect(),
     };
-    let mut curves = vec![of(if has_flash { "DRAM and flash" } else { "DRAM" }, |span| {
+    let mut curves = vec![of(if has_flash { "DRAM and flash" } else { "DRAM" }, 0, |span| {
         span.counts.gets.saturating_sub(span.counts.get_misses)
     })];
     if has_flash {
-        curves.push(of("DRAM alone", |span| span.counts.get_hits_dram));
+        curves.push(of("DRAM alone", 1, |span| span.counts.get_hits_dram));
     }
     over_time(area, "Hit ratio", 0.0..100.0, &|percent| format!("{percent:.0} %"), &curves)
 }
@@ -168,11 +171,10 @@ fn over_time(
         .y_label_formatter(&label)
         .y_labels(5)
         .draw()?;
-    for (curve, colour) in curves.iter().zip(COLOURS.iter().copied().cycle()) {
-        let points = curve.points.iter().copied();
-        chart.draw_series(AreaSeries::new(points.clone(), 0.0, colour.mix(0.08)))?;
-        let line = LineSeries::new(points, colour.stroke_width(2));
-        chart.draw_series(line)?.label(curve.name.clone()).legend(move |at| key(at, colour));
+    for curve in curves {
+        let area = AreaSeries::new(curve.points.iter().copied(), 0.0, curve.look.colour.mix(0.08));
+        chart.draw_series(area)?;
+        draw(&mut chart, curve)?;
     }
     if curves.len() > 1 {
         legend(&mut chart)?;
@@ -188,7 +190,13 @@ fn curves(all: &InstanceReport) -> Vec<Curve> {
         .into_iter()
         .flat_map(|(reads, writes)| [("device read".to_owned(), reads), ("device write".to_owned(), writes)]);
     let timed = cache.into_iter().chain(device).filter(|(_, histogram)| histogram.count() > 1);
-    timed.map(|(name, histogram)| Curve { name, points: curve(&histogram) }).collect()
+    let numbered = timed.enumerate();
+    let drawn = numbered.map(|(number, (name, histogram))| Curve {
+        name,
+        look: Look::of(number),
+        points: curve(&histogram),
+    });
+    drawn.collect()
 }
 
 /// Nines and nanoseconds: at `n` nines, what all but one in `10^n` operations stayed below.
@@ -221,11 +229,21 @@ fn percentiles(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn {
         .x_label_formatter(&|nines| share(*nines))
         .y_label_formatter(&|ns| duration(*ns))
         .draw()?;
-    for (curve, colour) in curves.iter().zip(COLOURS.iter().cycle()) {
-        let line = LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2));
-        chart.draw_series(line)?.label(curve.name.clone()).legend(move |at| key(at, *colour));
+    for curve in curves {
+        draw(&mut chart, curve)?;
     }
     legend(&mut chart)
+}
+
+fn draw<'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>, curve: &Curve) -> Drawn
+where
+    X: Ranged<ValueType = f64>,
+    Y: Ranged<ValueType = f64>,
+{
+    let look = curve.look;
+    let drawn = chart.draw_series([look.line(curve.points.clone(), 2)])?;
+    drawn.label(curve.name.clone()).legend(move |(x, y)| look.line(vec![(x, y), (x + 18, y)], 2));
+    Ok(())
 }
 
 fn legend<'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>) -> Drawn
@@ -241,11 +259,6 @@ where
         .label_font((FONT, 12).into_font().color(&INK))
         .draw()?;
     Ok(())
-}
-
-/// A line's piece in the legend.
-fn key((x, y): (i32, i32), colour: RGBColor) -> PathElement<(i32, i32)> {
-    PathElement::new(vec![(x, y), (x + 18, y)], colour.stroke_width(2))
 }
 
 /// `3` nines are `99.9 %`.
@@ -276,10 +289,18 @@ mod tests {
     /// There are eight colours: the ninth run was not in the picture.
     #[test]
     fn more_runs_than_colours_are_all_drawn() {
-        let curve = |number| Curve { name: format!("run {number}"), points: vec![(1.0, 50.0), (2.0, 60.0)] };
-        let curves: Vec<Curve> = (1..=9).map(curve).collect();
+        let curve = |number| Curve {
+            name: format!("run {number}"),
+            look: Look::of(number),
+            points: vec![(1.0, 50.0), (2.0, 60.0)],
+        };
+        let curves: Vec<Curve> = (0..9).map(curve).collect();
         let svg = panel_over_time(Over::HitRatio, &curves).unwrap();
         assert!(curves.iter().all(|curve| svg.contains(&curve.name)), "{svg}");
+        // Dashes are lines of their own: the ninth is no second line like the first.
+        let solid = |curve: &Curve| panel_over_time(Over::HitRatio, std::slice::from_ref(curve)).unwrap();
+        let lines = |svg: &str| svg.matches("<polyline").count();
+        assert!(lines(&solid(&curves[8])) > lines(&solid(&curves[0])) + 5);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use super::report::bytes;
 use super::{Interval, Outcome, Row};
 use crate::chart::{Key, with_legend};
-use crate::palette::{COLOURS, FONT, GRID, INK};
+use crate::palette::{FONT, GRID, INK, Look};
 
 const SIZE: (u32, u32) = (900, 520);
 
@@ -51,11 +51,6 @@ fn ticks(mut sizes: Vec<f64>) -> Vec<f64> {
     sizes
 }
 
-/// Colours that come again are thinner.
-fn style(number: usize) -> ShapeStyle {
-    COLOURS[number % COLOURS.len()].stroke_width(if number < COLOURS.len() { 3 } else { 1 })
-}
-
 /// Nobody should take estimates for what all objects give.
 fn caption(outcome: &Outcome, title: &str) -> String {
     match outcome.sampled {
@@ -80,7 +75,12 @@ fn picture(
         root.fill(&WHITE)?;
         let of_policy = || outcome.rows.chunk_by(|a, b| a.policy == b.policy).enumerate();
         let keys: Vec<Key> = of_policy()
-            .map(|(number, rows)| Key { name: rows[0].policy.clone(), style: style(number), is_marks: false })
+            .map(|(number, rows)| Key {
+                name: rows[0].policy.clone(),
+                look: Look::of(number),
+                width: 3,
+                is_marks: false,
+            })
             .collect();
         let field = with_legend(&root, &keys)?;
         let mut chart = ChartBuilder::on(&field)
@@ -102,17 +102,17 @@ fn picture(
             .x_label_formatter(&|size| bytes(*size as u64))
             .draw()?;
         for (number, rows) in of_policy() {
-            let style = style(number);
+            let look = Look::of(number);
             let mut points: Vec<(f64, f64)> =
                 rows.iter().filter_map(|row| Some((row.size_bytes as f64, ratio(row)?))).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             let bars = rows.iter().filter_map(|row| {
                 let ((low, high), at) = (ends(row.interval.as_ref()?), row.size_bytes as f64);
-                Some(PathElement::new([(at, low), (at, high)], style.stroke_width(1)))
+                Some(PathElement::new([(at, low), (at, high)], look.colour.stroke_width(1)))
             });
             chart.draw_series(bars)?;
-            chart.draw_series(points.iter().map(|at| Circle::new(*at, 3, style.filled())))?;
-            chart.draw_series(LineSeries::new(points, style))?;
+            chart.draw_series(points.iter().map(|at| Circle::new(*at, 3, look.colour.filled())))?;
+            chart.draw_series([look.line(points, 3)])?;
         }
         root.present()?;
     }

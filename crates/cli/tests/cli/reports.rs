@@ -171,6 +171,29 @@ fn a_page_holds_everything_and_asks_nobody() {
     assert!(read(&run)["totals"].is_object(), "the run is still there");
 }
 
+/// Where the first run had not done an operation, the second one was drawn in the first one's colour.
+#[test]
+fn a_run_had_another_colour_where_one_ahead_of_it_was_left_out() {
+    let results = Results::new();
+    let run = read(&results.bench("run.json", &[]));
+    let page_of = |ahead: &Value| {
+        let (ahead, whole) = (ahead.to_string(), run.to_string());
+        let (one, two) = (results.write("ahead.json", ahead), results.write("whole.json", whole));
+        let page = results.path("page.html");
+        assert_eq!(flashwright(&["report", &one, &two, "-o", &page]).status.code(), Some(0));
+        std::fs::read_to_string(page).unwrap()
+    };
+    let mut without = run.clone();
+    without["seed"] = 7.into();
+    let with_both = page_of(&without);
+    without["totals"]["latency_ns"]["cache"].as_object_mut().unwrap().remove("set").unwrap();
+    let lines = |page: &str, colour: &str| page.matches(&format!("stroke=\"{colour}\"")).count();
+    let (of_first, of_second) = ("#0072B2", "#D55E00");
+    let page = page_of(&without);
+    assert!(lines(&page, of_first) < lines(&with_both, of_first));
+    assert_eq!(lines(&page, of_second), lines(&with_both, of_second));
+}
+
 #[test]
 fn what_a_file_says_is_no_markup_of_the_page() {
     let results = Results::new();

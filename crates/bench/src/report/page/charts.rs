@@ -3,7 +3,7 @@
 use plotters::style::{RGBColor, WHITE};
 
 use super::Named;
-use crate::palette::{GRID, INK, PALE};
+use crate::palette::{GRID, INK, Look, PALE};
 use crate::report::amount::on_one_line;
 use crate::report::finished::{Interval, LARGEST, PERCENTILES};
 use crate::report::html::Html;
@@ -43,25 +43,35 @@ pub(super) fn over_time(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
     body.element("h2", "Over time");
     let single = runs.len() == 1;
     let all = |ratio: Ratio, scale: f64, parts: usize| -> Vec<Curve> {
-        runs.iter().map(|it| curve(&it.run.intervals, &legend(&it.name), ratio, scale, parts)).collect()
+        let of = |(number, it): (usize, &Named<'_>)| {
+            curve(&it.run.intervals, (&legend(&it.name), number), ratio, scale, parts)
+        };
+        runs.iter().enumerate().map(of).collect()
     };
     draw(body, Over::Throughput, &all(OPS, 1.0, usize::MAX))?;
     let mut hits = all(HITS, 100.0, usize::MAX);
     if let ([one], [curve_of_all]) = (runs, hits.as_mut_slice()) {
         "DRAM and flash".clone_into(&mut curve_of_all.name);
-        hits.push(curve(&one.run.intervals, "DRAM alone", HITS_DRAM, 100.0, usize::MAX));
+        hits.push(curve(&one.run.intervals, ("DRAM alone", 1), HITS_DRAM, 100.0, usize::MAX));
     }
     draw(body, Over::HitRatio, &hits)?;
     if single {
-        let of = |name, ratio| curve(&runs[0].run.intervals, name, ratio, 1.0, WIDE_PARTS);
-        return draw(body, Over::Amplification, &[of("of the cache", ALWA), of("of the drive", DLWA)]);
+        let of = |named, ratio| curve(&runs[0].run.intervals, named, ratio, 1.0, WIDE_PARTS);
+        let both = [of(("of the cache", 0), ALWA), of(("of the drive", 1), DLWA)];
+        return draw(body, Over::Amplification, &both);
     }
     draw(body, Over::AmplificationOfCache, &all(ALWA, 1.0, WIDE_PARTS))?;
     draw(body, Over::Amplification, &all(DLWA, 1.0, WIDE_PARTS))
 }
 
 /// `ratio` over at most `parts` parts of the run; those of which it is not known are left out.
-fn curve(intervals: &[Interval], name: &str, ratio: Ratio, scale: f64, parts: usize) -> Curve {
+fn curve(
+    intervals: &[Interval],
+    (name, number): (&str, usize),
+    ratio: Ratio,
+    scale: f64,
+    parts: usize,
+) -> Curve {
     let together = intervals.len().div_ceil(parts).max(1);
     let points = intervals.chunks(together).filter_map(|part| {
         let sums = part.iter().map(ratio).collect::<Option<Vec<_>>>()?;
@@ -71,7 +81,7 @@ fn curve(intervals: &[Interval], name: &str, ratio: Ratio, scale: f64, parts: us
         let most = if scale > 1.0 { scale } else { LARGEST };
         (below > 0.0 && (0.0..=most).contains(&value)).then_some((part.last()?.until_seconds, value))
     });
-    Curve { name: name.to_owned(), points: points.collect() }
+    Curve { name: name.to_owned(), look: Look::of(number), points: points.collect() }
 }
 
 fn draw(body: &mut Html, what: Over, curves: &[Curve]) -> Drawn {
@@ -86,8 +96,12 @@ pub(super) fn latencies(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
     let timed: Vec<(String, Vec<Curve>)> = operations(runs)
         .into_iter()
         .map(|(layer, operation)| {
-            let curves =
-                runs.iter().map(|it| Curve { name: legend(&it.name), points: nines(it, &layer, &operation) });
+            // A run that did not do this is left out, and the others look as everywhere.
+            let curves = runs.iter().enumerate().map(|(number, it)| Curve {
+                name: legend(&it.name),
+                look: Look::of(number),
+                points: nines(it, &layer, &operation),
+            });
             (words(&layer, &operation), curves.filter(|curve| curve.points.len() > 1).collect::<Vec<_>>())
         })
         .filter(|(_, curves)| !curves.is_empty())
@@ -102,9 +116,9 @@ pub(super) fn latencies(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
         }
         return Ok(());
     }
-    let named = timed
-        .into_iter()
-        .flat_map(|(name, curves)| curves.into_iter().map(move |it| Curve { name: name.clone(), ..it }));
+    let named = timed.into_iter().enumerate().flat_map(|(number, (name, curves))| {
+        curves.into_iter().map(move |it| Curve { name: name.clone(), look: Look::of(number), ..it })
+    });
     let title = "Share of operations below";
     body.drawing(&panel_of_latencies(title, &named.collect::<Vec<_>>())?);
     Ok(())
