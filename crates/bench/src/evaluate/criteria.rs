@@ -93,6 +93,10 @@ impl Criteria {
             Criterion::Years,
             short.map(|(years, is_bound)| {
                 let at_most = if is_bound { "at most " } else { "" };
+                if years < 0.0995 && self.min_years >= 0.1 {
+                    let least = life_words(self.min_years);
+                    return format!("lasts {at_most}{}, less than {least}", life_words(years));
+                }
                 let words = told_apart(years_words(years), years, |told| told < self.min_years);
                 format!("lasts {at_most}{words} years, less than {}", self.min_years)
             }),
@@ -176,10 +180,34 @@ pub fn time_words(time: Duration) -> String {
 #[must_use]
 pub fn years_words(years: f64) -> String {
     match years {
-        years if years < 0.995 => format!("{years:.2}"),
+        years if years <= 0.0 => "0".to_owned(),
+        // Two digits, as many zeros as it takes: a drive may be written to death in an hour.
+        years if years < 0.995 => {
+            let decimals = (1 - years.log10().floor() as i32).clamp(2, 9) as usize;
+            format!("{years:.decimals$}")
+        }
         years if years < 99.5 => format!("{years:.1}"),
         years if years < 1000.0 => format!("{years:.0}"),
         _ => "1000+".to_owned(),
+    }
+}
+
+/// How long a drive lasts, in the unit in which a person would say it.
+#[must_use]
+pub fn life_words(years: f64) -> String {
+    let days = years * 365.25;
+    let of = |count: f64, unit: &str| match format!("{count:.0}").as_str() {
+        "1" => format!("1 {unit}"),
+        count => format!("{count} {unit}s"),
+    };
+    match days {
+        days if years >= 0.0995 => match years_words(years).as_str() {
+            "1.0" => "1 year".to_owned(),
+            words => format!("{} years", words.strip_suffix(".0").filter(|_| days > 365.25).unwrap_or(words)),
+        },
+        days if days >= 1.95 => of(days, "day"),
+        days if days * 24.0 >= 1.95 => of(days * 24.0, "hour"),
+        days => of(days * 24.0 * 60.0, "minute"),
     }
 }
 
@@ -192,5 +220,16 @@ mod tests {
         let times = [8_400, 61_000, 1_234_000, 45_000_000, 3_000_000_000].map(Duration::from_nanos);
         assert_eq!(times.map(time_words), ["8.4 µs", "61 µs", "1.2 ms", "45 ms", "3.0 s"]);
         assert_eq!([0.123, 4.96, 120.4, 1e9].map(years_words), ["0.12", "5.0", "120", "1000+"]);
+    }
+
+    /// Everything below two days was 0.00 years.
+    #[test]
+    fn a_short_life_was_none_at_all() {
+        let years = [0.0, 0.000_012, 0.0035, 0.0536, 0.0999];
+        assert_eq!(years.map(years_words), ["0", "0.000012", "0.0035", "0.054", "0.100"]);
+        let lives = [0.0, 1e-5, 0.000_5, 0.0035, 0.0535, 0.0999, 0.5, 1.0, 4.96, 5.8, 120.4, 1e9];
+        let words = ["0 minutes", "5 minutes", "4 hours", "31 hours", "20 days", "0.100 years", "0.50 years"];
+        let more = ["1 year", "5 years", "5.8 years", "120 years", "1000+ years"];
+        assert_eq!(lives.map(life_words)[..], [&words[..], &more].concat());
     }
 }

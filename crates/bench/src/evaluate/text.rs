@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::criteria::{Criteria, time_words, years_words};
+use super::criteria::{Criteria, life_words, time_words, years_words};
 use super::run::{Measured, Row};
 use super::{Asked, Found, profile::PROFILES};
 use crate::report::text::grouped;
@@ -172,8 +172,8 @@ fn by_speed(run: &Measured, criteria: &Criteria, rate: Option<u64>) -> String {
 
 fn lasts(row: &Row) -> String {
     match row.years.figure() {
-        Some((years, false)) => format!("{} years", years_words(years)),
-        Some((years, true)) => format!("at most {} years", years_words(years)),
+        Some((years, false)) => life_words(years),
+        Some((years, true)) => format!("at most {}", life_words(years)),
         None => "years unknown".to_owned(),
     }
 }

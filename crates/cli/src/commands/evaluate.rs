@@ -95,7 +95,7 @@ pub struct Arguments {
     /// Write amplification that the rating assumes
     #[arg(long, help_heading = ENDURANCE, value_name = "X", value_parser = quantity::amplification, default_value = "1")]
     rated_dlwa: f64,
-    /// Plot read latency against throughput to FILE (.svg or .png)
+    /// Plot read latency and life against throughput to FILE (.svg or .png)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Do not ask before destroying data
@@ -316,7 +316,7 @@ fn conclude(arguments: &Arguments, subject: &Subject, plan: &Plan, asked: &Asked
     }
     stop_on_signals(asked.interrupt()).map_err(|error| error.to_string())?;
     let found = evaluate(subject, plan, asked)?;
-    draw(arguments, subject, &found)?;
+    draw(arguments, subject, &found, asked)?;
     Ok(finding(subject, &found, asked))
 }
 
@@ -357,9 +357,9 @@ fn finding(subject: &Subject, found: &Found, asked: &Asked) -> Finding {
     Finding { result, text, failures }
 }
 
-fn draw(arguments: &Arguments, subject: &Subject, found: &Found) -> Result<(), String> {
+fn draw(arguments: &Arguments, subject: &Subject, found: &Found, asked: &Asked) -> Result<(), String> {
     let Some(file) = &arguments.plot else { return Ok(()) };
-    let svg = plot::svg(found, &subject.name()).map_err(|error| error.to_string())?;
+    let svg = plot::svg(found, &subject.name(), &asked.criteria).map_err(|error| error.to_string())?;
     let picture =
         Format::of(file).and_then(|format| format.encode(svg)).map_err(|error| error.to_string())?;
     write_file(file, &picture).map_err(|error| error.to_string())
