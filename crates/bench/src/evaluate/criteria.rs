@@ -207,7 +207,8 @@ pub fn life_words(years: f64) -> String {
         },
         days if days >= 1.95 => of(days, "day"),
         days if days * 24.0 >= 1.95 => of(days * 24.0, "hour"),
-        days => of(days * 24.0 * 60.0, "minute"),
+        days if days * 1440.0 >= 1.95 => of(days * 1440.0, "minute"),
+        days => of(days * 86_400.0, "second"),
     }
 }
 
@@ -227,8 +228,17 @@ mod tests {
     fn a_short_life_was_none_at_all() {
         let years = [0.0, 0.000_012, 0.0035, 0.0536, 0.0999];
         assert_eq!(years.map(years_words), ["0", "0.000012", "0.0035", "0.054", "0.100"]);
-        let lives = [0.0, 1e-5, 0.000_5, 0.0035, 0.0535, 0.0999, 0.5, 1.0, 4.96, 5.8, 120.4, 1e9];
-        let words = ["0 minutes", "5 minutes", "4 hours", "31 hours", "20 days", "0.100 years", "0.50 years"];
+        let lives = [0.0, 4e-7, 1e-5, 0.000_5, 0.0035, 0.0535, 0.0999, 0.5, 1.0, 4.96, 5.8, 120.4, 1e9];
+        let words = [
+            "0 seconds",
+            "13 seconds",
+            "5 minutes",
+            "4 hours",
+            "31 hours",
+            "20 days",
+            "0.100 years",
+            "0.50 years",
+        ];
         let more = ["1 year", "5 years", "5.8 years", "120 years", "1000+ years"];
         assert_eq!(lives.map(life_words)[..], [&words[..], &more].concat());
     }

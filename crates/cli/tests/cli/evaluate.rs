@@ -130,8 +130,9 @@ fn a_slow_drive_and_one_that_wears_out_fail_each_for_its_reason() {
             && verdict.contains("more than 5.0 ms")
     );
     let (missed, verdict) = reasons(&[("dwpd = 1.0", "dwpd = 0.001")], &[]);
-    assert!(missed.len() == 1 && missed[0].starts_with("lasts 0.0"), "{missed:?}");
-    assert!(verdict.contains("years, less than 5"), "{verdict}");
+    assert!(missed.len() == 1 && missed[0].starts_with("lasts "), "{missed:?}");
+    assert!(missed[0].ends_with(" minutes, less than 5 years"), "{missed:?}");
+    assert!(verdict.contains(" minutes, less than 5 years"), "{verdict}");
     let (missed, _) = reasons(&[], &["--min-years", "0", "--min-hit-ratio", "99.9%"]);
     assert!(missed.len() == 1 && missed[0].starts_with("answered "), "{missed:?}");
 }
@@ -213,7 +214,10 @@ fn a_drive_whose_medium_does_not_tell_fails_by_years_only_where_it_must() {
     );
     let row = &result["profiles"][0]["runs"][1];
     assert_eq!(row["life_years_is_upper_bound"], true);
-    assert!(row["failures"][0].as_str().unwrap().starts_with("lasts at most 0.00 years"), "{row}");
+    let failure = row["failures"][0].as_str().unwrap();
+    // A minute or two where the machine is slow; never none at all.
+    let is_told = failure.starts_with("lasts at most ") && failure.ends_with("s, less than 5 years");
+    assert!(is_told && !failure.contains(" 0"), "{row}");
 }
 
 fn used_file(directory: &Path, bytes: &[u8]) -> PathBuf {
