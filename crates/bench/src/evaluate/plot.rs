@@ -18,7 +18,7 @@ use super::profile::{PROFILES, Profile};
 use super::run::{Measured, Row};
 use crate::chart::{Key, with_legend};
 use crate::palette::{FONT, GRID, INK, Look, PALE};
-use crate::report::amount::{duration, trimmed};
+use crate::report::amount::{duration, with_prefix};
 
 const SIZE: (u32, u32) = (860, 640);
 /// Of the title, and of the latencies below it; lives have the rest.
@@ -207,14 +207,6 @@ fn limited<'a>(chart: &mut Field<'a>, most: f64, value: f64, words: &str) -> Dra
 
 fn nanos(time: Duration) -> f64 {
     time.as_secs_f64() * 1e9
-}
-
-fn with_prefix(rate: f64) -> String {
-    match rate {
-        rate if rate >= 1e6 => format!("{} M", trimmed(rate / 1e6)),
-        rate if rate >= 1e3 => format!("{} k", trimmed(rate / 1e3)),
-        rate => trimmed(rate),
-    }
 }
 
 /// Pictures below each other.

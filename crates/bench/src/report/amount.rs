@@ -46,6 +46,16 @@ pub fn trimmed(value: f64) -> String {
     words.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// A count or a rate beside an axis: thousands and millions by their letters.
+#[must_use]
+pub(crate) fn with_prefix(rate: f64) -> String {
+    match rate {
+        rate if rate >= 1e6 => format!("{} M", trimmed(rate / 1e6)),
+        rate if rate >= 1e3 => format!("{} k", trimmed(rate / 1e3)),
+        rate => trimmed(rate),
+    }
+}
+
 /// Words from a file on one line of a terminal: control characters as their codes.
 #[must_use]
 pub fn on_one_line(words: &str) -> String {
@@ -57,6 +67,11 @@ pub fn on_one_line(words: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_beside_an_axis_are_short() {
+        assert_eq!([12.0, 2500.0, 4e6].map(with_prefix), ["12", "2.5 k", "4 M"]);
+    }
 
     /// A mean of two runs was 1234567.5000, beside counts with commas.
     #[test]

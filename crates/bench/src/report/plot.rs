@@ -6,7 +6,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::RunReport;
-use super::amount::{duration, trimmed};
+use super::amount::{duration, trimmed, with_prefix};
 use super::series::Span;
 use super::text::grouped;
 use crate::palette::{FONT, GRID, INK, Look, PALE};
@@ -267,14 +267,6 @@ fn share(nines: f64) -> String {
     format!("{:.decimals$} %", (1.0 - 10_f64.powf(-nines)) * 100.0)
 }
 
-fn with_prefix(rate: f64) -> String {
-    match rate {
-        rate if rate >= 1e6 => format!("{} M", trimmed(rate / 1e6)),
-        rate if rate >= 1e3 => format!("{} k", trimmed(rate / 1e3)),
-        rate => trimmed(rate),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,7 +275,6 @@ mod tests {
     fn numbers_are_short() {
         assert_eq!([0.0, 1.0, 3.0, 5.0].map(share), ["0 %", "90 %", "99.9 %", "99.999 %"]);
         assert_eq!([80.0, 1e3, 1.5e6, 2e9].map(duration), ["80 ns", "1 µs", "1.5 ms", "2 s"]);
-        assert_eq!([12.0, 2500.0, 4e6].map(with_prefix), ["12", "2.5 k", "4 M"]);
     }
 
     /// There are eight colours: the ninth run was not in the picture.
