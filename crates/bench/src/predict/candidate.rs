@@ -147,11 +147,13 @@ impl Candidate {
         }
     }
 
-    fn accesses(&mut self, mut accesses: &[Access]) {
+    /// Makes the requests; `ttls` as [`Hybrid::run`] takes it.
+    fn accesses(&mut self, mut accesses: &[Access], mut ttls: &[u32]) {
         while !accesses.is_empty() {
             let end = self.ends.get(self.marks.len()).map_or(u64::MAX, |end| end - self.seen);
             let (now, later) = accesses.split_at((accesses.len() as u64).min(end) as usize);
-            self.hybrid.run(now);
+            self.hybrid.run(now, ttls);
+            ttls = ttls.get(now.len()..).unwrap_or(&[]);
             self.seen += now.len() as u64;
             self.mark();
             accesses = later;
@@ -215,7 +217,7 @@ impl Work for Candidate {
     }
 
     fn run(&mut self, batch: &Batch) {
-        self.accesses(&batch.accesses);
+        self.accesses(&batch.accesses, &batch.ttls);
     }
 }
 
@@ -234,7 +236,7 @@ mod tests {
     fn traffic(layout: &Layout, accesses: &[Access], warm_up: f64) -> Traffic {
         let mut candidate = Candidate::new(layout.rules(1, 1), accesses.len() as u64, warm_up);
         // Batches end where windows do not.
-        accesses.chunks(777).for_each(|some| candidate.accesses(some));
+        accesses.chunks(777).for_each(|some| candidate.accesses(some, &[]));
         candidate.traffic(4096).expect("it was run to its end")
     }
 
@@ -260,7 +262,7 @@ mod tests {
         let found = traffic(&layout(of_one_set), &passing, 0.0);
         assert_eq!((found.host_bytes.value, found.reads), (4096.0, 3999.0 / 4000.0), "all but the first");
         let mut candidate = Candidate::new(layout(of_one_set).rules(1, 1), 4000, 0.0);
-        candidate.accesses(&passing);
+        candidate.accesses(&passing, &[]);
         assert_eq!(candidate.traffic(512).map(|it| it.reads), Some(8.0 * 3999.0 / 4000.0), "of eight pages");
     }
 
@@ -288,7 +290,7 @@ mod tests {
         let run = |weight: u32| {
             let accesses: Vec<Access> = (0..4000).map(|number| get(number % 20, weight)).collect();
             let mut candidate = Candidate::new(whole.rules(256, 1), 4000, 0.5);
-            candidate.accesses(&accesses);
+            candidate.accesses(&accesses, &[]);
             candidate.traffic(4096).expect("it was run to its end")
         };
         let kept = run(1_000_000);

@@ -52,6 +52,8 @@ pub struct Plan {
     pub placements: Vec<bool>,
     /// Share of the accesses that are not counted.
     pub warm_up: f64,
+    /// Whether objects are kept whatever times to live the trace has.
+    pub ignore_ttl: bool,
     /// What the rest costs.
     pub prices: Prices,
     /// Threads that simulate.
@@ -136,7 +138,7 @@ pub fn run(
     quiet: bool,
     mut progress: impl FnMut(u64, Option<u64>),
 ) -> Result<Outcome, PredictError> {
-    let mut numbered = Numbered::new(trace, false);
+    let mut numbered = Numbered::new(trace, false).with_ttls(!plan.ignore_ttl);
     let mut spool = Spool::of(&mut numbered, false, stop, |done| progress(done, None))?;
     let (totals, accesses) = (numbered.totals(), spool.len());
     if stop.is_set() {

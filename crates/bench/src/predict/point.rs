@@ -156,6 +156,7 @@ mod tests {
             admissions: Vec::new(),
             placements: Vec::new(),
             warm_up: 0.0,
+            ignore_ttl: false,
             prices: Prices { system_years: 10.0, rated_dlwa: 1.0, dram_usd_per_gb: 4.0, dram_kg_per_gb: 1.5 },
             threads: 1,
             seed: 1,

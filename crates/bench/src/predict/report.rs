@@ -10,7 +10,7 @@ use super::{Figure, Outcome, Plan, Point, ReadLatency, Reads, SET_BYTES, SMALL_A
 use crate::evaluate::criteria::{time_words, years_words};
 use crate::report::amount::trimmed;
 use crate::report::text::grouped;
-use crate::simulate::report::{bytes, trace};
+use crate::simulate::report::{bytes, trace, ttl_words};
 
 /// The result's keys in JSON.
 #[must_use]
@@ -72,7 +72,11 @@ fn assumptions(plan: &Plan) -> Vec<String> {
             "objects of {SMALL_AT_MOST} bytes and less are in sets of {SET_BYTES} bytes, larger ones in regions evicted \
              first in, first out"
         ),
-        "times to live are ignored: nothing expires".into(),
+        match plan.ignore_ttl {
+            true => "times to live are ignored: nothing expires",
+            false => "times to live are those of the trace, in its own time",
+        }
+        .into(),
         format!(
             "low and high of hit_ratio, hit_ratio_dram and alwa: the range in 19 of 20 stretches like this one, by batch \
              means, widened by the measured deviations of the engine: {HITS_OFF}, {DRAM_HITS_OFF}, {} % more and of sets {} % less",
@@ -154,6 +158,9 @@ pub fn text(outcome: &Outcome, plan: &Plan) -> String {
             outcome.scale,
         ),
     };
+    if totals.ttl_requests > 0 {
+        let _ = writeln!(out, "{}", ttl_words(totals, &outcome.read, plan.ignore_ttl));
+    }
     out.push('\n');
     row(&mut out, &COLUMNS.map(str::to_owned));
     outcome.points.iter().for_each(|point| row(&mut out, &cells(point)));

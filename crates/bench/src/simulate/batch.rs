@@ -12,7 +12,7 @@ pub(crate) struct Batch {
     /// Whose each access is: 0 is nobody's, then tenants by index; empty where they are not told apart.
     pub(super) tenants: Vec<u32>,
     /// Seconds that the object lives if this access stores it, 0 is for ever; empty where all do.
-    pub(super) ttls: Vec<u32>,
+    pub(crate) ttls: Vec<u32>,
     /// The second of each next use; empty where nothing expires or no next use is known.
     pub(super) next_seconds: Vec<u32>,
 }

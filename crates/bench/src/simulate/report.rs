@@ -152,7 +152,7 @@ pub fn text(outcome: &Outcome) -> String {
         );
     }
     if totals.ttl_requests > 0 {
-        let _ = writeln!(out, "{}", ttl_words(outcome));
+        let _ = writeln!(out, "{}", ttl_words(totals, &outcome.read, outcome.ignored_ttl));
     }
     out += &outcome.sampled.map_or_else(String::new, sampled_words);
     if outcome.was_stopped {
@@ -177,10 +177,10 @@ pub fn text(outcome: &Outcome) -> String {
 }
 
 /// What became of times to live.
-fn ttl_words(Outcome { totals, read, ignored_ttl, .. }: &Outcome) -> String {
+pub(crate) fn ttl_words(totals: &Totals, read: &ReadReport, ignored_ttl: bool) -> String {
     const TOO_HIGH: &str = "nothing expires, and ratios are too high by what would";
     let (ttls, lost) = (grouped(totals.ttl_requests), totals.ttl_requests - totals.ttl_requests_honoured);
-    if *ignored_ttl {
+    if ignored_ttl {
         format!("{ttls} requests have a time to live, which was ignored: {TOO_HIGH}")
     } else if !read.has_time {
         format!(

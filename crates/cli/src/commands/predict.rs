@@ -55,6 +55,9 @@ pub struct Arguments {
     /// Share of the accesses that warm up the cache and are not counted
     #[arg(long, alias = "warm-up", value_name = "N%", default_value = "50%", value_parser = quantity::share)]
     warmup: f64,
+    /// Let no object expire, whatever times to live the trace has
+    #[arg(long)]
+    ignore_ttl: bool,
     /// Years that the system is in service
     #[arg(long, help_heading = COSTS, value_name = "YEARS", value_parser = quantity::positive, default_value = "5")]
     system_years: f64,
@@ -126,6 +129,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         admissions: arguments.admission.clone(),
         placements,
         warm_up: arguments.warmup,
+        ignore_ttl: arguments.ignore_ttl,
         prices: Prices {
             system_years: arguments.system_years,
             rated_dlwa: arguments.rated_dlwa,
@@ -153,6 +157,7 @@ fn config(arguments: &Arguments, plan: &Plan) -> Value {
         "admission": plan.admissions,
         "placement": plan.placements,
         "warmup": plan.warm_up,
+        "ignore_ttl": plan.ignore_ttl,
         "system_years": plan.prices.system_years,
         "rated_dlwa": plan.prices.rated_dlwa,
         "dram_usd_per_gb": plan.prices.dram_usd_per_gb,

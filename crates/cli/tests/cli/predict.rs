@@ -10,9 +10,9 @@ use super::{err, flashwright, json, out};
 const FIGURES: [&str; 6] = ["hit_ratio", "alwa", "dlwa", "nand_mb_per_second", "life_years", "kgco2e"];
 
 /// Small and large objects of one size each (the engine has few slabs, which many size classes would share unevenly), popular
-/// by a power law, one access in ten a set, 5000 a second.
-fn trace(directory: &Path, accesses: u32, objects: u32) -> String {
-    let mut text = "op_time,key,key_size,op,op_count,size\n".to_owned();
+/// by a power law, one access in ten a set, 5000 a second. An object lives for so many seconds, 0 is for ever.
+fn trace(directory: &Path, accesses: u32, objects: u32, ttl: fn(u32) -> u32) -> String {
+    let mut text = "op_time,key,key_size,op,op_count,size,ttl\n".to_owned();
     let mut state = 12_345_u64;
     let mut random = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -22,7 +22,7 @@ fn trace(directory: &Path, accesses: u32, objects: u32) -> String {
         let object = (f64::from(objects).powf(random()) * 7919.0) as u32 % objects;
         let size = if object.is_multiple_of(5) { 12_000 } else { 300 };
         let op = if random() < 0.1 { "SET" } else { "GET" };
-        let _ = writeln!(text, "{},k{object:07},8,{op},1,{size}", access / 5000);
+        let _ = writeln!(text, "{},k{object:07},8,{op},1,{size},{}", access / 5000, ttl(object));
     }
     let file = directory.join("kv.csv");
     std::fs::write(&file, text).unwrap();
@@ -37,7 +37,7 @@ fn figure(point: &Value, name: &str) -> [f64; 3] {
 #[test]
 fn what_is_foretold_has_bounds_and_follows_from_what_is_asked() {
     let directory = tempfile::tempdir().unwrap();
-    let trace = trace(directory.path(), 100_000, 40_000);
+    let trace = trace(directory.path(), 100_000, 40_000, |_| 0);
     let asked = ["predict", &trace, "--drive", "pm9d3", "--scale", "1/16384", "--dram", "1%,8%"];
     let result = json(&[&asked[..], &["--rate", "20000"]].concat());
     let points = result["points"].as_array().unwrap();
@@ -86,38 +86,64 @@ fn what_is_foretold_has_bounds_and_follows_from_what_is_asked() {
 #[test]
 fn the_engine_does_what_was_foretold() {
     let directory = tempfile::tempdir().unwrap();
-    let trace = trace(directory.path(), 600_000, 120_000);
-    let config = directory.path().join("config.json");
+    let (ran, foretold) = both(directory.path(), 600_000, |_| 0);
+    assert_eq!(foretold["points"][0]["is_filled"], true, "{foretold}");
+    assert!(foretold["warning"].is_null(), "{foretold}");
+    assert_eq!(outside(&ran, &foretold), [""; 0], "{ran} {foretold}");
+}
+
+/// It said that nothing expires, and of a trace in which much did foretold far more hits than there were.
+#[test]
+fn what_expires_is_foretold_to_be_missed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (ran, foretold) = both(directory.path(), 200_000, |object| [0, 3, 5, 9][(object % 4) as usize]);
+    // Flash is not full after so few, and the drive's write amplification is that of one that is.
+    assert_eq!(outside(&ran, &foretold), ["dlwa"], "{ran} {foretold}");
+    let trace = &foretold["trace"];
+    assert!(trace["ttl_requests_honoured"].as_u64().unwrap() > 100_000, "{trace}");
+    let ignoring = json(&[&PREDICT[..], &["--ignore-ttl", &path(directory.path())]].concat());
+    assert_eq!(outside(&ran, &ignoring), ["hit_ratio", "alwa", "dlwa"], "{ran} {ignoring}");
+}
+
+const PREDICT: [&str; 11] = [
+    "predict",
+    "--drive",
+    "pm9d3",
+    "--scale",
+    "1/8192",
+    "--dram",
+    "560000MiB",
+    "--utilization",
+    "99.8%",
+    "--placement",
+    "off",
+];
+
+fn path(directory: &Path) -> String {
+    directory.join("kv.csv").to_str().unwrap().to_owned()
+}
+
+/// The engine's result in virtual time, and the prediction for it; the first half is not counted.
+fn both(directory: &Path, accesses: u32, ttl: fn(u32) -> u32) -> (Value, Value) {
+    let trace = trace(directory, accesses, 120_000, ttl);
+    let config = directory.join("config.json");
     let text = r#"{ "cache_config": { "cacheSizeMB": 560000, "nvmCacheSizeMB": 1790000, "navyBigHashSizePct": 4, "navyRegionSizeMB": 256,
         "navySegmentedFifoSegmentRatio": [1] },
-      "test_config": { "generator": "replay", "numOps": 600000, "numThreads": 1, "traceFileName": "kv.csv", "enableLookaside": true,
-        "warmupOps": 300000 } }"#;
+      "test_config": { "generator": "replay", "numOps": ACCESSES, "numThreads": 1, "traceFileName": "kv.csv", "enableLookaside": true,
+        "traceSpeed": 1, "timestampFactor": 1, "warmupOps": HALF } }"#;
+    let text = text.replace("ACCESSES", &accesses.to_string()).replace("HALF", &(accesses / 2).to_string());
     std::fs::write(&config, text).unwrap();
     let ran = json(&["bench", config.to_str().unwrap(), "--device", "sim:pm9d3", "--scale", "1/8192"]);
-    let foretold = json(&[
-        "predict",
-        &trace,
-        "--drive",
-        "pm9d3",
-        "--scale",
-        "1/8192",
-        "--dram",
-        "560000MiB",
-        "--utilization",
-        "99.8%",
-        "--placement",
-        "off",
-        "--rate",
-        "1000",
-    ]);
-    let point = &foretold["points"][0];
-    assert_eq!(point["is_filled"], true, "{point}");
-    assert!(foretold["warning"].is_null(), "{foretold}");
-    for name in ["hit_ratio", "hit_ratio_dram", "alwa", "dlwa"] {
-        let [low, _, high] = figure(point, name);
-        let found = ran["totals"][name].as_f64().unwrap();
-        assert!((low..=high).contains(&found), "{name}: {found}, not {low} to {high}");
-    }
+    (ran, json(&[&PREDICT[..], &[&trace]].concat()))
+}
+
+/// What came out beyond the bounds that were foretold.
+fn outside(ran: &Value, foretold: &Value) -> Vec<&'static str> {
+    let is_outside = |name: &&str| {
+        let [low, _, high] = figure(&foretold["points"][0], name);
+        !(low..=high).contains(&ran["totals"][*name].as_f64().unwrap())
+    };
+    ["hit_ratio", "hit_ratio_dram", "alwa", "dlwa"].into_iter().filter(is_outside).collect()
 }
 
 /// A trace of a minute lasted for half a century, and its drive nearly for ever.
@@ -166,7 +192,7 @@ fn without_a_clock_nothing_is_said_of_years() {
 #[test]
 fn what_cannot_be_foretold_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
-    let trace = trace(directory.path(), 20_000, 4_000);
+    let trace = trace(directory.path(), 20_000, 4_000, |_| 0);
     for (arguments, expected) in [
         (&["--drive", "pm9d4"][..], "did you mean `pm9d3`"),
         (&["--drive", "tlc", "--placement", "on"], "tlc has no placement handles"),

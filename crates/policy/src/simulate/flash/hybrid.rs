@@ -4,6 +4,9 @@
 //! time and without a byte of data: what is found, and what is written for it. What [`Flash`](super::Flash) does not
 //! have: a hit on flash brings the object back into DRAM, from where it leaves without being written as long as flash still has
 //! it; and an object that is written is removed from flash before it is in DRAM.
+//!
+//! An object whose time to live is over is a miss, leaves DRAM without being written, and leaves a set when that is written
+//! next. Until then it keeps its room.
 
 use super::{FlashCache, Log, Newcomer, Sets};
 use crate::Slot;
@@ -77,6 +80,25 @@ pub struct HybridCounts {
     pub log_weight: u64,
 }
 
+/// The second from which on each object is gone; 0 is never.
+#[derive(Default)]
+struct Ends(Vec<u32>);
+
+impl Ends {
+    fn has_passed(&self, object: u32, now_seconds: u32) -> bool {
+        self.0.get(object as usize).is_some_and(|end| *end != 0 && *end <= now_seconds)
+    }
+
+    /// Where nothing expires, nothing is kept.
+    fn set(&mut self, object: u32, end: u32) {
+        let place = object as usize;
+        if end != 0 && place >= self.0.len() {
+            self.0.resize(place + 1, 0);
+        }
+        self.0.get_mut(place).into_iter().for_each(|kept| *kept = end);
+    }
+}
+
 /// The cache.
 pub struct Hybrid {
     rules: HybridRules,
@@ -86,6 +108,8 @@ pub struct Hybrid {
     dram_held: u64,
     /// Own weight of each object, as it was last asked for.
     weights: Weights,
+    ends: Ends,
+    now_seconds: u32,
     small: Sets,
     large: Log,
     counts: HybridCounts,
@@ -107,6 +131,8 @@ impl Hybrid {
             dram: List::new(),
             dram_held: 0,
             weights: Weights::new(),
+            ends: Ends::default(),
+            now_seconds: 0,
             small: Sets::new(rules.small_weight / u64::from(rules.set_weight) * room, room),
             large: Log::scaled(rules.large_weight, rules.block_weight, rules.large_at_most),
             counts: HybridCounts::default(),
@@ -115,22 +141,29 @@ impl Hybrid {
     }
 
     /// Makes the requests, in their order. An object that is not found is fetched and stored, as by any program with a cache
-    /// beside its database.
-    pub fn run(&mut self, accesses: &[Access]) {
-        for access in accesses {
+    /// beside its database. `ttls` has the seconds that the object of each access lives if that stores it, 0 for ever; it is
+    /// empty, or ends early, where the rest lives for ever.
+    pub fn run(&mut self, accesses: &[Access], ttls: &[u32]) {
+        for (place, access) in accesses.iter().enumerate() {
             let slot = Slot(access.object);
+            self.now_seconds = access.now_seconds;
             if access.is_removal {
                 self.counts.removals += 1;
-                self.leave_dram(slot);
-                self.leave_flash(slot);
-            } else if access.is_set {
+                self.leave(slot);
+                continue;
+            }
+            let end = match ttls.get(place) {
+                None | Some(0) => 0,
+                Some(ttl_seconds) => access.now_seconds.saturating_add(*ttl_seconds),
+            };
+            if access.is_set {
                 self.counts.sets += 1;
-                self.leave_dram(slot);
-                self.leave_flash(slot);
+                self.leave(slot);
+                self.ends.set(slot.0, end);
                 self.enter_dram(slot, access.weight);
             } else {
                 self.counts.gets += 1;
-                self.get(slot, access.weight);
+                self.get(slot, access.weight, end);
             }
         }
     }
@@ -144,7 +177,10 @@ impl Hybrid {
         HybridCounts { sets_written, sets_read, log_weight, ..self.counts }
     }
 
-    fn get(&mut self, slot: Slot, weight: u32) {
+    fn get(&mut self, slot: Slot, weight: u32, end: u32) {
+        if self.has_expired(slot) {
+            self.leave(slot);
+        }
         if self.nodes.is_linked(slot) {
             self.counts.hits_dram += 1;
             return self.dram.move_to_front(&mut self.nodes, slot);
@@ -158,9 +194,20 @@ impl Hybrid {
             self.counts.hit_weight_large += u64::from(held);
             held
         } else {
+            self.ends.set(slot.0, end);
             weight
         };
         self.enter_dram(slot, weight);
+    }
+
+    fn has_expired(&self, slot: Slot) -> bool {
+        self.ends.has_passed(slot.0, self.now_seconds)
+    }
+
+    /// Out of all that is, at the cost of a set where it was in one.
+    fn leave(&mut self, slot: Slot) {
+        self.leave_dram(slot);
+        self.leave_flash(slot);
     }
 
     fn in_dram(&self, weight: u32) -> u64 {
@@ -189,9 +236,9 @@ impl Hybrid {
         }
     }
 
-    /// What flash still has is not written again.
+    /// What flash still has is not written again, and what has expired is not written at all.
     fn enter_flash(&mut self, slot: Slot) {
-        if self.small.holds(slot.0) || self.large.holds(slot.0) {
+        if self.has_expired(slot) || self.small.holds(slot.0) || self.large.holds(slot.0) {
             return;
         }
         let own = self.weights.get(slot) as u32;
@@ -202,11 +249,15 @@ impl Hybrid {
             let takes = own.saturating_add(self.rules.large_overhead);
             takes.checked_next_multiple_of(self.rules.large_unit).unwrap_or(u32::MAX)
         };
-        let engine: &mut dyn FlashCache = if is_small { &mut self.small } else { &mut self.large };
         self.counts.offered += 1;
-        if u64::from(weight) > engine.weight_at_most() {
+        let at_most = if is_small { self.small.weight_at_most() } else { self.large.weight_at_most() };
+        if u64::from(weight) > at_most {
             self.counts.too_large += 1;
         } else if self.coin.toss(hash_of_object(slot.0), self.rules.admission) {
+            if is_small {
+                self.small.sweep(slot.0, |held| self.ends.has_passed(held, self.now_seconds));
+            }
+            let engine: &mut dyn FlashCache = if is_small { &mut self.small } else { &mut self.large };
             engine.insert(&[Newcomer { object: slot.0, weight }]);
             self.counts.taken_weight += u64::from(own);
         }
@@ -281,12 +332,12 @@ mod tests {
     fn small_objects_cost_a_set_each_and_large_ones_whole_units() {
         let mut hybrid = Hybrid::new(rules());
         // Each of 10 takes 12 of the 24, one of 13 takes 15: the first leaves for the third, the others for the fourth.
-        hybrid.run(&[get(0, 10), get(1, 10), get(2, 10), get(3, 13)]);
+        hybrid.run(&[get(0, 10), get(1, 10), get(2, 10), get(3, 13)], &[]);
         let counts = hybrid.counts();
         assert_eq!((counts.gets, counts.hits(), counts.taken_weight), (4, 0, 30));
         assert_eq!((counts.sets_written, counts.log_weight), (3, 0));
         // It comes from its set, and the large one leaves DRAM: 13 and 3 are one unit.
-        hybrid.run(&[get(0, 10)]);
+        hybrid.run(&[get(0, 10)], &[]);
         let counts = hybrid.counts();
         assert_eq!((counts.hits_small, counts.sets_written, counts.log_weight), (1, 3, 16));
         assert_eq!(counts.taken_weight, 43);
@@ -295,7 +346,7 @@ mod tests {
     #[test]
     fn what_flash_still_has_leaves_dram_without_being_written() {
         let mut hybrid = Hybrid::new(rules());
-        hybrid.run(&[get(0, 20), get(1, 20), get(0, 20), get(1, 20), get(0, 20)]);
+        hybrid.run(&[get(0, 20), get(1, 20), get(0, 20), get(1, 20), get(0, 20)], &[]);
         let counts = hybrid.counts();
         // 20 and 3 are two units: the whole of a block. The third get finds the first, the fourth the second.
         assert_eq!((counts.hits_large, counts.hit_weight_large), (3, 60));
@@ -306,12 +357,12 @@ mod tests {
     fn a_set_removes_the_old_one_from_flash_and_is_in_dram() {
         let mut hybrid = Hybrid::new(rules());
         let set = Access { is_set: true, ..get(0, 10) };
-        hybrid.run(&[get(0, 10), get(1, 10), get(2, 10), set]);
+        hybrid.run(&[get(0, 10), get(1, 10), get(2, 10), set], &[]);
         // A set is written without it, and one with what left for it.
         let counts = hybrid.counts();
         assert_eq!((counts.sets, counts.gets, counts.hits()), (1, 3, 0));
         assert_eq!((counts.sets_written, counts.taken_weight), (3, 20));
-        hybrid.run(&[get(0, 10), Access { is_removal: true, ..get(0, 10) }, get(0, 10)]);
+        hybrid.run(&[get(0, 10), Access { is_removal: true, ..get(0, 10) }, get(0, 10)], &[]);
         let counts = hybrid.counts();
         assert_eq!((counts.hits_dram, counts.removals, counts.gets), (1, 1, 5), "gone from both");
     }
@@ -321,8 +372,8 @@ mod tests {
         let mut never = Hybrid::new(HybridRules { admission: 0.0, ..rules() });
         let mut half = Hybrid::new(HybridRules { admission: 0.5, ..rules() });
         let accesses: Vec<Access> = (0..10_000).map(|object| get(object, 10)).collect();
-        never.run(&accesses);
-        half.run(&accesses);
+        never.run(&accesses, &[]);
+        half.run(&accesses, &[]);
         let offered = 10_000 - 2;
         assert_eq!(never.counts(), HybridCounts { gets: 10_000, offered, ..HybridCounts::default() });
         let share = half.counts().sets_written as f64 / 10_000.0;
@@ -333,7 +384,7 @@ mod tests {
     fn a_cache_without_room_never_hits() {
         let nothing = HybridRules { dram_weight: 0, small_weight: 0, large_weight: 0, ..rules() };
         let mut hybrid = Hybrid::new(nothing);
-        hybrid.run(&[get(0, 10), get(0, 10), get(1, 20), get(1, 20), get(1, u32::MAX)]);
+        hybrid.run(&[get(0, 10), get(0, 10), get(1, 20), get(1, 20), get(1, u32::MAX)], &[]);
         let none = HybridCounts { gets: 5, offered: 5, too_large: 5, ..HybridCounts::default() };
         assert_eq!(hybrid.counts(), none);
     }
@@ -345,16 +396,56 @@ mod tests {
         let mut hybrid = Hybrid::new(rules);
         // 60 and 3 are four units, two blocks of the ten.
         let round: Vec<Access> = (0..4).map(|object| get(object, 60)).collect();
-        hybrid.run(&round);
-        hybrid.run(&round);
+        hybrid.run(&round, &[]);
+        hybrid.run(&round, &[]);
         let counts = hybrid.counts();
         assert_eq!((counts.hits_large, counts.log_weight, counts.too_large), (4, 4 * 64, 0));
         // 34 and 3 are three units: one and a half blocks, of which none is left unused.
         let round: Vec<Access> = (10..15).map(|object| get(object, 34)).collect();
-        hybrid.run(&round);
-        hybrid.run(&round);
+        hybrid.run(&round, &[]);
+        hybrid.run(&round, &[]);
         assert_eq!(hybrid.counts().hits_large, 4 + 5);
-        hybrid.run(&[get(20, 158), get(20, 158)]);
+        hybrid.run(&[get(20, 158), get(20, 158)], &[]);
         assert_eq!((hybrid.counts().too_large, hybrid.counts().hits_large), (2, 9), "161 and more");
+    }
+
+    #[test]
+    fn what_has_expired_is_a_miss_wherever_it_is_and_costs_a_set_where_it_was_in_one() {
+        let at = |now_seconds, access: Access| Access { now_seconds, ..access };
+        let mut hybrid = Hybrid::new(rules());
+        // Object 0 goes to flash for 2, and lives for 5 seconds as from the beginning.
+        hybrid.run(&[get(0, 10), get(1, 10), get(2, 10)], &[5, 5]);
+        assert_eq!(hybrid.counts().sets_written, 1);
+        hybrid.run(&[at(4, get(2, 10)), at(4, get(1, 10))], &[1, 1]);
+        assert_eq!((hybrid.counts().hits_dram, hybrid.counts().sets_written), (2, 1), "a hit begins no time");
+        hybrid.run(&[at(5, get(1, 10)), at(5, get(0, 10)), at(5, get(2, 10))], &[0, 1]);
+        // 1 came in anew, 0 left its set and came in anew, and pushed out 2, which came back from flash.
+        let counts = hybrid.counts();
+        assert_eq!((counts.hits_dram, counts.hits_small, counts.gets), (2, 1, 8));
+        assert_eq!(
+            (counts.sets_written, counts.taken_weight),
+            (1 + 1 + 1 + 1, 10 + 10 + 10),
+            "1 left DRAM for 2"
+        );
+        let set = Access { is_set: true, ..get(0, 10) };
+        hybrid.run(&[at(6, get(0, 10)), at(6, set), at(90, get(0, 10))], &[0, 7]);
+        assert_eq!(hybrid.counts().hits(), 3, "it expired each time");
+    }
+
+    #[test]
+    fn what_has_expired_leaves_dram_unwritten_and_makes_room_in_its_set() {
+        let one_set = HybridRules { small_weight: 25, ..rules() };
+        let at = |now_seconds, object| Access { now_seconds, ..get(object, 10) };
+        let mut hybrid = Hybrid::new(one_set);
+        hybrid.run(&[at(0, 0), at(0, 1), at(9, 2), at(9, 3)], &[9, 9]);
+        assert_eq!(
+            (hybrid.counts().offered, hybrid.counts().sets_written),
+            (0, 0),
+            "both were over when they left"
+        );
+        // The set has 2, for ever, and 3, which is the newer and expires: it goes, and not the oldest.
+        let mut hybrid = Hybrid::new(one_set);
+        hybrid.run(&[at(0, 2), at(0, 3), at(0, 4), at(0, 5), at(20, 6), at(20, 2)], &[0, 9]);
+        assert_eq!((hybrid.counts().hits_small, hybrid.counts().sets_written), (1, 4));
     }
 }

@@ -44,6 +44,15 @@ impl Sets {
         self.read_sets
     }
 
+    /// Takes what has expired out of the set of `object`, which is about to be written.
+    pub(super) fn sweep(&mut self, object: u32, has_expired: impl Fn(u32) -> bool) {
+        if let Some(set) = self.sets.get_mut(&self.set_of(object)) {
+            for gone in set.extract_if(.., |held| has_expired(held.object)) {
+                self.held[gone.object as usize] = false;
+            }
+        }
+    }
+
     fn set_of(&self, object: u32) -> u64 {
         ((u128::from(hash_of_object(object)) * u128::from(self.set_count)) >> 64) as u64
     }
