@@ -30,14 +30,10 @@ impl VolumeConfig {
     /// A preset's settings, with the usual shape.
     #[must_use]
     pub fn preset(preset: Preset) -> Self {
-        let placement = match preset {
-            Preset::V2 => Placement::Linear,
-            Preset::V3 => Placement::Permuted { run_bytes: 64 << 10 },
-        };
         Self {
             block_bytes: 4096,
             ways: 512,
-            placement,
+            placement: preset.placement(),
             tuning: preset.tuning(),
             checksums: false,
             ordered: false,
