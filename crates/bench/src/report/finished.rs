@@ -67,6 +67,8 @@ pub struct Interval {
     pub flash_bytes_media: Option<f64>,
     /// Bytes of keys and values that were written: those taken and those that waited before, but for those that wait.
     pub flash_bytes_settled: Option<f64>,
+    pub get_p99_ns: Option<f64>,
+    pub device_read_p99_ns: Option<f64>,
 }
 
 impl Finished {
@@ -245,6 +247,8 @@ fn intervals(told: Option<&Value>) -> Result<Vec<Interval>, String> {
             flash_bytes_host: read("flash_bytes_host"),
             flash_bytes_media: read("flash_bytes_media"),
             flash_bytes_settled: read("flash_bytes_logical").and_then(settled),
+            get_p99_ns: read("get_p99_ns"),
+            device_read_p99_ns: read("device_read_p99_ns"),
         });
         waited = waits;
     }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::figures::Reading;
 use super::series::Span;
+use super::tails::Layer;
 use crate::run::target::FlashBytes;
 use crate::run::{Observable, Watcher};
 
@@ -16,7 +17,7 @@ use crate::run::{Observable, Watcher};
 type Column = (&'static str, fn(&Span) -> Option<Reading>);
 
 /// All of them, in order. But for `until_seconds` and `flash_bytes_waiting`, which are of its end, they are what came in the
-/// interval: they add up to the run.
+/// interval, and counts add up to the run.
 pub const COLUMNS: &[Column] = &[
     ("until_seconds", |span| Some(Reading::Real(to_the_nanosecond(span.until_seconds)))),
     ("seconds", |span| Some(Reading::Real(to_the_nanosecond(span.seconds)))),
@@ -33,10 +34,23 @@ pub const COLUMNS: &[Column] = &[
     ("flash_bytes_waiting", |span| of_flash(span, |flash| flash.waiting)),
     ("flash_bytes_host", |span| of_flash(span, |flash| flash.host)),
     ("flash_bytes_media", |span| of_flash(span, |flash| flash.media)),
+    ("get_p50_ns", |span| latency(span, Layer::Get, 0.5)),
+    ("get_p99_ns", |span| latency(span, Layer::Get, 0.99)),
+    ("set_p50_ns", |span| latency(span, Layer::Set, 0.5)),
+    ("set_p99_ns", |span| latency(span, Layer::Set, 0.99)),
+    ("device_read_p50_ns", |span| latency(span, Layer::DeviceRead, 0.5)),
+    ("device_read_p99_ns", |span| latency(span, Layer::DeviceRead, 0.99)),
+    ("device_write_p50_ns", |span| latency(span, Layer::DeviceWrite, 0.5)),
+    ("device_write_p99_ns", |span| latency(span, Layer::DeviceWrite, 0.99)),
 ];
 
 fn whole(count: u64) -> Option<Reading> {
     Some(Reading::Whole(count))
+}
+
+/// Unknown where nothing came.
+fn latency(span: &Span, layer: Layer, share: f64) -> Option<Reading> {
+    span.tails.quantile_ns(layer, share).map(Reading::Whole)
 }
 
 /// 0 where there is no flash, unknown where flash does not tell: as in the figures.
@@ -156,6 +170,7 @@ fn named(path: &Path, error: &Error) -> Error {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+    use super::super::tails::Tails;
     use super::*;
     use crate::run::counts::Counts;
 
@@ -168,20 +183,24 @@ mod tests {
             is_listed: false,
         };
         let counts = Counts { ops: 7, gets: 5, get_misses: 2, ..Counts::default() };
-        Span { until_seconds: 0.4, seconds: 0.4 - 0.2, counts, flash: Some(flash) }
+        let tails = Tails::default();
+        Span { until_seconds: 0.4, seconds: 0.4 - 0.2, counts, flash: Some(flash), tails }
     }
 
     #[test]
     fn both_forms_say_the_same_and_what_is_unknown_is_not_zero() {
         let line = Form::Csv.line(&span());
-        assert_eq!(line, "0.4,0.2,7,5,2,0,0,0,0,0,0,900,5,4096,");
+        assert_eq!(line, "0.4,0.2,7,5,2,0,0,0,0,0,0,900,5,4096,,,,,,,,,");
         let object: Value = serde_json::from_str(&Form::JsonLines.line(&span())).unwrap();
         for (name, cell) in Form::Csv.header().trim_end().split(',').zip(line.split(',')) {
             let expected = if cell.is_empty() { Value::Null } else { serde_json::from_str(cell).unwrap() };
             assert_eq!(object[name], expected, "{name}");
         }
         let without = Span { flash: None, ..span() };
-        assert!(Form::Csv.line(&without).ends_with(",0,0,0,0"), "without flash nothing was written to it");
+        assert!(
+            Form::Csv.line(&without).ends_with(",0,0,0,0,,,,,,,,"),
+            "without flash nothing was written to it"
+        );
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod page;
 pub mod plot;
 pub mod series;
 mod steadiness;
+pub mod tails;
 pub mod tenants;
 pub mod text;
 mod totals;

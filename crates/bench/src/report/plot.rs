@@ -1,4 +1,4 @@
-//! A run as a picture: throughput and hit ratio over time, and the latencies percentile by percentile.
+//! A run as a picture: throughput, hit ratio and slow requests over time, and the latencies percentile by percentile.
 
 use std::ops::Range;
 
@@ -8,12 +8,13 @@ use plotters::prelude::*;
 use super::RunReport;
 use super::amount::{duration, trimmed, with_prefix};
 use super::series::Span;
+use super::tails::Layer;
 use super::text::grouped;
 use crate::palette::{FONT, GRID, INK, Look, PALE};
 use crate::run::InstanceReport;
 use crate::run::latency::{Histogram, Timed};
 
-const SIZE: (u32, u32) = (960, 900);
+const SIZE: (u32, u32) = (960, 1130);
 /// Points of a latency curve for each nine.
 const POINTS_A_NINE: u32 = 20;
 
@@ -33,10 +34,12 @@ pub fn render(report: &RunReport, name: &str) -> Result<String, Box<dyn std::err
         let (head, body) = root.split_vertically(64);
         title(&head, name, &all)?;
         let (over_time, below) = body.split_vertically(230);
-        let (ratios, latencies) = below.split_vertically(230);
+        let (ratios, below) = below.split_vertically(230);
+        let (slow, latencies) = below.split_vertically(230);
         let spans: Vec<Span> = report.series.spans().collect();
         throughput(&over_time, &spans)?;
         hit_ratio(&ratios, &spans, all.snapshot.flash.is_some())?;
+        slowest(&slow, &slow_curves(&spans))?;
         percentiles(&latencies, "Latency, share of operations below", &curves(&all))?;
         root.present()?;
     }
@@ -77,6 +80,9 @@ pub(super) enum Over {
     /// Of the drive, or of both.
     Amplification,
     AmplificationOfCache,
+    /// In nanoseconds.
+    SlowGets,
+    SlowDeviceReads,
 }
 
 /// A picture of `what` over time.
@@ -88,6 +94,10 @@ pub(super) fn panel_over_time(what: Over, curves: &[Curve]) -> Result<String, Bo
         Over::Amplification => ("Write amplification", most * 1.15, |factor| trimmed(*factor)),
         Over::AmplificationOfCache => {
             ("Write amplification of the cache", most * 1.15, |factor| trimmed(*factor))
+        }
+        Over::SlowGets => ("Gets, p99 of each interval", most * 1.15, |ns| duration(*ns)),
+        Over::SlowDeviceReads => {
+            ("Reads of the device, p99 of each interval", most * 1.15, |ns| duration(*ns))
         }
     };
     panel(|area| over_time(area, title, 0.0..top, &label, curves))
@@ -180,6 +190,50 @@ fn over_time(
         legend(&mut chart)?;
     }
     Ok(())
+}
+
+/// For each layer that was timed, the 99th percentile of each interval.
+fn slow_curves(spans: &[Span]) -> Vec<Curve> {
+    let of = |layer: Layer| {
+        let point = |span: &Span| Some((span.until_seconds, span.tails.quantile_ns(layer, 0.99)? as f64));
+        let points: Vec<_> = spans.iter().filter_map(point).collect();
+        let name = match layer {
+            Layer::Get => "get",
+            Layer::Set => "set",
+            Layer::DeviceRead => "device read",
+            Layer::DeviceWrite => "device write",
+        };
+        Curve { name: name.to_owned(), look: Look::of(layer as usize), points }
+    };
+    Layer::ALL.map(of).into_iter().filter(|curve| !curve.points.is_empty()).collect()
+}
+
+fn slowest(area: &Area<'_>, curves: &[Curve]) -> Drawn {
+    let points = || curves.iter().flat_map(|curve| &curve.points);
+    let end = points().map(|(at, _)| *at).fold(1e-3, f64::max);
+    let longest = points().map(|(_, ns)| *ns).fold(1e3, f64::max);
+    let shortest = points().map(|(_, ns)| *ns).fold(longest, f64::min);
+    let mut chart = ChartBuilder::on(area)
+        .margin(12)
+        .margin_right(28)
+        .caption("Latency, p99 of each interval", (FONT, 14).into_font().color(&INK))
+        .x_label_area_size(24)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0.0..end, (shortest * 0.8..longest * 1.5).log_scale())?;
+    chart
+        .configure_mesh()
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .axis_style(PALE)
+        .label_style((FONT, 12).into_font().color(&PALE))
+        .x_label_formatter(&|seconds| format!("{} s", trimmed(*seconds)))
+        .y_label_formatter(&|ns| duration(*ns))
+        .y_labels(5)
+        .draw()?;
+    for curve in curves {
+        draw(&mut chart, curve)?;
+    }
+    legend(&mut chart)
 }
 
 /// The curves of everything that was timed at least twice.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::tails::{Tails, Timings};
 use crate::run::counts::Counts;
 use crate::run::target::FlashBytes;
 use crate::run::{Observable, Watcher};
@@ -43,21 +44,24 @@ impl Moment {
             seconds: self.seconds - earlier.seconds,
             counts: self.counts.since(&earlier.counts),
             flash: self.flash.map(|flash| flash.since(earlier.flash.unwrap_or(nothing))),
+            tails: Tails::default(),
         }
     }
 }
 
-/// The counters at moments of a run, each since its start.
+/// The counters at moments of a run, each since its start, and what was timed since the moment before.
 #[derive(Debug, Clone, Default)]
 pub struct Series {
-    moments: Vec<Moment>,
+    moments: Vec<(Moment, Tails)>,
+    /// Timed since the last moment.
+    untold: Tails,
     /// Looks between two moments, less one.
     skip: usize,
     skipped: usize,
 }
 
 /// What happened between two moments.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Span {
     /// Its end, seconds since the start.
     pub until_seconds: f64,
@@ -67,6 +71,8 @@ pub struct Span {
     pub counts: Counts,
     /// What was written in it; `None` without flash.
     pub flash: Option<FlashBytes>,
+    /// What was timed in it.
+    pub tails: Tails,
 }
 
 impl Series {
@@ -80,15 +86,20 @@ impl Series {
         self.skipped += 1;
     }
 
-    /// Takes a look down, if it is due.
-    pub fn look(&mut self, moment: Moment) {
+    /// Takes a look down, if it is due, with what was timed since the look before.
+    pub fn look(&mut self, moment: Moment, tails: &Tails) {
+        self.untold.merge(tails);
         if !self.is_due() {
             return self.pass();
         }
         self.skipped = 0;
-        self.moments.push(moment);
+        self.moments.push((moment, std::mem::take(&mut self.untold)));
         if self.moments.len() >= 2 * MOMENTS {
             // Counters only grow: a moment less makes two spans one, and nothing is lost but detail.
+            for pair in self.moments.chunks_exact_mut(2) {
+                let [(_, first), (_, second)] = pair else { unreachable!("two each") };
+                second.merge(first);
+            }
             let mut number = 0;
             self.moments.retain(|_| {
                 number += 1;
@@ -101,16 +112,19 @@ impl Series {
     /// The end of the run, whenever the last look was. A rest too short to tell a rate by joins the span before.
     pub fn end(&mut self, moment: Moment) {
         let usual_span = moment.seconds / (self.moments.len() + 1) as f64;
-        while self.moments.last().is_some_and(|last| moment.seconds - last.seconds < usual_span / 2.0) {
-            self.moments.pop();
+        let is_rest = |(last, _): &mut (Moment, Tails)| moment.seconds - last.seconds < usual_span / 2.0;
+        while let Some((_, tails)) = self.moments.pop_if(is_rest) {
+            self.untold.merge(&tails);
         }
-        self.moments.push(moment);
+        self.moments.push((moment, std::mem::take(&mut self.untold)));
     }
 
     /// What happened between the moments, the first span beginning with the run.
     pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
-        let starts = std::iter::once(Moment::default()).chain(self.moments.iter().copied());
-        let spans = starts.zip(&self.moments).map(|(before, after)| after.since(&before));
+        let starts = std::iter::once(Moment::default()).chain(self.moments.iter().map(|(moment, _)| *moment));
+        let spans = starts
+            .zip(&self.moments)
+            .map(|(before, (after, tails))| Span { tails: tails.clone(), ..after.since(&before) });
         spans.filter(|span| span.seconds > 0.0)
     }
 }
@@ -141,7 +155,9 @@ pub struct Recorder<'a> {
     pub series: Series,
     told: Moment,
     /// Seen and not told: the run may have ended before it.
-    last: Option<Moment>,
+    last: Option<(Moment, Tails)>,
+    /// When somebody last looked.
+    timed: Timings,
     when_warm: &'a dyn Fn(),
 }
 
@@ -152,22 +168,26 @@ impl<'a> Recorder<'a> {
         drive_bytes: &'a dyn Fn() -> Option<DriveBytes>,
         when_warm: &'a dyn Fn(),
     ) -> Self {
-        let (series, told) = (Series::default(), Moment::default());
-        Self { watcher, drive_bytes, series, told, last: None, when_warm }
+        let (series, told, timed) = (Series::default(), Moment::default(), Timings::default());
+        Self { watcher, drive_bytes, series, told, last: None, timed, when_warm }
     }
 
     /// The end of the run.
     pub fn end(&mut self, moment: Moment) {
         self.series.end(moment);
-        if let Some(last) = self.last.take().filter(|last| last.seconds < moment.seconds) {
-            self.tell(last);
-        }
-        self.tell(moment);
+        let tails = match self.last.take() {
+            Some((last, tails)) if last.seconds < moment.seconds => {
+                self.tell(last, tails);
+                Tails::default()
+            }
+            after_the_end => after_the_end.map(|(_, tails)| tails).unwrap_or_default(),
+        };
+        self.tell(moment, tails);
     }
 
-    fn tell(&mut self, moment: Moment) {
+    fn tell(&mut self, moment: Moment, tails: Tails) {
         if self.watcher.wants_intervals() {
-            self.watcher.interval(&moment.since(&self.told));
+            self.watcher.interval(&Span { tails, ..moment.since(&self.told) });
         }
         self.told = moment;
     }
@@ -185,9 +205,11 @@ impl Watcher for Recorder<'_> {
             if let Some(flash) = &mut moment.flash {
                 (self.drive_bytes)().inspect(|drive| drive.set(flash));
             }
-            self.series.look(moment);
-            if let Some(last) = self.last.replace(moment) {
-                self.tell(last);
+            let timed = Timings::of(instances);
+            let tails = timed.since(&std::mem::replace(&mut self.timed, timed.clone()));
+            self.series.look(moment, &tails);
+            if let Some((last, tails)) = self.last.replace((moment, tails)) {
+                self.tell(last, tails);
             }
         } else {
             self.series.pass();
@@ -213,7 +235,7 @@ mod tests {
     fn spans_add_up_to_the_run_however_long_it_is() {
         for looks in [1_u64, 2, 599, 600, 601, 5_000, 100_000] {
             let mut series = Series::default();
-            (1..=looks).for_each(|look| series.look(at(look as f64 / 5.0, look * 10)));
+            (1..=looks).for_each(|look| series.look(at(look as f64 / 5.0, look * 10), &Tails::default()));
             let end_seconds = looks as f64 / 5.0 + 0.001;
             series.end(at(end_seconds, looks * 10 + 7));
             let spans: Vec<_> = series.spans().collect();
@@ -227,8 +249,8 @@ mod tests {
     #[test]
     fn the_last_glimpse_of_a_run_is_no_span_of_its_own() {
         let mut series = Series::default();
-        series.look(at(0.2, 100));
-        series.look(at(0.4, 200));
+        series.look(at(0.2, 100), &Tails::default());
+        series.look(at(0.4, 200), &Tails::default());
         series.end(at(0.401, 200));
         assert_eq!(series.spans().map(|span| span.counts.ops).collect::<Vec<_>>(), [100, 100]);
     }
@@ -236,9 +258,11 @@ mod tests {
     #[test]
     fn the_last_glimpses_of_a_run_are_no_spans_of_their_own_however_many() {
         let mut series = Series::default();
-        (1..=10_u32).for_each(|look| series.look(at(f64::from(look) * 0.2, 100 * u64::from(look))));
-        series.look(at(2.03, 1010));
-        series.look(at(2.05, 1015));
+        (1..=10_u32).for_each(|look| {
+            series.look(at(f64::from(look) * 0.2, 100 * u64::from(look), &Tails::default()))
+        });
+        series.look(at(2.03, 1010), &Tails::default());
+        series.look(at(2.05, 1015), &Tails::default());
         series.end(at(2.06, 1016));
         assert_eq!(series.spans().map(|span| span.counts.ops).collect::<Vec<_>>()[8..], [100, 116]);
     }
@@ -252,7 +276,7 @@ mod tests {
         }
 
         fn interval(&mut self, span: &Span) {
-            self.0.push(*span);
+            self.0.push(span.clone());
         }
     }
 

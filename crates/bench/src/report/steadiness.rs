@@ -173,6 +173,7 @@ pub fn unfilled_remark(report: &InstanceReport) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tails::Tails;
     use super::*;
     use crate::run::counts::Counts;
     use crate::run::target::FlashBytes;
@@ -186,7 +187,13 @@ mod tests {
             is_listed: false,
         };
         let counts = Counts { ops: 1000, gets: 1000, get_misses: 1000 - hits, ..Counts::default() };
-        Span { until_seconds: f64::from(second + 1), seconds: 1.0, counts, flash: Some(flash) }
+        Span {
+            until_seconds: f64::from(second + 1),
+            seconds: 1.0,
+            counts,
+            flash: Some(flash),
+            tails: Tails::default(),
+        }
     }
 
     #[test]

@@ -224,6 +224,10 @@ impl Target for EngineTarget {
             is_listed: !listed_drives.is_empty(),
         })
     }
+
+    fn device_latency(&self) -> Option<(Histogram, Histogram)> {
+        Some(self.flash.as_ref()?.latency.read_and_write())
+    }
 }
 
 /// What listed drives tell, or else what flash tells by itself.

@@ -40,6 +40,11 @@ impl Histogram {
         difference
     }
 
+    /// The latencies that came, nanoseconds, and how often.
+    pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.0.iter_recorded().map(|it| (it.value_iterated_to(), it.count_since_last_iteration()))
+    }
+
     /// Operations counted.
     #[must_use]
     pub fn count(&self) -> u64 {

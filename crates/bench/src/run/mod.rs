@@ -47,7 +47,7 @@ use crate::events::EventCounts;
 use crate::report::series::Span;
 use counts::Counts;
 use course::{Baseline, Warmup};
-use latency::Latencies;
+use latency::{Histogram, Latencies};
 use misses::{MissTrace, Misses};
 use pace::Waiter;
 use punctuality::Punctuality;
@@ -122,6 +122,10 @@ pub trait Observable {
     /// The bytes among these; `None` without flash.
     fn flash_bytes(&self) -> Option<FlashBytes> {
         self.snapshot().flash.as_ref().map(FlashBytes::of)
+    }
+    /// Latencies of the device's reads and writes among these; `None` where they are not known.
+    fn device_latency(&self) -> Option<(Histogram, Histogram)> {
+        self.snapshot().flash?.device_latency
     }
     /// Operations that the run will do, unless its workload ends before.
     fn total_ops(&self) -> u64;
@@ -438,6 +442,10 @@ impl<T: Target> Observable for Instance<T> {
 
     fn flash_bytes(&self) -> Option<FlashBytes> {
         self.shared.target.flash_bytes()
+    }
+
+    fn device_latency(&self) -> Option<(Histogram, Histogram)> {
+        self.shared.target.device_latency()
     }
 
     fn total_ops(&self) -> u64 {

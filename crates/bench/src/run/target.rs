@@ -5,6 +5,7 @@ use std::ops::Deref;
 use cache::Lookahead;
 use cache::dram::Cursor;
 
+use super::latency::Histogram;
 use super::listed_drives::DriveBytes;
 
 /// Something that keeps values under keys and may lose them. In the real world its futures end at once: the thread that
@@ -71,6 +72,11 @@ pub trait Target: Send + Sync {
     /// The bytes among that; `None` without flash. It is asked at every moment that is kept of a run.
     fn flash_bytes(&self) -> Option<FlashBytes> {
         self.snapshot().flash.as_ref().map(FlashBytes::of)
+    }
+
+    /// The device's latencies among that; `None` where they are not known. Asked for as often.
+    fn device_latency(&self) -> Option<(Histogram, Histogram)> {
+        self.snapshot().flash?.device_latency
     }
 }
 
@@ -251,7 +257,7 @@ pub struct FlashCounts {
     /// Why it did not, where an earlier run had left something.
     pub loss: Option<&'static str>,
     /// Latency of device reads and writes so far, where they are measured.
-    pub device_latency: Option<(super::latency::Histogram, super::latency::Histogram)>,
+    pub device_latency: Option<(Histogram, Histogram)>,
 }
 
 impl FlashCounts {

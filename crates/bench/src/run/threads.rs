@@ -100,8 +100,9 @@ fn watch<T: Target>(
         instances.iter().map(|instance| &**instance as &dyn Observable).collect();
     let started_ns = clock.monotonic_ns();
     let mut course = Course::new(instances);
+    let elapsed = || Duration::from_nanos(clock.monotonic_ns() - started_ns);
     while !finish.wait(TICK) {
-        let elapsed = Duration::from_nanos(clock.monotonic_ns() - started_ns);
+        let elapsed = elapsed();
         if timeout.is_some_and(|timeout| elapsed >= timeout) {
             stop.set(StopReason::Timeout);
         }
@@ -109,6 +110,8 @@ fn watch<T: Target>(
         watcher.moment(&observables, elapsed);
         watcher.look(&observables, elapsed);
     }
+    // What came since the last look is part of the run.
+    watcher.moment(&observables, elapsed());
 }
 
 /// Ends the walks over DRAM with the run.

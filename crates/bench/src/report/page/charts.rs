@@ -32,6 +32,9 @@ const HITS_DRAM: Ratio = |it| Some((it.get_hits_dram?, it.gets?));
 const OPS: Ratio = |it| Some((it.ops?, it.seconds));
 const ALWA: Ratio = |it| Some((it.flash_bytes_host?, it.flash_bytes_settled?));
 const DLWA: Ratio = |it| Some((it.flash_bytes_media?, it.flash_bytes_host?));
+/// A percentile is of its interval: where several are drawn as one, their mean is.
+const GET_P99: Ratio = |it| Some((it.get_p99_ns?, 1.0));
+const DEVICE_READ_P99: Ratio = |it| Some((it.device_read_p99_ns?, 1.0));
 /// Write amplification of a moment jumps with every region that is written: it is drawn of so many parts of the run.
 const WIDE_PARTS: usize = 60;
 
@@ -55,6 +58,8 @@ pub(super) fn over_time(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
         hits.push(curve(&one.run.intervals, ("DRAM alone", 1), HITS_DRAM, 100.0, usize::MAX));
     }
     draw(body, Over::HitRatio, &hits)?;
+    draw(body, Over::SlowGets, &all(GET_P99, 1.0, usize::MAX))?;
+    draw(body, Over::SlowDeviceReads, &all(DEVICE_READ_P99, 1.0, usize::MAX))?;
     if single {
         let of = |named, ratio| curve(&runs[0].run.intervals, named, ratio, 1.0, WIDE_PARTS);
         let both = [of(("of the cache", 0), ALWA), of(("of the drive", 1), DLWA)];
