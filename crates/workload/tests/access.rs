@@ -296,8 +296,18 @@ fn rows_without_a_time_among_others_do_not_make_time_go_back() {
     let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
     let milliseconds: Vec<u64> = accesses.iter().map(|access| access.time_ns / 1_000_000).collect();
     assert_eq!((milliseconds, report.backward_times), (vec![0, 1, 100_000, 100_000, 101_000], 0));
-    let (accesses, report) = read(&text.replace("100,3", "0,3"), &OpenOptions::default()).unwrap();
-    assert_eq!((accesses[2].time_ns, report.backward_times), (1_000_000, 1), "numbers came before");
+}
+
+/// It was compared with the numbers that rows without a time have for one.
+#[test]
+fn a_trace_that_begins_at_time_0_behind_rows_without_a_time_was_said_to_go_back() {
+    let text =
+        "op_time,key,op,size\n,1,GET,5\n,2,GET,5\n,3,GET,5\n0,3,GET,5\n,4,GET,5\n101,5,GET,5\n50,6,GET,5\n";
+    let stop = OpenOptions { on_bad_row: OnBadRow::Stop, limit: Some(6), ..OpenOptions::default() };
+    let (accesses, report) = read(text, &stop).unwrap();
+    let milliseconds: Vec<u64> = accesses[3..].iter().map(|access| access.time_ns / 1_000_000).collect();
+    assert_eq!((milliseconds, report.backward_times, report.untimed), (vec![0, 0, 101_000], 0, 3));
+    assert_eq!(read(text, &OpenOptions::default()).unwrap().1.backward_times, 1, "the last does go back");
 }
 
 #[test]

@@ -93,7 +93,8 @@ pub struct ReadReport {
     pub backward_times: u64,
     /// Whether the trace tells the time. Otherwise accesses have their number for it.
     pub has_time: bool,
-    /// Accesses ahead of the first row with a time, where there is one: they have their number for it.
+    /// Accesses ahead of the first row with a time, where there is one: they have their number for it, which may be later than that
+    /// row's time.
     pub untimed: u64,
     /// File, row, what was wrong and what was done, of the first few.
     pub messages: Vec<String>,

@@ -204,7 +204,8 @@ impl Reader {
         if handing_out.has_time {
             if !self.report.has_time {
                 self.report.untimed = self.report.accesses;
-                self.last_ns = self.report.accesses.saturating_sub(1) * NUMBER_NS;
+                // Those ahead have numbers for times: the trace's clock begins here, wherever it stands.
+                self.last_ns = handing_out.access.time_ns;
             }
             let back_ns = self.last_ns.saturating_sub(handing_out.access.time_ns);
             if back_ns > 0 {
