@@ -250,7 +250,7 @@ impl Builder {
     /// Smallest chunk of DRAM, bytes: a smaller item takes as much, header and key included; 64 if not said.
     #[must_use]
     pub fn min_item_bytes(mut self, bytes: u32) -> Self {
-        self.config.dram.min_alloc_bytes = bytes;
+        self.config.dram.min_item_bytes = bytes;
         self
     }
 
@@ -266,7 +266,7 @@ impl Builder {
     /// [`FlashStats`](crate::stats::FlashStats) counts it.
     #[must_use]
     pub fn max_item_bytes(mut self, bytes: u32) -> Self {
-        self.config.dram.max_alloc_bytes = bytes;
+        self.config.dram.max_item_bytes = bytes;
         self.max_item_bytes = Some(bytes);
         self
     }

@@ -55,7 +55,7 @@ impl Memory {
     #[must_use]
     pub fn at_most(config: &CacheConfig) -> Self {
         let dram = &config.dram;
-        let least = dram.alloc_sizes.first().copied().unwrap_or(dram.min_alloc_bytes).max(1);
+        let least = dram.alloc_sizes.first().copied().unwrap_or(dram.min_item_bytes).max(1);
         let chunks = dram.dram_bytes / u64::from(least);
         let flash = config.flash.as_ref().map(Self::of_flash).unwrap_or_default();
         Self {

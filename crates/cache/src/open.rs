@@ -227,12 +227,14 @@ fn check_division(config: &FlashConfig) -> Result<(), CacheError> {
         one_bucket.check(&geometry).map_err(wrong)?;
     }
     if config.regions.region_bytes == 0 && config.pairs.iter().any(|pair| pair.soc_share < 1.0) {
-        return Err(wrong("regions of 0 bytes are possible only with a soc_share of 1"));
+        return Err(wrong(
+            "regions.region_bytes: regions of 0 bytes are possible only with a soc_share of 1",
+        ));
     }
     let (alignment, block_bytes) = (config.region_alignment_bytes, geometry.block_bytes);
     if alignment > 1 && !alignment.is_multiple_of(u64::from(block_bytes)) {
         return Err(wrong(format!(
-            "a region_alignment_bytes of {alignment} is not a multiple of the device's block of {block_bytes}"
+            "region_alignment_bytes: {alignment} is not a multiple of the device's block of {block_bytes}"
         )));
     }
     Ok(())
@@ -240,21 +242,23 @@ fn check_division(config: &FlashConfig) -> Result<(), CacheError> {
 
 fn check_shares(pairs: &[PairConfig]) -> Result<(), CacheError> {
     if pairs.is_empty() {
-        return Err(wrong("a flash tier needs at least one pair of engines, but `pairs` is empty"));
+        return Err(wrong("pairs: a flash tier needs at least one pair of engines"));
     }
     let wrong_share = |pair: &&PairConfig| {
         !(0.0..=1.0).contains(&pair.soc_share) || !(0.0..=1.0).contains(&pair.device_share)
     };
     if let Some(pair) = pairs.iter().find(wrong_share) {
         let shares = [pair.device_share, pair.soc_share];
-        return Err(wrong(format!("shares of flash must be between 0 and 1, not {shares:?}")));
+        return Err(wrong(format!(
+            "pairs: device_share and soc_share must be between 0 and 1, not {shares:?}"
+        )));
     }
     if pairs.iter().any(|pair| pair.device_share == 0.0) {
-        return Err(wrong("a pair of engines has a device_share of 0: remove it, or give it a share"));
+        return Err(wrong("pairs: one has a device_share of 0: remove it, or give it a share"));
     }
     let sum: f64 = pairs.iter().map(|pair| pair.device_share).sum();
     if sum > 1.0 + 1e-6 {
-        return Err(wrong(format!("the device_shares of all pairs sum to {sum}, more than 1")));
+        return Err(wrong(format!("pairs: the device_shares sum to {sum}, more than 1")));
     }
     Ok(())
 }

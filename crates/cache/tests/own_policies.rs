@@ -109,7 +109,7 @@ fn a_caching_policy_whose_single_point_is_nowhere_is_refused() {
     let error = DryStore::new(&refused, Packing::Entries).err().unwrap();
     assert_eq!(
         error.to_string(),
-        "region store: order: the single point of `recent` must be between 0 and 1, not NaN"
+        "regions.order: the single point of `recent` must be between 0 and 1, not NaN"
     );
 }
 

@@ -6,6 +6,8 @@ use cache::CacheError;
 use device::IoError;
 use workload::trace::TraceError;
 
+use super::cache_keys;
+
 /// Why something could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -13,7 +15,7 @@ pub enum OpenError {
     #[error("flash: {0}")]
     Device(#[from] IoError),
     /// The cache on it.
-    #[error("cache: {0}")]
+    #[error("{}", cache_keys::by_its_key(&.0.to_string()))]
     Cache(#[from] CacheError),
     /// The workload.
     #[error("{}", by_its_key(.0))]

@@ -3,6 +3,7 @@
 use cache::dram::{ConfigError, DramConfig, HEADER_BYTES};
 use workload::generate::{Distribution, GeneratorConfig, Table};
 
+use super::cache_keys::by_its_key;
 use super::error::OpenError;
 use crate::config::check::LARGEST_CLASS_BYTES;
 use crate::config::plan::{CachePlan, WorkloadPlan};
@@ -76,7 +77,7 @@ pub fn make_room(
         && let Some(slab_bytes) = u32::try_from(wanted).ok().and_then(u32::checked_next_power_of_two)
     {
         let mut wider = config.clone();
-        (wider.slab_bytes, wider.max_alloc_bytes) = (Some(slab_bytes), wider.max_alloc_bytes.min(slab_bytes));
+        (wider.slab_bytes, wider.max_item_bytes) = (Some(slab_bytes), wider.max_item_bytes.min(slab_bytes));
         if bears(&wider, plan, sizes, &wider.chunk_sizes().unwrap_or_default()) {
             *config = wider;
         }
@@ -88,12 +89,7 @@ pub fn make_room(
 
 /// A DRAM that cannot be, by the key that makes it so.
 fn refused(error: &ConfigError) -> OpenError {
-    let key = match error {
-        ConfigError::AllocSizes(_) => "allocFactor",
-        ConfigError::LargestExceedsSlab { .. } => "maxAllocSize",
-        _ => "cacheSizeMB",
-    };
-    OpenError::Config(format!("cache_config.{key}: {error}"))
+    OpenError::Config(by_its_key(&error.to_string()))
 }
 
 /// Whether each pool has enough slabs for the chunks that are in use.
@@ -164,7 +160,7 @@ mod tests {
         let plan = plan(dram_mib);
         let eviction = policy::eviction::EvictionConfig::new(policy::eviction::Kind::Lru);
         let mut config = DramConfig::new(plan.dram_bytes, cache::config::eviction(eviction));
-        config.max_alloc_bytes = plan.classes.max_bytes;
+        config.max_item_bytes = plan.classes.max_bytes;
         let said = make_room(&mut config, &plan, Some(ItemSizes { least_bytes: least, most_bytes: most }));
         (*config.chunk_sizes().unwrap().last().unwrap(), said.unwrap())
     }

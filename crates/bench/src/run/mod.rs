@@ -3,6 +3,7 @@
 //! [`target`] is what can be stressed, [`worker`] one thread's loop, [`counts`] and [`latency`] what it hands on;
 //! [`run_all`] starts the threads of all instances, lets a [`Watcher`] look in between, and ends with a report each.
 
+mod cache_keys;
 pub mod counts;
 pub mod course;
 pub mod devices;

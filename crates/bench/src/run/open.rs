@@ -209,8 +209,8 @@ fn dram(plan: &CachePlan, sizes: Option<ItemSizes>) -> Result<(DramConfig, Optio
     config.pools = plan.pool_shares.iter().enumerate().map(share).collect();
     config.slab_bytes = (plan.dram_bytes >= CACHELIB_SLABS_FROM_BYTES).then_some(CACHELIB_SLAB_BYTES);
     config.alloc_factor = Some(plan.classes.factor);
-    config.min_alloc_bytes = plan.classes.min_bytes;
-    config.max_alloc_bytes = plan.classes.max_bytes;
+    config.min_item_bytes = plan.classes.min_bytes;
+    config.max_item_bytes = plan.classes.max_bytes;
     config.alloc_sizes = plan.classes.explicit_bytes.clone();
     let warning = item_sizes::make_room(&mut config, plan, sizes)?;
     Ok((config, warning))

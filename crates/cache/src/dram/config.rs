@@ -17,7 +17,7 @@ pub struct DramConfig {
     pub dram_bytes: u64,
     /// Bytes of a slab, a power of two from 64 KiB on; `None` takes 4 MiB, or less where `dram_bytes` would make
     /// fewer than 1024 slabs. It is never less than the largest allocation, and that never more than a 64th of
-    /// `dram_bytes` (or 64 KiB): see [`DramConfig::max_alloc_bytes`].
+    /// `dram_bytes` (or 64 KiB): see [`DramConfig::max_item_bytes`].
     pub slab_bytes: Option<u32>,
     /// Pools and their shares. One pool of everything by default.
     pub pools: Vec<PoolConfig>,
@@ -25,11 +25,11 @@ pub struct DramConfig {
     /// sizes than a pool has slabs, or more than 256.
     pub alloc_factor: Option<f64>,
     /// Smallest chunk, bytes.
-    pub min_alloc_bytes: u32,
+    pub min_item_bytes: u32,
     /// Largest chunk, bytes: an item with its header and key is never larger. Where `slab_bytes` is left open and fewer
     /// than 64 slabs could hold such a chunk, the largest is what a slab of a 64th of the memory holds (but at least
     /// 64 KiB), and larger items are refused: few large slabs would leave most classes without one.
-    pub max_alloc_bytes: u32,
+    pub max_item_bytes: u32,
     /// The chunk sizes themselves, ascending; overrides factor, smallest and largest where it is not empty. Each is
     /// raised to a multiple of 8.
     pub alloc_sizes: Vec<u32>,
@@ -46,8 +46,8 @@ impl DramConfig {
             slab_bytes: None,
             pools: vec![PoolConfig { name: "default".into(), share: 1.0 }],
             alloc_factor: None,
-            min_alloc_bytes: 64,
-            max_alloc_bytes: 1 << 20,
+            min_item_bytes: 64,
+            max_item_bytes: 1 << 20,
             alloc_sizes: Vec::new(),
             policy,
         }
@@ -73,8 +73,8 @@ impl std::fmt::Debug for DramConfig {
             .field("slab_bytes", &self.slab_bytes)
             .field("pools", &self.pools)
             .field("alloc_factor", &self.alloc_factor)
-            .field("min_alloc_bytes", &self.min_alloc_bytes)
-            .field("max_alloc_bytes", &self.max_alloc_bytes)
+            .field("min_item_bytes", &self.min_item_bytes)
+            .field("max_item_bytes", &self.max_item_bytes)
             .field("alloc_sizes", &self.alloc_sizes)
             .finish_non_exhaustive()
     }
@@ -96,47 +96,13 @@ pub struct PoolId(pub u8);
 /// Why a [`DramConfig`] cannot be.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// Slabs are powers of two of at least 64 KiB.
-    #[error("slab_bytes is {0}: it must be a power of two, at least {MIN_SLAB_BYTES}")]
-    SlabBytes(u32),
-    /// The largest allocation must fit a slab.
-    #[error("the largest allocation is {largest} bytes, more than a slab of {slab_bytes} bytes")]
-    LargestExceedsSlab {
-        /// Largest chunk, bytes.
-        largest: u32,
-        /// Bytes of a slab.
-        slab_bytes: u32,
-    },
-    /// Chunk sizes must ascend, hold a header, and number at most 256.
-    #[error("allocation sizes: {0}")]
-    AllocSizes(String),
-    /// Shares must be above 0 and sum to at most 1, of 1 to 64 pools.
-    #[error("pools: {0}")]
-    Pools(String),
-    /// Too little memory: every pool needs a slab.
-    #[error("dram_bytes {dram_bytes} is enough for {slabs} slabs of {slab_bytes} bytes; {what}")]
-    TooSmall {
-        /// As configured.
-        dram_bytes: u64,
-        /// Whole slabs in it.
-        slabs: u64,
-        /// Bytes of a slab.
-        slab_bytes: u32,
-        /// Who goes without.
-        what: String,
-    },
-    /// Items are named by 32 bits; larger smallest chunks reach further.
-    #[error(
-        "dram_bytes {dram_bytes} is more than the {max} that can be addressed with smallest chunks of {smallest} bytes; \
-         raise min_alloc_bytes"
-    )]
-    TooLarge {
-        /// As configured.
-        dram_bytes: u64,
-        /// What can be addressed.
-        max: u64,
-        /// Smallest chunk, bytes.
-        smallest: u32,
+    /// A setting that cannot be honoured.
+    #[error("{setting}: {why}")]
+    Setting {
+        /// The field of [`DramConfig`]; the [builder](crate::Builder) calls it the same.
+        setting: &'static str,
+        /// What is wrong with it.
+        why: String,
     },
     /// The system gave no memory.
     #[error("mapping {bytes} bytes: {source}")]
@@ -150,6 +116,7 @@ pub enum ConfigError {
 
 const MIN_SLAB_BYTES: u32 = 64 << 10;
 const USUAL_SLAB_BYTES: u32 = 4 << 20;
+const LEAST_CHUNK_BYTES: u32 = 64;
 /// With fewer slabs than that, classes that need little hold too much.
 const WANTED_SLABS: u64 = 1024;
 /// With fewer than that, most classes have none: then rather no largest items.
@@ -204,26 +171,39 @@ impl Layout {
         let max_slabs = ((1_u64 << (32 - chunk_bits)) - 1).min(1 << 16);
         if slabs > max_slabs {
             let max = max_slabs * u64::from(slab_bytes);
-            return Err(ConfigError::TooLarge { dram_bytes: config.dram_bytes, max, smallest });
+            let raised = if config.alloc_sizes.is_empty() { "min_item_bytes" } else { "alloc_sizes" };
+            // Items are named by 32 bits; larger smallest chunks reach further.
+            return Err(wrong(
+                "dram_bytes",
+                format!(
+                    "{} bytes are more than the {max} that can be addressed with smallest chunks of {smallest} bytes; \
+                     raise {raised}",
+                    config.dram_bytes
+                ),
+            ));
         }
         let slab_count = slabs as u32;
-        let quotas = quotas(config, slab_count).map_err(|what| ConfigError::TooSmall {
-            dram_bytes: config.dram_bytes,
-            slabs,
-            slab_bytes,
-            what,
+        let quotas = quotas(config, slab_count).map_err(|what| {
+            let dram_bytes = config.dram_bytes;
+            let why =
+                format!("{dram_bytes} bytes are enough for {slabs} slabs of {slab_bytes} bytes; {what}");
+            wrong("dram_bytes", why)
         })?;
         Ok(Self { slab_bytes, slab_count, chunk_bits, sizes, quotas })
     }
 }
 
+fn wrong(setting: &'static str, why: String) -> ConfigError {
+    ConfigError::Setting { setting, why }
+}
+
 /// The smallest and the largest chunk, of sizes that are computed.
 fn size_range(config: &DramConfig) -> Result<(u32, u32), ConfigError> {
-    let (min, max) = (config.min_alloc_bytes, config.max_alloc_bytes);
+    let (min, max) = (config.min_item_bytes, config.max_item_bytes);
     if min > max {
-        return Err(ConfigError::AllocSizes(format!("min_alloc_bytes {min} is above max_alloc_bytes {max}")));
+        return Err(wrong("min_item_bytes", format!("{min} is above max_item_bytes {max}")));
     }
-    check_smallest(min)?;
+    check_smallest("min_item_bytes", min)?;
     let (min, max) = (multiple_of_8(min), multiple_of_8(max));
     if config.slab_bytes.is_some() {
         return Ok((min, max));
@@ -235,7 +215,7 @@ fn size_range(config: &DramConfig) -> Result<(u32, u32), ConfigError> {
 }
 
 fn explicit_sizes(sizes: &[u32]) -> Result<Vec<u32>, ConfigError> {
-    let wrong = |what: String| Err(ConfigError::AllocSizes(what));
+    let wrong = |why: String| Err(wrong("alloc_sizes", why));
     let sizes: Vec<u32> = sizes.iter().map(|&size| multiple_of_8(size)).collect();
     if sizes.len() > MAX_SIZES {
         return wrong(format!("{} sizes; at most {MAX_SIZES} are supported", sizes.len()));
@@ -243,13 +223,15 @@ fn explicit_sizes(sizes: &[u32]) -> Result<Vec<u32>, ConfigError> {
     if !sizes.is_sorted_by(|a, b| a < b) {
         return wrong(format!("{sizes:?} must ascend by at least 8 bytes each"));
     }
-    check_smallest(sizes[0])?;
+    check_smallest("alloc_sizes", sizes[0])?;
     Ok(sizes)
 }
 
-fn check_smallest(bytes: u32) -> Result<(), ConfigError> {
-    if bytes < 64 {
-        return Err(ConfigError::AllocSizes(format!("the smallest is {bytes} bytes; the minimum is 64")));
+/// A chunk holds a header.
+fn check_smallest(setting: &'static str, bytes: u32) -> Result<(), ConfigError> {
+    if bytes < LEAST_CHUNK_BYTES {
+        let why = format!("the smallest chunk is {bytes} bytes; the minimum is {LEAST_CHUNK_BYTES}");
+        return Err(wrong(setting, why));
     }
     Ok(())
 }
@@ -260,9 +242,9 @@ fn multiple_of_8(size: u32) -> u32 {
 
 /// Sizes from the smallest to the largest, each larger by `factor` than the one before.
 fn geometric((min, max): (u32, u32), factor: f64) -> Result<Vec<u32>, ConfigError> {
-    let wrong = |what: String| Err(ConfigError::AllocSizes(what));
+    let wrong = |why: String| Err(wrong("alloc_factor", why));
     if !(factor > 1.0 && factor.is_finite()) {
-        return wrong(format!("alloc_factor is {factor}: it must be above 1"));
+        return wrong(format!("{factor} is not above 1"));
     }
     let mut sizes = vec![min];
     while let Some(&last) = sizes.last()
@@ -271,7 +253,7 @@ fn geometric((min, max): (u32, u32), factor: f64) -> Result<Vec<u32>, ConfigErro
         if sizes.len() == MAX_SIZES {
             let least = (factor_of_count((min, max), MAX_SIZES as u64) * 1e3).ceil() / 1e3;
             return wrong(format!(
-                "an alloc_factor of {factor} makes more than {MAX_SIZES} sizes of {min} to {max} bytes; the least is {least}"
+                "{factor} makes more than {MAX_SIZES} sizes of {min} to {max} bytes; the least is {least}"
             ));
         }
         let next = multiple_of_8((f64::from(last) * factor).ceil().min(f64::from(u32::MAX - 8)) as u32);
@@ -313,7 +295,8 @@ fn slab_bytes(config: &DramConfig, largest: u32) -> Result<u32, ConfigError> {
     let least = largest.checked_next_power_of_two().unwrap_or(1 << 31).max(MIN_SLAB_BYTES);
     let slab_bytes = match config.slab_bytes {
         Some(bytes) if !bytes.is_power_of_two() || bytes < MIN_SLAB_BYTES => {
-            return Err(ConfigError::SlabBytes(bytes));
+            let why = format!("{bytes} is not a power of two, at least {MIN_SLAB_BYTES}");
+            return Err(wrong("slab_bytes", why));
         }
         Some(bytes) => bytes,
         None => {
@@ -323,13 +306,15 @@ fn slab_bytes(config: &DramConfig, largest: u32) -> Result<u32, ConfigError> {
         }
     };
     if largest > slab_bytes {
-        return Err(ConfigError::LargestExceedsSlab { largest, slab_bytes });
+        let setting = if config.alloc_sizes.is_empty() { "max_item_bytes" } else { "alloc_sizes" };
+        let why = format!("the largest chunk is {largest} bytes, more than a slab of {slab_bytes} bytes");
+        return Err(wrong(setting, why));
     }
     Ok(slab_bytes)
 }
 
 fn check_pools(config: &DramConfig) -> Result<(), ConfigError> {
-    let wrong = |what: String| Err(ConfigError::Pools(what));
+    let wrong = |why: String| Err(wrong("pools", why));
     let count = config.pools.len();
     if count == 0 || count > MAX_POOLS {
         return wrong(format!("{count} are configured; 1 to {MAX_POOLS} are supported"));
@@ -339,6 +324,12 @@ fn check_pools(config: &DramConfig) -> Result<(), ConfigError> {
             "the share of {:?} is {}: it must be above 0 and at most 1",
             pool.name, pool.share
         ));
+    }
+    // Reports and lookups go by the name: two pools of one name would be taken for each other.
+    let mut names: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
+    names.sort_unstable();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return wrong(format!("two pools have the name {:?}", pair[0]));
     }
     let sum: f64 = config.pools.iter().map(|pool| pool.share).sum();
     if sum > 1.0 + 1e-6 {
@@ -407,7 +398,7 @@ mod tests {
         assert_eq!((largest(&slabs), slabs.slab_bytes), (1 << 20, 1 << 20));
         let sizes = layout(4 << 20, |config| config.alloc_sizes = vec![64, 1 << 20]);
         assert_eq!((largest(&sizes), sizes.slab_bytes), (1 << 20, 1 << 20));
-        let smallest = layout(4 << 20, |config| config.min_alloc_bytes = 100_000);
+        let smallest = layout(4 << 20, |config| config.min_item_bytes = 100_000);
         assert_eq!((largest(&smallest), smallest.slab_bytes), (100_000, 128 << 10));
     }
 
@@ -418,11 +409,11 @@ mod tests {
             let layout = layout(dram_bytes, |_| ());
             assert!(sizes.contains(&layout.sizes.len()), "{dram_bytes} bytes: {} sizes", layout.sizes.len());
         }
-        let fine = layout(1 << 30, |config| config.max_alloc_bytes = 4096);
+        let fine = layout(1 << 30, |config| config.max_item_bytes = 4096);
         assert_eq!(
             fine.sizes,
             layout(1 << 30, |config| {
-                config.max_alloc_bytes = 4096;
+                config.max_item_bytes = 4096;
                 config.alloc_factor = Some(1.03);
             })
             .sizes
@@ -442,7 +433,7 @@ mod tests {
         for least in [64, 4096, 16 << 10] {
             for most in [1 << 20, 2 << 20, 16 << 20, 64 << 20, 1 << 30] {
                 let sizes = |config: &mut DramConfig| {
-                    (config.min_alloc_bytes, config.max_alloc_bytes) = (least, most);
+                    (config.min_item_bytes, config.max_item_bytes) = (least, most);
                 };
                 let layout = layout(128 << 30, sizes);
                 assert_eq!(largest(&layout), most);
@@ -454,6 +445,50 @@ mod tests {
             ..DramConfig::new(1 << 30, Arc::new(|| Box::new(S3Fifo::new(0))))
         };
         let told = Layout::of(&asked).unwrap_err().to_string();
-        assert!(told.contains("alloc_factor of 1.02") && told.contains("the least is 1.039"), "{told}");
+        assert!(
+            told.starts_with("alloc_factor: 1.02 makes") && told.contains("the least is 1.039"),
+            "{told}"
+        );
+    }
+
+    fn refused(change: impl Fn(&mut DramConfig)) -> String {
+        let mut config = DramConfig::new(64 << 20, Arc::new(|| Box::new(S3Fifo::new(0))));
+        change(&mut config);
+        Layout::of(&config).unwrap_err().to_string()
+    }
+
+    /// Items of the one were counted for the other.
+    #[test]
+    fn two_pools_of_one_name_were_accepted() {
+        let shares = [("a", 0.4), ("b", 0.2), ("a", 0.4)];
+        let pools = shares.map(|(name, share)| PoolConfig { name: name.into(), share });
+        assert_eq!(refused(|config| config.pools = pools.to_vec()), "pools: two pools have the name \"a\"");
+    }
+
+    /// They were `min_alloc_bytes`, which the builder does not know, or `allocation sizes`, whatever it was.
+    #[test]
+    fn errors_named_settings_by_other_names_than_the_builder_does() {
+        for (told, setting) in [
+            (
+                refused(|config| config.min_item_bytes = 2 << 20),
+                "min_item_bytes: 2097152 is above max_item_bytes",
+            ),
+            (refused(|config| config.min_item_bytes = 10), "min_item_bytes: the smallest chunk is 10 bytes"),
+            (
+                refused(|config| config.alloc_sizes = vec![10, 100]),
+                "alloc_sizes: the smallest chunk is 16 bytes",
+            ),
+            (refused(|config| config.alloc_factor = Some(1.0)), "alloc_factor: 1 is not above 1"),
+            (refused(|config| config.slab_bytes = Some(3)), "slab_bytes: 3 is not"),
+            (refused(|config| config.slab_bytes = Some(64 << 10)), "max_item_bytes: the largest chunk is"),
+            (
+                refused(|config| config.dram_bytes = 1 << 50),
+                "dram_bytes: 1125899906842624 bytes are more than",
+            ),
+            (refused(|config| config.dram_bytes = 1), "dram_bytes: 1 bytes are enough for 0 slabs"),
+        ] {
+            assert!(told.starts_with(setting), "{told}");
+        }
+        assert!(refused(|config| config.dram_bytes = 1 << 50).ends_with("; raise min_item_bytes"));
     }
 }

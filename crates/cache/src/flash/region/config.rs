@@ -258,7 +258,7 @@ pub enum Reinsertion {
 
 /// A setting that cannot be honoured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("region store: {setting}: {why}")]
+#[error("regions.{setting}: {why}")]
 pub struct ConfigError {
     /// The field of [`RegionConfig`].
     pub setting: &'static str,

@@ -122,7 +122,7 @@ impl SocConfig {
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum SocConfigError {
     #[error(
-        "buckets of {bucket_bytes} bytes: must be a power of two from 512 to 65,536, not below the device's block \
+        "bucket_bytes: {bucket_bytes} bytes; must be a power of two from 512 to 65,536, not below the device's block \
          ({block_bytes}) nor above its largest transfer ({max_io_bytes})"
     )]
     BucketBytes { bucket_bytes: u64, block_bytes: u64, max_io_bytes: u32 },
@@ -133,12 +133,12 @@ pub enum SocConfigError {
     #[error("{soc_bytes} bytes for small objects are not one or more whole buckets of {bucket_bytes} bytes")]
     SocBytes { soc_bytes: u64, bucket_bytes: u64 },
     #[error(
-        "{soc_bytes} bytes are more than 4,294,967,295 buckets of {bucket_bytes} bytes: choose larger buckets"
+        "bucket_bytes: {soc_bytes} bytes are more than 4,294,967,295 buckets of {bucket_bytes} bytes; choose larger ones"
     )]
     TooManyBuckets { soc_bytes: u64, bucket_bytes: u64 },
     #[error("{soc_bytes} bytes from offset {offset_bytes} reach past the device's end ({device_bytes})")]
     BeyondDevice { offset_bytes: u64, soc_bytes: u64, device_bytes: u64 },
-    #[error("a filter of {0} bytes a bucket: must be a multiple of 8 up to 128, or 0 for none")]
+    #[error("filter_bytes_per_bucket: {0} bytes; must be a multiple of 8 up to 128, or 0 for none")]
     FilterBytes(u32),
     #[error("the pending memory, the writes in flight and the writes per step must not be 0")]
     Zero,
