@@ -16,6 +16,7 @@ pub use workload::trace::{
 use workload::trace::{CopyError, WriteError, Writer};
 
 use crate::bar::{Bar, Unit};
+use crate::report::text::noun;
 use crate::run::stop::Stop;
 use crate::tenants::{ByTenant, Sums};
 
@@ -32,6 +33,9 @@ pub enum Error {
     /// Somebody ended it. Nothing was written then.
     #[error("interrupted: nothing was written")]
     Interrupted,
+    /// Somebody ended it before anything was counted.
+    #[error("interrupted: nothing was counted yet")]
+    NothingCounted,
 }
 
 impl From<CopyError> for Error {
@@ -71,18 +75,24 @@ impl Input {
     }
 }
 
-/// Counts what is in a trace.
+/// Counts what is in a trace, up to where `stop` was set.
 ///
 /// # Errors
-/// The trace cannot be read.
-pub fn survey(input: &Input, quiet: bool) -> Result<(Survey, TenantNames, ReadReport), Error> {
+/// The trace cannot be read, or `stop` was set before anything was counted.
+pub fn survey(
+    trace: &mut dyn Accesses,
+    stop: &Stop,
+    quiet: bool,
+) -> Result<(Survey, TenantNames, ReadReport), Error> {
     let mut survey = Survey::default();
-    let mut trace = input.open()?;
-    let report = pass(trace.as_mut(), None, quiet, |accesses, report| {
+    let report = pass(trace, None, quiet, |accesses, report| {
         survey.leave_untimed(report.untimed);
         survey.add(accesses);
-        Ok(())
+        Ok(!stop.is_set())
     })?;
+    if stop.is_set() && survey.requests() == 0 {
+        return Err(Error::NothingCounted);
+    }
     Ok((survey, trace.tenants(), report))
 }
 
@@ -102,7 +112,7 @@ pub fn write(
     let mut writer = Writer::create(to, target)?.with_tenants(from.tenants());
     let report = pass(from, total, quiet, |accesses, _| match stop.is_set() {
         true => Err(Error::Interrupted),
-        false => Ok(writer.write(accesses)?),
+        false => writer.write(accesses).map(|()| true).map_err(Error::from),
     })?;
     // Whoever feeds a pipe may have been interrupted too, and the end was none.
     if stop.is_set() {
@@ -136,18 +146,20 @@ pub fn copy(input: &Input, to: &Path, stop: &Stop, quiet: bool) -> Result<(Writt
 /// Batches between two looks at the bar.
 const BAR_BATCHES: u64 = 64;
 
-/// Goes through all accesses once, with a bar.
+/// Goes through all accesses once, with a bar, for as long as `each` answers true.
 fn pass(
     from: &mut dyn Accesses,
     total: Option<u64>,
     quiet: bool,
-    mut each: impl FnMut(&[workload::trace::Access], &ReadReport) -> Result<(), Error>,
+    mut each: impl FnMut(&[workload::trace::Access], &ReadReport) -> Result<bool, Error>,
 ) -> Result<ReadReport, Error> {
     let bar = Bar::new(if total.is_some() { Unit::Steps } else { Unit::Told }, quiet);
     let mut batch = Vec::new();
     let mut batches = 0u64;
     while from.next_batch(&mut batch)? {
-        each(&batch, from.report())?;
+        if !each(&batch, from.report())? {
+            break;
+        }
         batches += 1;
         if batches.is_multiple_of(BAR_BATCHES) {
             let done = from.report().accesses;
@@ -238,18 +250,26 @@ pub fn report_json(report: &ReadReport) -> Value {
 #[must_use]
 pub fn losses(written: &Written) -> Vec<String> {
     let all = [
-        (written.deletes_left_out, "deletes were left out: the format has none"),
-        (written.sets_as_gets, "sets became gets: the format has no operations"),
-        (written.ttls_left_out, "accesses lost their time to live"),
-        (written.tenants_left_out, "accesses lost their tenant"),
-        (written.times_cut, "timestamps were cut to whole seconds"),
+        (written.deletes_left_out, "delete", "were left out: the format has none"),
+        (written.sets_as_gets, "set", "became gets: the format has no operations"),
+        (written.ttls_left_out, "access", "lost their time to live"),
+        (written.tenants_left_out, "access", "lost their tenant"),
+        (written.times_cut, "timestamp", "were cut to whole seconds"),
         (
             written.seconds_taken_off,
-            "seconds were subtracted from every timestamp: the trace's clock does not fit into 32 bits",
+            "second",
+            "were subtracted from every timestamp: the trace's clock does not fit into 32 bits",
         ),
     ];
-    let happened = all.into_iter().filter(|(count, _)| *count > 0);
-    happened.map(|(count, what)| format!("{count} {what}")).collect()
+    let happened = all.into_iter().filter(|(count, ..)| *count > 0);
+    happened.map(|(count, word, what)| told(count, word, what)).collect()
+}
+
+/// So many of what `word` names, and what became of them, in the words for several.
+#[must_use]
+pub fn told(count: u64, word: &str, what: &str) -> String {
+    let several = format!("{count} {} {what}", noun(count, word));
+    if count == 1 { several.replace("were ", "was ").replace("their ", "its ") } else { several }
 }
 
 /// What was written, as the result file has it.

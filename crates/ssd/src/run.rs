@@ -214,6 +214,24 @@ pub fn drive<M: Medium>(ftl: &mut Ftl, writer: &mut Writer, pages: u64, medium: 
     }
 }
 
+/// How much of what was to be measured is in the counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// All of it.
+    All,
+    /// What was written until the run was ended.
+    Part,
+    /// Nothing: it was ended before counting began, and the counts are of what came before.
+    Nothing,
+}
+
+impl Counted {
+    /// Of a run that was ended after so many pages beside the filling.
+    fn at_end(written: u64, warm_up: u64) -> Self {
+        if written > warm_up { Self::Part } else { Self::Nothing }
+    }
+}
+
 /// Fills, warms up and measures: afterwards the drive's counts are those of the measured part. `progress` is told, now
 /// and then, how many pages of how many are written, the filling included; it may end the run by answering false.
 pub fn run<M: Medium>(
@@ -223,14 +241,14 @@ pub fn run<M: Medium>(
     seed: u64,
     medium: &mut M,
     mut progress: impl FnMut(u64, u64) -> bool,
-) -> bool {
+) -> Counted {
     let logical_pages = ftl.layout().shape().logical_pages;
     let times = |capacities: f64| (capacities * f64::from(logical_pages)).round() as u64;
     let (warm_up, total) = (times(length.warm_up), times(length.warm_up) + times(length.measured));
     let mut writer = Writer::new(pattern, logical_pages, seed);
     let (filling, all) = (u64::from(logical_pages), u64::from(logical_pages) + total);
     if !fill_in_steps(ftl, pattern, medium, |done| progress(done, all)) {
-        return false;
+        return Counted::Nothing;
     }
     let mut done = 0;
     while done < total {
@@ -242,10 +260,10 @@ pub fn run<M: Medium>(
         drive(ftl, &mut writer, step, medium);
         done += step;
         if !progress(filling + done, all) {
-            return false;
+            return Counted::at_end(done, warm_up);
         }
     }
-    true
+    Counted::All
 }
 
 /// Between two words of progress: some tens of milliseconds.
@@ -294,17 +312,20 @@ pub fn run_timed(
     (length, load): (Length, Load),
     seed: u64,
     mut record: impl FnMut(Served, u64),
-    mut progress: impl FnMut(u64, u64),
-) -> Span {
+    mut progress: impl FnMut(u64, u64) -> bool,
+) -> (Counted, Span) {
     let logical_pages = drive.ftl().layout().shape().logical_pages;
     let times = |capacities: f64| (capacities * f64::from(logical_pages)).round() as u64;
     let (warm_up, total) = (times(length.warm_up), times(length.warm_up) + times(length.measured));
     let mut writer = Writer::new(pattern, logical_pages, seed);
     let (filling, all) = (u64::from(logical_pages), u64::from(logical_pages) + total);
-    let filled_ns = fill_timed(drive, pattern, |done| progress(done, all));
+    let Some(filled_ns) = fill_timed(drive, pattern, |done| progress(done, all)) else {
+        return (Counted::Nothing, Span { came_ns: 0, done_ns: 0 });
+    };
     let mut requests = Requests::new(load, seed, filled_ns);
     let (mut written, mut measured_from_ns, mut last_ns) = (0, filled_ns, filled_ns);
     let (mut all_ended_ns, mut done_from_ns) = (filled_ns, filled_ns);
+    let (mut made, mut counted) = (0_u64, Counted::All);
     if warm_up == 0 {
         drive.reset_stats();
     }
@@ -328,16 +349,19 @@ pub fn run_timed(
                 drive.reset_stats();
                 (measured_from_ns, done_from_ns) = (now_ns, all_ended_ns);
             }
-            if written.is_multiple_of(STEP_PAGES) || written == total {
-                progress(filling + written, all);
-            }
+        }
+        made += 1;
+        // By requests: where nearly all are reads, writes are rare.
+        if (made.is_multiple_of(STEP_PAGES) || written == total) && !progress(filling + written, all) {
+            counted = if written == total { Counted::All } else { Counted::at_end(written, warm_up) };
+            break;
         }
     }
-    Span { came_ns: last_ns - measured_from_ns, done_ns: all_ended_ns - done_from_ns }
+    (counted, Span { came_ns: last_ns - measured_from_ns, done_ns: all_ended_ns - done_from_ns })
 }
 
-/// Fills the drive in order; when that has ended.
-fn fill_timed(drive: &mut Drive, pattern: &Pattern, mut progress: impl FnMut(u64)) -> u64 {
+/// Fills the drive in order; when that has ended, unless `progress` ended it by answering false.
+fn fill_timed(drive: &mut Drive, pattern: &Pattern, mut progress: impl FnMut(u64) -> bool) -> Option<u64> {
     const AT_ONCE: u32 = 32;
     let (mut now_ns, mut done) = (0, 0_u64);
     let parts = pattern.parts(drive.ftl().layout().shape().logical_pages);
@@ -347,12 +371,12 @@ fn fill_timed(drive: &mut Drive, pattern: &Pattern, mut progress: impl FnMut(u64
             now_ns = drive.write(now_ns, LogicalPage(first + at), count, Placement::handle(stream as u16));
             let step = done / STEP_PAGES;
             done += u64::from(count);
-            if done / STEP_PAGES > step {
-                progress(done);
+            if done / STEP_PAGES > step && !progress(done) {
+                return None;
             }
         }
     }
-    now_ns
+    Some(now_ns)
 }
 
 struct Requests {

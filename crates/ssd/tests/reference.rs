@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use flashwright_ssd::model::dlwa;
-use flashwright_ssd::run::{self, Length, Order, Pattern, Stream};
+use flashwright_ssd::run::{self, Counted, Length, Order, Pattern, Stream};
 use flashwright_ssd::{Ftl, Isolation, Levelling, Shape, Untimed, Upkeep, VictimPolicy};
 
 /// As many units as the `test` card has; see there.
@@ -26,7 +26,7 @@ fn shape(op: f64, unit_pages: u32, isolation: Isolation) -> Shape {
 fn measure(shape: &Shape, victims: VictimPolicy, pattern: &Pattern, length: Length) -> Ftl {
     let upkeep = Upkeep { victims, levelling: Levelling::Dynamic, seed: 1 };
     let mut ftl = Ftl::new(shape.clone().layout().unwrap(), upkeep);
-    assert!(run::run(&mut ftl, pattern, length, 1, &mut Untimed, |_, _| true));
+    assert_eq!(run::run(&mut ftl, pattern, length, 1, &mut Untimed, |_, _| true), Counted::All);
     ftl
 }
 

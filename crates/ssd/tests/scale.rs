@@ -1,7 +1,7 @@
 //! A drive at another scale has the same write amplification: units and shares stay, only a unit has other pages.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use flashwright_ssd::run::{self, Length, Order, Pattern};
+use flashwright_ssd::run::{self, Counted, Length, Order, Pattern};
 use flashwright_ssd::{Card, Ftl, Isolation, Untimed, Upkeep};
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=2;
@@ -16,7 +16,7 @@ fn dlwa(divisor: u32, pattern: &Pattern, placed: bool) -> f64 {
         let upkeep = Upkeep { seed, ..Upkeep::default() };
         let mut ftl = Ftl::new(shape.clone().layout().unwrap(), upkeep);
         let length = Length { warm_up: 5.0, measured: 2.5 };
-        assert!(run::run(&mut ftl, pattern, length, seed, &mut Untimed, |_, _| true));
+        assert_eq!(run::run(&mut ftl, pattern, length, seed, &mut Untimed, |_, _| true), Counted::All);
         ftl.stats().dlwa(shape.page_bytes).unwrap()
     };
     SEEDS.map(of_seed).sum::<f64>() / SEEDS.count() as f64

@@ -1,7 +1,7 @@
 //! When requests end, worked by hand on a drive of round numbers, and what collection does to reads.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use flashwright_ssd::run::{Arrival, Length, Load, Order, Pattern, Served, run_timed};
+use flashwright_ssd::run::{Arrival, Counted, Length, Load, Order, Pattern, Served, run_timed};
 use flashwright_ssd::{Card, Drive, Isolation, LogicalPage, Placement, Shape, Upkeep};
 
 /// One channel, two dies, chunks of two pages. Reads 100, programs 1000, erases 5000, suspension 10, commands 1; 4096 bytes
@@ -211,7 +211,7 @@ fn reads(pattern: &Pattern, placement: bool, suspend_ns: u64, seed: u64) -> Vec<
             reads.push(latency_ns);
         }
     };
-    run_timed(&mut drive, pattern, (length, load), seed, record, |_, _| ());
+    run_timed(&mut drive, pattern, (length, load), seed, record, |_, _| true);
     drive.ftl().check().unwrap();
     reads.sort_unstable();
     reads
@@ -243,7 +243,8 @@ fn without_a_warm_up_the_filling_is_not_measured() {
     let load = Load { reads: 0.0, arrival: Arrival::EveryNs(1_000_000) };
     let length = Length { warm_up: 0.0, measured: 1.0 };
     let pattern = Pattern::one(Order::Ring);
-    let took = run_timed(&mut drive, &pattern, (length, load), 1, |_, _| (), |_, _| ());
+    let (counted, took) = run_timed(&mut drive, &pattern, (length, load), 1, |_, _| (), |_, _| true);
+    assert_eq!(counted, Counted::All);
     assert_eq!(drive.ftl().stats().host_pages, 96, "a capacity");
     assert_eq!(took.came_ns, 96_000_000, "96 requests, a millisecond apart");
 }
@@ -255,11 +256,34 @@ fn a_drive_that_is_asked_for_more_than_it_does_takes_longer_than_the_requests_co
         let mut drive = drive(&card());
         let load = Load { reads: 0.0, arrival: Arrival::EveryNs(gap_ns) };
         let length = Length { warm_up: 1.0, measured: 20.0 };
-        run_timed(&mut drive, &Pattern::one(Order::Ring), (length, load), 1, |_, _| (), |_, _| ())
+        run_timed(&mut drive, &Pattern::one(Order::Ring), (length, load), 1, |_, _| (), |_, _| true).1
     };
     // Two dies program two pages a millisecond each, and erase.
     let (slow, fast) = (span(1_000_000), span(100_000));
     assert_eq!((slow.came_ns, fast.came_ns), (1_920_000_000, 192_000_000));
     assert!(slow.done_ns.abs_diff(slow.came_ns) < slow.came_ns / 50, "{slow:?}");
     assert!(fast.done_ns > 2 * fast.came_ns, "{fast:?}");
+}
+
+#[test]
+fn a_run_that_is_ended_says_whether_anything_was_counted() {
+    let ended = |warm_up, looks| {
+        let mut drive = drive(&card());
+        let load = Load { reads: 0.9, arrival: Arrival::QueueDepth(4) };
+        let length = Length { warm_up, measured: 1e6 };
+        let mut left = looks;
+        run_timed(
+            &mut drive,
+            &Pattern::one(Order::Ring),
+            (length, load),
+            1,
+            |_, _| (),
+            |_, _| {
+                left -= 1;
+                left > 0
+            },
+        )
+        .0
+    };
+    assert_eq!((ended(1e6, 1), ended(1.0, 1)), (Counted::Nothing, Counted::Part));
 }

@@ -1,7 +1,7 @@
 //! What a drive makes of a cache's writes: the model drive alone, small objects at random and large ones round and round.
 
 use ssd::card::MIN_SCALED_PAGES;
-use ssd::run::{self, Arrival, Length, Load, Order, Pattern, Served, Stream};
+use ssd::run::{self, Arrival, Counted, Length, Load, Order, Pattern, Served, Stream};
 use ssd::{Card, Drive, Ftl, Shape, Untimed, Upkeep};
 
 use super::Figure;
@@ -127,12 +127,14 @@ impl Use<'_> {
             let layout = shape.clone().layout().map_err(|error| error.to_string())?;
             let mut ftl = Ftl::new(layout, Upkeep { seed, ..Upkeep::default() });
             let mut is_wanted = true;
-            let ended =
+            let counted =
                 run::run(&mut ftl, &self.pattern(), Length::default(), seed, &mut Untimed, |done, of| {
                     is_wanted = progress((number as f64 + done as f64 / of as f64) / SEEDS as f64);
                     is_wanted
                 });
-            let Some(dlwa) = ftl.stats().dlwa(shape.page_bytes).filter(|_| ended) else { return Ok(None) };
+            let Some(dlwa) = ftl.stats().dlwa(shape.page_bytes).filter(|_| counted == Counted::All) else {
+                return Ok(None);
+            };
             all.push(dlwa * in_pages);
         }
         let least = all.iter().copied().fold(f64::INFINITY, f64::min);
@@ -167,7 +169,8 @@ impl Use<'_> {
             Served::Write => writes.record(took_ns),
         };
         let length = Length { warm_up: 2.0, measured: 0.5 };
-        let took = run::run_timed(&mut drive, &self.pattern(), (length, load), seed, record, |_, _| ());
+        let (_, took) =
+            run::run_timed(&mut drive, &self.pattern(), (length, load), seed, record, |_, _| true);
         let (Some(mean_ns), Some(p01_ns), Some(p99_ns)) =
             (reads.mean_ns(), reads.quantile_ns(0.01), reads.quantile_ns(0.99))
         else {

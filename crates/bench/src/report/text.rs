@@ -446,6 +446,28 @@ pub fn grouped(count: u64) -> String {
     out
 }
 
+/// `noun` for so many: one request, two requests, two accesses.
+#[must_use]
+pub fn noun(count: u64, noun: &str) -> String {
+    match count {
+        1 => noun.to_owned(),
+        _ if noun.ends_with('s') => format!("{noun}es"),
+        _ => format!("{noun}s"),
+    }
+}
+
+/// A count with its noun: `1 request`, `2,000 requests`.
+#[must_use]
+pub fn counted(count: u64, word: &str) -> String {
+    format!("{} {}", grouped(count), noun(count, word))
+}
+
+/// The verb for so many.
+#[must_use]
+pub fn was(count: u64) -> &'static str {
+    if count == 1 { "was" } else { "were" }
+}
+
 /// A ratio of nothing is printed as 0, as CacheBench does: it is not unknown, there was nothing.
 pub(super) fn percent(ratio: Option<f64>) -> String {
     format!("{:.2}%", ratio.unwrap_or(0.0) * 100.0)

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::StudyError;
+use crate::run::stop::Stop;
 use crate::trace::{self, Accesses, Input, ReadReport};
 
 /// A trace, and what a study must know of all of it before the first request.
@@ -24,12 +25,15 @@ impl GivenTrace {
     /// Reads it once. Its runs will read it again, each for itself.
     ///
     /// # Errors
-    /// A trace that cannot be read, or only once, or that asks for nothing.
-    pub fn survey(input: Input, quiet: bool) -> Result<Self, StudyError> {
+    /// A trace that cannot be read, or only once, or that asks for nothing, or whose reading was interrupted.
+    pub fn survey(input: Input, stop: &Stop, quiet: bool) -> Result<Self, StudyError> {
         if input.paths.iter().any(|path| path == Path::new("-")) {
             return Err(StudyError::ReadOnce);
         }
-        let (survey, _, read) = trace::survey(&input, quiet)?;
+        let (survey, _, read) = trace::survey(&mut *input.open().map_err(trace::Error::from)?, stop, quiet)?;
+        if stop.is_set() {
+            return Err(StudyError::Interrupted);
+        }
         let requests = survey.gets + survey.sets;
         if requests == 0 {
             return Err(StudyError::EmptyTrace { files: input.names() });
@@ -65,7 +69,7 @@ mod tests {
         std::fs::write(file.path(), words).unwrap();
         let input =
             Input { paths: vec![file.path().into()], format: "plain".into(), options: Default::default() };
-        GivenTrace::survey(input, true)
+        GivenTrace::survey(input, &Stop::default(), true)
     }
 
     #[test]
@@ -80,7 +84,7 @@ mod tests {
         let nothing = surveyed("ts,key,op,size\n3,1,DELETE,0\n").unwrap_err();
         assert!(nothing.to_string().ends_with(": the trace has no requests"), "{nothing}");
         let input = Input { paths: vec!["-".into()], format: "auto".into(), options: Default::default() };
-        let once = GivenTrace::survey(input, true).unwrap_err().to_string();
+        let once = GivenTrace::survey(input, &Stop::default(), true).unwrap_err().to_string();
         assert!(once.contains("standard input"), "{once}");
     }
 }

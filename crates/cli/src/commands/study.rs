@@ -72,7 +72,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         return usage_error(&error);
     }
     let config = arguments.config();
-    let made = arguments.runner(stop).and_then(|runner| run_all(&chosen, &runner, &config, arguments));
+    let made = arguments.runner(&stop).and_then(|runner| run_all(&chosen, &runner, &config, arguments));
     arguments.common.conclude("study", &config, made)
 }
 
@@ -92,13 +92,13 @@ impl Arguments {
         self.trace.is_empty() || study.takes_trace
     }
 
-    fn runner(&self, stop: Stop) -> Result<Runner, String> {
+    fn runner(&self, stop: &Stop) -> Result<Runner, String> {
         let Common { seed, quiet, .. } = self.common;
-        let runner = Runner::new(self.scale.unwrap_or(SCALE), seed, stop, Progress::new(quiet));
+        let runner = Runner::new(self.scale.unwrap_or(SCALE), seed, stop.clone(), Progress::new(quiet));
         if self.trace.is_empty() {
             return Ok(runner);
         }
-        let given = GivenTrace::survey(self.reading.input(self.trace.clone()), quiet);
+        let given = GivenTrace::survey(self.reading.input(self.trace.clone()), stop, quiet);
         let given = given.map_err(|error| error.to_string())?;
         given.read.messages.iter().for_each(|message| self.common.warn(message));
         Ok(runner.on_trace(given))

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use bench::report::text::noun;
 use bench::run::stop::Stop;
 use bench::tenants::ByTenant;
 use bench::trace::{self, FORMATS, ReadReport, Survey, Target, TenantSurvey, ZeroSize};
@@ -105,14 +106,23 @@ fn info(arguments: &InfoArguments) -> Result<Finding, String> {
     Files::reading(&arguments.trace).writing([arguments.common.result_file()]).check()?;
     let mut input = arguments.reading.input(arguments.trace.clone());
     input.options.tenants = arguments.tenants.told();
-    let (survey, names, report) =
-        trace::survey(&input, arguments.common.quiet).map_err(|error| error.to_string())?;
+    let mut trace = input.open().map_err(|error| error.to_string())?;
+    let stop = Stop::default();
+    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let surveyed = trace::survey(&mut *trace, &stop, arguments.common.quiet);
+    let (survey, names, report) = surveyed.map_err(|error| error.to_string())?;
+    // Whoever feeds a pipe may have been interrupted too, and the end was none.
+    let was_stopped = stop.is_set();
     let mut result = trace::survey_json(&survey);
+    result["was_stopped"] = was_stopped.into();
     let tenants = trace::tenants(&survey, &names);
     result["tenants"] = trace::tenants_json(tenants.as_ref());
     result["reading"] = trace::report_json(&report);
     let tenants = tenants.as_ref().map(tenant_words).unwrap_or_default();
-    let text = format!("{}{tenants}{}", survey_words(&survey, &report), reading_words(&report, false));
+    let stopped =
+        if was_stopped { "stopped early: the figures cover the rows read up to then\n" } else { "" };
+    let words = survey_words(&survey, &report);
+    let text = format!("{words}{tenants}{stopped}{}", reading_words(&report, false));
     Ok(Finding { result, text, failures: Vec::new() })
 }
 
@@ -165,11 +175,15 @@ fn tenant_words(tenants: &ByTenant<TenantSurvey>) -> String {
     let mut told = |name: &str, it: &TenantSurvey| {
         let _ = writeln!(
             words,
-            "  {name:40} {} requests for {} bytes, {} objects of {} bytes",
+            "  {name:40} {} {} for {} {}, {} {} of {} {}",
             it.requests(),
+            noun(it.requests(), "request"),
             it.requested_bytes,
+            noun(it.requested_bytes, "byte"),
             it.objects,
-            it.footprint_bytes
+            noun(it.objects, "object"),
+            it.footprint_bytes,
+            noun(it.footprint_bytes, "byte"),
         );
     };
     tenants.named.iter().take(TENANTS_IN_TEXT).for_each(|(name, it)| told(name, it));
@@ -181,17 +195,17 @@ fn tenant_words(tenants: &ByTenant<TenantSurvey>) -> String {
 /// What was wrong with the trace; nothing where nothing was. `kept` says that rows were taken as they are.
 fn reading_words(report: &ReadReport, kept: bool) -> String {
     let backward = match kept {
-        true => "timestamps went back and were kept",
-        false => "timestamps went back and were replaced by the one before",
+        true => "went back and were kept",
+        false => "went back and were replaced by the one before",
     };
     let mut words = String::new();
-    for (count, what) in [
-        (report.bad_rows, "malformed rows were skipped"),
-        (report.zero_sizes, "accesses were to 0-byte objects (see --zero-size)"),
-        (report.backward_times, backward),
+    for (count, word, what) in [
+        (report.bad_rows, "malformed row", "were skipped"),
+        (report.zero_sizes, "access", "were to 0-byte objects (see --zero-size)"),
+        (report.backward_times, "timestamp", backward),
     ] {
         if count > 0 {
-            let _ = writeln!(words, "note: {count} {what}");
+            let _ = writeln!(words, "note: {}", trace::told(count, word, what));
         }
     }
     for message in &report.messages {
@@ -256,7 +270,7 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
 
 /// Where the new trace is.
 pub fn wrote(path: &Path, accesses: u64) -> String {
-    format!("{}: {accesses} accesses\n", path.display())
+    format!("{}: {accesses} {}\n", path.display(), noun(accesses, "access"))
 }
 
 fn formats() -> Finding {

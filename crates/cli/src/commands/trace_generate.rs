@@ -99,8 +99,11 @@ pub fn run(command: &Command) -> ExitCode {
     match command {
         Command::Cdn(arguments) => {
             let config = arguments.config();
-            let mut workload = Cdn::new(&config, arguments.writing.common.seed);
-            conclude("cdn", &arguments.writing, &mut workload, config.requests, &cdn_json(&config))
+            let seed = arguments.writing.common.seed;
+            let make = |stop: &Stop| -> Option<Box<dyn Accesses>> {
+                Some(Box::new(Cdn::while_wanted(&config, seed, &mut || !stop.is_set())?))
+            };
+            conclude("cdn", &arguments.writing, make, config.requests, &cdn_json(&config))
         }
         Command::Innodb(arguments) => innodb::run(arguments),
         Command::Zipf(arguments) => {
@@ -109,7 +112,7 @@ pub fn run(command: &Command) -> ExitCode {
             let told =
                 json!({ "requests": requests, "objects": objects, "exponent": exponent, "size_bytes": size });
             match ZipfAccesses::new(config, writing.common.seed) {
-                Ok(mut workload) => conclude("zipf", writing, &mut workload, requests, &told),
+                Ok(workload) => conclude("zipf", writing, |_| Some(Box::new(workload)), requests, &told),
                 Err(error) => usage_error(&format!("--exponent: {error}")),
             }
         }
@@ -192,10 +195,11 @@ fn cdn_json(config: &CdnConfig) -> Value {
     })
 }
 
+/// `make` makes the workload, which can take long too, unless it is stopped.
 fn conclude(
     name: &str,
     writing: &Writing,
-    workload: &mut dyn Accesses,
+    make: impl FnOnce(&Stop) -> Option<Box<dyn Accesses>>,
     requests: u64,
     config: &Value,
 ) -> ExitCode {
@@ -203,16 +207,21 @@ fn conclude(
     let checked = Files::default().writing(outputs).keep_apart();
     let checked =
         checked.and_then(|()| writing.common.check_result_file().map_err(|error| error.to_string()));
-    let found = checked.and_then(|()| write(writing, workload, requests));
+    let found = checked.and_then(|()| write(writing, make, requests));
     writing.common.conclude(&format!("trace generate {name}"), config, found)
 }
 
-fn write(writing: &Writing, workload: &mut dyn Accesses, requests: u64) -> Result<Finding, String> {
+fn write(
+    writing: &Writing,
+    make: impl FnOnce(&Stop) -> Option<Box<dyn Accesses>>,
+    requests: u64,
+) -> Result<Finding, String> {
     let quiet = writing.common.quiet;
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let target = writing.to.unwrap_or_else(|| Target::of_name(&writing.output));
-    let written = trace::write(workload, Some(requests), &writing.output, target, &stop, quiet);
+    let mut workload = make(&stop).ok_or_else(|| trace::Error::Interrupted.to_string())?;
+    let written = trace::write(&mut *workload, Some(requests), &writing.output, target, &stop, quiet);
     let (written, _) = written.map_err(|error| error.to_string())?;
     let mut text = wrote(&writing.output, written.accesses);
     for loss in trace::losses(&written) {

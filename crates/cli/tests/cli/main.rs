@@ -6,6 +6,7 @@ mod bench;
 mod block;
 mod evaluate;
 mod golden;
+mod interrupt;
 mod loop_device;
 mod names;
 mod predict;

@@ -133,12 +133,20 @@ impl Cdn {
     /// The workload that `config` describes.
     #[must_use]
     pub fn new(config: &CdnConfig, seed: u64) -> Self {
+        Self::while_wanted(config, seed, &mut || true).expect("it is always wanted")
+    }
+
+    /// The same for as long as `is_wanted`, which is asked now and then: the albums of a long past are made first.
+    #[must_use]
+    pub fn while_wanted(config: &CdnConfig, seed: u64, is_wanted: &mut dyn FnMut() -> bool) -> Option<Self> {
         let mut random = stream(seed, 0);
         let mut births = Births::new(config, &mut random);
         let mut calendar = Calendar::new();
-        births.before(&mut calendar, &mut random);
+        if !births.before(&mut calendar, &mut random, is_wanted) {
+            return None;
+        }
         calendar.begin(&mut births, &mut random);
-        Self {
+        Some(Self {
             calendar,
             births,
             sizes: Sizes::new(&config.variants),
@@ -150,7 +158,7 @@ impl Cdn {
             days: config.span_seconds as f64 / DAY_SECONDS as f64,
             left: config.requests,
             report: ReadReport { format: "cdn", has_time: true, ..ReadReport::default() },
-        }
+        })
     }
 
     #[inline]

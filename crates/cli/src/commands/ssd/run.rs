@@ -8,13 +8,15 @@ use std::process::ExitCode;
 
 use bench::report::json::percentiles;
 use bench::run::latency::Histogram;
+use bench::run::stop::Stop;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use ssd::run::{self, Arrival, Length, Load, Order, Pattern, Served};
+use ssd::run::{self, Arrival, Counted, Length, Load, Order, Pattern, Served};
 use ssd::{Card, Drive, Ftl, Isolation, Levelling, Shape, ShapeError, Untimed, Upkeep, VictimPolicy};
 
 use crate::output::{Common, Finding};
 use crate::quantity;
+use crate::signals::stop_on_signals;
 use pace::Pace;
 
 /// Headings of the flags that shape the drive, the writes and the timing.
@@ -191,17 +193,23 @@ fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Result<Finding,
     arguments.pattern().check(shape.logical_pages).map_err(|error| format!("--pattern: {error}"))?;
     let upkeep = Upkeep { victims: arguments.gc, levelling: Levelling::Dynamic, seed: arguments.common.seed };
     pace::hint(arguments, &layout);
-    let (state, stats, latency) = if arguments.timed {
+    let stop = Stop::default();
+    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let (counted, state, stats, latency) = if arguments.timed {
         let mut drive = Drive::new(card, shape, upkeep).map_err(|error| error.to_string())?;
-        let latency = arguments.run_timed(&mut drive);
-        (drive.ftl().check(), drive.ftl().stats().clone(), latency)
+        let (counted, latency) = arguments.run_timed(&mut drive, &stop);
+        (counted, drive.ftl().check(), drive.ftl().stats().clone(), latency)
     } else {
         let mut ftl = Ftl::new(layout, upkeep);
-        arguments.run_counted(&mut ftl);
-        (ftl.check(), ftl.stats().clone(), Value::Null)
+        let counted = arguments.run_counted(&mut ftl, &stop);
+        (counted, ftl.check(), ftl.stats().clone(), Value::Null)
     };
+    if counted == Counted::Nothing {
+        return Err("interrupted: nothing was counted yet".into());
+    }
     let failures = state.err().into_iter().map(|error| format!("the model's state: {error}")).collect();
-    let result = result::json(arguments, shape, &stats, &latency);
+    let mut result = result::json(arguments, shape, &stats, &latency);
+    result["was_stopped"] = (counted == Counted::Part).into();
     let text = result::words(&result);
     Ok(Finding { result, text, failures })
 }
@@ -267,17 +275,19 @@ impl Arguments {
         Length { warm_up: self.warm_up, measured: self.measure }
     }
 
-    fn run_counted(&self, ftl: &mut Ftl) {
+    fn run_counted(&self, ftl: &mut Ftl, stop: &Stop) -> Counted {
         let mut pace = Pace::new(self.common.quiet);
-        run::run(ftl, &self.pattern(), self.length(), self.common.seed, &mut Untimed, |done, total| {
+        let (pattern, length, seed) = (self.pattern(), self.length(), self.common.seed);
+        let counted = run::run(ftl, &pattern, length, seed, &mut Untimed, |done, total| {
             pace.told(done, total);
-            true
+            !stop.is_set()
         });
         pace.finish();
+        counted
     }
 
     /// The latencies, as the result tells them.
-    fn run_timed(&self, drive: &mut Drive) -> Value {
+    fn run_timed(&self, drive: &mut Drive, stop: &Stop) -> (Counted, Value) {
         let arrival = match self.rate {
             Some(rate) => Arrival::EveryNs((1e9 / rate).round().max(1.0) as u64),
             None => Arrival::QueueDepth(self.queue_depth),
@@ -285,26 +295,30 @@ impl Arguments {
         let load = Load { reads: self.reads, arrival };
         let mut histograms = [Histogram::default(), Histogram::default()];
         let mut pace = Pace::new(self.common.quiet);
-        let took = run::run_timed(
+        let (counted, took) = run::run_timed(
             drive,
             &self.pattern(),
             (self.length(), load),
             self.common.seed,
             |served, latency_ns| histograms[usize::from(served == Served::Read)].record(latency_ns),
-            |done, total| pace.told(done, total),
+            |done, total| {
+                pace.told(done, total);
+                !stop.is_set()
+            },
         );
         pace.finish();
         let [writes, reads] = &histograms;
         let requests = (writes.count() + reads.count()) as f64;
         let done = requests * 1e9 / took.done_ns as f64;
         let offered = self.rate.map(|_| requests * 1e9 / took.came_ns as f64);
-        json!({
+        let latency = json!({
             "write": percentiles(writes),
             "read": percentiles(reads),
             "virtual_seconds": took.done_ns as f64 / 1e9,
             "requests_per_second": done,
             "offered_per_second": offered,
             "keeps_up": offered.map(|offered| done >= KEEPS_UP * offered),
-        })
+        });
+        (counted, latency)
     }
 }

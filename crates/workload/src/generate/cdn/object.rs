@@ -56,6 +56,8 @@ const FORESIGHT: f64 = 1.25;
 const FORESIGHT_OF_FEW: f64 = 100.0;
 /// How much older an album may be than the youngest of its slice, as a share of [`Ageing::scale`] and of its age.
 const SLICE: f64 = 0.05;
+/// Albums of the past between two looks at whether they are still wanted: some milliseconds.
+const LOOK_ALBUMS: u64 = 1 << 16;
 
 /// Makes albums.
 pub(super) struct Births {
@@ -106,23 +108,42 @@ impl Births {
 
     /// The albums born before the run, as far as they will be asked for in it. Of most that is not so, so they are not
     /// made one by one: slice by slice of their ages as many are drawn as may be asked for, and some of these dropped.
-    pub(super) fn before(&mut self, calendar: &mut Calendar, random: &mut Stream) {
+    /// False where they were no longer wanted.
+    pub(super) fn before(
+        &mut self,
+        calendar: &mut Calendar,
+        random: &mut Stream,
+        is_wanted: &mut dyn FnMut() -> bool,
+    ) -> bool {
         let mut oldest = self.ageing.end;
         while oldest > 0.0 {
             let width = (SLICE * (self.ageing.scale + oldest) / (1.0 + SLICE)).min(oldest);
-            self.slice(oldest - width, width, calendar, random);
+            if !self.slice(oldest - width, width, calendar, random, is_wanted) {
+                return false;
+            }
             oldest -= width;
         }
         self.next = self.gap(random);
+        true
     }
 
     /// Albums whose ages lie within `width` above `youngest`.
-    fn slice(&mut self, youngest: f64, width: f64, calendar: &mut Calendar, random: &mut Stream) {
+    fn slice(
+        &mut self,
+        youngest: f64,
+        width: f64,
+        calendar: &mut Calendar,
+        random: &mut Stream,
+        is_wanted: &mut dyn FnMut() -> bool,
+    ) -> bool {
         let most = self.foreseen(youngest);
         let drawn = Drawn::new(self.zipf_exponent, self.zipf_shift, self.volume * most);
         let expected = self.albums as f64 * width * drawn.share();
         let count = (expected + random.random::<f64>()) as u64;
-        for _ in 0..count {
+        for number in 0..count {
+            if number % LOOK_ALBUMS == 0 && !is_wanted() {
+                return false;
+            }
             self.place = (self.place + GOLDEN_RATIO).fract();
             let (place, chance) = drawn.at(self.place);
             let age = youngest + width * random.random::<f64>();
@@ -133,6 +154,7 @@ impl Births {
                 calendar.put(self.life(-age, age, visits, random));
             }
         }
+        true
     }
 
     /// Albums born before `until`.
@@ -357,7 +379,7 @@ mod tests {
                 let (mut calendar, mut random) = (Calendar::new(), stream(2, 0));
                 let mut births = births(&config);
                 let (visited, visits) = one_by_one(&births, youngest, width);
-                births.slice(youngest, width, &mut calendar, &mut random);
+                births.slice(youngest, width, &mut calendar, &mut random, &mut || true);
                 let lives = calendar.into_lives();
                 let drawn: f64 = lives.iter().map(|life| f64::from(life.visits)).sum();
                 let told = format!("exponent {exponent}, from age {youngest}: {} of {visited}", lives.len());

@@ -46,6 +46,9 @@ pub(super) fn json(arguments: &Arguments, shape: &Shape, stats: &Stats, latency_
 /// For people.
 pub(super) fn words(result: &Value) -> String {
     let mut text = String::new();
+    if result["was_stopped"] == true {
+        text += "stopped early: the figures cover the pages written up to then\n";
+    }
     let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     let _ = writeln!(text, "write amplification  {:.4}", number(&result["dlwa"]));
     if let Some(form) = result["closed_form"].as_object() {
