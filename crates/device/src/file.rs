@@ -20,7 +20,7 @@ pub use claim::holder_of_block_device;
 pub use loops::loop_device_upon;
 use medium::OpenFile;
 pub(crate) use open::open_exclusively;
-pub use open::{OpenOptions, reserve_space};
+pub use open::{LARGEST_FILE_BYTES, OpenOptions, reserve_space, set_length};
 
 /// A file or a raw block device that nobody else uses meanwhile.
 ///

@@ -76,8 +76,9 @@ pub fn run(
     let fits = options.write_bytes > 0 && options.write_bytes.is_multiple_of(block);
     if !fits || options.write_bytes > u64::from(geometry.max_io_bytes).min(geometry.capacity_bytes) {
         return Err(DriveError::Stopped(format!(
-            "writes of {} bytes: must be a multiple of {block} bytes, and at most {}",
-            options.write_bytes, geometry.max_io_bytes
+            "--write-size {}: must be a multiple of {block} bytes, and at most {}",
+            options.write_bytes,
+            u64::from(geometry.max_io_bytes).min(geometry.capacity_bytes)
         )));
     }
     let capacity = geometry.capacity_bytes;

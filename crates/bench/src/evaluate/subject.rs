@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use device::contents::{self, Contents};
-use device::file::OpenOptions;
+use device::file::{OpenOptions, set_length};
 use device::{Device, DeviceSpec, IoBuffer, IoError};
 use ssd::Card;
 use ssd::card::MIN_SCALED_PAGES;
@@ -194,7 +194,8 @@ fn make_file(path: &Path, bytes: u64) -> Result<MadeFile, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = File::options().write(true).create_new(true).open(path).map_err(failed)?;
     let made = MadeFile(path.into());
-    file.set_len(bytes / 4096 * 4096).map_err(failed)?;
+    set_length(&file, bytes / 4096 * 4096)
+        .map_err(|why| format!("--size {bytes}: {}: {why}", path.display()))?;
     Ok(made)
 }
 

@@ -197,8 +197,8 @@ impl FlashArguments {
         if self.block_size == Some(0) || self.set_size == Some(0) || self.object_limit == Some(0) {
             return Err("--block-size, --set-size and --object-limit must be at least one byte".to_owned());
         }
-        if self.block_size.is_some_and(|bytes| bytes > 1 << 30) {
-            return Err("--block-size: must be at most 1 GiB".to_owned());
+        if let Some(bytes) = self.block_size.filter(|bytes| *bytes > 1 << 30) {
+            return Err(format!("--block-size {bytes}: must be at most {} bytes (1 GiB)", 1 << 30));
         }
         let usual = FlashSettings::default();
         Ok(FlashSettings {

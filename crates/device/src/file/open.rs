@@ -291,6 +291,23 @@ fn grow(file: &File, path: &Path, from: u64, to: &Geometry, preallocate: bool) -
     })
 }
 
+/// No file reaches further: the system counts its bytes with a sign.
+pub const LARGEST_FILE_BYTES: u64 = i64::MAX as u64;
+
+/// Gives a file a length; what is added takes no space.
+///
+/// # Errors
+/// Why it cannot be so long, in words, with the limit where it is known.
+pub fn set_length(file: &File, bytes: u64) -> Result<(), String> {
+    if bytes > LARGEST_FILE_BYTES {
+        return Err(format!("a file has at most {LARGEST_FILE_BYTES} bytes"));
+    }
+    file.set_len(bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => "more than a file of this file system can have".to_owned(),
+        _ => error.to_string(),
+    })
+}
+
 /// Reserves the space of the whole of a file that is there, so that no write to it can find its file system full.
 ///
 /// # Errors

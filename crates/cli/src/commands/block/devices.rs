@@ -8,7 +8,7 @@ use std::sync::Arc;
 use block::export::Tasks;
 use block::volume::{Recovery, Volume, VolumeError, VolumeErrorKind};
 use clap::Args;
-use device::file::{OpenOptions, reserve_space};
+use device::file::{OpenOptions, reserve_space, set_length};
 use device::timer::SystemTimer;
 use device::{Device, DeviceSpec, ErrorKind, IoError};
 
@@ -116,6 +116,9 @@ impl Opening {
     }
 }
 
+/// A device has a block at least, and none is smaller.
+const LEAST_FILE_BYTES: u64 = 512;
+
 /// Files that a command made. They go again unless what they were made for comes about.
 #[derive(Default)]
 pub struct NewFiles(Vec<PathBuf>);
@@ -131,9 +134,12 @@ impl NewFiles {
             let why = || wrong(format!("already exists, with {} bytes", there.len()));
             return if fits { Ok(false) } else { Err(why()) };
         }
+        if size_bytes < LEAST_FILE_BYTES {
+            return Err(wrong(format!("must be at least {LEAST_FILE_BYTES} bytes, one block")));
+        }
         let file = std::fs::File::create_new(&path).map_err(|error| wrong(error.to_string()))?;
         self.0.push(path);
-        file.set_len(size_bytes).map_err(|error| wrong(error.to_string()))?;
+        set_length(&file, size_bytes).map_err(wrong)?;
         Ok(true)
     }
 
@@ -187,7 +193,7 @@ pub fn spare<'a>(common: &Common, devices: impl IntoIterator<Item = &'a String>)
 }
 
 /// The file that the name of a device is about.
-fn file_of(text: &str) -> Result<PathBuf, String> {
+pub fn file_of(text: &str) -> Result<PathBuf, String> {
     let mut spec: DeviceSpec = text.parse().map_err(|error: IoError| error.to_string())?;
     while let DeviceSpec::Spindle(inner) = spec {
         spec = *inner;

@@ -234,7 +234,10 @@ fn cache(arguments: &Arguments, preset: PresetName) -> Result<SetsConfig, String
     geometry.placement = shape.placement(geometry.placement)?;
     shape.check(geometry.placement)?;
     let set_bytes = u64::from(shape.associativity) * u64::from(shape.block_size);
-    let too_large = |_| format!("--cache-size {}: is too large", arguments.cache_size);
+    let too_large = |_| {
+        let most = u32::MAX;
+        format!("--cache-size {}: is more than {most} sets of {set_bytes} bytes", arguments.cache_size)
+    };
     geometry.sets = u32::try_from(arguments.cache_size / set_bytes).map_err(too_large)?;
     if geometry.sets == 0 {
         return Err(format!(
