@@ -41,9 +41,10 @@ impl Cached {
         json!({ "flash": self.flash, "disk": self.disk, "control": self.target.path().as_deref().map(name_of) })
     }
 
-    /// Refuses a result that would be written over its devices, or nowhere.
+    /// Refuses a result that would be written over its devices, served or not, or nowhere.
     pub fn spare(&self, common: &Common) -> Result<(), String> {
-        devices::spare(common, self.flash.iter().chain(&self.disk))
+        devices::spare(common, self.flash.iter().chain(&self.disk))?;
+        self.target.spare(common)
     }
 
     /// The settings in force, if a cache is named: told by its server, or read from its flash.

@@ -4,14 +4,18 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use bench::report::text::noun;
+use bench::run::stop::Stop;
 use block::volume::{Check, Recovery, Volume, VolumeErrorKind};
 use clap::Args;
 use device::timer::SystemTimer;
 use serde_json::json;
 
+use super::control;
 use super::devices::{Access, Devices};
 use super::figures;
 use crate::output::{Common, Finding};
+use crate::signals::stop_on_signals;
 
 /// The command line of `block check`.
 #[derive(Debug, Args)]
@@ -35,12 +39,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn check(arguments: &Arguments) -> Result<Finding, String> {
     arguments.devices.spare(&arguments.common)?;
     let [flash, disk] = arguments.devices.open(Access::Read)?;
-    let check = pollster::block_on(Volume::check(
-        flash,
-        Arc::clone(&disk),
-        Arc::new(SystemTimer::default()),
-        arguments.full,
-    ));
+    let stop = Stop::default();
+    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let timer = Arc::new(SystemTimer::default());
+    let checking = Volume::check(flash, Arc::clone(&disk), timer, arguments.full);
+    let check = pollster::block_on(control::unless(&stop.interrupt_flag(), checking));
+    let check = check.ok_or("interrupted: the check did not end, and nothing was changed")?;
     let check = check.map_err(|error| arguments.devices.refused(&error, &disk))?;
     let result = json!({
         "world": "real",
@@ -59,7 +63,7 @@ fn words(full: bool, check: &Check) -> String {
     match check.found {
         Ok(Recovery { was_clean, blocks, dirty_blocks, .. }) => {
             let how = if was_clean { "closed cleanly" } else { "not closed cleanly: opening it recovers it" };
-            let _ = writeln!(text, "{how}; {blocks} blocks, {dirty_blocks} of them dirty");
+            let _ = writeln!(text, "{how}; {blocks} {}, {dirty_blocks} of them dirty", noun(blocks, "block"));
         }
         Err(VolumeErrorKind::WrongDisk) => {
             text +=
@@ -70,8 +74,10 @@ fn words(full: bool, check: &Check) -> String {
     if full && check.found.is_ok() {
         let _ = writeln!(
             text,
-            "{} blocks read, {} compared with the disk",
-            check.blocks_read, check.blocks_compared
+            "{} {} read, {} compared with the disk",
+            check.blocks_read,
+            noun(check.blocks_read, "block"),
+            check.blocks_compared
         );
     }
     let _ = writeln!(text, "{}", if check.is_sound() { "sound" } else { "NOT sound" });
@@ -88,6 +94,6 @@ fn refused(kind: VolumeErrorKind) -> &'static str {
 
 fn failures(check: &Check) -> Vec<String> {
     let untold = check.problem_count.saturating_sub(check.problems.len() as u64);
-    let more = (untold > 0).then(|| format!("and {untold} more problems"));
+    let more = (untold > 0).then(|| format!("and {untold} more {}", noun(untold, "problem")));
     check.problems.iter().cloned().chain(more).collect()
 }

@@ -18,6 +18,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bench::report::text::noun;
 use block::nbd::{Server, socket};
 use block::volume::{Recovery, Volume};
 use clap::Args;
@@ -28,6 +29,8 @@ use serde_json::{Value, json};
 
 use super::figures;
 use super::knobs::Given;
+use crate::files::Files;
+use crate::output::{Common, names_of};
 
 /// How often a flush tells how far it is, and what else takes long that it goes on.
 const TELL: Duration = Duration::from_millis(500);
@@ -70,6 +73,18 @@ impl Target {
         let of_socket = || self.socket.as_deref().map(beside);
         let of_listen = || self.listen.map(|address| of_port(address.port()));
         self.control.clone().or_else(of_socket).or_else(of_listen).or_else(|| self.ublk.map(of_ublk))
+    }
+
+    /// Refuses a result that would be written over a device of the server's, which alone knows them.
+    pub fn spare(&self, common: &Common) -> Result<(), String> {
+        let (Some(file), Some(path)) = (common.result_file(), self.path()) else { return Ok(()) };
+        if !file.exists() {
+            return Ok(());
+        }
+        let status = ask(&path, "status", |_| {})?;
+        let devices = status["devices"].as_array().into_iter().flatten();
+        let devices = devices.filter_map(|device| device.as_str().map(PathBuf::from));
+        Files::default().keeping("device", devices).writing([Some(file)]).keep_apart()
     }
 }
 
@@ -143,6 +158,8 @@ pub struct Service {
     cached: Option<(Volume, Recovery)>,
     /// Where the disk is used.
     place: String,
+    /// What nobody else may write over: files, and devices of the system.
+    devices: Vec<PathBuf>,
     /// Of NBD clients, if there are any.
     server: Option<Arc<Server>>,
     started_ns: u64,
@@ -151,10 +168,16 @@ pub struct Service {
 }
 
 impl Service {
-    pub fn new(cached: Option<(Volume, Recovery)>, place: String, server: Option<Arc<Server>>) -> Arc<Self> {
+    pub fn new(
+        cached: Option<(Volume, Recovery)>,
+        place: String,
+        devices: Vec<PathBuf>,
+        server: Option<Arc<Server>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             cached,
             place,
+            devices,
             server,
             started_ns: SystemClock.monotonic_ns(),
             setting: Mutex::new(()),
@@ -265,6 +288,7 @@ impl Service {
         };
         value["version"] = env!("CARGO_PKG_VERSION").into();
         value["serving"] = self.place.clone().into();
+        value["devices"] = names_of(&self.devices).into();
         value["up_seconds"] = up_seconds.into();
         if let Some(server) = &self.server {
             value["connections"] = figures::of_connections(server);
@@ -356,7 +380,7 @@ pub fn flush(volume: &Volume, mut tell: impl FnMut(&Value) -> bool) -> Result<Va
         let seconds_left = (done > 0).then(|| passed_seconds * left as f64 / done as f64);
         if !tell(&json!({ "dirty_blocks": left, "seconds_left": seconds_left })) {
             stopped.store(true, Ordering::Release);
-            return Err(format!("stopped with {left} dirty blocks left"));
+            return Err(format!("stopped with {left} dirty {} left", noun(left, "block")));
         }
     }
     let seconds = (SystemClock.monotonic_ns() - started_ns) as f64 / 1e9;
@@ -365,7 +389,7 @@ pub fn flush(volume: &Volume, mut tell: impl FnMut(&Value) -> bool) -> Result<Va
 }
 
 /// What `work` comes to, or nothing if it `is_stopped` before: then it is dropped at its next step.
-async fn unless<T>(is_stopped: &AtomicBool, work: impl Future<Output = T>) -> Option<T> {
+pub async fn unless<T>(is_stopped: &AtomicBool, work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
     std::future::poll_fn(|context| match is_stopped.load(Ordering::Acquire) {
         true => Poll::Ready(None),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bench::report::text::noun;
 use block::export::{ByteExport, DeviceExport, Export, Recorded, Recording, VolumeExport};
 use block::fuse::{self, Mounted, Unmounted};
 use block::nbd::{Address, Offered, Options, Server};
@@ -22,7 +23,7 @@ use signal_hook::iterator::Signals;
 use super::contents;
 use super::control::{self, Service};
 use super::descriptors;
-use super::devices::{Access, Devices, NewFiles, Opening, file_bytes, spare};
+use super::devices::{Access, Devices, NewFiles, Opening, file_bytes, file_of, spare};
 use super::figures;
 use super::recording;
 use crate::files::Files;
@@ -224,12 +225,20 @@ impl Fronts {
         let path = control_path(arguments, server.map(|server| server.address()));
         let place = place(arguments, server.map(Arc::as_ref));
         let cached = served.cached.as_ref().map(|cached| (cached.volume.clone(), cached.recovery));
-        let control = control::listen(&path, Service::new(cached, place, server.cloned()))
-            .map_err(|error| format!("--control {}: {error}", path.display()))?;
+        let control =
+            control::listen(&path, Service::new(cached, place, devices_of(arguments), server.cloned()))
+                .map_err(|error| format!("--control {}: {error}", path.display()))?;
         let mounted = arguments.fuse.as_deref().map(|place| mount(place, arguments, served)).transpose()?;
         let disk = driver.map(|driver| disk(driver, arguments, served)).transpose()?;
         Ok(Self { server: server.cloned(), control, mounted, disk })
     }
+}
+
+/// What is served and what it is served as, by names that hold in any directory.
+fn devices_of(arguments: &Arguments) -> Vec<PathBuf> {
+    let under = arguments.flash.iter().chain([&arguments.disk]).filter_map(|text| file_of(text).ok());
+    let block = arguments.ublk.map(|number| format!("/dev/ublkb{number}").into());
+    under.map(|path| path.canonicalize().unwrap_or(path)).chain(block).collect()
 }
 
 fn offered(arguments: &Arguments, served: &Served) -> Vec<Offered> {
@@ -441,7 +450,8 @@ fn say_ready(arguments: &Arguments, server: Option<&Server>, served: &Served, di
         let how = if recovery.was_clean { "closed cleanly" } else { "recovered" };
         let older = figures::older(volume.superblock().format.into());
         let older = older.map_or_else(String::new, |words| format!("; {words}"));
-        format!(" ({how}: {} blocks, {} dirty{older})", recovery.blocks, recovery.dirty_blocks)
+        let (blocks, dirty) = (recovery.blocks, recovery.dirty_blocks);
+        format!(" ({how}: {blocks} {}, {dirty} dirty{older})", noun(blocks, "block"))
     });
     let disk = disk.map(|disk| {
         let how = if disk.was_taken_over() { ", taken over" } else { "" };

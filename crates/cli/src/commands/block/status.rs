@@ -40,6 +40,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn tell(arguments: &Arguments) -> Result<Finding, String> {
     spare(&arguments.common, &arguments.flash)?;
+    arguments.target.spare(&arguments.common)?;
     if arguments.watch {
         let path = arguments.target.path().ok_or("--watch: needs the --socket of a server")?;
         let (result, why_ended) = watch::run(&path, &arguments.common)?;

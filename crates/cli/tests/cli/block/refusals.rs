@@ -300,7 +300,7 @@ fn a_cache_is_not_lost_by_mistake() {
     Client::connect(&place.path("s")).call(1, 0, 4096, &[1; 4096]);
     server.stop();
     let unasked = place.run("destroy", &[], true);
-    assert!(told(&unasked).contains("1 blocks are newer here than on the disk"), "{}", told(&unasked));
+    assert!(told(&unasked).contains("1 block is newer here than on the disk"), "{}", told(&unasked));
     let checked = place.run("check", &["--full"], true);
     assert_eq!(checked.status.code(), Some(0), "{}", told(&checked));
     let flushed = place.run("flush", &[], true);
@@ -479,6 +479,57 @@ fn nothing_is_done_to_devices_whose_result_cannot_be_kept() {
             let words = told(&output);
             assert!(output.status.code() == Some(2) && words.contains(reason), "{command} {result}: {words}");
             assert!(both() == before, "{command} {result}");
+        }
+    }
+}
+
+/// Only the server knows what it serves: its disk became a file of JSON.
+#[test]
+fn the_result_of_a_command_by_its_socket_took_the_place_of_a_device_that_is_served() {
+    let place = Place::new();
+    let server = place.serve();
+    let both = || ["flash", "disk"].map(|name| std::fs::metadata(place.path(name)).unwrap().len());
+    let before = both();
+    for (command, more) in
+        [("status", &[][..]), ("set", &["dirty_percent=33"]), ("flush", &[]), ("upgrade", &[])]
+    {
+        for device in ["flash", "./disk"] {
+            let mut line = place.command(command, false);
+            line.arg("--socket").arg(place.path("s")).args(more).args(["--json", device]);
+            let output = line.current_dir(place.directory.path()).output().unwrap();
+            let words = told(&output);
+            assert_eq!(output.status.code(), Some(2), "{command} {device}: {words}");
+            assert!(words.contains("would overwrite the device /"), "{command} {device}: {words}");
+        }
+        let result = place.path("result");
+        // The second time it is there, and is no device.
+        for _ in 0..2 {
+            let output = place.ask(command, &[more, &["--json", result.to_str().unwrap()]].concat());
+            assert!(output.status.success(), "{command}: {}", told(&output));
+        }
+    }
+    assert_eq!(both(), before);
+    server.stop();
+}
+
+/// It was an "integral type conversion" that failed, or a file of no bytes that was made first.
+#[test]
+fn a_size_that_no_file_has_was_refused_in_odd_words() {
+    let place = Place::new();
+    for (size, why) in [
+        ("18446744073709551615", "a file has at most 9223372036854775807 bytes"),
+        ("9223372036854775807", "more than a file of this file system can have"),
+        ("0", "must be at least 512 bytes, one block"),
+    ] {
+        for (flag, name) in [("--flash-size", "new"), ("--disk-size", "slow")] {
+            let devices = ["--flash", if name == "new" { "new" } else { "flash" }];
+            let devices = [&devices[..], &["--disk", if name == "slow" { "slow" } else { "disk" }]].concat();
+            let mut line = place.command("create", false);
+            line.args(devices).args([flag, size, "--force", "--yes"]);
+            let output = line.current_dir(place.directory.path()).output().unwrap();
+            let said = told(&output);
+            assert!(said.contains(&format!("{flag} {size}: {name}: {why}")), "{said}");
+            assert!(!place.path(name).exists());
         }
     }
 }
