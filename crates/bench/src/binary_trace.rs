@@ -14,6 +14,7 @@ use workload::trace::{
 
 use crate::bar::{Bar, Unit};
 use crate::config::plan::ReplayPlan;
+use crate::report::text::{noun, was};
 use crate::run::open;
 use crate::run::stop::Stop;
 
@@ -126,10 +127,12 @@ impl Made {
     #[must_use]
     pub fn words(&self) -> String {
         let (requests, all) = (self.requests, self.written.accesses);
-        let mut words = format!("{}: {requests} requests, {all} with repetitions\n", self.path.display());
+        let noun_of_them = noun(requests, "request");
+        let mut words =
+            format!("{}: {requests} {noun_of_them}, {all} with repetitions\n", self.path.display());
         let wrong = self.reading.rejected_rows;
         if wrong > 0 {
-            words += &format!("note: {wrong} malformed rows were skipped\n");
+            words += &format!("note: {wrong} malformed {} {} skipped\n", noun(wrong, "row"), was(wrong));
         }
         self.reading.messages.iter().for_each(|message| words += &format!("  {message}\n"));
         words

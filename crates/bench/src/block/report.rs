@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::replay::Summary;
 use super::source::BlockTraceStats;
-use crate::report::text::grouped;
+use crate::report::text::{grouped, noun, was};
 
 /// The result's keys in JSON.
 #[must_use]
@@ -91,19 +91,25 @@ pub fn oddities(stats: &BlockTraceStats) -> Vec<String> {
     let mut odd = Vec::new();
     if stats.wrong_rows > 0 {
         let first = stats.first_wrong.as_deref().unwrap_or_default();
-        odd.push(format!("{} of {} rows are bad; the first: {first}", stats.wrong_rows, stats.rows));
+        let are = if stats.wrong_rows == 1 { "is" } else { "are" };
+        let (wrong, rows) = (stats.wrong_rows, stats.rows);
+        odd.push(format!("{wrong} of {rows} {} {are} bad; the first: {first}", noun(rows, "row")));
     }
     if stats.late > 0 {
         odd.push(format!(
-            "{} requests were too far out of order to be sorted by time, and were left in place",
-            stats.late
+            "{0} {2} {1} too far out of order to be sorted by time, and {1} left in place",
+            stats.late,
+            was(stats.late),
+            noun(stats.late, "request")
         ));
     }
     if stats.other_devices > 0 {
-        odd.push(format!("{} requests are for other devices", stats.other_devices));
+        let are = if stats.other_devices == 1 { "is" } else { "are" };
+        let others = stats.other_devices;
+        odd.push(format!("{others} {} {are} for other devices", noun(others, "request")));
     }
     if stats.requests == 0 {
-        odd.push(format!("no request in {} rows", stats.rows));
+        odd.push(format!("no request in {} {}", stats.rows, noun(stats.rows, "row")));
     }
     odd
 }

@@ -9,7 +9,7 @@ use super::candidate::{DRAM_HITS_OFF, HITS_OFF, SETS_LESS, WRITES_MORE};
 use super::{Figure, Outcome, Plan, Point, ReadLatency, Reads, SET_BYTES, SMALL_AT_MOST};
 use crate::evaluate::criteria::{time_words, years_words};
 use crate::report::amount::trimmed;
-use crate::report::text::grouped;
+use crate::report::text::{counted, grouped, was};
 use crate::simulate::report::{bytes, trace, ttl_words};
 
 /// The result's keys in JSON.
@@ -135,11 +135,12 @@ NAND: media writes; read: latency of a page from flash, mean and p99; ranges are
 pub fn text(outcome: &Outcome, plan: &Plan) -> String {
     let totals = &outcome.totals;
     let mut out = format!(
-        "{} accesses to {} objects of {} in all; the first {} warmed up and were not counted\n",
-        grouped(totals.accesses),
-        grouped(totals.objects),
+        "{} to {} of {} in all; the first {} warmed up and {} not counted\n",
+        counted(totals.accesses, "access"),
+        counted(totals.objects, "object"),
         bytes(totals.footprint_bytes),
         grouped(outcome.warm_up_accesses),
+        was(outcome.warm_up_accesses),
     );
     let _ = match outcome.requests_per_second {
         Some(rate) => writeln!(

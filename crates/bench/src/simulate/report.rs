@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use workload::trace::ReadReport;
 
 use super::{Doubt, Outcome, Row, Sampled, Totals};
-use crate::report::text::grouped;
+use crate::report::text::{counted, grouped, was};
 
 impl Row {
     /// Hits over requests; `None` where none was counted.
@@ -138,17 +138,19 @@ pub fn csv(outcome: &Outcome) -> String {
 pub fn text(outcome: &Outcome) -> String {
     let totals = &outcome.totals;
     let mut out = format!(
-        "{} requests for {} objects of {} in all; the first {} warmed up and were not counted\n",
-        grouped(totals.requests),
-        grouped(totals.objects),
+        "{} for {} of {} in all; the first {} warmed up and {} not counted\n",
+        counted(totals.requests, "request"),
+        counted(totals.objects, "object"),
         bytes(totals.footprint_bytes),
         grouped(outcome.warmup_requests),
+        was(outcome.warmup_requests),
     );
     if totals.clamped_sizes > 0 {
         let _ = writeln!(
             out,
-            "{} requests were for objects of 4 GiB or more, which were counted as one byte less than 4 GiB",
-            grouped(totals.clamped_sizes),
+            "{} {} for objects of 4 GiB or more, which were counted as one byte less than 4 GiB",
+            counted(totals.clamped_sizes, "request"),
+            was(totals.clamped_sizes),
         );
     }
     if totals.ttl_requests > 0 {
@@ -179,20 +181,21 @@ pub fn text(outcome: &Outcome) -> String {
 /// What became of times to live.
 pub(crate) fn ttl_words(totals: &Totals, read: &ReadReport, ignored_ttl: bool) -> String {
     const TOO_HIGH: &str = "nothing expires, and ratios are too high by what would";
-    let (ttls, lost) = (grouped(totals.ttl_requests), totals.ttl_requests - totals.ttl_requests_honoured);
+    let lost = totals.ttl_requests - totals.ttl_requests_honoured;
+    let have = if totals.ttl_requests == 1 { "has" } else { "have" };
+    let ttls = format!("{} {have} a time to live", counted(totals.ttl_requests, "request"));
     if ignored_ttl {
-        format!("{ttls} requests have a time to live, which was ignored: {TOO_HIGH}")
+        format!("{ttls}, which was ignored: {TOO_HIGH}")
     } else if !read.has_time {
-        format!(
-            "{ttls} requests have a time to live, which cannot be honoured in a trace without times: {TOO_HIGH}"
-        )
+        format!("{ttls}, which cannot be honoured in a trace without times: {TOO_HIGH}")
     } else if lost > 0 {
         format!(
-            "{ttls} requests have a time to live; that of the first {} was ignored, since they have no time",
-            grouped(lost)
+            "{ttls}; that of the first {} was ignored, since {} no time",
+            grouped(lost),
+            if lost == 1 { "it has" } else { "they have" }
         )
     } else {
-        format!("{ttls} requests have a time to live: an object whose time is over is a miss")
+        format!("{ttls}: an object whose time is over is a miss")
     }
 }
 

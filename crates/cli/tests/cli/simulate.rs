@@ -338,3 +338,17 @@ fn hits_by_tenant_are_in_every_form_of_result() {
     let alone = flashwright(&[&asked[..], &["--tenant-columns", "tenant"]].concat());
     assert!(err(&alone).contains("--tenant-columns: needs --by-tenant"), "{}", err(&alone));
 }
+
+#[test]
+fn one_request_was_1_requests() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), "ts,key,op,size,ttl\n0,1,GET,5,9\n,,\n");
+    let words = out(&flashwright(&["simulate", &trace, "--size", "9", "--warmup", "0"]));
+    assert!(
+        words.starts_with("1 request for 1 object of 5 B in all; the first 0 warmed up and were"),
+        "{words}"
+    );
+    assert!(words.contains("\n1 request has a time to live: "), "{words}");
+    let words = out(&flashwright(&["trace", "info", &trace]));
+    assert!(words.contains("note: 1 malformed row was skipped\n"), "{words}");
+}

@@ -160,7 +160,7 @@ fn what_is_wrong_is_told_with_file_row_and_what_was_done() {
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
     for told in [
-        "note: 1 malformed rows were skipped",
+        "note: 1 malformed row was skipped",
         "bad.csv: row 3: `GIT` is not a known operation; skipped",
         "bad.csv: row 4: the size is 0; skipped",
     ] {

@@ -56,15 +56,17 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     let dirty_blocks = pollster::block_on(count_dirty(&flash, &disk));
     let lost = match (&dirty_blocks, arguments.force) {
         (Ok(0), _) => String::new(),
-        (Ok(dirty), false) => {
+        (&Ok(dirty), false) => {
             return Err(format!(
-                "--flash {name}: {dirty} blocks are newer here than on the disk; \
-                 `flashwright block flush` writes them back, --force discards them"
+                "--flash {name}: {dirty} {} newer here than on the disk; \
+                 `flashwright block flush` writes them back, --force discards them",
+                if dirty == 1 { "block is" } else { "blocks are" }
             ));
         }
         (Err(error), false) => {
             return Err(format!("--flash {name}: {error}; --force discards what is there"));
         }
+        (Ok(1), true) => " A block that is newer than on the disk will be lost.".into(),
         (Ok(dirty), true) => format!(" {dirty} blocks that are newer than on the disk will be lost."),
         (Err(_), true) => " Blocks that are newer than on the disk will be lost.".into(),
     };

@@ -2,11 +2,14 @@
 
 use std::process::ExitCode;
 
+use bench::report::text::noun;
+use bench::run::stop::Stop;
 use serde_json::Value;
 
 use super::cached::Arguments;
 use super::control;
 use crate::output::Finding;
+use crate::signals::stop_on_signals;
 
 /// Runs `block flush`.
 pub fn run(arguments: &Arguments) -> ExitCode {
@@ -19,9 +22,12 @@ fn flush(arguments: &Arguments) -> Result<Finding, String> {
     let mut told = arguments.cached.reach(
         |path| control::ask(path, "flush", tell),
         |volume| {
+            // What was written back stays so, and the cache is closed.
+            let stop = Stop::default();
+            stop_on_signals(&stop).map_err(|error| error.to_string())?;
             control::flush(volume, |progress| {
                 tell(progress);
-                true
+                !stop.is_set()
             })
         },
     )?;
@@ -29,14 +35,16 @@ fn flush(arguments: &Arguments) -> Result<Finding, String> {
     let count = |name: &str| told[name].as_u64().unwrap_or(0);
     let (before, left) = (count("dirty_blocks_before"), count("dirty_blocks"));
     let seconds = told["seconds"].as_f64().unwrap_or(0.0);
-    let text = format!("wrote back {before} dirty blocks in {seconds:.1} s; {left} became dirty meanwhile\n");
+    let blocks = noun(before, "block");
+    let text =
+        format!("wrote back {before} dirty {blocks} in {seconds:.1} s; {left} became dirty meanwhile\n");
     Ok(Finding { result: told, text, failures: Vec::new() })
 }
 
 fn words(progress: &Value) -> String {
     let left = progress["dirty_blocks"].as_u64().unwrap_or(0);
     match progress["seconds_left"].as_f64() {
-        Some(seconds) => format!("{left} dirty blocks left, about {seconds:.0} s"),
-        None => format!("{left} dirty blocks left"),
+        Some(seconds) => format!("{left} dirty {} left, about {seconds:.0} s", noun(left, "block")),
+        None => format!("{left} dirty {} left", noun(left, "block")),
     }
 }

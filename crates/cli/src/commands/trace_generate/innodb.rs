@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use bench::bar::{Bar, Unit};
 use bench::block::source::InnodbConfig;
 use bench::block::{Source, record};
+use bench::report::text::noun;
 use bench::run::stop::Stop;
 use bench::trace::Target;
 use clap::Args;
@@ -58,11 +59,14 @@ fn write(arguments: &Arguments, workload: InnodbConfig) -> Result<Finding, Strin
     bar.finish();
     let written = written.map_err(|error| error.to_string())?;
     let text = format!(
-        "{}: {} requests ({} reads, {} writes)\n",
+        "{}: {} {} ({} {}, {} {})\n",
         output.display(),
         written.requests,
+        noun(written.requests, "request"),
         written.reads,
-        written.writes
+        noun(written.reads, "read"),
+        written.writes,
+        noun(written.writes, "write"),
     );
     let result = json!({ "output": name_of(output), "written": record::json(&written) });
     Ok(Finding { result, text, failures: Vec::new() })
