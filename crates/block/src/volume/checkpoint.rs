@@ -249,7 +249,7 @@ impl SuperblockWrite {
     fn fail(self, error: IoError) {
         let words = error.to_string();
         let error = VolumeError::flash("writing a superblock", error);
-        self.shared.state.lock().fail_flash(error);
+        self.shared.state.lock().fail_flash(error, self.shared.timer.monotonic_ns());
         self.told.complete(Err(IoError::new(ErrorKind::Medium, words)));
     }
 }
@@ -365,7 +365,7 @@ impl<'a> TableWriter<'a> {
 impl Shared {
     fn table_failed(&self, error: device::IoError) -> VolumeError {
         let error = VolumeError::flash("writing a table", error);
-        self.state.lock().fail_flash(error.clone());
+        self.state.lock().fail_flash(error.clone(), self.timer.monotonic_ns());
         error
     }
 }

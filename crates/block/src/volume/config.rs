@@ -56,6 +56,9 @@ impl Default for VolumeConfig {
 pub enum Health {
     /// Everything.
     Healthy,
+    /// Everything, as far as the disk takes part: it has failed requests lately. Those failed; what is dirty stays on flash until
+    /// the disk takes it.
+    DiskErrors,
     /// The flash failed a write or a flush. What it holds is still served and cleaned; nothing comes in. Writes of blocks it
     /// holds and flushes that need it fail; what it does not hold is served by the disk.
     FlashFailed,

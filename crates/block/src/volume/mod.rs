@@ -49,6 +49,7 @@ mod state;
 pub mod stats;
 pub mod superblock;
 mod trim;
+mod trouble;
 mod work;
 mod write;
 mod writeback;
@@ -72,10 +73,12 @@ pub use recovery::Recovery;
 pub use stats::{IoCounts, Stats};
 pub use superblock::Superblock;
 pub use trim::BlockExtent;
+pub use trouble::{Condition, Trouble};
 
 use pace::Pace;
 use ranges::Ranges;
 use state::State;
+use trouble::DiskTrouble;
 
 /// The unit that clients may address: offsets and lengths are multiples of this.
 pub const SECTOR_BYTES: u32 = 512;
@@ -93,6 +96,7 @@ pub struct Volume {
 struct Shared {
     flash: Arc<dyn Device>,
     disk: Arc<dyn Device>,
+    disk_trouble: Arc<DiskTrouble>,
     timer: Arc<dyn Timer>,
     uuid: u128,
     layout: Layout,
@@ -208,6 +212,7 @@ impl Volume {
     /// The volume's figures at this moment.
     #[must_use]
     pub fn stats(&self) -> Stats {
+        let has_disk_errors = self.shared.disk_trouble.at(self.shared.timer.monotonic_ns()).is_some();
         let state = self.shared.state.lock();
         let pace = self.shared.pace.lock();
         Stats {
@@ -222,7 +227,7 @@ impl Volume {
             journal_blocks: state.journal.blocks,
             latency_ns_p99: pace.p99_ns(),
             clean_seconds_left: pace.seconds_for(state.sets.dirty_blocks()),
-            health: state.health,
+            health: trouble::told(state.health, has_disk_errors),
         }
     }
 
@@ -262,7 +267,7 @@ impl Shared {
     fn check_open(&self, state: &State) -> Result<()> {
         match state.health {
             Health::Closed => Err(VolumeError::new(VolumeErrorKind::Closed, "the volume is closed")),
-            Health::Healthy | Health::FlashFailed => Ok(()),
+            Health::Healthy | Health::DiskErrors | Health::FlashFailed => Ok(()),
         }
     }
 

@@ -451,7 +451,7 @@ impl Fill {
     fn told(&self, outcome: device::Outcome) {
         if let Err(error) = outcome {
             let error = VolumeError::flash("writing blocks that were read to the flash", error);
-            self.shared.state.lock().fail_flash(error);
+            self.shared.state.lock().fail_flash(error, self.shared.timer.monotonic_ns());
         }
     }
 }

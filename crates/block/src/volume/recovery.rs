@@ -29,6 +29,7 @@ use super::journal::commit::{Committed, Why};
 use super::read::crc32c;
 use super::record::Record;
 use super::superblock::{self, Superblock};
+use super::trouble::{DiskTrouble, WatchedDisk};
 use super::work::Work;
 use super::{Shared, Volume};
 
@@ -86,12 +87,15 @@ pub(super) async fn load(
     identity::check_disk(&*disk, &superblock.disk, superblock.clean).await?;
     let (found, mut recovery) = Found::read(&*flash, &superblock).await?;
     let (state, dropped) = found.into_state(&superblock, &mut recovery)?;
+    let disk_trouble = Arc::<DiskTrouble>::default();
+    let watched = WatchedDisk { disk, timer: Arc::clone(&timer), trouble: Arc::clone(&disk_trouble) };
     let shared = Shared {
         uuid: superblock.uuid,
         layout: superblock.layout,
         disk_bytes: superblock.disk.bytes,
         flash,
-        disk,
+        disk: Arc::new(watched),
+        disk_trouble,
         timer,
         blocks: Arc::default(),
         disk_writers: Arc::default(),

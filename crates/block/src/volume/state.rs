@@ -1,6 +1,7 @@
 //! What the volume knows, behind one lock that is never held across I/O.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::config::Health;
 use super::error::VolumeError;
@@ -26,7 +27,10 @@ pub(super) struct State {
     pub(super) pages: Pages,
     pub(super) changes: Changes,
     pub(super) journal: Journal,
+    /// Without the disk's part in it.
     pub(super) health: Health,
+    /// How the flash failed first, and when.
+    pub(super) flash_failed: Option<(Arc<str>, u64)>,
     pub(super) io: IoCounts,
     /// The order in which dirty blocks must reach the disk, if that matters.
     pub(super) order: Option<Order>,
@@ -84,6 +88,7 @@ impl State {
             changes: Changes::default(),
             journal,
             health: Health::Healthy,
+            flash_failed: None,
             io: IoCounts::default(),
             order: superblock.ordered.then(Order::default),
             table_in_writing: false,
@@ -99,8 +104,9 @@ impl State {
         }
     }
 
-    /// The flash failed a write or a flush: nothing that follows can be promised, and everyone who waits is told why.
-    pub(super) fn fail_flash(&mut self, error: VolumeError) {
+    /// The flash failed a write or a flush now: nothing that follows can be promised, and everyone who waits is told why.
+    pub(super) fn fail_flash(&mut self, error: VolumeError, now_ns: u64) {
+        self.flash_failed.get_or_insert_with(|| (error.to_string().into(), now_ns));
         self.io.ssd_write_errors += 1;
         self.journal.failure = Some((self.journal.attempts, error.clone()));
         self.journal.flash_failure = Some(error);

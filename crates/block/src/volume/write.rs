@@ -412,7 +412,7 @@ impl Shared {
 
     fn flash_write_failed(&self, error: IoError) -> VolumeError {
         let error = VolumeError::flash("writing the flash", error);
-        self.state.lock().fail_flash(error.clone());
+        self.state.lock().fail_flash(error.clone(), self.timer.monotonic_ns());
         error
     }
 

@@ -1,9 +1,9 @@
-//! What a volume does while its disk fails flushes.
+//! What a volume does while its disk fails, and what it says of that.
 
 use std::sync::Arc;
 
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, Request};
+use device::{Device, IoBuffer, Request, Simulation};
 use flashwright_block::volume::{Health, Volume, VolumeErrorKind};
 
 use crate::faulty::Faulty;
@@ -37,7 +37,7 @@ fn a_disk_that_could_not_be_flushed_made_writes_to_sound_flash_fail() {
             volume.write(3 * BLOCK, data(byte), false).await.unwrap();
             assert_eq!(volume.flush().await.unwrap_err().kind(), VolumeErrorKind::Disk);
         }
-        assert_eq!(volume.stats().health, Health::Healthy);
+        assert_eq!(volume.stats().health, Health::DiskErrors);
         drop(volume);
 
         let volume = open();
@@ -50,5 +50,56 @@ fn a_disk_that_could_not_be_flushed_made_writes_to_sound_flash_fail() {
         volume.flush().await.unwrap();
         volume.clean().await.unwrap();
         assert!(!disk.places_of(&[19; 16]).is_empty());
+    });
+}
+
+/// It was called healthy, whatever the disk did.
+#[test]
+fn a_disk_that_failed_was_not_seen_in_the_health_of_its_volume() {
+    const SECOND: u64 = 1_000_000_000;
+    let simulation = Simulation::new(1);
+    let world = simulation.world();
+    let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(8 << 20));
+    simulation.block_on(async move {
+        let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
+        Volume::create(&one, &other, &config(), 5).await.unwrap();
+        let (volume, _) = Volume::open(one, other, Arc::new(world.clone())).await.unwrap();
+        let health = || (volume.condition().health, volume.stats().health);
+        let is = |health: Health| (health, health);
+        assert_eq!((health(), volume.condition().disk), (is(Health::Healthy), None));
+
+        disk.fail(|request| matches!(request, Request::Read { .. }));
+        volume.read(0, 4096).await.unwrap_err();
+        world.sleep(3 * SECOND).await;
+        volume.read(1 << 20, 4096).await.unwrap_err();
+        let trouble = volume.condition().disk.unwrap();
+        assert_eq!((health(), trouble.errors, trouble.elapsed_ns / SECOND), (is(Health::DiskErrors), 2, 3));
+        assert!(!trouble.first_error.is_empty());
+
+        // It is not well because nobody asks it, nor because it takes writes.
+        disk.fail(|_| false);
+        world.sleep(100 * SECOND).await;
+        volume.without_caching().write(1 << 20, data(1), true).await.unwrap();
+        assert_eq!(health(), is(Health::DiskErrors));
+        volume.read(0, 4096).await.unwrap();
+        assert_eq!((health(), volume.condition().disk), (is(Health::Healthy), None));
+
+        // What is cleaned fails and nothing else does. One success is not enough.
+        volume.write(4 * BLOCK, data(4), true).await.unwrap();
+        disk.fail(|request| matches!(request, Request::Write { .. }));
+        volume.clean().await.unwrap_err();
+        assert_eq!(health(), is(Health::DiskErrors));
+        disk.fail(|_| false);
+        volume.clean().await.unwrap();
+        world.sleep(59 * SECOND).await;
+        assert_eq!(health(), is(Health::DiskErrors));
+        world.sleep(SECOND).await;
+        assert_eq!(health(), is(Health::Healthy));
+
+        flash.fail(|request| matches!(request, Request::Write { .. }));
+        volume.read(2 << 20, 4096).await.unwrap();
+        let condition = volume.condition();
+        assert_eq!((health(), condition.disk), (is(Health::FlashFailed), None));
+        assert_eq!(condition.flash.unwrap().errors, 1);
     });
 }

@@ -152,6 +152,14 @@ impl Client {
     }
 
     fn call(&mut self, command: u16, offset: u64, len: u32, payload: &[u8]) -> Vec<u8> {
+        assert_eq!(self.error_of(command, offset, len, payload), 0);
+        let mut data = vec![0; if command == 0 { len as usize } else { 0 }];
+        self.0.read_exact(&mut data).unwrap();
+        data
+    }
+
+    /// The error that it is answered with; data that follow where there is none stay to be read.
+    fn error_of(&mut self, command: u16, offset: u64, len: u32, payload: &[u8]) -> u32 {
         let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
         request.extend([0, 0]);
         request.extend(command.to_be_bytes());
@@ -162,10 +170,7 @@ impl Client {
         self.0.write_all(&request).unwrap();
         let mut head = [0; 16];
         self.0.read_exact(&mut head).unwrap();
-        assert_eq!(head[4..8], [0; 4], "no error");
-        let mut data = vec![0; if command == 0 { len as usize } else { 0 }];
-        self.0.read_exact(&mut data).unwrap();
-        data
+        u32::from_be_bytes(head[4..8].try_into().unwrap())
     }
 }
 

@@ -337,7 +337,8 @@ impl Commit {
 
     /// Nobody knows what a flash that failed a flush has kept. Nothing that follows can be promised any more.
     fn fail_flash(self, context: &str, error: IoError) {
-        self.fail(|state| state.fail_flash(VolumeError::flash(context, error)));
+        let now_ns = self.shared.timer.monotonic_ns();
+        self.fail(|state| state.fail_flash(VolumeError::flash(context, error), now_ns));
     }
 
     fn fail(self, note: impl FnOnce(&mut State)) {

@@ -231,10 +231,11 @@ impl Note {
     }
 
     fn fail(self, error: IoError) {
+        let now_ns = self.shared.timer.monotonic_ns();
         {
             let mut state = self.shared.state.lock();
             state.journal.notes.running = false;
-            state.fail_flash(VolumeError::flash("writing a note", error));
+            state.fail_flash(VolumeError::flash("writing a note", error), now_ns);
         }
         self.shared.changed.notify(usize::MAX);
     }

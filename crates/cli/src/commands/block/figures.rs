@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use block::nbd::Server;
 use block::sets::Tuning;
 use block::volume::superblock::FORMAT_VERSION;
-use block::volume::{Health, IoCounts, Recovery, Stats, Superblock, Volume};
+use block::volume::{Condition, Health, IoCounts, Recovery, Stats, Superblock, Trouble, Volume};
 use serde_json::{Map, Value, json};
 
 use super::knobs::{KNOBS, shown};
@@ -15,7 +15,7 @@ pub fn of_volume(volume: &Volume, recovery: &Recovery) -> Value {
     let (superblock, stats) = (volume.superblock(), volume.stats());
     let mut value = of_superblock(&superblock);
     value["world"] = "real".into();
-    value["state"] = of_state(&stats);
+    value["state"] = of_state(&stats, &volume.condition());
     value["counters"] = of_counters(&stats);
     value["recovery"] = of_recovery(recovery);
     value
@@ -63,13 +63,29 @@ pub fn of_tuning(tuning: &Tuning) -> Value {
     Value::Object(values.collect())
 }
 
-fn of_state(stats: &Stats) -> Value {
+/// A health by its name.
+pub fn health_name(health: Health) -> &'static str {
+    match health {
+        Health::Healthy => "healthy",
+        Health::DiskErrors => "disk-errors",
+        Health::FlashFailed => "flash-failed",
+        Health::Closed => "closed",
+    }
+}
+
+fn of_state(stats: &Stats, condition: &Condition) -> Value {
+    let [flash, disk] = [&condition.flash, &condition.disk].map(Option::as_ref);
+    let first = |trouble: Option<&Trouble>| trouble.map(|trouble| trouble.first_error.to_string());
+    let errors = |trouble: Option<&Trouble>| trouble.map_or(0, |trouble| trouble.errors);
+    let seconds = |trouble: Option<&Trouble>| trouble.map(|trouble| trouble.elapsed_ns as f64 / 1e9);
     json!({
-        "health": match stats.health {
-            Health::Healthy => "healthy",
-            Health::FlashFailed => "flash-failed",
-            Health::Closed => "closed",
-        },
+        "health": health_name(condition.health),
+        "flash_first_error": first(flash),
+        "flash_errors": errors(flash),
+        "flash_errors_seconds": seconds(flash),
+        "disk_first_error": first(disk),
+        "disk_errors": errors(disk),
+        "disk_errors_seconds": seconds(disk),
         "capacity_blocks": stats.capacity_blocks,
         "held_blocks": stats.held_blocks,
         "dirty_blocks": stats.dirty_blocks,

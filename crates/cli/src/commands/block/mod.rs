@@ -10,6 +10,7 @@ mod destroy;
 mod devices;
 mod figures;
 mod flush;
+mod health;
 mod knobs;
 mod prometheus;
 mod recording;

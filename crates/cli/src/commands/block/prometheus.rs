@@ -22,6 +22,10 @@ enum Kind {
 const METRICS: &[(&str, Kind, &str)] = &[
     ("/up_seconds", Gauge, "Seconds since the server started."),
     ("/state/closed", Gauge, "1 if the cache was closed cleanly, 0 if opening it recovers it."),
+    ("/state/flash_errors", Gauge, "Errors of flash that keep it from being written, if there are any."),
+    ("/state/flash_errors_seconds", Gauge, "Seconds since the first of them."),
+    ("/state/disk_errors", Gauge, "Errors of the disk since it was last well; it is again after a minute without."),
+    ("/state/disk_errors_seconds", Gauge, "Seconds since the first of them."),
     ("/state/capacity_blocks", Gauge, "Blocks that the cache can hold."),
     ("/state/held_blocks", Gauge, "Blocks that it holds."),
     ("/state/dirty_blocks", Gauge, "Blocks that it holds and that are newer than the disk's."),
@@ -132,7 +136,7 @@ pub fn text(status: &Value) -> String {
     tell("info", Gauge, "Version, format and settings of the cache, as labels.", &labels.join(","), "1");
     if let Some(health) = status["state"]["health"].as_str() {
         let is_healthy = u8::from(health == "healthy").to_string();
-        tell("healthy", Gauge, "1 if flash accepts writes, else 0.", &volume, &is_healthy);
+        tell("healthy", Gauge, "1 if flash accepts writes and the disk has no errors, else 0.", &volume, &is_healthy);
     }
     for (at, kind, about) in METRICS {
         if let Some(value) = status.pointer(at).and_then(number) {

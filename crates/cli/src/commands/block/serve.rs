@@ -25,6 +25,7 @@ use super::control::{self, Service};
 use super::descriptors;
 use super::devices::{Access, Devices, NewFiles, Opening, file_bytes, file_of, spare};
 use super::figures;
+use super::health::{self, Watching};
 use super::recording;
 use crate::files::Files;
 use crate::output::{Common, Finding, name_of, say_error};
@@ -127,6 +128,7 @@ struct Cached {
     volume: Volume,
     recovery: Recovery,
     upkeep: JoinHandle<()>,
+    watching: Watching,
 }
 
 /// Serves until a signal comes. What the cache did until then, and what went wrong in the end.
@@ -347,7 +349,8 @@ fn open(arguments: &Arguments) -> Result<Served, String> {
     let driven = volume.clone();
     let upkeep = std::thread::Builder::new().name("block-upkeep".into());
     let upkeep = upkeep.spawn(move || pollster::block_on(driven.run_upkeep())).map_err(no_thread)?;
-    let cached = Some(Cached { uncached, volume, recovery, upkeep });
+    let watching = health::watch(volume.clone()).map_err(no_thread)?;
+    let cached = Some(Cached { uncached, volume, recovery, upkeep, watching });
     Ok(Served { export: Arc::new(export), cached })
 }
 
@@ -364,8 +367,10 @@ fn end(recording: Recording) -> Result<(), String> {
 
 /// Closes the volume; dirty blocks stay on flash.
 fn close(arguments: &Arguments, served: Served) -> Vec<String> {
-    let Some(Cached { uncached, volume, upkeep, .. }) = served.cached else { return Vec::new() };
+    let Some(Cached { uncached, volume, upkeep, watching, .. }) = served.cached else { return Vec::new() };
     drop((served.export, uncached));
+    // What it would say of a closed volume is nothing.
+    drop(watching);
     let closed = pollster::block_on(volume.close());
     let ended = upkeep.join();
     // It cannot be opened with a disk of another size.

@@ -142,3 +142,30 @@ fn a_server_whose_disk_was_cut_promised_more_than_the_next_one_kept() {
     cut(32 << 20).unwrap();
     place.serve().stop();
 }
+
+/// It was called healthy, and said nothing.
+#[test]
+fn a_server_whose_disk_failed_told_nobody() {
+    let place = Place::new();
+    let mut command = place.command("serve", true);
+    command.arg("--socket").arg(place.path("s")).stderr(Stdio::piped());
+    let mut server = ready(command);
+    let disk = File::options().write(true).open(place.path("disk")).unwrap();
+    disk.set_len(0).unwrap();
+    let mut client = Client::connect(&place.path("s"));
+    assert_ne!(client.error_of(0, 1 << 20, 4096, &[]), 0);
+    let state = &place.status()["state"];
+    assert_eq!((&state["health"], &state["flash_errors"]), (&"disk-errors".into(), &0.into()));
+    assert!(state["disk_errors"].as_u64() > Some(0) && state["disk_errors_seconds"].is_f64(), "{state}");
+    assert!(state["disk_first_error"].as_str().is_some_and(|error| error.contains("disk")), "{state}");
+    let prometheus = told(&place.ask("status", &["--prometheus"]));
+    let is_told = |line: &str| line.starts_with("flashwright_block_healthy{") && line.ends_with(" 0");
+    assert!(prometheus.lines().any(is_told), "{prometheus}");
+    // As it was, so that it can be closed.
+    disk.set_len(32 << 20).unwrap();
+    let mut stderr = server.child.0.stderr.take().unwrap();
+    server.stop();
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("health: disk-errors (was healthy): ") && said.lines().count() == 1, "{said}");
+}
