@@ -64,6 +64,9 @@ pub struct Tuning {
     pub clean_run_blocks: u32,
     /// A stream longer than this is not cached. 0 caches all streams.
     pub sequential_bypass_bytes: u64,
+    /// Cleaning pauses when more than one read or write in a hundred takes longer than this, and while they do; 0 cleans at full
+    /// speed. The volume's affair: the sets do not measure.
+    pub latency_gate_ms: u32,
 }
 
 /// A cache, whole.
@@ -120,6 +123,7 @@ impl Preset {
             cleanings_total: 4,
             clean_run_blocks: 256,
             sequential_bypass_bytes: 0,
+            latency_gate_ms: 0,
         };
         match self {
             Self::V2 => common,

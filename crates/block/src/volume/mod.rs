@@ -192,13 +192,6 @@ impl Volume {
         Ok(())
     }
 
-    /// Cleaning pauses when more than one read or write in a hundred takes longer than `gate_ns`, and while they do; 0 cleans
-    /// at full speed. Not remembered on flash.
-    pub fn set_latency_gate(&self, gate_ns: u64) {
-        self.shared.pace.lock().set_gate(gate_ns);
-        self.shared.is_paced.store(gate_ns > 0, Relaxed);
-    }
-
     /// Brings a volume of an older format to the newest, while it goes on being used; the answer is the format that it
     /// had. Programs that know only the older one refuse it from then on, which is why nothing else does this. Wherever it
     /// breaks off, the volume has all of one format or all of the other.
@@ -245,6 +238,12 @@ impl Shared {
     /// Flushes a device by itself, outside of a commit.
     async fn flush_device(device: &dyn Device) -> std::result::Result<(), device::IoError> {
         device.start(Request::Flush).await.map(|_| ())
+    }
+
+    /// Sets the latency gate, of so many milliseconds.
+    fn set_latency_gate(&self, gate_ms: u32) {
+        self.pace.lock().set_gate(u64::from(gate_ms) * 1_000_000);
+        self.is_paced.store(gate_ms > 0, Relaxed);
     }
 
     fn begin_measure(&self) -> Option<u64> {

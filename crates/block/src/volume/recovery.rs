@@ -70,6 +70,8 @@ impl Volume {
     ) -> Result<(Self, Recovery)> {
         let (shared, recovery, dropped) = load(flash, disk, timer).await?;
         shared.check_samples().await?;
+        let gate_ms = shared.superblock.lock().tuning.latency_gate_ms;
+        shared.set_latency_gate(gate_ms);
         shared.settle(recovery.was_clean, &dropped).await?;
         *shared.state.lock().sets.counters_mut() = crate::sets::Counters::default();
         Ok((Self { shared, may_cache: true }, recovery))

@@ -159,7 +159,7 @@ impl Superblock {
             self.disk.bytes,
             u64::from(self.disk.ends_crc[0]),
             u64::from(self.disk.ends_crc[1]),
-            0,
+            u64::from(tuning.latency_gate_ms),
             0,
         ]
     }
@@ -216,6 +216,8 @@ impl Superblock {
                 cleanings_total: small(23)?,
                 clean_run_blocks: small(24)?,
                 sequential_bypass_bytes: words[25],
+                // Programs that do not know it write 0, which is none.
+                latency_gate_ms: small(37)?,
             },
             ordered: flag(26)?,
             checkpoint: Checkpoint {
@@ -455,7 +457,8 @@ mod tests {
     fn it_comes_back_as_it_was() {
         for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
             for placement in [Placement::Linear, Placement::Hashed { run_bytes: 4096 }] {
-                let tuning = Tuning { mode, policy: SetPolicy::Lru, ..Preset::V2.tuning() };
+                let tuning =
+                    Tuning { mode, policy: SetPolicy::Lru, latency_gate_ms: 8, ..Preset::V2.tuning() };
                 for format in OLDEST_FORMAT..=FORMAT_VERSION {
                     let superblock = Superblock { format, placement, tuning, ..superblock() };
                     assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);

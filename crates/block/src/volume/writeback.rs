@@ -178,6 +178,10 @@ impl Volume {
             debug_assert!(back.is_ok(), "it was in force before");
             return Err(error);
         }
+        // The same one goes on with what it has measured.
+        if tuning.latency_gate_ms != old.latency_gate_ms {
+            shared.set_latency_gate(tuning.latency_gate_ms);
+        }
         Ok(())
     }
 }

@@ -5,13 +5,13 @@ use std::rc::Rc;
 
 use device::{Clock, IoBuffer};
 use flashwright_block::sets::Tuning;
-use flashwright_block::volume::VolumeConfig;
+use flashwright_block::volume::{Volume, VolumeConfig};
 
 use crate::world::{Shape, World, config};
 
 /// Latencies of reads of blocks that are not cached (`misses`) or are, while dirty blocks all over the disk are cleaned;
 /// sorted. And the seconds that the cleaning took.
-fn reads_while_cleaning(misses: bool, gate_ns: u64, clean: bool) -> (Vec<u64>, u64) {
+fn reads_while_cleaning(misses: bool, gate_ms: u32, clean: bool) -> (Vec<u64>, u64) {
     let shape = Shape { flash_bytes: 8 << 20, disk_bytes: 64 << 20, ..Shape::default() };
     let world = World::new(1, shape);
     let tuning = Tuning { dirty_percent: 100, lazy_depth: 0, ..config().tuning };
@@ -23,7 +23,8 @@ fn reads_while_cleaning(misses: bool, gate_ns: u64, clean: bool) -> (Vec<u64>, u
         }
         writer.flush().await.unwrap();
     });
-    volume.set_latency_gate(gate_ns);
+    let (set, gated) = (volume.clone(), Tuning { latency_gate_ms: gate_ms, ..tuning });
+    world.run(async move { set.set_tuning(gated).await.unwrap() });
     let latencies = Rc::new(RefCell::new(Vec::new()));
     let (clock, sleeper) = (world.simulation.clock(), world.simulation.world());
     let (reader, told) = (volume.clone(), latencies.clone());
@@ -76,7 +77,7 @@ fn cleaning_at_full_speed_less_than_doubles_what_hits_take() {
 fn with_a_gate_misses_are_held_up_less_and_cleaning_still_ends() {
     let (quiet, _) = reads_while_cleaning(true, 0, false);
     let (full, fast) = reads_while_cleaning(true, 0, true);
-    let (gated, slow) = reads_while_cleaning(true, 8_000_000, true);
+    let (gated, slow) = reads_while_cleaning(true, 8, true);
     let above = |latencies: &[u64]| latencies.iter().filter(|&&latency| latency > 8_000_000).count();
     assert_eq!(above(&quiet), 0);
     let during_full = full.len() as u64 / 60 * fast;
@@ -88,4 +89,31 @@ fn with_a_gate_misses_are_held_up_less_and_cleaning_still_ends() {
         gated.len()
     );
     assert!(slow > fast && slow < 600, "cleaning took {fast} and {slow} s");
+}
+
+/// It could be set by a test and by nobody else, and was forgotten.
+#[test]
+fn the_latency_gate_is_a_setting_like_others_and_is_remembered() {
+    let world = World::new(1, Shape::default());
+    let volume = world.volume(&config());
+    let used = |volume: &Volume| {
+        let volume = volume.clone();
+        world.run(async move {
+            for _ in 0..40 {
+                volume.read(0, 4096).await.unwrap();
+            }
+            volume.stats().latency_ns_p99
+        })
+    };
+    assert_eq!(used(&volume), None);
+    let (set, tuning) = (volume.clone(), Tuning { latency_gate_ms: 20, ..config().tuning });
+    world.run(async move { set.set_tuning(tuning).await.unwrap() });
+    assert!(used(&volume).is_some());
+    drop(volume);
+    let volume = world.open();
+    assert_eq!(volume.superblock().tuning.latency_gate_ms, 20);
+    assert!(used(&volume).is_some());
+    let set = volume.clone();
+    world.run(async move { set.set_tuning(config().tuning).await.unwrap() });
+    assert_eq!(used(&volume), None);
 }

@@ -92,6 +92,8 @@ fn of_state(stats: &Stats, condition: &Condition) -> Value {
         "memory_bytes": stats.memory_bytes,
         "journal_used_blocks": stats.journal_used_blocks,
         "journal_blocks": stats.journal_blocks,
+        "latency_ns_p99": stats.latency_ns_p99,
+        "clean_seconds_left": stats.clean_seconds_left,
     })
 }
 

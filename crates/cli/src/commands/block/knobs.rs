@@ -130,6 +130,13 @@ pub const KNOBS: &[Knob] = &[
             number(text, 0..=u64::MAX >> 10).map(|value| tuning.sequential_bypass_bytes = value << 10)
         },
     },
+    Knob {
+        name: "latency_gate_ms",
+        flashcache: &[],
+        about: "cleaning pauses while more than 1 % of reads and writes take longer than this, ms; 0 never pauses",
+        get: |tuning| tuning.latency_gate_ms.into(),
+        set: |tuning, text| number(text, 0..=u32::MAX).map(|value| tuning.latency_gate_ms = value),
+    },
 ];
 
 /// The settings that one command gives. Each must still hold when all are made: one that another undoes contradicts it, by

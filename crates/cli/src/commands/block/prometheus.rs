@@ -32,6 +32,12 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/state/memory_bytes", Gauge, "Bytes of memory used for cached blocks."),
     ("/state/journal_used_blocks", Gauge, "Blocks of the journal in use."),
     ("/state/journal_blocks", Gauge, "Blocks of the journal."),
+    (
+        "/state/latency_ns_p99",
+        Gauge,
+        "99th percentile of the last reads and writes, nanoseconds, while a latency gate is set.",
+    ),
+    ("/state/clean_seconds_left", Gauge, "Seconds until everything dirty is on the disk, at the pace of the last cleanings."),
     ("/counters/reads", Counter, "Blocks asked for by reads."),
     ("/counters/writes", Counter, "Blocks asked for by writes."),
     ("/counters/read_hits", Counter, "Blocks read that the cache had."),

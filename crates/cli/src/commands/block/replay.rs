@@ -250,6 +250,9 @@ fn cache(arguments: &Arguments, preset: PresetName) -> Result<SetsConfig, String
     if let (Some(Sweep::HotPercent), Some(setting)) = (arguments.sweep, given.about_hot_list()) {
         return Err(format!("{setting}: contradicts --sweep hot-percent, which sets it; give one of them"));
     }
+    if config.tuning.latency_gate_ms > 0 {
+        return Err("--set latency_gate_ms: has no effect in a replay, in which nobody waits".into());
+    }
     config.check().map_err(|error| match error.setting {
         "sets" => {
             format!("--cache-size {}: makes {} sets; {}", arguments.cache_size, error.given, error.must)

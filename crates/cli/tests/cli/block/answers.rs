@@ -15,13 +15,14 @@ fn settings_are_listed_as_they_are_in_the_cache_whether_it_is_served_or_not() {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", told(&output)))
     };
     let server = place.serve();
-    assert!(place.ask("set", &["dirty_percent=33"]).status.success());
+    assert!(place.ask("set", &["dirty_percent=33", "latency_gate_ms=20"]).status.success());
     let served = figures(place.ask("set", &json));
     let words = told(&place.ask("set", &[]));
     server.stop();
     let closed = figures(place.run("set", &json, true));
     for listed in [&served, &closed] {
         assert_eq!((&listed["world"], &listed["tuning"]["dirty_percent"]), (&"real".into(), &33.into()));
+        assert_eq!(listed["tuning"]["latency_gate_ms"], 20);
         assert_eq!(listed["settings"][4]["flashcache_names"][0], "dirty_thresh_pct");
     }
     let line = words.lines().find(|line| line.starts_with("dirty_percent ")).unwrap();
