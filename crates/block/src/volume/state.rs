@@ -29,6 +29,9 @@ pub(super) struct State {
     pub(super) journal: Journal,
     /// Without the disk's part in it.
     pub(super) health: Health,
+    /// Whether flash may bring clean blocks back after a crash: if any superblock that is there, or was begun to be written, has a
+    /// mode that keeps dirty ones.
+    pub(super) brings_back_clean: bool,
     /// How the flash failed first, and when.
     pub(super) flash_failed: Option<(Arc<str>, u64)>,
     pub(super) io: IoCounts,
@@ -88,6 +91,7 @@ impl State {
             changes: Changes::default(),
             journal,
             health: Health::Healthy,
+            brings_back_clean: superblock.tuning.mode.keeps_dirty(),
             flash_failed: None,
             io: IoCounts::default(),
             order: superblock.ordered.then(Order::default),
@@ -190,6 +194,15 @@ impl State {
             self.vacate_as(slot, block, dirty);
         }
         forgotten
+    }
+
+    /// Whether flash may say after a crash that it has `block`, whatever the disk has by then: it is there now, or was.
+    pub(super) fn may_come_back(&self, block: u64) -> bool {
+        if self.brings_back_clean {
+            return self.changes.may_come_back(block) || self.sets.find(block).is_some();
+        }
+        let is_dirty = |slot| self.sets.word(slot).is_dirty();
+        self.changes.may_come_back_dirty(block) || self.sets.find(block).is_some_and(is_dirty)
     }
 
     /// Drops `block`, of which flash has a bad copy on `page`: if it still has that one, and the disk has as good a one.

@@ -53,8 +53,9 @@ pub(super) enum DiskWrite {
     Cleaning,
 }
 
-/// How often a piece is begun, at most: of two blocks a part is kept, and each may have a bad copy on flash.
-const ATTEMPTS: u32 = 3;
+/// How often a piece is begun, at most: of two blocks a part is kept, and each may have a bad copy on flash; and the flash fails
+/// once.
+const ATTEMPTS: u32 = 4;
 
 impl Shared {
     /// Whether anything of it is on flash alone, so that it is to be [noted](Shared::note) before it is acknowledged.
@@ -79,7 +80,8 @@ impl Shared {
             attempts += 1;
             let is_last = attempts == ATTEMPTS;
             match self.prepare_write(piece, &data, admit, is_last).await {
-                // A bad copy of a clean block was dropped, and the disk has the part that is kept.
+                // A bad copy of a clean block was dropped, and the disk has the part that is kept. Or the flash failed, and
+                // is not needed.
                 Err(error) if error.kind() == VolumeErrorKind::Flash && !is_last => {}
                 prepared => break prepared?,
             }
@@ -95,8 +97,13 @@ impl Shared {
                 flash_result = Err(self.flash_write_failed(error));
             }
         }
+        let is_on_flash_alone = targets.iter().any(|target| !target.to_disk);
+        if !is_on_flash_alone && flash_result.is_err() {
+            // The disk has all of it, and flash nothing that counts: older copies left before the disk was written.
+            return disk_result.map(|()| false);
+        }
         self.finish_write(&work, &pages, disk_result, flash_result)?;
-        Ok(targets.iter().any(|target| !target.to_disk))
+        Ok(is_on_flash_alone)
     }
 
     /// All that comes before the first byte is written. Unless it `is_last`, the next attempt counts if this one meets a bad copy.
@@ -238,9 +245,9 @@ impl Shared {
         Ok(Target { part: part.clone(), home: Some((slot, page)), old, to_disk, decided })
     }
 
-    /// What flash holds cannot be replaced there any more, and what it says must not become stale.
+    /// What flash holds cannot be replaced there any more, and what it says must not become stale: unless nobody will believe it.
     fn target_without_flash(&self, state: &mut State, part: &Part, cached: Option<Slot>) -> Result<Target> {
-        if cached.is_some() || state.changes.may_come_back(part.block) {
+        if state.may_come_back(part.block) {
             let why = format!("block {} is on the flash, which failed: it cannot be written", part.block);
             return Err(VolumeError::new(VolumeErrorKind::Flash, why));
         }
@@ -249,6 +256,10 @@ impl Shared {
         if is_held_up {
             let why = "the flash failed, and what it holds must reach the disk before anything written now";
             return Err(VolumeError::new(VolumeErrorKind::Flash, why));
+        }
+        if let Some(slot) = cached {
+            // Nobody uses it: `obstacle` saw to that.
+            state.forget(slot, part.block);
         }
         state.sets.counters_mut().writes += 1;
         state.sets.counters_mut().uncached_writes += 1;
@@ -448,7 +459,7 @@ fn take_back(state: &mut State, targets: &[Target]) {
 /// The change to be committed before flash says none of `blocks` any more, if it may say so of any.
 fn brings_back(state: &State, blocks: impl IntoIterator<Item = u64>) -> Option<u64> {
     let changes = &state.changes;
-    let comes_back: &dyn Fn(u64) -> bool = match state.sets.tuning().mode.keeps_dirty() {
+    let comes_back: &dyn Fn(u64) -> bool = match state.brings_back_clean {
         true => &|block| changes.may_come_back(block),
         false => &|block| changes.may_come_back_dirty(block),
     };
@@ -477,17 +488,20 @@ enum Obstacle {
 }
 
 fn obstacle(state: &State, parts: &[Part]) -> Option<Obstacle> {
+    let word = |part: &Part| state.sets.find(part.block).map(|slot| state.sets.word(slot));
+    let in_use = |word: Word| word.is_cleaning() || word.pins() > 0;
     if state.health != Health::Healthy {
-        return None;
+        // What may be written nevertheless leaves the cache.
+        let is_to_leave = |part: &&Part| !state.may_come_back(part.block);
+        let waits = parts.iter().filter(is_to_leave).any(|part| word(part).is_some_and(in_use));
+        return waits.then_some(Obstacle::Cleaning);
     }
     if !state.has_room_for_changes(parts.len()) {
         return Some(Obstacle::Records);
     }
-    let word = |part: &Part| state.sets.find(part.block).map(|slot| state.sets.word(slot));
     let goes_around = |part: &Part| {
         state.sets.tuning().mode == Mode::WriteAround && !word(part).is_some_and(Word::is_dirty)
     };
-    let in_use = |word: Word| word.is_cleaning() || word.pins() > 0;
     if parts.iter().any(|part| goes_around(part) && word(part).is_some_and(in_use)) {
         return Some(Obstacle::Cleaning);
     }

@@ -168,9 +168,18 @@ impl Volume {
         // Before the keeper's range is held: the commit may need a table first, which is the keeper's.
         shared.commit(target).await?;
         work.hold_range(shared.keeper.lock(0..1).await);
-        let old = *shared.state.lock().sets.tuning();
-        let changed = shared.state.lock().sets.set_tuning(tuning);
-        changed.map_err(|error| VolumeError::new(VolumeErrorKind::Config, error.to_string()))?;
+        let old = {
+            let mut state = shared.state.lock();
+            // The commit has told it nothing then, and it may say of clean blocks what has not been true for long.
+            if state.health == Health::FlashFailed {
+                return Err(why_unhealthy(&state));
+            }
+            let old = *state.sets.tuning();
+            let changed = state.sets.set_tuning(tuning);
+            changed.map_err(|error| VolumeError::new(VolumeErrorKind::Config, error.to_string()))?;
+            state.brings_back_clean |= tuning.mode.keeps_dirty();
+            old
+        };
         let mut superblock = shared.superblock.lock().clone();
         superblock.tuning = tuning;
         if let Err(error) = shared.write_superblock(&work, superblock).await {
@@ -178,6 +187,7 @@ impl Volume {
             debug_assert!(back.is_ok(), "it was in force before");
             return Err(error);
         }
+        shared.state.lock().brings_back_clean = tuning.mode.keeps_dirty();
         // The same one goes on with what it has measured.
         if tuning.latency_gate_ms != old.latency_gate_ms {
             shared.set_latency_gate(tuning.latency_gate_ms);

@@ -1,6 +1,7 @@
 //! What a volume does after its flash has failed a write.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use device::timer::SystemTimer;
 use device::{Device, IoBuffer, Request};
@@ -121,4 +122,110 @@ fn an_ordered_volume_whose_flash_has_failed_takes_writes_if_nothing_is_before_th
         let has = |byte: u8| !pair.disk.places_of(&[byte; 16]).is_empty();
         assert_eq!((has(5), has(7)), (false, false));
     });
+}
+
+/// They failed until the volume was opened again, though the disk has all that such a cache has.
+#[test]
+fn writes_of_cached_blocks_failed_in_the_modes_that_need_no_flash() {
+    for mode in [Mode::WriteThrough, Mode::WriteAround] {
+        let tuning = Tuning { mode, ..config().tuning };
+        let pair = Pair::new(&VolumeConfig { tuning, ..config() });
+        pollster::block_on(async {
+            let volume = &pair.volume;
+            for block in 5..8 {
+                volume.write(block * BLOCK, data(1), false).await.unwrap();
+                volume.read(block * BLOCK, BLOCK as usize).await.unwrap();
+            }
+            volume.flush().await.unwrap();
+            pair.flash.fail(|request| !matches!(request, Request::Read { .. }));
+            for byte in [2, 3] {
+                volume.write(5 * BLOCK, data(byte), false).await.unwrap();
+                // Part of a block, and a trim.
+                volume.write(6 * BLOCK + 512, IoBuffer::copy_of(&[byte; 512]).into(), true).await.unwrap();
+                volume.trim(7 * BLOCK, BLOCK).await.unwrap();
+                volume.flush().await.unwrap();
+            }
+            assert_eq!(volume.stats().health, Health::FlashFailed);
+            assert_eq!(volume.set_tuning(config().tuning).await.unwrap_err().kind(), VolumeErrorKind::Flash);
+        });
+        let is_new = |volume: &Volume| {
+            let read = |offset| pollster::block_on(volume.read(offset, 512)).unwrap();
+            assert_eq!(read(5 * BLOCK)[..], [3; 512], "{mode:?}");
+            assert_eq!(read(6 * BLOCK)[..], [1; 512], "{mode:?}");
+            assert_eq!(read(6 * BLOCK + 512)[..], [3; 512], "{mode:?}");
+        };
+        is_new(&pair.volume);
+        let Pair { flash, disk, volume } = pair;
+        pollster::block_on(volume.close()).unwrap_err();
+        flash.fail(|_| false);
+        let opened = Volume::open(flash, disk, Arc::new(SystemTimer::default()));
+        is_new(&pollster::block_on(opened).unwrap().0);
+    }
+}
+
+/// Which superblock counts is not known then, and with it whether clean blocks are believed after a crash.
+#[test]
+fn a_flash_that_fails_while_the_mode_is_changed_brings_nothing_stale_back() {
+    let modes = [
+        [Mode::WriteBack, Mode::WriteThrough],
+        [Mode::WriteThrough, Mode::WriteBack],
+        [Mode::WriteAround, Mode::WriteBack],
+        [Mode::WriteOnly, Mode::WriteAround],
+    ];
+    for (modes, for_good) in modes.iter().flat_map(|modes| [(modes, false), (modes, true)]) {
+        let mut first = 0;
+        while fails_while_modes_change(*modes, first, for_good) {
+            first += 1;
+        }
+        assert!(first > 10, "{modes:?}: failed at none of the changes of mode");
+    }
+}
+
+/// Fails the flash's change number `first`, and those after it too, if for good. Whether there were as many.
+fn fails_while_modes_change(modes: [Mode; 2], first: u64, for_good: bool) -> bool {
+    let what = format!("{modes:?}, change {first}, for good: {for_good}");
+    let tuning = |mode| Tuning { mode, ..config().tuning };
+    let Pair { flash, disk, volume } = Pair::new(&VolumeConfig { tuning: tuning(modes[0]), ..config() });
+    let asked = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&asked);
+    // What a block may read as: the last write that was acknowledged, or one that failed since.
+    let mut may_be = [const { Vec::<u8>::new() }; 5];
+    let is_one_of = |volume: &Volume, may_be: &[Vec<u8>; 5], when: &str| {
+        for (block, values) in (0..).zip(may_be) {
+            let read = pollster::block_on(volume.read(block * BLOCK, 512)).unwrap();
+            assert!(values.contains(&read[0]), "{what}: block {block} is {} {when}, not {values:?}", read[0]);
+        }
+    };
+    pollster::block_on(async {
+        for block in 0..5 {
+            volume.write(block * BLOCK, data(1), block % 2 == 0).await.unwrap();
+            may_be[block as usize] = vec![1];
+        }
+        volume.flush().await.unwrap();
+        volume.clean().await.unwrap();
+        volume.read(0, 5 * BLOCK as usize).await.unwrap();
+        flash.fail(move |request| {
+            let is_change = !matches!(request, Request::Read { .. });
+            let number = if is_change { counted.fetch_add(1, SeqCst) } else { u64::MAX };
+            is_change && (number == first || (for_good && number > first))
+        });
+        for (round, mode) in [modes[1], modes[0], modes[1]].into_iter().enumerate() {
+            let _told = volume.set_tuning(tuning(mode)).await;
+            for block in 0..4_u64 {
+                let byte = 10 * (round as u8 + 1) + block as u8;
+                let values = &mut may_be[block as usize];
+                match volume.write(block * BLOCK, data(byte), block == 3).await {
+                    Ok(()) => *values = vec![byte],
+                    Err(_) => values.push(byte),
+                }
+            }
+            is_one_of(&volume, &may_be, "at once");
+            let _told = volume.flush().await;
+        }
+    });
+    drop(volume);
+    flash.fail(|_| false);
+    let opened = Volume::open(flash, disk, Arc::new(SystemTimer::default()));
+    is_one_of(&pollster::block_on(opened).unwrap().0, &may_be, "after a crash");
+    asked.load(SeqCst) > first
 }

@@ -12,7 +12,7 @@ use super::changes::Batch;
 use super::notes::why_unhealthy;
 use crate::volume::Shared;
 use crate::volume::config::Health;
-use crate::volume::error::{Result, VolumeError};
+use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
 use crate::volume::record::{Record, UNIT_BYTES};
 use crate::volume::state::State;
 
@@ -56,7 +56,11 @@ impl Shared {
     /// Waits until change `target` and all before it are durable.
     pub(in crate::volume) async fn commit(self: &Arc<Self>, target: u64) -> Result<()> {
         while self.commit_once(target, Why::Changes).await? == Committed::JournalFull {
-            self.write_table_if_needed().await?;
+            if let Err(error) = self.write_table_if_needed().await
+                && !does_without_flash(&self.state.lock(), &error)
+            {
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -79,6 +83,7 @@ impl Shared {
                 }
                 if let Some((attempt, error)) = &state.journal.failure
                     && *attempt > attempts_before
+                    && (why == Why::Table || !does_without_flash(&state, error))
                 {
                     return Err(error.clone());
                 }
@@ -202,6 +207,13 @@ impl Shared {
 /// or left it does not miss.
 fn needs_failed_flash(state: &State, why: Why) -> bool {
     state.health == Health::FlashFailed && (why == Why::Table || state.changes.needs_flash())
+}
+
+/// Whether the flash failed, by `error`, and what is to be committed does not need it. In an ordered volume it may: what was
+/// cleaned must be told before anything else is.
+fn does_without_flash(state: &State, error: &VolumeError) -> bool {
+    let has_failed = error.kind() == VolumeErrorKind::Flash && state.health == Health::FlashFailed;
+    has_failed && state.order.is_none() && !state.changes.needs_flash()
 }
 
 /// Units that certainly fit into a block: a record of two is not cut, so the block may stay a unit short.
