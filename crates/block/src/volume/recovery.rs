@@ -52,6 +52,8 @@ pub struct Recovery {
     pub rolled_back: bool,
     /// Clean blocks that were dropped because the mode writes to the disk directly and the disk may be newer.
     pub dropped_blocks: u64,
+    /// What opening took, with all reading, checking and writing: nanoseconds.
+    pub elapsed_ns: u64,
 }
 
 /// Bytes read with one request while recovering.
@@ -68,12 +70,14 @@ impl Volume {
         disk: Arc<dyn Device>,
         timer: Arc<dyn Timer>,
     ) -> Result<(Self, Recovery)> {
-        let (shared, recovery, dropped) = load(flash, disk, timer).await?;
+        let begun_ns = timer.monotonic_ns();
+        let (shared, mut recovery, dropped) = load(flash, disk, timer).await?;
         shared.check_samples().await?;
         let gate_ms = shared.superblock.lock().tuning.latency_gate_ms;
         shared.set_latency_gate(gate_ms);
         shared.settle(recovery.was_clean, &dropped).await?;
         *shared.state.lock().sets.counters_mut() = crate::sets::Counters::default();
+        recovery.elapsed_ns = shared.timer.monotonic_ns().saturating_sub(begun_ns);
         Ok((Self { shared, may_cache: true }, recovery))
     }
 }

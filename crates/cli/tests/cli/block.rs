@@ -184,7 +184,9 @@ fn what_was_flushed_outlives_a_killed_server_and_reaches_the_disk() {
     client.call(3, 0, 0, &[]);
     server.kill();
     let server = place.serve();
-    assert!(server.ready.contains("recovered: 245 blocks, 245 dirty"), "{}", server.ready);
+    assert!(server.ready.contains(" s: 245 blocks, 245 dirty)"), "{}", server.ready);
+    assert!(server.ready.contains("(recovered in "), "{}", server.ready);
+    assert!(place.status()["recovery"]["recovery_seconds"].as_f64().unwrap() > 0.0);
     let mut client = Client::connect(&place.path("s"));
     assert!(client.call(0, 1234, data.len() as u32, &[]) == data);
     let status = place.status();
@@ -328,6 +330,7 @@ fn a_status_has_numbers_as_numbers_and_prometheus_gets_every_figure_that_was_ask
             assert_eq!(told, !name.ends_with("_percent"), "{name}");
         }
     }
+    assert!(prometheus.contains("\n# TYPE flashwright_block_recovery_seconds gauge\n"), "{prometheus}");
     assert!(
         prometheus.contains("\n# TYPE flashwright_block_healthy gauge\nflashwright_block_healthy{volume=")
     );

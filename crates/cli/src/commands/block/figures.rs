@@ -18,6 +18,7 @@ pub fn of_volume(volume: &Volume, recovery: &Recovery) -> Value {
     value["state"] = of_state(&stats, &volume.condition());
     value["counters"] = of_counters(&stats);
     value["recovery"] = of_recovery(recovery);
+    value["recovery"]["recovery_seconds"] = (recovery.elapsed_ns as f64 / 1e9).into();
     value
 }
 

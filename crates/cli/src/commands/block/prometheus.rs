@@ -21,6 +21,7 @@ enum Kind {
 /// which a server of queries divides over any time.
 const METRICS: &[(&str, Kind, &str)] = &[
     ("/up_seconds", Gauge, "Seconds since the server started."),
+    ("/recovery/recovery_seconds", Gauge, "Seconds that opening the cache took, with recovery if it was not closed."),
     ("/state/closed", Gauge, "1 if the cache was closed cleanly, 0 if opening it recovers it."),
     ("/state/flash_errors", Gauge, "Errors of flash that keep it from being written, if there are any."),
     ("/state/flash_errors_seconds", Gauge, "Seconds since the first of them."),
@@ -154,7 +155,7 @@ pub fn text(status: &Value) -> String {
 
 /// Connections are told apart by their name, the rest by themselves.
 fn name_of(at: &str) -> String {
-    let name = at.trim_start_matches("/state/").trim_start_matches("/counters/");
+    let name = at.trim_start_matches("/state/").trim_start_matches("/counters/").trim_start_matches("/recovery/");
     name.trim_start_matches('/').replace('/', "_")
 }
 

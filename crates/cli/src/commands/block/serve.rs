@@ -452,11 +452,15 @@ fn warn_of_waiting(arguments: &Arguments, served: &Served) {
 /// The line that scripts wait for.
 fn say_ready(arguments: &Arguments, server: Option<&Server>, served: &Served, disk: Option<&Disk>) {
     let found = served.cached.as_ref().map_or_else(String::new, |Cached { recovery, volume, .. }| {
-        let how = if recovery.was_clean { "closed cleanly" } else { "recovered" };
+        let seconds = recovery.elapsed_ns as f64 / 1e9;
+        let (how, opened) = match recovery.was_clean {
+            true => ("closed cleanly".to_owned(), format!(", opened in {seconds:.1} s")),
+            false => (format!("recovered in {seconds:.1} s"), String::new()),
+        };
         let older = figures::older(volume.superblock().format.into());
         let older = older.map_or_else(String::new, |words| format!("; {words}"));
         let (blocks, dirty) = (recovery.blocks, recovery.dirty_blocks);
-        format!(" ({how}: {blocks} {}, {dirty} dirty{older})", noun(blocks, "block"))
+        format!(" ({how}: {blocks} {}, {dirty} dirty{opened}{older})", noun(blocks, "block"))
     });
     let disk = disk.map(|disk| {
         let how = if disk.was_taken_over() { ", taken over" } else { "" };
