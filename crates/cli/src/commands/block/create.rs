@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::contents;
-use super::devices::{Access, Devices, NewFiles, confirm};
+use super::devices::{Access, Devices, NewFiles, confirm, is_memory};
 use super::knobs::{self, Given};
 use super::shape::Shape;
 use crate::output::{Common, Finding};
@@ -74,6 +74,12 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     let mut config = volume_config(arguments)?;
     let devices = &arguments.devices;
     devices.spare(&arguments.common)?;
+    if is_memory(&devices.flash) {
+        return Err(format!(
+            "--flash {}: is memory of this command, and the cache would be gone when it ends; name a block device or a file",
+            devices.flash
+        ));
+    }
     let mut files = NewFiles::default();
     let is_blank = files.make("--flash-size", &devices.flash, arguments.flash_size)?;
     files.make("--disk-size", &devices.disk, arguments.disk_size)?;

@@ -175,9 +175,30 @@ impl Drop for NewFiles {
 /// What no size was told of must be there.
 fn there(flag: &str, text: &str) -> Result<bool, String> {
     match file_of(text) {
+        Ok(path) if !path.exists() && has_kind(text) => Err(format!("{text}: does not exist; {KINDS}")),
         Ok(path) if !path.exists() => Err(format!("{text}: does not exist; {flag} SIZE creates it")),
         _ => Ok(false),
     }
+}
+
+/// What names of devices there are.
+const KINDS: &str = "a device is named by PATH (a block device or a file), file:PATH, memory:SIZE, or hdd: and one of these, for a \
+                     model disk with its bytes";
+
+/// Whether a name begins like that of a kind of device, of which there is none here: `sim:test`.
+fn has_kind(text: &str) -> bool {
+    let bare = text.trim_start_matches("hdd:").trim_start_matches("file:");
+    let is_word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    bare.split_once(':').is_some_and(|(kind, _)| is_word(kind))
+}
+
+/// Whether what the device holds ends with this process.
+pub fn is_memory(text: &str) -> bool {
+    let mut spec = text.parse::<DeviceSpec>();
+    while let Ok(DeviceSpec::Spindle(inner)) = spec {
+        spec = Ok(*inner);
+    }
+    matches!(spec, Ok(DeviceSpec::Memory(_)))
 }
 
 /// How large the regular file is now that `text` names.

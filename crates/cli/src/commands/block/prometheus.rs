@@ -21,11 +21,19 @@ enum Kind {
 /// which a server of queries divides over any time.
 const METRICS: &[(&str, Kind, &str)] = &[
     ("/up_seconds", Gauge, "Seconds since the server started."),
-    ("/recovery/recovery_seconds", Gauge, "Seconds that opening the cache took, with recovery if it was not closed."),
+    (
+        "/recovery/recovery_seconds",
+        Gauge,
+        "Seconds that opening the cache took, with recovery if it was not closed.",
+    ),
     ("/state/closed", Gauge, "1 if the cache was closed cleanly, 0 if opening it recovers it."),
     ("/state/flash_errors", Gauge, "Errors of flash that keep it from being written, if there are any."),
     ("/state/flash_errors_seconds", Gauge, "Seconds since the first of them."),
-    ("/state/disk_errors", Gauge, "Errors of the disk since it was last well; it is again after a minute without."),
+    (
+        "/state/disk_errors",
+        Gauge,
+        "Errors of the disk since it was last well; it is again after a minute without.",
+    ),
     ("/state/disk_errors_seconds", Gauge, "Seconds since the first of them."),
     ("/state/capacity_blocks", Gauge, "Blocks that the cache can hold."),
     ("/state/held_blocks", Gauge, "Blocks that it holds."),
@@ -38,7 +46,11 @@ const METRICS: &[(&str, Kind, &str)] = &[
         Gauge,
         "99th percentile of the last reads and writes, nanoseconds, while a latency gate is set.",
     ),
-    ("/state/clean_seconds_left", Gauge, "Seconds until everything dirty is on the disk, at the pace of the last cleanings."),
+    (
+        "/state/clean_seconds_left",
+        Gauge,
+        "Seconds until everything dirty is on the disk, at the pace of the last cleanings.",
+    ),
     ("/counters/reads", Counter, "Blocks asked for by reads."),
     ("/counters/writes", Counter, "Blocks asked for by writes."),
     ("/counters/read_hits", Counter, "Blocks read that the cache had."),
@@ -143,7 +155,13 @@ pub fn text(status: &Value) -> String {
     tell("info", Gauge, "Version, format and settings of the cache, as labels.", &labels.join(","), "1");
     if let Some(health) = status["state"]["health"].as_str() {
         let is_healthy = u8::from(health == "healthy").to_string();
-        tell("healthy", Gauge, "1 if flash accepts writes and the disk has no errors, else 0.", &volume, &is_healthy);
+        tell(
+            "healthy",
+            Gauge,
+            "1 if flash accepts writes and the disk has no errors, else 0.",
+            &volume,
+            &is_healthy,
+        );
     }
     for (at, kind, about) in METRICS {
         if let Some(value) = status.pointer(at).and_then(number) {
@@ -155,7 +173,8 @@ pub fn text(status: &Value) -> String {
 
 /// Connections are told apart by their name, the rest by themselves.
 fn name_of(at: &str) -> String {
-    let name = at.trim_start_matches("/state/").trim_start_matches("/counters/").trim_start_matches("/recovery/");
+    let name =
+        at.trim_start_matches("/state/").trim_start_matches("/counters/").trim_start_matches("/recovery/");
     name.trim_start_matches('/').replace('/', "_")
 }
 

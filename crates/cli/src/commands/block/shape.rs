@@ -46,11 +46,13 @@ impl Shape {
         }
     }
 
-    /// Whether sets can have this shape, whatever their number.
+    /// Whether a cache on flash can have sets of this shape, whatever their number.
     ///
     /// # Errors
     /// The flag that is out of bounds.
     pub fn check(&self, placement: Placement) -> Result<(), String> {
+        power_within("--block-size", self.block_size, &BLOCK_BYTES)?;
+        power_within("--associativity", self.associativity, &WAYS)?;
         let (block_bytes, ways) = (self.block_size, self.associativity);
         let one_set = Geometry { block_bytes, sets: 1, ways, placement, placement_key: 0 };
         one_set.check().map_err(|error| match (error.setting, u64::from(ways) * u64::from(block_bytes)) {
@@ -73,13 +75,11 @@ impl Shape {
         })
     }
 
-    /// Whether a cache on flash can have it.
+    /// Whether a cache on flash can have it, where the preset is the only one.
     ///
     /// # Errors
     /// The flag that is out of bounds.
     pub fn check_on_flash(&self, placement: Placement) -> Result<(), String> {
-        power_within("--block-size", self.block_size, &BLOCK_BYTES)?;
-        power_within("--associativity", self.associativity, &WAYS)?;
         if self.run_size.is_some() && placement == Placement::Linear {
             return Err("--run-size: has no effect with the preset's placement, linear, whose runs are as long as a set".into());
         }

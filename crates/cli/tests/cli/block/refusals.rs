@@ -385,10 +385,25 @@ fn wrong_calls_say_what_is_wrong() {
     same.args(["--flash", "flash", "--disk", "link"]).args(&place.flags).current_dir(place.directory.path());
     let said = told(&same.output().unwrap());
     assert!(said.contains("flash, which is link, cannot be both the flash and the disk"), "{said}");
-    let mut absent = place.command("create", false);
-    absent.args(["--flash", "nowhere", "--disk", "disk", "--yes"]).args(&place.flags);
-    let said = told(&absent.current_dir(place.directory.path()).output().unwrap());
-    assert!(said.contains("nowhere: does not exist; --flash-size SIZE creates it"), "{said}");
+    for (flash, words) in [
+        ("nowhere", "nowhere: does not exist; --flash-size SIZE creates it"),
+        // Kinds of devices that other commands have, or nobody.
+        (
+            "sim:test",
+            "sim:test: does not exist; a device is named by PATH (a block device or a file), file:PATH, ",
+        ),
+        ("stripe:flash,b", "stripe:flash,b: does not exist; a device is named by "),
+        // It was created, and was to be served.
+        (
+            "memory:64MiB",
+            "--flash memory:64MiB: is memory of this command, and the cache would be gone when it ends",
+        ),
+    ] {
+        let mut absent = place.command("create", false);
+        absent.args(["--flash", flash, "--disk", "disk", "--yes"]).args(&place.flags);
+        let absent = absent.current_dir(place.directory.path()).output().unwrap();
+        assert!(absent.status.code() == Some(2) && told(&absent).contains(words), "{}", told(&absent));
+    }
     let nothing = flashwright(&["block", "replay"]);
     assert!(told(&nothing).contains("name a TRACE, or use --generate mysql8"), "{}", told(&nothing));
 }
@@ -424,6 +439,9 @@ fn a_replay_reads_what_others_call_block_csv_and_says_which_flag_is_wrong() {
     for (flags, words) in [
         (["--associativity", "0"], "--associativity 0: must be a power of two"),
         (["--block-size", "5000"], "--block-size 5000: must be a power of two"),
+        // Of such blocks no cache can be made.
+        (["--block-size", "512"], "--block-size 512: must be a power of two from 4096 to 65536"),
+        (["--set", "latency_gate_ms=5"], "--set latency_gate_ms: has no effect in a replay"),
         (["--run-size", "1KiB"], "--run-size 1024: must be a power of two from 4096 (a block)"),
         (["--cache-size", "2MB"], "--cache-size 2000000: is less than a set of 2097152 bytes"),
         (

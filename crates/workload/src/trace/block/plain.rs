@@ -26,24 +26,34 @@ pub(super) struct Plain {
 /// Where each thing stands, and in which unit.
 struct Columns {
     /// The column, and the decimals to nanoseconds.
-    time: Option<(usize, usize)>,
+    time: Option<(Column, usize)>,
     /// The column, and whether it has flags.
-    operation: (usize, bool),
+    operation: (Column, bool),
     /// The column, and whether it counts sectors.
-    place: (usize, bool),
-    length: (usize, bool),
-    device: Option<usize>,
+    place: (Column, bool),
+    length: (Column, bool),
+    device: Option<Column>,
+}
+
+/// A column, by its number and by its name in the header.
+#[derive(Clone, Copy)]
+struct Column {
+    at: usize,
+    name: &'static str,
 }
 
 impl Columns {
     fn of(header: &[u8]) -> Result<Self, RowProblem> {
         let names: Vec<Vec<u8>> =
             commas(header).iter().map(|name| name.trim_ascii().to_ascii_lowercase()).collect();
-        let column = |name: &str| names.iter().position(|found| found == name.as_bytes());
-        let first = |names: &[&str]| names.iter().find_map(|name| column(name));
+        let column = |name: &'static str| {
+            let at = names.iter().position(|found| found == name.as_bytes());
+            at.map(|at| Column { at, name })
+        };
+        let first = |names: &[&'static str]| names.iter().find_map(|name| column(name));
         let time =
             [(&["time_ns"][..], 0), (&["time_us", "usec"], 3), (&["time_ms"], 6), (&["time_s", "ts"], 9)];
-        let either = |plain: &[&str], other: &[&str], what| {
+        let either = |plain: &[&'static str], other: &[&'static str], what| {
             let found = first(plain).map(|at| (at, false)).or_else(|| first(other).map(|at| (at, true)));
             found.ok_or(RowProblem::Header(what))
         };
@@ -83,26 +93,26 @@ impl LineDecoder for Plain {
             return Ok(Found::Other);
         };
         let fields = commas(line);
-        let field = |at: usize, name| fields.get(at).copied().ok_or(RowProblem::Missing(name));
+        let field = |column: Column| fields.get(column.at).copied().ok_or(RowProblem::Missing(column.name));
         let time_ns = match columns.time {
-            Some((at, decimals)) => scaled(field(at, "time")?, "time", decimals)?,
+            Some((time, decimals)) => scaled(field(time)?, time.name, decimals)?,
             None => self.rows * 1000,
         };
         self.rows += 1;
-        let operation = field(columns.operation.0, "op")?;
+        let operation = field(columns.operation.0)?;
         let kind = if columns.operation.1 { of_flags(operation)? } else { of_word(operation)? };
         let device = match columns.device {
-            Some(at) => named(field(at, "device")?),
+            Some(device) => named(field(device)?),
             None => Device::Only,
         };
         if kind == BlockKind::Flush {
             return event(time_ns, kind, 0, 0, device);
         }
-        let measure = |(at, in_sectors), name| {
-            let value = number(field(at, name)?, name)?;
+        let measure = |(column, in_sectors): (Column, bool)| {
+            let value = number(field(column)?, column.name)?;
             if in_sectors { sectors(value) } else { Ok(value) }
         };
-        let (place, length) = (measure(columns.place, "place")?, measure(columns.length, "length")?);
+        let (place, length) = (measure(columns.place)?, measure(columns.length)?);
         let kind = if length == 0 && columns.operation.1 { BlockKind::Flush } else { kind };
         event(time_ns, kind, place, length, device)
     }
@@ -174,7 +184,17 @@ mod tests {
             let found = all(&format!("usec,op,offset,bytes\n{flush}"));
             assert_eq!(found, [Ok((7000, BlockKind::Flush, 0, 0))], "{flush}");
         }
-        assert_eq!(all("usec,op,offset,bytes\n7,R,,512"), [Err(RowProblem::Missing("place"))]);
+        assert_eq!(all("usec,op,offset,bytes\n7,R,,512"), [Err(RowProblem::Missing("offset"))]);
+    }
+
+    #[test]
+    fn a_wrong_field_was_told_by_a_name_that_the_header_had_not() {
+        for (row, column) in [("x,R,0,1", "time_us"), ("1,R,x,1", "lba"), ("1,R,0,x", "len")] {
+            let found = all(&format!("time_us,operation,lba,len\n{row}"));
+            let is_named = |problem: &RowProblem| matches!(problem, RowProblem::Number { field, .. } if *field == column);
+            assert!(matches!(&found[..], [Err(problem)] if is_named(problem)), "{row}: {found:?}");
+        }
+        assert_eq!(all("time_us,operation,lba,len\n1"), [Err(RowProblem::Missing("operation"))]);
     }
 
     #[test]

@@ -392,7 +392,7 @@ mod tests {
         let error = error.expect("a wrong row");
         assert!(
             error.ends_with(
-                ": row 3: `place` is `x`, which is not a number, or is out of range; stopped there"
+                ": row 3: `offset` is `x`, which is not a number, or is out of range; stopped there"
             ),
             "{error}"
         );
