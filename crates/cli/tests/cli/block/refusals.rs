@@ -433,7 +433,7 @@ fn a_replay_reads_what_others_call_block_csv_and_says_which_flag_is_wrong() {
     for format in ["auto", "block-csv", "plain"] {
         let told = result(&replay(&["--format", format, "--cache-size", "64MiB", "--json", "-"]));
         assert_eq!(told["trace"]["requests"], 2, "{format}");
-        assert_eq!(told["caches"][1]["geometry"]["placement"], "hashed");
+        assert_eq!(told["caches"][1]["geometry"]["placement"], "permuted");
         assert_eq!(told["caches"][1]["tuning"]["hot_percent"], 75);
     }
     for (flags, words) in [
