@@ -352,6 +352,7 @@ mod tests {
             flash_bytes_host: Some(300.0),
             flash_bytes_media: Some(360.0),
             flash_bytes_settled: Some(200.0),
+            ..Interval::default()
         };
         let all: Vec<Interval> = (0..40).map(second).collect();
         for (name, value) in [
