@@ -124,6 +124,7 @@ impl Session {
             listed_drives,
             events,
             sizes: None,
+            force: options.force,
         });
         let parts = plan.instances.into_iter().zip(workloads).zip(besides);
         for (number, ((plan, workload), beside)) in parts.enumerate() {

@@ -123,6 +123,8 @@ pub enum Recovery {
     /// alignment or area for the snapshot. [`loss`](crate::stats::FlashStats::loss) says what it was. A device that holds something
     /// else is refused, and so is what lies behind the parts of the last cache, where shares did not add up to all of the device.
     Reopen,
+    /// The same, but a device that holds something else, or a cache of a newer format, is taken too, and its content lost.
+    ReopenOrDiscard,
     /// Starts empty and takes the device whatever it holds. Nothing comes back.
     Discard,
 }

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cache::flash::superblock::{Recognised, SUPERBLOCKS_BYTES, recognise_head};
 use device::contents::{self, Contents};
 use device::file::OpenOptions;
 use device::{Device, DeviceSpec, ErrorKind, SliceDevice, StripeDevice};
@@ -87,12 +88,41 @@ impl Devices {
     }
 }
 
+impl Devices {
+    /// Refuses files that no cache of ours left, before any is made longer: those whose beginning is somebody's by its mark, or is
+    /// neither a cache's nor empty. Of a stripe only the first file begins as a cache; others that do not are believed to be
+    /// its members if they are as long as they are to be and the cache in the first one is as long as the stripe.
+    fn refuse_files(&self, plan: &FlashPlan) -> Result<(), OpenError> {
+        let mut first = None;
+        for path in &plan.paths {
+            let sharing = self.by_path.get(path).expect("every path of every plan was told");
+            let path = sharing.file_of(path);
+            let head = if sharing.opened.is_some() { None } else { head_of(&path)? };
+            let Some(head) = head else { continue };
+            let known = contents::of_head(&head);
+            refuse(&path, known)?;
+            let is_member = || {
+                let is_long = std::fs::metadata(&path).is_ok_and(|it| it.len() == sharing.bytes);
+                is_long && first.as_ref().is_some_and(|first: &Vec<u8>| spans(first, plan))
+            };
+            if known.is_none() && head.iter().any(|byte| *byte != 0) && !is_member() {
+                return Err(in_use(&path, "data that is not a cache's"));
+            }
+            first = first.or(Some(head));
+        }
+        Ok(())
+    }
+}
+
 impl Supply for Devices {
     /// Memory, its part of one path, or a stripe of several with the region as its unit.
     fn open(&mut self, plan: &FlashPlan) -> Result<Arc<dyn Device>, OpenError> {
         if plan.paths.is_empty() {
             let spec = DeviceSpec::Memory(Some(plan.bytes_per_device));
             return Ok(spec.open(&OpenOptions { placement: plan.placement, ..OpenOptions::default() })?);
+        }
+        if !self.force {
+            self.refuse_files(plan)?;
         }
         let mut devices = Vec::new();
         for path in &plan.paths {
@@ -106,6 +136,11 @@ impl Supply for Devices {
 }
 
 impl Sharing {
+    /// Where a persistent cache's file is, which has a name of its own in a directory.
+    fn file_of(&self, path: &Path) -> PathBuf {
+        if path.is_dir() && self.persistent { path.join("flashwright_cache") } else { path.to_owned() }
+    }
+
     /// A directory gets a file of its own, which a persistent cache finds again and any other removes at its end. What is
     /// not there is made, with its space reserved if there is enough, and goes the same way.
     fn open_path(&self, path: &Path, bytes: u64, force: bool) -> Result<Arc<dyn Device>, OpenError> {
@@ -122,11 +157,7 @@ impl Sharing {
             refuse_dangling(path)?;
             make_way(path)?;
         }
-        let path =
-            if path.is_dir() && self.persistent { path.join("flashwright_cache") } else { path.to_owned() };
-        if !force {
-            refuse_file(&path, bytes)?;
-        }
+        let path = self.file_of(path);
         let spec = DeviceSpec::Path(path.clone());
         // A sparse file is given room, and its file's lock taken, at every first write to a place. Where no room can be
         // reserved it has to do: a run need not write all of its file.
@@ -150,21 +181,25 @@ impl Sharing {
     }
 }
 
-/// Refuses a file that no cache of ours left, before it is made longer: one whose beginning is somebody's by its mark, or is
-/// not empty and as long as nobody made it for this run. A part of a stripe shows no mark of ours, but has its length.
-fn refuse_file(path: &Path, bytes: u64) -> Result<(), OpenError> {
-    let Some(file) = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file) else { return Ok(()) };
-    let mut head = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(contents::HEAD_BYTES as u64).read_to_end(&mut head))
-        .map_err(|error| unreadable(path, &error))?;
-    let known = contents::of_head(&head);
-    refuse(path, known)?;
-    if known.is_some() || file.len() == bytes || head.iter().all(|byte| *byte == 0) {
-        return Ok(());
+/// What a file begins with: all that tells whose it is. `None` is no file.
+fn head_of(path: &Path) -> Result<Option<Vec<u8>>, OpenError> {
+    if !std::fs::metadata(path).is_ok_and(|it| it.is_file()) {
+        return Ok(None);
     }
-    let words = format!("{} bytes that are not a cache's; this one needs {bytes}", file.len());
-    Err(in_use(path, &words))
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(SUPERBLOCKS_BYTES).read_to_end(&mut head));
+    read.map(|_| Some(head)).map_err(|error| unreadable(path, &error))
+}
+
+/// Whether the cache whose stripe begins with `head` is as long as the stripe of `plan`: then it has written to all members.
+fn spans(head: &[u8], plan: &FlashPlan) -> bool {
+    let Recognised::Ours(cache) = recognise_head(head) else { return false };
+    let members = plan.paths.len() as u64;
+    // Of each member the stripe takes whole regions.
+    let member_bytes = plan.bytes_per_device - plan.bytes_per_device % u64::from(plan.region_bytes.max(1));
+    let first_pair = plan.pairs.first().map_or(100, |(size, _)| *size);
+    let wanted = member_bytes.saturating_mul(members) as f64 * f64::from(first_pair) / 100.0;
+    (cache.layout.device_bytes as f64 - wanted).abs() <= f64::from(plan.region_bytes)
 }
 
 fn refuse(path: &Path, known: Option<Contents>) -> Result<(), OpenError> {
@@ -175,7 +210,10 @@ fn refuse(path: &Path, known: Option<Contents>) -> Result<(), OpenError> {
 }
 
 fn in_use(path: &Path, what: &str) -> OpenError {
-    OpenError::Config(format!("flash: {} holds {what}; --force overwrites it", path.display()))
+    OpenError::Config(format!(
+        "cache_config.nvmCachePaths: {} holds {what}; --force overwrites it",
+        path.display()
+    ))
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> OpenError {

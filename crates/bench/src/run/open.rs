@@ -6,7 +6,7 @@ use cache::config::Builder;
 use cache::config::{PairConfig, RebalanceBy};
 use cache::dram::DramConfig;
 use cache::flash::region::{OrderConfig, RegionConfig, Reinsertion};
-use cache::{Cache, CacheConfig, FlashConfig, Recovery, UpkeepConfig};
+use cache::{Cache, CacheConfig, CacheError, FlashConfig, Recovery, UpkeepConfig};
 use device::timer::{SystemTimer, Timer};
 use device::wrap::MeasureDevice;
 use device::{Clock, Device, RequestKind, Simulation};
@@ -49,6 +49,8 @@ pub struct Beside {
     pub events: Option<EventFile>,
     /// The sizes of its items, where they are known.
     pub sizes: Option<ItemSizes>,
+    /// Whatever the flash holds may be lost.
+    pub force: bool,
 }
 
 /// Opens the cache that `plan` describes, on its device if it has flash, for workers that are threads or `tasks`. Its clock
@@ -64,7 +66,7 @@ pub fn cache(
     tasks: bool,
     time: Option<&Arc<TraceTime>>,
 ) -> Result<OpenCache, OpenError> {
-    let Beside { device, listed_drives, events, sizes } = beside;
+    let Beside { device, listed_drives, events, sizes, force } = beside;
     let clock = &world.clock();
     let shown: Arc<dyn Clock> = match time {
         Some(time) => Arc::new(CacheClock { world: Arc::clone(clock), time: Arc::clone(time) }),
@@ -89,7 +91,12 @@ pub fn cache(
         let device = Arc::new(MeasureDevice::new(device, Arc::clone(clock), observer));
         let placing = plan_flash.placement;
         measured = Some(MeasuredFlash { device: Arc::clone(&device), latency, placing });
-        let flash = flash(plan_flash, device, plan.persist_dir.is_some(), seed);
+        let recovery = match plan.persist_dir {
+            None => Recovery::Discard,
+            Some(_) if force => Recovery::ReopenOrDiscard,
+            Some(_) => Recovery::Reopen,
+        };
+        let flash = flash(plan_flash, device, recovery, seed);
         warnings.extend(smaller_regions(plan_flash.region_bytes, flash.regions.region_bytes));
         config.flash = Some(flash);
     }
@@ -100,11 +107,22 @@ pub fn cache(
     config.events = tracker.as_ref().map(EventTracker::sink);
     let builder = Cache::builder().config(config).clock(shown);
     let (cache, face) = match world {
-        World::Real(_) => (builder.open()?, if tasks { Face::Task } else { Face::Blocking }),
+        World::Real(_) => (
+            builder.open().map_err(|error| by_its_path(error, plan))?,
+            if tasks { Face::Task } else { Face::Blocking },
+        ),
         World::Simulated(simulation) => (open_in(simulation, builder)?, Face::Task),
     };
     let target = EngineTarget::new(cache, face, measured).told_by(listed_drives);
     Ok(OpenCache { target, warnings, tracker })
+}
+
+/// What is in the way of a cache that is to come back, by where it is and what it takes to have it anyway.
+fn by_its_path(error: CacheError, plan: &CachePlan) -> OpenError {
+    let (CacheError::Occupied(what), Some(flash)) = (&error, &plan.flash) else { return error.into() };
+    let paths: Vec<_> = flash.paths.iter().map(|path| path.display().to_string()).collect();
+    let paths = paths.join(", ");
+    OpenError::Config(format!("cache_config.nvmCachePaths: {paths}: {what}; --force discards it"))
 }
 
 /// A cache whose background work is tasks of `simulation`.
@@ -175,7 +193,7 @@ pub fn check(
     let (_, warning) = dram(plan, sizes)?;
     let mut warnings: Vec<String> = warning.into_iter().collect();
     if let Some((plan_flash, device)) = plan.flash.as_ref().zip(device) {
-        let flash = flash(plan_flash, device, false, 0);
+        let flash = flash(plan_flash, device, Recovery::Discard, 0);
         flash.check()?;
         warnings.extend(smaller_regions(plan_flash.region_bytes, flash.regions.region_bytes));
     }
@@ -254,7 +272,7 @@ fn upkeep(plan: Option<&RebalancePlan>) -> UpkeepConfig {
     }
 }
 
-fn flash(plan: &FlashPlan, device: Arc<dyn Device>, persistent: bool, seed: u64) -> FlashConfig {
+fn flash(plan: &FlashPlan, device: Arc<dyn Device>, recovery: Recovery, seed: u64) -> FlashConfig {
     let mut config = FlashConfig::new(device);
     let share = |percent: u8| f64::from(percent) / 100.0;
     let pair = |&(size, soc): &(u8, u8)| PairConfig { device_share: share(size), soc_share: share(soc) };
@@ -273,7 +291,7 @@ fn flash(plan: &FlashPlan, device: Arc<dyn Device>, persistent: bool, seed: u64)
     config.pending_bytes = (config.pending_bytes / plan.pending_divisor as usize).max(LEAST_PENDING_BYTES);
     config.min_ttl_seconds = plan.min_ttl_seconds;
     config.separate_metadata = plan.placement_extras.metadata;
-    config.recovery = if persistent { Recovery::Reopen } else { Recovery::Discard };
+    config.recovery = recovery;
     config
 }
 

@@ -45,7 +45,8 @@ pub(crate) struct Home {
     pub(crate) loss: Option<&'static str>,
 }
 
-const NOT_CLOSED: &str = "it was not closed: the run before it was killed, or failed";
+const NOT_CLOSED: &str =
+    "it was not closed: the run before it was killed, failed, or was not to leave a cache";
 const OTHERWISE: &str = "flash was divided otherwise then";
 const UNREADABLE: &str = "its snapshot cannot be read";
 const DAMAGED: &str = "its superblock is damaged";
@@ -215,10 +216,10 @@ impl Settlement<'_> {
             .await
             .map_err(|source| CacheError::Device { context: "reading the superblock", source })?;
         match recognised {
-            _ if self.config.recovery == Recovery::Discard => Ok(recognised),
+            _ if self.config.recovery != Recovery::Reopen => Ok(recognised),
             Recognised::Foreign { .. } if self.is_inherited => Ok(recognised),
             Recognised::Foreign { looks_like } => Err(CacheError::Occupied(format!(
-                "the flash device holds {}, not a cache; to use it anyway, discard its content",
+                "the flash device holds {}, not a cache",
                 looks_like.unwrap_or("unknown data")
             ))),
             Recognised::Newer { version } => Err(CacheError::Occupied(format!(
@@ -253,7 +254,13 @@ impl Settlement<'_> {
             Recognised::Ours(old) => Ok(empty(Superblock { sequence: old.sequence, ..fresh() })),
             Recognised::Blank if self.is_inherited => Ok(Found { loss: Some(OTHERWISE), ..empty(fresh()) }),
             Recognised::Blank => Ok(empty(fresh())),
-            _ if discard => {
+            Recognised::Foreign { .. } | Recognised::Newer { .. } | Recognised::Damaged if discard => {
+                self.erase(waiting).await?;
+                Ok(empty(fresh()))
+            }
+            Recognised::Foreign { .. } | Recognised::Newer { .. }
+                if self.config.recovery == Recovery::ReopenOrDiscard =>
+            {
                 self.erase(waiting).await?;
                 Ok(empty(fresh()))
             }

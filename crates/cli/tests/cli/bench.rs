@@ -3,6 +3,7 @@
 mod binary;
 mod dram_iterator;
 mod events;
+mod files;
 mod instances;
 mod intervals;
 mod lengths;
@@ -21,7 +22,6 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::loop_device::LoopDevice;
 use super::{FLASHWRIGHT, err, flashwright, hears_hangups, json, out};
 
 /// A config in a directory of its own.
@@ -272,60 +272,6 @@ fn a_terminal_that_is_gone_costs_no_result_but_what_was_to_be_shown_on_it() {
     command.stdout(full).stderr(std::process::Stdio::null());
     let (code, result) = ended_by("-HUP", command, &result);
     assert_eq!((code, &result["verdict"]["stopped"]), (Some(2), &"interrupt".into()));
-}
-
-#[test]
-fn what_is_no_caches_is_not_written_over_unless_forced() {
-    let (directory, file) = config("small.json", SMALL);
-    let path = directory.path().join("flash");
-    let device = path.to_str().unwrap();
-    let run = |more: &[&str]| {
-        let buffered =
-            ["--set", "cache_config.flashBuffered=true", "--set", "test_config.numOps=10", "--quiet"];
-        flashwright(&[&["bench", &file, "--device", device][..], &buffered, more].concat())
-    };
-    let wanted = 32 << 20;
-    let ext4 = [vec![0; 1080], b"\x53\xef".to_vec(), vec![0; wanted - 1082]].concat();
-    let block_cache = [b"FWBLKVOL".to_vec(), vec![0; wanted - 8]].concat();
-    for (held, said) in [
-        (b"key,op\n1,GET\n".to_vec(), "13 bytes that are not a cache's; this one needs 33554432"),
-        (ext4, "an ext2, ext3 or ext4 file system"),
-        (block_cache, "holds a block cache"),
-    ] {
-        std::fs::write(&path, &held).unwrap();
-        let refused = run(&[]);
-        assert_eq!(refused.status.code(), Some(2));
-        assert!(err(&refused).contains(&format!("{device} holds")), "{}", err(&refused));
-        assert!(err(&refused).contains(said) && err(&refused).contains("--force"), "{}", err(&refused));
-        assert!(std::fs::read(&path).unwrap() == held, "{said}: left as it was");
-    }
-    assert_eq!(run(&["--force"]).status.code(), Some(0));
-    assert_eq!(run(&[]).status.code(), Some(0), "now it is a cache's");
-    std::fs::write(&path, vec![0; 4096]).unwrap();
-    assert_eq!(run(&[]).status.code(), Some(0), "zeros are nobody's");
-}
-
-#[test]
-fn a_drive_with_a_file_system_is_not_written_over_unless_forced() {
-    let (directory, file) = config("small.json", SMALL);
-    let backing = directory.path().join("backing");
-    let ext4 = [vec![0; 1080], b"\x53\xef".to_vec(), vec![0; (32 << 20) - 1082]].concat();
-    std::fs::write(&backing, &ext4).unwrap();
-    let Some(device) = LoopDevice::attach(&backing, &[]) else { return };
-    let device = &device.0;
-    let run = |more: &[&str]| {
-        let few = ["--set", "test_config.numOps=10", "--quiet"];
-        flashwright(&[&["bench", &file, "--device", device][..], &few, more].concat())
-    };
-    let refused = run(&[]);
-    let left = std::fs::read(&backing).unwrap();
-    let [forced, again] = [run(&["--force"]), run(&[])];
-
-    assert_eq!(refused.status.code(), Some(2));
-    let said = format!("{device} holds an ext2, ext3 or ext4 file system");
-    assert!(err(&refused).contains(&said) && err(&refused).contains("--force"), "{}", err(&refused));
-    assert!(left == ext4, "left as it was");
-    assert_eq!((forced.status.code(), again.status.code()), (Some(0), Some(0)), "{}", err(&forced));
 }
 
 #[test]

@@ -262,10 +262,15 @@ impl Superblock {
 /// # Errors
 /// A read failed.
 pub async fn recognise(device: &dyn Device, waiting: Waiting) -> Result<Recognised, IoError> {
-    let head = read_head(device, waiting).await?;
+    Ok(recognise_head(&read_head(device, waiting).await?))
+}
+
+/// What is on a device that begins with `head`, [`SUPERBLOCKS_BYTES`] of it where it has so many.
+#[must_use]
+pub fn recognise_head(head: &[u8]) -> Recognised {
     // Others first: a file system made over a store may leave a copy of our superblock standing.
-    if let Some(name) = foreign::name_of(&head) {
-        return Ok(Recognised::Foreign { looks_like: Some(name) });
+    if let Some(name) = foreign::name_of(head) {
+        return Recognised::Foreign { looks_like: Some(name) };
     }
     let copies = head.chunks(COPY_BYTES as usize).map(read_copy).collect::<Vec<_>>();
     let newest =
@@ -273,16 +278,16 @@ pub async fn recognise(device: &dyn Device, waiting: Waiting) -> Result<Recognis
     if let Some(version) =
         copies.iter().find_map(|copy| if let Copy::Newer(version) = copy { Some(*version) } else { None })
     {
-        return Ok(Recognised::Newer { version });
+        return Recognised::Newer { version };
     }
     if let Some(newest) = newest.max_by_key(|superblock| superblock.sequence) {
-        return Ok(Recognised::Ours(newest));
+        return Recognised::Ours(newest);
     }
     if copies.iter().any(|copy| matches!(copy, Copy::Damaged)) {
-        return Ok(Recognised::Damaged);
+        return Recognised::Damaged;
     }
     let blank = head.iter().all(|&byte| byte == 0);
-    Ok(if blank { Recognised::Blank } else { Recognised::Foreign { looks_like: None } })
+    if blank { Recognised::Blank } else { Recognised::Foreign { looks_like: None } }
 }
 
 /// Zeroes what [`recognise`] looks at, so that a new store is not taken for what was there before.

@@ -127,7 +127,7 @@ fn a_run_refused_for_one_instance_cost_another_what_it_had_kept() {
     std::fs::write(path("other"), "somebody's notes").unwrap();
     let refused = flashwright(&["bench", &file]);
     assert_eq!(refused.status.code(), Some(2), "{}", out(&refused));
-    assert!(err(&refused).contains("instance 1: flash: "), "{}", err(&refused));
+    assert!(err(&refused).contains("instance 1: cache_config.nvmCachePaths: "), "{}", err(&refused));
     std::fs::remove_file(path("other")).unwrap();
     assert!(recovered(), "the refused run had opened it, and not closed it");
 }

@@ -1,0 +1,137 @@
+//! A user's files: what of them a run may write over.
+
+use std::path::Path;
+
+use super::super::loop_device::LoopDevice;
+use super::super::{err, flashwright, out};
+use super::{SMALL, config};
+
+#[test]
+fn what_is_no_caches_is_not_written_over_unless_forced() {
+    let (directory, file) = config("small.json", SMALL);
+    let path = directory.path().join("flash");
+    let device = path.to_str().unwrap();
+    let run = |more: &[&str]| {
+        let buffered =
+            ["--set", "cache_config.flashBuffered=true", "--set", "test_config.numOps=10", "--quiet"];
+        flashwright(&[&["bench", &file, "--device", device][..], &buffered, more].concat())
+    };
+    let wanted = 32 << 20;
+    let ext4 = [vec![0; 1080], b"\x53\xef".to_vec(), vec![0; wanted - 1082]].concat();
+    let block_cache = [b"FWBLKVOL".to_vec(), vec![0; wanted - 8]].concat();
+    // Once it passed for a cache's, being as long as one.
+    let thesis = vec![7; wanted];
+    for (held, said) in [
+        (b"key,op\n1,GET\n".to_vec(), "data that is not a cache's"),
+        (ext4, "an ext2, ext3 or ext4 file system"),
+        (block_cache, "holds a block cache"),
+        (thesis, "data that is not a cache's"),
+    ] {
+        std::fs::write(&path, &held).unwrap();
+        let refused = run(&[]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(err(&refused).contains(&format!("{device} holds")), "{}", err(&refused));
+        assert!(err(&refused).contains(said) && err(&refused).contains("--force"), "{}", err(&refused));
+        assert!(std::fs::read(&path).unwrap() == held, "{said}: left as it was");
+    }
+    assert_eq!(run(&["--force"]).status.code(), Some(0));
+    assert_eq!(run(&[]).status.code(), Some(0), "now it is a cache's");
+    std::fs::write(&path, vec![0; 4096]).unwrap();
+    assert_eq!(run(&[]).status.code(), Some(0), "zeros are nobody's");
+}
+
+#[test]
+fn a_users_file_among_those_of_a_stripe_is_not_written_over() {
+    let (directory, file) = config("small.json", SMALL);
+    let [one, other] = ["one", "other"].map(|name| directory.path().join(name));
+    let run = |paths: &[&Path], more: &[&str]| {
+        let paths = format!("cache_config.nvmCachePaths={paths:?}");
+        let few = ["--set", "cache_config.flashBuffered=true", "--set", "test_config.numOps=2000", "--quiet"];
+        flashwright(&[&["bench", &file, "--set", &paths][..], &few, more].concat())
+    };
+    let member_bytes = 32 << 20;
+    std::fs::write(&one, vec![0; member_bytes]).unwrap();
+    std::fs::write(&other, vec![7; member_bytes]).unwrap();
+    let refused = |code: Option<i32>| {
+        let output = run(&[&one, &other], &[]);
+        assert_eq!(output.status.code(), code, "{}", err(&output));
+        code == Some(0) || err(&output).contains(&format!("{} holds data that is not", other.display()))
+    };
+    assert!(refused(Some(2)), "beside an empty file");
+    assert_eq!(run(&[&one], &[]).status.code(), Some(0));
+    assert!(refused(Some(2)), "beside a cache that was alone");
+    assert!(std::fs::read(&other).unwrap() == vec![7; member_bytes], "left as it was");
+    assert_eq!(run(&[&one, &other], &["--force"]).status.code(), Some(0));
+    assert!(refused(Some(0)), "now both are a cache's");
+}
+
+#[test]
+fn a_persistent_cache_takes_what_is_no_cache_only_if_forced() {
+    let (directory, file) = config("small.json", &SMALL.replace("\"checkConsistency\": true,", ""));
+    let path = directory.path().join("flash");
+    let run = |more: &[&str]| {
+        let paths = format!("cache_config.nvmCachePaths=[{path:?}]");
+        let state = format!("cache_config.cacheDir={}", directory.path().join("state").display());
+        let sets = ["--set", &paths, "--set", &state, "--set", "cache_config.flashBuffered=true", "--quiet"];
+        flashwright(&[&["bench", &file][..], &sets, more].concat())
+    };
+    let mut newer = vec![0; 32 << 20];
+    newer[..8].copy_from_slice(b"FLSHWRT\0");
+    newer[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
+    // The CRC-32C of a superblock with nothing else in it.
+    newer[12..16].copy_from_slice(&0xd5f7_9266_u32.to_le_bytes());
+    for (held, said) in
+        [(vec![7; 32 << 20], "data that is not a cache's"), (newer, "newer than this version's")]
+    {
+        std::fs::write(&path, &held).unwrap();
+        let refused = run(&[]);
+        let words = err(&refused);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(words.contains("nvmCachePaths") && words.contains(path.to_str().unwrap()), "{words}");
+        assert!(words.contains(said) && words.contains("--force"), "{words}");
+        let forced = run(&["--force"]);
+        assert_eq!(forced.status.code(), Some(0), "{}", err(&forced));
+        assert_eq!(run(&[]).status.code(), Some(0), "now it is a cache's");
+    }
+}
+
+#[test]
+fn a_drive_with_a_file_system_is_not_written_over_unless_forced() {
+    let (directory, file) = config("small.json", SMALL);
+    let backing = directory.path().join("backing");
+    let ext4 = [vec![0; 1080], b"\x53\xef".to_vec(), vec![0; (32 << 20) - 1082]].concat();
+    std::fs::write(&backing, &ext4).unwrap();
+    let Some(device) = LoopDevice::attach(&backing, &[]) else { return };
+    let device = &device.0;
+    let run = |more: &[&str]| {
+        let few = ["--set", "test_config.numOps=10", "--quiet"];
+        flashwright(&[&["bench", &file, "--device", device][..], &few, more].concat())
+    };
+    let refused = run(&[]);
+    let left = std::fs::read(&backing).unwrap();
+    let [forced, again] = [run(&["--force"]), run(&[])];
+
+    assert_eq!(refused.status.code(), Some(2));
+    let said = format!("{device} holds an ext2, ext3 or ext4 file system");
+    assert!(err(&refused).contains(&said) && err(&refused).contains("--force"), "{}", err(&refused));
+    assert!(left == ext4, "left as it was");
+    assert_eq!((forced.status.code(), again.status.code()), (Some(0), Some(0)), "{}", err(&forced));
+}
+
+/// It was said to have been killed, though it had ended well and only was not to keep what it had.
+#[test]
+fn a_run_on_the_file_of_a_persistent_cache_was_called_killed() {
+    let (directory, file) = config("small.json", &SMALL.replace("\"checkConsistency\": true,", ""));
+    let paths = format!("cache_config.nvmCachePaths=[{:?}]", directory.path().join("flash"));
+    let state = format!("cache_config.cacheDir={}", directory.path().join("state").display());
+    let run = |more: &[&str]| {
+        let sets = ["--set", &paths, "--set", "cache_config.flashBuffered=true"];
+        let output = flashwright(&[&["bench", &file][..], &sets, more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        out(&output)
+    };
+    run(&["--set", &state]);
+    run(&[]);
+    let told = run(&["--set", &state]);
+    assert!(told.contains("the run before it was killed, failed, or was not to leave a cache"), "{told}");
+}
