@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -214,9 +215,38 @@ pub fn check_writable(file: &Path) -> std::io::Result<()> {
     if is_new { std::fs::remove_file(file) } else { Ok(()) }
 }
 
-/// Writes `file`, which the error names.
+/// Writes `file`, which the error names. A file that is there stays as it is until all is written, and if it cannot be.
 pub fn write_file(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    std::fs::write(file, bytes).map_err(|error| cannot_write(file, &error))
+    replace(file, bytes).map_err(|error| cannot_write(file, &error))
+}
+
+/// Writes beside a file and moves that into its place. Devices and pipes are written to, and so is what a symlink leads to.
+fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let there = match std::fs::metadata(file) {
+        Ok(there) if !there.is_file() => return std::fs::write(file, bytes),
+        Ok(there) => Some(there),
+        // A link to nothing leads to what is made.
+        Err(_) if file.is_symlink() => return std::fs::write(file, bytes),
+        Err(_) => None,
+    };
+    let place = if there.is_some() { std::fs::canonicalize(file)? } else { file.to_owned() };
+    let beside = place.with_file_name(format!(".flashwright-{}", std::process::id()));
+    let mut new = match std::fs::OpenOptions::new().write(true).create_new(true).open(&beside) {
+        // A directory that takes no new files may have one that can be written; and a killed process may have left its own.
+        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::AlreadyExists) => {
+            return std::fs::write(file, bytes);
+        }
+        opened => opened?,
+    };
+    let mut written = new.write_all(bytes);
+    if let Some(there) = &there {
+        // Whose it is may be left to the superuser alone.
+        let _ = std::os::unix::fs::fchown(&new, Some(there.uid()), Some(there.gid()));
+        written = written.and_then(|()| new.set_permissions(there.permissions()));
+    }
+    // Else a power cut might leave the new name without its bytes.
+    let written = written.and_then(|()| new.sync_all()).and_then(|()| std::fs::rename(&beside, &place));
+    written.inspect_err(|_| drop(std::fs::remove_file(&beside)))
 }
 
 /// Makes the folder that `flag` names, if it is not there, before any work is done that it is for.

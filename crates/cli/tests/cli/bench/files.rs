@@ -1,9 +1,10 @@
 //! A user's files: what of them a run may write over.
 
 use std::path::Path;
+use std::process::Command;
 
 use super::super::loop_device::LoopDevice;
-use super::super::{err, flashwright, out};
+use super::super::{FLASHWRIGHT, err, flashwright, out};
 use super::{SMALL, config};
 
 #[test]
@@ -116,6 +117,43 @@ fn a_drive_with_a_file_system_is_not_written_over_unless_forced() {
     assert!(err(&refused).contains(&said) && err(&refused).contains("--force"), "{}", err(&refused));
     assert!(left == ext4, "left as it was");
     assert_eq!((forced.status.code(), again.status.code()), (Some(0), Some(0)), "{}", err(&forced));
+}
+
+/// Once it was cut off before the new one was written.
+#[test]
+fn a_result_that_cannot_be_written_leaves_the_one_before_it() {
+    let (directory, file) = config("small.json", SMALL);
+    let result = directory.path().join("result.json");
+    let good = "{\"verdict\": \"good\"}\n";
+    std::fs::write(&result, good).unwrap();
+    // As a full disk: files of a run may have one block.
+    let script = "ulimit -f 1; trap '' XFSZ; exec \"$@\"";
+    let run = [FLASHWRIGHT, "bench", &file, "--quiet", "--json", result.to_str().unwrap()];
+    let output = Command::new("sh").args(["-c", script, "sh"]).args(run).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    assert!(err(&output).contains("result.json: File too large"), "{}", err(&output));
+    assert_eq!(std::fs::read_to_string(&result).unwrap(), good);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is left beside it");
+}
+
+#[test]
+fn a_result_through_a_symlink_and_into_a_device_goes_where_it_leads() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let (directory, file) = config("small.json", SMALL);
+    let [result, link] = ["result.json", "link.json"].map(|name| directory.path().join(name));
+    std::fs::write(&result, "old").unwrap();
+    std::fs::set_permissions(&result, std::fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink(&result, &link).unwrap();
+    let run =
+        |to: &Path| flashwright(&["bench", &file, "--validate", "--quiet", "--json", to.to_str().unwrap()]);
+    assert_eq!(run(&link).status.code(), Some(0));
+    assert!(link.is_symlink());
+    assert!(std::fs::read_to_string(&result).unwrap().contains("\"valid\": true"));
+    assert_eq!(std::fs::metadata(&result).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(run(Path::new("/dev/null")).status.code(), Some(0));
+    let full = run(Path::new("/dev/full"));
+    assert!(full.status.code() == Some(2) && err(&full).contains("/dev/full"), "{}", err(&full));
 }
 
 /// It was said to have been killed, though it had ended well and only was not to keep what it had.
