@@ -16,7 +16,7 @@ use crate::environment;
 use crate::events::{self, EventTracker};
 use crate::report::series::{DriveBytes, Moment, Recorder};
 use crate::report::{DriveReport, RunReport, totals};
-use crate::run::devices::{Devices, Supply};
+use crate::run::devices::{self, Devices, Supply};
 use crate::run::engine::EngineTarget;
 use crate::run::error::OpenError;
 use crate::run::item_sizes::ItemSizes;
@@ -95,7 +95,7 @@ impl Session {
     /// # Errors
     /// A feature that is not here, or something that cannot be opened.
     pub fn open(config: &Config, options: SessionOptions) -> Result<Self, SessionError> {
-        let plan = lower(config)?.scaled(options.scale);
+        let plan = scaled(config, lower(config)?, options.scale)?;
         let flash_paths = flash_paths(&plan);
         let persistent = plan.instances.iter().map(|it| it.cache.persist_dir.is_some()).collect();
         let one_thread = plan.card.is_some();
@@ -145,7 +145,7 @@ impl Session {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn check(config: &Config, scale: u32) -> Result<Vec<String>, SessionError> {
-        let plan = lower(config)?.scaled(scale);
+        let plan = scaled(config, lower(config)?, scale)?;
         open_workloads(config, &plan, false)?;
         misses::check(&plan).map_err(|(number, source)| open_error(config, number, source))?;
         events::check_all(&plan.instances).map_err(|wrong| event_error(config, wrong))?;
@@ -158,7 +158,7 @@ impl Session {
     /// # Errors
     /// As [`open`](Self::open), but for what is wrong with a trace.
     pub fn check_but_traces(config: &Config, scale: u32) -> Result<Vec<String>, SessionError> {
-        let plan = lower_but_traces(config)?.scaled(scale);
+        let plan = scaled(config, lower_but_traces(config)?, scale)?;
         check_world(config, &plan, scale)?;
         check_caches(config, &plan, scale)
     }
@@ -281,6 +281,20 @@ impl Session {
     }
 }
 
+/// The plan on a fraction of the bytes, if that leaves any.
+fn scaled(config: &Config, plan: RunPlan, scale: u32) -> Result<RunPlan, SessionError> {
+    let plan = plan.scaled(scale);
+    let has_none =
+        |it: &InstancePlan| it.cache.flash.as_ref().is_some_and(|flash| flash.bytes_per_device == 0);
+    match plan.instances.iter().position(has_none).filter(|_| scale > 1) {
+        Some(number) => {
+            let words = format!("--scale 1/{scale}: nothing is left of cache_config.nvmCacheSizeMB");
+            Err(open_error(config, number, OpenError::Config(words)))
+        }
+        None => Ok(plan),
+    }
+}
+
 fn open_workloads(
     config: &Config,
     plan: &RunPlan,
@@ -360,6 +374,10 @@ fn check_caches(config: &Config, plan: &RunPlan, scale: u32) -> Result<Vec<Strin
     let several = plan.instances.len() > 1;
     let mut warnings = Vec::new();
     for (number, InstancePlan { cache, workload, .. }) in plan.instances.iter().enumerate() {
+        let in_memory = |flash: &&FlashPlan| card.is_none() && flash.paths.is_empty();
+        if let Some(flash) = cache.flash.as_ref().filter(in_memory) {
+            devices::check_memory(flash).map_err(|source| open_error(config, number, source))?;
+        }
         let device = cache.flash.as_ref().map(|flash| -> Arc<dyn Device> {
             let paths = if card.is_some() { 1 } else { flash.paths.len().max(1) as u64 };
             let bytes = flash.bytes_per_device.saturating_mul(paths) / unit_bytes * unit_bytes;

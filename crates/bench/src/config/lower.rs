@@ -337,6 +337,9 @@ pub(super) fn trace_files(instance: &InstanceConfig) -> (&'static str, Vec<PathB
     let test = &instance.test;
     let (key, single, several) = match test.names_binary_trace() {
         true => ("replayGeneratorConfig.binaryFileName", &test.replay.binary_file, &[][..]),
+        false if test.trace_file.is_empty() && !test.trace_files.is_empty() => {
+            ("traceFileNames", &test.trace_file, &test.trace_files[..])
+        }
         false => ("traceFileName", &test.trace_file, &test.trace_files[..]),
     };
     let single = std::slice::from_ref(single).iter().filter(|name| !name.is_empty());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cache::flash::superblock::{Recognised, SUPERBLOCKS_BYTES, recognise_head};
 use device::contents::{self, Contents};
 use device::file::OpenOptions;
-use device::{Device, DeviceSpec, ErrorKind, SliceDevice, StripeDevice};
+use device::{Device, DeviceSpec, ErrorKind, MemoryDevice, SliceDevice, StripeDevice};
 
 use super::error::OpenError;
 use crate::config::plan::{CachePlan, FlashPlan};
@@ -179,6 +179,16 @@ impl Sharing {
         }
         Ok(device)
     }
+}
+
+/// Whether memory does for the flash of `plan`, without taking it.
+///
+/// # Errors
+/// As opening it.
+pub fn check_memory(plan: &FlashPlan) -> Result<(), OpenError> {
+    let options = OpenOptions { placement: plan.placement, ..OpenOptions::default() };
+    let smallest = u64::from(MemoryDevice::DEFAULT_BLOCK_BYTES);
+    DeviceSpec::Memory(Some(smallest)).open(&options).map(drop).map_err(OpenError::from)
 }
 
 /// What a file begins with: all that tells whose it is. `None` is no file.

@@ -156,6 +156,30 @@ fn a_result_through_a_symlink_and_into_a_device_goes_where_it_leads() {
     assert!(full.status.code() == Some(2) && err(&full).contains("/dev/full"), "{}", err(&full));
 }
 
+#[test]
+fn what_validation_did_not_say_and_a_run_did() {
+    let (directory, file) = config("small.json", SMALL);
+    let traces = format!("test_config.traceFileNames=[{:?}]", directory.path());
+    let replay = [
+        "--set",
+        "test_config.generator=replay",
+        "--set",
+        "test_config.checkConsistency=false",
+        "--set",
+        &traces,
+    ];
+    for (flags, said) in [
+        (&["--set", "cache_config.deviceEnableFDP=true"][..], "memory: no placement"),
+        (&["--scale", "1/1000000"], "--scale 1/1000000: nothing is left of cache_config.nvmCacheSizeMB"),
+        (&replay, "test_config.traceFileNames: "),
+    ] {
+        for validate in [&[][..], &["--validate"]] {
+            let output = flashwright(&[&["bench", &file][..], flags, validate].concat());
+            assert!(output.status.code() == Some(2) && err(&output).contains(said), "{}", err(&output));
+        }
+    }
+}
+
 /// It was said to have been killed, though it had ended well and only was not to keep what it had.
 #[test]
 fn a_run_on_the_file_of_a_persistent_cache_was_called_killed() {
