@@ -7,9 +7,9 @@ use device::{Device, IoBuffer, Request};
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::read::crc32c;
-use super::recovery::load;
+use super::recovery::verified;
 use super::superblock::{self, Copies};
-use super::{Recovery, Shared, Volume};
+use super::{Recovery, Shared, Traces, Volume};
 use crate::sets::Slot;
 
 /// Problems that are told by name; the rest are only counted.
@@ -73,12 +73,26 @@ impl Volume {
         timer: Arc<dyn Timer>,
         full: bool,
     ) -> Result<Check> {
+        Self::check_of(flash, disk, timer, full, Traces::default()).await
+    }
+
+    /// The same, of a disk of which the system knows something.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub async fn check_of(
+        flash: Arc<dyn Device>,
+        disk: Arc<dyn Device>,
+        timer: Arc<dyn Timer>,
+        full: bool,
+        traces: Traces,
+    ) -> Result<Check> {
         let mut check = Check::new();
         // Half written is what a crash leaves, and opening mends.
         if superblock::copies(&*flash).await == Copies::Damaged {
             check.add("one of the two superblocks is damaged or cannot be read; the other is used".into());
         }
-        let shared = match load(flash, disk, timer).await {
+        let shared = match verified(flash, disk, timer, traces, !full).await {
             Ok((shared, found, _)) => {
                 check.found = Ok(found);
                 shared
@@ -87,8 +101,6 @@ impl Volume {
         };
         if full {
             shared.check_blocks(&mut check).await?;
-        } else if let Err(error) = shared.check_samples().await {
-            return check.refused(error);
         }
         Ok(check)
     }

@@ -11,7 +11,7 @@ use super::layout::Layout;
 use super::superblock::{
     self, Checkpoint, DiskIdentity, FORMAT_VERSION, LABEL_BYTES, OLDEST_FORMAT, Superblock,
 };
-use super::{SECTOR_BYTES, Volume};
+use super::{SECTOR_BYTES, Traces, Volume};
 use crate::sets::{MAX_DISK_BLOCKS, SetsConfig};
 
 impl Volume {
@@ -26,8 +26,32 @@ impl Volume {
         config: &VolumeConfig,
         uuid: u128,
     ) -> Result<Superblock> {
-        let superblock = superblock_of(flash, disk, config, uuid).await?;
-        superblock::write(&**flash, &superblock).await?;
+        Self::create_for(flash, disk, config, uuid, &Traces::default()).await
+    }
+
+    /// The same, for a disk of which the system knows something; it gets the volume's mark if it takes one.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub async fn create_for(
+        flash: &Arc<dyn Device>,
+        disk: &Arc<dyn Device>,
+        config: &VolumeConfig,
+        uuid: u128,
+        traces: &Traces,
+    ) -> Result<Superblock> {
+        let mut superblock = superblock_of(flash, disk, config, uuid).await?;
+        let earlier = traces.mark();
+        superblock.disk.is_marked = traces.set_mark(uuid);
+        superblock.disk.device_id = traces.device_id();
+        superblock.disk.changed_ns = traces.settle_time();
+        superblock::write(&**flash, &superblock).await.inspect_err(|_| {
+            // What was there before still belongs to it.
+            match earlier {
+                Some(earlier) => drop(traces.set_mark(earlier)),
+                None => traces.remove_mark(uuid),
+            }
+        })?;
         // The journal of a volume that was here before has another uuid; its data may go. Not sooner: where a superblock could
         // not be written, that volume is still there, and would give back what a trim left of it.
         let pages_offset = superblock.layout.pages_offset();
@@ -89,6 +113,7 @@ async fn superblock_of(
             bytes: disk.geometry().capacity_bytes,
             ends_crc: ends_crc(&**disk).await?,
             label: config.disk_label.clone(),
+            ..DiskIdentity::default()
         },
     };
     let sets = SetsConfig { geometry: superblock.geometry(), tuning: config.tuning };

@@ -10,7 +10,7 @@ use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::Journal;
 use super::order::Version;
 use super::record::{Held, Record, Sectors};
-use super::recovery::Recovery;
+use super::recovery::{Recovery, Trust};
 use super::state::State;
 use super::superblock::{FORMAT_WITH_STANDING, Superblock};
 use super::{Layout, SECTOR_BYTES};
@@ -159,10 +159,11 @@ impl Found {
         mut self,
         superblock: &Superblock,
         recovery: &mut Recovery,
+        trust: Trust,
     ) -> Result<(State, Vec<u32>)> {
         let config = SetsConfig { geometry: superblock.geometry(), tuning: superblock.tuning };
         let sets = Sets::new(config).map_err(|error| damaged(&error.to_string()))?;
-        let keeps_clean = superblock.clean || superblock.tuning.mode.keeps_dirty();
+        let keeps_clean = trust == Trust::Whole && (superblock.clean || superblock.tuning.mode.keeps_dirty());
         let pages = self.in_turn();
         let is_out_of_order = self.is_placed_out_of_order();
         let is_noted = !self.noted.is_empty();

@@ -48,6 +48,7 @@ mod recovery;
 mod state;
 pub mod stats;
 pub mod superblock;
+mod traces;
 mod trim;
 mod trouble;
 mod work;
@@ -72,6 +73,7 @@ pub use layout::Layout;
 pub use recovery::Recovery;
 pub use stats::{IoCounts, Stats};
 pub use superblock::Superblock;
+pub use traces::{Pairing, Traces};
 pub use trim::BlockExtent;
 pub use trouble::{Condition, Trouble};
 
@@ -97,6 +99,7 @@ struct Shared {
     flash: Arc<dyn Device>,
     disk: Arc<dyn Device>,
     disk_trouble: Arc<DiskTrouble>,
+    traces: Traces,
     timer: Arc<dyn Timer>,
     uuid: u128,
     layout: Layout,

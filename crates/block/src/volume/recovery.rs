@@ -31,7 +31,7 @@ use super::record::Record;
 use super::superblock::{self, Superblock};
 use super::trouble::{DiskTrouble, WatchedDisk};
 use super::work::Work;
-use super::{Shared, Volume};
+use super::{Pairing, Shared, Traces, Volume};
 
 /// What opening a volume found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,10 +50,13 @@ pub struct Recovery {
     pub notes: u64,
     /// The last commit had not all reached the flash, and does not count. Nobody was told that it had.
     pub rolled_back: bool,
-    /// Clean blocks that were dropped because the mode writes to the disk directly and the disk may be newer.
+    /// Clean blocks that were dropped because the mode writes to the disk directly and the disk may be newer, or the disk was
+    /// taken though it seemed wrong.
     pub dropped_blocks: u64,
     /// What opening took, with all reading, checking and writing: nanoseconds.
     pub elapsed_ns: u64,
+    /// The disk was taken though it seemed wrong.
+    pub was_forced: bool,
 }
 
 /// Bytes read with one request while recovering.
@@ -70,29 +73,90 @@ impl Volume {
         disk: Arc<dyn Device>,
         timer: Arc<dyn Timer>,
     ) -> Result<(Self, Recovery)> {
+        Self::open_as(flash, disk, timer, Pairing::default()).await
+    }
+
+    /// The same, with a disk of which the system knows something, or that is to be taken though it seems wrong. The disk gets
+    /// the volume's mark.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). A disk of another size is refused in any case.
+    pub async fn open_as(
+        flash: Arc<dyn Device>,
+        disk: Arc<dyn Device>,
+        timer: Arc<dyn Timer>,
+        pairing: Pairing,
+    ) -> Result<(Self, Recovery)> {
         let begun_ns = timer.monotonic_ns();
-        let (shared, mut recovery, dropped) = load(flash, disk, timer).await?;
-        shared.check_samples().await?;
+        let Pairing { traces, is_forced } = pairing;
+        let again = (Arc::clone(&flash), Arc::clone(&disk), Arc::clone(&timer));
+        let kept = if is_forced { traces.duplicate() } else { Traces::default() };
+        let loaded = match verified(flash, disk, timer, traces, true).await {
+            Err(error) if is_forced && error.kind() == VolumeErrorKind::WrongDisk => {
+                let (flash, disk, timer) = again;
+                let superblock = superblock::read(&*flash).await?;
+                load(flash, disk, timer, kept, superblock, Trust::DirtyAlone).await
+            }
+            loaded => loaded,
+        };
+        let (shared, mut recovery, dropped) = loaded?;
         let gate_ms = shared.superblock.lock().tuning.latency_gate_ms;
         shared.set_latency_gate(gate_ms);
-        shared.settle(recovery.was_clean, &dropped).await?;
+        shared.adopt_disk(recovery.was_clean);
+        shared.settle(&recovery, &dropped).await?;
         *shared.state.lock().sets.counters_mut() = crate::sets::Counters::default();
         recovery.elapsed_ns = shared.timer.monotonic_ns().saturating_sub(begun_ns);
         Ok((Self { shared, may_cache: true }, recovery))
     }
 }
 
+/// How much of what flash has is believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// All that counts.
+    Whole,
+    /// What the disk does not have: it is not the one that the rest was read from, or was changed since.
+    DirtyAlone,
+}
+
 /// A volume as it is found, nothing changed; and the pages of blocks that do not count any more.
-pub(super) async fn load(
+pub(super) type Loaded = (Arc<Shared>, Recovery, Vec<u32>);
+
+/// A volume as it is found, with a disk that is its own as far as can be told; by `samples` of its blocks too.
+pub(super) async fn verified(
     flash: Arc<dyn Device>,
     disk: Arc<dyn Device>,
     timer: Arc<dyn Timer>,
-) -> Result<(Arc<Shared>, Recovery, Vec<u32>)> {
+    traces: Traces,
+    samples: bool,
+) -> Result<Loaded> {
     let superblock = superblock::read(&*flash).await?;
     check_flash(&*flash, &superblock)?;
-    identity::check_disk(&*disk, &superblock.disk, superblock.clean).await?;
+    identity::check_disk(&*disk, &superblock, &traces).await?;
+    let loaded = load(flash, disk, timer, traces, superblock, Trust::Whole).await?;
+    if samples {
+        loaded.0.check_samples().await?;
+    }
+    Ok(loaded)
+}
+
+async fn load(
+    flash: Arc<dyn Device>,
+    disk: Arc<dyn Device>,
+    timer: Arc<dyn Timer>,
+    traces: Traces,
+    mut superblock: Superblock,
+    trust: Trust,
+) -> Result<Loaded> {
+    identity::check_size(&*disk, &superblock.disk)?;
+    if trust == Trust::DirtyAlone {
+        // Recovered as after a crash: blocks are dropped, and what is known of the disk does not hold.
+        superblock.clean = false;
+        superblock.disk.holds = false;
+    }
     let (found, mut recovery) = Found::read(&*flash, &superblock).await?;
-    let (state, dropped) = found.into_state(&superblock, &mut recovery)?;
+    let (state, dropped) = found.into_state(&superblock, &mut recovery, trust)?;
+    recovery.was_forced = trust == Trust::DirtyAlone;
     let disk_trouble = Arc::<DiskTrouble>::default();
     let watched = WatchedDisk { disk, timer: Arc::clone(&timer), trouble: Arc::clone(&disk_trouble) };
     let shared = Shared {
@@ -102,6 +166,7 @@ pub(super) async fn load(
         flash,
         disk: Arc::new(watched),
         disk_trouble,
+        traces,
         timer,
         blocks: Arc::default(),
         disk_writers: Arc::default(),
@@ -133,18 +198,20 @@ fn check_flash(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
 
 impl Shared {
     /// Makes what was found durable, and says that the volume is open (rule 6).
-    async fn settle(self: &Arc<Self>, was_clean: bool, dropped: &[u32]) -> Result<()> {
+    async fn settle(self: &Arc<Self>, recovery: &Recovery, dropped: &[u32]) -> Result<()> {
         let work = Work::new(self, Some(self.keeper.lock(0..1).await));
         let flushed = Self::flush_device(&*self.flash).await;
         flushed.map_err(|error| VolumeError::flash("flushing what was recovered", error))?;
-        if was_clean {
+        if recovery.was_clean {
             let open = Superblock { clean: false, ..self.superblock.lock().clone() };
             self.write_superblock(&work, open).await?;
             return Ok(());
         }
         let needs_table = {
             let state = self.state.lock();
-            !dropped.is_empty() || !state.journal.has_room_for_units(state.changes.units())
+            recovery.was_forced
+                || !dropped.is_empty()
+                || !state.journal.has_room_for_units(state.changes.units())
         };
         if needs_table {
             self.write_found(&work).await?;

@@ -2,15 +2,18 @@
 //!
 //! ```text
 //!      0        8         12      16                                     16 + 8 n
-//!      +--------+---------+-------+------------+--------+-- ··· --------+------------+
-//!      | magic  | version | crc   | sequence   | uuid   | words         | label      |
-//!      | 8 B    | u32     | u32   | u64        | 2 words| u64 each      | 128 B      |
-//!      +--------+---------+-------+------------+--------+-- ··· --------+------------+
+//!      +--------+---------+-------+------------+--------+-- ··· --------+------------+------------+
+//!      | magic  | version | crc   | sequence   | uuid   | words         | label      | traces     |
+//!      | 8 B    | u32     | u32   | u64        | 2 words| u64 each      | 128 B      | 3 words    |
+//!      +--------+---------+-------+------------+--------+-- ··· --------+------------+------------+
 //! ```
 //!
 //! Two copies, each at the start of 64 KiB, each within 512 bytes: a device writes it whole or not at all. Little-endian;
 //! `crc` is CRC-32C of the 512 bytes with itself zero. Magic, version and crc stay where they are in every version, so
 //! that a newer format is recognised as such. Words come in the order of [`Superblock::words`].
+//!
+//! The traces of the disk are in every format. Programs that do not know them write zeros there, which say that nothing is
+//! known.
 //!
 //! # Protocol
 //!
@@ -44,7 +47,12 @@ const LABEL_AT: usize = WORDS_AT + WORDS * 8;
 pub const LABEL_BYTES: usize = 128;
 /// More than is ever written: counts of superblocks, tables and commits are below.
 const MOST_COUNTED: u64 = 1 << 62;
-const _: () = assert!(LABEL_AT + LABEL_BYTES <= SUPERBLOCK_BYTES);
+const TRACES_AT: usize = LABEL_AT + LABEL_BYTES;
+const TRACES: usize = 3;
+const _: () = assert!(TRACES_AT + TRACES * 8 <= SUPERBLOCK_BYTES);
+/// The first of the words of the traces.
+const IS_MARKED: u64 = 1;
+const HOLDS: u64 = 2;
 
 /// Where the copies lie.
 const COPIES: [u64; 2] = [0, SUPERBLOCKS_BYTES / 2];
@@ -106,6 +114,21 @@ pub struct DiskIdentity {
     pub ends_crc: [u32; 2],
     /// What it was called, as by `/dev/disk/by-id`. For messages only: names move.
     pub label: String,
+    /// The disk is a file and has the volume's mark.
+    pub is_marked: bool,
+    /// What a block device calls itself, hashed; 0 is not known.
+    pub device_id: u64,
+    /// When the disk's file had been changed last, as of the last close; 0 is not known.
+    pub changed_ns: u64,
+    /// Nothing of ours went to the disk since the last close: ends and time still are as they were then.
+    pub holds: bool,
+}
+
+impl DiskIdentity {
+    fn traces(&self) -> [u64; TRACES] {
+        let flags = if self.is_marked { IS_MARKED } else { 0 } | if self.holds { HOLDS } else { 0 };
+        [flags, self.device_id, self.changed_ns]
+    }
 }
 
 impl Superblock {
@@ -164,7 +187,7 @@ impl Superblock {
         ]
     }
 
-    fn from_words(format: u32, words: &[u64; WORDS], label: &[u8]) -> Option<Self> {
+    fn from_words(format: u32, words: &[u64; WORDS], label: &[u8], traces: [u64; TRACES]) -> Option<Self> {
         let small = |at: usize| u32::try_from(words[at]).ok();
         let flag = |at: usize| match words[at] {
             0 => Some(false),
@@ -233,6 +256,10 @@ impl Superblock {
                 bytes: words[34],
                 ends_crc: [small(35)?, small(36)?],
                 label: String::from_utf8_lossy(&label[..end]).into_owned(),
+                is_marked: traces[0] & IS_MARKED != 0,
+                device_id: traces[1],
+                changed_ns: traces[2],
+                holds: traces[0] & HOLDS != 0,
             },
         })
         .filter(|_| words[10] == u64::from(PLACEMENT_VERSION))
@@ -262,6 +289,9 @@ impl Superblock {
         let label = self.disk.label.as_bytes();
         let label = &label[..label.len().min(LABEL_BYTES)];
         bytes[LABEL_AT..][..label.len()].copy_from_slice(label);
+        for (word, place) in self.disk.traces().iter().zip(bytes[TRACES_AT..].chunks_exact_mut(8)) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
         let crc = crc_of(&bytes);
         bytes[CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -287,11 +317,11 @@ impl Superblock {
         if format < OLDEST_FORMAT {
             return Err(Unreadable::Damaged);
         }
-        let mut words = [0; WORDS];
-        for (word, place) in words.iter_mut().zip(bytes[WORDS_AT..LABEL_AT].chunks_exact(8)) {
-            *word = u64::from_le_bytes(place.try_into().expect("eight bytes"));
-        }
-        Self::from_words(format, &words, &bytes[LABEL_AT..][..LABEL_BYTES]).ok_or(Unreadable::Damaged)
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let words = std::array::from_fn(|i| word(WORDS_AT + i * 8));
+        let traces = std::array::from_fn(|i| word(TRACES_AT + i * 8));
+        let label = &bytes[LABEL_AT..][..LABEL_BYTES];
+        Self::from_words(format, &words, label, traces).ok_or(Unreadable::Damaged)
     }
 }
 
@@ -449,7 +479,15 @@ mod tests {
                 next_commit: 9,
                 confirmed_commit: 8,
             },
-            disk: DiskIdentity { bytes: 1 << 40, ends_crc: [1, 2], label: "wwn-0x5000".into() },
+            disk: DiskIdentity {
+                bytes: 1 << 40,
+                ends_crc: [1, 2],
+                label: "wwn-0x5000".into(),
+                is_marked: true,
+                device_id: 10,
+                changed_ns: 11,
+                holds: true,
+            },
         }
     }
 
@@ -517,5 +555,17 @@ mod tests {
         assert_eq!(bytes[16..24], [3, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[24..40], 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128.to_le_bytes());
         assert_eq!(bytes[LABEL_AT..][..10], *b"wwn-0x5000");
+        assert_eq!(bytes[456..480].iter().step_by(8).collect::<Vec<_>>(), [&3, &10, &11]);
+    }
+
+    #[test]
+    fn a_program_that_knows_no_traces_leaves_none() {
+        let mut bytes = superblock().encode();
+        bytes[TRACES_AT..].fill(0);
+        let crc = crc_of(&bytes);
+        bytes[CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
+        let disk = Superblock::decode(&bytes).unwrap().disk;
+        assert_eq!((disk.is_marked, disk.device_id, disk.changed_ns, disk.holds), (false, 0, 0, false));
+        assert_eq!(disk.label, superblock().disk.label);
     }
 }

@@ -132,13 +132,14 @@ impl Shared {
         left
     }
 
-    async fn trim_disk(&self, work: &Arc<Work>, blocks: &Range<u64>) -> Result<()> {
+    async fn trim_disk(self: &Arc<Self>, work: &Arc<Work>, blocks: &Range<u64>) -> Result<()> {
         let (unit, block) = (u64::from(self.disk.geometry().block_bytes), u64::from(self.layout.block_bytes));
         let (from, to) = (blocks.start * block, (blocks.end * block).min(self.disk_bytes) / unit * unit);
         if from.next_multiple_of(unit) >= to {
             return Ok(());
         }
         let from = from.next_multiple_of(unit);
+        self.before_disk_changes().await;
         let trimmed = work.start_on_disk(Request::Trim { offset: from, len: to - from }).await;
         match trimmed {
             Ok(_) => Ok(()),

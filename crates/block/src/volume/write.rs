@@ -336,7 +336,12 @@ impl Shared {
     }
 
     /// Writes what goes to the disk, neighbours together.
-    async fn write_disk(&self, work: &Arc<Work>, targets: &[Target], data: &IoSlice) -> Result<()> {
+    async fn write_disk(
+        self: &Arc<Self>,
+        work: &Arc<Work>,
+        targets: &[Target],
+        data: &IoSlice,
+    ) -> Result<()> {
         let direct: Vec<&Target> = targets.iter().filter(|target| target.to_disk).collect();
         if direct.is_empty() {
             return Ok(());
@@ -358,7 +363,7 @@ impl Shared {
 
     /// Writes bytes to the disk, whose blocks may be larger than our sectors. The caller holds the range.
     pub(super) async fn write_disk_range(
-        &self,
+        self: &Arc<Self>,
         work: &Arc<Work>,
         why: DiskWrite,
         offset: u64,
@@ -379,6 +384,7 @@ impl Shared {
         } else if !data.as_ptr().addr().is_multiple_of(unit as usize) {
             data = IoBuffer::copy_of(&data).into();
         }
+        self.before_disk_changes().await;
         let mut at = 0;
         while at < data.len() {
             let end = data.len().min(at + most as usize);

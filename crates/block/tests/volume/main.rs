@@ -17,6 +17,7 @@ mod given_up_tables;
 mod lost_journal;
 mod ordered;
 mod pace;
+mod pairing;
 mod read_misses;
 mod recency;
 mod recovered_often;
