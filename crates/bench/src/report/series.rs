@@ -259,7 +259,7 @@ mod tests {
     fn the_last_glimpses_of_a_run_are_no_spans_of_their_own_however_many() {
         let mut series = Series::default();
         (1..=10_u32).for_each(|look| {
-            series.look(at(f64::from(look) * 0.2, 100 * u64::from(look)), &Tails::default())
+            series.look(at(f64::from(look) * 0.2, 100 * u64::from(look)), &Tails::default());
         });
         series.look(at(2.03, 1010), &Tails::default());
         series.look(at(2.05, 1015), &Tails::default());
