@@ -121,6 +121,12 @@ fn a_hybrid_run_prints_all_lines_and_writes_all_names() {
     compare("hybrid.txt", &(lines.join("\n") + "\n"));
     let mut all = Vec::new();
     names(&result, "", &mut all);
+    // Whether anything was timed in the first fifth of a second is chance.
+    let timed = |name: String| match name.split_once("_ns: ") {
+        Some((before, _)) if name.starts_with(".intervals[].") => format!("{before}_ns"),
+        _ => name,
+    };
+    let mut all: Vec<String> = all.into_iter().map(timed).collect();
     // The machine decides what it tells of itself, and the keys of a config are in docs/cachebench.md.
     all.retain(|name| !name.starts_with(".environment.") && !name.starts_with(".config."));
     compare("hybrid_names.txt", &(all.join("\n") + "\n"));

@@ -156,7 +156,8 @@ fn a_page_holds_everything_and_asks_nobody() {
     for words in shown {
         assert!(page.contains(words), "{words} is missing");
     }
-    assert_eq!(page.matches("<svg").count(), 4, "throughput, hit ratio, write amplification, latency");
+    let charts = "throughput, hit ratio, slow gets, slow reads of the device, write amplification, latency";
+    assert_eq!(page.matches("<svg").count(), 6, "{charts}");
     let asks = page.replace("http://www.w3.org/2000/svg", "");
     for word in ["http:", "https:", "<script", "<link", "<img", "@import", "url(", "NaN", "inf,"] {
         assert!(!asks.contains(word), "{word}");
