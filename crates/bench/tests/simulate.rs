@@ -268,7 +268,7 @@ fn objects_beyond_4_gib_are_told_of() {
     });
     let ours = run(&plan(&["lru"], &[Size::Bytes(1000)]), &all);
     let text = simulate::report::text(&ours);
-    assert!(text.contains("\n1 requests were for objects of 4 GiB or more, which"), "{text}");
+    assert!(text.contains("\n1 request was for objects of 4 GiB or more, which"), "{text}");
 }
 
 #[test]
