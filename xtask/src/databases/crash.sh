@@ -44,7 +44,8 @@ esac
 take_image() {
     mkdir image
     acknowledged=$(bank_acknowledged)
-    cp live/flash live/disk image/
+    # With the mark and the time by which the cache knows its disk.
+    cp --preserve=timestamps,xattr live/flash live/disk image/
 }
 
 serve_image() {
@@ -52,7 +53,7 @@ serve_image() {
         "$flashwright" block check --flash image/flash --disk image/disk --quiet || fail "the cache's own check found damage"
         serve_pair image
     else
-        serve image --disk image/disk
+        serve image --disk image/disk --force-disk
         # In order the disk is old: whole, but nobody promised how much is there.
         [ $kind = write-through ] || acknowledged=$(echo "$acknowledged" | sed 's/.*/0/')
         without_flash=$((without_flash + 1))

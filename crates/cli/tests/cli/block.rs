@@ -13,6 +13,7 @@ use super::FLASHWRIGHT;
 mod answers;
 mod fronts;
 mod loops;
+mod pairing;
 mod refusals;
 mod surroundings;
 
@@ -424,9 +425,14 @@ fn survives_two_kills(place: &Place, file: &str, serve: impl Fn(&Place) -> Serve
     server.stop();
 }
 
+/// What `status` says of the bare disk.
+fn whose(place: &Place) -> String {
+    told(&place.command("status", false).arg("--disk").arg(place.path("disk")).output().unwrap())
+}
+
 #[test]
 fn a_disk_alone_keeps_what_was_answered_although_its_server_is_killed() {
-    survives_two_kills(&Place::new(), "disk", |place| place.serve_with(&["--disk", "disk"]));
+    survives_two_kills(&Place::new(), "disk", |place| place.serve_with(&["--disk", "disk", "--force-disk"]));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::control::{self, Target};
-use super::devices::{self, Access, Devices, Opening};
+use super::devices::{self, Access, Devices, Opening, Taking};
 use super::figures;
 use crate::output::{Common, name_of};
 
@@ -31,6 +31,8 @@ pub struct Cached {
     /// Disk of that cache
     #[arg(long, value_name = "PATH", requires = "flash")]
     disk: Option<String>,
+    #[command(flatten)]
+    taking: Taking,
     #[command(flatten)]
     opening: Opening,
 }
@@ -74,7 +76,7 @@ impl Cached {
                 "no cache named: give the --socket or --ublk of its server, or its --flash and --disk".into(),
             );
         };
-        let (volume, _) = Devices { flash, disk, opening: self.opening.clone() }.open_volume()?;
+        let (volume, _) = Devices { flash, disk, opening: self.opening.clone() }.open_volume(self.taking)?;
         let told = act(&volume);
         let closed = pollster::block_on(volume.close()).map_err(|error| error.to_string());
         told.and_then(|told| closed.map(|()| told))

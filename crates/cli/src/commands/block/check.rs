@@ -12,7 +12,7 @@ use device::timer::SystemTimer;
 use serde_json::json;
 
 use super::control;
-use super::devices::{Access, Devices};
+use super::devices::{Access, Devices, traces};
 use super::figures;
 use crate::output::{Common, Finding};
 use crate::signals::stop_on_signals;
@@ -42,7 +42,8 @@ fn check(arguments: &Arguments) -> Result<Finding, String> {
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let timer = Arc::new(SystemTimer::default());
-    let checking = Volume::check(flash, Arc::clone(&disk), timer, arguments.full);
+    let checking =
+        Volume::check_of(flash, Arc::clone(&disk), timer, arguments.full, traces(&arguments.devices.disk));
     let check = pollster::block_on(control::unless(&stop.interrupt_flag(), checking));
     let check = check.ok_or("interrupted: the check did not end, and nothing was changed")?;
     let check = check.map_err(|error| arguments.devices.refused(&error, &disk))?;

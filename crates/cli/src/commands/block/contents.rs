@@ -6,6 +6,8 @@ use std::sync::Arc;
 use block::volume::Volume;
 use device::{Device, contents};
 
+use super::devices::traces;
+
 /// Why a cache should not be made of these two, if there is a reason.
 ///
 /// # Errors
@@ -32,6 +34,19 @@ pub fn refuse_flash(path: &str, disk: &Arc<dyn Device>) -> Result<(), String> {
     match pollster::block_on(Volume::identify(disk)) {
         Ok(cache) => Err(format!("--disk {path}: is the flash of the cache {:032x}", cache.uuid)),
         Err(_) => Ok(()),
+    }
+}
+
+/// Refuses a disk that is marked to belong to a cache.
+///
+/// # Errors
+/// The cache, and the way round.
+pub fn refuse_marked(path: &str, way_round: &str) -> Result<(), String> {
+    match traces(path).mark() {
+        Some(uuid) => Err(format!(
+            "--disk {path}: belongs to the cache {uuid:032x}, which may have data that the disk does not have; {way_round}"
+        )),
+        None => Ok(()),
     }
 }
 

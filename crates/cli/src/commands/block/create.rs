@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::contents;
-use super::devices::{Access, Devices, NewFiles, confirm, is_memory};
+use super::devices::{Access, Devices, NewFiles, confirm, is_memory, traces};
 use super::knobs::{self, Given};
 use super::shape::Shape;
 use crate::output::{Common, Finding};
@@ -54,7 +54,8 @@ pub struct Arguments {
     /// Create the disk as a sparse file of this size if it does not exist
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = None::<&'static str>)]
     disk_size: Option<u64>,
-    /// Overwrite whatever the flash holds: a cache, dirty or not, or other known data
+    /// Overwrite whatever the flash holds: a cache, dirty or not, or other known data; and take a disk that belongs to another
+    /// cache
     #[arg(long, help_heading = None::<&'static str>)]
     force: bool,
     /// Do not ask for confirmation
@@ -89,6 +90,7 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     refuse_another(arguments, there.as_ref())?;
     if !arguments.force {
         contents::refuse_known((&devices.flash, &flash), (&devices.disk, &disk))?;
+        contents::refuse_marked(&devices.disk, "destroy that one first, or use --force if it is no more")?;
     }
     contents::refuse_rest(&devices.disk, &*disk)?;
     let size = flash.geometry().capacity_bytes;
@@ -98,11 +100,12 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
         &format!("Everything on {} ({size} bytes) will be lost.", devices.flash),
     )?;
     let uuid = random_uuid();
-    let made = pollster::block_on(Volume::create(&flash, &disk, &config, uuid));
+    let traces = traces(&devices.disk);
+    let made = pollster::block_on(Volume::create_for(&flash, &disk, &config, uuid, &traces));
     let made = made.map_err(|error| format!("--flash {} --disk {}: {error}", devices.flash, devices.disk))?;
     // Only now, for a volume that is made trims its flash. What was acknowledged must not find the file system full.
     if is_blank {
-        files.reserve("--flash-size", &devices.flash)?;
+        files.reserve("--flash-size", &devices.flash).inspect_err(|_| traces.remove_mark(uuid))?;
     }
     files.keep();
     Ok(Finding { result: told(&made), text: words(arguments, &made), failures: Vec::new() })

@@ -4,13 +4,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use block::ublk;
-use block::volume::{Superblock, Volume};
+use block::volume::{Pairing, Superblock, Volume};
 use clap::Args;
 use device::timer::SystemTimer;
 use device::{Device, IoBuffer, PlacementHandle, Request};
 use serde_json::json;
 
-use super::devices::{Access, Devices, are_swapped, confirm};
+use super::devices::{Access, Devices, are_swapped, confirm, traces};
 use super::serve::identity_of;
 use crate::output::{Common, Finding};
 
@@ -53,7 +53,7 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     if let (Ok(superblock), false) = (&superblock, arguments.force) {
         refuse_waited_for(superblock)?;
     }
-    let dirty_blocks = pollster::block_on(count_dirty(&flash, &disk));
+    let dirty_blocks = pollster::block_on(count_dirty(&flash, &disk, &arguments.devices.disk));
     let lost = match (&dirty_blocks, arguments.force) {
         (Ok(0), _) => String::new(),
         (&Ok(dirty), false) => {
@@ -72,6 +72,9 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     };
     confirm(arguments.yes, &format!("The cache on {name} will be destroyed.{lost}"))?;
     pollster::block_on(overwrite(&flash, until)).map_err(|error| format!("--flash {name}: {error}"))?;
+    if let Ok(superblock) = &superblock {
+        traces(&arguments.devices.disk).remove_mark(superblock.uuid);
+    }
     let text = format!("destroyed the cache on {name}; use {} alone from now on\n", arguments.devices.disk);
     let result = json!({ "world": "real", "dirty_blocks_lost": dirty_blocks.ok() });
     Ok(Finding { result, text, failures: Vec::new() })
@@ -91,9 +94,10 @@ fn refuse_waited_for(superblock: &Superblock) -> Result<(), String> {
 /// Overwritten where nobody can tell how far the volume's own structures reach: its superblocks and more.
 const BLIND_BYTES: u64 = 1 << 20;
 
-async fn count_dirty(flash: &Arc<dyn Device>, disk: &Arc<dyn Device>) -> Result<u64, String> {
+async fn count_dirty(flash: &Arc<dyn Device>, disk: &Arc<dyn Device>, named: &str) -> Result<u64, String> {
+    let pairing = Pairing { traces: traces(named), is_forced: false };
     let timer = Arc::new(SystemTimer::default());
-    let opened = Volume::open(Arc::clone(flash), Arc::clone(disk), timer).await;
+    let opened = Volume::open_as(Arc::clone(flash), Arc::clone(disk), timer, pairing).await;
     let (volume, _) = opened.map_err(|error| error.to_string())?;
     let dirty = volume.stats().dirty_blocks;
     volume.close().await.map_err(|error| error.to_string())?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use block::export::Tasks;
-use block::volume::{Recovery, Volume, VolumeError, VolumeErrorKind};
+use block::volume::{Pairing, Recovery, Traces, Volume, VolumeError, VolumeErrorKind};
 use clap::Args;
 use device::file::{OpenOptions, reserve_space, set_length};
 use device::timer::SystemTimer;
@@ -37,6 +37,16 @@ pub struct Opening {
     pub buffered: bool,
 }
 
+/// Whether a disk is taken that seems to be a wrong one.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = None::<&'static str>)]
+pub struct Taking {
+    /// Use the disk even if it is not the cache's own as far as can be told, or was written without it: dirty blocks go there
+    /// all the same, clean ones leave the cache
+    #[arg(long)]
+    pub force_disk: bool,
+}
+
 /// What is done with a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -63,11 +73,17 @@ impl Devices {
     }
 
     /// Opens both, and the volume on them.
-    pub fn open_volume(&self) -> Result<(Volume, Recovery), String> {
+    pub fn open_volume(&self, taking: Taking) -> Result<(Volume, Recovery), String> {
         let [flash, disk] = self.open(Access::Write)?;
+        let pairing = Pairing { traces: traces(&self.disk), is_forced: taking.force_disk };
         let (flash, disk) = (Tasks::staying_with(flash), Tasks::going_on(disk));
-        let opened = Volume::open(flash, Arc::clone(&disk), Arc::new(SystemTimer::default()));
-        pollster::block_on(opened).map_err(|error| self.refused(&error, &disk))
+        let timer = Arc::new(SystemTimer::default());
+        let opened = Volume::open_as(flash, Arc::clone(&disk), timer, pairing);
+        pollster::block_on(opened).map_err(|error| {
+            let is_forceable = error.kind() == VolumeErrorKind::WrongDisk && !taking.force_disk;
+            let hint = if is_forceable { "; --force-disk takes it all the same" } else { "" };
+            format!("{}{hint}", self.refused(&error, &disk))
+        })
     }
 
     /// Why there is no volume on them; it may be that they were named the wrong way round.
@@ -223,6 +239,11 @@ pub fn file_of(text: &str) -> Result<PathBuf, String> {
         DeviceSpec::File(path) | DeviceSpec::Path(path) => Ok(path),
         _ => Err("is not a file".into()),
     }
+}
+
+/// What the system knows of the disk that `text` names.
+pub fn traces(text: &str) -> Traces {
+    file_of(text).map_or_else(|_| Traces::default(), |path| Traces::of(&path))
 }
 
 /// Asks before something is lost, unless `yes` was said already.

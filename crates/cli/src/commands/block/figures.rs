@@ -46,6 +46,7 @@ pub fn of_superblock(superblock: &Superblock) -> Value {
             "newest_format": FORMAT_VERSION,
             "disk_bytes": superblock.disk.bytes,
             "disk_label": superblock.disk.label,
+            "disk_marked": superblock.disk.is_marked,
             "block_bytes": layout.block_bytes,
             "sets": layout.sets,
             "ways": layout.ways,

@@ -23,7 +23,7 @@ use signal_hook::iterator::Signals;
 use super::contents;
 use super::control::{self, Service};
 use super::descriptors;
-use super::devices::{Access, Devices, NewFiles, Opening, file_bytes, file_of, spare};
+use super::devices::{Access, Devices, NewFiles, Opening, Taking, file_bytes, file_of, spare};
 use super::figures;
 use super::health::{self, Watching};
 use super::recording;
@@ -83,6 +83,8 @@ pub struct Arguments {
     /// Maximum number of NBD clients, 1 to 4096; each takes a thread
     #[arg(long, help_heading = ACCESS, value_name = "N", default_value_t = Options::default().max_connections, value_parser = connections)]
     connections: usize,
+    #[command(flatten)]
+    taking: Taking,
     #[command(flatten)]
     opening: Opening,
     #[command(flatten)]
@@ -336,12 +338,18 @@ fn open(arguments: &Arguments) -> Result<Served, String> {
         let disk = arguments.opening.open("--disk", &arguments.disk, Access::Write)?;
         contents::refuse_flash(&arguments.disk, &disk)?;
         contents::refuse_rest(&arguments.disk, &*disk)?;
+        if !arguments.taking.force_disk {
+            contents::refuse_marked(
+                &arguments.disk,
+                "serve it with its --flash, or without it with --force-disk",
+            )?;
+        }
         let export = Arc::new(ByteExport::new(Arc::new(DeviceExport::new(disk))));
         return Ok(Served { export, cached: None });
     };
     let opening = arguments.opening.clone();
     let devices = Devices { flash: flash.clone(), disk: arguments.disk.clone(), opening };
-    let (volume, recovery) = devices.open_volume()?;
+    let (volume, recovery) = devices.open_volume(arguments.taking)?;
     let no_thread = |error: std::io::Error| format!("cannot start a thread: {error}");
     let export = ByteExport::new(Arc::new(VolumeExport::new(volume.clone()).map_err(no_thread)?));
     let uncached = VolumeExport::new(volume.without_caching()).map_err(no_thread)?;
@@ -376,7 +384,10 @@ fn close(arguments: &Arguments, served: Served) -> Vec<String> {
     // It cannot be opened with a disk of another size.
     let size = file_bytes(&arguments.disk).filter(|bytes| *bytes != volume.size_bytes());
     let once = size.map_or_else(String::new, |bytes| {
-        format!(", once the disk, which has {bytes} bytes now, has its {} again", volume.size_bytes())
+        format!(
+            ", once the disk, which has {bytes} bytes now, has its {} again (--force-disk: it was changed)",
+            volume.size_bytes()
+        )
     });
     let failures = [
         closed

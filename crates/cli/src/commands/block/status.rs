@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::control::{self, Target};
-use super::devices::{Access, Opening, spare};
+use super::devices::{Access, Opening, spare, traces};
 use super::{figures, prometheus, watch};
 use crate::output::{Common, Finding, name_of};
 
@@ -19,6 +19,9 @@ pub struct Arguments {
     /// Flash that is not being served: show its superblock
     #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "listen", "control", "ublk"])]
     flash: Option<String>,
+    /// Disk that is not being served: show which cache it belongs to; with --flash, whether to that one
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "listen", "control", "ublk", "prometheus"])]
+    disk: Option<String>,
     /// Print in Prometheus text format
     #[arg(long)]
     prometheus: bool,
@@ -39,20 +42,46 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn tell(arguments: &Arguments) -> Result<Finding, String> {
-    spare(&arguments.common, &arguments.flash)?;
+    spare(&arguments.common, arguments.flash.iter().chain(&arguments.disk))?;
     arguments.target.spare(&arguments.common)?;
     if arguments.watch {
         let path = arguments.target.path().ok_or("--watch: needs the --socket of a server")?;
         let (result, why_ended) = watch::run(&path, &arguments.common)?;
         return Ok(Finding { result, text: String::new(), failures: why_ended.into_iter().collect() });
     }
-    let status = match (arguments.target.path(), &arguments.flash) {
+    let mut status = match (arguments.target.path(), &arguments.flash) {
         (Some(path), _) => control::ask(&path, "status", |_| {})?,
         (None, Some(flash)) => of_flash(arguments, flash)?,
+        (None, None) if arguments.disk.is_some() => json!({ "world": "real" }),
         (None, None) => return Err("no cache named: give the --socket of its server, or its --flash".into()),
     };
+    if let Some(disk) = &arguments.disk {
+        let (told, words, failures) = of_disk(disk, status["volume"]["uuid"].as_str())?;
+        status["disk"] = told;
+        let text = if arguments.flash.is_some() { figures::text(&status) + &words } else { words };
+        return Ok(Finding { result: status, text, failures });
+    }
     let text = if arguments.prometheus { prometheus::text(&status) } else { figures::text(&status) };
     Ok(Finding { result: status, text, failures: Vec::new() })
+}
+
+/// Whose the disk is, in figures and in words, and what is wrong with it for a cache of that UUID.
+fn of_disk(disk: &str, uuid: Option<&str>) -> Result<(Value, String, Vec<String>), String> {
+    std::fs::metadata(disk).map_err(|error| format!("--disk {disk}: {error}"))?;
+    let traces = traces(disk);
+    let mark = traces.mark().map(|mark| format!("{mark:032x}"));
+    let words = match &mark {
+        Some(mark) => format!("{disk} belongs to the cache {mark}\n"),
+        None if traces.is_file() => format!("{disk} has no mark of a cache\n"),
+        None => format!("{disk} is no file and has no mark, whether a cache belongs to it or not\n"),
+    };
+    let is_others = mark.is_some() && uuid.is_some() && mark.as_deref() != uuid;
+    let failure = || {
+        let (mark, uuid) = (mark.as_deref().unwrap_or_default(), uuid.unwrap_or_default());
+        format!("--disk {disk}: belongs to the cache {mark}, the flash to the cache {uuid}")
+    };
+    let failures = is_others.then(failure).into_iter().collect();
+    Ok((json!({ "cache": mark }), words, failures))
 }
 
 fn of_flash(arguments: &Arguments, flash: &str) -> Result<Value, String> {

@@ -54,7 +54,7 @@ fn a_watch_leaves_the_last_figures_in_its_result() {
 #[test]
 fn the_server_of_a_disk_alone_says_that_there_is_no_cache() {
     let place = Place::new();
-    let server = place.serve_with(&["--disk", "disk"]);
+    let server = place.serve_with(&["--disk", "disk", "--force-disk"]);
     let status = place.status();
     assert_eq!((&status["world"], &status["volume"]), (&"real".into(), &Value::Null));
     assert!(status["up_seconds"].is_f64() && status["connections"]["open"].is_u64(), "{status}");

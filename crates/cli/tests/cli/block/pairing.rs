@@ -1,0 +1,112 @@
+//! A cache, and disks that are not its own or were written without it.
+
+use std::os::unix::fs::FileExt;
+use std::process::Output;
+
+use serde_json::Value;
+
+use super::{Client, Place, told, whose};
+
+/// A cache whose server was killed with a dirty block; nothing if its disk could not be marked.
+fn dirty() -> Option<Place> {
+    let place = Place::new();
+    if !whose(&place).contains("belongs to the cache") {
+        println!("SKIPPED: no extended attributes here");
+        return None;
+    }
+    let server = place.serve();
+    let mut client = Client::connect(&place.path("s"));
+    client.call(1, 8 << 20, 4096, &[7; 4096]);
+    client.call(3, 0, 0, &[]);
+    server.kill();
+    Some(place)
+}
+
+/// A command on the flash of one and the disk of another.
+fn across(one: &Place, other: &Place, command: &str, more: &[&str]) -> Output {
+    let mut command = one.command(command, false);
+    command.arg("--flash").arg(one.path("flash")).arg("--disk").arg(other.path("disk"));
+    command.args(more).args(&one.flags).output().unwrap()
+}
+
+#[test]
+fn a_flush_wrote_the_dirty_blocks_of_one_cache_over_the_disk_of_another() {
+    let (Some(one), Some(other)) = (dirty(), dirty()) else { return };
+    let before = std::fs::read(other.path("disk")).unwrap();
+    for command in ["flush", "check", "status", "upgrade", "destroy"] {
+        let refused = across(&one, &other, command, &[]);
+        let said = told(&refused);
+        assert!(!refused.status.success(), "{command}: {said}");
+        assert!(
+            said.contains("belongs to the cache ") && said.contains(", the flash to the cache "),
+            "{said}"
+        );
+        assert_eq!(said.contains("--force-disk takes it"), matches!(command, "flush" | "upgrade"), "{said}");
+    }
+    assert!(std::fs::read(other.path("disk")).unwrap() == before);
+    let forced = across(&one, &other, "flush", &["--force-disk"]);
+    assert!(told(&forced).starts_with("wrote back 1 dirty block "), "{}", told(&forced));
+    let refused = told(&other.run("flush", &[], true));
+    assert!(refused.contains("belongs to the cache "), "it is the other's from then on: {refused}");
+}
+
+#[test]
+fn a_disk_written_by_itself_after_a_crash_was_called_sound() {
+    let Some(place) = dirty() else { return };
+    let disk = std::fs::File::options().write(true).open(place.path("disk")).unwrap();
+    disk.write_all_at(&[9; 4096], 20 << 20).unwrap();
+    disk.set_modified(std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(2_000_000_000))
+        .unwrap();
+    for command in [&["check", "--full"][..], &["flush"], &["serve", "--socket", "s"]] {
+        let refused = place.run(command[0], &command[1..], true);
+        let said = told(&refused);
+        assert!(!refused.status.success() && said.contains("changed after the cache"), "{command:?}: {said}");
+    }
+    let forced = place.run("flush", &["--force-disk"], true);
+    assert!(forced.status.success(), "{}", told(&forced));
+    let bytes = std::fs::read(place.path("disk")).unwrap();
+    assert_eq!((bytes[8 << 20], bytes[20 << 20]), (7, 9));
+    assert!(told(&place.run("check", &["--full"], true)).contains("\nsound\n"));
+}
+
+#[test]
+fn a_copy_of_the_disk_without_its_mark_is_taken_only_by_force() {
+    let Some(place) = dirty() else { return };
+    let bytes = std::fs::read(place.path("disk")).unwrap();
+    std::fs::remove_file(place.path("disk")).unwrap();
+    std::fs::write(place.path("disk"), bytes).unwrap();
+    let said = told(&place.run("flush", &[], true));
+    assert!(said.contains("lacks the mark of the cache") && said.contains("--force-disk"), "{said}");
+    assert!(place.run("flush", &["--force-disk"], true).status.success());
+    assert!(place.run("flush", &[], true).status.success(), "it is marked now");
+}
+
+/// Nothing on a disk showed that it had a dirty cache somewhere.
+#[test]
+fn a_disk_says_whether_it_has_a_cache_until_that_is_destroyed() {
+    let Some(place) = dirty() else { return };
+    let flash = ["--flash-size", "8MiB", "--associativity", "64", "--yes"];
+    let (disk, new) = (place.path("disk"), place.path("new"));
+    let both = ["--flash", new.to_str().unwrap(), "--disk", disk.to_str().unwrap()];
+    for command in [
+        ["create"].iter().chain(&both).chain(&flash).collect::<Vec<_>>(),
+        ["serve"].iter().chain(&both[2..]).chain(&["--socket", "s"]).collect(),
+    ] {
+        let mut refused = place.command(command[0], false);
+        let refused = refused.args(&command[1..]).args(&place.flags).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2));
+        let said = told(&refused);
+        assert!(said.contains("belongs to the cache ") && said.contains("--force"), "{said}");
+    }
+    assert!(!new.exists(), "what was made for nothing is gone");
+    let status = place.run("status", &["--json", "-", "--quiet"], true);
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(
+        (&status["disk"]["cache"], &status["volume"]["disk_marked"]),
+        (&status["volume"]["uuid"], &true.into())
+    );
+    assert!(place.run("flush", &[], true).status.success());
+    assert!(place.run("destroy", &["--yes"], true).status.success());
+    assert!(whose(&place).contains("has no mark of a cache"), "{}", whose(&place));
+    place.serve_with(&["--disk", "disk"]).stop();
+}
