@@ -3,6 +3,8 @@
 use std::ops::Range;
 
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use super::RunReport;
@@ -156,6 +158,54 @@ fn hit_ratio(area: &Area<'_>, spans: &[Span], has_flash: bool) -> Drawn {
     over_time(area, "Hit ratio", 0.0..100.0, &|percent| format!("{percent:.0} %"), &curves)
 }
 
+/// The title of a chart, and its axis from left to right.
+struct Across<'a> {
+    title: &'a str,
+    end: f64,
+    labels: usize,
+    words: fn(&f64) -> String,
+}
+
+/// Of a chart of these curves over the seconds of a run.
+fn seconds<'a>(title: &'a str, curves: &[Curve]) -> Across<'a> {
+    let end = curves.iter().flat_map(|curve| &curve.points).map(|(at, _)| *at).fold(1e-3, f64::max);
+    Across { title, end, labels: 10, words: |seconds| format!("{} s", trimmed(*seconds)) }
+}
+
+type Chart<'a, 'b, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, Y>>;
+
+/// A chart without curves; upwards about so many labels with these words.
+fn field<'a, 'b, Y>(
+    area: &'a Area<'b>,
+    across: &Across<'_>,
+    range: Y,
+    (labels, words): (usize, &dyn Fn(&f64) -> String),
+) -> Result<Chart<'a, 'b, Y::CoordDescType>, Box<dyn std::error::Error>>
+where
+    Y: AsRangedCoord<Value = f64>,
+    Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let mut chart = ChartBuilder::on(area)
+        .margin(12)
+        .margin_right(28)
+        .caption(across.title, (FONT, 14).into_font().color(&INK))
+        .x_label_area_size(24)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0.0..across.end, range)?;
+    chart
+        .configure_mesh()
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .axis_style(PALE)
+        .label_style((FONT, 12).into_font().color(&PALE))
+        .x_labels(across.labels)
+        .x_label_formatter(&across.words)
+        .y_label_formatter(&words)
+        .y_labels(labels)
+        .draw()?;
+    Ok(chart)
+}
+
 fn over_time(
     area: &Area<'_>,
     title: &str,
@@ -163,24 +213,7 @@ fn over_time(
     label: &dyn Fn(&f64) -> String,
     curves: &[Curve],
 ) -> Drawn {
-    let end = curves.iter().flat_map(|curve| &curve.points).map(|(at, _)| *at).fold(0.0, f64::max);
-    let mut chart = ChartBuilder::on(area)
-        .margin(12)
-        .margin_right(28)
-        .caption(title, (FONT, 14).into_font().color(&INK))
-        .x_label_area_size(24)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..end.max(1e-3), range)?;
-    chart
-        .configure_mesh()
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .axis_style(PALE)
-        .label_style((FONT, 12).into_font().color(&PALE))
-        .x_label_formatter(&|seconds| format!("{} s", trimmed(*seconds)))
-        .y_label_formatter(&label)
-        .y_labels(5)
-        .draw()?;
+    let mut chart = field(area, &seconds(title, curves), range, (5, label))?;
     for curve in curves {
         let area = AreaSeries::new(curve.points.iter().copied(), 0.0, curve.look.colour.mix(0.08));
         chart.draw_series(area)?;
@@ -210,26 +243,11 @@ fn slow_curves(spans: &[Span]) -> Vec<Curve> {
 
 fn slowest(area: &Area<'_>, curves: &[Curve]) -> Drawn {
     let points = || curves.iter().flat_map(|curve| &curve.points);
-    let end = points().map(|(at, _)| *at).fold(1e-3, f64::max);
     let longest = points().map(|(_, ns)| *ns).fold(1e3, f64::max);
     let shortest = points().map(|(_, ns)| *ns).fold(longest, f64::min);
-    let mut chart = ChartBuilder::on(area)
-        .margin(12)
-        .margin_right(28)
-        .caption("Latency, p99 of each interval", (FONT, 14).into_font().color(&INK))
-        .x_label_area_size(24)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..end, (shortest * 0.8..longest * 1.5).log_scale())?;
-    chart
-        .configure_mesh()
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .axis_style(PALE)
-        .label_style((FONT, 12).into_font().color(&PALE))
-        .x_label_formatter(&|seconds| format!("{} s", trimmed(*seconds)))
-        .y_label_formatter(&|ns| duration(*ns))
-        .y_labels(5)
-        .draw()?;
+    let across = seconds("Latency, p99 of each interval", curves);
+    let range = (shortest * 0.8..longest * 1.5).log_scale();
+    let mut chart = field(area, &across, range, (5, &|ns| duration(*ns)))?;
     for curve in curves {
         draw(&mut chart, curve)?;
     }
@@ -266,30 +284,20 @@ fn percentiles(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn {
     let nines = points().map(|(n, _)| *n).fold(1.0, f64::max);
     let longest = points().map(|(_, ns)| *ns).fold(1e3, f64::max);
     let shortest = points().map(|(_, ns)| *ns).fold(longest, f64::min);
-    let mut chart = ChartBuilder::on(area)
-        .margin(12)
-        .margin_right(28)
-        .caption(title, (FONT, 14).into_font().color(&INK))
-        .x_label_area_size(24)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..nines * 1.02, (shortest * 0.8..longest * 1.5).log_scale())?;
-    chart
-        .configure_mesh()
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .axis_style(PALE)
-        .label_style((FONT, 12).into_font().color(&PALE))
-        .x_labels(nines as usize + 1)
-        .x_label_formatter(&|nines| share(*nines))
-        .y_label_formatter(&|ns| duration(*ns))
-        .draw()?;
+    let words: fn(&f64) -> String = |nines| share(*nines);
+    let across = Across { title, end: nines * 1.02, labels: nines as usize + 1, words };
+    let range = (shortest * 0.8..longest * 1.5).log_scale();
+    let mut chart = field(area, &across, range, (10, &|ns| duration(*ns)))?;
     for curve in curves {
         draw(&mut chart, curve)?;
     }
     legend(&mut chart)
 }
 
-fn draw<'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>, curve: &Curve) -> Drawn
+fn draw<'a, 'b: 'a, X, Y>(
+    chart: &mut ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>,
+    curve: &Curve,
+) -> Drawn
 where
     X: Ranged<ValueType = f64>,
     Y: Ranged<ValueType = f64>,
@@ -300,7 +308,7 @@ where
     Ok(())
 }
 
-fn legend<'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>) -> Drawn
+fn legend<'a, 'b: 'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>) -> Drawn
 where
     X: Ranged<ValueType = f64>,
     Y: Ranged<ValueType = f64>,
