@@ -26,6 +26,11 @@ pub fn run_all<T: Target>(
     for instance in instances {
         sources.push(instance.workload.sources(instance.boards.len(), instance.seed)?);
     }
+    let Some(first) = instances.first() else { return Ok(Vec::new()) };
+    let clock = &first.shared.clock;
+    // Before the first thread's own clock: no look from here on is of an earlier time than what the thread counts as.
+    let started_ns = clock.monotonic_ns();
+    let elapsed = || Duration::from_nanos(clock.monotonic_ns() - started_ns);
     let finish = Finish::new(sources.iter().map(Vec::len).sum());
     let started: Result<(), RunError> = std::thread::scope(|scope| {
         // Else nobody could leave here whose worker panicked.
@@ -41,7 +46,7 @@ pub fn run_all<T: Target>(
                 start(scope, format!("worker-{number}"), stop, move || work(instance, crew, finish))?;
             }
         }
-        watch(instances, timeout, watcher, &finish);
+        watch(instances, timeout, watcher, &finish, &elapsed);
         Ok(())
     });
     started?;
@@ -93,18 +98,16 @@ fn watch<T: Target>(
     timeout: Option<Duration>,
     watcher: &mut dyn Watcher,
     finish: &Finish,
+    elapsed: &dyn Fn() -> Duration,
 ) {
     let Some(first) = instances.first() else { return };
-    let (clock, stop) = (&first.shared.clock, &first.shared.stop);
     let observables: Vec<&dyn Observable> =
         instances.iter().map(|instance| &**instance as &dyn Observable).collect();
-    let started_ns = clock.monotonic_ns();
     let mut course = Course::new(instances);
-    let elapsed = || Duration::from_nanos(clock.monotonic_ns() - started_ns);
     while !finish.wait(TICK) {
         let elapsed = elapsed();
         if timeout.is_some_and(|timeout| elapsed >= timeout) {
-            stop.set(StopReason::Timeout);
+            first.shared.stop.set(StopReason::Timeout);
         }
         course.look(instances, elapsed, watcher);
         watcher.moment(&observables, elapsed);
