@@ -29,6 +29,22 @@ fn the_intervals_of_a_simulated_run_add_up_to_it_and_are_the_same_each_time() {
         let last = intervals.last().unwrap();
         assert_eq!(last["until_seconds"], result["totals"]["seconds"]);
         assert_eq!(last["flash_bytes_waiting"], result["totals"]["flash_bytes_waiting"]);
+        // What no interval exceeds the whole run does not, and what all of them do, it does.
+        for (layer, operation) in [("cache", "set"), ("device", "read"), ("device", "write")] {
+            let all = &result["totals"]["latency_ns"][layer][operation];
+            let prefix = if layer == "device" { format!("device_{operation}") } else { operation.to_owned() };
+            let of = |share: &str| {
+                let name = format!("{prefix}_{share}_ns");
+                intervals.iter().filter_map(|it| it[&name].as_u64()).map(|ns| ns as f64).collect::<Vec<_>>()
+            };
+            let [p50, p99, max] = ["p50", "p99", "max"].map(|share| all[share].as_f64().unwrap());
+            let slowest = of("p99").into_iter().fold(0.0, f64::max);
+            let fastest = of("p50").into_iter().fold(f64::INFINITY, f64::min);
+            // To within 1 part in 16, and the run's own to within 1 in 100.
+            let near = 1.08;
+            assert!(p99 <= slowest * near && slowest <= max * near, "{prefix}: {p99} {slowest} {max}");
+            assert!(fastest <= p50 * near, "{prefix}: {fastest} {p50}");
+        }
     }
 }
 
