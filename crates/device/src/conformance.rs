@@ -42,7 +42,7 @@ pub fn run(make: impl Fn() -> Box<dyn Device>) {
 /// # Panics
 /// If the device breaks its contract.
 pub fn run_driven(make: impl Fn() -> Subject) {
-    let checks: [(&str, Check); 14] = [
+    let checks: [(&str, Check); 15] = [
         ("geometry makes sense", access::geometry_makes_sense),
         ("requests that break the rules touch nothing", access::refusals_touch_nothing),
         ("empty requests end well", access::empty_requests_end_well),
@@ -50,6 +50,7 @@ pub fn run_driven(make: impl Fn() -> Subject) {
         ("a completed write is read back, by either way", access::reads_see_completed_writes),
         ("an absorbed write is a write", access::absorbed_writes_are_writes),
         ("a trimmed range can be read and written again", access::trimmed_ranges_live_on),
+        ("a hole holds zeros, and nothing that was written", access::holes_hold_nothing),
         ("flushes end and disturb nothing", access::flushes_disturb_nothing),
         ("everything is counted", access::counters_add_up),
         ("many requests at once find their own bytes", flight::many_at_once),

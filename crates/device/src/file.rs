@@ -10,6 +10,7 @@ mod medium;
 mod open;
 mod probe;
 
+use std::ops::Range;
 use std::path::Path;
 
 use crate::carry::{Carrier, Open};
@@ -120,6 +121,16 @@ impl Device for FileDevice {
 
     fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
         self.carrier.absorb(offset, data)
+    }
+
+    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let open = self.carrier.open();
+        open.medium.hole_in(range, u64::from(open.geometry.block_bytes))
+    }
+
+    /// A hole that is punched in a file does; a drive may say so of what it discards, and is not believed.
+    fn trims_to_zeros(&self) -> bool {
+        !self.is_block_device()
     }
 
     /// On an NVMe block device, or one made of them, media bytes are those of the drives' whole endurance groups since

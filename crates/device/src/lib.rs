@@ -44,6 +44,8 @@ pub mod timer;
 pub mod together;
 pub mod wrap;
 
+use std::ops::Range;
+
 pub use buffer::{IoBuffer, IoSlice};
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{ErrorKind, IoError};
@@ -76,7 +78,9 @@ pub use stripe::StripeDevice;
 /// * **Durability.** A completed write survives the process at once, and a power cut after a later [`Request::Flush`]
 ///   completed.
 /// * **Trim.** Aligned and inside the device like a write, but of any length. A trimmed range reads as zeros or as
-///   anything it held before; it never fails a read.
+///   anything it held before; it never fails a read. Where [`trims_to_zeros`](Device::trims_to_zeros) says so, it reads as zeros.
+/// * **Holes.** What [`hole_in`](Device::hole_in) names reads as zeros. Nothing is in it that a write has brought there which had
+///   completed when it was asked, unless that was trimmed since.
 /// * **Unwritten space** reads as zeros on files and in memory, and as anything on a raw block device.
 pub trait Device: Send + Sync {
     /// What the device is like. Constant for its life.
@@ -100,6 +104,19 @@ pub trait Device: Send + Sync {
     fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
         let _ = (offset, data);
         None
+    }
+
+    /// The first part of `range` that is known to hold nothing: it takes no space and reads as zeros until somebody writes
+    /// there. In whole blocks, and not necessarily as long as it could be. `None` is unknown, never "none": all of the range may
+    /// hold data. A file asks its file system, which may have to read.
+    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let _ = range;
+        None
+    }
+
+    /// Whether what a completed trim leaves reads as zeros. `false` is unknown.
+    fn trims_to_zeros(&self) -> bool {
+        false
     }
 
     /// Bytes and requests so far.

@@ -165,6 +165,21 @@ impl Device for MemoryDevice {
         self.absorbs.then(|| write().map(drop))
     }
 
+    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let is_there = |chunk: u64| self.shard(chunk).read().contains_key(&chunk);
+        let block = u64::from(self.geometry.block_bytes);
+        let range = range.start.next_multiple_of(block)..range.end / block * block;
+        let chunks = range.start / CHUNK_BYTES..range.end.div_ceil(CHUNK_BYTES);
+        let first = chunks.clone().find(|&chunk| !is_there(chunk))?;
+        let end = (first..chunks.end).find(|&chunk| is_there(chunk)).unwrap_or(chunks.end);
+        let hole = range.start.max(first * CHUNK_BYTES)..range.end.min(end * CHUNK_BYTES);
+        (!hole.is_empty()).then_some(hole)
+    }
+
+    fn trims_to_zeros(&self) -> bool {
+        true
+    }
+
     fn counters(&self) -> Counters {
         self.tally.counters()
     }

@@ -72,6 +72,16 @@ impl Device for SliceDevice {
         outcome
     }
 
+    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let start = self.start_bytes;
+        let hole = self.whole.hole_in(start + range.start..start + range.end)?;
+        Some(hole.start - start..hole.end - start)
+    }
+
+    fn trims_to_zeros(&self) -> bool {
+        self.whole.trims_to_zeros()
+    }
+
     /// The slice's own traffic. What of the media's writes is owed to it nobody can tell.
     fn counters(&self) -> Counters {
         self.tally.counters()

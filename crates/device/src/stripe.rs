@@ -211,6 +211,29 @@ impl Device for StripeDevice {
         outcome
     }
 
+    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let mut at = range.start;
+        let mut found: Option<Range<u64>> = None;
+        while at < range.end {
+            let (device, offset) = self.place(at);
+            let len = (self.unit_bytes - offset % self.unit_bytes).min(range.end - at);
+            let hole = self.devices[device].hole_in(offset..offset + len);
+            let hole = hole.map(|hole| at + (hole.start - offset)..at + (hole.end - offset));
+            match (&mut found, hole) {
+                (None, None) => {}
+                (None, Some(hole)) => found = Some(hole),
+                (Some(found), Some(hole)) if hole.start == found.end => found.end = hole.end,
+                (Some(_), _) => break,
+            }
+            at += len;
+        }
+        found
+    }
+
+    fn trims_to_zeros(&self) -> bool {
+        self.devices.iter().all(|device| device.trims_to_zeros())
+    }
+
     /// Requests as they came to the stripe; media bytes of all devices, unknown if one does not tell.
     fn counters(&self) -> Counters {
         let media = self.devices.iter().map(|device| device.counters().media_written_bytes);

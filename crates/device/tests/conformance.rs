@@ -1,5 +1,6 @@
 //! The contract, on every device and wrapper of this crate.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use flashwright_device::conformance::Subject;
@@ -165,6 +166,33 @@ fn devices_that_break_the_contract_are_found_out() {
     for misbehave in [swallow_a_write, misplace_a_write, accept_anything] {
         let suite = || conformance::run(|| Box::new(Misbehaving { inner: memory(), misbehave }));
         assert!(std::panic::catch_unwind(suite).is_err(), "a broken device went unnoticed");
+    }
+}
+
+/// A device that calls everything a hole, whatever was written.
+#[test]
+fn a_device_that_calls_data_a_hole_is_found_out() {
+    let suite = || conformance::run(|| Box::new(Hollow(memory())));
+    assert!(std::panic::catch_unwind(suite).is_err(), "it went unnoticed");
+}
+
+struct Hollow(Arc<dyn Device>);
+
+impl Device for Hollow {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        self.0.submit(request, completion);
+    }
+
+    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
+        (!range.is_empty()).then_some(range)
+    }
+
+    fn counters(&self) -> Counters {
+        self.0.counters()
     }
 }
 

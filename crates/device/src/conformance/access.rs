@@ -1,5 +1,6 @@
 //! One request at a time.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Subject;
@@ -145,6 +146,55 @@ pub(super) fn trimmed_ranges_live_on(subject: &Subject) {
     // A trim may be as long as the device, whatever the longest transfer is.
     let all = Request::Trim { offset: 0, len: subject.device.geometry().capacity_bytes };
     subject.device.execute(all).expect("a trim of everything");
+}
+
+pub(super) fn holes_hold_nothing(subject: &Subject) {
+    let (block, capacity) = (subject.block() as u64, subject.device.geometry().capacity_bytes);
+    assert_holes(subject, &[]);
+    let unit = capacity / 8 / block * block;
+    let written = [unit..unit + block, 3 * unit..4 * unit, capacity - block..capacity];
+    let most = u64::from(subject.device.geometry().max_io_bytes);
+    for range in &written {
+        for at in (range.start..range.end).step_by(most as usize) {
+            write(subject, at, most.min(range.end - at) as usize, 1);
+        }
+    }
+    assert_holes(subject, &written);
+    let trimmed = 3 * unit + 7 * block..4 * unit;
+    let trim = Request::Trim { offset: trimmed.start, len: trimmed.end - trimmed.start };
+    let is_trimmed = subject.submit(trim).is_ok();
+    if is_trimmed && subject.device.trims_to_zeros() {
+        let read = buffer_of(subject.submit(read_request(trimmed.start, 9 * block as usize)));
+        assert!(read.iter().all(|&byte| byte == 0), "a trim leaves zeros");
+    }
+    let left = [unit..unit + block, 3 * unit..trimmed.start, capacity - block..capacity];
+    assert_holes(subject, &left);
+}
+
+/// Every hole is in whole blocks inside the range that was asked about, reads as zeros, and has nothing of what was `written`.
+fn assert_holes(subject: &Subject, written: &[Range<u64>]) {
+    let (device, block) = (&subject.device, subject.block() as u64);
+    let capacity = device.geometry().capacity_bytes;
+    for range in [0..capacity, block..capacity - block, capacity / 2 / block * block..capacity] {
+        let mut at = range.start;
+        while let Some(hole) = device.hole_in(at..range.end) {
+            assert!(
+                hole.start >= at && hole.start < hole.end && hole.end <= range.end,
+                "{hole:?} in {range:?}"
+            );
+            assert!(
+                hole.start.is_multiple_of(block) && hole.end.is_multiple_of(block),
+                "{hole:?}, in blocks"
+            );
+            let meets = |written: &&Range<u64>| written.start < hole.end && hole.start < written.end;
+            assert_eq!(written.iter().find(meets), None, "{hole:?} was written");
+            for offset in [hole.start, hole.end - block] {
+                let read = buffer_of(subject.submit(read_request(offset, block as usize)));
+                assert!(read.iter().all(|&byte| byte == 0), "{hole:?} reads as zeros");
+            }
+            at = hole.end;
+        }
+    }
 }
 
 pub(super) fn flushes_disturb_nothing(subject: &Subject) {

@@ -2,13 +2,15 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use io_uring::{cqueue, opcode, squeue, types};
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, seek};
+use rustix::io::Errno;
 
 use super::discard::discard;
 use crate::carry::transfer::{Call, Kernel};
@@ -90,12 +92,43 @@ impl OpenFile {
         File::options().write(true).open(own).ok()
     }
 
+    /// The first part of `range`, in blocks, that the file system says is a hole, or was reserved and never written. Neither moves
+    /// bytes: where the file's own position stands does not matter to anybody.
+    pub(super) fn hole_in(&self, range: Range<u64>, block_bytes: u64) -> Option<Range<u64>> {
+        if self.is_block_device || is_fuse(&self.file) {
+            return None;
+        }
+        let mut at = range.start;
+        while at < range.end {
+            let start = seek(&self.file, SeekFrom::Hole(at)).ok()?;
+            let end = match seek(&self.file, SeekFrom::Data(start)) {
+                // There is nothing but a hole from there on.
+                Err(Errno::NXIO) => u64::MAX,
+                found => found.ok()?,
+            };
+            let start = start.max(range.start).next_multiple_of(block_bytes);
+            let whole = start..end.min(range.end) / block_bytes * block_bytes;
+            if !whole.is_empty() {
+                return Some(whole);
+            }
+            // Smaller than a block, or written to just now.
+            at = end.max(at + 1);
+        }
+        None
+    }
+
     /// The write stream of a handle. Stream 0 leaves it to the drive, which takes its default handle, and so does
     /// stream 1; handle 1 is the first one beside it. A handle that the device never gave out is the default's.
     fn stream(&self, placement: PlacementHandle) -> u8 {
         let known = placement != PlacementHandle::DEFAULT && placement.0 < self.write_streams;
         if known { u8::try_from(placement.0 + 1).unwrap_or(0) } else { 0 }
     }
+}
+
+/// A FUSE server does not see what the kernel may still keep of a file: what it calls a hole may have been written.
+fn is_fuse(file: &File) -> bool {
+    const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
+    rustix::fs::fstatfs(file).map_or(true, |of| of.f_type as u64 == FUSE_SUPER_MAGIC)
 }
 
 impl OpenFile {

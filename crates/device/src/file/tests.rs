@@ -339,3 +339,20 @@ fn a_temporary_file_has_no_name_and_works_all_the_same() {
     let data = IoBuffer::zeroed(4096).into();
     device.execute(Request::Write { offset: 4096, data, placement: PlacementHandle::DEFAULT }).unwrap();
 }
+
+#[test]
+fn a_file_tells_its_holes_and_a_hole_that_is_written_is_none() {
+    let scratch = tempfile::tempdir().unwrap();
+    let device: Box<dyn Device> = Box::new(FileDevice::open(scratch.path().join("f"), &sized()).unwrap());
+    let Some(all) = device.hole_in(0..1 << 20) else { return println!("SKIPPED: no holes are told of here") };
+    assert_eq!(all, 0..1 << 20);
+    let data: IoSlice = IoBuffer::copy_of(&[7; 64 << 10]).into();
+    device.write(256 << 10, data.clone(), PlacementHandle::DEFAULT).wait().unwrap();
+    device.absorb(768 << 10, &data).expect("a file has the page cache").unwrap();
+    assert_eq!(device.hole_in(0..1 << 20), Some(0..256 << 10));
+    assert_eq!(device.hole_in(256 << 10..1 << 20), Some(320 << 10..768 << 10));
+    assert_eq!(device.hole_in(768 << 10..1 << 20), Some(832 << 10..1 << 20));
+    assert_eq!(device.hole_in(768 << 10..800 << 10), None);
+    device.start(Request::Trim { offset: 0, len: 1 << 20 }).wait().unwrap();
+    assert_eq!(device.hole_in(512..1 << 20).unwrap().end, 1 << 20);
+}

@@ -209,6 +209,10 @@ impl Device for CrashDevice {
         Some(outcome.map(drop))
     }
 
+    fn trims_to_zeros(&self) -> bool {
+        self.live.trims_to_zeros()
+    }
+
     fn counters(&self) -> Counters {
         Counters { media_written_bytes: self.live.counters().media_written_bytes, ..self.tally.counters() }
     }

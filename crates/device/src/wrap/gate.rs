@@ -1,6 +1,7 @@
 //! A device whose requests wait until they are told to go on: how a test brings about the one order of events in which
 //! something once went wrong.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -95,6 +96,14 @@ impl Device for GateDevice {
 
     fn execute(&self, request: Request) -> Outcome {
         self.inner.execute(request)
+    }
+
+    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
+        self.inner.hole_in(range)
+    }
+
+    fn trims_to_zeros(&self) -> bool {
+        self.inner.trims_to_zeros()
     }
 
     fn counters(&self) -> Counters {

@@ -1,5 +1,6 @@
 //! How long each request took, what was said of the first that failed, and who asked for which placement handle.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -69,6 +70,14 @@ impl Device for MeasureDevice {
             Err(error) => remember(&self.first_failure, error),
         }
         outcome
+    }
+
+    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
+        self.inner.hole_in(range)
+    }
+
+    fn trims_to_zeros(&self) -> bool {
+        self.inner.trims_to_zeros()
     }
 
     fn counters(&self) -> Counters {

@@ -4,6 +4,7 @@
 //! its bytes only; any other pays for a movement of the head first. There is no write cache, so a flush costs nothing,
 //! and no reordering, so a deep queue gains nothing: a plain lower bound of a disk, and the same in both worlds.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -101,6 +102,14 @@ impl Device for SpindleDevice {
             self.timer.wait_until(self.end_ns(&request));
         }
         self.inner.execute(request)
+    }
+
+    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
+        self.inner.hole_in(range)
+    }
+
+    fn trims_to_zeros(&self) -> bool {
+        self.inner.trims_to_zeros()
     }
 
     fn counters(&self) -> Counters {

@@ -1,5 +1,6 @@
 //! A slower device: so many bytes and requests a second, no more.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -77,6 +78,14 @@ impl Device for ThrottleDevice {
     fn execute(&self, request: Request) -> Outcome {
         self.timer.wait_until(self.turn_ns(&request));
         self.inner.execute(request)
+    }
+
+    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
+        self.inner.hole_in(range)
+    }
+
+    fn trims_to_zeros(&self) -> bool {
+        self.inner.trims_to_zeros()
     }
 
     fn counters(&self) -> Counters {
