@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use device::{Completion, Device, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, PlacementHandle, Request};
 
+use super::extents::Extents;
 use super::pieces::{self, Piece};
 use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 
@@ -17,6 +18,9 @@ pub struct DeviceExport {
 
 /// Zeros written with one request.
 const ZEROS_BYTES: usize = 1 << 20;
+
+/// Bytes looked at, at most, to answer one question about extents: who asks goes on from there.
+const EXTENTS_BYTES: u64 = 1 << 30;
 
 /// What clients are told to prefer where the device has smaller blocks: what file systems and databases write.
 const PREFERRED_BYTES: u32 = 4096;
@@ -65,15 +69,17 @@ impl DeviceExport {
         pieces::run(Arc::clone(&self.device), pieces, None, completion);
     }
 
-    /// Trimmed space may read as what it held before, so zeros are written.
-    fn zero(&self, offset: u64, len: u64, caller: Caller) {
-        let zeros = Arc::clone(&self.zeros);
-        let pieces = ranges(len, zeros.len() as u64).map(move |range| -> Piece {
-            let data = IoSlice::new(Arc::clone(&zeros), 0..(range.end - range.start) as usize);
-            let placement = PlacementHandle::DEFAULT;
-            (Request::Write { offset: offset + range.start, data, placement }, 0..0)
+    /// Trimmed space may read as what it held before: unless the device says that it does not, zeros are written.
+    fn zero(&self, offset: u64, len: u64, may_trim: bool, caller: Caller) {
+        let zeros = Zeros { device: Arc::clone(&self.device), zeros: Arc::clone(&self.zeros), offset, len };
+        if !may_trim || !self.device.trims_to_zeros() {
+            return zeros.write(caller);
+        }
+        let written_if_need_be = Caller::new(move |answer: Answer| match answer {
+            Err(error) if error.kind() == ErrorKind::Unsupported => zeros.write(caller),
+            answer => caller.tell(answer),
         });
-        pieces::run(Arc::clone(&self.device), pieces, None, told(caller));
+        self.device.submit(Request::Trim { offset, len }, told(written_if_need_be));
     }
 
     /// Nothing is promised about trimmed space, so a device that cannot trim has done enough.
@@ -85,6 +91,17 @@ impl DeviceExport {
             });
         });
         self.device.submit(Request::Trim { offset, len }, told(forgiving));
+    }
+
+    fn allocation(&self, range: &Range<u64>, most: usize) -> Vec<Extent> {
+        let mut extents = Extents::default();
+        let mut at = range.start;
+        while let (true, Some(hole)) = (extents.len() < most, self.device.hole_in(at..range.end)) {
+            extents.push_allocation(&(at..hole.end), [hole.clone()]);
+            at = hole.end;
+        }
+        extents.push_allocation(&(at..range.end), []);
+        extents.first(most)
     }
 
     /// A caller that makes the device flush first, if the operation is to be `durable`.
@@ -117,12 +134,14 @@ impl Export for DeviceExport {
             Operation::Write { offset, data, durable } => {
                 self.write(offset, data, self.made_durable(durable, caller));
             }
-            Operation::Zero { only_if_fast: true, .. } => {
+            Operation::Zero { only_if_fast: true, may_trim, .. }
+                if !(may_trim && self.device.trims_to_zeros()) =>
+            {
                 let words = "this device has no faster way than writing zeros";
                 caller.tell(Err(IoError::new(ErrorKind::Unsupported, words)));
             }
-            Operation::Zero { offset, len, durable, .. } => {
-                self.zero(offset, len, self.made_durable(durable, caller));
+            Operation::Zero { offset, len, may_trim, durable, .. } => {
+                self.zero(offset, len, may_trim, self.made_durable(durable, caller));
             }
             Operation::Trim { offset, len, durable } => {
                 self.trim(offset, len, self.made_durable(durable, caller));
@@ -132,14 +151,34 @@ impl Export for DeviceExport {
         }
     }
 
-    fn extents(&self, context: Context, _: u64, len: u64, _: usize) -> Result<Vec<Extent>, IoError> {
+    fn extents(&self, context: Context, offset: u64, len: u64, most: usize) -> Result<Vec<Extent>, IoError> {
         match context {
-            Context::Allocation => Ok(vec![Extent { len, flags: 0 }]),
+            Context::Allocation => Ok(self.allocation(&(offset..offset + len.min(EXTENTS_BYTES)), most)),
             Context::Dirty | Context::Cached => Err(IoError::new(
                 ErrorKind::Unsupported,
                 format!("a disk without a cache has no context {}", context.name()),
             )),
         }
+    }
+}
+
+/// A range that zeros are written to.
+struct Zeros {
+    device: Arc<dyn Device>,
+    zeros: Arc<IoBuffer>,
+    offset: u64,
+    len: u64,
+}
+
+impl Zeros {
+    fn write(self, caller: Caller) {
+        let Self { device, zeros, offset, len } = self;
+        let pieces = ranges(len, zeros.len() as u64).map(move |range| -> Piece {
+            let data = IoSlice::new(Arc::clone(&zeros), 0..(range.end - range.start) as usize);
+            let placement = PlacementHandle::DEFAULT;
+            (Request::Write { offset: offset + range.start, data, placement }, 0..0)
+        });
+        pieces::run(device, pieces, None, told(caller));
     }
 }
 

@@ -6,6 +6,7 @@
 mod absorbing;
 mod bytes;
 mod device;
+mod extents;
 mod pieces;
 mod ranges;
 mod recorded;
@@ -155,7 +156,7 @@ pub enum Operation {
 /// What can be asked about a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Context {
-    /// Which parts hold data and which are holes or zeros.
+    /// Which parts hold data and which are holes, as far as that is known: a part of which nothing is known counts as data.
     Allocation,
     /// Which parts are newer on flash than on disk.
     Dirty,

@@ -14,6 +14,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -210,6 +211,14 @@ impl Device for GoingOn {
 
     fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
         self.device.absorb(offset, data)
+    }
+
+    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
+        self.device.hole_in(range)
+    }
+
+    fn trims_to_zeros(&self) -> bool {
+        self.device.trims_to_zeros()
     }
 
     fn counters(&self) -> Counters {

@@ -4,6 +4,7 @@ use std::io;
 
 use device::{ErrorKind, IoError};
 
+use super::extents::Extents;
 use super::tasks::Tasks;
 use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 use crate::volume::{SECTOR_BYTES, Volume, VolumeError, VolumeErrorKind};
@@ -54,26 +55,24 @@ impl Export for VolumeExport {
     }
 
     fn extents(&self, context: Context, offset: u64, len: u64, most: usize) -> Result<Vec<Extent>, IoError> {
-        // What the disk has allocated is not known: all of it may hold data.
-        if context == Context::Allocation {
-            return Ok(vec![Extent { len, flags: 0 }]);
-        }
-        let mut extents: Vec<Extent> = Vec::new();
+        let mut extents = Extents::default();
         let (mut at, end) = (offset, offset + len.min(EXTENTS_BYTES));
         while at < end && extents.len() < most {
             let bytes = (end - at).min(LOOK_BYTES);
+            if context == Context::Allocation {
+                let holes = self.volume.holes(at, bytes).map_err(|error| io_error(&error))?;
+                extents.push_allocation(&(at..at + bytes), holes);
+                at += bytes;
+                continue;
+            }
             let known = self.volume.extents(at, bytes, most).map_err(|error| io_error(&error))?;
             for extent in known {
                 at += extent.len;
                 let flags = u32::from(if context == Context::Dirty { extent.dirty } else { extent.cached });
-                match extents.last_mut() {
-                    Some(last) if last.flags == flags => last.len += extent.len,
-                    _ => extents.push(Extent { len: extent.len, flags }),
-                }
+                extents.push(extent.len, flags);
             }
         }
-        extents.truncate(most);
-        Ok(extents)
+        Ok(extents.first(most))
     }
 }
 
@@ -83,9 +82,12 @@ async fn perform(volume: &Volume, operation: Operation) -> Answer {
             return volume.read(offset, len as usize).await.map(Some).map_err(|error| io_error(&error));
         }
         Operation::Write { offset, data, durable } => volume.write(offset, data, durable).await,
-        Operation::Zero { only_if_fast: true, .. } => {
+        Operation::Zero { only_if_fast: true, may_trim, .. } if !(may_trim && volume.unmaps()) => {
             let words = "zeros are written as any other bytes are";
             return Err(IoError::new(ErrorKind::Unsupported, words));
+        }
+        Operation::Zero { offset, len, may_trim: true, durable, .. } => {
+            volume.unmap(offset, len, durable).await
         }
         Operation::Zero { offset, len, durable, .. } => volume.write_zeroes(offset, len, durable).await,
         Operation::Trim { offset, len, durable } => match volume.trim(offset, len).await {

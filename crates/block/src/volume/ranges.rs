@@ -39,6 +39,11 @@ impl Ranges {
         }
     }
 
+    /// What is claimed at the moment, held or waited for.
+    pub(super) fn claimed(&self) -> Vec<Range<u64>> {
+        self.claims.lock().values().cloned().collect()
+    }
+
     fn claim(self: &Arc<Self>, range: Range<u64>) -> Held {
         let mut claims = self.claims.lock();
         let mut tickets = self.tickets.lock();

@@ -9,7 +9,7 @@ use super::error::Result;
 use super::state::State;
 use super::work::Work;
 use super::{Shared, Volume};
-use crate::sets::Slot;
+use crate::sets::{Slot, Word};
 
 /// Zeros are written in buffers of this size.
 const ZEROS_BYTES: usize = 256 << 10;
@@ -60,6 +60,43 @@ impl Volume {
         self.acknowledge(is_on_flash_alone, durable).await
     }
 
+    /// Whether [`unmap`](Self::unmap) gives space back; otherwise it writes zeros, as [`write_zeroes`](Self::write_zeroes) does.
+    #[must_use]
+    pub fn unmaps(&self) -> bool {
+        self.shared.disk.trims_to_zeros() && !self.shared.is_ordered()
+    }
+
+    /// Makes zeros of a range, and gives its space on the disk back where that leaves zeros. What is dirty is overwritten by zeros in
+    /// the cache: were it dropped, a power cut could bring back what the disk had before it.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub async fn unmap(&self, offset: u64, len: u64, durable: bool) -> Result<()> {
+        self.shared.check_range(offset, len)?;
+        if !self.unmaps() || len == 0 {
+            return self.write_zeroes(offset, len, durable).await;
+        }
+        let range = offset..offset + len;
+        let block = u64::from(self.shared.layout.block_bytes);
+        let mut at = range.start;
+        for unmapped in self.shared.unmap(&range).await? {
+            let (start, end) = (unmapped.start * block, (unmapped.end * block).min(range.end));
+            self.write_zeroes(at, start - at, false).await?;
+            at = end;
+        }
+        self.write_zeroes(at, range.end - at, durable).await
+    }
+
+    /// The parts of `len` bytes from `offset` on that read as zeros because neither flash nor the disk has anything there, as far as
+    /// the disk tells; in order.
+    ///
+    /// # Errors
+    /// [`Invalid`](super::VolumeErrorKind::Invalid) for a range that is not there.
+    pub fn holes(&self, offset: u64, len: u64) -> Result<Vec<Range<u64>>> {
+        self.shared.check_range(offset, len)?;
+        Ok(self.shared.holes(&(offset..offset + len)))
+    }
+
     /// What flash has of `len` bytes from `offset` on: at least one extent, at most `most`, in order and without gaps.
     ///
     /// # Errors
@@ -78,27 +115,54 @@ impl Shared {
             return self.check_open(&self.state.lock());
         }
         let range = offset..offset + len;
-        let whole = self.whole_blocks(&range);
         let work = Work::new(self, Some(self.blocks.lock(self.blocks_of(&range)).await));
+        self.forget_blocks(&work, &[self.whole_blocks(&range)]).await.map(drop)
+    }
+
+    /// Gives back what blocks that lie in `range` whole take, but for those that are dirty; the blocks that read as zeros by it.
+    async fn unmap(self: &Arc<Self>, range: &Range<u64>) -> Result<Vec<Range<u64>>> {
+        let work = Work::new(self, Some(self.blocks.lock(self.blocks_of(range)).await));
+        let whole = self.whole_blocks(range);
+        let dirty = self.held_in(&self.state.lock(), &whole, Word::is_dirty);
+        self.forget_blocks(&work, &without(&whole, dirty)).await
+    }
+
+    /// Takes runs of blocks, in order, out of the cache and then off the disk. They are locked. Those of which the disk took notice.
+    async fn forget_blocks(
+        self: &Arc<Self>,
+        work: &Arc<Work>,
+        runs: &[Range<u64>],
+    ) -> Result<Vec<Range<u64>>> {
+        for run in runs {
+            self.forget_cached(run).await?;
+        }
+        let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(Vec::new()) };
+        // Only now: who is writing blocks to the disk needs this to end, and they cannot be dropped before.
+        work.hold_range(self.disk_writers.lock(first.start..last.end).await);
+        let mut forgotten = Vec::new();
+        for run in runs.iter().filter(|run| !run.is_empty()) {
+            self.settle_before_disk(run.clone()).await?;
+            if self.trim_disk(work, run).await? {
+                forgotten.push(run.clone());
+            }
+        }
+        Ok(forgotten)
+    }
+
+    async fn forget_cached(self: &Arc<Self>, blocks: &Range<u64>) -> Result<()> {
         loop {
             let listener = self.changed.listen();
             let left = {
                 let mut state = self.state.lock();
                 self.check_open(&state)?;
-                self.drop_blocks(&mut state, &whole)
+                self.drop_blocks(&mut state, blocks)
             };
             match left {
-                Left::Nothing => break,
+                Left::Nothing => return Ok(()),
                 Left::InUse => listener.await,
                 Left::Uncommitted(change) => self.commit(change).await?,
             }
         }
-        if whole.is_empty() {
-            return Ok(());
-        }
-        work.hold_range(self.disk_writers.lock(whole.clone()).await);
-        self.settle_before_disk(whole.clone()).await?;
-        self.trim_disk(&work, &whole).await
     }
 
     /// Blocks that lie in `range` with all that the disk has of them.
@@ -111,15 +175,8 @@ impl Shared {
 
     /// Drops blocks from the cache; what is left of them.
     fn drop_blocks(&self, state: &mut State, blocks: &Range<u64>) -> Left {
-        let held: Vec<(Slot, u64)> = if blocks.end - blocks.start > u64::from(self.layout.slots()) {
-            let in_range = state.sets.held().filter_map(|(slot, word)| Some((slot, word.block()?)));
-            in_range.filter(|(_, block)| blocks.contains(block)).collect()
-        } else {
-            let find = |block| Some((state.sets.find(block)?, block));
-            blocks.clone().filter_map(find).collect()
-        };
         let mut left = Left::Nothing;
-        for (slot, block) in held {
+        for (block, slot) in self.held_in(state, blocks, |_| true) {
             if !state.has_room_for_changes(1) {
                 return state.makes_room().map_or(Left::InUse, Left::Uncommitted);
             }
@@ -132,21 +189,64 @@ impl Shared {
         left
     }
 
-    async fn trim_disk(self: &Arc<Self>, work: &Arc<Work>, blocks: &Range<u64>) -> Result<()> {
+    /// Which of `blocks` flash has whose word `is_wanted`, in no order.
+    fn held_in(
+        &self,
+        state: &State,
+        blocks: &Range<u64>,
+        is_wanted: impl Fn(Word) -> bool,
+    ) -> Vec<(u64, Slot)> {
+        if blocks.end - blocks.start > u64::from(self.layout.slots()) {
+            let held = state.sets.held().filter(|(_, word)| is_wanted(*word));
+            let in_range = held.filter_map(|(slot, word)| Some((word.block()?, slot)));
+            return in_range.filter(|(block, _)| blocks.contains(block)).collect();
+        }
+        let find = |block| Some((block, state.sets.find(block)?));
+        blocks.clone().filter_map(find).filter(|&(_, slot)| is_wanted(state.sets.word(slot))).collect()
+    }
+
+    /// Whether the disk did it: trimming is advice.
+    async fn trim_disk(self: &Arc<Self>, work: &Arc<Work>, blocks: &Range<u64>) -> Result<bool> {
         let (unit, block) = (u64::from(self.disk.geometry().block_bytes), u64::from(self.layout.block_bytes));
         let (from, to) = (blocks.start * block, (blocks.end * block).min(self.disk_bytes) / unit * unit);
         if from.next_multiple_of(unit) >= to {
-            return Ok(());
+            return Ok(false);
         }
         let from = from.next_multiple_of(unit);
         self.before_disk_changes().await;
         let trimmed = work.start_on_disk(Request::Trim { offset: from, len: to - from }).await;
         match trimmed {
-            Ok(_) => Ok(()),
-            // Trimming is advice. What the disk keeps is what it held before.
-            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
+            Ok(_) => Ok(true),
+            // What the disk keeps is what it held before.
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
             Err(error) => Err(self.disk_failed("trimming the disk", error)),
         }
+    }
+
+    /// Flash is looked at before the disk: what leaves flash meanwhile is on the disk by then. A block that somebody is at may be on
+    /// its way from the one to the other.
+    fn holes(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let blocks = self.blocks_of(range);
+        let held = {
+            let state = self.state.lock();
+            let mut held: Vec<(u64, Slot)> = self.held_in(&state, &blocks, |_| true);
+            let claimed = self.blocks.claimed().into_iter();
+            let claimed = claimed.map(|claim| claim.start.max(blocks.start)..claim.end.min(blocks.end));
+            held.extend(claimed.flatten().map(|block| (block, Slot(0))));
+            held
+        };
+        let block_bytes = u64::from(self.layout.block_bytes);
+        let mut holes = Vec::new();
+        for on_disk in without(&blocks, held) {
+            let start = (on_disk.start * block_bytes).max(range.start);
+            let end = (on_disk.end * block_bytes).min(range.end);
+            let mut at = start;
+            while let Some(hole) = self.disk.hole_in(at..end) {
+                at = hole.end;
+                holes.push(hole);
+            }
+        }
+        holes
     }
 
     fn extents(&self, range: Range<u64>, most: usize) -> Vec<BlockExtent> {
@@ -165,4 +265,19 @@ impl Shared {
         }
         extents
     }
+}
+
+/// The runs of `blocks`, in order, that are left without those that are `taken`, which are in no order.
+fn without(blocks: &Range<u64>, taken: Vec<(u64, Slot)>) -> Vec<Range<u64>> {
+    let mut taken: Vec<u64> = taken.into_iter().map(|(block, _)| block).collect();
+    taken.sort_unstable();
+    let mut runs = Vec::new();
+    let mut at = blocks.start;
+    for block in taken.into_iter().chain([blocks.end]) {
+        if at < block {
+            runs.push(at..block);
+        }
+        at = at.max(block + 1);
+    }
+    runs
 }

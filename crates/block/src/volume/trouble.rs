@@ -5,6 +5,7 @@
 //! read, a write, a flush) has succeeded since, and nothing has failed for [`QUIET_NS`]. One success alone proves little: a
 //! disk with a bad sector, to which cleaning returns every second, serves all others in between.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -162,6 +163,14 @@ impl Device for WatchedDisk {
 
     fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
         self.disk.absorb(offset, data)
+    }
+
+    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
+        self.disk.hole_in(range)
+    }
+
+    fn trims_to_zeros(&self) -> bool {
+        self.disk.trims_to_zeros()
     }
 
     fn counters(&self) -> Counters {

@@ -20,6 +20,7 @@ pub const BLOCK_STATUS: u16 = 7;
 pub const FUA: u16 = 1;
 pub const DF: u16 = 4;
 pub const REQ_ONE: u16 = 8;
+pub const NO_HOLE: u16 = 2;
 pub const FAST_ZERO: u16 = 16;
 
 /// A server on a socket of its own in a directory of its own.

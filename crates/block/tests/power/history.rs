@@ -114,7 +114,7 @@ pub async fn take_shared(
         }
         Step::Zero { first, count, .. } => {
             ledger.borrow_mut().begin_zero(first, count);
-            volume.write_zeroes(at(first), at(count), false).await?;
+            zero(volume, first, count).await?;
             ledger.borrow_mut().complete(first, count);
             return Ok(Ok(()));
         }
@@ -154,7 +154,7 @@ pub async fn take(
         }
         Step::Zero { first, count, durable } => {
             ledger.begin_zero(first, count);
-            volume.write_zeroes(at(first), at(count), false).await?;
+            zero(volume, first, count).await?;
             ledger.complete(first, count);
             flush_if(durable, volume, ledger).await?;
         }
@@ -192,6 +192,15 @@ pub async fn take(
         }
     }
     Ok(Ok(()))
+}
+
+/// By writing zeros, or by giving back space where there are none.
+async fn zero(volume: &Volume, first: usize, count: usize) -> Result<()> {
+    let (offset, len) = ((first * SECTOR) as u64, (count * SECTOR) as u64);
+    match (first / 8 + count).is_multiple_of(3) {
+        true => volume.write_zeroes(offset, len, false).await,
+        false => volume.unmap(offset, len, false).await,
+    }
 }
 
 async fn flush_if(wanted: bool, volume: &Volume, ledger: &mut Ledger) -> Result<()> {
