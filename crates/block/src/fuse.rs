@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The kernel keeps nothing of the file: what one front writes, another reads at once. `fsync` is a flush, and a write with
-//! `O_DSYNC` or `O_SYNC` is durable when it is acknowledged. Zeros can be made of a range, and nothing can be punched out of
-//! it: a hole must read as zeros ever after, which a trim does not promise, and to write them would make discarding a large
+//! `O_DSYNC` or `O_SYNC` is durable when it is acknowledged. Zeros can be made of a range. A hole, which must read as zeros ever
+//! after, can be punched only where the disk promises that of what it is trimmed of: to write zeros would make discarding a large
 //! device take as long as filling it.
 
 use std::ffi::OsStr;
@@ -70,9 +70,14 @@ static MOUNTS: AtomicU64 = AtomicU64::new(0);
 /// Requests that the kernel sends without waiting for each other's replies.
 const AT_ONCE: u16 = 64;
 
-/// `FALLOC_FL_ZERO_RANGE` of `fallocate(2)`, and `FALLOC_FL_KEEP_SIZE`, which a file of one size always does.
+/// `FALLOC_FL_ZERO_RANGE` and `FALLOC_FL_PUNCH_HOLE` of `fallocate(2)`, and `FALLOC_FL_KEEP_SIZE`, which a file of one size always
+/// does.
 const ZERO_RANGE: i32 = 0x10;
+const PUNCH_HOLE: i32 = 0x02;
 const KEEP_SIZE: i32 = 0x01;
+
+/// Zeros of less are soon written: a hole of parts of blocks is made so.
+const LONG_BYTES: u64 = 256 << 10;
 
 impl Mounted {
     /// Mounts a file system at the directory `place`, with `export` as its file `name`. The export takes requests of any
@@ -416,9 +421,10 @@ impl Filesystem for OneFile {
     ) {
         let len = self.within(offset, length);
         match mode & !KEEP_SIZE {
-            ZERO_RANGE if len == length && len > 0 => {
-                let zero =
-                    Operation::Zero { offset, len, may_trim: false, only_if_fast: false, durable: false };
+            how @ (ZERO_RANGE | PUNCH_HOLE) if len == length && len > 0 => {
+                let may_trim = how == PUNCH_HOLE;
+                let only_if_fast = may_trim && len >= LONG_BYTES;
+                let zero = Operation::Zero { offset, len, may_trim, only_if_fast, durable: false };
                 self.export.submit(zero, told(reply));
             }
             // All of the file has its space.

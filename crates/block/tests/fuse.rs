@@ -8,11 +8,12 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::Command;
 use std::sync::Arc;
 
+use device::wrap::{FaultDevice, Faults};
 use device::{Device, MemoryDevice};
 use flashwright_block::export::{ByteExport, DeviceExport};
 use flashwright_block::fuse::{Mounted, Unmounted, clear_broken_off, is_broken_off};
 use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::OFlags;
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{ReadWriteFlags, pwritev2};
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -96,6 +97,47 @@ fn a_write_that_asks_to_be_durable_is_acknowledged_after_a_flush() {
     }
     drop(plain);
     place.mounted.unmount().unwrap();
+}
+
+/// They were refused, and a loop device on the file could not be told what its file system had freed.
+#[test]
+fn holes_could_not_be_punched() {
+    let Some(place) = mount() else { return };
+    let file = open(&place.directory);
+    file.write_all_at(&vec![7; 1 << 20], 0).unwrap();
+    let punch = |offset, len| {
+        fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len).unwrap();
+    };
+    punch(64 << 10, 512 << 10);
+    punch(100, 200);
+    let mut back = vec![0; 1 << 20];
+    file.read_exact_at(&mut back, 0).unwrap();
+    let is_hole = |at: usize| (100..300).contains(&at) || (64 << 10..576 << 10).contains(&at);
+    assert!(back.iter().enumerate().all(|(at, &byte)| (byte == 0) == is_hole(at)));
+    assert_eq!(place.device.hole_in(0..1 << 20), Some(64 << 10..576 << 10), "its space is given back");
+    drop(file);
+    place.mounted.unmount().unwrap();
+}
+
+/// Of a device that does not promise zeros, a long one would have to be written.
+#[test]
+fn a_long_hole_is_refused_by_a_device_that_trims_to_anything() {
+    let alone = MOUNTED.lock();
+    let directory = tempfile::tempdir().unwrap();
+    let memory: Arc<dyn Device> = Arc::new(MemoryDevice::with_block_bytes(SIZE_BYTES, 4096));
+    let device = Arc::new(FaultDevice::new(memory, 1, Faults::default()));
+    let export = ByteExport::new(Arc::new(DeviceExport::new(device)));
+    let Ok(mounted) = Mounted::at(directory.path(), "disk", Arc::new(export)) else { return };
+    let file = open(&directory);
+    file.write_all_at(&vec![7; 1 << 20], 0).unwrap();
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    assert_eq!(fallocate(&file, flags, 0, 1 << 20), Err(rustix::io::Errno::OPNOTSUPP));
+    let mut back = vec![0; 1 << 20];
+    file.read_exact_at(&mut back, 0).unwrap();
+    assert_eq!(back, vec![7; 1 << 20], "nothing was touched");
+    drop(file);
+    mounted.unmount().unwrap();
+    drop(alone);
 }
 
 /// `umount` of the directory, or of what has been mounted over it.
@@ -207,11 +249,11 @@ fn a_file_system_lives_on_a_loop_device_on_it() {
         "trap 'umount {place} 2>/dev/null || true' EXIT
          mkfs.ext4 -q -F -E nodiscard {device}; mount {device} {place}
          head -c 1000000 /dev/urandom > {place}/a; cp {place}/a {place}/b; umount {place}; mount {device} {place}
-         cmp {place}/a {place}/b; umount {place}; e2fsck -fn {device}"
+         cmp {place}/a {place}/b; rm {place}/b; sync -f {place}; fstrim -v {place}; umount {place}; e2fsck -fn {device}"
     ));
     assert!(shell(&format!("losetup -d {device}")).is_some(), "{device} is let go of");
     if let Some(told) = checked {
-        assert!(told.contains("files"), "{told}");
+        assert!(told.contains("files") && told.contains("bytes) trimmed"), "{told}");
     }
     mount.mounted.unmount().unwrap();
 }
