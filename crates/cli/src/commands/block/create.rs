@@ -16,6 +16,7 @@ use super::devices::{Access, Devices, NewFiles, confirm, is_memory, traces};
 use super::knobs::{self, Given};
 use super::shape::Shape;
 use crate::output::{Common, Finding};
+use crate::signals::Changing;
 
 /// Heading of the flags that say how the cache behaves.
 const SETTINGS: &str = "Settings";
@@ -81,6 +82,7 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
             devices.flash
         ));
     }
+    let changing = Changing::heeding("the cache is made to its end, which is soon")?;
     let mut files = NewFiles::default();
     let is_blank = files.make("--flash-size", &devices.flash, arguments.flash_size)?;
     files.make("--disk-size", &devices.disk, arguments.disk_size)?;
@@ -98,7 +100,9 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     confirm(
         arguments.yes || is_blank,
         &format!("Everything on {} ({size} bytes) will be lost.", devices.flash),
+        &changing,
     )?;
+    changing.begin()?;
     let uuid = random_uuid();
     let traces = traces(&devices.disk);
     let made = pollster::block_on(Volume::create_for(&flash, &disk, &config, uuid, &traces));

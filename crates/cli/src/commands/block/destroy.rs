@@ -13,6 +13,7 @@ use serde_json::json;
 use super::devices::{Access, Devices, are_swapped, confirm, traces};
 use super::serve::identity_of;
 use crate::output::{Common, Finding};
+use crate::signals::Changing;
 
 /// The command line of `block destroy`.
 #[derive(Debug, Args)]
@@ -38,6 +39,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     let name = &arguments.devices.flash;
+    let changing = Changing::heeding("the cache is destroyed to its end, for half of it would be none")?;
     arguments.devices.spare(&arguments.common)?;
     let [flash, disk] = arguments.devices.open(Access::Write)?;
     let superblock = pollster::block_on(Volume::identify(&flash));
@@ -70,11 +72,21 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
         (Ok(dirty), true) => format!(" {dirty} blocks that are newer than on the disk will be lost."),
         (Err(_), true) => " Blocks that are newer than on the disk will be lost.".into(),
     };
-    confirm(arguments.yes, &format!("The cache on {name} will be destroyed.{lost}"))?;
-    pollster::block_on(overwrite(&flash, until)).map_err(|error| format!("--flash {name}: {error}"))?;
-    if let Ok(superblock) = &superblock {
-        traces(&arguments.devices.disk).remove_mark(superblock.uuid);
+    confirm(arguments.yes, &format!("The cache on {name} will be destroyed.{lost}"), &changing)?;
+    changing.begin()?;
+    // First the mark: of a process that is killed before the end, a cache is left that refuses the disk and can be destroyed again.
+    // A disk with the mark of a cache that is gone would be refused for ever.
+    let (traces, uuid) = (traces(&arguments.devices.disk), superblock.ok().map(|superblock| superblock.uuid));
+    let was_marked = uuid.filter(|&uuid| traces.mark() == Some(uuid));
+    if let Some(uuid) = was_marked {
+        traces.remove_mark(uuid);
     }
+    pollster::block_on(overwrite(&flash, until)).map_err(|error| {
+        if let Some(uuid) = was_marked {
+            traces.set_mark(uuid);
+        }
+        format!("--flash {name}: {error}")
+    })?;
     let text = format!("destroyed the cache on {name}; use {} alone from now on\n", arguments.devices.disk);
     let result = json!({ "world": "real", "dirty_blocks_lost": dirty_blocks.ok() });
     Ok(Finding { result, text, failures: Vec::new() })

@@ -4,6 +4,8 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 use block::export::Tasks;
 use block::volume::{Pairing, Recovery, Traces, Volume, VolumeError, VolumeErrorKind};
@@ -14,6 +16,7 @@ use device::{Device, DeviceSpec, ErrorKind, IoError};
 
 use crate::files::Files;
 use crate::output::Common;
+use crate::signals::{Changing, INTERRUPTED};
 
 /// Which devices.
 #[derive(Debug, Args)]
@@ -246,8 +249,11 @@ pub fn traces(text: &str) -> Traces {
     file_of(text).map_or_else(|_| Traces::default(), |path| Traces::of(&path))
 }
 
+/// How often is looked whether a signal has come.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Asks before something is lost, unless `yes` was said already.
-pub fn confirm(yes: bool, question: &str) -> Result<(), String> {
+pub fn confirm(yes: bool, question: &str, changing: &Changing) -> Result<(), String> {
     if yes {
         return Ok(());
     }
@@ -256,10 +262,20 @@ pub fn confirm(yes: bool, question: &str) -> Result<(), String> {
     }
     let mut asked = std::io::stderr();
     let _ = write!(asked, "{question} Continue? [y/N] ");
-    let mut answer = String::new();
-    let heard = std::io::stdin().lock().read_line(&mut answer);
-    match answer.trim() {
-        "y" | "Y" | "yes" if heard.is_ok() => Ok(()),
-        _ => Err("not confirmed: nothing was done".into()),
+    // A signal does not end the read of an answer.
+    let (sender, heard) = channel();
+    let listen = move || {
+        let mut answer = String::new();
+        let heard = std::io::stdin().lock().read_line(&mut answer);
+        sender.send(heard.map(|_| answer))
+    };
+    std::thread::Builder::new().name("answer".into()).spawn(listen).map_err(|error| error.to_string())?;
+    loop {
+        match heard.recv_timeout(LOOK) {
+            Err(RecvTimeoutError::Timeout) if changing.is_interrupted() => return Err(INTERRUPTED.into()),
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Ok(answer)) if matches!(answer.trim(), "y" | "Y" | "yes") => return Ok(()),
+            _ => return Err("not confirmed: nothing was done".into()),
+        }
     }
 }

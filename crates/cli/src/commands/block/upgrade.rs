@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use super::cached::Arguments;
 use super::control;
 use crate::output::Finding;
+use crate::signals::Changing;
 
 /// Runs `block upgrade`.
 pub fn run(arguments: &Arguments) -> ExitCode {
@@ -13,6 +14,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn upgrade(arguments: &Arguments) -> Result<Finding, String> {
     arguments.cached.spare(&arguments.common)?;
+    let changing = Changing::heeding("the upgrade goes on to its end")?;
+    changing.begin()?;
     let mut told = arguments.cached.reach(|path| control::ask(path, "upgrade", |_| {}), control::upgrade)?;
     told["world"] = "real".into();
     let (before, now) = (&told["format_before"], &told["format"]);
