@@ -32,5 +32,6 @@ pub mod export;
 pub mod fuse;
 pub mod nbd;
 pub mod sets;
+pub mod striped;
 pub mod ublk;
 pub mod volume;

@@ -30,9 +30,10 @@ impl fmt::Display for Contents {
 }
 
 /// Where a mark stands, the mark, and whose it is.
-const MARKS: [(usize, &[u8], Contents); 20] = [
+const MARKS: [(usize, &[u8], Contents); 21] = [
     (0, b"FLSHWRT\0", Contents::HybridCache),
     (0, b"FWBLKVOL", Contents::BlockCache),
+    (0, b"FWSTRIPE", Contents::BlockCache),
     (0, b"XFSB", Contents::Foreign("an XFS file system")),
     (1080, b"\x53\xef", Contents::Foreign("an ext2, ext3 or ext4 file system")),
     (65_600, b"_BHRfS_M", Contents::Foreign("a Btrfs file system")),

@@ -9,7 +9,7 @@ use crate::nvme::Location;
 use crate::nvme::locate::PathKind;
 use crate::timer::SystemTimer;
 use crate::wrap::{Mechanics, SpindleDevice};
-use crate::{Device, ErrorKind, FileDevice, IoError, MemoryDevice, PassthroughDevice};
+use crate::{Device, ErrorKind, FileDevice, IoError, MemoryDevice, PassthroughDevice, StripeDevice};
 
 /// A device as named on a command line.
 ///
@@ -18,6 +18,8 @@ use crate::{Device, ErrorKind, FileDevice, IoError, MemoryDevice, PassthroughDev
 /// | `memory:` or `memory:SIZE` | memory of that size, or of the size that the configuration asks for |
 /// | `file:PATH` | the file, made if it is not there |
 /// | `hdd:DEVICE` | any other of these behind the one head of a [model disk](crate::wrap::spindle) |
+/// | `sim:CARD:DEVICE` | any other of these with the bytes of a model SSD, where somebody [makes](Maker) such |
+/// | `stripe:DEVICE,DEVICE,…` | a [stripe](crate::stripe) of two or more of the others, in units of [`STRIPE_UNIT_BYTES`] |
 /// | `PATH` of a directory | a file in a directory of its own in there, both removed afterwards |
 /// | `PATH` of an NVMe generic device (`/dev/ng0n1`) | the namespace, by passed-through commands |
 /// | `PATH` of anything else | the file or raw block device that is there |
@@ -29,9 +31,44 @@ pub enum DeviceSpec {
     File(PathBuf),
     /// A model disk with the bytes of another device.
     Spindle(Box<DeviceSpec>),
+    /// A model SSD, by its card, with the bytes of another device.
+    Modelled(String, Box<DeviceSpec>),
+    /// Several, and the names that they were given by.
+    Stripe(Vec<(String, DeviceSpec)>),
     /// Whatever is at a path.
     Path(PathBuf),
 }
+
+/// Unit of a stripe that was named on a command line. What is on one can only be read in the unit that it was written in.
+pub const STRIPE_UNIT_BYTES: u64 = 256 << 10;
+
+/// Makes devices of devices.
+pub trait Maker {
+    /// The model SSD of a card with the bytes of `inner`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where there are none, and what is wrong with the card.
+    fn model(&self, card: &str, inner: Arc<dyn Device>) -> Result<Arc<dyn Device>, IoError> {
+        let _ = inner;
+        let words = format!("sim:{card}: there are no model SSDs here");
+        Err(IoError::new(ErrorKind::Unsupported, words))
+    }
+
+    /// A stripe of devices, each under its name.
+    ///
+    /// # Errors
+    /// As [`StripeDevice::new`].
+    fn stripe(&self, members: Vec<(String, Arc<dyn Device>)>) -> Result<Arc<dyn Device>, IoError> {
+        let devices = members.into_iter().map(|(_, device)| device).collect();
+        Ok(Arc::new(StripeDevice::new(devices, STRIPE_UNIT_BYTES)?))
+    }
+}
+
+/// Makes plain stripes, and no models.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Plain;
+
+impl Maker for Plain {}
 
 impl FromStr for DeviceSpec {
     type Err = IoError;
@@ -39,6 +76,26 @@ impl FromStr for DeviceSpec {
     fn from_str(text: &str) -> Result<Self, IoError> {
         if let Some(inner) = text.strip_prefix("hdd:") {
             return Ok(Self::Spindle(Box::new(inner.parse()?)));
+        }
+        if let Some(members) = text.strip_prefix("stripe:") {
+            let parse = |member: &str| Ok((member.to_owned(), member.parse()?));
+            let members = members.split(',').map(parse).collect::<Result<Vec<_>, IoError>>()?;
+            let is_one = |(_, member): &(String, Self)| matches!(member, Self::Stripe(_));
+            return match members.len() {
+                0 | 1 => Err(invalid("stripe: needs several devices, as in stripe:/dev/sdb,/dev/sdc".into())),
+                _ if members.iter().any(is_one) => Err(invalid("stripe: is not striped once more".into())),
+                _ => Ok(Self::Stripe(members)),
+            };
+        }
+        if let Some(model) = text.strip_prefix("sim:") {
+            return match model.split_once(':') {
+                Some((card, inner)) if !card.is_empty() && !inner.is_empty() => {
+                    Ok(Self::Modelled(card.to_owned(), Box::new(inner.parse()?)))
+                }
+                _ => Err(invalid(format!(
+                    "{text}: needs a card and the device that has its bytes, as in sim:test:/tmp/flash.img"
+                ))),
+            };
         }
         match (text.strip_prefix("memory:"), text.strip_prefix("file:")) {
             (Some(""), _) => Ok(Self::Memory(None)),
@@ -57,7 +114,23 @@ impl DeviceSpec {
     /// # Errors
     /// As [`FileDevice::open`] and [`PassthroughDevice::open`]; [`ErrorKind::Invalid`] if a size is needed and nobody told one.
     pub fn open(&self, options: &OpenOptions) -> Result<Arc<dyn Device>, IoError> {
+        self.open_with(options, &Plain)
+    }
+
+    /// Opens the device, with models and stripes by `maker`. Of a stripe, each device has an equal part of the size.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and the maker's.
+    pub fn open_with(&self, options: &OpenOptions, maker: &dyn Maker) -> Result<Arc<dyn Device>, IoError> {
         match self {
+            Self::Modelled(card, inner) => maker.model(card, inner.open_with(options, maker)?),
+            Self::Stripe(members) => {
+                let size_bytes = options.size_bytes.map(|bytes| bytes / members.len() as u64);
+                let options = OpenOptions { size_bytes, ..options.clone() };
+                let open =
+                    |(name, member): &(String, Self)| Ok((name.clone(), member.open_with(&options, maker)?));
+                maker.stripe(members.iter().map(open).collect::<Result<_, IoError>>()?)
+            }
             Self::Memory(_) if options.placement => Err(IoError::new(
                 ErrorKind::Unsupported,
                 "memory: no placement: memory devices do not support it",
@@ -65,7 +138,8 @@ impl DeviceSpec {
             Self::Memory(size) => open_memory(size.or(options.size_bytes)),
             Self::Spindle(inner) => {
                 let timer = Arc::new(SystemTimer::default());
-                Ok(Arc::new(SpindleDevice::new(inner.open(options)?, timer, Mechanics::default())))
+                let inner = inner.open_with(options, maker)?;
+                Ok(Arc::new(SpindleDevice::new(inner, timer, Mechanics::default())))
             }
             Self::File(path) => {
                 let options = OpenOptions { create: true, ..options.clone() };
@@ -78,6 +152,30 @@ impl DeviceSpec {
             Self::Path(path) if path.is_dir() => Ok(Arc::new(FileDevice::create_temporary(path, options)?)),
             Self::Path(path) if is_generic(path) => Ok(Arc::new(PassthroughDevice::open(path, options)?)),
             Self::Path(path) => Ok(Arc::new(FileDevice::open(path, options)?)),
+        }
+    }
+}
+
+impl DeviceSpec {
+    /// The files and devices of the system that it is made of, in order.
+    #[must_use]
+    pub fn paths(&self) -> Vec<&Path> {
+        match self {
+            Self::Memory(_) => Vec::new(),
+            Self::File(path) | Self::Path(path) => vec![path],
+            Self::Spindle(inner) | Self::Modelled(_, inner) => inner.paths(),
+            Self::Stripe(members) => members.iter().flat_map(|(_, member)| member.paths()).collect(),
+        }
+    }
+
+    /// Whether any of what it holds is gone with the process.
+    #[must_use]
+    pub fn is_memory(&self) -> bool {
+        match self {
+            Self::Memory(_) => true,
+            Self::File(_) | Self::Path(_) => false,
+            Self::Spindle(inner) | Self::Modelled(_, inner) => inner.is_memory(),
+            Self::Stripe(members) => members.iter().any(|(_, member)| member.is_memory()),
         }
     }
 }
@@ -141,7 +239,22 @@ mod tests {
         assert_eq!(spec("hdd:file:/a"), DeviceSpec::Spindle(Box::new(DeviceSpec::File("/a".into()))));
         assert_eq!(spec("file:/a:b"), DeviceSpec::File("/a:b".into()));
         assert_eq!(spec("/dev/nvme0n1"), DeviceSpec::Path("/dev/nvme0n1".into()));
+        let both = vec![
+            ("/a".to_owned(), DeviceSpec::Path("/a".into())),
+            ("hdd:file:b".to_owned(), DeviceSpec::Spindle(Box::new(DeviceSpec::File("b".into())))),
+        ];
+        assert_eq!(spec("stripe:/a,hdd:file:b"), DeviceSpec::Stripe(both.clone()));
+        let modelled = DeviceSpec::Modelled("qlc".into(), Box::new(DeviceSpec::Stripe(both)));
+        assert_eq!(spec("sim:qlc:stripe:/a,hdd:file:b"), modelled);
+        assert_eq!(modelled.paths(), [Path::new("/a"), Path::new("b")]);
+        assert!(!modelled.is_memory() && spec("stripe:a,hdd:memory:1G").is_memory());
         for wrong in [
+            "sim:test",
+            "sim::a",
+            "sim:test:",
+            "stripe:a",
+            "stripe:a,",
+            "stripe:a,stripe:b,c",
             "",
             "file:",
             "hdd:",
@@ -193,6 +306,15 @@ mod tests {
             }
             assert_eq!(file.exists(), make_first, "nothing is made for nothing");
         }
+    }
+
+    #[test]
+    fn a_stripe_is_made_of_its_parts_and_a_model_of_nobodys() {
+        let stripe: DeviceSpec = "stripe:memory:,memory:".parse().unwrap();
+        let options = OpenOptions { size_bytes: Some(2 << 20), ..Default::default() };
+        assert_eq!(stripe.open(&options).unwrap().geometry().capacity_bytes, 2 << 20);
+        let model: DeviceSpec = "sim:test:memory:".parse().unwrap();
+        assert_eq!(model.open(&options).err().unwrap().kind(), ErrorKind::Unsupported);
     }
 
     #[test]

@@ -264,26 +264,35 @@ impl SsdDevice {
         }))
     }
 
-    /// `len` bytes at `offset` as a page written in part, whole pages, and a page written in part.
     fn divide(&self, offset: u64, len: u64) -> (Option<Part>, Range<u32>, Option<Part>) {
-        let page_bytes = self.drive.page_bytes;
-        let (end, first) = (offset + len, self.pages.start);
-        let (from, until) = (offset.div_ceil(page_bytes), end / page_bytes);
-        let page = |number: u64| LogicalPage(first + number as u32);
-        if from > until {
-            // Both ends in one page.
-            return (Some((page(until), len as u32)), 0..0, None);
-        }
-        let head = (from * page_bytes - offset) as u32;
-        let tail = (end - until * page_bytes) as u32;
-        let head = (head > 0).then(|| (page(from - 1), head));
-        let tail = (tail > 0).then(|| (page(until), tail));
-        (head, page(from).0..page(until).0, tail)
+        divide(self.drive.page_bytes, self.pages.start, offset, len)
     }
 }
 
 /// A page and how many of its bytes are written.
-type Part = (LogicalPage, u32);
+pub(crate) type Part = (LogicalPage, u32);
+
+/// `len` bytes at `offset` as a page written in part, whole pages, and a page written in part; `first` is the page that begins at
+/// offset 0.
+pub(crate) fn divide(
+    page_bytes: u64,
+    first: u32,
+    offset: u64,
+    len: u64,
+) -> (Option<Part>, Range<u32>, Option<Part>) {
+    let end = offset + len;
+    let (from, until) = (offset.div_ceil(page_bytes), end / page_bytes);
+    let page = |number: u64| LogicalPage(first + number as u32);
+    if from > until {
+        // Both ends in one page.
+        return (Some((page(until), len as u32)), 0..0, None);
+    }
+    let head = (from * page_bytes - offset) as u32;
+    let tail = (end - until * page_bytes) as u32;
+    let head = (head > 0).then(|| (page(from - 1), head));
+    let tail = (tail > 0).then(|| (page(until), tail));
+    (head, page(from).0..page(until).0, tail)
+}
 
 /// Moves the bytes of a checked request.
 fn transfer(content: Option<&Content>, request: Request) -> Outcome {

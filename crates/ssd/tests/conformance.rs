@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use device::conformance::{self, Subject};
-use device::{Device, Simulation};
-use flashwright_ssd::{Card, Isolation, Payload, Shape, SsdDevice, Upkeep};
+use device::{Device, MemoryDevice, Simulation};
+use flashwright_ssd::{Card, DriveOver, Isolation, Payload, Shape, SsdDevice, Upkeep};
 
 fn shape(block_bytes: u32, page_bytes: u32) -> Shape {
     let unit_pages = 64;
@@ -47,4 +47,14 @@ fn it_keeps_the_contract_in_a_simulation() {
         let driver = Rc::clone(&simulation);
         Subject { device: Arc::new(device.unwrap()), drive: Some(Box::new(move || driver.run_until_idle())) }
     });
+}
+
+#[test]
+fn a_model_over_another_device_keeps_the_contract() {
+    for card in Card::built_in() {
+        conformance::run(|| {
+            let memory = Arc::new(MemoryDevice::with_block_bytes(32 << 20, 4096).absorbing(true));
+            Box::new(DriveOver::new(memory, &card).unwrap()) as Box<dyn Device>
+        });
+    }
 }

@@ -56,7 +56,7 @@ impl Cached {
             return control::part_of_cache(&status, "tuning").cloned().map(Some);
         }
         let Some(flash) = &self.flash else { return Ok(None) };
-        let device = self.opening.open("--flash", flash, Access::Read)?;
+        let device = self.opening.open_flash(flash, Access::Read)?;
         let there = pollster::block_on(Volume::identify(&device));
         let there = there.map_err(|error| format!("--flash {flash}: {error}"))?;
         Ok(Some(figures::of_tuning(&there.tuning)))
@@ -76,7 +76,8 @@ impl Cached {
                 "no cache named: give the --socket or --ublk of its server, or its --flash and --disk".into(),
             );
         };
-        let (volume, _) = Devices { flash, disk, opening: self.opening.clone() }.open_volume(self.taking)?;
+        let devices = Devices { flash, disk, opening: self.opening.clone() };
+        let volume = devices.open_volume(self.taking)?.volume;
         let told = act(&volume);
         let closed = pollster::block_on(volume.close()).map_err(|error| error.to_string());
         told.and_then(|told| closed.map(|()| told))

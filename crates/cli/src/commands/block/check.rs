@@ -12,8 +12,9 @@ use device::timer::SystemTimer;
 use serde_json::json;
 
 use super::control;
-use super::devices::{Access, Devices, traces};
+use super::devices::{Access, Devices};
 use super::figures;
+use super::named::traces;
 use crate::output::{Common, Finding};
 use crate::signals::stop_on_signals;
 

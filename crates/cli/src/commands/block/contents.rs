@@ -3,27 +3,35 @@
 
 use std::sync::Arc;
 
+use block::striped::Label;
 use block::volume::Volume;
 use device::{Device, contents};
 
-use super::devices::traces;
+use super::named::{file_of, traces};
 
 /// Why a cache should not be made of these two, if there is a reason.
 ///
 /// # Errors
 /// The reason, which `--force` overrides.
 pub fn refuse_known(flash: (&str, &Arc<dyn Device>), disk: (&str, &Arc<dyn Device>)) -> Result<(), String> {
-    let held = contents::of_device(&**flash.1).map_err(|error| {
-        format!("--flash {}: {error}; it may hold anything: --force overwrites it", flash.0)
-    })?;
-    if let Some(what) = held {
-        return Err(format!(
-            "--flash {}: holds {what}; are flash and disk swapped? If not, --force overwrites it",
-            flash.0
-        ));
-    }
+    refuse_contents(flash.0, flash.1)?;
     refuse_flash(disk.0, disk.1)
         .map_err(|why| format!("{why}; are flash and disk swapped? If not, use --force"))
+}
+
+/// Refuses flash, or a member of it, that holds anything known.
+///
+/// # Errors
+/// What it is.
+pub fn refuse_contents(name: &str, flash: &Arc<dyn Device>) -> Result<(), String> {
+    let held = contents::of_device(&**flash)
+        .map_err(|error| format!("--flash {name}: {error}; it may hold anything: --force overwrites it"))?;
+    match held {
+        Some(what) => Err(format!(
+            "--flash {name}: holds {what}; are flash and disk swapped? If not, --force overwrites it"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Refuses a disk that is a cache's flash.
@@ -31,6 +39,9 @@ pub fn refuse_known(flash: (&str, &Arc<dyn Device>), disk: (&str, &Arc<dyn Devic
 /// # Errors
 /// The cache.
 pub fn refuse_flash(path: &str, disk: &Arc<dyn Device>) -> Result<(), String> {
+    if let Ok(Some(Label { uuid, .. })) = Label::of(&**disk) {
+        return Err(format!("--disk {path}: is of the flash of the cache {uuid:032x}"));
+    }
     match pollster::block_on(Volume::identify(disk)) {
         Ok(cache) => Err(format!("--disk {path}: is the flash of the cache {:032x}", cache.uuid)),
         Err(_) => Ok(()),
@@ -42,7 +53,7 @@ pub fn refuse_flash(path: &str, disk: &Arc<dyn Device>) -> Result<(), String> {
 /// # Errors
 /// The cache, and the way round.
 pub fn refuse_marked(path: &str, way_round: &str) -> Result<(), String> {
-    match traces(path).mark() {
+    match traces(path).marks().first() {
         Some(uuid) => Err(format!(
             "--disk {path}: belongs to the cache {uuid:032x}, which may have data that the disk does not have; {way_round}"
         )),
@@ -55,7 +66,8 @@ pub fn refuse_marked(path: &str, way_round: &str) -> Result<(), String> {
 /// # Errors
 /// The file, and how many bytes that is.
 pub fn refuse_rest(path: &str, disk: &dyn Device) -> Result<(), String> {
-    let length = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|file| file.len());
+    let Some(file) = file_of(path) else { return Ok(()) };
+    let length = std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file).map(|file| file.len());
     match length.and_then(|length| length.checked_sub(disk.geometry().capacity_bytes)) {
         None | Some(0) => Ok(()),
         Some(rest) => Err(format!(

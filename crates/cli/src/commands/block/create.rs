@@ -6,14 +6,16 @@ use std::process::ExitCode;
 
 use bench::drive::parse_size;
 use block::sets::{Mode, Preset};
+use block::striped;
 use block::volume::superblock::{FORMAT_VERSION, OLDEST_FORMAT};
 use block::volume::{Superblock, Volume, VolumeConfig, VolumeError, VolumeErrorKind};
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::contents;
-use super::devices::{Access, Devices, NewFiles, confirm, is_memory, traces};
+use super::devices::{Access, Devices, NewFiles, Opened, confirm};
 use super::knobs::{self, Given};
+use super::named::{Stripes, is_memory, traces};
 use super::shape::Shape;
 use crate::output::{Common, Finding};
 use crate::signals::Changing;
@@ -87,11 +89,14 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     let is_blank = files.make("--flash-size", &devices.flash, arguments.flash_size)?;
     files.make("--disk-size", &devices.disk, arguments.disk_size)?;
     config.disk_label = label(&devices.disk);
-    let [flash, disk] = devices.open(Access::Write)?;
+    let Opened { flash, members, disk } = devices.open_all(Access::Write, Stripes::ToBeLabelled)?;
     let there = pollster::block_on(Volume::identify(&flash));
     refuse_another(arguments, there.as_ref())?;
     if !arguments.force {
         contents::refuse_known((&devices.flash, &flash), (&devices.disk, &disk))?;
+        for (name, member) in &members {
+            contents::refuse_contents(name, member)?;
+        }
         contents::refuse_marked(&devices.disk, "destroy that one first, or use --force if it is no more")?;
     }
     contents::refuse_rest(&devices.disk, &*disk)?;
@@ -105,6 +110,9 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     changing.begin()?;
     let uuid = random_uuid();
     let traces = traces(&devices.disk);
+    if !members.is_empty() {
+        striped::label(&members, uuid).map_err(|error| format!("--flash {}: {error}", devices.flash))?;
+    }
     let made = pollster::block_on(Volume::create_for(&flash, &disk, &config, uuid, &traces));
     let made = made.map_err(|error| format!("--flash {} --disk {}: {error}", devices.flash, devices.disk))?;
     // Only now, for a volume that is made trims its flash. What was acknowledged must not find the file system full.

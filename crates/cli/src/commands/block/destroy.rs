@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use block::striped;
 use block::ublk;
 use block::volume::{Pairing, Superblock, Volume};
 use clap::Args;
@@ -10,7 +11,8 @@ use device::timer::SystemTimer;
 use device::{Device, IoBuffer, PlacementHandle, Request};
 use serde_json::json;
 
-use super::devices::{Access, Devices, are_swapped, confirm, traces};
+use super::devices::{Access, Devices, Opened, are_swapped, confirm};
+use super::named::{Stripes, traces};
 use super::serve::identity_of;
 use crate::output::{Common, Finding};
 use crate::signals::Changing;
@@ -41,7 +43,9 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     let name = &arguments.devices.flash;
     let changing = Changing::heeding("the cache is destroyed to its end, for half of it would be none")?;
     arguments.devices.spare(&arguments.common)?;
-    let [flash, disk] = arguments.devices.open(Access::Write)?;
+    // Whoever forces it gets rid of a stripe too that lacks a member.
+    let stripes = if arguments.force { Stripes::ToBeLabelled } else { Stripes::Labelled };
+    let Opened { flash, members, disk } = arguments.devices.open_all(Access::Write, stripes)?;
     let superblock = pollster::block_on(Volume::identify(&flash));
     // What must be overwritten: all that could be taken for a volume.
     let until = match (&superblock, arguments.force) {
@@ -81,7 +85,8 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     if let Some(uuid) = was_marked {
         traces.remove_mark(uuid);
     }
-    pollster::block_on(overwrite(&flash, until)).map_err(|error| {
+    let overwritten = pollster::block_on(overwrite(&flash, until)).and_then(|()| striped::unlabel(&members));
+    overwritten.map_err(|error| {
         if let Some(uuid) = was_marked {
             traces.set_mark(uuid);
         }

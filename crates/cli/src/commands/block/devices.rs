@@ -8,12 +8,14 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use block::export::Tasks;
-use block::volume::{Pairing, Recovery, Traces, Volume, VolumeError, VolumeErrorKind};
+use block::striped::Member;
+use block::volume::{Pairing, Recovery, Volume, VolumeError, VolumeErrorKind};
 use clap::Args;
 use device::file::{OpenOptions, reserve_space, set_length};
 use device::timer::SystemTimer;
-use device::{Device, DeviceSpec, ErrorKind, IoError};
+use device::{Device, DeviceSpec, ErrorKind};
 
+use super::named::{self, KINDS, Stripes, file_of, files_of, has_kind, traces};
 use crate::files::Files;
 use crate::output::Common;
 use crate::signals::{Changing, INTERRUPTED};
@@ -50,6 +52,20 @@ pub struct Taking {
     pub force_disk: bool,
 }
 
+/// Both devices.
+pub struct Opened {
+    pub flash: Arc<dyn Device>,
+    /// Of flash that is a stripe.
+    pub members: Vec<Member>,
+    pub disk: Arc<dyn Device>,
+}
+
+/// A volume, and how it was found.
+pub struct OpenedVolume {
+    pub volume: Volume,
+    pub recovery: Recovery,
+}
+
 /// What is done with a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -67,26 +83,37 @@ impl Devices {
 
     /// Opens both.
     pub fn open(&self, access: Access) -> Result<[Arc<dyn Device>; 2], String> {
-        if self.flash == self.disk || self.are_one_file() {
+        self.open_all(access, Stripes::Labelled).map(|Opened { flash, disk, .. }| [flash, disk])
+    }
+
+    /// Opens both, and what the flash is made of.
+    pub fn open_all(&self, access: Access, stripes: Stripes) -> Result<Opened, String> {
+        let are_several = is_several(&self.flash) || is_several(&self.disk);
+        if self.flash != self.disk && are_several && self.share_a_file() {
+            return Err(format!("--flash {} and --disk {} have a device in common", self.flash, self.disk));
+        }
+        if self.flash == self.disk || self.share_a_file() {
             let name = if self.flash == self.disk { "" } else { &format!(", which is {},", self.disk) };
             return Err(format!("{}{name} cannot be both the flash and the disk", self.flash));
         }
-        let open = |flag, text| self.opening.open(flag, text, access);
-        Ok([open("--flash", &self.flash)?, open("--disk", &self.disk)?])
+        let (flash, members) = self.opening.open_all("--flash", &self.flash, access, stripes)?;
+        let disk = self.opening.open("--disk", &self.disk, access)?;
+        Ok(Opened { flash, members, disk })
     }
 
     /// Opens both, and the volume on them.
-    pub fn open_volume(&self, taking: Taking) -> Result<(Volume, Recovery), String> {
+    pub fn open_volume(&self, taking: Taking) -> Result<OpenedVolume, String> {
         let [flash, disk] = self.open(Access::Write)?;
         let pairing = Pairing { traces: traces(&self.disk), is_forced: taking.force_disk };
-        let (flash, disk) = (Tasks::staying_with(flash), Tasks::going_on(disk));
+        let (quick, slow) = (Tasks::staying_with(flash), Tasks::going_on(Arc::clone(&disk)));
         let timer = Arc::new(SystemTimer::default());
-        let opened = Volume::open_as(flash, Arc::clone(&disk), timer, pairing);
-        pollster::block_on(opened).map_err(|error| {
+        let opened = pollster::block_on(Volume::open_as(quick, slow, timer, pairing));
+        let (volume, recovery) = opened.map_err(|error| {
             let is_forceable = error.kind() == VolumeErrorKind::WrongDisk && !taking.force_disk;
             let hint = if is_forceable { "; --force-disk takes it all the same" } else { "" };
             format!("{}{hint}", self.refused(&error, &disk))
-        })
+        })?;
+        Ok(OpenedVolume { volume, recovery })
     }
 
     /// Why there is no volume on them; it may be that they were named the wrong way round.
@@ -99,13 +126,18 @@ impl Devices {
         format!("--flash {} --disk {}: {error}{hint}", self.flash, self.disk)
     }
 
-    fn are_one_file(&self) -> bool {
-        let identity = |text: &str| {
-            let there = std::fs::metadata(file_of(text).ok()?).ok()?;
-            Some((there.dev(), there.ino()))
+    fn share_a_file(&self) -> bool {
+        let identities = |text: &str| -> Vec<(u64, u64)> {
+            let there = files_of(text).into_iter().flatten().filter_map(|path| std::fs::metadata(path).ok());
+            there.map(|there| (there.dev(), there.ino())).collect()
         };
-        identity(&self.flash).is_some_and(|flash| identity(&self.disk) == Some(flash))
+        let of_disk = identities(&self.disk);
+        identities(&self.flash).iter().any(|flash| of_disk.contains(flash))
     }
+}
+
+fn is_several(text: &str) -> bool {
+    files_of(text).is_ok_and(|files| files.len() > 1)
 }
 
 /// Whether there is no volume on the flash, and one on the disk.
@@ -114,15 +146,30 @@ pub fn are_swapped(error: &VolumeError, disk: &Arc<dyn Device>) -> bool {
 }
 
 impl Opening {
-    /// Opens what `text` names. `flag` is for the error.
+    /// Opens the disk or other device that `text` names. `flag` is for the error.
     pub fn open(&self, flag: &str, text: &str, access: Access) -> Result<Arc<dyn Device>, String> {
-        let spec: DeviceSpec = text.parse().map_err(|error| format!("{flag} {text}: {error}"))?;
+        self.open_all(flag, text, access, Stripes::Plain).map(|(device, _)| device)
+    }
+
+    /// Opens the flash that `text` names.
+    pub fn open_flash(&self, text: &str, access: Access) -> Result<Arc<dyn Device>, String> {
+        self.open_all("--flash", text, access, Stripes::Labelled).map(|(device, _)| device)
+    }
+
+    fn open_all(
+        &self,
+        flag: &str,
+        text: &str,
+        access: Access,
+        stripes: Stripes,
+    ) -> Result<(Arc<dyn Device>, Vec<Member>), String> {
+        text.parse::<DeviceSpec>().map_err(|error| format!("{flag} {text}: {error}"))?;
         let options = OpenOptions {
             buffered: self.buffered,
             read_only: access == Access::Read,
             ..OpenOptions::default()
         };
-        spec.open(&options).map_err(|error| {
+        named::open(text, &options, stripes).map_err(|error| {
             let hint = match error.kind() {
                 ErrorKind::Unsupported if !self.buffered => "; --buffered uses the page cache",
                 ErrorKind::Busy => {
@@ -143,32 +190,45 @@ const LEAST_FILE_BYTES: u64 = 512;
 pub struct NewFiles(Vec<PathBuf>);
 
 impl NewFiles {
-    /// Makes the file `text` with `size_bytes` if there is none; whether it did. What is there already must be as large.
+    /// Makes the files of `text`, with `size_bytes` in all, if there are none; whether there was none. What is there already must be
+    /// as large as it would be made.
     pub fn make(&mut self, flag: &str, text: &str, size_bytes: Option<u64>) -> Result<bool, String> {
         let Some(size_bytes) = size_bytes else { return there(flag, text) };
-        let wrong = |why: String| format!("{flag} {size_bytes}: {text}: {why}");
-        let path = file_of(text).map_err(wrong)?;
-        if let Ok(there) = std::fs::metadata(&path) {
+        let paths = files_of(text).map_err(|why| format!("{flag} {size_bytes}: {text}: {why}"))?;
+        let part_bytes = size_bytes / paths.len() as u64;
+        let mut is_new = true;
+        for path in paths {
+            let wrong = |why: String| format!("{flag} {size_bytes}: {}: {why}", path.display());
+            is_new &= self.make_one(&path, part_bytes).map_err(wrong)?;
+        }
+        Ok(is_new)
+    }
+
+    fn make_one(&mut self, path: &Path, size_bytes: u64) -> Result<bool, String> {
+        if let Ok(there) = std::fs::metadata(path) {
             let fits = !there.is_file() || there.len() == size_bytes;
-            let why = || wrong(format!("already exists, with {} bytes", there.len()));
-            return if fits { Ok(false) } else { Err(why()) };
+            return if fits { Ok(false) } else { Err(format!("already exists, with {} bytes", there.len())) };
         }
         if size_bytes < LEAST_FILE_BYTES {
-            return Err(wrong(format!("must be at least {LEAST_FILE_BYTES} bytes, one block")));
+            return Err(format!("must be at least {LEAST_FILE_BYTES} bytes, one block"));
         }
-        let file = std::fs::File::create_new(&path).map_err(|error| wrong(error.to_string()))?;
-        self.0.push(path);
-        set_length(&file, size_bytes).map_err(wrong)?;
+        let file = std::fs::File::create_new(path).map_err(|error| error.to_string())?;
+        self.0.push(path.into());
+        set_length(&file, size_bytes)?;
         Ok(true)
     }
 
-    /// Reserves the space of the file `text`, which was made here. Where the file system reserves none it stays sparse.
+    /// Reserves the space of the files of `text`, which were made here. Where the file system reserves none they stay sparse.
     pub fn reserve(&self, flag: &str, text: &str) -> Result<(), String> {
-        let path = file_of(text).map_err(|why| format!("{flag}: {text}: {why}"))?;
-        match reserve_space(&path) {
-            Err(error) if error.kind() != ErrorKind::Unsupported => Err(format!("{flag}: {error}")),
-            _ => Ok(()),
+        for path in files_of(text).map_err(|why| format!("{flag}: {text}: {why}"))? {
+            match reserve_space(&path) {
+                Err(error) if error.kind() != ErrorKind::Unsupported => {
+                    return Err(format!("{flag}: {error}"));
+                }
+                _ => {}
+            }
         }
+        Ok(())
     }
 
     /// `path` was made a moment ago.
@@ -193,60 +253,29 @@ impl Drop for NewFiles {
 
 /// What no size was told of must be there.
 fn there(flag: &str, text: &str) -> Result<bool, String> {
-    match file_of(text) {
-        Ok(path) if !path.exists() && has_kind(text) => Err(format!("{text}: does not exist; {KINDS}")),
-        Ok(path) if !path.exists() => Err(format!("{text}: does not exist; {flag} SIZE creates it")),
-        _ => Ok(false),
+    let Ok(paths) = files_of(text) else {
+        return text
+            .parse::<DeviceSpec>()
+            .map(|_| false)
+            .map_err(|error| format!("{text}: {error}; {KINDS}"));
+    };
+    match paths.iter().find(|path| !path.exists()) {
+        Some(_) if has_kind(text) && paths.len() == 1 => Err(format!("{text}: does not exist; {KINDS}")),
+        Some(path) => Err(format!("{}: does not exist; {flag} SIZE creates it", path.display())),
+        None => Ok(false),
     }
-}
-
-/// What names of devices there are.
-const KINDS: &str = "a device is named by PATH (a block device or a file), file:PATH, memory:SIZE, or hdd: and one of these, for a \
-                     model disk with its bytes";
-
-/// Whether a name begins like that of a kind of device, of which there is none here: `sim:test`.
-fn has_kind(text: &str) -> bool {
-    let bare = text.trim_start_matches("hdd:").trim_start_matches("file:");
-    let is_word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    bare.split_once(':').is_some_and(|(kind, _)| is_word(kind))
-}
-
-/// Whether what the device holds ends with this process.
-pub fn is_memory(text: &str) -> bool {
-    let mut spec = text.parse::<DeviceSpec>();
-    while let Ok(DeviceSpec::Spindle(inner)) = spec {
-        spec = Ok(*inner);
-    }
-    matches!(spec, Ok(DeviceSpec::Memory(_)))
 }
 
 /// How large the regular file is now that `text` names.
 pub fn file_bytes(text: &str) -> Option<u64> {
-    let there = std::fs::metadata(file_of(text).ok()?).ok()?;
+    let there = std::fs::metadata(file_of(text)?).ok()?;
     there.is_file().then_some(there.len())
 }
 
 /// Refuses a result file that is one of these devices, or that cannot be written: asked before anything is done to them.
 pub fn spare<'a>(common: &Common, devices: impl IntoIterator<Item = &'a String>) -> Result<(), String> {
-    let paths = devices.into_iter().filter_map(|text| file_of(text).ok());
+    let paths = devices.into_iter().filter_map(|text| files_of(text).ok()).flatten();
     Files::default().keeping("device", paths).writing([common.result_file()]).check()
-}
-
-/// The file that the name of a device is about.
-pub fn file_of(text: &str) -> Result<PathBuf, String> {
-    let mut spec: DeviceSpec = text.parse().map_err(|error: IoError| error.to_string())?;
-    while let DeviceSpec::Spindle(inner) = spec {
-        spec = *inner;
-    }
-    match spec {
-        DeviceSpec::File(path) | DeviceSpec::Path(path) => Ok(path),
-        _ => Err("is not a file".into()),
-    }
-}
-
-/// What the system knows of the disk that `text` names.
-pub fn traces(text: &str) -> Traces {
-    file_of(text).map_or_else(|_| Traces::default(), |path| Traces::of(&path))
 }
 
 /// How often is looked whether a signal has come.

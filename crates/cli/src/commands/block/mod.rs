@@ -12,6 +12,7 @@ mod figures;
 mod flush;
 mod health;
 mod knobs;
+mod named;
 mod prometheus;
 mod recording;
 mod replay;

@@ -16,16 +16,16 @@ use block::nbd::{Address, Offered, Options, Server};
 use block::ublk::{self, Disk, Driver, Left};
 use block::volume::{Recovery, Superblock, Volume};
 use clap::Args;
-use device::{DeviceSpec, IoError};
 use serde_json::json;
 use signal_hook::iterator::Signals;
 
 use super::contents;
 use super::control::{self, Service};
 use super::descriptors;
-use super::devices::{Access, Devices, NewFiles, Opening, Taking, file_bytes, file_of, spare};
+use super::devices::{Access, Devices, NewFiles, OpenedVolume, Opening, Taking, file_bytes, spare};
 use super::figures;
 use super::health::{self, Watching};
+use super::named::{files_of, is_memory};
 use super::recording;
 use crate::files::Files;
 use crate::output::{Common, Finding, name_of, say_error};
@@ -240,7 +240,8 @@ impl Fronts {
 
 /// What is served and what it is served as, by names that hold in any directory.
 fn devices_of(arguments: &Arguments) -> Vec<PathBuf> {
-    let under = arguments.flash.iter().chain([&arguments.disk]).filter_map(|text| file_of(text).ok());
+    let under =
+        arguments.flash.iter().chain([&arguments.disk]).filter_map(|text| files_of(text).ok()).flatten();
     let block = arguments.ublk.map(|number| format!("/dev/ublkb{number}").into());
     under.map(|path| path.canonicalize().unwrap_or(path)).chain(block).collect()
 }
@@ -296,25 +297,23 @@ fn identity(arguments: &Arguments, served: &Served) -> Result<u64, String> {
     if let Some(cached) = &served.cached {
         return Ok(identity_of(&cached.volume.superblock()));
     }
-    let mut spec: DeviceSpec = arguments.disk.parse().map_err(|error: IoError| failed(&error))?;
-    while let DeviceSpec::Spindle(inner) = spec {
-        spec = *inner;
-    }
-    match spec {
-        DeviceSpec::File(path) | DeviceSpec::Path(path) => {
-            let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
-            // A device by its number, whichever its path is; a file by its place.
-            let (kind, number) = (metadata.file_type(), metadata.rdev());
-            let is_device = kind.is_block_device() || kind.is_char_device();
-            let (whose, which) = match is_device {
-                true => (u64::from(kind.is_char_device()), number),
-                false => (metadata.dev(), metadata.ino()),
-            };
-            Ok(whose.rotate_left(32) ^ which)
-        }
+    if is_memory(&arguments.disk) {
         // What it holds ends with this process: nobody may go on in its place.
-        DeviceSpec::Memory(_) | DeviceSpec::Spindle(_) => Ok(RandomState::new().hash_one(std::process::id())),
+        return Ok(RandomState::new().hash_one(std::process::id()));
     }
+    let mut identity = 0_u64;
+    for path in files_of(&arguments.disk).map_err(|why| failed(&why))? {
+        let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
+        // A device by its number, whichever its path is; a file by its place.
+        let (kind, number) = (metadata.file_type(), metadata.rdev());
+        let is_device = kind.is_block_device() || kind.is_char_device();
+        let (whose, which) = match is_device {
+            true => (u64::from(kind.is_char_device()), number),
+            false => (metadata.dev(), metadata.ino()),
+        };
+        identity = identity.rotate_left(16) ^ whose.rotate_left(32) ^ which;
+    }
+    Ok(identity)
 }
 
 /// The same of a cache.
@@ -349,7 +348,7 @@ fn open(arguments: &Arguments) -> Result<Served, String> {
     };
     let opening = arguments.opening.clone();
     let devices = Devices { flash: flash.clone(), disk: arguments.disk.clone(), opening };
-    let (volume, recovery) = devices.open_volume(arguments.taking)?;
+    let OpenedVolume { volume, recovery } = devices.open_volume(arguments.taking)?;
     let no_thread = |error: std::io::Error| format!("cannot start a thread: {error}");
     let export = ByteExport::new(Arc::new(VolumeExport::new(volume.clone()).map_err(no_thread)?));
     let uncached = VolumeExport::new(volume.without_caching()).map_err(no_thread)?;

@@ -7,7 +7,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::control::{self, Target};
-use super::devices::{Access, Opening, spare, traces};
+use super::devices::{Access, Opening, spare};
+use super::named::{files_of, traces};
 use super::{figures, prometheus, watch};
 use crate::output::{Common, Finding, name_of};
 
@@ -67,7 +68,9 @@ fn tell(arguments: &Arguments) -> Result<Finding, String> {
 
 /// Whose the disk is, in figures and in words, and what is wrong with it for a cache of that UUID.
 fn of_disk(disk: &str, uuid: Option<&str>) -> Result<(Value, String, Vec<String>), String> {
-    std::fs::metadata(disk).map_err(|error| format!("--disk {disk}: {error}"))?;
+    for path in files_of(disk).map_err(|why| format!("--disk {disk}: {why}"))? {
+        std::fs::metadata(path).map_err(|error| format!("--disk {disk}: {error}"))?;
+    }
     let traces = traces(disk);
     let mark = traces.mark().map(|mark| format!("{mark:032x}"));
     let words = match &mark {
@@ -85,7 +88,7 @@ fn of_disk(disk: &str, uuid: Option<&str>) -> Result<(Value, String, Vec<String>
 }
 
 fn of_flash(arguments: &Arguments, flash: &str) -> Result<Value, String> {
-    let device = arguments.opening.open("--flash", flash, Access::Read)?;
+    let device = arguments.opening.open_flash(flash, Access::Read)?;
     let superblock =
         pollster::block_on(Volume::identify(&device)).map_err(|error| format!("--flash {flash}: {error}"))?;
     let mut status = figures::of_superblock(&superblock);

@@ -390,9 +390,13 @@ fn wrong_calls_say_what_is_wrong() {
         // Kinds of devices that other commands have, or nobody.
         (
             "sim:test",
-            "sim:test: does not exist; a device is named by PATH (a block device or a file), file:PATH, ",
+            "sim:test: needs a card and the device that has its bytes, as in sim:test:/tmp/flash.img; a device is named by PATH ",
         ),
-        ("stripe:flash,b", "stripe:flash,b: does not exist; a device is named by "),
+        (
+            "ssd:test",
+            "ssd:test: does not exist; a device is named by PATH (a block device or a file), file:PATH, ",
+        ),
+        ("stripe:flash,b", "b: does not exist; --flash-size SIZE creates it"),
         // It was created, and was to be served.
         (
             "memory:64MiB",

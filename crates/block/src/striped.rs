@@ -1,0 +1,218 @@
+//! Flash of several devices, as a stripe whose members know their places.
+//!
+//! Named in another order, or with another among them, the devices would be a flash of which the superblock may well be found and
+//! most other pages are somebody else's. So each member begins with a label, which takes one unit of the stripe:
+//!
+//! ```text
+//!   0   8  magic, "FWSTRIPE"
+//!   8   4  version, 1
+//!  12   4  this member's place, from 0
+//!  16   4  members
+//!  20   4  bytes of a unit
+//!  24  16  the stripe's UUID
+//! 508   4  CRC-32C of what is before
+//! ```
+//!
+//! Numbers are little endian.
+
+use std::sync::Arc;
+
+use device::open::STRIPE_UNIT_BYTES;
+use device::{Device, ErrorKind, IoBuffer, IoError, PlacementHandle, Request, SliceDevice, StripeDevice};
+
+use crc_fast::crc32_iscsi as crc32c;
+
+const MAGIC: &[u8; 8] = b"FWSTRIPE";
+const VERSION: u32 = 1;
+const VERSION_AT: usize = 8;
+const PLACE_AT: usize = VERSION_AT + 4;
+const MEMBERS_AT: usize = PLACE_AT + 4;
+const UNIT_AT: usize = MEMBERS_AT + 4;
+const UUID_AT: usize = UNIT_AT + 4;
+const CRC_AT: usize = LABEL_BYTES - 4;
+const LABEL_BYTES: usize = 512;
+
+/// A member, and the name that it was given by.
+pub type Member = (String, Arc<dyn Device>);
+
+/// What a member says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Label {
+    /// Its place, from 0.
+    pub place: u32,
+    /// How many there are.
+    pub members: u32,
+    /// The stripe.
+    pub uuid: u128,
+}
+
+impl Label {
+    fn encode(&self) -> [u8; LABEL_BYTES] {
+        let mut bytes = [0; LABEL_BYTES];
+        bytes[..VERSION_AT].copy_from_slice(MAGIC);
+        let unit_bytes = STRIPE_UNIT_BYTES as u32;
+        for (at, word) in
+            [(VERSION_AT, VERSION), (PLACE_AT, self.place), (MEMBERS_AT, self.members), (UNIT_AT, unit_bytes)]
+        {
+            bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[UUID_AT..UUID_AT + 16].copy_from_slice(&self.uuid.to_le_bytes());
+        let crc = crc32c(&bytes[..CRC_AT]);
+        bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// What `bytes` say, if they are a label.
+    ///
+    /// # Errors
+    /// They begin as one, and are damaged, or of another version, whose unit may be any.
+    fn decode(bytes: &[u8]) -> Result<Option<Self>, &'static str> {
+        let Some(bytes) = bytes.get(..LABEL_BYTES).filter(|bytes| bytes.starts_with(MAGIC)) else {
+            return Ok(None);
+        };
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        if crc32c(&bytes[..CRC_AT]) != word(CRC_AT) {
+            return Err("its label as a member of a stripe is damaged");
+        }
+        if word(VERSION_AT) != VERSION || u64::from(word(UNIT_AT)) != STRIPE_UNIT_BYTES {
+            return Err("it is a member of a stripe that a newer version made");
+        }
+        let uuid = u128::from_le_bytes(bytes[UUID_AT..UUID_AT + 16].try_into().expect("sixteen bytes"));
+        Ok(Some(Self { place: word(PLACE_AT), members: word(MEMBERS_AT), uuid }))
+    }
+
+    /// The label of a device, if it has one.
+    ///
+    /// # Errors
+    /// It cannot be read, or not be understood.
+    pub fn of(member: &dyn Device) -> Result<Option<Self>, IoError> {
+        let read = member.read(0, IoBuffer::zeroed(label_block(member))).wait()?;
+        Self::decode(&read.expect("a read gives its buffer back")).map_err(|why| invalid(why.into()))
+    }
+}
+
+/// The stripe of `members`, if they are its members in order.
+///
+/// # Errors
+/// The first that is not what it is named as.
+pub fn join(members: &[Member]) -> Result<Arc<dyn Device>, IoError> {
+    let mut stripe = None;
+    for (place, (name, member)) in (0..).zip(members) {
+        let label = Label::of(&**member).map_err(|error| invalid(format!("{name}: {error}")))?;
+        let Some(label) = label else {
+            return Err(invalid(format!("{name}: is not a member of a stripe of flash")));
+        };
+        let first = *stripe.get_or_insert(label);
+        let why = if label.uuid != first.uuid {
+            "belongs to another stripe than the first one".to_owned()
+        } else if label.members as usize != members.len() {
+            format!("is of a stripe of {} members, and {} are named", label.members, members.len())
+        } else if label.place != place {
+            format!("is named as member {} of its stripe, and is member {}", place + 1, label.place + 1)
+        } else {
+            continue;
+        };
+        return Err(invalid(format!("{name}: {why}")));
+    }
+    join_unlabelled(members)
+}
+
+/// The stripe that `members` will be once they are [labelled](label).
+///
+/// # Errors
+/// Devices that are too small.
+pub fn join_unlabelled(members: &[Member]) -> Result<Arc<dyn Device>, IoError> {
+    let rest = |(name, member): &Member| {
+        let capacity = member.geometry().capacity_bytes;
+        if capacity < 2 * STRIPE_UNIT_BYTES {
+            return Err(invalid(format!("{name}: {capacity} bytes are too few for a member of a stripe")));
+        }
+        let rest = SliceDevice::new(Arc::clone(member), STRIPE_UNIT_BYTES..capacity)?;
+        Ok(Arc::new(rest) as Arc<dyn Device>)
+    };
+    let rests = members.iter().map(rest).collect::<Result<Vec<_>, IoError>>()?;
+    Ok(Arc::new(StripeDevice::new(rests, STRIPE_UNIT_BYTES)?))
+}
+
+/// Labels `members` as a new stripe, in order.
+///
+/// # Errors
+/// A device fails.
+pub fn label(members: &[Member], uuid: u128) -> Result<(), IoError> {
+    let count = members.len() as u32;
+    for (place, (_, member)) in (0..).zip(members) {
+        write(&**member, &Label { place, members: count, uuid }.encode())?;
+    }
+    Ok(())
+}
+
+/// Takes the labels away.
+///
+/// # Errors
+/// A device fails.
+pub fn unlabel(members: &[Member]) -> Result<(), IoError> {
+    members.iter().try_for_each(|(_, member)| write(&**member, &[0; LABEL_BYTES]))
+}
+
+fn write(member: &dyn Device, label: &[u8]) -> Result<(), IoError> {
+    let mut block = IoBuffer::zeroed(label_block(member));
+    block[..label.len()].copy_from_slice(label);
+    member.write(0, block.into(), PlacementHandle::DEFAULT).wait()?;
+    member.start(Request::Flush).wait().map(drop)
+}
+
+fn label_block(member: &dyn Device) -> usize {
+    (member.geometry().block_bytes as usize).max(LABEL_BYTES)
+}
+
+fn invalid(context: String) -> IoError {
+    IoError::new(ErrorKind::Invalid, context)
+}
+
+#[cfg(test)]
+mod tests {
+    use device::MemoryDevice;
+
+    use super::*;
+
+    fn members(count: usize) -> Vec<Member> {
+        let member = |number| (format!("m{number}"), Arc::new(MemoryDevice::new(1 << 20)) as Arc<dyn Device>);
+        (0..count).map(member).collect()
+    }
+
+    fn refused(members: &[&Member]) -> String {
+        let members: Vec<Member> = members.iter().map(|&member| member.clone()).collect();
+        join(&members).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn members_are_taken_in_their_own_order_alone() {
+        let (ours, theirs) = (members(3), members(3));
+        assert!(refused(&[&ours[0], &ours[1]]).contains("m0: is not a member of a stripe of flash"));
+        label(&ours, 7).unwrap();
+        label(&theirs, 8).unwrap();
+        assert_eq!(join(&ours).unwrap().geometry().capacity_bytes, 9 << 18);
+        let [a, b, c] = &ours[..] else { unreachable!() };
+        assert!(refused(&[a, c, b]).contains("m2: is named as member 2 of its stripe, and is member 3"));
+        assert!(refused(&[a, b]).contains("is of a stripe of 3 members, and 2 are named"));
+        assert!(refused(&[a, &theirs[1], c]).contains("m1: belongs to another stripe"));
+        unlabel(&ours).unwrap();
+        assert!(join(&ours).is_err());
+    }
+
+    #[test]
+    fn a_label_that_was_touched_is_told_and_one_never_changes() {
+        let label = Label { place: 1, members: 3, uuid: 0x1122_3344_5566_7788_99aa_bbcc_ddee_ff00 };
+        let bytes = label.encode();
+        assert_eq!(Label::decode(&bytes), Ok(Some(label)));
+        let golden = b"FWSTRIPE\x01\0\0\0\x01\0\0\0\x03\0\0\0\0\0\x04\0\0\xff\xee\xdd\xcc\xbb\xaa\x99\x88\x77\x66\x55\x44\x33\x22\x11";
+        assert_eq!(&bytes[..UUID_AT + 16], golden);
+        for at in MAGIC.len()..LABEL_BYTES {
+            let mut touched = bytes;
+            touched[at] ^= 1;
+            assert!(Label::decode(&touched).is_err(), "byte {at}");
+        }
+        assert_eq!(Label::decode(&[0; LABEL_BYTES]), Ok(None));
+        assert_eq!(Label::decode(&bytes[..100]), Ok(None));
+    }
+}

@@ -1,0 +1,103 @@
+//! What a device is named by, and what becomes of a model or a stripe that is.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use block::striped::{self, Label, Member};
+use block::volume::Traces;
+use device::file::OpenOptions;
+use device::open::{Maker, Plain};
+use device::{Device, DeviceSpec, ErrorKind, IoError};
+use ssd::{Card, DriveOver};
+
+/// What names of devices there are.
+pub const KINDS: &str = "a device is named by PATH (a block device or a file), file:PATH, memory:SIZE, hdd: and one of these, for a \
+                         model disk with its bytes, sim:CARD: and one, for a model SSD, or stripe: and several";
+
+/// Whether a name begins like that of a kind of device, of which there is none here: `ssd:test`.
+pub fn has_kind(text: &str) -> bool {
+    let bare = text.trim_start_matches("hdd:").trim_start_matches("file:");
+    let is_word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    bare.split_once(':').is_some_and(|(kind, _)| is_word(kind))
+}
+
+/// Whether what the device holds ends with this process.
+pub fn is_memory(text: &str) -> bool {
+    text.parse::<DeviceSpec>().is_ok_and(|spec| spec.is_memory())
+}
+
+/// The files and devices of the system that a name is about, in order; at least one.
+pub fn files_of(text: &str) -> Result<Vec<PathBuf>, String> {
+    let spec: DeviceSpec = text.parse().map_err(|error: IoError| error.to_string())?;
+    let paths: Vec<PathBuf> = spec.paths().into_iter().map(PathBuf::from).collect();
+    if paths.is_empty() { Err("is not a file".into()) } else { Ok(paths) }
+}
+
+/// The one file that a name is about.
+pub fn file_of(text: &str) -> Option<PathBuf> {
+    let paths = files_of(text).ok()?;
+    (paths.len() == 1).then(|| paths.into_iter().next()).flatten()
+}
+
+/// What the system knows of the disk that `text` names.
+pub fn traces(text: &str) -> Traces {
+    files_of(text).map_or_else(|_| Traces::default(), |paths| Traces::of_all(&paths))
+}
+
+/// What is expected of a stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stripes {
+    /// Nothing: it is a disk, all of which is the user's.
+    Plain,
+    /// It is flash: each member says that it is in its place.
+    Labelled,
+    /// It is going to be flash.
+    ToBeLabelled,
+}
+
+/// Opens what `text` names, and what a stripe in it is made of.
+pub fn open(
+    text: &str,
+    options: &OpenOptions,
+    stripes: Stripes,
+) -> Result<(Arc<dyn Device>, Vec<Member>), IoError> {
+    let spec: DeviceSpec = text.parse()?;
+    let shop = Shop { stripes, members: RefCell::default() };
+    let device = spec.open_with(options, &shop)?;
+    let members = shop.members.into_inner();
+    if stripes == Stripes::Labelled
+        && members.is_empty()
+        && let Ok(Some(Label { place, members, .. })) = Label::of(&*device)
+    {
+        let place = place + 1;
+        let why =
+            format!("{text}: is member {place} of {members} of a stripe; name them all, as in stripe:A,B");
+        return Err(IoError::new(ErrorKind::Invalid, why));
+    }
+    Ok((device, members))
+}
+
+struct Shop {
+    stripes: Stripes,
+    members: RefCell<Vec<Member>>,
+}
+
+impl Maker for Shop {
+    fn model(&self, card: &str, inner: Arc<dyn Device>) -> Result<Arc<dyn Device>, IoError> {
+        let wrong = |why: String| IoError::new(ErrorKind::Invalid, format!("sim:{card}: {why}"));
+        let loaded = Card::load(card).map_err(|error| wrong(error.to_string()))?;
+        let drive = DriveOver::new(inner, &loaded).map_err(|error| wrong(error.to_string()))?;
+        Ok(Arc::new(drive))
+    }
+
+    fn stripe(&self, members: Vec<Member>) -> Result<Arc<dyn Device>, IoError> {
+        let stripe = match self.stripes {
+            Stripes::Plain => return Plain.stripe(members),
+            Stripes::Labelled => striped::join(&members)?,
+            Stripes::ToBeLabelled => striped::join_unlabelled(&members)?,
+        };
+        *self.members.borrow_mut() = members;
+        Ok(stripe)
+    }
+}

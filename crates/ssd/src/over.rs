@@ -1,0 +1,236 @@
+//! A model drive's translation layer over another device, which has the bytes and the time: what a drive of that kind would have
+//! written, erased and moved for what is really written.
+//!
+//! The drive is as large as the device under it: it has as many reclaim units as its card says, each so much smaller, unless a unit
+//! would have too few pages. What the device holds when it is opened was written in one go, in order, as far as is known: its holes
+//! are empty. The counts begin there, and so does the wear. There is no placement.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use device::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
+use parking_lot::Mutex;
+
+use crate::as_device::divide;
+use crate::card::{Card, MIN_SCALED_PAGES};
+use crate::ftl::{Ftl, Upkeep};
+use crate::geometry::{LogicalPage, Shape, ShapeError, refuse};
+use crate::medium::Untimed;
+use crate::placement::{Isolation, Placement};
+use crate::stats::Stats;
+
+/// See the [module](self).
+pub struct DriveOver {
+    inner: Arc<dyn Device>,
+    geometry: Geometry,
+    page_bytes: u64,
+    ftl: Mutex<Ftl>,
+}
+
+impl DriveOver {
+    /// A drive like `card`'s with the bytes of `inner`.
+    ///
+    /// # Errors
+    /// If `inner` is too small to be a drive of that kind.
+    pub fn new(inner: Arc<dyn Device>, card: &Card) -> Result<Self, ShapeError> {
+        let shape = shape_over(inner.geometry(), card)?;
+        let page_bytes = u64::from(shape.page_bytes);
+        let layout = shape.layout()?;
+        let capacity_bytes = layout.capacity_bytes();
+        let mut ftl = Ftl::new(layout, Upkeep::default());
+        fill(&mut ftl, &*inner, capacity_bytes, page_bytes);
+        ftl.reset_stats();
+        let geometry = Geometry {
+            capacity_bytes,
+            indirection_bytes: page_bytes as u32,
+            placement_handles: 0,
+            ..inner.geometry()
+        };
+        Ok(Self { inner, geometry, page_bytes, ftl: Mutex::new(ftl) })
+    }
+
+    /// What the drive did since it was opened.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.ftl.lock().stats().clone()
+    }
+
+    /// Looks into the translation layer.
+    pub fn inspect<T>(&self, look: impl FnOnce(&Ftl) -> T) -> T {
+        look(&self.ftl.lock())
+    }
+
+    fn note(&self, request: &Request) {
+        if self.geometry.check(request).is_err() {
+            return;
+        }
+        match request {
+            Request::Read { .. } | Request::Flush => (),
+            Request::Write { offset, data, .. } => self.note_write(*offset, data.len() as u64),
+            Request::Trim { offset, len } => {
+                let (_, whole, _) = divide(self.page_bytes, 0, *offset, *len);
+                self.ftl.lock().trim(LogicalPage(whole.start), whole.end - whole.start);
+            }
+        }
+    }
+
+    fn note_write(&self, offset: u64, len: u64) {
+        let (head, whole, tail) = divide(self.page_bytes, 0, offset, len);
+        let mut ftl = self.ftl.lock();
+        for (page, bytes) in head.into_iter().chain(tail) {
+            ftl.write_part(page, bytes, Placement::handle(0), &mut Untimed);
+        }
+        ftl.write(LogicalPage(whole.start), whole.end - whole.start, Placement::handle(0), &mut Untimed);
+    }
+
+    /// A request that reaches past the drive's pages is refused as one past the device would be.
+    fn is_past_the_end(&self, request: &Request) -> Option<IoError> {
+        self.geometry.check(request).err().filter(|_| self.inner.geometry().check(request).is_ok())
+    }
+}
+
+/// The shape of a drive like `card`'s for these bytes.
+fn shape_over(geometry: Geometry, card: &Card) -> Result<Shape, ShapeError> {
+    let shape = card.shape(false);
+    if geometry.block_bytes > shape.page_bytes {
+        let (block, page) = (geometry.block_bytes, shape.page_bytes);
+        return refuse(
+            "page_bytes",
+            format!("{page} is less than the {block}-byte block of the device under it"),
+        );
+    }
+    let pages = geometry.capacity_bytes / u64::from(shape.page_bytes);
+    let data_pages = pages as f64 * (1.0 + shape.op_ratio());
+    let least = MIN_SCALED_PAGES as f64;
+    let unit_pages = (data_pages / f64::from(shape.units)).round().max(least);
+    let units = (data_pages / unit_pages).ceil();
+    let (Ok(logical_pages), true) = (u32::try_from(pages), pages > 0) else {
+        let capacity = geometry.capacity_bytes;
+        return refuse("logical_pages", format!("a device of {capacity} bytes cannot be a model drive's"));
+    };
+    Ok(Shape {
+        block_bytes: geometry.block_bytes,
+        unit_pages: unit_pages as u32,
+        units: (units as u32).next_multiple_of(u32::from(shape.groups)),
+        reserve_units: 0,
+        logical_pages,
+        isolation: Isolation::CONVENTIONAL,
+        ..shape
+    })
+}
+
+/// Writes what `device` holds.
+fn fill(ftl: &mut Ftl, device: &dyn Device, until: u64, page_bytes: u64) {
+    let mut write = |bytes: Range<u64>| {
+        let pages = (bytes.start / page_bytes) as u32..bytes.end.div_ceil(page_bytes) as u32;
+        ftl.write(LogicalPage(pages.start), pages.end - pages.start, Placement::handle(0), &mut Untimed);
+    };
+    let mut at = 0;
+    while let Some(hole) = device.hole_in(at..until) {
+        if hole.start > at {
+            write(at..hole.start);
+        }
+        at = hole.end;
+    }
+    if at < until {
+        write(at..until);
+    }
+}
+
+impl Device for DriveOver {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        if let Some(error) = self.is_past_the_end(&request) {
+            return completion.complete(Err(error));
+        }
+        self.note(&request);
+        self.inner.submit(request, completion);
+    }
+
+    fn execute(&self, request: Request) -> Outcome {
+        if let Some(error) = self.is_past_the_end(&request) {
+            return Err(error);
+        }
+        self.note(&request);
+        self.inner.execute(request)
+    }
+
+    fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
+        let absorbed = self.inner.absorb(offset, data)?;
+        if absorbed.is_ok() {
+            self.note_write(offset, data.len() as u64);
+        }
+        Some(absorbed)
+    }
+
+    fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
+        self.inner.hole_in(range)
+    }
+
+    fn trims_to_zeros(&self) -> bool {
+        self.inner.trims_to_zeros()
+    }
+
+    /// The device's own traffic, and what the drive wrote for it.
+    fn counters(&self) -> Counters {
+        let media_bytes = self.ftl.lock().stats().media_pages() * self.page_bytes;
+        Counters { media_written_bytes: Some(media_bytes), ..self.inner.counters() }
+    }
+
+    fn allocate_handle(&self, _: &str) -> PlacementHandle {
+        PlacementHandle::DEFAULT
+    }
+}
+
+impl std::fmt::Debug for DriveOver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DriveOver({} bytes)", self.geometry.capacity_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use device::{IoBuffer, MemoryDevice};
+
+    use super::*;
+
+    const BYTES: u64 = 32 << 20;
+
+    fn write(device: &dyn Device, offset: u64, len: usize) {
+        let data = IoBuffer::zeroed(len).into();
+        device.execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    }
+
+    #[test]
+    fn the_drive_is_as_large_as_its_device_and_full_of_what_that_holds() {
+        for card in Card::built_in() {
+            let memory = Arc::new(MemoryDevice::with_block_bytes(BYTES, 512));
+            for offset in (0..BYTES).step_by(1 << 20) {
+                write(&*memory, offset, 1 << 20);
+            }
+            memory.execute(Request::Trim { offset: 0, len: 8 << 20 }).unwrap();
+            let drive =
+                DriveOver::new(memory, &card).unwrap_or_else(|error| panic!("{}: {error:?}", card.name));
+            assert_eq!(drive.geometry().capacity_bytes, BYTES, "{}", card.name);
+            let pages = BYTES / drive.page_bytes;
+            let mapped = (0..pages as u32)
+                .filter(|&page| drive.inspect(|ftl| ftl.locate(LogicalPage(page)).is_some()));
+            assert_eq!(mapped.count() as u64, pages * 3 / 4, "{}", card.name);
+            assert_eq!(drive.counters().media_written_bytes, Some(0), "counts begin now");
+            // A full drive that is overwritten at random moves pages; one written in order does not.
+            for number in 0..3 * pages {
+                write(&drive, number * 7919 % pages * drive.page_bytes, drive.page_bytes as usize);
+            }
+            assert!(drive.stats().relocated_pages > 0, "{}: {:?}", card.name, drive.stats());
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_too_small_is_none() {
+        let tiny = Arc::new(MemoryDevice::new(4096));
+        assert!(DriveOver::new(tiny, &Card::load("test").unwrap()).is_err());
+    }
+}
