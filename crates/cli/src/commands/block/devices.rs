@@ -23,10 +23,10 @@ use crate::signals::{Changing, INTERRUPTED};
 /// Which devices.
 #[derive(Debug, Args)]
 pub struct Devices {
-    /// Flash: a block device or a file, used whole
+    /// Flash: a block device or a file, used whole, or a stripe (stripe:A,B) or a model SSD (sim:CARD:PATH)
     #[arg(long, value_name = "PATH")]
     pub flash: String,
-    /// Disk behind the flash: a block device or a file
+    /// Disk behind the flash: a block device or a file, or a stripe (stripe:A,B) or a model disk (hdd:PATH)
     #[arg(long, value_name = "PATH")]
     pub disk: String,
     #[command(flatten)]
