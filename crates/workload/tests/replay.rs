@@ -333,7 +333,8 @@ fn a_trace_without_a_row_has_no_beginning_and_a_bad_row_is_one() {
     for (text, told) in [
         ("", Some("the trace has no requests, not even one row")),
         ("key,op,size\n", Some("the trace has no requests, not even one row")),
-        ("key,op,size\na,JUMP,1\n", None),
+        ("key,op,size\na,JUMP,1\n", Some("its columns are read as key,op,size")),
+        ("key,op,size\na,JUMP,1\na,GET,1\n", None),
         ("key,op,size\na,GET,1\n", None),
     ] {
         let (_folder, replay) = replay_of(text, |_| ());

@@ -25,7 +25,7 @@ use super::columns::{RowError, nanoseconds, number};
 use super::cut::{Cut, Items, Shape, Span};
 use super::detect::Head;
 use super::rows::{Extent, MAX_OBJECT_BYTES};
-use super::table::{Table, reader};
+use super::table::{Order, Table, reader};
 use super::{Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
 
@@ -82,19 +82,25 @@ struct Cdn;
 
 impl Table<{ NAMES.len() }> for Cdn {
     const NAMES: [&'static str; NAMES.len()] = NAMES;
-    const HEADERLESS: &'static [usize] = &[
-        TIMESTAMP,
-        CACHE_KEY,
-        OP_TYPE,
-        OBJECT_SIZE,
-        RESPONSE_SIZE,
-        RESPONSE_HEADER_SIZE,
-        RANGE_START,
-        RANGE_END,
-        TTL,
-    ];
+    const HEADERLESS: &'static [Order] = &[Order {
+        fields: &[
+            Some(TIMESTAMP),
+            Some(CACHE_KEY),
+            Some(OP_TYPE),
+            Some(OBJECT_SIZE),
+            Some(RESPONSE_SIZE),
+            Some(RESPONSE_HEADER_SIZE),
+            Some(RANGE_START),
+            Some(RANGE_END),
+            Some(TTL),
+        ],
+        columns: FEWEST_COLUMNS..=usize::MAX,
+    }];
     const REQUIRED: &'static [usize] = &[TIMESTAMP, CACHE_KEY, OBJECT_SIZE];
     const TENANT: &'static [usize] = &[REQUEST_HANDLER, CONTENT_TYPE, VIP_TYPE];
+    const IGNORED: &'static [&'static str] = &["SamplingRate", "cache_hit", "item_value"];
+    const ASSUMED: &'static [(usize, &'static str)] =
+        &[(RANGE_START, "each request is for all of its object")];
 
     #[inline]
     fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {

@@ -112,6 +112,18 @@ pub enum TraceError {
         /// Why it is not.
         reason: RowError,
     },
+    /// Not one of the rows that a file begins with could be read.
+    #[error("{}: {} a request of a `{wanted}` trace; {why}", path.display(), none_of(*rows))]
+    NothingRead {
+        /// The file.
+        path: PathBuf,
+        /// How many were tried.
+        rows: u64,
+        /// What they ought to be.
+        wanted: &'static str,
+        /// The first of them, what is wrong with it, and in which order its columns were read.
+        why: String,
+    },
     /// The files of a trace are in more than one format.
     #[error("{}: a `{found}` trace after a `{wanted}` trace: all files of a trace must be in one format; convert it, or name the format of all", path.display())]
     MixedFormats {
@@ -177,6 +189,10 @@ pub enum TraceError {
     /// No file is named.
     #[error("no trace is given")]
     NoFiles,
+}
+
+fn none_of(rows: u64) -> String {
+    if rows == 1 { "its only row is not".to_owned() } else { format!("none of its first {rows} rows is") }
 }
 
 fn and_others(count: usize) -> String {

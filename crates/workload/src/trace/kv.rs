@@ -1,4 +1,4 @@
-//! CacheBench's key-value traces (`kvcache/202206`, `kvcache/202401`).
+//! CacheBench's key-value traces (`kvcache/202206`, `202210`, `202401`).
 //!
 //! | column | needed | meaning |
 //! |---|---|---|
@@ -11,11 +11,12 @@
 //! | `op_time` | no | time in units of the configured factor |
 //! | `usecase`, `sub_usecase` | no | the tenant: `usecase/sub_usecase` |
 //!
-//! Columns come in any order, named by a header. A first line that reads as data is data (CacheBench drops it);
-//! it is then in the order of the file before, or else `key, op, size, op_count, key_size, ttl`.
+//! Columns come in any order, named by a header. A first line that reads as data is data (CacheBench drops it). The first
+//! rows then tell which order they are in: `key, op, size, op_count, key_size, ttl` (2022), or `op_time, key, key_size, op,
+//! op_count, size, cache_hits, ttl, usecase, sub_usecase` (2024), or that of the file before.
 
 use super::columns::{RowError, lossy, nanoseconds, number};
-use super::table::{Table, reader};
+use super::table::{Order, Table, reader};
 use super::{Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
 
@@ -46,9 +47,32 @@ struct Kv;
 
 impl Table<{ NAMES.len() }> for Kv {
     const NAMES: [&'static str; NAMES.len()] = NAMES;
-    const HEADERLESS: &'static [usize] = &[KEY, OP, SIZE, OP_COUNT, KEY_SIZE, TTL];
+    const HEADERLESS: &'static [Order] = &[
+        Order {
+            fields: &[Some(KEY), Some(OP), Some(SIZE), Some(OP_COUNT), Some(KEY_SIZE), Some(TTL)],
+            columns: 5..=6,
+        },
+        Order {
+            fields: &[
+                Some(OP_TIME),
+                Some(KEY),
+                Some(KEY_SIZE),
+                Some(OP),
+                Some(OP_COUNT),
+                Some(SIZE),
+                None,
+                Some(TTL),
+                Some(USECASE),
+                Some(SUB_USECASE),
+            ],
+            columns: 8..=10,
+        },
+    ];
     const REQUIRED: &'static [usize] = &[KEY, OP, SIZE];
     const TENANT: &'static [usize] = &[USECASE, SUB_USECASE];
+    const IGNORED: &'static [&'static str] = &["cache_hits"];
+    const ASSUMED: &'static [(usize, &'static str)] =
+        &[(OP_COUNT, "each row is one request"), (KEY_SIZE, "keys are as long as they are in the file")];
 
     #[inline]
     fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {

@@ -28,6 +28,7 @@ mod oracle_general;
 mod plain;
 mod records;
 pub mod replay;
+mod row_error;
 mod rows;
 mod storage;
 pub mod survey;
@@ -42,11 +43,12 @@ pub use access::{
     TenantsFrom, ZeroSize, copy, open,
 };
 pub use amplify::{Amplify, SuffixRule};
-pub use columns::RowError;
 pub use csv::{ColumnsError, Contradiction, CsvColumns};
 pub use cut::Cut;
 pub use error::TraceError;
-pub use replay::{Order, Replay, ReplayConfig, ReplayStats};
+pub use replay::{Order, Rejected, Replay, ReplayConfig, ReplayStats};
+pub use row_error::RowError;
+pub use rows::Strangers;
 pub use survey::Survey;
 pub use tenants::TenantNames;
 pub use write::{Miss, MissWriter, Target, WriteError, Writer, Written};

@@ -5,7 +5,7 @@
 //! beside them. Columns come in any order, named by the header; without one they are `ts,key,op,size`.
 
 use super::columns::{RowError, lossy, number, units_with_decimals};
-use super::table::{Table, reader};
+use super::table::{Order, Table, reader};
 use super::{Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
 
@@ -35,9 +35,12 @@ struct Plain;
 
 impl Table<{ NAMES.len() }> for Plain {
     const NAMES: [&'static str; NAMES.len()] = NAMES;
-    const HEADERLESS: &'static [usize] = &[TS, KEY, OP, SIZE];
+    const HEADERLESS: &'static [Order] =
+        &[Order { fields: &[Some(TS), Some(KEY), Some(OP), Some(SIZE)], columns: 4..=6 }];
     const REQUIRED: &'static [usize] = &[KEY, OP, SIZE];
     const TENANT: &'static [usize] = &[TENANT];
+    const IGNORED: &'static [&'static str] = &[];
+    const ASSUMED: &'static [(usize, &'static str)] = &[];
 
     #[inline]
     fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {

@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use super::amplify::Amplify;
 use super::cut::Cut;
 use super::rows::{ReaderOptions, Row, RowReader};
-use super::{CsvColumns, Format, TenantNames, TraceError};
+use super::{CsvColumns, Format, Strangers, TenantNames, TraceError};
 use crate::generate::sizes::Sizes;
 use crate::{AHEAD, Part, Request, RequestKind, Source, Tenant, Workload, WorkloadError};
 
@@ -30,8 +30,8 @@ mod parser;
 mod report;
 
 use parser::{Demands, Outlet};
-pub use report::ReplayStats;
 use report::Report;
+pub use report::{Rejected, ReplayStats};
 
 /// What is replayed, and how.
 #[derive(Debug, Clone)]
@@ -139,20 +139,28 @@ impl Replay {
     }
 
     /// Reads each file as far as its first row, which tells early that a file is no trace of the format, or that none of them
-    /// has a row.
+    /// has a row. Answers with what is to be known of the columns of their headers, but for files with the same as that before.
     ///
     /// # Errors
-    /// A file that cannot be opened, or of which no row can be read; files that have none. One of several may be without.
-    pub fn check_beginnings(&self) -> Result<(), TraceError> {
-        let mut any_row = false;
+    /// A file that cannot be opened, or none of whose first rows can be read; files that have none. One of several may be
+    /// without.
+    pub fn check_beginnings(&self) -> Result<Vec<(PathBuf, Strangers)>, TraceError> {
+        let (mut any_row, mut reader) = (false, self.config.reader());
+        let mut told: Vec<(PathBuf, Strangers)> = Vec::new();
         for path in &self.config.files {
-            any_row |= beginning::check(path, &self.config)?;
+            let beginning = beginning::check(path, &self.config, reader.as_mut())?;
+            any_row |= beginning.has_row;
+            if let Some(strangers) = beginning.strangers
+                && told.last().is_none_or(|(_, before)| *before != strangers)
+            {
+                told.push((path.clone(), strangers));
+            }
         }
         match self.config.files.first() {
             Some(path) if !any_row => {
                 Err(TraceError::NoRows { path: path.clone(), others: self.config.files.len() - 1 })
             }
-            _ => Ok(()),
+            _ => Ok(told),
         }
     }
 

@@ -48,6 +48,17 @@ pub(super) trait RowReader: Send {
         None
     }
 
+    /// What is to be known of the columns of this header, which it took; nothing where the format does not go by headers.
+    fn strangers(&self, header: &[u8]) -> Strangers {
+        let _ = header;
+        Strangers::default()
+    }
+
+    /// In which order the columns of the file are read, for a message; `None` where they have none.
+    fn order(&self) -> Option<String> {
+        None
+    }
+
     /// Makes the columns of these names, of those that are used for nothing else, the tenant. Whether the format has
     /// columns that can be chosen.
     fn choose_tenant(&mut self, columns: &[String]) -> bool {
@@ -73,6 +84,17 @@ pub(super) trait RowReader: Send {
         let _ = (input, rows);
         Ok(None)
     }
+}
+
+/// Columns of a header that a format does not know, and those of its own that the header lacks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Strangers {
+    /// Columns that are not used, and that published traces do not have.
+    pub unknown: Vec<String>,
+    /// Columns that the format has and the header lacks.
+    pub lacking: Vec<&'static str>,
+    /// Those of them without which rows mean something else, and what.
+    pub meant: Vec<(&'static str, &'static str)>,
 }
 
 /// What a format's reader is told.

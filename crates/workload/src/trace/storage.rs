@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::columns::{RowError, lossy, nanoseconds, number};
 use super::cut::{Cut, chunks};
 use super::rows::{Extent, MAX_IO_BYTES, numbered};
-use super::table::{Table, reader};
+use super::table::{Order, Table, reader};
 use super::{Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
 
@@ -58,9 +58,11 @@ struct Storage;
 
 impl Table<{ NAMES.len() }> for Storage {
     const NAMES: [&'static str; NAMES.len()] = NAMES;
-    const HEADERLESS: &'static [usize] = &[];
+    const HEADERLESS: &'static [Order] = &[];
     const REQUIRED: &'static [usize] = &[BLOCK_ID, IO_SIZE, IO_OFFSET, OP_NAME];
     const TENANT: &'static [usize] = &[USER_NAMESPACE, USER_NAME];
+    const IGNORED: &'static [&'static str] = &["host_name"];
+    const ASSUMED: &'static [(usize, &'static str)] = &[(OP_COUNT, "each row is one request")];
 
     #[inline]
     fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {

@@ -1,33 +1,57 @@
 //! What formats of comma-separated columns share: a header may say which column is which.
+//!
+//! A file without one has its columns in an order in which the format is published, or goes on in that of the file before it, as
+//! the second part of a divided file does. Its first rows decide, file by file. Where they can be read in two ways, nobody guesses.
 
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 
-use super::columns::{Columns, RowError, bare};
+use super::columns::{Columns, RowError, bare, lossy};
 use super::csv;
-use super::{ReaderOptions, RowReader, Rows};
+use super::cut::Items;
+use super::lines::{Fed, Lines, remark};
+use super::records::mark_bytes;
+use super::rows::{Object, Row, Strangers};
+use super::{Framing, ReaderOptions, RowReader, Rows};
+
+/// Rows by which the order of columns is told.
+const TRIED_ROWS: usize = 32;
+
+/// An order of columns in which files without a header are published.
+pub(super) struct Order {
+    /// What each column is; `None` is not used. Those at the end may be missing.
+    pub(super) fields: &'static [Option<usize>],
+    /// How many columns such files have.
+    pub(super) columns: RangeInclusive<usize>,
+}
 
 /// What makes a format of up to `N` columns. A trait and no value, so that reading a row is one piece of code with
 /// splitting it: a call between them costs a tenth of the row.
 pub(super) trait Table<const N: usize>: Send + 'static {
     /// What a header calls the columns. Elsewhere a column is its place in this list.
     const NAMES: [&'static str; N];
-    /// The columns of a row, in order, where there is no header.
-    const HEADERLESS: &'static [usize];
+    /// The orders of columns where there is no header.
+    const HEADERLESS: &'static [Order];
     /// The columns that a header must name.
     const REQUIRED: &'static [usize];
     /// The columns that are the tenant, unless others are chosen for it.
     const TENANT: &'static [usize];
+    /// Columns of published files that are not used.
+    const IGNORED: &'static [&'static str];
+    /// Columns without which a row means something else, and what.
+    const ASSUMED: &'static [(usize, &'static str)];
 
     /// Adds what a row asks for, given its fields, to the rows. A field that the row lacks is empty.
     fn read(fields: &[&[u8]; N], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError>;
 }
 
 pub(super) fn reader<T: Table<N>, const N: usize>(options: &ReaderOptions) -> Box<dyn RowReader> {
-    let columns = Columns::positional(T::HEADERLESS);
+    let columns = Columns::positional(T::HEADERLESS.first().map_or(&[], |order| order.fields));
     Box::new(Reader {
         table: PhantomData::<T>,
         columns,
         has_header: false,
+        header_columns: 0,
         options: *options,
         tenant: Vec::new(),
     })
@@ -37,12 +61,22 @@ struct Reader<T, const N: usize> {
     table: PhantomData<T>,
     columns: Columns<N>,
     has_header: bool,
+    /// How many columns the last header had.
+    header_columns: usize,
     options: ReaderOptions,
     /// The names of the columns that are the tenant, where they were chosen.
     tenant: Vec<String>,
 }
 
 impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
+    fn framing(&mut self, head: &[u8]) -> Result<Framing, RowError> {
+        if let Some(columns) = self.columns_by_rows(head)? {
+            self.has_header &= columns == self.columns;
+            self.columns = columns;
+        }
+        Ok(Framing::Lines)
+    }
+
     fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
         if self.read(line, &mut Rows::default()).is_ok() {
             return Ok(false);
@@ -69,6 +103,35 @@ impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
         Some(self.columns.words(header, &T::NAMES))
     }
 
+    fn strangers(&self, header: &[u8]) -> Strangers {
+        let known =
+            || T::NAMES.iter().chain(T::IGNORED).copied().chain(self.tenant.iter().map(String::as_str));
+        let is_known = |cell: &&[u8]| known().any(|name| cell.eq_ignore_ascii_case(name.as_bytes()));
+        let cells = header.split(|byte| *byte == b',').map(bare);
+        Strangers {
+            unknown: cells.filter(|cell| !cell.is_empty() && !is_known(cell)).map(lossy).collect(),
+            lacking: (0..N).filter(|field| !self.columns.has(*field)).map(|field| T::NAMES[field]).collect(),
+            meant: T::ASSUMED
+                .iter()
+                .filter(|(field, _)| !self.columns.has(*field))
+                .map(|(field, meaning)| (T::NAMES[*field], *meaning))
+                .collect(),
+        }
+    }
+
+    fn order(&self) -> Option<String> {
+        let orders =
+            || T::HEADERLESS.iter().map(|order| Columns::<N>::positional(order.fields).order(&T::NAMES));
+        Some(match (self.has_header, T::HEADERLESS) {
+            (true, _) => format!("its columns are read as {}", self.columns.order(&T::NAMES)),
+            (false, []) => "its first line must name the columns".to_owned(),
+            (false, _) => format!(
+                "it has no header, and without one its columns are {}",
+                orders().collect::<Vec<_>>().join(" or ")
+            ),
+        })
+    }
+
     fn choose_tenant(&mut self, columns: &[String]) -> bool {
         self.tenant = columns.to_vec();
         columns.len() <= T::TENANT.len()
@@ -79,11 +142,98 @@ impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
     }
 }
 
+/// What a row is by some columns: itself, its name, and the items that it asks for.
+type Reading = Option<(Row, Vec<u8>, Option<Items>)>;
+
+/// Files without a header.
+impl<T: Table<N>, const N: usize> Reader<T, N> {
+    /// The columns of the file that begins with `head`, if it has no header and any of its rows can be read. Where that is so in
+    /// several ways, the one whose files have as many columns.
+    fn columns_by_rows(&self, head: &[u8]) -> Result<Option<Columns<N>>, RowError> {
+        let rows = first_lines(head);
+        if T::HEADERLESS.is_empty() || self.begins_with_header(&rows) {
+            return Ok(None);
+        }
+        let rows: Vec<&[u8]> =
+            rows.into_iter().filter(|line| remark(line).is_none()).take(TRIED_ROWS).collect();
+        let published = T::HEADERLESS.iter();
+        let published = published.map(|it| (Columns::positional(it.fields), it.columns.clone()));
+        let before =
+            self.has_header.then(|| (self.columns.clone(), self.header_columns..=self.header_columns));
+        let ways = before.into_iter().chain(published).map(|(columns, widths)| {
+            let readings = self.readings(&columns, &rows);
+            (columns, widths, readings)
+        });
+        let mut ways: Vec<_> = ways.collect();
+        let most = ways.iter().map(|(.., readings)| count(readings)).max().unwrap_or(0);
+        ways.retain(|(.., readings)| most > 0 && count(readings) == most);
+        let differs = |ways: &[(Columns<N>, RangeInclusive<usize>, Vec<Reading>)]| {
+            ways.iter().skip(1).position(|(.., readings)| *readings != ways[0].2)
+        };
+        if let Some(other) = differs(&ways) {
+            let [one, other] = [0, other + 1].map(|at| ways[at].0.order(&T::NAMES));
+            let width = rows[0].split(|byte| *byte == b',').count();
+            ways.retain(|(_, widths, _)| widths.contains(&width));
+            if ways.is_empty() || differs(&ways).is_some() {
+                return Err(RowError::NoHeader { one, other });
+            }
+        }
+        Ok(ways.into_iter().next().map(|(columns, ..)| columns))
+    }
+
+    fn begins_with_header(&self, lines: &[&[u8]]) -> bool {
+        let mut reader = Self { columns: self.columns.clone(), tenant: self.tenant.clone(), ..*self };
+        let mut fed = Lines::default();
+        for line in lines {
+            match fed.feed(line, &mut reader, &mut Rows::default()) {
+                Fed::Remark => {}
+                Fed::Header | Fed::WrongHeader(_) => return true,
+                Fed::Row | Fed::Wrong(_) | Fed::End => return false,
+            }
+        }
+        false
+    }
+
+    /// What the lines are by these columns.
+    fn readings(&self, columns: &Columns<N>, lines: &[&[u8]]) -> Vec<Reading> {
+        let mut rows = Rows::default();
+        let mut reading = |line: &[u8]| {
+            rows.clear();
+            T::read(&columns.split(line), &self.options, &mut rows).ok()?;
+            let row = (rows.len() > 0).then(|| rows.row(0).clone())?;
+            let (name, items) = match &row.object {
+                Object::Named(range) => (rows.named(range).to_vec(), None),
+                Object::Items(index) => {
+                    let items = rows.items(*index);
+                    (rows.named(&items.name).to_vec(), Some(items.clone()))
+                }
+                Object::Numbered { .. } => (Vec::new(), None),
+            };
+            Some((row, name, items))
+        };
+        lines.iter().map(|line| reading(line)).collect()
+    }
+}
+
+fn count(readings: &[Reading]) -> usize {
+    readings.iter().flatten().count()
+}
+
+/// The lines that a file begins with, but for the last, which may be cut off where it is not the only one.
+fn first_lines(head: &[u8]) -> Vec<&[u8]> {
+    let text = &head[mark_bytes(head)..];
+    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(text, |last| &text[..last]);
+    let lines = whole.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
 impl<T: Table<N>, const N: usize> Reader<T, N> {
     fn take_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
         let columns = self.columns_of(line)?;
         let is_header = columns.is_some();
-        self.has_header |= is_header;
+        if is_header {
+            (self.has_header, self.header_columns) = (true, line.split(|byte| *byte == b',').count());
+        }
         self.columns = columns.unwrap_or_else(|| self.columns.clone());
         Ok(is_header)
     }
@@ -94,6 +244,7 @@ impl<T: Table<N>, const N: usize> Reader<T, N> {
         let takes = !self.has_header || is_like(&columns, &self.columns);
         if takes {
             (self.columns, self.has_header) = (columns, true);
+            self.header_columns = line.split(|byte| *byte == b',').count();
         }
         takes
     }

@@ -25,6 +25,7 @@ pub mod write;
 pub use reader::{BlockTrace, BlockTraceError, BlockTraceOptions, BlockTraceStats};
 pub use write::{BlockWriter, BlockWritten};
 
+use std::borrow::Cow;
 use std::io::{self, BufRead};
 
 use crate::block::BlockKind;
@@ -265,4 +266,23 @@ pub enum RowProblem {
     /// A header by which times mean nothing.
     #[error("the column `{0}` does not say its unit: call it `time_ns`, `time_us`, `time_ms` or `time_s`")]
     TimeUnit(String),
+}
+
+impl RowProblem {
+    /// What is wrong, without what stands in the row.
+    pub(super) fn kind(&self) -> Cow<'static, str> {
+        let fixed = match self {
+            Self::Number { field, .. } => {
+                return format!("`{field}` is not a number, or is out of range").into();
+            }
+            Self::Seconds { field, .. } => return format!("`{field}` is not a number of seconds").into(),
+            Self::Device(_) => "the line does not begin with a device number",
+            Self::Operation(_) => "the operation is not a known one",
+            Self::TooFar(_) => "the request ends past the limit of 8 PiB less one sector",
+            Self::TooLong(_) => "the request is longer than 1 GiB",
+            Self::Cut { .. } => "the record is cut off",
+            other => return other.to_string().into(),
+        };
+        fixed.into()
+    }
 }

@@ -4,10 +4,21 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use crate::trace::{Cut, TenantNames};
+use crate::trace::{Cut, RowError, TenantNames};
 
 /// Messages kept; a trace in the wrong format would fill memory with them.
 const KEPT_MESSAGES: usize = 8;
+
+/// Rows that describe no request for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// The reason, without what stands in the rows.
+    pub reason: String,
+    /// How many there are.
+    pub rows: u64,
+    /// File, line and reason of the first.
+    pub first: String,
+}
 
 /// How reading a trace goes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,6 +28,8 @@ pub struct ReplayStats {
     pub rows: u64,
     /// Rows that describe no request, every pass counted.
     pub rejected_rows: u64,
+    /// The same by their reasons, as they were met.
+    pub rejected: Vec<Rejected>,
     /// File, line and reason of the first of those.
     pub messages: Vec<String>,
     /// Why reading ended before the trace did, if it did.
@@ -39,6 +52,7 @@ pub(super) struct Report {
 #[derive(Default)]
 struct Texts {
     messages: Vec<String>,
+    rejected: Vec<Rejected>,
     failure: Option<String>,
 }
 
@@ -48,6 +62,7 @@ impl Report {
         ReplayStats {
             rows: self.rows.load(Ordering::Relaxed),
             rejected_rows: self.rejected_rows.load(Ordering::Relaxed),
+            rejected: texts.rejected.clone(),
             messages: texts.messages.clone(),
             failure: texts.failure.clone(),
             cut,
@@ -58,11 +73,20 @@ impl Report {
         self.rows.fetch_add(rows, Ordering::Relaxed);
     }
 
-    pub(super) fn reject(&self, path: &Path, line: u64, reason: &impl std::fmt::Display) {
-        let before = self.rejected_rows.fetch_add(1, Ordering::Relaxed);
-        if before < KEPT_MESSAGES as u64 {
-            let message = format!("{}:{line}: {reason}", path.display());
-            self.texts.lock().expect("writers only push strings").messages.push(message);
+    pub(super) fn reject(&self, path: &Path, line: u64, error: &RowError) {
+        self.rejected_rows.fetch_add(1, Ordering::Relaxed);
+        let reason = error.kind();
+        let message = || format!("{}:{line}: {error}", path.display());
+        let mut texts = self.texts.lock().expect("writers only push strings");
+        if texts.messages.len() < KEPT_MESSAGES {
+            texts.messages.push(message());
+        }
+        match texts.rejected.iter_mut().find(|it| it.reason == reason) {
+            Some(known) => known.rows += 1,
+            None => {
+                let reason = reason.into_owned();
+                texts.rejected.push(Rejected { reason, rows: 1, first: message() });
+            }
         }
     }
 
