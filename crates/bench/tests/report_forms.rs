@@ -61,7 +61,9 @@ fn snapshot() -> Snapshot {
     };
     let insert_ends =
         vec![("stored", 2_559_000), ("present", 0), ("dropped_overtaken", 6), ("rejected_too_large", 170)];
-    Snapshot { dram, flash: Some(flash), insert_ends, details: vec![Detail::state("navy_bc_items", 5)] }
+    let chain_ends = vec![("stored", 400), ("rejected_no_parent", 1)];
+    let details = vec![Detail::state("navy_bc_items", 5)];
+    Snapshot { dram, flash: Some(flash), insert_ends, chain_ends, details }
 }
 
 fn instance() -> InstanceReport {
@@ -191,7 +193,7 @@ fn the_json_has_the_names_of_the_design() {
     }
 }
 
-const TOO_LARGE: &str = "Warning: 170 of 2,559,176 items were refused as too large for a chunk of DRAM: \
+const TOO_LARGE: &str = "Warning: 170 of 2,559,176 inserts into DRAM (less than 0.01 %) were refused as too large for a chunk of DRAM: \
                          raise maxAllocSize, or cacheSizeMB if it is small\n";
 
 /// The last lines, but for what all these instances have in common.
@@ -285,6 +287,7 @@ fn each_insert_and_each_offer_to_flash_is_told_with_how_it_ended() {
     let expected = "
 == How Inserts Ended ==
 RAM inserts   : 2,559,000 stored, 6 dropped: overtaken, 170 rejected: too large
+RAM chained   : 400 stored, 1 rejected: no parent
 NVM inserts   : 1,900 stored, 88 clean, 12 rejected: worn out
 NVM lost items: 3, to failed writes or damage
 ";
@@ -292,6 +295,7 @@ NVM lost items: 3, to failed writes or damage
     assert!(text.contains(expected), "{text}");
     let rendered = json::render(&report(instance()));
     assert_eq!(rendered["totals"]["insert_ends"]["present"], 0);
+    assert_eq!(rendered["totals"]["chain_ends"]["rejected_no_parent"], 1);
     assert_eq!(rendered["totals"]["flash_put_ends"]["rejected_worn_out"], 12);
     assert_eq!(rendered["totals"]["flash_items_lost"], 3);
 

@@ -50,6 +50,7 @@ impl Engine {
         self.assert_not_telling("bring an item into");
         let hash = KeyHash::of(key);
         let chained = self.chain(key, hash, value_len, fill, waiting).await;
+        self.counters.chained(chained);
         let kind = chained.map_or_else(EventKind::NotChained, |()| EventKind::Chained);
         self.tell_of(kind, key, hash, value_len, 0);
         chained

@@ -582,6 +582,7 @@ impl Engine {
         Stats {
             gets: self.gets(),
             inserts: self.counters.inserts(),
+            chained: self.counters.chains(),
             pools: self.dram.stats(),
             dram_memory: self.dram.memory(),
             flash: self.flash.as_ref().map(FlashTier::stats),

@@ -16,6 +16,8 @@ pub struct Stats {
     pub gets: GetStats,
     /// How inserts ended.
     pub inserts: InsertStats,
+    /// How chaining pieces to items ended.
+    pub chained: ChainStats,
     /// The DRAM tier, pool by pool.
     pub pools: Vec<PoolStats>,
     /// Where the DRAM tier's memory is.
@@ -118,6 +120,32 @@ impl InsertStats {
     }
 }
 
+/// How chaining a piece to an item ended: each as exactly one of these.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChainStats {
+    /// Chained.
+    pub stored: u64,
+    /// Refused: there is no item to chain to, or none any more.
+    pub rejected_no_parent: u64,
+    /// Refused: larger than the largest allocation class.
+    pub rejected_too_large: u64,
+    /// Refused: everything that could make room is in use, or chained to what is.
+    pub rejected_all_pinned: u64,
+}
+
+impl ChainStats {
+    /// Each end by its name in reports, `stored` first.
+    #[must_use]
+    pub fn ends(&self) -> [(&'static str, u64); 4] {
+        [
+            ("stored", self.stored),
+            ("rejected_no_parent", self.rejected_no_parent),
+            ("rejected_too_large", self.rejected_too_large),
+            ("rejected_all_pinned", self.rejected_all_pinned),
+        ]
+    }
+}
+
 fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
@@ -139,6 +167,8 @@ pub struct FlashStats {
     pub items_in_regions: u64,
     /// What the device counted.
     pub device: device::Counters,
+    /// Key and value of the largest item that all of it takes.
+    pub max_item_bytes: u64,
     /// Whether the cache came back with what an earlier one left.
     pub recovered: bool,
     /// Why it did not, where an earlier one had left something; of several pairs, the first that did not.
@@ -167,6 +197,19 @@ impl FlashStats {
     pub fn lost_items(&self) -> u64 {
         let soc = self.soc.as_ref().map_or(0, |soc| soc.lost_items);
         soc + self.regions.as_ref().map_or(0, |regions| regions.items_lost)
+    }
+
+    /// Of [`PutStats::stored`], items whose write failed, so that they were never on flash.
+    #[must_use]
+    pub fn unwritten_items(&self) -> u64 {
+        let soc = self.soc.as_ref().map_or(0, |soc| soc.unwritten_items);
+        soc + self.regions.as_ref().map_or(0, |regions| regions.unwritten_items)
+    }
+
+    /// Each end of an offer to flash by its name in reports, `stored` first; each offer has exactly one.
+    #[must_use]
+    pub fn put_ends(&self) -> [(&'static str, u64); 9] {
+        self.puts.ends(self.unwritten_items())
     }
 
     /// Of [`PutStats::logical_bytes`], those that wait in memory to be written.
@@ -224,11 +267,12 @@ enum Usual {
     Coalesced,
     Promotion,
     Stored,
+    Chained,
 }
 
-const USUAL: usize = Usual::Stored as usize + 1;
+const USUAL: usize = Usual::Chained as usize + 1;
 
-/// Inserts that did not end as they should.
+/// Inserts, and pieces to be chained, that did not end as they should.
 #[derive(Default)]
 struct Unusual {
     overtaken: AtomicU64,
@@ -237,6 +281,9 @@ struct Unusual {
     key_length: AtomicU64,
     all_pinned: AtomicU64,
     no_such_pool: AtomicU64,
+    unchained_no_parent: AtomicU64,
+    unchained_too_large: AtomicU64,
+    unchained_all_pinned: AtomicU64,
 }
 
 impl Counters {
@@ -278,6 +325,29 @@ impl Counters {
             rejected_key_length: read(&unusual.key_length),
             rejected_all_pinned: read(&unusual.all_pinned),
             rejected_no_such_pool: read(&unusual.no_such_pool),
+        }
+    }
+
+    pub(crate) fn chained(&self, ended: Result<(), Refusal>) {
+        let counter = match ended {
+            Ok(()) => return self.usual.count(Usual::Chained as usize),
+            Err(Refusal::TooLarge { .. }) => &self.unusual.unchained_too_large,
+            Err(Refusal::AllPinned) => &self.unusual.unchained_all_pinned,
+            // No item has such a key or is in such a pool.
+            Err(Refusal::NoParent | Refusal::KeyLength(_) | Refusal::NoSuchPool(_)) => {
+                &self.unusual.unchained_no_parent
+            }
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn chains(&self) -> ChainStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ChainStats {
+            stored: self.sum(Usual::Chained),
+            rejected_no_parent: read(&self.unusual.unchained_no_parent),
+            rejected_too_large: read(&self.unusual.unchained_too_large),
+            rejected_all_pinned: read(&self.unusual.unchained_all_pinned),
         }
     }
 

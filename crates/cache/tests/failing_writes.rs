@@ -25,6 +25,26 @@ fn filled(soc_share: f64, value_bytes: usize, failed_writes: f64) -> FlashStats 
     cache.stats().flash.expect("it has flash")
 }
 
+/// They counted as stored, though they were never on flash.
+#[test]
+fn items_whose_write_failed_end_as_dropped() {
+    for (soc_share, value_bytes) in [(0.0, 4000), (1.0, 1000)] {
+        let end = |stats: &FlashStats, name: &str| {
+            stats.put_ends().iter().find(|(end, _)| *end == name).expect("it is an end").1
+        };
+        let failing = filled(soc_share, value_bytes, 0.8);
+        let dropped = end(&failing, "dropped_write_failed");
+        assert_eq!(
+            dropped,
+            failing.unwritten_bytes() / (value_bytes as u64 + 8),
+            "with a soc_share of {soc_share}"
+        );
+        assert_eq!(end(&failing, "stored") + dropped, failing.puts.stored);
+        assert!(dropped > failing.puts.stored / 4, "{dropped} of {}", failing.puts.stored);
+        assert_eq!(end(&filled(soc_share, value_bytes, 0.0), "dropped_write_failed"), 0);
+    }
+}
+
 /// What was lost on the way counted as if it had been written: the figure fell to a fraction of 1.
 #[test]
 fn write_amplification_leaves_out_what_could_not_be_written() {

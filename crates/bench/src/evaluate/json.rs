@@ -102,9 +102,9 @@ fn row_json(run: &Measured, row: &Row, criteria: &Criteria) -> Value {
     let mut fields = instance(&row.report, &[]);
     // Of a whole run only.
     if let Some(fields) = fields.as_object_mut() {
-        for name in ["details", "insert_ends", "flash_put_ends", "inconsistencies_found", "warnings"] {
-            fields.remove(name);
-        }
+        let of_runs = ["details", "insert_ends", "chain_ends", "flash_put_ends", "flash_put_waits"];
+        let others = ["flash_max_item_bytes", "inconsistencies_found", "warnings"];
+        of_runs.iter().chain(&others).for_each(|name| drop(fields.remove(*name)));
     }
     fields["placed"] = run.placement.into();
     fields["offered_ops_per_second"] = row.offered.into();

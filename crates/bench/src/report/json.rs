@@ -56,8 +56,11 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
     fields.insert("warmup".to_owned(), report.warmup.map_or(Value::Null, warmup));
     fields.insert("counts".to_owned(), counts(report));
     fields.insert("insert_ends".to_owned(), ends(&report.snapshot.insert_ends));
+    fields.insert("chain_ends".to_owned(), ends(&report.snapshot.chain_ends));
     if let Some(flash) = &report.snapshot.flash {
         fields.insert("flash_put_ends".to_owned(), ends(&flash.put_ends));
+        fields.insert("flash_put_waits".to_owned(), flash.put_waits.into());
+        fields.insert("flash_max_item_bytes".to_owned(), flash.max_item_bytes.into());
         fields.insert("flash_items_lost".to_owned(), flash.lost.into());
         fields.insert("flash_first_io_error".to_owned(), flash.first_io_error.clone().into());
         fields.insert("flash_buffered".to_owned(), flash.buffered.into());

@@ -12,6 +12,7 @@ pub mod html;
 pub mod interval;
 pub mod intervals;
 pub mod json;
+mod losses;
 pub mod noise;
 pub mod page;
 pub mod plot;
@@ -82,12 +83,12 @@ impl RunReport {
             let remarks = [
                 warmup_remark(report),
                 loss_remark(report),
-                too_large_remark(report),
                 arrivals::remark(report),
                 steadiness::unfilled_remark(report),
                 events::remark(report),
             ];
-            remarks.into_iter().flatten().map(move |remark| (number, remark))
+            let all = remarks.into_iter().flatten().chain(losses::remarks(&report.snapshot));
+            all.map(move |remark| (number, remark))
         };
         let steadiness = Steadiness::of(self).remark();
         self.instances.iter().enumerate().flat_map(of).map(named).chain(steadiness).collect()
@@ -116,18 +117,6 @@ fn warmup_remark(report: &InstanceReport) -> Option<String> {
 fn loss_remark(report: &InstanceReport) -> Option<String> {
     let why = report.snapshot.flash.as_ref()?.loss?;
     Some(format!("The cache of the earlier run was not recovered, this one began empty: {why}"))
-}
-
-/// Items that no chunk of DRAM is large enough for.
-fn too_large_remark(report: &InstanceReport) -> Option<String> {
-    let ends = &report.snapshot.insert_ends;
-    let (_, refused) = ends.iter().find(|(name, count)| *name == "rejected_too_large" && *count > 0)?;
-    let all: u64 = ends.iter().map(|(_, count)| count).sum();
-    let (refused, all) = (text::grouped(*refused), text::grouped(all));
-    Some(format!(
-        "{refused} of {all} items were refused as too large for a chunk of DRAM: \
-         raise maxAllocSize, or cacheSizeMB if it is small"
-    ))
 }
 
 /// Which checks one instance failed.

@@ -102,6 +102,9 @@ fn how_inserts_ended(snapshot: &Snapshot) -> String {
         }
     };
     told("RAM inserts", &snapshot.insert_ends);
+    if snapshot.chain_ends.iter().any(|(_, count)| *count > 0) {
+        told("RAM chained", &snapshot.chain_ends);
+    }
     if let Some(flash) = &snapshot.flash {
         told("NVM inserts", &flash.put_ends);
         if let Some(lost) = flash.lost.filter(|lost| *lost > 0) {
@@ -460,6 +463,19 @@ pub fn noun(count: u64, noun: &str) -> String {
 #[must_use]
 pub fn counted(count: u64, word: &str) -> String {
     format!("{} {}", grouped(count), noun(count, word))
+}
+
+/// A part of a whole in percent: `0.02 %`, `24.7 %`; never 0 or all of it where it is not.
+#[must_use]
+pub fn share(part: u64, whole: u64) -> String {
+    let percent = 100.0 * part as f64 / whole.max(1) as f64;
+    match percent {
+        0.0 => "0 %".to_owned(),
+        _ if part == whole => "all".to_owned(),
+        _ if percent < 0.01 => "less than 0.01 %".to_owned(),
+        _ if percent < 1.0 => format!("{percent:.2} %"),
+        _ => format!("{:.1} %", percent.min(99.9)),
+    }
 }
 
 /// The verb for so many.

@@ -14,6 +14,7 @@ impl Snapshot {
                 (one, other) => one.clone().or_else(|| other.clone()),
             },
             insert_ends: add_ends(&self.insert_ends, &other.insert_ends),
+            chain_ends: add_ends(&self.chain_ends, &other.chain_ends),
             details: Vec::new(),
         }
     }
@@ -32,6 +33,7 @@ impl Snapshot {
                 (now, _) => now.clone(),
             },
             insert_ends: ends_since(&self.insert_ends, &earlier.insert_ends),
+            chain_ends: ends_since(&self.chain_ends, &earlier.chain_ends),
             details: self.details.iter().map(detail).collect(),
         }
     }
@@ -82,6 +84,10 @@ impl FlashCounts {
             puts_overtaken: add(self.puts_overtaken, other.puts_overtaken),
             puts_expired: add(self.puts_expired, other.puts_expired),
             put_ends: add_ends(&self.put_ends, &other.put_ends),
+            put_waits: add(self.put_waits, other.put_waits),
+            // What one takes the other may not.
+            max_item_bytes: None,
+            has_regions: None,
             lost: add(self.lost, other.lost),
             evictions: add(self.evictions, other.evictions),
             deletes: add(self.deletes, other.deletes),
@@ -132,6 +138,7 @@ impl FlashCounts {
             puts_overtaken: grown(self.puts_overtaken, earlier.puts_overtaken),
             puts_expired: grown(self.puts_expired, earlier.puts_expired),
             put_ends: ends_since(&self.put_ends, &earlier.put_ends),
+            put_waits: grown(self.put_waits, earlier.put_waits),
             lost: grown(self.lost, earlier.lost),
             evictions: grown(self.evictions, earlier.evictions),
             deletes: grown(self.deletes, earlier.deletes),
@@ -238,6 +245,7 @@ mod tests {
             puts_overtaken: once,
             puts_expired: once,
             put_ends: ends.clone(),
+            put_waits: once,
             lost: once,
             evictions: once,
             deletes: once,
@@ -254,7 +262,7 @@ mod tests {
             ..FlashCounts::default()
         };
         let details = vec![Detail::state("navy_bh_items_waiting", state), Detail::count("reaped", count)];
-        Snapshot { dram, flash: Some(flash), insert_ends: ends, details }
+        Snapshot { dram, flash: Some(flash), insert_ends: ends.clone(), chain_ends: ends, details }
     }
 
     fn drive(path: &str, bytes: u64) -> DriveBytes {

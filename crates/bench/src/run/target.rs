@@ -129,6 +129,8 @@ pub struct Snapshot {
     pub flash: Option<FlashCounts>,
     /// How inserts into DRAM ended, each as exactly one of these; empty where the target does not tell.
     pub insert_ends: Vec<End>,
+    /// How chaining pieces to items ended, likewise.
+    pub chain_ends: Vec<End>,
     /// Everything else a target tells, for `printNvmCounters` and the JSON.
     pub details: Vec<Detail>,
 }
@@ -222,7 +224,13 @@ pub struct FlashCounts {
     pub puts_expired: Option<u64>,
     /// How the items offered ended, each as exactly one of these; empty where the target does not tell.
     pub put_ends: Vec<End>,
-    /// Of those stored, items that were lost to failed writes or damage.
+    /// Times that an item stayed in DRAM, to be offered again, since flash was behind with its writes.
+    pub put_waits: Option<u64>,
+    /// Key and value of the largest item that it takes.
+    pub max_item_bytes: Option<u64>,
+    /// Whether it has regions for large items, and not buckets alone.
+    pub has_regions: Option<bool>,
+    /// Items lost to failed writes, those that were never written among them, or to damage.
     pub lost: Option<u64>,
     /// Items that left.
     pub evictions: Option<u64>,

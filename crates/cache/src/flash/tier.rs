@@ -46,6 +46,14 @@ pub(crate) struct Pair {
     pub(crate) home: Home,
 }
 
+impl Pair {
+    /// Key and value of the largest item that one of its engines takes.
+    fn max_item_bytes(&self) -> usize {
+        let soc = self.soc.as_ref().map_or(0, Soc::max_item_bytes);
+        soc.max(self.regions.as_ref().map_or(0, RegionStore::max_item_bytes))
+    }
+}
+
 /// How an offer of DRAM's to flash ended; [`PutStats`] says more of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PutEnd {
@@ -65,14 +73,13 @@ pub enum PutEnd {
     WornOut,
     /// Changed or used while on the way: the copy was abandoned.
     Overtaken,
-    /// Flash is behind with its writes: the item stayed in DRAM.
+    /// None yet: flash is behind with its writes, the item stayed in DRAM and is offered again.
     HeldBack,
 }
 
 /// What became of the items that DRAM evicted.
 #[derive(Debug, Default)]
 struct Puts {
-    offered: AtomicU64,
     /// By [`PutEnd`].
     ended: [AtomicU64; PutEnd::HeldBack as usize + 1],
     logical_bytes: AtomicU64,
@@ -84,10 +91,10 @@ impl Puts {
     }
 }
 
-/// What became of the items that DRAM evicted: every offer ends as exactly one of the others.
+/// What became of the items that DRAM evicted: every offer ends as exactly one of these, but for those that were held back.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct PutStats {
-    /// Victims that DRAM offered.
+    /// Offers of DRAM's that ended.
     pub offered: u64,
     /// Taken by an engine.
     pub stored: u64,
@@ -106,21 +113,21 @@ pub struct PutStats {
     /// Replaced, removed or picked up by a reader while on the way: the copy was abandoned, the item stayed in DRAM
     /// or had gone.
     pub overtaken: u64,
-    /// The buffers were full: the item stayed in DRAM and the insert waited. Nothing is lost.
+    /// Offers that did not end: the buffers were full, the item stayed in DRAM and the insert waited. Nothing is lost.
     pub held_back: u64,
     /// Key and value bytes of the items stored.
     pub logical_bytes: u64,
 }
 
 impl PutStats {
-    /// Each end of an offer by its name in reports, `stored` first.
+    /// Each end of an offer by its name in reports, `stored` first, if so many of those taken could not be written.
     #[must_use]
-    pub fn ends(&self) -> [(&'static str, u64); 9] {
+    pub fn ends(&self, unwritten_items: u64) -> [(&'static str, u64); 9] {
         [
-            ("stored", self.stored),
+            ("stored", self.stored.saturating_sub(unwritten_items)),
             ("clean", self.clean),
-            ("held_back", self.held_back),
             ("dropped_overtaken", self.overtaken),
+            ("dropped_write_failed", unwritten_items.min(self.stored)),
             ("rejected_expired", self.rejected_expired),
             ("rejected_short_lived", self.rejected_short_lived),
             ("rejected_admission", self.rejected_admission),
@@ -259,6 +266,7 @@ impl FlashTier {
             device: self.device.counters(),
             recovered: self.pairs.iter().all(|pair| pair.home.recovered),
             loss: self.pairs.iter().find_map(|pair| pair.home.loss),
+            max_item_bytes: self.pairs.iter().map(Pair::max_item_bytes).min().unwrap_or(0) as u64,
             ..Default::default()
         };
         for pair in &self.pairs {
@@ -278,10 +286,11 @@ impl FlashTier {
     /// What became of the items offered so far.
     #[must_use]
     pub fn put_stats(&self) -> PutStats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let ended = |end: PutEnd| read(&self.puts.ended[end as usize]);
+        // Each read once, so that they add up.
+        let counts = self.puts.ended.each_ref().map(|counter| counter.load(Ordering::Relaxed));
+        let ended = |end: PutEnd| counts[end as usize];
         PutStats {
-            offered: read(&self.puts.offered),
+            offered: counts.iter().sum::<u64>() - ended(PutEnd::HeldBack),
             stored: ended(PutEnd::Stored),
             clean: ended(PutEnd::Clean),
             rejected_expired: ended(PutEnd::Expired),
@@ -291,7 +300,7 @@ impl FlashTier {
             rejected_worn_out: ended(PutEnd::WornOut),
             overtaken: ended(PutEnd::Overtaken),
             held_back: ended(PutEnd::HeldBack),
-            logical_bytes: read(&self.puts.logical_bytes),
+            logical_bytes: self.puts.logical_bytes.load(Ordering::Relaxed),
         }
     }
 
@@ -360,7 +369,6 @@ impl FlashTier {
         let (key, hash, expiry_seconds) = (victim.key(), victim.hash(), victim.expiry_seconds());
         let item = FlashItem { key, hash, value, expiry_seconds, tag };
         let bytes = key.len() + item.value_len();
-        count(&self.puts.offered);
         let staged = match self.refused(victim, bytes as u64) {
             Some(why) => Err(why),
             None => self.stage_in_engine(&item, bytes),

@@ -35,8 +35,9 @@ pub fn assert_accounts_balance(stats: &Stats, label: &str) {
         + puts.rejected_admission
         + puts.rejected_too_large
         + puts.rejected_worn_out;
-    let ends = puts.stored + puts.clean + rejected + puts.overtaken + puts.held_back;
+    let ends = puts.stored + puts.clean + rejected + puts.overtaken;
     assert_eq!(puts.offered, ends, "{label}: {puts:?}");
+    assert_eq!(flash.put_ends().iter().map(|(_, count)| count).sum::<u64>(), ends, "{label}: {puts:?}");
     let taken = flash.soc.map_or(0, |soc| soc.inserts) + flash.regions.map_or(0, |regions| regions.inserts);
     assert_eq!(puts.stored, taken, "{label}: {flash:?}");
     if let Some(regions) = &flash.regions {

@@ -197,6 +197,7 @@ impl RegionStore {
         Counters::one(&self.counters.regions_lost);
         self.count_settled(buffer);
         Counters::add(&self.counters.unwritten_bytes, buffer.payload_bytes.load(Ordering::Relaxed));
+        Counters::add(&self.counters.unwritten_items, buffer.new_items.load(Ordering::Relaxed));
         if self.region(buffer.region).count_failure() >= self.config.retire_after_failures {
             *self.region(buffer.region).content.lock() = Content::Retired;
             Counters::one(&self.counters.regions_retired);

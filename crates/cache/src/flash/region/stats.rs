@@ -35,6 +35,8 @@ counters! {
     settled_bytes,
     /// Of these, those lost to failed writes.
     unwritten_bytes,
+    /// Items committed whose region could not be written, dead ones too.
+    unwritten_items,
     /// Items brought back by a restart.
     items_restored,
     /// Items that a restart could not bring back: their region's table was damaged.

@@ -298,6 +298,7 @@ impl RegionStore {
         let buffer = reservation.buffer();
         // Before the commit: afterwards the region may be on flash already.
         buffer.payload_bytes.fetch_add(payload_bytes, Ordering::Relaxed);
+        buffer.new_items.fetch_add(1, Ordering::Relaxed);
         let (region, point) = (buffer.region, buffer.point);
         reservation.commit(|| {
             if self.put_in(hash, item, region, point, placing).is_some() {

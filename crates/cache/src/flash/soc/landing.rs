@@ -185,8 +185,10 @@ fn count_settled(stats: &mut SocStats, change: &Change, waiters: &[Waiter], writ
 fn count_lost(stats: &mut SocStats, change: &Change, waiters: &[Waiter]) {
     stats.items -= signed(change.items_before);
     stats.lost_items += change.items_after as u64;
-    let waited = waiters.iter().filter_map(|waiter| waiter.bytes.as_ref());
-    stats.unwritten_bytes += waited.map(|bytes| bytes.len() as u64).sum::<u64>();
+    for bytes in waiters.iter().filter_map(|waiter| waiter.bytes.as_ref()) {
+        stats.unwritten_bytes += bytes.len() as u64;
+        stats.unwritten_items += 1;
+    }
 }
 
 fn signed(items: usize) -> i64 {

@@ -145,6 +145,12 @@ impl Soc {
         self.config.fits(key_bytes, value_bytes)
     }
 
+    /// Key and value of the largest item that can be kept.
+    #[must_use]
+    pub fn max_item_bytes(&self) -> usize {
+        self.config.max_item_bytes()
+    }
+
     /// Copies an item to memory. It becomes visible by [`commit`](Self::commit).
     ///
     /// # Errors

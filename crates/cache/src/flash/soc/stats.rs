@@ -65,6 +65,8 @@ pub struct SocStats {
     pub lost_items: u64,
     /// Keys and values that waited for a write that failed.
     pub unwritten_bytes: u64,
+    /// How many items these are.
+    pub unwritten_items: u64,
 }
 
 impl SocStats {
@@ -136,6 +138,7 @@ impl AddAssign<&Self> for SocStats {
             stale_buckets,
             lost_items,
             unwritten_bytes,
+            unwritten_items,
         } = other;
         self.items += items;
         self.pending_entries += pending_entries;
@@ -164,5 +167,6 @@ impl AddAssign<&Self> for SocStats {
         self.stale_buckets += stale_buckets;
         self.lost_items += lost_items;
         self.unwritten_bytes += unwritten_bytes;
+        self.unwritten_items += unwritten_items;
     }
 }

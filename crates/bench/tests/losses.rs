@@ -1,0 +1,64 @@
+//! What a report says of items that were not taken.
+
+use flashwright_bench::run::InstanceReport;
+use flashwright_bench::run::target::{End, FlashCounts, Snapshot};
+
+mod made;
+
+fn remarks(snapshot: Snapshot) -> Vec<String> {
+    made::report(InstanceReport { snapshot, ..made::instance(1.0) }).remarks()
+}
+
+fn of_flash(put_ends: Vec<End>, has_regions: bool) -> Vec<String> {
+    let flash = FlashCounts {
+        put_ends,
+        has_regions: Some(has_regions),
+        max_item_bytes: Some(1),
+        ..FlashCounts::default()
+    };
+    remarks(Snapshot { flash: Some(flash), ..Snapshot::default() })
+}
+
+/// Flash that dropped a third of what it was offered had not a word in the verdict.
+#[test]
+fn a_notable_share_lost_for_one_reason_is_remarked_on_and_what_was_asked_for_is_not() {
+    let ends = |stored, clean, lost| {
+        vec![
+            ("stored", stored),
+            ("clean", clean),
+            ("rejected_admission", 900),
+            ("rejected_short_lived", 500),
+            ("rejected_too_large", lost),
+        ]
+    };
+    let expected = "700 of 2,100 items on their way to flash (33.3 %) were dropped as too large for it (at most 1 byte, chained \
+                    pieces included): it has no large-object engine: lower navyBigHashSizePct below 100 to have one";
+    assert_eq!(of_flash(ends(0, 5_000, 700), false), [expected]);
+    assert!(of_flash(ends(0, 5_000, 700), true)[0].contains("raise navyRegionSizeMB"));
+    assert!(of_flash(ends(600, 0, 20), true).is_empty(), "a hundredth is not notable");
+    let failed = of_flash(vec![("stored", 9), ("dropped_write_failed", 1)], true);
+    assert!(
+        failed[0].starts_with("1 of 10 items on their way to flash (10.0 %) was dropped because"),
+        "{failed:?}"
+    );
+}
+
+#[test]
+fn refused_inserts_and_pieces_say_why() {
+    let dram = remarks(Snapshot {
+        insert_ends: vec![("stored", 90), ("present", 500), ("rejected_all_pinned", 10)],
+        ..Snapshot::default()
+    });
+    assert!(
+        dram[0].starts_with("10 of 100 inserts into DRAM (10.0 %) were refused because everything"),
+        "{dram:?}"
+    );
+    let chains = remarks(Snapshot {
+        chain_ends: vec![("stored", 0), ("rejected_no_parent", 1), ("rejected_all_pinned", 1)],
+        ..Snapshot::default()
+    });
+    assert!(
+        chains.len() == 2 && chains[0].starts_with("1 of 2 additions to chains (50.0 %) was"),
+        "{chains:?}"
+    );
+}
