@@ -33,6 +33,7 @@ pub use policy::simulate::{RuleBook, Settings, SizeOnHit};
 pub use tenants::{Tenant, TenantCounts, Who};
 pub use warmup::Warmup;
 
+use crate::report::text::noun;
 use crate::run::stop::Stop;
 use crew::Seat;
 use numbered::Numbered;
@@ -209,7 +210,7 @@ pub enum SimulateError {
     #[error("the trace has no requests")]
     Empty,
     /// A share of the footprint that is less than a byte.
-    #[error("a cache of {percent} % of the footprint ({footprint_bytes} bytes) is less than one byte")]
+    #[error("a cache of {percent} % of the footprint ({footprint_bytes} {}) is less than one byte", noun(*footprint_bytes, "byte"))]
     NoByte {
         /// The share.
         percent: f64,

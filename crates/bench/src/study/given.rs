@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::StudyError;
+use crate::report::text::noun;
 use crate::run::stop::Stop;
 use crate::trace::{self, Accesses, Input, ReadReport};
 
@@ -54,7 +55,8 @@ impl GivenTrace {
 impl fmt::Display for GivenTrace {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { input, requests, footprint_bytes, .. } = self;
-        write!(out, "{}: {requests} requests, footprint {footprint_bytes} bytes", input.names())
+        let (of_requests, of_bytes) = (noun(*requests, "request"), noun(*footprint_bytes, "byte"));
+        write!(out, "{}: {requests} {of_requests}, footprint {footprint_bytes} {of_bytes}", input.names())
     }
 }
 

@@ -128,6 +128,7 @@ fn info(arguments: &InfoArguments) -> Result<Finding, String> {
 
 fn survey_words(survey: &Survey, report: &ReadReport) -> String {
     let ratio = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"));
+    let bytes = |count: u64| format!("{count} {}", noun(count, "byte"));
     let (smallest, largest) = survey.size_range_bytes.unwrap_or_default();
     let span = match report.has_time {
         true => format!("{} s", survey.span_ns() as f64 / 1e9),
@@ -146,13 +147,14 @@ fn survey_words(survey: &Survey, report: &ReadReport) -> String {
             ),
         ),
         ("objects", survey.objects().to_string()),
-        ("footprint", format!("{} bytes", survey.footprint_bytes)),
-        ("requested", format!("{} bytes", survey.requested_bytes)),
+        ("footprint", bytes(survey.footprint_bytes)),
+        ("requested", bytes(survey.requested_bytes)),
         (
             "object size",
             format!(
-                "mean {:.0}, from {smallest} to {largest} bytes",
-                survey.mean_size_bytes().unwrap_or(0.0)
+                "mean {:.0}, from {smallest} to {}",
+                survey.mean_size_bytes().unwrap_or(0.0),
+                bytes(largest)
             ),
         ),
         ("one-hit wonders", ratio(survey.one_hit_wonder_ratio())),

@@ -70,10 +70,13 @@ pub fn refuse_rest(path: &str, disk: &dyn Device) -> Result<(), String> {
     let length = std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file).map(|file| file.len());
     match length.and_then(|length| length.checked_sub(disk.geometry().capacity_bytes)) {
         None | Some(0) => Ok(()),
-        Some(rest) => Err(format!(
-            "--disk {path}: its last {rest} bytes do not fill a block of {} bytes and would be unreachable; make it larger",
-            disk.geometry().block_bytes
-        )),
+        Some(rest) => {
+            let what = if rest == 1 { "last byte does".to_owned() } else { format!("last {rest} bytes do") };
+            Err(format!(
+                "--disk {path}: its {what} not fill a block of {} bytes and would be unreachable; make it larger",
+                disk.geometry().block_bytes
+            ))
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use bench::report::text::noun;
 use block::export::Tasks;
 use block::striped::Member;
 use block::volume::{Pairing, Recovery, Volume, VolumeError, VolumeErrorKind};
@@ -207,7 +208,8 @@ impl NewFiles {
     fn make_one(&mut self, path: &Path, size_bytes: u64) -> Result<bool, String> {
         if let Ok(there) = std::fs::metadata(path) {
             let fits = !there.is_file() || there.len() == size_bytes;
-            return if fits { Ok(false) } else { Err(format!("already exists, with {} bytes", there.len())) };
+            let why = || format!("already exists, with {} {}", there.len(), noun(there.len(), "byte"));
+            return if fits { Ok(false) } else { Err(why()) };
         }
         if size_bytes < LEAST_FILE_BYTES {
             return Err(format!("must be at least {LEAST_FILE_BYTES} bytes, one block"));

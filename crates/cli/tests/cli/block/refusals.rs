@@ -113,7 +113,7 @@ fn a_disk_whose_end_no_request_could_reach_is_refused() {
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         let said = told(&output);
-        assert!(said.contains("--disk odd: its last 1 bytes do not fill a block of "), "{said}");
+        assert!(said.contains("--disk odd: its last byte does not fill a block of "), "{said}");
     }
 }
 
