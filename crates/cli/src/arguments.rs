@@ -1,8 +1,13 @@
-//! Flags as scripts for CacheBench write them: `-progress 5`, `--timeout_seconds=3`.
+//! Flags as scripts for CacheBench write them: `-progress 5`, `--timeout_seconds=3`, `--noreport_api_latency`.
 
 use std::ffi::{OsStr, OsString};
 
-/// Turns a long flag with one dash into one with two, and `_` in its name into `-`. Values, single letters and everything
+/// CacheBench's flags that are true or false.
+const SWITCHES: [&str; 1] = ["report-api-latency"];
+/// Its flags whose empty value is that of the flag left out.
+const OFF_IF_EMPTY: [&str; 2] = ["progress-stats-file", "report-ac-memory-usage-stats"];
+
+/// Turns a long flag with one dash into one with two, and `_` in its name into `-`, and writes true and false as such. Values, single letters and everything
 /// after `--` stay as they are. A negative number becomes one word with the flag before it, whose value it is: alone it
 /// would be taken for a flag, and nobody would say what is wrong with it.
 pub fn normalise(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
@@ -11,6 +16,7 @@ pub fn normalise(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     for argument in spelled(arguments) {
         rest_is_plain |= argument == "--";
         match joined.last_mut() {
+            _ if !rest_is_plain && is_off(&argument) => {}
             Some(flag) if !rest_is_plain && is_negative(&argument) && takes_value(flag) => {
                 flag.push("=");
                 flag.push(argument);
@@ -50,6 +56,12 @@ fn takes_value(argument: &OsStr) -> bool {
         && !is_negative(argument)
 }
 
+/// `--progress_stats_file=`, which says what leaving it out says.
+fn is_off(argument: &OsStr) -> bool {
+    let name = argument.to_str().and_then(|words| words.strip_prefix("--")?.strip_suffix('='));
+    name.is_some_and(|name| OFF_IF_EMPTY.contains(&name))
+}
+
 fn spelled(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut rest_is_plain = false;
     arguments
@@ -76,8 +88,28 @@ fn flag(words: &str) -> Option<String> {
     let is_long = name.len() > 1 && name.starts_with(|letter: char| letter.is_ascii_alphabetic());
     is_long.then(|| {
         let name = name.replace('_', "-");
+        let (name, value) = switched(&name, value);
         value.map_or_else(|| format!("--{name}"), |value| format!("--{name}={value}"))
     })
+}
+
+/// A flag as gflags takes it: what is true or false may have `no` before its name, whatever its value then, and has more words for
+/// its values.
+fn switched<'a>(name: &'a str, value: Option<&'a str>) -> (&'a str, Option<&'a str>) {
+    if let Some(switch) = name.strip_prefix("no").filter(|name| SWITCHES.contains(name)) {
+        return (switch, Some("false"));
+    }
+    if !SWITCHES.contains(&name) {
+        return (name, value);
+    }
+    let is_any = |words: [&str; 5]| {
+        value.is_some_and(|value| words.iter().any(|word| word.eq_ignore_ascii_case(value)))
+    };
+    match value {
+        _ if is_any(["1", "t", "true", "y", "yes"]) => (name, Some("true")),
+        _ if is_any(["0", "f", "false", "n", "no"]) => (name, Some("false")),
+        value => (name, value),
+    }
 }
 
 #[cfg(test)]
@@ -125,6 +157,26 @@ mod tests {
             "-7",
         ];
         assert_eq!(normalise(typed.iter().map(OsString::from)), expected.map(OsString::from));
+    }
+
+    #[test]
+    fn flags_that_are_true_or_false_take_the_words_of_gflags() {
+        for (typed, read) in [
+            ("--noreport_api_latency", "--report-api-latency=false"),
+            ("-noreport-api-latency", "--report-api-latency=false"),
+            ("--noreport_api_latency=true", "--report-api-latency=false"),
+            ("--report_api_latency", "--report-api-latency"),
+            ("--report_api_latency=1", "--report-api-latency=true"),
+            ("-report_api_latency=Yes", "--report-api-latency=true"),
+            ("--report_api_latency=F", "--report-api-latency=false"),
+            ("--report_api_latency=2", "--report-api-latency=2"),
+            ("--noprogress", "--noprogress"),
+            ("--no-header", "--no-header"),
+        ] {
+            assert_eq!(normalise(["p", typed].map(OsString::from).into_iter())[1], read, "{typed}");
+        }
+        let typed = ["p", "--progress_stats_file=", "-report_ac_memory_usage_stats=", "--json="];
+        assert_eq!(normalise(typed.map(OsString::from).into_iter()), ["p", "--json="]);
     }
 
     #[test]

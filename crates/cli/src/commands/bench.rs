@@ -34,13 +34,14 @@ const EXAMPLE_NAME: &str = "examples/hybrid.json";
 /// Heading of the flags that say what is reported.
 const REPORTING: &str = "Reporting";
 
-/// The command line of `bench`. Flags may be written with one dash or two, with `-` or `_`.
+/// The command line of `bench`. Flags may be written with one dash or two, with `-` or `_`; of CacheBench's own the last counts, as
+/// there.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// CacheBench config file; without one, a built-in example runs
     config: Option<PathBuf>,
     /// Same as CONFIG, by CacheBench's name
-    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    #[arg(long, value_name = "FILE", conflicts_with = "config", overrides_with = "json_test_config")]
     json_test_config: Option<PathBuf>,
     /// Plot throughput, hit ratio and latencies to FILE (.svg or .png)
     #[arg(long, value_name = "FILE", help_heading = REPORTING)]
@@ -67,19 +68,19 @@ pub struct Arguments {
     #[arg(long, value_name = "1/N", default_value = "1", value_parser = crate::quantity::scale)]
     scale: u32,
     /// Stop after N seconds with a full report; 0 is no limit
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, overrides_with = "timeout_seconds")]
     timeout_seconds: u64,
     /// Seconds between progress lines; 0 turns them off
-    #[arg(long, value_name = "N", default_value_t = 60, help_heading = REPORTING)]
+    #[arg(long, value_name = "N", default_value_t = 60, help_heading = REPORTING, overrides_with = "progress")]
     progress: u64,
     /// Append detailed statistics of each interval to FILE
-    #[arg(long, value_name = "FILE", help_heading = REPORTING)]
+    #[arg(long, value_name = "FILE", help_heading = REPORTING, overrides_with = "progress_stats_file")]
     progress_stats_file: Option<PathBuf>,
     /// Time every operation instead of one in 16, and print latency percentiles of find and allocate
-    #[arg(long, value_name = "BOOL", help_heading = REPORTING, num_args = 0..=1, default_missing_value = "true", default_value_t = false, require_equals = true)]
+    #[arg(long, value_name = "BOOL", help_heading = REPORTING, num_args = 0..=1, default_missing_value = "true", default_value_t = false, require_equals = true, overrides_with = "report_api_latency")]
     report_api_latency: bool,
     /// Print memory usage by size class
-    #[arg(long, value_name = "FORM", help_heading = REPORTING, num_args = 0..=1, default_missing_value = "human_readable")]
+    #[arg(long, value_name = "FORM", help_heading = REPORTING, num_args = 0..=1, default_missing_value = "human_readable", overrides_with = "report_ac_memory_usage_stats")]
     report_ac_memory_usage_stats: Option<ClassMemory>,
     #[command(flatten)]
     common: Common,
