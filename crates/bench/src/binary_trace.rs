@@ -32,12 +32,14 @@ pub enum Error {
     #[error("{0}; nothing was written")]
     Cut(String),
     /// No row of it is a request.
-    #[error("{}: none of its {rows} rows is a valid request; nothing was written", path.display())]
+    #[error("{}: none of its {rows} rows is a valid request{first}; nothing was written", path.display())]
     NoRequests {
         /// The first file.
         path: PathBuf,
         /// How many there are.
         rows: u64,
+        /// What is wrong with the first.
+        first: String,
     },
     /// The new file would replace what it is made of.
     #[error("{}: would overwrite the input trace", .0.display())]
@@ -59,6 +61,8 @@ pub struct Made {
     pub requests: u64,
     /// What is in it, repetitions counted.
     pub written: Written,
+    /// What is to be said of the columns of the trace.
+    pub warnings: Vec<String>,
     /// How reading went.
     pub reading: ReplayStats,
 }
@@ -71,7 +75,7 @@ const LOOK_REQUESTS: u64 = 1 << 16;
 /// # Errors
 /// The trace cannot be read to its end, the file cannot be written, or `stop` was set.
 pub fn write(plan: &ReplayPlan, path: &Path, stop: &Stop, quiet: bool) -> Result<Made, Error> {
-    let replay = replay(plan, path)?;
+    let (replay, warnings) = replay(plan, path)?;
     let mut source = replay.sources(1, 0)?.remove(0);
     let mut writer = Writer::create(path, Target::Binary)?.with_tenants(replay.tenants());
     let bar = Bar::new(Unit::Told, quiet);
@@ -98,28 +102,35 @@ pub fn write(plan: &ReplayPlan, path: &Path, stop: &Stop, quiet: bool) -> Result
     }
     if requests == 0 {
         let first = plan.files.first().cloned().unwrap_or_default();
-        return Err(Error::NoRequests { path: first, rows: reading.rows + reading.rejected_rows });
+        let why =
+            reading.messages.first().map_or_else(String::new, |why| format!("; the first error: {why}"));
+        return Err(Error::NoRequests {
+            path: first,
+            rows: reading.rows + reading.rejected_rows,
+            first: why,
+        });
     }
-    Ok(Made { path: path.to_owned(), requests, written: writer.finish()?, reading })
+    Ok(Made { path: path.to_owned(), requests, written: writer.finish()?, warnings, reading })
 }
 
-/// Finds out what can be wrong before anything is written.
+/// Finds out what can be wrong before anything is written; answers what is to be said of the trace.
 ///
 /// # Errors
 /// A file that is no trace, or that would be replaced.
-pub fn check(plan: &ReplayPlan, path: &Path) -> Result<(), Error> {
-    replay(plan, path).map(drop)
+pub fn check(plan: &ReplayPlan, path: &Path) -> Result<Vec<String>, Error> {
+    replay(plan, path).map(|(_, warnings)| warnings)
 }
 
-fn replay(plan: &ReplayPlan, path: &Path) -> Result<Replay, Error> {
+fn replay(plan: &ReplayPlan, path: &Path) -> Result<(Replay, Vec<String>), Error> {
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     if plan.files.iter().any(|file| real(file).is_some() && real(file) == real(path)) {
         return Err(Error::Same(path.to_owned()));
     }
     let once = ReplayConfig { repeat: false, passes: None, order: Order::Strict, ..open::replay(plan)? };
     let replay = Replay::new(once);
-    replay.check_beginnings()?;
-    Ok(replay)
+    let columns = replay.check_beginnings()?;
+    let warnings = columns.iter().flat_map(|(path, columns)| open::column_warnings(path, columns)).collect();
+    Ok((replay, warnings))
 }
 
 impl Made {
@@ -130,6 +141,7 @@ impl Made {
         let noun_of_them = noun(requests, "request");
         let mut words =
             format!("{}: {requests} {noun_of_them}, {all} with repetitions\n", self.path.display());
+        self.warnings.iter().for_each(|warning| words += &format!("note: {warning}\n"));
         let wrong = self.reading.rejected_rows;
         if wrong > 0 {
             words += &format!("note: {wrong} malformed {} {} skipped\n", noun(wrong, "row"), was(wrong));
@@ -147,6 +159,7 @@ impl Made {
             "accesses": self.written.accesses,
             "rows": self.reading.rows,
             "bad_rows": self.reading.rejected_rows,
+            "warnings": self.warnings,
             "messages": self.reading.messages,
         })
     }

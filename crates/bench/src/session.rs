@@ -110,7 +110,9 @@ impl Session {
             None => &mut devices,
         };
         let flash: Vec<_> = plan.instances.iter().map(|it| it.cache.flash.as_ref()).collect();
-        let (listed_drives, mut warnings) = listed_drives::open(&flash);
+        let (listed_drives, unlisted) = listed_drives::open(&flash);
+        let mut warnings = workload_warnings(&workloads);
+        warnings.extend(unlisted);
         if matches!(world, World::Real(_)) {
             warnings.extend(room::warnings(&flash));
         }
@@ -146,11 +148,12 @@ impl Session {
     /// As [`open`](Self::open).
     pub fn check(config: &Config, scale: u32) -> Result<Vec<String>, SessionError> {
         let plan = scaled(config, lower(config)?, scale)?;
-        open_workloads(config, &plan, false)?;
+        let mut warnings = workload_warnings(&open_workloads(config, &plan, false)?);
         misses::check(&plan).map_err(|(number, source)| open_error(config, number, source))?;
         events::check_all(&plan.instances).map_err(|wrong| event_error(config, wrong))?;
         check_world(config, &plan, scale)?;
-        check_caches(config, &plan, scale)
+        warnings.extend(check_caches(config, &plan, scale)?);
+        Ok(warnings)
     }
 
     /// The same of a config whose traces may be made later.
@@ -306,6 +309,16 @@ fn open_workloads(
     plan.instances.iter().enumerate().map(open).collect()
 }
 
+/// What is to be said of the workloads.
+fn workload_warnings(workloads: &[OpenWorkload]) -> Vec<String> {
+    let named = |number: usize, words: &String| match workloads {
+        [_] => words.clone(),
+        _ => format!("[{number}].{words}"),
+    };
+    let all = workloads.iter().enumerate();
+    all.flat_map(|(number, it)| it.warnings.iter().map(move |words| named(number, words))).collect()
+}
+
 /// Begins the traces of misses, as the last thing that can be found to be wrong before any flash is written.
 fn open_misses(config: &Config, plan: &RunPlan, workloads: &mut [OpenWorkload]) -> Result<(), SessionError> {
     misses::check(plan).map_err(|(number, source)| open_error(config, number, source))?;
@@ -415,7 +428,7 @@ struct OpenInstance {
 
 fn open_instance(
     plan: InstancePlan,
-    OpenWorkload { workload, trace, time, clock_follows, misses }: OpenWorkload,
+    OpenWorkload { workload, trace, time, clock_follows, misses, .. }: OpenWorkload,
     beside: Beside,
     number: usize,
     options: &SessionOptions,

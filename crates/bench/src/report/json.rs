@@ -1,6 +1,7 @@
 //! The result file. Names are stable; ratios are 0 to 1; what is not known is `null`.
 
 use serde_json::{Map, Value, json};
+use workload::trace::Rejected;
 
 use super::figures::FIGURES;
 use super::intervals;
@@ -69,7 +70,10 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
         fields.insert("placement".to_owned(), flash.placement.iter().map(given).collect());
     }
     if let Some(trace) = &report.trace {
-        let read = json!({ "rows": trace.rows, "rejected_rows": trace.rejected_rows, "messages": trace.messages, "failure": trace.failure });
+        let rejected = |it: &Rejected| json!({ "reason": it.reason, "rows": it.rows, "first": it.first });
+        let rejected: Vec<Value> = trace.rejected.iter().map(rejected).collect();
+        let read = json!({ "rows": trace.rows, "rejected_rows": trace.rejected_rows, "rejected": rejected,
+            "messages": trace.messages, "failure": trace.failure });
         fields.insert("trace".to_owned(), read);
     }
     if let Some(Sweeps { mode, sweeps, items, bytes, ns, last_items }) = report.sweeps {

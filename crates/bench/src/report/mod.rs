@@ -27,6 +27,8 @@ pub use drive::DriveReport;
 pub use steadiness::Steadiness;
 pub use totals::totals;
 
+use workload::trace::Rejected;
+
 use crate::run::InstanceReport;
 
 /// Everything a report is made of.
@@ -83,6 +85,7 @@ impl RunReport {
             let remarks = [
                 warmup_remark(report),
                 loss_remark(report),
+                trace_remark(report),
                 arrivals::remark(report),
                 steadiness::unfilled_remark(report),
                 events::remark(report),
@@ -119,6 +122,31 @@ fn loss_remark(report: &InstanceReport) -> Option<String> {
     Some(format!("The cache of the earlier run was not recovered, this one began empty: {why}"))
 }
 
+/// Rows of the trace that are not in the figures, by what is wrong with them.
+fn trace_remark(report: &InstanceReport) -> Option<String> {
+    const TOLD: usize = 3;
+    let trace = report.trace.as_ref().filter(|trace| trace.rejected_rows > 0)?;
+    let (wrong, all) = (trace.rejected_rows, trace.rows + trace.rejected_rows);
+    let mut reasons: Vec<&Rejected> = trace.rejected.iter().collect();
+    reasons.sort_by_key(|it| std::cmp::Reverse(it.rows));
+    let words = |it: &&Rejected| {
+        format!("{} because {} (the first: {})", text::grouped(it.rows), it.reason, it.first)
+    };
+    let mut told: Vec<String> = reasons.iter().take(TOLD).map(words).collect();
+    let others: u64 = reasons.iter().skip(TOLD).map(|it| it.rows).sum();
+    if others > 0 {
+        told.push(format!("{} for other reasons", text::grouped(others)));
+    }
+    Some(format!(
+        "{} of {} of the trace ({}) {} left out, since they describe no request: {}",
+        text::grouped(wrong),
+        text::counted(all, "row"),
+        text::share(wrong, all),
+        text::was(wrong),
+        told.join("; ")
+    ))
+}
+
 /// Which checks one instance failed.
 fn failures_of(report: &InstanceReport) -> Vec<String> {
     let mut failures = Vec::new();
@@ -137,7 +165,8 @@ fn failures_of(report: &InstanceReport) -> Vec<String> {
                 "None of the {rows} requests read from the trace was made: fastForwardCount skipped them, or the run ended first"
             )
         } else {
-            format!("The trace had no valid request; {wrong} of its rows are bad")
+            let first = trace.messages.first().map(|first| format!(", the first: {first}"));
+            format!("The trace had no valid request; {wrong} of its rows are bad{}", first.unwrap_or_default())
         });
     }
     let Some(flash) = &report.snapshot.flash else { return failures };

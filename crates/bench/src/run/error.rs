@@ -43,8 +43,16 @@ pub enum OpenError {
 
 /// A trace of another format than its generator reads has one that does.
 fn who_reads_it(error: &TraceError) -> String {
-    let TraceError::OtherFormat { found, .. } = error else { return String::new() };
-    format!("; the generator `replay` reads it, with replayGeneratorConfig.traceFormat `{found}`")
+    match error {
+        TraceError::OtherFormat { found, .. } => {
+            format!("; the generator `replay` reads it, with replayGeneratorConfig.traceFormat `{found}`")
+        }
+        TraceError::NothingRead { wanted, .. } if !matches!(*wanted, "cdn" | "storage") => {
+            "; put a header on top, or name the columns in replayGeneratorConfig.traceFormat (as in `csv:time,key,-,size`)"
+                .to_owned()
+        }
+        _ => String::new(),
+    }
 }
 
 /// What is wrong with a workload, by the key that says so in a config.

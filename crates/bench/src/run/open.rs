@@ -1,5 +1,6 @@
 //! From a plan to what runs: the device, the cache on it, the workload.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use cache::config::Builder;
@@ -7,13 +8,14 @@ use cache::config::{PairConfig, RebalanceBy};
 use cache::dram::DramConfig;
 use cache::flash::region::{OrderConfig, RegionConfig, Reinsertion};
 use cache::{Cache, CacheConfig, CacheError, FlashConfig, Recovery, UpkeepConfig};
+use device::names::nearest;
 use device::timer::{SystemTimer, Timer};
 use device::wrap::MeasureDevice;
 use device::{Clock, Device, RequestKind, Simulation};
 use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirstConfig};
 use policy::eviction::{EvictionConfig, Refresh};
 use workload::generate::{Online, PreparedAccesses, Table};
-use workload::trace::{Amplify, Format, Order, Replay, ReplayConfig, SuffixRule, TraceError};
+use workload::trace::{Amplify, Format, Order, Replay, ReplayConfig, Strangers, SuffixRule, TraceError};
 use workload::{Source, Workload, WorkloadError};
 
 use super::engine::{DeviceLatency, EngineTarget, Face, MeasuredFlash};
@@ -357,6 +359,8 @@ pub struct OpenWorkload {
     pub clock_follows: bool,
     /// Where what is missed is to be written, once that is open.
     pub misses: Option<MissTrace>,
+    /// What is to be said of the trace.
+    pub warnings: Vec<String>,
 }
 
 /// Makes the workload that `plan` describes; `one_thread` as in [`ReplayConfig`].
@@ -364,15 +368,23 @@ pub struct OpenWorkload {
 /// # Errors
 /// Distributions that describe none, a trace that cannot be read.
 pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, OpenError> {
-    let made_up =
-        |workload| OpenWorkload { workload, trace: None, time: None, clock_follows: false, misses: None };
+    let made_up = |workload| OpenWorkload {
+        workload,
+        trace: None,
+        time: None,
+        clock_follows: false,
+        misses: None,
+        warnings: Vec::new(),
+    };
     Ok(match plan {
         WorkloadPlan::Online(config) => made_up(Box::new(Online::new(config)?)),
         WorkloadPlan::Prepared { config, ops } => made_up(Box::new(PreparedAccesses::new(config, *ops)?)),
         WorkloadPlan::Replay(plan) => {
             let wrong = |error| OpenError::Trace { key: plan.named_by, source: Box::new(error) };
             let trace = Replay::new(ReplayConfig { one_thread, ..replay(plan).map_err(wrong)? });
-            trace.check_beginnings().map_err(wrong)?;
+            let columns = trace.check_beginnings().map_err(wrong)?;
+            let warnings = columns.iter().flat_map(|(path, columns)| column_warnings(path, columns));
+            let warnings = warnings.map(|words| format!("test_config.{}: {words}", plan.named_by)).collect();
             let trace = Arc::new(trace);
             let mut workload: Box<dyn Workload> = Box::new(Watched(Arc::clone(&trace)));
             let begins_at = if plan.clock_follows { trace.begins_at_ns().map_err(wrong)? } else { None };
@@ -382,9 +394,29 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
                 workload = Box::new(Followed { workload, time: Arc::clone(time) });
             }
             let clock_follows = plan.clock_follows;
-            OpenWorkload { workload, trace: Some(trace), time, clock_follows, misses: None }
+            OpenWorkload { workload, trace: Some(trace), time, clock_follows, misses: None, warnings }
         }
     })
+}
+
+/// What is to be said of the columns of a trace's header.
+pub fn column_warnings(path: &Path, columns: &Strangers) -> Vec<String> {
+    let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let mut words = Vec::new();
+    let mut others = Vec::new();
+    for column in &columns.unknown {
+        match nearest(column, columns.lacking.iter().copied()) {
+            Some(near) => words.push(format!("column `{column}` is not used; did you mean `{near}`?")),
+            None => others.push(column.as_str()),
+        }
+    }
+    match others[..] {
+        [] => {}
+        [other] => words.push(format!("column `{other}` is not used")),
+        _ => words.push(format!("columns {} are not used", quoted(&others))),
+    }
+    words.extend(columns.meant.iter().map(|(column, meaning)| format!("no column `{column}`: {meaning}")));
+    words.into_iter().map(|words| format!("{}: {words}", path.display())).collect()
 }
 
 /// A clock that stands at the trace's beginning.

@@ -174,8 +174,9 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
 fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], arguments: &Arguments) -> ExitCode {
     let told = |error: binary_trace::Error| usage_error(&format!("{}: {error}", config.file.display()));
     if arguments.validate {
-        return match traces.iter().try_for_each(|(plan, path)| binary_trace::check(plan, path)) {
-            Ok(()) => validated(config, &[], arguments),
+        let check = |(plan, path): &(ReplayPlan, PathBuf)| binary_trace::check(plan, path);
+        return match traces.iter().map(check).collect::<Result<Vec<_>, _>>() {
+            Ok(warnings) => validated(config, &warnings.concat(), arguments),
             Err(error) => told(error),
         };
     }

@@ -69,13 +69,14 @@ fn tenants_of_a_model_drive_are_told_its_write_amplification_and_whose_handle_is
 #[test]
 fn of_several_instances_the_one_that_failed_or_was_warned_of_was_not_named() {
     let replay = r#"{ "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 64 },
-      "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2, "traceFileName": "trace.csv" } }"#;
+      "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2, "traceFileName": "trace.csv", "replayGeneratorConfig": { "fastForwardCount": 5 } } }"#;
     let (directory, file) = config("several.json", &format!("[{SMALL}, {replay}]"));
-    std::fs::write(directory.path().join("trace.csv"), "key,op,size\na,JUMP,10\n").unwrap();
+    std::fs::write(directory.path().join("trace.csv"), "key,op,size\na,GET,10\nb,GET,10\n").unwrap();
     let output = flashwright(&["bench", &file, "--json", "-"]);
     let result: Value = serde_json::from_str(&out(&output)).unwrap();
     let failures = result["verdict"]["failures"].as_array().unwrap();
-    let failure = "Instance 1: The trace had no valid request; 1 of its rows are bad";
+    let failure = "Instance 1: None of the 2 requests read from the trace was made: fastForwardCount skipped them, or the run \
+                   ended first";
     assert_eq!(failures, &[failure], "{}", err(&output));
     assert!(err(&output).contains(&format!("\n{failure}\nFailed.\n")), "{}", err(&output));
     let warned = "several.json: [1].cache_config.navyRegionSizeMB: flash has room for too few regions";
