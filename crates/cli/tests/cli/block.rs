@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::FLASHWRIGHT;
 
 mod answers;
+mod below;
 mod fronts;
 mod loops;
 mod pairing;

@@ -1,0 +1,88 @@
+//! What is below a cache: stripes.
+
+use super::{Client, Place, told};
+
+/// Writes a block here and there, and makes it durable.
+fn fill(place: &Place) {
+    let mut client = Client::connect(&place.path("s"));
+    for number in 0..40 {
+        client.call(1, number * 300_000 / 4096 * 4096, 4096, &[number as u8 + 1; 4096]);
+    }
+    client.call(3, 0, 0, &[]);
+}
+
+fn is_there(place: &Place) -> bool {
+    let mut client = Client::connect(&place.path("s"));
+    (0..40).all(|number| {
+        client.call(0, number * 300_000 / 4096 * 4096, 4096, &[]) == vec![number as u8 + 1; 4096]
+    })
+}
+
+fn block(place: &Place, command: &str, flash: &str, disk: &str, more: &[&str]) -> (Option<i32>, String) {
+    let mut words = place.command(command, false);
+    words.args(["--flash", flash, "--disk", disk]).args(&place.flags).args(more);
+    let output = words.current_dir(place.directory.path()).output().unwrap();
+    (output.status.code(), told(&output))
+}
+
+#[test]
+fn flash_and_disk_may_be_stripes_whose_members_know_their_places() {
+    let place = Place::new();
+    let (flash, disk) = ("stripe:f1,f2,f3", "stripe:d1,d2");
+    let sizes = ["--flash-size", "24MiB", "--disk-size", "32MiB", "--yes"];
+    let (code, said) = block(&place, "create", flash, disk, &sizes);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(std::fs::metadata(place.path("f2")).unwrap().len(), 8 << 20);
+    let server = place.serve_with(&["--flash", flash, "--disk", disk]);
+    fill(&place);
+    server.kill();
+    for (flash, disk, words) in [
+        ("stripe:f1,f3,f2", disk, "f3: is named as member 2 of its stripe, and is member 3"),
+        ("stripe:f1,f2", disk, "f1: is of a stripe of 3 members, and 2 are named"),
+        ("stripe:f1,f2,disk", disk, "disk: is not a member of a stripe of flash"),
+        ("stripe:f1,f2,d1", disk, "have a device in common"),
+        ("f1", disk, "f1: is member 1 of 3 of a stripe; name them all"),
+        (flash, "d1", "bytes, not 33554432"),
+        (disk, flash, "is not a member of a stripe of flash"),
+        ("stripe:f1,f2,f3", "f2", "f2"),
+    ] {
+        let (code, said) = block(&place, "flush", flash, disk, &[]);
+        assert!(code == Some(2) && said.contains(words), "{flash} {disk}: {said}");
+    }
+    let (_, marked) = block(&place, "status", flash, disk, &[]);
+    if marked.contains("belongs to the cache") {
+        let (code, said) = block(&place, "flush", flash, "stripe:d2,d1", &[]);
+        assert!(code == Some(2) && said.contains("lacks the mark"), "{said}");
+    }
+    let (code, said) = block(&place, "create", "f1", "other", &["--disk-size", "1MiB", "--yes"]);
+    assert!(code == Some(2) && said.contains("f1: holds a block cache"), "{said}");
+    let server = place.serve_with(&["--flash", flash, "--disk", disk]);
+    assert!(is_there(&place));
+    server.stop();
+    assert_eq!(block(&place, "flush", flash, disk, &[]).0, Some(0));
+    let (code, said) = block(&place, "check", flash, disk, &["--full"]);
+    assert!(code == Some(0) && said.contains("\nsound\n"), "{said}");
+    let (code, said) = block(&place, "destroy", flash, disk, &["--yes"]);
+    assert_eq!(code, Some(0), "{said}");
+    let server = place.serve_with(&["--disk", disk]);
+    assert!(is_there(&place), "the disk has all of it");
+    server.stop();
+    let (code, said) = block(&place, "create", flash, disk, &["--yes"]);
+    assert_eq!(code, Some(0), "nothing is left of the stripe: {said}");
+}
+
+#[test]
+fn a_model_ssd_keeps_its_bytes_in_a_file() {
+    let place = Place::new();
+    let (flash, disk) = ("sim:test:f", "hdd:d");
+    let sizes = ["--flash-size", "8MiB", "--disk-size", "32MiB", "--yes"];
+    let (code, said) = block(&place, "create", flash, disk, &sizes);
+    assert_eq!(code, Some(0), "{said}");
+    let server = place.serve_with(&["--flash", flash, "--disk", disk]);
+    fill(&place);
+    server.stop();
+    let server = place.serve_with(&["--flash", flash, "--disk", disk]);
+    assert!(is_there(&place));
+    server.stop();
+    assert_eq!(block(&place, "flush", "f", "d", &[]).0, Some(0), "it is the same without the models");
+}
