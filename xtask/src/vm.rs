@@ -3,8 +3,8 @@
 //!
 //! QEMU, kernels, busybox and the tools of ext4 are Debian's packages, unpacked into `target/vm` and installed nowhere. Each
 //! kernel boots once with five drives (placing, several reclaim groups, a single handle, none, and failing every write) and
-//! runs `nvme_probe` and `ublk_probe`, examples of the rooms `device` and `cli` built without shared libraries, and with
-//! them the program. The machine is interpreted (no KVM). `6.1`, `6.12` or `newest` boots that kernel alone, `nvme_probe` or
+//! runs `nvme_probe` and `ublk_probe`, examples of the rooms `device` and `cli` as they are built for tests, and with them
+//! the program. The machine is interpreted (no KVM). `6.1`, `6.12` or `newest` boots that kernel alone, `nvme_probe` or
 //! `ublk_probe` runs alone. Where the packages cannot be had, that is said, and nothing is called passed.
 
 mod guest;
@@ -79,16 +79,15 @@ pub fn run() -> Result<(), String> {
             return Ok(());
         }
     };
-    let built = build(root, &folder)?;
+    let built = build(root, "test")?;
     let mut failures = Vec::new();
     for kernel in KERNELS.iter().filter(|kernel| any_kernel || asked(kernel.name)) {
         println!("vm: kernel {}", kernel.stands_for);
         match fetch(&packages, kernel.suite) {
             Err(Unavailable(reason)) => println!("vm: SKIPPED, this kernel was not tested: {reason}"),
             Ok(Fetched { image, module, tools }) => {
-                let programs = [&built[..], &tools].concat();
                 let job = Job::Probe(probes);
-                let contents = Contents { programs: &programs, module: module.as_deref(), job };
+                let contents = Contents { built: &built, tools: &tools, module: module.as_deref(), job };
                 let initramfs = guest::initramfs(&folder, &packages.busybox, &contents)?;
                 let console = machine::boot(&folder, &packages, kernel.suite, &image, &initramfs)?;
                 let verdict = guest::verdict(&console, &kernel.releases, probes.len());
@@ -130,8 +129,8 @@ pub fn measure() -> Result<(), String> {
             return Ok(());
         }
     };
-    let programs = [build(root, &folder)?, fio].concat();
-    let contents = Contents { programs: &programs, module: None, job: Job::Measure };
+    let built = build(root, "release")?;
+    let contents = Contents { built: &built, tools: &fio, module: None, job: Job::Measure };
     let initramfs = guest::initramfs(&folder, &packages.busybox, &contents)?;
     let console = machine::boot(&folder, &packages, "measure", &image, &initramfs)?;
     let measured: Vec<&str> = console.lines().filter_map(|line| line.strip_prefix("MEASURE ")).collect();
@@ -139,19 +138,16 @@ pub fn measure() -> Result<(), String> {
     if measured.is_empty() { Err(console) } else { Ok(()) }
 }
 
-/// The programs that run in the guest, without shared libraries: it has none.
-fn build(root: &Path, folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let target = "x86_64-unknown-linux-gnu";
+/// Programs of ours that run in the guest.
+fn build(root: &Path, profile: &str) -> Result<Vec<PathBuf>, String> {
     let mut command = Command::new(env!("CARGO"));
-    command.current_dir(root).args(["build", "--release", "--quiet", "--target", target, "--target-dir"]);
-    command.arg(folder.join("build"));
-    command.args(["-p", "flashwright-device", "-p", "flashwright", "--bin", "flashwright"]);
-    command.args(PROBES.iter().flat_map(|probe| ["--example", probe]));
-    // Linking the whole program as one buys nothing on an interpreted machine.
-    command.env("RUSTFLAGS", "-C target-feature=+crt-static").env("CARGO_PROFILE_RELEASE_LTO", "off");
-    command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16").env("CARGO_PROFILE_RELEASE_DEBUG", "false");
-    super::run(&mut command)?;
-    let built = folder.join("build").join(target).join("release");
+    // The whole workspace, though little of it is needed: so its parts have the features that they have in tests, and what was
+    // built for these is not built again.
+    command.current_dir(root).args(["build", "--quiet", "--workspace", "--bins", "--examples"]);
+    super::run(command.args(["--profile", profile]))?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |path| root.join(path));
+    let built = target.join(if profile == "release" { profile } else { "debug" });
     let examples = PROBES.iter().map(|probe| built.join("examples").join(probe));
     Ok(examples.chain([built.join("flashwright")]).collect())
 }

@@ -1,5 +1,6 @@
 //! What the guest boots into, and what its console says in the end.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -23,8 +24,10 @@ pub fn initramfs(folder: &Path, busybox: &Path, contents: &Contents<'_>) -> Resu
 
 /// What a guest has beside busybox.
 pub struct Contents<'a> {
-    /// Programs and their libraries.
-    pub programs: &'a [PathBuf],
+    /// Our programs, which find their libraries where they do here.
+    pub built: &'a [PathBuf],
+    /// Other people's, and the libraries that these are to be started with.
+    pub tools: &'a [PathBuf],
     /// A driver that its kernel has as a module.
     pub module: Option<&'a Path>,
     /// What it is for.
@@ -59,18 +62,21 @@ fn pack(folder: &Path, busybox: &Path, contents: &Contents<'_>) -> std::io::Resu
         unpack_module(busybox, module, &root.join("modules"))?;
     }
     fs::write(root.join("probes"), probes.join("\n"))?;
-    for program in contents.programs.iter().map(PathBuf::as_path).chain([busybox]) {
+    let programs = contents.built.iter().chain(contents.tools).map(PathBuf::as_path);
+    for program in programs.chain([busybox]) {
         let name = program.file_name().ok_or(std::io::ErrorKind::InvalidInput)?;
         fs::copy(program, root.join("bin").join(name))?;
+    }
+    for library in libraries_of(contents.built)? {
+        let place = root.join(library.strip_prefix("/").unwrap_or(&library));
+        fs::create_dir_all(place.parent().unwrap_or(&root))?;
+        fs::copy(&library, place)?;
     }
     fs::write(root.join("init"), init)?;
     fs::set_permissions(root.join("init"), fs::Permissions::from_mode(0o755))?;
     fs::write(root.join("bench.json"), BENCH_CONFIG)?;
     let mut names = vec![".".to_owned()];
-    for directory in std::iter::once("").chain(DIRECTORIES) {
-        let entries = fs::read_dir(root.join(directory))?.flatten();
-        names.extend(entries.map(|entry| Path::new(directory).join(entry.file_name()).display().to_string()));
-    }
+    list(&root, Path::new(""), &mut names)?;
     let archive = folder.join("initramfs.cpio");
     let mut cpio = Command::new(busybox)
         .args(["cpio", "-o", "-H", "newc"])
@@ -84,6 +90,28 @@ fn pack(folder: &Path, busybox: &Path, contents: &Contents<'_>) -> std::io::Resu
     }
     let status = cpio.wait()?;
     if status.success() { Ok(archive) } else { Err(std::io::Error::other(format!("cpio: {status}"))) }
+}
+
+/// The loader and the libraries of programs that were built here.
+fn libraries_of(programs: &[PathBuf]) -> std::io::Result<BTreeSet<PathBuf>> {
+    let told = Command::new("ldd").args(programs).stderr(Stdio::inherit()).output()?;
+    let words = String::from_utf8_lossy(&told.stdout).into_owned();
+    // The lines that name a program end with a colon.
+    let is_library = |word: &&str| word.starts_with('/') && !word.ends_with(':');
+    Ok(words.split_whitespace().filter(is_library).map(PathBuf::from).collect())
+}
+
+/// What is in a directory of the guest, each directory before what it has.
+fn list(root: &Path, directory: &Path, names: &mut Vec<String>) -> std::io::Result<()> {
+    for entry in fs::read_dir(root.join(directory))? {
+        let entry = entry?;
+        let name = directory.join(entry.file_name());
+        names.push(name.display().to_string());
+        if entry.file_type()?.is_dir() {
+            list(root, &name, names)?;
+        }
+    }
+    Ok(())
 }
 
 /// Puts a module into `directory`, unpacked: busybox loads no other.

@@ -95,7 +95,7 @@ fn emulator(packages: &Packages) -> Command {
     command.arg(format!("{0}:{0}/pulseaudio", libraries.display()));
     command.arg(root.join("usr/bin/qemu-system-x86_64"));
     command.arg("-L").arg(root.join("usr/share/qemu")).arg("-L").arg(root.join("usr/share/seabios"));
-    command.args(["-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "768"]);
+    command.args(["-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1024"]);
     // Without -nic none a missing option ROM of a network card stops the machine.
     command.args(["-nodefaults", "-no-user-config", "-nic", "none", "-display", "none", "-no-reboot"]);
     command.args(["-serial", "stdio", "-monitor", "none"]);
