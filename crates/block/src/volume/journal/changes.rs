@@ -21,12 +21,10 @@ pub(crate) struct Changes {
     to_note: BTreeSet<u32>,
     /// Pages that a note may have told of and no commit yet.
     noted: HashSet<u32>,
-    /// Pages that became clean: not true for certain before the disk's next flush.
+    /// Pages that became clean, of which flash may say that they are dirty.
     turned: HashSet<u32>,
     /// Those of the commit under way.
     turning: HashSet<u32>,
-    /// Such a page left, which no note may tell of.
-    cannot_be_noted: bool,
     /// Records of the commit under way, which come back if the disk's flush before it fails.
     returning: usize,
 }
@@ -53,9 +51,8 @@ pub(crate) struct Batch {
     records: BTreeMap<u32, Option<Held>>,
     leaving: Vec<Leaving>,
     noted: HashSet<u32>,
-    /// What no note had told of, and whether one may.
+    /// What no note had told of.
     to_note: BTreeSet<u32>,
-    cannot_be_noted: bool,
     /// Whether the disk is to be flushed first: a record that says "clean" must not outlive what it says of the disk.
     pub(crate) flush_disk: bool,
     /// All changes up to this one are in it.
@@ -81,7 +78,7 @@ impl Changes {
         self.records.insert(page, Some(held));
     }
 
-    /// What `page` holds became clean or dirty. What was written since the last commit stays fresh.
+    /// What `page` holds became clean: the disk has it, and was flushed. What was written since the last commit stays fresh.
     pub(crate) fn turn(&mut self, page: u32, held: Held) {
         let known = self.records.get(&page).copied().flatten();
         let fresh = known.filter(|known| known.fresh);
@@ -105,11 +102,7 @@ impl Changes {
             self.records.remove(&page);
             return Gone::AtOnce;
         }
-        if self.turned.contains(&page) {
-            self.cannot_be_noted = true;
-        } else {
-            self.to_note.insert(page);
-        }
+        self.to_note.insert(page);
         self.records.insert(page, None);
         let told_dirty = dirty || self.turned.contains(&page) || self.turning.contains(&page);
         self.leaving.push(Leaving { page, block, told_dirty });
@@ -165,12 +158,6 @@ impl Changes {
         self.leaving.len()
     }
 
-    /// Whether all that changed since the last note may be told in one. Otherwise only a commit will do, which flushes
-    /// the disk first.
-    pub(crate) fn can_be_noted(&self) -> bool {
-        !self.cannot_be_noted
-    }
-
     /// Units that a note of all that changed since the last one would take, at most.
     pub(crate) fn units_to_note(&self) -> usize {
         self.to_note.len() * 2
@@ -198,7 +185,6 @@ impl Changes {
         Batch {
             noted: std::mem::take(&mut self.noted),
             to_note: std::mem::take(&mut self.to_note),
-            cannot_be_noted: std::mem::take(&mut self.cannot_be_noted),
             records: std::mem::take(&mut self.records),
             leaving: std::mem::take(&mut self.leaving),
             flush_disk: std::mem::take(&mut self.disk_written),
@@ -255,9 +241,6 @@ impl Changes {
         self.noted.extend(batch.noted);
         self.turned.extend(self.turning.drain());
         self.to_note.extend(batch.to_note);
-        // One that became clean may have left while the batch was under way, and the disk is not flushed yet.
-        let has_turned = self.to_note.iter().any(|page| self.turned.contains(page));
-        self.cannot_be_noted |= batch.cannot_be_noted || has_turned;
     }
 }
 
@@ -302,33 +285,28 @@ mod tests {
         changes.hold(5, held(20, true));
         changes.hold(6, held(50, true));
         changes.put_back(batch);
-        assert!(changes.can_be_noted());
         assert_eq!(noted(&mut changes), [(2, None), (3, Some(30)), (5, Some(20)), (6, Some(50))]);
     }
 
-    /// What flash says of it is what counts until the disk has been flushed.
+    /// The disk has been flushed before it became clean, so that it can leave without a commit, which flushes both devices: one
+    /// followed on each cleaning.
     #[test]
-    fn after_a_failed_commit_no_note_tells_of_a_page_that_became_clean_and_left() {
-        for leaves_meanwhile in [false, true] {
+    fn a_page_that_became_clean_and_left_was_told_of_by_commits_alone() {
+        for fails in [false, true] {
             let mut changes = Changes::default();
             changes.hold(1, held(10, true));
             let batch = changes.take();
             let _free = changes.committed(batch);
-            changes.disk_written();
             changes.turn(1, Held { fresh: false, ..held(10, false) });
-            if !leaves_meanwhile {
-                let _gone = changes.leave(1, 10, false, false);
-                assert!(!changes.can_be_noted());
+            assert_eq!(noted(&mut changes), [], "nothing is lost if it is dirty again");
+            if fails {
+                let batch = changes.take();
+                changes.put_back(batch);
             }
-            let batch = changes.take();
-            if leaves_meanwhile {
-                let _gone = changes.leave(1, 10, false, false);
-                assert!(changes.can_be_noted(), "the disk's flush is under way");
-            }
-            changes.put_back(batch);
-            assert!(!changes.can_be_noted(), "{leaves_meanwhile}");
-            let batch = changes.take();
-            assert!(changes.can_be_noted() && batch.flush_disk);
+            assert!(matches!(changes.leave(1, 10, false, false), Gone::AfterCommit));
+            assert_eq!(noted(&mut changes), [(1, None)]);
+            // Until then flash may bring it back, and as dirty.
+            assert!(changes.may_come_back_dirty(10));
         }
     }
 }

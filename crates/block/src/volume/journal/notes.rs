@@ -13,8 +13,7 @@
 //! [`recovery`](super::super::recovery).
 //!
 //! A note tells of dirty blocks that were written and of pages that they replaced. It never says that a block became clean:
-//! that is true only after a flush of the disk, which a commit waits for. Where what changed cannot be told without that, a
-//! commit takes the note's place.
+//! nothing is lost if it is dirty again. That a clean one left it may say, for the disk was flushed before it was called so.
 
 use std::sync::Arc;
 
@@ -146,7 +145,7 @@ impl Shared {
             return Begin::Wait;
         }
         let most_blocks = blocks_for(state.changes.units_to_note());
-        if !state.changes.can_be_noted() || !journal.notes.has_room_for(most_blocks) {
+        if !journal.notes.has_room_for(most_blocks) {
             return Begin::Commit;
         }
         let number = state.changes.number();
