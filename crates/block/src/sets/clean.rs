@@ -88,6 +88,12 @@ impl Sets {
     /// The next blocks to copy to the disk, if some should be and the limits allow. They stay readable and writable; end
     /// with [`end_cleaning`](Self::end_cleaning).
     pub fn next_cleaning(&mut self) -> Option<Cleaning> {
+        self.next_cleaning_with(|_, _| true)
+    }
+
+    /// The same, where of the dirty neighbours of the block that is to be cleaned (the slot named first) only those go with it that
+    /// `joins` says.
+    pub fn next_cleaning_with(&mut self, joins: impl Fn(Slot, Slot) -> bool) -> Option<Cleaning> {
         if self.cleaner.under_way >= self.tuning.cleanings_total {
             return None;
         }
@@ -95,21 +101,21 @@ impl Sets {
         if self.owed.is_its_turn()
             && let Some(slot) = self.next_owed()
         {
-            return Some(self.begin_cleaning(slot));
+            return Some(self.begin_cleaning(slot, joins));
         }
         while let Some(set) = self.next_in_line() {
             if let Some(slot) = self.wanted_of(set) {
-                let cleaning = self.begin_cleaning(slot);
+                let cleaning = self.begin_cleaning(slot, joins);
                 self.line_up(set);
                 return Some(cleaning);
             }
         }
         if let Some(slot) = self.next_owed().or_else(|| self.next_of_everything()) {
-            return Some(self.begin_cleaning(slot));
+            return Some(self.begin_cleaning(slot, joins));
         }
         let slot = self.next_idle()?;
         self.spend_on_idle(1);
-        let cleaning = self.begin_cleaning(slot);
+        let cleaning = self.begin_cleaning(slot, joins);
         self.counters.fallow_cleanings += cleaning.slots.len() as u64;
         Some(cleaning)
     }
@@ -117,7 +123,7 @@ impl Sets {
     /// The blocks around this slot's that are dirty and unused, for cleaning now whatever the limits; `None` if the slot
     /// itself is not.
     pub fn clean_now(&mut self, slot: Slot) -> Option<Cleaning> {
-        self.table.word(slot).may_clean().then(|| self.begin_cleaning(slot))
+        self.table.word(slot).may_clean().then(|| self.begin_cleaning(slot, |_, _| true))
     }
 
     /// A cleaning came to its end: the disk has the blocks, if `done`, and those not written meanwhile are clean. How many.
@@ -174,6 +180,26 @@ impl Sets {
     /// From now on no run is longer, whatever the [tuning](super::Tuning::clean_run_blocks) says.
     pub fn limit_runs(&mut self, blocks: u32) {
         self.cleaner.most_run_blocks = blocks.max(1);
+    }
+
+    /// A block still waits for room in this set: the set is first in line, if it has none.
+    pub fn ask_for_room(&mut self, set: u32) {
+        let has_free = u32::from(self.states[set as usize].held) < self.geometry.ways;
+        let (mut may_leave, mut may_clean) = (has_free, false);
+        for slot in self.queues.oldest_first(set) {
+            let word = self.table.word(slot);
+            may_leave |= word.may_leave();
+            may_clean |= word.may_clean();
+        }
+        if may_clean && !may_leave {
+            self.list(set, Wants::ROOM);
+        }
+    }
+
+    /// Whether there are sets in which a block found no room, and nothing is being cleaned for it yet.
+    #[must_use]
+    pub fn lack_room(&self) -> bool {
+        !self.cleaner.urgent.is_empty()
     }
 
     /// Whether the cleaning of everything has blocks left to look at.
@@ -270,14 +296,14 @@ impl Sets {
         next
     }
 
-    /// Begins the cleaning of the slot's block and of its neighbours on disk that are dirty and unused.
-    fn begin_cleaning(&mut self, slot: Slot) -> Cleaning {
+    /// Begins the cleaning of the slot's block and of its neighbours on disk that are dirty and unused, and may join.
+    fn begin_cleaning(&mut self, slot: Slot, joins: impl Fn(Slot, Slot) -> bool) -> Cleaning {
         let block = self.table.word(slot).block().expect("only held slots are dirty");
         let most = self.tuning.clean_run_blocks.min(self.cleaner.most_run_blocks) as usize;
-        let before: Vec<Slot> =
-            (0..block).rev().map_while(|block| self.dirty_and_unused(block)).take(most - 1).collect();
+        let joining = |block: u64| self.dirty_and_unused(block).filter(|&neighbour| joins(slot, neighbour));
+        let before: Vec<Slot> = (0..block).rev().map_while(joining).take(most - 1).collect();
         let rest = most - 1 - before.len();
-        let after = (block + 1..).map_while(|block| self.dirty_and_unused(block)).take(rest);
+        let after = (block + 1..).map_while(joining).take(rest);
         let slots: Vec<Slot> = before.iter().rev().copied().chain([slot]).chain(after).collect();
         self.counters.front_merge += before.len() as u64;
         self.counters.back_merge += (slots.len() - 1 - before.len()) as u64;

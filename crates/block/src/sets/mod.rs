@@ -221,6 +221,12 @@ impl Sets {
         Write::Taken { slot, evicted }
     }
 
+    /// Whether a write so decided would have come in, had anything in its set been clean.
+    #[must_use]
+    pub fn lacks_room(&self, decided: Write, admit: Admit) -> bool {
+        admit == Admit::Yes && self.tuning.mode.keeps_dirty() && decided == Write::Around(None)
+    }
+
     /// The slot of a block, if it is cached. Counts nothing.
     #[must_use]
     #[inline]
@@ -505,11 +511,12 @@ impl Sets {
     #[cold]
     fn no_room(&mut self, set: u32) -> Allocation {
         self.counters.no_room += 1;
-        if self.states[set as usize].cleaning > 0 {
+        let SetState { cleaning, cleanings, .. } = self.states[set as usize];
+        if cleanings > 0 && cleanings >= self.tuning.cleanings_per_set {
             return Allocation::AllDirty;
         }
         if !self.queues.oldest_first(set).any(|slot| self.table.word(slot).may_clean()) {
-            return Allocation::Busy;
+            return if cleaning > 0 { Allocation::AllDirty } else { Allocation::Busy };
         }
         self.list(set, Wants::ROOM);
         Allocation::AllDirty

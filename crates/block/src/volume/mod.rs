@@ -45,6 +45,7 @@ mod ranges;
 mod read;
 pub mod record;
 mod recovery;
+mod room;
 mod state;
 pub mod stats;
 pub mod superblock;
@@ -119,6 +120,8 @@ struct Shared {
     state: Mutex<State>,
     /// Told when a commit ended, pages became free, or a block ceased to be cleaned.
     changed: Event,
+    /// Told when a cleaning ended, for those who wait for [room](room).
+    room: Event,
 }
 
 impl Volume {
@@ -191,7 +194,10 @@ impl Volume {
             state.changes.number()
         };
         self.shared.commit(target).await?;
-        self.shared.state.lock().io.client_flushes += 1;
+        let mut state = self.shared.state.lock();
+        state.io.client_flushes += 1;
+        state.journal.client_flushed_ns = Some(self.shared.timer.monotonic_ns());
+        drop(state);
         Ok(())
     }
 

@@ -177,6 +177,7 @@ async fn load(
         is_paced: AtomicBool::new(false),
         state: Mutex::new(state),
         changed: Event::new(),
+        room: Event::new(),
     };
     Ok((Arc::new(shared), recovery, dropped))
 }

@@ -11,9 +11,10 @@ use super::layout::Layout;
 use super::order::Order;
 use super::pages::Pages;
 use super::record::{Held, Sectors};
+use super::room::RoomQueue;
 use super::stats::IoCounts;
 use super::superblock::{FORMAT_WITH_STANDING, Superblock};
-use crate::sets::{Sets, Slot, Standing, Streams};
+use crate::sets::{Cleaning, Sets, Slot, Standing, Streams};
 
 /// Units that may wait for a commit, for each block of the longest run that is cleaned.
 const UNITS_PER_RUN_BLOCK: usize = 16;
@@ -41,6 +42,8 @@ pub(super) struct State {
     pub(super) table_in_writing: bool,
     /// The format of the volume: that of the superblock that counts.
     pub(super) format: u32,
+    /// Writes that wait for something to be cleaned.
+    pub(super) room: RoomQueue,
     /// Those who wait for everything to be clean.
     pub(super) cleans_asked_for: usize,
     /// Runs of which something that is [owed](Sets::owe_everything) could not be cleaned, and why, of the last one.
@@ -97,6 +100,7 @@ impl State {
             order: superblock.ordered.then(Order::default),
             table_in_writing: false,
             format: superblock.format,
+            room: RoomQueue::default(),
             cleans_asked_for: 0,
             cleanings_failed: 0,
             cleaning_failure: None,
@@ -254,6 +258,17 @@ impl State {
         self.changes.leaving() >= (spares / 8) as usize && self.pages.free_in(group) < spares / 2
     }
 
+    /// The next blocks to clean. A block that was part of a commit takes no neighbours along that were not: they would need
+    /// another first.
+    pub(super) fn next_cleaning(&mut self) -> Option<Cleaning> {
+        let Self { sets, changes, page_of, layout, .. } = self;
+        let is_told = |slot: Slot| {
+            let page = page_of[slot.0 as usize];
+            page == NO_PAGE || changes.is_told(first_page(layout, slot) + u32::from(page))
+        };
+        sets.next_cleaning_with(|slot, neighbour| !is_told(slot) || is_told(neighbour))
+    }
+
     /// The block in `slot` is on the disk as it is here: says so in the journal.
     pub(super) fn tell_clean(&mut self, slot: Slot) {
         let (Some(copy), Some(block)) = (self.copy(slot), self.sets.word(slot).block()) else { return };
@@ -289,6 +304,11 @@ impl State {
     }
 
     fn first_page(&self, slot: Slot) -> u32 {
-        slot.0 / self.layout.ways / self.layout.sets_per_group() * self.layout.pages_per_group()
+        first_page(&self.layout, slot)
     }
+}
+
+/// The first page of the slot's group.
+fn first_page(layout: &Layout, slot: Slot) -> u32 {
+    slot.0 / layout.ways / layout.sets_per_group() * layout.pages_per_group()
 }

@@ -26,6 +26,8 @@ pub struct IoCounts {
     pub disk_flushes: u64,
     /// Flushes and FUA writes that clients asked for and that were acknowledged.
     pub client_flushes: u64,
+    /// Writes that waited for something to be cleaned, because all in their set was dirty.
+    pub room_waits: u64,
     /// Reads of the disk that failed.
     pub disk_read_errors: u64,
     /// Writes of the disk that failed.

@@ -10,6 +10,7 @@ use super::journal::notes::why_unhealthy;
 use super::piece::{Part, runs};
 use super::read::{admit, crc32c, overlay};
 use super::record::Sectors;
+use super::room::Place;
 use super::state::{Copy, State, Written};
 use super::work::Work;
 use super::{Health, Shared};
@@ -153,6 +154,7 @@ impl Shared {
         parts: &[Part],
         admit: Admit,
     ) -> Result<(Arc<Work>, Vec<Target>)> {
+        let mut place: Option<Place> = None;
         loop {
             let listener = self.changed.listen();
             let wait_for = {
@@ -168,22 +170,28 @@ impl Shared {
                         let targets = targets.collect::<Result<Vec<_>>>();
                         // Past a flash that failed nothing waits for its turn any more, or it was refused.
                         let has_no_order = state.order.is_none() || state.health != Health::Healthy;
-                        let waits = |targets: &Vec<Target>| {
-                            !has_no_order && targets.iter().any(|target| target.to_disk)
+                        let waits_for = |targets: &Vec<Target>| {
+                            if !has_no_order && targets.iter().any(|target| target.to_disk) {
+                                return Some(WaitFor::Order);
+                            }
+                            let place = place.as_ref();
+                            let may_wait = place.is_none_or(|place| !place.is_in_vain());
+                            let lacks_room = |target: &Target| target.lacks_room(&state, place);
+                            targets.iter().filter(|_| may_wait).find_map(lacks_room).map(WaitFor::Room)
                         };
-                        let is_in_vain = targets.as_ref().is_ok_and(waits);
+                        let in_vain = targets.as_ref().ok().and_then(waits_for);
                         match &targets {
                             // All of it is asked for again.
-                            Ok(targets) if is_in_vain => take_back(&mut state, targets),
+                            Ok(targets) if in_vain.is_some() => take_back(&mut state, targets),
                             Ok(_) => {}
                             Err(_) => *state.sets.counters_mut() = counted,
                         }
                         drop(state);
                         let targets = targets?;
-                        if !is_in_vain {
-                            return Ok((work, targets));
+                        match in_vain {
+                            None => return Ok((work, targets)),
+                            Some(wait_for) => wait_for,
                         }
-                        WaitFor::Order
                     }
                     Some(Obstacle::Pages) if state.changes.leaving() > 0 => {
                         WaitFor::Commit(state.changes.number())
@@ -198,6 +206,9 @@ impl Shared {
             match wait_for {
                 WaitFor::Commit(change) => self.commit(change).await?,
                 WaitFor::Order => self.make_room_in_order().await?,
+                WaitFor::Room(set) => {
+                    place.get_or_insert_with(|| Place::at_end(self, set)).wait(set).await?;
+                }
                 WaitFor::Somebody => listener.await,
             }
         }
@@ -447,6 +458,14 @@ impl Target {
     fn disk_only(part: &Part, decided: Option<Decided>) -> Self {
         Self { part: part.clone(), home: None, old: None, to_disk: true, decided }
     }
+
+    /// The set in which it needs room and has none, or has some before others who came earlier.
+    fn lacks_room(&self, state: &State, place: Option<&Place>) -> Option<u32> {
+        let Decided { write, admit, .. } = self.decided?;
+        let set = state.sets.set_of(self.part.block);
+        let outruns = matches!(write, Write::Taken { .. }) && state.room.is_before(place, set);
+        (outruns || state.sets.lacks_room(write, admit)).then_some(set)
+    }
 }
 
 /// The targets are going to be asked for once more, and were written once.
@@ -479,6 +498,8 @@ enum WaitFor {
     Commit(u64),
     /// An epoch must go to the disk first.
     Order,
+    /// Something in this set must be cleaned first.
+    Room(u32),
     /// Others end what they are at.
     Somebody,
 }

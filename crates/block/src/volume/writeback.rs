@@ -37,6 +37,9 @@ const IDLE_NS: u64 = 20_000_000;
 /// How long cleaning waits before it looks again whether clients have been held up too much.
 const PAUSE_NS: u64 = 5_000_000;
 
+/// Clients who had something made durable within this long will again before cleaning has to do it for them.
+const CLIENTS_FLUSH_NS: u64 = 1_000_000_000;
+
 /// How long it waits after a failure of the disk.
 const FAILURE_NS: u64 = 1_000_000_000;
 
@@ -59,11 +62,11 @@ struct Run {
 
 /// What became of the runs that shared a flush.
 #[derive(Default)]
-struct Batch {
+pub(super) struct Batch {
     /// Blocks cleaned or found rewritten.
-    cleaned: usize,
+    pub(super) cleaned: usize,
     /// What kept others from being cleaned.
-    failed: Option<VolumeError>,
+    pub(super) failed: Option<VolumeError>,
 }
 
 impl Volume {
@@ -212,7 +215,7 @@ impl Drop for AskedFor<'_> {
 impl Shared {
     /// Cleans what the sets ask for, as much as one flush of the disk is to cover. What cannot be read or written keeps
     /// nothing else from the disk.
-    async fn clean_batch(self: &Arc<Self>) -> Result<Batch> {
+    pub(super) async fn clean_batch(self: &Arc<Self>) -> Result<Batch> {
         if self.is_ordered() {
             return Ok(Batch { cleaned: self.destage_as_needed().await?, failed: None });
         }
@@ -245,6 +248,7 @@ impl Shared {
         for run in batch {
             self.end_run(run, failed.as_ref()).await?;
         }
+        self.room.notify(usize::MAX);
         self.changed.notify(usize::MAX);
         Ok(Batch { cleaned, failed })
     }
@@ -270,33 +274,60 @@ impl Shared {
 
     /// The next runs, with their pages kept from being written; and the change to be committed first, if some is not.
     fn gather(self: &Arc<Self>, work: &Arc<Work>) -> (Vec<Run>, Option<u64>) {
+        let mut too_new = Vec::new();
         let mut state = self.state.lock();
-        let mut batch = Vec::new();
-        let mut all_told = !state.journal.running;
+        let (mut batch, mut all_told) = (Vec::new(), true);
+        // Whoever waits for room does so until the last run of the batch is flushed: nothing else is in it then.
+        let is_urgent = !state.room.is_empty();
+        for set in state.room.sets() {
+            state.sets.ask_for_room(set);
+        }
+        let waits_for_clients = !is_urgent && self.clients_commit_soon(&state);
         while batch.len() < RUNS_PER_BATCH {
-            let Some(cleaning) = state.sets.next_cleaning() else { break };
+            if is_urgent && !batch.is_empty() && !state.sets.lack_room() {
+                break;
+            }
+            let Some(cleaning) = state.next_cleaning() else { break };
             let leaving = |&slot: &Slot| {
                 let (copy, block) = (state.copy(slot)?, state.sets.word(slot).block()?);
                 Some(Leaving { slot, block, copy })
             };
             let blocks: Vec<Leaving> = cleaning.slots.iter().filter_map(leaving).collect();
-            let mut failed = HashSet::new();
+            let is_told = |leaving: &&Leaving| state.changes.is_told(leaving.copy.page);
+            let untold = blocks.iter().filter(|leaving| !is_told(leaving)).map(|leaving| leaving.slot);
+            let untold: HashSet<Slot> = untold.collect();
+            if waits_for_clients && !untold.is_empty() {
+                too_new.push(Run::new(self, cleaning, blocks));
+                continue;
+            }
+            all_told &= untold.is_empty();
             for leaving in &blocks {
                 work.read_page(&mut state, leaving.copy.page);
-                let is_told = state.changes.is_told(leaving.copy.page);
-                all_told &= is_told;
-                // It never will be, and must stay where it is.
-                if !is_told && state.health == Health::FlashFailed {
-                    failed.insert(leaving.slot);
-                }
             }
-            let shared = Arc::clone(self);
-            batch.push(Run { shared, cleaning: Some(cleaning), blocks, failed });
+            let mut run = Run::new(self, cleaning, blocks);
+            // What a failed flash was not told of it never will be, and must stay where it is.
+            if state.health == Health::FlashFailed {
+                run.failed = untold;
+            }
+            batch.push(run);
         }
-        // One that is under way may yet fail, and tell nothing.
-        let is_waited_for = !all_told && (state.health == Health::Healthy || state.journal.running);
-        let uncommitted = is_waited_for.then(|| state.changes.number());
-        (batch, uncommitted)
+        // One that is under way may yet fail, and tell nothing. What came after it need not be waited for.
+        let running = state.journal.running.then_some(state.journal.taken);
+        let untold = (!all_told && (state.health == Health::Healthy || running.is_some()))
+            .then(|| state.changes.number());
+        drop(state);
+        // Back to their sets.
+        drop(too_new);
+        (batch, untold.or(running))
+    }
+
+    /// Whether clients make so much durable that what is not yet will be soon, and a flush of flash for nobody but the cleaning
+    /// can be saved. Not if somebody waits for what is to be cleaned.
+    fn clients_commit_soon(&self, state: &State) -> bool {
+        let since = |flushed_ns| self.timer.monotonic_ns().saturating_sub(flushed_ns);
+        let is_flushed_often =
+            state.journal.client_flushed_ns.map(since).is_some_and(|ns| ns < CLIENTS_FLUSH_NS);
+        is_flushed_often && state.cleans_asked_for == 0 && state.health == Health::Healthy
     }
 
     /// Commits, if the journal may not have room for what waits and so many blocks more.
@@ -362,7 +393,8 @@ impl Shared {
 
     /// Leaves the disk to the clients for as long as the latency gate asks.
     pub(super) async fn pause(&self) {
-        while self.pace.lock().must_pause(self.timer.monotonic_ns()) {
+        let must_pause = || self.pace.lock().must_pause(self.timer.monotonic_ns());
+        while self.state.lock().room.is_empty() && must_pause() {
             device::timer::sleep(&*self.timer, PAUSE_NS).await;
         }
     }
@@ -406,6 +438,10 @@ impl Shared {
 }
 
 impl Run {
+    fn new(shared: &Arc<Shared>, cleaning: Cleaning, blocks: Vec<Leaving>) -> Self {
+        Self { shared: Arc::clone(shared), cleaning: Some(cleaning), blocks, failed: HashSet::new() }
+    }
+
     /// Its blocks that are still where they were.
     fn still_same(&self, state: &State) -> Vec<Leaving> {
         let is_same =
@@ -434,6 +470,7 @@ impl Drop for Run {
     fn drop(&mut self) {
         if let Some(cleaning) = self.cleaning.take() {
             self.shared.state.lock().sets.end_cleaning(&cleaning, false);
+            self.shared.room.notify(usize::MAX);
             self.shared.changed.notify(usize::MAX);
         }
     }

@@ -1,13 +1,17 @@
 //! How many flushes of flash the promise costs. Counted, not timed.
 
+use std::sync::Arc;
+
 use device::IoBuffer;
-use flashwright_block::volume::Volume;
+use flashwright_block::sets::Tuning;
+use flashwright_block::volume::{Volume, VolumeConfig};
 
 use crate::world::{Shape, World, config};
 
 /// Flushes of flash, and flushes that clients had acknowledged.
 fn count(clients: u64, flush_ns: u64) -> (u64, u64) {
-    let world = World::new(clients, Shape { flush_ns, ..Shape::default() });
+    // Nobody waits for the disk: then they would not all wait for the flash at once.
+    let world = World::new(clients, Shape { flush_ns, flash_bytes: 16 << 20, ..Shape::default() });
     let volume = world.volume(&config());
     let before = world.flash.counters().flushes;
     for client in 0..clients {
@@ -81,4 +85,36 @@ fn a_client_that_never_flushes_costs_a_flush_for_many_writes() {
     world.run(work(volume));
     let flushes = world.flash.counters().flushes - before;
     assert!(flushes * 32 <= 4000, "{flushes} flushes for 4000 writes");
+}
+
+/// Cleaning committed what it was about to send to the disk, although clients would have a moment later; and what had changed
+/// while their commit was under way.
+#[test]
+fn cleaning_flushed_the_flash_though_clients_did_so_all_the_time() {
+    for writes_a_flush in [4, 16, 64] {
+        let world = World::new(5, Shape { flash_bytes: 16 << 20, disk_bytes: 64 << 20, ..Shape::default() });
+        let tuning = Tuning { dirty_percent: 20, lazy_depth: 0, ..config().tuning };
+        let volume = world.volume(&VolumeConfig { tuning, ..config() });
+        let (upkeep, client, clock) = (volume.clone(), volume.clone(), world.simulation.world());
+        world.simulation.spawn(async move { upkeep.run_upkeep().await });
+        let before = world.flash.counters().flushes;
+        let flash = Arc::clone(&world.flash);
+        let (flushes, stats) = world.run(async move {
+            for write in 0..6400_u64 {
+                let offset = write * 7919 % 12_000 * 4096;
+                client.write(offset, IoBuffer::zeroed(4096).into(), false).await.unwrap();
+                if write % writes_a_flush == 0 {
+                    client.flush().await.unwrap();
+                    clock.sleep(writes_a_flush * 10_000_000).await;
+                }
+            }
+            let told = (flash.counters().flushes - before, client.stats());
+            client.close().await.unwrap();
+            told
+        });
+        assert!(stats.counters.cleanings > 3000, "{:?}", stats.counters);
+        // A table takes three.
+        let most = stats.io.client_flushes + 3 * stats.io.checkpoints;
+        assert!(flushes <= most, "{flushes} flushes of flash for {most}");
+    }
 }

@@ -22,6 +22,7 @@ mod read_misses;
 mod recency;
 mod recovered_often;
 mod refusals;
+mod room;
 mod settings;
 mod short_requests;
 mod stale_notes;

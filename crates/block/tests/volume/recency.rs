@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use device::timer::SystemTimer;
-use device::{Device, IoBuffer, MemoryDevice};
+use device::timer::Timer;
+use device::{Device, IoBuffer, MemoryDevice, Simulation};
 use flashwright_block::sets::{Mode, Placement, SetPolicy, Tuning};
 use flashwright_block::volume::superblock::{FORMAT_VERSION, OLDEST_FORMAT};
 use flashwright_block::volume::{Volume, VolumeConfig};
@@ -60,8 +60,7 @@ impl Pair {
         pair
     }
 
-    async fn open(&self) -> Volume {
-        let timer = Arc::new(SystemTimer::default());
+    async fn open(&self, timer: Arc<dyn Timer>) -> Volume {
         Volume::open(Arc::clone(&self.flash), Arc::clone(&self.disk), timer).await.unwrap().0
     }
 }
@@ -69,16 +68,19 @@ impl Pair {
 /// The hits of each request, with the volume ended and opened again before each of these requests.
 fn hits(config: &VolumeConfig, seed: u64, requests: usize, ends: &[(usize, End)]) -> Vec<u64> {
     let pair = Pair::new(config);
-    let mut told = Vec::new();
-    pollster::block_on(async {
-        let mut volume = pair.open().await;
-        for (number, (is_write, offset, len)) in trace(seed, requests).into_iter().enumerate() {
+    let (trace, ends) = (trace(seed, requests), ends.to_vec());
+    let simulation = Simulation::new(seed);
+    let world = Arc::new(simulation.world());
+    simulation.block_on(async move {
+        let mut told = Vec::new();
+        let mut volume = pair.open(world.clone()).await;
+        for (number, (is_write, offset, len)) in trace.into_iter().enumerate() {
             if let Some((_, end)) = ends.iter().find(|(at, _)| *at == number) {
                 if *end == End::Close {
                     volume.close().await.unwrap();
                 }
                 drop(volume);
-                volume = pair.open().await;
+                volume = pair.open(world.clone()).await;
             }
             let before = volume.stats().counters;
             match len {
@@ -88,13 +90,15 @@ fn hits(config: &VolumeConfig, seed: u64, requests: usize, ends: &[(usize, End)]
                 }
                 Some(len) => drop(volume.read(offset, len).await.unwrap()),
             }
+            // Cleaning waits for clients that have just flushed, to do so again. A close does it for them.
+            world.sleep(2_000_000_000).await;
             // What the sets want cleaned is forgotten at a close: a set that missed had its tail cleaned at once.
             while volume.upkeep().await.unwrap() {}
             let after = volume.stats().counters;
             told.push(after.read_hits + after.write_hits - before.read_hits - before.write_hits);
         }
-    });
-    told
+        told
+    })
 }
 
 fn config(policy: SetPolicy, placement: Placement) -> VolumeConfig {

@@ -149,6 +149,7 @@ impl Shared {
         state.journal.running = true;
         state.journal.is_laying_out = true;
         state.journal.attempts += 1;
+        state.journal.taken = batch.number;
         Begin::Run(Box::new(Commit { shared: Arc::clone(self), batch, parts: Vec::new(), flush_flash }))
     }
 

@@ -38,6 +38,10 @@ pub(super) struct Journal {
     pub(super) notes: Notes,
     /// All changes up to this one are durable.
     pub(super) durable: u64,
+    /// All up to this one are, or are in the commit under way.
+    pub(super) taken: u64,
+    /// When a client last had something made durable.
+    pub(super) client_flushed_ns: Option<u64>,
     /// Commits tried.
     pub(super) attempts: u64,
     /// The last one of them that flushed the flash and succeeded.
@@ -62,6 +66,8 @@ impl Journal {
             running: false,
             is_laying_out: false,
             durable: 0,
+            taken: 0,
+            client_flushed_ns: None,
             attempts: 0,
             flushed: 0,
             failure: None,

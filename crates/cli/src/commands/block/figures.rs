@@ -116,7 +116,7 @@ fn of_counters(stats: &Stats) -> Value {
     Value::Object(all)
 }
 
-fn of_io(io: &IoCounts) -> [(&'static str, u64); 15] {
+fn of_io(io: &IoCounts) -> [(&'static str, u64); 16] {
     [
         ("metadata_dirties", io.metadata_dirties),
         ("metadata_cleans", io.metadata_cleans),
@@ -128,6 +128,7 @@ fn of_io(io: &IoCounts) -> [(&'static str, u64); 15] {
         ("ssd_flushes", io.ssd_flushes),
         ("disk_flushes", io.disk_flushes),
         ("client_flushes", io.client_flushes),
+        ("room_waits", io.room_waits),
         ("disk_read_errors", io.disk_read_errors),
         ("disk_write_errors", io.disk_write_errors),
         ("ssd_read_errors", io.ssd_read_errors),

@@ -108,6 +108,11 @@ const METRICS: &[(&str, Kind, &str)] = &[
         Counter,
         "Flushes and FUA writes that clients asked for and that were acknowledged.",
     ),
+    (
+        "/counters/room_waits",
+        Counter,
+        "Writes that waited for something to be cleaned, because all in their set was dirty.",
+    ),
     ("/counters/disk_read_errors", Counter, "Reads of the disk that failed."),
     ("/counters/disk_write_errors", Counter, "Writes of the disk that failed."),
     ("/counters/ssd_read_errors", Counter, "Reads of flash that failed."),

@@ -1,0 +1,127 @@
+//! Writes that find everything in their set dirty.
+
+use std::sync::Arc;
+
+use device::{Clock, Device, IoBuffer, Request, Simulation};
+use flashwright_block::sets::Tuning;
+use flashwright_block::volume::{Volume, VolumeConfig};
+
+use crate::faulty::Faulty;
+use crate::world::{Shape, World, config};
+
+const BLOCK: u64 = 4096;
+
+/// Nothing is cleaned before a write lacks room for it.
+fn lazy() -> VolumeConfig {
+    let tuning = Tuning { dirty_percent: 100, lazy_depth: 0, ..config().tuning };
+    VolumeConfig { tuning, ..config() }
+}
+
+async fn write(volume: &Volume, block: u64, byte: u8) {
+    volume.write(block * BLOCK, IoBuffer::copy_of(&[byte; BLOCK as usize]).into(), false).await.unwrap();
+}
+
+/// A volume of which each block is dirty.
+fn all_dirty(world: &World) -> Volume {
+    let volume = world.volume(&lazy());
+    let writer = volume.clone();
+    world.run(async move {
+        let disk_blocks = writer.size_bytes() / BLOCK;
+        for block in 0..disk_blocks {
+            if writer.stats().dirty_blocks == writer.stats().capacity_blocks {
+                return;
+            }
+            // Blocks that would not find room are left out.
+            if writer.stats().io.room_waits == 0 {
+                write(&writer, block, 1).await;
+            }
+        }
+    });
+    volume
+}
+
+/// Nine in ten went to the disk past the cache, which was full of what nobody wrote any more; and as they took the disk
+/// from the cleaning, it stayed so.
+#[test]
+fn what_was_written_often_found_no_room_in_a_cache_full_of_cold_dirty_blocks() {
+    let world = World::new(1, Shape { disk_bytes: 64 << 20, ..Shape::default() });
+    let volume = all_dirty(&world);
+    let before = volume.stats();
+    assert!(before.dirty_blocks * 10 >= before.capacity_blocks * 9, "{before:?}");
+    let (clients, rounds, hot) = (8, 500, 256);
+    for client in 0..clients {
+        let volume = volume.clone();
+        world.simulation.spawn(async move {
+            for round in 0..rounds {
+                write(&volume, 8192 + (client * 7919 + round * 613) % hot, round as u8).await;
+            }
+        });
+    }
+    world.simulation.run_until_idle();
+    let after = volume.stats();
+    let written = after.counters.disk_writes - before.counters.disk_writes;
+    assert_eq!(after.counters.writes - before.counters.writes, clients * rounds);
+    assert_eq!(after.counters.uncached_writes, 0);
+    assert!(after.io.room_waits > 0, "no room was lacking");
+    // Each of the hot ones takes the place of a cold one, and some of them before they are written for the last time.
+    assert!(written <= 2 * hot, "{written} writes of the disk");
+    world.run(async move {
+        volume.clean().await.unwrap();
+        assert_eq!(volume.stats().dirty_blocks, 0);
+    });
+}
+
+/// They are slow because they wait for the cleaning, which waited until they were fast.
+#[test]
+fn writes_that_waited_for_room_held_up_the_cleaning_that_makes_it() {
+    let world = World::new(1, Shape { disk_bytes: 64 << 20, ..Shape::default() });
+    let volume = all_dirty(&world);
+    let tuning = Tuning { latency_gate_ms: 5, ..lazy().tuning };
+    let upkeep = volume.clone();
+    let clock = world.simulation.clock();
+    world.simulation.spawn(async move { upkeep.run_upkeep().await });
+    let took_ns = world.run(async move {
+        volume.set_tuning(tuning).await.unwrap();
+        let begun_ns = clock.monotonic_ns();
+        for block in 0..200 {
+            write(&volume, 8192 + block * 3, 2).await;
+        }
+        let took_ns = clock.monotonic_ns() - begun_ns;
+        volume.close().await.unwrap();
+        took_ns
+    });
+    // A movement of the head each, and nothing else.
+    assert!(took_ns < 200 * 10_000_000, "{} ms", took_ns / 1_000_000);
+}
+
+/// Whoever waits for it would wait for ever.
+#[test]
+fn a_write_does_not_wait_for_a_disk_that_takes_nothing_of_what_is_dirty() {
+    let simulation = Simulation::new(1);
+    let world = simulation.world();
+    let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(64 << 20));
+    simulation.block_on(async move {
+        let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
+        Volume::create(&one, &other, &lazy(), 5).await.unwrap();
+        let (volume, _) = Volume::open(one, other, Arc::new(world)).await.unwrap();
+        let is_low =
+            |request: &Request| matches!(request, Request::Write { offset, .. } if *offset < 32 << 20);
+        disk.fail(is_low);
+        for block in 0..2000 {
+            let data = IoBuffer::copy_of(&[7; BLOCK as usize]);
+            // Those that find no room fail as the disk does.
+            drop(volume.write(block * BLOCK, data.into(), false).await);
+        }
+        let before = volume.stats();
+        write(&volume, 8192 + 77, 9).await;
+        let after = volume.stats();
+        assert_eq!(after.counters.uncached_writes - before.counters.uncached_writes, 1);
+        assert_eq!(disk.places_of(&[9; 16]), [(8192 + 77) * BLOCK]);
+        // It takes them again.
+        disk.fail(|_| false);
+        write(&volume, 8192 + 78, 10).await;
+        volume.clean().await.unwrap();
+        assert_eq!(volume.stats().dirty_blocks, 0);
+        assert_eq!(disk.places_of(&[10; 16]), [(8192 + 78) * BLOCK]);
+    });
+}
