@@ -14,6 +14,7 @@ mod format;
 mod full_journal;
 mod given_up;
 mod given_up_tables;
+mod holes;
 mod lost_journal;
 mod ordered;
 mod pace;
