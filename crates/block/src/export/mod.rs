@@ -1,12 +1,13 @@
 //! What can be served: the seam between the fronts (NBD, FUSE) and whatever keeps the bytes.
 //!
 //! A [`DeviceExport`] serves any device, a [`VolumeExport`] a cached disk; a [`ByteExport`] takes requests of any offset and
-//! length for either, and a [`RecordedExport`] writes down what is asked. [`Tasks`] runs the futures of a volume.
+//! length for either, and a [`RecordedExport`] writes down what is asked, a [`MeasuredExport`] counts it. [`Tasks`] runs the futures of a volume.
 
 mod absorbing;
 mod bytes;
 mod device;
 mod extents;
+mod measured;
 mod pieces;
 mod ranges;
 mod recorded;
@@ -15,6 +16,7 @@ mod volume;
 
 pub use bytes::ByteExport;
 pub use device::DeviceExport;
+pub use measured::{MeasuredExport, Meter, RequestKind, Requests};
 pub use recorded::{Recorded, RecordedExport, Recording};
 pub use tasks::Tasks;
 pub(crate) use tasks::staying;

@@ -393,6 +393,7 @@ impl Sets {
     /// Begins all counts anew, those of the sets too.
     pub fn zero_counters(&mut self) {
         self.counters = Counters::default();
+        self.queues.zero_promotions_and_demotions();
         for state in &mut self.states {
             state.operations = SetOperations::default();
         }

@@ -217,7 +217,13 @@ impl Volume {
         let has_disk_errors = self.shared.disk_trouble.at(self.shared.timer.monotonic_ns()).is_some();
         let state = self.shared.state.lock();
         let pace = self.shared.pace.lock();
+        let (hot_blocks, warm_blocks) = state.sets.hot_and_warm_blocks();
+        let (promotions, demotions) = state.sets.promotions_and_demotions();
         Stats {
+            hot_blocks,
+            warm_blocks,
+            promotions,
+            demotions,
             counters: *state.sets.counters(),
             io: state.io,
             capacity_blocks: u64::from(self.shared.layout.slots()),
@@ -231,6 +237,13 @@ impl Volume {
             clean_seconds_left: pace.seconds_for(state.sets.dirty_blocks()),
             health: trouble::told(state.health, has_disk_errors),
         }
+    }
+
+    /// Begins all counts anew, but for those of errors.
+    pub fn zero_stats(&self) {
+        let mut state = self.shared.state.lock();
+        state.sets.zero_counters();
+        state.io.zero();
     }
 
     /// Makes everything durable, writes a table and says on flash that the volume was closed. Requests that come later

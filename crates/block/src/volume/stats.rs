@@ -40,6 +40,20 @@ pub struct IoCounts {
     pub checksum_errors: u64,
 }
 
+impl IoCounts {
+    /// Begins anew, but for errors, which a health is told by.
+    pub(super) fn zero(&mut self) {
+        *self = Self {
+            disk_read_errors: self.disk_read_errors,
+            disk_write_errors: self.disk_write_errors,
+            ssd_read_errors: self.ssd_read_errors,
+            ssd_write_errors: self.ssd_write_errors,
+            checksum_errors: self.checksum_errors,
+            ..Self::default()
+        };
+    }
+}
+
 /// A volume at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stats {
@@ -53,6 +67,14 @@ pub struct Stats {
     pub held_blocks: u64,
     /// Blocks it holds that are newer than the disk's.
     pub dirty_blocks: u64,
+    /// Blocks in hot lists, and in warm ones, where everything is that is not hot: in FIFO and LRU all.
+    pub hot_blocks: u64,
+    /// See [`hot_blocks`](Self::hot_blocks).
+    pub warm_blocks: u64,
+    /// Blocks that rose to a hot list.
+    pub promotions: u64,
+    /// Blocks that fell from one.
+    pub demotions: u64,
     /// Bytes of a block.
     pub block_bytes: u32,
     /// Bytes of memory taken for cached blocks.

@@ -212,6 +212,11 @@ impl SetQueues {
         (self.promotions, self.demotions)
     }
 
+    /// Counts them anew.
+    pub fn zero_promotions_and_demotions(&mut self) {
+        (self.promotions, self.demotions) = (0, 0);
+    }
+
     /// Bytes held.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
@@ -19,16 +19,18 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bench::report::text::noun;
+use block::export::Meter;
 use block::nbd::{Server, socket};
 use block::volume::{Recovery, Volume};
 use clap::Args;
-use device::{Clock, SystemClock};
+use device::{Clock, Device, SystemClock};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::{Value, json};
 
-use super::figures;
+use super::deeds::{Deed, deed};
 use super::knobs::Given;
+use super::{figures, requests};
 use crate::files::Files;
 use crate::output::{Common, names_of};
 
@@ -152,6 +154,9 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
+/// A device below the cache: `flash` or `disk`.
+pub type Below = (&'static str, Arc<dyn Device>);
+
 /// What a control socket serves.
 pub struct Service {
     /// The cache, and how it was found; none where a disk is served alone.
@@ -162,7 +167,15 @@ pub struct Service {
     devices: Vec<PathBuf>,
     /// Of NBD clients, if there are any.
     server: Option<Arc<Server>>,
+    /// What clients ask for.
+    meter: Arc<Meter>,
+    /// The devices below, and what they are to the cache.
+    below: Vec<Below>,
     started_ns: u64,
+    /// When counts began.
+    zeroed_ns: AtomicU64,
+    /// Cleaning that nobody waits for, and the wish that it stop.
+    sync: Mutex<Option<(JoinHandle<()>, Arc<AtomicBool>)>>,
     /// Settings are read, changed and written by one at a time: another's change in between would be undone.
     setting: Mutex<()>,
 }
@@ -173,13 +186,20 @@ impl Service {
         place: String,
         devices: Vec<PathBuf>,
         server: Option<Arc<Server>>,
+        meter: Arc<Meter>,
+        below: Vec<Below>,
     ) -> Arc<Self> {
+        let started_ns = SystemClock.monotonic_ns();
         Arc::new(Self {
             cached,
             place,
             devices,
             server,
-            started_ns: SystemClock.monotonic_ns(),
+            meter,
+            below,
+            started_ns,
+            zeroed_ns: AtomicU64::new(started_ns),
+            sync: Mutex::default(),
             setting: Mutex::new(()),
         })
     }
@@ -281,7 +301,9 @@ impl Service {
     }
 
     fn status(&self) -> Value {
-        let up_seconds = (SystemClock.monotonic_ns() - self.started_ns) as f64 / 1e9;
+        let now_ns = SystemClock.monotonic_ns();
+        let up_seconds = (now_ns - self.started_ns) as f64 / 1e9;
+        let counted_seconds = now_ns.saturating_sub(self.zeroed_ns.load(Ordering::Relaxed)) as f64 / 1e9;
         let mut value = match &self.cached {
             Some((volume, recovery)) => figures::of_volume(volume, recovery),
             None => json!({ "world": "real", "volume": null }),
@@ -290,6 +312,14 @@ impl Service {
         value["serving"] = self.place.clone().into();
         value["devices"] = names_of(&self.devices).into();
         value["up_seconds"] = up_seconds.into();
+        value["counted_seconds"] = counted_seconds.into();
+        value["requests"] = requests::of_meter(&self.meter);
+        for (name, device) in &self.below {
+            value[*name] = figures::of_device(&**device);
+        }
+        if self.cached.is_some() {
+            value["state"]["syncing"] = self.is_syncing().into();
+        }
         if let Some(server) = &self.server {
             value["connections"] = figures::of_connections(server);
         }
@@ -298,7 +328,51 @@ impl Service {
 
     fn set<'a>(&self, assignments: impl Iterator<Item = &'a str>) -> Result<Value, String> {
         let _alone = self.setting.lock().unwrap_or_else(PoisonError::into_inner);
-        set(self.volume()?, assignments)
+        let volume = self.volume()?;
+        let (mut settings, mut deeds) = (Vec::new(), Vec::new());
+        for assignment in assignments {
+            match deed(assignment)? {
+                Some(deed) => deeds.extend(deed),
+                None => settings.push(assignment),
+            }
+        }
+        let told = set(volume, settings)?;
+        deeds.into_iter().try_for_each(|deed| self.perform(volume, deed))?;
+        Ok(told)
+    }
+
+    fn perform(&self, volume: &Volume, deed: Deed) -> Result<(), String> {
+        match deed {
+            Deed::ZeroStats => {
+                volume.zero_stats();
+                self.meter.zero();
+                self.zeroed_ns.store(SystemClock.monotonic_ns(), Ordering::Relaxed);
+                Ok(())
+            }
+            Deed::DoSync if self.is_syncing() => Ok(()),
+            Deed::DoSync => {
+                let (volume, stop) = (volume.clone(), Arc::new(AtomicBool::new(false)));
+                let is_stopped = Arc::clone(&stop);
+                let thread = std::thread::Builder::new().name("block-sync".into());
+                // A disk that fails is told of by the health.
+                let clean = move || drop(pollster::block_on(unless(&is_stopped, volume.clean())));
+                let thread =
+                    thread.spawn(clean).map_err(|error| format!("cannot start a thread: {error}"))?;
+                *self.sync.lock().unwrap_or_else(PoisonError::into_inner) = Some((thread, stop));
+                Ok(())
+            }
+            Deed::StopSync => {
+                if let Some((_, stop)) = &*self.sync.lock().unwrap_or_else(PoisonError::into_inner) {
+                    stop.store(true, Ordering::Release);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn is_syncing(&self) -> bool {
+        let sync = self.sync.lock().unwrap_or_else(PoisonError::into_inner);
+        sync.as_ref().is_some_and(|(thread, _)| !thread.is_finished())
     }
 
     /// Cleans everything for as long as the client is there, and tells it now and then how much is left.
@@ -403,7 +477,7 @@ mod tests {
     use block::volume::VolumeConfig;
     use device::timer::SystemTimer;
     use device::wrap::{Mechanics, SpindleDevice};
-    use device::{Device, IoBuffer, MemoryDevice};
+    use device::{IoBuffer, MemoryDevice};
 
     use super::*;
 

@@ -61,10 +61,12 @@ pub struct Opened {
     pub disk: Arc<dyn Device>,
 }
 
-/// A volume, and how it was found.
+/// A volume, how it was found, and the devices it is on.
 pub struct OpenedVolume {
     pub volume: Volume,
     pub recovery: Recovery,
+    pub flash: Arc<dyn Device>,
+    pub disk: Arc<dyn Device>,
 }
 
 /// What is done with a device.
@@ -106,7 +108,7 @@ impl Devices {
     pub fn open_volume(&self, taking: Taking) -> Result<OpenedVolume, String> {
         let [flash, disk] = self.open(Access::Write)?;
         let pairing = Pairing { traces: traces(&self.disk), is_forced: taking.force_disk };
-        let (quick, slow) = (Tasks::staying_with(flash), Tasks::going_on(Arc::clone(&disk)));
+        let (quick, slow) = (Tasks::staying_with(Arc::clone(&flash)), Tasks::going_on(Arc::clone(&disk)));
         let timer = Arc::new(SystemTimer::default());
         let opened = pollster::block_on(Volume::open_as(quick, slow, timer, pairing));
         let (volume, recovery) = opened.map_err(|error| {
@@ -114,7 +116,7 @@ impl Devices {
             let hint = if is_forceable { "; --force-disk takes it all the same" } else { "" };
             format!("{}{hint}", self.refused(&error, &disk))
         })?;
-        Ok(OpenedVolume { volume, recovery })
+        Ok(OpenedVolume { volume, recovery, flash, disk })
     }
 
     /// Why there is no volume on them; it may be that they were named the wrong way round.

@@ -3,12 +3,14 @@
 use std::fmt::Write as _;
 
 use block::nbd::Server;
-use block::sets::Tuning;
+use block::sets::{SetPolicy, Tuning};
 use block::volume::superblock::FORMAT_VERSION;
 use block::volume::{Condition, Health, IoCounts, Recovery, Stats, Superblock, Trouble, Volume};
+use device::{Counters, Device};
 use serde_json::{Map, Value, json};
 
 use super::knobs::{KNOBS, shown};
+use super::requests;
 
 /// Everything about an open volume.
 pub fn of_volume(volume: &Volume, recovery: &Recovery) -> Value {
@@ -16,6 +18,10 @@ pub fn of_volume(volume: &Volume, recovery: &Recovery) -> Value {
     let mut value = of_superblock(&superblock);
     value["world"] = "real".into();
     value["state"] = of_state(&stats, &volume.condition());
+    if has_hot_list(&superblock.tuning) {
+        value["state"]["hot_blocks"] = stats.hot_blocks.into();
+        value["state"]["warm_blocks"] = stats.warm_blocks.into();
+    }
     value["counters"] = of_counters(&stats);
     value["recovery"] = of_recovery(recovery);
     value["recovery"]["recovery_seconds"] = (recovery.elapsed_ns as f64 / 1e9).into();
@@ -75,6 +81,10 @@ pub fn health_name(health: Health) -> &'static str {
     }
 }
 
+fn has_hot_list(tuning: &Tuning) -> bool {
+    matches!(tuning.policy, SetPolicy::Lru2q { .. })
+}
+
 fn of_state(stats: &Stats, condition: &Condition) -> Value {
     let [flash, disk] = [&condition.flash, &condition.disk].map(Option::as_ref);
     let first = |trouble: Option<&Trouble>| trouble.map(|trouble| trouble.first_error.to_string());
@@ -91,6 +101,8 @@ fn of_state(stats: &Stats, condition: &Condition) -> Value {
         "capacity_blocks": stats.capacity_blocks,
         "held_blocks": stats.held_blocks,
         "dirty_blocks": stats.dirty_blocks,
+        "hot_blocks": null,
+        "warm_blocks": null,
         "memory_bytes": stats.memory_bytes,
         "journal_used_blocks": stats.journal_used_blocks,
         "journal_blocks": stats.journal_blocks,
@@ -109,6 +121,9 @@ fn of_counters(stats: &Stats) -> Value {
         ("dirty_write_hit_percent", counters.dirty_write_hit_percent()),
     ] {
         all.insert(name.into(), percent.into());
+    }
+    for (name, count) in [("lru_promotions", stats.promotions), ("lru_demotions", stats.demotions)] {
+        all.insert(name.into(), count.into());
     }
     for (name, count) in of_io(&stats.io) {
         all.insert(name.into(), count.into());
@@ -137,6 +152,19 @@ fn of_io(io: &IoCounts) -> [(&'static str, u64); 16] {
     ]
 }
 
+/// What a device was asked to do since it was opened, and what its medium wrote for it, where that is known.
+pub fn of_device(device: &dyn Device) -> Value {
+    let Counters { read_bytes, written_bytes, trimmed_bytes, media_written_bytes, .. } = device.counters();
+    let dlwa = media_written_bytes.filter(|_| written_bytes > 0);
+    json!({
+        "bytes_read": read_bytes,
+        "bytes_host": written_bytes,
+        "bytes_trimmed": trimmed_bytes,
+        "bytes_media": media_written_bytes,
+        "dlwa": dlwa.map(|media_bytes| media_bytes as f64 / written_bytes as f64),
+    })
+}
+
 /// A server's connections.
 pub fn of_connections(server: &Server) -> Value {
     let counts = server.counts();
@@ -159,7 +187,7 @@ pub fn text(status: &Value) -> String {
             let _ = writeln!(text, "no cache: the server was started without --flash");
         }
     }
-    for part in ["volume", "tuning", "state", "counters", "connections", "recovery"] {
+    for part in ["volume", "tuning", "state", "counters", "flash", "disk", "connections", "recovery"] {
         let Some(figures) = status[part].as_object() else { continue };
         let _ = writeln!(text, "{part}");
         for (name, value) in figures {
@@ -172,6 +200,10 @@ pub fn text(status: &Value) -> String {
             };
             let _ = writeln!(text, "  {name:<28} {shown}");
         }
+    }
+    let asked = requests::text(&status["requests"]);
+    if !asked.is_empty() {
+        let _ = write!(text, "requests\n{asked}");
     }
     if let Some(words) = status["volume"]["format"].as_u64().and_then(older) {
         let _ = writeln!(text, "{words}");

@@ -10,6 +10,8 @@ use device::names;
 use device::open::parse_size;
 use serde_json::{Value, json};
 
+use super::deeds::instead_of;
+
 /// One setting.
 pub struct Knob {
     pub name: &'static str,
@@ -209,6 +211,9 @@ pub fn shown(value: &Value) -> Option<String> {
 }
 
 fn unknown(key: &str) -> String {
+    if let Some(words) = instead_of(key) {
+        return format!("{key}: has no counterpart here: {words}");
+    }
     let names = KNOBS.iter().flat_map(|knob| std::iter::once(&knob.name).chain(knob.flashcache));
     match names::nearest(key, names.copied()) {
         Some(nearest) => format!("{key}: unknown setting; did you mean {nearest}?"),
@@ -339,6 +344,9 @@ mod tests {
         assert_eq!(
             refused("hot_percent=75"),
             "hot_percent=75: is only for the policy lru2q; the policy is fifo"
+        );
+        assert!(
+            refused("fast_remove=1").starts_with("fast_remove: has no counterpart here: stop the server")
         );
         assert_eq!(refused("dirty_percent"), "\"dirty_percent\" is not KEY=VALUE");
         for (assignment, bounds) in [

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::knobs::shown;
+use super::requests;
 
 use Kind::{Counter, Gauge};
 
@@ -21,6 +22,7 @@ enum Kind {
 /// which a server of queries divides over any time.
 const METRICS: &[(&str, Kind, &str)] = &[
     ("/up_seconds", Gauge, "Seconds since the server started."),
+    ("/counted_seconds", Gauge, "Seconds since counts began: since the server started, or zero_stats."),
     (
         "/recovery/recovery_seconds",
         Gauge,
@@ -38,6 +40,8 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/state/capacity_blocks", Gauge, "Blocks that the cache can hold."),
     ("/state/held_blocks", Gauge, "Blocks that it holds."),
     ("/state/dirty_blocks", Gauge, "Blocks that it holds and that are newer than the disk's."),
+    ("/state/hot_blocks", Gauge, "Of the blocks that it holds, those in hot lists; only of lru2q."),
+    ("/state/warm_blocks", Gauge, "Those in warm lists; only of lru2q."),
     ("/state/memory_bytes", Gauge, "Bytes of memory used for cached blocks."),
     ("/state/journal_used_blocks", Gauge, "Blocks of the journal in use."),
     ("/state/journal_blocks", Gauge, "Blocks of the journal."),
@@ -86,6 +90,8 @@ const METRICS: &[(&str, Kind, &str)] = &[
         "Blocks written around the cache as part of a long stream.",
     ),
     ("/counters/trim_blocks", Counter, "Blocks dropped because their content was discarded."),
+    ("/counters/lru_promotions", Counter, "Blocks that rose to a hot list."),
+    ("/counters/lru_demotions", Counter, "Blocks that fell from one."),
     ("/counters/metadata_dirties", Counter, "Records of blocks that became dirty."),
     (
         "/counters/metadata_cleans",
@@ -118,6 +124,14 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/counters/ssd_read_errors", Counter, "Reads of flash that failed."),
     ("/counters/ssd_write_errors", Counter, "Writes of flash that failed."),
     ("/counters/checksum_errors", Counter, "Blocks read from flash whose checksum was wrong."),
+    ("/flash/bytes_read", Counter, "Bytes read from flash since it was opened."),
+    ("/flash/bytes_host", Counter, "Bytes written to flash since it was opened."),
+    ("/flash/bytes_trimmed", Counter, "Bytes trimmed of flash since it was opened."),
+    ("/flash/bytes_media", Counter, "Bytes that the medium of flash wrote since, where that is known."),
+    ("/disk/bytes_read", Counter, "Bytes read from the disk since it was opened."),
+    ("/disk/bytes_host", Counter, "Bytes written to the disk since it was opened."),
+    ("/disk/bytes_trimmed", Counter, "Bytes trimmed of the disk since it was opened."),
+    ("/disk/bytes_media", Counter, "Bytes that the medium of the disk wrote since, where that is known."),
     ("/connections/open", Gauge, "Connections open now."),
     ("/connections/accepted", Counter, "Connections accepted."),
     ("/connections/turned_away", Counter, "Connections refused because there were too many."),
@@ -173,6 +187,7 @@ pub fn text(status: &Value) -> String {
             tell(&name_of(at), *kind, about, &volume, &value);
         }
     }
+    text += &requests::prometheus(&status["requests"], &volume);
     text
 }
 

@@ -10,23 +10,25 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bench::report::text::noun;
-use block::export::{ByteExport, DeviceExport, Export, Recorded, Recording, VolumeExport};
+use block::export::{ByteExport, DeviceExport, Export, Meter, Recorded, Recording, VolumeExport};
 use block::fuse::{self, Mounted, Unmounted};
 use block::nbd::{Address, Offered, Options, Server};
 use block::ublk::{self, Disk, Driver, Left};
 use block::volume::{Recovery, Superblock, Volume};
 use clap::Args;
+use device::SystemClock;
 use serde_json::json;
 use signal_hook::iterator::Signals;
 
 use super::contents;
-use super::control::{self, Service};
+use super::control::{self, Below, Service};
 use super::descriptors;
 use super::devices::{Access, Devices, NewFiles, OpenedVolume, Opening, Taking, file_bytes, spare};
 use super::figures;
 use super::health::{self, Watching};
 use super::named::{files_of, is_memory};
 use super::recording;
+use super::requests;
 use crate::files::Files;
 use crate::output::{Common, Finding, name_of, say_error};
 use crate::signals;
@@ -121,6 +123,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 /// What is served, and what goes on beside it.
 struct Served {
     export: Arc<dyn Export>,
+    /// What is asked of it, by whatever name.
+    meter: Arc<Meter>,
+    below: Vec<Below>,
     cached: Option<Cached>,
 }
 
@@ -184,6 +189,10 @@ fn serve(arguments: &Arguments) -> Result<Finding, String> {
     let not_recorded = recording.and_then(|recording| end(recording).err());
     let figures = served.cached.as_ref().map(|cached| figures::of_volume(&cached.volume, &cached.recovery));
     let mut result = figures.unwrap_or_else(|| json!({}));
+    result["requests"] = requests::of_meter(&served.meter);
+    for (name, device) in &served.below {
+        result[*name] = figures::of_device(&**device);
+    }
     result["world"] = "real".into();
     let failures =
         in_use.into_iter().chain(not_left).chain(not_recorded).chain(close(arguments, served)).collect();
@@ -229,9 +238,18 @@ impl Fronts {
         let path = control_path(arguments, server.map(|server| server.address()));
         let place = place(arguments, server.map(Arc::as_ref));
         let cached = served.cached.as_ref().map(|cached| (cached.volume.clone(), cached.recovery));
-        let control =
-            control::listen(&path, Service::new(cached, place, devices_of(arguments), server.cloned()))
-                .map_err(|error| format!("--control {}: {error}", path.display()))?;
+        let control = control::listen(
+            &path,
+            Service::new(
+                cached,
+                place,
+                devices_of(arguments),
+                server.cloned(),
+                Arc::clone(&served.meter),
+                served.below.clone(),
+            ),
+        )
+        .map_err(|error| format!("--control {}: {error}", path.display()))?;
         let mounted = arguments.fuse.as_deref().map(|place| mount(place, arguments, served)).transpose()?;
         let disk = driver.map(|driver| disk(driver, arguments, served)).transpose()?;
         Ok(Self { server: server.cloned(), control, mounted, disk })
@@ -343,22 +361,30 @@ fn open(arguments: &Arguments) -> Result<Served, String> {
                 "serve it with its --flash, or without it with --force-disk",
             )?;
         }
+        let below = vec![("disk", Arc::clone(&disk))];
         let export = Arc::new(ByteExport::new(Arc::new(DeviceExport::new(disk))));
-        return Ok(Served { export, cached: None });
+        let meter = Meter::new();
+        return Ok(Served { export: measured(&meter, export), meter, below, cached: None });
     };
     let opening = arguments.opening.clone();
     let devices = Devices { flash: flash.clone(), disk: arguments.disk.clone(), opening };
-    let OpenedVolume { volume, recovery } = devices.open_volume(arguments.taking)?;
+    let OpenedVolume { volume, recovery, flash, disk } = devices.open_volume(arguments.taking)?;
     let no_thread = |error: std::io::Error| format!("cannot start a thread: {error}");
     let export = ByteExport::new(Arc::new(VolumeExport::new(volume.clone()).map_err(no_thread)?));
     let uncached = VolumeExport::new(volume.without_caching()).map_err(no_thread)?;
-    let uncached = Arc::new(export.beside(Arc::new(uncached)));
+    let meter = Meter::new();
+    let uncached = measured(&meter, Arc::new(export.beside(Arc::new(uncached))));
     let driven = volume.clone();
     let upkeep = std::thread::Builder::new().name("block-upkeep".into());
     let upkeep = upkeep.spawn(move || pollster::block_on(driven.run_upkeep())).map_err(no_thread)?;
     let watching = health::watch(volume.clone()).map_err(no_thread)?;
     let cached = Some(Cached { uncached, volume, recovery, upkeep, watching });
-    Ok(Served { export: Arc::new(export), cached })
+    let below = vec![("flash", flash), ("disk", disk)];
+    Ok(Served { export: measured(&meter, Arc::new(export)), meter, below, cached })
+}
+
+fn measured(meter: &Arc<Meter>, export: Arc<dyn Export>) -> Arc<dyn Export> {
+    Arc::new(meter.of(export, Arc::new(SystemClock)))
 }
 
 /// Ends a recording; what it lacks.

@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 
 use super::cached::Cached;
 use super::control;
+use super::deeds::only_served;
 use super::knobs::{self, KNOBS, shown};
 use crate::output::{Common, Finding};
 
 /// The command line of `block set`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Settings to change; without any, list them all, with their values in the cache named
+    /// Settings to change, or zero_stats=1, do_sync=1, stop_sync=1 for a server to do; without any, list them all, with their values in the cache named
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
     #[command(flatten)]
@@ -37,7 +38,10 @@ fn set(arguments: &Arguments) -> Result<Finding, String> {
     }
     let mut told = arguments.cached.reach(
         |path| control::ask(path, &format!("set {}", arguments.settings.join(" ")), |_| {}),
-        |volume| control::set(volume, arguments.settings.iter().map(String::as_str)),
+        |volume| {
+            arguments.settings.iter().find_map(|it| only_served(it)).map_or(Ok(()), Err)?;
+            control::set(volume, arguments.settings.iter().map(String::as_str))
+        },
     )?;
     told["world"] = "real".into();
     let mut text = String::new();

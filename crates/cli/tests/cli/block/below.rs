@@ -1,4 +1,6 @@
-//! What is below a cache: stripes.
+//! What is below a cache: stripes, a model SSD, and what is told of both.
+
+use serde_json::Value;
 
 use super::{Client, Place, told};
 
@@ -72,7 +74,7 @@ fn flash_and_disk_may_be_stripes_whose_members_know_their_places() {
 }
 
 #[test]
-fn a_model_ssd_keeps_its_bytes_in_a_file() {
+fn a_model_ssd_tells_what_the_cache_costs_it_and_keeps_its_bytes_in_a_file() {
     let place = Place::new();
     let (flash, disk) = ("sim:test:f", "hdd:d");
     let sizes = ["--flash-size", "8MiB", "--disk-size", "32MiB", "--yes"];
@@ -80,9 +82,60 @@ fn a_model_ssd_keeps_its_bytes_in_a_file() {
     assert_eq!(code, Some(0), "{said}");
     let server = place.serve_with(&["--flash", flash, "--disk", disk]);
     fill(&place);
+    let status = place.status();
+    let (flash_told, disk_told) = (&status["flash"], &status["disk"]);
+    assert!(flash_told["bytes_host"].as_u64().unwrap() >= 40 * 4096, "{flash_told}");
+    assert!(flash_told["bytes_media"].as_u64() >= flash_told["bytes_host"].as_u64(), "{flash_told}");
+    assert!(flash_told["dlwa"].as_f64().unwrap() >= 1.0, "{flash_told}");
+    assert_eq!((&disk_told["bytes_media"], &disk_told["dlwa"]), (&Value::Null, &Value::Null));
     server.stop();
     let server = place.serve_with(&["--flash", flash, "--disk", disk]);
     assert!(is_there(&place));
     server.stop();
+    for (flash, words) in [
+        ("sim:test", "needs a card and the device that has its bytes, as in sim:test:/tmp/flash.img"),
+        ("sim:tset:f", "no such card; "),
+    ] {
+        let (code, said) = block(&place, "check", flash, disk, &[]);
+        assert!(code == Some(2) && said.contains(words), "{said}");
+    }
     assert_eq!(block(&place, "flush", "f", "d", &[]).0, Some(0), "it is the same without the models");
+}
+
+#[test]
+fn flashcaches_zero_stats_and_do_sync_are_done_and_the_others_are_explained() {
+    let place = Place::new();
+    let server = place.serve();
+    fill(&place);
+    let status = place.status();
+    assert_eq!((&status["counters"]["writes"], &status["state"]["dirty_blocks"]), (&40.into(), &40.into()));
+    assert_eq!(status["requests"]["write"]["iosize_hist"]["4096"], 40);
+    assert!(status["requests"]["flush"]["latency_ns"]["p99"].as_u64().unwrap() > 0);
+    let hot_and_warm = ["hot_blocks", "warm_blocks"].map(|name| status["state"][name].as_u64().unwrap());
+    assert_eq!(hot_and_warm.iter().sum::<u64>(), 40);
+    let prometheus = told(&place.ask("status", &["--prometheus"]));
+    assert!(prometheus.contains("kind=\"write\",le=\"4096\"} 40\n"), "{prometheus}");
+    let said = told(&place.ask("status", &[]));
+    assert!(said.contains("\nrequests\n") && said.contains("40, 163840 bytes; us: mean "), "{said}");
+    let set = place.ask("set", &["zero_stats=1", "do_sync=1"]);
+    assert!(set.status.success(), "{}", told(&set));
+    while place.status()["state"]["dirty_blocks"] != 0 {
+        std::thread::yield_now();
+    }
+    let status = place.status();
+    assert_eq!(
+        (&status["counters"]["writes"], &status["requests"]["write"]["requests"]),
+        (&0.into(), &0.into())
+    );
+    assert_eq!(status["counters"]["cleanings"], 40);
+    assert!(status["counted_seconds"].as_f64() < status["up_seconds"].as_f64());
+    assert!(place.ask("set", &["stop_sync=1"]).status.success());
+    server.stop();
+    for (words, expected) in [
+        ("zero_stats=1", "zero_stats=1: is for a cache that is being served"),
+        ("fast_remove=1", "fast_remove: has no counterpart here: stop the server"),
+    ] {
+        let said = told(&place.run("set", &[words], true));
+        assert!(said.contains(expected), "{said}");
+    }
 }

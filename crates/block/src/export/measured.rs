@@ -1,0 +1,314 @@
+//! An export whose requests are counted by kind, size and latency, as its clients see them: from the moment when one is made until
+//! it is answered, whatever it takes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use device::{Clock, IoError};
+
+use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
+
+/// Kinds of requests that are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    /// Reads.
+    Read,
+    /// Writes, durable or not.
+    Write,
+    /// Zeros written, or made by giving space back.
+    Zero,
+    /// Discards.
+    Trim,
+    /// Flushes.
+    Flush,
+}
+
+impl RequestKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Zero, Self::Trim, Self::Flush];
+
+    /// The name in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        ["read", "write", "zero", "trim", "flush"][self as usize]
+    }
+
+    /// Nothing of a prefetch: its client does not wait for what it is about.
+    fn of(operation: &Operation) -> Option<(Self, u64)> {
+        Some(match operation {
+            Operation::Read { len, .. } => (Self::Read, u64::from(*len)),
+            Operation::Write { data, .. } => (Self::Write, data.len() as u64),
+            Operation::Zero { len, .. } => (Self::Zero, *len),
+            Operation::Trim { len, .. } => (Self::Trim, *len),
+            Operation::Flush => (Self::Flush, 0),
+            Operation::Prefetch { .. } => return None,
+        })
+    }
+}
+
+/// Sectors of the longest request that has a count of its own size, as Flashcache's `iosize_hist` has it: 16 KiB.
+const SIZES: usize = 32;
+
+/// What the shortest latencies are told apart by.
+const UNIT_NS: u64 = 256;
+
+/// Parts that each doubling of latency is divided into: what is told of one is at most a quarter too long.
+const PARTS: usize = 4;
+
+/// Up to 137 s; what takes longer counts as that.
+const LATENCIES: usize = 28 * PARTS;
+
+/// What was counted. Any thread may count, and any may look: the counts of one look are not of one moment.
+pub struct Meter {
+    kinds: [Counts; RequestKind::ALL.len()],
+}
+
+struct Counts {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+    errors: AtomicU64,
+    total_ns: AtomicU64,
+    longest_ns: AtomicU64,
+    /// By sectors, rounded up; the first is of longer ones.
+    sizes: [AtomicU64; SIZES + 1],
+    latencies: [AtomicU64; LATENCIES],
+}
+
+/// What was counted of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requests {
+    /// Requests that were answered well.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Requests that were answered with an error, which count nowhere else.
+    pub errors: u64,
+    /// What they all took together.
+    pub total_ns: u64,
+    /// What the longest took.
+    pub longest_ns: u64,
+    sizes: Vec<u64>,
+    latencies: Vec<u64>,
+}
+
+impl Meter {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { kinds: std::array::from_fn(|_| Counts::new()) })
+    }
+
+    /// `inner`, with its requests counted here by `clock`.
+    #[must_use]
+    pub fn of(self: &Arc<Self>, inner: Arc<dyn Export>, clock: Arc<dyn Clock>) -> MeasuredExport {
+        MeasuredExport { inner, clock, meter: Arc::clone(self) }
+    }
+
+    /// What was counted of a kind.
+    #[must_use]
+    pub fn of_kind(&self, kind: RequestKind) -> Requests {
+        self.kinds[kind as usize].look()
+    }
+
+    /// Begins anew.
+    pub fn zero(&self) {
+        self.kinds.iter().for_each(Counts::zero);
+    }
+}
+
+impl Counts {
+    fn new() -> Self {
+        Self {
+            requests: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            total_ns: AtomicU64::new(0),
+            longest_ns: AtomicU64::new(0),
+            sizes: std::array::from_fn(|_| AtomicU64::new(0)),
+            latencies: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &AtomicU64> {
+        let plain = [&self.requests, &self.bytes, &self.errors, &self.total_ns, &self.longest_ns];
+        plain.into_iter().chain(&self.sizes).chain(&self.latencies)
+    }
+
+    fn zero(&self) {
+        self.all().for_each(|count| count.store(0, Relaxed));
+    }
+
+    fn count(&self, bytes: u64, ns: u64, is_well: bool) {
+        if !is_well {
+            self.errors.fetch_add(1, Relaxed);
+            return;
+        }
+        self.requests.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.total_ns.fetch_add(ns, Relaxed);
+        self.longest_ns.fetch_max(ns, Relaxed);
+        let sectors = bytes.div_ceil(512) as usize;
+        self.sizes[if sectors > SIZES { 0 } else { sectors.max(1) }].fetch_add(1, Relaxed);
+        self.latencies[class_of(ns)].fetch_add(1, Relaxed);
+    }
+
+    fn look(&self) -> Requests {
+        let load = |count: &AtomicU64| count.load(Relaxed);
+        Requests {
+            requests: load(&self.requests),
+            bytes: load(&self.bytes),
+            errors: load(&self.errors),
+            total_ns: load(&self.total_ns),
+            longest_ns: load(&self.longest_ns),
+            sizes: self.sizes.iter().map(load).collect(),
+            latencies: self.latencies.iter().map(load).collect(),
+        }
+    }
+}
+
+impl Requests {
+    /// How many there were of each size that occurred, up to 16 KiB in steps of 512 bytes, rounded up; at last, without a size,
+    /// those that were longer.
+    pub fn sizes(&self) -> impl Iterator<Item = (Option<u64>, u64)> + '_ {
+        let short = (1..=SIZES).map(|sectors| (Some(sectors as u64 * 512), self.sizes[sectors]));
+        short.chain([(None, self.sizes[0])]).filter(|(_, count)| *count > 0)
+    }
+
+    /// How many took at most [`UNIT_NS`] times two to the power of so much: the bounds are exact.
+    #[must_use]
+    pub fn within(&self, doublings: u32) -> u64 {
+        let bound = UNIT_NS << doublings;
+        (0..LATENCIES).filter(|&class| longest_of(class) <= bound).map(|class| self.latencies[class]).sum()
+    }
+
+    /// The bound of [`within`](Self::within).
+    #[must_use]
+    pub fn bound_ns(doublings: u32) -> u64 {
+        UNIT_NS << doublings
+    }
+
+    /// The latency that this share of them did not exceed, in nanoseconds and at most a quarter too long; `None` where there were none.
+    #[must_use]
+    pub fn quantile_ns(&self, share: f64) -> Option<u64> {
+        let all: u64 = self.latencies.iter().sum();
+        let wanted = ((all as f64 * share).ceil() as u64).max(1);
+        let mut counted = 0;
+        let class = self.latencies.iter().position(|count| {
+            counted += count;
+            counted >= wanted
+        })?;
+        Some(longest_of(class).min(self.longest_ns))
+    }
+}
+
+/// The class of a latency. The first eight are one unit wide each; from there on each doubling has [`PARTS`].
+fn class_of(ns: u64) -> usize {
+    // A bound belongs to the class below it.
+    let units = ns.saturating_sub(1) / UNIT_NS;
+    let doublings = units.max(1).ilog2().saturating_sub(PARTS.ilog2());
+    (PARTS * doublings as usize + (units >> doublings) as usize).min(LATENCIES - 1)
+}
+
+/// The longest latency of a class.
+fn longest_of(class: usize) -> u64 {
+    let doublings = (class / PARTS).saturating_sub(1);
+    (((class - PARTS * doublings) as u64 + 1) << doublings) * UNIT_NS
+}
+
+/// See [`Meter`].
+pub struct MeasuredExport {
+    inner: Arc<dyn Export>,
+    clock: Arc<dyn Clock>,
+    meter: Arc<Meter>,
+}
+
+impl Export for MeasuredExport {
+    fn shape(&self) -> Shape {
+        self.inner.shape()
+    }
+
+    fn submit(&self, operation: Operation, caller: Caller) {
+        let Some((kind, bytes)) = RequestKind::of(&operation) else {
+            return self.inner.submit(operation, caller);
+        };
+        let (clock, meter) = (Arc::clone(&self.clock), Arc::clone(&self.meter));
+        let begun_ns = clock.monotonic_ns();
+        let measured = Caller::new(move |answer: Answer| {
+            let ns = clock.monotonic_ns().saturating_sub(begun_ns);
+            meter.kinds[kind as usize].count(bytes, ns, answer.is_ok());
+            caller.tell(answer);
+        });
+        self.inner.submit(operation, measured);
+    }
+
+    fn contexts(&self) -> &[Context] {
+        self.inner.contexts()
+    }
+
+    fn extents(&self, context: Context, offset: u64, len: u64, most: usize) -> Result<Vec<Extent>, IoError> {
+        self.inner.extents(context, offset, len, most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use device::{IoBuffer, MemoryDevice, VirtualClock};
+
+    use super::super::DeviceExport;
+    use super::*;
+
+    #[test]
+    fn every_latency_has_a_class_and_bounds_are_exact() {
+        let mut last = 0;
+        for class in 0..LATENCIES {
+            let longest = longest_of(class);
+            assert!(longest > last, "class {class}");
+            assert_eq!((class_of(last + 1), class_of(longest)), (class, class));
+            assert!(class < 8 || longest - last <= longest / 4, "class {class} is too wide");
+            last = longest;
+        }
+        assert!(last > 60_000_000_000, "{last}");
+        assert_eq!(class_of(u64::MAX), LATENCIES - 1);
+        assert!(
+            (3..25).all(|doublings| (0..LATENCIES).any(|class| longest_of(class) == UNIT_NS << doublings))
+        );
+    }
+
+    #[test]
+    fn requests_are_counted_by_kind_and_size_until_the_counts_begin_anew() {
+        let meter = Meter::new();
+        let device = Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20))));
+        let export = meter.of(device, Arc::new(VirtualClock::default()));
+        let ask = |operation| export.submit(operation, Caller::new(drop));
+        for len in [512, 4096, 4096, 65536] {
+            ask(Operation::Read { offset: 0, len });
+        }
+        ask(Operation::Write { offset: 0, data: IoBuffer::zeroed(1024).into(), durable: true });
+        ask(Operation::Flush);
+        ask(Operation::Prefetch { offset: 0, len: 512 });
+        let reads = meter.of_kind(RequestKind::Read);
+        assert_eq!((reads.requests, reads.bytes, reads.errors), (4, 512 + 8192 + 65536, 0));
+        let sizes: Vec<_> = reads.sizes().collect();
+        assert_eq!(sizes, [(Some(512), 1), (Some(4096), 2), (None, 1)]);
+        assert_eq!(meter.of_kind(RequestKind::Write).sizes().next(), Some((Some(1024), 1)));
+        assert_eq!(meter.of_kind(RequestKind::Flush).requests, 1);
+        ask(Operation::Read { offset: 1 << 20, len: 512 });
+        assert_eq!(meter.of_kind(RequestKind::Read).errors, 1);
+        meter.zero();
+        assert_eq!(meter.of_kind(RequestKind::Read), meter.of_kind(RequestKind::Trim));
+    }
+
+    #[test]
+    fn quantiles_are_at_most_a_quarter_too_long() {
+        let counts = Counts::new();
+        (1..=1000).for_each(|number| counts.count(512, number * 10_000, true));
+        let seen = counts.look();
+        for share in [0.01, 0.5, 0.9, 0.99, 0.999] {
+            let (told, exact) = (seen.quantile_ns(share).unwrap() as f64, share * 1e7);
+            assert!(told >= exact && told <= exact * 1.26, "{share}: {told}");
+        }
+        assert_eq!(seen.quantile_ns(1.0), Some(10_000_000));
+        assert_eq!(seen.within(14), 419, "up to 4.19 ms");
+        assert_eq!(Counts::new().look().quantile_ns(0.5), None);
+    }
+}
