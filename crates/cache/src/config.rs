@@ -172,7 +172,8 @@ pub struct UpkeepConfig {
     pub rebalance_min_slabs: u32,
     /// Difference below which nothing moves, as a share.
     pub rebalance_min_difference_ratio: f64,
-    /// Whether items move rather than leave with their slab, as far as there is room.
+    /// Whether the coldest items of a class that gives a slab leave, and the others of the slab move into their chunks; else all of
+    /// the slab leave.
     pub move_on_release: bool,
 }
 

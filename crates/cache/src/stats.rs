@@ -246,7 +246,7 @@ pub struct UpkeepStats {
     pub moves: u64,
     /// Items that could not be moved.
     pub moves_failed: u64,
-    /// Items evicted so that their slab could go.
+    /// Items evicted so that a slab could go: those in it, or colder ones whose chunks its items moved into.
     pub release_evictions: u64,
     /// Items that could not be evicted then.
     pub release_evictions_failed: u64,

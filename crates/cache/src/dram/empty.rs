@@ -61,7 +61,7 @@ impl Dram {
     }
 
     /// How the item that the class's policy chooses fared; `None` if the class has none.
-    fn evict_next<S: Spill>(&self, class: &Class, spill: &S) -> Option<Attempt> {
+    pub(super) fn evict_next<S: Spill>(&self, class: &Class, spill: &S) -> Option<Attempt> {
         let now_seconds = self.now_seconds();
         let chosen = class.lock().next_to_leave(&self.pools, class, now_seconds)?;
         let (item, hash) = match chosen {

@@ -377,9 +377,8 @@ impl Inner {
             self.free_head = (next != ItemRef::NONE).then_some(next);
             return Some(item);
         }
-        if self.carving.is_empty() {
-            let slab = pools.supply.take(class.pool)?;
-            self.adopt(pools, class, slab);
+        if !self.has_free_chunk(pools, class) {
+            return None;
         }
         let (slab, next) = self.carving.last_mut()?;
         let item = pools.arena.item(pools.arena.reference(*slab, *next));
@@ -388,6 +387,15 @@ impl Inner {
             self.carving.pop();
         }
         Some(item)
+    }
+
+    /// Whether there is a free chunk, if need be of a slab that the pool had left.
+    pub(super) fn has_free_chunk(&mut self, pools: &Pools, class: &Class) -> bool {
+        if self.free_head.is_some() || !self.carving.is_empty() {
+            return true;
+        }
+        let slab = pools.supply.take(class.pool);
+        slab.inspect(|&slab| self.adopt(pools, class, slab)).is_some()
     }
 
     /// Makes a slab of the pool's share one of the class's.
@@ -425,8 +433,10 @@ impl Inner {
         Some(class.chunks.item(slot))
     }
 
+    /// Tells the policy how many chunks it has; those of a slab on its way out are not among them.
     pub(super) fn tell_capacity(&mut self, class: &Class) {
-        let capacity = u64::from(self.counters.slabs) * u64::from(class.chunks_per_slab);
+        let slabs = self.counters.slabs - u32::from(self.releasing.is_some());
+        let capacity = u64::from(slabs) * u64::from(class.chunks_per_slab);
         self.policy().set_capacity(capacity);
     }
 
@@ -498,18 +508,12 @@ impl Inner {
     ) -> Option<Taken<'a>> {
         let slot = self.policy.as_mut()?.evict(now_seconds)?;
         let item = class.chunks.item(slot);
-        let state = item.header().clear(State::IN_POLICY);
-        if state.has(State::LINKED) && state.has(State::CHILD) {
-            let parent = parent_of(&pools.arena, item);
-            if parent.header().begin_eviction() {
-                return Some(Taken::Chain { parent, child: item });
-            }
-        } else if item.header().begin_eviction() {
+        let seen = item.header().state();
+        if !seen.has(State::CHILD) && item.header().begin_eviction_of(seen) {
+            item.header().clear(State::IN_POLICY);
             return Some(Taken::victim(item));
         }
-        self.policy().restore(slot, entry_of(item), now_seconds);
-        item.header().set(State::IN_POLICY);
-        Some(Taken::Nothing)
+        Some(self.pass_over(pools, item, slot, now_seconds).unwrap_or(Taken::Nothing))
     }
 
     /// Puts a chunk on the free list.

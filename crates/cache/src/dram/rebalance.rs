@@ -43,7 +43,8 @@ pub struct Rebalance {
     pub strategy: Strategy,
     /// Slabs that a donor keeps.
     pub min_slabs: u32,
-    /// Whether items of the released slab move to free chunks of their class, as far as there are any.
+    /// Whether the coldest items of the class leave, and the others of the released slab move into their chunks; else all of the
+    /// slab leave.
     pub move_on_release: bool,
 }
 

@@ -1,7 +1,11 @@
-//! Emptying a slab: every item of it is moved to a free chunk of its class, or evicted.
+//! Emptying a slab: every item of it is moved to another chunk of its class, or evicted.
 //!
 //! Chunks of the slab stop being handed out first, then each item leaves by the same protocol as any victim. Items that
 //! somebody holds are tried again; if they are still held after a few rounds, the slab goes back to work.
+//!
+//! A class that gives a slab has room for so many items less, and where items may move, its policy says which: as long as no chunk
+//! is free, the policy's next victim leaves, wherever it lies. If that was in another slab, an item moves into its chunk. So
+//! as many items leave as would without moving, but the coldest of the class and not those that happened to be in the slab.
 
 use super::chain::parent_of;
 use super::evict::{Attempt, Spill, Victim};
@@ -21,10 +25,26 @@ pub struct ReleaseStats {
     pub move_attempts: u64,
     /// Items moved.
     pub moves: u64,
-    /// Items that were to be evicted.
+    /// Items that were to be evicted: of the slab, or of others to make room for those of the slab.
     pub eviction_attempts: u64,
-    /// Items evicted.
+    /// Items evicted, of the one kind and the other.
     pub evictions: u64,
+}
+
+impl ReleaseStats {
+    fn count_eviction(&mut self, attempt: Attempt) {
+        self.eviction_attempts += 1;
+        self.evictions += u64::from(attempt == Attempt::Gone);
+    }
+}
+
+/// A slab that is being emptied, how, and how far that went.
+struct Release {
+    releasing: Releasing,
+    move_items: bool,
+    /// Victims that the policy may still be asked for to make room. They may be in use, or others may take the room.
+    victims_left: u32,
+    stats: ReleaseStats,
 }
 
 /// What is at a chunk of a slab that is being emptied.
@@ -80,43 +100,37 @@ impl Dram {
         move_items: bool,
         spill: &S,
     ) -> (Result<u32, AllocateError>, ReleaseStats) {
-        let mut stats = ReleaseStats::default();
         let Some(releasing) = class.lock().begin_release(&self.pools, class) else {
-            return (Err(AllocateError::NoMemory), stats);
+            return (Err(AllocateError::NoMemory), ReleaseStats::default());
         };
+        let victims_left = 2 * releasing.carved;
+        let mut release = Release { releasing, move_items, victims_left, stats: ReleaseStats::default() };
         let mut last = Attempt::InUse;
         for _ in 0..ROUNDS {
-            last = self.empty_slab(class, releasing, move_items, spill, &mut stats);
+            last = self.empty_slab(class, &mut release, spill);
             if last != Attempt::InUse {
                 break;
             }
         }
-        let mut inner = class.lock();
-        inner.counters.evictions += stats.evictions;
-        let done = inner.end_release(&self.pools, class, releasing, self.now_seconds());
+        let done = class.lock().end_release(&self.pools, class, releasing, self.now_seconds());
         let refusal = if last == Attempt::Busy { AllocateError::Busy } else { AllocateError::NoMemory };
-        (if done { Ok(releasing.slab) } else { Err(refusal) }, stats)
+        (if done { Ok(releasing.slab) } else { Err(refusal) }, release.stats)
     }
 
     /// One round over the chunks of a slab: gone, if all are; busy at once, if the spill is.
-    fn empty_slab<S: Spill>(
-        &self,
-        class: &Class,
-        releasing: Releasing,
-        move_items: bool,
-        spill: &S,
-        stats: &mut ReleaseStats,
-    ) -> Attempt {
+    fn empty_slab<S: Spill>(&self, class: &Class, release: &mut Release, spill: &S) -> Attempt {
         let mut round = Attempt::Gone;
+        let releasing = release.releasing;
         for chunk in 0..releasing.carved {
+            if release.move_items && self.make_room_for(class, chunk, release, spill) == Attempt::Busy {
+                return Attempt::Busy;
+            }
             let occupant = class.lock().occupant(&self.pools, releasing, chunk);
             let attempt = match occupant {
                 Occupant::Nobody => Attempt::Gone,
                 Occupant::InUse => Attempt::InUse,
-                Occupant::Leaving(item) => self.make_leave(class, item, item, move_items, spill, stats),
-                Occupant::Child { parent, child } => {
-                    self.make_leave(class, parent, child, move_items, spill, stats)
-                }
+                Occupant::Leaving(item) => self.make_leave(class, item, item, release, spill),
+                Occupant::Child { parent, child } => self.make_leave(class, parent, child, release, spill),
             };
             match attempt {
                 Attempt::Gone => {}
@@ -127,6 +141,28 @@ impl Dram {
         round
     }
 
+    /// Lets the policy's victims leave until a chunk is free for what is in this one, or that was a victim itself.
+    fn make_room_for<S: Spill>(
+        &self,
+        class: &Class,
+        chunk: u32,
+        release: &mut Release,
+        spill: &S,
+    ) -> Attempt {
+        let now_seconds = self.now_seconds();
+        while release.victims_left > 0
+            && class.lock().lacks_room_for(&self.pools, class, release.releasing, chunk, now_seconds)
+        {
+            release.victims_left -= 1;
+            let Some(attempt) = self.evict_next(class, spill) else { break };
+            release.stats.count_eviction(attempt);
+            if attempt == Attempt::Busy {
+                return Attempt::Busy;
+            }
+        }
+        Attempt::Gone
+    }
+
     /// Moves or evicts what is in a chunk: an item, or a child with its parent. The caller marked the item `EVICTING`
     /// and holds a reference of it.
     fn make_leave<S: Spill>(
@@ -134,30 +170,29 @@ impl Dram {
         class: &Class,
         item: Item<'_>,
         occupant: Item<'_>,
-        move_items: bool,
+        release: &mut Release,
         spill: &S,
-        stats: &mut ReleaseStats,
     ) -> Attempt {
         let now_seconds = self.now_seconds();
         let victim = Victim::new(self, item, KeyHash::of(item.key()), now_seconds);
         let is_child = occupant.reference() != item.reference();
-        let chunk = if move_items {
+        let chunk = if release.move_items {
             class.lock().chunk_for_move(&self.pools, class, occupant, now_seconds)
         } else {
             None
         };
         let (attempt, item_left) = if let Some(chunk) = chunk {
-            stats.move_attempts += 1;
             let attempt = match is_child {
                 true => self.move_child(&victim, item, occupant, chunk),
                 false => self.move_item(&victim, item, chunk),
             };
-            stats.moves += u64::from(attempt == Attempt::Gone);
+            release.stats.move_attempts += 1;
+            release.stats.moves += u64::from(attempt == Attempt::Gone);
             (attempt, attempt == Attempt::Gone && !is_child)
         } else {
-            stats.eviction_attempts += 1;
             let attempt = self.evict(&victim, spill);
-            stats.evictions += u64::from(attempt == Attempt::Gone);
+            release.stats.count_eviction(attempt);
+            class.lock().counters.evictions += u64::from(attempt == Attempt::Gone);
             (attempt, attempt == Attempt::Gone)
         };
         if item_left {
@@ -220,6 +255,7 @@ impl Inner {
         let carved = carving.map_or(class.chunks_per_slab, |at| self.carving.remove(at).1);
         let releasing = Releasing { slab, carved };
         self.releasing = Some(releasing);
+        self.tell_capacity(class);
         let mut next = self.free_head.take();
         while let Some(free) = next {
             let item = pools.arena.item(free);
@@ -254,7 +290,23 @@ impl Inner {
         Occupant::Leaving(item)
     }
 
-    /// A free chunk for an item of the same class that must move; none is no reason to evict another.
+    /// Whether what is in a chunk of the slab could move if only there were a free chunk. What its policy has chosen already, who
+    /// wanted its chunk meanwhile, is to leave, and so is what has expired: no other has to for them.
+    fn lacks_room_for(
+        &mut self,
+        pools: &Pools,
+        class: &Class,
+        releasing: Releasing,
+        chunk: u32,
+        now_seconds: u32,
+    ) -> bool {
+        let item = pools.arena.item(pools.arena.reference(releasing.slab, chunk));
+        let state = item.header().state();
+        let could_move = state.has(State::LINKED) && state.has(State::IN_POLICY) && state.references() == 1;
+        could_move && !item.header().is_expired(now_seconds) && !self.has_free_chunk(pools, class)
+    }
+
+    /// A free chunk for an item of the same class that must move.
     fn chunk_for_move<'a>(
         &mut self,
         pools: &'a Pools,
@@ -266,6 +318,7 @@ impl Inner {
         item.header().set_state(State::DRAFT | State::IN_POLICY, 1);
         let (_, slot) = pools.class_of(item.reference());
         self.policy().insert(slot, entry_of(moved), now_seconds);
+        item.header().set_marks(moved.header().marks());
         self.counters.items += 1;
         self.counters.requested_bytes += moved.header().item_bytes();
         Some(item)
@@ -282,6 +335,7 @@ impl Inner {
             self.tell_capacity(class);
             return true;
         }
+        self.tell_capacity(class);
         for item in items() {
             let state = item.header().state();
             if state.has(State::FREE) {

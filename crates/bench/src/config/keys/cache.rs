@@ -30,7 +30,7 @@ section! {
         rebalance_min_slabs: u64 = 1, "rebalanceMinSlabs", "slabs", HonouredIf(needs::REBALANCING);
         "Difference between classes below which no memory is moved.";
         rebalance_diff_ratio: f64 = 0.25, "rebalanceDiffRatio", "", HonouredIf(needs::COMPARED_CLASSES);
-        "Whether the items of a released slab are moved to other slabs; otherwise they are evicted.";
+        "Whether the items of a released slab are moved to other slabs, into free chunks or those of the class's coldest items, which are evicted for them; otherwise they are evicted.";
         move_on_slab_release: bool = false, "moveOnSlabRelease", "", HonouredIf(needs::REBALANCING);
         "Number of buckets of the main hash table, as a power of two.";
         ht_bucket_power: u64 = 22, "htBucketPower", "log2", NoEffect(INDEX);

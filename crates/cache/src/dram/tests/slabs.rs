@@ -63,6 +63,67 @@ fn a_released_slabs_items_move_where_their_class_has_free_chunks() {
     assert_eq!(rebalance(&dram, &how), None, "the donor keeps its last slab");
 }
 
+/// A slab of a class that keeps one, to any other that has one.
+fn at_random(drawn: u64) -> Rebalance {
+    Rebalance { strategy: Strategy::Random { drawn }, min_slabs: 1, move_on_release: true }
+}
+
+/// Only free chunks were taken, of which a full class has none: whatever was in the slab left, the hottest too.
+#[test]
+fn a_full_class_that_gives_a_slab_loses_its_coldest_items_and_not_those_that_are_in_the_slab() {
+    let (dram, _) = small(4, HitRule::Every);
+    fill(&dram, b's', 12, 100);
+    fill(&dram, b'l', 2, LARGE);
+    (1..4).for_each(|number| drop(get(&dram, &[b's', number])));
+    drop(get(&dram, &[b's', 5]));
+    let released = rebalance(&dram, &at_random(0)).unwrap();
+    assert_eq!((released.completed, released.from_chunk_bytes), (true, 16 << 10));
+    let expected = ReleaseStats { move_attempts: 3, moves: 3, eviction_attempts: 4, evictions: 4 };
+    assert_eq!(released.items, expected);
+    let left: Vec<_> = (0..12).filter(|&number| get(&dram, &[b's', number]).is_none()).collect();
+    assert_eq!(left, [0, 4, 6, 7]);
+    assert_eq!(dram.pool_stats(POOL).classes[0].evictions, 4);
+    assert_accounted(&dram);
+}
+
+#[test]
+fn no_item_leaves_to_make_room_for_one_that_is_held_or_expired() {
+    let (dram, clock) = small(4, HitRule::Every);
+    let expiry_seconds = dram.now_seconds() + 100;
+    for key in [b"x", b"y"] {
+        put_through(&dram, key, &[0; 100], expiry_seconds, &Discard).unwrap();
+    }
+    fill(&dram, b's', 10, 100);
+    fill(&dram, b'l', 2, LARGE);
+    // So that the next to leave are the fourth of the first slab, and then those of the others.
+    for key in [b"x", b"y"] {
+        drop(get(&dram, key).unwrap());
+    }
+    let held = get(&dram, &[b's', 0]).unwrap();
+    clock.advance_by(100_000_000_000);
+    let released = rebalance(&dram, &at_random(0)).unwrap();
+    assert!(!released.completed);
+    let expected = ReleaseStats { eviction_attempts: 3, evictions: 3, ..ReleaseStats::default() };
+    assert_eq!(released.items, expected);
+    drop(held);
+    let left: Vec<_> = (0..10).filter(|&number| get(&dram, &[b's', number]).is_none()).collect();
+    assert_eq!(left, [1]);
+    assert_all_comes_back(&dram);
+}
+
+#[test]
+fn a_draft_that_is_chosen_to_make_room_is_passed_over() {
+    let (dram, _) = small(4, HitRule::Every);
+    let hash = KeyHash::of(b"draft");
+    let draft = dram.allocate(POOL, b"draft", hash, 100, 0, &Discard).unwrap();
+    fill(&dram, b's', 11, 100);
+    fill(&dram, b'l', 2, LARGE);
+    assert!(!rebalance(&dram, &at_random(0)).unwrap().completed, "the draft is in the oldest slab");
+    drop(dram.lock(hash).link(draft));
+    assert!(get(&dram, b"draft").is_some());
+    assert_all_comes_back(&dram);
+}
+
 #[test]
 fn hits_pull_a_slab_to_where_they_are() {
     let (dram, _) = small(3, HitRule::Ignore);
