@@ -337,7 +337,7 @@ fn flash_block(out: &mut String, flash: &FlashCounts, counts: &Counts) {
             percent(of(flash.puts_stored, flash.puts)),
             percent(of(flash.puts_clean, flash.puts)),
             number(flash.puts_overtaken),
-            number(None),
+            number(flash.puts_stayed),
         ),
     );
     line(
@@ -347,7 +347,8 @@ fn flash_block(out: &mut String, flash: &FlashCounts, counts: &Counts) {
             number(flash.evictions)
         ),
     );
-    line(out, format_args!("NVM Deletes   : {} Skipped Deletes: unknown", number(flash.deletes)));
+    // None is skipped on DRAM's word: each asks what flash holds, in memory.
+    line(out, format_args!("NVM Deletes   : {} Skipped Deletes: 0", number(flash.deletes)));
     for (consumer, handle) in &flash.placement {
         let role = if *handle == 0 { " (the default: no handle was left)" } else { "" };
         line(out, format_args!("NVM placement : {consumer} writes with handle {handle}{role}"));

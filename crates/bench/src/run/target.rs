@@ -220,6 +220,8 @@ pub struct FlashCounts {
     pub puts_clean: Option<u64>,
     /// Of them, given up since the key was changed meanwhile.
     pub puts_overtaken: Option<u64>,
+    /// Of them, given up since the item was used meanwhile and stayed in DRAM.
+    pub puts_stayed: Option<u64>,
     /// Of them, expired.
     pub puts_expired: Option<u64>,
     /// How the items offered ended, each as exactly one of these; empty where the target does not tell.

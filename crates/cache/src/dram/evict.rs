@@ -136,6 +136,11 @@ impl<'a> Victim<'a> {
         self.item.header().state().has(State::CLEAN)
     }
 
+    /// Whether it can still be found in DRAM.
+    pub(crate) fn is_linked(&self) -> bool {
+        self.item.header().state().has(State::LINKED)
+    }
+
     /// Whether its time is up.
     #[must_use]
     pub fn is_expired(&self) -> bool {

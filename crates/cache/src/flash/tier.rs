@@ -82,6 +82,7 @@ pub enum PutEnd {
 struct Puts {
     /// By [`PutEnd`].
     ended: [AtomicU64; PutEnd::HeldBack as usize + 1],
+    stayed: AtomicU64,
     logical_bytes: AtomicU64,
 }
 
@@ -113,6 +114,8 @@ pub struct PutStats {
     /// Replaced, removed or picked up by a reader while on the way: the copy was abandoned, the item stayed in DRAM
     /// or had gone.
     pub overtaken: u64,
+    /// Of those overtaken, items that stayed in DRAM, since somebody used them meanwhile; the others were replaced or removed.
+    pub stayed: u64,
     /// Offers that did not end: the buffers were full, the item stayed in DRAM and the insert waited. Nothing is lost.
     pub held_back: u64,
     /// Key and value bytes of the items stored.
@@ -299,6 +302,7 @@ impl FlashTier {
             rejected_too_large: ended(PutEnd::TooLarge),
             rejected_worn_out: ended(PutEnd::WornOut),
             overtaken: ended(PutEnd::Overtaken),
+            stayed: self.puts.stayed.load(Ordering::Relaxed),
             held_back: ended(PutEnd::HeldBack),
             logical_bytes: self.puts.logical_bytes.load(Ordering::Relaxed),
         }
@@ -388,8 +392,11 @@ impl FlashTier {
         }
     }
 
-    fn abandon(&self, staged: Staged<'_>) {
+    fn abandon(&self, staged: Staged<'_>, victim: &Victim<'_>) {
         self.puts.count(PutEnd::Overtaken);
+        if victim.is_linked() {
+            count(&self.puts.stayed);
+        }
         match staged.engine {
             InEngine::Soc(soc, staged) => soc.abandon(staged),
             InEngine::Region(regions, staged) => regions.abandon(staged),
@@ -427,7 +434,7 @@ impl<'a> Spill for Crossing<'a> {
     }
 
     fn abandon(&self, (flash, staged): Self::Staged, victim: &Victim<'_>) {
-        flash.abandon(staged);
+        flash.abandon(staged, victim);
         self.tell(EventKind::Offered(PutEnd::Overtaken), victim);
     }
 
