@@ -512,12 +512,11 @@ impl Sets {
     #[cold]
     fn no_room(&mut self, set: u32) -> Allocation {
         self.counters.no_room += 1;
-        let SetState { cleaning, cleanings, .. } = self.states[set as usize];
-        if cleanings > 0 && cleanings >= self.tuning.cleanings_per_set {
+        if self.states[set as usize].cleaning > 0 {
             return Allocation::AllDirty;
         }
         if !self.queues.oldest_first(set).any(|slot| self.table.word(slot).may_clean()) {
-            return if cleaning > 0 { Allocation::AllDirty } else { Allocation::Busy };
+            return Allocation::Busy;
         }
         self.list(set, Wants::ROOM);
         Allocation::AllDirty

@@ -7,7 +7,7 @@
 //!
 //! Who waits stands in a queue, lest others who come when something is clean take it first; and one of them cleans for all.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Shared;
@@ -36,8 +36,8 @@ impl RoomQueue {
         self.waiting.is_empty()
     }
 
-    /// Where they wait for it.
-    pub(super) fn sets(&self) -> BTreeSet<u32> {
+    /// Where they wait for it: the set of who came first is first, and one of which several wait is there as often.
+    pub(super) fn sets(&self) -> Vec<u32> {
         self.waiting.iter().map(|waiting| waiting.set).collect()
     }
 

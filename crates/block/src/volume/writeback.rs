@@ -279,11 +279,14 @@ impl Shared {
         let (mut batch, mut all_told) = (Vec::new(), true);
         // Whoever waits for room does so until the last run of the batch is flushed: nothing else is in it then.
         let is_urgent = !state.room.is_empty();
-        for set in state.room.sets() {
-            state.sets.ask_for_room(set);
-        }
+        let mut wanted = state.room.sets().into_iter();
         let waits_for_clients = !is_urgent && self.clients_commit_soon(&state);
         while batch.len() < RUNS_PER_BATCH {
+            while !state.sets.lack_room()
+                && let Some(set) = wanted.next()
+            {
+                state.sets.ask_for_room(set);
+            }
             if is_urgent && !batch.is_empty() && !state.sets.lack_room() {
                 break;
             }

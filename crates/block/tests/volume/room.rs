@@ -1,5 +1,7 @@
 //! Writes that find everything in their set dirty.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use device::{Clock, Device, IoBuffer, Request, Simulation};
@@ -124,4 +126,30 @@ fn a_write_does_not_wait_for_a_disk_that_takes_nothing_of_what_is_dirty() {
         assert_eq!(volume.stats().dirty_blocks, 0);
         assert_eq!(disk.places_of(&[10; 16]), [(8192 + 78) * BLOCK]);
     });
+}
+
+/// Who came when something was clean took it, and who had waited for it waited on.
+#[test]
+fn a_write_that_waited_for_room_was_outrun_by_those_that_came_later() {
+    let world = World::new(1, Shape { disk_bytes: 64 << 20, ..Shape::default() });
+    let volume = all_dirty(&world);
+    // One movement of the head for each block that comes in.
+    let (set, tuning) = (volume.clone(), Tuning { clean_run_blocks: 1, ..lazy().tuning });
+    world.run(async move { set.set_tuning(tuning).await.unwrap() });
+    let longest_ns = Rc::new(Cell::new(0));
+    for client in 0..16 {
+        let (volume, longest_ns, clock) = (volume.clone(), Rc::clone(&longest_ns), world.simulation.clock());
+        world.simulation.spawn(async move {
+            for round in 0..40 {
+                let begun_ns = clock.monotonic_ns();
+                // Blocks of few sets, each asked for once.
+                write(&volume, 8192 + (client * 40 + round) * 12, 2).await;
+                longest_ns.set(longest_ns.get().max(clock.monotonic_ns() - begun_ns));
+            }
+        });
+    }
+    world.simulation.run_until_idle();
+    assert!(volume.stats().io.room_waits >= 600, "{:?}", volume.stats().io);
+    // 16 wait, so each on average for 16 movements of the head; many in one set, of which two blocks are cleaned at once, for longer.
+    assert!(longest_ns.get() <= 40 * 7_100_000, "{} ms", longest_ns.get() / 1_000_000);
 }
