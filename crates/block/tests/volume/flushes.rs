@@ -91,9 +91,10 @@ fn a_client_that_never_flushes_costs_a_flush_for_many_writes() {
 /// while their commit was under way.
 #[test]
 fn cleaning_flushed_the_flash_though_clients_did_so_all_the_time() {
-    for writes_a_flush in [4, 16, 64] {
+    // With 0 what was just written is to be cleaned at once.
+    for (writes_a_flush, dirty_percent) in [(4, 20), (16, 20), (64, 20), (4, 0), (16, 0)] {
         let world = World::new(5, Shape { flash_bytes: 16 << 20, disk_bytes: 64 << 20, ..Shape::default() });
-        let tuning = Tuning { dirty_percent: 20, lazy_depth: 0, ..config().tuning };
+        let tuning = Tuning { dirty_percent, lazy_depth: 0, ..config().tuning };
         let volume = world.volume(&VolumeConfig { tuning, ..config() });
         let (upkeep, client, clock) = (volume.clone(), volume.clone(), world.simulation.world());
         world.simulation.spawn(async move { upkeep.run_upkeep().await });
@@ -117,4 +118,33 @@ fn cleaning_flushed_the_flash_though_clients_did_so_all_the_time() {
         let most = stats.io.client_flushes + 3 * stats.io.checkpoints;
         assert!(flushes <= most, "{flushes} flushes of flash for {most}");
     }
+}
+
+/// They were cleaned together, which took a flush of flash that the one did not need.
+#[test]
+fn a_committed_block_took_neighbours_along_to_the_disk_that_were_not() {
+    let world = World::new(6, Shape::default());
+    let tuning = Tuning { dirty_percent: 20, lazy_depth: 0, cleanings_total: 1, ..config().tuning };
+    let volume = world.volume(&VolumeConfig { tuning, ..config() });
+    let (flash, clock) = (Arc::clone(&world.flash), world.simulation.world());
+    world.run(async move {
+        let write = async |block: u64| {
+            volume.write(block * 4096, IoBuffer::zeroed(4096).into(), false).await.unwrap();
+        };
+        for block in 0..8 {
+            write(block).await;
+        }
+        volume.flush().await.unwrap();
+        for block in 8..16 {
+            write(block).await;
+        }
+        // Nobody is going to flush again.
+        clock.sleep(2_000_000_000).await;
+        let before = flash.counters().flushes;
+        assert!(volume.upkeep().await.unwrap());
+        assert_eq!((volume.stats().counters.cleanings, flash.counters().flushes - before), (8, 0));
+        // The others need it, and it is not waited for for ever.
+        while volume.upkeep().await.unwrap() {}
+        assert_eq!((volume.stats().dirty_blocks, flash.counters().flushes - before), (0, 1));
+    });
 }

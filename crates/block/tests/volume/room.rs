@@ -78,20 +78,21 @@ fn what_was_written_often_found_no_room_in_a_cache_full_of_cold_dirty_blocks() {
 fn writes_that_waited_for_room_held_up_the_cleaning_that_makes_it() {
     let world = World::new(1, Shape { disk_bytes: 64 << 20, ..Shape::default() });
     let volume = all_dirty(&world);
-    let tuning = Tuning { latency_gate_ms: 5, ..lazy().tuning };
-    let upkeep = volume.clone();
-    let clock = world.simulation.clock();
+    // One block at a time, so that each write waits.
+    let tuning = Tuning { latency_gate_ms: 5, clean_run_blocks: 1, ..lazy().tuning };
+    let (upkeep, client, clock) = (volume.clone(), volume.clone(), world.simulation.clock());
     world.simulation.spawn(async move { upkeep.run_upkeep().await });
     let took_ns = world.run(async move {
-        volume.set_tuning(tuning).await.unwrap();
+        client.set_tuning(tuning).await.unwrap();
         let begun_ns = clock.monotonic_ns();
         for block in 0..200 {
-            write(&volume, 8192 + block * 3, 2).await;
+            write(&client, 8192 + block * 3, 2).await;
         }
         let took_ns = clock.monotonic_ns() - begun_ns;
-        volume.close().await.unwrap();
+        client.close().await.unwrap();
         took_ns
     });
+    assert!(volume.stats().io.room_waits >= 100, "{:?}", volume.stats().io);
     // A movement of the head each, and nothing else.
     assert!(took_ns < 200 * 10_000_000, "{} ms", took_ns / 1_000_000);
 }
