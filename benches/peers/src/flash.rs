@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cache::config::PairConfig;
-use cache::{Cache, FlashConfig, InsertOptions};
+use cache::{Cache, FlashConfig, InsertOptions, block_on};
 use device::FileDevice;
 use device::file::OpenOptions;
 use foyer::{
@@ -198,7 +198,7 @@ fn fill_ours(arguments: &Arguments) -> Filled {
     let memory_bytes = resident_bytes().saturating_sub(before + dram);
     let in_dram = stats.pools.iter().flat_map(|pool| &pool.classes).map(|class| class.items).sum();
     let sample = uniform(0..arguments.objects(), SAMPLE, 7);
-    let sample_found = pollster::block_on(read_ours(&cache, &content, arguments, &sample));
+    let sample_found = block_on(read_ours(&cache, &content, arguments, &sample));
     let start = Start::now();
     cache.close().expect("the file takes the snapshot");
     println!("  close                {:10.2} s", start.spent().wall.as_secs_f64());
@@ -212,7 +212,7 @@ fn reread_ours(arguments: &Arguments, keys: &[u64]) -> Reread {
     let reopening = start.spent();
     assert!(cache.stats().flash.is_some_and(|flash| flash.recovered), "what was held is held after a close");
     let start = Start::now();
-    let reads_found = pollster::block_on(read_ours(&cache, &content, arguments, keys));
+    let reads_found = block_on(read_ours(&cache, &content, arguments, keys));
     let reading = start.spent();
     let disk_reads = cache.stats().gets.hits_flash;
     Reread { reopening, reading, reads_found, disk_reads }

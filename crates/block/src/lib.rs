@@ -27,7 +27,6 @@
 //!
 //! This room knows nothing of the hybrid cache: the two keep different promises.
 
-mod bell;
 pub mod export;
 pub mod fuse;
 pub mod nbd;

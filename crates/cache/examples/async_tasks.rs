@@ -51,8 +51,8 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // Each is `Send`: a runtime may spawn them. Here one `block_on` runs everything on this thread.
     let background = join_all(cache.background_tasks(&timer));
     // Ends with the program, and drops the background work, which never ends by itself.
-    pollster::block_on(select(pin!(program(&cache)), background));
+    flashwright_cache::block_on(select(pin!(program(&cache)), background));
 
     println!("{:?}", cache.stats().gets);
-    Ok(pollster::block_on(cache.close_async())?)
+    Ok(flashwright_cache::block_on(cache.close_async())?)
 }

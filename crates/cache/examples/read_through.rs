@@ -38,7 +38,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let together = Barrier::new(16);
     let client = || {
         together.wait();
-        let row = pollster::block_on(serve(&cache, &source, b"alice")).map(|row| row.to_vec());
+        let row = flashwright_cache::block_on(serve(&cache, &source, b"alice")).map(|row| row.to_vec());
         row == Ok(b"row of alice".to_vec())
     };
     let served = std::thread::scope(|scope| {
@@ -49,7 +49,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
 
     // An error goes to all that waited for that fetch. It is not kept: the next one tries again.
     for _ in 0..2 {
-        if let Err(error) = pollster::block_on(serve(&cache, &source, b"lost")) {
+        if let Err(error) = flashwright_cache::block_on(serve(&cache, &source, b"lost")) {
             println!("lost: {error}");
         }
     }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use device::desk;
+
 use crate::dram::AllocateError;
 use crate::error::Refusal;
 use crate::event::EventKind;
@@ -35,7 +37,7 @@ impl Cache {
         value_len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), Refusal> {
-        pollster::block_on(self.engine.add_chained(key, value_len, fill, Waiting::Thread))
+        desk::wait_for(self.engine.add_chained(key, value_len, fill, Waiting::Thread))
     }
 }
 

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use device::Clock;
+use device::{Clock, desk};
 
 use crate::config::{Removal, RemoveCallback};
 use crate::dram::{AllocateError, Cursor, Draft, Dram, Handle, PoolId};
@@ -122,7 +122,7 @@ impl Cache {
         // Nearly always there is room at once, and then nothing has to be made that can be woken.
         match self.engine.allocate_now(key, value_len, options)? {
             Some(item) => Ok(item),
-            None => pollster::block_on(self.engine.allocate(key, value_len, options)),
+            None => desk::wait_for(self.engine.allocate(key, value_len, options)),
         }
     }
 
@@ -249,7 +249,7 @@ impl Engine {
     /// The rest of a blocking get that DRAM cannot answer. Apart, so that a DRAM hit carries none of its frame.
     #[inline(never)]
     fn get_beyond_dram(&self, key: &[u8], hash: KeyHash) -> Option<Item<'_>> {
-        let on_flash = || pollster::block_on(self.find_on_flash(key, hash, Waiting::Thread));
+        let on_flash = || desk::wait_for(self.find_on_flash(key, hash, Waiting::Thread));
         let found = if self.flash.is_some() { on_flash() } else { None };
         if found.is_none() {
             self.counters.miss();

@@ -4,6 +4,8 @@
 //! item is brought to DRAM first, as by a get. What flash holds of it is forgotten with the change, or its old time would
 //! come back when DRAM needs the room.
 
+use device::desk;
+
 use crate::error::Refusal;
 use crate::flash::Waiting;
 use crate::hybrid::Engine;
@@ -43,7 +45,7 @@ impl Cache {
     /// # Errors
     /// As [`set_ttl`](Self::set_ttl).
     pub fn set_ttl_blocking(&self, key: &[u8], ttl_seconds: Option<u32>) -> Result<bool, Refusal> {
-        pollster::block_on(self.engine.set_ttl(key, ttl_seconds, Waiting::Thread))
+        desk::wait_for(self.engine.set_ttl(key, ttl_seconds, Waiting::Thread))
     }
 }
 

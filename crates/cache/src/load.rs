@@ -11,6 +11,8 @@
 
 use std::sync::Arc;
 
+use device::desk;
+
 use crate::flash::Waiting;
 use crate::hybrid::{Engine, InsertOptions};
 use crate::in_flight::{Joined, Turn};
@@ -67,7 +69,7 @@ impl Cache {
     /// }
     /// # let cache = Cache::builder().dram_bytes(4 << 20).open().unwrap();
     /// # let read = || async { Ok(b"value".to_vec()) };
-    /// # assert_eq!(*pollster::block_on(row(&cache, b"key", read)).unwrap(), *b"value");
+    /// # assert_eq!(*flashwright_cache::block_on(row(&cache, b"key", read)).unwrap(), *b"value");
     /// ```
     ///
     /// # Errors
@@ -111,7 +113,7 @@ impl Cache {
     /// assert_eq!(*address.await?, [1]);
     /// # Ok(())
     /// # }
-    /// # pollster::block_on(serve(&Cache::builder().dram_bytes(4 << 20).open().unwrap(), b"localhost")).unwrap();
+    /// # flashwright_cache::block_on(serve(&Cache::builder().dram_bytes(4 << 20).open().unwrap(), b"localhost")).unwrap();
     /// ```
     ///
     /// # Errors
@@ -133,7 +135,7 @@ impl Cache {
         key: &[u8],
         fetch: impl FnOnce() -> Result<(Vec<u8>, InsertOptions), E>,
     ) -> Result<Fetched<'_>, Arc<E>> {
-        pollster::block_on(self.engine.get_or_load(key, Waiting::Thread, async || fetch()))
+        desk::wait_for(self.engine.get_or_load(key, Waiting::Thread, async || fetch()))
     }
 }
 

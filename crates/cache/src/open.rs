@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, Weak};
 
-use device::{Clock, Device, SliceDevice, VirtualClock};
+use device::{Clock, Device, SliceDevice, VirtualClock, desk};
 
 use crate::background::Background;
 use crate::config::{CacheConfig, FlashConfig, PairConfig};
@@ -67,7 +67,7 @@ impl Cache {
     /// [`CacheError::Lost`] if items were lost to writes that failed: the cache is closed all the same, and the next one on the
     /// device comes back with all others. After any other error it starts empty.
     pub fn close(self) -> Result<(), CacheError> {
-        pollster::block_on(self.close_waiting(Waiting::Thread))
+        desk::wait_for(self.close_waiting(Waiting::Thread))
     }
 
     /// As [`close`](Self::close), as a task: what a cache in a simulated world needs, where a thread that waits stops
@@ -132,7 +132,7 @@ fn open_flash(
 ) -> Result<FlashTier, CacheError> {
     let settlements =
         settlements(config, clock, whole.seed, on_eviction, told_of_regions(whole, events).as_ref())?;
-    let pairs = pollster::block_on(settle(config, settlements, Waiting::Thread))?;
+    let pairs = desk::wait_for(settle(config, settlements, Waiting::Thread))?;
     Ok(FlashTier::new(Parts {
         pairs,
         device: Arc::clone(&config.device),

@@ -33,7 +33,7 @@ impl Cache {
     /// }
     /// # let cache = Arc::new(Cache::builder().dram_bytes(4 << 20).open().unwrap());
     /// # cache.insert_blocking(b"/", b"page", &InsertOptions::default());
-    /// # let item = pollster::block_on(body(Arc::clone(&cache), "/".to_owned())).unwrap();
+    /// # let item = flashwright_cache::block_on(body(Arc::clone(&cache), "/".to_owned())).unwrap();
     /// # drop(cache);
     /// # assert_eq!(std::thread::spawn(move || item.to_vec()).join().unwrap(), b"page");
     /// ```

@@ -1,5 +1,7 @@
 //! Waiting until flash has what DRAM gave it.
 
+use device::desk;
+
 use crate::Cache;
 use crate::error::CacheError;
 
@@ -43,6 +45,6 @@ impl Cache {
     /// # Errors
     /// As [`settle`](Self::settle).
     pub fn settle_blocking(&self) -> Result<(), CacheError> {
-        pollster::block_on(self.settle())
+        desk::wait_for(self.settle())
     }
 }

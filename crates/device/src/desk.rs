@@ -9,6 +9,8 @@
 //! kernel has no such ring (before Linux 6.1, or not permitted) it waits for its descriptors alone, and requests end on their
 //! devices' threads.
 
+mod block_on;
+
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::rc::Rc;
@@ -17,6 +19,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use crate::carry::seat::{self, Seat};
+
+pub use block_on::{block_on, wait_for};
 
 /// A descriptor and what is waited for.
 #[derive(Debug, Clone, Copy)]
@@ -212,6 +216,60 @@ mod tests {
         drop(far);
         work(&desk, [true, false], |[came, _]| came);
         work(&desk, [true, false], |[came, _]| came);
+    }
+
+    #[test]
+    fn a_program_has_its_requests_end_on_its_own_thread_and_is_woken_by_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = file(&directory);
+        let is_seated = { Desk::sit_down([]).seat.is_some() };
+        let read_all = async {
+            let (said, heard) = channel();
+            for number in 0..200 {
+                let said = said.clone();
+                let then = move |_| said.send(this_thread()).unwrap();
+                device.submit(read(number % 1024 * 4096), Completion::new(then));
+                assert!(device.start(read(number % 1024 * 4096)).await.unwrap().is_some());
+            }
+            let here = (0..200).filter(|_| heard.recv().unwrap() == this_thread()).count();
+            let (completion, pending) = Completion::pair();
+            let elsewhere = std::thread::Builder::new().spawn(move || {
+                std::thread::park_timeout(std::time::Duration::from_millis(20));
+                completion.complete(Ok(None));
+            });
+            assert!(pending.await.unwrap().is_none());
+            elsewhere.unwrap().join().unwrap();
+            here
+        };
+        assert_eq!(block_on(read_all), if is_seated { 200 } else { 0 });
+        assert!(seat::own().is_none(), "it has left");
+    }
+
+    #[test]
+    fn a_program_that_runs_another_one_has_the_requests_of_both_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = file(&directory);
+        let inner = async { device.start(read(4096)).await };
+        let both = async {
+            let under_way = device.start(read(0));
+            (block_on(inner), under_way.await)
+        };
+        let (inner, outer) = block_on(both);
+        assert!(inner.unwrap().is_some() && outer.unwrap().is_some());
+        assert!(wait_for(async { device.start(read(0)).await }).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_program_that_always_has_something_to_do_kept_its_requests_from_their_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = file(&directory);
+        let mut pending = None;
+        let busy = std::future::poll_fn(|context| {
+            context.waker().wake_by_ref();
+            let pending = pending.get_or_insert_with(|| device.start(read(0)));
+            std::pin::Pin::new(pending).poll(context)
+        });
+        assert!(block_on(busy).unwrap().is_some());
     }
 
     #[test]

@@ -20,6 +20,7 @@
 //! This room knows nothing of caches, policies or workloads. It also holds what a simulated world needs besides a
 //! device: the [`clock`], the [`timer`] and the seeded scheduler ([`sim`]).
 
+pub mod bell;
 pub mod buffer;
 mod carry;
 pub mod check;

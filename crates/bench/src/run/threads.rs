@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use device::desk;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::{Condvar, Mutex};
@@ -76,7 +77,7 @@ fn work<T: Target>(instance: &Instance<T>, crew: Vec<Worked>, finish: &Finish) {
         }
     };
     let mut all: FuturesUnordered<_> = crew.into_iter().map(work).collect();
-    pollster::block_on(async { while all.next().await.is_some() {} });
+    desk::block_on(async { while all.next().await.is_some() {} });
 }
 
 /// Starts a thread of a run. Where it cannot start, the others end.

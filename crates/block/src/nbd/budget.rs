@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::bell;
+use device::bell;
 
 /// What a connection with nothing under way may always ask for.
 const ALWAYS_BYTES: usize = 128 << 10;

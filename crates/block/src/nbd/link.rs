@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::budget::Budget;
 use super::wire::ReplyHead;
-use crate::bell;
+use device::bell;
 
 /// A reply, or a part of one.
 #[derive(Debug)]

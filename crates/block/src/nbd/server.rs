@@ -19,7 +19,7 @@ use super::connection::{Hall, serve};
 use super::handshake::Offer;
 use super::link::{InFlight, Link};
 use super::socket;
-use crate::bell;
+use device::bell;
 use crate::export::Export;
 
 /// How long nobody is let in after it was impossible.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::bell;
+use device::bell;
 
 /// Results of requests that have ended and were not committed yet.
 pub(super) struct Outbox {

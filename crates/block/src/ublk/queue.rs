@@ -14,7 +14,7 @@ use super::outbox::{Ended, Outbox};
 use super::request::Limits;
 use super::ring::{Event, QueueRing};
 use super::ticket::Ticket;
-use crate::bell;
+use device::bell;
 use crate::export::{Caller, Export, staying};
 
 /// What all queues of a device share.

@@ -153,7 +153,7 @@ fn result(result: i32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bell;
+    use device::bell;
 
     /// A file that is no device: commands to it end with an error, and the ring goes on.
     #[test]

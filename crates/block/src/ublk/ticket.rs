@@ -94,7 +94,7 @@ mod tests {
     use rand::{Rng, RngExt, SeedableRng};
 
     use super::*;
-    use crate::bell;
+    use device::bell;
     use crate::export::{ByteExport, Caller, DeviceExport, Export};
     use crate::ublk::uapi::operation;
 

@@ -172,7 +172,8 @@ impl Seat {
         }
     }
 
-    fn wait_a_little(&self) {
+    /// Sleeps until a request has ended, and tells; not for long, since what others do does not wake it.
+    pub(crate) fn wait_a_little(&self) {
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_TIME.subsec_nanos()) };
         let waited = self.wait(&[], Some(&timeout));
         assert!(waited.is_ok(), "io_uring_enter on a ring of our own");

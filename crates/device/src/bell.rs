@@ -6,16 +6,19 @@ use std::os::fd::OwnedFd;
 use rustix::event::{EventfdFlags, eventfd};
 
 /// A bell that can be polled beside whatever else the thread waits for.
-pub(crate) fn new() -> io::Result<OwnedFd> {
+///
+/// # Errors
+/// If there is no descriptor left.
+pub fn new() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
 /// Rings. A bell that is ringing already goes on.
-pub(crate) fn ring(bell: &OwnedFd) {
+pub fn ring(bell: &OwnedFd) {
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
 /// Makes it silent.
-pub(crate) fn silence(bell: &OwnedFd) {
+pub fn silence(bell: &OwnedFd) {
     let _ = rustix::io::read(bell, &mut [0u8; 8]);
 }
