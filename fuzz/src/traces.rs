@@ -118,14 +118,11 @@ pub fn check_replay(data: &[u8]) {
         skip_rows: u64::from(how & 4),
         repeat: how & 8 != 0,
         ignore_op_count: how & 16 != 0,
-        max_requests_per_worker: Some(2000),
         ..ReplayConfig::new(vec![path], format)
     });
     let mut sources = replay.sources(1, 0).unwrap();
-    let mut requests = 0;
-    while let Some(request) = sources[0].next() {
+    for _ in 0..2000 {
+        let Some(request) = sources[0].next() else { return };
         assert!(request.repeat > 0);
-        requests += u64::from(request.repeat);
     }
-    assert!(requests <= 2000);
 }

@@ -233,3 +233,27 @@ fn workers_that_ask_in_turn_get_whole_requests_too() {
         }
     }
 }
+
+/// The parser asked itself four billion times whether the worker of one row still listens, and nobody else got a row.
+#[test]
+fn a_row_that_counts_billions_holds_up_neither_the_other_workers_nor_the_end() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("trace.csv");
+    let often = format!("1,a,0,250,0,getChunkData.X,{},4\n", u32::MAX);
+    let others: String = (0..60).map(|number| format!("1,b{number},0,250,0,getChunkData.X,1,4\n")).collect();
+    std::fs::write(&path, format!("{BLOCKS}{often}{others}")).unwrap();
+    let replay = Replay::new(ReplayConfig {
+        cut: CHUNKS,
+        ..ReplayConfig::new(vec![path], Format::named("storage").unwrap())
+    });
+    let sources = replay.sources(2, 0).unwrap();
+    let firsts: Vec<String> = std::thread::scope(|scope| {
+        let first = |mut source: Box<dyn Source>| {
+            move || String::from_utf8(source.next().unwrap().key.to_vec()).unwrap()
+        };
+        let threads: Vec<_> = sources.into_iter().map(|source| scope.spawn(first(source))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(firsts.iter().filter(|key| key.starts_with("a_")).count(), 1, "{firsts:?}");
+    assert_eq!(firsts.iter().filter(|key| key.starts_with('b')).count(), 1, "{firsts:?}");
+}

@@ -25,8 +25,13 @@ struct Seen {
 }
 
 fn drain(source: &mut dyn Source) -> Vec<Seen> {
+    drain_at_most(usize::MAX, source)
+}
+
+fn drain_at_most(most: usize, source: &mut dyn Source) -> Vec<Seen> {
     let mut seen = Vec::new();
-    while let Some(request) = source.next() {
+    while seen.len() < most {
+        let Some(request) = source.next() else { break };
         seen.push(Seen {
             kind: request.kind,
             key: String::from_utf8(request.key.to_vec()).unwrap(),
@@ -41,10 +46,15 @@ fn drain(source: &mut dyn Source) -> Vec<Seen> {
 
 /// What each of `workers` got, each on a thread of its own.
 fn drain_all(replay: &Replay, workers: usize) -> Vec<Vec<Seen>> {
+    drain_at_most_all(usize::MAX, replay, workers)
+}
+
+/// The same, by workers who leave with so many requests.
+fn drain_at_most_all(most: usize, replay: &Replay, workers: usize) -> Vec<Vec<Seen>> {
     let sources = replay.sources(workers, 0).unwrap();
+    let drain = |mut source: Box<dyn Source>| move || drain_at_most(most, source.as_mut());
     std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            sources.into_iter().map(|mut source| scope.spawn(move || drain(source.as_mut()))).collect();
+        let threads: Vec<_> = sources.into_iter().map(|source| scope.spawn(drain(source))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -221,7 +231,7 @@ fn amplified_copies_are_keys_of_their_own() {
 }
 
 #[test]
-fn skipping_limits_and_counts_do_what_they_say() {
+fn skipping_and_counts_do_what_they_say() {
     let text = "key,op,size,op_count\na,GET,1,3\na,GET,2,3\na,GET,3,3\na,GET,4,3\n";
     let seen = |change: fn(&mut ReplayConfig)| -> Vec<(u64, u32)> {
         let (_folder, replay) = replay_of(text, change);
@@ -229,8 +239,6 @@ fn skipping_limits_and_counts_do_what_they_say() {
     };
     assert_eq!(seen(|config| config.skip_rows = 2), [(3, 3), (4, 3)]);
     assert_eq!(seen(|config| config.ignore_op_count = true), [(1, 1), (2, 1), (3, 1), (4, 1)]);
-    assert_eq!(seen(|config| config.max_requests_per_worker = Some(7)), [(1, 3), (2, 3), (3, 1)]);
-    assert_eq!(seen(|config| config.max_requests_per_worker = Some(0)), []);
     assert_eq!(seen(|config| config.skip_rows = 99), []);
 }
 
@@ -263,11 +271,8 @@ fn times_to_live_of_the_config_are_for_rows_without_their_own() {
 #[test]
 fn a_repeated_trace_goes_on_in_time() {
     let text = "key,op,size,op_time\na,GET,1,1000\nb,GET,2,4000\n";
-    let (_folder, replay) = replay_of(text, |config| {
-        config.repeat = true;
-        config.max_requests_per_worker = Some(5);
-    });
-    let seen = drain_all(&replay, 1).remove(0);
+    let (_folder, replay) = replay_of(text, |config| config.repeat = true);
+    let seen = drain_at_most_all(5, &replay, 1).remove(0);
     let times: Vec<u64> = seen.iter().map(|seen| seen.time_ns.unwrap() / 1_000_000).collect();
     assert_eq!(times, [1000, 4000, 4000, 7000, 7000]);
 }
@@ -365,6 +370,31 @@ fn workers_that_leave_early_hold_nobody_up() {
     }
 }
 
+/// A row was as many as the pages of its range: too few of them were left out, and too many told of.
+#[test]
+fn a_row_that_asks_for_several_pages_is_one_row() {
+    let folder = TempDir::new().unwrap();
+    for (format, text, left) in [
+        ("arc", "0 3 0 1\n10 2 0 2\n20 2 0 3\n", vec!["20", "21"]),
+        (
+            "mooncake",
+            r#"{"timestamp": 1, "hash_ids": [1, 2]}
+{"timestamp": 2, "hash_ids": []}
+{"timestamp": 3, "hash_ids": [3]}
+{"timestamp": 4, "hash_ids": [4, 5, 6]}
+"#,
+            vec!["4", "5", "6"],
+        ),
+    ] {
+        let path = write(&folder, format, text.as_bytes());
+        let mut config = ReplayConfig::new(vec![path], Format::named(format).unwrap());
+        config.skip_rows = 2;
+        let replay = Replay::new(config);
+        let keys: Vec<_> = drain_all(&replay, 1).remove(0).into_iter().map(|it| it.key).collect();
+        assert_eq!((keys.iter().map(String::as_str).collect(), replay.stats().rows), (left, 3), "{format}");
+    }
+}
+
 #[test]
 fn dropping_unused_sources_ends_a_parser_that_is_still_skipping() {
     let (_folder, replay) = replay_of(&numbered_rows(1000, 10), |config| {
@@ -436,27 +466,26 @@ fn a_repeated_trace_goes_on_behind_a_pass_that_was_left_out_whole() {
     for skipped in 0..6 {
         let (_folder, replay) = replay_of("key,op,size\na,GET,1\nb,GET,1\n", |config| {
             (config.repeat, config.skip_rows) = (true, skipped);
-            config.max_requests_per_worker = Some(3);
         });
-        let keys: Vec<_> = drain_all(&replay, 1).remove(0).into_iter().map(|it| it.key).collect();
+        let keys: Vec<_> = drain_at_most_all(3, &replay, 1).remove(0).into_iter().map(|it| it.key).collect();
         let expected = if skipped % 2 == 0 { ["a", "b", "a"] } else { ["b", "a", "b"] };
         assert_eq!(keys, expected, "{skipped} rows left out");
     }
 }
 
 /// A repeated trace had no key for some of its workers. They waited for one when the others had made all their requests, and
-/// the parser read the trace again and again for them.
+/// the parser read the trace again and again for them; where one thread asks for all, the others never got to theirs.
 #[test]
 fn a_worker_that_no_key_belongs_to_ends_with_the_others() {
     for one_thread in [false, true] {
         let (_folder, replay) = replay_of("key,op,size\nonly,GET,1\nother,GET,1\n", |config| {
             (config.repeat, config.one_thread) = (true, one_thread);
-            config.max_requests_per_worker = Some(3000);
         });
         let drained = if one_thread {
-            replay.sources(7, 0).unwrap().into_iter().map(|mut source| drain(source.as_mut())).collect()
+            let sources = replay.sources(7, 0).unwrap();
+            sources.into_iter().map(|mut source| drain_at_most(3000, source.as_mut())).collect()
         } else {
-            drain_all(&replay, 7)
+            drain_at_most_all(3000, &replay, 7)
         };
         let mut requests: Vec<usize> = drained.iter().map(Vec::len).collect();
         requests.sort_unstable();

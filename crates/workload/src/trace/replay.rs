@@ -14,7 +14,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -53,15 +53,12 @@ pub struct ReplayConfig {
     pub ttl_seconds: Option<Sizes>,
     /// Rows that are read and left out before the first request.
     pub skip_rows: u64,
-    /// Whether the trace begins again when it ends, its time going on. Then only `max_requests_per_worker` or
-    /// dropping the sources ends it.
+    /// Whether the trace begins again when it ends, its time going on. Then only `passes` or dropping the sources ends it.
     pub repeat: bool,
     /// Passes after which a repeated trace ends; `None` is without end.
     pub passes: Option<u64>,
     /// Whether every row counts once, whatever its `op_count` says.
     pub ignore_op_count: bool,
-    /// Requests after which a worker's source ends, repetitions included.
-    pub max_requests_per_worker: Option<u64>,
     /// Which worker gets which row.
     pub order: Order,
     /// Whether requests are made at the times of the trace: each row must have one, and a worker gets its rows though another's
@@ -89,7 +86,6 @@ impl ReplayConfig {
             repeat: false,
             passes: None,
             ignore_op_count: false,
-            max_requests_per_worker: None,
             order: Order::default(),
             timed: false,
             needs_times: false,
@@ -210,12 +206,11 @@ impl Workload for Replay {
         let answers = Arc::new(Mutex::new(answers));
         let asking = || Asking { demand: demand.clone(), answers: Arc::clone(&answers) };
         let source = |queue| QueueSource {
-            queue: Some(queue),
+            queue,
             asking: self.config.one_thread.then(asking),
             returns: returns.clone(),
             batch: Batch::default(),
             next_row: 0,
-            left: self.config.max_requests_per_worker.unwrap_or(u64::MAX),
             _thread: Arc::clone(&thread),
         };
         Ok(queues.into_iter().map(|queue| Box::new(source(queue)) as Box<dyn Source>).collect())
@@ -353,8 +348,10 @@ impl Asking {
     /// The next batch of `queue`, for which the parser may have to fill others first; `None` at the end of the trace.
     fn next(&self, queue: &Receiver<Batch>) -> Option<Batch> {
         loop {
-            if let Ok(batch) = queue.try_recv() {
-                return Some(batch);
+            match queue.try_recv() {
+                Ok(batch) => return Some(batch),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => {}
             }
             // A parser that is gone answers nothing, but may have left a last batch.
             let _ = self.demand.send(());
@@ -368,20 +365,18 @@ impl Asking {
 
 /// One worker's rows. The queue stands before the thread, so that it is closed before the thread is waited for.
 struct QueueSource {
-    queue: Option<Queue>,
+    queue: Queue,
     asking: Option<Asking>,
     returns: Sender<Batch>,
     batch: Batch,
     next_row: usize,
-    left: u64,
     _thread: Arc<ParserThread>,
 }
 
 impl QueueSource {
     /// The next batch; false at the end.
     fn refill(&mut self) -> bool {
-        let Some(queue) = &self.queue else { return false };
-        let queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let next = match &self.asking {
             Some(asking) => asking.next(&queue),
             None => queue.recv().ok(),
@@ -398,11 +393,6 @@ impl QueueSource {
 
 impl Source for QueueSource {
     fn next(&mut self) -> Option<Request<'_>> {
-        if self.left == 0 {
-            // Closing the queue tells the parser to pass this worker over.
-            self.queue = None;
-            return None;
-        }
         while self.next_row == self.batch.rows.len() {
             if !self.refill() {
                 return None;
@@ -411,8 +401,6 @@ impl Source for QueueSource {
         let queued = &self.batch.rows[self.next_row];
         let part = self.batch.parts.get(self.next_row);
         self.next_row += 1;
-        let repeat = u64::from(queued.repeat).min(self.left) as u32;
-        self.left -= u64::from(repeat);
         Some(Request {
             kind: queued.kind,
             key: &self.batch.keys[queued.key_start as usize..queued.key_end as usize],
@@ -422,7 +410,7 @@ impl Source for QueueSource {
             ttl_seconds: if queued.ttl_seconds == 0 { None } else { Some(queued.ttl_seconds) },
             pool: 0,
             time_ns: if queued.has_time { Some(queued.time_ns) } else { None },
-            repeat,
+            repeat: queued.repeat,
             tenant: queued.tenant,
             part,
         })

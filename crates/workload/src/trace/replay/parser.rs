@@ -29,9 +29,7 @@ pub(super) fn run(
         // Nobody left to ask is found out when the first batch is sent.
         let _ = demands.demanded.recv();
     }
-    // A queue that is everybody's has no worker of its own.
-    let wanted = config.max_requests_per_worker.filter(|_| config.order != Order::Any).unwrap_or(u64::MAX);
-    let lane = |sender| Lane { sender: Some(sender), filling: Batch::default(), wanted };
+    let lane = |sender| Lane { sender: Some(sender), filling: Batch::default(), was_dealt: false };
     let lanes = outlets.into_iter().map(lane);
     let lanes: Vec<Lane> = lanes.collect();
     let mut parser = Parser {
@@ -44,7 +42,6 @@ pub(super) fn run(
             order: config.order,
             timed: config.timed,
             turn: 0,
-            dealt: 0,
         },
         rows_to_skip: config.skip_rows,
         rows: 0,
@@ -93,7 +90,7 @@ impl Parser<'_> {
     fn read_all(&mut self) {
         let mut passes = 0_u64;
         loop {
-            let (dealt_before, skips) = (self.dealer.dealt, self.rows_to_skip > 0);
+            let skips = self.rows_to_skip > 0;
             for file in 0..self.config.files.len() {
                 let path = self.config.files[file].clone();
                 if self.read_file(&path).is_err() {
@@ -106,8 +103,7 @@ impl Parser<'_> {
             if !self.config.repeat || is_last || self.pass.rows == 0 {
                 return;
             }
-            // Nor would one in which no key belongs to any of the workers that are left: they would wait for ever.
-            if self.dealer.dealt == dealt_before && !skips {
+            if !skips && !self.dealer.another_pass() {
                 return;
             }
             self.pass.next();
@@ -136,22 +132,28 @@ impl Parser<'_> {
         }
     }
 
-    /// Deals out what was parsed.
+    /// Deals out what was parsed of a record: one row of the file, whatever it asks for.
     #[inline]
     fn take_all(&mut self) -> Result<(), Ended> {
         let parsed = std::mem::take(&mut self.parsed);
+        let left_out = parsed.len() > 0 && !self.count_row();
         for index in 0..parsed.len() {
             let row = parsed.row(index);
+            let time_ns = row.time_ns.map(|time| self.pass.moved(time));
+            if left_out {
+                continue;
+            }
+            let queued = self.begin(row, time_ns);
             match &row.object {
-                Object::Named(range) => self.take(row, parsed.named(range))?,
+                Object::Named(range) => self.take(queued, row, parsed.named(range))?,
                 Object::Numbered { volume, first, count } => {
                     for block in 0..*count {
-                        self.take_numbered(row, numbered(*volume, *first, block))?;
+                        self.take_numbered(queued, row, numbered(*volume, *first, block))?;
                     }
                 }
                 Object::Items(index) => {
                     let items = parsed.items(*index);
-                    self.take_items(row, items, parsed.named(&items.name))?;
+                    self.take_items(queued, row, items, parsed.named(&items.name))?;
                 }
             }
         }
@@ -159,12 +161,25 @@ impl Parser<'_> {
         Ok(())
     }
 
+    /// Counts a row; whether it is to be dealt out.
+    #[inline]
+    fn count_row(&mut self) -> bool {
+        self.rows += 1;
+        self.pass.rows += 1;
+        if self.rows >= BATCH_ROWS as u64 {
+            self.report.add_rows(std::mem::take(&mut self.rows));
+        }
+        let skipped = self.rows_to_skip > 0;
+        self.rows_to_skip -= u64::from(skipped);
+        !skipped
+    }
+
     /// The number in decimal digits is the key.
-    fn take_numbered(&mut self, row: &Row, object: u64) -> Result<(), Ended> {
+    fn take_numbered(&mut self, queued: Queued, row: &Row, object: u64) -> Result<(), Ended> {
         let mut key = std::mem::take(&mut self.number);
         key.clear();
         write!(key, "{object}").expect("memory takes every byte");
-        let taken = self.take(row, &key);
+        let taken = self.take(queued, row, &key);
         self.number = key;
         taken
     }
@@ -176,8 +191,7 @@ impl Parser<'_> {
 
     /// Deals out a row with all its copies.
     #[inline]
-    fn take(&mut self, row: &Row, key: &[u8]) -> Result<(), Ended> {
-        let Some(mut queued) = self.begin(row) else { return Ok(()) };
+    fn take(&mut self, mut queued: Queued, row: &Row, key: &[u8]) -> Result<(), Ended> {
         let amplify = self.config.amplify;
         queued.value_bytes = amplify.value_bytes(row.value_bytes);
         if amplify.copies <= 1 {
@@ -192,14 +206,20 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Deals out the items of a request with all its copies, each copy as often as the row says.
-    fn take_items(&mut self, row: &Row, items: &Items, name: &[u8]) -> Result<(), Ended> {
-        let Some(mut queued) = self.begin(row) else { return Ok(()) };
+    /// Deals out the items of a request with all its copies, each copy as often as the row says: of one row these may be more
+    /// than anybody wants.
+    fn take_items(&mut self, mut queued: Queued, row: &Row, items: &Items, name: &[u8]) -> Result<(), Ended> {
         let repeat = std::mem::replace(&mut queued.repeat, 1);
         for copy in 0..self.config.amplify.copies.max(1) {
             self.copy_key(name, copy);
             self.give_ttl(&mut queued, row, &self.copied_key);
             for _ in 0..repeat {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Err(Ended);
+                }
+                if self.dealer.is_done_with(xxh3_64(&self.copied_key)) {
+                    break;
+                }
                 self.deal_items(queued, items)?;
             }
         }
@@ -236,19 +256,9 @@ impl Parser<'_> {
         self.config.amplify.suffix(&mut self.copied_key, copy);
     }
 
-    /// Counts a row; what waits of it, with its time brought into the pass. `None` where it is to be left out.
+    /// What waits of a row, whose time in the pass is this.
     #[inline]
-    fn begin(&mut self, row: &Row) -> Option<Queued> {
-        self.rows += 1;
-        self.pass.rows += 1;
-        if self.rows >= BATCH_ROWS as u64 {
-            self.report.add_rows(std::mem::take(&mut self.rows));
-        }
-        let time_ns = row.time_ns.map(|time| self.pass.moved(time));
-        if self.rows_to_skip > 0 {
-            self.rows_to_skip -= 1;
-            return None;
-        }
+    fn begin(&self, row: &Row, time_ns: Option<u64>) -> Queued {
         if let (Some(time_ns), None) = (time_ns, self.report.first_time_ns.get()) {
             let _ = self.report.first_time_ns.set(time_ns);
         }
@@ -257,7 +267,7 @@ impl Parser<'_> {
         if self.config.ignore_op_count {
             queued.repeat = 1;
         }
-        Some(queued)
+        queued
     }
 }
 
@@ -286,8 +296,6 @@ struct Dealer {
     open: usize,
     /// In any order: the lane being filled; in turns: the next.
     turn: usize,
-    /// Rows that somebody who listens was given.
-    dealt: u64,
 }
 
 /// Where one thread asks for all workers: a word for each batch that is wanted, and one for each that was queued.
@@ -325,11 +333,25 @@ struct Lane {
     /// `None` once the worker has gone.
     sender: Option<Outlet>,
     filling: Batch,
-    /// Requests that the worker will make yet, those in its queue not counted.
-    wanted: u64,
+    /// Whether it was given a row in this pass.
+    was_dealt: bool,
 }
 
 impl Dealer {
+    /// Whether another pass would give anybody anything, after one of which nothing was left out. A worker to whom none of its keys
+    /// belongs would wait for ever, and ends.
+    fn another_pass(&mut self) -> bool {
+        let mut any = false;
+        for lane in 0..self.lanes.len() {
+            let was_dealt = std::mem::take(&mut self.lanes[lane].was_dealt);
+            if !was_dealt && self.order == Order::Strict {
+                self.close(lane);
+            }
+            any |= was_dealt;
+        }
+        any
+    }
+
     #[inline]
     fn deal(&mut self, mut queued: Queued, key: &[u8]) -> Result<(), Ended> {
         queued.key_id = xxh3_64(key);
@@ -350,6 +372,12 @@ impl Dealer {
         }
     }
 
+    /// Whether the only worker who is given what is called so has gone.
+    #[inline]
+    fn is_done_with(&self, key_id: u64) -> bool {
+        self.order == Order::Strict && self.lanes[self.lane_of(key_id)].sender.is_none()
+    }
+
     /// Puts a row into a lane that [`Self::lane_for`] chose, of items of one request for all of them. Inlined for the sake of
     /// rows that are no parts, which are dealt by the million.
     #[inline(always)]
@@ -363,13 +391,12 @@ impl Dealer {
         if self.open == 0 {
             return Err(Ended);
         }
-        let Lane { sender, filling: batch, wanted } = &mut self.lanes[lane];
-        if sender.is_none() || *wanted == 0 {
-            // The worker that these keys belong to, or whose turn it is, has made all its requests, or was given them.
+        let Lane { sender, filling: batch, was_dealt } = &mut self.lanes[lane];
+        if sender.is_none() {
+            // The worker that these keys belong to, or whose turn it is, has made all its requests.
             return Ok(());
         }
-        *wanted = wanted.saturating_sub(queued.repeat.into());
-        self.dealt += 1;
+        *was_dealt = true;
         queued.key_start = batch.keys.len() as u32;
         batch.keys.extend_from_slice(key);
         queued.key_end = batch.keys.len() as u32;
@@ -380,7 +407,7 @@ impl Dealer {
             // Who takes a batch of any order takes the rest of a request with it.
             may_end = part.is_last || self.order != Order::Any;
         }
-        if (batch.rows.len() >= BATCH_ROWS && may_end) || *wanted == 0 {
+        if batch.rows.len() >= BATCH_ROWS && may_end {
             self.hand_over(lane);
         }
         Ok(())

@@ -23,7 +23,7 @@ pub struct Rejected {
 /// How reading a trace goes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReplayStats {
-    /// Rows that became requests or were skipped on purpose, every pass counted. Brought up to date once a
+    /// Rows that became requests, however many of them, or were skipped on purpose, every pass counted. Brought up to date once a
     /// batch.
     pub rows: u64,
     /// Rows that describe no request, every pass counted.
