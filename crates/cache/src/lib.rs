@@ -72,10 +72,10 @@ mod upkeep;
 
 use std::sync::Arc;
 
-/// Runs a program of a thread's, whose gets then end on it.
-pub use device::desk::block_on;
 /// Where the bytes of flash go, and the clocks: what the [`Builder`] is given.
 pub use device;
+/// Runs a program of a thread's, whose gets then end on it.
+pub use device::desk::block_on;
 /// Who leaves and who is let in: what the [`Builder`] is given.
 pub use policy;
 

@@ -19,8 +19,8 @@ use super::connection::{Hall, serve};
 use super::handshake::Offer;
 use super::link::{InFlight, Link};
 use super::socket;
-use device::bell;
 use crate::export::Export;
+use device::bell;
 
 /// How long nobody is let in after it was impossible.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };

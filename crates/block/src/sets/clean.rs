@@ -8,7 +8,7 @@
 //! A threshold is how Flashcache 1 and 2 bounded what is dirty; cleaning only what is about to leave is how version 3 let
 //! writes gather longer. Both are here, as [`Tuning`](super::Tuning) says.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use policy::Slot;
 
@@ -23,6 +23,14 @@ pub struct Cleaning {
     pub slots: Vec<Slot>,
     /// The set that this counts against.
     set: u32,
+}
+
+impl Cleaning {
+    /// The set for which it was begun.
+    #[must_use]
+    pub fn set(&self) -> u32 {
+        self.set
+    }
 }
 
 /// Why a set wants cleaning, and in which line it stands.
@@ -64,6 +72,8 @@ pub(super) struct Cleaner {
     /// Where the cleaning of everything has come to, while it is on.
     everything_from: Option<u32>,
     under_way: u32,
+    /// Blocks that the disk has not taken, not to be tried again before a second is over.
+    refused: HashSet<Slot>,
     /// Blocks of a run, whatever the tuning says.
     most_run_blocks: u32,
 }
@@ -75,12 +85,13 @@ impl Cleaner {
             listed: VecDeque::new(),
             everything_from: None,
             under_way: 0,
+            refused: HashSet::new(),
             most_run_blocks: u32::MAX,
         }
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        (self.urgent.capacity() + self.listed.capacity()) * size_of::<u32>()
+        (self.urgent.capacity() + self.listed.capacity() + self.refused.capacity()) * size_of::<u32>()
     }
 }
 
@@ -135,6 +146,7 @@ impl Sets {
     /// asked for them is told by whoever could not clean them.
     pub fn end_cleaning_of(&mut self, cleaning: &Cleaning, is_done: impl Fn(Slot) -> bool) -> u32 {
         cleaning.slots.iter().for_each(|&slot| self.owed.end(slot));
+        self.cleaner.refused.extend(cleaning.slots.iter().copied().filter(|&slot| !is_done(slot)));
         self.end(cleaning, is_done)
     }
 
@@ -177,23 +189,49 @@ impl Sets {
         }
     }
 
+    /// What the disk has not taken may be tried again.
+    pub(super) fn try_refused(&mut self) {
+        for slot in std::mem::take(&mut self.cleaner.refused) {
+            self.list_if_above_threshold(self.set_of_slot(slot));
+        }
+    }
+
     /// From now on no run is longer, whatever the [tuning](super::Tuning::clean_run_blocks) says.
     pub fn limit_runs(&mut self, blocks: u32) {
         self.cleaner.most_run_blocks = blocks.max(1);
     }
 
-    /// A block still waits for room in this set: the set is first in line, if it has none.
+    /// A block still waits for room in this set: the set is first in line. It may have some, and need more: neighbours are
+    /// written together.
     pub fn ask_for_room(&mut self, set: u32) {
-        let has_free = u32::from(self.states[set as usize].held) < self.geometry.ways;
-        let (mut may_leave, mut may_clean) = (has_free, false);
-        for slot in self.queues.oldest_first(set) {
-            let word = self.table.word(slot);
-            may_leave |= word.may_leave();
-            may_clean |= word.may_clean();
-        }
-        if may_clean && !may_leave {
+        if self.oldest_to_clean(set, usize::MAX).is_some() {
             self.list(set, Wants::ROOM);
         }
+    }
+
+    /// Only those that [`ask_for_room`](Self::ask_for_room) from now on want it, in the order they do.
+    pub fn forget_lack_of_room(&mut self) {
+        for set in std::mem::take(&mut self.cleaner.urgent) {
+            let wants = &mut self.states[set as usize].wants;
+            wants.take(Wants::STANDS_FIRST);
+            wants.take(Wants::ROOM);
+            self.line_up(set);
+        }
+    }
+
+    /// Whether nothing of a set can be cleaned before the disk is asked again for what it has refused.
+    #[must_use]
+    pub fn is_hopeless(&self, set: u32) -> bool {
+        let mut slots = self.queues.oldest_first(set);
+        self.oldest_to_clean(set, usize::MAX).is_none()
+            && slots.any(|slot| self.cleaner.refused.contains(&slot))
+    }
+
+    /// Whether a block would find a slot in this set, free or to be taken.
+    #[must_use]
+    pub fn has_room_in(&self, set: u32) -> bool {
+        let has_free = u32::from(self.states[set as usize].held) < self.geometry.ways;
+        has_free || self.queues.oldest_first(set).any(|slot| self.table.word(slot).may_leave())
     }
 
     /// Whether there are sets in which a block found no room, and nothing is being cleaned for it yet.
@@ -286,7 +324,13 @@ impl Sets {
     }
 
     fn oldest_to_clean(&self, set: u32, depth: usize) -> Option<Slot> {
-        self.queues.oldest_first(set).take(depth).find(|&slot| self.table.word(slot).may_clean())
+        self.queues.oldest_first(set).take(depth).find(|&slot| self.may_try(slot))
+    }
+
+    /// Whether it is dirty and unused, and has not just been refused by the disk.
+    fn may_try(&self, slot: Slot) -> bool {
+        let refused = &self.cleaner.refused;
+        self.table.word(slot).may_clean() && (refused.is_empty() || !refused.contains(&slot))
     }
 
     fn next_of_everything(&mut self) -> Option<Slot> {
@@ -319,6 +363,6 @@ impl Sets {
     }
 
     fn dirty_and_unused(&self, block: u64) -> Option<Slot> {
-        self.find(block).filter(|&slot| self.table.word(slot).may_clean())
+        self.find(block).filter(|&slot| self.may_try(slot))
     }
 }

@@ -42,6 +42,7 @@ impl Sets {
         let passed = now_seconds.saturating_sub(last);
         if passed > 0 {
             self.clean_what_the_mode_keeps_not();
+            self.try_refused();
         }
         if passed == 0 || self.tuning.idle_seconds == 0 {
             return;

@@ -14,8 +14,8 @@ use super::outbox::{Ended, Outbox};
 use super::request::Limits;
 use super::ring::{Event, QueueRing};
 use super::ticket::Ticket;
-use device::bell;
 use crate::export::{Caller, Export, staying};
+use device::bell;
 
 /// What all queues of a device share.
 pub(super) struct Served {

@@ -94,9 +94,9 @@ mod tests {
     use rand::{Rng, RngExt, SeedableRng};
 
     use super::*;
-    use device::bell;
     use crate::export::{ByteExport, Caller, DeviceExport, Export};
     use crate::ublk::uapi::operation;
+    use device::bell;
 
     const DISK_BYTES: usize = 256 << 10;
     const MAX_IO_BYTES: u32 = 32 << 10;

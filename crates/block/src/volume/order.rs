@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::error::Result;
+use super::error::{Result, VolumeErrorKind};
 use super::record::{Held, Record, Sectors};
 use super::state::{Copy, State};
 use super::work::Work;
@@ -36,6 +36,8 @@ pub(super) struct Order {
     epoch_of: HashMap<u32, u64>,
     /// The latest epoch that brought a block which has been idle since: with all before it, it is to go to the disk.
     idle_until: u64,
+    /// Writes that wait for an epoch to go down.
+    waiting_writes: u32,
 }
 
 impl Version {
@@ -92,6 +94,10 @@ impl Order {
         self.epochs.iter().flat_map(|(&epoch, versions)| versions.iter().map(move |version| (epoch, version)))
     }
 
+    pub(super) fn has_waiting_writes(&self) -> bool {
+        self.waiting_writes > 0
+    }
+
     /// Pages that wait.
     pub(super) fn len(&self) -> usize {
         self.epoch_of.len()
@@ -140,6 +146,24 @@ impl State {
     }
 }
 
+/// A write that waits for an epoch to go down.
+struct WaitingWrite<'a>(&'a Shared);
+
+impl<'a> WaitingWrite<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        let mut state = shared.state.lock();
+        state.io.room_waits += 1;
+        state.order.iter_mut().for_each(|order| order.waiting_writes += 1);
+        Self(shared)
+    }
+}
+
+impl Drop for WaitingWrite<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().order.iter_mut().for_each(|order| order.waiting_writes -= 1);
+    }
+}
+
 impl Shared {
     /// Brings the oldest epoch to the disk. Blocks written; 0 if there is none.
     pub(super) async fn destage_oldest(self: &Arc<Self>) -> Result<usize> {
@@ -167,11 +191,13 @@ impl Shared {
                 (version.block, Copy { page: version.page, crc: crc(version), partial: version.partial })
             })
             .collect();
+        let (begun_ns, failed_before) = (self.timer.monotonic_ns(), self.disk_trouble.flushes_failed());
         for piece in blocks.chunks(super::piece::PIECE_BLOCKS as usize) {
             self.write_copies(&work, piece).await?;
             self.pause().await;
         }
-        self.flush_disk().await?;
+        self.flush_disk(failed_before).await?;
+        self.pace.lock().cleaned(versions.len(), self.timer.monotonic_ns().saturating_sub(begun_ns));
         self.make_room_for_changes(versions.len()).await?;
         let change = self.end_epoch(epoch, &versions);
         // The next epoch must not begin before it is certain that this one is over: after a crash it would be written
@@ -184,17 +210,23 @@ impl Shared {
     /// Brings to the disk what has been written so far; what is written meanwhile makes epochs of its own.
     pub(super) async fn destage_all(self: &Arc<Self>) -> Result<()> {
         let change = self.state.lock().changes.number();
-        self.commit(change).await?;
+        // What a failed flash was told of can be read there, and saved, though it takes nothing more.
+        let mut result = self.commit(change).await;
         let last = self.state.lock().journal.confirmed_commit;
-        let is_left = || {
+        let oldest_left = || {
             let state = self.state.lock();
             let oldest = state.order.as_ref().and_then(|order| order.epochs.first_key_value());
-            oldest.is_some_and(|(&epoch, _)| epoch <= last)
+            oldest.map(|(&epoch, _)| epoch).filter(|&epoch| epoch <= last)
         };
-        while is_left() {
-            self.destage_oldest().await?;
+        while let Some(oldest) = oldest_left() {
+            let Err(error) = self.destage_oldest().await else { continue };
+            let is_of_flash = error.kind() == VolumeErrorKind::Flash;
+            result = result.and(Err(error));
+            if !is_of_flash || oldest_left() == Some(oldest) {
+                break;
+            }
         }
-        Ok(())
+        result
     }
 
     fn end_epoch(&self, epoch: u64, versions: &[Version]) -> u64 {
@@ -220,6 +252,7 @@ impl Shared {
 
     /// Room for a write that order forbids to go around the cache.
     pub(super) async fn make_room_in_order(self: &Arc<Self>) -> Result<()> {
+        let _waits = WaitingWrite::new(self);
         let change = self.state.lock().changes.number();
         self.commit(change).await?;
         if self.destage_oldest().await? == 0 {

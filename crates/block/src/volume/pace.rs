@@ -16,6 +16,8 @@ const ENOUGH: usize = 32;
 const EARNED: f64 = 0.01;
 /// Slow requests that may be saved up for.
 const MOST_SAVED: f64 = 1.0;
+/// And owed: of a thousand slow ones in a row, the last is paid for. Else a scan would stop the cleaning for an hour.
+const MOST_OWED: f64 = 1.0;
 /// After so long without a request nobody is there.
 const IDLE_NS: u64 = 250_000_000;
 
@@ -41,7 +43,7 @@ impl Pace {
     /// A client's request ended now and took so long.
     pub(super) fn note(&mut self, now_ns: u64, latency_ns: u64) {
         let cost = if latency_ns > self.gate_ns { 1.0 } else { 0.0 };
-        self.budget = (self.budget + EARNED - cost).min(MOST_SAVED);
+        self.budget = (self.budget + EARNED - cost).clamp(-MOST_OWED, MOST_SAVED);
         self.last_request_ns = now_ns;
         if self.latencies_ns.len() < WINDOW {
             self.latencies_ns.push(latency_ns);
@@ -104,6 +106,16 @@ mod tests {
         assert!(!pace.must_pause(NOW), "one was saved up for");
         pace.note(NOW, 11);
         assert!(pace.must_pause(NOW), "no more than one");
+    }
+
+    #[test]
+    fn a_scan_of_slow_requests_stopped_cleaning_for_a_hundred_times_as_many() {
+        let mut pace = Pace::default();
+        pace.set_gate(10);
+        (0..10_000).for_each(|_| pace.note(NOW, 11));
+        assert!(pace.must_pause(NOW));
+        (0..101).for_each(|_| pace.note(NOW, 10));
+        assert!(!pace.must_pause(NOW));
     }
 
     #[test]

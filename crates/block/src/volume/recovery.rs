@@ -229,7 +229,7 @@ impl Shared {
             state.pages.give_back(page);
         }
         // What the process before wrote to the disk may not be durable there, and a flush is asked of this one.
-        state.changes.disk_written();
+        state.changes.disk_written(self.disk_trouble.flushes_failed());
         Ok(())
     }
 }

@@ -10,9 +10,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::Shared;
-use super::error::Result;
+use super::error::{Result, VolumeErrorKind};
+use super::state::State;
 use super::writeback::Batch;
+use super::{Health, Shared};
 
 /// How long it waits when what is in the way is in use, and soon will not be.
 const IN_USE_NS: u64 = 100_000;
@@ -29,6 +30,8 @@ pub(super) struct RoomQueue {
 struct Waiting {
     number: u64,
     set: u32,
+    /// Nothing is gained by waiting: the disk takes nothing of what is dirty there.
+    is_in_vain: bool,
 }
 
 impl RoomQueue {
@@ -39,6 +42,13 @@ impl RoomQueue {
     /// Where they wait for it: the set of who came first is first, and one of which several wait is there as often.
     pub(super) fn sets(&self) -> Vec<u32> {
         self.waiting.iter().map(|waiting| waiting.set).collect()
+    }
+
+    /// In these sets nothing can be cleaned for now.
+    pub(super) fn give_up(&mut self, is_hopeless: impl Fn(u32) -> bool) {
+        for waiting in self.waiting.iter_mut().filter(|waiting| is_hopeless(waiting.set)) {
+            waiting.is_in_vain = true;
+        }
     }
 
     /// Whether somebody waits for room in `set` who came before whoever has `place`, or who has none.
@@ -52,7 +62,6 @@ impl RoomQueue {
 pub(super) struct Place {
     shared: Arc<Shared>,
     number: u64,
-    is_in_vain: bool,
 }
 
 impl Place {
@@ -63,19 +72,28 @@ impl Place {
             state.io.room_waits += 1;
             let queue = &mut state.room;
             queue.next_number += 1;
-            queue.waiting.push_back(Waiting { number: queue.next_number, set });
+            queue.waiting.push_back(Waiting { number: queue.next_number, set, is_in_vain: false });
             queue.next_number
         };
-        Self { shared: Arc::clone(shared), number, is_in_vain: false }
+        Self { shared: Arc::clone(shared), number }
     }
 
-    /// Whether nothing is gained by waiting: the disk takes nothing of what is dirty.
-    pub(super) fn is_in_vain(&self) -> bool {
-        self.is_in_vain
+    /// Whether nothing is gained by waiting.
+    pub(super) fn is_in_vain(&self, state: &State) -> bool {
+        state.room.waiting.iter().any(|waiting| waiting.number == self.number && waiting.is_in_vain)
+    }
+
+    /// The set in which there still is no room for whoever has this place, so that he need not ask for it.
+    pub(super) fn still_waits(&self, state: &State) -> Option<u32> {
+        let may_wait = state.health == Health::Healthy && state.sets.tuning().mode.keeps_dirty();
+        let &Waiting { set, is_in_vain, .. } =
+            state.room.waiting.iter().find(|waiting| waiting.number == self.number)?;
+        let has_room = state.sets.has_room_in(set) && !state.room.is_before(Some(self), set);
+        (may_wait && !is_in_vain && !has_room).then_some(set)
     }
 
     /// Waits until something may be clean in `set`.
-    pub(super) async fn wait(&mut self, set: u32) -> Result<()> {
+    pub(super) async fn wait(&self, set: u32) -> Result<()> {
         let shared = &self.shared;
         let made_by_others = shared.room.listen();
         let makes_it = {
@@ -90,13 +108,27 @@ impl Place {
             return Ok(());
         }
         let _making = Making(shared);
-        let Batch { cleaned, failed } = shared.clean_batch().await?;
-        self.is_in_vain = cleaned == 0 && failed.is_some();
-        if cleaned > 0 || self.is_in_vain {
+        let has_failed = match shared.clean_batch().await {
+            Ok(Batch { cleaned: 1.., .. }) => return Ok(()),
+            Ok(Batch { failed, .. }) => failed.is_some(),
+            // It is not the error of what is to be written, which may go past the cache and find out.
+            Err(error) if error.kind() == VolumeErrorKind::Disk => true,
+            Err(error) => return Err(error),
+        };
+        if has_failed {
+            shared.state.lock().room.give_up(|_| true);
             return Ok(());
         }
+        let are_under_way = {
+            let mut state = shared.state.lock();
+            if state.sets.is_hopeless(set) {
+                state.room.give_up(|given_up| given_up == set);
+                return Ok(());
+            }
+            state.sets.cleanings_under_way() > 0
+        };
         // The upkeep may have as many under way as there may be. All of them end.
-        if shared.state.lock().sets.cleanings_under_way() > 0 {
+        if are_under_way {
             made_by_others.await;
         } else {
             device::timer::sleep(&*shared.timer, IN_USE_NS).await;

@@ -226,6 +226,11 @@ impl State {
         self.health != Health::Healthy || units <= self.journal.most_pending_units()
     }
 
+    /// Whether a write waits for cleaning to make room.
+    pub(super) fn has_waiting_writes(&self) -> bool {
+        !self.room.is_empty() || self.order.as_ref().is_some_and(Order::has_waiting_writes)
+    }
+
     /// A request that found [room](Self::has_room_for_changes) is going to change so many blocks.
     pub(super) fn promise_changes(&mut self, blocks: usize) {
         self.promised_blocks += blocks;

@@ -7,13 +7,16 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 
 use device::timer::Timer;
 use device::{Completion, Counters, Device, ErrorKind, Geometry, IoError, IoSlice, PlacementHandle, Request};
 use parking_lot::Mutex;
 
-use super::{Health, Volume};
+use super::{Health, Shared, Volume};
 
 /// How long a disk must have had no errors to be called well again.
 const QUIET_NS: u64 = 60_000_000_000;
@@ -67,6 +70,7 @@ pub(super) fn told(health: Health, has_disk_errors: bool) -> Health {
 pub(super) struct DiskTrouble {
     /// Whether there is anything to be known: a disk that is well costs no lock.
     is_ill: AtomicBool,
+    flushes_failed: AtomicU64,
     log: Mutex<Option<Log>>,
 }
 
@@ -80,17 +84,24 @@ struct Log {
 }
 
 const KINDS: usize = 3;
+const FLUSH: usize = 2;
 
 /// A read is 0, a change 1, a flush 2.
 fn kind_of(request: &Request) -> usize {
     match request {
         Request::Read { .. } => 0,
         Request::Write { .. } | Request::Trim { .. } => 1,
-        Request::Flush => 2,
+        Request::Flush => FLUSH,
     }
 }
 
 impl DiskTrouble {
+    /// Flushes of the disk that failed, whoever asked for them. A disk may drop what it could not write and succeed at the next
+    /// flush: who has written something is certain of it if his own flush succeeds and this is what it was before.
+    pub(super) fn flushes_failed(&self) -> u64 {
+        self.flushes_failed.load(SeqCst)
+    }
+
     /// The trouble there is now.
     pub(super) fn at(&self, now_ns: u64) -> Option<Trouble> {
         if !self.is_ill.load(Relaxed) {
@@ -119,6 +130,9 @@ impl DiskTrouble {
     }
 
     fn failed(&self, kind: usize, error: &IoError, now_ns: u64) {
+        if kind == FLUSH {
+            self.flushes_failed.fetch_add(1, SeqCst);
+        }
         // What came before the last minute was over may not have been asked for since.
         let _ended = self.at(now_ns);
         let mut log = self.log.lock();
@@ -131,6 +145,18 @@ impl DiskTrouble {
         });
         (log.errors, log.last_ns, log.failing[kind]) = (log.errors + 1, now_ns, true);
         self.is_ill.store(true, Relaxed);
+    }
+}
+
+impl Shared {
+    /// # Errors
+    /// A flush of the disk has failed since so many had: what was written before it may be lost, though another succeeded.
+    pub(super) fn none_failed_since(&self, failed_before: u64) -> Result<(), IoError> {
+        if self.disk_trouble.flushes_failed() == failed_before {
+            return Ok(());
+        }
+        let why = "a flush of the disk that somebody else asked for failed, and what was written before it may be lost";
+        Err(IoError::new(ErrorKind::Medium, why))
     }
 }
 

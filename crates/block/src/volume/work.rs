@@ -88,7 +88,9 @@ impl Work {
     /// Starts a change of the disk that the next commit is to make durable there. It is noted at its end, though nobody wait for
     /// that any more: what is read from the disk from then on may have it, and be told to be clean.
     pub(super) fn start_on_disk(self: &Arc<Self>, request: Request) -> Pending {
-        self.start_and(&*self.shared.disk, request, |work| work.shared.state.lock().changes.disk_written())
+        let failed_before = self.shared.disk_trouble.flushes_failed();
+        let written = move |work: &Self| work.shared.state.lock().changes.disk_written(failed_before);
+        self.start_and(&*self.shared.disk, request, written)
     }
 
     fn start_and(

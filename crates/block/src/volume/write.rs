@@ -8,6 +8,7 @@ use device::{IoBuffer, IoError, IoSlice, PlacementHandle, Request};
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::notes::why_unhealthy;
 use super::piece::{Part, runs};
+use super::ranges::Held;
 use super::read::{admit, crc32c, overlay};
 use super::record::Sectors;
 use super::room::Place;
@@ -157,61 +158,52 @@ impl Shared {
         let mut place: Option<Place> = None;
         loop {
             let listener = self.changed.listen();
-            let wait_for = {
-                let range = self.blocks.lock(self.blocks_of(piece)).await;
-                let mut state = self.state.lock();
-                self.check_open(&state)?;
-                match obstacle(&state, parts) {
-                    None => {
-                        let work = Work::new(self, Some(range));
-                        work.promise_changes(&mut state, parts.len());
-                        let counted = *state.sets.counters();
-                        let targets = parts.iter().map(|part| self.target(&mut state, &work, part, admit));
-                        let targets = targets.collect::<Result<Vec<_>>>();
-                        // Past a flash that failed nothing waits for its turn any more, or it was refused.
-                        let has_no_order = state.order.is_none() || state.health != Health::Healthy;
-                        let waits_for = |targets: &Vec<Target>| {
-                            if !has_no_order && targets.iter().any(|target| target.to_disk) {
-                                return Some(WaitFor::Order);
-                            }
-                            let place = place.as_ref();
-                            let may_wait = place.is_none_or(|place| !place.is_in_vain());
-                            let lacks_room = |target: &Target| target.lacks_room(&state, place);
-                            targets.iter().filter(|_| may_wait).find_map(lacks_room).map(WaitFor::Room)
-                        };
-                        let in_vain = targets.as_ref().ok().and_then(waits_for);
-                        match &targets {
-                            // All of it is asked for again.
-                            Ok(targets) if in_vain.is_some() => take_back(&mut state, targets),
-                            Ok(_) => {}
-                            Err(_) => *state.sets.counters_mut() = counted,
-                        }
-                        drop(state);
-                        let targets = targets?;
-                        match in_vain {
-                            None => return Ok((work, targets)),
-                            Some(wait_for) => wait_for,
-                        }
-                    }
-                    Some(Obstacle::Pages) if state.changes.leaving() > 0 => {
-                        WaitFor::Commit(state.changes.number())
-                    }
-                    Some(Obstacle::Records) => state.makes_room().map_or(WaitFor::Somebody, WaitFor::Commit),
-                    Some(Obstacle::Pages) if state.order.as_ref().is_some_and(|order| order.len() > 0) => {
-                        WaitFor::Order
-                    }
-                    Some(_) => WaitFor::Somebody,
-                }
-            };
-            match wait_for {
-                WaitFor::Commit(change) => self.commit(change).await?,
-                WaitFor::Order => self.make_room_in_order().await?,
-                WaitFor::Room(set) => {
+            let range = self.blocks.lock(self.blocks_of(piece)).await;
+            match self.decide(range, parts, admit, place.as_ref())? {
+                Decision::Ready(work, targets) => return Ok((work, targets)),
+                Decision::Wait(WaitFor::Commit(change)) => self.commit(change).await?,
+                Decision::Wait(WaitFor::Order) => self.make_room_in_order().await?,
+                Decision::Wait(WaitFor::Room(set)) => {
                     place.get_or_insert_with(|| Place::at_end(self, set)).wait(set).await?;
                 }
-                WaitFor::Somebody => listener.await,
+                Decision::Wait(WaitFor::Somebody) => listener.await,
             }
         }
+    }
+
+    /// Takes what a piece needs, all of it or nothing.
+    fn decide(
+        self: &Arc<Self>,
+        range: Held,
+        parts: &[Part],
+        admit: Admit,
+        place: Option<&Place>,
+    ) -> Result<Decision> {
+        // Dropped after the state is given back, which that takes.
+        let work;
+        let mut state = self.state.lock();
+        self.check_open(&state)?;
+        if let Some(obstacle) = obstacle(&state, parts) {
+            return Ok(Decision::Wait(end_of(&obstacle, &state)));
+        }
+        if let Some(set) = place.and_then(|place| place.still_waits(&state)) {
+            return Ok(Decision::Wait(WaitFor::Room(set)));
+        }
+        work = Work::new(self, Some(range));
+        work.promise_changes(&mut state, parts.len());
+        let counted = *state.sets.counters();
+        let targets: Result<Vec<Target>> =
+            parts.iter().map(|part| self.target(&mut state, &work, part, admit)).collect();
+        if targets.is_err() {
+            *state.sets.counters_mut() = counted;
+        }
+        let targets = targets?;
+        if let Some(wait_for) = waits_for(&state, &targets, place) {
+            // All of it is asked for again.
+            take_back(&mut state, &targets);
+            return Ok(Decision::Wait(wait_for));
+        }
+        Ok(Decision::Ready(work, targets))
     }
 
     fn target(&self, state: &mut State, work: &Arc<Work>, part: &Part, admit: Admit) -> Result<Target> {
@@ -492,6 +484,12 @@ fn brings_back(state: &State, blocks: impl IntoIterator<Item = u64>) -> Option<u
     matters.then(|| changes.number())
 }
 
+/// What becomes of a piece.
+enum Decision {
+    Ready(Arc<Work>, Vec<Target>),
+    Wait(WaitFor),
+}
+
 /// What a piece that cannot be written now waits for.
 enum WaitFor {
     /// A commit frees pages or room for records.
@@ -512,6 +510,29 @@ enum Obstacle {
     Records,
     /// A block that must leave the cache is on its way to the disk.
     Cleaning,
+}
+
+/// What ends it.
+fn end_of(obstacle: &Obstacle, state: &State) -> WaitFor {
+    match obstacle {
+        Obstacle::Pages if state.changes.leaving() > 0 => WaitFor::Commit(state.changes.number()),
+        Obstacle::Records => state.makes_room().map_or(WaitFor::Somebody, WaitFor::Commit),
+        Obstacle::Pages if state.order.as_ref().is_some_and(|order| order.len() > 0) => WaitFor::Order,
+        Obstacle::Pages | Obstacle::Cleaning => WaitFor::Somebody,
+    }
+}
+
+/// What must come before that which was decided: something goes to the disk first, or there is room in a while.
+fn waits_for(state: &State, targets: &[Target], place: Option<&Place>) -> Option<WaitFor> {
+    // Past a flash that failed nothing waits for its turn any more, or it was refused.
+    let has_order = state.order.is_some() && state.health == Health::Healthy;
+    if has_order && targets.iter().any(|target| target.to_disk) {
+        return Some(WaitFor::Order);
+    }
+    if place.is_some_and(|place| place.is_in_vain(state)) {
+        return None;
+    }
+    targets.iter().find_map(|target| target.lacks_room(state, place)).map(WaitFor::Room)
 }
 
 fn obstacle(state: &State, parts: &[Part]) -> Option<Obstacle> {

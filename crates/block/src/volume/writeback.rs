@@ -219,6 +219,10 @@ impl Shared {
         if self.is_ordered() {
             return Ok(Batch { cleaned: self.destage_as_needed().await?, failed: None });
         }
+        if self.must_pause() {
+            device::timer::sleep(&*self.timer, PAUSE_NS).await;
+            return Ok(Batch::default());
+        }
         let work = Work::new(self, None);
         let (mut batch, uncommitted) = self.gather(&work);
         if batch.is_empty() {
@@ -228,26 +232,33 @@ impl Shared {
             self.commit(change).await?;
         }
         batch.sort_by_key(|run| run.blocks.first().map(|leaving| leaving.block));
-        let begun_ns = self.timer.monotonic_ns();
+        let (begun_ns, failed_before) = (self.timer.monotonic_ns(), self.disk_trouble.flushes_failed());
         let is_untold = batch.iter().any(|run| !run.failed.is_empty());
         let (mut cleaned, mut failed) = (0, is_untold.then(|| why_unhealthy(&self.state.lock())));
-        for run in &mut batch {
-            if let Err(error) = self.write_run(run).await {
+        let mut written = Vec::with_capacity(batch.len());
+        for mut run in batch {
+            if let Err(error) = self.write_run(&mut run).await {
                 if error.kind() == VolumeErrorKind::Closed {
                     return Err(error);
                 }
                 failed = failed.or(Some(error));
             }
             cleaned += run.blocks.len() - run.failed.len();
-            self.pause().await;
+            written.push(run);
+            // The rest goes back to its sets: what is on its way cannot be discarded, and this may take long.
+            if self.must_pause() {
+                break;
+            }
         }
         if cleaned > 0 {
-            self.flush_disk().await?;
+            self.flush_disk(failed_before).await?;
         }
         self.pace.lock().cleaned(cleaned, self.timer.monotonic_ns().saturating_sub(begun_ns));
-        for run in batch {
+        let hopeless = hopeless_sets(&written);
+        for run in written {
             self.end_run(run, failed.as_ref()).await?;
         }
+        self.state.lock().room.give_up(|set| hopeless.contains(&set));
         self.room.notify(usize::MAX);
         self.changed.notify(usize::MAX);
         Ok(Batch { cleaned, failed })
@@ -279,6 +290,9 @@ impl Shared {
         let (mut batch, mut all_told) = (Vec::new(), true);
         // Whoever waits for room does so until the last run of the batch is flushed: nothing else is in it then.
         let is_urgent = !state.room.is_empty();
+        if is_urgent {
+            state.sets.forget_lack_of_room();
+        }
         let mut wanted = state.room.sets().into_iter();
         let waits_for_clients = !is_urgent && self.clients_commit_soon(&state);
         while batch.len() < RUNS_PER_BATCH {
@@ -354,7 +368,7 @@ impl Shared {
             let state = self.state.lock();
             // The volume was closed meanwhile, and knows how the ends of its disk are.
             self.check_open(&state)?;
-            // Whoever writes through to the disk has made some of them old meanwhile.
+            // Clients may have written some of them anew meanwhile.
             let mut blocks = run.still_same(&state);
             blocks.retain(|leaving| !run.failed.contains(&leaving.slot));
             blocks
@@ -394,16 +408,22 @@ impl Shared {
         Ok(())
     }
 
-    /// Leaves the disk to the clients for as long as the latency gate asks.
+    /// Whether the latency gate asks to leave the disk to the clients. Not while one of them waits for the cleaning itself.
+    fn must_pause(&self) -> bool {
+        !self.state.lock().has_waiting_writes() && self.pace.lock().must_pause(self.timer.monotonic_ns())
+    }
+
+    /// Leaves it to them for so long.
     pub(super) async fn pause(&self) {
-        let must_pause = || self.pace.lock().must_pause(self.timer.monotonic_ns());
-        while self.state.lock().room.is_empty() && must_pause() {
+        while self.must_pause() {
             device::timer::sleep(&*self.timer, PAUSE_NS).await;
         }
     }
 
-    pub(super) async fn flush_disk(&self) -> Result<()> {
+    /// Makes the disk keep what was written to it since `failed_before` of its flushes had failed.
+    pub(super) async fn flush_disk(&self, failed_before: u64) -> Result<()> {
         let flushed = Self::flush_device(&*self.disk).await;
+        let flushed = flushed.and_then(|()| self.none_failed_since(failed_before));
         flushed.map_err(|error| self.disk_failed("flushing the disk", error))?;
         self.state.lock().io.disk_flushes += 1;
         Ok(())
@@ -466,6 +486,18 @@ impl Run {
             }
         }
     }
+}
+
+/// Sets whose runs were tried, and of which the disk took nothing.
+fn hopeless_sets(runs: &[Run]) -> HashSet<u32> {
+    let sets = |has_failed: bool| {
+        let is_so = move |run: &&Run| (run.failed.len() == run.blocks.len()) == has_failed;
+        runs.iter()
+            .filter(is_so)
+            .filter_map(|run| Some(run.cleaning.as_ref()?.set()))
+            .collect::<HashSet<u32>>()
+    };
+    &sets(true) - &sets(false)
 }
 
 impl Drop for Run {

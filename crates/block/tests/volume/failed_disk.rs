@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, Request, Simulation};
-use flashwright_block::volume::{Health, Volume, VolumeErrorKind};
+use device::wrap::GateDevice;
+use device::{Device, IoBuffer, Request, RequestKind, Simulation};
+use flashwright_block::sets::Tuning;
+use flashwright_block::volume::{Health, Volume, VolumeConfig, VolumeErrorKind};
+use futures_util::FutureExt as _;
 
 use crate::faulty::Faulty;
 use crate::world::config;
@@ -101,5 +104,96 @@ fn a_disk_that_failed_was_not_seen_in_the_health_of_its_volume() {
         let condition = volume.condition();
         assert_eq!((health(), condition.disk), (is(Health::FlashFailed), None));
         assert_eq!(condition.flash.unwrap().errors, 1);
+    });
+}
+
+fn is_flush(request: &Request) -> bool {
+    matches!(request, Request::Flush)
+}
+
+/// The disk may have dropped what the cleaning had written. Its own flush succeeded, and the blocks were called clean.
+#[test]
+fn what_was_cleaned_was_lost_to_a_flush_that_failed_for_a_client() {
+    let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(8 << 20));
+    let gate = Arc::new(GateDevice::new(disk.clone()));
+    pollster::block_on(async {
+        let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), gate.clone());
+        Volume::create(&one, &other, &config(), 5).await.unwrap();
+        let volume = Volume::open(one, other, Arc::new(SystemTimer::default())).await.unwrap().0;
+        volume.write(BLOCK, data(1), true).await.unwrap();
+        volume.without_caching().write(1 << 20, data(9), false).await.unwrap();
+        gate.close(RequestKind::Write);
+        let mut clean = volume.clean().boxed_local();
+        assert!((&mut clean).now_or_never().is_none() && gate.held() == 1, "it is on its way to the disk");
+        disk.fail(is_flush);
+        assert_eq!(volume.flush().await.unwrap_err().kind(), VolumeErrorKind::Disk);
+        disk.fail(|_| false);
+        gate.open();
+        assert_eq!(clean.await.unwrap_err().kind(), VolumeErrorKind::Disk);
+        assert_eq!(volume.stats().dirty_blocks, 1);
+        volume.flush().await.unwrap();
+        volume.clean().await.unwrap();
+        assert_eq!(volume.stats().dirty_blocks, 0);
+    });
+}
+
+/// The disk may have dropped it. The client's own flush succeeded, and he heard nothing of the other.
+#[test]
+fn what_a_client_wrote_past_the_cache_was_lost_to_a_flush_that_failed_for_the_cleaning() {
+    let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(8 << 20));
+    pollster::block_on(async {
+        let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
+        Volume::create(&one, &other, &config(), 5).await.unwrap();
+        let volume = Volume::open(one, other, Arc::new(SystemTimer::default())).await.unwrap().0;
+        volume.write(BLOCK, data(1), true).await.unwrap();
+        volume.without_caching().write(1 << 20, data(9), false).await.unwrap();
+        disk.fail(is_flush);
+        volume.clean().await.unwrap_err();
+        disk.fail(|_| false);
+        assert_eq!(volume.flush().await.unwrap_err().kind(), VolumeErrorKind::Disk);
+        // He knows now, and what he writes from here on is none of it.
+        volume.flush().await.unwrap();
+        disk.fail(is_flush);
+        volume.clean().await.unwrap_err();
+        disk.fail(|_| false);
+        volume.without_caching().write(1 << 20, data(8), true).await.unwrap();
+    });
+}
+
+/// The oldest dirty block of a set was tried again each time, and two such took all cleanings that a set may have.
+#[test]
+fn two_blocks_that_the_disk_refused_kept_their_whole_set_dirty() {
+    let simulation = Simulation::new(1);
+    let world = simulation.world();
+    let (flash, disk) = (Faulty::new(5 << 20), Faulty::new(8 << 20));
+    simulation.block_on(async move {
+        let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
+        let tuning = Tuning { dirty_percent: 20, lazy_depth: 0, ..config().tuning };
+        let one_set = VolumeConfig { ways: 512, tuning, ..config() };
+        Volume::create(&one, &other, &one_set, 5).await.unwrap();
+        let (volume, _) = Volume::open(one, other, Arc::new(world.clone())).await.unwrap();
+        let tries = Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let counted = Arc::clone(&tries);
+        disk.fail(move |request| {
+            let is_bad = matches!(request, Request::Write { offset, .. } if *offset < 3 * BLOCK);
+            counted.fetch_add(u32::from(is_bad), std::sync::atomic::Ordering::Relaxed);
+            is_bad
+        });
+        for block in 0..200 {
+            volume.write(block * 2 * BLOCK, data(1), false).await.unwrap();
+        }
+        for _ in 0..100 {
+            let _ = volume.upkeep().await;
+        }
+        assert!(volume.stats().dirty_blocks <= 104, "{} are dirty", volume.stats().dirty_blocks);
+        assert!(tries.load(std::sync::atomic::Ordering::Relaxed) <= 4, "they were tried over and over");
+        // A second later they are tried again.
+        disk.fail(|_| false);
+        world.sleep(1_100_000_000).await;
+        for block in 200..210 {
+            volume.write(block * 2 * BLOCK, data(1), false).await.unwrap();
+        }
+        while volume.upkeep().await.unwrap() {}
+        assert!(disk.places_of(&[1; 16]).contains(&0));
     });
 }

@@ -229,3 +229,21 @@ fn fails_while_modes_change(modes: [Mode; 2], first: u64, for_good: bool) -> boo
     is_one_of(&pollster::block_on(opened).unwrap().0, &may_be, "after a crash");
     asked.load(SeqCst) > first
 }
+
+/// What was not told of could not be committed any more, and so nothing was brought to the disk at all.
+#[test]
+fn an_ordered_flash_that_failed_kept_from_the_disk_what_it_had_committed() {
+    let pair = Pair::new(&VolumeConfig { ordered: true, ..config() });
+    pollster::block_on(async {
+        for byte in 1..4_u8 {
+            pair.volume.write(u64::from(byte) * BLOCK, data(byte), true).await.unwrap();
+        }
+        pair.volume.write(9 * BLOCK, data(9), false).await.unwrap();
+    });
+    pair.fail();
+    pollster::block_on(async {
+        assert_eq!(pair.volume.clean().await.unwrap_err().kind(), VolumeErrorKind::Flash);
+    });
+    let on_disk = |byte: u8| pair.disk.places_of(&[byte; 16]);
+    assert_eq!([1, 2, 3, 9].map(on_disk), [vec![BLOCK], vec![2 * BLOCK], vec![3 * BLOCK], vec![]]);
+}

@@ -14,8 +14,8 @@ pub(crate) struct Changes {
     leaving: Vec<Leaving>,
     /// Blocks of which flash may still say that it has an older version.
     left: HashMap<u64, Left>,
-    /// The disk was written to and not flushed since.
-    disk_written: bool,
+    /// The disk was written to and not flushed since: how many of its flushes had failed when the first such write began.
+    disk_written: Option<u64>,
     number: u64,
     /// Pages that changed since the last note.
     to_note: BTreeSet<u32>,
@@ -53,8 +53,9 @@ pub(crate) struct Batch {
     noted: HashSet<u32>,
     /// What no note had told of.
     to_note: BTreeSet<u32>,
-    /// Whether the disk is to be flushed first: a record that says "clean" must not outlive what it says of the disk.
-    pub(crate) flush_disk: bool,
+    /// Whether the disk is to be flushed first (a record that says "clean" must not outlive what it says of the disk), and how many
+    /// of its flushes may have failed by then.
+    pub(crate) flush_disk: Option<u64>,
     /// All changes up to this one are in it.
     pub(crate) number: u64,
 }
@@ -112,10 +113,10 @@ impl Changes {
         Gone::AfterCommit
     }
 
-    /// The disk was written to.
-    pub(crate) fn disk_written(&mut self) {
+    /// The disk was written to, by a request that began when so many of its flushes had failed.
+    pub(crate) fn disk_written(&mut self, flushes_failed: u64) {
         self.number += 1;
-        self.disk_written = true;
+        self.disk_written = earlier(self.disk_written, Some(flushes_failed));
     }
 
     /// Number of the last change.
@@ -181,13 +182,13 @@ impl Changes {
     /// Takes all changes for a commit.
     pub(crate) fn take(&mut self) -> Batch {
         self.turning = std::mem::take(&mut self.turned);
-        self.returning = if self.disk_written { self.records.len() } else { 0 };
+        self.returning = if self.disk_written.is_some() { self.records.len() } else { 0 };
         Batch {
             noted: std::mem::take(&mut self.noted),
             to_note: std::mem::take(&mut self.to_note),
             records: std::mem::take(&mut self.records),
             leaving: std::mem::take(&mut self.leaving),
-            flush_disk: std::mem::take(&mut self.disk_written),
+            flush_disk: self.disk_written.take(),
             number: self.number,
         }
     }
@@ -199,7 +200,7 @@ impl Changes {
 
     /// Takes for a commit that the disk was written, and nothing else: of a flash that takes no more.
     pub(crate) fn take_disk_written(&mut self) -> Batch {
-        let flush_disk = std::mem::take(&mut self.disk_written);
+        let flush_disk = self.disk_written.take();
         Batch { flush_disk, number: self.number, ..Batch::default() }
     }
 
@@ -237,11 +238,16 @@ impl Changes {
             }
         }
         self.leaving.extend(batch.leaving);
-        self.disk_written |= batch.flush_disk;
+        self.disk_written = earlier(self.disk_written, batch.flush_disk);
         self.noted.extend(batch.noted);
         self.turned.extend(self.turning.drain());
         self.to_note.extend(batch.to_note);
     }
+}
+
+/// The smaller of two, where there is any.
+fn earlier(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.into_iter().chain(other).min()
 }
 
 impl Batch {

@@ -256,15 +256,15 @@ pub(super) fn chunks_of(records: impl Iterator<Item = Record>) -> Vec<Vec<u8>> {
 impl Commit {
     /// The disk first, where a record relies on it; then the journal; then one flush for data and journal alike.
     pub(in crate::volume) fn run(self: Box<Self>) {
-        if !self.batch.flush_disk {
-            return self.write_journal();
-        }
+        let Some(failed_before) = self.batch.flush_disk else { return self.write_journal() };
         let disk = Arc::clone(&self.shared.disk);
         disk.submit(
             Request::Flush,
-            Completion::new(move |outcome| match outcome {
-                Ok(_) => self.write_journal(),
-                Err(error) => self.fail_disk(error),
+            Completion::new(move |outcome| {
+                match outcome.map(drop).and_then(|()| self.shared.none_failed_since(failed_before)) {
+                    Ok(()) => self.write_journal(),
+                    Err(error) => self.fail_disk(error),
+                }
             }),
         );
     }
@@ -324,7 +324,7 @@ impl Commit {
             state.journal.running = false;
             state.journal.durable = batch.number;
             state.io.ssd_flushes += u64::from(flush_flash);
-            state.io.disk_flushes += u64::from(batch.flush_disk);
+            state.io.disk_flushes += u64::from(batch.flush_disk.is_some());
             if flush_flash {
                 state.io.commits += 1;
                 state.journal.flushed = state.journal.attempts;
@@ -339,7 +339,9 @@ impl Commit {
     }
 
     /// What was written to the disk may be lost: whoever waits is told, and the next commit tries again.
-    fn fail_disk(self, error: IoError) {
+    fn fail_disk(mut self, error: IoError) {
+        // Once is enough.
+        self.batch.flush_disk = Some(self.shared.disk_trouble.flushes_failed());
         self.fail(|state| {
             state.io.disk_write_errors += 1;
             state.take_back_epoch(state.journal.next_commit);
