@@ -114,7 +114,9 @@ impl Session {
         let mut warnings = workload_warnings(&workloads);
         warnings.extend(unlisted);
         if matches!(world, World::Real(_)) {
-            warnings.extend(room::warnings(&flash));
+            let caches = plan.instances.iter().map(|it| &it.cache);
+            let caches = caches.filter_map(|it| Some((it.flash.as_ref()?, it.persist_dir.is_some())));
+            warnings.extend(room::warnings(&caches.collect::<Vec<_>>()));
         }
         let devices = open_devices(config, &flash, supply)?;
         let several = plan.instances.len() > 1;

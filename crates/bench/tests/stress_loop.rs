@@ -16,7 +16,7 @@ use flashwright_bench::config::plan::{RunSettings, WorkloadPlan};
 use flashwright_bench::config::{Loaded, Override};
 use flashwright_bench::run::latency::Timed;
 use flashwright_bench::run::pace::Waiter;
-use flashwright_bench::run::stop::StopReason;
+use flashwright_bench::run::stop::{Stop, StopReason};
 use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, run_all};
 use parking_lot::Mutex;
 use twin::{MapTarget, Nobody};
@@ -205,6 +205,40 @@ fn a_target_that_loses_sets_or_deletes_is_found_out_and_the_run_ends() {
     assert!(!report.inconsistencies.is_empty());
     let stubborn = MapTarget { ignore_deletes: true, ..sound() };
     assert!(run(stubborn, &check, None).counts.inconsistencies >= 50);
+}
+
+/// What was only allocated was not looked at, and each run that checked it passed.
+#[test]
+fn a_run_whose_values_are_not_written_checked_nothing() {
+    let check = ["test_config.checkConsistency=true", "test_config.populateItem=false"];
+    assert_eq!(run(sound(), &check, None).counts.inconsistencies, 0);
+    let losing = MapTarget { lose_every: Some(50), ..sound() };
+    assert!(run(losing, &check, None).counts.inconsistencies >= 50);
+}
+
+/// The inconsistencies of all instances together were compared with the limit of one, and ended all.
+#[test]
+fn an_instance_that_is_inconsistent_ended_the_others() {
+    let check = [
+        "test_config.checkConsistency=true".parse().unwrap(),
+        "test_config.maxInconsistencyCount=60".parse().unwrap(),
+    ];
+    let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), CONFIG, &check) else {
+        panic!("bad config")
+    };
+    let plan = lower(&config).unwrap().instances.remove(0);
+    let WorkloadPlan::Prepared { config, ops } = &plan.workload else { panic!("not here") };
+    let of_run = Stop::default();
+    let instance = |target| {
+        let workload = PreparedAccesses::new(config, *ops).unwrap();
+        let options = InstanceOptions { stop: of_run.for_instance(), ..twin::options() };
+        Arc::new(Instance::new(target, plan.run.clone(), Box::new(workload), options))
+    };
+    let losing = MapTarget { lose_every: Some(50), ..sound() };
+    let reports = run_all(&[instance(losing), instance(sound())], None, &mut Nobody).unwrap();
+    assert_eq!(reports[0].stopped, Some(StopReason::Inconsistencies));
+    assert!(reports[0].counts.inconsistencies >= 60);
+    assert_eq!((reports[1].stopped, reports[1].counts.ops), (None, 60_000));
 }
 
 #[test]

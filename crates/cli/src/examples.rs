@@ -72,7 +72,7 @@ Examples:
   # what a trace contains
   flashwright trace info trace.csv.zst
   # faster to read again
-  flashwright trace convert trace.csv.zst trace.bin
+  flashwright trace convert trace.csv.zst trace.fwt
   flashwright trace generate cdn --requests 1000000 -o photos.csv.zst";
 
 pub(crate) const BLOCK: &str = "\

@@ -102,6 +102,9 @@ fn one_line(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use bench::trace::Target;
     use clap::CommandFactory;
 
     use super::*;
@@ -120,6 +123,14 @@ mod tests {
                 assert!(parsed.is_ok() && line.starts_with(name), "{line}: {parsed:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_example_of_a_trace_that_is_faster_to_read_wrote_text() {
+        let mut lines =
+            examples::TRACE.lines().filter_map(|line| line.trim().strip_prefix("flashwright trace convert "));
+        let out = lines.next().and_then(|line| line.split_whitespace().last()).expect("there is one");
+        assert_eq!(Target::of_name(Path::new(out)), Target::Binary);
     }
 
     #[test]

@@ -15,7 +15,8 @@ const KEYS: [(&str, &str); 22] = [
     ("small_item_max_bytes", "navySmallItemMaxSize"),
     ("pairs", "navyArenas"),
     ("soc_share", "navyBigHashSizePct"),
-    ("region_alignment_bytes", "navyBlockSize"),
+    // A region of a stripe lies on one device.
+    ("region_alignment_bytes", "navyRegionSizeMB"),
     ("regions.capacity_bytes", "nvmCacheSizeMB"),
     ("regions.unit_bytes", "nvmCacheSizeMB"),
     ("regions.region_bytes", "navyRegionSizeMB"),

@@ -135,10 +135,14 @@ impl Supply for Devices {
     }
 }
 
+/// Where a persistent cache's file is, which has a name of its own in a directory.
+pub(super) fn kept_file(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join("flashwright_cache") } else { path.to_owned() }
+}
+
 impl Sharing {
-    /// Where a persistent cache's file is, which has a name of its own in a directory.
     fn file_of(&self, path: &Path) -> PathBuf {
-        if path.is_dir() && self.persistent { path.join("flashwright_cache") } else { path.to_owned() }
+        if self.persistent { kept_file(path) } else { path.to_owned() }
     }
 
     /// A directory gets a file of its own, which a persistent cache finds again and any other removes at its end. What is

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::statvfs;
 
+use super::devices::kept_file;
 use crate::config::plan::FlashPlan;
 
 /// Bytes of a block that `st_blocks` counts.
@@ -20,17 +21,18 @@ struct Wanted {
     bytes: u64,
 }
 
-/// A warning for each file system that is too small for the files that these caches want there. Block devices have their
-/// room, and what cannot be asked is not told of.
+/// A warning for each file system that is too small for the files that these caches want there, persistent or not. Block devices
+/// have their room, and what cannot be asked is not told of.
 #[must_use]
-pub fn warnings(caches: &[Option<&FlashPlan>]) -> Vec<String> {
+pub fn warnings(caches: &[(&FlashPlan, bool)]) -> Vec<String> {
     let mut wanted: BTreeMap<u64, Wanted> = BTreeMap::new();
-    let mut seen: BTreeMap<&Path, u64> = BTreeMap::new();
-    for flash in caches.iter().flatten() {
+    let mut seen: BTreeMap<PathBuf, u64> = BTreeMap::new();
+    for &(flash, persistent) in caches {
         for path in &flash.paths {
-            let Some((metadata, there)) = where_it_lies(path) else { continue };
+            let file = if persistent { kept_file(path) } else { path.clone() };
+            let Some((metadata, there)) = where_it_lies(&file) else { continue };
             // What a file has already counts once, however many instances share it.
-            let left = seen.entry(path).or_insert(there);
+            let left = seen.entry(file).or_insert(there);
             let bytes = flash.bytes_per_device.saturating_sub(*left);
             *left = left.saturating_sub(flash.bytes_per_device);
             let of_system = wanted.entry(metadata.dev());
@@ -83,7 +85,8 @@ mod tests {
             (flash.paths, flash.bytes_per_device) = (vec![path.to_owned()], bytes);
             flash
         };
-        let told = |plans: &[&FlashPlan]| warnings(&plans.iter().copied().map(Some).collect::<Vec<_>>());
+        let told =
+            |plans: &[&FlashPlan]| warnings(&plans.iter().map(|plan| (*plan, false)).collect::<Vec<_>>());
         let system = statvfs(directory.path()).unwrap();
         let half = system.f_bavail * system.f_frsize / 2;
         let (small, large) = (flash(&file, 1 << 20), flash(&file, 3 * half));
@@ -105,5 +108,19 @@ mod tests {
         let (_, there) = where_it_lies(&file).unwrap();
         assert!((1 << 20..2 << 20).contains(&there), "{there}");
         assert_eq!(where_it_lies(&directory.path().join("other")).unwrap().1, 0);
+    }
+
+    /// Whoever started a persistent cache in a directory again was warned, as though none of it were there.
+    #[test]
+    fn what_a_persistent_cache_has_in_its_directory_was_wanted_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let system = statvfs(directory.path()).unwrap();
+        let mut flash = fit::tests::plan(vec![(100, 50)]);
+        flash.paths = vec![directory.path().to_owned()];
+        // Too much by half a file, which is there.
+        std::fs::write(kept_file(directory.path()), vec![1; 256 << 20]).unwrap();
+        flash.bytes_per_device = system.f_bavail * system.f_frsize - (128 << 20);
+        assert_eq!(warnings(&[(&flash, false)]).len(), 1, "it makes a file of its own");
+        assert!(warnings(&[(&flash, true)]).is_empty());
     }
 }

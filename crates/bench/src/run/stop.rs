@@ -82,10 +82,10 @@ impl Stop {
         self.of_instance.reason().or_else(|| self.of_run.reason())
     }
 
-    /// Counts an inconsistency and ends the run at `limit`.
+    /// Counts an inconsistency of the instance and ends it at `limit`.
     pub fn count_inconsistency(&self, limit: u64) {
-        if self.of_run.inconsistencies.fetch_add(1, Ordering::Relaxed) + 1 >= limit {
-            self.set(StopReason::Inconsistencies);
+        if self.of_instance.inconsistencies.fetch_add(1, Ordering::Relaxed) + 1 >= limit {
+            self.end_instance(StopReason::Inconsistencies);
         }
     }
 }

@@ -56,7 +56,8 @@ impl DramCounts {
         }
     }
 
-    /// What was counted since `earlier`, a former state.
+    /// What was counted since `earlier`, a former state, beside what is as it is now. All is named, so that no count is taken for
+    /// a state.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -67,7 +68,9 @@ impl DramCounts {
             slabs_released: grown(self.slabs_released, earlier.slabs_released),
             slab_moves: both_grown(self.slab_moves, earlier.slab_moves),
             slab_evictions: both_grown(self.slab_evictions, earlier.slab_evictions),
-            ..self.clone()
+            items: self.items,
+            pool_usage: self.pool_usage.clone(),
+            classes: self.classes.clone(),
         }
     }
 }
@@ -158,7 +161,16 @@ impl FlashCounts {
                 }
                 (now, _) => now.clone(),
             },
-            ..self.clone()
+            items: self.items,
+            max_item_bytes: self.max_item_bytes,
+            has_regions: self.has_regions,
+            waiting_bytes: self.waiting_bytes,
+            capacity_bytes: self.capacity_bytes,
+            first_io_error: self.first_io_error.clone(),
+            buffered: self.buffered,
+            placement: self.placement.clone(),
+            recovered: self.recovered,
+            loss: self.loss,
         }
     }
 }

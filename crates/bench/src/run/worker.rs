@@ -75,6 +75,15 @@ impl<T> Shared<T> {
     pub(super) fn expect_nothing_before(&self, due_ns: u64) {
         self.held_until_ns.fetch_max(due_ns, Ordering::Relaxed);
     }
+
+    /// Writes a value; of one that is only allocated, in a run that checks, the header alone.
+    fn fill(&self, value: &mut [u8], key_id: u64, version: u64) {
+        match (self.settings.populate, &self.checking) {
+            (true, _) => self.payload.fill(value, key_id, version),
+            (false, Some(_)) => Payload::fill_header_only(value, key_id, version),
+            (false, None) => {}
+        }
+    }
 }
 
 /// What a run that checks consistency needs besides.
@@ -350,12 +359,9 @@ impl<'a, T: Target> Worker<'a, T> {
         let shared = self.shared;
         let checking = shared.checking.as_ref();
         let begun = checking.map(|checking| checking.checker.begin_set(request.key_id, fold(&[version])));
-        let (payload, populate) = (&shared.payload, shared.settings.populate);
         let started = self.start_timing();
         let outcome = shared.target.set(request.key, self.value_bytes(request.value_bytes), how, |value| {
-            if populate {
-                payload.fill(value, request.key_id, version);
-            }
+            shared.fill(value, request.key_id, version);
         });
         let outcome = outcome.await;
         self.end_timing(Timed::Set, started);
@@ -460,13 +466,10 @@ impl<'a, T: Target> Worker<'a, T> {
             let shared = self.shared;
             let checking = shared.checking.as_ref();
             let begun = checking.map(|checking| checking.checker.begin_set(request.key_id, now));
-            let (payload, populate) = (&shared.payload, shared.settings.populate);
             let link_bytes = self.value_bytes(u64::from(*link_bytes));
             let started = self.start_timing();
             let hung = shared.target.chain(request.key, link_bytes, |link| {
-                if populate {
-                    payload.fill(link, request.key_id, version);
-                }
+                shared.fill(link, request.key_id, version);
             });
             let hung = hung.await;
             self.end_timing(Timed::AddChained, started);
@@ -531,10 +534,6 @@ impl<T: Target> Worker<'_, T> {
         begun: Begun,
     ) -> Result<(), Inconsistency> {
         let Some(item) = item else { return checking.checker.end_get(key_id, begun, None, false) };
-        if !self.shared.settings.populate {
-            // There is nothing to read in what nobody wrote.
-            return checking.checker.end_get(key_id, begun, None, false);
-        }
         let mut versions = Vec::new();
         let mut intact = true;
         let mut look = |piece: &[u8]| match self.shared.payload.verify(piece, key_id) {

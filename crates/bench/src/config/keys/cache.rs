@@ -80,7 +80,7 @@ section! {
         nvm_metadata_mib: u64 = 0, "nvmCacheMetadataSizeMB", "MiB", NoEffect("the engine sizes its metadata itself");
         "Drives whose media write counters are read, as `nvme0n1` or `/dev/nvme0n1`; the counters include the writes of all programs. If empty, the drives (or the members of the RAID) that flash is on are read.";
         write_amp_devices: Vec<String> = Vec::new(), "writeAmpDeviceList", "", HonouredIf(needs::FLASH);
-        "Unit of flash transfers.";
+        "What deviceMaxWriteSize, and with --scale the size of flash and regions, is a multiple of. Transfers have the device's own unit.";
         navy_block_bytes: u64 = 512, "navyBlockSize", "B", HonouredIf(needs::FLASH);
         "Region size of the large-object engine; at most 1024.";
         navy_region_mib: u64 = 16, "navyRegionSizeMB", "MiB", HonouredIf(needs::USUAL_REGIONS);
@@ -120,7 +120,7 @@ section! {
         navy_queue_depth: u64 = 0, "navyQDepth", "", NoEffect(THREADS);
         "Use io_uring instead of libaio.";
         navy_io_uring: bool = true, "navyEnableIoUring", "", NoEffect("asynchronous I/O is always io_uring");
-        "Number of clean regions kept ready for writes.";
+        "Number of clean regions kept ready for writes; fewer than 2 are 2.";
         navy_clean_regions: u64 = 1, "navyCleanRegions", "regions", HonouredIf(needs::REGIONS);
         "Number of threads that clean regions.";
         navy_clean_threads: u64 = 1, "navyCleanRegionThreads", "threads", NoEffect(THREADS);

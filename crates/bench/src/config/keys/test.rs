@@ -34,13 +34,13 @@ section! {
         only_set_if_miss: bool = false, "onlySetIfMiss", "", Honoured;
         "Whether all repeat counts of a trace are treated as 1.";
         ignore_op_count: bool = false, "ignoreOpCount", "", HonouredIf(needs::TRACE);
-        "Whether values are written or only allocated.";
+        "Whether values are written or only allocated; with checkConsistency, their first 24 bytes are written in any case.";
         populate_item: bool = true, "populateItem", "", Honoured;
         "Whether a hit reads every byte of the value.";
         touch_value: bool = false, "touchValue", "", Honoured;
         "Whether every value found is checked against what was set.";
         check_consistency: bool = false, "checkConsistency", "", Honoured;
-        "Number of inconsistencies that ends the run.";
+        "Number of inconsistencies of an instance that ends it.";
         max_inconsistencies: u64 = 50, "maxInconsistencyCount", "", HonouredIf(needs::CHECKING);
         "Number of destructor errors that ends the run.";
         max_invalid_destructors: u64 = 50, "maxInvalidDestructorCount", "", NoEffect("item destructors are not checked");
